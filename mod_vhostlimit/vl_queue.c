@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A flow is in the heap iff it has somebody waiting and room under its
+ * concurrency; the heap's order is virtual time, then number.  head.running
+ * and head.waiting are the sums over the flows.
+ *
+ * Example: two slots, weights a=2 b=1, every request costs 6, all waiting.
+ *   start tags   a: 0 3 6 9 12 …   b: 0 6 12 …
+ *   begin        a b a a b a a b …      (ties go to the lower number)
+ *
+ * No credit is hoarded: a flow that had nobody waiting joins at the current
+ * virtual time if its own lies behind. */
+#include "vl_queue.h"
+
+static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
+{
+    const vl_flow_t *x = &q->flows[a], *y = &q->flows[b];
+
+    return x->vt != y->vt ? x->vt < y->vt : a < b;
+}
+
+static void heap_put(vl_queue_t *q, apr_uint32_t i, apr_uint32_t flow)
+{
+    q->heap[i] = flow;
+    q->flows[flow].place = i + 1;
+}
+
+static void sift_up(vl_queue_t *q, apr_uint32_t i)
+{
+    apr_uint32_t flow = q->heap[i];
+
+    while (i && before(q, flow, q->heap[(i - 1) / 2])) {
+        heap_put(q, i, q->heap[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+    heap_put(q, i, flow);
+}
+
+static void sift_down(vl_queue_t *q, apr_uint32_t i)
+{
+    apr_uint32_t flow = q->heap[i], n = q->head->heap_len, child;
+
+    while ((child = 2 * i + 1) < n) {
+        if (child + 1 < n && before(q, q->heap[child + 1], q->heap[child]))
+            child++;
+        if (!before(q, q->heap[child], flow))
+            break;
+        heap_put(q, i, q->heap[child]);
+        i = child;
+    }
+    heap_put(q, i, flow);
+}
+
+static void heap_add(vl_queue_t *q, apr_uint32_t flow)
+{
+    apr_uint32_t i = q->head->heap_len++;
+
+    heap_put(q, i, flow);
+    sift_up(q, i);
+}
+
+static void heap_remove(vl_queue_t *q, apr_uint32_t flow)
+{
+    apr_uint32_t i = q->flows[flow].place - 1;
+    apr_uint32_t last = q->heap[--q->head->heap_len];
+
+    q->flows[flow].place = 0;
+    if (last != flow) {
+        heap_put(q, i, last);
+        sift_up(q, i);
+        sift_down(q, q->flows[last].place - 1);
+    }
+}
+
+/* After any change of a flow: in the heap if it belongs there, at its place. */
+static void settle(vl_queue_t *q, apr_uint32_t flow)
+{
+    const vl_flow_t *f = &q->flows[flow];
+    int ready = f->waiting
+                && (!f->concurrency || f->running < f->concurrency);
+
+    if (ready && !f->place)
+        heap_add(q, flow);
+    else if (!ready && f->place)
+        heap_remove(q, flow);
+    else if (ready) {
+        sift_up(q, f->place - 1);
+        sift_down(q, f->place - 1);
+    }
+}
+
+static apr_uint64_t virtual_of(const vl_flow_t *f, apr_uint64_t us)
+{
+    return us * VL_VT_UNIT / f->weight;
+}
+
+/* An idle flow earns nothing. */
+static void catch_up(const vl_queue_t *q, vl_flow_t *f)
+{
+    if (!f->waiting && f->vt < q->head->vt)
+        f->vt = q->head->vt;
+}
+
+void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
+                       apr_uint32_t concurrency)
+{
+    q->flows[flow].weight = weight;
+    q->flows[flow].concurrency = concurrency;
+    if (!q->flows[flow].estimate_us)
+        q->flows[flow].estimate_us = 1;
+    settle(q, flow);
+}
+
+void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow)
+{
+    catch_up(q, &q->flows[flow]);
+    q->flows[flow].waiting++;
+    q->head->waiting++;
+    settle(q, flow);
+}
+
+void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
+{
+    q->flows[flow].waiting -= n;
+    q->head->waiting -= n;
+    settle(q, flow);
+}
+
+apr_uint32_t vl_queue_next(const vl_queue_t *q)
+{
+    if (!q->head->heap_len || q->head->running >= q->head->slots)
+        return VL_NO_FLOW;
+    return q->heap[0];
+}
+
+apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
+                                 void *data)
+{
+    apr_uint32_t aside[16], n = 0, flow;
+
+    /* Those that cannot be served step out and come back: nearly always none,
+     * and more than a few in a row is a server with other troubles. */
+    for (flow = vl_queue_next(q); flow != VL_NO_FLOW && n < 16
+         && !can_serve(data, flow); flow = vl_queue_next(q)) {
+        aside[n++] = flow;
+        heap_remove(q, flow);
+    }
+    if (n == 16)
+        flow = VL_NO_FLOW;
+    while (n)
+        heap_add(q, aside[--n]);
+    return flow;
+}
+
+static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
+{
+    vl_flow_t *f = &q->flows[flow];
+    apr_uint32_t charged = f->estimate_us;
+
+    if (f->vt > q->head->vt)
+        q->head->vt = f->vt;
+    f->vt += virtual_of(f, charged);
+    f->running++;
+    q->head->running++;
+    settle(q, flow);
+    return charged;
+}
+
+apr_uint32_t vl_queue_begin(vl_queue_t *q, apr_uint32_t flow)
+{
+    q->flows[flow].waiting--;
+    q->head->waiting--;
+    return begin(q, flow);
+}
+
+apr_uint32_t vl_queue_begin_now(vl_queue_t *q, apr_uint32_t flow)
+{
+    catch_up(q, &q->flows[flow]);
+    return begin(q, flow);
+}
+
+void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
+                  apr_uint64_t cost)
+{
+    vl_flow_t *f = &q->flows[flow];
+    apr_uint64_t too_much;
+
+    if (cost >= charged)
+        f->vt += virtual_of(f, cost - charged);
+    else {
+        too_much = virtual_of(f, charged - cost);
+        f->vt -= too_much < f->vt ? too_much : f->vt;
+    }
+    /* Forgets by 1/8 a request, as TCP's smoothed round-trip time (RFC 6298). */
+    if (cost > APR_UINT32_MAX)
+        cost = APR_UINT32_MAX;
+    f->estimate_us = (apr_uint32_t)(((apr_uint64_t)f->estimate_us * 7 + cost)
+                                    / 8);
+    if (!f->estimate_us)
+        f->estimate_us = 1;
+    vl_queue_forget(q, flow, 1);
+}
+
+void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
+{
+    q->flows[flow].running -= n;
+    q->head->running -= n;
+    settle(q, flow);
+}
+
+apr_uint32_t vl_queue_longest(const vl_queue_t *q, apr_uint32_t flows)
+{
+    apr_uint32_t f, longest = VL_NO_FLOW;
+
+    for (f = 0; f < flows; f++) {
+        const vl_flow_t *x = &q->flows[f];
+        const vl_flow_t *y = longest == VL_NO_FLOW ? NULL
+                                                   : &q->flows[longest];
+
+        if (x->waiting && (!y || (apr_uint64_t)x->waiting * y->weight
+                                 > (apr_uint64_t)y->waiting * x->weight))
+            longest = f;
+    }
+    return longest;
+}
+
+const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
+{
+    apr_uint32_t f, i, running = 0, waiting = 0, ready = 0;
+
+    for (f = 0; f < flows; f++) {
+        const vl_flow_t *x = &q->flows[f];
+        int in = x->waiting && (!x->concurrency || x->running < x->concurrency);
+
+        running += x->running;
+        waiting += x->waiting;
+        ready += in;
+        if (in != (x->place != 0))
+            return "a flow is in the heap iff it waits and may run";
+        if (in && (x->place > q->head->heap_len
+                   || q->heap[x->place - 1] != f))
+            return "a flow knows its place in the heap";
+    }
+    if (running != q->head->running || waiting != q->head->waiting)
+        return "running and waiting are the sums over the flows";
+    if (ready != q->head->heap_len)
+        return "nothing else is in the heap";
+    for (i = 1; i < ready; i++) {
+        if (before(q, q->heap[i], q->heap[(i - 1) / 2]))
+            return "no flow is before its parent in the heap";
+    }
+    return NULL;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fair queue in simulated time, and at random against a slow model. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tap.h"
+#include "vl_queue.h"
+
+#define FLOWS_MAX 10000
+#define SLOTS_MAX 64
+
+static vl_queue_head_t head;
+static vl_flow_t flows[FLOWS_MAX];
+static apr_uint32_t heap[FLOWS_MAX];
+static vl_queue_t q = { &head, flows, heap };
+
+/* What runs, by when it ends. */
+typedef struct job_t {
+    apr_uint32_t flow, charged;
+    apr_uint64_t cost, end;
+} job_t;
+
+static job_t jobs[SLOTS_MAX];
+static apr_uint32_t njobs;
+static apr_uint64_t served[FLOWS_MAX];  /* cost of finished requests */
+static apr_uint64_t now;
+
+static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weights)
+{
+    apr_uint32_t f;
+
+    memset(&head, 0, sizeof(head));
+    memset(flows, 0, sizeof(flows));
+    memset(served, 0, sizeof(served));
+    njobs = 0;
+    now = 0;
+    head.slots = slots;
+    for (f = 0; f < n; f++)
+        vl_queue_flow_set(&q, f, weights ? weights[f] : 100, 0);
+}
+
+static void arrive(apr_uint32_t flow, apr_uint32_t n)
+{
+    while (n--)
+        vl_queue_arrive(&q, flow);
+}
+
+/* Fills the free slots; cost[flow] us of service each. */
+static apr_uint32_t start_all(const apr_uint64_t *cost)
+{
+    apr_uint32_t flow, n = 0;
+
+    while ((flow = vl_queue_next(&q)) != VL_NO_FLOW) {
+        job_t *job = &jobs[njobs++];
+
+        job->flow = flow;
+        job->cost = cost[flow];
+        job->end = now + cost[flow];
+        job->charged = vl_queue_begin(&q, flow);
+        n++;
+    }
+    return n;
+}
+
+/* The job that ends first ends; its place is free.  Returns its flow. */
+static apr_uint32_t finish_one(void)
+{
+    apr_uint32_t i, first = 0;
+    job_t job;
+
+    for (i = 1; i < njobs; i++) {
+        if (jobs[i].end < jobs[first].end)
+            first = i;
+    }
+    job = jobs[first];
+    jobs[first] = jobs[--njobs];
+    now = job.end;
+    served[job.flow] += job.cost;
+    vl_queue_end(&q, job.flow, job.charged, job.cost);
+    return job.flow;
+}
+
+/* Closed loop: whoever is served comes again at once. */
+static void run_closed_loop(const apr_uint64_t *cost, apr_uint64_t until)
+{
+    while (now < until) {
+        start_all(cost);
+        arrive(finish_one(), 1);
+    }
+}
+
+static double share(apr_uint32_t flow, apr_uint32_t n)
+{
+    apr_uint64_t sum = 0;
+    apr_uint32_t f;
+
+    for (f = 0; f < n; f++)
+        sum += served[f];
+    return sum ? (double)served[flow] / (double)sum : 0;
+}
+
+static int near(double got, double want, double tolerance)
+{
+    if (got < want - tolerance || got > want + tolerance) {
+        printf("# got %f, want %f\n", got, want);
+        return 0;
+    }
+    return 1;
+}
+
+static int valid(apr_uint32_t n)
+{
+    const char *why = vl_queue_validate(&q, n);
+
+    if (why)
+        printf("# broken: %s\n", why);
+    return !why;
+}
+
+static void shares_are_equal(void)
+{
+    static const apr_uint32_t slots[] = { 1, 2, 8, 60 };
+    apr_uint64_t cost[] = { 70, 70 };
+    apr_uint32_t i;
+
+    for (i = 0; i < 4; i++) {
+        reset(slots[i], 2, NULL);
+        arrive(0, 100);
+        arrive(1, 1000);
+        run_closed_loop(cost, 1000000);
+        ok(near(share(0, 2), 0.5, 0.005) && valid(2),
+           "100 users get half beside 1000, with %u slots", slots[i]);
+    }
+}
+
+static void cost_is_shared_not_requests(void)
+{
+    apr_uint64_t cost[] = { 2000, 20000 };
+
+    reset(4, 2, NULL);
+    arrive(0, 50);
+    arrive(1, 50);
+    run_closed_loop(cost, 100000000);
+    ok(near(share(0, 2), 0.5, 0.01),
+       "a request that costs ten times as much comes a tenth as often");
+}
+
+static void weights_count(void)
+{
+    static const apr_uint32_t weights[] = { 300, 200, 100 };
+    apr_uint64_t cost[] = { 100, 700, 40 };
+
+    reset(5, 3, weights);
+    arrive(0, 200);
+    arrive(1, 200);
+    arrive(2, 200);
+    run_closed_loop(cost, 10000000);
+    ok(near(share(0, 3), 3 / 6.0, 0.005) && near(share(1, 3), 2 / 6.0, 0.005)
+       && near(share(2, 3), 1 / 6.0, 0.005), "weights 3:2:1 give 3:2:1");
+}
+
+static void heaviest_flow_still_pays(void)
+{
+    static const apr_uint32_t weights[] = { VL_WEIGHT_MAX, VL_WEIGHT_MAX };
+    apr_uint64_t cost[] = { 1, 3 };
+
+    reset(1, 2, weights);
+    arrive(0, 10);
+    arrive(1, 10);
+    run_closed_loop(cost, 100000);
+    ok(near(share(0, 2), 0.5, 0.02),
+       "costs of 1 us count at the greatest weight");
+}
+
+static void idle_earns_no_credit(void)
+{
+    apr_uint64_t cost[] = { 100, 100 };
+
+    reset(1, 2, NULL);
+    arrive(0, 100);
+    run_closed_loop(cost, 10000000);
+    served[0] = 0;
+    arrive(1, 100);
+    run_closed_loop(cost, 11000000);
+    ok(near(share(1, 2), 0.5, 0.01),
+       "who was idle for long gets half from now on, not all");
+    reset(1, 2, NULL);
+    arrive(0, 100);
+    run_closed_loop(cost, 10000000);
+    served[0] = 0;
+    arrive(1, 100);
+    run_closed_loop(cost, 10001000);
+    ok(served[1] > 0, "and begins at once");
+}
+
+static void slots_are_never_idle(void)
+{
+    apr_uint64_t cost[FLOWS_MAX];
+    apr_uint32_t i, f, idle = 0;
+
+    reset(7, 50, NULL);
+    for (f = 0; f < 50; f++)
+        cost[f] = 1 + (apr_uint64_t)(rand() % 1000);
+    for (i = 0; i < 20000; i++) {
+        if (rand() % 3)
+            arrive((apr_uint32_t)rand() % 50, 1);
+        start_all(cost);
+        idle += head.running < 7 && head.waiting > 0;
+        if (njobs && rand() % 2)
+            finish_one();
+    }
+    ok(!idle, "never a free slot while somebody waits");
+    ok(valid(50), "state holds");
+}
+
+static void fairness_bound_holds(void)
+{
+    static const apr_uint64_t cost[] = { 500, 90, 4000 };
+    double worst = 0;
+    apr_uint32_t i;
+
+    /* SFQ(D): while both wait, the service of two flows differs by at most
+     * (D + 1)(l_f/w_f + l_g/w_g); ours is charged an estimate first. */
+    reset(4, 3, NULL);
+    for (i = 0; i < 3; i++)
+        arrive(i, 100);
+    while (now < 20000000) {
+        double a, b;
+
+        start_all(cost);
+        arrive(finish_one(), 1);
+        if (now < 1000000)
+            continue;
+        a = (double)served[0] - (double)served[2];
+        b = (double)served[1] - (double)served[2];
+        a = a < 0 ? -a : a;
+        b = b < 0 ? -b : b;
+        worst = a > worst ? a : worst;
+        worst = b > worst ? b : worst;
+    }
+    ok(worst <= 5.0 * (4000 + 500) * 2,
+       "service of flows that wait never drifts apart (worst %.0f us)", worst);
+}
+
+static void concurrency_holds_back(void)
+{
+    apr_uint64_t cost[] = { 100, 100 };
+
+    reset(10, 2, NULL);
+    vl_queue_flow_set(&q, 0, 100, 3);
+    arrive(0, 50);
+    arrive(1, 4);
+    start_all(cost);
+    ok(flows[0].running == 3 && flows[1].running == 4,
+       "no more than its concurrency, and the others go past it");
+    vl_queue_flow_set(&q, 0, 100, 5);
+    start_all(cost);
+    ok(flows[0].running == 5, "a limit that is raised holds at once");
+    ok(valid(2), "state holds");
+}
+
+static int odd_only(void *data, apr_uint32_t flow)
+{
+    return flow % 2 == 1;
+}
+
+static void a_filter_passes_over(void)
+{
+    reset(10, 6, NULL);
+    arrive(0, 1);
+    arrive(2, 1);
+    ok(vl_queue_next_where(&q, odd_only, NULL) == VL_NO_FLOW,
+       "nobody who can be served");
+    arrive(5, 1);
+    ok(vl_queue_next_where(&q, odd_only, NULL) == 5, "the first who can");
+    ok(vl_queue_next(&q) == 0 && valid(6), "the others keep their places");
+}
+
+static void longest_queue_is_found(void)
+{
+    reset(1, 4, NULL);
+    ok(vl_queue_longest(&q, 4) == VL_NO_FLOW, "nobody waits");
+    arrive(1, 5);
+    arrive(2, 9);
+    ok(vl_queue_longest(&q, 4) == 2, "most waiting");
+    vl_queue_flow_set(&q, 2, 200, 0);
+    ok(vl_queue_longest(&q, 4) == 1, "by weight");
+    vl_queue_abandon(&q, 1, 5);
+    vl_queue_abandon(&q, 2, 9);
+    ok(vl_queue_next(&q) == VL_NO_FLOW && valid(4), "who gave up is gone");
+}
+
+static void nobody_starves(void)
+{
+    static apr_uint64_t cost[FLOWS_MAX];
+    apr_uint32_t f, n = 0;
+
+    reset(8, FLOWS_MAX, NULL);
+    for (f = 0; f < FLOWS_MAX; f++) {
+        cost[f] = 100;
+        arrive(f, f ? 1 : 500);
+    }
+    for (f = 0; f < 2 * FLOWS_MAX; f++) {
+        start_all(cost);
+        arrive(finish_one(), 1);
+    }
+    for (f = 0; f < FLOWS_MAX; f++)
+        n += served[f] > 0;
+    ok(n >= FLOWS_MAX - 8, "10000 flows: all but those on their way served in "
+       "two rounds (%u)", n);
+    ok(valid(FLOWS_MAX), "state holds");
+}
+
+/* The same rules, written to be obvious: no heap, a scan each time. */
+static apr_uint32_t model_next(apr_uint32_t n)
+{
+    apr_uint32_t f, best = VL_NO_FLOW;
+
+    if (head.running >= head.slots)
+        return VL_NO_FLOW;
+    for (f = 0; f < n; f++) {
+        if (flows[f].waiting && (!flows[f].concurrency
+                                 || flows[f].running < flows[f].concurrency)
+            && (best == VL_NO_FLOW || flows[f].vt < flows[best].vt))
+            best = f;
+    }
+    return best;
+}
+
+static void random_against_model(void)
+{
+    apr_uint32_t n = 37, i, wrong = 0, broken = 0;
+
+    reset(9, n, NULL);
+    for (i = 0; i < 200000; i++) {
+        apr_uint32_t f = (apr_uint32_t)rand() % n;
+
+        switch (rand() % 8) {
+        case 0:
+        case 1:
+        case 2:
+            vl_queue_arrive(&q, f);
+            break;
+        case 3:
+        case 4:
+            f = vl_queue_next(&q);
+            wrong += f != model_next(n);
+            if (f != VL_NO_FLOW)
+                vl_queue_begin(&q, f);
+            break;
+        case 5:
+            if (flows[f].running)
+                vl_queue_end(&q, f, flows[f].estimate_us,
+                             (apr_uint64_t)(rand() % 5000));
+            break;
+        case 6:
+            if (flows[f].waiting)
+                vl_queue_abandon(&q, f, 1);
+            else if (flows[f].running)
+                vl_queue_forget(&q, f, 1);
+            break;
+        case 7:
+            if (rand() % 20 == 0)
+                vl_queue_flow_set(&q, f, 1 + (apr_uint32_t)rand() % 1000,
+                                  (apr_uint32_t)rand() % 4);
+            else if (rand() % 4 == 0)
+                vl_queue_begin_now(&q, f);
+            break;
+        }
+        if (i % 64 == 0)
+            broken += vl_queue_validate(&q, n) != NULL;
+    }
+    ok(!wrong, "200000 random steps: the heap and a scan agree");
+    ok(!broken, "and the invariants hold");
+}
+
+int main(void)
+{
+    srand(20261121);
+    shares_are_equal();
+    cost_is_shared_not_requests();
+    weights_count();
+    heaviest_flow_still_pays();
+    idle_earns_no_credit();
+    slots_are_never_idle();
+    fairness_bound_holds();
+    concurrency_holds_back();
+    a_filter_passes_over();
+    longest_queue_is_found();
+    nobody_starves();
+    random_against_model();
+    return tap_done();
+}
