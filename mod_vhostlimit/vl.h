@@ -20,14 +20,18 @@ typedef enum {
 
 typedef enum {
     VL_REASON_NONE,
-    VL_REASON_CONCURRENCY   /* as many running as VhostLimitConcurrency */
+    VL_REASON_CONCURRENCY,  /* as many running as VhostLimitConcurrency */
+    VL_REASON_QUEUE,        /* as many waiting as VhostLimitQueue */
+    VL_REASON_TIMEOUT       /* waited as long as VhostLimitQueue lets */
 } vl_reason_e;
 
 /* What one account may do.  Lives in shared memory, so that a change reaches
  * every child, of old generations too. */
 typedef struct vl_limits_t {
     vl_mode_e mode;
+    apr_uint32_t weight;            /* 1 to 10000 */
     apr_uint32_t concurrency;       /* most requests running, 0 = no limit */
+    apr_uint32_t queue;             /* most requests waiting */
 } vl_limits_t;
 
 /* Longest account name with its terminating NUL: a DNS name (253), a port and

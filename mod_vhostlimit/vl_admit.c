@@ -30,6 +30,10 @@ const char *vl_admit_reason_name(vl_reason_e reason)
     switch (reason) {
     case VL_REASON_CONCURRENCY:
         return "concurrency";
+    case VL_REASON_QUEUE:
+        return "queue";
+    case VL_REASON_TIMEOUT:
+        return "timeout";
     case VL_REASON_NONE:
         break;
     }

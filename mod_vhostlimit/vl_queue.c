@@ -178,18 +178,28 @@ apr_uint32_t vl_queue_begin_now(vl_queue_t *q, apr_uint32_t flow)
     return begin(q, flow);
 }
 
+static void refund(vl_flow_t *f, apr_uint64_t us)
+{
+    apr_uint64_t too_much = virtual_of(f, us);
+
+    f->vt -= too_much < f->vt ? too_much : f->vt;
+}
+
+void vl_queue_cancel(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged)
+{
+    refund(&q->flows[flow], charged);
+    vl_queue_forget(q, flow, 1);
+}
+
 void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
                   apr_uint64_t cost)
 {
     vl_flow_t *f = &q->flows[flow];
-    apr_uint64_t too_much;
 
     if (cost >= charged)
         f->vt += virtual_of(f, cost - charged);
-    else {
-        too_much = virtual_of(f, charged - cost);
-        f->vt -= too_much < f->vt ? too_much : f->vt;
-    }
+    else
+        refund(f, charged - cost);
     /* Forgets by 1/8 a request, as TCP's smoothed round-trip time (RFC 6298). */
     if (cost > APR_UINT32_MAX)
         cost = APR_UINT32_MAX;

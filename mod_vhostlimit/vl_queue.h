@@ -77,6 +77,9 @@ apr_uint32_t vl_queue_begin_now(vl_queue_t *q, apr_uint32_t flow);
 void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
                   apr_uint64_t cost);
 
+/* A request that was let in did not come: its charge is taken back. */
+void vl_queue_cancel(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged);
+
 /* n requests end of which no cost is known: their child died. */
 void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n);
 

@@ -4,6 +4,8 @@
     /* member     directive               default        min max      unit words help */ \
     X(mode,        "VhostLimit",            VL_MODE_OFF,   0, -1,      "", mode_words, \
       "On, Off or DryRun (decide and count, carry nothing out)")              \
+    X(weight,      "VhostLimitWeight",      VL_WEIGHT_DEFAULT, 1, VL_WEIGHT_MAX, "", NULL, \
+      "share of the server under load, beside the weights of others")         \
     X(concurrency, "VhostLimitConcurrency", 0,             0, 1000000, "", NULL, \
       "most requests running at once, 0 = no limit")                          \
     X(status_code, "VhostLimitStatusCode",  503,           0, -1,      "", status_words, \

@@ -1,86 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* [ head | account 0 … capacity-1 | child 0 … children-1 | cells ]
- *
- * cells[child][account] is how many requests of the account run in the child;
- * only that child writes it, and the parent once the child is dead.
- *  - metrics.running of an account is the sum of its cells;
- *  - a child with pid 0 has no cell above 0;
- *  - accounts 0 … used-1 have a name, no two the same; the others have none;
- *  - an account is configured if it carries the head's generation.  Others are
- *    kept, and their room is used again when it is short and nothing runs in
- *    them.
- * All of it is guarded by head.lock, a robust mutex: whoever finds its owner
- * dead computes the sums again, because the cells are the truth.  Nothing on
- * the request path makes a system call while it holds the lock. */
-#include "vl_shm.h"
+/* The segment, its accounts and its children; vl_shm_int.h has the layout and
+ * its rules. */
+#include "vl_shm_int.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
-#include <apr_hash.h>
 #include <apr_shm.h>
 #include <apr_strings.h>
-#include <apr_time.h>
 
-/* The moving average of a vhost's service time forgets by 1/8 a request, as
- * TCP's smoothed round-trip time does (RFC 6298, alpha). */
-#define SERVICE_SHIFT 3
-
-typedef struct account_t {
-    char name[VL_NAME_SIZE];
-    apr_uint32_t generation;
-    vl_limits_t limits;
-    vl_metrics_t metrics;
-    apr_uint64_t service_us;
-} account_t;
-
-typedef struct child_t {
-    pid_t pid;                  /* 0: column is free */
-} child_t;
-
-typedef struct head_t {
-    pthread_mutex_t lock;
-    apr_time_t created;
-    apr_uint32_t capacity;      /* accounts */
-    apr_uint32_t children;
-    apr_uint32_t used;          /* accounts with a name */
-    apr_uint32_t generation;    /* of the configuration, from 1 */
-} head_t;
-
-#define NO_CHILD ((apr_uint32_t)-1)
-
-struct vl_shm_t {
-    head_t *head;
-    account_t *accounts;
-    child_t *children;
-    apr_uint32_t *cells;
-    apr_uint32_t self;          /* this process's column, or NO_CHILD */
-    apr_hash_t *by_name;        /* the parent's; name -> account_t */
-    apr_uint32_t spare;         /* the parent's; search for room starts here */
-};
-
-static apr_uint32_t *cell_of(vl_shm_t *shm, apr_uint32_t child,
-                             apr_uint32_t account)
-{
-    return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
-}
-
+/* The cells are the truth. */
 static void sum_cells_locked(vl_shm_t *shm)
 {
+    vl_queue_t *q = &shm->queue;
     apr_uint32_t a, c;
 
+    for (c = 0; c < shm->head->columns; c++)
+        shm->children[c].running = 0;
+    q->head->running = q->head->waiting = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
-        apr_uint64_t sum = 0;
+        vl_flow_t *flow = &q->flows[a];
 
-        for (c = 0; c < shm->head->children; c++)
-            sum += *cell_of(shm, c, a);
-        shm->accounts[a].metrics.running = sum;
+        flow->running = flow->waiting = flow->place = 0;
+        for (c = 0; c < shm->head->columns; c++) {
+            const cell_t *cell = vl_shm_cell(shm, c, a);
+
+            flow->running += cell->running;
+            flow->waiting += cell->waiting;
+            shm->children[c].running += cell->running;
+        }
+        q->head->running += flow->running;
+        q->head->waiting += flow->waiting;
+        vl_queue_flow_set(q, a, flow->weight, flow->concurrency);
     }
 }
 
-static apr_status_t lock(vl_shm_t *shm)
+apr_status_t vl_shm_lock(vl_shm_t *shm)
 {
     int err = pthread_mutex_lock(&shm->head->lock);
 
@@ -91,7 +48,7 @@ static apr_status_t lock(vl_shm_t *shm)
     return err;
 }
 
-static void unlock(vl_shm_t *shm)
+void vl_shm_unlock(vl_shm_t *shm)
 {
     pthread_mutex_unlock(&shm->head->lock);
 }
@@ -112,41 +69,70 @@ static apr_status_t lock_init(pthread_mutex_t *mutex)
     return err;
 }
 
+/* Made before any child, so that every child has all of them. */
+static apr_status_t make_wake_fds(vl_shm_t *shm, apr_pool_t *p,
+                                  apr_uint32_t children)
+{
+    apr_uint32_t c;
+
+    shm->wake_fds = apr_palloc(p, sizeof(int) * children);
+    for (c = 0; c < children; c++) {
+        shm->wake_fds[c] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (shm->wake_fds[c] < 0)
+            return errno;
+    }
+    return APR_SUCCESS;
+}
+
+/* Takes the next `size` bytes of the segment, or counts them if there is none
+ * yet. */
+static void *carve(char *base, apr_size_t *offset, apr_size_t size)
+{
+    apr_size_t at = *offset;
+
+    *offset += APR_ALIGN(size, 64);
+    return base ? base + at : NULL;
+}
+
+static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
+                          apr_size_t children)
+{
+    apr_size_t offset = 0;
+
+    shm->head = carve(base, &offset, sizeof(head_t));
+    shm->accounts = carve(base, &offset, sizeof(account_t) * accounts);
+    shm->queue.flows = carve(base, &offset, sizeof(vl_flow_t) * accounts);
+    shm->queue.heap = carve(base, &offset, sizeof(apr_uint32_t) * accounts);
+    shm->children = carve(base, &offset, sizeof(child_t) * children);
+    shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
+    return offset;
+}
+
 apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
                                        apr_uint32_t children,
                                        vl_shm_t **ret_shm)
 {
-    vl_shm_t *shm = apr_palloc(p, sizeof(*shm));
-    apr_size_t head_size = APR_ALIGN_DEFAULT(sizeof(head_t));
-    apr_size_t accounts_size =
-        APR_ALIGN_DEFAULT(sizeof(account_t) * (apr_size_t)accounts);
-    apr_size_t children_size =
-        APR_ALIGN_DEFAULT(sizeof(child_t) * (apr_size_t)children);
-    apr_size_t cells_size =
-        sizeof(apr_uint32_t) * (apr_size_t)children * accounts;
+    vl_shm_t *shm = apr_pcalloc(p, sizeof(*shm));
     apr_shm_t *segment;
     apr_status_t rv;
-    char *base;
 
     /* Anonymous: pages nobody writes cost nothing, and it cannot be left
      * behind.  The kernel hands it out zeroed. */
-    rv = apr_shm_create(&segment, head_size + accounts_size + children_size
-                        + cells_size, NULL, p);
+    rv = apr_shm_create(&segment, lay_out(shm, NULL, accounts, children), NULL,
+                        p);
     if (rv != APR_SUCCESS)
         return rv;
-    base = apr_shm_baseaddr_get(segment);
-    shm->head = (head_t *)base;
-    shm->accounts = (account_t *)(base + head_size);
-    shm->children = (child_t *)(base + head_size + accounts_size);
-    shm->cells = (apr_uint32_t *)(base + head_size + accounts_size
-                                  + children_size);
+    lay_out(shm, apr_shm_baseaddr_get(segment), accounts, children);
+    shm->queue.head = &shm->head->queue;
     shm->self = NO_CHILD;
     shm->by_name = apr_hash_make(p);
-    shm->spare = 0;
     shm->head->capacity = accounts;
     shm->head->children = children;
     shm->head->created = apr_time_now();
+    shm->head->queue.slots = APR_UINT32_MAX;
     rv = lock_init(&shm->head->lock);
+    if (rv == APR_SUCCESS)
+        rv = make_wake_fds(shm, p, children);
     if (rv != APR_SUCCESS)
         return rv;
     *ret_shm = shm;
@@ -155,11 +141,11 @@ apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
 
 void vl_shm_post_config_begin(vl_shm_t *shm)
 {
-    if (lock(shm) != APR_SUCCESS)
+    if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
     shm->head->generation++;
     shm->spare = 0;
-    unlock(shm);
+    vl_shm_unlock(shm);
 }
 
 /* An account that nobody needs any more, or NULL. */
@@ -169,7 +155,8 @@ static account_t *account_spare_locked(vl_shm_t *shm)
         account_t *account = &shm->accounts[shm->spare];
 
         if (account->generation != shm->head->generation
-            && !account->metrics.running) {
+            && !shm->queue.flows[shm->spare].running
+            && !shm->queue.flows[shm->spare].waiting) {
             apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                          NULL);
             return account;
@@ -190,6 +177,8 @@ static account_t *account_place_locked(vl_shm_t *shm, const char *name)
         account = account_spare_locked(shm);
     if (account) {
         memset(account, 0, sizeof(*account));
+        memset(&shm->queue.flows[account - shm->accounts], 0,
+               sizeof(vl_flow_t));
         apr_cpystrn(account->name, name, VL_NAME_SIZE);
         apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                      account);
@@ -206,7 +195,7 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
 
     if (strlen(name) >= VL_NAME_SIZE)
         return APR_ENAMETOOLONG;
-    rv = lock(shm);
+    rv = vl_shm_lock(shm);
     if (rv != APR_SUCCESS)
         return rv;
     account = account_place_locked(shm, name);
@@ -214,8 +203,10 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
         account->generation = shm->head->generation;
         account->limits = *limits;
         *ret_account = (apr_uint32_t)(account - shm->accounts);
+        vl_queue_flow_set(&shm->queue, *ret_account, limits->weight,
+                          limits->concurrency);
     }
-    unlock(shm);
+    vl_shm_unlock(shm);
     return account ? APR_SUCCESS : APR_ENOSPC;
 }
 
@@ -224,19 +215,23 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     apr_uint32_t a, left = 0;
 
     for (a = 0; a < shm->head->used; a++) {
-        apr_uint32_t *cell = cell_of(shm, child, a);
+        cell_t *cell = vl_shm_cell(shm, child, a);
 
-        left += *cell;
-        shm->accounts[a].metrics.running -= *cell;
-        *cell = 0;
+        if (cell->running)
+            vl_queue_forget(&shm->queue, a, cell->running);
+        if (cell->waiting)
+            vl_queue_abandon(&shm->queue, a, cell->waiting);
+        left += cell->running + cell->waiting;
+        cell->running = cell->waiting = 0;
     }
-    shm->children[child].pid = 0;
+    memset(&shm->children[child], 0, sizeof(child_t));
     return left;
 }
 
-apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid)
+apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
+                                 apr_uint32_t threads)
 {
-    apr_status_t rv = lock(shm);
+    apr_status_t rv = vl_shm_lock(shm);
     apr_uint32_t c, found = NO_CHILD;
 
     if (rv != APR_SUCCESS)
@@ -251,91 +246,52 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid)
         if (!shm->children[c].pid)
             found = c;
     }
-    if (found != NO_CHILD)
+    if (found != NO_CHILD) {
         shm->children[found].pid = pid;
+        shm->children[found].threads = threads;
+        if (found >= shm->head->columns)
+            shm->head->columns = found + 1;
+    }
     shm->self = found;
-    unlock(shm);
+    vl_shm_unlock(shm);
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
+}
+
+int vl_shm_child_wake_fd(const vl_shm_t *shm)
+{
+    return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];
 }
 
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
 {
     apr_uint32_t c, left = 0;
 
-    if (lock(shm) != APR_SUCCESS)
+    if (vl_shm_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->children; c++) {
         if (shm->children[c].pid == pid)
             left += reclaim_locked(shm, c);
     }
-    unlock(shm);
+    vl_shm_unlock(shm);
     return left;
-}
-
-apr_status_t vl_shm_req_enter(vl_shm_t *shm, apr_uint32_t account,
-                              vl_admission_t *ret_admission)
-{
-    account_t *a = &shm->accounts[account];
-    vl_admission_t adm;
-    apr_status_t rv;
-
-    if (shm->self == NO_CHILD)
-        return APR_EINIT;
-    rv = lock(shm);
-    if (rv != APR_SUCCESS)
-        return rv;
-    adm.decision = vl_admit_decide(&a->limits, a->metrics.running);
-    adm.entered = 1;
-    adm.concurrency = a->limits.concurrency;
-    adm.service_us = a->service_us;
-    if (adm.decision.verdict == VL_REFUSE) {
-        if (a->limits.mode == VL_MODE_DRYRUN) {
-            a->metrics.would_refuse++;
-        }
-        else {
-            a->metrics.refused++;
-            adm.entered = 0;
-        }
-    }
-    if (adm.entered) {
-        ++*cell_of(shm, shm->self, account);
-        a->metrics.running++;
-        a->metrics.requests++;
-    }
-    unlock(shm);
-    *ret_admission = adm;
-    return APR_SUCCESS;
-}
-
-void vl_shm_req_leave(vl_shm_t *shm, apr_uint32_t account,
-                      apr_uint64_t busy_us, apr_uint64_t cpu_us)
-{
-    account_t *a = &shm->accounts[account];
-
-    if (lock(shm) != APR_SUCCESS)
-        return;
-    --*cell_of(shm, shm->self, account);
-    a->metrics.running--;
-    a->metrics.busy_us += busy_us;
-    a->metrics.cpu_us += cpu_us;
-    a->service_us += (busy_us >> SERVICE_SHIFT)
-                     - (a->service_us >> SERVICE_SHIFT);
-    unlock(shm);
 }
 
 apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
                              vl_account_snapshot_t *ret_snapshot)
 {
     account_t *a = &shm->accounts[account];
-    apr_status_t rv = lock(shm);
+    apr_status_t rv = vl_shm_lock(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     memcpy(ret_snapshot->name, a->name, VL_NAME_SIZE);
     ret_snapshot->limits = a->limits;
     ret_snapshot->metrics = a->metrics;
+    ret_snapshot->metrics.running = shm->queue.flows[account].running;
+    ret_snapshot->metrics.waiting = shm->queue.flows[account].waiting;
+    memcpy(ret_snapshot->waits, a->waits, sizeof(a->waits));
     ret_snapshot->service_us = a->service_us;
-    unlock(shm);
+    vl_shm_unlock(shm);
     return APR_SUCCESS;
 }
 
@@ -343,11 +299,11 @@ apr_uint32_t vl_shm_children(vl_shm_t *shm)
 {
     apr_uint32_t c, alive = 0;
 
-    if (lock(shm) != APR_SUCCESS)
+    if (vl_shm_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->children; c++)
         alive += shm->children[c].pid != 0;
-    unlock(shm);
+    vl_shm_unlock(shm);
     return alive;
 }
 
@@ -356,43 +312,59 @@ apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
     return shm->head->created;
 }
 
+static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
+{
+    const child_t *child = &shm->children[c];
+    apr_uint32_t a, running = 0, waiting = 0;
+
+    for (a = 0; a < shm->head->used; a++) {
+        running += vl_shm_cell(shm, c, a)->running;
+        waiting += vl_shm_cell(shm, c, a)->waiting;
+    }
+    if (!child->pid && (running || waiting))
+        return "a free column has nothing in its cells";
+    if (running != child->running || running < child->ring_len)
+        return "a child's running is the sum of its cells";
+    return NULL;
+}
+
 static const char *validate_locked(const vl_shm_t *shm)
 {
     const head_t *head = shm->head;
+    const char *why = NULL;
     apr_uint32_t a, b, c;
 
     if (head->used > head->capacity)
         return "more accounts used than there are";
     for (a = 0; a < head->capacity; a++) {
-        const account_t *account = &shm->accounts[a];
-        apr_uint64_t sum = 0;
+        apr_uint32_t running = 0, waiting = 0;
 
-        if ((a < head->used) != (account->name[0] != '\0'))
+        if ((a < head->used) != (shm->accounts[a].name[0] != '\0'))
             return "accounts 0 to used-1 have a name, the others none";
         for (b = 0; b < a && a < head->used; b++) {
-            if (!strcmp(shm->accounts[b].name, account->name))
+            if (!strcmp(shm->accounts[b].name, shm->accounts[a].name))
                 return "no two accounts of one name";
         }
         for (c = 0; c < head->children; c++) {
-            apr_uint32_t cell = shm->cells[(apr_size_t)c * head->capacity + a];
-
-            if (cell && !shm->children[c].pid)
-                return "a free column has no cell above 0";
-            sum += cell;
+            running += vl_shm_cell(shm, c, a)->running;
+            waiting += vl_shm_cell(shm, c, a)->waiting;
         }
-        if (sum != account->metrics.running)
-            return "running is the sum of the cells";
+        if (running != shm->queue.flows[a].running
+            || waiting != shm->queue.flows[a].waiting)
+            return "running and waiting are the sums of the cells";
     }
-    return NULL;
+    for (c = 0; c < head->children && !why; c++)
+        why = validate_child_locked(shm, c);
+    return why ? why : vl_queue_validate(&shm->queue, head->used);
 }
 
 const char *vl_shm_validate(vl_shm_t *shm)
 {
     const char *why;
 
-    if (lock(shm) != APR_SUCCESS)
+    if (vl_shm_lock(shm) != APR_SUCCESS)
         return "the lock cannot be taken";
     why = validate_locked(shm);
-    unlock(shm);
+    vl_shm_unlock(shm);
     return why;
 }

@@ -8,7 +8,6 @@
  *   _post_config_*   parent, while reading the configuration
  *   _parent_*        parent, any time
  *   _child_*         a child, before its threads start
- *   _req_*           any request thread
  *
  * The segment outlives graceful and hard restarts: an account keeps its number
  * and its counts as long as the configuration names it or a request of an old
@@ -19,7 +18,6 @@
 #include <sys/types.h>
 
 #include "vl.h"
-#include "vl_admit.h"
 #include "vl_metrics.h"
 
 typedef struct vl_shm_t vl_shm_t;
@@ -30,6 +28,7 @@ typedef struct vl_account_snapshot_t {
     vl_limits_t limits;
     vl_metrics_t metrics;
     apr_uint64_t service_us;    /* moving average of busy time per request */
+    apr_uint64_t waits[VL_WAIT_BUCKETS];    /* see vl_metrics_wait_bucket() */
 } vl_account_snapshot_t;
 
 /* children: most that can be alive at once, old generations included. */
@@ -45,26 +44,14 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
                                         apr_uint32_t *ret_account);
 
 /* The child takes a column of cells, so that what it holds can be taken back
- * when it dies.  APR_ENOSPC: more children than vl_shm_post_config_create()
- * was told of. */
-apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid);
-/* Returns how many running requests the dead child left behind. */
+ * when it dies.  threads: most requests it can work on at once.  APR_ENOSPC:
+ * more children than vl_shm_post_config_create() was told of. */
+apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
+                                 apr_uint32_t threads);
+/* Readable when slots were granted to this child (an eventfd); -1: none. */
+int vl_shm_child_wake_fd(const vl_shm_t *shm);
+/* Returns how many running and waiting requests the dead child left behind. */
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
-
-typedef struct vl_admission_t {
-    vl_decision_t decision;
-    int entered;                /* counted as running: a leave is owed */
-    apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
-    apr_uint64_t service_us;
-} vl_admission_t;
-
-/* Test and count in one step.  A refused request enters all the same where the
- * account is in DryRun.  Any status but APR_SUCCESS: our own state failed,
- * nothing was counted. */
-apr_status_t vl_shm_req_enter(vl_shm_t *shm, apr_uint32_t account,
-                              vl_admission_t *ret_admission);
-void vl_shm_req_leave(vl_shm_t *shm, apr_uint32_t account,
-                      apr_uint64_t busy_us, apr_uint64_t cpu_us);
 
 apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
                              vl_account_snapshot_t *ret_snapshot);

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_peek.h"
+
+#include <string.h>
+#include <strings.h>
+
+typedef struct span_t {
+    const unsigned char *at;
+    apr_size_t len;
+} span_t;
+
+static int keep_host(vl_peek_t *peek, const void *host, apr_size_t len)
+{
+    if (!len || len >= VL_PEEK_HOST_SIZE || memchr(host, 0, len))
+        return VL_PEEK_NO_HOST;
+    memcpy(peek->host, host, len);
+    peek->host[len] = '\0';
+    return VL_PEEK_HOST;
+}
+
+/* 1: a header was skipped; 0: there is none; -1: more must come. */
+static int skip_proxy_v1(span_t *in)
+{
+    static const char word[] = "PROXY ";
+    const unsigned char *end;
+    apr_size_t n = in->len < 6 ? in->len : 6;
+
+    if (memcmp(in->at, word, n))
+        return 0;
+    if (n < 6)
+        return -1;
+    /* At most 107 bytes with its CRLF (PROXY protocol, section 2.1). */
+    end = memchr(in->at, '\n', in->len < 107 ? in->len : 107);
+    if (!end)
+        return in->len < 107 ? -1 : 0;
+    in->len -= (apr_size_t)(end + 1 - in->at);
+    in->at = end + 1;
+    return 1;
+}
+
+static int skip_proxy_v2(span_t *in)
+{
+    static const char signature[] = "\r\n\r\n\0\r\nQUIT\n";
+    apr_size_t n = in->len < 12 ? in->len : 12, body;
+
+    if (memcmp(in->at, signature, n))
+        return 0;
+    if (in->len < 16)
+        return -1;
+    body = (apr_size_t)in->at[14] << 8 | in->at[15];
+    if (in->len < 16 + body)
+        return -1;
+    in->at += 16 + body;
+    in->len -= 16 + body;
+    return 1;
+}
+
+/* The value of a "Host:" line, blanks around it taken off. */
+static int host_line(const unsigned char *line, apr_size_t len, span_t *ret)
+{
+    if (len < 5 || strncasecmp((const char *)line, "Host:", 5))
+        return 0;
+    line += 5;
+    len -= 5;
+    while (len && (*line == ' ' || *line == '\t')) {
+        line++;
+        len--;
+    }
+    while (len && (line[len - 1] == ' ' || line[len - 1] == '\t'
+                   || line[len - 1] == '\r'))
+        len--;
+    ret->at = line;
+    ret->len = len;
+    return 1;
+}
+
+/* "GET http://host/path HTTP/1.1": the target's authority, which wins over the
+ * Host line (RFC 9112, 3.2.2). */
+static int absolute_target(const unsigned char *line, apr_size_t len,
+                           span_t *ret)
+{
+    const unsigned char *end = line + len;
+    const unsigned char *at = memchr(line, ' ', len);
+    const unsigned char *host;
+
+    if (!at || end - at < 9)
+        return 0;
+    at++;
+    if (!strncasecmp((const char *)at, "http://", 7))
+        at += 7;
+    else if (!strncasecmp((const char *)at, "https://", 8))
+        at += 8;
+    else
+        return 0;
+    for (host = at; at < end && !strchr("/?# \r", *at); at++) {
+        if (*at == '@')
+            host = at + 1;
+    }
+    ret->at = host;
+    ret->len = (apr_size_t)(at - host);
+    return 1;
+}
+
+/* HTTP/0.9 ends with its first line. */
+static int is_http_09(const unsigned char *line, apr_size_t len)
+{
+    const unsigned char *end = line + len;
+    int blanks = 0;
+
+    for (; line < end; line++)
+        blanks += *line == ' ' && line + 1 < end && line[1] != '\r';
+    return blanks < 2;
+}
+
+static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
+{
+    span_t host = { NULL, 0 };
+    int lines = 0, absolute = 0;
+
+    while (in.len) {
+        const unsigned char *end = memchr(in.at, '\n', in.len);
+        apr_size_t len;
+
+        if (!end)
+            return VL_PEEK_MORE;
+        len = (apr_size_t)(end - in.at);
+        if (!len || (len == 1 && *in.at == '\r')) {
+            /* Empty lines before a request line are passed over. */
+            if (lines)
+                return host.at ? keep_host(peek, host.at, host.len)
+                               : VL_PEEK_NO_HOST;
+        }
+        else if (!lines++) {
+            if (is_http_09(in.at, len))
+                return VL_PEEK_NO_HOST;
+            absolute = absolute_target(in.at, len, &host);
+        }
+        else if (!absolute && !host.at)
+            host_line(in.at, len, &host);
+        in.len -= len + 1;
+        in.at = end + 1;
+    }
+    return VL_PEEK_MORE;
+}
+
+/* Big-endian number of n bytes taken off the front; 0 when they are not there,
+ * which the caller sees by `in` having become empty. */
+static apr_size_t take(span_t *in, int n)
+{
+    apr_size_t value = 0;
+
+    while (n--) {
+        if (!in->len)
+            return 0;
+        value = value << 8 | *in->at++;
+        in->len--;
+    }
+    return value;
+}
+
+/* n bytes taken off the front, as many as there are. */
+static span_t take_span(span_t *in, apr_size_t n)
+{
+    span_t out = { in->at, n < in->len ? n : in->len };
+
+    in->at += out.len;
+    in->len -= out.len;
+    return out;
+}
+
+/* server_name extension: list of type, length, name; type 0 is a host. */
+static vl_peek_e sni_name(span_t ext, vl_peek_t *peek)
+{
+    span_t list = take_span(&ext, take(&ext, 2));
+
+    while (list.len) {
+        apr_size_t type = take(&list, 1);
+        span_t name = take_span(&list, take(&list, 2));
+
+        if (type == 0)
+            return keep_host(peek, name.at, name.len);
+    }
+    return VL_PEEK_NO_HOST;
+}
+
+/* body: a whole ClientHello. */
+static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
+{
+    span_t exts;
+
+    take_span(&body, 2 + 32);               /* version, random */
+    take_span(&body, take(&body, 1));       /* session id */
+    take_span(&body, take(&body, 2));       /* cipher suites */
+    take_span(&body, take(&body, 1));       /* compression methods */
+    exts = take_span(&body, take(&body, 2));
+    while (exts.len >= 4) {
+        apr_size_t type = take(&exts, 2);
+        span_t ext = take_span(&exts, take(&exts, 2));
+
+        if (type == 0)
+            return sni_name(ext, peek);
+    }
+    return VL_PEEK_NO_HOST;
+}
+
+/* A ClientHello may span records; they are put together in `flat`. */
+static vl_peek_e peek_tls(span_t in, vl_peek_t *peek)
+{
+    unsigned char flat[8192];
+    span_t hello = { flat, 0 };
+    apr_size_t want = 4;
+
+    while (in.len) {
+        apr_size_t type = take(&in, 1), size;
+        span_t part;
+
+        if (type != 0x16)
+            return VL_PEEK_NO_HOST;
+        if (in.len < 4)
+            return VL_PEEK_MORE;
+        take(&in, 2);                       /* record version */
+        size = take(&in, 2);
+        part = take_span(&in, size);
+        if (!size || hello.len + part.len > sizeof(flat))
+            return VL_PEEK_NO_HOST;
+        memcpy(flat + hello.len, part.at, part.len);
+        hello.len += part.len;
+        if (hello.len >= 1 && flat[0] != 1) /* not a ClientHello */
+            return VL_PEEK_NO_HOST;
+        if (hello.len >= 4)
+            want = 4 + ((apr_size_t)flat[1] << 16 | (apr_size_t)flat[2] << 8
+                        | flat[3]);
+        if (want > sizeof(flat))
+            return VL_PEEK_NO_HOST;
+        if (hello.len >= want) {
+            hello.at += 4;
+            hello.len = want - 4;
+            peek->tls = 1;
+            return hello_sni(hello, peek);
+        }
+        if (part.len < size)
+            return VL_PEEK_MORE;
+    }
+    return VL_PEEK_MORE;
+}
+
+vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
+{
+    span_t in = { (const unsigned char *)bytes, len };
+    int skipped;
+
+    ret_peek->host[0] = '\0';
+    ret_peek->tls = 0;
+    if (!in.len)
+        return VL_PEEK_MORE;
+    skipped = skip_proxy_v1(&in);
+    if (!skipped)
+        skipped = skip_proxy_v2(&in);
+    if (skipped < 0 || !in.len)
+        return VL_PEEK_MORE;
+    if (*in.at == 0x16)
+        return peek_tls(in, ret_peek);
+    return peek_http(in, ret_peek);
+}

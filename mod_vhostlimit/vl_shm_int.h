@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_SHM_INT_H
+#define VL_SHM_INT_H
+
+/* The segment's layout, for vl_shm.c and vl_slot.c only.
+ *
+ * [ head | account x capacity | flow x capacity | heap x capacity
+ *   | child x children | cell x children x capacity ]
+ *
+ * cells[child][account] says what the child has of the account; only that
+ * child and dispatch (vl_slot.c) write it, and the parent once the child is
+ * dead.
+ *  - running and waiting of a flow are the sums of its cells;
+ *  - a child's running is the sum of its cells, and at least its ring's length;
+ *  - a child with pid 0 has nothing in its cells;
+ *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
+ *  - an account is configured if it carries the head's generation.  Others are
+ *    kept, and their room is used again when it is short and nothing runs or
+ *    waits in them.
+ * All of it is guarded by head.lock, a robust mutex: whoever finds its owner
+ * dead computes the sums again, because the cells are the truth.  Nothing on
+ * the request path makes a system call while it holds the lock. */
+
+#include <pthread.h>
+
+#include <apr_hash.h>
+#include <apr_time.h>
+
+#include "vl_queue.h"
+#include "vl_shm.h"
+#include "vl_slot.h"
+
+/* Slots granted to a child that it has not picked up; a power of 2. */
+#define RING_SIZE 128
+
+typedef struct account_t {
+    char name[VL_NAME_SIZE];
+    apr_uint32_t generation;
+    vl_limits_t limits;
+    vl_metrics_t metrics;           /* its gauges are in the flow */
+    apr_uint64_t service_us;
+    apr_uint64_t waits[VL_WAIT_BUCKETS];
+} account_t;
+
+typedef struct cell_t {
+    apr_uint32_t running;           /* slots held, those in the ring too */
+    apr_uint32_t waiting;
+} cell_t;
+
+typedef struct child_t {
+    pid_t pid;                      /* 0: column is free */
+    apr_uint32_t threads;           /* most it can run */
+    apr_uint32_t running;
+    int woken;                      /* its descriptor has been written */
+    apr_uint32_t ring_head, ring_len;
+    vl_ticket_t ring[RING_SIZE];
+} child_t;
+
+typedef struct head_t {
+    pthread_mutex_t lock;
+    apr_time_t created;
+    apr_uint32_t capacity;          /* accounts */
+    apr_uint32_t children;
+    apr_uint32_t columns;           /* children 0 ... columns-1 were ever used */
+    apr_uint32_t used;              /* accounts with a name */
+    apr_uint32_t generation;        /* of the configuration, from 1 */
+    vl_queue_head_t queue;
+} head_t;
+
+#define NO_CHILD ((apr_uint32_t)-1)
+
+struct vl_shm_t {
+    head_t *head;
+    account_t *accounts;
+    vl_queue_t queue;               /* view of the flows */
+    child_t *children;
+    cell_t *cells;
+    int *wake_fds;                  /* eventfd of each column */
+    apr_uint32_t self;              /* this process's column, or NO_CHILD */
+    apr_hash_t *by_name;            /* the parent's; name -> account_t */
+    apr_uint32_t spare;             /* the parent's; search for room from here */
+};
+
+apr_status_t vl_shm_lock(vl_shm_t *shm);
+void vl_shm_unlock(vl_shm_t *shm);
+
+static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
+                                  apr_uint32_t account)
+{
+    return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
+}
+
+#endif

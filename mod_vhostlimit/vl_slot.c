@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_slot.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "vl_shm_int.h"
+
+/* The moving average of a vhost's service time forgets by 1/8 a request, as
+ * TCP's smoothed round-trip time does (RFC 6298, alpha). */
+#define SERVICE_SHIFT 3
+
+/* Children to wake once the lock is released: a write() is a system call. */
+typedef struct wakes_t {
+    apr_uint32_t n;
+    apr_uint32_t child[32];
+} wakes_t;
+
+#define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
+
+static int child_has_room(const child_t *child)
+{
+    return child->pid && child->running < child->threads
+           && child->ring_len < RING_SIZE;
+}
+
+/* Where most of the account wait, so that every child's queue moves on alike;
+ * NO_CHILD: nobody with a thread for it. */
+static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t c, best = NO_CHILD, most = 0;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        apr_uint32_t waiting = vl_shm_cell(shm, c, account)->waiting;
+
+        if (waiting > most && child_has_room(&shm->children[c])) {
+            most = waiting;
+            best = c;
+        }
+    }
+    return best;
+}
+
+static int can_serve(void *data, apr_uint32_t account)
+{
+    return pick_child(data, account) != NO_CHILD;
+}
+
+static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
+                  wakes_t *wakes)
+{
+    child_t *child = &shm->children[c];
+    cell_t *cell = vl_shm_cell(shm, c, account);
+    vl_ticket_t *ticket;
+
+    ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
+    ticket->account = account;
+    ticket->charged = vl_queue_begin(&shm->queue, account);
+    child->ring_len++;
+    child->running++;
+    cell->waiting--;
+    cell->running++;
+    if (!child->woken) {
+        child->woken = 1;
+        wakes->child[wakes->n++] = c;
+    }
+}
+
+/* Every free slot goes to whose turn it is. */
+static void dispatch(vl_shm_t *shm, wakes_t *wakes)
+{
+    apr_uint32_t account;
+
+    wakes->n = 0;
+    while (wakes->n < WAKES_MAX
+           && (account = vl_queue_next(&shm->queue)) != VL_NO_FLOW) {
+        apr_uint32_t c = pick_child(shm, account);
+
+        if (c == NO_CHILD) {
+            account = vl_queue_next_where(&shm->queue, can_serve, shm);
+            if (account == VL_NO_FLOW)
+                break;
+            c = pick_child(shm, account);
+        }
+        grant(shm, c, account, wakes);
+    }
+}
+
+static void unlock_and_wake(vl_shm_t *shm, const wakes_t *wakes)
+{
+    apr_uint64_t one = 1;
+    apr_uint32_t i;
+
+    vl_shm_unlock(shm);
+    for (i = 0; i < wakes->n; i++) {
+        /* Fails only when it is readable already. */
+        if (write(shm->wake_fds[wakes->child[i]], &one, sizeof(one)) < 0)
+            continue;
+    }
+}
+
+static void hold(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ticket)
+{
+    ticket->account = account;
+    ticket->charged = vl_queue_begin_now(&shm->queue, account);
+    vl_shm_cell(shm, shm->self, account)->running++;
+    shm->children[shm->self].running++;
+}
+
+/* cost NULL: the slot was not used. */
+static void release(vl_shm_t *shm, const vl_ticket_t *ticket,
+                    const vl_cost_t *cost)
+{
+    vl_shm_cell(shm, shm->self, ticket->account)->running--;
+    shm->children[shm->self].running--;
+    if (cost)
+        vl_queue_end(&shm->queue, ticket->account, ticket->charged,
+                     cost->cost_us);
+    else
+        vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
+}
+
+static apr_status_t lock_self(vl_shm_t *shm)
+{
+    return shm->self == NO_CHILD ? APR_EINIT : vl_shm_lock(shm);
+}
+
+apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = lock_self(shm);
+    wakes_t wakes = { 0 };
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (shm->queue.flows[account].waiting
+        >= shm->accounts[account].limits.queue) {
+        rv = APR_EAGAIN;
+    }
+    else {
+        vl_shm_cell(shm, shm->self, account)->waiting++;
+        vl_queue_arrive(&shm->queue, account);
+        dispatch(shm, &wakes);
+    }
+    unlock_and_wake(shm, &wakes);
+    return rv;
+}
+
+apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = lock_self(shm);
+    cell_t *cell;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    cell = vl_shm_cell(shm, shm->self, account);
+    if (cell->waiting) {
+        cell->waiting--;
+        vl_queue_abandon(&shm->queue, account, 1);
+    }
+    else {
+        rv = APR_EAGAIN;
+    }
+    vl_shm_unlock(shm);
+    return rv;
+}
+
+apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = lock_self(shm);
+    child_t *child;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    child = &shm->children[shm->self];
+    if (child->ring_len) {
+        *ret_ticket = child->ring[child->ring_head];
+        child->ring_head = (child->ring_head + 1) % RING_SIZE;
+        child->ring_len--;
+    }
+    else {
+        child->woken = 0;
+        rv = APR_EAGAIN;
+    }
+    vl_shm_unlock(shm);
+    return rv;
+}
+
+int vl_slot_left(const vl_shm_t *shm)
+{
+    return shm->self != NO_CHILD
+           && __atomic_load_n(&shm->children[shm->self].ring_len,
+                              __ATOMIC_RELAXED) > 0;
+}
+
+apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
+                         vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = lock_self(shm);
+    const vl_queue_head_t *q;
+    const vl_flow_t *flow;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    q = shm->queue.head;
+    flow = &shm->queue.flows[account];
+    if (q->running < q->slots && !q->heap_len && !flow->waiting
+        && (!flow->concurrency || flow->running < flow->concurrency))
+        hold(shm, account, ret_ticket);
+    else
+        rv = APR_EAGAIN;
+    vl_shm_unlock(shm);
+    return rv;
+}
+
+apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
+                           vl_admission_t *ret_admission)
+{
+    account_t *a = &shm->accounts[account];
+    const vl_queue_head_t *q = shm->queue.head;
+    apr_status_t rv = lock_self(shm);
+    vl_admission_t adm;
+    int dry;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    dry = a->limits.mode == VL_MODE_DRYRUN;
+    adm.decision = vl_admit_decide(&a->limits,
+                                   shm->queue.flows[account].running);
+    adm.entered = adm.decision.verdict == VL_PASS || dry;
+    adm.concurrency = a->limits.concurrency;
+    adm.service_us = a->service_us;
+    if (adm.decision.verdict == VL_REFUSE) {
+        if (dry)
+            a->metrics.would_refuse++;
+        else
+            a->metrics.refused++;
+    }
+    else if (dry && (q->running >= q->slots || q->heap_len)) {
+        a->metrics.would_queue++;
+    }
+    if (adm.entered) {
+        a->metrics.requests++;
+        hold(shm, account, &adm.ticket);
+    }
+    vl_shm_unlock(shm);
+    *ret_admission = adm;
+    return APR_SUCCESS;
+}
+
+void vl_slot_begin(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t account,
+                   apr_uint64_t wait_us)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    if (account != ticket->account) {
+        release(shm, ticket, NULL);
+        hold(shm, account, ticket);
+    }
+    a->metrics.requests++;
+    a->metrics.queued += wait_us > 0;
+    a->metrics.wait_us += wait_us;
+    a->waits[vl_metrics_wait_bucket(wait_us)]++;
+    vl_shm_unlock(shm);
+}
+
+void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
+                 const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[ticket->account];
+    wakes_t wakes;
+
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    release(shm, ticket, cost);
+    if (cost) {
+        a->metrics.busy_us += cost->busy_us;
+        a->metrics.cpu_us += cost->cpu_us;
+        a->service_us += (cost->busy_us >> SERVICE_SHIFT)
+                         - (a->service_us >> SERVICE_SHIFT);
+    }
+    dispatch(shm, &wakes);
+    unlock_and_wake(shm, &wakes);
+}
+
+void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
+{
+    wakes_t wakes;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    shm->queue.head->slots = slots;
+    dispatch(shm, &wakes);
+    unlock_and_wake(shm, &wakes);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_SLOT_H
+#define VL_SLOT_H
+
+/* Slots: who waits for one, who is given one, and how it comes back.  The fair
+ * queue of vl_queue.h over all children, in the segment of vl_shm.h.
+ *
+ * What waits (a socket, a parked connection) stays in its child; here it is
+ * only a number.  Whoever frees a slot grants it to the account whose turn it
+ * is, in the child where most of that account wait; the child is woken through
+ * its descriptor and picks its grants up with vl_slot_take(). */
+
+#include "vl_admit.h"
+#include "vl_shm.h"
+
+/* A slot that is held: give it back with vl_slot_end(), once. */
+typedef struct vl_ticket_t {
+    apr_uint32_t account;
+    apr_uint32_t charged;       /* us */
+} vl_ticket_t;
+
+/* One more of the account waits in this child, or APR_EAGAIN: as many wait as
+ * may.  A grant may be there to be taken right after. */
+apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account);
+/* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */
+apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
+/* The next grant of this child; APR_EAGAIN: none, and the child will be woken
+ * when there is.  Read the descriptor empty before the call that may say so. */
+apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
+/* Grants of this child that are left to take. */
+int vl_slot_left(const vl_shm_t *shm);
+
+/* A slot without waiting, if one is free and it is nobody else's turn; else
+ * APR_EAGAIN. */
+apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
+                         vl_ticket_t *ret_ticket);
+
+/* For who cannot wait: in at once, above the slots if need be, unless the
+ * account's concurrency is reached. */
+typedef struct vl_admission_t {
+    vl_decision_t decision;
+    int entered;                /* a vl_slot_end() is owed */
+    vl_ticket_t ticket;
+    apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
+    apr_uint64_t service_us;
+} vl_admission_t;
+
+apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
+                           vl_admission_t *ret_admission);
+
+/* A request begins on a ticket after wait_us; it is of `account`, which is the
+ * ticket's unless the request names another host than its first bytes did. */
+void vl_slot_begin(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t account,
+                   apr_uint64_t wait_us);
+
+typedef struct vl_cost_t {
+    apr_uint64_t busy_us;       /* from being let in to being done */
+    apr_uint64_t cpu_us;        /* of Apache's thread */
+    apr_uint64_t cost_us;       /* what the account is charged */
+} vl_cost_t;
+
+/* cost NULL: the slot was not used. */
+void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
+                 const vl_cost_t *cost);
+
+/* Slots the server has in all. */
+void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
+
+#endif

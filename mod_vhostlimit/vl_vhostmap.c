@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_vhostmap.h"
+
+#include <apr_hash.h>
+#include <apr_lib.h>
+#include <apr_strings.h>
+#include <apr_thread_mutex.h>
+#include <http_vhost.h>
+
+#include "vl_peek.h"
+
+/* Hosts that nobody configured come from clients, so what is remembered has a
+ * bound; past it everything is forgotten. */
+#define REMEMBERED_MAX 32768
+
+struct vl_vhostmap_t {
+    apr_thread_mutex_t *lock;
+    apr_pool_t *pool;           /* of what is remembered */
+    apr_hash_t *known;          /* key_of() -> server_rec * */
+};
+
+typedef struct map_key_t {
+    apr_size_t len;
+    char bytes[16 + 2 + VL_PEEK_HOST_SIZE];     /* address, port, host */
+} map_key_t;
+
+vl_vhostmap_t *vl_vhostmap_child_init(apr_pool_t *pchild)
+{
+    vl_vhostmap_t *map = apr_palloc(pchild, sizeof(*map));
+
+    apr_thread_mutex_create(&map->lock, APR_THREAD_MUTEX_DEFAULT, pchild);
+    apr_pool_create(&map->pool, pchild);
+    map->known = apr_hash_make(map->pool);
+    return map;
+}
+
+static void make_key(map_key_t *key, const apr_sockaddr_t *local,
+                     const char *host)
+{
+    char *to = key->bytes;
+
+    memcpy(to, local->ipaddr_ptr, (apr_size_t)local->ipaddr_len);
+    to += local->ipaddr_len;
+    memcpy(to, &local->port, 2);
+    to += 2;
+    for (; *host; host++)
+        *to++ = (char)apr_tolower(*host);
+    key->len = (apr_size_t)(to - key->bytes);
+}
+
+/* Apache's own mapping, of a request that has nothing but a Host line. */
+static const server_rec *ask_apache(apr_pool_t *p, server_rec *main_server,
+                                    apr_sockaddr_t *local, const char *host)
+{
+    conn_rec *c = apr_pcalloc(p, sizeof(*c));
+    request_rec *r = apr_pcalloc(p, sizeof(*r));
+
+    c->pool = p;
+    c->local_addr = local;
+    c->base_server = main_server;
+    c->client_addr = local;
+    c->client_ip = r->useragent_ip = (char *)"";
+    ap_update_vhost_given_ip(c);
+    r->pool = p;
+    r->connection = c;
+    r->server = c->base_server;
+    r->status = HTTP_OK;
+    r->uri = apr_pstrdup(p, "/");
+    r->headers_in = apr_table_make(p, 1);
+    r->per_dir_config = r->server->lookup_defaults;
+    if (*host) {
+        apr_table_setn(r->headers_in, "Host", host);
+        ap_update_vhost_from_headers(r);
+    }
+    return r->server;
+}
+
+const server_rec *vl_vhostmap_find(vl_vhostmap_t *map, server_rec *main_server,
+                                   apr_sockaddr_t *local, const char *host)
+{
+    const server_rec *found;
+    map_key_t key;
+
+    make_key(&key, local, host);
+    apr_thread_mutex_lock(map->lock);
+    found = apr_hash_get(map->known, key.bytes, (apr_ssize_t)key.len);
+    if (!found) {
+        apr_pool_t *scratch;
+
+        if (apr_hash_count(map->known) >= REMEMBERED_MAX) {
+            apr_pool_clear(map->pool);
+            map->known = apr_hash_make(map->pool);
+        }
+        apr_pool_create(&scratch, map->pool);
+        found = ask_apache(scratch, main_server, local, host);
+        apr_pool_destroy(scratch);
+        apr_hash_set(map->known, apr_pmemdup(map->pool, key.bytes, key.len),
+                     (apr_ssize_t)key.len, found);
+    }
+    apr_thread_mutex_unlock(map->lock);
+    return found;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_wait.h"
+
+/* A line is in `busy` iff somebody stands in it.  Within a line deadlines are
+ * in order, because an account's timeout is the same for all: only the first
+ * need be looked at. */
+typedef struct line_t {
+    APR_RING_ENTRY(line_t) link;
+    APR_RING_HEAD(line_head_t, vl_waiter_t) waiters;
+} line_t;
+
+struct vl_wait_t {
+    line_t *lines;                  /* by account */
+    APR_RING_HEAD(busy_head_t, line_t) busy;
+    apr_uint32_t count;
+};
+
+vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts)
+{
+    vl_wait_t *w = apr_palloc(p, sizeof(*w));
+    apr_uint32_t a;
+
+    w->lines = apr_palloc(p, sizeof(line_t) * accounts);
+    w->count = 0;
+    APR_RING_INIT(&w->busy, line_t, link);
+    for (a = 0; a < accounts; a++)
+        APR_RING_INIT(&w->lines[a].waiters, vl_waiter_t, link);
+    return w;
+}
+
+static int is_empty(line_t *line)
+{
+    return APR_RING_EMPTY(&line->waiters, vl_waiter_t, link);
+}
+
+void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
+{
+    line_t *line = &w->lines[waiter->account];
+
+    if (is_empty(line))
+        APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
+    APR_RING_INSERT_TAIL(&line->waiters, waiter, vl_waiter_t, link);
+    w->count++;
+}
+
+void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
+{
+    line_t *line = &w->lines[waiter->account];
+
+    APR_RING_REMOVE(waiter, link);
+    if (is_empty(line))
+        APR_RING_REMOVE(line, link);
+    w->count--;
+}
+
+vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
+{
+    line_t *line = &w->lines[account];
+    vl_waiter_t *first;
+
+    if (is_empty(line))
+        return NULL;
+    first = APR_RING_FIRST(&line->waiters);
+    vl_wait_remove(w, first);
+    return first;
+}
+
+vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us)
+{
+    line_t *line;
+
+    APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        vl_waiter_t *first = APR_RING_FIRST(&line->waiters);
+
+        if (first->deadline_us <= now_us)
+            return first;
+    }
+    return NULL;
+}
+
+apr_uint32_t vl_wait_count(const vl_wait_t *w)
+{
+    return w->count;
+}

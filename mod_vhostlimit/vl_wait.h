@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_WAIT_H
+#define VL_WAIT_H
+
+/* Who waits in this child: one line per account, first come first served.
+ * Lock: the caller's.  The waiters are the caller's memory. */
+
+#include <apr_pools.h>
+#include <apr_ring.h>
+
+typedef struct vl_waiter_t {
+    APR_RING_ENTRY(vl_waiter_t) link;
+    apr_uint32_t account;
+    apr_int64_t since_us;           /* when it came */
+    apr_int64_t deadline_us;        /* when it has waited too long */
+} vl_waiter_t;
+
+typedef struct vl_wait_t vl_wait_t;
+
+vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts);
+
+void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);
+void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
+/* The first in the account's line, taken out; NULL: nobody. */
+vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
+/* Somebody whose deadline has passed, or, with now_us INT64_MAX, anybody;
+ * stays in line.  NULL: nobody. */
+vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);
+apr_uint32_t vl_wait_count(const vl_wait_t *w);
+
+#endif
