@@ -10,9 +10,12 @@
 #include <http_core.h>
 #include <http_main.h>
 
+#include "vl_accept.h"
 #include "vl_cgroup.h"
 #include "vl_conf.h"
+#include "vl_gate.h"
 #include "vl_hooks.h"
+#include "vl_park.h"
 #include "vl_private.h"
 #include "vl_shm.h"
 #include "vl_status.h"
@@ -22,6 +25,7 @@
 typedef struct kept_t {
     vl_shm_t *shm;
     apr_uint32_t capacity;          /* of shm, in accounts */
+    int handover[2];                /* see vl_accept_parent_init() */
     apr_pool_t *cgroup_pool;        /* of the current tree's description */
     vl_cgroup_t *cgroup;
 } kept_t;
@@ -46,6 +50,7 @@ static kept_t *kept_get(void)
 
     if (!k) {
         k = apr_pcalloc(ap_pglobal, sizeof(*k));
+        vl_accept_parent_init(k->handover);
         apr_pool_userdata_setn(k, "mod_vhostlimit", apr_pool_cleanup_null,
                                ap_pglobal);
     }
@@ -182,6 +187,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (make_room(main_server) != APR_SUCCESS
         || enter_accounts(main_server) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
+    vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     make_cgroups(main_server);
     vl_status_post_config(vl_conf_servers(pconf, main_server), kept->shm,
                           kept->cgroup);
@@ -191,13 +197,23 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
-    apr_status_t rv = vl_shm_child_attach(kept->shm, getpid());
+    vl_vhostmap_t *map;
+    int threads = 1;
+    apr_status_t rv;
+
+    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
+    rv = vl_shm_child_attach(kept->shm, getpid(), threads ? threads : 1);
 
     if (rv != APR_SUCCESS)
         ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
                      "this child's requests are not limited: no place for it "
                      "in shared memory");
     vl_hooks_child_init(kept->shm);
+    vl_park_child_init(pchild, kept->shm, kept->capacity);
+    map = vl_vhostmap_child_init(pchild);
+    if (vl_accept_child_init(pchild, main_server, kept->shm, map,
+                             kept->handover))
+        vl_gate_child_init(main_server, kept->shm, map);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,
@@ -225,6 +241,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
+    vl_gate_register(p);
     vl_hooks_register(p);
     vl_status_register(p);
     apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,

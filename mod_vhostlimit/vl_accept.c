@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A socket is in one of these places:
  *   pending   its head has not all come; in the epoll set, edge-triggered
- *   a line    (vl_wait.h) its turn has not come; one `waiting` in vl_slot.h
- *   passing   to be given to the MPM next, without a slot: it is to be
- *             refused, could not be told whose it is, or is not ours to limit
- * and then in the MPM's hands.  `lock` guards all of them; the listener thread
- * and the keeper share them.
+ *   a line    (vl_park.h) its turn has not come
+ *   passing   to be given to the MPM next: its turn has come, it is refused,
+ *             could not be told whose it is, or is not ours to limit
+ * and then in the MPM's hands.  vl_park_lock() guards all of them; the listener
+ * thread and the keeper share them.
  *
- * The keeper is a thread of ours that looks ten times a second for what time
- * has changed: heads that do not come, waits that are over, listeners that the
- * MPM has closed because the child stops. */
+ * The keeper is a thread of ours that picks up what other children grant, and
+ * looks ten times a second for what time has changed: heads that do not come,
+ * waits that are over, sockets that a stopping child has handed on, listeners
+ * that the MPM has closed because this child stops. */
 #include "vl_accept.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <pthread.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -29,28 +31,28 @@
 #include <unixd.h>
 
 #include "vl_conf.h"
+#include "vl_park.h"
 #include "vl_peek.h"
 #include "vl_private.h"
 #include "vl_vhostmap.h"
-#include "vl_wait.h"
 
 /* A head that has not come by then is the MPM's, whose timeouts hold. */
 #define PENDING_US (10 * APR_USEC_PER_SEC)
-#define KEEPER_US (100 * 1000)
+#define KEEPER_MS 100
 /* Accepted in one go; then the turn of those who wait. */
 #define ACCEPT_BATCH 64
 /* Bytes of a head that are looked at. */
 #define PEEK_SIZE 8192
 
-static const char mark_key[] = "vhostlimit";
+static const char turn_key[] = "vhostlimit";
 
 typedef struct arrival_t {
     vl_waiter_t waiter;             /* first: a waiter is its arrival */
     APR_RING_ENTRY(arrival_t) link; /* in pending or passing */
     int fd;
     int pending;
-    vl_reason_e refused;
-    apr_sockaddr_t *unused;
+    int waited;                     /* since waiter.since_us, in line */
+    vl_turn_t turn;
     socklen_t addr_len;
     struct sockaddr_storage local, remote;
 } arrival_t;
@@ -63,18 +65,19 @@ typedef struct listener_t {
     int epoll_fd;                   /* what the MPM polls */
 } listener_t;
 
-static struct {
+static struct acceptor_t {
     server_rec *main_server;
     vl_shm_t *shm;
-    pthread_mutex_t lock;
     vl_vhostmap_t *map;
-    vl_wait_t *lines;
     struct arrivals_t pending, passing;
     apr_uint32_t npending;
+    int pass_fd;                    /* eventfd: somebody is in passing */
+    int signalled;                  /* it is readable */
     listener_t *listeners;
     int nlisteners;
-    apr_pool_t *scratch;            /* listener thread: a peer's addresses */
-} acceptor = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    int handover[2];                /* read, write */
+    int stopped;
+} *acceptor;
 
 static apr_int64_t now_us(void)
 {
@@ -108,7 +111,7 @@ static const vl_conf_t *conf_of(arrival_t *arrival, const char *host)
     apr_sockaddr_t local;
 
     address_of(&local, &arrival->local, arrival->addr_len);
-    return vl_conf_get(vl_vhostmap_find(acceptor.map, acceptor.main_server,
+    return vl_conf_get(vl_vhostmap_find(acceptor->map, acceptor->main_server,
                                         &local, host));
 }
 
@@ -129,22 +132,37 @@ static vl_peek_e look(const arrival_t *arrival, vl_peek_t *peek)
     return vl_peek(bytes, (apr_size_t)n, peek);
 }
 
-static void pass_locked(arrival_t *arrival, vl_reason_e refused)
+/* The MPM is told once that somebody may pass, and finds no more when all have
+ * passed. */
+static void pass_locked(arrival_t *arrival)
 {
-    arrival->refused = refused;
-    APR_RING_INSERT_TAIL(&acceptor.passing, arrival, arrival_t, link);
+    apr_uint64_t one = 1;
+
+    APR_RING_INSERT_TAIL(&acceptor->passing, arrival, arrival_t, link);
+    if (!acceptor->signalled)
+        acceptor->signalled = write(acceptor->pass_fd, &one, sizeof(one))
+                              == sizeof(one);
 }
 
-static void line_up_locked(arrival_t *arrival, const vl_conf_t *conf)
+static void quiet_locked(void)
 {
-    arrival->waiter.account = conf->account;
-    arrival->waiter.deadline_us = arrival->waiter.since_us
-                                  + conf->queue_timeout;
-    vl_wait_add(acceptor.lines, &arrival->waiter);
-    if (vl_slot_wait(acceptor.shm, conf->account) != APR_SUCCESS) {
-        vl_wait_remove(acceptor.lines, &arrival->waiter);
-        pass_locked(arrival, VL_REASON_QUEUE);
-    }
+    apr_uint64_t count;
+
+    if (acceptor->signalled
+        && read(acceptor->pass_fd, &count, sizeof(count)) == sizeof(count))
+        acceptor->signalled = 0;
+}
+
+static void turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                        vl_reason_e refused)
+{
+    arrival_t *arrival = (arrival_t *)waiter;
+
+    arrival->turn.holds = ticket != NULL;
+    if (ticket)
+        arrival->turn.ticket = *ticket;
+    arrival->turn.refused = refused;
+    pass_locked(arrival);
 }
 
 static void pend_locked(arrival_t *arrival, int epoll_fd)
@@ -153,8 +171,9 @@ static void pend_locked(arrival_t *arrival, int epoll_fd)
                               { .ptr = arrival } };
 
     arrival->pending = 1;
-    APR_RING_INSERT_TAIL(&acceptor.pending, arrival, arrival_t, link);
-    acceptor.npending++;
+    arrival->waiter.since_us = now_us();
+    APR_RING_INSERT_TAIL(&acceptor->pending, arrival, arrival_t, link);
+    acceptor->npending++;
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, arrival->fd, &ev);
 }
 
@@ -164,178 +183,139 @@ static void unpend_locked(arrival_t *arrival)
 
     arrival->pending = 0;
     APR_RING_REMOVE(arrival, link);
-    acceptor.npending--;
-    for (i = 0; i < acceptor.nlisteners; i++)
-        epoll_ctl(acceptor.listeners[i].epoll_fd, EPOLL_CTL_DEL, arrival->fd,
+    acceptor->npending--;
+    for (i = 0; i < acceptor->nlisteners; i++)
+        epoll_ctl(acceptor->listeners[i].epoll_fd, EPOLL_CTL_DEL, arrival->fd,
                   NULL);
 }
 
-/* 1: a slot was free, and the arrival is the MPM's with ret_ticket. */
-static int sort_locked(arrival_t *arrival, const listener_t *l,
-                       vl_ticket_t *ret_ticket)
+/* 1: the arrival may go on at once, and is in no place. */
+static int sort_locked(arrival_t *arrival, const listener_t *l)
 {
+    vl_waiter_t *waiter = &arrival->waiter;
     vl_peek_t peek;
-    vl_peek_e seen = look(arrival, &peek);
     const vl_conf_t *conf;
 
-    if (seen == VL_PEEK_MORE) {
+    if (look(arrival, &peek) == VL_PEEK_MORE) {
         if (!arrival->pending)
             pend_locked(arrival, l->epoll_fd);
         return 0;
     }
     if (arrival->pending)
         unpend_locked(arrival);
-    arrival->waiter.since_us = now_us();
     conf = conf_of(arrival, peek.host);
-    if (conf->mode != VL_MODE_ON) {
-        pass_locked(arrival, VL_REASON_NONE);
-        return 0;
-    }
-    arrival->waiter.account = conf->account;
-    if (vl_slot_try(acceptor.shm, conf->account, ret_ticket) == APR_SUCCESS)
+    if (conf->mode != VL_MODE_ON)
         return 1;
-    line_up_locked(arrival, conf);
+    waiter->account = conf->account;
+    if (vl_slot_try(acceptor->shm, conf->account, &arrival->turn.ticket)
+        == APR_SUCCESS) {
+        arrival->turn.holds = 1;
+        return 1;
+    }
+    arrival->waited = 1;
+    waiter->since_us = now_us();
+    waiter->deadline_us = waiter->since_us + conf->queue_timeout;
+    vl_park_add_locked(waiter);
     return 0;
 }
 
 /* --- the listener thread -------------------------------------------------- */
 
-static arrival_t *accept_one(const listener_t *l)
+static arrival_t *arrival_new(int fd)
 {
-    struct sockaddr_storage remote;
-    socklen_t len = sizeof(remote), local_len = sizeof(remote);
-    int fd = accept4(l->listen_fd, (struct sockaddr *)&remote, &len,
-                     SOCK_CLOEXEC);
-    arrival_t *arrival;
+    arrival_t *arrival = calloc(1, sizeof(*arrival));
 
-    if (fd < 0)
-        return NULL;
-    arrival = malloc(sizeof(*arrival));
     if (!arrival) {
         close(fd);
         return NULL;
     }
     arrival->fd = fd;
-    arrival->pending = 0;
-    arrival->refused = VL_REASON_NONE;
-    arrival->addr_len = len;
-    memcpy(&arrival->remote, &remote, len);
-    arrival->waiter.since_us = now_us();
-    getsockname(fd, (struct sockaddr *)&arrival->local, &local_len);
+    arrival->waiter.done = turn_locked;
+    arrival->addr_len = sizeof(arrival->local);
+    getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
+    return arrival;
+}
+
+static arrival_t *accept_one(const listener_t *l)
+{
+    struct sockaddr_storage remote;
+    socklen_t len = sizeof(remote);
+    int fd = accept4(l->listen_fd, (struct sockaddr *)&remote, &len,
+                     SOCK_CLOEXEC);
+    arrival_t *arrival = fd < 0 ? NULL : arrival_new(fd);
+
+    if (arrival)
+        memcpy(&arrival->remote, &remote, len);
     return arrival;
 }
 
 /* Heads that were not complete and have had more. */
-static arrival_t *revisit_locked(const listener_t *l, vl_ticket_t *ret_ticket)
+static arrival_t *revisit_locked(const listener_t *l)
 {
     struct epoll_event events[64];
-    int i, n = acceptor.npending ? epoll_wait(l->epoll_fd, events, 64, 0) : 0;
+    int i, n = acceptor->npending ? epoll_wait(l->epoll_fd, events, 64, 0) : 0;
 
     for (i = 0; i < n; i++) {
         arrival_t *arrival = events[i].data.ptr;
 
-        if (arrival && sort_locked(arrival, l, ret_ticket))
+        if (arrival && sort_locked(arrival, l))
             return arrival;
     }
     return NULL;
 }
 
-static apr_status_t release_mark(void *data)
+/* A connection that ends before anybody asked for its turn. */
+static apr_status_t release_turn(void *data)
 {
-    vl_accept_mark_t *mark = data;
+    vl_turn_t *turn = data;
 
-    if (mark->holds)
-        vl_slot_end(acceptor.shm, &mark->ticket, NULL);
-    mark->holds = 0;
+    if (turn->holds)
+        vl_park_end(&turn->ticket, NULL);
+    turn->holds = 0;
     return APR_SUCCESS;
 }
 
-/* The arrival becomes a socket of APR's, with its mark. */
-static apr_status_t hand_over(arrival_t *arrival, const vl_ticket_t *ticket,
-                              void **csd, apr_pool_t *ptrans)
+/* The arrival becomes a socket of APR's, with its turn. */
+static apr_status_t hand_over(arrival_t *arrival, void **csd,
+                              apr_pool_t *ptrans)
 {
-    vl_accept_mark_t *mark = apr_pcalloc(ptrans, sizeof(*mark));
+    vl_turn_t *turn = apr_pmemdup(ptrans, &arrival->turn, sizeof(*turn));
     apr_os_sock_info_t info = {
         &arrival->fd, (struct sockaddr *)&arrival->local,
-        (struct sockaddr *)&arrival->remote, arrival->remote.ss_family,
+        (struct sockaddr *)&arrival->remote, arrival->local.ss_family,
         SOCK_STREAM, APR_PROTO_TCP
     };
     apr_socket_t *sock;
     apr_status_t rv = apr_os_sock_make(&sock, &info, ptrans);
 
-    mark->account = arrival->waiter.account;
-    mark->refused = arrival->refused;
-    if (ticket) {
-        mark->holds = 1;
-        mark->ticket = *ticket;
-    }
     if (rv != APR_SUCCESS) {
-        release_mark(mark);
+        release_turn(turn);
         close(arrival->fd);
     }
     else {
-        mark->waited_us = now_us() - arrival->waiter.since_us;
-        apr_pool_cleanup_register(ptrans, mark, release_mark,
+        if (arrival->waited)
+            turn->waited_us = now_us() - arrival->waiter.since_us;
+        apr_pool_cleanup_register(ptrans, turn, release_turn,
                                   apr_pool_cleanup_null);
-        apr_socket_data_set(sock, mark, mark_key, NULL);
+        apr_socket_data_set(sock, turn, turn_key, NULL);
         *csd = sock;
     }
     free(arrival);
     return rv;
 }
 
-/* Whose turn it is, by the grants of this child. */
-static arrival_t *granted_locked(vl_ticket_t *ret_ticket)
-{
-    vl_waiter_t *waiter;
-
-    while (vl_slot_take(acceptor.shm, ret_ticket) == APR_SUCCESS) {
-        waiter = vl_wait_pop(acceptor.lines, ret_ticket->account);
-        if (waiter)
-            return (arrival_t *)waiter;
-        /* It gave up after the slot was granted. */
-        vl_slot_end(acceptor.shm, ret_ticket, NULL);
-    }
-    return NULL;
-}
-
-static void signal_self(void)
-{
-    apr_uint64_t one = 1;
-
-    if (write(vl_shm_child_wake_fd(acceptor.shm), &one, sizeof(one)) < 0)
-        return;                     /* it is readable already */
-}
-
-static void quiet_self(void)
-{
-    apr_uint64_t count;
-
-    if (read(vl_shm_child_wake_fd(acceptor.shm), &count, sizeof(count)) < 0)
-        return;                     /* it was not readable */
-}
-
-static arrival_t *next_locked(vl_ticket_t *ticket, int *ret_holds)
+/* One socket a call is all the MPM takes, so our descriptor stays readable as
+ * long as there are more. */
+static arrival_t *next_locked(void)
 {
     arrival_t *arrival;
 
-    *ret_holds = 0;
-    if (!APR_RING_EMPTY(&acceptor.passing, arrival_t, link)) {
-        arrival = APR_RING_FIRST(&acceptor.passing);
-        APR_RING_REMOVE(arrival, link);
-        signal_self();
-        return arrival;
+    if (APR_RING_EMPTY(&acceptor->passing, arrival_t, link)) {
+        quiet_locked();
+        return NULL;
     }
-    *ret_holds = 1;
-    arrival = granted_locked(ticket);
-    if (arrival)
-        return arrival;
-    /* Nothing left; look once more after the descriptor was emptied, because
-     * a grant in between would have been the reason it was readable. */
-    quiet_self();
-    arrival = granted_locked(ticket);
-    if (arrival)
-        signal_self();
+    arrival = APR_RING_FIRST(&acceptor->passing);
+    APR_RING_REMOVE(arrival, link);
     return arrival;
 }
 
@@ -343,11 +323,11 @@ static const listener_t *listener_of(const ap_listen_rec *lr)
 {
     int i;
 
-    for (i = 0; i < acceptor.nlisteners - 1; i++) {
-        if (acceptor.listeners[i].lr == lr)
+    for (i = 0; i < acceptor->nlisteners - 1; i++) {
+        if (acceptor->listeners[i].lr == lr)
             break;
     }
-    return &acceptor.listeners[i];
+    return &acceptor->listeners[i];
 }
 
 /* A slot is free and nobody waits: the newcomer goes straight on, and whoever
@@ -359,28 +339,154 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
 {
     const listener_t *l = listener_of(lr);
     arrival_t *arrival;
-    vl_ticket_t ticket;
-    int i, holds = 0;
+    int i;
 
     *csd = NULL;
-    pthread_mutex_lock(&acceptor.lock);
-    arrival = revisit_locked(l, &ticket);
+    vl_park_lock();
+    arrival = revisit_locked(l);
     for (i = 0; !arrival && i < ACCEPT_BATCH; i++) {
         arrival_t *new = accept_one(l);
 
         if (!new)
             break;
-        if (sort_locked(new, l, &ticket))
+        if (sort_locked(new, l))
             arrival = new;
     }
-    if (arrival)
-        holds = 1;
-    else
-        arrival = next_locked(&ticket, &holds);
-    pthread_mutex_unlock(&acceptor.lock);
     if (!arrival)
-        return APR_EAGAIN;
-    return hand_over(arrival, holds ? &ticket : NULL, csd, ptrans);
+        arrival = next_locked();
+    vl_park_unlock();
+    return arrival ? hand_over(arrival, csd, ptrans) : APR_EAGAIN;
+}
+
+/* --- handing on ----------------------------------------------------------- */
+
+/* A child that stops gives what waits in it to the others, through a socket
+ * pair that the parent made: whoever reads first has it.  At most this many in
+ * one message (SCM_MAX_FD is 253). */
+#define HANDOVER_BATCH 64
+
+typedef union fds_message_t {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof(int) * HANDOVER_BATCH)];
+} fds_message_t;
+
+static int send_fds(const int *fds, apr_size_t n)
+{
+    char byte = 0;
+    struct iovec iov = { &byte, 1 };
+    fds_message_t control;
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
+                          .msg_control = &control,
+                          .msg_controllen = CMSG_SPACE(sizeof(int) * n) };
+
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int) * n);
+    memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * n);
+    return sendmsg(acceptor->handover[1], &msg, MSG_NOSIGNAL) == 1;
+}
+
+/* Returns how many came. */
+static apr_size_t receive_fds(int *fds)
+{
+    char byte;
+    struct iovec iov = { &byte, 1 };
+    fds_message_t control;
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
+                          .msg_control = &control,
+                          .msg_controllen = sizeof(control) };
+    struct cmsghdr *header;
+    apr_size_t n;
+
+    if (recvmsg(acceptor->handover[0], &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)
+        != 1)
+        return 0;
+    header = CMSG_FIRSTHDR(&msg);
+    if (!header || header->cmsg_type != SCM_RIGHTS)
+        return 0;
+    n = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(header), sizeof(int) * n);
+    return n;
+}
+
+/* Anybody who is still here. */
+static arrival_t *evict_locked(void)
+{
+    arrival_t *arrival = NULL;
+    vl_waiter_t *waiter;
+
+    if (!APR_RING_EMPTY(&acceptor->pending, arrival_t, link)) {
+        arrival = APR_RING_FIRST(&acceptor->pending);
+        unpend_locked(arrival);
+    }
+    else if (!APR_RING_EMPTY(&acceptor->passing, arrival_t, link)) {
+        arrival = APR_RING_FIRST(&acceptor->passing);
+        APR_RING_REMOVE(arrival, link);
+        release_turn(&arrival->turn);
+    }
+    else if ((waiter = vl_park_evict_locked(turn_locked))) {
+        arrival = (arrival_t *)waiter;
+    }
+    return arrival;
+}
+
+/* The MPM has closed its listeners: so do we, and hand on who waits. */
+static void give_away(void)
+{
+    int fds[HANDOVER_BATCH], i, tries;
+    apr_size_t n;
+
+    vl_park_lock();
+    if (!acceptor->stopped) {
+        acceptor->stopped = 1;
+        vl_shm_child_stop(acceptor->shm);
+        for (i = 0; i < acceptor->nlisteners; i++)
+            close(acceptor->listeners[i].listen_fd);
+    }
+    do {
+        arrival_t *arrival;
+
+        for (n = 0; n < HANDOVER_BATCH && (arrival = evict_locked()); n++) {
+            fds[n] = arrival->fd;
+            free(arrival);
+        }
+        /* The pair is full only while nobody reads it. */
+        for (tries = 100; n && !send_fds(fds, n) && tries; tries--)
+            apr_sleep(10 * 1000);
+        for (i = 0; i < (int)n; i++)
+            close(fds[i]);
+    } while (n);
+    /* Turns that come too late go back. */
+    vl_park_take_locked();
+    vl_park_unlock();
+}
+
+static apr_status_t give_away_at_exit(void *unused)
+{
+    give_away();
+    return APR_SUCCESS;
+}
+
+/* What another child has handed on is sorted like a newcomer. */
+static void adopt(void)
+{
+    int fds[HANDOVER_BATCH];
+    apr_size_t i, n;
+
+    while ((n = receive_fds(fds)) > 0) {
+        vl_park_lock();
+        for (i = 0; i < n; i++) {
+            arrival_t *arrival = arrival_new(fds[i]);
+            socklen_t len = sizeof(arrival->remote);
+
+            if (!arrival)
+                continue;
+            getpeername(fds[i], (struct sockaddr *)&arrival->remote, &len);
+            if (sort_locked(arrival, &acceptor->listeners[0]))
+                pass_locked(arrival);
+        }
+        vl_park_unlock();
+    }
 }
 
 /* --- the keeper ----------------------------------------------------------- */
@@ -388,28 +494,23 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
 static void expire(void)
 {
     apr_int64_t now = now_us();
-    vl_waiter_t *waiter;
-    int any = 0;
 
-    pthread_mutex_lock(&acceptor.lock);
-    while (!APR_RING_EMPTY(&acceptor.pending, arrival_t, link)) {
-        arrival_t *oldest = APR_RING_FIRST(&acceptor.pending);
+    vl_park_lock();
+    vl_park_expire_locked(now);
+    while (!APR_RING_EMPTY(&acceptor->pending, arrival_t, link)) {
+        arrival_t *oldest = APR_RING_FIRST(&acceptor->pending);
 
         if (oldest->waiter.since_us + PENDING_US > now)
             break;
         unpend_locked(oldest);
-        pass_locked(oldest, VL_REASON_NONE);
-        any = 1;
+        pass_locked(oldest);
     }
-    while ((waiter = vl_wait_expired(acceptor.lines, now))) {
-        vl_wait_remove(acceptor.lines, waiter);
-        vl_slot_unwait(acceptor.shm, waiter->account);
-        pass_locked((arrival_t *)waiter, VL_REASON_TIMEOUT);
-        any = 1;
-    }
-    pthread_mutex_unlock(&acceptor.lock);
-    if (any)
-        signal_self();
+    vl_park_unlock();
+}
+
+static int listening(void)
+{
+    return acceptor->listeners[0].lr->active;
 }
 
 /* The MPM sets its own accept function when its threads start, after
@@ -419,8 +520,8 @@ static void take_over(void)
     struct epoll_event listen_ev = { EPOLLIN, { .ptr = NULL } };
     int i;
 
-    for (i = 0; i < acceptor.nlisteners; i++) {
-        listener_t *l = &acceptor.listeners[i];
+    for (i = 0; i < acceptor->nlisteners; i++) {
+        listener_t *l = &acceptor->listeners[i];
 
         while (l->lr->accept_func != ap_unixd_accept)
             apr_sleep(1000);
@@ -428,21 +529,50 @@ static void take_over(void)
         epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->listen_fd, &listen_ev);
         if (!i)
             epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD,
-                      vl_shm_child_wake_fd(acceptor.shm), &listen_ev);
+                      acceptor->pass_fd, &listen_ev);
+    }
+}
+
+/* Until other children have granted us a slot, or it is time to look round. */
+static void sleep_or_wake(void)
+{
+    struct pollfd pfd = { vl_shm_child_wake_fd(acceptor->shm), POLLIN, 0 };
+    apr_uint64_t count;
+
+    if (poll(&pfd, 1, KEEPER_MS) == 1
+        && read(pfd.fd, &count, sizeof(count)) == sizeof(count)) {
+        vl_park_lock();
+        vl_park_take_locked();
+        vl_park_unlock();
     }
 }
 
 static void *APR_THREAD_FUNC keeper(apr_thread_t *thread, void *data)
 {
+    apr_int64_t looked = 0;
+
     take_over();
-    for (;;) {
-        apr_sleep(KEEPER_US);
-        expire();
+    while (listening()) {
+        sleep_or_wake();
+        if (now_us() - looked >= KEEPER_MS * 1000) {
+            looked = now_us();
+            expire();
+            adopt();
+        }
     }
+    give_away();
     return NULL;
 }
 
 /* --- set-up --------------------------------------------------------------- */
+
+apr_status_t vl_accept_parent_init(int ret_handover[2])
+{
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                   ret_handover))
+        return errno;
+    return APR_SUCCESS;
+}
 
 static int is_http(const ap_listen_rec *lr)
 {
@@ -468,52 +598,63 @@ static apr_status_t replace_listener(listener_t *l, ap_listen_rec *lr,
     return APR_SUCCESS;
 }
 
-static int can_work(void)
+static int can_work(const vl_shm_t *shm)
 {
     int threaded = 0;
 
     ap_mpm_query(AP_MPMQ_IS_THREADED, &threaded);
     return threaded != AP_MPMQ_NOT_SUPPORTED && ap_num_listen_buckets <= 1
-           && vl_shm_child_wake_fd(acceptor.shm) >= 0;
+           && vl_shm_child_wake_fd(shm) >= 0;
 }
 
-void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, apr_uint32_t accounts)
+int vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
+                          vl_shm_t *shm, vl_vhostmap_t *map,
+                          const int handover[2])
 {
     ap_listen_rec *lr;
     apr_thread_t *thread;
     apr_threadattr_t *attr;
     int n = 0;
 
-    acceptor.main_server = main_server;
-    acceptor.shm = shm;
-    if (!can_work())
-        return;
-    acceptor.map = vl_vhostmap_child_init(pchild);
-    acceptor.lines = vl_wait_create(pchild, accounts);
-    APR_RING_INIT(&acceptor.pending, arrival_t, link);
-    APR_RING_INIT(&acceptor.passing, arrival_t, link);
+    if (!can_work(shm))
+        return 0;
+    acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
+    acceptor->main_server = main_server;
+    acceptor->shm = shm;
+    memcpy(acceptor->handover, handover, sizeof(acceptor->handover));
+    acceptor->map = map;
+    acceptor->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    APR_RING_INIT(&acceptor->pending, arrival_t, link);
+    APR_RING_INIT(&acceptor->passing, arrival_t, link);
     for (lr = ap_listeners; lr; lr = lr->next)
         n += is_http(lr) && lr->active;
-    acceptor.listeners = apr_pcalloc(pchild, sizeof(listener_t) * (n + 1));
+    acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t) * (n + 1));
     for (lr = ap_listeners; lr; lr = lr->next) {
         if (is_http(lr) && lr->active
-            && replace_listener(&acceptor.listeners[acceptor.nlisteners], lr,
+            && replace_listener(&acceptor->listeners[acceptor->nlisteners], lr,
                                 pchild) == APR_SUCCESS)
-            acceptor.nlisteners++;
+            acceptor->nlisteners++;
     }
-    if (!acceptor.nlisteners)
-        return;
+    if (!acceptor->nlisteners)
+        return 0;
+    /* The keeper may not get to it. */
+    apr_pool_pre_cleanup_register(pchild, NULL, give_away_at_exit);
     apr_threadattr_create(&attr, pchild);
     apr_threadattr_detach_set(attr, 1);
-    apr_thread_create(&thread, attr, keeper, NULL, pchild);
+    return apr_thread_create(&thread, attr, keeper, NULL, pchild)
+           == APR_SUCCESS;
 }
 
-vl_accept_mark_t *vl_accept_mark(apr_socket_t *csd)
+const vl_turn_t *vl_accept_turn(apr_socket_t *csd)
 {
-    void *mark = NULL;
+    void *data = NULL;
+    vl_turn_t *turn, *mine;
 
-    if (apr_socket_data_get(&mark, mark_key, csd) != APR_SUCCESS)
+    if (!acceptor
+        || apr_socket_data_get(&data, turn_key, csd) != APR_SUCCESS)
         return NULL;
-    return mark;
+    turn = data;
+    mine = apr_pmemdup(apr_socket_pool_get(csd), turn, sizeof(*mine));
+    turn->holds = 0;
+    return mine;
 }

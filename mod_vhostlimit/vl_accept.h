@@ -16,28 +16,22 @@
 
 #include <httpd.h>
 
+#include "vl_park.h"
 #include "vl_shm.h"
-#include "vl_slot.h"
+#include "vl_vhostmap.h"
 
-/* What is known of a connection that came this way; its socket carries it. */
-typedef struct vl_accept_mark_t {
-    int holds;                  /* the ticket is held, by the connection's
-                                 * pool until it is taken over */
-    vl_ticket_t ticket;
-    vl_reason_e refused;        /* to be refused, with this reason */
-    apr_uint32_t account;       /* that it waited for */
-    apr_int64_t waited_us;
-} vl_accept_mark_t;
-
-/* Parent: the way by which a child that stops hands on what waits in it. */
-apr_status_t vl_accept_post_config(apr_pool_t *process_pool);
+/* Parent, once in its life: the way by which a child that stops hands on what
+ * waits in it. */
+apr_status_t vl_accept_parent_init(int ret_handover[2]);
 
 /* Child, before its MPM starts its threads.  Takes the listeners over where
- * that can be done. */
-void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, apr_uint32_t accounts);
+ * that can be done; returns whether it did. */
+int vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
+                          vl_shm_t *shm, vl_vhostmap_t *map,
+                          const int handover[2]);
 
-/* NULL: the connection did not come through here. */
-vl_accept_mark_t *vl_accept_mark(apr_socket_t *csd);
+/* The turn of a connection that came through here, for its first request; it
+ * is the caller's from now on.  NULL: it came another way. */
+const vl_turn_t *vl_accept_turn(apr_socket_t *csd);
 
 #endif

@@ -33,6 +33,11 @@ static const word_t retry_words[] = {
     { NULL }
 };
 
+static const word_t slots_words[] = {
+    { "auto", VL_SLOTS_AUTO },
+    { NULL }
+};
+
 /* A row of VL_SETTINGS; max < min: no number is a value, only words are. */
 typedef struct setting_t {
     const char *directive;
@@ -83,7 +88,9 @@ vl_limits_t vl_conf_limits(const vl_conf_t *conf)
     vl_limits_t limits;
 
     limits.mode = conf->mode;
+    limits.weight = conf->weight;
     limits.concurrency = conf->concurrency;
+    limits.queue = conf->queue;
     return limits;
 }
 
@@ -106,6 +113,8 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     conf->member = VL_UNSET;
     VL_SETTINGS(X)
 #undef X
+    conf->queue_timeout = -1;
+    conf->slots = VL_SLOTS_AUTO;
     return conf;
 }
 
@@ -118,6 +127,8 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SETTINGS(X)
 #undef X
+    conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
+                                                  : base->queue_timeout;
     return conf;
 }
 
@@ -199,12 +210,28 @@ static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
     return NULL;
 }
 
+/* VhostLimitSlots and VhostLimitQueue have shapes of their own, so their rows
+ * are not in the list. */
+static const setting_t slots_setting = {
+    "VhostLimitSlots", offsetof(vl_conf_t, slots), 1, 100000, "", slots_words
+};
+
+static const char *set_slots(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *wrong = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+
+    return wrong ? wrong : set_value(cmd, dconf, arg);
+}
+
 const command_rec vl_conf_cmds[] = {
 #define X(member, directive, def, min, max, unit, words, help) \
     AP_INIT_TAKE1(directive, set_value, (void *)&settings[SETTING_##member], \
                   RSRC_CONF, help),
     VL_SETTINGS(X)
 #undef X
+    AP_INIT_TAKE1("VhostLimitSlots", set_slots, (void *)&slots_setting,
+                  RSRC_CONF, "most requests worked on at once in all: auto or "
+                  "a number"),
     AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,
                   "where the cgroup tree is made: auto, off or a path from the "
                   "root of the hierarchy"),

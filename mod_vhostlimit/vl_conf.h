@@ -8,12 +8,15 @@
 
 #include "vl.h"
 #include "vl_private.h"
+#include "vl_queue.h"
 #include "vl_settings.h"
 
 typedef struct vl_conf_t {
 #define X(member, directive, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
 #undef X
+    apr_interval_time_t queue_timeout;      /* -1: unset */
+    int slots;                  /* main server only */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
     const char *account_name;   /* set by vl_conf_post_config() */
     apr_uint32_t account;       /* its number in shared memory; set by the

@@ -18,26 +18,22 @@
 #include <http_request.h>
 #include <util_filter.h>
 
+#include "vl_accept.h"
 #include "vl_conf.h"
+#include "vl_gate.h"
 #include "vl_private.h"
 
 /* A request that was looked at; lives in r->pool. */
 typedef struct req_t {
-    struct conn_t *conn;
-    apr_uint32_t account;
-    int running;                /* entered its account and has not left */
+    vl_conn_t *conn;
+    int running;                /* holds its ticket */
     vl_admission_t admission;
-    apr_time_t asked;           /* when it came to us */
+    apr_int64_t waited_us;
     apr_time_t started;         /* when it was let in */
     pthread_t thread;           /* that cpu_start was read on */
     apr_int64_t cpu_start;
     apr_int64_t cpu_us;         /* final once it is no longer running */
 } req_t;
-
-/* Lives in c->pool: at most one request is being worked on per connection. */
-typedef struct conn_t {
-    req_t *current;
-} conn_t;
 
 static const char end_filter[] = "VHOSTLIMIT_END";
 static ap_filter_rec_t *end_filter_handle;
@@ -60,12 +56,16 @@ static void measure_cpu(req_t *req)
 
 static void req_leave(req_t *req)
 {
+    vl_cost_t cost;
+
     if (!req->running)
         return;
     req->running = 0;
     measure_cpu(req);
-    vl_shm_req_leave(accounts, req->account, apr_time_now() - req->started,
-                     req->cpu_us);
+    cost.busy_us = apr_time_now() - req->started;
+    cost.cpu_us = req->cpu_us;
+    cost.cost_us = req->cpu_us;
+    vl_park_end(&req->admission.ticket, &cost);
 }
 
 static apr_status_t req_pool_cleanup(void *data)
@@ -94,7 +94,7 @@ static int brigade_ends_request(apr_bucket_brigade *bb)
  * still work. */
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
-    conn_t *conn = f->ctx;
+    vl_conn_t *conn = f->ctx;
     int ends = conn->current && brigade_ends_request(bb);
     apr_status_t rv = ap_pass_brigade(f->next, bb);
 
@@ -108,9 +108,9 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 
 static int pre_connection(conn_rec *c, void *csd)
 {
-    conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
+    vl_conn_t *conn = vl_gate_connection(c, csd, c->master ? NULL
+                                                 : vl_accept_turn(csd));
 
-    ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
     ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
     return OK;
 }
@@ -152,11 +152,40 @@ static int refuse(request_rec *r, const vl_conf_t *conf, const req_t *req)
     return conf->status_code;
 }
 
+/* It comes with a slot that its connection waited for, or was refused one. */
+static void admit_with_turn(req_t *req, const vl_turn_t *turn,
+                            const vl_conf_t *conf)
+{
+    vl_admission_t *adm = &req->admission;
+
+    req->waited_us = turn->waited_us;
+    adm->entered = turn->holds;
+    if (turn->holds) {
+        adm->ticket = turn->ticket;
+        vl_slot_begin(accounts, &adm->ticket, conf->account, turn->waited_us);
+    }
+    else {
+        adm->decision.verdict = VL_REFUSE;
+        adm->decision.reason = turn->refused;
+        vl_slot_refused(accounts, conf->account, adm);
+    }
+}
+
+static apr_status_t admit(req_t *req, const vl_conf_t *conf)
+{
+    vl_turn_t turn = req->conn->turn;
+
+    memset(&req->conn->turn, 0, sizeof(turn));
+    if (!turn.holds && !turn.refused)
+        return vl_slot_enter(accounts, conf->account, &req->admission);
+    admit_with_turn(req, &turn, conf);
+    return APR_SUCCESS;
+}
+
 static int req_admit(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
-    conn_t *conn = ap_get_module_config(r->connection->conn_config,
-                                        &vhostlimit_module);
+    vl_conn_t *conn = vl_conn_get(r->connection);
     req_t *req;
     apr_status_t rv;
 
@@ -165,9 +194,7 @@ static int req_admit(request_rec *r)
 
     req = apr_pcalloc(r->pool, sizeof(*req));
     req->conn = conn;
-    req->account = conf->account;
-    req->asked = apr_time_now();
-    rv = vl_shm_req_enter(accounts, req->account, &req->admission);
+    rv = admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
                       "vhost %s: not counted", conf->account_name);
@@ -208,7 +235,7 @@ static int req_log(request_rec *r)
         return DECLINED;
     if (req->running || !req->admission.entered)
         measure_cpu(req);
-    wait = apr_psprintf(r->pool, "%" APR_TIME_T_FMT, req->started - req->asked);
+    wait = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->waited_us);
     cpu = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->cpu_us);
     for (each = r; each; each = each->next) {
         apr_table_t *env = each->subprocess_env;

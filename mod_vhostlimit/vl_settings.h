@@ -8,12 +8,18 @@
       "share of the server under load, beside the weights of others")         \
     X(concurrency, "VhostLimitConcurrency", 0,             0, 1000000, "", NULL, \
       "most requests running at once, 0 = no limit")                          \
+    X(queue,       "VhostLimitQueue",       1000,          0, 1000000, "", NULL, \
+      "most requests waiting at once, then how long one may wait")            \
     X(status_code, "VhostLimitStatusCode",  503,           0, -1,      "", status_words, \
       "status of a refused request: 503, 429 or 508")                         \
     X(retry_after, "VhostLimitRetryAfter",  VL_RETRY_AUTO, 1, 86400, "of seconds ", retry_words, \
       "Retry-After of a refused request: auto, off or seconds")
 
+#define VL_QUEUE_TIMEOUT apr_time_from_sec(10)
+
 #define VL_UNSET (-1000)
+
+#define VL_SLOTS_AUTO 0
 
 /* Values of retry_after that are not seconds. */
 #define VL_RETRY_AUTO 0

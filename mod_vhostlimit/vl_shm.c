@@ -257,6 +257,14 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
 }
 
+void vl_shm_child_stop(vl_shm_t *shm)
+{
+    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    shm->children[shm->self].threads = 0;
+    vl_shm_unlock(shm);
+}
+
 int vl_shm_child_wake_fd(const vl_shm_t *shm)
 {
     return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];

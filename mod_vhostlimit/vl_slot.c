@@ -60,7 +60,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     child->running++;
     cell->waiting--;
     cell->running++;
-    if (!child->woken) {
+    if (c != shm->self && !child->woken) {
         child->woken = 1;
         wakes->child[wakes->n++] = c;
     }
@@ -185,7 +185,7 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return rv;
 }
 
-int vl_slot_left(const vl_shm_t *shm)
+int vl_slot_granted(const vl_shm_t *shm)
 {
     return shm->self != NO_CHILD
            && __atomic_load_n(&shm->children[shm->self].ring_len,
@@ -210,6 +210,15 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
         rv = APR_EAGAIN;
     vl_shm_unlock(shm);
     return rv;
+}
+
+int vl_slot_calm(const vl_shm_t *shm)
+{
+    const vl_queue_head_t *q = shm->queue.head;
+
+    return !__atomic_load_n(&q->waiting, __ATOMIC_RELAXED)
+           && __atomic_load_n(&q->running, __ATOMIC_RELAXED)
+              < __atomic_load_n(&q->slots, __ATOMIC_RELAXED);
 }
 
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
@@ -245,6 +254,20 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     vl_shm_unlock(shm);
     *ret_admission = adm;
     return APR_SUCCESS;
+}
+
+void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
+                     vl_admission_t *ret_admission)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    a->metrics.refused++;
+    ret_admission->entered = 0;
+    ret_admission->concurrency = a->limits.concurrency;
+    ret_admission->service_us = a->service_us;
+    vl_shm_unlock(shm);
 }
 
 void vl_slot_begin(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t account,

@@ -7,8 +7,9 @@
  *
  * What waits (a socket, a parked connection) stays in its child; here it is
  * only a number.  Whoever frees a slot grants it to the account whose turn it
- * is, in the child where most of that account wait; the child is woken through
- * its descriptor and picks its grants up with vl_slot_take(). */
+ * is, in the child where most of that account wait; another child is woken
+ * through its descriptor, one's own is not: after vl_slot_wait() and
+ * vl_slot_end(), ask vl_slot_granted().  vl_park.h does so for everybody. */
 
 #include "vl_admit.h"
 #include "vl_shm.h"
@@ -24,16 +25,20 @@ typedef struct vl_ticket_t {
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account);
 /* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
-/* The next grant of this child; APR_EAGAIN: none, and the child will be woken
- * when there is.  Read the descriptor empty before the call that may say so. */
+/* There are grants to take; not exact for those that other children give. */
+int vl_slot_granted(const vl_shm_t *shm);
+/* The next grant of this child; APR_EAGAIN: none, and other children will say
+ * when there is. */
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
-/* Grants of this child that are left to take. */
-int vl_slot_left(const vl_shm_t *shm);
 
 /* A slot without waiting, if one is free and it is nobody else's turn; else
  * APR_EAGAIN. */
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket);
+
+/* A slot is free and nobody waits: whoever comes may go on without asking.  Not
+ * exact, and takes no lock. */
+int vl_slot_calm(const vl_shm_t *shm);
 
 /* For who cannot wait: in at once, above the slots if need be, unless the
  * account's concurrency is reached. */
@@ -47,6 +52,11 @@ typedef struct vl_admission_t {
 
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission);
+
+/* Somebody who waited is refused: ret_admission's decision is counted, and the
+ * rest filled in. */
+void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
+                     vl_admission_t *ret_admission);
 
 /* A request begins on a ticket after wait_us; it is of `account`, which is the
  * ticket's unless the request names another host than its first bytes did. */

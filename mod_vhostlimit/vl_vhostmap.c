@@ -5,6 +5,7 @@
 #include <apr_lib.h>
 #include <apr_strings.h>
 #include <apr_thread_mutex.h>
+#include <http_config.h>           /* before http_vhost.h */
 #include <http_vhost.h>
 
 #include "vl_peek.h"

@@ -78,6 +78,20 @@ vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us)
     return NULL;
 }
 
+vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
+{
+    line_t *line;
+    vl_waiter_t *waiter;
+
+    APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
+            if (waiter->done == done)
+                return waiter;
+        }
+    }
+    return NULL;
+}
+
 apr_uint32_t vl_wait_count(const vl_wait_t *w)
 {
     return w->count;

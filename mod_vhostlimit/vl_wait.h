@@ -8,12 +8,23 @@
 #include <apr_pools.h>
 #include <apr_ring.h>
 
-typedef struct vl_waiter_t {
+#include "vl_slot.h"
+
+typedef struct vl_waiter_t vl_waiter_t;
+
+/* Its turn has come, with a ticket; or it is refused (ticket NULL).  It stands
+ * in no line any more. */
+typedef void (*vl_waiter_done_fn)(vl_waiter_t *waiter,
+                                  const vl_ticket_t *ticket,
+                                  vl_reason_e refused);
+
+struct vl_waiter_t {
     APR_RING_ENTRY(vl_waiter_t) link;
     apr_uint32_t account;
     apr_int64_t since_us;           /* when it came */
     apr_int64_t deadline_us;        /* when it has waited too long */
-} vl_waiter_t;
+    vl_waiter_done_fn done;
+};
 
 typedef struct vl_wait_t vl_wait_t;
 
@@ -23,9 +34,10 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
 /* The first in the account's line, taken out; NULL: nobody. */
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
-/* Somebody whose deadline has passed, or, with now_us INT64_MAX, anybody;
- * stays in line.  NULL: nobody. */
+/* Somebody whose deadline has passed; stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);
+/* Somebody with this done(); stays in line.  NULL: nobody. */
+vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done);
 apr_uint32_t vl_wait_count(const vl_wait_t *w);
 
 #endif

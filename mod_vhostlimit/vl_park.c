@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For each account, those in its line here are as many as its cell of this
+ * child says are waiting, plus those whose grant is in the child's ring. */
+#include "vl_park.h"
+
+#include <pthread.h>
+
+static struct {
+    pthread_mutex_t lock;
+    vl_shm_t *shm;
+    vl_wait_t *lines;
+} park = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
+                        apr_uint32_t accounts)
+{
+    park.shm = shm;
+    park.lines = vl_wait_create(pchild, accounts);
+}
+
+void vl_park_lock(void)
+{
+    pthread_mutex_lock(&park.lock);
+}
+
+void vl_park_unlock(void)
+{
+    pthread_mutex_unlock(&park.lock);
+}
+
+void vl_park_add_locked(vl_waiter_t *waiter)
+{
+    vl_wait_add(park.lines, waiter);
+    if (vl_slot_wait(park.shm, waiter->account) != APR_SUCCESS) {
+        vl_wait_remove(park.lines, waiter);
+        waiter->done(waiter, NULL, VL_REASON_QUEUE);
+    }
+    else if (vl_slot_granted(park.shm)) {
+        vl_park_take_locked();
+    }
+}
+
+void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
+{
+    vl_slot_end(park.shm, ticket, cost);
+    if (vl_slot_granted(park.shm)) {
+        vl_park_lock();
+        vl_park_take_locked();
+        vl_park_unlock();
+    }
+}
+
+void vl_park_remove_locked(vl_waiter_t *waiter)
+{
+    vl_wait_remove(park.lines, waiter);
+    /* If its grant is on the way, vl_park_take_locked() will find the line
+     * one shorter and give the slot back. */
+    vl_slot_unwait(park.shm, waiter->account);
+}
+
+void vl_park_take_locked(void)
+{
+    vl_ticket_t ticket;
+
+    while (vl_slot_take(park.shm, &ticket) == APR_SUCCESS) {
+        vl_waiter_t *waiter = vl_wait_pop(park.lines, ticket.account);
+
+        if (waiter)
+            waiter->done(waiter, &ticket, VL_REASON_NONE);
+        else
+            vl_slot_end(park.shm, &ticket, NULL);
+    }
+}
+
+apr_uint32_t vl_park_expire_locked(apr_int64_t now_us)
+{
+    vl_waiter_t *waiter;
+    apr_uint32_t n = 0;
+
+    for (; (waiter = vl_wait_expired(park.lines, now_us)); n++) {
+        vl_park_remove_locked(waiter);
+        waiter->done(waiter, NULL, VL_REASON_TIMEOUT);
+    }
+    return n;
+}
+
+vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done)
+{
+    vl_waiter_t *waiter = vl_wait_any(park.lines, done);
+
+    if (waiter)
+        vl_park_remove_locked(waiter);
+    return waiter;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_PARK_H
+#define VL_PARK_H
+
+/* What waits in this child for a slot, whatever it is: lines of waiters in
+ * step with the numbers in vl_slot.h.
+ *
+ *   _locked    between vl_park_lock() and vl_park_unlock()
+ *
+ * The one who wants to wait embeds a vl_waiter_t and is told through its
+ * done(): once, with the lock held, unless it left before. */
+
+#include "vl_slot.h"
+#include "vl_wait.h"
+
+/* What a request comes with that had to ask for a slot first. */
+typedef struct vl_turn_t {
+    int holds;                  /* ticket is held */
+    vl_ticket_t ticket;
+    vl_reason_e refused;        /* is to be refused, with this reason */
+    apr_int64_t waited_us;
+} vl_turn_t;
+
+void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
+                        apr_uint32_t accounts);
+
+void vl_park_lock(void);
+void vl_park_unlock(void);
+
+/* A ticket comes back, as vl_slot_end(), and whose turn it is now in this child
+ * is told. */
+void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
+
+/* waiter: account, since_us, deadline_us and done are set.  It may be told
+ * before this returns, for one that it is refused when the account's queue is
+ * full. */
+void vl_park_add_locked(vl_waiter_t *waiter);
+/* It has not been told anything, and no longer wants to know. */
+void vl_park_remove_locked(vl_waiter_t *waiter);
+
+/* Picks up this child's grants and tells those whose turn it is. */
+void vl_park_take_locked(void);
+/* Tells those who have waited too long.  Returns how many. */
+apr_uint32_t vl_park_expire_locked(apr_int64_t now_us);
+/* Takes anybody out of line whose done() is this; NULL: nobody is left. */
+vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done);
+
+#endif
