@@ -13,7 +13,6 @@
 #include "vl_accept.h"
 #include "vl_cgroup.h"
 #include "vl_conf.h"
-#include "vl_gate.h"
 #include "vl_hooks.h"
 #include "vl_park.h"
 #include "vl_private.h"
@@ -197,7 +196,6 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
-    vl_vhostmap_t *map;
     int threads = 1;
     apr_status_t rv;
 
@@ -210,10 +208,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "in shared memory");
     vl_hooks_child_init(kept->shm);
     vl_park_child_init(pchild, kept->shm, kept->capacity);
-    map = vl_vhostmap_child_init(pchild);
-    if (vl_accept_child_init(pchild, main_server, kept->shm, map,
-                             kept->handover))
-        vl_gate_child_init(main_server, kept->shm, map);
+    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,
@@ -241,7 +236,6 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
-    vl_gate_register(p);
     vl_hooks_register(p);
     vl_status_register(p);
     apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,

@@ -607,9 +607,8 @@ static int can_work(const vl_shm_t *shm)
            && vl_shm_child_wake_fd(shm) >= 0;
 }
 
-int vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, vl_vhostmap_t *map,
-                          const int handover[2])
+void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
+                          vl_shm_t *shm, const int handover[2])
 {
     ap_listen_rec *lr;
     apr_thread_t *thread;
@@ -617,12 +616,12 @@ int vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     int n = 0;
 
     if (!can_work(shm))
-        return 0;
+        return;
     acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
     acceptor->main_server = main_server;
     acceptor->shm = shm;
     memcpy(acceptor->handover, handover, sizeof(acceptor->handover));
-    acceptor->map = map;
+    acceptor->map = vl_vhostmap_child_init(pchild);
     acceptor->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     APR_RING_INIT(&acceptor->pending, arrival_t, link);
     APR_RING_INIT(&acceptor->passing, arrival_t, link);
@@ -636,25 +635,23 @@ int vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
             acceptor->nlisteners++;
     }
     if (!acceptor->nlisteners)
-        return 0;
+        return;
     /* The keeper may not get to it. */
     apr_pool_pre_cleanup_register(pchild, NULL, give_away_at_exit);
     apr_threadattr_create(&attr, pchild);
     apr_threadattr_detach_set(attr, 1);
-    return apr_thread_create(&thread, attr, keeper, NULL, pchild)
-           == APR_SUCCESS;
+    apr_thread_create(&thread, attr, keeper, NULL, pchild);
 }
 
-const vl_turn_t *vl_accept_turn(apr_socket_t *csd)
+void vl_accept_turn(apr_socket_t *csd, vl_turn_t *ret_turn)
 {
     void *data = NULL;
-    vl_turn_t *turn, *mine;
+    vl_turn_t *turn;
 
     if (!acceptor
-        || apr_socket_data_get(&data, turn_key, csd) != APR_SUCCESS)
-        return NULL;
+        || apr_socket_data_get(&data, turn_key, csd) != APR_SUCCESS || !data)
+        return;
     turn = data;
-    mine = apr_pmemdup(apr_socket_pool_get(csd), turn, sizeof(*mine));
+    *ret_turn = *turn;
     turn->holds = 0;
-    return mine;
 }

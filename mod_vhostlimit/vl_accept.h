@@ -18,20 +18,18 @@
 
 #include "vl_park.h"
 #include "vl_shm.h"
-#include "vl_vhostmap.h"
 
 /* Parent, once in its life: the way by which a child that stops hands on what
  * waits in it. */
 apr_status_t vl_accept_parent_init(int ret_handover[2]);
 
 /* Child, before its MPM starts its threads.  Takes the listeners over where
- * that can be done; returns whether it did. */
-int vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, vl_vhostmap_t *map,
-                          const int handover[2]);
+ * that can be done. */
+void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
+                          vl_shm_t *shm, const int handover[2]);
 
 /* The turn of a connection that came through here, for its first request; it
- * is the caller's from now on.  NULL: it came another way. */
-const vl_turn_t *vl_accept_turn(apr_socket_t *csd);
+ * is the caller's from now on.  Left as it is if it came another way. */
+void vl_accept_turn(apr_socket_t *csd, vl_turn_t *ret_turn);
 
 #endif

@@ -20,12 +20,12 @@
 
 #include "vl_accept.h"
 #include "vl_conf.h"
-#include "vl_gate.h"
+#include "vl_park.h"
 #include "vl_private.h"
 
 /* A request that was looked at; lives in r->pool. */
 typedef struct req_t {
-    vl_conn_t *conn;
+    struct conn_t *conn;
     int running;                /* holds its ticket */
     vl_admission_t admission;
     apr_int64_t waited_us;
@@ -34,6 +34,12 @@ typedef struct req_t {
     apr_int64_t cpu_start;
     apr_int64_t cpu_us;         /* final once it is no longer running */
 } req_t;
+
+/* Lives in c->pool. */
+typedef struct conn_t {
+    vl_turn_t turn;             /* for its next request */
+    req_t *current;             /* at most one is being worked on */
+} conn_t;
 
 static const char end_filter[] = "VHOSTLIMIT_END";
 static ap_filter_rec_t *end_filter_handle;
@@ -94,7 +100,7 @@ static int brigade_ends_request(apr_bucket_brigade *bb)
  * still work. */
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
-    vl_conn_t *conn = f->ctx;
+    conn_t *conn = f->ctx;
     int ends = conn->current && brigade_ends_request(bb);
     apr_status_t rv = ap_pass_brigade(f->next, bb);
 
@@ -106,11 +112,26 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     return rv;
 }
 
+/* A connection that ends before a request has used its turn. */
+static apr_status_t conn_cleanup(void *data)
+{
+    conn_t *conn = data;
+
+    if (conn->turn.holds)
+        vl_park_end(&conn->turn.ticket, NULL);
+    conn->turn.holds = 0;
+    return APR_SUCCESS;
+}
+
 static int pre_connection(conn_rec *c, void *csd)
 {
-    vl_conn_t *conn = vl_gate_connection(c, csd, c->master ? NULL
-                                                 : vl_accept_turn(csd));
+    conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
+    if (!c->master)
+        vl_accept_turn(csd, &conn->turn);
+    ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
+    apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
+                              apr_pool_cleanup_null);
     ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
     return OK;
 }
@@ -162,7 +183,7 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
     adm->entered = turn->holds;
     if (turn->holds) {
         adm->ticket = turn->ticket;
-        vl_slot_begin(accounts, &adm->ticket, conf->account, turn->waited_us);
+        vl_slot_begin(accounts, conf->account, turn->waited_us, adm);
     }
     else {
         adm->decision.verdict = VL_REFUSE;
@@ -185,7 +206,8 @@ static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 static int req_admit(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
-    vl_conn_t *conn = vl_conn_get(r->connection);
+    conn_t *conn = ap_get_module_config(r->connection->conn_config,
+                                        &vhostlimit_module);
     req_t *req;
     apr_status_t rv;
 
@@ -200,6 +222,10 @@ static int req_admit(request_rec *r)
                       "vhost %s: not counted", conf->account_name);
         return DECLINED;
     }
+    /* While requests of the vhost wait, its next one takes its turn with them:
+     * as a new connection, which waits without a thread. */
+    if (req->admission.backlogged)
+        r->connection->keepalive = AP_CONN_CLOSE;
     req->running = req->admission.entered;
     req->started = apr_time_now();
     req->thread = pthread_self();

@@ -212,15 +212,6 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
-int vl_slot_calm(const vl_shm_t *shm)
-{
-    const vl_queue_head_t *q = shm->queue.head;
-
-    return !__atomic_load_n(&q->waiting, __ATOMIC_RELAXED)
-           && __atomic_load_n(&q->running, __ATOMIC_RELAXED)
-              < __atomic_load_n(&q->slots, __ATOMIC_RELAXED);
-}
-
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
@@ -236,6 +227,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     adm.decision = vl_admit_decide(&a->limits,
                                    shm->queue.flows[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
+    adm.backlogged = shm->queue.flows[account].waiting > 0;
     adm.concurrency = a->limits.concurrency;
     adm.service_us = a->service_us;
     if (adm.decision.verdict == VL_REFUSE) {
@@ -265,22 +257,24 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
         return;
     a->metrics.refused++;
     ret_admission->entered = 0;
+    ret_admission->backlogged = 1;
     ret_admission->concurrency = a->limits.concurrency;
     ret_admission->service_us = a->service_us;
     vl_shm_unlock(shm);
 }
 
-void vl_slot_begin(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t account,
-                   apr_uint64_t wait_us)
+void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
+                   vl_admission_t *adm)
 {
     account_t *a = &shm->accounts[account];
 
     if (lock_self(shm) != APR_SUCCESS)
         return;
-    if (account != ticket->account) {
-        release(shm, ticket, NULL);
-        hold(shm, account, ticket);
+    if (account != adm->ticket.account) {
+        release(shm, &adm->ticket, NULL);
+        hold(shm, account, &adm->ticket);
     }
+    adm->backlogged = shm->queue.flows[account].waiting > 0;
     a->metrics.requests++;
     a->metrics.queued += wait_us > 0;
     a->metrics.wait_us += wait_us;

@@ -36,15 +36,12 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket);
 
-/* A slot is free and nobody waits: whoever comes may go on without asking.  Not
- * exact, and takes no lock. */
-int vl_slot_calm(const vl_shm_t *shm);
-
 /* For who cannot wait: in at once, above the slots if need be, unless the
  * account's concurrency is reached. */
 typedef struct vl_admission_t {
     vl_decision_t decision;
     int entered;                /* a vl_slot_end() is owed */
+    int backlogged;             /* others of the account wait */
     vl_ticket_t ticket;
     apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
     apr_uint64_t service_us;
@@ -58,10 +55,11 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
                      vl_admission_t *ret_admission);
 
-/* A request begins on a ticket after wait_us; it is of `account`, which is the
- * ticket's unless the request names another host than its first bytes did. */
-void vl_slot_begin(vl_shm_t *shm, vl_ticket_t *ticket, apr_uint32_t account,
-                   apr_uint64_t wait_us);
+/* A request begins on adm->ticket after wait_us, which is filled in: it is of
+ * `account`, and so then is the ticket, which is another's only if the request
+ * names another host than its first bytes did. */
+void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
+                   vl_admission_t *adm);
 
 typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from being let in to being done */
