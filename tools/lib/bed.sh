@@ -1,0 +1,235 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# The test bed: one server and three clients, each a host of its own in a
+# network namespace, joined by wires.  Everything lies in bed_dir and in
+# namespaces named vl-*, so that it can be found and removed after any crash.
+# One tool at a time works on it: bed_lock.
+
+bed_dir=/run/vhostlimit-testbed
+bed_lock_file=$bed_dir.lock
+bed_server=vl-server
+bed_address=198.18.0.1          # RFC 2544: never routed
+bed_clients=(1 2 3)
+bed_ports=(80 8081)
+bed_cgroup=/vhostlimit-testbed
+bed_lock_fd=
+
+# What `up` was asked for; kept in bed_dir/settings for those who come later.
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [extra]='')
+
+# --- entering -------------------------------------------------------------
+# Both replace the shell: call them in the background or in parentheses.
+# `ip netns exec` would hide /sys/fs/cgroup from the server, nsenter does not.
+
+server_exec() { # <command>...
+  bed_unlock_child
+  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_server)" "$@"
+}
+
+client_exec() { # <client> <command>...
+  bed_unlock_child
+  exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+}
+
+# --- one at a time --------------------------------------------------------
+
+bed_lock() {
+  while :; do
+    exec {bed_lock_fd}>>"$bed_lock_file"
+    flock -n "$bed_lock_fd" || cannot "another tool is working on the test bed ($bed_lock_file is locked)"
+    [[ $bed_lock_file -ef /proc/self/fd/$bed_lock_fd ]] && break
+    exec {bed_lock_fd}>&-       # its last owner removed it as we opened it
+  done
+  on_exit bed_unlock
+}
+
+bed_unlock()       { rm -f "$bed_lock_file"; }
+bed_unlock_child() { [[ -z $bed_lock_fd ]] || exec {bed_lock_fd}>&-; }
+
+# --- up -------------------------------------------------------------------
+
+bed_up() {
+  bed_clean
+  mkdir -p "$bed_dir"
+  bed_save
+  bed_network
+  bed_pages
+  bed_fpm_start
+  bed_httpd_start
+}
+
+# What a crash left, unless a stranger sits on a port: that one is reported.
+bed_clean() {
+  local binary orphans
+  if netns_exists "$bed_server"; then
+    binary=$(httpd_binary)
+    mapfile -t orphans < <(httpd_orphans "$bed_server" "$binary")
+    process_stop "${orphans[@]}"
+    httpd_ports_free "$bed_server" "${bed_ports[@]}"
+  fi
+  bed_down
+}
+
+bed_network() {
+  local client
+  [[ -e /run/netns ]] || : >"$bed_dir/made-run-netns"
+  netns_make "$bed_server"
+  netns_set "$bed_server" net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096
+  for client in "${bed_clients[@]}"; do
+    netns_make "vl-client$client"
+    netns_set "vl-client$client" net.ipv4.ip_local_port_range='1024 65535'
+    netns_join "$bed_server" "$bed_address" "vl-client$client" "198.18.0.1$client"
+    netns_hosts "vl-client$client" "127.0.0.1 localhost
+$bed_address site1.test site2.test site3.test"
+  done
+}
+
+bed_pages() { # about 1 KB of text, and phpinfo()
+  local site dir line
+  for site in site1 site2 site3; do
+    dir=$bed_dir/www/$site
+    mkdir -p "$dir"
+    printf '<?php phpinfo();\n' >"$dir/info.php"
+    {
+      printf '<!DOCTYPE html>\n<title>%s</title>\n<h1>%s.test</h1>\n' "$site" "$site"
+      for line in {01..16}; do
+        printf '<p>Line %s of the static page of %s.test, all alike.\n' "$line" "$site"
+      done
+    } >"$dir/index.html"
+  done
+}
+
+bed_fpm_start() {
+  local binary user
+  binary=$(fpm_binary) || cannot "php-fpm is not installed"
+  user=$(httpd_user)
+  template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/fpm.conf" \
+    DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
+  fpm_check "$binary" "$bed_dir/fpm.conf"
+  (server_exec "$binary" -y "$bed_dir/fpm.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
+    die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/fpm.log")"
+  wait_until 10 test -S "$bed_dir/fpm.sock" || die "PHP-FPM did not open its socket within 10 s"
+}
+
+# --- the web server -------------------------------------------------------
+
+bed_httpd_start() {
+  local binary
+  binary=$(httpd_binary)
+  httpd_ports_free "$bed_server" "${bed_ports[@]}"
+  bed_httpd_config "$binary"
+  httpd_check "$binary" "$bed_dir/httpd.conf"
+  (server_exec "$binary" -f "$bed_dir/httpd.conf" -k start) </dev/null >>"$bed_dir/httpd.out" 2>&1 ||
+    die "Apache did not start: $(tail -n 3 "$bed_dir/httpd.out")"
+  wait_until 10 bed_answers ||
+    die "Apache does not answer within 10 s: $(tail -n 3 "$bed_dir/httpd.log")"
+}
+
+bed_httpd_config() { # <binary>
+  local user threads=25 limited='' per
+  user=$(httpd_user)
+  per=$threads
+  [[ ${bed[mpm]} != prefork ]] || per=1
+  [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
+  template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/httpd.conf" \
+    DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" ADDRESS="$bed_address" \
+    MIME_TYPES="$(httpd_mime_types)" WORKERS="${bed[workers]}" THREADS="$threads" \
+    SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
+    LOAD_MODULES="$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
+      authz_core authz_host dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
+    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}"
+}
+
+bed_module_config() {
+  local module
+  module=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)
+  [[ -e $module ]] || cannot "$module is not built (./autogen.sh && ./configure && make)"
+  template_render "$(in_tree conf/testbed/vhostlimit.conf.in)" "$bed_dir/vhostlimit.conf" \
+    MODULE="$module" CGROUP="$bed_cgroup"
+  cat "$bed_dir/vhostlimit.conf"
+}
+
+bed_httpd_stop() {
+  local pid orphans binary
+  binary=$(httpd_binary)
+  pid=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || pid=
+  process_stop ${pid:+"$pid"}
+  mapfile -t orphans < <(httpd_orphans "$bed_server" "$binary")
+  process_stop "${orphans[@]}"
+  rm -f "$bed_dir/httpd.pid"
+}
+
+bed_httpd_graceful() {
+  (server_exec "$(httpd_binary)" -f "$bed_dir/httpd.conf" -k graceful)
+}
+
+bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
+  bed_httpd_stop
+  bed[module]=$1
+  bed[extra]=$2
+  bed_save
+  bed_httpd_start
+}
+
+bed_answers() { (client_exec 1 curl -fsS -m 2 -o /dev/null http://site1.test/) 2>/dev/null; }
+
+bed_status_page() { # <path>: asked inside the server, where the vhost is Off
+  (server_exec curl -fsS -m 5 "http://127.0.0.1:8081$1")
+}
+
+bed_idle() { # nothing of the last flood is left in the server
+  [[ -z $( (server_exec ss -Htn state connected exclude time-wait 'sport = :80') ) ]] &&
+    ! grep -qF "$bed_dir/fpm.sock" <<<"$( (server_exec ss -Hxn state established) )"
+}
+
+# --- down and status ------------------------------------------------------
+
+bed_down() {
+  local made='' pid
+  for pid in $(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") \
+    $(process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf"); do
+    process_stop "$pid"
+  done
+  netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
+  cgroup_remove "$bed_cgroup"
+  [[ ! -e $bed_dir/made-run-netns ]] || made=yes
+  rm -rf "$bed_dir"
+  if [[ -n $made && -z $(ls -A /run/netns 2>/dev/null) ]]; then
+    umount /run/netns 2>/dev/null || true
+    rmdir /run/netns 2>/dev/null || true
+  fi
+}
+
+bed_healthy() {
+  process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" >/dev/null &&
+    process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf" >/dev/null && bed_answers
+}
+
+bed_settings() { # TSV
+  local key
+  for key in "${!bed[@]}"; do
+    printf '%s\t%q\n' "$key" "${bed[$key]}"
+  done | sort
+}
+
+bed_save() {
+  bed_settings >"$bed_dir/settings.tmp"
+  mv "$bed_dir/settings.tmp" "$bed_dir/settings"
+}
+
+bed_same() { # is what is up what is asked for?
+  [[ -r $bed_dir/settings && $(bed_settings) == "$(<"$bed_dir/settings")" ]]
+}
+
+bed_report() { # TSV: part, state
+  local client pid name
+  printf 'part\tstate\n'
+  for name in "$bed_server" "${bed_clients[@]/#/vl-client}"; do
+    printf '%s\t%s\n' "$name" "$(netns_exists "$name" && echo present || echo absent)"
+  done
+  for name in httpd fpm; do
+    pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || pid=
+    printf '%s\t%s\n' "$name" "${pid:-not running}"
+  done
+  [[ ! -r $bed_dir/settings ]] || cat "$bed_dir/settings"
+}
