@@ -17,13 +17,20 @@ bed_lock_fd=
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [extra]='')
 
+bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
+
 # --- entering -------------------------------------------------------------
-# Both replace the shell: call them in the background or in parentheses.
+# These replace the shell: call them in the background or in parentheses.
 # `ip netns exec` would hide /sys/fs/cgroup from the server, nsenter does not.
 
 server_exec() { # <command>...
   bed_unlock_child
   exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_server)" "$@"
+}
+
+aside_exec() { # <command>...: in the server's network, off the server's CPU
+  bed_unlock_child
+  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_clients)" "$@"
 }
 
 client_exec() { # <client> <command>...
@@ -174,12 +181,12 @@ bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
 bed_answers() { (client_exec 1 curl -fsS -m 2 -o /dev/null http://site1.test/) 2>/dev/null; }
 
 bed_status_page() { # <path>: asked inside the server, where the vhost is Off
-  (server_exec curl -fsS -m 5 "http://127.0.0.1:8081$1")
+  (aside_exec curl -fsS -m 5 "http://127.0.0.1:8081$1")
 }
 
 bed_idle() { # nothing of the last flood is left in the server
-  [[ -z $( (server_exec ss -Htn state connected exclude time-wait 'sport = :80') ) ]] &&
-    ! grep -qF "$bed_dir/fpm.sock" <<<"$( (server_exec ss -Hxn state established) )"
+  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait 'sport = :80') ) ]] &&
+    ! grep -qF "$bed_dir/fpm.sock" <<<"$( (aside_exec ss -Hxn state established) )"
 }
 
 # --- down and status ------------------------------------------------------
