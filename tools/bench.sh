@@ -131,6 +131,7 @@ prepare() {
   on_exit progress_end
   say "setting up the test bed"
   bed_up
+  load_prepare "${option[load]}"
 }
 
 measure() {

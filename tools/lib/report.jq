@@ -55,7 +55,7 @@ def rows:
      per_run("all CPUs, idle"; .sar.cpu.all.idle | percent),
      per_run("memory used"; .sar.memory.used_kb | gigabytes),
      per_run("  of all"; .sar.memory.used_percent | percent))
-  | map(tostring) | join("\t");
+  | map(tostring) | join("\u001f");
 
 def limit(page):
   [.runs[] | select(.page == page and (.server_cpu_limited | not)) | .title]

@@ -17,10 +17,10 @@ report_jq() { # <result.json> <facts|rows|conclusion> [page]
   jq -r --arg page "${3-}" "include \"report\"; $2" -L "$(in_tree tools/lib)" "$1"
 }
 
-report_table() { # rows of tab separated cells: the label left, the rest right
+report_table() { # rows of cells set apart by \x1f, which may be empty: the label left, the rest right
   local -a cells
   local cell
-  while IFS=$'\t' read -ra cells; do
+  while IFS=$'\x1f' read -ra cells; do
     printf '%-30s' "${cells[0]}"
     for cell in "${cells[@]:1}"; do
       printf '%16s' "$cell"

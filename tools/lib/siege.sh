@@ -6,6 +6,11 @@
 
 siege_version() { siege --version 2>&1 | sed -n '1s/^SIEGE /siege /p'; }
 
+siege_prepare() { # once, before the first run: see siege-cancel.c
+  gcc -O2 -shared -fPIC -o "$(bed_file siege-cancel.so)" "$(in_tree tools/lib/siege-cancel.c)" ||
+    die 'siege-cancel.c did not compile'
+}
+
 siege_rc() { # <keepalive 0|1>
   cat <<END
 verbose = false
@@ -30,13 +35,11 @@ siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
   home=$(bed_file "siege-${6##*/}")
   mkdir -p "$home"
   siege_rc "$4" >"$home/siegerc"
-  HOME=$home client_exec "$1" siege -R "$home/siegerc" -b -c"$2" -t"$3"S "$5" \
+  HOME=$home client_exec "$1" env LD_PRELOAD="$(bed_file siege-cancel.so)" siege -R "$home/siegerc" -b -c"$2" -t"$3"S "$5" \
     >"$6.siege" 2> >(head -c 65536 >"$6.err"; cat >/dev/null)
 }
 
-siege_record() { # <file prefix>
-  siege_parse "$1.siege"
-}
+siege_record() { siege_parse "$1.siege"; }   # <file prefix>
 
 siege_parse() { # <file>: JSON or plain text -> record
   local json

@@ -4,6 +4,8 @@
 
 wrk_version() { wrk -v 2>&1 | sed -n '1s/ \[.*//p'; }
 
+wrk_prepare() { :; }
+
 wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
   local header=()
   (($4)) || header=(-H 'Connection: close')
@@ -11,9 +13,7 @@ wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
     -s "$(in_tree tools/lib/wrk.lua)" "$5" >"$6.wrk" 2>"$6.err"
 }
 
-wrk_record() { # <file prefix>
-  wrk_parse "$1.err"
-}
+wrk_record() { wrk_parse "$1.err"; }   # <file prefix>
 
 wrk_parse() { # <file>
   sed -n '/^{/p' "$1" | jq -ce '
