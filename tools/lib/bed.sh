@@ -128,7 +128,7 @@ bed_httpd_start() {
   httpd_check "$binary" "$bed_dir/httpd.conf"
   (server_exec "$binary" -f "$bed_dir/httpd.conf" -k start) </dev/null >>"$bed_dir/httpd.out" 2>&1 ||
     die "Apache did not start: $(tail -n 3 "$bed_dir/httpd.out")"
-  wait_until 10 bed_answers ||
+  wait_until 10 bed_answers 1 ||
     die "Apache does not answer within 10 s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 
@@ -178,7 +178,13 @@ bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
   bed_httpd_start
 }
 
-bed_answers() { (client_exec 1 curl -fsS -m 2 -o /dev/null http://site1.test/) 2>/dev/null; }
+bed_answers() { # <client>...
+  local client
+  for client; do
+    netns_exists "vl-client$client" || return 1
+    (client_exec "$client" curl -fsS -m 2 -o /dev/null http://site1.test/) 2>/dev/null || return 1
+  done
+}
 
 bed_status_page() { # <path>: asked inside the server, where the vhost is Off
   (aside_exec curl -fsS -m 5 "http://127.0.0.1:8081$1")
@@ -209,7 +215,8 @@ bed_down() {
 
 bed_healthy() {
   process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" >/dev/null &&
-    process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf" >/dev/null && bed_answers
+    process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf" >/dev/null &&
+    bed_answers "${bed_clients[@]}"
 }
 
 bed_settings() { # TSV

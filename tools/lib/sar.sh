@@ -13,7 +13,7 @@ sar_run() { # <seconds> <file>: every second, from a minute on every five
 sar_summary() { # <file> <server's cpu>
   local json
   json=$(LC_ALL=C sadf -j "$1" -- -u -P ALL -r 2>/dev/null) || die "$1 is not a complete sar record"
-  sar_means "$2" <<<"$json" 2>/dev/null || die "$1 has no CPU and memory figures"
+  sar_means "$2" <<<"$json" 2>/dev/null || die "$1 is not a complete sar record"
 }
 
 sar_means() { # <server's cpu>; sadf's JSON on stdin

@@ -43,8 +43,9 @@ siege_record() { siege_parse "$1.siege"; }   # <file prefix>
 
 siege_parse() { # <file>: JSON or plain text -> record
   local json
-  json=$(siege_plain_to_json "$1") || json=
-  jq -ce '
+  json=$(siege_plain_to_json "$1" 2>/dev/null) || json=
+  jq -cse '
+    if length == 1 then .[0] else error("not one") end |
     def n(k): .[k] | if type == "number" then . else error("no " + k) end;
     { transactions: n("transactions"), failures: n("failed_transactions"),
       elapsed_s: n("elapsed_time"), rate: n("transaction_rate"),

@@ -16,7 +16,8 @@ wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
 wrk_record() { wrk_parse "$1.err"; }   # <file prefix>
 
 wrk_parse() { # <file>
-  sed -n '/^{/p' "$1" | jq -ce '
+  sed -n '/^{/p' "$1" | jq -cse '
+    if length == 1 then .[0] else error("not one") end |
     (.requests - .status) as $good
     | (.status + .connect + .read + .write + .timeout) as $bad
     | { transactions: $good, failures: $bad, elapsed_s: .elapsed, rate: ($good / .elapsed),
