@@ -121,7 +121,7 @@ prepare_module() {
 }
 
 prepare() {
-  need_files "$((bed[workers] + 1000))"
+  need_files "$(($(noisy_users_most) + 100))"
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
     network sysctl util curl jq sar "${option[load]}"
   [[ ,${option[targets]}, != *,vhostlimit,* ]] || prepare_module

@@ -67,7 +67,6 @@ cmd_up() {
   parse_up "$@"
   need_root
   need ip nsenter taskset flock findmnt ss curl
-  need_files "$((bed[workers] + 1000))"
   bed_lock
   if bed_same && bed_healthy; then
     say "the test bed is up already"

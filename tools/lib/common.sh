@@ -5,6 +5,7 @@
 prog=${0##*/}
 top=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 exit_jobs=()
+PATH=$PATH:/usr/sbin:/sbin      # not there for everybody who became root
 
 in_tree() { printf '%s/%s\n' "$top" "$1"; }   # <path>: in the source tree
 

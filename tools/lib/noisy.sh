@@ -55,7 +55,8 @@ noisy_wait() { # <seconds> <pid>...
 }
 
 noisy_gather() { # <load> <page> <target> <seconds> <prefix>
-  local who client site users record
+  local who client site users record status
+  status=$(noisy_status "$3") || die 'the status page does not answer after the run'
   record=$(sar_summary "$5.sar" "$(cpu_server)")
   for who in "${noisy_clients[@]}"; do
     read -r client site users <<<"$who"
@@ -64,7 +65,7 @@ noisy_gather() { # <load> <page> <target> <seconds> <prefix>
         '{ client: ($c | tonumber), site: $s, users: ($u | tonumber) } + .'
   done | jq -s --arg page "$2" --arg target "$3" --arg title "$(target_title "$3")" \
     --arg seconds "$4" --arg lines "$(target_lines "$3")" --argjson sar "$record" \
-    --argjson status "$(noisy_status "$3")" -f "$(in_tree tools/lib/noisy.jq)"
+    --argjson status "$status" -f "$(in_tree tools/lib/noisy.jq)"
 }
 
 noisy_status() { # <target>: what the module says after the run

@@ -60,7 +60,8 @@ def rows:
 def limit(page):
   [.runs[] | select(.page == page and (.server_cpu_limited | not)) | .title]
   | if length > 0
-    then " The server's CPU was not the limit on \(join(" and ")): the load generator was, or a queue." else "" end;
+    then " The server's CPU was less than 90 % busy on \(join(" and ")): the load generator was the limit there, or a queue."
+    else " The server's CPU was the limit (more than 90 % busy)." end;
 
 def conclusion:
   . as $all
