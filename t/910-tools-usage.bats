@@ -89,6 +89,11 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   says 77 "not installable from the distribution's packages: siege"
 }
 
+@test "every row of the table of packages has a role, a probe and both names" {
+  run bash -c ". '$TOP/tools/lib/packages.sh'; packages_table | awk -F '  +' 'NF != 4 { print; bad = 1 } END { exit bad || !NR }'"
+  says 0 ""
+}
+
 @test "packages have names in both families, and nothing is installed twice" {
   run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
     packages_names apt apxs cgroup siege; packages_names dnf apxs cgroup siege"

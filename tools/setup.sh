@@ -19,20 +19,6 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/template.sh
-. "$here/lib/template.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/cpu.sh
-. "$here/lib/cpu.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/process.sh
-. "$here/lib/process.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/netns.sh
-. "$here/lib/netns.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/cgroup.sh
-. "$here/lib/cgroup.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/httpd.sh
-. "$here/lib/httpd.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/fpm.sh
-. "$here/lib/fpm.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/bed.sh
 . "$here/lib/bed.sh"
 

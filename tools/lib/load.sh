@@ -5,6 +5,11 @@
 # A record: transactions, failures, elapsed_s, rate, availability, mean_s,
 # longest_s, p50_s, p99_s (null where the generator does not know).
 
+# shellcheck source-path=SCRIPTDIR source=siege.sh
+. "${BASH_SOURCE[0]%/*}/siege.sh"
+# shellcheck source-path=SCRIPTDIR source=wrk.sh
+. "${BASH_SOURCE[0]%/*}/wrk.sh"
+
 load_kinds=(siege wrk)
 
 load_known() { [[ " ${load_kinds[*]} " == *" $1 "* ]]; }

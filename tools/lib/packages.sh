@@ -4,32 +4,32 @@
 # package is called in each family.  Nothing is asked of the package manager
 # while nothing is missing.
 
-packages_table() { # role, probe, Debian's and Ubuntu's names, Red Hat's names
+packages_table() { # role, probe, Debian's and Ubuntu's names, Red Hat's names; two spaces between
   cat <<'END'
-compiler   command:gcc              gcc libc6-dev               gcc
-make       command:make             make                        make
-autotools  command:autoreconf       autoconf automake           autoconf automake
-libtool    command:libtoolize       libtool                     libtool
-pkgconfig  command:pkg-config       pkg-config                  pkgconf-pkg-config
-apxs       command:apxs             apache2-dev                 httpd-devel
-httpd      command:apache2,httpd    apache2-bin                 httpd
-mime       file:/etc/mime.types     media-types                 mailcap
-cgroup     pkgconfig:libcgroup      libcgroup-dev               libcgroup-devel
-php        file:/usr/sbin/php-fpm*  php-fpm                     php-fpm
-network    command:ip,ss            iproute2                    iproute
-sysctl     command:sysctl           procps                      procps-ng
-util       command:nsenter          util-linux                  util-linux
-curl       command:curl             curl                        curl
-jq         command:jq               jq                          jq
-sar        command:sar              sysstat                     sysstat
-siege      command:siege            siege                       siege
-wrk        command:wrk              wrk                         wrk
-bats       command:bats             bats                        bats
-prove      command:prove            perl                        perl-Test-Harness
-shellcheck command:shellcheck       shellcheck                  ShellCheck
-ab         command:ab               apache2-utils               httpd-tools
-h2load     command:h2load           nghttp2-client              nghttp2
-valgrind   command:valgrind         valgrind                    valgrind
+compiler    command:gcc             gcc libc6-dev             gcc
+make        command:make            make                      make
+autotools   command:autoreconf      autoconf automake         autoconf automake
+libtool     command:libtoolize      libtool                   libtool
+pkgconfig   command:pkg-config      pkg-config                pkgconf-pkg-config
+apxs        command:apxs            apache2-dev               httpd-devel
+httpd       command:apache2,httpd   apache2-bin               httpd
+mime        file:/etc/mime.types    media-types               mailcap
+cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
+php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
+network     command:ip,ss           iproute2                  iproute
+sysctl      command:sysctl          procps                    procps-ng
+util        command:nsenter         util-linux                util-linux
+curl        command:curl            curl                      curl
+jq          command:jq              jq                        jq
+sar         command:sar             sysstat                   sysstat
+siege       command:siege           siege                     siege
+wrk         command:wrk             wrk                       wrk
+bats        command:bats            bats                      bats
+prove       command:prove           perl                      perl-Test-Harness
+shellcheck  command:shellcheck      shellcheck                ShellCheck
+ab          command:ab              apache2-utils             httpd-tools
+h2load      command:h2load          nghttp2-client            nghttp2
+valgrind    command:valgrind        valgrind                  valgrind
 END
 }
 
@@ -66,8 +66,8 @@ packages_missing() { # <role>...: the roles that are
 packages_names() { # <family> <role>...
   local family=$1
   shift
-  packages_table | awk -F '   *' -v roles=" $* " -v column="$([[ $family == apt ]] && echo 3 || echo 4)" \
-    '{ split($1, role, " ") } index(roles, " " role[1] " ") { print $column }'
+  packages_table | awk -F '  +' -v roles=" $* " -v column="$([[ $family == apt ]] && echo 3 || echo 4)" \
+    'index(roles, " " $1 " ") { print $column }'
 }
 
 # Installs what the roles need and is not there; says which role stays missing.

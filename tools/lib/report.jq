@@ -22,7 +22,7 @@ def facts:
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
    else "pinning:   none, server and clients share the only CPU: the figures say little" end),
-  "module:    \($o.configuration)",
+  (if any(.runs[]; .target == "vhostlimit") then "module:    \($o.configuration)" else empty end),
   "counted:   transactions are answers below 400; any other answer (a refusal with 503 too) and every broken connection is a failure";
 
 def of(page): [.runs[] | select(.page == page)];
