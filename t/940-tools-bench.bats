@@ -72,3 +72,13 @@ interrupted() { # <seconds> <signal>: the status of a bench that got it
     nothing_left
   done
 }
+
+@test "killed outright while it measures, the next tool cleans up behind it" {
+  run interrupted 3 KILL
+  printf '%s\n' "$output"
+  [ "$status" -eq 137 ]
+  run "$TOP/tools/setup.sh" down 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  nothing_left
+}

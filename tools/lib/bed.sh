@@ -60,7 +60,7 @@ client_exec() { # <client> <command>...
 bed_lock() {
   while :; do
     exec {bed_lock_fd}>>"$bed_lock_file"
-    flock -n "$bed_lock_fd" || cannot "another tool is working on the test bed ($bed_lock_file is locked)"
+    flock -w 1 "$bed_lock_fd" || cannot "another tool is working on the test bed ($bed_lock_file is locked)"
     [[ $bed_lock_file -ef /proc/self/fd/$bed_lock_fd ]] && break
     exec {bed_lock_fd}>&-       # its last owner removed it as we opened it
   done
@@ -68,7 +68,10 @@ bed_lock() {
 }
 
 bed_unlock()       { rm -f "$bed_lock_file"; }
-bed_unlock_child() { [[ -z $bed_lock_fd ]] || exec {bed_lock_fd}>&-; }
+bed_unlock_child() { # what outlives us must not hold the lock
+  [[ -z $bed_lock_fd ]] || exec {bed_lock_fd}>&-
+  bed_lock_fd=
+}
 
 # --- up -------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ load_prepare() { "$1_prepare"; }        # <load>
 
 # Replaces the shell: call it in the background or in parentheses.
 load_run() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
+  bed_unlock_child
   "$1_run" "${@:2}"
 }
 
