@@ -4,7 +4,9 @@
 # record.  siege counts an answer below 400 as a transaction and every other
 # answer or broken connection as a failure; it knows no percentiles.
 
-siege_version() { siege --version 2>&1 | sed -n '1s/^SIEGE /siege /p'; }
+siege_version() { # its home: siege makes files there even for this
+  HOME=$(bed_file .) siege --version 2>&1 | sed -n "s/^SIEGE /siege /p"
+}
 
 siege_prepare() { # once, before the first run: see siege-cancel.c
   gcc -O2 -shared -fPIC -o "$(bed_file siege-cancel.so)" "$(in_tree tools/lib/siege-cancel.c)" ||
