@@ -97,7 +97,8 @@ wait_until() { # <seconds> <command>...
   done
 }
 
-gone() { ! kill -0 "$1" 2>/dev/null; }  # <pid>
+# A process that has ended but that nobody has asked about yet is gone as well.
+gone() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [ZX]* ]]; }  # <pid>
 
 join() { # <separator> <word>...
   local sep=$1 text=${2:-}

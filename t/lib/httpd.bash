@@ -28,7 +28,7 @@ apxs_query() { # <name>
 
 httpd_program()    { printf '%s/%s\n' "$(apxs_query SBINDIR)" "$(apxs_query PROGNAME)"; }
 httpd_module_dir() { apxs_query LIBEXECDIR; }
-vl_module()        { printf '%s\n' "${VL_MODULE:-$TOP/mod_vhostlimit/.libs/mod_vhostlimit.so}"; }
+vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so}"; }
 
 # ---- configuration -----------------------------------------------------------
 
@@ -113,7 +113,7 @@ httpd_user() {
 
 # A port nobody listens on; the first answer is kept for the whole file.
 httpd_port() {
-  local file=$HTTPD_ROOT/port port try
+  local file=$BATS_FILE_TMPDIR/port port try
   if [[ ! -e $file ]]; then
     for ((try = 0; try < 200; try++)); do
       port=$((20000 + ($$ * 7 + try * 13) % 9000))
@@ -140,6 +140,7 @@ make_site() { # <vhost names>
   mkdir -p "$HTTPD_ROOT"/{logs,run,cgi,hold,lua}
   chmod 1777 "$HTTPD_ROOT/hold"
   install -m 755 "$TOP"/t/cgi/*.sh "$HTTPD_ROOT/cgi/"
+  install -m 644 "$TOP"/t/lua/*.lua "$HTTPD_ROOT/lua/"
   for name in main $1; do
     docs=$HTTPD_ROOT/htdocs/$name
     mkdir -p "$docs/sub"
