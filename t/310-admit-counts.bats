@@ -4,7 +4,7 @@
 # Each kind of request is counted once and leaves. One server for all tests.
 
 load lib/live
-ONE_SERVER=yes
+export ONE_SERVER=yes
 
 setup_file() {
   start_httpd 'VhostLimit On' -l include -l rewrite -l negotiation -l proxy -l proxy_http \

@@ -57,7 +57,7 @@ load lib/live
   is "$(get a /) $(get a /) $(get b /)" '503 503 200'
 }
 
-@test "forty at once for a limit of four: no more than four ever run" {
+@test "twenty-four at once for a limit of four: no more than four run" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 4' -v 'a VhostLimitStatusCode 429'
   local i
   mkfifo -m 666 "$(hold_dir)/x.fifo"

@@ -213,6 +213,15 @@ stop_httpd() {
   wait_until 15 gone "$pid"
 }
 
+# As if the machine's memory had run out: parent and children at once.
+crash_httpd() {
+  local pid pids
+  mapfile -t pids < <(httpd_children; httpd_pid)
+  kill -KILL "${pids[@]}"
+  for pid in "${pids[@]}"; do wait_until 5 gone "$pid"; done
+  rm -f "$HTTPD_ROOT/run/httpd.pid"
+}
+
 # ---- what a server must leave behind -----------------------------------------
 
 show_log() { tail -n 25 "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }

@@ -1,0 +1,56 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Ten thousand requests of all kinds at once, a graceful restart in the middle:
+# afterwards every count is right and nobody runs.
+
+load lib/live
+
+# Well-behaved clients: 10 640 requests in all, 2660 for each hand of bulk.
+keep_alive()  { ab -q -k -n 2000 -c 8 -H "Host: a.test" "http://127.0.0.1:$(httpd_port)$1" >/dev/null; }
+pipelined()   { local i; for i in {1..10}; do pipeline a 50 / /page.html /nope; done >/dev/null; }
+heads()       { web -I -o /dev/null "$(url a '/page.html?[1-80]')"; }
+posts()       { web -d body -o /dev/null "$(url a '/cgi/echo.sh?[1-40]')"; }
+redirected()  { web -o /dev/null "$(url a '/cgi/redirect.sh?[1-40]')"; }
+bulk()        { keep_alive /page.html; pipelined; heads; posts; redirected; }
+
+# Rude ones: how many of theirs get through is theirs to say.
+rude() { local i; for i in {1..60}; do abort_request b /big.bin; done; }
+
+ten_thousand_on() { # <mpm>
+  start_httpd -m "$1" 'VhostLimit On' -v 'a ErrorDocument 404 /page.html'
+  bulk
+  in_background rude bulk bulk
+  wait_until 30 status_at_least a requests 4000
+  graceful_httpd
+  bulk
+  wait
+  settles a running 0
+  settles b running 0
+  is "$(status_of a refused)" 0
+  at_least "$(status_of a requests)" $((4 * 2660 - 60)) "requests (a restart may cost clients a few kept connections)"
+  at_most "$(status_of a requests)" $((4 * 2660 + 60)) "requests"
+  is "$(status_of b requests)" 60 "aborted requests"
+}
+
+in_background() { # <command>...
+  local c
+  for c; do "$c" 3>&- 4>&- & done
+}
+
+status_at_least() { (($(status_of "$1" "$2") >= $3)); }
+
+@test "event: the running count is 0 after ten thousand requests of all kinds" {
+  requires event ab
+  ten_thousand_on event
+}
+
+@test "worker: the running count is 0 after ten thousand requests of all kinds" {
+  requires worker ab
+  ten_thousand_on worker
+}
+
+@test "prefork: the running count is 0 after ten thousand requests of all kinds" {
+  requires prefork ab
+  ten_thousand_on prefork
+}
