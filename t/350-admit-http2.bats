@@ -26,8 +26,9 @@ h2() { # <vhost> <path> [curl argument]...
   counts_as 200 a h2load_of 200 a
 }
 h2load_of() { # <requests> <vhost>
-  try h2load -n "$1" -c 2 -m 20 --connect-to="127.0.0.1:$(httpd_port)" "$(url "$2" /page.html)"
-  like "$output" "$1 2xx"
+  local report
+  report=$(h2load -n "$1" -c 2 -m 20 --connect-to="127.0.0.1:$(httpd_port)" "$(url "$2" /page.html)")
+  like "$report" "$1 2xx"
 }
 
 @test "a stream beyond the limit is refused, the others of its connection go on" {

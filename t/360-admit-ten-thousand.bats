@@ -8,14 +8,14 @@ load lib/live
 
 # Well-behaved clients: 10 640 requests in all, 2660 for each hand of bulk.
 keep_alive()  { ab -q -k -n 2000 -c 8 -H "Host: a.test" "http://127.0.0.1:$(httpd_port)$1" >/dev/null; }
-pipelined()   { local i; for i in {1..10}; do pipeline a 50 / /page.html /nope; done >/dev/null; }
+pipelined()   { repeat 10 pipeline a 50 / /page.html /nope >/dev/null; }
 heads()       { web -I -o /dev/null "$(url a '/page.html?[1-80]')"; }
 posts()       { web -d body -o /dev/null "$(url a '/cgi/echo.sh?[1-40]')"; }
 redirected()  { web -o /dev/null "$(url a '/cgi/redirect.sh?[1-40]')"; }
 bulk()        { keep_alive /page.html; pipelined; heads; posts; redirected; }
 
 # Rude ones: how many of theirs get through is theirs to say.
-rude() { local i; for i in {1..60}; do abort_request b /big.bin; done; }
+rude()        { repeat 60 abort_request b /big.bin; }
 
 ten_thousand_on() { # <mpm>
   start_httpd -m "$1" 'VhostLimit On' -v 'a ErrorDocument 404 /page.html'

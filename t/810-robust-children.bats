@@ -5,7 +5,7 @@
 
 load lib/live
 
-LOG_MAY_SAY='exit signal (Killed|Segmentation fault)'
+export LOG_MAY_SAY='exit signal (Killed|Segmentation fault)'
 
 # Requests held in more than one child; the pid of one of them goes to $victim.
 hold_in_two_children() { # <number>

@@ -115,3 +115,8 @@ detached() { # <command>...
   done
   exec "$@"
 }
+
+repeat() { # <times> <command>...
+  local n=$1
+  while ((n-- > 0)); do "${@:2}"; done
+}
