@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module record and what happens once per server or child; the request's
+ * life is in vl_hooks.c. */
+#include "config.h"
+
+#include <unistd.h>
+
+#include <ap_mpm.h>
+#include <apr_strings.h>
+#include <http_core.h>
+#include <http_main.h>
+
+#include "vl_cgroup.h"
+#include "vl_conf.h"
+#include "vl_hooks.h"
+#include "vl_private.h"
+#include "vl_shm.h"
+#include "vl_status.h"
+
+/* Lives as long as the parent, in the process's pool under its name: a restart
+ * loads the module anew and clears its variables. */
+typedef struct kept_t {
+    vl_shm_t *shm;
+    apr_uint32_t capacity;          /* of shm, in accounts */
+    apr_pool_t *cgroup_pool;        /* of the current tree's description */
+    vl_cgroup_t *cgroup;
+} kept_t;
+
+static kept_t *kept;
+
+/* Room for vhosts that later configurations add or rename.  Pages that are
+ * never touched cost nothing. */
+#define SPARE_ACCOUNTS 1024
+
+static kept_t *kept_find(void)
+{
+    void *data = NULL;
+
+    apr_pool_userdata_get(&data, "mod_vhostlimit", ap_pglobal);
+    return data;
+}
+
+static kept_t *kept_get(void)
+{
+    kept_t *k = kept_find();
+
+    if (!k) {
+        k = apr_pcalloc(ap_pglobal, sizeof(*k));
+        apr_pool_userdata_setn(k, "mod_vhostlimit", apr_pool_cleanup_null,
+                               ap_pglobal);
+    }
+    return k;
+}
+
+/* The configuration pool is cleared before every restart too, and only here is
+ * the module still loaded when the server ends. */
+static apr_status_t remove_cgroups_at_exit(void *unused)
+{
+    kept_t *k = kept_find();
+
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING && k
+        && k->cgroup) {
+        vl_cgroup_remove_gone(k->cgroup, NULL);
+        apr_pool_destroy(k->cgroup_pool);
+        k->cgroup = NULL;
+    }
+    return APR_SUCCESS;
+}
+
+static apr_uint32_t count_accounts(server_rec *s)
+{
+    apr_uint32_t n = 0;
+
+    for (; s; s = s->next)
+        n += vl_conf_get(s)->mode != VL_MODE_OFF;
+    return n;
+}
+
+/* A segment with room for all of this configuration's accounts. */
+static apr_status_t make_room(server_rec *main_server)
+{
+    apr_uint32_t accounts = count_accounts(main_server);
+    apr_status_t rv;
+    int daemons = 1;
+
+    if (kept->shm && accounts <= kept->capacity)
+        return APR_SUCCESS;
+    if (kept->shm)
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
+                     "%u vhosts are more than the shared memory had room for "
+                     "(%u): counts start again", accounts, kept->capacity);
+    ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
+    kept->capacity = accounts * 2 + SPARE_ACCOUNTS;
+    /* Twice: a child may be replaced before the parent hears of its death. */
+    rv = vl_shm_post_config_create(ap_pglobal, kept->capacity, daemons * 2,
+                                   &kept->shm);
+    if (rv != APR_SUCCESS)
+        ap_log_error(APLOG_MARK, APLOG_EMERG, rv, main_server, VLOGNO(0002)
+                     "shared memory for %u vhosts in %d children cannot be "
+                     "made", kept->capacity, daemons * 2);
+    return rv;
+}
+
+static apr_status_t enter_accounts(server_rec *main_server)
+{
+    server_rec *s;
+    apr_status_t rv;
+
+    vl_shm_post_config_begin(kept->shm);
+    for (s = main_server; s; s = s->next) {
+        vl_conf_t *conf = vl_conf_get(s);
+        vl_limits_t limits = vl_conf_limits(conf);
+
+        if (conf->mode == VL_MODE_OFF)
+            continue;
+        rv = vl_shm_post_config_account(kept->shm, conf->account_name,
+                                        &limits, &conf->account);
+        if (rv != APR_SUCCESS) {
+            ap_log_error(APLOG_MARK, APLOG_EMERG, rv, s, VLOGNO(0003)
+                         "vhost %s cannot be entered in shared memory",
+                         conf->account_name);
+            return rv;
+        }
+    }
+    return APR_SUCCESS;
+}
+
+/* One group per account; those of vhosts that are gone are removed. */
+static void make_cgroups(server_rec *main_server)
+{
+    vl_cgroup_t *old = kept->cgroup;
+    apr_pool_t *old_pool = kept->cgroup_pool;
+    int wanted = count_accounts(main_server) > 0;
+    server_rec *s;
+
+    /* No pool of httpd's lives exactly as long: it must outlast the reading of
+     * the next configuration, and be there when the server ends. */
+    apr_pool_create_unmanaged(&kept->cgroup_pool);
+    kept->cgroup = vl_cgroup_open(kept->cgroup_pool, wanted ?
+                                  vl_conf_get(main_server)->cgroup : "off");
+    for (s = main_server; s; s = s->next) {
+        const vl_conf_t *conf = vl_conf_get(s);
+
+        if (conf->mode != VL_MODE_OFF
+            && vl_cgroup_add(kept->cgroup, conf->account_name) != APR_SUCCESS)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
+                         "vhost %s has no cgroup: %s", conf->account_name,
+                         vl_cgroup_reason(kept->cgroup));
+    }
+    if (old) {
+        vl_cgroup_remove_gone(old, kept->cgroup);
+        apr_pool_destroy(old_pool);
+    }
+}
+
+static void log_banner(server_rec *main_server)
+{
+    const char *path = vl_cgroup_path(kept->cgroup);
+
+    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0010)
+                 "%s: %u accounts, cgroup backend %s%s%s", VL_VERSION,
+                 count_accounts(main_server), vl_cgroup_backend(kept->cgroup),
+                 *path ? " at " : ": ",
+                 *path ? path : vl_cgroup_reason(kept->cgroup));
+}
+
+static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
+                       server_rec *main_server)
+{
+    if (vl_conf_post_config(pconf, ptemp, main_server) != APR_SUCCESS)
+        return HTTP_INTERNAL_SERVER_ERROR;
+    /* The first of the two passes at start is a rehearsal. */
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
+        return OK;
+    kept = kept_get();
+    if (make_room(main_server) != APR_SUCCESS
+        || enter_accounts(main_server) != APR_SUCCESS)
+        return HTTP_INTERNAL_SERVER_ERROR;
+    make_cgroups(main_server);
+    vl_status_post_config(vl_conf_servers(pconf, main_server), kept->shm,
+                          kept->cgroup);
+    log_banner(main_server);
+    return OK;
+}
+
+static void child_init(apr_pool_t *pchild, server_rec *main_server)
+{
+    apr_status_t rv = vl_shm_child_attach(kept->shm, getpid());
+
+    if (rv != APR_SUCCESS)
+        ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
+                     "this child's requests are not limited: no place for it "
+                     "in shared memory");
+    vl_hooks_child_init(kept->shm);
+}
+
+/* Parent: what a dead child held comes back. */
+static void child_status(server_rec *main_server, pid_t pid,
+                         ap_generation_t generation, int slot,
+                         mpm_child_status state)
+{
+    apr_uint32_t left;
+
+    if (state != MPM_CHILD_EXITED || !kept)
+        return;
+    left = vl_shm_parent_reclaim(kept->shm, pid);
+    if (left)
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
+                     "child %" APR_PID_T_FMT " died with %u requests running: "
+                     "their places are free again", pid, left);
+}
+
+static void register_hooks(apr_pool_t *p)
+{
+    ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
+    vl_hooks_register(p);
+    vl_status_register(p);
+    apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,
+                              apr_pool_cleanup_null);
+}
+
+module AP_MODULE_DECLARE_DATA vhostlimit_module = {
+    STANDARD20_MODULE_STUFF,
+    NULL,                       /* nothing per directory */
+    NULL,
+    vl_conf_create,
+    vl_conf_merge,
+    vl_conf_cmds,
+    register_hooks
+};

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_H
+#define VL_H
+
+/* Words every room shares.  The core (this header, vl_admit, vl_cgroup,
+ * vl_metrics, vl_shm) knows APR and the kernel, never httpd. */
+
+#include <apr.h>
+
+typedef enum {
+    VL_MODE_OFF,
+    VL_MODE_ON,
+    VL_MODE_DRYRUN          /* decide and count, carry nothing out */
+} vl_mode_e;
+
+typedef enum {
+    VL_PASS,
+    VL_REFUSE
+} vl_verdict_e;
+
+typedef enum {
+    VL_REASON_NONE,
+    VL_REASON_CONCURRENCY   /* as many running as VhostLimitConcurrency */
+} vl_reason_e;
+
+/* What one account may do.  Lives in shared memory, so that a change reaches
+ * every child, of old generations too. */
+typedef struct vl_limits_t {
+    vl_mode_e mode;
+    apr_uint32_t concurrency;       /* most requests running, 0 = no limit */
+} vl_limits_t;
+
+/* Longest account name with its terminating NUL: a DNS name (253), a port and
+ * a "#n" for vhosts of the same name. */
+#define VL_NAME_SIZE 280
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_admit.h"
+
+vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running)
+{
+    static const vl_decision_t pass = { VL_PASS, VL_REASON_NONE };
+    static const vl_decision_t full = { VL_REFUSE, VL_REASON_CONCURRENCY };
+
+    if (limits->concurrency && running >= limits->concurrency)
+        return full;
+    return pass;
+}
+
+apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t places,
+                                  apr_uint32_t random)
+{
+    apr_uint64_t second = 1000000;
+    apr_uint64_t wait_us = service_us / (places ? places : 1);
+    apr_uint64_t wait = (wait_us + second - 1) / second;
+
+    if (wait < 1)
+        wait = 1;
+    if (wait > VL_RETRY_MAX)
+        wait = VL_RETRY_MAX;
+    return (apr_uint32_t)(wait + random % (wait + 1));
+}
+
+const char *vl_admit_reason_name(vl_reason_e reason)
+{
+    switch (reason) {
+    case VL_REASON_CONCURRENCY:
+        return "concurrency";
+    case VL_REASON_NONE:
+        break;
+    }
+    return "none";
+}

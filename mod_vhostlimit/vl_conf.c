@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_conf.h"
+
+#include <errno.h>
+#include <stddef.h>
+
+#include <apr_strings.h>
+
+/* A value that is written as a word; lists end in a NULL word. */
+typedef struct word_t {
+    const char *word;
+    int value;
+} word_t;
+
+static const word_t mode_words[] = {
+    { "On", VL_MODE_ON },
+    { "Off", VL_MODE_OFF },
+    { "DryRun", VL_MODE_DRYRUN },
+    { NULL }
+};
+
+static const word_t status_words[] = {
+    { "503", 503 },
+    { "429", 429 },
+    { "508", 508 },
+    { NULL }
+};
+
+static const word_t retry_words[] = {
+    { "auto", VL_RETRY_AUTO },
+    { "off", VL_RETRY_OFF },
+    { NULL }
+};
+
+/* A row of VL_SETTINGS; max < min: no number is a value, only words are. */
+typedef struct setting_t {
+    const char *directive;
+    apr_size_t offset;
+    int min, max;
+    const word_t *words;
+} setting_t;
+
+enum {
+#define X(member, directive, def, min, max, words, help) SETTING_##member,
+    VL_SETTINGS(X)
+#undef X
+    SETTINGS
+};
+
+static const setting_t settings[SETTINGS] = {
+#define X(member, directive, def, min, max, words, help) \
+    { directive, offsetof(vl_conf_t, member), min, max, words },
+    VL_SETTINGS(X)
+#undef X
+};
+
+vl_conf_t *vl_conf_get(const server_rec *s)
+{
+    return ap_get_module_config(s->module_config, &vhostlimit_module);
+}
+
+apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server)
+{
+    apr_array_header_t *servers;
+    server_rec *s, **to;
+    int n = 0;
+
+    for (s = main_server; s; s = s->next)
+        n++;
+    servers = apr_array_make(p, n, sizeof(server_rec *));
+    servers->nelts = n;
+    to = (server_rec **)servers->elts;
+    to[0] = main_server;
+    for (s = main_server->next; s; s = s->next)
+        to[--n] = s;
+    return servers;
+}
+
+vl_limits_t vl_conf_limits(const vl_conf_t *conf)
+{
+    vl_limits_t limits;
+
+    limits.mode = conf->mode;
+    limits.concurrency = conf->concurrency;
+    return limits;
+}
+
+const char *vl_conf_mode_name(int mode)
+{
+    switch (mode) {
+    case VL_MODE_ON:
+        return "on";
+    case VL_MODE_DRYRUN:
+        return "dryrun";
+    }
+    return "off";
+}
+
+void *vl_conf_create(apr_pool_t *p, server_rec *s)
+{
+    vl_conf_t *conf = apr_pcalloc(p, sizeof(*conf));
+
+#define X(member, directive, def, min, max, words, help) \
+    conf->member = VL_UNSET;
+    VL_SETTINGS(X)
+#undef X
+    return conf;
+}
+
+void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
+{
+    const vl_conf_t *base = base_conf, *add = add_conf;
+    vl_conf_t *conf = apr_pcalloc(p, sizeof(*conf));
+
+#define X(member, directive, def, min, max, words, help) \
+    conf->member = add->member != VL_UNSET ? add->member : base->member;
+    VL_SETTINGS(X)
+#undef X
+    return conf;
+}
+
+/* "On, Off, DryRun", or "auto, off" before a number is described. */
+static const char *words_text(apr_pool_t *p, const word_t *words)
+{
+    const char *text = "";
+
+    for (; words && words->word; words++)
+        text = apr_pstrcat(p, text, *text ? ", " : "", words->word, NULL);
+    return text;
+}
+
+static const char *value_error(apr_pool_t *p, const setting_t *setting,
+                               const char *arg)
+{
+    const char *words = words_text(p, setting->words);
+
+    if (setting->max < setting->min)
+        return apr_psprintf(p, "%s: '%s' is not one of %s",
+                            setting->directive, arg, words);
+    return apr_psprintf(p, "%s: '%s' is not %s%sa whole number from %d to %d",
+                        setting->directive, arg, words, *words ? " or " : "",
+                        setting->min, setting->max);
+}
+
+static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const setting_t *setting = cmd->info;
+    int *member = (int *)((char *)vl_conf_get(cmd->server) + setting->offset);
+    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const word_t *word;
+    apr_int64_t n;
+    char *end;
+
+    if (wrong)
+        return wrong;
+    for (word = setting->words; word && word->word; word++) {
+        if (!ap_cstr_casecmp(word->word, arg)) {
+            *member = word->value;
+            return NULL;
+        }
+    }
+    errno = 0;
+    n = apr_strtoi64(arg, &end, 10);
+    if (errno || end == arg || *end || n < setting->min || n > setting->max)
+        return value_error(cmd->pool, setting, arg);
+    *member = (int)n;
+    return NULL;
+}
+
+static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *wrong = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    apr_size_t len = strlen(arg);
+
+    if (wrong)
+        return wrong;
+    if (!ap_cstr_casecmp(arg, "auto") || !ap_cstr_casecmp(arg, "off"))
+        arg = apr_pstrdup(cmd->pool, *arg == 'a' || *arg == 'A' ? "auto"
+                                                                : "off");
+    else if (*arg != '/' || len < 2 || arg[len - 1] == '/'
+             || ap_strstr_c(arg, "/.") || ap_strstr_c(arg, "//"))
+        return apr_psprintf(cmd->pool, "VhostLimitCgroup: '%s' is not auto, "
+                            "off or an absolute cgroup path such as /web",
+                            arg);
+    vl_conf_get(cmd->server)->cgroup = arg;
+    return NULL;
+}
+
+const command_rec vl_conf_cmds[] = {
+#define X(member, directive, def, min, max, words, help) \
+    AP_INIT_TAKE1(directive, set_value, (void *)&settings[SETTING_##member], \
+                  RSRC_CONF, help),
+    VL_SETTINGS(X)
+#undef X
+    AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,
+                  "where the cgroup tree is made: auto, off or a path from the "
+                  "root of the hierarchy"),
+    { NULL }
+};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_CONF_H
+#define VL_CONF_H
+
+/* Configuration of one server_rec.  Until vl_conf_post_config() its settings
+ * may be VL_UNSET; after it they are plain values, and each server has a struct
+ * of its own. */
+
+#include "vl.h"
+#include "vl_private.h"
+#include "vl_settings.h"
+
+typedef struct vl_conf_t {
+#define X(member, directive, def, min, max, words, help) int member;
+    VL_SETTINGS(X)
+#undef X
+    const char *cgroup;         /* main server only: "auto", "off" or a path */
+    const char *account_name;   /* set by vl_conf_post_config() */
+    apr_uint32_t account;       /* its number in shared memory; set by the
+                                 * module once it is entered there */
+} vl_conf_t;
+
+extern const command_rec vl_conf_cmds[];
+
+void *vl_conf_create(apr_pool_t *p, server_rec *s);
+void *vl_conf_merge(apr_pool_t *p, void *base, void *add);
+
+vl_conf_t *vl_conf_get(const server_rec *s);
+/* server_rec *: the main server, then the vhosts in the order they are written
+ * in; httpd's own list is the other way round. */
+apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server);
+vl_limits_t vl_conf_limits(const vl_conf_t *conf);
+const char *vl_conf_mode_name(int mode);
+
+/* Parent, after the vhosts are known: fills in defaults and names accounts.
+ * An error is logged with the vhost it is about and returned. */
+apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
+                                 server_rec *main_server);
+
+#endif

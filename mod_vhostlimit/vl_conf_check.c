@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can only be settled once all of the configuration has been read. */
+#include "vl_conf.h"
+
+#include <apr_hash.h>
+#include <apr_strings.h>
+
+/* httpd hands a vhost without directives of ours the main server's struct
+ * itself; what follows is written per server. */
+static void own_conf(apr_pool_t *p, server_rec *s,
+                     const server_rec *main_server)
+{
+    vl_conf_t *conf = vl_conf_get(s);
+
+    if (s != main_server && conf == vl_conf_get(main_server))
+        ap_set_module_config(s->module_config, &vhostlimit_module,
+                             apr_pmemdup(p, conf, sizeof(*conf)));
+}
+
+static void fill_defaults(vl_conf_t *conf)
+{
+#define X(member, directive, def, min, max, words, help) \
+    if (conf->member == VL_UNSET) \
+        conf->member = def;
+    VL_SETTINGS(X)
+#undef X
+    if (!conf->cgroup)
+        conf->cgroup = "auto";
+}
+
+/* "ServerName:port", without a port where the main server has none of its own;
+ * the second of a name is "ServerName:port#2". */
+static const char *name_account(apr_pool_t *p, const server_rec *s,
+                                apr_hash_t *seen)
+{
+    char *name = apr_pstrdup(p, s->server_hostname ? s->server_hostname
+                                                   : "_default_");
+    unsigned port = s->port;
+    unsigned *count;
+
+    ap_str_tolower(name);
+    if (!port && s->addrs)
+        port = s->addrs->host_port;
+    if (port)
+        name = apr_psprintf(p, "%s:%u", name, port);
+    count = apr_hash_get(seen, name, APR_HASH_KEY_STRING);
+    if (count)
+        return apr_psprintf(p, "%s#%u", name, ++*count);
+    count = apr_palloc(p, sizeof(*count));
+    *count = 1;
+    apr_hash_set(seen, name, APR_HASH_KEY_STRING, count);
+    return name;
+}
+
+apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
+                                 server_rec *main_server)
+{
+    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    apr_hash_t *seen = apr_hash_make(ptemp);
+    int i;
+
+    /* Copies first: the main server's struct is still as it was read. */
+    for (i = 0; i < servers->nelts; i++)
+        own_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        vl_conf_t *conf = vl_conf_get(s);
+
+        fill_defaults(conf);
+        conf->account_name = name_account(p, s, seen);
+        if (strlen(conf->account_name) >= VL_NAME_SIZE) {
+            ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server,
+                         VLOGNO(0001) "ServerName in %s:%u is longer than %d "
+                         "bytes: %s", s->defn_name ? s->defn_name : "?",
+                         s->defn_line_number, VL_NAME_SIZE - 12,
+                         conf->account_name);
+            return APR_ENAMETOOLONG;
+        }
+    }
+    return APR_SUCCESS;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request runs from post_read_request until its end-of-request bucket has
+ * been handed down the output filters: then the handler has returned and all
+ * it wrote is with the kernel or with the MPM's write completion, so a client
+ * that reads slowly holds no place.  A request that never gets there (aborted,
+ * HTTP/2 reset) leaves when its pool is destroyed.
+ *
+ * Internal redirects and subrequests belong to the request that made them. */
+#include "vl_hooks.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <apr_strings.h>
+#include <http_core.h>             /* before http_connection.h */
+#include <http_connection.h>
+#include <http_protocol.h>
+#include <http_request.h>
+#include <util_filter.h>
+
+#include "vl_conf.h"
+#include "vl_private.h"
+
+/* A request that was looked at; lives in r->pool. */
+typedef struct req_t {
+    struct conn_t *conn;
+    apr_uint32_t account;
+    int running;                /* entered its account and has not left */
+    vl_admission_t admission;
+    apr_time_t asked;           /* when it came to us */
+    apr_time_t started;         /* when it was let in */
+    pthread_t thread;           /* that cpu_start was read on */
+    apr_int64_t cpu_start;
+    apr_int64_t cpu_us;         /* final once it is no longer running */
+} req_t;
+
+/* Lives in c->pool: at most one request is being worked on per connection. */
+typedef struct conn_t {
+    req_t *current;
+} conn_t;
+
+static const char end_filter[] = "VHOSTLIMIT_END";
+static ap_filter_rec_t *end_filter_handle;
+static vl_shm_t *accounts;
+
+static apr_int64_t thread_cpu_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+    return (apr_int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+/* CPU time since the request began, as far as this thread can tell. */
+static void measure_cpu(req_t *req)
+{
+    if (pthread_equal(req->thread, pthread_self()))
+        req->cpu_us = thread_cpu_us() - req->cpu_start;
+}
+
+static void req_leave(req_t *req)
+{
+    if (!req->running)
+        return;
+    req->running = 0;
+    measure_cpu(req);
+    vl_shm_req_leave(accounts, req->account, apr_time_now() - req->started,
+                     req->cpu_us);
+}
+
+static apr_status_t req_pool_cleanup(void *data)
+{
+    req_t *req = data;
+
+    req_leave(req);
+    if (req->conn->current == req)
+        req->conn->current = NULL;
+    return APR_SUCCESS;
+}
+
+static int brigade_ends_request(apr_bucket_brigade *bb)
+{
+    apr_bucket *b;
+
+    for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b)) {
+        if (AP_BUCKET_IS_EOR(b))
+            return 1;
+    }
+    return 0;
+}
+
+/* Connection output filter, above TLS: encrypting the end of the response is
+ * still work. */
+static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    conn_t *conn = f->ctx;
+    int ends = conn->current && brigade_ends_request(bb);
+    apr_status_t rv = ap_pass_brigade(f->next, bb);
+
+    /* The pass may have destroyed the request, and with it conn->current. */
+    if (ends && conn->current) {
+        req_leave(conn->current);
+        conn->current = NULL;
+    }
+    return rv;
+}
+
+static int pre_connection(conn_rec *c, void *csd)
+{
+    conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
+
+    ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
+    ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
+    return OK;
+}
+
+static void set_retry_after(request_rec *r, const vl_conf_t *conf,
+                            const vl_admission_t *admission)
+{
+    apr_uint32_t random, seconds = conf->retry_after;
+
+    if (conf->retry_after == VL_RETRY_OFF)
+        return;
+    if (conf->retry_after == VL_RETRY_AUTO) {
+        ap_random_insecure_bytes(&random, sizeof(random));
+        seconds = vl_admit_retry_after(admission->service_us,
+                                       admission->concurrency, random);
+    }
+    apr_table_setn(r->err_headers_out, "Retry-After",
+                   apr_psprintf(r->pool, "%u", seconds));
+}
+
+/* The decision as log formats see it. */
+static const char *action_name(const req_t *req)
+{
+    if (req->admission.decision.verdict == VL_PASS)
+        return "pass";
+    return req->admission.entered ? "dryrun" : "refused";
+}
+
+static int refuse(request_rec *r, const vl_conf_t *conf, const req_t *req)
+{
+    const vl_admission_t *adm = &req->admission;
+
+    set_retry_after(r, conf, adm);
+    ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0006) "vhost %s: "
+                  "refused with %d: %s, %u running", conf->account_name,
+                  conf->status_code,
+                  vl_admit_reason_name(adm->decision.reason),
+                  adm->concurrency);
+    return conf->status_code;
+}
+
+static int req_admit(request_rec *r)
+{
+    const vl_conf_t *conf = vl_conf_get(r->server);
+    conn_t *conn = ap_get_module_config(r->connection->conn_config,
+                                        &vhostlimit_module);
+    req_t *req;
+    apr_status_t rv;
+
+    if (conf->mode == VL_MODE_OFF || r->main || r->prev || !conn)
+        return DECLINED;
+
+    req = apr_pcalloc(r->pool, sizeof(*req));
+    req->conn = conn;
+    req->account = conf->account;
+    req->asked = apr_time_now();
+    rv = vl_shm_req_enter(accounts, req->account, &req->admission);
+    if (rv != APR_SUCCESS) {
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
+                      "vhost %s: not counted", conf->account_name);
+        return DECLINED;
+    }
+    req->running = req->admission.entered;
+    req->started = apr_time_now();
+    req->thread = pthread_self();
+    req->cpu_start = thread_cpu_us();
+    conn->current = req;
+    ap_set_module_config(r->request_config, &vhostlimit_module, req);
+    apr_pool_cleanup_register(r->pool, req, req_pool_cleanup,
+                              apr_pool_cleanup_null);
+    return req->running ? DECLINED : refuse(r, conf, req);
+}
+
+/* mod_log_config reads the environment of the last request in a chain of
+ * internal redirects, others that of the first: every one gets it. */
+static int req_log(request_rec *r)
+{
+    req_t *req = ap_get_module_config(r->request_config, &vhostlimit_module);
+    request_rec *each;
+    const char *wait, *cpu;
+
+    if (!req)
+        return DECLINED;
+    if (req->running || !req->admission.entered)
+        measure_cpu(req);
+    wait = apr_psprintf(r->pool, "%" APR_TIME_T_FMT, req->started - req->asked);
+    cpu = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->cpu_us);
+    for (each = r; each; each = each->next) {
+        apr_table_t *env = each->subprocess_env;
+
+        apr_table_setn(env, "VHOSTLIMIT_ACTION", action_name(req));
+        apr_table_setn(env, "VHOSTLIMIT_WAIT_US", wait);
+        apr_table_setn(env, "VHOSTLIMIT_CPU_US", cpu);
+        if (req->admission.decision.verdict != VL_PASS)
+            apr_table_setn(env, "VHOSTLIMIT_REASON", vl_admit_reason_name(
+                               req->admission.decision.reason));
+    }
+    return OK;
+}
+
+void vl_hooks_child_init(vl_shm_t *shm)
+{
+    accounts = shm;
+}
+
+void vl_hooks_register(apr_pool_t *p)
+{
+    end_filter_handle = ap_register_output_filter(end_filter, filter_end,
+                                                  NULL, AP_FTYPE_CONNECTION);
+    /* Before any request of the connection exists, so that its filters are
+     * chained behind ours.  Secondary connections (HTTP/2) come here too. */
+    ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
+    /* Last: mod_remoteip and mod_setenvif have had their say, and what they
+     * refuse costs nobody a place. */
+    ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);
+    /* Before the logs are written. */
+    ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_HOOKS_H
+#define VL_HOOKS_H
+
+/* The life of a request: it enters its vhost's account once it has been read,
+ * and leaves when its work is done. */
+
+#include <apr_pools.h>
+
+#include "vl_shm.h"
+
+void vl_hooks_register(apr_pool_t *p);
+
+/* Child: the accounts to count in. */
+void vl_hooks_child_init(vl_shm_t *shm);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_SHM_H
+#define VL_SHM_H
+
+/* The state all children share: one account per vhost, found by name when the
+ * configuration is read and by number on the request path.
+ *
+ *   _post_config_*   parent, while reading the configuration
+ *   _parent_*        parent, any time
+ *   _child_*         a child, before its threads start
+ *   _req_*           any request thread
+ *
+ * The segment outlives graceful and hard restarts: an account keeps its number
+ * and its counts as long as the configuration names it or a request of an old
+ * generation runs in it. */
+
+#include <apr_errno.h>
+#include <apr_pools.h>
+#include <sys/types.h>
+
+#include "vl.h"
+#include "vl_admit.h"
+#include "vl_metrics.h"
+
+typedef struct vl_shm_t vl_shm_t;
+
+/* Copied out under the lock; nobody else walks shared memory. */
+typedef struct vl_account_snapshot_t {
+    char name[VL_NAME_SIZE];
+    vl_limits_t limits;
+    vl_metrics_t metrics;
+    apr_uint64_t service_us;    /* moving average of busy time per request */
+} vl_account_snapshot_t;
+
+/* children: most that can be alive at once, old generations included. */
+apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
+                                       apr_uint32_t children,
+                                       vl_shm_t **ret_shm);
+
+/* A new configuration follows, one vl_shm_post_config_account() per vhost. */
+void vl_shm_post_config_begin(vl_shm_t *shm);
+/* Finds the account by name or makes it.  APR_ENOSPC: no room for another. */
+apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
+                                        const vl_limits_t *limits,
+                                        apr_uint32_t *ret_account);
+
+/* The child takes a column of cells, so that what it holds can be taken back
+ * when it dies.  APR_ENOSPC: more children than vl_shm_post_config_create()
+ * was told of. */
+apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid);
+/* Returns how many running requests the dead child left behind. */
+apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
+
+typedef struct vl_admission_t {
+    vl_decision_t decision;
+    int entered;                /* counted as running: a leave is owed */
+    apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
+    apr_uint64_t service_us;
+} vl_admission_t;
+
+/* Test and count in one step.  A refused request enters all the same where the
+ * account is in DryRun.  Any status but APR_SUCCESS: our own state failed,
+ * nothing was counted. */
+apr_status_t vl_shm_req_enter(vl_shm_t *shm, apr_uint32_t account,
+                              vl_admission_t *ret_admission);
+void vl_shm_req_leave(vl_shm_t *shm, apr_uint32_t account,
+                      apr_uint64_t busy_us, apr_uint64_t cpu_us);
+
+apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
+                             vl_account_snapshot_t *ret_snapshot);
+/* Children alive, old generations included. */
+apr_uint32_t vl_shm_children(vl_shm_t *shm);
+/* When the segment was made, i.e. the server started; microseconds (Unix). */
+apr_int64_t vl_shm_created_us(const vl_shm_t *shm);
+
+/* Checks the sentences at the top of vl_shm.c; NULL when all hold, else the
+ * first that does not.  For tests. */
+const char *vl_shm_validate(vl_shm_t *shm);
+
+#endif

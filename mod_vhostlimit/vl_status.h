@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_STATUS_H
+#define VL_STATUS_H
+
+/* SetHandler vhostlimit-status: HTML, ?auto (key: value) and ?json.  The keys
+ * are documented in docs/operating.md. */
+
+#include <apr_tables.h>
+
+#include "vl_cgroup.h"
+#include "vl_shm.h"
+
+void vl_status_register(apr_pool_t *p);
+/* Parent, after each (re)configuration.  servers: see vl_conf_servers(). */
+void vl_status_post_config(const apr_array_header_t *servers, vl_shm_t *shm,
+                           const vl_cgroup_t *cgroup);
+
+#endif
