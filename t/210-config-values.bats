@@ -33,7 +33,7 @@ rejected() { # <line> <sentence>   in the server and in a vhost
 
 @test "VhostLimit says what it takes instead" {
   rejected 'VhostLimit maybe' "VhostLimit: 'maybe' is not one of On, Off, DryRun"
-  rejected 'VhostLimit ""' "VhostLimit: '' is not one of On, Off, DryRun"
+  rejected 'VhostLimit "On "' "VhostLimit: 'On ' is not one of On, Off, DryRun"
 }
 
 @test "VhostLimitConcurrency takes 0 to 1000000" {
@@ -42,7 +42,7 @@ rejected() { # <line> <sentence>   in the server and in a vhost
 
 @test "VhostLimitConcurrency refuses what is no whole number or too large" {
   local value
-  for value in abc -1 1000001 1.5 5x '" 5"' '""' 99999999999999999999 0x10; do
+  for value in abc -1 1000001 1.5 5x '" 5"' 99999999999999999999 0x10; do
     rejected "VhostLimitConcurrency $value" \
       "VhostLimitConcurrency: '${value//\"/}' is not a whole number from 0 to 1000000"
   done
@@ -92,6 +92,7 @@ rejected() { # <line> <sentence>   in the server and in a vhost
   for name in VhostLimit VhostLimitConcurrency VhostLimitStatusCode VhostLimitRetryAfter VhostLimitCgroup; do
     rejected "$name" "$name takes one argument"
     rejected "$name 1 2" "$name takes one argument"
+    rejected "$name \"\"" "$name takes one argument"
   done
 }
 

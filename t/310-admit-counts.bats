@@ -8,14 +8,14 @@ export ONE_SERVER=yes
 
 setup_file() {
   start_httpd 'VhostLimit On' -l include -l rewrite -l negotiation -l proxy -l proxy_http \
-    -v 'a Options +Includes' -v 'a AddOutputFilter INCLUDES .shtml' \
+    -v 'a AddOutputFilter INCLUDES .shtml' \
     -v 'a ErrorDocument 404 /page.html' -v 'a ErrorDocument 500 "plain words"' \
     -v 'a RewriteEngine On' -v 'a RewriteRule ^/inside$ /page.html [PT]' \
     -v 'a RewriteRule ^/outside$ /page.html [R=302]' \
     -v "a ProxyPass /back/ http://127.0.0.2:$(httpd_port)/" \
     -v 'b DirectoryIndex nope.html nothing.html index.html' \
     -v 'b ErrorDocument 404 /missing-as-well.html' \
-    -v 'b <Directory "/">' -v 'b RewriteEngine On' -v 'b RewriteRule ^again$ /page.html [L]' -v 'b </Directory>'
+    -v "b <Directory \"$HTTPD_ROOT/htdocs/b\">" -v 'b RewriteEngine On' -v 'b RewriteRule ^again$ /page.html [L]' -v 'b </Directory>'
 }
 
 teardown_file() { end_server; }

@@ -123,7 +123,7 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
 
 @test "pages that a page includes do not count against a limit of one" {
   start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' -l include \
-    -v 'a Options +Includes' -v 'a AddOutputFilter INCLUDES .shtml' -v 'a ErrorDocument 404 /page.html'
+    -v 'a AddOutputFilter INCLUDES .shtml' -v 'a ErrorDocument 404 /page.html'
   is "$(get a /ssi.shtml) $(answer_body | tr -d '\n')" '200 [page of apage of a]'
   is "$(get a /nope) $(answer_body)" '404 page of a'
   is "$(status_of a refused)" 0

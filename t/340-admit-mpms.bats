@@ -21,7 +21,7 @@ medley() { # sends 20 requests of all kinds to a
 }
 
 counts_on() { # <mpm>
-  start_httpd -m "$1" 'VhostLimit On' -l include -v 'a Options +Includes' \
+  start_httpd -m "$1" 'VhostLimit On' -l include \
     -v 'a AddOutputFilter INCLUDES .shtml' -v 'a ErrorDocument 404 /page.html'
   counts_as 20 a medley
   counts_as 3 b get b '/cgi/echo.sh?[1-3]' -d body
