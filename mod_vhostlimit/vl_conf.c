@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include <apr_lib.h>
 #include <apr_strings.h>
 
 /* A value that is written as a word; lists end in a NULL word. */
@@ -37,19 +38,20 @@ typedef struct setting_t {
     const char *directive;
     apr_size_t offset;
     int min, max;
+    const char *unit;           /* "of seconds " or "" */
     const word_t *words;
 } setting_t;
 
 enum {
-#define X(member, directive, def, min, max, words, help) SETTING_##member,
+#define X(member, directive, def, min, max, unit, words, help) SETTING_##member,
     VL_SETTINGS(X)
 #undef X
     SETTINGS
 };
 
 static const setting_t settings[SETTINGS] = {
-#define X(member, directive, def, min, max, words, help) \
-    { directive, offsetof(vl_conf_t, member), min, max, words },
+#define X(member, directive, def, min, max, unit, words, help) \
+    { directive, offsetof(vl_conf_t, member), min, max, unit, words },
     VL_SETTINGS(X)
 #undef X
 };
@@ -100,7 +102,7 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
 {
     vl_conf_t *conf = apr_pcalloc(p, sizeof(*conf));
 
-#define X(member, directive, def, min, max, words, help) \
+#define X(member, directive, def, min, max, unit, words, help) \
     conf->member = VL_UNSET;
     VL_SETTINGS(X)
 #undef X
@@ -112,7 +114,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     const vl_conf_t *base = base_conf, *add = add_conf;
     vl_conf_t *conf = apr_pcalloc(p, sizeof(*conf));
 
-#define X(member, directive, def, min, max, words, help) \
+#define X(member, directive, def, min, max, unit, words, help) \
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SETTINGS(X)
 #undef X
@@ -137,9 +139,23 @@ static const char *value_error(apr_pool_t *p, const setting_t *setting,
     if (setting->max < setting->min)
         return apr_psprintf(p, "%s: '%s' is not one of %s",
                             setting->directive, arg, words);
-    return apr_psprintf(p, "%s: '%s' is not %s%sa whole number from %d to %d",
-                        setting->directive, arg, words, *words ? " or " : "",
-                        setting->min, setting->max);
+    return apr_psprintf(p, "%s: '%s' is not %s%sa whole number %sfrom %d "
+                        "to %d", setting->directive, arg, words,
+                        *words ? " or " : "", setting->unit, setting->min,
+                        setting->max);
+}
+
+/* Digits only: no sign, blank or unit that apr_strtoi64() would pass over. */
+static int is_number(const char *arg, const setting_t *setting, apr_int64_t *n)
+{
+    const char *c;
+
+    for (c = arg; apr_isdigit(*c); c++)
+        ;
+    errno = 0;
+    *n = apr_strtoi64(arg, NULL, 10);
+    return c != arg && !*c && !errno && *n >= setting->min
+           && *n <= setting->max;
 }
 
 static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
@@ -149,7 +165,6 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
     const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
     const word_t *word;
     apr_int64_t n;
-    char *end;
 
     if (wrong)
         return wrong;
@@ -159,9 +174,7 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
             return NULL;
         }
     }
-    errno = 0;
-    n = apr_strtoi64(arg, &end, 10);
-    if (errno || end == arg || *end || n < setting->min || n > setting->max)
+    if (!is_number(arg, setting, &n))
         return value_error(cmd->pool, setting, arg);
     *member = (int)n;
     return NULL;
@@ -187,7 +200,7 @@ static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
 }
 
 const command_rec vl_conf_cmds[] = {
-#define X(member, directive, def, min, max, words, help) \
+#define X(member, directive, def, min, max, unit, words, help) \
     AP_INIT_TAKE1(directive, set_value, (void *)&settings[SETTING_##member], \
                   RSRC_CONF, help),
     VL_SETTINGS(X)

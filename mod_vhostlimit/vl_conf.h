@@ -11,7 +11,7 @@
 #include "vl_settings.h"
 
 typedef struct vl_conf_t {
-#define X(member, directive, def, min, max, words, help) int member;
+#define X(member, directive, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
 #undef X
     const char *cgroup;         /* main server only: "auto", "off" or a path */
