@@ -6,24 +6,20 @@ load lib/httpd
 
 setup() { mkdir -p "$HTTPD_ROOT"; }
 
-accepted() { # <line>...   each alone, in the server and in a vhost
-  local line
+accepted() { # <line>...   all together in the server, and again in a vhost
+  local line options=()
+  check_config "$@"
+  is "$status" 0 "in the server: $*"
   for line; do
-    check_config "$line"
-    is "$status" 0 "server: $line"
-    [[ $line != VhostLimitCgroup* ]] || continue
-    check_config -v "a $line"
-    is "$status" 0 "vhost: $line"
+    [[ $line == VhostLimitCgroup* ]] || options+=(-v "a $line")
   done
+  check_config "${options[@]}"
+  is "$status" 0 "in a vhost: $*"
 }
 
-rejected() { # <line> <sentence>   in the server and in a vhost
+rejected() { # <line> <sentence>   by the server
   check_config "$1"
-  isnt "$status" 0 "server: $1"
-  like "$output" "$2" "what is said about: $1"
-  [[ $1 != VhostLimitCgroup* ]] || return 0
-  check_config -v "a $1"
-  isnt "$status" 0 "vhost: $1"
+  isnt "$status" 0 "exit status with: $1"
   like "$output" "$2" "what is said about: $1"
 }
 
@@ -99,6 +95,12 @@ rejected() { # <line> <sentence>   in the server and in a vhost
 @test "settings in a vhost that is Off are fine" {
   check_config -v 'a VhostLimit Off' -v 'a VhostLimitConcurrency 3' -v 'a VhostLimitRetryAfter 5'
   is "$status" 0
+}
+
+@test "a bad value in a vhost stops the start as well" {
+  check_config -v 'b VhostLimitConcurrency -1'
+  isnt "$status" 0
+  like "$output" "VhostLimitConcurrency: '-1' is not a whole number from 0 to 1000000"
 }
 
 @test "a rejected line is named by file and number" {

@@ -83,9 +83,10 @@ render() { # <template> [<key> <value>]...
 }
 
 load_lines() { # <module names>
-  local name file
+  local name file dir
+  dir=$(httpd_module_dir)
   for name in $1; do
-    file=$(httpd_module_dir)/mod_$name.so
+    file=$dir/mod_$name.so
     [[ $name != vhostlimit ]] || file=$(vl_module)
     if [[ -e $file ]]; then
       printf 'LoadModule %s_module "%s"\n' "$name" "$file"
@@ -135,22 +136,27 @@ httpd_cgroup() { printf '/vl-test-%s\n' "$(httpd_port)"; }
 
 # Documents, scripts and the places they write to; readable by the server's user.
 make_site() { # <vhost names>
-  local name docs
-  chmod a+x "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/file" "$BATS_FILE_TMPDIR" 2>/dev/null || :
-  mkdir -p "$HTTPD_ROOT"/{logs,run,cgi,hold,lua}
-  chmod 1777 "$HTTPD_ROOT/hold"
-  install -m 755 "$TOP"/t/cgi/*.sh "$HTTPD_ROOT/cgi/"
-  install -m 644 "$TOP"/t/lua/*.lua "$HTTPD_ROOT/lua/"
+  local name
+  if [[ ! -d $HTTPD_ROOT/logs ]]; then
+    chmod a+x "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/file" "$BATS_FILE_TMPDIR" 2>/dev/null || :
+    mkdir -p "$HTTPD_ROOT"/{logs,run,cgi,hold,lua}
+    chmod 1777 "$HTTPD_ROOT/hold"
+    install -m 755 "$TOP"/t/cgi/*.sh "$HTTPD_ROOT/cgi/"
+    install -m 644 "$TOP"/t/lua/*.lua "$HTTPD_ROOT/lua/"
+  fi
   for name in main $1; do
-    docs=$HTTPD_ROOT/htdocs/$name
-    mkdir -p "$docs/sub"
-    echo "index of $name" >"$docs/index.html"
-    echo "page of $name" >"$docs/page.html"
-    echo "sub of $name" >"$docs/sub/index.html"
-    echo "sorry from $name" >"$docs/sorry.html"
-    echo '[<!--#include virtual="page.html" --><!--#include virtual="page.html" -->]' >"$docs/ssi.shtml"
-    [[ -e $docs/big.bin ]] || truncate -s 64M "$docs/big.bin"
+    [[ -d $HTTPD_ROOT/htdocs/$name ]] || make_documents "$HTTPD_ROOT/htdocs/$name" "$name"
   done
+}
+
+make_documents() { # <folder> <vhost>
+  mkdir -p "$1/sub"
+  echo "index of $2" >"$1/index.html"
+  echo "page of $2" >"$1/page.html"
+  echo "sub of $2" >"$1/sub/index.html"
+  echo "sorry from $2" >"$1/sorry.html"
+  echo '[<!--#include virtual="page.html" --><!--#include virtual="page.html" -->]' >"$1/ssi.shtml"
+  truncate -s 64M "$1/big.bin"
 }
 
 # ---- running -----------------------------------------------------------------
