@@ -137,6 +137,18 @@ got() { is "$(get "${@:2}")" "$1" "status of $3"; }  # <status> <vhost> <path> [
   counts_as 1 a abort_request a /big.bin
 }
 
+@test "a client that reads slowly holds no place once its answer is on its way" {
+  [[ ${VL_MPM:-event} == event ]] || skip "only event finishes writing without the worker"
+  local fd before
+  before=$(status_of a requests)
+  exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  printf 'GET /big.bin HTTP/1.1\r\nHost: a.test\r\n\r\n' >&"$fd"
+  head -c 1000 <&"$fd" >/dev/null
+  settles a requests $((before + 1))
+  settles a running 0
+  exec {fd}>&-
+}
+
 @test "a client that goes away before a script answers" {
   counts_as 1 a begin_and_leave
 }
