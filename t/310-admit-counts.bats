@@ -7,7 +7,7 @@ load lib/live
 export ONE_SERVER=yes
 
 setup_file() {
-  start_httpd 'VhostLimit On' -l include -l rewrite -l negotiation -l proxy -l proxy_http \
+  start_httpd 'VhostLimit On' 'EnableSendfile On' -l include -l rewrite -l negotiation -l proxy -l proxy_http \
     -v 'a AddOutputFilter INCLUDES .shtml' \
     -v 'a ErrorDocument 404 /page.html' -v 'a ErrorDocument 500 "plain words"' \
     -v 'a RewriteEngine On' -v 'a RewriteRule ^/inside$ /page.html [PT]' \

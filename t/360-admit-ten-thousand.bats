@@ -6,8 +6,8 @@
 
 load lib/live
 
-# Well-behaved clients: 10 640 requests in all, 2660 for each hand of bulk.
-keep_alive()  { ab -q -k -n 2000 -c 8 -H "Host: a.test" "http://127.0.0.1:$(httpd_port)$1" >/dev/null; }
+# Well-behaved clients: 2860 requests for each bulk.
+keep_alive()  { ab -q -r -k -n 2200 -c 8 -H "Host: a.test" "http://127.0.0.1:$(httpd_port)$1" >/dev/null; }
 pipelined()   { repeat 10 pipeline a 50 / /page.html /nope >/dev/null; }
 heads()       { web -I -o /dev/null "$(url a '/page.html?[1-80]')"; }
 posts()       { web -d body -o /dev/null "$(url a '/cgi/echo.sh?[1-40]')"; }
@@ -28,10 +28,12 @@ ten_thousand_on() { # <mpm>
   settles a running 0
   settles b running 0
   is "$(status_of a refused)" 0
-  at_least "$(status_of a requests)" $((4 * 2660 - 60)) "requests (a restart may cost clients a few kept connections)"
-  at_most "$(status_of a requests)" $((4 * 2660 + 60)) "requests"
+  at_least "$(status_of a requests)" 10000 "requests (the restart may cost clients some of 11440)"
+  wait_until 5 logged_as_often_as_counted a
   is "$(status_of b requests)" 60 "aborted requests"
 }
+
+logged_as_often_as_counted() { is "$(access_log "$1" | wc -l)" "$(status_of "$1" requests)" "lines in the log"; }
 
 in_background() { # <command>...
   local c
