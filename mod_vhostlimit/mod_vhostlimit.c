@@ -52,18 +52,24 @@ static kept_t *kept_get(void)
     return k;
 }
 
-/* The configuration pool is cleared before every restart too, and only here is
- * the module still loaded when the server ends. */
-static apr_status_t remove_cgroups_at_exit(void *unused)
+static apr_status_t remove_cgroups(void *unused)
 {
     kept_t *k = kept_find();
 
-    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING && k
-        && k->cgroup) {
+    if (k && k->cgroup) {
         vl_cgroup_remove_gone(k->cgroup, NULL);
         apr_pool_destroy(k->cgroup_pool);
         k->cgroup = NULL;
     }
+    return APR_SUCCESS;
+}
+
+/* The configuration pool is cleared before every restart too, and only here is
+ * the module still loaded when the server ends. */
+static apr_status_t remove_cgroups_at_exit(void *unused)
+{
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
+        remove_cgroups(NULL);
     return APR_SUCCESS;
 }
 
@@ -192,6 +198,10 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "this child's requests are not limited: no place for it "
                      "in shared memory");
     vl_hooks_child_init(kept->shm);
+    /* httpd -X ends as a child does. */
+    if (ap_exists_config_define("ONE_PROCESS"))
+        apr_pool_cleanup_register(pchild, NULL, remove_cgroups,
+                                  apr_pool_cleanup_null);
 }
 
 /* Parent: what a dead child held comes back. */

@@ -235,7 +235,8 @@ vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting)
     detect(cg);
     if (!strcmp(cg->backend, "off"))
         return cg;
-    cg->path = strcmp(setting, "auto") ? setting : auto_path(cg);
+    cg->path = strcmp(setting, "auto") ? apr_pstrdup(p, setting)
+                                       : auto_path(cg);
     failed = make_group(cg, cg->path);
     if (failed)
         turn_off(cg, apr_psprintf(p, "group %s cannot be made: %s", cg->path,

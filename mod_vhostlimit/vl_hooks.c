@@ -181,7 +181,19 @@ static int req_admit(request_rec *r)
     ap_set_module_config(r->request_config, &vhostlimit_module, req);
     apr_pool_cleanup_register(r->pool, req, req_pool_cleanup,
                               apr_pool_cleanup_null);
-    return req->running ? DECLINED : refuse(r, conf, req);
+    return DECLINED;
+}
+
+/* Not from post_read_request: a status returned there ends the connection
+ * without saying so to the client (ap_read_request). */
+static int req_refuse(request_rec *r, int lookup)
+{
+    const req_t *req = ap_get_module_config(r->request_config,
+                                            &vhostlimit_module);
+
+    if (!req || lookup || req->admission.entered)
+        return DECLINED;
+    return refuse(r, vl_conf_get(r->server), req);
 }
 
 /* mod_log_config reads the environment of the last request in a chain of
@@ -226,6 +238,8 @@ void vl_hooks_register(apr_pool_t *p)
     /* Last: mod_remoteip and mod_setenvif have had their say, and what they
      * refuse costs nobody a place. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);
+    /* First: a page from a cache is work as well. */
+    ap_hook_quick_handler(req_refuse, NULL, NULL, APR_HOOK_REALLY_FIRST);
     /* Before the logs are written. */
     ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }
