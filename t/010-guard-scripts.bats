@@ -1,0 +1,44 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+
+load lib/common
+load lib/guard
+
+@test "shellcheck has nothing to say about any script" {
+  requires shellcheck
+  local scripts
+  mapfile -t scripts < <(scripts)
+  at_least "${#scripts[@]}" 10 "scripts found"
+  try shellcheck -x -P SCRIPTDIR -P "$TOP" "${scripts[@]}"
+  is "$status" 0
+}
+
+@test "each program under tools says what it is, how it is called and how it ends" {
+  local file word
+  for file in "$TOP"/tools/*.sh; do
+    [[ -e $file ]] || fail "no tools"
+    for word in Summary Usage Exit; do
+      grep -q "^# $word:" "$file" || fail "$file: no '# $word:' line"
+    done
+  done
+}
+
+@test "prove can run each bats file: it is executable and names bats" {
+  local file
+  for file in "$TOP"/t/*.bats; do
+    [[ -x $file ]] || fail "$file: not executable"
+    is "$(head -n 1 "$file")" '#!/usr/bin/env bats' "first line of $file"
+  done
+}
+
+@test "each bats file belongs to a family: NNN-room-topic" {
+  local file
+  for file in "$TOP"/t/*.bats; do
+    like "${file##*/}" '^(0[0-9]{2}-guard|2[0-9]{2}-config|3[0-9]{2}-(admit|queue)|4[0-9]{2}-cgroup|5[0-9]{2}-cpu|6[0-9]{2}-park|7[0-9]{2}-status|8[0-9]{2}-robust|9[0-9]{2}-tools)-[a-z0-9-]+\.bats$'
+  done
+}
+
+@test "no test of the module waits by sleeping: wait_until asks for what it waits for" {
+  try grep -nE '^ *(sleep|usleep) ' "$TOP"/t/[0-8]*.bats
+  is "$output" "" "bare sleeps"
+}

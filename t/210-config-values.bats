@@ -1,0 +1,109 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+
+load lib/common
+load lib/httpd
+
+setup() { mkdir -p "$HTTPD_ROOT"; }
+
+accepted() { # <line>...   all together in the server, and again in a vhost
+  local line options=()
+  check_config "$@"
+  is "$status" 0 "in the server: $*"
+  for line; do
+    [[ $line == VhostLimitCgroup* ]] || options+=(-v "a $line")
+  done
+  check_config "${options[@]}"
+  is "$status" 0 "in a vhost: $*"
+}
+
+rejected() { # <line> <sentence>   by the server
+  check_config "$1"
+  isnt "$status" 0 "exit status with: $1"
+  like "$output" "$2" "what is said about: $1"
+}
+
+@test "VhostLimit takes On, Off and DryRun in any case of letters" {
+  accepted 'VhostLimit On' 'VhostLimit off' 'VhostLimit DRYRUN'
+}
+
+@test "VhostLimit says what it takes instead" {
+  rejected 'VhostLimit maybe' "VhostLimit: 'maybe' is not one of On, Off, DryRun"
+  rejected 'VhostLimit "On "' "VhostLimit: 'On ' is not one of On, Off, DryRun"
+}
+
+@test "VhostLimitConcurrency takes 0 to 1000000" {
+  accepted 'VhostLimitConcurrency 0' 'VhostLimitConcurrency 1' 'VhostLimitConcurrency 1000000'
+}
+
+@test "VhostLimitConcurrency refuses what is no whole number or too large" {
+  local value
+  for value in abc -1 1000001 1.5 5x '" 5"' 99999999999999999999 0x10; do
+    rejected "VhostLimitConcurrency $value" \
+      "VhostLimitConcurrency: '${value//\"/}' is not a whole number from 0 to 1000000"
+  done
+}
+
+@test "VhostLimitStatusCode takes 503, 429 and 508" {
+  accepted 'VhostLimitStatusCode 503' 'VhostLimitStatusCode 429' 'VhostLimitStatusCode 508'
+}
+
+@test "VhostLimitStatusCode says what it takes instead" {
+  local value
+  for value in 404 50 5030 abc 200; do
+    rejected "VhostLimitStatusCode $value" "VhostLimitStatusCode: '$value' is not one of 503, 429, 508"
+  done
+}
+
+@test "VhostLimitRetryAfter takes auto, off and 1 to 86400" {
+  accepted 'VhostLimitRetryAfter auto' 'VhostLimitRetryAfter Off' 'VhostLimitRetryAfter 1' \
+    'VhostLimitRetryAfter 86400'
+}
+
+@test "VhostLimitRetryAfter says what it takes instead" {
+  local value
+  for value in 0 86401 -5 soon 10s; do
+    rejected "VhostLimitRetryAfter $value" \
+      "VhostLimitRetryAfter: '$value' is not auto, off or a whole number of seconds from 1 to 86400"
+  done
+}
+
+@test "VhostLimitCgroup takes auto, off and a path" {
+  accepted 'VhostLimitCgroup auto' 'VhostLimitCgroup off' 'VhostLimitCgroup /web/vhosts'
+}
+
+@test "VhostLimitCgroup refuses what is no absolute path" {
+  local value
+  for value in x web/vhosts ./x; do
+    rejected "VhostLimitCgroup $value" "VhostLimitCgroup: '$value' is not auto, off or an absolute cgroup path"
+  done
+}
+
+@test "VhostLimitCgroup refuses a path that climbs out of the tree" {
+  rejected 'VhostLimitCgroup /../x' "VhostLimitCgroup: '/../x' is not"
+}
+
+@test "each directive wants exactly one argument and says so" {
+  local name
+  for name in VhostLimit VhostLimitConcurrency VhostLimitStatusCode VhostLimitRetryAfter VhostLimitCgroup; do
+    rejected "$name" "$name takes one argument"
+    rejected "$name 1 2" "$name takes one argument"
+    rejected "$name \"\"" "$name takes one argument"
+  done
+}
+
+@test "settings in a vhost that is Off are fine" {
+  check_config -v 'a VhostLimit Off' -v 'a VhostLimitConcurrency 3' -v 'a VhostLimitRetryAfter 5'
+  is "$status" 0
+}
+
+@test "a bad value in a vhost stops the start as well" {
+  check_config -v 'b VhostLimitConcurrency -1'
+  isnt "$status" 0
+  like "$output" "VhostLimitConcurrency: '-1' is not a whole number from 0 to 1000000"
+}
+
+@test "a rejected line is named by file and number" {
+  check_config 'VhostLimitConcurrency abc'
+  like "$output" "Syntax error on line [0-9]+ of .*/httpd\.conf"
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+
+load lib/live
+
+ALL='VhostLimit:On VhostLimitConcurrency:5 VhostLimitStatusCode:429 VhostLimitRetryAfter:5 VhostLimitCgroup:off'
+
+setup() { mkdir -p "$HTTPD_ROOT"; }
+
+refused_inside() { # <opening> <closing>   each directive, with the message naming it
+  local pair
+  for pair in $ALL; do
+    check_config -v "a $1"$'\n'"${pair/:/ }"$'\n'"$2"
+    isnt "$status" 0 "$pair inside $1"
+    like "$output" "${pair%:*} (not allowed|cannot occur)" "$pair inside $1"
+  done
+}
+
+@test "no directive is taken in <Directory>" {
+  refused_inside '<Directory "/">' '</Directory>'
+}
+
+@test "no directive is taken in <Location>" {
+  refused_inside '<Location "/x">' '</Location>'
+}
+
+@test "no directive is taken in <Files>" {
+  refused_inside '<Files "x">' '</Files>'
+}
+
+@test "VhostLimitCgroup in a vhost stops the start" {
+  check_config -v 'a VhostLimitCgroup off'
+  isnt "$status" 0
+  like "$output" 'VhostLimitCgroup (cannot occur|not allowed)'
+}
+
+@test "no directive is taken in .htaccess" {
+  local pair
+  start_httpd 'VhostLimit On'
+  for pair in $ALL; do
+    echo "${pair/:/ }" >"$HTTPD_ROOT/htdocs/a/sub/.htaccess"
+    is "$(get a /sub/)" 500 "answer with $pair in .htaccess"
+    error_log_says "\.htaccess: ${pair%:*} not allowed here"
+  done
+}
+
+@test "the server without any of our directives starts and counts nothing" {
+  start_httpd
+  is "$(get a /)" 200
+  is "$(status_json | jq -c '.vhosts')" '[]'
+}

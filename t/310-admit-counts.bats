@@ -1,0 +1,201 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Each kind of request is counted once and leaves. One server for all tests.
+
+load lib/live
+export ONE_SERVER=yes
+
+setup_file() {
+  start_httpd 'VhostLimit On' 'EnableSendfile On' -l include -l rewrite -l negotiation -l proxy -l proxy_http \
+    -v 'a AddOutputFilter INCLUDES .shtml' \
+    -v 'a ErrorDocument 404 /page.html' -v 'a ErrorDocument 500 "plain words"' \
+    -v 'a RewriteEngine On' -v 'a RewriteRule ^/inside$ /page.html [PT]' \
+    -v 'a RewriteRule ^/outside$ /page.html [R=302]' \
+    -v "a ProxyPass /back/ http://127.0.0.2:$(httpd_port)/" \
+    -v 'b DirectoryIndex nope.html nothing.html index.html' \
+    -v 'b ErrorDocument 404 /missing-as-well.html' \
+    -v "b <Directory \"$HTTPD_ROOT/htdocs/b\">" -v 'b RewriteEngine On' -v 'b RewriteRule ^again$ /page.html [L]' -v 'b </Directory>'
+}
+
+teardown_file() { end_server; }
+
+got() { is "$(get "${@:2}")" "$1" "status of $3"; }  # <status> <vhost> <path> [curl argument]...
+
+@test "a page" {
+  counts_as 1 a got 200 a /page.html
+}
+
+@test "a page that is not there" {
+  counts_as 1 c got 404 c /nope
+}
+
+@test "HEAD" {
+  counts_as 1 a got 200 a /page.html -I
+}
+
+@test "POST with a body" {
+  counts_as 1 a got 200 a /cgi/echo.sh --data-binary @"$HTTPD_ROOT/htdocs/a/page.html"
+}
+
+@test "POST in chunks" {
+  counts_as 1 a got 200 a /cgi/echo.sh -H 'Transfer-Encoding: chunked' -d some -d thing
+  is "$(answer_body)" '10 bytes'
+}
+
+@test "POST to a static file" {
+  counts_as 1 c got 405 c /page.html -X DELETE -d body
+}
+
+@test "POST with Expect: 100-continue" {
+  counts_as 1 a got 200 a /cgi/echo.sh -H 'Expect: 100-continue' -d body
+}
+
+@test "a conditional request that is answered 304" {
+  got 200 c /page.html
+  counts_as 1 c got 304 c /page.html -H "If-None-Match: $(answer_head ETag)"
+}
+
+@test "a range" {
+  counts_as 1 a got 206 a /big.bin -r 1000-1999
+}
+
+@test "a range that cannot be satisfied" {
+  counts_as 1 c got 416 c /page.html -r 100000-
+}
+
+@test "a large file" {
+  counts_as 1 a got 200 a /big.bin
+}
+
+@test "HTTP/1.0" {
+  counts_as 1 a got 200 a /page.html -0
+}
+
+@test "ten requests on one kept connection" {
+  counts_as 10 a web -o /dev/null "$(url a '/page.html?[1-10]')"
+}
+
+@test "fifty requests sent in one go" {
+  counts_as 50 a pipeline a 50 /page.html / /inside
+}
+
+@test "requests for two vhosts on one connection, each where it belongs" {
+  local before
+  before=$(status_of b requests)
+  counts_as 1 a web -o /dev/null -o /dev/null -H 'Host: a.test' "$(url a /page.html)" \
+    --next -q -sS -H 'Host: b.test' -o /dev/null "$(url a /page.html)"
+  settles b requests $((before + 1))
+}
+
+@test "a directory and its index, an internal redirect" {
+  counts_as 1 b got 200 b /sub/
+  is "$(answer_body)" 'sub of b'
+}
+
+@test "a directory without its slash, an external redirect" {
+  counts_as 1 b got 301 b /sub
+}
+
+@test "an ErrorDocument, an internal redirect" {
+  counts_as 1 a got 404 a /nope
+  is "$(answer_body)" 'page of a'
+}
+
+@test "an ErrorDocument that is missing too" {
+  counts_as 1 b got 404 b /nope
+}
+
+@test "a script's local redirect" {
+  counts_as 1 a got 200 a /cgi/redirect.sh
+  is "$(answer_body)" 'page of a'
+}
+
+@test "mod_rewrite inside the server" {
+  counts_as 1 a got 200 a /inside
+}
+
+@test "mod_rewrite in a directory, an internal redirect" {
+  counts_as 1 b got 200 b /again
+  is "$(answer_body)" 'page of b'
+}
+
+@test "mod_rewrite with an external redirect" {
+  counts_as 1 a got 302 a /outside
+}
+
+@test "a page that includes two others by subrequests" {
+  counts_as 1 a got 200 a /ssi.shtml
+  is "$(answer_body | tr -d '\n')" '[page of apage of a]'
+}
+
+@test "a script that fails" {
+  LOG_MAY_SAY='cgi' counts_as 1 a got 500 a /cgi/fail.sh
+}
+
+@test "a client that goes away in the middle of a large file" {
+  counts_as 1 a abort_request a /big.bin
+}
+
+@test "a client that reads slowly holds no place once its answer is on its way" {
+  [[ ${VL_MPM:-event} == event ]] || skip "only event finishes writing without the worker"
+  local fd before
+  before=$(status_of a requests)
+  exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  printf 'GET /big.bin HTTP/1.1\r\nHost: a.test\r\n\r\n' >&"$fd"
+  head -c 1000 <&"$fd" >/dev/null
+  settles a requests $((before + 1))
+  settles a running 0
+  exec {fd}>&-
+}
+
+@test "a client that goes away before a script answers" {
+  counts_as 1 a begin_and_leave
+}
+begin_and_leave() {
+  hold_request gone a --max-time 1
+  is "$(answer_of gone)" 000
+  release_request gone
+}
+
+@test "a client that goes away in the middle of its POST" {
+  counts_as 1 a leave_in_body
+}
+leave_in_body() {
+  local fd
+  exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  printf 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000\r\n\r\nhalf' >&"$fd"
+  wait_until 5 status_is a running 1
+  exec {fd}>&-
+}
+
+@test "a request passed on to another server" {
+  counts_as 1 a got 200 a /back/page.html
+  is "$(answer_body)" 'page of main'
+}
+
+@test "OPTIONS * and TRACE" {
+  counts_as 1 a raw_as_is 'OPTIONS * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
+  counts_as 1 a raw_as_is 'TRACE / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
+}
+raw_as_is() { printf '%b' "$1" | raw; }
+
+@test "garbage, and a request line that is too long, leave nothing behind" {
+  raw_as_is 'garbage\r\n\r\n'
+  { printf 'GET /'; head -c 20000 /dev/zero | tr '\0' x; printf ' HTTP/1.1\r\nHost: a.test\r\n\r\n'; } | raw
+  settles a running 0
+  settles b running 0
+}
+
+@test "HTTP/1.1 without Host is refused by Apache and leaves nothing behind" {
+  like "$(raw_as_is 'GET / HTTP/1.1\r\n\r\n')" '400 Bad Request'
+  settles a running 0
+}
+
+@test "what no vhost matches belongs to the main server's account" {
+  counts_as 1 main got 200 main /
+}
+
+@test "an unknown name belongs to the first vhost" {
+  counts_as 1 a web -o /dev/null -H 'Host: unknown.test' "$(url a /)"
+}

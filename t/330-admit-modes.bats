@@ -1,0 +1,131 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# On, Off, DryRun; what a vhost inherits; what the logs get to know.
+
+load lib/live
+
+logged() { wait_until 5 access_log_says "$1" "$2"; }           # <vhost> <regular expression>
+access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
+
+@test "DryRun serves what On would refuse, and counts it" {
+  start_httpd 'VhostLimit DryRun' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  is "$(get a /) $(answer_head Retry-After)" '200 '
+  is "$(status_of a would_refuse) $(status_of a refused) $(status_of a requests)" '1 0 2'
+  is "$(status_of a mode)" dryrun
+}
+
+@test "DryRun counts as running what On would have refused" {
+  start_httpd 'VhostLimit DryRun' -v 'a VhostLimitConcurrency 1'
+  hold_request one; hold_request two; hold_request three
+  is "$(status_of a running) $(status_of a would_refuse)" '3 2'
+}
+
+@test "Off counts nothing" {
+  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' -v 'b VhostLimit Off'
+  hold_request one b; hold_request two b
+  is "$(get b /)" 200
+  try status_of b requests
+  like "$output" '^(0)?$' "requests of a vhost that is Off"
+}
+
+@test "a vhost may be On where the server is Off" {
+  start_httpd 'VhostLimit Off' -v 'c VhostLimit On'
+  is "$(get a /) $(get c /)" '200 200'
+  settles c requests 1
+  is "$(status_json | jq -r '[.vhosts[] | select(.mode != "off") | .name | sub(":.*"; "")] | join(" ")')" c.test
+}
+
+@test "vhosts inherit the server's limits, and what they set themselves wins" {
+  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitStatusCode 429' \
+    'VhostLimitRetryAfter 5' -v 'b VhostLimitConcurrency 2' -v 'b VhostLimitStatusCode 508' \
+    -v 'b VhostLimitRetryAfter 6' -v 'c VhostLimitConcurrency 0'
+  hold_request one a; hold_request two b
+  is "$(get a /) $(answer_head Retry-After)" '429 5'
+  hold_request three b; hold_request four c; hold_request five c
+  is "$(get b /) $(answer_head Retry-After)" '508 6'
+  is "$(get c /)" 200
+  is "$(status_of a concurrency) $(status_of b concurrency) $(status_of c concurrency)" '1 2 0'
+}
+
+@test "the mode is inherited, and a vhost may differ" {
+  start_httpd 'VhostLimit DryRun' 'VhostLimitConcurrency 1' -v 'b VhostLimit On'
+  hold_request one a; hold_request two b
+  is "$(get a /) $(get b /)" '200 503'
+  is "$(status_of a mode) $(status_of b mode)" 'dryrun on'
+}
+
+@test "the last of two lines for one setting counts" {
+  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 7' 'VhostLimitConcurrency 9'
+  is "$(status_of a concurrency)" 9
+}
+
+@test "the log learns of a pass: no reason, and the times" {
+  start_httpd 'VhostLimit On'
+  is "$(get a /page.html)" 200
+  logged a '^GET /page\.html 200 action=pass reason=- wait=[0-9]+ cpu=[0-9]+$'
+}
+
+@test "the log learns of a refusal and its reason" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  is "$(get a /page.html)" 503
+  logged a '^GET /page\.html 503 action=refused reason=concurrency wait=[0-9]+ '
+}
+
+@test "the log learns of a refusal that an ErrorDocument answered" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 /sorry.html'
+  hold_request one
+  is "$(get a /page.html)" 503
+  logged a '503 action=refused reason=concurrency '
+}
+
+@test "the log learns of a pass through an internal redirect" {
+  start_httpd 'VhostLimit On' -v 'a ErrorDocument 404 /page.html'
+  is "$(get a /sub/) $(get a /nope)" '200 404'
+  logged a '200 action=pass reason=- wait=[0-9]+ cpu=[0-9]+$'
+  logged a '404 action=pass reason=- wait=[0-9]+ cpu=[0-9]+$'
+}
+
+@test "the log learns what DryRun would have done, and only of that" {
+  start_httpd 'VhostLimit DryRun' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  is "$(get a /page.html)" 200
+  release_request one
+  logged a '^GET /page\.html 200 action=dryrun reason=concurrency '
+  logged a '^GET /cgi/hold\.sh 200 action=pass reason=- '
+}
+
+@test "the log of a vhost that is Off has nothing of ours" {
+  start_httpd 'VhostLimit Off'
+  is "$(get a /page.html)" 200
+  logged a '^GET /page\.html 200 action=- reason=- wait=- cpu=-$'
+}
+
+@test "a client cannot pretend: its headers do not reach the environment" {
+  start_httpd 'VhostLimit On'
+  is "$(get a /page.html -H 'VHOSTLIMIT_ACTION: refused' -H 'VHOSTLIMIT_REASON: me')" 200
+  logged a 'action=pass reason=- '
+}
+
+@test "CPU time burnt in the thread is seen in the log and in the account" {
+  requires mod_lua
+  start_httpd 'VhostLimit On' -l lua -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
+  is "$(get a /burn)" 200
+  settles a running 0
+  at_least "$(status_of a cpu_us)" 20000 "cpu_us of the account"
+  at_least "$(status_of a busy_us)" "$(status_of a cpu_us)" "busy_us, not less than cpu_us"
+  logged a '^GET /burn 200 action=pass reason=- wait=[0-9]+ cpu=[0-9]{5,}$'
+}
+
+@test "waiting for a script is busy time, not CPU time" {
+  start_httpd 'VhostLimit On'
+  hold_request one
+  wait_until 5 older_than_ms 300 "$(hold_dir)/one.in"
+  release_request one
+  settles a running 0
+  at_least "$(status_of a busy_us)" 250000 "busy_us"
+  at_most "$(status_of a cpu_us)" 200000 "cpu_us"
+}
+older_than_ms() { (( $(date +%s%3N) - $(date -r "$2" +%s%3N) > $1 )); }

@@ -1,0 +1,69 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The same promises on each MPM.
+
+load lib/live
+
+medley() { # sends 20 requests of all kinds to a
+  web -o /dev/null "$(url a '/page.html?[1-5]')"
+  pipeline a 5 / /nope
+  get a /nope
+  get a /page.html -I
+  get a /cgi/echo.sh -d body
+  get a /cgi/redirect.sh
+  get a /ssi.shtml
+  get a /sub
+  get a /big.bin -r 0-99
+  abort_request a /big.bin
+  abort_request a /big.bin
+  get a /cgi/fail.sh
+}
+
+counts_on() { # <mpm>
+  start_httpd -m "$1" 'VhostLimit On' -l include \
+    -v 'a AddOutputFilter INCLUDES .shtml' -v 'a ErrorDocument 404 /page.html'
+  counts_as 20 a medley
+  counts_as 3 b get b '/cgi/echo.sh?[1-3]' -d body
+  is "$(status_json | jq -r .mpm)" "$1"
+}
+
+caps_on() { # <mpm>
+  start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 5'
+  local i
+  for i in 1 2 3 4 5; do hold_request "h$i"; done
+  is "$(get a /) $(get b /) $(status_of a running)" '503 200 5'
+  release_request h3
+  settles a running 4
+  is "$(get a /)" 200
+}
+
+@test "event: all kinds of requests are counted and leave" {
+  requires event
+  counts_on event
+}
+
+@test "worker: all kinds of requests are counted and leave" {
+  requires worker
+  counts_on worker
+}
+
+@test "prefork: all kinds of requests are counted and leave" {
+  requires prefork
+  counts_on prefork
+}
+
+@test "event: a sixth request is refused when five may run" {
+  requires event
+  caps_on event
+}
+
+@test "worker: a sixth request is refused when five may run" {
+  requires worker
+  caps_on worker
+}
+
+@test "prefork: a sixth request is refused when five may run" {
+  requires prefork
+  caps_on prefork
+}

@@ -1,0 +1,52 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# HTTP/2: each stream is a request.
+
+load lib/live
+
+setup() { requires event mod_http2; }
+
+start_h2() { start_httpd -l http2 'Protocols h2c http/1.1' 'VhostLimit On' "$@"; }
+
+h2() { # <vhost> <path> [curl argument]...
+  get "$1" "$2" --http2-prior-knowledge "${@:3}"
+}
+
+@test "a request over HTTP/2 is counted once and leaves" {
+  requires curl_http2
+  start_h2
+  counts_as 1 a h2 a /page.html
+  like "$(head -n 1 "$BATS_TEST_TMPDIR/head")" '^HTTP/2 200'
+}
+
+@test "streams side by side on one connection are counted each" {
+  requires h2load
+  start_h2
+  counts_as 200 a h2load_of 200 a
+}
+h2load_of() { # <requests> <vhost>
+  local report
+  report=$(h2load -n "$1" -c 2 -m 20 --connect-to="127.0.0.1:$(httpd_port)" "$(url "$2" /page.html)")
+  like "$report" "$1 2xx"
+}
+
+@test "a stream beyond the limit is refused, the others of its connection go on" {
+  requires curl_http2
+  start_h2 -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitRetryAfter 8'
+  hold_request one a --http2-prior-knowledge
+  is "$(h2 a /) $(answer_head retry-after)" '503 8'
+  is "$(h2 b /)" 200
+  release_request one
+  is "$(answer_of one)" 200
+  settles a running 0
+}
+
+@test "a stream that its client resets leaves" {
+  requires curl_http2
+  start_h2
+  hold_request one a --http2-prior-knowledge --max-time 1
+  is "$(answer_of one)" 000
+  release_request one
+  settles a running 0
+}

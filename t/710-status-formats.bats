@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The status page: three formats of the same truth. One server for all tests.
+
+load lib/live
+export ONE_SERVER=yes
+
+setup_file() {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2' -v 'b VhostLimit DryRun' \
+    -v 'a <Location "/status">' -v 'a SetHandler vhostlimit-status' -v 'a </Location>' \
+    -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'ServerName "<b>x&y\"z"' -x '</VirtualHost>'
+}
+
+teardown_file() { end_server; }
+
+page() { get status "/vhostlimit$1"; }   # <query>
+
+@test "?json is JSON with the documented keys" {
+  is "$(page '?json')" 200
+  like "$(answer_head Content-Type)" '^application/json'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","module","mpm","schema","uptime_s","vhosts"]'
+  is "$(answer_body | jq -c '.cgroup | keys')" '["backend","path","reason"]'
+  is "$(answer_body | jq -r '.schema')" 1
+  like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
+}
+
+@test "?json: each account has all its columns, numbers as numbers" {
+  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","refused","requests","running","would_refuse"]'
+  is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
+  is "$(status_json | jq -c '[.vhosts[] | (.running, .requests, .refused, .would_refuse, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
+}
+
+@test "?json says what is configured" {
+  is "$(status_of a concurrency) $(status_of a mode) $(status_of b mode)" '2 on dryrun'
+  is "$(status_json | jq -r '.children')" "$(httpd_children | wc -l)"
+  is "$(status_json | jq -r '.mpm')" "${VL_MPM:-event}"
+}
+
+@test "?auto has the same columns as ?json, a line each" {
+  is "$(page '?auto')" 200
+  like "$(answer_head Content-Type)" '^text/plain'
+  like "$(answer_body)" $'(^|\n)module: mod_vhostlimit/'
+  like "$(answer_body)" $'\nuptime_s: [0-9]+'
+  is "$(answer_body | grep -vcE '^[^ ]+: |^vhost\.<b>')" 0 "lines that are no 'key: value'"
+  local auto json
+  auto=$(answer_body | sed -n 's/^vhost\.a\.test:[0-9]*\.\([a-z_]*\): .*/\1/p' | sort | xargs)
+  json=$(status_json | jq -r '.vhosts[0] | keys | map(select(. != "name")) | sort | join(" ")')
+  is "$auto" "$json" "columns of a.test"
+}
+
+@test "HTML is the default, and complete" {
+  is "$(page '')" 200
+  like "$(answer_head Content-Type)" '^text/html'
+  like "$(answer_body)" '<!DOCTYPE html>.*a\.test.*</html>'
+}
+
+@test "HTML escapes what a server name says" {
+  page ''
+  like "$(answer_body)" '&lt;b&gt;x&amp;y'
+  [[ $(answer_body) != *'<b>x'* ]] || fail "a name came through as markup"
+}
+
+@test "a hostile query does not come back as markup" {
+  page '?<script>alert(1)</script>'
+  [[ $(answer_body) != *'<script>alert'* ]] || fail "the query came through"
+}
+
+@test "?json quotes what a server name says" {
+  is "$(status_json | jq -r '.vhosts[].name | select(contains("x&y")) | sub(":[0-9]+$"; "")')" '<b>x&y"z'
+}
+
+@test "no page is kept by a cache" {
+  local query
+  for query in '' '?auto' '?json'; do
+    page "$query"
+    like "$(answer_head Cache-Control)" 'no-(cache|store)' "Cache-Control of $query"
+  done
+}
+
+@test "HEAD works, other methods than GET do not" {
+  is "$(get status '/vhostlimit?json' -I)" 200
+  like "$(get status '/vhostlimit?json' -d x)" '^40[45]$'
+}
+
+@test "the status request itself is seen running when its vhost is counted" {
+  get a '/status?json'
+  is "$(answer_body | jq '.vhosts[] | select(.name | startswith("a.test")) | .running')" 1
+}
+
+@test "totals add up: what clients sent is what the accounts say" {
+  local before after refused
+  before=$(status_json | jq '[.vhosts[] | .requests + .refused] | add')
+  refused=$(status_of a refused)
+  hold_request one; hold_request two
+  is "$(get a /) $(get b /) $(get c /) $(get main /)" '503 200 200 200'
+  release_all
+  settles a running 0
+  after=$(status_json | jq '[.vhosts[] | .requests + .refused] | add')
+  is $((after - before)) 6 "requests in all"
+  is $(($(status_of a refused) - refused)) 1 "refused"
+}
+
+@test "busy time of finished requests grows with them" {
+  local before
+  before=$(status_of c busy_us)
+  hold_request one c
+  release_request one
+  settles c running 0
+  at_least $(($(status_of c busy_us) - before)) 1000 "microseconds more"
+}

@@ -1,0 +1,152 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Restarts: what goes on running goes on being counted, by name.
+
+load lib/live
+
+accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | join(" ")'; }
+
+@test "a graceful restart goes on counting what the old generation runs" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  hold_request one; hold_request two
+  graceful_httpd
+  is "$(status_of a running)" 2
+  is "$(get a /)" 503
+  release_request one
+  is "$(answer_of one)" 200 "what ran through the restart"
+  settles a running 1
+  is "$(get a /)" 200
+}
+
+@test "a graceful restart keeps the counters" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  is "$(get a /) $(get b /)" '503 200'
+  graceful_httpd
+  is "$(status_of a requests) $(status_of a refused) $(status_of b requests)" '1 1 1'
+}
+
+@test "a graceful restart takes up a new limit, for old requests as well" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 3'
+  hold_request one; hold_request two
+  configure_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  graceful_httpd
+  is "$(status_of a concurrency) $(get a /)" '2 503'
+  configure_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 3'
+  graceful_httpd
+  is "$(get a /)" 200
+}
+
+@test "accounts follow the name when vhosts change their order" {
+  start_httpd 'VhostLimit On'
+  hold_request one a; hold_request two b; hold_request three b
+  configure_httpd 'VhostLimit On' -o 'c b a'
+  graceful_httpd
+  is "$(status_of a running) $(status_of b running) $(status_of c running)" '1 2 0'
+  release_request two
+  settles b running 1
+  is "$(status_of a running) $(status_of c running)" '1 0'
+}
+
+@test "vhosts are added and removed by a graceful restart" {
+  start_httpd 'VhostLimit On'
+  is "$(accounts)" 'a b c main'
+  configure_httpd 'VhostLimit On' -o 'd a c'
+  graceful_httpd
+  is "$(get d /)" 200
+  settles d requests 1
+  is "$(accounts)" 'a c d main'
+}
+
+@test "a vhost that is removed while it runs, and comes back, is counted right" {
+  start_httpd 'VhostLimit On'
+  hold_request one b
+  configure_httpd 'VhostLimit On' -o 'a c'
+  graceful_httpd
+  configure_httpd 'VhostLimit On' -o 'a b c'
+  graceful_httpd
+  is "$(status_of b running)" 1
+  release_request one
+  settles b running 0
+}
+
+@test "many vhosts come and go in twenty graceful restarts" {
+  start_httpd 'VhostLimit On'
+  local i
+  for i in {1..20}; do
+    configure_httpd 'VhostLimit On' -o "n$i a m$i x$((i % 3))"
+    graceful_httpd
+    is "$(get "n$i" /) $(get a /)" '200 200' "round $i"
+  done
+  is "$(accounts)" 'a m20 main n20 x2'
+  settles a requests 20
+}
+
+@test "a vhost whose mode changes to Off while it runs leaves nothing behind" {
+  start_httpd 'VhostLimit On'
+  hold_request one
+  configure_httpd 'VhostLimit On' -v 'a VhostLimit Off'
+  graceful_httpd
+  release_request one
+  configure_httpd 'VhostLimit On'
+  graceful_httpd
+  settles a running 0
+}
+
+@test "a full restart ends what runs and starts at nought running" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  hold_request one; hold_request two
+  restart_httpd
+  settles a running 0
+  is "$(get a /)" 200
+}
+
+@test "a graceful restart under load loses no count" {
+  requires ab
+  start_httpd 'VhostLimit On'
+  ab -q -n 3000 -c 4 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/ab" 3>&- 4>&- &
+  wait_until 5 requests_pass 300;  graceful_httpd
+  wait_until 5 requests_pass 1200; graceful_httpd
+  wait $!
+  like "$(<"$BATS_TEST_TMPDIR/ab")" 'Failed requests: +0'
+  settles a requests 3000
+  settles a running 0
+}
+requests_pass() { (($(status_of a requests) > $1)); }
+
+@test "a graceful restart with a broken configuration changes nothing" {
+  start_httpd 'VhostLimit On'
+  hold_request one
+  cp "$HTTPD_ROOT/httpd.conf" "$HTTPD_ROOT/good.conf"
+  echo 'VhostLimitConcurrency nonsense' >>"$HTTPD_ROOT/httpd.conf"
+  try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k graceful
+  isnt "$status" 0
+  mv "$HTTPD_ROOT/good.conf" "$HTTPD_ROOT/httpd.conf"
+  is "$(status_of a running)" 1
+}
+
+@test "graceful-stop lets a request finish and leaves nothing behind" {
+  start_httpd 'VhostLimit On'
+  local pid
+  pid=$(httpd_pid)
+  hold_request one
+  kill -WINCH "$pid"
+  release_request one
+  is "$(answer_of one)" 200
+  wait_until 10 gone "$pid"
+}
+
+@test "no process, shared memory or semaphore is left after the end" {
+  local shm sem
+  shm=$(ipcs -m | wc -l); sem=$(ipcs -s | wc -l)
+  start_httpd 'VhostLimit On'
+  get a /
+  graceful_httpd
+  local pids
+  pids=$(httpd_pid; httpd_children)
+  stop_httpd
+  for pid in $pids; do gone "$pid" || fail "process $pid is left"; done
+  is "$(ipcs -m | wc -l) $(ipcs -s | wc -l)" "$shm $sem" "System V objects"
+  is "$(find "$HTTPD_ROOT/run" -type f)" '' "files in the run folder"
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# memcheck over a few hundred requests in one process. Apache and APR have
+# records of their own; only those with a frame of ours count.
+
+load lib/live
+
+under_valgrind() { # <mpm>   starts the configured server under memcheck
+  local log=$BATS_TEST_TMPDIR/memcheck
+  (detached valgrind --leak-check=full --show-leak-kinds=definite --keep-debuginfo=yes \
+    --num-callers=30 --log-file="$log" "$(httpd_program)" -X -f "$HTTPD_ROOT/httpd.conf") \
+    >"$BATS_TEST_TMPDIR/out" 2>&1 &
+  valgrind_pid=$!
+  wait_until 60 port_answers
+}
+
+port_answers() { (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null; }
+
+# Prints memcheck's records that name the module or a function of its.
+records_of_ours() { # <log>
+  sed 's/^==[0-9]*== \{0,1\}//' "$1" |
+    awk -v RS= '/(by|at) 0x/ && /mod_vhostlimit|[ (]vl_[a-z]/'
+}
+
+some_hundred_requests() {
+  web -o /dev/null "$(url a '/page.html?[1-150]')"
+  pipeline a 60 / /nope
+  web -o /dev/null -I "$(url b '/page.html?[1-20]')"
+  web -o /dev/null -d body "$(url c '/cgi/echo.sh?[1-5]')"
+  get a /cgi/redirect.sh
+  abort_request a /big.bin
+  web -o /dev/null "$(url status '/vhostlimit?[1-10]')" "$(url status '/vhostlimit?json')" "$(url status '/vhostlimit?auto')"
+}
+
+clean_on() { # <mpm>
+  rm -rf "$HTTPD_ROOT"; mkdir -p "$HTTPD_ROOT"
+  configure_httpd -m "$1" 'VhostLimit On' -v 'a ErrorDocument 404 /page.html' \
+    -v 'b VhostLimit DryRun' -v 'b VhostLimitConcurrency 1'
+  local valgrind_pid
+  under_valgrind
+  some_hundred_requests >/dev/null
+  kill -TERM "$valgrind_pid"
+  wait_until 30 gone "$valgrind_pid"
+  cgroup_remove "$(httpd_cgroup)"       # httpd -X has no end of its own that would do it
+  like "$(<"$BATS_TEST_TMPDIR/memcheck")" 'ERROR SUMMARY' "memcheck came to its end"
+  is "$(records_of_ours "$BATS_TEST_TMPDIR/memcheck")" '' "memcheck's records about the module"
+}
+
+@test "event: memcheck finds no error and no leak of the module" {
+  requires valgrind event
+  clean_on event
+}
+
+@test "prefork: memcheck finds no error and no leak of the module" {
+  requires valgrind prefork
+  clean_on prefork
+}
+
+@test "the search for records of ours finds one when there is one" {
+  printf '==1== 8 bytes in 1 blocks are definitely lost\n==1==    at 0x1: malloc\n==1==    by 0x2: vl_shm_req_enter (vl_shm.c:1)\n==1== \n' >"$BATS_TEST_TMPDIR/log"
+  like "$(records_of_ours "$BATS_TEST_TMPDIR/log")" 'definitely lost'
+}

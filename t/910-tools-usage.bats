@@ -1,0 +1,128 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Every tool: help, usage errors, no root.
+
+bats_require_minimum_version 1.5.0
+TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
+
+says() { # <status> <words in the output>
+  printf 'status %s\n%s\n' "$status" "$output"
+  [ "$status" -eq "$1" ] && [[ $output == *"$2"* ]]
+}
+
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+
+needs_root() { ((EUID == 0)) || skip "not root"; }
+
+@test "-h prints the help on stdout and ends with 0" {
+  for tool in setup bench check; do
+    run --separate-stderr "$TOP/tools/$tool.sh" -h
+    says 0 "Usage:   $tool.sh"
+    [[ $output == *Exit:* && -z $stderr ]]
+  done
+}
+
+@test "an unknown option ends with 2 and the usage" {
+  for tool in setup bench check; do
+    run "$TOP/tools/$tool.sh" -Z
+    says 2 "Usage:   $tool.sh"
+  done
+}
+
+@test "setup.sh names what is wrong with a command or a value" {
+  run "$TOP/tools/setup.sh"
+  says 2 "up, down or status"
+  run "$TOP/tools/setup.sh" sideways
+  says 2 "unknown command 'sideways'"
+  run "$TOP/tools/setup.sh" up -m threaded
+  says 2 "-m: 'threaded' is not event, worker or prefork"
+  run "$TOP/tools/setup.sh" up -w 410
+  says 2 "-w: '410' is not a multiple of 25"
+  run "$TOP/tools/setup.sh" up -p 0
+  says 2 "-p: '0' is not a whole number"
+  run "$TOP/tools/setup.sh" down now
+  says 2 "unexpected argument 'now'"
+}
+
+@test "bench.sh names what is wrong with a test or a value" {
+  run "$TOP/tools/bench.sh" quiet
+  says 2 "unknown test 'quiet'"
+  run "$TOP/tools/bench.sh" --target plain,other
+  says 2 "--target: 'other' is not one of plain vhostlimit"
+  run "$TOP/tools/bench.sh" --page cgi
+  says 2 "--page: 'cgi' is not one of static php"
+  run "$TOP/tools/bench.sh" --load ab
+  says 2 "--load: 'ab' is not one of siege wrk"
+  run "$TOP/tools/bench.sh" -w 0
+  says 2 "-w: '0' is not a multiple of 25"
+}
+
+@test "bench.sh -l lists the tests with a line each" {
+  run "$TOP/tools/bench.sh" -l
+  says 0 $'noisy\t'
+}
+
+@test "without root, setup.sh and bench.sh end with 77 and one sentence" {
+  needs_root
+  for words in 'setup.sh up' 'setup.sh down' 'setup.sh status' 'bench.sh --quick'; do
+    # shellcheck disable=SC2086  # program and arguments
+    run as_nobody bash -c 'cd / && exec "$@"' - "$TOP"/tools/$words
+    says 77 "this needs root"
+    [ "${#lines[@]}" -eq 1 ]
+  done
+}
+
+@test "too few file descriptors: one sentence and 77" {
+  needs_root
+  run bash -c "ulimit -n 300; '$TOP/tools/bench.sh' --quick"
+  says 77 "too few file descriptors"
+  [ "${#lines[@]}" -eq 1 ]
+}
+
+@test "a program that is missing and not installable: its role is named, 77" {
+  needs_root
+  run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
+    packages_missing() { echo siege; }
+    packages_family() { echo none; }
+    packages_none() { echo 'no such package'; return 1; }
+    packages_install siege"
+  says 77 "not installable from the distribution's packages: siege"
+}
+
+@test "every row of the table of packages has a role, a probe and both names" {
+  run bash -c ". '$TOP/tools/lib/packages.sh'; packages_table | awk -F '  +' 'NF != 4 { print; bad = 1 } END { exit bad || !NR }'"
+  says 0 ""
+}
+
+@test "packages have names in both families, and nothing is installed twice" {
+  run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
+    packages_names apt apxs cgroup siege; packages_names dnf apxs cgroup siege"
+  says 0 $'apache2-dev\nlibcgroup-dev\nsiege\nhttpd-devel\nlibcgroup-devel\nsiege'
+  run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
+    packages_apt() { echo asked the package manager; }
+    packages_install make"
+  says 0 ""
+  [ -z "$output" ]
+}
+
+@test "a policy-rc.d that is there comes back as it was, and none stays where none was" {
+  cd "$BATS_TEST_TMPDIR"
+  mkdir bin
+  printf '#!/bin/sh\ncat policy >>seen\n' >bin/apt-get
+  chmod +x bin/apt-get
+  install() {
+    run env PATH="$PWD/bin:$PATH" bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
+      packages_policy=policy packages_policy_aside=policy.aside
+      packages_apt something"
+    says 0 ""
+  }
+  install
+  grep -q 'exit 101' seen
+  [ ! -e policy ]
+  echo 'of somebody else' >policy
+  chmod 750 policy
+  install
+  [ "$(cat policy)" = 'of somebody else' ]
+  [ "$(stat -c %a policy)" = 750 ]
+  [ ! -e policy.aside ]
+}

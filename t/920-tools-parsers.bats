@@ -1,0 +1,133 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# siege's, wrk's and sar's outputs: what is read from them, and what is refused.
+
+TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
+
+setup() { cd "$BATS_TEST_TMPDIR" || return; }
+
+call() { # <room> <function> <argument>...
+  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/$2.sh"; shift 2; "$@"' - "$TOP" "$@"
+  printf 'status %s\n%s\n' "$status" "$output"
+}
+
+is() { # <jq filter> <want>
+  local got
+  got=$(jq -c "$1" <<<"$output")
+  printf '%s: got %s, want %s\n' "$1" "$got" "$2"
+  [ "$got" = "$2" ]
+}
+
+refused() { # <words>
+  [ "$status" -ne 0 ] && [[ $output == *"$1"* ]] && [ "${#lines[@]}" -eq 1 ]
+}
+
+siege_json() {
+  cat <<'END'
+New configuration template added to /root/.siege
+{	"transactions":			        2391,
+	"availability":			       66.64,
+	"elapsed_time":			        1.93,
+	"data_transferred":		        0.01,
+	"response_time":		        0.04,
+	"transaction_rate":		     1238.86,
+	"throughput":			        0.01,
+	"concurrency":			        4.88,
+	"successful_transactions":	        2391,
+	"failed_transactions":		        1197,
+	"longest_transaction":		        0.31,
+	"shortest_transaction":		        0.00
+}
+END
+}
+
+siege_plain() {
+  cat <<'END'
+** SIEGE 4.0.7
+** Preparing 5 concurrent users for battle.
+The server is now under siege...
+Lifting the server siege...
+Transactions:		        2549 hits
+Availability:		       66.68 %
+Elapsed time:		        1.97 secs
+Data transferred:	        0.01 MB
+Response time:		        0.02 secs
+Transaction rate:	     1293.91 trans/sec
+Throughput:		        0.01 MB/sec
+Concurrency:		        4.86
+Successful transactions:        2549
+Failed transactions:	        1274
+Longest transaction:	        0.50
+Shortest transaction:	        0.00
+
+END
+}
+
+@test "siege's JSON becomes a record" {
+  siege_json >summary
+  call siege siege_parse summary
+  is '[.transactions, .failures, .availability, .mean_s, .longest_s, .p99_s]' '[2391,1197,66.64,0.04,0.31,null]'
+}
+
+@test "siege's plain text becomes the same kind of record" {
+  siege_plain >summary
+  call siege siege_parse summary
+  is '[.transactions, .failures, .availability, .mean_s, .longest_s, .p99_s]' '[2549,1274,66.68,0.02,0.5,null]'
+}
+
+@test "a truncated, empty or foreign file is no siege summary" {
+  siege_json | head -n 8 >cut-json
+  siege_plain | head -n 9 >cut-plain
+  : >empty
+  echo '{"transactions": "many"}' >foreign-json
+  ls -l / >foreign
+  for file in cut-json cut-plain empty foreign-json foreign missing; do
+    call siege siege_parse "$file"
+    refused "$file is not a complete siege summary"
+  done
+}
+
+@test "the end of a wrk run becomes a record, failures of all kinds added" {
+  echo '{"requests":1000,"elapsed":2.0,"status":100,"connect":1,"read":2,"write":3,"timeout":4,"mean":0.01,"longest":0.5,"p50":0.009,"p99":0.2}' >end
+  call wrk wrk_parse end
+  is '[.transactions, .failures, .rate, .p50_s, .p99_s]' '[900,110,450,0.009,0.2]'
+}
+
+@test "a truncated, empty or foreign file is no end of a wrk run" {
+  echo '{"requests":1000,"elapsed":2.0,"sta' >cut-short
+  : >empty
+  echo 'unable to connect to site1.test:http Connection refused' >foreign
+  for file in cut-short empty foreign; do
+    call wrk wrk_parse "$file"
+    refused "$file is not the complete end of a wrk run"
+  done
+}
+
+@test "sar's record becomes means of the server's CPU, of all, and of memory" {
+  command -v sar >/dev/null || skip "no sar"
+  LC_ALL=C sar -o record 1 2 >/dev/null 2>&1
+  call sar sar_summary record 0
+  is '.samples' 2
+  is '.cpu.server.idle >= 0 and .cpu.all.idle <= 100 and .memory.used_kb > 0' true
+}
+
+@test "means are means" {
+  cpu() { printf '{"cpu":"%s","user":%s,"nice":0,"system":10,"iowait":0,"steal":0,"idle":%s}' "$@"; }
+  sample() { printf '{"timestamp":{"interval":1},"cpu-load":[%s,%s],"memory":{"memused":%s,"memused-percent":5}}' \
+    "$(cpu all "$1" "$2")" "$(cpu 0 "$1" "$2")" "$3"; }
+  printf '{"sysstat":{"hosts":[{"statistics":[%s,%s]}]}}' "$(sample 20 70 100)" "$(sample 40 50 300)" >json
+  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"; sar_means 0 <json' - "$TOP"
+  is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
+}
+
+@test "a truncated, empty or foreign file is no sar record" {
+  command -v sar >/dev/null || skip "no sar"
+  LC_ALL=C sar -o record 1 1 >/dev/null 2>&1
+  head -c $(($(stat -c %s record) - 200)) record >cut-short
+  : >empty
+  ls -l / >foreign
+  for file in cut-short empty foreign missing; do
+    call sar sar_summary "$file" 0
+    refused "$file is not a complete sar record"
+  done
+}

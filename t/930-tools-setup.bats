@@ -1,0 +1,154 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The test bed: up, up again, up after a crash, down leaves nothing.
+
+TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
+SETUP=$TOP/tools/setup.sh
+DIR=/run/vhostlimit-testbed
+
+setup_file() {
+  ((EUID == 0)) || return 0
+  ip netns add vl-probe 2>/dev/null && ip netns del vl-probe && touch "$BATS_FILE_TMPDIR/able"
+}
+
+setup() {
+  ((EUID == 0)) || skip "not root"
+  [[ -e $BATS_FILE_TMPDIR/able ]] || skip "no network namespaces here"
+}
+
+teardown_file() { ((EUID != 0)) || "$SETUP" down 3>&-; }
+
+bed() { # <argument>...
+  run "$SETUP" "$@" 3>&-
+  printf '$ setup.sh %s\n%s\n[status %s]\n' "$*" "$output" "$status"
+}
+
+fetch() { ip netns exec "vl-client$1" curl -fsS -m 5 "$2"; } # <client> <url>
+
+nothing_left() {
+  [[ ! -e $DIR && ! -e $DIR.lock && ! -e /etc/netns/vl-client1 ]] || return 1
+  ! ip netns list | grep -q '^vl-' || return 1
+  ! grep -q ' /run/netns/vl-' /proc/self/mounts || return 1
+  [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name 'vhostlimit-testbed*') ]] || return 1
+  ! grep -qs '[/]run/vhostlimit-testbed' /proc/[0-9]*/cmdline
+}
+
+@test "each client reaches each site by name, static and PHP" {
+  bed up
+  [ "$status" -eq 0 ]
+  for n in 1 2 3; do
+    [[ $(fetch "$n" "http://site$n.test/") == *"<h1>site$n.test"* ]]
+    [[ $(fetch "$n" http://site1.test/info.php) == *"phpinfo()"* ]]
+  done
+}
+
+@test "status says what is up" {
+  bed status
+  [ "$status" -eq 0 ]
+  [[ $output == *$'vl-server\tpresent'* && $output == *$'module\toff'* ]]
+}
+
+@test "up again changes nothing" {
+  before=$(<"$DIR/httpd.pid")
+  bed up
+  [ "$status" -eq 0 ]
+  [[ $output == *"up already"* ]]
+  [ "$(<"$DIR/httpd.pid")" = "$before" ]
+}
+
+@test "up with other options makes another bed" {
+  bed up -m worker -w 50 -p 3 -D 'Header unset X' -D 'TraceEnable off'
+  [ "$status" -ne 0 ]
+  [[ $output == *"Apache refuses its configuration"*Header* ]]
+  bed up -m worker -w 50 -p 3 -D 'TraceEnable off'
+  [ "$status" -eq 0 ]
+  fetch 1 http://site1.test/ >/dev/null
+  grep -q '^MaxRequestWorkers 50$' "$DIR/httpd.conf"
+}
+
+@test "up after Apache and PHP-FPM were killed, with their children left" {
+  kill -KILL "$(<"$DIR/httpd.pid")" "$(<"$DIR/fpm.pid")"
+  bed status
+  [ "$status" -eq 1 ]
+  bed up
+  [ "$status" -eq 0 ]
+  fetch 2 http://site2.test/info.php >/dev/null
+}
+
+@test "up with half of the namespaces gone" {
+  ip netns del vl-client2
+  bed up
+  [ "$status" -eq 0 ]
+  fetch 2 http://site2.test/ >/dev/null
+}
+
+@test "a stale pidfile does not get a stranger killed" {
+  sleep 300 3>&- &
+  stranger=$!
+  kill -KILL "$(<"$DIR/httpd.pid")"
+  echo "$stranger" >"$DIR/httpd.pid"
+  bed up
+  [ "$status" -eq 0 ]
+  bed down
+  [ "$status" -eq 0 ]
+  kill "$stranger"
+}
+
+@test "a port that a stranger holds is named with the stranger" {
+  ip netns add vl-server
+  ip -n vl-server link set lo up
+  ip netns exec vl-server python3 -c 'import socket,time
+s=socket.socket(); s.bind(("0.0.0.0",80)); s.listen(); time.sleep(60)' 3>&- &
+  for _ in {1..50}; do
+    [[ -z $(nsenter --net=/run/netns/vl-server ss -Hltn 'sport = :80') ]] || break
+    sleep 0.1
+  done
+  bed up
+  [ "$status" -eq 77 ]
+  [[ $output == *"port 80 is taken in network namespace vl-server by process"*python3* ]]
+  bed down
+  [ "$status" -eq 0 ]
+}
+
+@test "up that is interrupted undoes what it did" {
+  for wait in 0.1 0.3; do
+    "$SETUP" up 3>&- &
+    pid=$!
+    sleep "$wait"
+    kill -TERM "$pid" 2>/dev/null || true
+    wait "$pid" || true
+    [ -e "$DIR" ] && bed status && [ "$status" -eq 0 ] && bed down
+    nothing_left
+  done
+}
+
+@test "one tool at a time: the second is told so" {
+  bed up
+  exec 8>>"$DIR.lock"
+  flock -n 8
+  bed down
+  [ "$status" -eq 77 ]
+  [[ $output == *"another tool is working on the test bed"* ]]
+  exec 8>&-
+}
+
+@test "down leaves nothing, and down again is fine" {
+  bed down
+  [ "$status" -eq 0 ]
+  nothing_left
+  bed down
+  [ "$status" -eq 0 ]
+  bed status
+  [ "$status" -eq 1 ]
+}
+
+@test "up -M loads the module, and its groups go with the bed" {
+  [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  bed up -M -D 'VhostLimitConcurrency 5'
+  [ "$status" -eq 0 ]
+  page=$(nsenter --net=/run/netns/vl-server curl -fsS 'http://127.0.0.1:8081/vhostlimit-status?json')
+  [ "$(jq '.vhosts[] | select(.name == "site1.test:80") | .concurrency' <<<"$page")" = 5 ]
+  bed down
+  [ "$status" -eq 0 ]
+  nothing_left
+}

@@ -1,0 +1,10 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs until the test writes to the fifo named in the query string, a minute at
+# most. Tells the test which httpd child it hangs on.
+
+hold=$(dirname "$0")/../hold/$QUERY_STRING
+echo "$PPID" >"$hold.in.part" && mv "$hold.in.part" "$hold.in"
+timeout 60 head -n 1 "$hold.fifo" >/dev/null
+printf 'Content-Type: text/plain\r\n\r\nheld %s\n' "$QUERY_STRING"

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What every test may use: requirements, assertions, waiting. No server here.
+
+TOP=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
+export TOP LC_ALL=C
+
+# Skip the test unless everything it names is here; all reasons are shown, not
+# just the first. A word nobody has taught us is a bug of the test, not a skip.
+requires() { # <word>...
+  local word why reasons=()
+  for word; do
+    case $word in
+      mod_*) why=$(need_module "$word") || reasons+=("$why") ;;
+      *)
+        declare -F "need_$word" >/dev/null || fail "requires: unknown word '$word'"
+        why=$("need_$word") || reasons+=("$why")
+        ;;
+    esac
+  done
+  ((${#reasons[@]} == 0)) || skip "$(join '; ' "${reasons[@]}")"
+}
+
+need_root()       { ((EUID == 0)) || { echo "not root"; return 1; }; }
+need_event()      { need_module mod_mpm_event; }
+need_worker()     { need_module mod_mpm_worker; }
+need_prefork()    { need_module mod_mpm_prefork; }
+need_cgroups()    { need_root && cgroup_usable; }
+need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1; }; }
+need_valgrind()   { need_program valgrind; }
+need_ab()         { need_program ab; }
+need_h2load()     { need_program h2load; }
+need_shellcheck() { need_program shellcheck; }
+need_git()        { git -C "$TOP" rev-parse --git-dir >/dev/null 2>&1 || { echo "not a git work tree"; return 1; }; }
+need_program()    { command -v "$1" >/dev/null || { echo "no $1"; return 1; }; }
+need_module()     { [[ -e $(httpd_module_dir)/$1.so ]] || { echo "no $1.so"; return 1; }; }
+need_curl_http2() { [[ $(curl -qV) == *HTTP2* ]] || { echo "curl without HTTP/2"; return 1; }; }
+
+php_fpm_program() {
+  local p
+  for p in php-fpm /usr/sbin/php-fpm /usr/sbin/php-fpm[0-9]*; do
+    command -v "$p" && return
+  done
+  return 1
+}
+
+fail() { # <message>...
+  printf 'FAIL: %s\n' "$*" >&2
+  return 1
+}
+
+is() { # <got> <want> [what]
+  [[ $1 == "$2" ]] && return
+  printf 'FAIL: %s\n   got: %s\n  want: %s\n' "${3:-value}" "$1" "$2" >&2
+  return 1
+}
+
+isnt() { # <got> <unwanted> [what]
+  [[ $1 != "$2" ]] && return
+  printf 'FAIL: %s\n   got what was not wanted: %s\n' "${3:-value}" "$1" >&2
+  return 1
+}
+
+like() { # <got> <extended regular expression> [what]
+  [[ $1 =~ $2 ]] && return
+  printf 'FAIL: %s\n    got: %s\n  match: %s\n' "${3:-value}" "$1" "$2" >&2
+  return 1
+}
+
+at_least() { # <got> <bound> [what]
+  (($1 >= $2)) && return
+  printf 'FAIL: %s\n       got: %s\n  at least: %s\n' "${3:-value}" "$1" "$2" >&2
+  return 1
+}
+
+at_most() { # <got> <bound> [what]
+  (($1 <= $2)) && return
+  printf 'FAIL: %s\n      got: %s\n  at most: %s\n' "${3:-value}" "$1" "$2" >&2
+  return 1
+}
+
+# Like bats' run, but the log of a failed test shows command, output and status,
+# and a program (not a function) is ended after a minute.
+try() { # <command>...   sets $status and $output
+  if declare -F "$1" >/dev/null; then run "$@"; else run timeout 60 "$@"; fi
+  # shellcheck disable=SC2154  # bats' run sets them
+  printf '$ %s\n%s\n[status %s]\n' "$*" "$output" "$status"
+}
+
+# Ask again until the command succeeds or the time is over.
+wait_until() { # <seconds> <command>...
+  local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000))
+  shift
+  until "$@"; do
+    ((${EPOCHREALTIME/./} < deadline)) || { fail "waited in vain: $*"; return 1; }
+    sleep 0.03
+  done
+}
+
+# A process that has ended but that nobody has asked about yet is gone as well.
+gone() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [ZX]* ]]; }  # <pid>
+
+join() { # <separator> <word>...
+  local sep=$1 text=${2:-}
+  shift 2
+  printf '%s' "$text" "${@/#/$sep}"
+}
+
+# Run without the descriptors that bats waits for at the end.
+detached() { # <command>...
+  local fd
+  for fd in /proc/self/fd/*; do
+    fd=${fd##*/}
+    ((fd < 3)) || eval "exec $fd>&-" 2>/dev/null || :
+  done
+  exec "$@"
+}
+
+repeat() { # <times> <command>...
+  local n=$1
+  while ((n-- > 0)); do "${@:2}"; done
+}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the guards walk over. Names are looked up in the tree, not listed by hand.
+
+need_nm() { need_program nm; }
+
+# Every shell and bats file of ours: by extension or by its first line.
+scripts() {
+  local file
+  while read -r file; do
+    case $file in
+      *.sh | *.bash | *.bats) echo "$file" ;;
+      *) if head -c 40 "$file" | head -n 1 | grep -qE '^#!.*\b(ba)?sh\b'; then echo "$file"; fi ;;
+    esac
+  done < <(our_files)
+}
+
+our_files() {
+  local place
+  for place in tools t conf .ci autogen.sh; do
+    [[ ! -e $TOP/$place ]] || find "$TOP/$place" -type f ! -path '*/.libs/*' ! -path '*/.deps/*' -size -1000k
+  done
+}
+
+sources() {
+  {
+    our_files
+    find "$TOP/mod_vhostlimit" -type f
+    printf '%s\n' "$TOP/configure.ac" "$TOP/Makefile.am"
+  } | grep -E '\.([ch]|sh|bash|bats|am|ac|conf)$|/\.ci/run$|httpd\.conf\.in$' | sort
+}
+
+core_files() {
+  find "$TOP/mod_vhostlimit" -name '*.[ch]' ! -name 'mod_vhostlimit.c' ! -name 'vl_conf*' \
+    ! -name 'vl_hooks*' ! -name 'vl_status*' ! -name 'vl_private.h' ! -name 'vl_settings.h' | sort
+}
+
+# Asked of the server that has loaded the module, not read from the source.
+directives_of_module() {
+  make_room
+  configure_httpd 'VhostLimitCgroup off' >&2
+  "$(httpd_program)" -L -f "$HTTPD_ROOT/httpd.conf" |
+    sed -nE 's/^<?(VhostLimit[A-Za-z]*)>? \(mod_vhostlimit\.c\)$/\1/p' | sort
+}
+
+make_room() { mkdir -p "$HTTPD_ROOT"; }
+
+log_ids() { grep -ohE 'VLOGNO\([0-9]+\)' "$TOP"/mod_vhostlimit/*.c | tr -cd '0-9\n' | sort; }

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Clients: one request, many on one connection, held ones, and the status page.
+
+url() { printf 'http://%s.test:%s%s\n' "$1" "$(httpd_port)" "$2"; }  # <vhost> <path>
+
+# curl as every test wants it: no proxy, no ~/.curlrc, names to our server.
+# main.test is nobody's name; it goes to the address only the main server has.
+web() { # <curl argument>...
+  local port
+  port=$(httpd_port)
+  curl -q -sS --noproxy '*' --max-time 30 --resolve "main.test:$port:127.0.0.2" \
+    --resolve "*:$port:127.0.0.1" "$@"
+}
+
+# One request: prints the status; head and body are kept for answer_head, answer_body.
+get() { # <vhost> <path> [curl argument]...
+  local target
+  target=$(url "$1" "$2")
+  shift 2
+  web -D "$BATS_TEST_TMPDIR/head" -o "$BATS_TEST_TMPDIR/body" -w '%{http_code}\n' "$@" "$target"
+}
+
+answer_body() { cat "$BATS_TEST_TMPDIR/body"; }
+
+answer_head() { # <header name>   its value, empty when it is not there
+  sed -n "s/^$1: *\(.*\)\r\$/\1/Ip" "$BATS_TEST_TMPDIR/head"
+}
+
+# ---- by hand -----------------------------------------------------------------
+
+# Send standard input as it is, print all that comes until the server closes.
+raw() { timeout 20 nc -w 10 127.0.0.1 "$(httpd_port)"; }
+
+# Many requests in one go on one connection; prints the status of each answer.
+pipeline() { # <vhost> <count> <path>...   paths take turns
+  local vhost=$1 count=$2 paths=("${@:3}") i close=''
+  for ((i = 1; i <= count; i++)); do
+    ((i < count)) || close=$'Connection: close\r\n'
+    printf 'GET %s HTTP/1.1\r\nHost: %s.test\r\n%s\r\n' "${paths[i % ${#paths[@]}]}" "$vhost" "$close"
+  done | raw | sed -n 's,^.*HTTP/1\.1 \([0-9]*\) .*$,\1,p'
+}
+
+# A client that asks for a large file, reads a little and is gone.
+abort_request() { # <vhost> <path>
+  local fd
+  exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  printf 'GET %s HTTP/1.1\r\nHost: %s.test\r\n\r\n' "$2" "$1" >&"$fd"
+  head -c 1000 <&"$fd" >/dev/null
+  exec {fd}>&-
+}
+
+# ---- in the background -------------------------------------------------------
+
+hold_dir() { printf '%s\n' "$HTTPD_ROOT/hold"; }
+
+begin_request() { # <name> <vhost> <path> [curl argument]...
+  local out target
+  out=$(hold_dir)/$1
+  target=$(url "$2" "$3")
+  (
+    web -o "$out.body" -w '%{http_code}\n' "${@:4}" "$target" >"$out.code.part" 2>"$out.err" || :
+    mv "$out.code.part" "$out.code"
+  ) 3>&- 4>&- &
+}
+
+# The status a begun request was answered with; 000 when there was no answer.
+answer_of() { # <name>
+  wait_until 20 answered "$1" && cat "$(hold_dir)/$1.code"
+}
+
+answered() { [[ -e $(hold_dir)/$1.code ]]; }  # <name>
+
+# A request that runs in the server until the test lets it go.
+hold_request() { # <name> [vhost] [curl argument]...
+  local fifo
+  fifo=$(hold_dir)/$1.fifo
+  mkfifo -m 666 "$fifo"
+  begin_request "$1" "${2:-a}" "/cgi/hold.sh?$1" "${@:3}"
+  wait_until 10 held "$1" || { show_log; return 1; }
+}
+
+held() { [[ -s $(hold_dir)/$1.in ]]; }              # <name>
+holder_of() { cat "$(hold_dir)/$1.in"; }            # <name>   pid of the child that runs it
+
+release_request() { # <name>
+  local fifo
+  fifo=$(hold_dir)/$1.fifo
+  let_go "$fifo"
+  answer_of "$1" >/dev/null
+}
+
+release_all() {
+  local fifo
+  for fifo in "$(hold_dir)"/*.fifo; do
+    if [[ -p $fifo ]]; then let_go "$fifo"; fi
+  done
+}
+
+# The script may be dead already: do not wait for it.
+let_go() { # <fifo>
+  timeout 2 tee "$1" <<<go >/dev/null || :
+  rm -f "$1"
+}
+
+# ---- the status page ---------------------------------------------------------
+
+status_json() { web "$(url status '/vhostlimit?json')"; }
+status_auto() { web "$(url status '/vhostlimit?auto')"; }
+
+# One cell: the account is named without its port. Fails when there is none.
+status_of() { # <vhost> <column>
+  status_json | jq -er --arg n "$1.test:" --arg c "$2" \
+    '.vhosts[] | select(.name | startswith($n)) | .[$c]'
+}
+
+status_is() { [[ $(status_of "$1" "$2") == "$3" ]]; }  # <vhost> <column> <value>
+
+# A count that is still on its way gets five seconds to arrive.
+settles() { # <vhost> <column> <value>
+  wait_until 5 status_is "$@" 2>/dev/null || :
+  is "$(status_of "$1" "$2")" "$3" "$2 of $1"
+}
+
+# The command makes the account grow by exactly so many requests, and all leave.
+counts_as() { # <number> <vhost> <command>...
+  local before
+  before=$(status_of "$2" requests)
+  "${@:3}"
+  settles "$2" requests $((before + $1))
+  settles "$2" running 0
+}
+
+# The access log of one vhost, written once all its requests are over.
+access_log() { sed -n "s/^$1\.test //p" "$HTTPD_ROOT/logs/access.log"; }  # <vhost>

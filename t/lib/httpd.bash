@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A scratch server of the test's own: three vhosts a.test, b.test and c.test on
+# one port of 127.0.0.1, status.test (VhostLimit Off) with the status page, and
+# the main server behind 127.0.0.2. Everything lives below $BATS_FILE_TMPDIR.
+
+HTTPD_ROOT=${BATS_FILE_TMPDIR:-}/httpd
+BASE_MODULES='authz_core unixd log_config mime dir alias env setenvif headers cgi'
+
+# ---- finding the parts -------------------------------------------------------
+
+apxs_program() {
+  local p
+  for p in "${VL_APXS:-}" apxs apxs2; do
+    [[ -n $p ]] && command -v "$p" && return
+  done
+  fail "no apxs; set VL_APXS"
+}
+
+# apxs is a slow script: ask each question once in a run.
+apxs_query() { # <name>
+  local cache=$BATS_RUN_TMPDIR/apxs-$1 apxs
+  if [[ ! -e $cache ]]; then
+    apxs=$(apxs_program) && "$apxs" -q "$1" >"$cache.$$" && mv "$cache.$$" "$cache" || return
+  fi
+  cat "$cache"
+}
+
+httpd_program()    { printf '%s/%s\n' "$(apxs_query SBINDIR)" "$(apxs_query PROGNAME)"; }
+httpd_module_dir() { apxs_query LIBEXECDIR; }
+vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so}"; }
+
+# ---- configuration -----------------------------------------------------------
+
+# Render a complete configuration. Options, in any order; a line without an
+# option goes to the main server:
+#   -m MPM           event, worker or prefork (default $VL_MPM, else event)
+#   -l MODULE        load mod_MODULE too            -n        without our module
+#   -v 'NAME LINE'   a line inside NAME.test        -x LINE   after the vhosts
+#   -o 'a c b'       which vhosts, in which order   -t LINE   MPM settings instead
+configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o NAMES] [-t LINE] [LINE]...
+  local mpm=${VL_MPM:-event} modules=$BASE_MODULES names='a b c' tuning='' ours=yes
+  local server='' tail='' name vhosts='' port
+  local -A inside=()
+  while (($#)); do
+    case $1 in
+      -m) mpm=$2; shift ;;
+      -l) modules+=" $2"; shift ;;
+      -v) inside[${2%% *}]+="${2#* }"$'\n'; shift ;;
+      -x) tail+=$2$'\n'; shift ;;
+      -o) names=$2; shift ;;
+      -t) tuning+=$2$'\n'; shift ;;
+      -n) ours='' ;;
+      *) server+=$1$'\n' ;;
+    esac
+    shift
+  done
+  make_site "$names"
+  port=$(httpd_port)
+  for name in $names; do
+    vhosts+=$(render vhost.conf.in NAME "$name" ROOT "$HTTPD_ROOT" PORT "$port" \
+      LINES "${inside[$name]:-}")$'\n'
+  done
+  [[ -z $ours ]] || modules+=' vhostlimit'
+  # Groups of its own: another server on this machine may use the default path.
+  [[ -z $ours || $server == *VhostLimitCgroup* ]] || server+="VhostLimitCgroup $(httpd_cgroup)"$'\n'
+  [[ -z $ours ]] || vhosts+=$(render status.conf.in ROOT "$HTTPD_ROOT" PORT "$port")$'\n'
+  render httpd.conf.in ROOT "$HTTPD_ROOT" PORT "$port" USER "$(httpd_user)" \
+    GROUP "$(id -gn "$(httpd_user)")" \
+    MODULES "$(load_lines "mpm_$mpm $modules")" TUNING "${tuning:-$(tuning_of "$mpm")}" \
+    SERVER "$server" VHOSTS "$vhosts" TAIL "$tail" >"$HTTPD_ROOT/httpd.conf"
+}
+
+render() { # <template> [<key> <value>]...
+  local text
+  text=$(<"$TOP/t/conf/$1")
+  shift
+  while (($#)); do
+    text=${text//"@$1@"/"$2"}
+    shift 2
+  done
+  printf '%s\n' "$text"
+}
+
+load_lines() { # <module names>
+  local name file dir
+  dir=$(httpd_module_dir)
+  for name in $1; do
+    file=$dir/mod_$name.so
+    [[ $name != vhostlimit ]] || file=$(vl_module)
+    if [[ -e $file ]]; then
+      printf 'LoadModule %s_module "%s"\n' "$name" "$file"
+    elif [[ $name == vhostlimit ]]; then
+      fail "module not built: $file"
+    fi                                    # else: compiled in, or httpd -t will say so
+  done
+}
+
+tuning_of() { # <mpm>   small, several children, and room for two generations
+  case $1 in
+    prefork) printf '%s\n' 'StartServers 4' 'MinSpareServers 4' 'MaxSpareServers 40' \
+      'ServerLimit 40' 'MaxRequestWorkers 40' ;;
+    *) printf '%s\n' 'StartServers 2' 'ServerLimit 8' 'ThreadsPerChild 8' 'ThreadLimit 8' \
+      'MinSpareThreads 8' 'MaxSpareThreads 32' 'MaxRequestWorkers 32' ;;
+  esac
+}
+
+httpd_user() {
+  local user
+  for user in www-data apache nobody; do
+    if id "$user" >/dev/null 2>&1; then echo "$user"; return; fi
+  done
+}
+
+# A port nobody listens on; the first answer is kept for the whole file.
+httpd_port() {
+  local file=$BATS_FILE_TMPDIR/port port try
+  if [[ ! -e $file ]]; then
+    for ((try = 0; try < 200; try++)); do
+      port=$((20000 + ($$ * 7 + try * 13) % 9000))
+      port_free "$port" || continue
+      echo "$port" >"$file"
+      break
+    done
+  fi
+  cat "$file"
+}
+
+port_free() { # <port>
+  local hex
+  hex=$(printf ':%04X' "$1")
+  ! grep -qs "^ *[0-9]*: [0-9A-F]*$hex " /proc/net/tcp /proc/net/tcp6
+}
+
+httpd_cgroup() { printf '/vl-test-%s\n' "$(httpd_port)"; }
+
+# Documents, scripts and the places they write to; readable by the server's user.
+make_site() { # <vhost names>
+  local name
+  if [[ ! -d $HTTPD_ROOT/logs ]]; then
+    chmod a+x "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/file" "$BATS_FILE_TMPDIR" 2>/dev/null || :
+    mkdir -p "$HTTPD_ROOT"/{logs,run,cgi,hold,lua}
+    chmod 1777 "$HTTPD_ROOT/hold"
+    install -m 755 "$TOP"/t/cgi/*.sh "$HTTPD_ROOT/cgi/"
+    install -m 644 "$TOP"/t/lua/*.lua "$HTTPD_ROOT/lua/"
+  fi
+  for name in main $1; do
+    [[ -d $HTTPD_ROOT/htdocs/$name ]] || make_documents "$HTTPD_ROOT/htdocs/$name" "$name"
+  done
+}
+
+make_documents() { # <folder> <vhost>
+  mkdir -p "$1/sub"
+  echo "index of $2" >"$1/index.html"
+  echo "page of $2" >"$1/page.html"
+  echo "sub of $2" >"$1/sub/index.html"
+  echo "sorry from $2" >"$1/sorry.html"
+  echo '[<!--#include virtual="page.html" --><!--#include virtual="page.html" -->]' >"$1/ssi.shtml"
+  truncate -s 64M "$1/big.bin"
+}
+
+# ---- running -----------------------------------------------------------------
+
+# Only look at the configuration; sets $status and $output.
+check_config() { # <as configure_httpd>...
+  configure_httpd "$@"
+  try "$(httpd_program)" -t -f "$HTTPD_ROOT/httpd.conf"
+}
+
+start_httpd() { # <as configure_httpd>...
+  rm -rf "$HTTPD_ROOT"
+  mkdir -p "$HTTPD_ROOT"
+  configure_httpd "$@"
+  launch_httpd
+}
+
+launch_httpd() {
+  (detached "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start) >"$HTTPD_ROOT/start.out" 2>&1 ||
+    { cat "$HTTPD_ROOT/start.out"; fail "server did not start"; show_log; return 1; }
+  wait_until 10 httpd_ready || { show_log; return 1; }
+}
+
+httpd_pid() { cat "$HTTPD_ROOT/run/httpd.pid" 2>/dev/null; }
+httpd_up()  { local pid; pid=$(httpd_pid) && kill -0 "$pid" 2>/dev/null; }
+
+httpd_ready() {
+  httpd_up && (($(starts_logged) > 0)) && (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null
+}
+
+# How often the parent said that it is serving: once for each start or restart.
+starts_logged() { grep -c 'resuming normal operations' "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
+
+# The parent's children that run httpd, one pid a line.
+httpd_children() {
+  local pid exe
+  exe=$(readlink "/proc/$(httpd_pid)/exe")
+  tr ' ' '\n' <"/proc/$(httpd_pid)/task/$(httpd_pid)/children" | while read -r pid; do
+    if [[ $(readlink "/proc/$pid/exe") == "$exe" ]]; then echo "$pid"; fi
+  done
+}
+
+graceful_httpd() { signal_restart graceful; }
+restart_httpd()  { signal_restart restart; }
+
+signal_restart() { # <graceful | restart>
+  local before
+  before=$(starts_logged)
+  (detached "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k "$1") || fail "httpd -k $1"
+  wait_until 15 restarted_since "$before"
+}
+
+restarted_since() { (($(starts_logged) > $1)) && (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null; }
+
+stop_httpd() {
+  local pid
+  pid=$(httpd_pid) || return 0
+  release_all
+  kill -TERM "$pid" 2>/dev/null || return 0
+  wait_until 15 gone "$pid"
+}
+
+# As if the machine's memory had run out: parent and children at once.
+crash_httpd() {
+  local pid pids
+  mapfile -t pids < <(httpd_children; httpd_pid)
+  kill -KILL "${pids[@]}"
+  for pid in "${pids[@]}"; do wait_until 5 gone "$pid"; done
+  rm -f "$HTTPD_ROOT/run/httpd.pid"
+}
+
+# ---- what a server must leave behind -----------------------------------------
+
+show_log() { tail -n 25 "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
+
+error_log()      { cat "$HTTPD_ROOT/logs/error.log"; }
+error_log_says() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular expression>
+
+# Requests are over, so no seat may be taken: not in any account.
+check_idle() {
+  httpd_up && [[ -e $HTTPD_ROOT/htdocs/main ]] || return 0
+  grep -q '^LoadModule vhostlimit_module' "$HTTPD_ROOT/httpd.conf" || return 0
+  wait_until 10 nobody_runs || { status_json; show_log; return 1; }
+}
+
+nobody_runs() { [[ $(status_json | jq '[.vhosts[].running] | add') == 0 ]]; }
+
+# Neither an error of ours nor a crash may be in the log.
+check_log() {
+  local bad
+  bad=$(grep -E '\[vhostlimit:(error|crit|alert|emerg)\]|exit signal|Assertion' \
+    "$HTTPD_ROOT/logs/error.log" 2>/dev/null | grep -Ev "${LOG_MAY_SAY:-^$}") || return 0
+  printf 'FAIL: the log has\n%s\n' "$bad" >&2
+  return 1
+}
+
+check_cgroup_gone() {
+  local path
+  path=$(httpd_cgroup)
+  wait_until 5 cgroup_gone "$path" && return
+  cgroup_dirs "$path"
+  cgroup_remove "$path"
+  return 1
+}

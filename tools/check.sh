@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: install what is missing, build with warnings as errors, run the whole
+#          suite; skipped tests are shown with their reason
+# Usage:   check.sh [-h] [FILE]...
+#   FILE   test files instead of all, for example t/310-admit-counts.bats
+# Exit:    0 every test passed; 1 one failed, or the build; 2 usage;
+#          77 cannot run here (a program missing and not installable)
+
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+. "$here/lib/common.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
+. "$here/lib/packages.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/build.sh
+. "$here/lib/build.sh"
+
+build_all() {
+  say "building"
+  build_module --enable-werror
+  build_step 'unit tests' make -s -C t/unit check
+}
+
+# Of what the tests say, the passed ones are left out and the skipped ones kept.
+run_suite() { # <file>...
+  prove --verbose --recurse --ext .bats --ext .t "$@" </dev/null |
+    sed -u -e '/# skip/b' -e '/^ok [0-9]/d' -e '/^1\.\.[0-9]*$/d'
+}
+
+main() {
+  local opt
+  while getopts ':h' opt; do
+    case $opt in
+      h) usage 0 ;;
+      *) misuse "unknown option -$OPTARG" ;;
+    esac
+  done
+  shift $((OPTIND - 1))
+  packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
+    sysctl util curl jq sar siege wrk ab h2load bats prove shellcheck valgrind
+  cd "$(in_tree .)"
+  build_all
+  run_suite "${@:-t}" || exit 1
+}
+[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

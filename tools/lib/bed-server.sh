@@ -1,0 +1,106 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# The test bed's inside: pages, PHP-FPM and Apache.  Part of bed.sh, where the
+# variables are.
+
+bed_pages() { # about 1 KB of text, and phpinfo()
+  local site dir line
+  for site in site1 site2 site3; do
+    dir=$bed_dir/www/$site
+    mkdir -p "$dir"
+    printf '<?php phpinfo();\n' >"$dir/info.php"
+    {
+      printf '<!DOCTYPE html>\n<title>%s</title>\n<h1>%s.test</h1>\n' "$site" "$site"
+      for line in {01..16}; do
+        printf '<p>Line %s of the static page of %s.test, all alike.\n' "$line" "$site"
+      done
+    } >"$dir/index.html"
+  done
+}
+
+bed_fpm_start() {
+  local binary user
+  binary=$(fpm_binary) || cannot "php-fpm is not installed"
+  user=$(httpd_user)
+  template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/fpm.conf" \
+    DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
+  fpm_check "$binary" "$bed_dir/fpm.conf"
+  (server_exec "$binary" -y "$bed_dir/fpm.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
+    die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/fpm.log")"
+  wait_until 10 test -S "$bed_dir/fpm.sock" || die "PHP-FPM did not open its socket within 10 s"
+}
+
+bed_httpd_start() {
+  local binary
+  binary=$(httpd_binary)
+  httpd_ports_free "$bed_server" "${bed_ports[@]}"
+  bed_httpd_config "$binary"
+  httpd_check "$binary" "$bed_dir/httpd.conf"
+  (server_exec "$binary" -f "$bed_dir/httpd.conf" -k start) </dev/null >>"$bed_dir/httpd.out" 2>&1 ||
+    die "Apache did not start: $(tail -n 3 "$bed_dir/httpd.out")"
+  wait_until 10 bed_answers 1 ||
+    die "Apache does not answer within 10 s: $(tail -n 3 "$bed_dir/httpd.log")"
+}
+
+bed_httpd_config() { # <binary>
+  local user threads=25 limited='' per
+  user=$(httpd_user)
+  per=$threads
+  [[ ${bed[mpm]} != prefork ]] || per=1
+  [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
+  template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/httpd.conf" \
+    DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" ADDRESS="$bed_address" \
+    MIME_TYPES="$(httpd_mime_types)" WORKERS="${bed[workers]}" THREADS="$threads" \
+    SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
+    LOAD_MODULES="$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
+      authz_core authz_host dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
+    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}"
+}
+
+bed_module_config() {
+  local module
+  module=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)
+  [[ -e $module ]] || cannot "$module is not built (./autogen.sh && ./configure && make)"
+  template_render "$(in_tree conf/testbed/vhostlimit.conf.in)" "$bed_dir/vhostlimit.conf" \
+    MODULE="$module" CGROUP="$bed_cgroup"
+  cat "$bed_dir/vhostlimit.conf"
+}
+
+bed_httpd_stop() {
+  local pid orphans binary
+  binary=$(httpd_binary)
+  pid=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || pid=
+  process_stop ${pid:+"$pid"}
+  mapfile -t orphans < <(httpd_orphans "$bed_server" "$binary")
+  process_stop "${orphans[@]}"
+  rm -f "$bed_dir/httpd.pid"
+}
+
+bed_httpd_graceful() {
+  (server_exec "$(httpd_binary)" -f "$bed_dir/httpd.conf" -k graceful)
+}
+
+bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
+  bed_httpd_stop
+  bed[module]=$1
+  bed[extra]=$2
+  bed_save
+  bed_httpd_start
+}
+
+bed_answers() { # <client>...
+  local client
+  for client; do
+    netns_exists "vl-client$client" || return 1
+    (client_exec "$client" curl -fsS -m 2 -o /dev/null http://site1.test/) 2>/dev/null || return 1
+  done
+}
+
+bed_status_page() { # <path>: asked inside the server, where the vhost is Off
+  (aside_exec curl -fsS -m 5 "http://127.0.0.1:8081$1")
+}
+
+bed_idle() { # nothing of the last flood is left in the server
+  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait 'sport = :80') ) ]] &&
+    ! grep -qF "$bed_dir/fpm.sock" <<<"$( (aside_exec ss -Hxn state established) )"
+}

@@ -1,0 +1,165 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# The test bed: one server and three clients, each a host of its own in a
+# network namespace, joined by wires.  Everything lies in bed_dir and in
+# namespaces named vl-*, so that it can be found and removed after any crash.
+# One tool at a time works on it: bed_lock.
+
+# shellcheck source-path=SCRIPTDIR source=template.sh
+. "${BASH_SOURCE[0]%/*}/template.sh"
+# shellcheck source-path=SCRIPTDIR source=cpu.sh
+. "${BASH_SOURCE[0]%/*}/cpu.sh"
+# shellcheck source-path=SCRIPTDIR source=process.sh
+. "${BASH_SOURCE[0]%/*}/process.sh"
+# shellcheck source-path=SCRIPTDIR source=netns.sh
+. "${BASH_SOURCE[0]%/*}/netns.sh"
+# shellcheck source-path=SCRIPTDIR source=cgroup.sh
+. "${BASH_SOURCE[0]%/*}/cgroup.sh"
+# shellcheck source-path=SCRIPTDIR source=httpd.sh
+. "${BASH_SOURCE[0]%/*}/httpd.sh"
+# shellcheck source-path=SCRIPTDIR source=fpm.sh
+. "${BASH_SOURCE[0]%/*}/fpm.sh"
+# shellcheck source-path=SCRIPTDIR source=bed-server.sh
+. "${BASH_SOURCE[0]%/*}/bed-server.sh"
+
+bed_dir=/run/vhostlimit-testbed
+bed_lock_file=$bed_dir.lock
+bed_server=vl-server
+bed_address=198.18.0.1          # RFC 2544: never routed
+bed_clients=(1 2 3)
+bed_ports=(80 8081)
+bed_cgroup=/vhostlimit-testbed
+bed_lock_fd=
+
+# What `up` was asked for; kept in bed_dir/settings for those who come later.
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [extra]='')
+
+bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
+
+# --- entering -------------------------------------------------------------
+# These replace the shell: call them in the background or in parentheses.
+# `ip netns exec` would hide /sys/fs/cgroup from the server, nsenter does not.
+
+server_exec() { # <command>...
+  bed_unlock_child
+  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_server)" "$@"
+}
+
+aside_exec() { # <command>...: in the server's network, off the server's CPU
+  bed_unlock_child
+  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_clients)" "$@"
+}
+
+client_exec() { # <client> <command>...
+  bed_unlock_child
+  exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+}
+
+# --- one at a time --------------------------------------------------------
+
+bed_lock() {
+  while :; do
+    exec {bed_lock_fd}>>"$bed_lock_file"
+    flock -w 1 "$bed_lock_fd" || cannot "another tool is working on the test bed ($bed_lock_file is locked)"
+    [[ $bed_lock_file -ef /proc/self/fd/$bed_lock_fd ]] && break
+    exec {bed_lock_fd}>&-       # its last owner removed it as we opened it
+  done
+  on_exit bed_unlock
+}
+
+bed_unlock()       { rm -f "$bed_lock_file"; }
+bed_unlock_child() { # what outlives us must not hold the lock
+  [[ -z $bed_lock_fd ]] || exec {bed_lock_fd}>&-
+  bed_lock_fd=
+}
+
+# --- up -------------------------------------------------------------------
+
+bed_up() {
+  bed_clean
+  mkdir -p "$bed_dir"
+  bed_save
+  bed_network
+  bed_pages
+  bed_fpm_start
+  bed_httpd_start
+}
+
+# What a crash left, unless a stranger sits on a port: that one is reported.
+bed_clean() {
+  local binary orphans
+  if netns_exists "$bed_server"; then
+    binary=$(httpd_binary)
+    mapfile -t orphans < <(httpd_orphans "$bed_server" "$binary")
+    process_stop "${orphans[@]}"
+    httpd_ports_free "$bed_server" "${bed_ports[@]}"
+  fi
+  bed_down
+}
+
+bed_network() {
+  local client
+  [[ -e /run/netns ]] || : >"$bed_dir/made-run-netns"
+  netns_make "$bed_server"
+  netns_set "$bed_server" net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096
+  for client in "${bed_clients[@]}"; do
+    netns_make "vl-client$client"
+    netns_set "vl-client$client" net.ipv4.ip_local_port_range='1024 65535'
+    netns_join "$bed_server" "$bed_address" "vl-client$client" "198.18.0.1$client"
+    netns_hosts "vl-client$client" "127.0.0.1 localhost
+$bed_address site1.test site2.test site3.test"
+  done
+}
+
+# --- down and status ------------------------------------------------------
+
+bed_down() {
+  local made='' pid
+  for pid in $(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") \
+    $(process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf"); do
+    process_stop "$pid"
+  done
+  netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
+  cgroup_remove "$bed_cgroup"
+  [[ ! -e $bed_dir/made-run-netns ]] || made=yes
+  rm -rf "$bed_dir"
+  if [[ -n $made && -z $(ls -A /run/netns 2>/dev/null) ]]; then
+    umount /run/netns 2>/dev/null || true
+    rmdir /run/netns 2>/dev/null || true
+  fi
+}
+
+bed_healthy() {
+  process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" >/dev/null &&
+    process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf" >/dev/null &&
+    bed_answers "${bed_clients[@]}"
+}
+
+bed_settings() { # TSV
+  local key
+  for key in "${!bed[@]}"; do
+    printf '%s\t%q\n' "$key" "${bed[$key]}"
+  done | sort
+}
+
+bed_save() {
+  bed_settings >"$bed_dir/settings.tmp"
+  mv "$bed_dir/settings.tmp" "$bed_dir/settings"
+}
+
+bed_same() { # is what is up what is asked for?
+  [[ -r $bed_dir/settings && $(bed_settings) == "$(<"$bed_dir/settings")" ]]
+}
+
+bed_report() { # TSV: part, state
+  local client pid name
+  printf 'part\tstate\n'
+  for name in "$bed_server" "${bed_clients[@]/#/vl-client}"; do
+    printf '%s\t%s\n' "$name" "$(netns_exists "$name" && echo present || echo absent)"
+  done
+  for name in httpd fpm; do
+    pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || pid=
+    printf '%s\t%s\n' "$name" "${pid:-not running}"
+  done
+  [[ ! -r $bed_dir/settings ]] || cat "$bed_dir/settings"
+}

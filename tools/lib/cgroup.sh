@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Control groups that a server of ours may leave behind.
+
+cgroup_dirs() { # <path>: where it exists, in every hierarchy
+  local root
+  while read -r root; do
+    [[ ! -d $root$1 ]] || printf '%s\n' "$root$1"
+  done < <(findmnt -rn -o TARGET -t cgroup,cgroup2)
+}
+
+cgroup_remove() { # <path>: the group and those below, once nobody is in them
+  local dir
+  while read -r dir; do
+    find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null ||
+      say "control group $dir could not be removed: a process is still in it"
+  done < <(cgroup_dirs "$1")
+}
+
+cgroup_kind() { # v1, v2, hybrid or none
+  case $(findmnt -rn -o FSTYPE -t cgroup,cgroup2 | sort -u | paste -sd+ -) in
+    cgroup) echo v1 ;;
+    cgroup2) echo v2 ;;
+    cgroup+cgroup2) echo hybrid ;;
+    *) echo none ;;
+  esac
+}

@@ -1,0 +1,78 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Words to the user, exit codes, undo and waiting.  Every tool sources this.
+
+prog=${0##*/}
+top=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
+exit_jobs=()
+PATH=$PATH:/usr/sbin:/sbin      # not there for everybody who became root
+
+in_tree() { printf '%s/%s\n' "$top" "$1"; }   # <path>: in the source tree
+
+say()    { printf '%s: %s\n' "$prog" "$*" >&2; }
+die()    { say "$*"; exit 1; }
+cannot() { say "$*"; exit 77; }
+run()    { printf '+ %s\n' "$*" >&2; "$@"; }
+
+usage() { # <status>: the header comment of the program is its help
+  sed -n '3,/^$/s/^# \{0,1\}//p' "$0" >&"$(($1 == 0 ? 1 : 2))"
+  exit "$1"
+}
+
+misuse() { # <sentence>
+  say "$*"
+  usage 2
+}
+
+need() { # <program>...
+  local program
+  for program; do
+    command -v "$program" >/dev/null || cannot "$program is needed and not installed"
+  done
+}
+
+need_root() {
+  ((EUID == 0)) || cannot "this needs root (try: sudo $0)"
+}
+
+need_files() { # <number>: so many open files for each process from here on
+  local hard
+  hard=$(ulimit -Hn)
+  [[ $hard == unlimited ]] || ((hard >= $1)) ||
+    cannot "too few file descriptors: $1 are needed, the hard limit (ulimit -Hn) is $hard"
+  [[ $(ulimit -Sn) == unlimited ]] || (($(ulimit -Sn) >= $1)) || ulimit -Sn "$1"
+}
+
+# The undo goes on the stack before the change; the last one in is run first.
+on_exit() { # <function>
+  if ((${#exit_jobs[@]} == 0)); then
+    trap exit_now EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+  fi
+  exit_jobs=("$1" "${exit_jobs[@]}")
+}
+
+exit_now() {
+  local rc=$? job
+  trap - EXIT
+  trap '' INT TERM HUP        # a second Ctrl-C must not stop the undoing
+  for job in "${exit_jobs[@]}"; do
+    "$job" || true
+  done
+  exit "$rc"
+}
+
+wait_until() { # <seconds> <command>...: poll until it succeeds; 1 when the time is up
+  local deadline=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000))
+  shift
+  until "$@"; do
+    ((${EPOCHREALTIME/[.,]/} < deadline)) || return 1
+    sleep 0.1
+  done
+}
+
+nap() { # <seconds>: a sleep that a signal ends at once
+  sleep "$1" &
+  wait "$!"
+}

@@ -1,0 +1,58 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Network namespaces: make, join, enter, look into, remove.
+# A namespace made here belongs to us with every process in it.
+
+netns_etc=/etc/netns
+netns_etc_mark=$netns_etc/.made-by-vhostlimit
+
+netns_exists() { [[ -e /run/netns/$1 ]]; }
+
+netns_make() { # <name>
+  ip netns add "$1"
+  ip -n "$1" link set lo up
+}
+
+netns_set() { # <name> <sysctl=value>...
+  nsenter --net="/run/netns/$1" sysctl -qw "${@:2}"
+}
+
+netns_join() { # <server> <its address> <client> <its address>: a wire, point to point
+  ip -n "$1" link add "$3" type veth peer name eth0 netns "$3"
+  ip -n "$1" address add "$2" peer "$4/32" dev "$3"
+  ip -n "$3" address add "$4" peer "$2/32" dev eth0
+  ip -n "$1" link set "$3" up
+  ip -n "$3" link set eth0 up
+}
+
+netns_hosts() { # <name> <text>: its own hosts file; `ip netns exec` mounts it
+  if [[ ! -d $netns_etc ]]; then
+    mkdir "$netns_etc"
+    : >"$netns_etc_mark"
+  fi
+  mkdir -p "$netns_etc/$1"
+  printf '%s\n' "$2" >"$netns_etc/$1/hosts"
+}
+
+netns_pids() { # <name>
+  if netns_exists "$1"; then ip netns pids "$1" 2>/dev/null; fi
+}
+
+netns_listener() { # <name> <port>: "pid program" of who listens there
+  nsenter --net="/run/netns/$1" ss -Hltnp "sport = :$2" |
+    sed -n 's/.*(("\([^"]*\)",pid=\([0-9]*\),.*/\2 \1/p' | sed -n 1p
+}
+
+netns_remove() { # <name>...: with the processes in it and its hosts file
+  local name pids
+  for name; do
+    mapfile -t pids < <(netns_pids "$name")
+    process_stop "${pids[@]}"
+    ! netns_exists "$name" || ip netns del "$name" 2>/dev/null || rm -f "/run/netns/$name"
+    rm -rf "${netns_etc:?}/$name"
+  done
+  if [[ -e $netns_etc_mark ]]; then
+    rm -f "$netns_etc_mark"
+    rmdir "$netns_etc" 2>/dev/null || : >"$netns_etc_mark"
+  fi
+}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# Records of the clients of one run -> the run: per site, totals, Jain's index.
+# Rates are transactions over the run's length, the same for everybody: siege's
+# own clock starts late when it has many threads to make.
+
+($seconds | tonumber) as $length
+| def total(k): map(.[k]) | add;
+def site(all):
+  { site: .[0].site, role: (if .[0].site == "site1" then "victim" else "noisy" end),
+    users: total("users"), transactions: total("transactions"), rate: (total("transactions") / $length),
+    failures: total("failures"), share: (if all > 0 then total("transactions") / all else 0 end),
+    availability: (total("transactions") as $good | total("failures") as $bad
+      | if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
+    mean_s: (total("transactions") as $n
+      | if $n > 0 then (map(.mean_s * .transactions) | add) / $n else null end),
+    longest_s: (map(.longest_s) | max),
+    p50_s: (if length == 1 then .[0].p50_s else null end),
+    p99_s: (if length == 1 then .[0].p99_s else null end) };
+def jain: (add * add) / (length * (map(. * .) | add));
+
+. as $clients | total("transactions") as $all
+| (group_by(.site) | map(site($all))) as $sites
+| { test: "noisy", page: $page, target: $target, title: $title,
+    configuration: $lines, seconds: $length,
+    clients: $clients, sites: $sites,
+    total: { transactions: total("transactions"), rate: ($all / $length), failures: total("failures") },
+    jain: (if $all > 0 then ($sites | map(.rate) | jain) else null end),
+    server_cpu_limited: ($sar.cpu.server.idle < 10),
+    sar: $sar, status: $status }

@@ -1,0 +1,34 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Processes of ours: told apart from a stranger that got an old pid.
+
+process_ours() { # <pidfile> <word>: the pid, if its command line has that word
+  local pid
+  [[ -s $1 ]] || return 1
+  pid=$(<"$1")
+  [[ $pid =~ ^[0-9]+$ ]] || return 1
+  tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -- "$2" || return 1
+  printf '%s\n' "$pid"
+}
+
+process_program() { # <pid>: path of its program
+  local program
+  program=$(readlink "/proc/$1/exe") || return 1
+  printf '%s\n' "${program% (deleted)}"
+}
+
+process_gone() { # <pid>...
+  local pid state
+  for pid; do
+    state=$(sed -n 's/^State:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null) || continue
+    [[ -z $state || $state == Z* ]] || return 1
+  done
+}
+
+process_stop() { # <pid>...: ask, wait, insist
+  (($#)) || return 0
+  kill -TERM "$@" 2>/dev/null || true
+  wait_until 5 process_gone "$@" && return
+  kill -KILL "$@" 2>/dev/null || true
+  wait_until 5 process_gone "$@"
+}

@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# How far a run of known length is, and the time left: a bar when stderr is a
+# terminal, a line every ten seconds when it is not.
+
+progress_total=0 progress_start=0 progress_next=0 progress_what=
+
+progress_begin() { # <seconds in all>
+  progress_total=$1 progress_start=$SECONDS progress_next=0
+}
+
+progress_step() { # <what is done now>
+  progress_what=$1
+  progress_next=0
+  progress_show
+}
+
+progress_show() {
+  local spent=$((SECONDS - progress_start)) left
+  ((progress_total > 0)) || return 0
+  left=$((progress_total > spent ? progress_total - spent : 0))
+  if [[ -t 2 ]]; then
+    progress_bar "$spent" "$left"
+  elif ((SECONDS >= progress_next)); then
+    progress_next=$((SECONDS + 10))
+    say "$progress_what; $(progress_time "$left") left"
+  fi
+}
+
+progress_bar() { # <spent> <left>
+  local width=30 full bar
+  full=$(($1 * width / ($1 + $2 > 0 ? $1 + $2 : 1)))
+  printf -v bar '%*s' "$full" ''
+  bar=${bar// /#}
+  printf '\r[%-*s] %s left  %s\e[K' "$width" "$bar" "$(progress_time "$2")" "$progress_what" >&2
+}
+
+progress_time() { # <seconds>
+  if (($1 >= 60)); then printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); else printf '%d s' "$1"; fi
+}
+
+progress_end() {
+  [[ ! -t 2 || $progress_total -eq 0 ]] || printf '\r\e[K' >&2
+  progress_total=0
+}

@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# siege 4: its resource file, one run, and its summary (JSON or plain text) as a
+# record.  siege counts an answer below 400 as a transaction and every other
+# answer or broken connection as a failure; it knows no percentiles.
+
+siege_version() { # its home: siege makes files there even for this
+  HOME=$(bed_file .) siege --version 2>&1 | sed -n "s/^SIEGE /siege /p"
+}
+
+siege_prepare() { # once, before the first run: see siege-cancel.c
+  gcc -O2 -shared -fPIC -o "$(bed_file siege-cancel.so)" "$(in_tree tools/lib/siege-cancel.c)" ||
+    die 'siege-cancel.c did not compile'
+}
+
+siege_rc() { # <keepalive 0|1>
+  cat <<END
+verbose = false
+quiet = false
+color = off
+json_output = true
+show-logfile = false
+logging = false
+gmethod = GET
+parser = false
+cache = false
+protocol = HTTP/1.1
+connection = $( (($1)) && echo keep-alive || echo close)
+limit = 10000
+failures = 1000000000
+timeout = 30
+END
+}
+
+siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+  local home
+  home=$(bed_file "siege-${6##*/}")
+  mkdir -p "$home"
+  siege_rc "$4" >"$home/siegerc"
+  HOME=$home client_exec "$1" env LD_PRELOAD="$(bed_file siege-cancel.so)" siege -R "$home/siegerc" -b -c"$2" -t"$3"S "$5" \
+    >"$6.siege" 2> >(head -c 65536 >"$6.err"; cat >/dev/null)
+}
+
+siege_record() { siege_parse "$1.siege"; }   # <file prefix>
+
+siege_parse() { # <file>: JSON or plain text -> record
+  local json
+  json=$(siege_plain_to_json "$1" 2>/dev/null) || json=
+  jq -cse '
+    if length == 1 then .[0] else error("not one") end |
+    def n(k): .[k] | if type == "number" then . else error("no " + k) end;
+    { transactions: n("transactions"), failures: n("failed_transactions"),
+      elapsed_s: n("elapsed_time"), rate: n("transaction_rate"),
+      availability: n("availability"), mean_s: n("response_time"),
+      longest_s: n("longest_transaction"), p50_s: null, p99_s: null }' <<<"$json" 2>/dev/null ||
+    die "$1 is not a complete siege summary"
+}
+
+siege_plain_to_json() { # <file>: JSON passes through
+  if grep -q '^{' "$1"; then
+    sed -n '/^{/,$p' "$1"
+    return
+  fi
+  LC_ALL=C awk -F ':[ \t]*' '
+    /^[A-Z][a-z]+( [a-z]+)?:[ \t]+[0-9.]+/ {
+      key = tolower($1); gsub(" ", "_", key); sub(/ .*/, "", $2)
+      printf "%s\"%s\":%s", sep, key, $2; sep = ","
+    }
+    BEGIN { printf "{" } END { print "}" }' "$1"
+}

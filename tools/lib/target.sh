@@ -1,0 +1,32 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# What is measured side by side.  A target has a title and a way to start it.
+
+target_kinds=(plain vhostlimit)
+
+# The one place that says how the module is configured when it is measured:
+# added to conf/testbed/vhostlimit.conf.in, for every vhost.
+target_vhostlimit_lines='VhostLimitConcurrency 10'
+
+target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
+
+target_title() { # <target>
+  case $1 in
+    plain) echo 'plain Apache' ;;
+    vhostlimit) echo 'mod_vhostlimit' ;;
+  esac
+}
+
+target_lines() { # <target>: its configuration, one line
+  case $1 in
+    plain) echo 'no limits' ;;
+    vhostlimit) printf 'VhostLimit On; %s\n' "${target_vhostlimit_lines//$'\n'/; }" ;;
+  esac
+}
+
+target_start() { # <target>
+  case $1 in
+    plain) bed_switch off '' ;;
+    vhostlimit) bed_switch on "$target_vhostlimit_lines" ;;
+  esac
+}

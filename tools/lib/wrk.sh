@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# wrk: one run and its end as the same record that siege gives.
+
+wrk_version() { wrk -v 2>&1 | sed -n '1s/ \[.*//p'; }
+
+wrk_prepare() { :; }
+
+wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+  local header=()
+  (($4)) || header=(-H 'Connection: close')
+  client_exec "$1" wrk -t1 -c"$2" -d"$3"s --timeout 30s --latency "${header[@]}" \
+    -s "$(in_tree tools/lib/wrk.lua)" "$5" >"$6.wrk" 2>"$6.err"
+}
+
+wrk_record() { wrk_parse "$1.err"; }   # <file prefix>
+
+wrk_parse() { # <file>
+  sed -n '/^{/p' "$1" | jq -cse '
+    if length == 1 then .[0] else error("not one") end |
+    (.requests - .status) as $good
+    | (.status + .connect + .read + .write + .timeout) as $bad
+    | { transactions: $good, failures: $bad, elapsed_s: .elapsed, rate: ($good / .elapsed),
+        availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
+        mean_s: .mean, longest_s: .longest, p50_s: .p50, p99_s: .p99 }' 2>/dev/null ||
+    die "$1 is not the complete end of a wrk run"
+}
