@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -39,8 +40,12 @@
 /* A head that has not come by then is the MPM's, whose timeouts hold. */
 #define PENDING_US (10 * APR_USEC_PER_SEC)
 #define KEEPER_MS 100
+/* The MPM was told that somebody may pass and has not come for so long. */
+#define STUCK_US (100 * 1000)
 /* Accepted in one go; then the turn of those who wait. */
 #define ACCEPT_BATCH 64
+/* Handed on between two looks at who has come. */
+#define PASS_BATCH 8
 /* Bytes of a head that are looked at. */
 #define PEEK_SIZE 8192
 
@@ -73,6 +78,10 @@ static struct acceptor_t {
     apr_uint32_t npending;
     int pass_fd;                    /* eventfd: somebody is in passing */
     int signalled;                  /* it is readable */
+    apr_int64_t signalled_us;       /* since when */
+    apr_int64_t accepted_us;        /* when the MPM last asked */
+    int stuck;                      /* it has not for too long */
+    int since_sorted;               /* handed on since we looked who has come */
     listener_t *listeners;
     int nlisteners;
     int handover[2];                /* read, write */
@@ -139,9 +148,11 @@ static void pass_locked(arrival_t *arrival)
     apr_uint64_t one = 1;
 
     APR_RING_INSERT_TAIL(&acceptor->passing, arrival, arrival_t, link);
-    if (!acceptor->signalled)
+    if (!acceptor->signalled) {
         acceptor->signalled = write(acceptor->pass_fd, &one, sizeof(one))
                               == sizeof(one);
+        acceptor->signalled_us = now_us();
+    }
 }
 
 static void quiet_locked(void)
@@ -189,34 +200,50 @@ static void unpend_locked(arrival_t *arrival)
                   NULL);
 }
 
-/* 1: the arrival may go on at once, and is in no place. */
-static int sort_locked(arrival_t *arrival, const listener_t *l)
+static void line_up(arrival_t *arrival, const vl_conf_t *conf)
 {
     vl_waiter_t *waiter = &arrival->waiter;
+
+    arrival->waited = 1;
+    waiter->account = conf->account;
+    waiter->since_us = now_us();
+    waiter->deadline_us = waiter->since_us + conf->queue_timeout;
+    vl_park_lock();
+    vl_park_add_locked(waiter);
+    vl_park_unlock();
+}
+
+/* A newcomer, in no place yet.  1: it may go on at once. */
+static int sort(arrival_t *arrival, const listener_t *l)
+{
     vl_peek_t peek;
     const vl_conf_t *conf;
 
     if (look(arrival, &peek) == VL_PEEK_MORE) {
-        if (!arrival->pending)
-            pend_locked(arrival, l->epoll_fd);
+        vl_park_lock();
+        pend_locked(arrival, l->epoll_fd);
+        vl_park_unlock();
         return 0;
     }
-    if (arrival->pending)
-        unpend_locked(arrival);
     conf = conf_of(arrival, peek.host);
     if (conf->mode != VL_MODE_ON)
         return 1;
-    waiter->account = conf->account;
     if (vl_slot_try(acceptor->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {
         arrival->turn.holds = 1;
         return 1;
     }
-    arrival->waited = 1;
-    waiter->since_us = now_us();
-    waiter->deadline_us = waiter->since_us + conf->queue_timeout;
-    vl_park_add_locked(waiter);
+    line_up(arrival, conf);
     return 0;
+}
+
+static void sort_and_pass(arrival_t *arrival, const listener_t *l)
+{
+    if (sort(arrival, l)) {
+        vl_park_lock();
+        pass_locked(arrival);
+        vl_park_unlock();
+    }
 }
 
 /* --- the listener thread -------------------------------------------------- */
@@ -249,19 +276,29 @@ static arrival_t *accept_one(const listener_t *l)
     return arrival;
 }
 
-/* Heads that were not complete and have had more. */
-static arrival_t *revisit_locked(const listener_t *l)
+/* Heads that were not complete and have had more: they become newcomers.  Level
+ * and edge as they are, one that is still not complete is not seen again until
+ * more has come. */
+static void revisit(const listener_t *l)
 {
     struct epoll_event events[64];
-    int i, n = acceptor->npending ? epoll_wait(l->epoll_fd, events, 64, 0) : 0;
+    arrival_t *arrival;
+    int i, found, n = 0;
 
+    if (acceptor->npending)
+        n = epoll_wait(l->epoll_fd, events, 64, 0);
     for (i = 0; i < n; i++) {
-        arrival_t *arrival = events[i].data.ptr;
-
-        if (arrival && sort_locked(arrival, l))
-            return arrival;
+        arrival = events[i].data.ptr;
+        if (!arrival)
+            continue;               /* the listener or pass_fd */
+        vl_park_lock();
+        found = arrival->pending;   /* else the keeper was faster */
+        if (found)
+            unpend_locked(arrival);
+        vl_park_unlock();
+        if (found)
+            sort_and_pass(arrival, l);
     }
-    return NULL;
 }
 
 /* A connection that ends before anybody asked for its turn. */
@@ -306,16 +343,24 @@ static apr_status_t hand_over(arrival_t *arrival, void **csd,
 
 /* One socket a call is all the MPM takes, so our descriptor stays readable as
  * long as there are more. */
-static arrival_t *next_locked(void)
+static arrival_t *next_passing(void)
 {
-    arrival_t *arrival;
+    arrival_t *arrival = NULL;
 
+    vl_park_lock();
+    acceptor->accepted_us = now_us();
+    if (acceptor->stuck) {
+        acceptor->stuck = 0;
+        vl_shm_child_pause(acceptor->shm, 0);
+    }
     if (APR_RING_EMPTY(&acceptor->passing, arrival_t, link)) {
         quiet_locked();
-        return NULL;
     }
-    arrival = APR_RING_FIRST(&acceptor->passing);
-    APR_RING_REMOVE(arrival, link);
+    else {
+        arrival = APR_RING_FIRST(&acceptor->passing);
+        APR_RING_REMOVE(arrival, link);
+    }
+    vl_park_unlock();
     return arrival;
 }
 
@@ -339,22 +384,21 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
 {
     const listener_t *l = listener_of(lr);
     arrival_t *arrival;
-    int i;
+    int i, free_slot = 0;
 
     *csd = NULL;
-    vl_park_lock();
-    arrival = revisit_locked(l);
-    for (i = 0; !arrival && i < ACCEPT_BATCH; i++) {
-        arrival_t *new = accept_one(l);
-
-        if (!new)
-            break;
-        if (sort_locked(new, l))
-            arrival = new;
+    if (acceptor->since_sorted++ < PASS_BATCH) {
+        arrival = next_passing();
+        if (arrival)
+            return hand_over(arrival, csd, ptrans);
     }
-    if (!arrival)
-        arrival = next_locked();
-    vl_park_unlock();
+    acceptor->since_sorted = 0;
+    revisit(l);
+    for (i = 0; !free_slot && i < ACCEPT_BATCH && (arrival = accept_one(l));
+         i++)
+        free_slot = sort(arrival, l);
+    if (!free_slot)
+        arrival = next_passing();
     return arrival ? hand_over(arrival, csd, ptrans) : APR_EAGAIN;
 }
 
@@ -439,7 +483,7 @@ static void give_away(void)
     vl_park_lock();
     if (!acceptor->stopped) {
         acceptor->stopped = 1;
-        vl_shm_child_stop(acceptor->shm);
+        vl_shm_child_pause(acceptor->shm, 1);
         for (i = 0; i < acceptor->nlisteners; i++)
             close(acceptor->listeners[i].listen_fd);
     }
@@ -474,7 +518,6 @@ static void adopt(void)
     apr_size_t i, n;
 
     while ((n = receive_fds(fds)) > 0) {
-        vl_park_lock();
         for (i = 0; i < n; i++) {
             arrival_t *arrival = arrival_new(fds[i]);
             socklen_t len = sizeof(arrival->remote);
@@ -482,10 +525,8 @@ static void adopt(void)
             if (!arrival)
                 continue;
             getpeername(fds[i], (struct sockaddr *)&arrival->remote, &len);
-            if (sort_locked(arrival, &acceptor->listeners[0]))
-                pass_locked(arrival);
+            sort_and_pass(arrival, &acceptor->listeners[0]);
         }
-        vl_park_unlock();
     }
 }
 
@@ -533,6 +574,31 @@ static void take_over(void)
     }
 }
 
+/* The MPM has stopped accepting, because its connections or its threads are at
+ * their limit, and slots that nobody uses are held here: they go back, and no
+ * more are granted to this child until the MPM accepts again.  Who has had a
+ * slot taken away passes without. */
+static void give_up_slots(void)
+{
+    arrival_t *arrival;
+    apr_int64_t limit = now_us() - STUCK_US;
+
+    vl_park_lock();
+    if (!APR_RING_EMPTY(&acceptor->passing, arrival_t, link)
+        && acceptor->accepted_us < limit && acceptor->signalled_us < limit
+        && !acceptor->stuck) {
+        acceptor->stuck = 1;
+        vl_shm_child_pause(acceptor->shm, 1);
+        vl_park_take_locked();
+        APR_RING_FOREACH(arrival, &acceptor->passing, arrival_t, link) {
+            if (arrival->turn.holds)
+                vl_slot_end(acceptor->shm, &arrival->turn.ticket, NULL);
+            arrival->turn.holds = 0;
+        }
+    }
+    vl_park_unlock();
+}
+
 /* Until other children have granted us a slot, or it is time to look round. */
 static void sleep_or_wake(void)
 {
@@ -558,6 +624,11 @@ static void *APR_THREAD_FUNC keeper(apr_thread_t *thread, void *data)
             looked = now_us();
             expire();
             adopt();
+            give_up_slots();
+            vl_slot_adjust(acceptor->shm, looked);
+            vl_park_lock();
+            vl_park_take_locked();
+            vl_park_unlock();
         }
     }
     give_away();
@@ -643,13 +714,27 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     apr_thread_create(&thread, attr, keeper, NULL, pchild);
 }
 
+/* Threads of this class do not preempt the listener when it wakes them, so it
+ * sorts and hands on several connections before the first of them is worked
+ * on; see docs/design/003-fair-accept.md for what that gains. */
+static void yield_to_listener(void)
+{
+    static __thread int done;
+    struct sched_param param = { 0 };
+
+    if (!done)
+        done = !sched_setscheduler(0, SCHED_BATCH, &param) || 1;
+}
+
 void vl_accept_turn(apr_socket_t *csd, vl_turn_t *ret_turn)
 {
     void *data = NULL;
     vl_turn_t *turn;
 
-    if (!acceptor
-        || apr_socket_data_get(&data, turn_key, csd) != APR_SUCCESS || !data)
+    if (!acceptor)
+        return;
+    yield_to_listener();
+    if (apr_socket_data_get(&data, turn_key, csd) != APR_SUCCESS || !data)
         return;
     turn = data;
     *ret_turn = *turn;

@@ -26,8 +26,6 @@ static void fill_defaults(vl_conf_t *conf)
 #undef X
     if (conf->queue_timeout < 0)
         conf->queue_timeout = VL_QUEUE_TIMEOUT;
-    if (!conf->slots)
-        conf->slots = 16;
     if (!conf->cgroup)
         conf->cgroup = "auto";
 }

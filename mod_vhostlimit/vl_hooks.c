@@ -32,7 +32,10 @@ typedef struct req_t {
     apr_time_t started;         /* when it was let in */
     pthread_t thread;           /* that cpu_start was read on */
     apr_int64_t cpu_start;
-    apr_int64_t cpu_us;         /* final once it is no longer running */
+    int elsewhere;              /* a back end works on it */
+    apr_uint64_t elsewhere_from;
+    int measured;               /* cpu_us is final */
+    apr_int64_t cpu_us;
 } req_t;
 
 /* Lives in c->pool. */
@@ -45,6 +48,15 @@ static const char end_filter[] = "VHOSTLIMIT_END";
 static ap_filter_rec_t *end_filter_handle;
 static vl_shm_t *accounts;
 
+/* Reading a thread's CPU clock is a system call, so it is read once a request,
+ * at its end: a request begins where the thread's last one ended.  What the
+ * thread did in between for this one, such as taking up its connection and a
+ * TLS handshake, is its work too. */
+static __thread struct {
+    int known;                  /* nobody else's work has come in between */
+    apr_int64_t us;
+} last_end;
+
 static apr_int64_t thread_cpu_us(void)
 {
     struct timespec ts;
@@ -53,11 +65,21 @@ static apr_int64_t thread_cpu_us(void)
     return (apr_int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
-/* CPU time since the request began, as far as this thread can tell. */
-static void measure_cpu(req_t *req)
+static void cpu_begin(req_t *req)
 {
-    if (pthread_equal(req->thread, pthread_self()))
-        req->cpu_us = thread_cpu_us() - req->cpu_start;
+    req->thread = pthread_self();
+    req->cpu_start = last_end.known ? last_end.us : thread_cpu_us();
+}
+
+/* As far as this thread can tell: the end may come on another one. */
+static void cpu_end(req_t *req)
+{
+    if (req->measured || !pthread_equal(req->thread, pthread_self()))
+        return;
+    req->measured = 1;
+    last_end.us = thread_cpu_us();
+    last_end.known = 1;
+    req->cpu_us = last_end.us - req->cpu_start;
 }
 
 static void req_leave(req_t *req)
@@ -67,10 +89,11 @@ static void req_leave(req_t *req)
     if (!req->running)
         return;
     req->running = 0;
-    measure_cpu(req);
+    cpu_end(req);
     cost.busy_us = apr_time_now() - req->started;
     cost.cpu_us = req->cpu_us;
-    cost.cost_us = req->cpu_us;
+    cost.elsewhere = req->elsewhere;
+    cost.elsewhere_from = req->elsewhere_from;
     vl_park_end(&req->admission.ticket, &cost);
 }
 
@@ -211,8 +234,12 @@ static int req_admit(request_rec *r)
     req_t *req;
     apr_status_t rv;
 
-    if (conf->mode == VL_MODE_OFF || r->main || r->prev || !conn)
+    if (r->main || r->prev || !conn)
         return DECLINED;
+    if (conf->mode == VL_MODE_OFF) {
+        last_end.known = 0;
+        return DECLINED;
+    }
 
     req = apr_pcalloc(r->pool, sizeof(*req));
     req->conn = conn;
@@ -228,8 +255,7 @@ static int req_admit(request_rec *r)
         r->connection->keepalive = AP_CONN_CLOSE;
     req->running = req->admission.entered;
     req->started = apr_time_now();
-    req->thread = pthread_self();
-    req->cpu_start = thread_cpu_us();
+    cpu_begin(req);
     conn->current = req;
     ap_set_module_config(r->request_config, &vhostlimit_module, req);
     apr_pool_cleanup_register(r->pool, req, req_pool_cleanup,
@@ -249,6 +275,37 @@ static int req_refuse(request_rec *r, int lookup)
     return refuse(r, vl_conf_get(r->server), req);
 }
 
+static int is_elsewhere(const request_rec *r)
+{
+    static const char *const handlers[] = {
+        "proxy-server", "cgi-script", "fcgid-script", NULL
+    };
+    int i;
+
+    if (r->proxyreq || !r->handler)
+        return r->proxyreq != PROXYREQ_NONE;
+    for (i = 0; handlers[i]; i++) {
+        if (!strcmp(r->handler, handlers[i]))
+            return 1;
+    }
+    return !strncmp(r->handler, "proxy:", 6);
+}
+
+/* The last moment before the handler, of the request or of what it was
+ * redirected to. */
+static int req_fixups(request_rec *r)
+{
+    conn_t *conn = ap_get_module_config(r->connection->conn_config,
+                                        &vhostlimit_module);
+    req_t *req = conn ? conn->current : NULL;
+
+    if (req && req->running && !req->elsewhere && is_elsewhere(r)) {
+        req->elsewhere = 1;
+        req->elsewhere_from = vl_slot_elsewhere(accounts, apr_time_now());
+    }
+    return DECLINED;
+}
+
 /* mod_log_config reads the environment of the last request in a chain of
  * internal redirects, others that of the first: every one gets it. */
 static int req_log(request_rec *r)
@@ -259,8 +316,7 @@ static int req_log(request_rec *r)
 
     if (!req)
         return DECLINED;
-    if (req->running || !req->admission.entered)
-        measure_cpu(req);
+    cpu_end(req);
     wait = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->waited_us);
     cpu = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->cpu_us);
     for (each = r; each; each = each->next) {
@@ -293,6 +349,7 @@ void vl_hooks_register(apr_pool_t *p)
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);
     /* First: a page from a cache is work as well. */
     ap_hook_quick_handler(req_refuse, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
     /* Before the logs are written. */
     ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

@@ -17,8 +17,11 @@ static void sum_cells_locked(vl_shm_t *shm)
     vl_queue_t *q = &shm->queue;
     apr_uint32_t a, c;
 
-    for (c = 0; c < shm->head->columns; c++)
+    shm->head->elsewhere = 0;
+    for (c = 0; c < shm->head->columns; c++) {
         shm->children[c].running = 0;
+        shm->head->elsewhere += shm->children[c].elsewhere;
+    }
     q->head->running = q->head->waiting = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
         vl_flow_t *flow = &q->flows[a];
@@ -128,6 +131,7 @@ apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
     shm->by_name = apr_hash_make(p);
     shm->head->capacity = accounts;
     shm->head->children = children;
+    shm->head->processors = vl_cpu_count();
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
     rv = lock_init(&shm->head->lock);
@@ -224,6 +228,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         left += cell->running + cell->waiting;
         cell->running = cell->waiting = 0;
     }
+    shm->head->elsewhere -= shm->children[child].elsewhere;
     memset(&shm->children[child], 0, sizeof(child_t));
     return left;
 }
@@ -257,11 +262,11 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
 }
 
-void vl_shm_child_stop(vl_shm_t *shm)
+void vl_shm_child_pause(vl_shm_t *shm, int paused)
 {
     if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
         return;
-    shm->children[shm->self].threads = 0;
+    shm->children[shm->self].paused = paused;
     vl_shm_unlock(shm);
 }
 

@@ -50,8 +50,8 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
                                  apr_uint32_t threads);
 /* Readable when slots were granted to this child (an eventfd); -1: none. */
 int vl_shm_child_wake_fd(const vl_shm_t *shm);
-/* The child takes no more work: nothing is granted to it from now on. */
-void vl_shm_child_stop(vl_shm_t *shm);
+/* Nothing is granted to this child until it goes on (paused 0). */
+void vl_shm_child_pause(vl_shm_t *shm, int paused);
 /* Returns how many running and waiting requests the dead child left behind. */
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
 

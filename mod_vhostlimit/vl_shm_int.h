@@ -26,6 +26,8 @@
 #include <apr_hash.h>
 #include <apr_time.h>
 
+#include "vl_auto.h"
+#include "vl_cpu.h"
 #include "vl_queue.h"
 #include "vl_shm.h"
 #include "vl_slot.h"
@@ -50,7 +52,9 @@ typedef struct cell_t {
 typedef struct child_t {
     pid_t pid;                      /* 0: column is free */
     apr_uint32_t threads;           /* most it can run */
+    int paused;                     /* nothing is granted to it */
     apr_uint32_t running;
+    apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */
     apr_uint32_t ring_head, ring_len;
     vl_ticket_t ring[RING_SIZE];
@@ -65,6 +69,14 @@ typedef struct head_t {
     apr_uint32_t used;              /* accounts with a name */
     apr_uint32_t generation;        /* of the configuration, from 1 */
     vl_queue_head_t queue;
+    apr_uint32_t processors;        /* that the server may use */
+    apr_uint32_t elsewhere;         /* requests worked on elsewhere */
+    apr_int64_t elsewhere_at;       /* us, when their clock was last moved */
+    apr_uint64_t elsewhere_ns;      /* what it shows */
+    int auto_on;                    /* the slots are found by vl_auto.h */
+    vl_auto_t auto_state;
+    apr_int64_t auto_at;            /* last step, us */
+    vl_cpu_t auto_cpu;              /* and the processors' times then */
 } head_t;
 
 #define NO_CHILD ((apr_uint32_t)-1)

@@ -18,22 +18,42 @@ typedef struct wakes_t {
 
 #define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
 
+/* A quarter of the threads stays free: without an idle one the MPM stops
+ * accepting, and who is not accepted is not sorted.  (A thread is busy for a
+ * while after its request has given the slot back.) */
+static apr_uint32_t room_of(const child_t *child)
+{
+    apr_uint32_t free_threads = (child->threads + 3) / 4;
+
+    return child->threads > 1 ? child->threads - free_threads : child->threads;
+}
+
 static int child_has_room(const child_t *child)
 {
-    return child->pid && child->running < child->threads
+    return child->pid && !child->paused && child->running < room_of(child)
            && child->ring_len < RING_SIZE;
 }
 
-/* Where most of the account wait, so that every child's queue moves on alike;
- * NO_CHILD: nobody with a thread for it. */
+/* Another child must have so many times as many waiting to be preferred to the
+ * one that has the processor right now: waking it costs two switches. */
+#define FAR_FACTOR 2
+
+/* A child in which the account waits: this one, or where clearly more of them
+ * wait, so that every child's line moves on.  NO_CHILD: nobody waits where a
+ * thread is free. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t c, best = NO_CHILD, most = 0;
 
+    if (shm->self != NO_CHILD && child_has_room(&shm->children[shm->self])) {
+        most = vl_shm_cell(shm, shm->self, account)->waiting * FAR_FACTOR;
+        best = most ? shm->self : NO_CHILD;
+    }
     for (c = 0; c < shm->head->columns; c++) {
         apr_uint32_t waiting = vl_shm_cell(shm, c, account)->waiting;
 
-        if (waiting > most && child_has_room(&shm->children[c])) {
+        if (waiting > most && c != shm->self
+            && child_has_room(&shm->children[c])) {
             most = waiting;
             best = c;
         }
@@ -107,17 +127,24 @@ static void hold(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ticket)
     shm->children[shm->self].running++;
 }
 
-/* cost NULL: the slot was not used. */
-static void release(vl_shm_t *shm, const vl_ticket_t *ticket,
-                    const vl_cost_t *cost)
+static void let_go(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     vl_shm_cell(shm, shm->self, ticket->account)->running--;
     shm->children[shm->self].running--;
-    if (cost)
-        vl_queue_end(&shm->queue, ticket->account, ticket->charged,
-                     cost->cost_us);
-    else
-        vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
+}
+
+static void release(vl_shm_t *shm, const vl_ticket_t *ticket,
+                    apr_uint64_t cost_us)
+{
+    let_go(shm, ticket);
+    vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
+}
+
+/* The slot was not used. */
+static void cancel(vl_shm_t *shm, const vl_ticket_t *ticket)
+{
+    let_go(shm, ticket);
+    vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
 }
 
 static apr_status_t lock_self(vl_shm_t *shm)
@@ -271,7 +298,7 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
     if (lock_self(shm) != APR_SUCCESS)
         return;
     if (account != adm->ticket.account) {
-        release(shm, &adm->ticket, NULL);
+        cancel(shm, &adm->ticket);
         hold(shm, account, &adm->ticket);
     }
     adm->backlogged = shm->queue.flows[account].waiting > 0;
@@ -282,6 +309,45 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
     vl_shm_unlock(shm);
 }
 
+/* The clock of the work done elsewhere runs as fast as one such request would
+ * get on if all of them burned CPU and shared the processors equally: that is
+ * what each is charged, since nobody tells what it really burns. */
+static void advance_elsewhere(head_t *head, apr_int64_t now_us)
+{
+    apr_uint32_t n = head->elsewhere;
+    apr_int64_t passed = now_us - head->elsewhere_at;
+
+    if (n && passed > 0)
+        head->elsewhere_ns += (apr_uint64_t)passed * 1000
+                              * (n < head->processors ? n : head->processors)
+                              / n;
+    head->elsewhere_at = now_us;
+}
+
+apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
+{
+    apr_uint64_t clock;
+
+    if (lock_self(shm) != APR_SUCCESS)
+        return 0;
+    advance_elsewhere(shm->head, now_us);
+    clock = shm->head->elsewhere_ns;
+    shm->head->elsewhere++;
+    shm->children[shm->self].elsewhere++;
+    vl_shm_unlock(shm);
+    return clock;
+}
+
+static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, const vl_cost_t *cost)
+{
+    if (!cost->elsewhere)
+        return 0;
+    advance_elsewhere(shm->head, apr_time_now());
+    shm->head->elsewhere--;
+    shm->children[shm->self].elsewhere--;
+    return (shm->head->elsewhere_ns - cost->elsewhere_from) / 1000;
+}
+
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost)
 {
@@ -290,7 +356,10 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
 
     if (lock_self(shm) != APR_SUCCESS)
         return;
-    release(shm, ticket, cost);
+    if (cost)
+        release(shm, ticket, cost->cpu_us + elsewhere_us_locked(shm, cost));
+    else
+        cancel(shm, ticket);
     if (cost) {
         a->metrics.busy_us += cost->busy_us;
         a->metrics.cpu_us += cost->cpu_us;
@@ -301,13 +370,73 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
     unlock_and_wake(shm, &wakes);
 }
 
+static apr_uint32_t auto_min(void)
+{
+    return vl_cpu_count() * VL_AUTO_MIN_PER_CPU;
+}
+
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
     wakes_t wakes;
 
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
-    shm->queue.head->slots = slots;
+    /* A restart does not forget what has been found. */
+    if (slots || !shm->head->auto_on)
+        shm->head->queue.slots = slots ? slots : auto_min();
+    shm->head->auto_on = !slots;
+    dispatch(shm, &wakes);
+    unlock_and_wake(shm, &wakes);
+}
+
+apr_uint32_t vl_slot_count(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);
+}
+
+/* What the children that are there can work on. */
+static apr_uint32_t rooms_locked(const vl_shm_t *shm)
+{
+    apr_uint32_t c, rooms = 0;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        if (shm->children[c].pid)
+            rooms += room_of(&shm->children[c]);
+    }
+    return rooms;
+}
+
+static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
+{
+    head_t *head = shm->head;
+    vl_auto_sample_t sample;
+
+    sample.slots = head->queue.slots;
+    sample.min = auto_min();
+    sample.max = rooms_locked(shm);
+    sample.running = head->queue.running;
+    sample.waiting = head->queue.waiting;
+    sample.busy_permille = vl_cpu_busy_permille(&head->auto_cpu, cpu);
+    head->queue.slots = vl_auto_step(&head->auto_state, &sample);
+    head->auto_cpu = *cpu;
+}
+
+void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
+{
+    wakes_t wakes = { 0 };
+    vl_cpu_t cpu;
+    int mine;
+
+    if (!shm->head->auto_on || lock_self(shm) != APR_SUCCESS)
+        return;
+    mine = now_us - shm->head->auto_at >= VL_AUTO_STEP_US;
+    if (mine)
+        shm->head->auto_at = now_us;
+    vl_shm_unlock(shm);
+    if (!mine || vl_cpu_read(&cpu) != APR_SUCCESS
+        || vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    adjust_locked(shm, &cpu);
     dispatch(shm, &wakes);
     unlock_and_wake(shm, &wakes);
 }

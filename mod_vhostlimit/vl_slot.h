@@ -64,14 +64,24 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
 typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from being let in to being done */
     apr_uint64_t cpu_us;        /* of Apache's thread */
-    apr_uint64_t cost_us;       /* what the account is charged */
+    int elsewhere;              /* worked on elsewhere since ... */
+    apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
 } vl_cost_t;
+
+/* The request is handed to a back end (PHP-FPM, CGI, a proxied server), which
+ * burns CPU that its thread's clock does not see.  Returns the reading of the
+ * clock to be given to vl_slot_end(). */
+apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
 
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
 
-/* Slots the server has in all. */
+/* Slots the server has in all; 0: as many as vl_auto.h finds, from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
+apr_uint32_t vl_slot_count(const vl_shm_t *shm);
+/* To be called now and then in every child: one of them does a step of
+ * vl_auto.h when it is due. */
+void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us);
 
 #endif

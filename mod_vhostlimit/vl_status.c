@@ -12,6 +12,7 @@
 
 #include "vl_conf.h"
 #include "vl_private.h"
+#include "vl_slot.h"
 
 /* Raised when a key of ?json or ?auto is renamed or changes its meaning. */
 #define SCHEMA 1
@@ -39,6 +40,7 @@ typedef struct server_facts_t {
     const char *mpm;
     apr_int64_t uptime_s;
     apr_uint32_t children;
+    apr_uint32_t slots;
 } server_facts_t;
 
 /* A format: how the page begins, what a vhost is, how it ends. */
@@ -83,11 +85,11 @@ static const char *json_string(apr_pool_t *p, const char *text)
 static void json_begin(request_rec *r, const server_facts_t *facts)
 {
     ap_rprintf(r, "{\"schema\":%d,\"module\":\"%s\",\"mpm\":%s,"
-               "\"uptime_s\":%" APR_INT64_T_FMT ",\"children\":%u,"
+               "\"uptime_s\":%" APR_INT64_T_FMT ",\"children\":%u,\"slots\":%u,"
                "\"cgroup\":{\"backend\":%s,\"path\":%s,\"reason\":%s},"
                "\"vhosts\":[",
                SCHEMA, VL_VERSION, json_string(r->pool, facts->mpm),
-               facts->uptime_s, facts->children,
+               facts->uptime_s, facts->children, facts->slots,
                json_string(r->pool, vl_cgroup_backend(cgroup)),
                json_string(r->pool, vl_cgroup_path(cgroup)),
                json_string(r->pool, vl_cgroup_reason(cgroup)));
@@ -117,10 +119,10 @@ static void json_end(request_rec *r)
 static void auto_begin(request_rec *r, const server_facts_t *facts)
 {
     ap_rprintf(r, "schema: %d\nmodule: %s\nmpm: %s\nuptime_s: %"
-               APR_INT64_T_FMT "\nchildren: %u\ncgroup.backend: %s\n"
+               APR_INT64_T_FMT "\nchildren: %u\nslots: %u\ncgroup.backend: %s\n"
                "cgroup.path: %s\ncgroup.reason: %s\n",
                SCHEMA, VL_VERSION, facts->mpm, facts->uptime_s,
-               facts->children, vl_cgroup_backend(cgroup),
+               facts->children, facts->slots, vl_cgroup_backend(cgroup),
                vl_cgroup_path(cgroup), vl_cgroup_reason(cgroup));
 }
 
@@ -151,10 +153,11 @@ static void html_begin(request_rec *r, const server_facts_t *facts)
     ap_rprintf(r, "<!DOCTYPE html>\n<html lang=\"en\"><head>"
                "<meta charset=\"utf-8\"><title>vhostlimit status</title>"
                "</head><body>\n<h1>vhostlimit status</h1>\n<p>%s, MPM %s, up %"
-               APR_INT64_T_FMT " s, %u children, cgroup backend %s %s%s</p>\n"
+               APR_INT64_T_FMT " s, %u children, %u slots, cgroup backend %s %s%s</p>\n"
                "<table border=\"1\"><thead><tr><th>Vhost</th><th>Mode</th>"
                "<th>Concurrency</th>", VL_VERSION, facts->mpm,
-               facts->uptime_s, facts->children, vl_cgroup_backend(cgroup),
+               facts->uptime_s, facts->children, facts->slots,
+               vl_cgroup_backend(cgroup),
                ap_escape_html(r->pool, vl_cgroup_path(cgroup)),
                ap_escape_html(r->pool, reason));
     for (i = 0; i < COLUMNS; i++)
@@ -243,6 +246,7 @@ static int status_handler(request_rec *r)
     facts.mpm = ap_show_mpm();
     facts.uptime_s = apr_time_sec(apr_time_now() - vl_shm_created_us(accounts));
     facts.children = vl_shm_children(accounts);
+    facts.slots = vl_slot_count(accounts);
     writer->begin(r, &facts);
     write_vhosts(r, writer);
     writer->end(r);
