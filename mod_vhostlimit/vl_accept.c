@@ -226,7 +226,7 @@ static int sort(arrival_t *arrival, const listener_t *l)
         return 0;
     }
     conf = conf_of(arrival, peek.host);
-    if (conf->mode != VL_MODE_ON)
+    if (conf->mode != VL_MODE_ON || !conf->queue)
         return 1;
     if (vl_slot_try(acceptor->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {

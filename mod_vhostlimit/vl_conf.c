@@ -48,14 +48,14 @@ typedef struct setting_t {
 } setting_t;
 
 enum {
-#define X(member, directive, def, min, max, unit, words, help) SETTING_##member,
+#define X(member, directive, args, def, min, max, unit, words, help) SETTING_##member,
     VL_SETTINGS(X)
 #undef X
     SETTINGS
 };
 
 static const setting_t settings[SETTINGS] = {
-#define X(member, directive, def, min, max, unit, words, help) \
+#define X(member, directive, args, def, min, max, unit, words, help) \
     { directive, offsetof(vl_conf_t, member), min, max, unit, words },
     VL_SETTINGS(X)
 #undef X
@@ -109,7 +109,7 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
 {
     vl_conf_t *conf = apr_pcalloc(p, sizeof(*conf));
 
-#define X(member, directive, def, min, max, unit, words, help) \
+#define X(member, directive, args, def, min, max, unit, words, help) \
     conf->member = VL_UNSET;
     VL_SETTINGS(X)
 #undef X
@@ -123,7 +123,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     const vl_conf_t *base = base_conf, *add = add_conf;
     vl_conf_t *conf = apr_pcalloc(p, sizeof(*conf));
 
-#define X(member, directive, def, min, max, unit, words, help) \
+#define X(member, directive, args, def, min, max, unit, words, help) \
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SETTINGS(X)
 #undef X
@@ -210,8 +210,28 @@ static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
     return NULL;
 }
 
-/* VhostLimitSlots and VhostLimitQueue have shapes of their own, so their rows
- * are not in the list. */
+/* A number, then perhaps a time: VhostLimitQueue. */
+static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
+                             const char *time)
+{
+    const char *wrong = set_value(cmd, dconf, arg);
+    apr_interval_time_t timeout;
+
+    if (wrong || !time)
+        return wrong;
+    if (ap_timeout_parameter_parse(time, &timeout, "s") != APR_SUCCESS
+        || timeout < VL_QUEUE_TIMEOUT_MIN || timeout > VL_QUEUE_TIMEOUT_MAX)
+        return apr_psprintf(cmd->pool, "VhostLimitQueue: '%s' is not a time "
+                            "from 1ms to 1h, in ms, s (the default), min or h",
+                            time);
+    vl_conf_get(cmd->server)->queue_timeout = timeout;
+    return NULL;
+}
+
+/* The function for each number of arguments. */
+#define SET_TAKE1 set_value
+#define SET_TAKE12 set_queue
+
 static const setting_t slots_setting = {
     "VhostLimitSlots", offsetof(vl_conf_t, slots), 1, 100000, "", slots_words
 };
@@ -224,9 +244,9 @@ static const char *set_slots(cmd_parms *cmd, void *dconf, const char *arg)
 }
 
 const command_rec vl_conf_cmds[] = {
-#define X(member, directive, def, min, max, unit, words, help) \
-    AP_INIT_TAKE1(directive, set_value, (void *)&settings[SETTING_##member], \
-                  RSRC_CONF, help),
+#define X(member, directive, args, def, min, max, unit, words, help) \
+    AP_INIT_##args(directive, SET_##args, (void *)&settings[SETTING_##member], \
+                   RSRC_CONF, help),
     VL_SETTINGS(X)
 #undef X
     AP_INIT_TAKE1("VhostLimitSlots", set_slots, (void *)&slots_setting,

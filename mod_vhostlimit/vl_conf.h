@@ -12,7 +12,7 @@
 #include "vl_settings.h"
 
 typedef struct vl_conf_t {
-#define X(member, directive, def, min, max, unit, words, help) int member;
+#define X(member, directive, args, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
 #undef X
     apr_interval_time_t queue_timeout;      /* -1: unset */

@@ -19,7 +19,7 @@ static void own_conf(apr_pool_t *p, server_rec *s,
 
 static void fill_defaults(vl_conf_t *conf)
 {
-#define X(member, directive, def, min, max, unit, words, help) \
+#define X(member, directive, args, def, min, max, unit, words, help) \
     if (conf->member == VL_UNSET) \
         conf->member = def;
     VL_SETTINGS(X)
