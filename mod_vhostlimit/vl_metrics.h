@@ -51,4 +51,22 @@ static inline apr_uint64_t vl_metrics_wait_us(unsigned bucket)
     return (apr_uint64_t)(4 + bucket % 4) << (bucket / 4 - 1);
 }
 
+/* The least time that so many permille of the waits did not exceed, rounded up
+ * to its bucket's end; 0 when nothing was counted. */
+static inline apr_uint64_t vl_metrics_wait_percentile(
+    const apr_uint64_t waits[VL_WAIT_BUCKETS], unsigned permille)
+{
+    apr_uint64_t sum = 0, seen = 0;
+    unsigned bucket;
+
+    for (bucket = 0; bucket < VL_WAIT_BUCKETS; bucket++)
+        sum += waits[bucket];
+    for (bucket = 0; bucket < VL_WAIT_BUCKETS && sum; bucket++) {
+        seen += waits[bucket];
+        if (seen * 1000 >= sum * permille)
+            return bucket ? vl_metrics_wait_us(bucket + 1) - 1 : 0;
+    }
+    return 0;
+}
+
 #endif

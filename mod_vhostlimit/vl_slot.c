@@ -268,6 +268,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     }
     if (adm.entered) {
         a->metrics.requests++;
+        a->waits[0]++;
         hold(shm, account, &adm.ticket);
     }
     vl_shm_unlock(shm);

@@ -100,15 +100,19 @@ static void json_vhost(request_rec *r, const vl_account_snapshot_t *vhost,
 {
     apr_size_t i;
 
-    ap_rprintf(r, "%s\n{\"name\":%s,\"mode\":\"%s\",\"concurrency\":%u,"
-               "\"cgroup\":%s", first ? "" : ",",
-               json_string(r->pool, vhost->name),
-               vl_conf_mode_name(vhost->limits.mode),
-               vhost->limits.concurrency, json_string(r->pool, cgroup_path));
+    ap_rprintf(r, "%s\n{\"name\":%s,\"mode\":\"%s\",\"weight\":%u,"
+               "\"concurrency\":%u,\"queue\":%u,\"cgroup\":%s",
+               first ? "" : ",", json_string(r->pool, vhost->name),
+               vl_conf_mode_name(vhost->limits.mode), vhost->limits.weight,
+               vhost->limits.concurrency, vhost->limits.queue,
+               json_string(r->pool, cgroup_path));
     for (i = 0; i < COLUMNS; i++)
         ap_rprintf(r, ",\"%s\":%" APR_UINT64_T_FMT, columns[i].key,
                    cell(vhost, i));
-    ap_rputs("}", r);
+    ap_rprintf(r, ",\"wait_p50_us\":%" APR_UINT64_T_FMT ",\"wait_p99_us\":%"
+               APR_UINT64_T_FMT "}",
+               vl_metrics_wait_percentile(vhost->waits, 500),
+               vl_metrics_wait_percentile(vhost->waits, 990));
 }
 
 static void json_end(request_rec *r)
@@ -132,13 +136,19 @@ static void auto_vhost(request_rec *r, const vl_account_snapshot_t *vhost,
     const char *name = ap_escape_logitem(r->pool, vhost->name);
     apr_size_t i;
 
-    ap_rprintf(r, "vhost.%s.mode: %s\nvhost.%s.concurrency: %u\n"
+    ap_rprintf(r, "vhost.%s.mode: %s\nvhost.%s.weight: %u\n"
+               "vhost.%s.concurrency: %u\nvhost.%s.queue: %u\n"
                "vhost.%s.cgroup: %s\n", name,
                vl_conf_mode_name(vhost->limits.mode), name,
-               vhost->limits.concurrency, name, cgroup_path);
+               vhost->limits.weight, name, vhost->limits.concurrency, name,
+               vhost->limits.queue, name, cgroup_path);
     for (i = 0; i < COLUMNS; i++)
         ap_rprintf(r, "vhost.%s.%s: %" APR_UINT64_T_FMT "\n", name,
                    columns[i].key, cell(vhost, i));
+    ap_rprintf(r, "vhost.%s.wait_p50_us: %" APR_UINT64_T_FMT
+               "\nvhost.%s.wait_p99_us: %" APR_UINT64_T_FMT "\n", name,
+               vl_metrics_wait_percentile(vhost->waits, 500), name,
+               vl_metrics_wait_percentile(vhost->waits, 990));
 }
 
 static void auto_end(request_rec *r)
@@ -155,7 +165,7 @@ static void html_begin(request_rec *r, const server_facts_t *facts)
                "</head><body>\n<h1>vhostlimit status</h1>\n<p>%s, MPM %s, up %"
                APR_INT64_T_FMT " s, %u children, %u slots, cgroup backend %s %s%s</p>\n"
                "<table border=\"1\"><thead><tr><th>Vhost</th><th>Mode</th>"
-               "<th>Concurrency</th>", VL_VERSION, facts->mpm,
+               "<th>Weight</th><th>Concurrency</th><th>Queue</th>", VL_VERSION, facts->mpm,
                facts->uptime_s, facts->children, facts->slots,
                vl_cgroup_backend(cgroup),
                ap_escape_html(r->pool, vl_cgroup_path(cgroup)),
@@ -163,7 +173,8 @@ static void html_begin(request_rec *r, const server_facts_t *facts)
     for (i = 0; i < COLUMNS; i++)
         ap_rprintf(r, "<th title=\"%s\">%s</th>", columns[i].help,
                    columns[i].heading);
-    ap_rputs("</tr></thead>\n<tbody>\n", r);
+    ap_rputs("<th>Wait p50 us</th><th>Wait p99 us</th></tr></thead>\n<tbody>\n",
+             r);
 }
 
 static void html_vhost(request_rec *r, const vl_account_snapshot_t *vhost,
@@ -171,14 +182,18 @@ static void html_vhost(request_rec *r, const vl_account_snapshot_t *vhost,
 {
     apr_size_t i;
 
-    ap_rprintf(r, "<tr><td title=\"%s\">%s</td><td>%s</td><td>%u</td>",
+    ap_rprintf(r, "<tr><td title=\"%s\">%s</td><td>%s</td><td>%u</td>"
+               "<td>%u</td><td>%u</td>",
                ap_escape_html(r->pool, cgroup_path),
                ap_escape_html(r->pool, vhost->name),
-               vl_conf_mode_name(vhost->limits.mode),
-               vhost->limits.concurrency);
+               vl_conf_mode_name(vhost->limits.mode), vhost->limits.weight,
+               vhost->limits.concurrency, vhost->limits.queue);
     for (i = 0; i < COLUMNS; i++)
         ap_rprintf(r, "<td>%" APR_UINT64_T_FMT "</td>", cell(vhost, i));
-    ap_rputs("</tr>\n", r);
+    ap_rprintf(r, "<td>%" APR_UINT64_T_FMT "</td><td>%" APR_UINT64_T_FMT
+               "</td></tr>\n",
+               vl_metrics_wait_percentile(vhost->waits, 500),
+               vl_metrics_wait_percentile(vhost->waits, 990));
 }
 
 static void html_end(request_rec *r)

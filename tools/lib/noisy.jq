@@ -15,7 +15,17 @@ def site(all):
       | if $n > 0 then (map(.mean_s * .transactions) | add) / $n else null end),
     longest_s: (map(.longest_s) | max),
     p50_s: (if length == 1 then .[0].p50_s else null end),
-    p99_s: (if length == 1 then .[0].p99_s else null end) };
+    p99_s: (if length == 1 then .[0].p99_s else null end),
+    waiting: waiting(.[0].site) };
+def waiting(site):
+  if $status == null then null
+  else
+    [$status.vhosts[] | select(.name | startswith(site + "."))][0] as $vhost
+    | [$queue[].waiting[] | select(.name | startswith(site + ".")) | .waiting] as $length
+    | { p50_s: ($vhost.wait_p50_us / 1e6), p99_s: ($vhost.wait_p99_us / 1e6),
+        queue_mean: (if ($length | length) > 0 then ($length | add / length) else null end),
+        queue_most: ($length | max) }
+  end;
 def jain: (add * add) / (length * (map(. * .) | add));
 
 . as $clients | total("transactions") as $all
@@ -26,4 +36,5 @@ def jain: (add * add) / (length * (map(. * .) | add));
     total: { transactions: total("transactions"), rate: ($all / $length), failures: total("failures") },
     jain: (if $all > 0 then ($sites | map(.rate) | jain) else null end),
     server_cpu_limited: ($sar.cpu.server.idle < 10),
+    slots: (if ($queue | length) > 0 then ($queue | map(.slots) | add / length) else null end),
     sar: $sar, status: $status }

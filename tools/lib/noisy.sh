@@ -14,7 +14,7 @@ noisy_users_most() { printf '%s\n' "${noisy_clients[@]}" | sort -k3n | sed -n '$
 # Leaves raw outputs under the prefix and prints the run as JSON.
 noisy_run() { # <load> <page> <target> <seconds> <warm-up seconds> <keepalive> <prefix>
   noisy_warm_up "$1" "$2" "$5" "$6"
-  noisy_flood "$1" "$2" "$4" "$6" "$7"
+  noisy_flood "$1" "$2" "$3" "$4" "$6" "$7"
   noisy_gather "$1" "$2" "$3" "$4" "$7" >"$7.json"
   noisy_drain
 }
@@ -29,17 +29,30 @@ noisy_warm_up() { # <load> <page> <seconds> <keepalive>
   noisy_wait "$3" "${pids[@]}"
 }
 
-noisy_flood() { # <load> <page> <seconds> <keepalive> <prefix>
+noisy_flood() { # <load> <page> <target> <seconds> <keepalive> <prefix>
   local who client site users path pids=()
   path=$(noisy_path "$2")
   for who in "${noisy_clients[@]}"; do
     read -r client site users <<<"$who"
-    load_run "$1" "$client" "$users" "$3" "$4" "http://$site.test$path" "$5-client$client" &
+    load_run "$1" "$client" "$users" "$4" "$5" "http://$site.test$path" "$6-client$client" &
     pids+=("$!")
   done
-  sar_run "$3" "$5.sar" &
+  sar_run "$4" "$6.sar" &
   pids+=("$!")
-  noisy_wait "$3" "${pids[@]}"
+  noisy_watch "$3" "$4" >"$6.queue" &
+  pids+=("$!")
+  noisy_wait "$4" "${pids[@]}"
+}
+
+# Who waits and how many slots there are, once a second while the flood lasts.
+noisy_watch() { # <target> <seconds>
+  local end=$((SECONDS + $2 - 1))
+  [[ $1 == vhostlimit ]] || return 0
+  while ((SECONDS < end)); do
+    nap 1
+    bed_status_page '/vhostlimit-status?json' |
+      jq -c '{ slots, waiting: [.vhosts[] | { name, waiting }] }' || true
+  done
 }
 
 noisy_wait() { # <seconds> <pid>...
@@ -65,7 +78,7 @@ noisy_gather() { # <load> <page> <target> <seconds> <prefix>
         '{ client: ($c | tonumber), site: $s, users: ($u | tonumber) } + .'
   done | jq -s --arg page "$2" --arg target "$3" --arg title "$(target_title "$3")" \
     --arg seconds "$4" --arg lines "$(target_lines "$3")" --argjson sar "$record" \
-    --argjson status "$status" -f "$(in_tree tools/lib/noisy.jq)"
+    --argjson status "$status" --slurpfile queue "$5.queue" -f "$(in_tree tools/lib/noisy.jq)"
 }
 
 noisy_status() { # <target>: what the module says after the run

@@ -45,6 +45,12 @@ def rows:
        per_site("response time, median"; .p50_s | seconds),
        per_site("response time, 99 %"; .p99_s | seconds) else empty end),
      per_site("response time, longest"; .longest_s | seconds),
+     (if any(.[].sites[]; .waiting) then
+       per_site("waited in the fair queue, median"; .waiting.p50_s | seconds),
+       per_site("  99 %"; .waiting.p99_s | seconds),
+       per_site("queue length, mean"; .waiting.queue_mean | fixed(0)),
+       per_site("  most"; .waiting.queue_most | fixed(0)),
+       per_run("slots, mean"; .slots | fixed(0)) else empty end),
      per_run("all sites, per second"; .total.rate | fixed(1)),
      per_run("Jain's index"; .jain | fixed(3)),
      per_run("server's CPU, user"; .sar.cpu.server.user | percent),

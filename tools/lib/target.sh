@@ -5,8 +5,9 @@
 target_kinds=(plain vhostlimit)
 
 # The one place that says how the module is configured when it is measured:
-# added to conf/testbed/vhostlimit.conf.in, for every vhost.
-target_vhostlimit_lines='VhostLimitConcurrency 10'
+# added to conf/testbed/vhostlimit.conf.in.  Nothing: "VhostLimit On" is all a
+# user writes, so that is what is measured; bench.sh -D adds lines.
+target_vhostlimit_lines=''
 
 target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
@@ -20,7 +21,7 @@ target_title() { # <target>
 target_lines() { # <target>: its configuration, one line
   case $1 in
     plain) echo 'no limits' ;;
-    vhostlimit) printf 'VhostLimit On; %s\n' "${target_vhostlimit_lines//$'\n'/; }" ;;
+    vhostlimit) printf 'VhostLimit On%s\n' "${target_vhostlimit_lines:+; ${target_vhostlimit_lines//$'\n'/; }}" ;;
   esac
 }
 
