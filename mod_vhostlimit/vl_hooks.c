@@ -250,9 +250,11 @@ static int req_admit(request_rec *r)
         return DECLINED;
     }
     /* While requests of the vhost wait, its next one takes its turn with them:
-     * as a new connection, which waits without a thread. */
+     * as a new connection, which waits without a thread.  Said by the variable
+     * that the core asks (ap_set_keepalive) after it has chosen chunks for an
+     * answer of unknown length; AP_CONN_CLOSE would leave it without an end. */
     if (req->admission.backlogged)
-        r->connection->keepalive = AP_CONN_CLOSE;
+        apr_table_setn(r->subprocess_env, "nokeepalive", "1");
     req->running = req->admission.entered;
     req->started = apr_time_now();
     cpu_begin(req);

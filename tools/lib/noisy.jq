@@ -5,6 +5,16 @@
 
 ($seconds | tonumber) as $length
 | def total(k): map(.[k]) | add;
+def waiting(name):
+  name as $site |
+  if $status == null then null
+  else
+    [$status.vhosts[] | select(.name | startswith($site + "."))][0] as $vhost
+    | [$queue[].waiting[] | select(.name | startswith($site + ".")) | .waiting] as $length
+    | { p50_s: ($vhost.wait_p50_us / 1e6), p99_s: ($vhost.wait_p99_us / 1e6),
+        queue_mean: (if ($length | length) > 0 then ($length | add / length) else null end),
+        queue_most: ($length | max) }
+  end;
 def site(all):
   { site: .[0].site, role: (if .[0].site == "site1" then "victim" else "noisy" end),
     users: total("users"), transactions: total("transactions"), rate: (total("transactions") / $length),
@@ -17,15 +27,6 @@ def site(all):
     p50_s: (if length == 1 then .[0].p50_s else null end),
     p99_s: (if length == 1 then .[0].p99_s else null end),
     waiting: waiting(.[0].site) };
-def waiting(site):
-  if $status == null then null
-  else
-    [$status.vhosts[] | select(.name | startswith(site + "."))][0] as $vhost
-    | [$queue[].waiting[] | select(.name | startswith(site + ".")) | .waiting] as $length
-    | { p50_s: ($vhost.wait_p50_us / 1e6), p99_s: ($vhost.wait_p99_us / 1e6),
-        queue_mean: (if ($length | length) > 0 then ($length | add / length) else null end),
-        queue_most: ($length | max) }
-  end;
 def jain: (add * add) / (length * (map(. * .) | add));
 
 . as $clients | total("transactions") as $all
