@@ -3,6 +3,7 @@
  * life is in vl_hooks.c. */
 #include "config.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <ap_mpm.h>
@@ -13,6 +14,7 @@
 #include "vl_accept.h"
 #include "vl_cgroup.h"
 #include "vl_conf.h"
+#include "vl_handover.h"
 #include "vl_hooks.h"
 #include "vl_park.h"
 #include "vl_private.h"
@@ -24,7 +26,7 @@
 typedef struct kept_t {
     vl_shm_t *shm;
     apr_uint32_t capacity;          /* of shm, in accounts */
-    int handover[2];                /* see vl_accept_parent_init() */
+    int handover[2];                /* see vl_handover.h */
     apr_pool_t *cgroup_pool;        /* of the current tree's description */
     vl_cgroup_t *cgroup;
 } kept_t;
@@ -49,7 +51,7 @@ static kept_t *kept_get(void)
 
     if (!k) {
         k = apr_pcalloc(ap_pglobal, sizeof(*k));
-        vl_accept_parent_init(k->handover);
+        vl_handover_create(k->handover);
         apr_pool_userdata_setn(k, "mod_vhostlimit", apr_pool_cleanup_null,
                                ap_pglobal);
     }
@@ -194,6 +196,20 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     return OK;
 }
 
+/* Of the descriptors that a child may have, those that its threads may need
+ * (a client, a file, a back end and one more each) and a hundred are not for
+ * waiting. */
+static apr_uint32_t waiting_most(int threads)
+{
+    rlim_t kept_back = (rlim_t)threads * 4 + 100;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return APR_UINT32_MAX;
+    return limit.rlim_cur > kept_back ? (apr_uint32_t)(limit.rlim_cur
+                                                       - kept_back) : 1;
+}
+
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
     int threads = 1;
@@ -207,7 +223,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "this child's requests are not limited: no place for it "
                      "in shared memory");
     vl_hooks_child_init(kept->shm);
-    vl_park_child_init(pchild, kept->shm, kept->capacity);
+    vl_park_child_init(pchild, kept->shm, kept->capacity,
+                       waiting_most(threads));
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))

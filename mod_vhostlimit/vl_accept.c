@@ -32,6 +32,7 @@
 #include <unixd.h>
 
 #include "vl_conf.h"
+#include "vl_handover.h"
 #include "vl_park.h"
 #include "vl_peek.h"
 #include "vl_private.h"
@@ -68,6 +69,7 @@ typedef struct listener_t {
     ap_listen_rec *lr;
     int listen_fd;                  /* the real one; -1: closed */
     int epoll_fd;                   /* what the MPM polls */
+    int deaf;                       /* listen_fd is not in it, for a while */
 } listener_t;
 
 static struct acceptor_t {
@@ -84,7 +86,7 @@ static struct acceptor_t {
     int since_sorted;               /* handed on since we looked who has come */
     listener_t *listeners;
     int nlisteners;
-    int handover[2];                /* read, write */
+    const int *handover;
     int stopped;
 } *acceptor;
 
@@ -263,7 +265,39 @@ static arrival_t *arrival_new(int fd)
     return arrival;
 }
 
-static arrival_t *accept_one(const listener_t *l)
+static void watch(const listener_t *l, int fd)
+{
+    struct epoll_event ev = { EPOLLIN, { .ptr = NULL } };
+
+    epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+/* No descriptor is left: the listening socket would stay readable and the MPM
+ * would call us for ever.  The keeper lets it be heard again. */
+static void go_deaf(listener_t *l)
+{
+    vl_park_lock();
+    epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->listen_fd, NULL);
+    l->deaf = 1;
+    vl_park_unlock();
+}
+
+static void hear_again(void)
+{
+    int i;
+
+    vl_park_lock();
+    for (i = 0; i < acceptor->nlisteners; i++) {
+        listener_t *l = &acceptor->listeners[i];
+
+        if (l->deaf)
+            watch(l, l->listen_fd);
+        l->deaf = 0;
+    }
+    vl_park_unlock();
+}
+
+static arrival_t *accept_one(listener_t *l)
 {
     struct sockaddr_storage remote;
     socklen_t len = sizeof(remote);
@@ -273,6 +307,9 @@ static arrival_t *accept_one(const listener_t *l)
 
     if (arrival)
         memcpy(&arrival->remote, &remote, len);
+    else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS
+             || errno == ENOMEM)
+        go_deaf(l);
     return arrival;
 }
 
@@ -364,7 +401,7 @@ static arrival_t *next_passing(void)
     return arrival;
 }
 
-static const listener_t *listener_of(const ap_listen_rec *lr)
+static listener_t *listener_of(const ap_listen_rec *lr)
 {
     int i;
 
@@ -382,7 +419,7 @@ static const listener_t *listener_of(const ap_listen_rec *lr)
 static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
-    const listener_t *l = listener_of(lr);
+    listener_t *l = listener_of(lr);
     arrival_t *arrival;
     int i, free_slot = 0;
 
@@ -403,55 +440,6 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
 }
 
 /* --- handing on ----------------------------------------------------------- */
-
-/* A child that stops gives what waits in it to the others, through a socket
- * pair that the parent made: whoever reads first has it.  At most this many in
- * one message (SCM_MAX_FD is 253). */
-#define HANDOVER_BATCH 64
-
-typedef union fds_message_t {
-    struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(int) * HANDOVER_BATCH)];
-} fds_message_t;
-
-static int send_fds(const int *fds, apr_size_t n)
-{
-    char byte = 0;
-    struct iovec iov = { &byte, 1 };
-    fds_message_t control;
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
-                          .msg_control = &control,
-                          .msg_controllen = CMSG_SPACE(sizeof(int) * n) };
-
-    control.header.cmsg_level = SOL_SOCKET;
-    control.header.cmsg_type = SCM_RIGHTS;
-    control.header.cmsg_len = CMSG_LEN(sizeof(int) * n);
-    memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * n);
-    return sendmsg(acceptor->handover[1], &msg, MSG_NOSIGNAL) == 1;
-}
-
-/* Returns how many came. */
-static apr_size_t receive_fds(int *fds)
-{
-    char byte;
-    struct iovec iov = { &byte, 1 };
-    fds_message_t control;
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
-                          .msg_control = &control,
-                          .msg_controllen = sizeof(control) };
-    struct cmsghdr *header;
-    apr_size_t n;
-
-    if (recvmsg(acceptor->handover[0], &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC)
-        != 1)
-        return 0;
-    header = CMSG_FIRSTHDR(&msg);
-    if (!header || header->cmsg_type != SCM_RIGHTS)
-        return 0;
-    n = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    memcpy(fds, CMSG_DATA(header), sizeof(int) * n);
-    return n;
-}
 
 /* Anybody who is still here. */
 static arrival_t *evict_locked(void)
@@ -477,7 +465,7 @@ static arrival_t *evict_locked(void)
 /* The MPM has closed its listeners: so do we, and hand on who waits. */
 static void give_away(void)
 {
-    int fds[HANDOVER_BATCH], i, tries;
+    int fds[VL_HANDOVER_MAX], i, tries;
     apr_size_t n;
 
     vl_park_lock();
@@ -490,12 +478,14 @@ static void give_away(void)
     do {
         arrival_t *arrival;
 
-        for (n = 0; n < HANDOVER_BATCH && (arrival = evict_locked()); n++) {
+        for (n = 0; n < VL_HANDOVER_MAX && (arrival = evict_locked()); n++) {
             fds[n] = arrival->fd;
             free(arrival);
         }
         /* The pair is full only while nobody reads it. */
-        for (tries = 100; n && !send_fds(fds, n) && tries; tries--)
+        for (tries = 100; n && tries
+             && vl_handover_send(acceptor->handover, fds, n) != APR_SUCCESS;
+             tries--)
             apr_sleep(10 * 1000);
         for (i = 0; i < (int)n; i++)
             close(fds[i]);
@@ -514,10 +504,10 @@ static apr_status_t give_away_at_exit(void *unused)
 /* What another child has handed on is sorted like a newcomer. */
 static void adopt(void)
 {
-    int fds[HANDOVER_BATCH];
+    int fds[VL_HANDOVER_MAX];
     apr_size_t i, n;
 
-    while ((n = receive_fds(fds)) > 0) {
+    while ((n = vl_handover_receive(acceptor->handover, fds)) > 0) {
         for (i = 0; i < n; i++) {
             arrival_t *arrival = arrival_new(fds[i]);
             socklen_t len = sizeof(arrival->remote);
@@ -555,23 +545,19 @@ static int listening(void)
 }
 
 /* The MPM sets its own accept function when its threads start, after
- * child_init: ours must come later.  Until then our descriptor is silent. */
+ * child_init: ours must come later.  Until then its descriptor is silent. */
 static void take_over(void)
 {
-    struct epoll_event listen_ev = { EPOLLIN, { .ptr = NULL } };
     int i;
 
     for (i = 0; i < acceptor->nlisteners; i++) {
-        listener_t *l = &acceptor->listeners[i];
+        ap_listen_rec *lr = acceptor->listeners[i].lr;
 
-        while (l->lr->accept_func != ap_unixd_accept)
+        while (lr->accept_func != ap_unixd_accept)
             apr_sleep(1000);
-        l->lr->accept_func = accept_fair;
-        epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->listen_fd, &listen_ev);
-        if (!i)
-            epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD,
-                      acceptor->pass_fd, &listen_ev);
+        lr->accept_func = accept_fair;
     }
+    hear_again();
 }
 
 /* The MPM has stopped accepting, because its connections or its threads are at
@@ -624,6 +610,7 @@ static void *APR_THREAD_FUNC keeper(apr_thread_t *thread, void *data)
             looked = now_us();
             expire();
             adopt();
+            hear_again();
             give_up_slots();
             vl_slot_adjust(acceptor->shm, looked);
             vl_park_lock();
@@ -636,14 +623,6 @@ static void *APR_THREAD_FUNC keeper(apr_thread_t *thread, void *data)
 }
 
 /* --- set-up --------------------------------------------------------------- */
-
-apr_status_t vl_accept_parent_init(int ret_handover[2])
-{
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
-                   ret_handover))
-        return errno;
-    return APR_SUCCESS;
-}
 
 static int is_http(const ap_listen_rec *lr)
 {
@@ -661,6 +640,8 @@ static apr_status_t replace_listener(listener_t *l, ap_listen_rec *lr,
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (l->epoll_fd < 0)
         return errno;
+    l->deaf = 1;
+    watch(l, acceptor->pass_fd);
     apr_os_sock_get(&l->listen_fd, lr->sd);
     fcntl(l->listen_fd, F_SETFL,
           fcntl(l->listen_fd, F_GETFL) | O_NONBLOCK);
@@ -691,7 +672,7 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
     acceptor->main_server = main_server;
     acceptor->shm = shm;
-    memcpy(acceptor->handover, handover, sizeof(acceptor->handover));
+    acceptor->handover = handover;
     acceptor->map = vl_vhostmap_child_init(pchild);
     acceptor->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     APR_RING_INIT(&acceptor->pending, arrival_t, link);

@@ -19,12 +19,8 @@
 #include "vl_park.h"
 #include "vl_shm.h"
 
-/* Parent, once in its life: the way by which a child that stops hands on what
- * waits in it. */
-apr_status_t vl_accept_parent_init(int ret_handover[2]);
-
 /* Child, before its MPM starts its threads.  Takes the listeners over where
- * that can be done. */
+ * that can be done.  handover: see vl_handover.h; it must last. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2]);
 

@@ -9,13 +9,15 @@ static struct {
     pthread_mutex_t lock;
     vl_shm_t *shm;
     vl_wait_t *lines;
+    apr_uint32_t most;
 } park = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts)
+                        apr_uint32_t accounts, apr_uint32_t most)
 {
     park.shm = shm;
     park.lines = vl_wait_create(pchild, accounts);
+    park.most = most;
 }
 
 void vl_park_lock(void)
@@ -28,6 +30,20 @@ void vl_park_unlock(void)
     pthread_mutex_unlock(&park.lock);
 }
 
+void vl_park_remove_locked(vl_waiter_t *waiter)
+{
+    vl_wait_remove(park.lines, waiter);
+    /* If its grant is on the way, vl_park_take_locked() will find the line
+     * one shorter and give the slot back. */
+    vl_slot_unwait(park.shm, waiter->account);
+}
+
+static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
+{
+    vl_park_remove_locked(waiter);
+    waiter->done(waiter, NULL, reason);
+}
+
 void vl_park_add_locked(vl_waiter_t *waiter)
 {
     vl_wait_add(park.lines, waiter);
@@ -38,6 +54,8 @@ void vl_park_add_locked(vl_waiter_t *waiter)
     else if (vl_slot_granted(park.shm)) {
         vl_park_take_locked();
     }
+    if (vl_wait_count(park.lines) > park.most)
+        refuse_locked(vl_wait_newest_of_longest(park.lines), VL_REASON_QUEUE);
 }
 
 void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
@@ -48,14 +66,6 @@ void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
         vl_park_take_locked();
         vl_park_unlock();
     }
-}
-
-void vl_park_remove_locked(vl_waiter_t *waiter)
-{
-    vl_wait_remove(park.lines, waiter);
-    /* If its grant is on the way, vl_park_take_locked() will find the line
-     * one shorter and give the slot back. */
-    vl_slot_unwait(park.shm, waiter->account);
 }
 
 void vl_park_take_locked(void)
@@ -77,10 +87,8 @@ apr_uint32_t vl_park_expire_locked(apr_int64_t now_us)
     vl_waiter_t *waiter;
     apr_uint32_t n = 0;
 
-    for (; (waiter = vl_wait_expired(park.lines, now_us)); n++) {
-        vl_park_remove_locked(waiter);
-        waiter->done(waiter, NULL, VL_REASON_TIMEOUT);
-    }
+    for (; (waiter = vl_wait_expired(park.lines, now_us)); n++)
+        refuse_locked(waiter, VL_REASON_TIMEOUT);
     return n;
 }
 

@@ -21,8 +21,9 @@ typedef struct vl_turn_t {
     apr_int64_t waited_us;
 } vl_turn_t;
 
+/* most: how many may wait in this child, which is a matter of descriptors. */
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts);
+                        apr_uint32_t accounts, apr_uint32_t most);
 
 void vl_park_lock(void);
 void vl_park_unlock(void);
@@ -33,7 +34,8 @@ void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 
 /* waiter: account, since_us, deadline_us and done are set.  It may be told
  * before this returns, for one that it is refused when the account's queue is
- * full. */
+ * full.  When as many wait in this child as may, the newest of the longest line
+ * is refused to make room (longest-queue-drop), which may be this one. */
 void vl_park_add_locked(vl_waiter_t *waiter);
 /* It has not been told anything, and no longer wants to know. */
 void vl_park_remove_locked(vl_waiter_t *waiter);

@@ -7,6 +7,7 @@
 typedef struct line_t {
     APR_RING_ENTRY(line_t) link;
     APR_RING_HEAD(line_head_t, vl_waiter_t) waiters;
+    apr_uint32_t count;
 } line_t;
 
 struct vl_wait_t {
@@ -20,7 +21,7 @@ vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts)
     vl_wait_t *w = apr_palloc(p, sizeof(*w));
     apr_uint32_t a;
 
-    w->lines = apr_palloc(p, sizeof(line_t) * accounts);
+    w->lines = apr_pcalloc(p, sizeof(line_t) * accounts);
     w->count = 0;
     APR_RING_INIT(&w->busy, line_t, link);
     for (a = 0; a < accounts; a++)
@@ -40,6 +41,7 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
     if (is_empty(line))
         APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
     APR_RING_INSERT_TAIL(&line->waiters, waiter, vl_waiter_t, link);
+    line->count++;
     w->count++;
 }
 
@@ -50,6 +52,7 @@ void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
     APR_RING_REMOVE(waiter, link);
     if (is_empty(line))
         APR_RING_REMOVE(line, link);
+    line->count--;
     w->count--;
 }
 
@@ -90,6 +93,17 @@ vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
         }
     }
     return NULL;
+}
+
+vl_waiter_t *vl_wait_newest_of_longest(const vl_wait_t *w)
+{
+    line_t *line, *longest = NULL;
+
+    APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        if (!longest || line->count > longest->count)
+            longest = line;
+    }
+    return longest ? APR_RING_LAST(&longest->waiters) : NULL;
 }
 
 apr_uint32_t vl_wait_count(const vl_wait_t *w)

@@ -38,6 +38,8 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
 vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);
 /* Somebody with this done(); stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done);
+/* The newest of the longest line; stays in line.  NULL: nobody waits. */
+vl_waiter_t *vl_wait_newest_of_longest(const vl_wait_t *w);
 apr_uint32_t vl_wait_count(const vl_wait_t *w);
 
 #endif

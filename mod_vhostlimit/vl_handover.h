@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_HANDOVER_H
+#define VL_HANDOVER_H
+
+/* Descriptors passed from a child that stops to whichever reads first, through
+ * a socket pair that the parent makes once in its life. */
+
+#include <apr_errno.h>
+
+/* In one message; the kernel's bound is 253 (SCM_MAX_FD). */
+#define VL_HANDOVER_MAX 64
+
+/* ret_pair: read end, write end. */
+apr_status_t vl_handover_create(int ret_pair[2]);
+/* n: 1 to VL_HANDOVER_MAX.  The sender closes its own after this; until they
+ * are received they live in the pair.  APR_EAGAIN: the pair is full. */
+apr_status_t vl_handover_send(const int pair[2], const int *fds, apr_size_t n);
+/* Returns how many were received, 0: none are there. */
+apr_size_t vl_handover_receive(const int pair[2],
+                               int ret_fds[VL_HANDOVER_MAX]);
+
+#endif
