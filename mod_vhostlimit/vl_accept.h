@@ -2,7 +2,7 @@
 #ifndef VL_ACCEPT_H
 #define VL_ACCEPT_H
 
-/* The fair acceptor: new connections wait here, as bare sockets in their
+/* The fair acceptor: new connections wait with us, as bare sockets in their
  * vhost's line, before the MPM ever sees them.
  *
  * In each child the descriptor that the MPM polls for a listening socket is
@@ -16,16 +16,11 @@
 
 #include <httpd.h>
 
-#include "vl_park.h"
 #include "vl_shm.h"
 
 /* Child, before its MPM starts its threads.  Takes the listeners over where
  * that can be done.  handover: see vl_handover.h; it must last. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2]);
-
-/* The turn of a connection that came through here, for its first request; it
- * is the caller's from now on.  Left as it is if it came another way. */
-void vl_accept_turn(apr_socket_t *csd, vl_turn_t *ret_turn);
 
 #endif

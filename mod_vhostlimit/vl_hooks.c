@@ -9,6 +9,7 @@
 #include "vl_hooks.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include <apr_strings.h>
@@ -18,7 +19,7 @@
 #include <http_request.h>
 #include <util_filter.h>
 
-#include "vl_accept.h"
+#include "vl_arrival.h"
 #include "vl_conf.h"
 #include "vl_park.h"
 #include "vl_private.h"
@@ -146,12 +147,25 @@ static apr_status_t conn_cleanup(void *data)
     return APR_SUCCESS;
 }
 
+/* Threads of this class do not preempt the listener when it wakes them, so it
+ * sorts and hands on several connections before the first of them is worked
+ * on; docs/design/003-fair-accept.md says what that gains. */
+static void yield_to_listener(void)
+{
+    static __thread int done;
+    struct sched_param param = { 0 };
+
+    if (!done)
+        sched_setscheduler(0, SCHED_BATCH, &param);
+    done = 1;
+}
+
 static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
-    if (!c->master)
-        vl_accept_turn(csd, &conn->turn);
+    if (!c->master && vl_arrival_turn(csd, &conn->turn))
+        yield_to_listener();
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
