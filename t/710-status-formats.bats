@@ -7,7 +7,7 @@ load lib/live
 export ONE_SERVER=yes
 
 setup_file() {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2' -v 'b VhostLimit DryRun' \
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2' -v 'b VhostLimit DryRun' \
     -v 'a <Location "/status">' -v 'a SetHandler vhostlimit-status' -v 'a </Location>' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'ServerName "<b>x&y\"z"' -x '</VirtualHost>'
 }
@@ -19,16 +19,16 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","module","mpm","schema","uptime_s","vhosts"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","module","mpm","schema","slots","uptime_s","vhosts"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","path","reason"]'
   is "$(answer_body | jq -r '.schema')" 1
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
 @test "?json: each account has all its columns, numbers as numbers" {
-  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","refused","requests","running","would_refuse"]'
+  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","queued","refused","requests","running","wait_us","waiting","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | (.running, .requests, .refused, .would_refuse, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | (.running, .waiting, .requests, .queued, .refused, .would_queue, .would_refuse, .wait_us, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
 }
 
 @test "?json says what is configured" {
