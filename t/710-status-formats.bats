@@ -26,9 +26,9 @@ page() { get status "/vhostlimit$1"; }   # <query>
 }
 
 @test "?json: each account has all its columns, numbers as numbers" {
-  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","queued","refused","requests","running","wait_us","waiting","would_queue","would_refuse"]'
+  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","queue","queued","refused","requests","running","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | (.running, .waiting, .requests, .queued, .refused, .would_queue, .would_refuse, .wait_us, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | (.running, .waiting, .requests, .queued, .refused, .would_queue, .would_refuse, .wait_us, .wait_p50_us, .wait_p99_us, .weight, .queue, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
 }
 
 @test "?json says what is configured" {
@@ -44,7 +44,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   like "$(answer_body)" $'\nuptime_s: [0-9]+'
   is "$(answer_body | grep -vcE '^[^ ]+: |^vhost\.<b>')" 0 "lines that are no 'key: value'"
   local auto json
-  auto=$(answer_body | sed -n 's/^vhost\.a\.test:[0-9]*\.\([a-z_]*\): .*/\1/p' | sort | xargs)
+  auto=$(answer_body | sed -n 's/^vhost\.a\.test:[0-9]*\.\([a-z0-9_]*\): .*/\1/p' | sort | xargs)
   json=$(status_json | jq -r '.vhosts[0] | keys | map(select(. != "name")) | sort | join(" ")')
   is "$auto" "$json" "columns of a.test"
 }
