@@ -177,13 +177,13 @@ waits_and_is_served_on() { # <mpm>
 
 @test "a longer queue by a graceful restart is one at once" {
   start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 1'
-  hold_request one
-  line_up a /page.html
-  is "$(get a /)" 503
+  hold_request one b
+  line_up b /page.html
+  is "$(get b /)" 503
   configure_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 2'
   graceful_httpd
-  settles a waiting 1
-  line_up a /sub/
+  settles b waiting 1
+  line_up b /sub/
   release_request one
   is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
 }

@@ -87,7 +87,7 @@ sub cut {
         push @got, answers($READ_SECONDS, map { $_->[1] } @batch);
         $at += 16;
     }
-    s/\r?\nDate: [^\r\n]*//, s/\r?\n/ /g for @got;
+    s/^(?:Date|Last-Modified|ETag): .*\n//mg, s/\r?\n/ /g for @got;
     count(@got);
 }
 
