@@ -47,6 +47,7 @@ typedef struct account_t {
 typedef struct cell_t {
     apr_uint32_t running;           /* slots held, those in the ring too */
     apr_uint32_t waiting;
+    apr_int64_t moved_us;           /* when its line last moved or began */
 } cell_t;
 
 typedef struct child_t {

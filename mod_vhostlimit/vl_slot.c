@@ -34,27 +34,26 @@ static int child_has_room(const child_t *child)
            && child->ring_len < RING_SIZE;
 }
 
-/* Another child must have so many times as many waiting to be preferred to the
- * one that has the processor right now: waking it costs two switches. */
-#define FAR_FACTOR 2
+/* How much longer another child's line must have stood still to be preferred
+ * to the one of the child that has the processor right now: waking another
+ * costs two switches. */
+#define FAR_US 20000
 
-/* A child in which the account waits: this one, or where clearly more of them
- * wait, so that every child's line moves on.  NO_CHILD: nobody waits where a
- * thread is free. */
+/* A child in which the account waits: this one, unless somewhere the line has
+ * not moved for clearly longer, so that none of them stands still.  NO_CHILD:
+ * nobody waits where a thread is free. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_uint32_t c, best = NO_CHILD, most = 0;
+    apr_uint32_t c, best = NO_CHILD;
+    apr_int64_t longest = INT64_MAX;
 
-    if (shm->self != NO_CHILD && child_has_room(&shm->children[shm->self])) {
-        most = vl_shm_cell(shm, shm->self, account)->waiting * FAR_FACTOR;
-        best = most ? shm->self : NO_CHILD;
-    }
     for (c = 0; c < shm->head->columns; c++) {
-        apr_uint32_t waiting = vl_shm_cell(shm, c, account)->waiting;
+        const cell_t *cell = vl_shm_cell(shm, c, account);
+        apr_int64_t moved = cell->moved_us - (c == shm->self ? FAR_US : 0);
 
-        if (waiting > most && c != shm->self
+        if (cell->waiting && moved < longest
             && child_has_room(&shm->children[c])) {
-            most = waiting;
+            longest = moved;
             best = c;
         }
     }
@@ -80,6 +79,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     child->running++;
     cell->waiting--;
     cell->running++;
+    cell->moved_us = apr_time_now();
     if (c != shm->self && !child->woken) {
         child->woken = 1;
         wakes->child[wakes->n++] = c;
@@ -156,6 +156,7 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_status_t rv = lock_self(shm);
     wakes_t wakes = { 0 };
+    cell_t *cell;
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -164,7 +165,9 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
         rv = APR_EAGAIN;
     }
     else {
-        vl_shm_cell(shm, shm->self, account)->waiting++;
+        cell = vl_shm_cell(shm, shm->self, account);
+        if (!cell->waiting++)
+            cell->moved_us = apr_time_now();
         vl_queue_arrive(&shm->queue, account);
         dispatch(shm, &wakes);
     }

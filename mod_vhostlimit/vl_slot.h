@@ -7,7 +7,7 @@
  *
  * What waits (a socket, a parked connection) stays in its child; here it is
  * only a number.  Whoever frees a slot grants it to the account whose turn it
- * is, in the child where most of that account wait; another child is woken
+ * is, in a child where that account waits; another child is woken
  * through its descriptor, one's own is not: after vl_slot_wait() and
  * vl_slot_end(), ask vl_slot_granted().  vl_park.h does so for everybody. */
 
