@@ -118,6 +118,7 @@ vl_arrival_t *vl_arrival_next(void)
     if (places->stuck) {
         places->stuck = 0;
         vl_shm_child_pause(places->shm, 0);
+        vl_park_take_locked();
     }
     if (APR_RING_EMPTY(&places->passing, vl_arrival_t, link)) {
         quiet_locked();

@@ -65,6 +65,7 @@ static int can_serve(void *data, apr_uint32_t account)
     return pick_child(data, account) != NO_CHILD;
 }
 
+/* One store makes the grant; see vl_shm_int.h for a death before or after. */
 static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                   wakes_t *wakes)
 {
@@ -75,10 +76,9 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
-    child->ring_len++;
-    child->running++;
+    __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
-    cell->running++;
+    child->running++;
     cell->moved_us = apr_time_now();
     if (c != shm->self && !child->woken) {
         child->woken = 1;
@@ -86,8 +86,8 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     }
 }
 
-/* Every free slot goes to whose turn it is. */
-static void dispatch(vl_shm_t *shm, wakes_t *wakes)
+/* Every free slot goes to whose turn it is, as long as `wakes` has room. */
+static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 {
     apr_uint32_t account;
 
@@ -106,16 +106,41 @@ static void dispatch(vl_shm_t *shm, wakes_t *wakes)
     }
 }
 
-static void unlock_and_wake(vl_shm_t *shm, const wakes_t *wakes)
+static void wake(const vl_shm_t *shm, apr_uint32_t child)
 {
     apr_uint64_t one = 1;
+
+    /* Fails only when it is readable already. */
+    if (write(shm->wake_fds[child], &one, sizeof(one)) < 0)
+        return;
+}
+
+/* What each holder of the lock does last. */
+static void dispatch_and_unlock(vl_shm_t *shm)
+{
+    wakes_t wakes;
     apr_uint32_t i;
 
-    vl_shm_unlock(shm);
-    for (i = 0; i < wakes->n; i++) {
-        /* Fails only when it is readable already. */
-        if (write(shm->wake_fds[wakes->child[i]], &one, sizeof(one)) < 0)
-            continue;
+    do {
+        grant_free(shm, &wakes);
+        vl_shm_unlock(shm);
+        for (i = 0; i < wakes.n; i++)
+            wake(shm, wakes.child[i]);
+    } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
+}
+
+void vl_slot_dispatch(vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    dispatch_and_unlock(shm);
+    /* Whoever died may have been about to wake somebody. */
+    for (c = 0; c < shm->head->columns; c++) {
+        if (c != shm->self && __atomic_load_n(&shm->children[c].ring_len,
+                                              __ATOMIC_RELAXED))
+            wake(shm, c);
     }
 }
 
@@ -155,7 +180,6 @@ static apr_status_t lock_self(vl_shm_t *shm)
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_status_t rv = lock_self(shm);
-    wakes_t wakes = { 0 };
     cell_t *cell;
 
     if (rv != APR_SUCCESS)
@@ -169,9 +193,8 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
         if (!cell->waiting++)
             cell->moved_us = apr_time_now();
         vl_queue_arrive(&shm->queue, account);
-        dispatch(shm, &wakes);
     }
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
     return rv;
 }
 
@@ -202,17 +225,20 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     if (rv != APR_SUCCESS)
         return rv;
     child = &shm->children[shm->self];
-    if (child->ring_len) {
-        *ret_ticket = child->ring[child->ring_head];
-        child->ring_head = (child->ring_head + 1) % RING_SIZE;
-        child->ring_len--;
-    }
-    else {
+    if (!child->ring_len) {
         child->woken = 0;
-        rv = APR_EAGAIN;
+        vl_shm_unlock(shm);
+        return APR_EAGAIN;
     }
-    vl_shm_unlock(shm);
-    return rv;
+    *ret_ticket = child->ring[child->ring_head];
+    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
+    child->ring_head = (child->ring_head + 1) % RING_SIZE;
+    child->ring_len--;
+    if (child->ring_len == RING_SIZE - 1)
+        dispatch_and_unlock(shm);   /* it was full */
+    else
+        vl_shm_unlock(shm);
+    return APR_SUCCESS;
 }
 
 int vl_slot_granted(const vl_shm_t *shm)
@@ -321,6 +347,10 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     apr_uint32_t n = head->elsewhere;
     apr_int64_t passed = now_us - head->elsewhere_at;
 
+    /* Whoever read the time before another got the lock comes late; a clock
+     * that was set back by more than that is followed. */
+    if (passed < 0 && passed > -APR_USEC_PER_SEC)
+        return;
     if (n && passed > 0)
         head->elsewhere_ns += (apr_uint64_t)passed * 1000
                               * (n < head->processors ? n : head->processors)
@@ -356,7 +386,6 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost)
 {
     account_t *a = &shm->accounts[ticket->account];
-    wakes_t wakes;
 
     if (lock_self(shm) != APR_SUCCESS)
         return;
@@ -370,8 +399,7 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
         a->service_us += (cost->busy_us >> SERVICE_SHIFT)
                          - (a->service_us >> SERVICE_SHIFT);
     }
-    dispatch(shm, &wakes);
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
 }
 
 static apr_uint32_t auto_min(void)
@@ -381,16 +409,13 @@ static apr_uint32_t auto_min(void)
 
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
-    wakes_t wakes;
-
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
     /* A restart does not forget what has been found. */
     if (slots || !shm->head->auto_on)
         shm->head->queue.slots = slots ? slots : auto_min();
     shm->head->auto_on = !slots;
-    dispatch(shm, &wakes);
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
 }
 
 apr_uint32_t vl_slot_count(const vl_shm_t *shm)
@@ -427,7 +452,6 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
 
 void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
 {
-    wakes_t wakes = { 0 };
     vl_cpu_t cpu;
     int mine;
 
@@ -441,6 +465,5 @@ void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
         || vl_shm_lock(shm) != APR_SUCCESS)
         return;
     adjust_locked(shm, &cpu);
-    dispatch(shm, &wakes);
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
 }

@@ -77,6 +77,10 @@ apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
 
+/* Grants what is free, after slots have come back or a child can be granted
+ * some again.  Parent or child. */
+void vl_slot_dispatch(vl_shm_t *shm);
+
 /* Slots the server has in all; 0: as many as vl_auto.h finds, from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
