@@ -56,7 +56,8 @@ static void fields_are_summed(void)
     which = 3;
     vl_cpu_parse(real, only, &which, &cpu);
     ok(is(cpu, 0, 0), "a processor that is not there");
-    ok(is(parse("cpu0 1 1 1 1 1 1 1 1 0 0\ncpu1 2 2 2 2 2 2 2 2 0 0\n"), 18, 24),
+    ok(is(parse("cpu0 1 1 1 1 1 1 1 1 0 0\n"
+                "cpu1 2 2 2 2 2 2 2 2 0 0\n"), 18, 24),
        "wanted ones are added up");
     ok(is(parse("cpu0 1 1 1 1 1 1 1 1"), 6, 8), "no end of line, no guests");
     ok(is(parse("cpu0 18446744073709551 0 0 18446744073709551 0 0 0 0\n"),
@@ -86,7 +87,8 @@ static void garbage_is_passed_over(void)
         if (!is(parse(bad[i]), 0, 0))
             break;
     }
-    ok(i == sizeof(bad) / sizeof(bad[0]), "what is no such line counts nothing");
+    ok(i == sizeof(bad) / sizeof(bad[0]),
+       "what is no such line counts nothing");
     ok(is(parse("cpu0 1 2 3\ncpu1 1 1 1 1 1 1 1 1 0 0\nxyz\n"
                 "cpu2 1 1 1 1 1 1 1 1 0 0\n"), 12, 16),
        "lines with fields missing do not spoil the others");
@@ -128,7 +130,8 @@ static void permille_between_readings(void)
     ok(vl_cpu_busy_permille(&late, &early) == 1000, "time ran backwards: busy");
     ok(permille(5000000000000ULL, 10000000000000ULL) == 500,
        "long between readings");
-    todo(vl_cpu_busy_permille(&early, &less) <= 1000 && permille(41, 40) <= 1000,
+    todo(vl_cpu_busy_permille(&early, &less) <= 1000
+         && permille(41, 40) <= 1000,
          "never more than 1000, whatever the kernel shows");
 }
 

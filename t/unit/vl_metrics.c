@@ -67,8 +67,8 @@ static void large_values(void)
        && vl_metrics_wait_bucket(1ULL << 63) == LAST
        && vl_metrics_wait_bucket(1ULL << 32) == LAST, "and holds the rest");
     for (i = 0; i < 1000000; i++) {
-        apr_uint64_t us = (apr_uint64_t)rand() << 33 ^ (apr_uint64_t)rand() << 11
-                          ^ (apr_uint64_t)rand();
+        apr_uint64_t us = (apr_uint64_t)rand() << 33
+                          ^ (apr_uint64_t)rand() << 11 ^ (apr_uint64_t)rand();
 
         wrong += !fits(us >> rand() % 64);
     }

@@ -87,7 +87,8 @@ static void no_host(void)
        "an empty one");
     ok(asks(GET "Host:\r\nHost: b.example\r\n\r\n", NULL),
        "an empty one is the first of two");
-    ok(asks(GET " Host: a.example\r\n\r\n", NULL), "a line that goes on is none");
+    ok(asks(GET " Host: a.example\r\n\r\n", NULL),
+       "a line that goes on is none");
     ok(asks("GET /\r\n", NULL) && asks("GET /\n", NULL)
        && asks("GET / \r\n", NULL), "HTTP/0.9 is complete with its line");
     ok(asks("GET\r\n", NULL) && asks("\r\nx\r\n", NULL), "no request at all");
@@ -115,7 +116,7 @@ static void absolute_targets(void)
        "other targets name no host");
 }
 
-/* "GET / HTTP/1.1", Host of n times c, in text[n + 40]. */
+/* A head whose host is n times c; text has room for n + 40. */
 static apr_size_t long_head(char *text, apr_size_t n, int c)
 {
     apr_size_t len = strlen(GET "Host: ");
@@ -208,7 +209,8 @@ static void proxy_v2_is_skipped(void)
        "PROXY v2 is skipped");
     ok(grows(text, len), "cut anywhere");
     len = proxy_v2(text, 0, head);
-    ok(grows(text, len) && peek(text, len) == VL_PEEK_HOST, "without addresses");
+    ok(grows(text, len) && peek(text, len) == VL_PEEK_HOST,
+       "without addresses");
     len = proxy_v2(text, 1000, head);
     ok(grows(text, len) && peek(text, len) == VL_PEEK_HOST,
        "with more than a byte can count");

@@ -137,8 +137,10 @@ static void the_dead_give_back(void)
     ok(metrics(shm, a).running == 3 && vl_shm_children(shm) == 1,
        "a dead child's requests are still counted");
     ok(valid(shm), "state holds with them");
-    ok(vl_shm_parent_reclaim(shm, one) == 3, "until the parent takes them back");
-    ok(metrics(shm, a).running == 0 && vl_shm_children(shm) == 0, "all of them");
+    ok(vl_shm_parent_reclaim(shm, one) == 3,
+       "until the parent takes them back");
+    ok(metrics(shm, a).running == 0 && vl_shm_children(shm) == 0,
+       "all of them");
     ok(vl_shm_parent_reclaim(shm, one) == 0, "once");
     ok(valid(shm), "state holds without");
     child(shm, a, 1);
