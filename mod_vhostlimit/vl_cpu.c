@@ -22,8 +22,8 @@ apr_uint32_t vl_cpu_count(void)
     return (apr_uint32_t)CPU_COUNT(&set);
 }
 
-/* "cpuN user nice system idle iowait irq softirq steal ..." (proc(5)); ticks
- * that a kernel does not have are 0.  Returns N, or -1 for another line. */
+/* "cpuN user nice system idle iowait irq softirq steal ..." (proc(5)).  Returns
+ * N, or -1 for another line. */
 static int parse_line(const char *line, unsigned long long ticks[8])
 {
     const char *end = line + strcspn(line, "\n");
@@ -35,13 +35,11 @@ static int parse_line(const char *line, unsigned long long ticks[8])
         return -1;
     cpu = strtoul(line + 3, &at, 10);
     for (i = 0; i < 8; i++) {
-        ticks[i] = 0;
         while (*at == ' ')
             at++;
-        if (at < end && *at >= '0' && *at <= '9')
-            ticks[i] = strtoull(at, &at, 10);
-        else if (i < 4)
+        if (at >= end || *at < '0' || *at > '9')
             return -1;
+        ticks[i] = strtoull(at, &at, 10);
     }
     return cpu < CPU_SETSIZE ? (int)cpu : -1;
 }

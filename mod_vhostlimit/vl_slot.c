@@ -138,8 +138,7 @@ void vl_slot_dispatch(vl_shm_t *shm)
     dispatch_and_unlock(shm);
     /* Whoever died may have been about to wake somebody. */
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && __atomic_load_n(&shm->children[c].ring_len,
-                                              __ATOMIC_RELAXED))
+        if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
             wake(shm, c);
     }
 }

@@ -23,19 +23,6 @@ static void ok(int passed, const char *fmt, ...)
         tap_failed = 1;
 }
 
-/* Known not to hold yet; prove says so when it does. */
-__attribute__((format(printf, 2, 3)))
-static inline void todo(int passed, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    printf("%sok %d - ", passed ? "" : "not ", ++tap_count);
-    vprintf(fmt, ap);
-    printf(" # TODO known\n");
-    va_end(ap);
-}
-
 static int tap_done(void)
 {
     printf("1..%d\n", tap_count);
