@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two threads come here: the MPM's listener through accept_fair(), and the
- * keeper, a thread of ours that picks up what other children grant and looks
- * ten times a second for what time has changed: see vl_arrival_tick(), sockets
- * that a stopping child has handed on, the number of slots, and whether the MPM
- * has closed its listeners because this child stops. */
+/* The acceptor is a thread of ours in each child.  It sleeps on an epoll set of
+ * the listening sockets (EPOLLEXCLUSIVE: one child wakes for a newcomer), of
+ * connections whose head has not all come, and of the descriptor by which other
+ * children say that they have granted us a slot.  Ten times a second it looks
+ * for what time has changed: see vl_arrival_tick(), sockets that a stopping
+ * child has handed on, the number of slots, and whether the MPM has closed its
+ * listeners because this child stops.
+ *
+ * The MPM's listener thread polls an eventfd in place of each listening socket
+ * and takes from accept_fair() whoever may pass.  When it does not, because its
+ * threads or connections are at their limit, newcomers go on being sorted. */
 #include "vl_accept.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,125 +28,39 @@
 #include "vl_arrival.h"
 #include "vl_handover.h"
 
-#define KEEPER_MS 100
-/* Accepted in one go; then the turn of those who wait. */
+#define TICK_MS 100
+/* Accepted in one go; then whoever else has something to say. */
 #define ACCEPT_BATCH 64
-/* Handed on between two looks at who has come. */
-#define PASS_BATCH 8
+#define EVENTS 64
 /* Tries, 10 ms apart, to hand on what nobody reads. */
 #define HANDOVER_TRIES 100
 
 typedef struct listener_t {
     ap_listen_rec *lr;
-    int listen_fd;                  /* the real one */
-    int epoll_fd;                   /* what the MPM polls */
-    int deaf;                       /* listen_fd is not in it, for a while */
+    int fd;                         /* the real one */
 } listener_t;
 
 static struct acceptor_t {
     vl_shm_t *shm;
+    int epoll_fd;
     listener_t *listeners;
     int nlisteners;
-    int since_sorted;               /* handed on since we looked who has come */
+    int deaf;                       /* they are not in the set, for a while */
     const int *handover;
-    apr_thread_t *keeper;
-    int ending;                     /* atomic: the keeper is to stop */
+    apr_thread_t *thread;
+    int ending;                     /* atomic: the thread is to stop */
 } *acceptor;
 
-/* --- the listener thread -------------------------------------------------- */
+/* --- the MPM's listener thread -------------------------------------------- */
 
-static void watch(const listener_t *l, int fd)
-{
-    struct epoll_event ev = { EPOLLIN, { .ptr = NULL } };
-
-    epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
-}
-
-/* No descriptor is left: the listening socket would stay readable and the MPM
- * would call us for ever.  The keeper lets it be heard again. */
-static void go_deaf(listener_t *l)
-{
-    vl_park_lock();
-    epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->listen_fd, NULL);
-    l->deaf = 1;
-    vl_park_unlock();
-}
-
-static void hear_again(void)
-{
-    int i;
-
-    vl_park_lock();
-    for (i = 0; i < acceptor->nlisteners; i++) {
-        listener_t *l = &acceptor->listeners[i];
-
-        if (l->deaf)
-            watch(l, l->listen_fd);
-        l->deaf = 0;
-    }
-    vl_park_unlock();
-}
-
-static vl_arrival_t *accept_one(listener_t *l)
-{
-    struct sockaddr_storage remote;
-    socklen_t len = sizeof(remote);
-    int fd = accept4(l->listen_fd, (struct sockaddr *)&remote, &len,
-                     SOCK_CLOEXEC);
-
-    if (fd >= 0)
-        return vl_arrival_new(fd, &remote);
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS
-        || errno == ENOMEM)
-        go_deaf(l);
-    return NULL;
-}
-
-static listener_t *listener_of(const ap_listen_rec *lr)
-{
-    int i;
-
-    for (i = 0; i < acceptor->nlisteners - 1; i++) {
-        if (acceptor->listeners[i].lr == lr)
-            break;
-    }
-    return &acceptor->listeners[i];
-}
-
-/* Sorts those who have come.  Not NULL: a slot is free and nobody waits, so the
- * newcomer goes straight on, and whoever else has come is left in the kernel
- * until the MPM asks again. */
-static vl_arrival_t *sort_newcomers(listener_t *l)
-{
-    vl_arrival_t *arrival;
-    int i;
-
-    vl_arrival_revisit(l->epoll_fd);
-    for (i = 0; i < ACCEPT_BATCH && (arrival = accept_one(l)); i++) {
-        if (vl_arrival_sort(arrival, l->epoll_fd))
-            return arrival;
-    }
-    return NULL;
-}
-
-/* All who have come are sorted before anybody is chosen, since who waits in
- * the kernel's queue waits in no fair one; but not before every single one. */
 static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
-    vl_arrival_t *arrival = NULL;
+    vl_arrival_t *arrival = vl_arrival_next();
     apr_socket_t *sock = NULL;
     apr_status_t rv;
 
     *csd = NULL;
-    if (acceptor->since_sorted++ < PASS_BATCH)
-        arrival = vl_arrival_next();
-    if (!arrival) {
-        acceptor->since_sorted = 0;
-        arrival = sort_newcomers(listener_of(lr));
-    }
-    if (!arrival)
-        arrival = vl_arrival_next();
     if (!arrival)
         return APR_EAGAIN;
     rv = vl_arrival_socket(arrival, ptrans, &sock);
@@ -149,40 +68,98 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
     return rv;
 }
 
-/* --- the keeper ----------------------------------------------------------- */
+/* --- the acceptor --------------------------------------------------------- */
 
-static int ending(void)
+/* what: which listener_t or arrival, NULL: the wake-up descriptor. */
+static void watch(int fd, apr_uint32_t events, void *what)
 {
-    return __atomic_load_n(&acceptor->ending, __ATOMIC_RELAXED);
+    struct epoll_event ev = { events, { .ptr = what } };
+
+    epoll_ctl(acceptor->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-/* The MPM sets its own accept function when its threads start, after
- * child_init: ours must come later.  Until then its descriptor is silent. */
-static void take_over(void)
+static void listen_on(void)
 {
     int i;
 
-    for (i = 0; i < acceptor->nlisteners; i++) {
-        ap_listen_rec *lr = acceptor->listeners[i].lr;
-
-        while (lr->accept_func != ap_unixd_accept && !ending())
-            apr_sleep(1000);
-        lr->accept_func = accept_fair;
-    }
-    hear_again();
+    for (i = 0; acceptor->deaf && i < acceptor->nlisteners; i++)
+        watch(acceptor->listeners[i].fd, EPOLLIN | EPOLLEXCLUSIVE,
+              &acceptor->listeners[i]);
+    acceptor->deaf = 0;
 }
 
-/* Until other children have granted us a slot, or it is time to look round. */
-static void sleep_or_wake(void)
+static void go_deaf(void)
 {
-    struct pollfd pfd = { vl_shm_child_wake_fd(acceptor->shm), POLLIN, 0 };
+    int i;
+
+    for (i = 0; !acceptor->deaf && i < acceptor->nlisteners; i++)
+        epoll_ctl(acceptor->epoll_fd, EPOLL_CTL_DEL, acceptor->listeners[i].fd,
+                  NULL);
+    acceptor->deaf = 1;
+}
+
+/* 0: nobody is there.  When no descriptor is left the sockets would stay
+ * readable: they are not heard until the next tick. */
+static int accept_one(const listener_t *l)
+{
+    struct sockaddr_storage remote;
+    socklen_t len = sizeof(remote);
+    int fd = accept4(l->fd, (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
+    vl_arrival_t *arrival;
+
+    if (fd >= 0) {
+        arrival = vl_arrival_new(fd, &remote);
+        if (arrival)
+            vl_arrival_place(arrival, acceptor->epoll_fd);
+    }
+    else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS
+             || errno == ENOMEM) {
+        go_deaf();
+    }
+    return fd >= 0;
+}
+
+static void accept_some(const listener_t *l)
+{
+    int i;
+
+    for (i = 0; i < ACCEPT_BATCH && accept_one(l); i++)
+        ;
+}
+
+static void pick_up_grants(void)
+{
     apr_uint64_t count;
 
-    if (poll(&pfd, 1, KEEPER_MS) == 1
-        && read(pfd.fd, &count, sizeof(count)) == sizeof(count)) {
-        vl_park_lock();
-        vl_park_take_locked();
-        vl_park_unlock();
+    if (read(vl_shm_child_wake_fd(acceptor->shm), &count, sizeof(count)) < 0)
+        return;
+    vl_park_lock();
+    vl_park_take_locked();
+    vl_park_unlock();
+}
+
+static int is_listener(const void *what)
+{
+    const listener_t *l = what;
+
+    return l >= acceptor->listeners
+           && l < acceptor->listeners + acceptor->nlisteners;
+}
+
+static void wait_for_events(void)
+{
+    struct epoll_event events[EVENTS];
+    int i, n = epoll_wait(acceptor->epoll_fd, events, EVENTS, TICK_MS);
+
+    for (i = 0; i < n; i++) {
+        void *what = events[i].data.ptr;
+
+        if (!what)
+            pick_up_grants();
+        else if (is_listener(what))
+            accept_some(what);
+        else
+            vl_arrival_revisit(what, acceptor->epoll_fd);
     }
 }
 
@@ -197,43 +174,84 @@ static void adopt(void)
             vl_arrival_t *arrival = vl_arrival_new(fds[i], NULL);
 
             if (arrival)
-                vl_arrival_place(arrival, acceptor->listeners[0].epoll_fd);
+                vl_arrival_place(arrival, acceptor->epoll_fd);
         }
     }
+}
+
+/* A child whose MPM does not take anybody leaves newcomers to the others. */
+static void tick(apr_int64_t now_us)
+{
+    int stuck;
+
+    vl_slot_adjust(acceptor->shm, now_us);
+    stuck = vl_arrival_tick(now_us);
+    if (stuck) {
+        go_deaf();
+    }
+    else {
+        adopt();
+        listen_on();
+    }
+}
+
+static void hand_on(const int *fds, apr_size_t n)
+{
+    int tries = HANDOVER_TRIES;
+    apr_size_t i;
+
+    while (tries-- && vl_handover_send(acceptor->handover, fds, n)
+           != APR_SUCCESS)
+        apr_sleep(10 * 1000);
+    for (i = 0; i < n; i++)
+        close(fds[i]);
 }
 
 /* The MPM has closed its listeners: so do we, and hand on who waits. */
 static void give_away(void)
 {
-    int fds[VL_HANDOVER_MAX], i, tries;
+    int fds[VL_HANDOVER_MAX], i;
     apr_size_t n;
 
+    go_deaf();
     for (i = 0; i < acceptor->nlisteners; i++)
-        close(acceptor->listeners[i].listen_fd);
-    while ((n = vl_arrival_evict(fds, VL_HANDOVER_MAX)) > 0) {
-        for (tries = HANDOVER_TRIES; tries
-             && vl_handover_send(acceptor->handover, fds, n) != APR_SUCCESS;
-             tries--)
-            apr_sleep(10 * 1000);
-        for (i = 0; i < (int)n; i++)
-            close(fds[i]);
-    }
+        close(acceptor->listeners[i].fd);
+    while ((n = vl_arrival_evict(fds, VL_HANDOVER_MAX)) > 0)
+        hand_on(fds, n);
 }
 
-static void *APR_THREAD_FUNC keeper(apr_thread_t *thread, void *data)
+static int ending(void)
 {
-    apr_int64_t looked = 0, now;
+    return __atomic_load_n(&acceptor->ending, __ATOMIC_RELAXED);
+}
+
+/* The MPM sets its own accept function when its threads start, after
+ * child_init: ours must come later.  Until then nobody can pass. */
+static void take_over(void)
+{
+    int i;
+
+    for (i = 0; i < acceptor->nlisteners; i++) {
+        ap_listen_rec *lr = acceptor->listeners[i].lr;
+
+        while (lr->accept_func != ap_unixd_accept && !ending())
+            apr_sleep(1000);
+        lr->accept_func = accept_fair;
+    }
+    listen_on();
+}
+
+static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
+{
+    apr_int64_t ticked = 0, now;
 
     take_over();
     while (acceptor->listeners[0].lr->active && !ending()) {
-        sleep_or_wake();
+        wait_for_events();
         now = apr_time_now();
-        if (now - looked >= KEEPER_MS * 1000) {
-            looked = now;
-            adopt();
-            hear_again();
-            vl_slot_adjust(acceptor->shm, now);
-            vl_arrival_tick(now);
+        if (now - ticked >= TICK_MS * 1000) {
+            ticked = now;
+            tick(now);
         }
     }
     give_away();
@@ -241,14 +259,14 @@ static void *APR_THREAD_FUNC keeper(apr_thread_t *thread, void *data)
 }
 
 /* Before the pool goes in which everything of ours lives. */
-static apr_status_t stop_keeper(void *unused)
+static apr_status_t stop(void *unused)
 {
     apr_uint64_t one = 1;
     apr_status_t rv;
 
     __atomic_store_n(&acceptor->ending, 1, __ATOMIC_RELAXED);
     if (write(vl_shm_child_wake_fd(acceptor->shm), &one, sizeof(one)) > 0)
-        apr_thread_join(&rv, acceptor->keeper);
+        apr_thread_join(&rv, acceptor->thread);
     return APR_SUCCESS;
 }
 
@@ -260,22 +278,20 @@ static int is_http(const ap_listen_rec *lr)
                           || !strcmp(lr->protocol, "https"));
 }
 
-/* The MPM's descriptor for a listener becomes ours. */
+/* What the MPM polls for a listener becomes a descriptor of ours.  Each has its
+ * own, because a poll set takes a descriptor once. */
 static apr_status_t replace_listener(listener_t *l, ap_listen_rec *lr,
                                      int pass_fd, apr_pool_t *pchild)
 {
+    int fd = fcntl(pass_fd, F_DUPFD_CLOEXEC, 0);
     apr_socket_t *sd = NULL;
 
-    l->lr = lr;
-    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (l->epoll_fd < 0)
+    if (fd < 0)
         return errno;
-    l->deaf = 1;
-    watch(l, pass_fd);
-    apr_os_sock_get(&l->listen_fd, lr->sd);
-    fcntl(l->listen_fd, F_SETFL,
-          fcntl(l->listen_fd, F_GETFL) | O_NONBLOCK);
-    apr_os_sock_put(&sd, &l->epoll_fd, pchild);
+    l->lr = lr;
+    apr_os_sock_get(&l->fd, lr->sd);
+    fcntl(l->fd, F_SETFL, fcntl(l->fd, F_GETFL) | O_NONBLOCK);
+    apr_os_sock_put(&sd, &fd, pchild);
     lr->sd = sd;
     return APR_SUCCESS;
 }
@@ -316,10 +332,13 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
     acceptor->shm = shm;
     acceptor->handover = handover;
+    acceptor->deaf = 1;
+    acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    watch(vl_shm_child_wake_fd(shm), EPOLLIN, NULL);
     pass_fd = vl_arrival_child_init(pchild, main_server, shm);
     replace_listeners(pass_fd, pchild);
     if (acceptor->nlisteners
-        && apr_thread_create(&acceptor->keeper, NULL, keeper, NULL, pchild)
+        && apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
            == APR_SUCCESS)
-        apr_pool_pre_cleanup_register(pchild, NULL, stop_keeper);
+        apr_pool_pre_cleanup_register(pchild, NULL, stop);
 }

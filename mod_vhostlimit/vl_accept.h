@@ -5,10 +5,10 @@
 /* The fair acceptor: new connections wait with us, as bare sockets in their
  * vhost's line, before the MPM ever sees them.
  *
- * In each child the descriptor that the MPM polls for a listening socket is
- * replaced by an epoll descriptor that contains that socket, and its accept
- * function by ours, which accepts early, reads (without consuming) whose
- * request has come, and hands on the connection whose turn it is.  A waiting
+ * A thread of ours in each child accepts early, reads (without consuming) whose
+ * request has come, and lets it wait.  What the MPM polls for a listening socket
+ * is replaced by a descriptor that is readable while somebody may pass, and the
+ * listener's accept function by one that hands on whose turn it is.  A waiting
  * connection costs a descriptor and a small record: no thread, no pool.
  *
  * Works with the event and worker MPMs; elsewhere, or with several listener

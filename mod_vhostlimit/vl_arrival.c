@@ -118,6 +118,7 @@ vl_arrival_t *vl_arrival_next(void)
     if (places->stuck) {
         places->stuck = 0;
         vl_shm_child_pause(places->shm, 0);
+        vl_park_take_locked();
     }
     if (APR_RING_EMPTY(&places->passing, vl_arrival_t, link)) {
         quiet_locked();
@@ -232,7 +233,8 @@ static void line_up(vl_arrival_t *arrival, const vl_conf_t *conf)
     vl_park_unlock();
 }
 
-int vl_arrival_sort(vl_arrival_t *arrival, int epoll_fd)
+/* 1: it has no place and may pass at once. */
+static int sort(vl_arrival_t *arrival, int epoll_fd)
 {
     vl_peek_t peek;
     const vl_conf_t *conf;
@@ -255,40 +257,19 @@ int vl_arrival_sort(vl_arrival_t *arrival, int epoll_fd)
 
 void vl_arrival_place(vl_arrival_t *arrival, int epoll_fd)
 {
-    if (vl_arrival_sort(arrival, epoll_fd)) {
+    if (sort(arrival, epoll_fd)) {
         vl_park_lock();
         pass_locked(arrival);
         vl_park_unlock();
     }
 }
 
-/* 1: it was pending until now. */
-static int unpend(vl_arrival_t *arrival)
+void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd)
 {
-    int pending;
-
     vl_park_lock();
-    pending = arrival->epoll_fd >= 0;   /* else the keeper was faster */
-    if (pending)
-        unpend_locked(arrival);
+    unpend_locked(arrival);
     vl_park_unlock();
-    return pending;
-}
-
-void vl_arrival_revisit(int epoll_fd)
-{
-    struct epoll_event events[64];
-    int i, n = 0;
-
-    if (places->npending)
-        n = epoll_wait(epoll_fd, events, 64, 0);
-    for (i = 0; i < n; i++) {
-        vl_arrival_t *arrival = events[i].data.ptr;
-
-        /* NULL: a listening socket, or pass_fd. */
-        if (arrival && unpend(arrival))
-            vl_arrival_place(arrival, epoll_fd);
-    }
+    vl_arrival_place(arrival, epoll_fd);
 }
 
 /* --- leaving -------------------------------------------------------------- */
@@ -421,12 +402,16 @@ static void give_up_slots_locked(apr_int64_t now_us)
         give_back_locked(&arrival->turn);
 }
 
-void vl_arrival_tick(apr_int64_t now_us)
+int vl_arrival_tick(apr_int64_t now_us)
 {
+    int stuck;
+
     vl_park_lock();
     vl_park_expire_locked(now_us);
     vl_park_take_locked();
     stop_waiting_for_heads_locked(now_us);
     give_up_slots_locked(now_us);
+    stuck = places->stuck;
     vl_park_unlock();
+    return stuck;
 }

@@ -3,8 +3,8 @@
 #define VL_ARRIVAL_H
 
 /* Connections that have come and that the MPM has not seen: whose they are, and
- * where they wait.  The listener thread and the keeper of vl_accept.c share
- * them; the lock is vl_park_lock(). */
+ * where they wait.  The acceptor's thread (vl_accept.c) and the MPM's listener
+ * share them; the lock is vl_park_lock(). */
 
 #include <sys/socket.h>
 
@@ -22,13 +22,11 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
 /* A connection that was accepted; remote NULL: that another child has handed
  * on.  NULL: no memory, and it is closed. */
 vl_arrival_t *vl_arrival_new(int fd, const struct sockaddr_storage *remote);
-/* Finds its place.  1: it has none and may pass at once.  A head that is not
- * complete is watched through epoll_fd, an epoll descriptor. */
-int vl_arrival_sort(vl_arrival_t *arrival, int epoll_fd);
-/* The same, passing included. */
+/* Puts it where it belongs.  One whose head is not complete is watched through
+ * epoll_fd, with the arrival as the event's data. */
 void vl_arrival_place(vl_arrival_t *arrival, int epoll_fd);
-/* Those that epoll_fd says have sent more. */
-void vl_arrival_revisit(int epoll_fd);
+/* epoll_fd says that this one has sent more. */
+void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd);
 /* The next who may pass, NULL: nobody.  To be called by the MPM's listener. */
 vl_arrival_t *vl_arrival_next(void);
 
@@ -40,8 +38,9 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 int vl_arrival_turn(apr_socket_t *sock, vl_turn_t *ret_turn);
 
 /* What time has changed: heads that have not come, waits that are over, slots
- * that are held for connections that the MPM does not take. */
-void vl_arrival_tick(apr_int64_t now_us);
+ * that are held for connections that the MPM does not take.  1: the MPM takes
+ * nobody. */
+int vl_arrival_tick(apr_int64_t now_us);
 
 /* The descriptors of up to `most` arrivals, which are no more.  Returns how
  * many; 0: nobody is left. */

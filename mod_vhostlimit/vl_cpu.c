@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +22,28 @@ apr_uint32_t vl_cpu_count(void)
     return (apr_uint32_t)CPU_COUNT(&set);
 }
 
+/* "cpuN user nice system idle iowait irq softirq steal ..." (proc(5)).  Returns
+ * N, or -1 for another line. */
+static int parse_line(const char *line, unsigned long long ticks[8])
+{
+    const char *end = line + strcspn(line, "\n");
+    char *at;
+    unsigned long cpu;
+    int i;
+
+    if (strncmp(line, "cpu", 3) || line[3] < '0' || line[3] > '9')
+        return -1;
+    cpu = strtoul(line + 3, &at, 10);
+    for (i = 0; i < 8; i++) {
+        while (*at == ' ')
+            at++;
+        if (at >= end || *at < '0' || *at > '9')
+            return -1;
+        ticks[i] = strtoull(at, &at, 10);
+    }
+    return cpu < CPU_SETSIZE ? (int)cpu : -1;
+}
+
 void vl_cpu_parse(const char *text, int (*wanted)(void *data, unsigned cpu),
                   void *data, vl_cpu_t *ret_cpu)
 {
@@ -29,17 +51,16 @@ void vl_cpu_parse(const char *text, int (*wanted)(void *data, unsigned cpu),
 
     ret_cpu->busy = ret_cpu->total = 0;
     for (line = text; line; line = strchr(line, '\n')) {
-        unsigned long long t[8];    /* user nice system idle iowait irq
-                                     * softirq steal (proc(5)) */
-        unsigned cpu;
+        unsigned long long t[8], busy;
+        int cpu;
 
         line += *line == '\n';
-        if (sscanf(line, "cpu%u %llu %llu %llu %llu %llu %llu %llu %llu", &cpu,
-                   &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) != 9
-            || !wanted(data, cpu))
+        cpu = parse_line(line, t);
+        if (cpu < 0 || !wanted(data, (unsigned)cpu))
             continue;
-        ret_cpu->busy += t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
-        ret_cpu->total += t[0] + t[1] + t[2] + t[5] + t[6] + t[7] + t[3] + t[4];
+        busy = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
+        ret_cpu->busy += busy;
+        ret_cpu->total += busy + t[3] + t[4];
     }
 }
 
@@ -63,8 +84,10 @@ apr_status_t vl_cpu_read(vl_cpu_t *ret_cpu)
 
 apr_uint32_t vl_cpu_busy_permille(const vl_cpu_t *from, const vl_cpu_t *to)
 {
-    if (to->total <= from->total)
+    apr_uint64_t busy = to->busy > from->busy ? to->busy - from->busy : 0;
+    apr_uint64_t total = to->total > from->total ? to->total - from->total : 0;
+
+    if (busy >= total)          /* idle times may go back (proc(5)) */
         return 1000;
-    return (apr_uint32_t)((to->busy - from->busy) * 1000
-                          / (to->total - from->total));
+    return (apr_uint32_t)(busy * 1000 / total);
 }

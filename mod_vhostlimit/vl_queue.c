@@ -135,19 +135,18 @@ apr_uint32_t vl_queue_next(const vl_queue_t *q)
 apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
                                  void *data)
 {
-    apr_uint32_t aside[16], n = 0, flow;
+    apr_uint32_t flow, aside = 0;
 
-    /* Those that cannot be served step out and come back: nearly always none,
-     * and more than a few in a row is a server with other troubles. */
-    for (flow = vl_queue_next(q); flow != VL_NO_FLOW && n < 16
-         && !can_serve(data, flow); flow = vl_queue_next(q)) {
-        aside[n++] = flow;
+    /* Those that cannot be served step out of the heap into the room that
+     * this leaves behind it, and come back: nearly always none. */
+    for (flow = vl_queue_next(q); flow != VL_NO_FLOW && !can_serve(data, flow);
+         flow = vl_queue_next(q)) {
         heap_remove(q, flow);
+        q->heap[q->head->heap_len] = flow;
+        aside++;
     }
-    if (n == 16)
-        flow = VL_NO_FLOW;
-    while (n)
-        heap_add(q, aside[--n]);
+    for (; aside; aside--)
+        heap_add(q, q->heap[q->head->heap_len]);
     return flow;
 }
 

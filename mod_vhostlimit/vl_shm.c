@@ -11,32 +11,47 @@
 #include <apr_shm.h>
 #include <apr_strings.h>
 
-/* The cells are the truth. */
-static void sum_cells_locked(vl_shm_t *shm)
+static vl_ticket_t *ticket_at(child_t *child, apr_uint32_t i)
+{
+    return &child->ring[(child->ring_head + i) % RING_SIZE];
+}
+
+/* Adds what the child has to the sums. */
+static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
+{
+    child_t *child = &shm->children[c];
+    vl_queue_t *q = &shm->queue;
+    apr_uint32_t a, i;
+
+    child->running = child->ring_len;
+    for (i = 0; i < child->ring_len; i++)
+        q->flows[ticket_at(child, i)->account].running++;
+    for (a = 0; a < shm->head->used; a++) {
+        const cell_t *cell = vl_shm_cell(shm, c, a);
+
+        q->flows[a].running += cell->running;
+        q->flows[a].waiting += cell->waiting;
+        child->running += cell->running;
+    }
+    shm->head->elsewhere += child->elsewhere;
+}
+
+/* The cells and the rings are the truth. */
+static void sum_up_locked(vl_shm_t *shm)
 {
     vl_queue_t *q = &shm->queue;
     apr_uint32_t a, c;
 
     shm->head->elsewhere = 0;
-    for (c = 0; c < shm->head->columns; c++) {
-        shm->children[c].running = 0;
-        shm->head->elsewhere += shm->children[c].elsewhere;
-    }
     q->head->running = q->head->waiting = q->head->heap_len = 0;
+    for (a = 0; a < shm->head->used; a++)
+        q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
+    for (c = 0; c < shm->head->columns; c++)
+        sum_child_locked(shm, c);
     for (a = 0; a < shm->head->used; a++) {
-        vl_flow_t *flow = &q->flows[a];
-
-        flow->running = flow->waiting = flow->place = 0;
-        for (c = 0; c < shm->head->columns; c++) {
-            const cell_t *cell = vl_shm_cell(shm, c, a);
-
-            flow->running += cell->running;
-            flow->waiting += cell->waiting;
-            shm->children[c].running += cell->running;
-        }
-        q->head->running += flow->running;
-        q->head->waiting += flow->waiting;
-        vl_queue_flow_set(q, a, flow->weight, flow->concurrency);
+        q->head->running += q->flows[a].running;
+        q->head->waiting += q->flows[a].waiting;
+        vl_queue_flow_set(q, a, q->flows[a].weight, q->flows[a].concurrency);
     }
 }
 
@@ -45,7 +60,7 @@ apr_status_t vl_shm_lock(vl_shm_t *shm)
     int err = pthread_mutex_lock(&shm->head->lock);
 
     if (err == EOWNERDEAD) {
-        sum_cells_locked(shm);
+        sum_up_locked(shm);
         err = pthread_mutex_consistent(&shm->head->lock);
     }
     return err;
@@ -216,8 +231,11 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
 
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 {
-    apr_uint32_t a, left = 0;
+    child_t *dead = &shm->children[child];
+    apr_uint32_t a, i, left = dead->ring_len;
 
+    for (i = 0; i < dead->ring_len; i++)
+        vl_queue_forget(&shm->queue, ticket_at(dead, i)->account, 1);
     for (a = 0; a < shm->head->used; a++) {
         cell_t *cell = vl_shm_cell(shm, child, a);
 
@@ -228,8 +246,8 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         left += cell->running + cell->waiting;
         cell->running = cell->waiting = 0;
     }
-    shm->head->elsewhere -= shm->children[child].elsewhere;
-    memset(&shm->children[child], 0, sizeof(child_t));
+    shm->head->elsewhere -= dead->elsewhere;
+    memset(dead, 0, sizeof(*dead));
     return left;
 }
 
@@ -259,6 +277,7 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
     }
     shm->self = found;
     vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
 }
 
@@ -268,6 +287,7 @@ void vl_shm_child_pause(vl_shm_t *shm, int paused)
         return;
     shm->children[shm->self].paused = paused;
     vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
 }
 
 int vl_shm_child_wake_fd(const vl_shm_t *shm)
@@ -286,6 +306,7 @@ apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
             left += reclaim_locked(shm, c);
     }
     vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
     return left;
 }
 
@@ -328,16 +349,34 @@ apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
 static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
-    apr_uint32_t a, running = 0, waiting = 0;
+    apr_uint32_t a, running = child->ring_len, waiting = 0;
 
     for (a = 0; a < shm->head->used; a++) {
         running += vl_shm_cell(shm, c, a)->running;
         waiting += vl_shm_cell(shm, c, a)->waiting;
     }
     if (!child->pid && (running || waiting))
-        return "a free column has nothing in its cells";
-    if (running != child->running || running < child->ring_len)
-        return "a child's running is the sum of its cells";
+        return "a free column has nothing in its cells and its ring";
+    if (running != child->running)
+        return "a child's running is the sum of its cells and its ring";
+    return NULL;
+}
+
+static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
+{
+    apr_uint32_t c, i, running = 0, waiting = 0;
+
+    for (c = 0; c < shm->head->children; c++) {
+        child_t *child = &shm->children[c];
+
+        running += vl_shm_cell(shm, c, a)->running;
+        waiting += vl_shm_cell(shm, c, a)->waiting;
+        for (i = 0; i < child->ring_len; i++)
+            running += ticket_at(child, i)->account == a;
+    }
+    if (running != shm->queue.flows[a].running
+        || waiting != shm->queue.flows[a].waiting)
+        return "running and waiting are the sums of the cells and rings";
     return NULL;
 }
 
@@ -345,29 +384,21 @@ static const char *validate_locked(const vl_shm_t *shm)
 {
     const head_t *head = shm->head;
     const char *why = NULL;
-    apr_uint32_t a, b, c;
+    apr_uint32_t a, b;
 
     if (head->used > head->capacity)
         return "more accounts used than there are";
-    for (a = 0; a < head->capacity; a++) {
-        apr_uint32_t running = 0, waiting = 0;
-
+    for (a = 0; a < head->capacity && !why; a++) {
         if ((a < head->used) != (shm->accounts[a].name[0] != '\0'))
             return "accounts 0 to used-1 have a name, the others none";
         for (b = 0; b < a && a < head->used; b++) {
             if (!strcmp(shm->accounts[b].name, shm->accounts[a].name))
                 return "no two accounts of one name";
         }
-        for (c = 0; c < head->children; c++) {
-            running += vl_shm_cell(shm, c, a)->running;
-            waiting += vl_shm_cell(shm, c, a)->waiting;
-        }
-        if (running != shm->queue.flows[a].running
-            || waiting != shm->queue.flows[a].waiting)
-            return "running and waiting are the sums of the cells";
+        why = validate_flow_locked(shm, a);
     }
-    for (c = 0; c < head->children && !why; c++)
-        why = validate_child_locked(shm, c);
+    for (b = 0; b < head->children && !why; b++)
+        why = validate_child_locked(shm, b);
     return why ? why : vl_queue_validate(&shm->queue, head->used);
 }
 

@@ -7,18 +7,22 @@
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity ]
  *
- * cells[child][account] says what the child has of the account; only that
- * child and dispatch (vl_slot.c) write it, and the parent once the child is
- * dead.
- *  - running and waiting of a flow are the sums of its cells;
- *  - a child's running is the sum of its cells, and at least its ring's length;
- *  - a child with pid 0 has nothing in its cells;
+ * cells[child][account] says what the child has of the account, and its ring
+ * which slots it has been granted and not picked up.  Only that child writes
+ * its cells, and the parent once it is dead; dispatch (vl_slot.c) puts grants
+ * into the ring and then counts one waiting less.
+ *  - running of a flow is the sum of its cells and its tickets in the rings,
+ *    waiting the sum of its cells;
+ *  - a child's running is the sum of its cells and its ring's length;
+ *  - a child with pid 0 has nothing in its cells and its ring;
  *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
  *  - an account is configured if it carries the head's generation.  Others are
  *    kept, and their room is used again when it is short and nothing runs or
  *    waits in them.
  * All of it is guarded by head.lock, a robust mutex: whoever finds its owner
- * dead computes the sums again, because the cells are the truth.  Nothing on
+ * dead computes the sums again, because the cells and rings are the truth: a
+ * grant is there or not with one store, and one that was not yet taken off the
+ * waiting only leads to a grant that nobody wants.  Nothing on
  * the request path makes a system call while it holds the lock. */
 
 #include <pthread.h>
@@ -45,8 +49,9 @@ typedef struct account_t {
 } account_t;
 
 typedef struct cell_t {
-    apr_uint32_t running;           /* slots held, those in the ring too */
+    apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
+    apr_int64_t moved_us;           /* when its line last moved or began */
 } cell_t;
 
 typedef struct child_t {

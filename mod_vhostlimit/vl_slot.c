@@ -34,27 +34,26 @@ static int child_has_room(const child_t *child)
            && child->ring_len < RING_SIZE;
 }
 
-/* Another child must have so many times as many waiting to be preferred to the
- * one that has the processor right now: waking it costs two switches. */
-#define FAR_FACTOR 2
+/* How much longer another child's line must have stood still to be preferred
+ * to the one of the child that has the processor right now: waking another
+ * costs two switches. */
+#define FAR_US 20000
 
-/* A child in which the account waits: this one, or where clearly more of them
- * wait, so that every child's line moves on.  NO_CHILD: nobody waits where a
- * thread is free. */
+/* A child in which the account waits: this one, unless somewhere the line has
+ * not moved for clearly longer, so that none of them stands still.  NO_CHILD:
+ * nobody waits where a thread is free. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_uint32_t c, best = NO_CHILD, most = 0;
+    apr_uint32_t c, best = NO_CHILD;
+    apr_int64_t longest = INT64_MAX;
 
-    if (shm->self != NO_CHILD && child_has_room(&shm->children[shm->self])) {
-        most = vl_shm_cell(shm, shm->self, account)->waiting * FAR_FACTOR;
-        best = most ? shm->self : NO_CHILD;
-    }
     for (c = 0; c < shm->head->columns; c++) {
-        apr_uint32_t waiting = vl_shm_cell(shm, c, account)->waiting;
+        const cell_t *cell = vl_shm_cell(shm, c, account);
+        apr_int64_t moved = cell->moved_us - (c == shm->self ? FAR_US : 0);
 
-        if (waiting > most && c != shm->self
+        if (cell->waiting && moved < longest
             && child_has_room(&shm->children[c])) {
-            most = waiting;
+            longest = moved;
             best = c;
         }
     }
@@ -66,6 +65,7 @@ static int can_serve(void *data, apr_uint32_t account)
     return pick_child(data, account) != NO_CHILD;
 }
 
+/* One store makes the grant; see vl_shm_int.h for a death before or after. */
 static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                   wakes_t *wakes)
 {
@@ -76,18 +76,18 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
-    child->ring_len++;
-    child->running++;
+    __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
-    cell->running++;
+    child->running++;
+    cell->moved_us = apr_time_now();
     if (c != shm->self && !child->woken) {
         child->woken = 1;
         wakes->child[wakes->n++] = c;
     }
 }
 
-/* Every free slot goes to whose turn it is. */
-static void dispatch(vl_shm_t *shm, wakes_t *wakes)
+/* Every free slot goes to whose turn it is, as long as `wakes` has room. */
+static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 {
     apr_uint32_t account;
 
@@ -106,16 +106,40 @@ static void dispatch(vl_shm_t *shm, wakes_t *wakes)
     }
 }
 
-static void unlock_and_wake(vl_shm_t *shm, const wakes_t *wakes)
+static void wake(const vl_shm_t *shm, apr_uint32_t child)
 {
     apr_uint64_t one = 1;
+
+    /* Fails only when it is readable already. */
+    if (write(shm->wake_fds[child], &one, sizeof(one)) < 0)
+        return;
+}
+
+/* What each holder of the lock does last. */
+static void dispatch_and_unlock(vl_shm_t *shm)
+{
+    wakes_t wakes;
     apr_uint32_t i;
 
-    vl_shm_unlock(shm);
-    for (i = 0; i < wakes->n; i++) {
-        /* Fails only when it is readable already. */
-        if (write(shm->wake_fds[wakes->child[i]], &one, sizeof(one)) < 0)
-            continue;
+    do {
+        grant_free(shm, &wakes);
+        vl_shm_unlock(shm);
+        for (i = 0; i < wakes.n; i++)
+            wake(shm, wakes.child[i]);
+    } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
+}
+
+void vl_slot_dispatch(vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    dispatch_and_unlock(shm);
+    /* Whoever died may have been about to wake somebody. */
+    for (c = 0; c < shm->head->columns; c++) {
+        if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
+            wake(shm, c);
     }
 }
 
@@ -155,7 +179,7 @@ static apr_status_t lock_self(vl_shm_t *shm)
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_status_t rv = lock_self(shm);
-    wakes_t wakes = { 0 };
+    cell_t *cell;
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -164,11 +188,12 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
         rv = APR_EAGAIN;
     }
     else {
-        vl_shm_cell(shm, shm->self, account)->waiting++;
+        cell = vl_shm_cell(shm, shm->self, account);
+        if (!cell->waiting++)
+            cell->moved_us = apr_time_now();
         vl_queue_arrive(&shm->queue, account);
-        dispatch(shm, &wakes);
     }
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
     return rv;
 }
 
@@ -199,17 +224,20 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     if (rv != APR_SUCCESS)
         return rv;
     child = &shm->children[shm->self];
-    if (child->ring_len) {
-        *ret_ticket = child->ring[child->ring_head];
-        child->ring_head = (child->ring_head + 1) % RING_SIZE;
-        child->ring_len--;
-    }
-    else {
+    if (!child->ring_len) {
         child->woken = 0;
-        rv = APR_EAGAIN;
+        vl_shm_unlock(shm);
+        return APR_EAGAIN;
     }
-    vl_shm_unlock(shm);
-    return rv;
+    *ret_ticket = child->ring[child->ring_head];
+    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
+    child->ring_head = (child->ring_head + 1) % RING_SIZE;
+    child->ring_len--;
+    if (child->ring_len == RING_SIZE - 1)
+        dispatch_and_unlock(shm);   /* it was full */
+    else
+        vl_shm_unlock(shm);
+    return APR_SUCCESS;
 }
 
 int vl_slot_granted(const vl_shm_t *shm)
@@ -318,6 +346,10 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     apr_uint32_t n = head->elsewhere;
     apr_int64_t passed = now_us - head->elsewhere_at;
 
+    /* Whoever read the time before another got the lock comes late; a clock
+     * that was set back by more than that is followed. */
+    if (passed < 0 && passed > -APR_USEC_PER_SEC)
+        return;
     if (n && passed > 0)
         head->elsewhere_ns += (apr_uint64_t)passed * 1000
                               * (n < head->processors ? n : head->processors)
@@ -353,7 +385,6 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost)
 {
     account_t *a = &shm->accounts[ticket->account];
-    wakes_t wakes;
 
     if (lock_self(shm) != APR_SUCCESS)
         return;
@@ -367,8 +398,7 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
         a->service_us += (cost->busy_us >> SERVICE_SHIFT)
                          - (a->service_us >> SERVICE_SHIFT);
     }
-    dispatch(shm, &wakes);
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
 }
 
 static apr_uint32_t auto_min(void)
@@ -378,16 +408,13 @@ static apr_uint32_t auto_min(void)
 
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
-    wakes_t wakes;
-
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
     /* A restart does not forget what has been found. */
     if (slots || !shm->head->auto_on)
         shm->head->queue.slots = slots ? slots : auto_min();
     shm->head->auto_on = !slots;
-    dispatch(shm, &wakes);
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
 }
 
 apr_uint32_t vl_slot_count(const vl_shm_t *shm)
@@ -424,7 +451,6 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
 
 void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
 {
-    wakes_t wakes = { 0 };
     vl_cpu_t cpu;
     int mine;
 
@@ -438,6 +464,5 @@ void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
         || vl_shm_lock(shm) != APR_SUCCESS)
         return;
     adjust_locked(shm, &cpu);
-    dispatch(shm, &wakes);
-    unlock_and_wake(shm, &wakes);
+    dispatch_and_unlock(shm);
 }

@@ -7,7 +7,7 @@
  *
  * What waits (a socket, a parked connection) stays in its child; here it is
  * only a number.  Whoever frees a slot grants it to the account whose turn it
- * is, in the child where most of that account wait; another child is woken
+ * is, in a child where that account waits; another child is woken
  * through its descriptor, one's own is not: after vl_slot_wait() and
  * vl_slot_end(), ask vl_slot_granted().  vl_park.h does so for everybody. */
 
@@ -76,6 +76,10 @@ apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
+
+/* Grants what is free, after slots have come back or a child can be granted
+ * some again.  Parent or child. */
+void vl_slot_dispatch(vl_shm_t *shm);
 
 /* Slots the server has in all; 0: as many as vl_auto.h finds, from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);

@@ -6,14 +6,14 @@
 
 static vl_verdict_e verdict(apr_uint32_t concurrency, apr_uint64_t running)
 {
-    vl_limits_t limits = { VL_MODE_ON, concurrency };
+    vl_limits_t limits = { VL_MODE_ON, 100, concurrency, 0 };
 
     return vl_admit_decide(&limits, running).verdict;
 }
 
 static void decides_by_concurrency(void)
 {
-    vl_limits_t limits = { VL_MODE_ON, 2 };
+    vl_limits_t limits = { VL_MODE_ON, 100, 2, 0 };
 
     ok(verdict(0, 1000000) == VL_PASS, "no limit: any number runs");
     ok(verdict(2, 1) == VL_PASS, "one of two places taken: passes");

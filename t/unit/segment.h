@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef SEGMENT_H
+#define SEGMENT_H
+
+/* What every test of the shared segment needs: one made, filled, looked at. */
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <apr_general.h>
+
+#include "tap.h"
+#include "vl_shm_int.h"
+
+#define NONE ((apr_uint32_t)-1)
+
+static apr_pool_t *pool;
+
+static inline void segment_init(void)
+{
+    apr_initialize();
+    apr_pool_create(&pool, NULL);
+}
+
+static inline vl_shm_t *make(apr_uint32_t accounts, apr_uint32_t children)
+{
+    vl_shm_t *shm = NULL;
+
+    if (vl_shm_post_config_create(pool, accounts, children, &shm)
+        != APR_SUCCESS)
+        abort();
+    vl_shm_post_config_begin(shm);
+    return shm;
+}
+
+static inline vl_limits_t limits_of(vl_mode_e mode, apr_uint32_t concurrency,
+                                    apr_uint32_t queue)
+{
+    vl_limits_t limits = { mode, VL_WEIGHT_DEFAULT, concurrency, queue };
+
+    return limits;
+}
+
+static inline apr_uint32_t account_with(vl_shm_t *shm, const char *name,
+                                        vl_limits_t limits)
+{
+    apr_uint32_t number = NONE;
+
+    if (vl_shm_post_config_account(shm, name, &limits, &number) != APR_SUCCESS)
+        return NONE;
+    return number;
+}
+
+static inline apr_uint32_t account(vl_shm_t *shm, const char *name,
+                                   apr_uint32_t concurrency)
+{
+    return account_with(shm, name,
+                        limits_of(VL_MODE_ON, concurrency, 100000));
+}
+
+static inline vl_account_snapshot_t snapshot(vl_shm_t *shm, apr_uint32_t a)
+{
+    vl_account_snapshot_t snap;
+
+    if (vl_shm_snapshot(shm, a, &snap) != APR_SUCCESS)
+        abort();
+    return snap;
+}
+
+static inline vl_metrics_t metrics(vl_shm_t *shm, apr_uint32_t a)
+{
+    return snapshot(shm, a).metrics;
+}
+
+static inline int enter(vl_shm_t *shm, apr_uint32_t a, vl_ticket_t *ret_ticket)
+{
+    vl_admission_t adm;
+
+    if (vl_slot_enter(shm, a, &adm) != APR_SUCCESS || !adm.entered)
+        return 0;
+    *ret_ticket = adm.ticket;
+    return 1;
+}
+
+/* A request of so many us of CPU ends. */
+static inline void end(vl_shm_t *shm, const vl_ticket_t *ticket,
+                       apr_uint64_t us)
+{
+    vl_cost_t cost = { us, us, 0, 0 };
+
+    vl_slot_end(shm, ticket, &cost);
+}
+
+static inline int valid(vl_shm_t *shm)
+{
+    const char *why = vl_shm_validate(shm);
+
+    if (why)
+        printf("# broken: %s\n", why);
+    return !why;
+}
+
+/* Nothing runs, waits, is granted or worked on elsewhere any more. */
+static inline int is_empty(vl_shm_t *shm)
+{
+    const vl_queue_head_t *q = shm->queue.head;
+    apr_uint32_t c, left = q->running + q->waiting + q->heap_len
+                           + shm->head->elsewhere;
+
+    for (c = 0; c < shm->head->children; c++)
+        left += shm->children[c].ring_len + shm->children[c].elsewhere;
+    if (left)
+        printf("# left: %u running, %u waiting, %u elsewhere\n", q->running,
+               q->waiting, shm->head->elsewhere);
+    return !left && valid(shm);
+}
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The slots that are found by themselves, on a small simulated server. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tap.h"
+#include "vl_auto.h"
+
+#define CPUS 2
+#define MIN (CPUS * VL_AUTO_MIN_PER_CPU)
+#define MAX 400
+#define USERS 1000
+
+/* One tick is a millisecond: each of the first CPUS jobs that want to gets one
+ * tick of CPU and goes to the end; then, its CPU burnt, it sleeps and ends. */
+typedef struct job_t {
+    int cpu, sleep;             /* ticks left */
+} job_t;
+
+typedef struct server_t {
+    vl_auto_t state;
+    apr_uint32_t slots, users;
+    apr_uint32_t cpu, sleep;    /* of a request */
+    apr_uint32_t njobs;
+    job_t jobs[USERS];          /* who runs, in order of their turns */
+    apr_uint32_t served;
+} server_t;
+
+static server_t s;
+
+static void begin(apr_uint32_t users, apr_uint32_t cpu, apr_uint32_t sleep)
+{
+    memset(&s, 0, sizeof(s));
+    s.slots = MIN;
+    s.users = users;
+    s.cpu = cpu;
+    s.sleep = sleep;
+}
+
+/* Returns how many processors were busy. */
+static apr_uint32_t tick(void)
+{
+    job_t again[CPUS];
+    apr_uint32_t i, kept = 0, busy = 0;
+
+    while (s.njobs < s.slots && s.njobs < s.users) {
+        job_t job = { (int)s.cpu, (int)s.sleep };
+
+        s.jobs[s.njobs++] = job;
+    }
+    for (i = 0; i < s.njobs; i++) {
+        job_t job = s.jobs[i];
+
+        if (job.cpu && busy < CPUS) {
+            job.cpu--;
+            again[busy++] = job;
+            continue;
+        }
+        if (!job.cpu && job.sleep-- <= 0) {
+            s.served++;
+            continue;
+        }
+        s.jobs[kept++] = job;
+    }
+    for (i = 0; i < busy; i++)
+        s.jobs[kept++] = again[i];
+    s.njobs = kept;
+    return busy;
+}
+
+static vl_auto_sample_t sample(apr_uint32_t slots, apr_uint32_t running,
+                               apr_uint32_t waiting, apr_uint32_t busy)
+{
+    vl_auto_sample_t x = { slots, MIN, MAX, running, waiting, busy };
+
+    return x;
+}
+
+/* One step of simulated time; returns the permille the processors were busy. */
+static apr_uint32_t step(void)
+{
+    apr_uint32_t i, ticks = VL_AUTO_STEP_US / 1000, busy = 0;
+    vl_auto_sample_t x;
+
+    for (i = 0; i < ticks; i++)
+        busy += tick();
+    busy = busy * 1000 / (ticks * CPUS);
+    x = sample(s.slots, s.njobs, s.users - s.njobs, busy);
+    s.slots = vl_auto_step(&s.state, &x);
+    return busy;
+}
+
+static apr_uint32_t steps(int n)
+{
+    apr_uint32_t busy = 0;
+
+    while (n--)
+        busy = step();
+    return busy;
+}
+
+static void burners_need_few(void)
+{
+    apr_uint32_t busy;
+
+    begin(500, 3, 0);
+    busy = steps(100);
+    ok(busy >= 990 && s.slots == MIN, "work that burns CPU gets the fewest "
+       "slots (%u, %u permille busy)", s.slots, busy);
+    s.slots = 200;
+    steps(25);
+    ok(s.slots == MIN, "and comes back to them from 200 within 5 s (%u)",
+       s.slots);
+}
+
+static void sleepers_need_more(void)
+{
+    apr_uint32_t busy, served;
+
+    /* 1 ms of CPU, 50 ms of sleep: two processors need about 100. */
+    begin(500, 1, 50);
+    step();
+    ok(s.slots > MIN, "the first step with idle processors adds slots");
+    busy = steps(9);
+    ok(busy >= 900 && s.slots >= 95, "work that sleeps 50 ms keeps the "
+       "processors busy after 2 s (%u permille, %u slots)", busy, s.slots);
+    steps(15);
+    served = s.served;
+    busy = steps(25);
+    ok(busy >= 900 && s.slots <= 200, "and goes on to, without many more than "
+       "it needs (%u permille, %u slots)", busy, s.slots);
+    ok(s.served - served >= 9000, "nine tenths of what could be served is");
+}
+
+static void the_mix_may_change(void)
+{
+    apr_uint32_t busy;
+
+    begin(500, 1, 50);
+    steps(20);
+    s.cpu = 5;
+    s.sleep = 0;
+    steps(80);
+    ok(s.slots == MIN, "when sleepers become burners it shrinks again (%u)",
+       s.slots);
+    s.cpu = 1;
+    s.sleep = 50;
+    busy = steps(10);
+    ok(busy >= 900, "and grows within 2 s when they sleep again (%u permille, "
+       "%u slots)", busy, s.slots);
+}
+
+static void nobody_waits_nothing_grows(void)
+{
+    begin(10, 1, 50);
+    steps(50);
+    ok(s.slots == MIN, "idle processors alone are no reason for slots");
+}
+
+static apr_uint32_t one(apr_uint32_t slots, apr_uint32_t running,
+                        apr_uint32_t waiting, apr_uint32_t busy)
+{
+    vl_auto_t state = { 0, 0 };
+    vl_auto_sample_t x = sample(slots, running, waiting, busy);
+
+    return vl_auto_step(&state, &x);
+}
+
+static void a_step(void)
+{
+    ok(one(100, 100, 1, 500) > 100, "waiting, all taken, idle: more");
+    ok(one(100, 100, 0, 500) == 100, "nobody waits: no more");
+    ok(one(100, 50, 9, 500) == 100,
+       "half of the slots are free and yet they wait: more would not help");
+    ok(one(100, 90, 9, 500) > 100, "a few that are just being filled: more");
+    ok(one(100, 100, 9, 950) == 100, "a little idle: as it is");
+    ok(one(100, 100, 9, 1000) < 100 && one(100, 0, 0, 1000) < 100,
+       "not idle at all: fewer");
+    ok(one(100, 100, 9, 1100) < 100, "a clock that shows more than all: fewer");
+}
+
+static void bounds_hold(void)
+{
+    vl_auto_t state = { 0, 0 };
+    vl_auto_sample_t x = sample(MAX - 1, MAX, 9, 0);
+    apr_uint32_t i, outside = 0;
+
+    ok(vl_auto_step(&state, &x) == MAX, "never more than the most");
+    ok(one(MIN + 1, 9, 9, 1000) >= MIN, "nor fewer than the fewest");
+    ok(one(5000, 9, 0, 500) == MAX && one(1, 9, 0, 500) == MIN,
+       "who is outside comes in at once");
+    x.max = 3;
+    ok(vl_auto_step(&state, &x) == MIN,
+       "no child yet: the fewest, though that is more than the most");
+    x = sample(MIN, 0, 0, 0);
+    memset(&state, 0, sizeof(state));
+    for (i = 0; i < 100000; i++) {
+        x.running = (apr_uint32_t)rand() % (x.slots + 5);
+        x.waiting = rand() % 2 ? (apr_uint32_t)rand() % 1000 : 0;
+        x.busy_permille = (apr_uint32_t)rand() % 1100;
+        x.slots = vl_auto_step(&state, &x);
+        outside += x.slots < MIN || x.slots > MAX;
+    }
+    ok(!outside, "100000 random steps stay inside");
+}
+
+static void too_few_is_remembered(void)
+{
+    vl_auto_t state = { 0, 0 };
+    vl_auto_sample_t x = sample(80, 80, 9, 500), busy;
+    apr_uint32_t i, fewest = MAX;
+
+    x.slots = vl_auto_step(&state, &x);
+    for (i = 0; i < 20; i++) {
+        busy = sample(x.slots, x.slots, 9, 1000);
+        x.slots = vl_auto_step(&state, &busy);
+        fewest = x.slots < fewest ? x.slots : fewest;
+    }
+    ok(fewest > 80 && fewest < 120, "80 slots left processors idle: for a "
+       "while it goes down to %u only", fewest);
+    for (i = 0; i < 80; i++) {
+        busy = sample(x.slots, x.slots, 9, 1000);
+        x.slots = vl_auto_step(&state, &busy);
+    }
+    ok(x.slots == MIN, "later it tries again");
+}
+
+int main(void)
+{
+    srand(20261121);
+    burners_need_few();
+    sleepers_need_more();
+    the_mix_may_change();
+    nobody_waits_nothing_grows();
+    a_step();
+    bounds_hold();
+    too_few_is_remembered();
+    return tap_done();
+}

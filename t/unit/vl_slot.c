@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slots as one process sees them; who else there is, is only written in the
+ * segment.  Several processes: vl_slot_children.c. */
+#include "segment.h"
+
+/* A segment with one child, this process. */
+static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
+{
+    vl_shm_t *shm = make(32, 4);
+
+    vl_slot_set(shm, slots);
+    vl_shm_child_attach(shm, getpid(), threads);
+    return shm;
+}
+
+/* Accounts 0 to n-1, named a, b, ... */
+static void accounts(vl_shm_t *shm, apr_uint32_t n)
+{
+    apr_uint32_t i;
+
+    for (i = 0; i < n; i++) {
+        char name[2] = { (char)('a' + i), '\0' };
+
+        account(shm, name, 0);
+    }
+}
+
+static int waits(vl_shm_t *shm, apr_uint32_t a, int n)
+{
+    while (n && vl_slot_wait(shm, a) == APR_SUCCESS)
+        n--;
+    return !n;
+}
+
+/* Takes all grants there are; returns how many. */
+static apr_uint32_t take_all(vl_shm_t *shm, vl_ticket_t *ticket)
+{
+    apr_uint32_t n = 0;
+
+    while (vl_slot_take(shm, &ticket[n]) == APR_SUCCESS)
+        n++;
+    return n;
+}
+
+static void a_slot_comes_and_goes(void)
+{
+    vl_shm_t *shm = alone(1, 10);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket, other;
+
+    ok(vl_slot_count(shm) == 1, "as many slots as were set");
+    ok(!vl_slot_granted(shm) && vl_slot_take(shm, &ticket) == APR_EAGAIN,
+       "nobody waits, nothing is granted");
+    ok(waits(shm, a, 2) && vl_slot_granted(shm), "a grant is there at once");
+    ok(metrics(shm, a).running == 1 && metrics(shm, a).waiting == 1,
+       "it counts as running before it is taken");
+    ok(vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == a
+       && !vl_slot_granted(shm), "taken");
+    ok(vl_slot_take(shm, &other) == APR_EAGAIN, "the second waits on");
+    end(shm, &ticket, 100);
+    ok(vl_slot_granted(shm) && vl_slot_take(shm, &ticket) == APR_SUCCESS,
+       "until the first is done");
+    end(shm, &ticket, 100);
+    ok(is_empty(shm), "then nothing is left");
+}
+
+static void without_a_column(void)
+{
+    vl_shm_t *shm = make(2, 1);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket = { a, 1 };
+
+    ok(vl_slot_wait(shm, a) == APR_EINIT && vl_slot_unwait(shm, a) == APR_EINIT
+       && vl_slot_take(shm, &ticket) == APR_EINIT
+       && vl_slot_try(shm, a, &ticket) == APR_EINIT
+       && !vl_slot_granted(shm) && !vl_slot_elsewhere(shm, 1),
+       "who has no column gets nothing");
+    vl_slot_end(shm, &ticket, NULL);
+    ok(is_empty(shm), "and changes nothing");
+}
+
+static void who_waits_may_leave(void)
+{
+    vl_shm_t *shm = alone(1, 10);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_ticket_t ticket;
+
+    waits(shm, a, 3);
+    ok(vl_slot_unwait(shm, a) == APR_SUCCESS
+       && vl_slot_unwait(shm, a) == APR_SUCCESS, "two of those who wait");
+    ok(vl_slot_unwait(shm, a) == APR_EAGAIN,
+       "not the one whose grant is on the way");
+    ok(vl_slot_unwait(shm, b) == APR_EAGAIN, "nor where nobody waits");
+    vl_slot_take(shm, &ticket);
+    vl_slot_end(shm, &ticket, NULL);
+    ok(is_empty(shm), "nothing is left");
+}
+
+static void a_full_queue_refuses(void)
+{
+    vl_shm_t *shm = alone(1, 10);
+    apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_ON, 0, 3));
+    apr_uint32_t b = account_with(shm, "b", limits_of(VL_MODE_ON, 0, 0));
+    vl_admission_t adm = { .decision = { VL_REFUSE, VL_REASON_QUEUE } };
+    vl_ticket_t ticket;
+
+    ok(vl_slot_wait(shm, b) == APR_EAGAIN, "a queue of 0 lets nobody wait");
+    ok(waits(shm, a, 4), "three wait besides the one who is let in");
+    ok(vl_slot_wait(shm, a) == APR_EAGAIN, "the next is refused");
+    ok(metrics(shm, a).waiting == 3 && metrics(shm, a).refused == 0,
+       "and does not wait, and is not counted yet");
+    vl_slot_refused(shm, a, &adm);
+    ok(metrics(shm, a).refused == 1 && !adm.entered && adm.backlogged
+       && adm.decision.reason == VL_REASON_QUEUE, "who says so counts it");
+    vl_slot_take(shm, &ticket);
+    end(shm, &ticket, 10);
+    ok(vl_slot_wait(shm, a) == APR_SUCCESS
+       && vl_slot_wait(shm, a) == APR_EAGAIN,
+       "a grant makes room for one more");
+    ok(valid(shm), "state holds");
+}
+
+/* What a ticket has moved its account's virtual time. */
+static apr_uint64_t vt_of(const vl_shm_t *shm, const vl_ticket_t *ticket)
+{
+    return (apr_uint64_t)ticket->charged * VL_VT_UNIT
+           / shm->queue.flows[ticket->account].weight;
+}
+
+static void the_least_served_is_next(void)
+{
+    vl_shm_t *shm = alone(1, 10);
+    const vl_flow_t *flow = shm->queue.flows;
+    apr_uint32_t i, f, wrong = 0, served[4] = { 0 };
+    vl_ticket_t ticket;
+
+    accounts(shm, 4);
+    for (i = 0; i < 4; i++)
+        waits(shm, i, 50);
+    for (i = 0; i < 1000; i++) {
+        vl_slot_take(shm, &ticket);
+        vl_slot_wait(shm, ticket.account);
+        served[ticket.account] += 1 + ticket.account;
+        end(shm, &ticket, 100 * (1 + ticket.account));
+        vl_slot_take(shm, &ticket);
+        for (f = 0; f < 4; f++)
+            wrong += f != ticket.account
+                     && flow[f].vt < flow[ticket.account].vt
+                                     - vt_of(shm, &ticket);
+        vl_slot_wait(shm, ticket.account);
+        served[ticket.account] += 1 + ticket.account;
+        end(shm, &ticket, 100 * (1 + ticket.account));
+    }
+    ok(!wrong, "each slot goes to the account with the least virtual time");
+    for (f = 1; f < 4; f++)
+        wrong += served[f] + 8 < served[0] || served[f] > served[0] + 8;
+    ok(!wrong && served[0] > 100,
+       "so each gets the same, whatever its requests cost");
+    ok(valid(shm), "state holds");
+}
+
+static void slots_do_not_stay_free(void)
+{
+    vl_shm_t *shm = alone(5, 100);
+    apr_uint32_t i, n = 0, idle = 0;
+    vl_ticket_t held[200];
+
+    for (i = 0; i < 9; i++) {
+        char name[2] = { (char)('a' + i), '\0' };
+
+        account(shm, name, i % 3);
+    }
+    for (i = 0; i < 20000; i++) {
+        const vl_queue_head_t *q = shm->queue.head;
+
+        switch (rand() % 4) {
+        case 0:
+        case 1:
+            vl_slot_wait(shm, (apr_uint32_t)rand() % 9);
+            break;
+        case 2:
+            n += take_all(shm, &held[n]);
+            break;
+        case 3:
+            if (n)
+                end(shm, &held[--n], (apr_uint64_t)(rand() % 1000));
+            break;
+        }
+        idle += q->running < q->slots && q->heap_len > 0;
+        if (q->running > q->slots || n > q->running)
+            break;
+    }
+    ok(!idle, "never a free slot while somebody waits who may run");
+    ok(i == 20000, "never more than there are slots");
+    ok(valid(shm), "state holds");
+}
+
+static void threads_are_kept_free(void)
+{
+    static const apr_uint32_t threads[] = { 0, 1, 2, 3, 4, 25, 64, 100 };
+    static const apr_uint32_t room[] = { 0, 1, 1, 2, 3, 18, 48, 75 };
+    vl_ticket_t held[200];
+    apr_uint32_t i;
+
+    for (i = 0; i < 8; i++) {
+        vl_shm_t *shm = alone(1000, threads[i]);
+        apr_uint32_t a = account(shm, "a", 0), n;
+
+        waits(shm, a, 150);
+        n = take_all(shm, held);
+        ok(n == room[i] && valid(shm), "of %u threads %u are given slots (%u)",
+           threads[i], room[i], n);
+    }
+}
+
+static void trying_is_not_jumping(void)
+{
+    vl_shm_t *shm = alone(2, 10);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
+    vl_ticket_t one, two, three;
+
+    ok(vl_slot_try(shm, b, &one) == APR_SUCCESS && one.account == b,
+       "a free slot");
+    ok(vl_slot_try(shm, b, &two) == APR_EAGAIN,
+       "not above the account's concurrency");
+    ok(vl_slot_try(shm, a, &two) == APR_SUCCESS
+       && vl_slot_try(shm, a, &three) == APR_EAGAIN,
+       "not above the slots");
+    vl_slot_wait(shm, a);
+    vl_slot_end(shm, &two, NULL);
+    ok(vl_slot_try(shm, a, &two) == APR_EAGAIN && vl_slot_granted(shm),
+       "a slot that comes free is for who waits");
+    vl_slot_wait(shm, b);
+    vl_slot_take(shm, &two);
+    vl_slot_end(shm, &two, NULL);
+    ok(vl_slot_try(shm, a, &two) == APR_SUCCESS,
+       "who waits for its own concurrency does not hold up the others");
+    vl_slot_end(shm, &one, NULL);
+    ok(vl_slot_granted(shm) && valid(shm), "and comes in when there is room");
+}
+
+static void entering_does_not_wait(void)
+{
+    vl_shm_t *shm = alone(1, 10);
+    apr_uint32_t a = account(shm, "a", 3);
+    vl_admission_t adm;
+    vl_ticket_t held[3];
+
+    ok(enter(shm, a, &held[0]) && enter(shm, a, &held[1]),
+       "in above the slots");
+    vl_slot_wait(shm, a);
+    ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered
+       && adm.backlogged, "past those who wait, and is told of them");
+    ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && !adm.entered
+       && adm.decision.reason == VL_REASON_CONCURRENCY && adm.concurrency == 3,
+       "not above the concurrency");
+    ok(!vl_slot_granted(shm), "nobody is granted a slot meanwhile");
+    end(shm, &held[0], 1);
+    end(shm, &held[1], 1);
+    ok(!vl_slot_granted(shm), "nor while the slots are taken");
+    held[2].account = a;
+    held[2].charged = 1;
+    end(shm, &held[2], 1);
+    ok(vl_slot_granted(shm) && valid(shm), "but then");
+}
+
+static void dry_run_counts(void)
+{
+    vl_shm_t *shm = alone(1, 10);
+    apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_DRYRUN, 2, 9));
+    apr_uint32_t b = account(shm, "b", 0);
+    vl_ticket_t held[4];
+
+    enter(shm, a, &held[0]);
+    ok(!metrics(shm, a).would_queue, "a free slot: nothing to count");
+    enter(shm, a, &held[1]);
+    ok(metrics(shm, a).would_queue == 1 && !metrics(shm, a).would_refuse,
+       "no free slot: would queue");
+    enter(shm, a, &held[2]);
+    ok(metrics(shm, a).would_queue == 1 && metrics(shm, a).would_refuse == 1
+       && !metrics(shm, a).refused && metrics(shm, a).requests == 3,
+       "above the concurrency: would refuse, and lets in");
+    enter(shm, b, &held[3]);
+    ok(!metrics(shm, b).would_queue && metrics(shm, b).requests == 1,
+       "On does not count so");
+    end(shm, &held[0], 1);
+    end(shm, &held[1], 1);
+    end(shm, &held[2], 1);
+    end(shm, &held[3], 1);
+    ok(is_empty(shm), "all of them come back");
+}
+
+static void a_ticket_changes_hands(void)
+{
+    vl_shm_t *shm = alone(3, 10);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    apr_uint64_t vt;
+    vl_admission_t adm = { .entered = 1 };
+
+    vt = shm->queue.flows[a].vt;
+    waits(shm, a, 1);
+    vl_slot_take(shm, &adm.ticket);
+    vl_slot_begin(shm, b, 5000, &adm);
+    ok(adm.ticket.account == b && metrics(shm, a).running == 0
+       && metrics(shm, b).running == 1, "the slot is now the other account's");
+    ok(shm->queue.flows[a].vt == vt, "and the first has its charge back");
+    ok(metrics(shm, b).requests == 1 && metrics(shm, b).queued == 1
+       && metrics(shm, b).wait_us == 5000 && !metrics(shm, a).requests
+       && snapshot(shm, b).waits[vl_metrics_wait_bucket(5000)] == 1,
+       "which is where the request is counted");
+    end(shm, &adm.ticket, 100);
+    ok(shm->queue.flows[b].vt > shm->queue.flows[a].vt, "and charged");
+    waits(shm, a, 5);
+    vl_slot_take(shm, &adm.ticket);
+    vl_slot_begin(shm, a, 0, &adm);
+    ok(adm.ticket.account == a && metrics(shm, a).requests == 1
+       && !metrics(shm, a).queued && adm.backlogged,
+       "one that stays is counted where it is");
+    ok(valid(shm), "state holds");
+}
+
+static void an_unused_ticket_costs_nothing(void)
+{
+    vl_shm_t *shm = alone(1, 10);
+    apr_uint32_t a = account(shm, "a", 0), estimate;
+    apr_uint64_t vt;
+    vl_ticket_t ticket;
+
+    enter(shm, a, &ticket);
+    end(shm, &ticket, 8000);
+    vt = shm->queue.flows[a].vt;
+    estimate = shm->queue.flows[a].estimate_us;
+    waits(shm, a, 1);
+    vl_slot_take(shm, &ticket);
+    ok(ticket.charged == estimate && estimate > 900
+       && shm->queue.flows[a].vt > vt, "a grant is charged an estimate");
+    vl_slot_end(shm, &ticket, NULL);
+    ok(shm->queue.flows[a].vt == vt
+       && shm->queue.flows[a].estimate_us == estimate,
+       "which is taken back if it is not used");
+    ok(metrics(shm, a).busy_us == 8000 && is_empty(shm),
+       "and nothing is counted");
+}
+
+static void the_ring_does_not_overflow(void)
+{
+    vl_shm_t *shm = alone(1000, 1000);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_ticket_t held[2 * RING_SIZE];
+    apr_uint32_t i, n;
+
+    waits(shm, a, RING_SIZE - 1);
+    waits(shm, b, RING_SIZE - 1);
+    ok(shm->children[0].ring_len == RING_SIZE && valid(shm),
+       "no more grants than the ring holds");
+    n = take_all(shm, held);
+    ok(n == 2 * RING_SIZE - 2 && held[0].account == a
+       && held[RING_SIZE - 1].account == b,
+       "room in the ring is used at once, and all come (%u)", n);
+    for (i = 0; i < n; i++)
+        vl_slot_end(shm, &held[i], NULL);
+    ok(is_empty(shm), "nothing is left");
+}
+
+/* What its requests have cost an account, us. */
+static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
+{
+    return shm->queue.flows[a].vt * shm->queue.flows[a].weight / VL_VT_UNIT;
+}
+
+/* n requests are worked on elsewhere for a second.  Returns what that costs
+ * all of them. */
+static apr_uint64_t second_elsewhere(vl_shm_t *shm, apr_uint32_t n)
+{
+    vl_cost_t cost = { 0, 0, 1, 0 };
+    vl_ticket_t held[8];
+    apr_uint64_t from[8], sum = 0;
+    apr_int64_t start = apr_time_now() - 1000000;
+    apr_uint32_t i;
+
+    shm->head->elsewhere_at = 0;
+    for (i = 0; i < n; i++) {
+        enter(shm, i, &held[i]);
+        from[i] = vl_slot_elsewhere(shm, start);
+    }
+    for (i = 0; i < n; i++) {
+        sum -= cost_of(shm, i) - held[i].charged;
+        cost.elsewhere_from = from[i];
+        vl_slot_end(shm, &held[i], &cost);
+        sum += cost_of(shm, i);
+    }
+    return sum;
+}
+
+static void work_elsewhere_is_charged_once(void)
+{
+    static const apr_uint32_t n[] = { 1, 2, 5, 8 };
+    vl_shm_t *shm = alone(100, 100);
+    apr_uint64_t sum;
+    apr_uint32_t i;
+
+    accounts(shm, 8);
+    shm->head->processors = 1;
+    for (i = 0; i < 4; i++) {
+        sum = second_elsewhere(shm, n[i]);
+        ok(sum > 980000 && sum < 1300000, "%u at once on one processor for a "
+           "second cost a second in all (%u us)", n[i], (unsigned)sum);
+    }
+    shm->head->processors = 4;
+    sum = second_elsewhere(shm, 2);
+    ok(sum > 1960000 && sum < 2600000, "2 at once on four processors: "
+       "each its second (%u us)", (unsigned)sum);
+    sum = second_elsewhere(shm, 8);
+    ok(sum > 3920000 && sum < 5200000, "8 at once on four: four seconds "
+       "(%u us)", (unsigned)sum);
+    ok(is_empty(shm), "none is elsewhere any more");
+    ok(shm->head->elsewhere_ns > 0 && !shm->children[0].elsewhere,
+       "the clock has moved");
+}
+
+static void the_clock_does_not_run_twice(void)
+{
+    vl_shm_t *shm = alone(100, 100);
+    apr_uint32_t a = account(shm, "a", 0), i;
+    apr_int64_t now = apr_time_now() - 1000000;
+    vl_ticket_t held[3];
+    apr_uint64_t from, to;
+
+    for (i = 0; i < 3; i++)
+        enter(shm, a, &held[i]);
+    shm->head->processors = 100;
+    from = vl_slot_elsewhere(shm, now);
+    ok(vl_slot_elsewhere(shm, now + 1000) - from == 1000000, "a millisecond");
+    /* Somebody who read the time, and then had to wait for the lock. */
+    vl_slot_elsewhere(shm, now + 400);
+    to = vl_slot_elsewhere(shm, now + 1000);
+    ok(to - from == 1000000, "no time is counted twice, if somebody comes "
+         "with an older reading");
+}
+
+static void slots_by_themselves(void)
+{
+    vl_shm_t *shm = alone(0, 1000);
+    apr_uint32_t least = vl_cpu_count() * VL_AUTO_MIN_PER_CPU, before;
+    apr_int64_t now = apr_time_now();
+
+    ok(vl_slot_count(shm) == least, "at first the fewest");
+    shm->head->queue.slots = 3 * least;
+    vl_slot_set(shm, 0);
+    ok(vl_slot_count(shm) == 3 * least, "a restart keeps what was found");
+    vl_slot_adjust(shm, now);
+    before = vl_slot_count(shm);
+    shm->head->queue.slots = 5000;
+    vl_slot_adjust(shm, now + VL_AUTO_STEP_US - 1);
+    ok(vl_slot_count(shm) == 5000 && before <= 3 * least,
+       "no step before its time");
+    vl_slot_adjust(shm, now + VL_AUTO_STEP_US);
+    ok(vl_slot_count(shm) <= 750, "then one: no more than the children's room");
+    vl_slot_set(shm, 17);
+    vl_slot_adjust(shm, now + 10 * VL_AUTO_STEP_US);
+    ok(vl_slot_count(shm) == 17, "a given number stays");
+}
+
+static void more_slots_are_used_at_once(void)
+{
+    vl_shm_t *shm = alone(1, 100);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t held[10];
+
+    waits(shm, a, 9);
+    ok(take_all(shm, held) == 1, "one slot");
+    vl_slot_set(shm, 5);
+    ok(take_all(shm, held) == 4 && valid(shm), "five slots: four more at once");
+}
+
+int main(void)
+{
+    srand(20261121);
+    segment_init();
+    a_slot_comes_and_goes();
+    without_a_column();
+    who_waits_may_leave();
+    a_full_queue_refuses();
+    the_least_served_is_next();
+    slots_do_not_stay_free();
+    threads_are_kept_free();
+    trying_is_not_jumping();
+    entering_does_not_wait();
+    dry_run_counts();
+    a_ticket_changes_hands();
+    an_unused_ticket_costs_nothing();
+    the_ring_does_not_overflow();
+    work_elsewhere_is_charged_once();
+    the_clock_does_not_run_twice();
+    slots_by_themselves();
+    more_slots_are_used_at_once();
+    return tap_done();
+}

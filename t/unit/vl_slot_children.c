@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Slots between children.  Where the order of things matters, one process is
+ * all of them: each child is a view of the segment with a column of its own.
+ * Where it does not, they are forked. */
+#include <poll.h>
+
+#include "segment.h"
+
+#define CHILDREN 48
+
+static pid_t sleepers[CHILDREN];        /* lend the views their numbers */
+
+static void fork_sleepers(void)
+{
+    int i;
+
+    for (i = 0; i < CHILDREN; i++) {
+        sleepers[i] = fork();
+        if (!sleepers[i]) {
+            poll(NULL, 0, -1);
+            _exit(0);
+        }
+    }
+}
+
+static void end_sleepers(void)
+{
+    int i;
+
+    for (i = 0; i < CHILDREN; i++) {
+        kill(sleepers[i], SIGKILL);
+        waitpid(sleepers[i], NULL, 0);
+    }
+}
+
+/* Child i of shm. */
+static vl_shm_t view(const vl_shm_t *shm, int i, apr_uint32_t threads)
+{
+    vl_shm_t child = *shm;
+
+    vl_shm_child_attach(&child, sleepers[i], threads);
+    return child;
+}
+
+/* Reads how often the child was woken since the last time. */
+static apr_uint64_t woken(const vl_shm_t *child)
+{
+    apr_uint64_t count;
+
+    return read(vl_shm_child_wake_fd(child), &count, sizeof(count))
+           == sizeof(count) ? count : 0;
+}
+
+/* Takes and ends all grants; returns how many. */
+static apr_uint32_t drain(vl_shm_t *child)
+{
+    vl_ticket_t ticket;
+    apr_uint32_t n = 0;
+
+    while (vl_slot_take(child, &ticket) == APR_SUCCESS) {
+        vl_slot_end(child, &ticket, NULL);
+        n++;
+    }
+    return n;
+}
+
+static void a_grant_wakes_another_child(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t held, ticket;
+
+    vl_slot_set(shm, 1);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    enter(&one, a, &held);
+    vl_slot_wait(&two, a);
+    vl_slot_wait(&two, a);
+    ok(!woken(&one) && !woken(&two) && !vl_slot_granted(&two), "both wait");
+    vl_slot_end(&one, &held, NULL);
+    ok(vl_slot_granted(&two) && !vl_slot_granted(&one) && woken(&two) == 1,
+       "what one gives back is granted to the other, which is woken");
+    ok(vl_slot_take(&one, &ticket) == APR_EAGAIN
+       && vl_slot_take(&two, &ticket) == APR_SUCCESS, "who takes it");
+    vl_slot_end(&two, &ticket, NULL);
+    ok(vl_slot_granted(&two) && !woken(&two), "nobody wakes itself");
+    ok(drain(&two) == 1 && is_empty(shm), "nothing is left");
+}
+
+static void one_wake_is_enough(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0), i;
+    vl_ticket_t held[4];
+
+    vl_slot_set(shm, 4);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    for (i = 0; i < 4; i++)
+        enter(&one, a, &held[i]);
+    for (i = 0; i < 4; i++)
+        vl_slot_wait(&two, a);
+    for (i = 0; i < 3; i++)
+        vl_slot_end(&one, &held[i], NULL);
+    ok(woken(&two) == 1, "several grants, one wake-up");
+    ok(drain(&two) == 4, "all are there, and the last as it takes them");
+    vl_slot_wait(&two, a);
+    drain(&two);
+    for (i = 0; i < 3; i++)
+        enter(&one, a, &held[i]);
+    vl_slot_wait(&two, a);
+    ok(!vl_slot_granted(&two) && !woken(&two), "all are taken again");
+    vl_slot_end(&one, &held[0], NULL);
+    ok(woken(&two) == 1 && drain(&two) == 1,
+       "who has found nothing more is woken again");
+    for (i = 1; i < 4; i++)
+        vl_slot_end(&one, &held[i], NULL);
+    ok(is_empty(shm), "nothing is left");
+}
+
+static void no_line_stands_still(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0), i;
+    vl_ticket_t held;
+
+    vl_slot_set(shm, 1);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    enter(&one, a, &held);
+    for (i = 0; i < 4; i++) {
+        vl_slot_wait(&one, a);
+        vl_slot_wait(&two, a);
+    }
+    vl_slot_end(&one, &held, NULL);
+    ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
+       "the child that has the processor is preferred");
+    vl_shm_cell(shm, 1, a)->moved_us -= 1000000;
+    vl_slot_take(&one, &held);
+    vl_slot_end(&one, &held, NULL);
+    ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
+       "not to one whose line has stood still for long");
+    drain(&two);
+    drain(&one);
+    drain(&two);
+    ok(is_empty(shm), "in the end everybody was let in");
+}
+
+static void a_child_without_threads_gets_nothing(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0), i;
+    vl_ticket_t held[8];
+
+    vl_slot_set(shm, 100);
+    one = view(shm, 0, 4);
+    two = view(shm, 1, 4);
+    for (i = 0; i < 3; i++)
+        enter(&one, a, &held[i]);
+    vl_slot_wait(&one, a);
+    ok(!vl_slot_granted(&one), "no thread is free where it waits");
+    vl_slot_wait(&two, a);
+    ok(vl_slot_granted(&two) && drain(&two) == 1,
+       "that does not hold up who waits elsewhere");
+    vl_slot_end(&one, &held[0], NULL);
+    ok(drain(&one) == 1, "until one is");
+    for (i = 1; i < 3; i++)
+        vl_slot_end(&one, &held[i], NULL);
+    ok(is_empty(shm), "nothing is left");
+}
+
+static void a_paused_child_gets_nothing(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), first;
+
+    vl_slot_set(shm, 100);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    vl_shm_child_pause(&one, 1);
+    vl_slot_wait(&one, a);
+    vl_slot_wait(&one, b);
+    ok(!vl_slot_granted(&one), "a paused child is granted nothing");
+    vl_slot_wait(&two, a);
+    vl_slot_wait(&two, b);
+    ok(drain(&two) == 2, "another one is, of the same accounts");
+    vl_shm_child_pause(&one, 0);
+    first = drain(&one);
+    ok(first == 2, "when it goes on, it is granted what is free");
+    vl_slot_set(shm, 100);
+    ok(first + drain(&one) == 2 && is_empty(shm), "at the next occasion at "
+       "the latest");
+}
+
+/* Accounts whose turn it would be wait where nobody can be served. */
+static void paused_lines_hold_up_nobody(void)
+{
+    vl_shm_t *shm = make(32, CHILDREN), one, two;
+    apr_uint32_t a, n;
+
+    for (a = 0; a < 32; a++) {
+        char name[2] = { (char)('A' + a), '\0' };
+
+        account(shm, name, 0);
+    }
+    for (n = 15; n <= 30; n += 15) {
+        apr_uint32_t served;
+
+        vl_slot_set(shm, 100);
+        one = view(shm, 0, 50);
+        two = view(shm, 1, 50);
+        vl_shm_child_pause(&one, 1);
+        for (a = 0; a < n; a++)
+            vl_slot_wait(&one, a);
+        vl_slot_wait(&two, 31);
+        served = drain(&two);
+        if (n <= 15)
+            ok(served == 1, "%u accounts that wait in a paused child do not "
+               "hold up one in another", n);
+        else
+            ok(served == 1, "nor do %u", n);
+        vl_shm_parent_reclaim(shm, sleepers[0]);
+        vl_shm_parent_reclaim(shm, sleepers[1]);
+        ok(is_empty(shm), "nothing is left");
+    }
+}
+
+static void many_are_woken_at_once(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), children[CHILDREN];
+    apr_uint32_t a = account(shm, "a", 1), i, granted = 0, awake = 0;
+    vl_ticket_t held;
+
+    vl_slot_set(shm, CHILDREN);
+    for (i = 0; i < CHILDREN; i++)
+        children[i] = view(shm, (int)i, 4);
+    enter(&children[0], a, &held);
+    for (i = 0; i < CHILDREN; i++)
+        vl_slot_wait(&children[i], a);
+    ok(metrics(shm, a).waiting == CHILDREN, "one waits in each child");
+    account(shm, "a", 0);
+    vl_slot_end(&children[0], &held, NULL);
+    for (i = 0; i < CHILDREN; i++) {
+        int is = vl_slot_granted(&children[i]);
+
+        granted += (apr_uint32_t)is;
+        awake += (is && i) == (woken(&children[i]) == 1);
+    }
+    ok(awake == CHILDREN, "who was granted a slot was woken, nobody else");
+    ok(granted == CHILDREN, "and all were (%u of %u)", granted, CHILDREN);
+    for (i = 0; i < CHILDREN; i++)
+        drain(&children[i]);
+    for (i = 0; i < CHILDREN; i++)
+        drain(&children[i]);
+    ok(is_empty(shm), "nothing is left");
+}
+
+static void the_dead_leave_nothing(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_ticket_t held[2];
+
+    vl_slot_set(shm, 4);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    enter(&one, a, &held[0]);
+    vl_slot_elsewhere(&one, apr_time_now());
+    vl_slot_wait(&one, a);
+    vl_slot_wait(&one, a);
+    vl_slot_wait(&one, b);
+    vl_slot_wait(&one, b);
+    vl_slot_wait(&one, b);
+    enter(&two, b, &held[1]);
+    vl_slot_elsewhere(&two, apr_time_now());
+    vl_slot_wait(&two, b);
+    ok(shm->children[0].ring_len == 3 && metrics(shm, b).waiting == 3
+       && shm->head->elsewhere == 2,
+       "one runs, is worked on elsewhere, is granted, waits");
+    ok(vl_shm_parent_reclaim(shm, sleepers[0]) == 6, "six come back");
+    ok(metrics(shm, a).running == 0 && metrics(shm, a).waiting == 0
+       && shm->head->elsewhere == 1 && !shm->children[0].ring_len
+       && valid(shm), "all that the dead child had");
+    ok(metrics(shm, b).running + metrics(shm, b).waiting == 2,
+       "what the other has stays");
+    ok(vl_slot_granted(&two) && woken(&two),
+         "who waits elsewhere is granted the slots at once");
+    vl_slot_set(shm, 4);
+    ok(vl_slot_granted(&two), "at the next occasion at the latest");
+    one = view(shm, 0, 10);
+    ok(!vl_slot_granted(&one) && drain(&one) == 0,
+       "a newcomer in its column finds nothing there");
+    vl_shm_parent_reclaim(shm, sleepers[1]);
+    ok(is_empty(shm), "nothing is left");
+}
+
+/* A child that waits, and sleeps until it is woken. */
+static int sleep_and_take(vl_shm_t *shm, apr_uint32_t a, int ready)
+{
+    struct pollfd pfd = { -1, POLLIN, 0 };
+    vl_ticket_t ticket;
+
+    vl_shm_child_attach(shm, getpid(), 10);
+    pfd.fd = vl_shm_child_wake_fd(shm);
+    if (vl_slot_wait(shm, a) != APR_SUCCESS
+        || vl_slot_take(shm, &ticket) != APR_EAGAIN
+        || write(ready, "", 1) != 1 || poll(&pfd, 1, 5000) != 1
+        || vl_slot_take(shm, &ticket) != APR_SUCCESS)
+        return 1;
+    end(shm, &ticket, 100);
+    return 0;
+}
+
+static void a_sleeping_process_is_woken(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t held;
+    int ready[2], status = -1;
+    pid_t pid;
+    char c;
+
+    vl_slot_set(shm, 1);
+    vl_shm_child_attach(shm, getpid(), 10);
+    enter(shm, a, &held);
+    if (pipe(ready))
+        abort();
+    pid = fork();
+    if (!pid)
+        _exit(sleep_and_take(shm, a, ready[1]));
+    ok(read(ready[0], &c, 1) == 1 && metrics(shm, a).waiting == 1,
+       "another process waits");
+    end(shm, &held, 100);
+    waitpid(pid, &status, 0);
+    ok(status == 0, "is woken, takes its grant and ends it");
+    vl_shm_parent_reclaim(shm, pid);
+    ok(is_empty(shm), "nothing is left");
+}
+
+#define STRESS_ACCOUNTS 6
+#define STRESS_CHILDREN 5
+
+/* What a child does, for ever. */
+static void stress(vl_shm_t *shm)
+{
+    vl_ticket_t held[64];
+    vl_cost_t cost = { 5, 5, 0, 0 };
+    apr_uint32_t n = 0;
+
+    srand((unsigned)getpid());
+    vl_shm_child_attach(shm, getpid(), 8);
+    for (;;) {
+        apr_uint32_t a = (apr_uint32_t)rand() % STRESS_ACCOUNTS;
+
+        switch (rand() % 9) {
+        case 0:
+        case 1:
+        case 2:
+            vl_slot_wait(shm, a);
+            break;
+        case 3:
+        case 4:
+            n += n < 60 && vl_slot_take(shm, &held[n]) == APR_SUCCESS;
+            break;
+        case 5:
+        case 6:
+            if (n)
+                vl_slot_end(shm, &held[--n], rand() % 4 ? &cost : NULL);
+            break;
+        case 7:
+            vl_slot_unwait(shm, a);
+            break;
+        case 8:
+            n += n < 8 && (rand() % 2 ? vl_slot_try(shm, a, &held[n])
+                                        == APR_SUCCESS
+                                      : enter(shm, a, &held[n]));
+            if (n && rand() % 16 == 0) {
+                cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
+                cost.elsewhere = 1;
+                vl_slot_end(shm, &held[--n], &cost);
+                cost.elsewhere = 0;
+            }
+            vl_shm_child_pause(shm, rand() % 8 == 0);
+            break;
+        }
+    }
+}
+
+static pid_t fork_stress(vl_shm_t *shm)
+{
+    pid_t pid = fork();
+
+    if (!pid)
+        stress(shm);
+    return pid;
+}
+
+static void kills_at_random_leave_nothing(void)
+{
+    vl_shm_t *shm = make(STRESS_ACCOUNTS, STRESS_CHILDREN + 1);
+    pid_t pid[STRESS_CHILDREN];
+    apr_uint32_t a, i, round, broken = 0;
+    apr_uint64_t requests = 0;
+
+    for (a = 0; a < STRESS_ACCOUNTS; a++) {
+        char name[2] = { (char)('a' + a), '\0' };
+
+        account_with(shm, name, limits_of(VL_MODE_ON, a % 3 * 2, 10));
+    }
+    vl_slot_set(shm, 9);
+    for (i = 0; i < STRESS_CHILDREN; i++)
+        pid[i] = fork_stress(shm);
+    for (round = 0; round < 500; round++) {
+        i = (apr_uint32_t)rand() % STRESS_CHILDREN;
+        usleep((useconds_t)(rand() % 4000));
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+        if (rand() % 4)
+            vl_shm_parent_reclaim(shm, pid[i]);
+        broken += !valid(shm);
+        pid[i] = fork_stress(shm);
+    }
+    for (i = 0; i < STRESS_CHILDREN; i++) {
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+    }
+    /* Takes back what is in every column. */
+    for (i = 0; i <= STRESS_CHILDREN; i++)
+        vl_shm_parent_reclaim(shm, shm->children[i].pid);
+    for (a = 0; a < STRESS_ACCOUNTS; a++)
+        requests += metrics(shm, a).requests;
+    ok(!broken, "500 kills of children that wait, take and end: state held "
+       "after each");
+    ok(is_empty(shm), "all counts are 0 after the last");
+    ok(requests > 1000, "though there was work done");
+}
+
+int main(void)
+{
+    srand(20261121);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    segment_init();
+    fork_sleepers();
+    a_grant_wakes_another_child();
+    one_wake_is_enough();
+    no_line_stands_still();
+    a_child_without_threads_gets_nothing();
+    a_paused_child_gets_nothing();
+    paused_lines_hold_up_nobody();
+    many_are_woken_at_once();
+    the_dead_leave_nothing();
+    end_sleepers();
+    a_sleeping_process_is_woken();
+    kills_at_random_leave_nothing();
+    return tap_done();
+}

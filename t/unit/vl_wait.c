@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines of waiters: order, expiry, leaving early. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <apr_general.h>
+
+#include "tap.h"
+#include "vl_wait.h"
+
+#define LINES 5
+#define WAITERS 64
+
+static apr_pool_t *pool;
+static vl_waiter_t waiters[WAITERS];
+
+static void is_done(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                    vl_reason_e refused)
+{
+    abort();                    /* a line tells nobody anything by itself */
+}
+
+static void is_done_too(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                        vl_reason_e refused)
+{
+    is_done(waiter, ticket, refused);
+}
+
+static vl_waiter_t *join(vl_wait_t *w, int i, apr_uint32_t account,
+                         apr_int64_t deadline)
+{
+    memset(&waiters[i], 0, sizeof(waiters[i]));
+    waiters[i].account = account;
+    waiters[i].deadline_us = deadline;
+    waiters[i].done = is_done;
+    vl_wait_add(w, &waiters[i]);
+    return &waiters[i];
+}
+
+static void first_come_first_served(void)
+{
+    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_waiter_t *a = join(w, 0, 1, 10), *b = join(w, 1, 1, 10);
+    vl_waiter_t *other = join(w, 2, 4, 10), *c = join(w, 3, 1, 10);
+
+    ok(vl_wait_count(w) == 4, "counted");
+    ok(!vl_wait_pop(w, 0), "a line of nobody gives nobody");
+    ok(vl_wait_pop(w, 1) == a && vl_wait_pop(w, 1) == b, "in order");
+    vl_wait_add(w, a);
+    ok(vl_wait_pop(w, 1) == c && vl_wait_pop(w, 1) == a,
+       "who comes again stands at the end");
+    ok(!vl_wait_pop(w, 1) && vl_wait_count(w) == 1, "until nobody is left");
+    ok(vl_wait_pop(w, 4) == other && !vl_wait_count(w),
+       "another line is not concerned");
+}
+
+static void anybody_may_leave(void)
+{
+    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_waiter_t *a = join(w, 0, 2, 10), *b = join(w, 1, 2, 11);
+    vl_waiter_t *c = join(w, 2, 2, 12), *d = join(w, 3, 2, 13);
+
+    vl_wait_remove(w, b);
+    vl_wait_remove(w, d);
+    ok(vl_wait_count(w) == 2, "from the middle and from the end");
+    ok(vl_wait_expired(w, 10) == a, "the first is still the first");
+    vl_wait_remove(w, a);
+    ok(!vl_wait_expired(w, 11) && vl_wait_expired(w, 12) == c,
+       "from the front: the next is the first");
+    vl_wait_remove(w, c);
+    ok(!vl_wait_count(w) && !vl_wait_pop(w, 2) && !vl_wait_expired(w, 100)
+       && !vl_wait_any(w, is_done), "the last: nothing is left");
+    vl_wait_add(w, b);
+    ok(vl_wait_pop(w, 2) == b, "an emptied line works again");
+}
+
+static void the_late_are_found_in_order(void)
+{
+    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_waiter_t *late, *before = NULL;
+    apr_int64_t now;
+    int i, n = 0, early = 0, disorder = 0;
+
+    ok(!vl_wait_expired(w, 1000000), "nobody waits, nobody is late");
+    /* Line k lets wait 100 * (k + 1) from its arrival, i. */
+    for (i = 0; i < 50; i++)
+        join(w, i, (apr_uint32_t)i % LINES, i + 100 * (i % LINES + 1));
+    ok(!vl_wait_expired(w, 99), "before the first deadline nobody");
+    ok(vl_wait_expired(w, 100) == &waiters[0], "at the deadline it has passed");
+    ok(vl_wait_expired(w, 100) == &waiters[0], "who is late stays in line");
+    for (now = 100; now < 600; now++) {
+        while ((late = vl_wait_expired(w, now))) {
+            early += late->deadline_us > now;
+            disorder += before && before->account == late->account
+                        && before > late;
+            disorder += late->deadline_us != now;
+            before = late;
+            vl_wait_remove(w, late);
+            n++;
+        }
+    }
+    ok(n == 50 && !vl_wait_count(w), "everybody is late in the end");
+    ok(!early && !disorder, "nobody before time, each when it is its time");
+}
+
+static void some_are_found_by_what_they_are(void)
+{
+    vl_wait_t *w = vl_wait_create(pool, LINES);
+    int i, n = 0;
+
+    for (i = 0; i < 40; i++) {
+        join(w, i, (apr_uint32_t)i % LINES, 10);
+        if (i % 10 == 7)
+            waiters[i].done = is_done_too;
+    }
+    ok(vl_wait_any(w, is_done_too) && vl_wait_count(w) == 40,
+       "found, and stays in line");
+    for (; n < 40 && vl_wait_any(w, is_done_too); n++) {
+        vl_waiter_t *waiter = vl_wait_any(w, is_done_too);
+
+        if (waiter->done != is_done_too)
+            break;
+        vl_wait_remove(w, waiter);
+    }
+    ok(n == 4 && vl_wait_count(w) == 36, "all of them, wherever they stand");
+    ok(vl_wait_any(w, is_done) && !vl_wait_any(w, NULL), "and nobody else");
+}
+
+/* A plain list of who waits, in order of arrival. */
+static vl_waiter_t *model[WAITERS];
+static int model_len;
+
+static vl_waiter_t *model_first(apr_uint32_t account)
+{
+    int i;
+
+    for (i = 0; i < model_len; i++) {
+        if (model[i]->account == account)
+            return model[i];
+    }
+    return NULL;
+}
+
+static int model_has(const vl_waiter_t *waiter)
+{
+    int i;
+
+    for (i = 0; i < model_len && model[i] != waiter; i++)
+        continue;
+    return i < model_len;
+}
+
+static void model_remove(const vl_waiter_t *waiter)
+{
+    int i;
+
+    for (i = 0; i < model_len && model[i] != waiter; i++)
+        continue;
+    memmove(&model[i], &model[i + 1],
+            sizeof(model[0]) * (size_t)(--model_len - i));
+}
+
+/* Returns whether the lines and the list agree after one step. */
+static int random_step(vl_wait_t *w, apr_int64_t now)
+{
+    vl_waiter_t *waiter = &waiters[rand() % WAITERS], *got;
+    apr_uint32_t account = (apr_uint32_t)rand() % LINES;
+    int i, late = 0;
+
+    if (!model_has(waiter)) {
+        model[model_len++] = join(w, (int)(waiter - waiters), account,
+                                  now + 50);
+    }
+    else if (rand() % 2) {
+        vl_wait_remove(w, waiter);
+        model_remove(waiter);
+    }
+    else {
+        got = vl_wait_pop(w, account);
+        if (got != model_first(account))
+            return 0;
+        if (got)
+            model_remove(got);
+    }
+    for (i = 0; i < model_len; i++)
+        late += model[i]->deadline_us <= now;
+    got = vl_wait_expired(w, now);
+    return (got != NULL) == (late > 0) && (!got || got->deadline_us <= now)
+           && vl_wait_count(w) == (apr_uint32_t)model_len;
+}
+
+static void random_against_model(void)
+{
+    vl_wait_t *w = vl_wait_create(pool, LINES);
+    apr_int64_t now;
+    int wrong = 0;
+
+    for (now = 0; now < 200000 && !wrong; now++)
+        wrong += !random_step(w, now);
+    ok(!wrong, "200000 random steps: lines and a plain list agree");
+}
+
+int main(void)
+{
+    srand(20261121);
+    apr_initialize();
+    apr_pool_create(&pool, NULL);
+    first_come_first_served();
+    anybody_may_leave();
+    the_late_are_found_in_order();
+    some_are_found_by_what_they_are();
+    random_against_model();
+    return tap_done();
+}
