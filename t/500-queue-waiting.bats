@@ -123,6 +123,16 @@ waits_and_is_served_on() { # <mpm>
   settles a waiting 0
 }
 
+@test "connections that close without a byte do not wait" {
+  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 5'
+  hold_request one
+  repeat 6 packets @close
+  settles a waiting 0
+  line_up a /page.html
+  release_request one
+  is "$(answer_of pagehtml)" 200
+}
+
 @test "connections are closed while others of the vhost wait, and kept when nobody does" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   is "$(get a /) $(answer_head Connection)" '200 '

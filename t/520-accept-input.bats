@@ -22,7 +22,9 @@ teardown_file() {
 
 # The command, talking to the server without the module.
 plain() { # <command>...
-  local BATS_FILE_TMPDIR=$BATS_FILE_TMPDIR/plain HTTPD_ROOT=$BATS_FILE_TMPDIR/plain/httpd
+  local BATS_FILE_TMPDIR=$BATS_FILE_TMPDIR/plain
+  # shellcheck disable=SC2034  # the helpers read it
+  local HTTPD_ROOT=$BATS_FILE_TMPDIR/httpd
   mkdir -p "$BATS_FILE_TMPDIR"
   chmod a+x "$BATS_FILE_TMPDIR"
   "$@"
