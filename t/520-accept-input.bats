@@ -38,12 +38,14 @@ answer() { # <step>...
 
 # All of the answer: status line, vhost, other headers, body.
 same() { # <pattern the answer has> <step>...
-  local want
+  local want began=$SECONDS took
   plain answer "${@:2}" >"$BATS_TEST_TMPDIR/plain"
+  took=$((SECONDS - began)) began=$SECONDS
   answer "${@:2}" >"$BATS_TEST_TMPDIR/ours"
   want=$(<"$BATS_TEST_TMPDIR/plain")
   like "$want" "$1" "what plain answers"
   is "$(<"$BATS_TEST_TMPDIR/ours")" "$want" "what the server with the module answers"
+  at_most $((SECONDS - began)) $((took + 4)) "seconds with the module"
   settles a running 0
   settles a waiting 0
 }

@@ -171,7 +171,7 @@ few_descriptors() { (($(descriptors) <= $1)); }
   crowd 100 'garbage\r\n\r\n'
   packets --idle 100 0 'GET / HTTP/1.1\r\nHost: b'
   settles b running 0
-  wait_until 14 few_descriptors "$before"
+  wait_until 6 few_descriptors "$before"
 }
 
 idle() { # <number> <text>   holds them open until the test ends
