@@ -33,13 +33,21 @@ h2load_of() { # <requests> <vhost>
 
 @test "a stream beyond the limit is refused, the others of its connection go on" {
   requires curl_http2
-  start_h2 -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitRetryAfter 8'
+  start_h2 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitRetryAfter 8'
   hold_request one a --http2-prior-knowledge
   is "$(h2 a /) $(answer_head retry-after)" '503 8'
   is "$(h2 b /)" 200
   release_request one
   is "$(answer_of one)" 200
   settles a running 0
+}
+
+@test "an HTTP/2 connection takes no place of its own, in no vhost" {
+  requires curl_http2
+  start_h2 'VhostLimitConcurrency 1'
+  is "$(h2 a / -m 5) $(h2 b / -m 5)" '200 200'
+  hold_request one a
+  is "$(h2 b / -m 5) $(status_of a waiting)" '200 0'
 }
 
 @test "a stream that its client resets leaves" {
