@@ -11,7 +11,7 @@ accepted() { # <line>...   all together in the server, and again in a vhost
   check_config "$@"
   is "$status" 0 "in the server: $*"
   for line; do
-    [[ $line == VhostLimitCgroup* ]] || options+=(-v "a $line")
+    [[ $line == VhostLimitCgroup* || $line == VhostLimitSlots* ]] || options+=(-v "a $line")
   done
   check_config "${options[@]}"
   is "$status" 0 "in a vhost: $*"
@@ -83,9 +83,59 @@ rejected() { # <line> <sentence>   by the server
   rejected 'VhostLimitCgroup /../x' "VhostLimitCgroup: '/../x' is not"
 }
 
+@test "VhostLimitWeight takes 1 to 10000" {
+  accepted 'VhostLimitWeight 1' 'VhostLimitWeight 100' 'VhostLimitWeight 10000'
+}
+
+@test "VhostLimitWeight says what it takes instead" {
+  local value
+  for value in 0 10001 -1 heavy 1.5 50%; do
+    rejected "VhostLimitWeight $value" \
+      "VhostLimitWeight: '$value' is not a whole number from 1 to 10000"
+  done
+}
+
+@test "VhostLimitQueue takes 0 to 1000000, and a time from 1ms to 1h" {
+  accepted 'VhostLimitQueue 0' 'VhostLimitQueue 1000000' 'VhostLimitQueue 5 1ms' \
+    'VhostLimitQueue 5 10' 'VhostLimitQueue 5 10s' 'VhostLimitQueue 5 2min' 'VhostLimitQueue 5 1h'
+}
+
+@test "VhostLimitQueue says what it takes instead of a number" {
+  local value
+  for value in -1 1000001 many 5.5; do
+    rejected "VhostLimitQueue $value 5s" \
+      "VhostLimitQueue: '$value' is not a whole number from 0 to 1000000"
+  done
+}
+
+@test "VhostLimitQueue says what it takes instead of a time" {
+  local value
+  for value in 0 0ms 3601 2h -5s soon 5parsec; do
+    rejected "VhostLimitQueue 100 $value" "VhostLimitQueue: '$value' is not a time from 1ms to 1h"
+  done
+}
+
+@test "VhostLimitQueue wants one or two arguments and says so" {
+  rejected 'VhostLimitQueue' 'VhostLimitQueue takes 1-2 arguments'
+  rejected 'VhostLimitQueue 1 2 3' 'VhostLimitQueue takes 1-2 arguments'
+}
+
+@test "VhostLimitSlots takes auto and 1 to 100000" {
+  accepted 'VhostLimitSlots auto' 'VhostLimitSlots Auto' 'VhostLimitSlots 1' 'VhostLimitSlots 100000'
+}
+
+@test "VhostLimitSlots says what it takes instead" {
+  local value
+  for value in 0 100001 -1 off 2.5; do
+    rejected "VhostLimitSlots $value" \
+      "VhostLimitSlots: '$value' is not auto or a whole number from 1 to 100000"
+  done
+}
+
 @test "each directive wants exactly one argument and says so" {
   local name
-  for name in VhostLimit VhostLimitConcurrency VhostLimitStatusCode VhostLimitRetryAfter VhostLimitCgroup; do
+  for name in VhostLimit VhostLimitWeight VhostLimitConcurrency VhostLimitStatusCode VhostLimitRetryAfter \
+    VhostLimitSlots VhostLimitCgroup; do
     rejected "$name" "$name takes one argument"
     rejected "$name 1 2" "$name takes one argument"
     rejected "$name \"\"" "$name takes one argument"

@@ -3,7 +3,8 @@
 
 load lib/live
 
-ALL='VhostLimit:On VhostLimitConcurrency:5 VhostLimitStatusCode:429 VhostLimitRetryAfter:5 VhostLimitCgroup:off'
+ALL='VhostLimit:On VhostLimitWeight:200 VhostLimitConcurrency:5 VhostLimitQueue:50
+  VhostLimitStatusCode:429 VhostLimitRetryAfter:5 VhostLimitSlots:4 VhostLimitCgroup:off'
 
 setup() { mkdir -p "$HTTPD_ROOT"; }
 
@@ -32,6 +33,12 @@ refused_inside() { # <opening> <closing>   each directive, with the message nami
   check_config -v 'a VhostLimitCgroup off'
   isnt "$status" 0
   like "$output" 'VhostLimitCgroup (cannot occur|not allowed)'
+}
+
+@test "VhostLimitSlots in a vhost stops the start" {
+  check_config -v 'a VhostLimitSlots 4'
+  isnt "$status" 0
+  like "$output" 'VhostLimitSlots (cannot occur|not allowed)'
 }
 
 @test "no directive is taken in .htaccess" {

@@ -1,12 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# VhostLimitConcurrency: who is refused, and how.
+# VhostLimitConcurrency without a queue: who is refused, and how. How one waits
+# instead is in 500.
 
 load lib/live
 
+start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
+
 @test "a third request is refused when two may run" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  start_capped -v 'a VhostLimitConcurrency 2'
   hold_request one; hold_request two
   is "$(status_of a running)" 2
   is "$(get a /)" 503
@@ -15,7 +18,7 @@ load lib/live
 }
 
 @test "a place that is given back is free at once" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /)" 503
   release_request one
@@ -24,7 +27,7 @@ load lib/live
 }
 
 @test "a refused request takes no place and is not among the requests let in" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   local i
   for i in 1 2 3 4 5; do is "$(get a /)" 503; done
@@ -32,7 +35,7 @@ load lib/live
 }
 
 @test "one vhost that is full refuses nothing of another" {
-  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1'
+  start_capped 'VhostLimitConcurrency 1'
   hold_request one a
   is "$(get a /)" 503
   is "$(get b /) $(get c /)" '200 200'
@@ -48,7 +51,7 @@ load lib/live
 }
 
 @test "the limit is exact across children" {
-  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 10' -t 'StartServers 4' -t 'ServerLimit 4' \
+  start_capped 'VhostLimitConcurrency 10' -t 'StartServers 4' -t 'ServerLimit 4' \
     -t 'ThreadLimit 4' -t 'ThreadsPerChild 4' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 4' \
     -t 'MaxSpareThreads 16'
   local i
@@ -58,7 +61,7 @@ load lib/live
 }
 
 @test "twenty-four at once for a limit of four: no more than four run" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 4' -v 'a VhostLimitStatusCode 429'
+  start_capped -v 'a VhostLimitConcurrency 4' -v 'a VhostLimitStatusCode 429'
   local i
   mkfifo -m 666 "$(hold_dir)/x.fifo"
   for i in {1..24}; do begin_request "r$i" a '/cgi/hold.sh?x'; done
@@ -68,14 +71,14 @@ load lib/live
 twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 20 ]]; }
 
 @test "VhostLimitStatusCode chooses the answer" {
-  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429' \
+  start_capped 'VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429' \
     -v 'b VhostLimitStatusCode 508'
   hold_request one a; hold_request two b; hold_request three c
   is "$(get a /) $(get b /) $(get c /)" '429 508 503'
 }
 
 @test "Retry-After is the number given, nothing when off, and seconds when auto" {
-  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' -v 'a VhostLimitRetryAfter 77' \
+  start_capped 'VhostLimitConcurrency 1' -v 'a VhostLimitRetryAfter 77' \
     -v 'b VhostLimitRetryAfter off' -v 'c VhostLimitRetryAfter auto'
   hold_request one a; hold_request two b; hold_request three c
   is "$(get a /) $(answer_head Retry-After)" '503 77'
@@ -90,7 +93,7 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
 }
 
 @test "a local ErrorDocument is the body of a refusal, with Retry-After kept" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 /sorry.html' \
+  start_capped -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 /sorry.html' \
     -v 'a VhostLimitRetryAfter 9'
   hold_request one
   is "$(get a /)" 503
@@ -100,20 +103,20 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
 }
 
 @test "an ErrorDocument of plain words is the body of a refusal" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 "come again"'
+  start_capped -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 "come again"'
   hold_request one
   is "$(get a /) $(answer_body)" '503 come again'
 }
 
 @test "a refusal does not promise a connection that then closes" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429'
+  start_capped -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429'
   hold_request one
   is "$(get a /)" 429
   [[ $(answer_head Connection) == close ]] || is "$(pipeline a 3 / | xargs)" '429 429 429'
 }
 
 @test "after a place is free the next requests of a connection are served" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   release_request one
   settles a running 0
@@ -121,21 +124,21 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
 }
 
 @test "a 503 ends its connection, as every 503 of Apache does" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(pipeline a 3 / | xargs)" '503'
   is "$(get a /) $(answer_head Connection)" '503 close'
 }
 
 @test "a refused POST does not confuse the next request on its connection" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429'
+  start_capped -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429'
   hold_request one
   local two='POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbodyGET / HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n'
   like "$(printf '%b' "$two" | raw | sed -n 's,^.*HTTP/1.1 \([0-9]*\) .*,\1,p' | xargs)" '^429( 200)?$'
 }
 
 @test "pages that a page includes do not count against a limit of one" {
-  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' -l include \
+  start_capped 'VhostLimitConcurrency 1' -l include \
     -v 'a AddOutputFilter INCLUDES .shtml' -v 'a ErrorDocument 404 /page.html'
   is "$(get a /ssi.shtml) $(answer_body | tr -d '\n')" '200 [page of apage of a]'
   is "$(get a /nope) $(answer_body)" '404 page of a'
@@ -143,7 +146,7 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
 }
 
 @test "a request that the reverse proxy sends to a full vhost gets that vhost's answer" {
-  start_httpd 'VhostLimit On' -l proxy -l proxy_http 'VhostLimitConcurrency 1' \
+  start_capped -l proxy -l proxy_http 'VhostLimitConcurrency 1' \
     'VhostLimitStatusCode 429' -v "b ProxyPass /x/ http://127.0.0.2:$(httpd_port)/"
   hold_request one main
   is "$(get b /x/page.html)" 429

@@ -38,7 +38,7 @@ access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
 }
 
 @test "vhosts inherit the server's limits, and what they set themselves wins" {
-  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitStatusCode 429' \
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' 'VhostLimitConcurrency 1' 'VhostLimitStatusCode 429' \
     'VhostLimitRetryAfter 5' -v 'b VhostLimitConcurrency 2' -v 'b VhostLimitStatusCode 508' \
     -v 'b VhostLimitRetryAfter 6' -v 'c VhostLimitConcurrency 0'
   hold_request one a; hold_request two b
@@ -50,7 +50,7 @@ access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
 }
 
 @test "the mode is inherited, and a vhost may differ" {
-  start_httpd 'VhostLimit DryRun' 'VhostLimitConcurrency 1' -v 'b VhostLimit On'
+  start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' 'VhostLimitConcurrency 1' -v 'b VhostLimit On'
   hold_request one a; hold_request two b
   is "$(get a /) $(get b /)" '200 503'
   is "$(status_of a mode) $(status_of b mode)" 'dryrun on'
@@ -68,14 +68,14 @@ access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
 }
 
 @test "the log learns of a refusal and its reason" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /page.html)" 503
   logged a '^GET /page\.html 503 action=refused reason=concurrency wait=[0-9]+ '
 }
 
 @test "the log learns of a refusal that an ErrorDocument answered" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 /sorry.html'
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 /sorry.html'
   hold_request one
   is "$(get a /page.html)" 503
   logged a '503 action=refused reason=concurrency '

@@ -29,7 +29,7 @@ counts_on() { # <mpm>
 }
 
 caps_on() { # <mpm>
-  start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 5'
+  start_httpd -m "$1" 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 5'
   local i
   for i in 1 2 3 4 5; do hold_request "h$i"; done
   is "$(get a /) $(get b /) $(status_of a running)" '503 200 5'

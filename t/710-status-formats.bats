@@ -7,7 +7,7 @@ load lib/live
 export ONE_SERVER=yes
 
 setup_file() {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2' -v 'b VhostLimit DryRun' \
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2' -v 'b VhostLimit DryRun' \
     -v 'a <Location "/status">' -v 'a SetHandler vhostlimit-status' -v 'a </Location>' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'ServerName "<b>x&y\"z"' -x '</VirtualHost>'
 }
@@ -19,16 +19,16 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","module","mpm","schema","uptime_s","vhosts"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","module","mpm","schema","slots","uptime_s","vhosts"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","path","reason"]'
   is "$(answer_body | jq -r '.schema')" 1
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
 @test "?json: each account has all its columns, numbers as numbers" {
-  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","refused","requests","running","would_refuse"]'
+  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","queue","queued","refused","requests","running","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | (.running, .requests, .refused, .would_refuse, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | (.running, .waiting, .requests, .queued, .refused, .would_queue, .would_refuse, .wait_us, .wait_p50_us, .wait_p99_us, .weight, .queue, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
 }
 
 @test "?json says what is configured" {
@@ -44,7 +44,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   like "$(answer_body)" $'\nuptime_s: [0-9]+'
   is "$(answer_body | grep -vcE '^[^ ]+: |^vhost\.<b>')" 0 "lines that are no 'key: value'"
   local auto json
-  auto=$(answer_body | sed -n 's/^vhost\.a\.test:[0-9]*\.\([a-z_]*\): .*/\1/p' | sort | xargs)
+  auto=$(answer_body | sed -n 's/^vhost\.a\.test:[0-9]*\.\([a-z0-9_]*\): .*/\1/p' | sort | xargs)
   json=$(status_json | jq -r '.vhosts[0] | keys | map(select(. != "name")) | sort | join(" ")')
   is "$auto" "$json" "columns of a.test"
 }

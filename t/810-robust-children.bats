@@ -52,7 +52,7 @@ a_child_dies() { # <mpm>
 }
 
 @test "every child killed, again and again: the counts stay right" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
   local round
   for round in 1 2 3 4; do
     hold_request "one$round"; hold_request "two$round"

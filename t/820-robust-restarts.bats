@@ -8,7 +8,7 @@ load lib/live
 accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | join(" ")'; }
 
 @test "a graceful restart goes on counting what the old generation runs" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
   hold_request one; hold_request two
   graceful_httpd
   is "$(status_of a running)" 2
@@ -20,7 +20,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
 }
 
 @test "a graceful restart keeps the counters" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /) $(get b /)" '503 200'
   graceful_httpd
@@ -28,12 +28,12 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
 }
 
 @test "a graceful restart takes up a new limit, for old requests as well" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 3'
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 3'
   hold_request one; hold_request two
-  configure_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  configure_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
   graceful_httpd
   is "$(status_of a concurrency) $(get a /)" '2 503'
-  configure_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 3'
+  configure_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 3'
   graceful_httpd
   is "$(get a /)" 200
 }

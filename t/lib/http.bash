@@ -32,6 +32,13 @@ answer_head() { # <header name>   its value, empty when it is not there
 # Send standard input as it is, print all that comes until the server closes.
 raw() { timeout 20 nc -w 10 127.0.0.1 "$(httpd_port)"; }
 
+# Connections made of packets that are cut by hand: see packets.pl.
+packets() { timeout 60 perl "$TOP/t/lib/packets.pl" "$(httpd_port)" "$@"; }  # <step>...
+
+# So many clients at once, each sends the text and waits for its answer; prints
+# how many got which: "50 200", "2 none".
+crowd() { packets --crowd "$1" "$2"; }  # <number> <text>
+
 # Many requests in one go on one connection; prints the status of each answer.
 pipeline() { # <vhost> <count> <path>...   paths take turns
   local vhost=$1 count=$2 paths=("${@:3}") i close=''
@@ -70,6 +77,17 @@ answer_of() { # <name>
 }
 
 answered() { [[ -e $(hold_dir)/$1.code ]]; }  # <name>
+
+# The same of a crowd: crowd_got tells what it got.
+begin_crowd() { # <name> <number> <vhost> <path>
+  (
+    crowd "$2" "GET $4 HTTP/1.1\r\nHost: $3.test\r\nConnection: close\r\n\r\n" >"$(hold_dir)/$1.crowd.part" || :
+    mv "$(hold_dir)/$1.crowd.part" "$(hold_dir)/$1.crowd"
+  ) 3>&- 4>&- &
+}
+
+crowd_over() { [[ -e $(hold_dir)/$1.crowd ]]; }                               # <name>
+crowd_got()  { wait_until 40 crowd_over "$1" && xargs <"$(hold_dir)/$1.crowd"; }  # <name>
 
 # A request that runs in the server until the test lets it go.
 hold_request() { # <name> [vhost] [curl argument]...

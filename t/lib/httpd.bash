@@ -235,14 +235,14 @@ show_log() { tail -n 25 "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
 error_log()      { cat "$HTTPD_ROOT/logs/error.log"; }
 error_log_says() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular expression>
 
-# Requests are over, so no seat may be taken: not in any account.
+# Requests are over, so no seat may be taken and nobody may wait: not in any account.
 check_idle() {
   httpd_up && [[ -e $HTTPD_ROOT/htdocs/main ]] || return 0
   grep -q '^LoadModule vhostlimit_module' "$HTTPD_ROOT/httpd.conf" || return 0
   wait_until 10 nobody_runs || { status_json; show_log; return 1; }
 }
 
-nobody_runs() { [[ $(status_json | jq '[.vhosts[].running] | add') == 0 ]]; }
+nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
 
 # Neither an error of ours nor a crash may be in the log.
 check_log() {

@@ -1,0 +1,258 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Who waits, in which order, how long, and what the others notice of it.
+
+load lib/live
+
+ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
+  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
+
+setup() { requires event; }
+
+# One after the other, so that the order is known.
+line_up() { # <vhost> <path>...
+  local vhost=$1 path already
+  already=$(status_of "$vhost" waiting)
+  shift
+  for path; do
+    begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
+    settles "$vhost" waiting $((++already))
+  done
+}
+
+head_of() { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }   # <name> <header>
+log_line() { wait_until 5 access_log_says "$1" "$2"; }                   # <vhost> <regular expression>
+access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
+
+# What the command takes, in milliseconds.
+milliseconds() { # <command>...
+  local start=${EPOCHREALTIME/./}
+  "$@" >&2
+  echo $(((${EPOCHREALTIME/./} - start) / 1000))
+}
+
+waits_and_is_served_on() { # <mpm>
+  start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  hold_request one; hold_request two
+  line_up a /page.html
+  is "$(status_of a running) $(status_of a waiting) $(status_of a refused)" '2 1 0'
+  release_request one
+  is "$(answer_of pagehtml)" 200
+  is "$(cat "$(hold_dir)/pagehtml.body")" 'page of a'
+  release_request two
+  settles a waiting 0
+  is "$(status_of a requests) $(status_of a queued) $(status_of a refused)" '3 1 0'
+}
+
+@test "event: a third request waits when two may run, and is served when a place is free" {
+  waits_and_is_served_on event
+}
+
+@test "worker: a third request waits when two may run, and is served when a place is free" {
+  requires worker
+  waits_and_is_served_on worker
+}
+
+@test "prefork: nobody waits, a third request is refused" {
+  requires prefork
+  start_httpd -m prefork 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  hold_request one; hold_request two
+  is "$(get a /) $(status_of a waiting)" '503 0'
+  log_line a '503 action=refused reason=concurrency '
+}
+
+@test "a vhost's requests are served in the order they came" {
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  line_up a /n1 /n2 /n3 /n4 /n5 /n6
+  release_request one
+  is "$(answer_of n6)" 404
+  settles a running 0
+  is "$(access_log a | sed -n 's,^GET /\(n.\) .*,\1,p' | xargs)" 'n1 n2 n3 n4 n5 n6'
+}
+
+@test "beyond a full queue a request is refused, and those in it are served" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 2'
+  hold_request one
+  line_up a /page.html /sub/
+  is "$(get a /) $(get b /)" '503 200'
+  like "$(answer_head Retry-After)" '^$' "Retry-After of b"
+  release_request one
+  is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
+  log_line a '^GET / 503 action=refused reason=queue '
+  is "$(status_of a refused) $(status_of a queued)" '1 2'
+}
+
+@test "who waits too long is refused then, with the ErrorDocument" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 10 700ms' \
+    -v 'a ErrorDocument 503 /sorry.html' -v 'a VhostLimitRetryAfter 7'
+  hold_request one
+  local took
+  took=$(milliseconds get a /page.html)
+  is "$(answer_body) $(answer_head Retry-After)" 'sorry from a 7'
+  at_least "$took" 650 milliseconds
+  at_most "$took" 4000 milliseconds
+  is "$(status_of a waiting) $(status_of a refused)" '0 1'
+  log_line a '^GET /[a-z]+\.html 503 action=refused reason=timeout wait=[1-9][0-9]{5,6} '
+}
+
+@test "the log learns how long a request waited that was served" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  line_up a /page.html
+  release_request one
+  is "$(answer_of pagehtml)" 200
+  log_line a '^GET /page\.html 200 action=pass reason=- wait=[1-9][0-9]{3,} '
+  settles a waiting 0
+  at_least "$(status_of a wait_us)" 1000 wait_us
+  at_least "$(status_of a wait_p99_us)" 1000 wait_p99_us
+  log_line a '^GET /cgi/hold\.sh 200 action=pass reason=- wait=0 '
+}
+
+@test "a client that goes away while it waits leaves no count behind" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  begin_request gone a /page.html --max-time 1
+  settles a waiting 1
+  is "$(answer_of gone)" 000
+  line_up a /sub/
+  release_request one
+  is "$(answer_of sub)" 200
+  settles a running 0
+  settles a waiting 0
+}
+
+@test "connections that close without a byte do not wait" {
+  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 5'
+  hold_request one
+  repeat 6 packets @close
+  settles a waiting 0
+  line_up a /page.html
+  release_request one
+  is "$(answer_of pagehtml)" 200
+}
+
+@test "connections are closed while others of the vhost wait, and kept when nobody does" {
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  is "$(get a /) $(answer_head Connection)" '200 '
+  hold_request one
+  line_up a /page.html /sub/
+  release_request one
+  is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
+  is "$(head_of pagehtml Connection)" close "while /sub/ waited"
+  is "$(head_of sub Connection)" '' "when nobody waited"
+}
+
+@test "the next request of a kept connection is served while others wait, and ends it" {
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 1'
+  hold_request one a
+  packets 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' 'GET / HTTP/1.1\r\nHost: a.test\r\n\r\n' \
+    >"$BATS_TEST_TMPDIR/two" 3>&- 4>&- &
+  settles a waiting 1
+  line_up a /sub/
+  release_request one
+  wait $!
+  is "$(answer_of sub)" 200
+  like "$(<"$BATS_TEST_TMPDIR/two")" 'Connection: close.*page of a'
+}
+
+@test "with one slot for all, a request of another vhost waits too" {
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 1'
+  is "$(status_json | jq .slots)" 1
+  hold_request one a
+  line_up b /page.html
+  is "$(status_of b running) $(status_of b waiting)" '0 1'
+  release_request one
+  is "$(answer_of pagehtml)" 200
+}
+
+@test "a vhost that is Off, one in DryRun and one without a queue do not wait" {
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 1' -v 'b VhostLimit Off' -v 'c VhostLimit DryRun' \
+    -o 'a b c d' -v 'd VhostLimitQueue 0'
+  hold_request one a
+  line_up a /page.html
+  is "$(get b / -m 5) $(get c / -m 5) $(get d / -m 5)" '200 200 200'
+  is "$(status_of c would_queue) $(status_of c waiting) $(status_of d waiting)" '1 0 0'
+  is "$(status_of a waiting)" 1
+}
+
+@test "what is held in one vhost keeps another from nothing when it is no slot it wants" {
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 4' -v 'a VhostLimitConcurrency 1'
+  hold_request one a
+  line_up a /page.html /sub/
+  is "$(get b / -m 5) $(get c / -m 5)" '200 200'
+  is "$(status_of a waiting)" 2
+}
+
+@test "a longer queue by a graceful restart is one at once" {
+  start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 1'
+  hold_request one b
+  line_up b /page.html
+  is "$(get b /)" 503
+  configure_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 2'
+  graceful_httpd
+  settles b waiting 1
+  line_up b /sub/
+  release_request one
+  is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
+}
+
+# ---- shares ------------------------------------------------------------------
+
+flood() { # <vhost> <connections>   for five seconds at most
+  ab -q -r -t 5 -n 100000 -c "$2" -H "Host: $1.test" "http://127.0.0.1:$(httpd_port)/cgi/nap.sh" \
+    >"$BATS_TEST_TMPDIR/ab-$1" 2>&1 3>&- 4>&- &
+  flood_pids+=($!)
+}
+
+end_flood() {
+  kill "${flood_pids[@]}" 2>/dev/null || :
+  wait "${flood_pids[@]}" || :
+}
+
+# Requests of a for 100 of both, from now until so many more have been served.
+share_of_a_in() { # <requests>
+  local before
+  before=$(status_of a requests) before_b=$(status_of b requests)
+  wait_until 8 served_more "$1" "$before" "$before_b"
+  local a=$(($(status_of a requests) - before)) b=$(($(status_of b requests) - before_b))
+  echo "served: a $a, b $b" >&2
+  echo $((100 * a / (a + b)))
+}
+served_more() { (($(status_of a requests) + $(status_of b requests) - $2 - $3 >= $1)); }
+backlogged() { (($(status_of a waiting) >= $1 && $(status_of b waiting) >= $2)); }
+
+equal_shares_on() { # <mpm>
+  local flood_pids=() share
+  start_httpd -m "$1" 'VhostLimit On' 'VhostLimitSlots 2'
+  flood a 10; flood b 100
+  wait_until 5 backlogged 5 80
+  share=$(share_of_a_in 200)
+  end_flood
+  at_least "$share" 40 "share of a, percent"
+  at_most "$share" 60 "share of a, percent"
+  is "$(status_of a refused) $(status_of b refused)" '0 0'
+}
+
+@test "event: ten connections get as much as a hundred" {
+  requires ab
+  equal_shares_on event
+}
+
+@test "worker: ten connections get as much as a hundred" {
+  requires ab worker
+  equal_shares_on worker
+}
+
+@test "weights of 300 and 100 are served three to one" {
+  requires ab
+  local flood_pids=() share
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 1' -v 'a VhostLimitWeight 300' -v 'b VhostLimitWeight 100'
+  flood a 60; flood b 60
+  wait_until 5 backlogged 30 30
+  share=$(share_of_a_in 120)
+  end_flood
+  at_least "$share" 66 "share of a, percent (75 is right)"
+  at_most "$share" 83 "share of a, percent (75 is right)"
+}

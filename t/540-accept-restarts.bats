@@ -1,0 +1,200 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What becomes of those who wait when children come and go.
+
+load lib/live
+
+export LOG_MAY_SAY='exit signal Killed'
+CROWD='VhostLimitQueue 1000 40s'
+ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
+  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
+
+setup() { requires event; }
+
+# The only place of b is taken, and fifty wait for it.
+fifty_wait_behind() { # <name>
+  hold_request "$1" b
+  begin_crowd many 50 b /page.html
+  settles b waiting 50
+}
+
+survives_graceful_on() { # <mpm>
+  start_httpd -m "$1" 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  graceful_httpd
+  settles b waiting 50
+  graceful_httpd
+  settles b waiting 50
+  release_request one
+  is "$(crowd_got many)" '50 200'
+  is "$(answer_of one)" 200
+  settles b waiting 0
+  is "$(status_of b requests) $(status_of b refused)" '51 0'
+}
+
+@test "event: who waits is served after two graceful restarts" {
+  survives_graceful_on event
+}
+
+@test "worker: who waits is served after two graceful restarts" {
+  requires worker
+  survives_graceful_on worker
+}
+
+@test "who waits is served though children reach MaxConnectionsPerChild" {
+  start_httpd 'VhostLimit On' "$CROWD" 'MaxConnectionsPerChild 10' -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  begin_crowd more 50 c /page.html
+  is "$(crowd_got more)" '50 200' "the vhost beside it"
+  release_request one
+  is "$(crowd_got many)" '50 200'
+  settles b waiting 0
+  is "$(status_of b requests) $(status_of b refused)" '51 0'
+}
+
+@test "a hundred through a vhost that may run two, with children that live for fifteen" {
+  start_httpd 'VhostLimit On' "$CROWD" 'MaxConnectionsPerChild 15' -v 'b VhostLimitConcurrency 2'
+  is "$(crowd 100 'GET /page.html HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n' | xargs)" '100 200'
+  settles b requests 100
+}
+
+@test "a graceful restart that takes the vhost of those who wait away answers them all" {
+  start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  configure_httpd 'VhostLimit On' -o 'a c'
+  graceful_httpd
+  is "$(crowd_got many)" '50 200'
+}
+
+# Apache waits ten seconds for a thread that is busy: let it go, but late.
+restart_while_released() {
+  restart_httpd 3>&- 4>&- &
+  wait_until 10 no_new_connections
+  release_request one
+  wait $!
+}
+no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || error_log_says 'SIGHUP received'; }
+
+@test "a full restart while fifty wait: they are gone, the counts are right, and it serves" {
+  start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  restart_while_released
+  settles b waiting 0
+  settles b running 0
+  is "$(get b /)" 200
+}
+
+@test "a stop while fifty wait ends everything, and the port is free at once" {
+  start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  local pids pid
+  mapfile -t pids < <(httpd_pid; httpd_children)
+  kill -TERM "${pids[0]}"
+  release_request one
+  for pid in "${pids[@]}"; do wait_until 10 gone "$pid"; done
+  release_all
+  rm -f "$HTTPD_ROOT/logs/error.log"
+  launch_httpd
+  is "$(get b /) $(status_of b waiting)" '200 0'
+}
+
+@test "graceful-stop serves those who wait, or ends them: nothing is left" {
+  start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  local pids pid
+  mapfile -t pids < <(httpd_pid; httpd_children)
+  kill -WINCH "${pids[0]}"
+  release_request one
+  is "$(answer_of one)" 200
+  for pid in "${pids[@]}"; do wait_until 15 gone "$pid"; done
+  wait_until 5 crowd_over many
+}
+
+# How many connections a child has in its hands.
+sockets_of() { find "/proc/$1/fd" -lname 'socket:*' 2>/dev/null | wc -l; }   # <pid>
+
+holds_most() {
+  local pid
+  httpd_children | while read -r pid; do echo "$(sockets_of "$pid") $pid"; done | sort -n | sed -n '$s/.* //p'
+}
+
+served_in() { sed -n 's/ 200$//p' "$(hold_dir)/$1.crowd"; }   # <crowd>
+
+@test "a child that is killed takes with it no more than it held" {
+  start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  local victim left
+  victim=$(holds_most)
+  kill -KILL "$victim"
+  wait_until 5 gone "$victim"
+  [[ $(holder_of one) != "$victim" ]] || settles b running 0
+  wait_until 5 has_new_child "$victim"
+  left=$(status_of b waiting)
+  release_request one
+  wait_until 20 crowd_over many
+  at_most "$left" 49 "still in line"
+  [[ $(holder_of one) == "$victim" ]] || is "$(served_in many)" "$left" "served of those still in line"
+  settles b running 0
+  settles b waiting 0
+  is "$(get b /) $(get a /)" '200 200'
+}
+has_new_child() { (($(httpd_children | wc -l) >= 2)) && ! httpd_children | grep -qx "$1"; }   # <pid of the old>
+
+@test "all children killed while fifty wait: the counts return to nought" {
+  start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  fifty_wait_behind one
+  httpd_children | xargs kill -KILL
+  settles b running 0
+  settles b waiting 0
+  is "$(get b /)" 200
+}
+
+# ---- descriptors and idle connections ------------------------------------------
+
+descriptors() { find "/proc/$(httpd_children)/fd" -mindepth 1 2>/dev/null | wc -l; }
+no_sockets_but()  { (($(sockets_of "$(httpd_children)") <= $1)); }
+few_descriptors() { (($(descriptors) <= $1)); }
+
+@test "five hundred connections of all kinds leave no descriptor behind" {
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitQueue 20 300ms' -v 'b VhostLimitConcurrency 1'
+  local before listening request='GET /page.html HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n'
+  listening=$(sockets_of "$(httpd_children)")
+  crowd 50 "$request"
+  settles b running 0
+  wait_until 8 no_sockets_but "$listening"
+  before=$(descriptors)
+  crowd 200 "$request"
+  hold_request one b
+  crowd 100 "$request"
+  release_request one
+  crowd 100 'garbage\r\n\r\n'
+  packets --idle 100 0 'GET / HTTP/1.1\r\nHost: b'
+  settles b running 0
+  wait_until 14 few_descriptors "$before"
+}
+
+idle() { # <number> <text>   holds them open until the test ends
+  packets --idle "$1" 12 "$2" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
+  idle_pid=$!
+  wait_until 10 grep -q open "$BATS_TEST_TMPDIR/idle"
+}
+
+@test "four hundred connections that send nothing keep nobody from being served" {
+  local idle_pid
+  start_httpd 'VhostLimit On'
+  idle 400 ''
+  is "$(get a / -m 5) $(get b / -m 5)" '200 200'
+  is "$(crowd 50 'GET / HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n' | xargs)" '50 200'
+  kill "$idle_pid"
+}
+
+@test "four hundred connections that stop in the middle of their head keep nobody from being served" {
+  local idle_pid
+  start_httpd 'VhostLimit On'
+  idle 400 'GET / HTTP/1.1\r\nHost: b.t'
+  is "$(get a / -m 5) $(get b / -m 5)" '200 200'
+  is "$(crowd 50 'GET / HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n' | xargs)" '50 200'
+  is "$(status_of b waiting) $(status_of b running)" '0 0'
+  kill "$idle_pid"
+}
