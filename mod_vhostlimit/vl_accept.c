@@ -7,15 +7,21 @@
  * child has handed on, the number of slots, and whether the MPM has closed its
  * listeners because this child stops.
  *
- * The MPM's listener thread polls an eventfd in place of each listening socket
- * and takes from accept_fair() whoever may pass.  When it does not, because its
- * threads or connections are at their limit, newcomers go on being sorted. */
+ * The event MPM's listener thread polls an eventfd in place of each listening
+ * socket and takes from accept_fair() whoever may pass.  When it does not,
+ * because its threads or connections are at their limit, newcomers go on being
+ * sorted.  The worker MPM's does not poll when there is one listener, and lets
+ * one child at a time accept when there are more: it is given one, and waits in
+ * accept_fair(). */
 #include "vl_accept.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <ap_listen.h>
@@ -36,8 +42,7 @@
 #define HANDOVER_TRIES 100
 
 typedef struct listener_t {
-    ap_listen_rec *lr;
-    int fd;                         /* the real one */
+    int fd;                         /* the real listening socket */
 } listener_t;
 
 static struct acceptor_t {
@@ -45,24 +50,51 @@ static struct acceptor_t {
     int epoll_fd;
     listener_t *listeners;
     int nlisteners;
+    const ap_listen_rec *first;     /* of those that were replaced */
+    int pass_fd;                    /* see vl_arrival_child_init() */
+    int waits;                      /* accept_fair() does: the worker MPM */
     int deaf;                       /* they are not in the set, for a while */
     const int *handover;
     apr_thread_t *thread;
     int ending;                     /* atomic: the thread is to stop */
 } *acceptor;
 
+static int is_http(const ap_listen_rec *lr)
+{
+    return lr->active && (!lr->protocol || !strcmp(lr->protocol, "http")
+                          || !strcmp(lr->protocol, "https"));
+}
+
 /* --- the MPM's listener thread -------------------------------------------- */
+
+/* NULL: a signal has come, by which the MPM stops its listener thread. */
+static vl_arrival_t *wait_for_next(void)
+{
+    struct pollfd pfd = { acceptor->pass_fd, POLLIN, 0 };
+    vl_arrival_t *arrival;
+
+    while (!(arrival = vl_arrival_next())) {
+        if (poll(&pfd, 1, -1) < 0)
+            return NULL;
+    }
+    return arrival;
+}
 
 static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
-    vl_arrival_t *arrival = vl_arrival_next();
+    vl_arrival_t *arrival = acceptor->waits ? wait_for_next()
+                                            : vl_arrival_next();
     apr_socket_t *sock = NULL;
     apr_status_t rv;
 
     *csd = NULL;
-    if (!arrival)
-        return APR_EAGAIN;
+    if (!arrival) {
+        /* The worker MPM forgets the pool when there is no connection. */
+        if (acceptor->waits)
+            apr_pool_destroy(ptrans);
+        return acceptor->waits ? APR_EINTR : APR_EAGAIN;
+    }
     rv = vl_arrival_socket(arrival, ptrans, &sock);
     *csd = sock;
     return rv;
@@ -159,7 +191,7 @@ static void wait_for_events(void)
         else if (is_listener(what))
             accept_some(what);
         else
-            vl_arrival_revisit(what, acceptor->epoll_fd);
+            vl_arrival_revisit(what, acceptor->epoll_fd, events[i].events);
     }
 }
 
@@ -229,11 +261,11 @@ static int ending(void)
  * child_init: ours must come later.  Until then nobody can pass. */
 static void take_over(void)
 {
-    int i;
+    ap_listen_rec *lr;
 
-    for (i = 0; i < acceptor->nlisteners; i++) {
-        ap_listen_rec *lr = acceptor->listeners[i].lr;
-
+    for (lr = ap_listeners; lr; lr = lr->next) {
+        if (!is_http(lr))
+            continue;
         while (lr->accept_func != ap_unixd_accept && !ending())
             apr_sleep(1000);
         lr->accept_func = accept_fair;
@@ -246,7 +278,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     apr_int64_t ticked = 0, now;
 
     take_over();
-    while (acceptor->listeners[0].lr->active && !ending()) {
+    while (acceptor->first->active && !ending()) {
         wait_for_events();
         now = apr_time_now();
         if (now - ticked >= TICK_MS * 1000) {
@@ -272,31 +304,47 @@ static apr_status_t stop(void *unused)
 
 /* --- set-up --------------------------------------------------------------- */
 
-static int is_http(const ap_listen_rec *lr)
+/* What the event MPM polls for a listener.  Each has its own, because a poll
+ * set takes a descriptor once. */
+static int polled_fd(void)
 {
-    return lr->active && (!lr->protocol || !strcmp(lr->protocol, "http")
-                          || !strcmp(lr->protocol, "https"));
+    return fcntl(acceptor->pass_fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* What the MPM polls for a listener becomes a descriptor of ours.  Each has its
- * own, because a poll set takes a descriptor once. */
-static apr_status_t replace_listener(listener_t *l, ap_listen_rec *lr,
-                                     int pass_fd, apr_pool_t *pchild)
+/* What the worker MPM accepts from until our accept function is in place: a
+ * listening socket that nobody connects to and that gives up after 10 ms. */
+static int empty_fd(void)
 {
-    int fd = fcntl(pass_fd, F_DUPFD_CLOEXEC, 0);
+    struct sockaddr_un unnamed = { .sun_family = AF_UNIX };
+    struct timeval timeout = { 0, 10000 };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && (bind(fd, (struct sockaddr *)&unnamed, sizeof(sa_family_t))
+                    || listen(fd, 1)
+                    || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout,
+                                  sizeof(timeout)))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static apr_status_t replace_listener(ap_listen_rec *lr, apr_pool_t *pchild)
+{
+    int fd = acceptor->waits ? empty_fd() : polled_fd(), real;
     apr_socket_t *sd = NULL;
 
     if (fd < 0)
         return errno;
-    l->lr = lr;
-    apr_os_sock_get(&l->fd, lr->sd);
-    fcntl(l->fd, F_SETFL, fcntl(l->fd, F_GETFL) | O_NONBLOCK);
+    apr_os_sock_get(&real, lr->sd);
+    fcntl(real, F_SETFL, fcntl(real, F_GETFL) | O_NONBLOCK);
+    acceptor->listeners[acceptor->nlisteners++].fd = real;
     apr_os_sock_put(&sd, &fd, pchild);
     lr->sd = sd;
     return APR_SUCCESS;
 }
 
-static void replace_listeners(int pass_fd, apr_pool_t *pchild)
+static void replace_listeners(apr_pool_t *pchild)
 {
     ap_listen_rec *lr;
     int n = 0;
@@ -305,38 +353,52 @@ static void replace_listeners(int pass_fd, apr_pool_t *pchild)
         n += is_http(lr);
     acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t) * (n + 1));
     for (lr = ap_listeners; lr; lr = lr->next) {
-        listener_t *l = &acceptor->listeners[acceptor->nlisteners];
-
-        if (is_http(lr) && replace_listener(l, lr, pass_fd, pchild)
-            == APR_SUCCESS)
-            acceptor->nlisteners++;
+        if (is_http(lr) && replace_listener(lr, pchild) == APR_SUCCESS
+            && !acceptor->first)
+            acceptor->first = lr;
     }
+    if (acceptor->waits)
+        ap_listeners->next = NULL;  /* in this child only */
+}
+
+static int is_async(void)
+{
+    int async = 0;
+
+    return ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) == APR_SUCCESS && async;
 }
 
 static int can_work(const vl_shm_t *shm)
 {
+    const ap_listen_rec *lr;
     int threaded = 0;
 
     ap_mpm_query(AP_MPMQ_IS_THREADED, &threaded);
-    return threaded != AP_MPMQ_NOT_SUPPORTED && ap_num_listen_buckets <= 1
-           && vl_shm_child_wake_fd(shm) >= 0;
+    if (threaded == AP_MPMQ_NOT_SUPPORTED || ap_num_listen_buckets > 1
+        || vl_shm_child_wake_fd(shm) < 0)
+        return 0;
+    /* The worker MPM's only listener must be ours. */
+    for (lr = ap_listeners; lr && !is_async(); lr = lr->next) {
+        if (!is_http(lr))
+            return 0;
+    }
+    return 1;
 }
 
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2])
 {
-    int pass_fd;
-
     if (!can_work(shm))
         return;
     acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
     acceptor->shm = shm;
     acceptor->handover = handover;
+    acceptor->waits = !is_async();
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     watch(vl_shm_child_wake_fd(shm), EPOLLIN, NULL);
-    pass_fd = vl_arrival_child_init(pchild, main_server, shm);
-    replace_listeners(pass_fd, pchild);
+    acceptor->pass_fd = vl_arrival_child_init(pchild, main_server, shm);
+    replace_listeners(pchild);
     if (acceptor->nlisteners
         && apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
            == APR_SUCCESS)

@@ -182,19 +182,24 @@ static const vl_conf_t *conf_of(const vl_arrival_t *arrival, const char *host)
                                         &local, host));
 }
 
-/* VL_PEEK_NO_HOST when the client has gone: the MPM will see for itself. */
-static vl_peek_e look(const vl_arrival_t *arrival, vl_peek_t *peek)
+/* 0: the client has gone, and the MPM will see for itself. */
+static int look(const vl_arrival_t *arrival, vl_peek_e *ret_seen,
+                vl_peek_t *peek)
 {
     char bytes[PEEK_SIZE];
     ssize_t n = recv(arrival->fd, bytes, sizeof(bytes),
                      MSG_PEEK | MSG_DONTWAIT);
-    vl_peek_e seen;
 
-    peek->host[0] = '\0';
+    if (n < 0 && errno == EAGAIN) {
+        *ret_seen = VL_PEEK_MORE;
+        return 1;
+    }
     if (n <= 0)
-        return n < 0 && errno == EAGAIN ? VL_PEEK_MORE : VL_PEEK_NO_HOST;
-    seen = vl_peek(bytes, (apr_size_t)n, peek);
-    return seen == VL_PEEK_MORE && n == sizeof(bytes) ? VL_PEEK_NO_HOST : seen;
+        return 0;
+    *ret_seen = vl_peek(bytes, (apr_size_t)n, peek);
+    if (*ret_seen == VL_PEEK_MORE && n == sizeof(bytes))
+        *ret_seen = VL_PEEK_NO_HOST;
+    return 1;
 }
 
 static void pend(vl_arrival_t *arrival, int epoll_fd)
@@ -233,13 +238,16 @@ static void line_up(vl_arrival_t *arrival, const vl_conf_t *conf)
     vl_park_unlock();
 }
 
-/* 1: it has no place and may pass at once. */
-static int sort(vl_arrival_t *arrival, int epoll_fd)
+/* 1: it has no place and may pass at once.  all: nothing more will come. */
+static int sort(vl_arrival_t *arrival, int epoll_fd, int all)
 {
     vl_peek_t peek;
+    vl_peek_e seen;
     const vl_conf_t *conf;
 
-    if (look(arrival, &peek) == VL_PEEK_MORE) {
+    if (!look(arrival, &seen, &peek) || (all && seen == VL_PEEK_MORE))
+        return 1;
+    if (seen == VL_PEEK_MORE) {
         pend(arrival, epoll_fd);
         return 0;
     }
@@ -255,21 +263,27 @@ static int sort(vl_arrival_t *arrival, int epoll_fd)
     return 0;
 }
 
-void vl_arrival_place(vl_arrival_t *arrival, int epoll_fd)
+static void place(vl_arrival_t *arrival, int epoll_fd, int all)
 {
-    if (sort(arrival, epoll_fd)) {
+    if (sort(arrival, epoll_fd, all)) {
         vl_park_lock();
         pass_locked(arrival);
         vl_park_unlock();
     }
 }
 
-void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd)
+void vl_arrival_place(vl_arrival_t *arrival, int epoll_fd)
+{
+    place(arrival, epoll_fd, 0);
+}
+
+void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd,
+                        apr_uint32_t events)
 {
     vl_park_lock();
     unpend_locked(arrival);
     vl_park_unlock();
-    vl_arrival_place(arrival, epoll_fd);
+    place(arrival, epoll_fd, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
 }
 
 /* --- leaving -------------------------------------------------------------- */

@@ -25,8 +25,9 @@ vl_arrival_t *vl_arrival_new(int fd, const struct sockaddr_storage *remote);
 /* Puts it where it belongs.  One whose head is not complete is watched through
  * epoll_fd, with the arrival as the event's data. */
 void vl_arrival_place(vl_arrival_t *arrival, int epoll_fd);
-/* epoll_fd says that this one has sent more. */
-void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd);
+/* epoll_fd says that this one has sent more, or will send no more. */
+void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd,
+                        apr_uint32_t events);
 /* The next who may pass, NULL: nobody.  To be called by the MPM's listener. */
 vl_arrival_t *vl_arrival_next(void);
 
