@@ -225,16 +225,11 @@ static void unpend_locked(vl_arrival_t *arrival)
     places->npending--;
 }
 
-static void line_up(vl_arrival_t *arrival, const vl_conf_t *conf)
+static void line_up(vl_arrival_t *arrival)
 {
-    vl_waiter_t *waiter = &arrival->waiter;
-
     arrival->waited = 1;
-    waiter->account = conf->account;
-    waiter->since_us = apr_time_now();
-    waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     vl_park_lock();
-    vl_park_add_locked(waiter);
+    vl_park_add_locked(&arrival->waiter);
     vl_park_unlock();
 }
 
@@ -251,15 +246,22 @@ static int sort(vl_arrival_t *arrival, int epoll_fd, int all)
         pend(arrival, epoll_fd);
         return 0;
     }
+    /* Whose the streams of an HTTP/2 connection are, each of them says. */
+    if (peek.http2)
+        return 1;
     conf = conf_of(arrival, peek.host);
     if (conf->mode != VL_MODE_ON || !conf->queue)
         return 1;
+    arrival->waiter.account = conf->account;
+    arrival->waiter.since_us = apr_time_now();
+    arrival->waiter.deadline_us = arrival->waiter.since_us
+                                  + conf->queue_timeout;
     if (vl_slot_try(places->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {
         arrival->turn.holds = 1;
         return 1;
     }
-    line_up(arrival, conf);
+    line_up(arrival);
     return 0;
 }
 
@@ -400,11 +402,11 @@ static void stop_waiting_for_heads_locked(apr_int64_t now_us)
 /* The MPM has stopped accepting, because its connections or its threads are at
  * their limit, and slots that nobody uses are held here: they go back, and no
  * more are granted to this child until the MPM asks again.  Who has had a slot
- * taken away passes without. */
+ * taken away waits again, before the others. */
 static void give_up_slots_locked(apr_int64_t now_us)
 {
     apr_int64_t limit = now_us - STUCK_US;
-    vl_arrival_t *arrival;
+    vl_arrival_t *arrival, *before;
 
     if (places->stuck || APR_RING_EMPTY(&places->passing, vl_arrival_t, link)
         || places->asked_us > limit || places->signalled_us > limit)
@@ -412,8 +414,17 @@ static void give_up_slots_locked(apr_int64_t now_us)
     places->stuck = 1;
     vl_shm_child_pause(places->shm, 1);
     vl_park_take_locked();
-    APR_RING_FOREACH(arrival, &places->passing, vl_arrival_t, link)
-        give_back_locked(&arrival->turn);
+    for (arrival = APR_RING_LAST(&places->passing);
+         arrival != APR_RING_SENTINEL(&places->passing, vl_arrival_t, link);
+         arrival = before) {
+        before = APR_RING_PREV(arrival, link);
+        if (arrival->turn.holds) {
+            APR_RING_REMOVE(arrival, link);
+            give_back_locked(&arrival->turn);
+            arrival->waited = 1;
+            vl_park_put_back_locked(&arrival->waiter);
+        }
+    }
 }
 
 int vl_arrival_tick(apr_int64_t now_us)

@@ -136,14 +136,25 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     return rv;
 }
 
+/* Streams of one connection may come here together. */
+static void drop_turn(conn_t *conn)
+{
+    vl_turn_t turn;
+
+    vl_park_lock();
+    turn = conn->turn;
+    conn->turn.holds = 0;
+    vl_park_unlock();
+    if (turn.holds)
+        vl_park_end(&turn.ticket, NULL);
+}
+
 /* A connection that ends before a request has used its turn. */
 static apr_status_t conn_cleanup(void *data)
 {
     conn_t *conn = data;
 
-    if (conn->turn.holds)
-        vl_park_end(&conn->turn.ticket, NULL);
-    conn->turn.holds = 0;
+    drop_turn(conn);
     return APR_SUCCESS;
 }
 
@@ -164,7 +175,11 @@ static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
-    if (!c->master && vl_arrival_turn(csd, &conn->turn))
+    /* HTTP/2: its streams ask for themselves, so the connection needs none. */
+    if (c->master)
+        drop_turn(ap_get_module_config(c->master->conn_config,
+                                       &vhostlimit_module));
+    else if (vl_arrival_turn(csd, &conn->turn))
         yield_to_listener();
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,

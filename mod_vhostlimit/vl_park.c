@@ -47,7 +47,8 @@ static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
 void vl_park_add_locked(vl_waiter_t *waiter)
 {
     vl_wait_add(park.lines, waiter);
-    if (vl_slot_wait(park.shm, waiter->account) != APR_SUCCESS) {
+    if (vl_slot_wait(park.shm, waiter->account, waiter->since_us)
+        != APR_SUCCESS) {
         vl_wait_remove(park.lines, waiter);
         waiter->done(waiter, NULL, VL_REASON_QUEUE);
     }
@@ -56,6 +57,16 @@ void vl_park_add_locked(vl_waiter_t *waiter)
     }
     if (vl_wait_count(park.lines) > park.most)
         refuse_locked(vl_wait_newest_of_longest(park.lines), VL_REASON_QUEUE);
+}
+
+void vl_park_put_back_locked(vl_waiter_t *waiter)
+{
+    vl_wait_add_first(park.lines, waiter);
+    if (vl_slot_wait(park.shm, waiter->account, waiter->since_us)
+        != APR_SUCCESS) {
+        vl_wait_remove(park.lines, waiter);
+        waiter->done(waiter, NULL, VL_REASON_QUEUE);
+    }
 }
 
 void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
@@ -74,7 +85,10 @@ void vl_park_take_locked(void)
 
     while (vl_slot_take(park.shm, &ticket) == APR_SUCCESS) {
         vl_waiter_t *waiter = vl_wait_pop(park.lines, ticket.account);
+        vl_waiter_t *next = vl_wait_first(park.lines, ticket.account);
 
+        if (next)
+            vl_slot_first(park.shm, ticket.account, next->since_us);
         if (waiter)
             waiter->done(waiter, &ticket, VL_REASON_NONE);
         else

@@ -37,6 +37,8 @@ void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
  * full.  When as many wait in this child as may, the newest of the longest line
  * is refused to make room (longest-queue-drop), which may be this one. */
 void vl_park_add_locked(vl_waiter_t *waiter);
+/* Its turn came and could not be used: it waits again, before the others. */
+void vl_park_put_back_locked(vl_waiter_t *waiter);
 /* It has not been told anything, and no longer wants to know. */
 void vl_park_remove_locked(vl_waiter_t *waiter);
 

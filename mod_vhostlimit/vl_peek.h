@@ -20,6 +20,7 @@ typedef enum {
 
 typedef struct vl_peek_t {
     char host[VL_PEEK_HOST_SIZE];   /* as sent, no port taken off */
+    int http2;                      /* HTTP/2's preface (RFC 9113, 3.4) */
     int tls;                        /* host is from a ClientHello's SNI */
 } vl_peek_t;
 

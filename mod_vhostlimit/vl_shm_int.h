@@ -51,7 +51,7 @@ typedef struct account_t {
 typedef struct cell_t {
     apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
-    apr_int64_t moved_us;           /* when its line last moved or began */
+    apr_int64_t first_us;           /* when the first of them came */
 } cell_t;
 
 typedef struct child_t {

@@ -18,42 +18,31 @@ typedef struct wakes_t {
 
 #define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
 
-/* A quarter of the threads stays free: without an idle one the MPM stops
- * accepting, and who is not accepted is not sorted.  (A thread is busy for a
- * while after its request has given the slot back.) */
-static apr_uint32_t room_of(const child_t *child)
-{
-    apr_uint32_t free_threads = (child->threads + 3) / 4;
-
-    return child->threads > 1 ? child->threads - free_threads : child->threads;
-}
-
 static int child_has_room(const child_t *child)
 {
-    return child->pid && !child->paused && child->running < room_of(child)
+    return child->pid && !child->paused && child->running < child->threads
            && child->ring_len < RING_SIZE;
 }
 
-/* How much longer another child's line must have stood still to be preferred
- * to the one of the child that has the processor right now: waking another
- * costs two switches. */
+/* How much earlier somebody in another child must have come to be preferred to
+ * the first in the child that has the processor right now: waking another costs
+ * two switches. */
 #define FAR_US 20000
 
-/* A child in which the account waits: this one, unless somewhere the line has
- * not moved for clearly longer, so that none of them stands still.  NO_CHILD:
+/* The child in which the first of the account waits, by and large.  NO_CHILD:
  * nobody waits where a thread is free. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t c, best = NO_CHILD;
-    apr_int64_t longest = INT64_MAX;
+    apr_int64_t earliest = INT64_MAX;
 
     for (c = 0; c < shm->head->columns; c++) {
         const cell_t *cell = vl_shm_cell(shm, c, account);
-        apr_int64_t moved = cell->moved_us - (c == shm->self ? FAR_US : 0);
+        apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
 
-        if (cell->waiting && moved < longest
+        if (cell->waiting && came < earliest
             && child_has_room(&shm->children[c])) {
-            longest = moved;
+            earliest = came;
             best = c;
         }
     }
@@ -79,7 +68,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
     child->running++;
-    cell->moved_us = apr_time_now();
+    cell->first_us = apr_time_now();    /* until the child says who is next */
     if (c != shm->self && !child->woken) {
         child->woken = 1;
         wakes->child[wakes->n++] = c;
@@ -176,7 +165,8 @@ static apr_status_t lock_self(vl_shm_t *shm)
     return shm->self == NO_CHILD ? APR_EINIT : vl_shm_lock(shm);
 }
 
-apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
+apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
+                          apr_int64_t since_us)
 {
     apr_status_t rv = lock_self(shm);
     cell_t *cell;
@@ -190,7 +180,7 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account)
     else {
         cell = vl_shm_cell(shm, shm->self, account);
         if (!cell->waiting++)
-            cell->moved_us = apr_time_now();
+            cell->first_us = since_us;
         vl_queue_arrive(&shm->queue, account);
     }
     dispatch_and_unlock(shm);
@@ -238,6 +228,14 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     else
         vl_shm_unlock(shm);
     return APR_SUCCESS;
+}
+
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
+{
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    vl_shm_cell(shm, shm->self, account)->first_us = since_us;
+    vl_shm_unlock(shm);
 }
 
 int vl_slot_granted(const vl_shm_t *shm)
@@ -429,7 +427,7 @@ static apr_uint32_t rooms_locked(const vl_shm_t *shm)
 
     for (c = 0; c < shm->head->columns; c++) {
         if (shm->children[c].pid)
-            rooms += room_of(&shm->children[c]);
+            rooms += shm->children[c].threads;
     }
     return rooms;
 }

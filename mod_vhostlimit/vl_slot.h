@@ -20,9 +20,12 @@ typedef struct vl_ticket_t {
     apr_uint32_t charged;       /* us */
 } vl_ticket_t;
 
-/* One more of the account waits in this child, or APR_EAGAIN: as many wait as
- * may.  A grant may be there to be taken right after. */
-apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account);
+/* One more of the account waits in this child since `since_us`, or APR_EAGAIN:
+ * as many wait as may.  A grant may be there to be taken right after. */
+apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
+                          apr_int64_t since_us);
+/* The one of the account who is now first in this child came at since_us. */
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
 /* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
 /* There are grants to take; not exact for those that other children give. */

@@ -34,15 +34,29 @@ static int is_empty(line_t *line)
     return APR_RING_EMPTY(&line->waiters, vl_waiter_t, link);
 }
 
-void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
+static line_t *line_to_join(vl_wait_t *w, const vl_waiter_t *waiter)
 {
     line_t *line = &w->lines[waiter->account];
 
     if (is_empty(line))
         APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
-    APR_RING_INSERT_TAIL(&line->waiters, waiter, vl_waiter_t, link);
     line->count++;
     w->count++;
+    return line;
+}
+
+void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
+{
+    line_t *line = line_to_join(w, waiter);
+
+    APR_RING_INSERT_TAIL(&line->waiters, waiter, vl_waiter_t, link);
+}
+
+void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter)
+{
+    line_t *line = line_to_join(w, waiter);
+
+    APR_RING_INSERT_HEAD(&line->waiters, waiter, vl_waiter_t, link);
 }
 
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
@@ -56,15 +70,19 @@ void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
     w->count--;
 }
 
-vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
+vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account)
 {
     line_t *line = &w->lines[account];
-    vl_waiter_t *first;
 
-    if (is_empty(line))
-        return NULL;
-    first = APR_RING_FIRST(&line->waiters);
-    vl_wait_remove(w, first);
+    return is_empty(line) ? NULL : APR_RING_FIRST(&line->waiters);
+}
+
+vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
+{
+    vl_waiter_t *first = vl_wait_first(w, account);
+
+    if (first)
+        vl_wait_remove(w, first);
     return first;
 }
 

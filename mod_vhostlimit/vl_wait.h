@@ -31,8 +31,11 @@ typedef struct vl_wait_t vl_wait_t;
 vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts);
 
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);
+/* Before all others of its account. */
+void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter);
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
-/* The first in the account's line, taken out; NULL: nobody. */
+/* The first in the account's line, NULL: nobody; _pop takes it out. */
+vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account);
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
 /* Somebody whose deadline has passed; stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);

@@ -30,9 +30,10 @@ sources() {
   } | grep -E '\.([ch]|sh|bash|bats|am|ac|conf)$|/\.ci/run$|httpd\.conf\.in$' | sort
 }
 
+# What the unit tests link without httpd.
 core_files() {
-  find "$TOP/mod_vhostlimit" -name '*.[ch]' ! -name 'mod_vhostlimit.c' ! -name 'vl_conf*' \
-    ! -name 'vl_hooks*' ! -name 'vl_status*' ! -name 'vl_private.h' ! -name 'vl_settings.h' | sort
+  sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$TOP/mod_vhostlimit/Makefile.am" |
+    grep -oE 'vl[a-z_]*\.[ch]' | sed "s|^|$TOP/mod_vhostlimit/|" | sort
 }
 
 # Asked of the server that has loaded the module, not read from the source.
