@@ -151,12 +151,26 @@ static int accept_one(const listener_t *l)
     return fd >= 0;
 }
 
+/* 1: this child has no thread for a newcomer and another has. */
+static int others_should(void)
+{
+    apr_uint32_t elsewhere;
+
+    return !vl_slot_room(acceptor->shm, &elsewhere) && elsewhere;
+}
+
 static void accept_some(const listener_t *l)
 {
     int i;
 
-    for (i = 0; i < ACCEPT_BATCH && accept_one(l); i++)
-        ;
+    for (i = 0; i < ACCEPT_BATCH; i++) {
+        if (others_should()) {
+            go_deaf();
+            break;
+        }
+        if (!accept_one(l))
+            break;
+    }
 }
 
 static void pick_up_grants(void)
@@ -211,22 +225,6 @@ static void adopt(void)
     }
 }
 
-/* A child whose MPM does not take anybody leaves newcomers to the others. */
-static void tick(apr_int64_t now_us)
-{
-    int stuck;
-
-    vl_slot_adjust(acceptor->shm, now_us);
-    stuck = vl_arrival_tick(now_us);
-    if (stuck) {
-        go_deaf();
-    }
-    else {
-        adopt();
-        listen_on();
-    }
-}
-
 static void hand_on(const int *fds, apr_size_t n)
 {
     int tries = HANDOVER_TRIES;
@@ -239,17 +237,60 @@ static void hand_on(const int *fds, apr_size_t n)
         close(fds[i]);
 }
 
-/* The MPM has closed its listeners: so do we, and hand on who waits. */
+/* Everybody goes to the other children. */
+static void hand_on_all(void)
+{
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t n;
+
+    while ((n = vl_arrival_evict(fds, VL_HANDOVER_MAX)) > 0)
+        hand_on(fds, n);
+}
+
+/* Who waits for a thread of this child that others have free. */
+static void hand_on_some(apr_uint32_t most)
+{
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t n = vl_arrival_shed(fds, most < VL_HANDOVER_MAX
+                                        ? most : VL_HANDOVER_MAX);
+
+    if (n)
+        hand_on(fds, n);
+}
+
+/* A child whose MPM takes nobody, or whose threads are all taken, leaves the
+ * work to those that can do it. */
+static void tick(apr_int64_t now_us)
+{
+    apr_uint32_t elsewhere;
+    int stuck, room;
+
+    vl_slot_adjust(acceptor->shm, now_us);
+    stuck = vl_arrival_tick(now_us);
+    room = vl_slot_room(acceptor->shm, &elsewhere);
+    if (stuck) {
+        go_deaf();
+        if (elsewhere)
+            hand_on_all();
+    }
+    else if (!room && elsewhere) {
+        hand_on_some(elsewhere);
+    }
+    else {
+        adopt();
+        listen_on();
+    }
+}
+
+/* The MPM has closed its listeners: so do we. */
 static void give_away(void)
 {
-    int fds[VL_HANDOVER_MAX], i;
-    apr_size_t n;
+    int i;
 
     go_deaf();
     for (i = 0; i < acceptor->nlisteners; i++)
         close(acceptor->listeners[i].fd);
-    while ((n = vl_arrival_evict(fds, VL_HANDOVER_MAX)) > 0)
-        hand_on(fds, n);
+    hand_on_all();
 }
 
 static int ending(void)

@@ -385,6 +385,20 @@ apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
     return n;
 }
 
+apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most)
+{
+    vl_waiter_t *waiter;
+    apr_size_t n;
+
+    vl_park_lock();
+    for (n = 0; n < most && (waiter = vl_park_evict_locked(turn_locked)); n++) {
+        ret_fds[n] = ((vl_arrival_t *)waiter)->fd;
+        free(waiter);
+    }
+    vl_park_unlock();
+    return n;
+}
+
 /* --- time ----------------------------------------------------------------- */
 
 static void stop_waiting_for_heads_locked(apr_int64_t now_us)

@@ -44,7 +44,9 @@ int vl_arrival_turn(apr_socket_t *sock, vl_turn_t *ret_turn);
 int vl_arrival_tick(apr_int64_t now_us);
 
 /* The descriptors of up to `most` arrivals, which are no more.  Returns how
- * many; 0: nobody is left. */
+ * many; 0: nobody is left.  _evict takes them from all places, and nothing is
+ * granted to this child until the MPM asks again; _shed takes those in line. */
 apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most);
+apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most);
 
 #endif

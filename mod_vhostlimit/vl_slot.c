@@ -18,10 +18,19 @@ typedef struct wakes_t {
 
 #define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
 
-static int child_has_room(const child_t *child)
+/* The event MPM's listener keeps the last idle thread to itself and then stops
+ * accepting (connections_above_limit), so it works on one request less. */
+static apr_uint32_t most_of(const child_t *child)
 {
-    return child->pid && !child->paused && child->running < child->threads
-           && child->ring_len < RING_SIZE;
+    return child->threads > 1 ? child->threads - 1 : child->threads;
+}
+
+static apr_uint32_t room_of(const child_t *child)
+{
+    apr_uint32_t most = most_of(child);
+
+    return child->pid && !child->paused && child->running < most
+           && child->ring_len < RING_SIZE ? most - child->running : 0;
 }
 
 /* How much earlier somebody in another child must have come to be preferred to
@@ -41,7 +50,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
 
         if (cell->waiting && came < earliest
-            && child_has_room(&shm->children[c])) {
+            && room_of(&shm->children[c])) {
             earliest = came;
             best = c;
         }
@@ -230,6 +239,23 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return APR_SUCCESS;
 }
 
+int vl_slot_room(vl_shm_t *shm, apr_uint32_t *ret_elsewhere)
+{
+    apr_uint32_t c;
+    int here;
+
+    *ret_elsewhere = 0;
+    if (lock_self(shm) != APR_SUCCESS)
+        return 1;
+    here = room_of(&shm->children[shm->self]) > 0;
+    for (c = 0; c < shm->head->columns && !here; c++) {
+        if (c != shm->self)
+            *ret_elsewhere += room_of(&shm->children[c]);
+    }
+    vl_shm_unlock(shm);
+    return here;
+}
+
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
 {
     if (lock_self(shm) != APR_SUCCESS)
@@ -256,7 +282,8 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
         return rv;
     q = shm->queue.head;
     flow = &shm->queue.flows[account];
-    if (q->running < q->slots && !q->heap_len && !flow->waiting
+    if (room_of(&shm->children[shm->self])
+        && q->running < q->slots && !q->heap_len && !flow->waiting
         && (!flow->concurrency || flow->running < flow->concurrency))
         hold(shm, account, ret_ticket);
     else
@@ -427,7 +454,7 @@ static apr_uint32_t rooms_locked(const vl_shm_t *shm)
 
     for (c = 0; c < shm->head->columns; c++) {
         if (shm->children[c].pid)
-            rooms += shm->children[c].threads;
+            rooms += most_of(&shm->children[c]);
     }
     return rooms;
 }

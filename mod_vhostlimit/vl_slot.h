@@ -28,6 +28,9 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
 /* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
+/* 1: this child has a thread for one more.  0: it has none, and ret_elsewhere
+ * says how many more the other children have threads for. */
+int vl_slot_room(vl_shm_t *shm, apr_uint32_t *ret_elsewhere);
 /* There are grants to take; not exact for those that other children give. */
 int vl_slot_granted(const vl_shm_t *shm);
 /* The next grant of this child; APR_EAGAIN: none, and other children will say
