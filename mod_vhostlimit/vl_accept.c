@@ -166,46 +166,11 @@ static void accept_some(const listener_t *l)
     for (i = 0; i < ACCEPT_BATCH; i++) {
         if (others_should()) {
             go_deaf();
+            vl_slot_wake_others(acceptor->shm);
             break;
         }
         if (!accept_one(l))
             break;
-    }
-}
-
-static void pick_up_grants(void)
-{
-    apr_uint64_t count;
-
-    if (read(vl_shm_child_wake_fd(acceptor->shm), &count, sizeof(count)) < 0)
-        return;
-    vl_park_lock();
-    vl_park_take_locked();
-    vl_park_unlock();
-}
-
-static int is_listener(const void *what)
-{
-    const listener_t *l = what;
-
-    return l >= acceptor->listeners
-           && l < acceptor->listeners + acceptor->nlisteners;
-}
-
-static void wait_for_events(void)
-{
-    struct epoll_event events[EVENTS];
-    int i, n = epoll_wait(acceptor->epoll_fd, events, EVENTS, TICK_MS);
-
-    for (i = 0; i < n; i++) {
-        void *what = events[i].data.ptr;
-
-        if (!what)
-            pick_up_grants();
-        else if (is_listener(what))
-            accept_some(what);
-        else
-            vl_arrival_revisit(what, acceptor->epoll_fd, events[i].events);
     }
 }
 
@@ -225,6 +190,50 @@ static void adopt(void)
     }
 }
 
+/* Other children have granted us slots, handed connections on, or left
+ * newcomers to us: an exclusive wake-up is not said twice. */
+static void look_round(void)
+{
+    apr_uint64_t count;
+    int i;
+
+    if (read(vl_shm_child_wake_fd(acceptor->shm), &count, sizeof(count)) < 0)
+        return;
+    vl_park_lock();
+    vl_park_take_locked();
+    vl_park_unlock();
+    if (acceptor->deaf)
+        return;
+    adopt();
+    for (i = 0; i < acceptor->nlisteners; i++)
+        accept_some(&acceptor->listeners[i]);
+}
+
+static int is_listener(const void *what)
+{
+    const listener_t *l = what;
+
+    return l >= acceptor->listeners
+           && l < acceptor->listeners + acceptor->nlisteners;
+}
+
+static void wait_for_events(void)
+{
+    struct epoll_event events[EVENTS];
+    int i, n = epoll_wait(acceptor->epoll_fd, events, EVENTS, TICK_MS);
+
+    for (i = 0; i < n; i++) {
+        void *what = events[i].data.ptr;
+
+        if (!what)
+            look_round();
+        else if (is_listener(what))
+            accept_some(what);
+        else
+            vl_arrival_revisit(what, acceptor->epoll_fd, events[i].events);
+    }
+}
+
 static void hand_on(const int *fds, apr_size_t n)
 {
     int tries = HANDOVER_TRIES;
@@ -235,6 +244,7 @@ static void hand_on(const int *fds, apr_size_t n)
         apr_sleep(10 * 1000);
     for (i = 0; i < n; i++)
         close(fds[i]);
+    vl_slot_wake_others(acceptor->shm);
 }
 
 /* Everybody goes to the other children. */

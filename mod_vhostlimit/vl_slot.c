@@ -127,6 +127,16 @@ static void dispatch_and_unlock(vl_shm_t *shm)
     } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
 }
 
+void vl_slot_wake_others(vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        if (c != shm->self && room_of(&shm->children[c]))
+            wake(shm, c);
+    }
+}
+
 void vl_slot_dispatch(vl_shm_t *shm)
 {
     apr_uint32_t c;

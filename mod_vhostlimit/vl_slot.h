@@ -31,6 +31,8 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
 /* 1: this child has a thread for one more.  0: it has none, and ret_elsewhere
  * says how many more the other children have threads for. */
 int vl_slot_room(vl_shm_t *shm, apr_uint32_t *ret_elsewhere);
+/* Wakes the other children that have room: there is work they should look for. */
+void vl_slot_wake_others(vl_shm_t *shm);
 /* There are grants to take; not exact for those that other children give. */
 int vl_slot_granted(const vl_shm_t *shm);
 /* The next grant of this child; APR_EAGAIN: none, and other children will say
