@@ -44,17 +44,22 @@ static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
     waiter->done(waiter, NULL, reason);
 }
 
+/* It stands in line: the numbers follow, or it is refused.  1: it may wait. */
+static int count_locked(vl_waiter_t *waiter)
+{
+    if (vl_slot_wait(park.shm, waiter->account, waiter->since_us)
+        == APR_SUCCESS)
+        return 1;
+    vl_wait_remove(park.lines, waiter);
+    waiter->done(waiter, NULL, VL_REASON_QUEUE);
+    return 0;
+}
+
 void vl_park_add_locked(vl_waiter_t *waiter)
 {
     vl_wait_add(park.lines, waiter);
-    if (vl_slot_wait(park.shm, waiter->account, waiter->since_us)
-        != APR_SUCCESS) {
-        vl_wait_remove(park.lines, waiter);
-        waiter->done(waiter, NULL, VL_REASON_QUEUE);
-    }
-    else if (vl_slot_granted(park.shm)) {
+    if (count_locked(waiter) && vl_slot_granted(park.shm))
         vl_park_take_locked();
-    }
     if (vl_wait_count(park.lines) > park.most)
         refuse_locked(vl_wait_newest_of_longest(park.lines), VL_REASON_QUEUE);
 }
@@ -62,11 +67,7 @@ void vl_park_add_locked(vl_waiter_t *waiter)
 void vl_park_put_back_locked(vl_waiter_t *waiter)
 {
     vl_wait_add_first(park.lines, waiter);
-    if (vl_slot_wait(park.shm, waiter->account, waiter->since_us)
-        != APR_SUCCESS) {
-        vl_wait_remove(park.lines, waiter);
-        waiter->done(waiter, NULL, VL_REASON_QUEUE);
-    }
+    count_locked(waiter);
 }
 
 void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)

@@ -423,11 +423,11 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
 
     if (lock_self(shm) != APR_SUCCESS)
         return;
-    if (cost)
-        release(shm, ticket, cost->cpu_us + elsewhere_us_locked(shm, cost));
-    else
+    if (!cost) {
         cancel(shm, ticket);
-    if (cost) {
+    }
+    else {
+        release(shm, ticket, cost->cpu_us + elsewhere_us_locked(shm, cost));
         a->metrics.busy_us += cost->busy_us;
         a->metrics.cpu_us += cost->cpu_us;
         a->service_us += (cost->busy_us >> SERVICE_SHIFT)
