@@ -197,22 +197,23 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 }
 
 /* Of the descriptors that a child may have, those that its threads may need
- * (a client, a file, a back end and one more each) and a hundred are not for
- * waiting. */
+ * (a client twice, a file, a back end and one more each) and a hundred are not
+ * for waiting.  Half of the others may wait in line, half for a request. */
 static apr_uint32_t waiting_most(int threads)
 {
-    rlim_t kept_back = (rlim_t)threads * 4 + 100;
+    rlim_t kept_back = (rlim_t)threads * 5 + 100;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
         return APR_UINT32_MAX;
-    return limit.rlim_cur > kept_back ? (apr_uint32_t)(limit.rlim_cur
-                                                       - kept_back) : 1;
+    return limit.rlim_cur > kept_back + 1
+           ? (apr_uint32_t)((limit.rlim_cur - kept_back) / 2) : 1;
 }
 
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
     int threads = 1;
+    apr_uint32_t most;
     apr_status_t rv;
 
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
@@ -223,9 +224,9 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "this child's requests are not limited: no place for it "
                      "in shared memory");
     vl_hooks_child_init(kept->shm);
-    vl_park_child_init(pchild, kept->shm, kept->capacity,
-                       waiting_most(threads));
-    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover);
+    most = waiting_most(threads);
+    vl_park_child_init(pchild, kept->shm, kept->capacity, most);
+    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,

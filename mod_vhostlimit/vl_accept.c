@@ -38,6 +38,8 @@
 /* Accepted in one go; then whoever else has something to say. */
 #define ACCEPT_BATCH 64
 #define EVENTS 64
+/* As long as a child that stops waits for clients to close. */
+#define LEAVE_US (2 * APR_USEC_PER_SEC)
 /* Tries, 10 ms apart, to hand on what nobody reads. */
 #define HANDOVER_TRIES 100
 
@@ -137,12 +139,9 @@ static int accept_one(const listener_t *l)
     struct sockaddr_storage remote;
     socklen_t len = sizeof(remote);
     int fd = accept4(l->fd, (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
-    vl_arrival_t *arrival;
 
     if (fd >= 0) {
-        arrival = vl_arrival_new(fd, &remote);
-        if (arrival)
-            vl_arrival_place(arrival, acceptor->epoll_fd);
+        vl_arrival_come(fd, &remote);
     }
     else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS
              || errno == ENOMEM) {
@@ -181,12 +180,8 @@ static void adopt(void)
     apr_size_t i, n;
 
     while ((n = vl_handover_receive(acceptor->handover, fds)) > 0) {
-        for (i = 0; i < n; i++) {
-            vl_arrival_t *arrival = vl_arrival_new(fds[i], NULL);
-
-            if (arrival)
-                vl_arrival_place(arrival, acceptor->epoll_fd);
-        }
+        for (i = 0; i < n; i++)
+            vl_arrival_come(fds[i], NULL);
     }
 }
 
@@ -230,8 +225,9 @@ static void wait_for_events(void)
         else if (is_listener(what))
             accept_some(what);
         else
-            vl_arrival_revisit(what, acceptor->epoll_fd, events[i].events);
+            vl_arrival_revisit(what, events[i].events);
     }
+    vl_arrival_settle();
 }
 
 static void hand_on(const int *fds, apr_size_t n)
@@ -247,7 +243,7 @@ static void hand_on(const int *fds, apr_size_t n)
     vl_slot_wake_others(acceptor->shm);
 }
 
-/* Everybody goes to the other children. */
+/* Everybody who waits goes to the other children. */
 static void hand_on_all(void)
 {
     int fds[VL_HANDOVER_MAX];
@@ -292,14 +288,20 @@ static void tick(apr_int64_t now_us)
     }
 }
 
-/* The MPM has closed its listeners: so do we. */
+/* The MPM has closed its listeners: so do we.  Connections that are closing
+ * get the time that the MPM gives its own then. */
 static void give_away(void)
 {
+    apr_int64_t until = apr_time_now() + LEAVE_US;
     int i;
 
     go_deaf();
     for (i = 0; i < acceptor->nlisteners; i++)
         close(acceptor->listeners[i].fd);
+    while (vl_arrival_leave() && apr_time_now() < until) {
+        hand_on_all();
+        wait_for_events();
+    }
     hand_on_all();
 }
 
@@ -437,7 +439,8 @@ static int can_work(const vl_shm_t *shm)
 }
 
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, const int handover[2])
+                          vl_shm_t *shm, const int handover[2],
+                          apr_uint32_t most)
 {
     if (!can_work(shm))
         return;
@@ -448,7 +451,8 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     watch(vl_shm_child_wake_fd(shm), EPOLLIN, NULL);
-    acceptor->pass_fd = vl_arrival_child_init(pchild, main_server, shm);
+    acceptor->pass_fd = vl_arrival_child_init(pchild, main_server, shm,
+                                              acceptor->epoll_fd, most);
     replace_listeners(pchild);
     if (acceptor->nlisteners
         && apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)

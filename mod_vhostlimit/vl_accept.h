@@ -19,8 +19,10 @@
 #include "vl_shm.h"
 
 /* Child, before its MPM starts its threads.  Takes the listeners over where
- * that can be done.  handover: see vl_handover.h; it must last. */
+ * that can be done.  handover: see vl_handover.h; it must last.  most: how many
+ * kept-alive connections may wait here for their next request. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, const int handover[2]);
+                          vl_shm_t *shm, const int handover[2],
+                          apr_uint32_t most);
 
 #endif

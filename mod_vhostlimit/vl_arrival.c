@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An arrival is in one of these places:
- *   pending   its head has not all come; in an epoll set, edge-triggered
- *   a line    (vl_park.h) its turn has not come
- *   passing   to be given to the MPM next: its turn has come, it is refused,
- *             could not be told whose it is, or is not ours to limit
- * and then in the MPM's hands. */
+/* Each arrival is in one place at a time, see place_e.  Those that may come
+ * back from the MPM keep their descriptor and lend it a duplicate: it closes
+ * that one, told that the client has gone (c->aborted) so that it shuts nothing
+ * down, and the connection is open as before.
+ *
+ * Only the acceptor frees what may still be among the events it has got:
+ * see bury_locked(). */
 #include "vl_arrival.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -21,6 +24,7 @@
 #include "vl_conf.h"
 #include "vl_peek.h"
 #include "vl_vhostmap.h"
+#include "vl_wheel.h"
 
 /* A head that has not come by then is the MPM's, whose timeouts hold. */
 #define PENDING_US (10 * APR_USEC_PER_SEC)
@@ -28,14 +32,42 @@
 #define STUCK_US (100 * 1000)
 /* Bytes of a head that are looked at. */
 #define PEEK_SIZE 8192
+/* Bytes a closing client may still send at once: so many times so many. */
+#define DRAIN_SIZE (1 << 20)
+#define DRAIN_TIMES 16
+/* As long as the MPM waits for the client after closing an idle connection
+ * (SECONDS_TO_LINGER). */
+#define SHORT_LINGER_US (2 * APR_USEC_PER_SEC)
 
-static const char turn_key[] = "vhostlimit";
+static const char visit_key[] = "vhostlimit";
+
+typedef enum {
+    SORTING,                        /* the acceptor looks at it */
+    PENDING,                        /* its head has not all come */
+    LINE,                           /* (vl_park.h) its turn has not come */
+    PASSING,                        /* to be given to the MPM next: its turn has
+                                     * come, it is refused, could not be told
+                                     * whose it is, or is not ours to limit */
+    VISIT,                          /* in the MPM's hands, and may come back */
+    IDLE,                           /* kept alive */
+    FRESH,                          /* kept alive, and its next request had come
+                                     * before it was back */
+    LINGER,                         /* shut down; the client has not closed */
+    GONE,                           /* memory to be freed */
+    PLACES
+} place_e;
 
 struct vl_arrival_t {
     vl_waiter_t waiter;             /* first: a waiter is its arrival */
-    APR_RING_ENTRY(vl_arrival_t) link;  /* in pending or passing */
+    APR_RING_ENTRY(vl_arrival_t) link;  /* with the others in its place */
+    place_e place;
+    vl_timer_t timer;               /* PENDING, IDLE, LINGER */
     int fd;
-    int epoll_fd;                   /* while pending, else -1 */
+    int watched;                    /* in the epoll set, edge-triggered */
+    int news;                       /* there was an event during its VISIT */
+    int returns;                    /* the MPM gets a duplicate of fd */
+    apr_uint32_t keepalives;
+    apr_int64_t idle_us;            /* until when it is kept alive */
     int waited;                     /* since waiter.since_us, in line */
     vl_turn_t turn;
     socklen_t addr_len;             /* of both */
@@ -48,9 +80,13 @@ static struct places_t {
     server_rec *main_server;
     vl_shm_t *shm;
     vl_vhostmap_t *map;
-    struct arrivals_t pending, passing;
-    apr_uint32_t npending;
-    int pass_fd;                    /* eventfd: somebody is in passing */
+    vl_wheel_t *wheel;
+    int epoll_fd;
+    apr_uint32_t most;              /* in IDLE */
+    struct arrivals_t in[PLACES];
+    apr_uint32_t count[PLACES];
+    int leaving;                    /* nobody comes back */
+    int pass_fd;                    /* eventfd: somebody is in PASSING */
     int signalled;                  /* it is readable */
     apr_int64_t signalled_us;       /* since when */
     apr_int64_t asked_us;           /* when the MPM last asked who may pass */
@@ -58,19 +94,83 @@ static struct places_t {
 } *places;
 
 int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm)
+                          vl_shm_t *shm, int epoll_fd, apr_uint32_t most)
 {
+    int i;
+
     places = apr_pcalloc(pchild, sizeof(*places));
     places->main_server = main_server;
     places->shm = shm;
     places->map = vl_vhostmap_child_init(pchild);
+    places->wheel = vl_wheel_create(pchild, apr_time_now());
+    places->epoll_fd = epoll_fd;
+    places->most = most;
     places->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    APR_RING_INIT(&places->pending, vl_arrival_t, link);
-    APR_RING_INIT(&places->passing, vl_arrival_t, link);
+    for (i = 0; i < PLACES; i++)
+        APR_RING_INIT(&places->in[i], vl_arrival_t, link);
     return places->pass_fd;
 }
 
-/* --- passing -------------------------------------------------------------- */
+/* --- places --------------------------------------------------------------- */
+
+static void leave_locked(vl_arrival_t *arrival)
+{
+    vl_wheel_clear(&arrival->timer);
+    APR_RING_REMOVE(arrival, link);
+    places->count[arrival->place]--;
+}
+
+static void enter_locked(vl_arrival_t *arrival, place_e place)
+{
+    arrival->place = place;
+    APR_RING_INSERT_TAIL(&places->in[place], arrival, vl_arrival_t, link);
+    places->count[place]++;
+}
+
+static void move_locked(vl_arrival_t *arrival, place_e place)
+{
+    leave_locked(arrival);
+    enter_locked(arrival, place);
+}
+
+static vl_arrival_t *first_locked(place_e place)
+{
+    return APR_RING_EMPTY(&places->in[place], vl_arrival_t, link)
+           ? NULL : APR_RING_FIRST(&places->in[place]);
+}
+
+/* 0: it cannot be watched. */
+static int watch_locked(vl_arrival_t *arrival)
+{
+    struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | EPOLLET,
+                              { .ptr = arrival } };
+
+    if (!arrival->watched)
+        arrival->watched = !epoll_ctl(places->epoll_fd, EPOLL_CTL_ADD,
+                                      arrival->fd, &ev);
+    return arrival->watched;
+}
+
+/* Its descriptor is no longer our business.  One that was watched may be among
+ * the events that the acceptor is working on. */
+static void bury_locked(vl_arrival_t *arrival)
+{
+    if (!arrival->watched) {
+        leave_locked(arrival);
+        free(arrival);
+        return;
+    }
+    epoll_ctl(places->epoll_fd, EPOLL_CTL_DEL, arrival->fd, NULL);
+    move_locked(arrival, GONE);
+}
+
+static void close_locked(vl_arrival_t *arrival)
+{
+    int fd = arrival->fd;
+
+    bury_locked(arrival);
+    close(fd);
+}
 
 /* The MPM is told once that somebody may pass, and finds no more when all have
  * passed. */
@@ -78,7 +178,7 @@ static void pass_locked(vl_arrival_t *arrival)
 {
     apr_uint64_t one = 1;
 
-    APR_RING_INSERT_TAIL(&places->passing, arrival, vl_arrival_t, link);
+    move_locked(arrival, PASSING);
     if (!places->signalled) {
         places->signalled = write(places->pass_fd, &one, sizeof(one))
                             == sizeof(one);
@@ -107,52 +207,45 @@ static void turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     pass_locked(arrival);
 }
 
-/* One socket a call is all the MPM takes, so pass_fd stays readable as long as
- * there are more. */
-vl_arrival_t *vl_arrival_next(void)
+/* Under the lock, and with the child paused, so that no grant comes of it. */
+static void give_back_locked(vl_turn_t *turn)
 {
-    vl_arrival_t *arrival = NULL;
+    if (turn->holds)
+        vl_slot_end(places->shm, &turn->ticket, NULL);
+    turn->holds = 0;
+}
 
+static void pass(vl_arrival_t *arrival)
+{
     vl_park_lock();
-    places->asked_us = apr_time_now();
-    if (places->stuck) {
-        places->stuck = 0;
-        vl_shm_child_pause(places->shm, 0);
-        vl_park_take_locked();
-    }
-    if (APR_RING_EMPTY(&places->passing, vl_arrival_t, link)) {
-        quiet_locked();
+    pass_locked(arrival);
+    vl_park_unlock();
+}
+
+static void pend(vl_arrival_t *arrival)
+{
+    vl_park_lock();
+    if (watch_locked(arrival)) {
+        move_locked(arrival, PENDING);
+        vl_wheel_set(places->wheel, &arrival->timer,
+                     apr_time_now() + PENDING_US);
     }
     else {
-        arrival = APR_RING_FIRST(&places->passing);
-        APR_RING_REMOVE(arrival, link);
+        pass_locked(arrival);
     }
     vl_park_unlock();
-    return arrival;
+}
+
+static void line_up(vl_arrival_t *arrival)
+{
+    arrival->waited = 1;
+    vl_park_lock();
+    move_locked(arrival, LINE);
+    vl_park_add_locked(&arrival->waiter);
+    vl_park_unlock();
 }
 
 /* --- sorting -------------------------------------------------------------- */
-
-vl_arrival_t *vl_arrival_new(int fd, const struct sockaddr_storage *remote)
-{
-    vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
-    socklen_t len = sizeof(arrival->remote);
-
-    if (!arrival) {
-        close(fd);
-        return NULL;
-    }
-    arrival->fd = fd;
-    arrival->epoll_fd = -1;
-    arrival->waiter.done = turn_locked;
-    arrival->addr_len = sizeof(arrival->local);
-    getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
-    if (remote)
-        arrival->remote = *remote;
-    else
-        getpeername(fd, (struct sockaddr *)&arrival->remote, &len);
-    return arrival;
-}
 
 static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
                        socklen_t len)
@@ -182,234 +275,209 @@ static const vl_conf_t *conf_of(const vl_arrival_t *arrival, const char *host)
                                         &local, host));
 }
 
-/* 0: the client has gone, and the MPM will see for itself. */
-static int look(const vl_arrival_t *arrival, vl_peek_e *ret_seen,
-                vl_peek_t *peek)
+typedef enum {
+    CLOSED,                         /* by the client */
+    NOTHING, SOME, ALL              /* of a head */
+} look_e;
+
+static look_e look(const vl_arrival_t *arrival, vl_peek_t *ret_peek)
 {
     char bytes[PEEK_SIZE];
     ssize_t n = recv(arrival->fd, bytes, sizeof(bytes),
                      MSG_PEEK | MSG_DONTWAIT);
 
-    if (n < 0 && errno == EAGAIN) {
-        *ret_seen = VL_PEEK_MORE;
-        return 1;
-    }
+    if (n < 0 && errno == EAGAIN)
+        return NOTHING;
     if (n <= 0)
-        return 0;
-    *ret_seen = vl_peek(bytes, (apr_size_t)n, peek);
-    if (*ret_seen == VL_PEEK_MORE && n == sizeof(bytes))
-        *ret_seen = VL_PEEK_NO_HOST;
-    return 1;
+        return CLOSED;
+    return vl_peek(bytes, (apr_size_t)n, ret_peek) == VL_PEEK_MORE
+           && n < (ssize_t)sizeof(bytes) ? SOME : ALL;
 }
 
-static void pend(vl_arrival_t *arrival, int epoll_fd)
+/* A connection without a request is the MPM's to answer or close, unless it has
+ * had answers. */
+static void give_up(vl_arrival_t *arrival)
 {
-    struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | EPOLLET,
-                              { .ptr = arrival } };
-
     vl_park_lock();
-    arrival->epoll_fd = epoll_fd;
-    if (!arrival->waiter.since_us)
-        arrival->waiter.since_us = apr_time_now();
-    APR_RING_INSERT_TAIL(&places->pending, arrival, vl_arrival_t, link);
-    places->npending++;
-    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, arrival->fd, &ev);
+    if (arrival->keepalives)
+        close_locked(arrival);
+    else
+        pass_locked(arrival);
     vl_park_unlock();
 }
 
-static void unpend_locked(vl_arrival_t *arrival)
+static void idle_locked(vl_arrival_t *arrival)
 {
-    epoll_ctl(arrival->epoll_fd, EPOLL_CTL_DEL, arrival->fd, NULL);
-    arrival->epoll_fd = -1;
-    APR_RING_REMOVE(arrival, link);
-    places->npending--;
+    move_locked(arrival, IDLE);
+    vl_wheel_set(places->wheel, &arrival->timer, arrival->idle_us);
 }
 
-static void line_up(vl_arrival_t *arrival)
+static void idle(vl_arrival_t *arrival)
 {
-    arrival->waited = 1;
     vl_park_lock();
-    vl_park_add_locked(&arrival->waiter);
+    idle_locked(arrival);
     vl_park_unlock();
 }
 
-/* 1: it has no place and may pass at once.  all: nothing more will come. */
-static int sort(vl_arrival_t *arrival, int epoll_fd, int all)
+/* Its account's slot at once, or its line. */
+static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
 {
-    vl_peek_t peek;
-    vl_peek_e seen;
-    const vl_conf_t *conf;
+    vl_waiter_t *waiter = &arrival->waiter;
 
-    if (!look(arrival, &seen, &peek) || (all && seen == VL_PEEK_MORE))
-        return 1;
-    if (seen == VL_PEEK_MORE) {
-        pend(arrival, epoll_fd);
-        return 0;
-    }
-    /* Whose the streams of an HTTP/2 connection are, each of them says. */
-    if (peek.http2)
-        return 1;
-    conf = conf_of(arrival, peek.host);
-    if (conf->mode != VL_MODE_ON || !conf->queue)
-        return 1;
-    arrival->waiter.account = conf->account;
-    arrival->waiter.since_us = apr_time_now();
-    arrival->waiter.deadline_us = arrival->waiter.since_us
-                                  + conf->queue_timeout;
+    waiter->account = conf->account;
+    waiter->since_us = apr_time_now();
+    waiter->deadline_us = waiter->since_us + conf->queue_timeout;
+    waiter->done = turn_locked;
     if (vl_slot_try(places->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {
         arrival->turn.holds = 1;
-        return 1;
-    }
-    line_up(arrival);
-    return 0;
-}
-
-static void place(vl_arrival_t *arrival, int epoll_fd, int all)
-{
-    if (sort(arrival, epoll_fd, all)) {
-        vl_park_lock();
-        pass_locked(arrival);
-        vl_park_unlock();
-    }
-}
-
-void vl_arrival_place(vl_arrival_t *arrival, int epoll_fd)
-{
-    place(arrival, epoll_fd, 0);
-}
-
-void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd,
-                        apr_uint32_t events)
-{
-    vl_park_lock();
-    unpend_locked(arrival);
-    vl_park_unlock();
-    place(arrival, epoll_fd, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
-}
-
-/* --- leaving -------------------------------------------------------------- */
-
-/* A connection that ends before anybody asked for its turn. */
-static apr_status_t release_turn(void *data)
-{
-    vl_turn_t *turn = data;
-
-    if (turn->holds)
-        vl_park_end(&turn->ticket, NULL);
-    turn->holds = 0;
-    return APR_SUCCESS;
-}
-
-apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
-                               apr_socket_t **ret_sock)
-{
-    vl_turn_t *turn = apr_pmemdup(p, &arrival->turn, sizeof(*turn));
-    apr_os_sock_info_t info = {
-        &arrival->fd, (struct sockaddr *)&arrival->local,
-        (struct sockaddr *)&arrival->remote, arrival->local.ss_family,
-        SOCK_STREAM, APR_PROTO_TCP
-    };
-    apr_socket_t *sock = NULL;
-    apr_status_t rv = apr_os_sock_make(&sock, &info, p);
-
-    apr_pool_cleanup_register(p, turn, release_turn, apr_pool_cleanup_null);
-    if (rv == APR_SUCCESS) {
-        if (arrival->waited)
-            turn->waited_us = apr_time_now() - arrival->waiter.since_us;
-        apr_socket_data_set(sock, turn, turn_key, NULL);
-        *ret_sock = sock;
+        pass(arrival);
     }
     else {
-        close(arrival->fd);
+        line_up(arrival);
     }
-    free(arrival);
-    return rv;
 }
 
-int vl_arrival_turn(apr_socket_t *sock, vl_turn_t *ret_turn)
+static void ask_for(vl_arrival_t *arrival, const vl_peek_t *peek)
 {
-    void *data = NULL;
-    vl_turn_t *turn;
+    /* Whose the streams of an HTTP/2 connection are, each of them says. */
+    const vl_conf_t *conf = peek->http2 ? NULL : conf_of(arrival, peek->host);
 
-    if (apr_socket_data_get(&data, turn_key, sock) != APR_SUCCESS || !data)
-        return 0;
-    turn = data;
-    *ret_turn = *turn;
-    turn->holds = 0;
-    return 1;
+    if (conf && conf->mode == VL_MODE_ON && conf->queue) {
+        arrival->returns = !peek->tls;
+        ask(arrival, conf);
+    }
+    else {
+        pass(arrival);
+    }
 }
 
-/* Under the lock, and with the child paused, so that no grant comes of it. */
-static void give_back_locked(vl_turn_t *turn)
+/* all: nothing more will come. */
+static void sort(vl_arrival_t *arrival, int all)
 {
-    if (turn->holds)
-        vl_slot_end(places->shm, &turn->ticket, NULL);
-    turn->holds = 0;
+    vl_peek_t peek;
+    look_e seen = look(arrival, &peek);
+
+    arrival->returns = 0;
+    arrival->waited = 0;
+    memset(&arrival->turn, 0, sizeof(arrival->turn));
+    if (seen == ALL)
+        ask_for(arrival, &peek);
+    else if (seen == CLOSED || all)
+        give_up(arrival);
+    else if (seen == NOTHING && arrival->keepalives)
+        idle(arrival);
+    else
+        pend(arrival);
 }
 
-static vl_arrival_t *evict_one_locked(void)
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
 {
-    vl_arrival_t *arrival = NULL;
-    vl_waiter_t *waiter;
+    vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
+    socklen_t len = sizeof(arrival->remote);
 
-    if (!APR_RING_EMPTY(&places->pending, vl_arrival_t, link)) {
-        arrival = APR_RING_FIRST(&places->pending);
-        unpend_locked(arrival);
+    if (!arrival) {
+        close(fd);
+        return;
     }
-    else if (!APR_RING_EMPTY(&places->passing, vl_arrival_t, link)) {
-        arrival = APR_RING_FIRST(&places->passing);
-        APR_RING_REMOVE(arrival, link);
-        give_back_locked(&arrival->turn);
+    arrival->fd = fd;
+    arrival->addr_len = sizeof(arrival->local);
+    getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
+    if (remote)
+        arrival->remote = *remote;
+    else
+        getpeername(fd, (struct sockaddr *)&arrival->remote, &len);
+    vl_park_lock();
+    enter_locked(arrival, SORTING);
+    vl_park_unlock();
+    sort(arrival, 0);
+}
+
+/* --- closing -------------------------------------------------------------- */
+
+/* 0: the client has closed, or sends without end. */
+static int drain(const vl_arrival_t *arrival)
+{
+    int times = DRAIN_TIMES;
+    ssize_t n;
+
+    do {
+        n = recv(arrival->fd, NULL, DRAIN_SIZE, MSG_TRUNC | MSG_DONTWAIT);
+    } while (n > 0 && --times);
+    return n < 0 && errno == EAGAIN;
+}
+
+static void linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
+{
+    move_locked(arrival, LINGER);
+    vl_wheel_set(places->wheel, &arrival->timer, until_us);
+}
+
+/* --- the acceptor --------------------------------------------------------- */
+
+void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
+{
+    vl_park_lock();
+    switch (arrival->place) {
+    case PENDING:
+    case IDLE:
+        move_locked(arrival, SORTING);
+        break;
+    case LINGER:
+        if (!drain(arrival))
+            close_locked(arrival);
+        break;
+    case VISIT:
+        arrival->news = 1;
+        break;
+    default:
+        break;
     }
-    else if ((waiter = vl_park_evict_locked(turn_locked))) {
-        arrival = (vl_arrival_t *)waiter;
-    }
+    vl_park_unlock();
+    if (arrival->place == SORTING)
+        sort(arrival, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
+}
+
+static vl_arrival_t *next_fresh(void)
+{
+    vl_arrival_t *arrival;
+
+    vl_park_lock();
+    arrival = first_locked(FRESH);
+    if (arrival)
+        move_locked(arrival, SORTING);
+    vl_park_unlock();
     return arrival;
 }
 
-apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
+void vl_arrival_settle(void)
 {
     vl_arrival_t *arrival;
-    apr_size_t n;
 
+    while ((arrival = next_fresh()))
+        sort(arrival, 0);
     vl_park_lock();
-    vl_shm_child_pause(places->shm, 1);
-    /* Grants on the way become turns, which are given back below. */
-    vl_park_take_locked();
-    for (n = 0; n < most && (arrival = evict_one_locked()); n++) {
-        ret_fds[n] = arrival->fd;
+    while ((arrival = first_locked(GONE))) {
+        leave_locked(arrival);
         free(arrival);
     }
     vl_park_unlock();
-    return n;
 }
 
-apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most)
+static void due_locked(vl_timer_t *timer)
 {
-    vl_waiter_t *waiter;
-    apr_size_t n;
+    vl_arrival_t *arrival = (vl_arrival_t *)(void *)
+        ((char *)timer - offsetof(vl_arrival_t, timer));
 
-    vl_park_lock();
-    for (n = 0; n < most && (waiter = vl_park_evict_locked(turn_locked)); n++) {
-        ret_fds[n] = ((vl_arrival_t *)waiter)->fd;
-        free(waiter);
+    if (arrival->place == PENDING) {
+        pass_locked(arrival);
     }
-    vl_park_unlock();
-    return n;
-}
-
-/* --- time ----------------------------------------------------------------- */
-
-static void stop_waiting_for_heads_locked(apr_int64_t now_us)
-{
-    while (!APR_RING_EMPTY(&places->pending, vl_arrival_t, link)) {
-        vl_arrival_t *oldest = APR_RING_FIRST(&places->pending);
-
-        if (oldest->waiter.since_us + PENDING_US > now_us)
-            break;
-        unpend_locked(oldest);
-        pass_locked(oldest);
+    else if (arrival->place == IDLE) {
+        shutdown(arrival->fd, SHUT_WR);
+        linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
+    }
+    else {
+        close_locked(arrival);
     }
 }
 
@@ -420,22 +488,23 @@ static void stop_waiting_for_heads_locked(apr_int64_t now_us)
 static void give_up_slots_locked(apr_int64_t now_us)
 {
     apr_int64_t limit = now_us - STUCK_US;
+    struct arrivals_t *passing = &places->in[PASSING];
     vl_arrival_t *arrival, *before;
 
-    if (places->stuck || APR_RING_EMPTY(&places->passing, vl_arrival_t, link)
-        || places->asked_us > limit || places->signalled_us > limit)
+    if (places->stuck || !first_locked(PASSING) || places->asked_us > limit
+        || places->signalled_us > limit)
         return;
     places->stuck = 1;
     vl_shm_child_pause(places->shm, 1);
     vl_park_take_locked();
-    for (arrival = APR_RING_LAST(&places->passing);
-         arrival != APR_RING_SENTINEL(&places->passing, vl_arrival_t, link);
+    for (arrival = APR_RING_LAST(passing);
+         arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
          arrival = before) {
         before = APR_RING_PREV(arrival, link);
         if (arrival->turn.holds) {
-            APR_RING_REMOVE(arrival, link);
             give_back_locked(&arrival->turn);
             arrival->waited = 1;
+            move_locked(arrival, LINE);
             vl_park_put_back_locked(&arrival->waiter);
         }
     }
@@ -448,9 +517,237 @@ int vl_arrival_tick(apr_int64_t now_us)
     vl_park_lock();
     vl_park_expire_locked(now_us);
     vl_park_take_locked();
-    stop_waiting_for_heads_locked(now_us);
+    vl_wheel_turn(places->wheel, now_us, due_locked);
     give_up_slots_locked(now_us);
     stuck = places->stuck;
     vl_park_unlock();
     return stuck;
+}
+
+/* --- to other children ---------------------------------------------------- */
+
+static vl_arrival_t *evict_one_locked(void)
+{
+    vl_arrival_t *arrival = first_locked(PENDING);
+    vl_waiter_t *waiter;
+
+    if (!arrival && places->leaving) {
+        arrival = first_locked(IDLE);
+        if (!arrival)
+            arrival = first_locked(FRESH);
+    }
+    if (!arrival && (arrival = first_locked(PASSING)))
+        give_back_locked(&arrival->turn);
+    if (!arrival && (waiter = vl_park_evict_locked(turn_locked)))
+        arrival = (vl_arrival_t *)waiter;
+    return arrival;
+}
+
+static vl_arrival_t *shed_one_locked(void)
+{
+    return (vl_arrival_t *)vl_park_evict_locked(turn_locked);
+}
+
+static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
+                           apr_size_t most)
+{
+    vl_arrival_t *arrival;
+    apr_size_t n;
+
+    for (n = 0; n < most && (arrival = one_locked()); n++) {
+        ret_fds[n] = arrival->fd;
+        bury_locked(arrival);
+    }
+    return n;
+}
+
+apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
+{
+    apr_size_t n;
+
+    vl_shm_child_pause(places->shm, 1);
+    vl_park_lock();
+    places->stuck = 1;
+    vl_park_take_locked();
+    n = take_out(evict_one_locked, ret_fds, most);
+    vl_park_unlock();
+    return n;
+}
+
+apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most)
+{
+    apr_size_t n;
+
+    vl_park_lock();
+    n = take_out(shed_one_locked, ret_fds, most);
+    vl_park_unlock();
+    return n;
+}
+
+apr_uint32_t vl_arrival_leave(void)
+{
+    apr_uint32_t closing;
+
+    vl_park_lock();
+    places->leaving = 1;
+    closing = places->count[LINGER];
+    vl_park_unlock();
+    return closing;
+}
+
+/* --- the MPM's listener --------------------------------------------------- */
+
+/* One socket a call is all the MPM takes, so pass_fd stays readable as long as
+ * there are more. */
+vl_arrival_t *vl_arrival_next(void)
+{
+    vl_arrival_t *arrival;
+
+    vl_park_lock();
+    places->asked_us = apr_time_now();
+    if (places->stuck) {
+        places->stuck = 0;
+        vl_shm_child_pause(places->shm, 0);
+        vl_park_take_locked();
+    }
+    arrival = first_locked(PASSING);
+    if (arrival)
+        move_locked(arrival, VISIT);
+    else
+        quiet_locked();
+    vl_park_unlock();
+    return arrival;
+}
+
+/* The MPM has done with the connection, and it has not come back. */
+static apr_status_t end_visit(void *data)
+{
+    vl_visit_t *visit = data;
+
+    if (visit->turn.holds)
+        vl_park_end(&visit->turn.ticket, NULL);
+    visit->turn.holds = 0;
+    if (visit->arrival) {
+        vl_park_lock();
+        close_locked(visit->arrival);
+        vl_park_unlock();
+    }
+    visit->arrival = NULL;
+    return APR_SUCCESS;
+}
+
+/* The descriptor for the MPM.  One that is not to come back leaves now. */
+static int lend(vl_arrival_t *arrival)
+{
+    int fd = arrival->fd, lent = -1;
+
+    if (arrival->returns)
+        lent = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (lent >= 0)
+        return lent;
+    arrival->returns = 0;
+    return fd;
+}
+
+static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
+{
+    vl_visit_t *visit = apr_pcalloc(p, sizeof(*visit));
+
+    visit->turn = arrival->turn;
+    if (arrival->waited)
+        visit->turn.waited_us = apr_time_now() - arrival->waiter.since_us;
+    visit->keepalives = arrival->keepalives;
+    arrival->news = 0;
+    if (arrival->returns) {
+        visit->arrival = arrival;
+    }
+    else {
+        vl_park_lock();
+        bury_locked(arrival);
+        vl_park_unlock();
+    }
+    apr_pool_cleanup_register(p, visit, end_visit, apr_pool_cleanup_null);
+    return visit;
+}
+
+apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
+                               apr_socket_t **ret_sock)
+{
+    int fd = lend(arrival);
+    apr_os_sock_info_t info = {
+        &fd, (struct sockaddr *)&arrival->local,
+        (struct sockaddr *)&arrival->remote, arrival->local.ss_family,
+        SOCK_STREAM, APR_PROTO_TCP
+    };
+    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+    vl_visit_t *visit = begin_visit(arrival, p);
+
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
+    else
+        close(fd);
+    return rv;
+}
+
+/* --- its workers ---------------------------------------------------------- */
+
+vl_visit_t *vl_arrival_visit(apr_socket_t *sock)
+{
+    void *visit = NULL;
+
+    return apr_socket_data_get(&visit, visit_key, sock) == APR_SUCCESS
+           ? visit : NULL;
+}
+
+static void wake_acceptor(void)
+{
+    apr_uint64_t one = 1;
+
+    /* Fails only when it is readable already. */
+    if (write(vl_shm_child_wake_fd(places->shm), &one, sizeof(one)) < 0)
+        return;
+}
+
+int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
+                      apr_int64_t idle_us)
+{
+    vl_arrival_t *arrival = visit->arrival;
+    int back, fresh = 0;
+
+    vl_park_lock();
+    back = !places->leaving && watch_locked(arrival);
+    if (back) {
+        visit->arrival = NULL;
+        fresh = arrival->news;
+        arrival->keepalives = keepalives;
+        arrival->idle_us = apr_time_now() + idle_us;
+        if (places->count[IDLE] >= places->most)
+            close_locked(first_locked(IDLE));
+        if (fresh)
+            move_locked(arrival, FRESH);
+        else
+            idle_locked(arrival);
+    }
+    vl_park_unlock();
+    if (fresh)
+        wake_acceptor();
+    return back;
+}
+
+int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
+{
+    vl_arrival_t *arrival = visit->arrival;
+    int back;
+
+    vl_park_lock();
+    back = !places->leaving && watch_locked(arrival);
+    if (back) {
+        visit->arrival = NULL;
+        shutdown(arrival->fd, SHUT_WR);
+        linger_locked(arrival, apr_time_now() + linger_us);
+        if (arrival->news && !drain(arrival))
+            close_locked(arrival);
+    }
+    vl_park_unlock();
+    return back;
 }

@@ -2,9 +2,13 @@
 #ifndef VL_ARRIVAL_H
 #define VL_ARRIVAL_H
 
-/* Connections that have come and that the MPM has not seen: whose they are, and
- * where they wait.  The acceptor's thread (vl_accept.c) and the MPM's listener
- * share them; the lock is vl_park_lock(). */
+/* Connections that have come: whose they are, and where they wait.  The MPM
+ * sees one for each of its requests, as a connection of its own; between them,
+ * and while it closes, it is here: a descriptor and a small record, no thread
+ * and no pool.
+ *
+ * The acceptor's thread (vl_accept.c), the MPM's listener and its workers share
+ * them; the lock is vl_park_lock(). */
 
 #include <sys/socket.h>
 
@@ -15,32 +19,26 @@
 
 typedef struct vl_arrival_t vl_arrival_t;
 
-/* Readable (an eventfd) while somebody may pass. */
+/* epoll_fd: where those are watched that something is expected of, each with
+ * its arrival as the event's data.  Returns a descriptor (an eventfd) that is
+ * readable while somebody may pass. */
 int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm);
+                          vl_shm_t *shm, int epoll_fd, apr_uint32_t most);
 
-/* A connection that was accepted; remote NULL: that another child has handed
- * on.  NULL: no memory, and it is closed. */
-vl_arrival_t *vl_arrival_new(int fd, const struct sockaddr_storage *remote);
-/* Puts it where it belongs.  One whose head is not complete is watched through
- * epoll_fd, with the arrival as the event's data. */
-void vl_arrival_place(vl_arrival_t *arrival, int epoll_fd);
-/* epoll_fd says that this one has sent more, or will send no more. */
-void vl_arrival_revisit(vl_arrival_t *arrival, int epoll_fd,
-                        apr_uint32_t events);
-/* The next who may pass, NULL: nobody.  To be called by the MPM's listener. */
-vl_arrival_t *vl_arrival_next(void);
+/* --- the acceptor --------------------------------------------------------- */
 
-/* The arrival becomes a socket of APR's, with its turn, and is no more. */
-apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
-                               apr_socket_t **ret_sock);
-/* The turn that such a socket carries; it is the caller's from now on.  0: the
- * socket came another way. */
-int vl_arrival_turn(apr_socket_t *sock, vl_turn_t *ret_turn);
+/* A connection that was accepted, or (remote NULL) that another child has
+ * handed on, is put where it belongs.  Without memory it is closed. */
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote);
+/* epoll_fd says that something has come from this one, or nothing will. */
+void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events);
+/* After the events of one epoll_wait(): those who sent more before their last
+ * answer was done are looked at, and who has gone is forgotten. */
+void vl_arrival_settle(void);
 
-/* What time has changed: heads that have not come, waits that are over, slots
- * that are held for connections that the MPM does not take.  1: the MPM takes
- * nobody. */
+/* What time has changed: heads that have not come, waits that are over, idle
+ * connections, slots that are held for connections that the MPM does not take.
+ * 1: the MPM takes nobody. */
 int vl_arrival_tick(apr_int64_t now_us);
 
 /* The descriptors of up to `most` arrivals, which are no more.  Returns how
@@ -48,5 +46,36 @@ int vl_arrival_tick(apr_int64_t now_us);
  * granted to this child until the MPM asks again; _shed takes those in line. */
 apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most);
 apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most);
+/* From now on none comes back from the MPM.  Returns how many are closing. */
+apr_uint32_t vl_arrival_leave(void);
+
+/* --- the MPM's listener --------------------------------------------------- */
+
+/* The next who may pass, NULL: nobody. */
+vl_arrival_t *vl_arrival_next(void);
+/* It becomes a socket of APR's, which lives in p. */
+apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
+                               apr_socket_t **ret_sock);
+
+/* --- its workers ---------------------------------------------------------- */
+
+/* What such a socket carries; it lives as long as the socket's pool. */
+typedef struct vl_visit_t {
+    vl_turn_t turn;             /* whoever takes it clears turn.holds */
+    apr_uint32_t keepalives;    /* requests of the connection so far */
+    vl_arrival_t *arrival;      /* NULL: it does not come back */
+} vl_visit_t;
+
+/* NULL: the socket came another way. */
+vl_visit_t *vl_arrival_visit(apr_socket_t *sock);
+
+/* The answer is with the kernel, and the MPM is to forget the connection
+ * without shutting it down: it waits here for its next request, for idle_us.
+ * 0: it can not, and the MPM goes on with it. */
+int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
+                      apr_int64_t idle_us);
+/* The same, and it waits here for the client to close, for linger_us, after
+ * ours has been shut down. */
+int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us);
 
 #endif

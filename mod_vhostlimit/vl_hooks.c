@@ -41,8 +41,10 @@ typedef struct req_t {
 
 /* Lives in c->pool. */
 typedef struct conn_t {
+    vl_visit_t *visit;          /* NULL: it came another way */
     vl_turn_t turn;             /* for its next request */
     req_t *current;             /* at most one is being worked on */
+    apr_int64_t idle_us;        /* how long it may wait for its next */
 } conn_t;
 
 static const char end_filter[] = "VHOSTLIMIT_END";
@@ -120,12 +122,91 @@ static int brigade_ends_request(apr_bucket_brigade *bb)
     return 0;
 }
 
+/* Filters that know nothing of a connection from one request to the next.  Who
+ * has put another one there keeps something, so the connection must last. */
+static int only_known(const ap_filter_t *f)
+{
+    static const char *const known[] = {
+        "vhostlimit_end", "core", "core_in", "reqtimeout", "log_input_output",
+        "dumpio_in", "dumpio_out", NULL
+    };
+    int i;
+
+    for (; f; f = f->next) {
+        for (i = 0; known[i] && strcasecmp(f->frec->name, known[i]); i++)
+            ;
+        if (!known[i])
+            return 0;
+    }
+    return 1;
+}
+
+/* What is asked of the client is here already: it is in a filter, or was sent
+ * before the answer. */
+static int asks_more(conn_rec *c, apr_bucket_brigade *bb)
+{
+    apr_status_t rv;
+    int more;
+
+    apr_brigade_cleanup(bb);
+    rv = ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE,
+                        APR_NONBLOCK_READ, 1);
+    more = rv == APR_SUCCESS ? !APR_BRIGADE_EMPTY(bb)
+                             : !APR_STATUS_IS_EAGAIN(rv);
+    apr_brigade_cleanup(bb);
+    return more;
+}
+
+/* As the MPM does between requests: without blocking. */
+static void flush_without_blocking(conn_rec *c)
+{
+    ap_filter_t *f = c->output_filters;
+
+    while (f->next)
+        f = f->next;
+    f->frec->filter_func.out_func(f, NULL);
+}
+
+static int go_linger(conn_rec *c, conn_t *conn)
+{
+    apr_int64_t linger_us = apr_time_from_sec(
+        apr_table_get(c->notes, "short-lingering-close") ? 2 : 30);
+
+    return vl_arrival_linger(conn->visit, linger_us);
+}
+
+/* The request is done.  If nothing is left to do for its connection but to wait,
+ * for the next request or for the client to close, it does so with us; for the
+ * MPM the client has gone. */
+static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
+{
+    int taken = 0;
+
+    if (!conn->visit || !conn->visit->arrival || c->aborted
+        || !only_known(c->input_filters) || !only_known(c->output_filters))
+        return;
+    if (c->keepalive == AP_CONN_KEEPALIVE && asks_more(c, bb))
+        return;
+    if (c->data_in_output_filters)
+        flush_without_blocking(c);
+    if (c->aborted || c->data_in_output_filters)
+        return;
+    if (c->keepalive == AP_CONN_KEEPALIVE)
+        taken = vl_arrival_return(conn->visit, c->keepalives, conn->idle_us);
+    else if (c->keepalive == AP_CONN_CLOSE)
+        taken = go_linger(c, conn);
+    if (taken) {
+        c->keepalive = AP_CONN_CLOSE;
+        c->aborted = 1;
+    }
+}
+
 /* Connection output filter, above TLS: encrypting the end of the response is
  * still work. */
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
-    int ends = conn->current && brigade_ends_request(bb);
+    int ends = brigade_ends_request(bb);
     apr_status_t rv = ap_pass_brigade(f->next, bb);
 
     /* The pass may have destroyed the request, and with it conn->current. */
@@ -133,6 +214,8 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
         req_leave(conn->current);
         conn->current = NULL;
     }
+    if (ends && rv == APR_SUCCESS)
+        take_back(f->c, conn, bb);
     return rv;
 }
 
@@ -171,16 +254,25 @@ static void yield_to_listener(void)
     done = 1;
 }
 
+static void begin_visit(conn_rec *c, conn_t *conn)
+{
+    yield_to_listener();
+    conn->turn = conn->visit->turn;
+    conn->visit->turn.holds = 0;
+    c->keepalives = (int)conn->visit->keepalives;
+}
+
 static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
+    conn->visit = c->master ? NULL : vl_arrival_visit(csd);
     /* HTTP/2: its streams ask for themselves, so the connection needs none. */
     if (c->master)
         drop_turn(ap_get_module_config(c->master->conn_config,
                                        &vhostlimit_module));
-    else if (vl_arrival_turn(csd, &conn->turn))
-        yield_to_listener();
+    if (conn->visit)
+        begin_visit(c, conn);
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
@@ -278,11 +370,13 @@ static int req_admit(request_rec *r)
                       "vhost %s: not counted", conf->account_name);
         return DECLINED;
     }
-    /* While requests of the vhost wait, its next one takes its turn with them:
-     * as a new connection, which waits without a thread.  Said by the variable
-     * that the core asks (ap_set_keepalive) after it has chosen chunks for an
-     * answer of unknown length; AP_CONN_CLOSE would leave it without an end. */
-    if (req->admission.backlogged)
+    /* A connection that cannot wait with us closes while requests of its vhost
+     * wait: its next one takes its turn with them as a new connection.  Said by
+     * the variable that the core asks (ap_set_keepalive) after it has chosen
+     * chunks for an answer of unknown length; AP_CONN_CLOSE would leave it
+     * without an end. */
+    conn->idle_us = r->server->keep_alive_timeout;
+    if (req->admission.backlogged && !(conn->visit && conn->visit->arrival))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
     req->running = req->admission.entered;
     req->started = apr_time_now();

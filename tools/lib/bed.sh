@@ -104,7 +104,9 @@ bed_network() {
   netns_set "$bed_server" net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096
   for client in "${bed_clients[@]}"; do
     netns_make "vl-client$client"
-    netns_set "vl-client$client" net.ipv4.ip_local_port_range='1024 65535'
+    # A client that has used up its ports measures the search for a free one.
+    netns_set "vl-client$client" net.ipv4.ip_local_port_range='1024 65535' \
+      net.ipv4.tcp_max_tw_buckets=1024 net.ipv4.tcp_tw_reuse=1
     netns_join "$bed_server" "$bed_address" "vl-client$client" "198.18.0.1$client"
     netns_hosts "vl-client$client" "127.0.0.1 localhost
 $bed_address site1.test site2.test site3.test"

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_wheel.h"
+
+APR_RING_HEAD(timers_t, vl_timer_t);
+
+struct vl_wheel_t {
+    apr_int64_t step;               /* the slot before it has been emptied */
+    struct timers_t slots[VL_WHEEL_SLOTS];
+};
+
+static struct timers_t *slot_of(vl_wheel_t *w, apr_int64_t step)
+{
+    return &w->slots[(apr_uint64_t)step % VL_WHEEL_SLOTS];
+}
+
+/* Of the first turn that is not early. */
+static apr_int64_t step_of(apr_int64_t due_us)
+{
+    return (due_us + VL_WHEEL_STEP_US - 1) / VL_WHEEL_STEP_US;
+}
+
+vl_wheel_t *vl_wheel_create(apr_pool_t *p, apr_int64_t now_us)
+{
+    vl_wheel_t *w = apr_palloc(p, sizeof(*w));
+    int i;
+
+    w->step = now_us / VL_WHEEL_STEP_US;
+    for (i = 0; i < VL_WHEEL_SLOTS; i++)
+        APR_RING_INIT(&w->slots[i], vl_timer_t, link);
+    return w;
+}
+
+void vl_wheel_set(vl_wheel_t *w, vl_timer_t *timer, apr_int64_t due_us)
+{
+    apr_int64_t step = step_of(due_us);
+
+    vl_wheel_clear(timer);
+    timer->due_us = due_us;
+    APR_RING_INSERT_TAIL(slot_of(w, step > w->step ? step : w->step), timer,
+                         vl_timer_t, link);
+}
+
+void vl_wheel_clear(vl_timer_t *timer)
+{
+    if (timer->due_us)
+        APR_RING_REMOVE(timer, link);
+    timer->due_us = 0;
+}
+
+/* What is due goes to a ring of its own first, from where fn may clear it. */
+static void take_due(struct timers_t *slot, apr_int64_t now_us,
+                     struct timers_t *ret_due)
+{
+    vl_timer_t *timer = APR_RING_FIRST(slot), *next;
+
+    for (; timer != APR_RING_SENTINEL(slot, vl_timer_t, link); timer = next) {
+        next = APR_RING_NEXT(timer, link);
+        if (timer->due_us <= now_us) {
+            APR_RING_REMOVE(timer, link);
+            APR_RING_INSERT_TAIL(ret_due, timer, vl_timer_t, link);
+        }
+    }
+}
+
+void vl_wheel_turn(vl_wheel_t *w, apr_int64_t now_us, vl_wheel_fn fn)
+{
+    apr_int64_t now = now_us / VL_WHEEL_STEP_US;
+    struct timers_t due;
+
+    APR_RING_INIT(&due, vl_timer_t, link);
+    if (now - w->step >= VL_WHEEL_SLOTS)
+        w->step = now - VL_WHEEL_SLOTS + 1;
+    for (; w->step <= now; w->step++)
+        take_due(slot_of(w, w->step), now_us, &due);
+    w->step = now;
+    while (!APR_RING_EMPTY(&due, vl_timer_t, link)) {
+        vl_timer_t *timer = APR_RING_FIRST(&due);
+
+        vl_wheel_clear(timer);
+        fn(timer);
+    }
+}
