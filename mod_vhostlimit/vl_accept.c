@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -56,6 +57,7 @@ static struct acceptor_t {
     int pass_fd;                    /* see vl_arrival_child_init() */
     int waits;                      /* accept_fair() does: the worker MPM */
     int deaf;                       /* they are not in the set, for a while */
+    apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
     apr_thread_t *thread;
     int ending;                     /* atomic: the thread is to stop */
@@ -150,27 +152,12 @@ static int accept_one(const listener_t *l)
     return fd >= 0;
 }
 
-/* 1: this child has no thread for a newcomer and another has. */
-static int others_should(void)
-{
-    apr_uint32_t elsewhere;
-
-    return !vl_slot_room(acceptor->shm, &elsewhere) && elsewhere;
-}
-
 static void accept_some(const listener_t *l)
 {
     int i;
 
-    for (i = 0; i < ACCEPT_BATCH; i++) {
-        if (others_should()) {
-            go_deaf();
-            vl_slot_wake_others(acceptor->shm);
-            break;
-        }
-        if (!accept_one(l))
-            break;
-    }
+    for (i = 0; i < ACCEPT_BATCH && accept_one(l); i++)
+        ;
 }
 
 /* What another child has handed on is sorted like a newcomer. */
@@ -185,23 +172,19 @@ static void adopt(void)
     }
 }
 
-/* Other children have granted us slots, handed connections on, or left
- * newcomers to us: an exclusive wake-up is not said twice. */
+/* Other children have granted us slots or handed connections on, or a worker
+ * has something for vl_arrival_settle(). */
 static void look_round(void)
 {
     apr_uint64_t count;
-    int i;
 
     if (read(vl_shm_child_wake_fd(acceptor->shm), &count, sizeof(count)) < 0)
         return;
     vl_park_lock();
     vl_park_take_locked();
     vl_park_unlock();
-    if (acceptor->deaf)
-        return;
-    adopt();
-    for (i = 0; i < acceptor->nlisteners; i++)
-        accept_some(&acceptor->listeners[i]);
+    if (!acceptor->deaf)
+        adopt();
 }
 
 static int is_listener(const void *what)
@@ -264,28 +247,30 @@ static void hand_on_some(apr_uint32_t most)
         hand_on(fds, n);
 }
 
-/* A child whose MPM takes nobody, or whose threads are all taken, leaves the
- * work to those that can do it. */
+/* A child whose MPM takes nobody leaves the work to those that can do it.  So
+ * does one whose threads are all taken: who waits goes to where some are free,
+ * and so do newcomers, unless threads here come free all the time. */
 static void tick(apr_int64_t now_us)
 {
-    apr_uint32_t elsewhere;
-    int stuck, room;
+    vl_rooms_t rooms;
+    int stuck, full, stalled;
 
     vl_slot_adjust(acceptor->shm, now_us);
     stuck = vl_arrival_tick(now_us);
-    room = vl_slot_room(acceptor->shm, &elsewhere);
-    if (stuck) {
+    vl_slot_rooms(acceptor->shm, &rooms);
+    full = !rooms.here && rooms.elsewhere;
+    stalled = full && rooms.ended == acceptor->ended;
+    acceptor->ended = rooms.ended;
+    if (stuck || stalled)
         go_deaf();
-        if (elsewhere)
-            hand_on_all();
-    }
-    else if (!room && elsewhere) {
-        hand_on_some(elsewhere);
-    }
-    else {
-        adopt();
+    else
         listen_on();
-    }
+    if (stuck && rooms.elsewhere)
+        hand_on_all();
+    else if (full)
+        hand_on_some(rooms.elsewhere);
+    else if (!stuck)
+        adopt();
 }
 
 /* The MPM has closed its listeners: so do we.  Connections that are closing
@@ -329,7 +314,11 @@ static void take_over(void)
 static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
 {
     apr_int64_t ticked = 0, now;
+    struct sched_param param = { 0 };
 
+    /* Newcomers do not interrupt the work on those who have come: several are
+     * sorted at once. */
+    sched_setscheduler(0, SCHED_BATCH, &param);
     take_over();
     while (acceptor->first->active && !ending()) {
         wait_for_events();

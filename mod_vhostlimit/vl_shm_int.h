@@ -59,6 +59,7 @@ typedef struct child_t {
     apr_uint32_t threads;           /* most it can run */
     int paused;                     /* nothing is granted to it */
     apr_uint32_t running;
+    apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */
     apr_uint32_t ring_head, ring_len;

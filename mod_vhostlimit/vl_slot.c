@@ -163,6 +163,7 @@ static void let_go(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     vl_shm_cell(shm, shm->self, ticket->account)->running--;
     shm->children[shm->self].running--;
+    shm->children[shm->self].ended++;
 }
 
 static void release(vl_shm_t *shm, const vl_ticket_t *ticket,
@@ -249,21 +250,18 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return APR_SUCCESS;
 }
 
-int vl_slot_room(vl_shm_t *shm, apr_uint32_t *ret_elsewhere)
+void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
 {
     apr_uint32_t c;
-    int here;
 
-    *ret_elsewhere = 0;
+    memset(ret_rooms, 0, sizeof(*ret_rooms));
     if (lock_self(shm) != APR_SUCCESS)
-        return 1;
-    here = room_of(&shm->children[shm->self]) > 0;
-    for (c = 0; c < shm->head->columns && !here; c++) {
-        if (c != shm->self)
-            *ret_elsewhere += room_of(&shm->children[c]);
-    }
+        return;
+    for (c = 0; c < shm->head->columns; c++)
+        *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
+            += room_of(&shm->children[c]);
+    ret_rooms->ended = shm->children[shm->self].ended;
     vl_shm_unlock(shm);
-    return here;
 }
 
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
@@ -272,6 +270,11 @@ void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
         return;
     vl_shm_cell(shm, shm->self, account)->first_us = since_us;
     vl_shm_unlock(shm);
+}
+
+int vl_slot_contended(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.waiting, __ATOMIC_RELAXED) > 0;
 }
 
 int vl_slot_granted(const vl_shm_t *shm)

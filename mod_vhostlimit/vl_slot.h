@@ -28,11 +28,18 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
 /* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
-/* 1: this child has a thread for one more.  0: it has none, and ret_elsewhere
- * says how many more the other children have threads for. */
-int vl_slot_room(vl_shm_t *shm, apr_uint32_t *ret_elsewhere);
+/* How many more this child and the others have threads for, and how many
+ * requests have ended in this one so far. */
+typedef struct vl_rooms_t {
+    apr_uint32_t here, elsewhere;
+    apr_uint32_t ended;             /* wraps around */
+} vl_rooms_t;
+
+void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms);
 /* Wakes the other children that have room: there is work they should look for. */
 void vl_slot_wake_others(vl_shm_t *shm);
+/* Somebody waits, in whatever child. */
+int vl_slot_contended(const vl_shm_t *shm);
 /* There are grants to take; not exact for those that other children give. */
 int vl_slot_granted(const vl_shm_t *shm);
 /* The next grant of this child; APR_EAGAIN: none, and other children will say
