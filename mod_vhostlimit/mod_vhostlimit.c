@@ -176,6 +176,17 @@ static void log_banner(server_rec *main_server)
                  *path ? path : vl_cgroup_reason(kept->cgroup));
 }
 
+/* A quarter of the threads is for working. */
+static apr_uint32_t seats(void)
+{
+    int daemons = 1, threads = 1;
+
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
+    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
+    return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1)
+           * 3 / 4;
+}
+
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
@@ -189,6 +200,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         || enter_accounts(main_server) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
+    vl_slot_set_seats(kept->shm, seats());
     make_cgroups(main_server);
     vl_status_post_config(vl_conf_servers(pconf, main_server), kept->shm,
                           kept->cgroup);
@@ -225,7 +237,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "in shared memory");
     vl_hooks_child_init(kept->shm);
     most = waiting_most(threads);
-    vl_park_child_init(pchild, kept->shm, kept->capacity, most);
+    vl_park_child_init(pchild, kept->shm, kept->capacity, most,
+                       threads <= 1);
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))

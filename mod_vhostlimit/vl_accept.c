@@ -301,7 +301,7 @@ static void take_over(void)
 {
     ap_listen_rec *lr;
 
-    for (lr = ap_listeners; lr; lr = lr->next) {
+    for (lr = ap_listeners; lr && acceptor->first; lr = lr->next) {
         if (!is_http(lr))
             continue;
         while (lr->accept_func != ap_unixd_accept && !ending())
@@ -320,7 +320,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
      * sorted at once. */
     sched_setscheduler(0, SCHED_BATCH, &param);
     take_over();
-    while (acceptor->first->active && !ending()) {
+    while ((!acceptor->first || acceptor->first->active) && !ending()) {
         wait_for_events();
         now = apr_time_now();
         if (now - ticked >= TICK_MS * 1000) {
@@ -410,14 +410,19 @@ static int is_async(void)
     return ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) == APR_SUCCESS && async;
 }
 
-static int can_work(const vl_shm_t *shm)
+static int is_threaded(void)
 {
-    const ap_listen_rec *lr;
     int threaded = 0;
 
-    ap_mpm_query(AP_MPMQ_IS_THREADED, &threaded);
-    if (threaded == AP_MPMQ_NOT_SUPPORTED || ap_num_listen_buckets > 1
-        || vl_shm_child_wake_fd(shm) < 0)
+    return ap_mpm_query(AP_MPMQ_IS_THREADED, &threaded) == APR_SUCCESS
+           && threaded != AP_MPMQ_NOT_SUPPORTED;
+}
+
+static int may_replace(void)
+{
+    const ap_listen_rec *lr;
+
+    if (ap_num_listen_buckets > 1)
         return 0;
     /* The worker MPM's only listener must be ours. */
     for (lr = ap_listeners; lr && !is_async(); lr = lr->next) {
@@ -431,7 +436,7 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2],
                           apr_uint32_t most)
 {
-    if (!can_work(shm))
+    if (!is_threaded() || vl_shm_child_wake_fd(shm) < 0)
         return;
     acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
     acceptor->shm = shm;
@@ -442,9 +447,9 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     watch(vl_shm_child_wake_fd(shm), EPOLLIN, NULL);
     acceptor->pass_fd = vl_arrival_child_init(pchild, main_server, shm,
                                               acceptor->epoll_fd, most);
-    replace_listeners(pchild);
-    if (acceptor->nlisteners
-        && apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
+    if (may_replace())
+        replace_listeners(pchild);
+    if (apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
            == APR_SUCCESS)
         apr_pool_pre_cleanup_register(pchild, NULL, stop);
 }

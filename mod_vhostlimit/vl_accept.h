@@ -11,8 +11,10 @@
  * listener's accept function by one that hands on whose turn it is.  A waiting
  * connection costs a descriptor and a small record: no thread, no pool.
  *
- * Works with the event and worker MPMs; elsewhere, or with several listener
- * buckets (ListenCoresBucketsRatio), it stands aside. */
+ * Works with the event and worker MPMs.  With several listener buckets
+ * (ListenCoresBucketsRatio), or other protocols beside HTTP under worker, the
+ * thread only keeps time and picks up grants for requests that wait with their
+ * threads; prefork has none. */
 
 #include <httpd.h>
 

@@ -338,12 +338,31 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
     }
 }
 
+/* Its connection has not waited for it: it waits here, with its thread.  1: it
+ * has its turn, or is refused.  If no thread may wait, a connection that has
+ * come through the acceptor is let in above the slots: it closes after that
+ * (see req_admit), so no flood is made of these. */
+static int sit(const conn_t *conn, const vl_conf_t *conf, vl_turn_t *ret_turn)
+{
+    apr_status_t rv;
+
+    if (conf->mode != VL_MODE_ON || !conf->queue)
+        return 0;
+    rv = vl_slot_try(accounts, conf->account, &ret_turn->ticket);
+    ret_turn->holds = rv == APR_SUCCESS;
+    if (rv == APR_EAGAIN)
+        vl_park_sit(conf->account, conf->queue_timeout, ret_turn);
+    else if (rv != APR_SUCCESS)
+        return 0;
+    return ret_turn->refused != VL_REASON_THREADS || !conn->visit;
+}
+
 static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
     vl_turn_t turn = req->conn->turn;
 
     memset(&req->conn->turn, 0, sizeof(turn));
-    if (!turn.holds && !turn.refused)
+    if (!turn.holds && !turn.refused && !sit(req->conn, conf, &turn))
         return vl_slot_enter(accounts, conf->account, &req->admission);
     admit_with_turn(req, &turn, conf);
     return APR_SUCCESS;

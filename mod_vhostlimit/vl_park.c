@@ -3,21 +3,27 @@
  * child says are waiting, plus those whose grant is in the child's ring. */
 #include "vl_park.h"
 
+#include <poll.h>
 #include <pthread.h>
+#include <unistd.h>
+
+#include <apr_time.h>
 
 static struct {
     pthread_mutex_t lock;
     vl_shm_t *shm;
     vl_wait_t *lines;
     apr_uint32_t most;
+    int alone;
 } park = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t most)
+                        apr_uint32_t accounts, apr_uint32_t most, int alone)
 {
     park.shm = shm;
     park.lines = vl_wait_create(pchild, accounts);
     park.most = most;
+    park.alone = alone;
 }
 
 void vl_park_lock(void)
@@ -96,6 +102,89 @@ void vl_park_take_locked(void)
             vl_slot_end(park.shm, &ticket, NULL);
     }
 }
+
+/* --- waiting with a thread ------------------------------------------------ */
+
+typedef struct sitter_t {
+    vl_waiter_t waiter;             /* first: a waiter is its sitter */
+    pthread_cond_t called;
+    int done;
+    vl_turn_t turn;
+} sitter_t;
+
+static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                        vl_reason_e refused)
+{
+    sitter_t *sitter = (sitter_t *)waiter;
+
+    sitter->done = 1;
+    sitter->turn.holds = ticket != NULL;
+    if (ticket)
+        sitter->turn.ticket = *ticket;
+    sitter->turn.refused = refused;
+    pthread_cond_signal(&sitter->called);
+}
+
+/* Until the child is woken, or the time has come. */
+static void doze(apr_int64_t until_us)
+{
+    struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
+    apr_int64_t left_us = until_us - apr_time_now();
+    apr_uint64_t count;
+
+    pthread_mutex_unlock(&park.lock);
+    if (left_us > 0 && poll(&pfd, 1, (int)(left_us / 1000) + 1) > 0
+        && read(pfd.fd, &count, sizeof(count)) < 0)
+        apr_sleep(1000);            /* somebody else has read it */
+    pthread_mutex_lock(&park.lock);
+    vl_park_take_locked();
+}
+
+static void sleep_locked(sitter_t *sitter)
+{
+    apr_int64_t until_us = sitter->waiter.deadline_us;
+    struct timespec until = { (time_t)(until_us / APR_USEC_PER_SEC),
+                              (long)(until_us % APR_USEC_PER_SEC) * 1000 };
+
+    while (!sitter->done && apr_time_now() < until_us) {
+        if (park.alone)
+            doze(until_us);
+        else
+            pthread_cond_timedwait(&sitter->called, &park.lock, &until);
+    }
+    if (!sitter->done)
+        refuse_locked(&sitter->waiter, VL_REASON_TIMEOUT);
+    /* A grant may have come too late: it goes back. */
+    if (park.alone)
+        vl_park_take_locked();
+}
+
+void vl_park_sit(apr_uint32_t account, apr_int64_t timeout_us,
+                 vl_turn_t *ret_turn)
+{
+    sitter_t sitter = { .called = PTHREAD_COND_INITIALIZER };
+    apr_int64_t now_us = apr_time_now();
+
+    if (vl_slot_seat(park.shm, account) != APR_SUCCESS) {
+        sitter.turn.refused = VL_REASON_THREADS;
+        *ret_turn = sitter.turn;
+        return;
+    }
+    sitter.waiter.account = account;
+    sitter.waiter.since_us = now_us;
+    sitter.waiter.deadline_us = now_us + timeout_us;
+    sitter.waiter.done = call_locked;
+    vl_park_lock();
+    vl_park_add_locked(&sitter.waiter);
+    sleep_locked(&sitter);
+    vl_park_unlock();
+    vl_slot_unseat(park.shm, account);
+    pthread_cond_destroy(&sitter.called);
+    sitter.turn.waited_us = apr_time_now() - now_us;
+    *ret_turn = sitter.turn;
+}
+
+/* --- for all of them ------------------------------------------------------ */
 
 apr_uint32_t vl_park_expire_locked(apr_int64_t now_us)
 {

@@ -21,9 +21,10 @@ typedef struct vl_turn_t {
     apr_int64_t waited_us;
 } vl_turn_t;
 
-/* most: how many may wait in this child, which is a matter of descriptors. */
+/* most: how many may wait in this child, which is a matter of descriptors.
+ * alone: no other thread picks up the child's grants. */
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t most);
+                        apr_uint32_t accounts, apr_uint32_t most, int alone);
 
 void vl_park_lock(void);
 void vl_park_unlock(void);
@@ -41,6 +42,11 @@ void vl_park_add_locked(vl_waiter_t *waiter);
 void vl_park_put_back_locked(vl_waiter_t *waiter);
 /* It has not been told anything, and no longer wants to know. */
 void vl_park_remove_locked(vl_waiter_t *waiter);
+
+/* The calling thread waits, if it may: for a ticket, or to be refused, at the
+ * latest after timeout_us. */
+void vl_park_sit(apr_uint32_t account, apr_int64_t timeout_us,
+                 vl_turn_t *ret_turn);
 
 /* Picks up this child's grants and tells those whose turn it is. */
 void vl_park_take_locked(void);

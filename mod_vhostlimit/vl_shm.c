@@ -24,6 +24,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     apr_uint32_t a, i;
 
     child->running = child->ring_len;
+    child->seated = 0;
     for (i = 0; i < child->ring_len; i++)
         q->flows[ticket_at(child, i)->account].running++;
     for (a = 0; a < shm->head->used; a++) {
@@ -32,7 +33,10 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
         q->flows[a].running += cell->running;
         q->flows[a].waiting += cell->waiting;
         child->running += cell->running;
+        child->seated += cell->seated;
+        shm->accounts[a].seated += cell->seated;
     }
+    shm->head->seated += child->seated;
     shm->head->elsewhere += child->elsewhere;
 }
 
@@ -42,10 +46,12 @@ static void sum_up_locked(vl_shm_t *shm)
     vl_queue_t *q = &shm->queue;
     apr_uint32_t a, c;
 
-    shm->head->elsewhere = 0;
+    shm->head->elsewhere = shm->head->seated = 0;
     q->head->running = q->head->waiting = q->head->heap_len = 0;
-    for (a = 0; a < shm->head->used; a++)
+    for (a = 0; a < shm->head->used; a++) {
         q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
+        shm->accounts[a].seated = 0;
+    }
     for (c = 0; c < shm->head->columns; c++)
         sum_child_locked(shm, c);
     for (a = 0; a < shm->head->used; a++) {
@@ -244,8 +250,10 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         if (cell->waiting)
             vl_queue_abandon(&shm->queue, a, cell->waiting);
         left += cell->running + cell->waiting;
-        cell->running = cell->waiting = 0;
+        shm->accounts[a].seated -= cell->seated;
+        cell->running = cell->waiting = cell->seated = 0;
     }
+    shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;
     memset(dead, 0, sizeof(*dead));
     return left;
@@ -349,13 +357,16 @@ apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
 static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
-    apr_uint32_t a, running = child->ring_len, waiting = 0;
+    apr_uint32_t a, running = child->ring_len, waiting = 0, seated = 0;
 
     for (a = 0; a < shm->head->used; a++) {
         running += vl_shm_cell(shm, c, a)->running;
         waiting += vl_shm_cell(shm, c, a)->waiting;
+        seated += vl_shm_cell(shm, c, a)->seated;
     }
-    if (!child->pid && (running || waiting))
+    if (seated != child->seated)
+        return "a child's seated is the sum of its cells";
+    if (!child->pid && (running || waiting || seated))
         return "a free column has nothing in its cells and its ring";
     if (running != child->running)
         return "a child's running is the sum of its cells and its ring";
@@ -364,19 +375,22 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 
 static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
 {
-    apr_uint32_t c, i, running = 0, waiting = 0;
+    apr_uint32_t c, i, running = 0, waiting = 0, seated = 0;
 
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
 
         running += vl_shm_cell(shm, c, a)->running;
         waiting += vl_shm_cell(shm, c, a)->waiting;
+        seated += vl_shm_cell(shm, c, a)->seated;
         for (i = 0; i < child->ring_len; i++)
             running += ticket_at(child, i)->account == a;
     }
     if (running != shm->queue.flows[a].running
         || waiting != shm->queue.flows[a].waiting)
         return "running and waiting are the sums of the cells and rings";
+    if (seated != shm->accounts[a].seated)
+        return "seated is the sum of the cells";
     return NULL;
 }
 

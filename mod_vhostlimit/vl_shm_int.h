@@ -13,6 +13,7 @@
  * into the ring and then counts one waiting less.
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
+ *  - seated of an account, a child and the head are sums of cells too;
  *  - a child's running is the sum of its cells and its ring's length;
  *  - a child with pid 0 has nothing in its cells and its ring;
  *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
@@ -45,12 +46,14 @@ typedef struct account_t {
     vl_limits_t limits;
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
+    apr_uint32_t seated;
     apr_uint64_t waits[VL_WAIT_BUCKETS];
 } account_t;
 
 typedef struct cell_t {
     apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
+    apr_uint32_t seated;            /* of the waiting, those with a thread */
     apr_int64_t first_us;           /* when the first of them came */
 } cell_t;
 
@@ -59,6 +62,7 @@ typedef struct child_t {
     apr_uint32_t threads;           /* most it can run */
     int paused;                     /* nothing is granted to it */
     apr_uint32_t running;
+    apr_uint32_t seated;
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */
@@ -75,6 +79,8 @@ typedef struct head_t {
     apr_uint32_t used;              /* accounts with a name */
     apr_uint32_t generation;        /* of the configuration, from 1 */
     vl_queue_head_t queue;
+    apr_uint32_t seats;             /* threads that may wait */
+    apr_uint32_t seated;            /* and do */
     apr_uint32_t processors;        /* that the server may use */
     apr_uint32_t elsewhere;         /* requests worked on elsewhere */
     apr_int64_t elsewhere_at;       /* us, when their clock was last moved */

@@ -19,10 +19,13 @@ typedef struct wakes_t {
 #define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
 
 /* The event MPM's listener keeps the last idle thread to itself and then stops
- * accepting (connections_above_limit), so it works on one request less. */
+ * accepting (connections_above_limit), so it works on one request less.  Threads
+ * that wait are not free either; there is always one that works, see
+ * vl_slot_seat(). */
 static apr_uint32_t most_of(const child_t *child)
 {
-    return child->threads > 1 ? child->threads - 1 : child->threads;
+    return child->threads > 1 ? child->threads - 1 - child->seated
+                              : child->threads;
 }
 
 static apr_uint32_t room_of(const child_t *child)
@@ -376,6 +379,53 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
     vl_shm_unlock(shm);
 }
 
+/* Times weight / VL_WEIGHT_DEFAULT: how many of the free seats an account may
+ * hold.  With 2, one that is alone gets two thirds of all, of two each two
+ * fifths. */
+#define SEAT_ALPHA 2
+
+static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const child_t *child = &shm->children[shm->self];
+    const account_t *a = &shm->accounts[account];
+    apr_uint64_t left = shm->head->seats > shm->head->seated
+                        ? shm->head->seats - shm->head->seated : 0;
+
+    return (child->threads == 1 || child->seated < (child->threads - 1) / 2)
+           && (apr_uint64_t)a->seated * VL_WEIGHT_DEFAULT
+              < left * SEAT_ALPHA * a->limits.weight;
+}
+
+static void seat_locked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    vl_shm_cell(shm, shm->self, account)->seated += by;
+    shm->children[shm->self].seated += by;
+    shm->accounts[account].seated += by;
+    shm->head->seated += by;
+}
+
+apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = lock_self(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (may_sit_locked(shm, account))
+        seat_locked(shm, account, 1);
+    else
+        rv = APR_EAGAIN;
+    vl_shm_unlock(shm);
+    return rv;
+}
+
+void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    seat_locked(shm, account, -1);
+    dispatch_and_unlock(shm);
+}
+
 /* The clock of the work done elsewhere runs as fast as one such request would
  * get on if all of them burned CPU and shared the processors equally: that is
  * what each is charged, since nobody tells what it really burns. */
@@ -453,6 +503,14 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
         shm->head->queue.slots = slots ? slots : auto_min();
     shm->head->auto_on = !slots;
     dispatch_and_unlock(shm);
+}
+
+void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats)
+{
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->seats = seats;
+    vl_shm_unlock(shm);
 }
 
 apr_uint32_t vl_slot_count(const vl_shm_t *shm)

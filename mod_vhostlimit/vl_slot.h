@@ -76,6 +76,13 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
                    vl_admission_t *adm);
 
+/* Who waits with a thread takes a seat first, and leaves it when it no longer
+ * waits.  An account may hold as many as its weight lets it of those that are
+ * free (dynamic thresholds, Choudhury and Hahne 1998), so that nobody who comes
+ * finds none, and half of a child's threads never wait.  APR_EAGAIN: none. */
+apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account);
+void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account);
+
 typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from being let in to being done */
     apr_uint64_t cpu_us;        /* of Apache's thread */
@@ -98,6 +105,8 @@ void vl_slot_dispatch(vl_shm_t *shm);
 
 /* Slots the server has in all; 0: as many as vl_auto.h finds, from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
+/* Threads that may wait, in the whole server. */
+void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats);
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
 /* To be called now and then in every child: one of them does a step of
  * vl_auto.h when it is due. */
