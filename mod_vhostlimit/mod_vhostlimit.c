@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <ap_mpm.h>
+#include <apr_hash.h>
 #include <apr_strings.h>
 #include <http_core.h>
 #include <http_main.h>
@@ -79,6 +80,7 @@ static apr_status_t remove_cgroups_at_exit(void *unused)
     return APR_SUCCESS;
 }
 
+/* At most: vhosts of a group share one. */
 static apr_uint32_t count_accounts(server_rec *s)
 {
     apr_uint32_t n = 0;
@@ -137,6 +139,29 @@ static apr_status_t enter_accounts(server_rec *main_server)
     return APR_SUCCESS;
 }
 
+/* One server for each account: the first of those that share it. */
+static apr_array_header_t *account_servers(apr_pool_t *p,
+                                           server_rec *main_server)
+{
+    apr_array_header_t *all = vl_conf_servers(p, main_server);
+    apr_array_header_t *firsts = apr_array_make(p, all->nelts,
+                                                sizeof(server_rec *));
+    apr_hash_t *seen = apr_hash_make(p);
+    int i;
+
+    for (i = 0; i < all->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(all, i, server_rec *);
+        const vl_conf_t *conf = vl_conf_get(s);
+
+        if (conf->mode == VL_MODE_OFF
+            || apr_hash_get(seen, conf->account_name, APR_HASH_KEY_STRING))
+            continue;
+        apr_hash_set(seen, conf->account_name, APR_HASH_KEY_STRING, s);
+        APR_ARRAY_PUSH(firsts, server_rec *) = s;
+    }
+    return firsts;
+}
+
 /* One group per account; those of vhosts that are gone are removed. */
 static void make_cgroups(server_rec *main_server)
 {
@@ -165,13 +190,13 @@ static void make_cgroups(server_rec *main_server)
     }
 }
 
-static void log_banner(server_rec *main_server)
+static void log_banner(server_rec *main_server, int accounts)
 {
     const char *path = vl_cgroup_path(kept->cgroup);
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0010)
-                 "%s: %u accounts, cgroup backend %s%s%s", VL_VERSION,
-                 count_accounts(main_server), vl_cgroup_backend(kept->cgroup),
+                 "%s: %d accounts, cgroup backend %s%s%s", VL_VERSION,
+                 accounts, vl_cgroup_backend(kept->cgroup),
                  *path ? " at " : ": ",
                  *path ? path : vl_cgroup_reason(kept->cgroup));
 }
@@ -190,6 +215,8 @@ static apr_uint32_t seats(void)
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
+    apr_array_header_t *firsts;
+
     if (vl_conf_post_config(pconf, ptemp, main_server) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     /* The first of the two passes at start is a rehearsal. */
@@ -202,9 +229,9 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_slot_set_seats(kept->shm, seats());
     make_cgroups(main_server);
-    vl_status_post_config(vl_conf_servers(pconf, main_server), kept->shm,
-                          kept->cgroup);
-    log_banner(main_server);
+    firsts = account_servers(pconf, main_server);
+    vl_status_post_config(firsts, kept->shm, kept->cgroup);
+    log_banner(main_server, firsts->nelts);
     return OK;
 }
 

@@ -22,6 +22,7 @@
 #include <apr_strings.h>
 
 #include "vl_conf.h"
+#include "vl_exempt.h"
 #include "vl_peek.h"
 #include "vl_vhostmap.h"
 #include "vl_wheel.h"
@@ -81,6 +82,7 @@ static struct places_t {
     vl_shm_t *shm;
     vl_vhostmap_t *map;
     vl_wheel_t *wheel;
+    apr_pool_t *scratch;            /* the acceptor's */
     int epoll_fd;
     apr_uint32_t most;              /* in IDLE */
     struct arrivals_t in[PLACES];
@@ -103,6 +105,7 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     places->shm = shm;
     places->map = vl_vhostmap_child_init(pchild);
     places->wheel = vl_wheel_create(pchild, apr_time_now());
+    apr_pool_create(&places->scratch, pchild);
     places->epoll_fd = epoll_fd;
     places->most = most;
     places->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -266,13 +269,27 @@ static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
     }
 }
 
-static const vl_conf_t *conf_of(const vl_arrival_t *arrival, const char *host)
+static const server_rec *server_of(const vl_arrival_t *arrival,
+                                   const char *host)
 {
     apr_sockaddr_t local;
 
     address_of(&local, &arrival->local, arrival->addr_len);
-    return vl_conf_get(vl_vhostmap_find(places->map, places->main_server,
-                                        &local, host));
+    return vl_vhostmap_find(places->map, places->main_server, &local, host);
+}
+
+static int is_exempt(const vl_arrival_t *arrival, const server_rec *s)
+{
+    char bytes[PEEK_SIZE];
+    ssize_t n = recv(arrival->fd, bytes, sizeof(bytes),
+                     MSG_PEEK | MSG_DONTWAIT);
+    apr_sockaddr_t local, remote;
+
+    address_of(&local, &arrival->local, arrival->addr_len);
+    address_of(&remote, &arrival->remote, arrival->addr_len);
+    apr_pool_clear(places->scratch);
+    return n > 0 && vl_exempt_early(places->scratch, (server_rec *)s, bytes,
+                                    (apr_size_t)n, &local, &remote);
 }
 
 typedef enum {
@@ -340,10 +357,12 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
 
 static void ask_for(vl_arrival_t *arrival, const vl_peek_t *peek)
 {
-    /* Whose the streams of an HTTP/2 connection are, each of them says. */
-    const vl_conf_t *conf = peek->http2 ? NULL : conf_of(arrival, peek->host);
+    const server_rec *s = server_of(arrival, peek->host);
+    const vl_conf_t *conf = vl_conf_get(s);
 
-    if (conf && conf->mode == VL_MODE_ON && conf->queue) {
+    /* Whose the streams of an HTTP/2 connection are, each of them says. */
+    if (!peek->http2 && conf->mode == VL_MODE_ON && conf->queue
+        && !(conf->exempt && is_exempt(arrival, s))) {
         arrival->returns = !peek->tls;
         ask(arrival, conf);
     }

@@ -7,6 +7,8 @@
 #include <apr_lib.h>
 #include <apr_strings.h>
 
+#include "vl_exempt.h"
+
 /* A value that is written as a word; lists end in a NULL word. */
 typedef struct word_t {
     const char *word;
@@ -129,6 +131,8 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
 #undef X
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
+    conf->group = add->group ? add->group : base->group;
+    conf->exempt = add->exempt ? add->exempt : base->exempt;
     return conf;
 }
 
@@ -243,12 +247,50 @@ static const char *set_slots(cmd_parms *cmd, void *dconf, const char *arg)
     return wrong ? wrong : set_value(cmd, dconf, arg);
 }
 
+/* A name that no vhost's account can have begins with "@". */
+static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *c;
+
+    if (wrong)
+        return wrong;
+    for (c = arg; apr_isalnum(*c) || (*c && strchr("._-", *c)); c++)
+        ;
+    if (*c || c == arg || c - arg > VL_GROUP_MAX)
+        return apr_psprintf(cmd->pool, "VhostLimitGroup: '%s' is not a name of "
+                            "up to %d letters, digits and . _ -", arg,
+                            VL_GROUP_MAX);
+    vl_conf_get(cmd->server)->group = apr_pstrcat(cmd->pool, "@", arg, NULL);
+    return NULL;
+}
+
+static const char *set_exempt(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+
+    if (wrong)
+        return wrong;
+    wrong = vl_exempt_wrong(cmd->temp_pool, arg);
+    if (!wrong)
+        conf->exempt = ap_expr_parse_cmd(cmd, arg, 0, &wrong, NULL);
+    if (wrong)
+        return apr_psprintf(cmd->pool, "VhostLimitExempt: '%s': %s", arg,
+                            wrong);
+    return NULL;
+}
+
 const command_rec vl_conf_cmds[] = {
 #define X(member, directive, args, def, min, max, unit, words, help) \
     AP_INIT_##args(directive, SET_##args, (void *)&settings[SETTING_##member], \
                    RSRC_CONF, help),
     VL_SETTINGS(X)
 #undef X
+    AP_INIT_TAKE1("VhostLimitGroup", set_group, NULL, RSRC_CONF,
+                  "name of the account that the vhost shares with others"),
+    AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
+                  "expression: requests that never wait and are never refused"),
     AP_INIT_TAKE1("VhostLimitSlots", set_slots, (void *)&slots_setting,
                   RSRC_CONF, "most requests worked on at once in all: auto or "
                   "a number"),

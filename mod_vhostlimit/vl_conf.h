@@ -6,6 +6,8 @@
  * may be VL_UNSET; after it they are plain values, and each server has a struct
  * of its own. */
 
+#include <ap_expr.h>
+
 #include "vl.h"
 #include "vl_private.h"
 #include "vl_queue.h"
@@ -16,6 +18,8 @@ typedef struct vl_conf_t {
     VL_SETTINGS(X)
 #undef X
     apr_interval_time_t queue_timeout;      /* -1: unset */
+    const char *group;          /* NULL: an account of its own */
+    const ap_expr_info_t *exempt;       /* NULL: nobody */
     int slots;                  /* main server only */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
     const char *account_name;   /* set by vl_conf_post_config() */

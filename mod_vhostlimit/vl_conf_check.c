@@ -54,30 +54,75 @@ static const char *name_account(apr_pool_t *p, const server_rec *s,
     return name;
 }
 
+static int same_limits(const vl_conf_t *a, const vl_conf_t *b)
+{
+#define X(member, directive, args, def, min, max, unit, words, help) \
+    if (a->member != b->member) \
+        return 0;
+    VL_SETTINGS(X)
+#undef X
+    return a->queue_timeout == b->queue_timeout;
+}
+
+/* The vhosts of a group have one account, so they must say the same of it. */
+static apr_status_t join_group(server_rec *s, apr_hash_t *groups)
+{
+    vl_conf_t *conf = vl_conf_get(s);
+    const server_rec *other = apr_hash_get(groups, conf->group,
+                                           APR_HASH_KEY_STRING);
+
+    conf->account_name = conf->group;
+    if (!other) {
+        apr_hash_set(groups, conf->group, APR_HASH_KEY_STRING, s);
+        return APR_SUCCESS;
+    }
+    if (same_limits(conf, vl_conf_get(other)))
+        return APR_SUCCESS;
+    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, s, VLOGNO(0012) "VhostLimitGroup "
+                 "%s: the vhosts of a group share one account, and those in "
+                 "%s:%u and %s:%u have different limits", conf->group + 1,
+                 other->defn_name ? other->defn_name : "?",
+                 other->defn_line_number, s->defn_name ? s->defn_name : "?",
+                 s->defn_line_number);
+    return APR_EINVAL;
+}
+
+static apr_status_t check_length(const server_rec *main_server,
+                                 const server_rec *s)
+{
+    const vl_conf_t *conf = vl_conf_get(s);
+
+    if (strlen(conf->account_name) < VL_NAME_SIZE)
+        return APR_SUCCESS;
+    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server, VLOGNO(0001)
+                 "ServerName in %s:%u is longer than %d bytes: %s",
+                 s->defn_name ? s->defn_name : "?", s->defn_line_number,
+                 VL_NAME_SIZE - 12, conf->account_name);
+    return APR_ENAMETOOLONG;
+}
+
 apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
                                  server_rec *main_server)
 {
     apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
-    apr_hash_t *seen = apr_hash_make(ptemp);
+    apr_hash_t *seen = apr_hash_make(ptemp), *groups = apr_hash_make(ptemp);
+    apr_status_t rv = APR_SUCCESS;
     int i;
 
     /* Copies first: the main server's struct is still as it was read. */
     for (i = 0; i < servers->nelts; i++)
         own_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
-    for (i = 0; i < servers->nelts; i++) {
+    for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
         vl_conf_t *conf = vl_conf_get(s);
 
         fill_defaults(conf);
-        conf->account_name = name_account(p, s, seen);
-        if (strlen(conf->account_name) >= VL_NAME_SIZE) {
-            ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server,
-                         VLOGNO(0001) "ServerName in %s:%u is longer than %d "
-                         "bytes: %s", s->defn_name ? s->defn_name : "?",
-                         s->defn_line_number, VL_NAME_SIZE - 12,
-                         conf->account_name);
-            return APR_ENAMETOOLONG;
+        if (conf->group && conf->mode != VL_MODE_OFF) {
+            rv = join_group(s, groups);
+            continue;
         }
+        conf->account_name = name_account(p, s, seen);
+        rv = check_length(main_server, s);
     }
-    return APR_SUCCESS;
+    return rv;
 }

@@ -21,12 +21,14 @@
 
 #include "vl_arrival.h"
 #include "vl_conf.h"
+#include "vl_exempt.h"
 #include "vl_park.h"
 #include "vl_private.h"
 
 /* A request that was looked at; lives in r->pool. */
 typedef struct req_t {
     struct conn_t *conn;
+    int exempt;                 /* nothing else is known of it */
     int running;                /* holds its ticket */
     vl_admission_t admission;
     apr_int64_t waited_us;
@@ -301,6 +303,8 @@ static void set_retry_after(request_rec *r, const vl_conf_t *conf,
 /* The decision as log formats see it. */
 static const char *action_name(const req_t *req)
 {
+    if (req->exempt)
+        return "exempt";
     if (req->admission.decision.verdict == VL_PASS)
         return "pass";
     return req->admission.entered ? "dryrun" : "refused";
@@ -385,6 +389,14 @@ static int req_admit(request_rec *r)
 
     req = apr_pcalloc(r->pool, sizeof(*req));
     req->conn = conn;
+    if (conf->exempt && vl_exempt(r)) {
+        req->exempt = 1;
+        last_end.known = 0;
+        drop_turn(conn);
+        conn->turn.refused = VL_REASON_NONE;
+        ap_set_module_config(r->request_config, &vhostlimit_module, req);
+        return DECLINED;
+    }
     rv = admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
@@ -416,7 +428,7 @@ static int req_refuse(request_rec *r, int lookup)
     const req_t *req = ap_get_module_config(r->request_config,
                                             &vhostlimit_module);
 
-    if (!req || lookup || req->admission.entered)
+    if (!req || lookup || req->exempt || req->admission.entered)
         return DECLINED;
     return refuse(r, vl_conf_get(r->server), req);
 }

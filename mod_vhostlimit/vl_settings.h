@@ -21,6 +21,9 @@
 #define VL_QUEUE_TIMEOUT_MIN apr_time_from_msec(1)
 #define VL_QUEUE_TIMEOUT_MAX apr_time_from_sec(3600)
 
+/* Longest name of a group. */
+#define VL_GROUP_MAX 64
+
 #define VL_UNSET (-1000)
 
 #define VL_SLOTS_AUTO 0

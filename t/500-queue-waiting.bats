@@ -54,12 +54,9 @@ waits_and_is_served_on() { # <mpm>
   waits_and_is_served_on worker
 }
 
-@test "prefork: nobody waits, a third request is refused" {
+@test "prefork: a third request waits with its process when two may run" {
   requires prefork
-  start_httpd -m prefork 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
-  hold_request one; hold_request two
-  is "$(get a /) $(status_of a waiting)" '503 0'
-  log_line a '503 action=refused reason=concurrency '
+  waits_and_is_served_on prefork
 }
 
 @test "a vhost's requests are served in the order they came" {

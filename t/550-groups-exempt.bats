@@ -1,0 +1,101 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# VhostLimitGroup and VhostLimitExempt; and who waits with a thread.
+
+load lib/live
+
+setup() { requires event; }
+
+log_line() { wait_until 5 access_log_says "$1" "$2"; }                   # <vhost> <regular expression>
+access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
+group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == "$3" ]]; }  # <group> <column> <value>
+
+refused_at_start() { # <message> <as configure_httpd>...
+  local message=$1
+  shift
+  rm -rf "$HTTPD_ROOT"
+  mkdir -p "$HTTPD_ROOT"
+  configure_httpd "$@"
+  try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  isnt "$status" 0 'start with a wrong configuration'
+  like "$(cat "$HTTPD_ROOT"/logs/error.log) $output" "$message"
+  : >"$HTTPD_ROOT/logs/error.log"
+}
+
+@test "the vhosts of a group share one account" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitGroup one' -v 'b VhostLimitGroup one' \
+    -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
+  is "$(status_json | jq '[.vhosts[] | select(.name == "@one")] | length')" 1
+  hold_request one
+  begin_request two b /page.html
+  wait_until 5 group_is @one waiting 1
+  is "$(get c /)" 200
+  release_request one
+  is "$(answer_of two)" 200
+  wait_until 5 group_is @one requests 2
+}
+
+@test "a group whose vhosts have different limits stops the start" {
+  refused_at_start 'VhostLimitGroup one: the vhosts of a group share one account' \
+    'VhostLimit On' -v 'a VhostLimitGroup one' -v 'b VhostLimitGroup one' -v 'b VhostLimitWeight 200'
+}
+
+@test "a wrong group's name is said" {
+  check_config 'VhostLimit On' -v 'a VhostLimitGroup "cust omer"'
+  is "$status" 1
+  like "$output" "VhostLimitGroup: 'cust omer' is not a name of up to 64 letters, digits and . _ -"
+}
+
+@test "exempt requests neither wait nor are refused" {
+  start_httpd -l remoteip 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1' \
+    -v "a VhostLimitExempt \"%{REQUEST_URI} == '/page.html' || %{HTTP:X-Probe} == 'yes'\""
+  hold_request one
+  begin_request two a /sub/
+  settles a waiting 1
+  is "$(get a /) $(get a /page.html) $(get a / -H 'X-Probe: yes') $(get a '/page.html?x=1')" '503 200 200 200'
+  log_line a '^GET /page\.html 200 action=exempt reason=- wait=0 '
+  is "$(status_of a running) $(status_of a waiting)" '1 1'
+  release_request one
+  is "$(answer_of two)" 200
+}
+
+@test "what an exemption cannot read it does not exempt" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
+    -v "a VhostLimitExempt \"%{HTTP:X-Number} -gt 5\""
+  hold_request one
+  is "$(get a / -H 'X-Number: 7') $(get a / -H 'X-Number: 3') $(get a /)" '200 503 503'
+}
+
+@test "an expression that is none, or that looks up other requests, stops the start" {
+  check_config 'VhostLimit On' -v 'a VhostLimitExempt "%{REQUEST_URI} ==="'
+  is "$status" 1
+  like "$output" "VhostLimitExempt: '%.REQUEST_URI. ===':"
+  check_config 'VhostLimit On' -v 'a VhostLimitExempt "-U %{REQUEST_URI}"'
+  is "$status" 1
+  like "$output" 'the operators -U and -F cannot be used here'
+}
+
+@test "several listener buckets: requests wait with their threads" {
+  start_httpd 'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  begin_request two a /page.html
+  settles a waiting 1
+  is "$(get b /)" 200
+  release_request one
+  is "$(answer_of two) $(status_of a queued)" '200 1'
+}
+
+@test "prefork: who may not wait with a process is refused" {
+  requires prefork
+  start_httpd -m prefork -t 'StartServers 8' -t 'MaxRequestWorkers 8' -t 'ServerLimit 8' \
+    'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  local n
+  for n in {1..4}; do begin_request "w$n" a /page.html; settles a waiting "$n"; done
+  is "$(get a /) $(get b /)" '503 200'
+  log_line a '^GET / 503 action=refused reason=threads '
+  release_request one
+  is "$(answer_of w1) $(answer_of w2) $(answer_of w3) $(answer_of w4)" '200 200 200 200'
+  settles a running 0
+}
