@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A flow is in the heap iff it has somebody waiting and room under its
- * concurrency; the heap's order is virtual time, then number.  head.running
+/* A flow is in the heap iff it has somebody waiting, room under its concurrency
+ * and credit under its cap; the heap's order is virtual time, then number.  head.running
  * and head.waiting are the sums over the flows.
  *
  * Example: two slots, weights a=2 b=1, every request costs 6, all waiting.
@@ -71,12 +71,22 @@ static void heap_remove(vl_queue_t *q, apr_uint32_t flow)
     }
 }
 
+static int has_room(const vl_flow_t *f)
+{
+    return (!f->concurrency || f->running < f->concurrency)
+           && (!f->cap || f->credit_us > 0);
+}
+
+static int is_ready(const vl_flow_t *f)
+{
+    return f->waiting && has_room(f);
+}
+
 /* After any change of a flow: in the heap if it belongs there, at its place. */
 static void settle(vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_flow_t *f = &q->flows[flow];
-    int ready = f->waiting
-                && (!f->concurrency || f->running < f->concurrency);
+    int ready = is_ready(f);
 
     if (ready && !f->place)
         heap_add(q, flow);
@@ -93,6 +103,22 @@ static apr_uint64_t virtual_of(const vl_flow_t *f, apr_uint64_t us)
     return us * VL_VT_UNIT / f->weight;
 }
 
+static void charge(vl_flow_t *f, apr_uint64_t us)
+{
+    f->vt += virtual_of(f, us);
+    if (f->cap)
+        f->credit_us -= (apr_int64_t)us;
+}
+
+static void refund(vl_flow_t *f, apr_uint64_t us)
+{
+    apr_uint64_t too_much = virtual_of(f, us);
+
+    f->vt -= too_much < f->vt ? too_much : f->vt;
+    if (f->cap)
+        f->credit_us += (apr_int64_t)us;
+}
+
 /* An idle flow earns nothing. */
 static void catch_up(const vl_queue_t *q, vl_flow_t *f)
 {
@@ -107,6 +133,43 @@ void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
     q->flows[flow].concurrency = concurrency;
     if (!q->flows[flow].estimate_us)
         q->flows[flow].estimate_us = 1;
+    settle(q, flow);
+}
+
+static apr_int64_t most_credit(const vl_flow_t *f)
+{
+    return (apr_int64_t)VL_CREDIT_US * f->cap / 100;
+}
+
+void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent)
+{
+    vl_flow_t *f = &q->flows[flow];
+
+    if (f->cap != percent) {
+        f->cap = percent;
+        f->credit_us = most_credit(f);
+    }
+    settle(q, flow);
+}
+
+void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
+{
+    vl_flow_t *f = &q->flows[flow];
+
+    f->credit_us += (apr_int64_t)(passed_us * f->cap / 100);
+    if (f->credit_us > most_credit(f))
+        f->credit_us = most_credit(f);
+    settle(q, flow);
+}
+
+void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
+{
+    vl_flow_t *f = &q->flows[flow];
+
+    if (us >= 0)
+        charge(f, (apr_uint64_t)us);
+    else
+        refund(f, (apr_uint64_t)-us);
     settle(q, flow);
 }
 
@@ -150,6 +213,12 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
     return flow;
 }
 
+int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow)
+{
+    return q->head->running < q->head->slots && !q->head->heap_len
+           && !q->flows[flow].waiting && has_room(&q->flows[flow]);
+}
+
 static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
 {
     vl_flow_t *f = &q->flows[flow];
@@ -157,7 +226,7 @@ static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
 
     if (f->vt > q->head->vt)
         q->head->vt = f->vt;
-    f->vt += virtual_of(f, charged);
+    charge(f, charged);
     f->running++;
     q->head->running++;
     settle(q, flow);
@@ -177,13 +246,6 @@ apr_uint32_t vl_queue_begin_now(vl_queue_t *q, apr_uint32_t flow)
     return begin(q, flow);
 }
 
-static void refund(vl_flow_t *f, apr_uint64_t us)
-{
-    apr_uint64_t too_much = virtual_of(f, us);
-
-    f->vt -= too_much < f->vt ? too_much : f->vt;
-}
-
 void vl_queue_cancel(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged)
 {
     refund(&q->flows[flow], charged);
@@ -196,7 +258,7 @@ void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
     vl_flow_t *f = &q->flows[flow];
 
     if (cost >= charged)
-        f->vt += virtual_of(f, cost - charged);
+        charge(f, cost - charged);
     else
         refund(f, charged - cost);
     /* Forgets by 1/8 a request, as TCP's smoothed round-trip time (RFC 6298). */
@@ -238,7 +300,7 @@ const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
 
     for (f = 0; f < flows; f++) {
         const vl_flow_t *x = &q->flows[f];
-        int in = x->waiting && (!x->concurrency || x->running < x->concurrency);
+        int in = is_ready(x);
 
         running += x->running;
         waiting += x->waiting;

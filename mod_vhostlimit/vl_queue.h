@@ -29,6 +29,8 @@ typedef struct vl_flow_t {
     apr_uint64_t vt;            /* start tag of its next request */
     apr_uint32_t weight;        /* 1 to VL_WEIGHT_MAX */
     apr_uint32_t concurrency;   /* most running, 0 = no limit */
+    apr_uint32_t cap;           /* % of one processor, 0 = no cap */
+    apr_int64_t credit_us;      /* what the cap leaves it; below 0: debt */
     apr_uint32_t waiting;
     apr_uint32_t running;       /* let in, not yet done */
     apr_uint32_t estimate_us;   /* of a request's cost; at least 1 */
@@ -53,12 +55,23 @@ typedef struct vl_queue_t {
 void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
                        apr_uint32_t concurrency);
 
+/* A flow with a cap lives on credit: what it costs is taken from it, and it is
+ * granted nothing while there is none (a token bucket).  The credit grows by
+ * the cap's part of the time that passes, up to VL_CREDIT_US of it. */
+#define VL_CREDIT_US 200000
+/* % of one processor; 0: none. */
+void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent);
+void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us);
+
+/* What the flow has cost besides its requests' own cost; below 0: less. */
+void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us);
+
 /* One request comes, n requests leave without having been let in. */
 void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow);
 void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n);
 
-/* The flow whose turn it is: of those with somebody waiting and room under
- * their concurrency the one with the least virtual time.  VL_NO_FLOW: nobody,
+/* The flow whose turn it is: of those with somebody waiting, room under their
+ * concurrency and credit under their cap the one with the least virtual time.  VL_NO_FLOW: nobody,
  * or no slot is free. */
 apr_uint32_t vl_queue_next(const vl_queue_t *q);
 
@@ -66,6 +79,10 @@ apr_uint32_t vl_queue_next(const vl_queue_t *q);
 typedef int (*vl_queue_filter_fn)(void *data, apr_uint32_t flow);
 apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
                                  void *data);
+
+/* 1: one that does not wait may begin: a slot is free, the flow's bounds let it,
+ * and it is nobody else's turn. */
+int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow);
 
 /* One of the flow's waiting requests begins.  Returns what was charged, us. */
 apr_uint32_t vl_queue_begin(vl_queue_t *q, apr_uint32_t flow);

@@ -291,16 +291,11 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = lock_self(shm);
-    const vl_queue_head_t *q;
-    const vl_flow_t *flow;
 
     if (rv != APR_SUCCESS)
         return rv;
-    q = shm->queue.head;
-    flow = &shm->queue.flows[account];
     if (room_of(&shm->children[shm->self])
-        && q->running < q->slots && !q->heap_len && !flow->waiting
-        && (!flow->concurrency || flow->running < flow->concurrency))
+        && vl_queue_may_begin_now(&shm->queue, account))
         hold(shm, account, ret_ticket);
     else
         rv = APR_EAGAIN;

@@ -264,6 +264,84 @@ static int odd_only(void *data, apr_uint32_t flow)
     return flow % 2 == 1;
 }
 
+/* A quarter of one processor for flow 0, which burns all it gets. */
+static void cap_binds(void)
+{
+    apr_uint64_t t, used[2] = { 0, 0 };
+    apr_uint32_t flow, charged;
+
+    reset(1, 2, NULL);
+    vl_queue_cap(&q, 0, 25);
+    arrive(0, 100000);
+    for (t = 0; t < 10000; t++) {           /* ms, and each request takes one */
+        vl_queue_credit(&q, 0, 1000);
+        flow = vl_queue_next(&q);
+        if (flow == VL_NO_FLOW)
+            continue;
+        charged = vl_queue_begin(&q, flow);
+        vl_queue_end(&q, flow, charged, 1000);
+        used[flow] += 1000;
+    }
+    ok(used[0] > 2450000 && used[0] < 2600000,
+       "a capped flow alone gets its cap: %lu us of 10 s",
+       (unsigned long)used[0]);
+    ok(!vl_queue_validate(&q, 2), "and the queue is sound");
+}
+
+static void cap_leaves_the_rest(void)
+{
+    const apr_uint64_t cost[] = { 1000, 1000 };
+    apr_uint64_t used[2] = { 0, 0 };
+    apr_uint32_t flow, charged;
+    int t;
+
+    reset(1, 2, NULL);
+    vl_queue_cap(&q, 0, 25);
+    arrive(0, 100000);
+    arrive(1, 100000);
+    for (t = 0; t < 10000; t++) {
+        vl_queue_credit(&q, 0, 1000);
+        flow = vl_queue_next(&q);
+        if (flow == VL_NO_FLOW)
+            break;
+        charged = vl_queue_begin(&q, flow);
+        vl_queue_end(&q, flow, charged, cost[flow]);
+        used[flow] += cost[flow];
+    }
+    ok(used[0] > 2450000 && used[0] < 2600000 && used[1] > 7400000,
+       "of two the capped one gets its cap, the other the rest: %lu %lu",
+       (unsigned long)used[0], (unsigned long)used[1]);
+}
+
+static void debt_is_paid_off(void)
+{
+    apr_uint32_t charged;
+
+    reset(4, 2, NULL);
+    vl_queue_cap(&q, 0, 50);
+    ok(vl_queue_may_begin_now(&q, 0), "a full bucket lets in");
+    charged = vl_queue_begin_now(&q, 0);
+    vl_queue_end(&q, 0, charged, 300000);
+    ok(!vl_queue_may_begin_now(&q, 0), "debt does not");
+    ok(vl_queue_may_begin_now(&q, 1), "nobody else is held back");
+    arrive(0, 1);
+    ok(vl_queue_next(&q) == VL_NO_FLOW, "who waits is not granted anything");
+    vl_queue_credit(&q, 0, 400000);
+    ok(vl_queue_next(&q) == VL_NO_FLOW, "not at 0 either");
+    vl_queue_credit(&q, 0, 2000);
+    ok(vl_queue_next(&q) == 0, "but with credit");
+    vl_queue_charge(&q, 0, 5000);
+    ok(vl_queue_next(&q) == VL_NO_FLOW, "what is charged besides counts too");
+    vl_queue_charge(&q, 0, -5000);
+    ok(vl_queue_next(&q) == 0, "and so does what is given back");
+    vl_queue_credit(&q, 0, 3600000000ULL);
+    ok(flows[0].credit_us == VL_CREDIT_US / 2, "nobody saves more than a bucket");
+    vl_queue_charge(&q, 0, 1000000);
+    vl_queue_cap(&q, 0, 0);
+    ok(vl_queue_next(&q) == 0, "without its cap its debt is forgotten");
+    ok(!vl_queue_validate(&q, 2), "the queue is sound");
+}
+
 static void a_filter_passes_over(void)
 {
     reset(10, 6, NULL);
@@ -385,6 +463,9 @@ int main(void)
     slots_are_never_idle();
     fairness_bound_holds();
     concurrency_holds_back();
+    cap_binds();
+    cap_leaves_the_rest();
+    debt_is_paid_off();
     a_filter_passes_over();
     longest_queue_is_found();
     nobody_starves();
