@@ -17,6 +17,7 @@
 #include "vl_conf.h"
 #include "vl_handover.h"
 #include "vl_hooks.h"
+#include "vl_meter.h"
 #include "vl_park.h"
 #include "vl_private.h"
 #include "vl_shm.h"
@@ -262,6 +263,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
         ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
                      "this child's requests are not limited: no place for it "
                      "in shared memory");
+    vl_meter_child_init(kept->shm);
     vl_hooks_child_init(kept->shm);
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,

@@ -34,6 +34,7 @@
 
 #include "vl_arrival.h"
 #include "vl_handover.h"
+#include "vl_meter.h"
 
 #define TICK_MS 100
 /* Accepted in one go; then whoever else has something to say. */
@@ -256,6 +257,7 @@ static void tick(apr_int64_t now_us)
     int stuck, full, stalled;
 
     vl_slot_adjust(acceptor->shm, now_us);
+    vl_meter_tick();
     stuck = vl_arrival_tick(now_us);
     vl_slot_rooms(acceptor->shm, &rooms);
     full = !rooms.here && rooms.elsewhere;

@@ -10,7 +10,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <time.h>
 
 #include <apr_strings.h>
 #include <http_core.h>             /* before http_connection.h */
@@ -22,6 +21,7 @@
 #include "vl_arrival.h"
 #include "vl_conf.h"
 #include "vl_exempt.h"
+#include "vl_meter.h"
 #include "vl_park.h"
 #include "vl_private.h"
 
@@ -35,8 +35,7 @@ typedef struct req_t {
     apr_time_t started;         /* when it was let in */
     pthread_t thread;           /* that cpu_start was read on */
     apr_int64_t cpu_start;
-    int elsewhere;              /* a back end works on it */
-    apr_uint64_t elsewhere_from;
+    vl_meter_t meter;           /* while it runs */
     int measured;               /* cpu_us is final */
     apr_int64_t cpu_us;
 } req_t;
@@ -62,18 +61,10 @@ static __thread struct {
     apr_int64_t us;
 } last_end;
 
-static apr_int64_t thread_cpu_us(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-    return (apr_int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
-
 static void cpu_begin(req_t *req)
 {
     req->thread = pthread_self();
-    req->cpu_start = last_end.known ? last_end.us : thread_cpu_us();
+    req->cpu_start = last_end.known ? last_end.us : vl_meter_thread_us();
 }
 
 /* As far as this thread can tell: the end may come on another one. */
@@ -82,7 +73,7 @@ static void cpu_end(req_t *req)
     if (req->measured || !pthread_equal(req->thread, pthread_self()))
         return;
     req->measured = 1;
-    last_end.us = thread_cpu_us();
+    last_end.us = vl_meter_thread_us();
     last_end.known = 1;
     req->cpu_us = last_end.us - req->cpu_start;
 }
@@ -94,11 +85,10 @@ static void req_leave(req_t *req)
     if (!req->running)
         return;
     req->running = 0;
+    vl_meter_end(&req->meter, &cost);
     cpu_end(req);
     cost.busy_us = apr_time_now() - req->started;
     cost.cpu_us = req->cpu_us;
-    cost.elsewhere = req->elsewhere;
-    cost.elsewhere_from = req->elsewhere_from;
     vl_park_end(&req->admission.ticket, &cost);
 }
 
@@ -414,6 +404,9 @@ static int req_admit(request_rec *r)
     req->running = req->admission.entered;
     req->started = apr_time_now();
     cpu_begin(req);
+    if (req->running)
+        vl_meter_begin(&req->meter, req->admission.ticket.account,
+                       req->cpu_start);
     conn->current = req;
     ap_set_module_config(r->request_config, &vhostlimit_module, req);
     apr_pool_cleanup_register(r->pool, req, req_pool_cleanup,
@@ -457,10 +450,8 @@ static int req_fixups(request_rec *r)
                                         &vhostlimit_module);
     req_t *req = conn ? conn->current : NULL;
 
-    if (req && req->running && !req->elsewhere && is_elsewhere(r)) {
-        req->elsewhere = 1;
-        req->elsewhere_from = vl_slot_elsewhere(accounts, apr_time_now());
-    }
+    if (req && req->running && !req->meter.elsewhere && is_elsewhere(r))
+        vl_meter_elsewhere(&req->meter);
     return DECLINED;
 }
 

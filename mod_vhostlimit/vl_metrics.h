@@ -20,7 +20,8 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
     X(would_refuse, "Would refuse", VL_COUNTER, "requests DryRun let in that On would have refused") \
     X(wait_us,      "Wait us",      VL_COUNTER, "time requests waited before they were let in") \
     X(busy_us,      "Busy us",      VL_COUNTER, "time from admission to the end of the work, of finished requests") \
-    X(cpu_us,       "CPU us",       VL_COUNTER, "CPU time of the worker threads, of finished requests")
+    X(cpu_us,       "CPU us",       VL_COUNTER, "CPU time of the worker threads, of finished requests") \
+    X(backend_us,   "Back end us",  VL_COUNTER, "CPU time of the processes in the vhost's cgroup")
 
 typedef struct vl_metrics_t {
 #define X(member, heading, kind, help) apr_uint64_t member;

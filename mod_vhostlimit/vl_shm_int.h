@@ -47,6 +47,9 @@ typedef struct account_t {
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
     apr_uint32_t seated;
+    int measured;                   /* vl_slot_usage() knows its back ends */
+    apr_uint32_t backend_us;        /* a request's part of that, estimated */
+    apr_uint32_t backend_ended;     /* requests charged so since then */
     apr_uint64_t waits[VL_WAIT_BUCKETS];
 } account_t;
 

@@ -454,33 +454,112 @@ apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
     return clock;
 }
 
-static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, const vl_cost_t *cost)
+static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
+                                        apr_uint64_t from)
 {
-    if (!cost->elsewhere)
+    if (shm->accounts[account].measured)
         return 0;
     advance_elsewhere(shm->head, apr_time_now());
+    return (shm->head->elsewhere_ns - from) / 1000;
+}
+
+apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
+                                      apr_uint64_t from)
+{
+    apr_uint64_t us;
+
+    if (lock_self(shm) != APR_SUCCESS)
+        return 0;
+    us = elsewhere_us_locked(shm, account, from);
+    vl_shm_unlock(shm);
+    return us;
+}
+
+void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
+{
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
+    vl_shm_unlock(shm);
+}
+
+static void forget_by_eighth(apr_uint32_t *average, apr_uint64_t us)
+{
+    if (us > APR_UINT32_MAX)
+        us = APR_UINT32_MAX;
+    *average = (apr_uint32_t)(((apr_uint64_t)*average * 7 + us) / 8);
+}
+
+/* Requests were charged an estimate of what was measured at their ends. */
+static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
+                                apr_int64_t us)
+{
+    account_t *a = &shm->accounts[account];
+    apr_int64_t charged = (apr_int64_t)a->backend_us * a->backend_ended;
+
+    vl_queue_charge(&shm->queue, account, us - charged);
+    a->metrics.backend_us += (apr_uint64_t)us;
+    if (a->backend_ended)
+        forget_by_eighth(&a->backend_us,
+                         (apr_uint64_t)us / a->backend_ended);
+    a->backend_ended = 0;
+}
+
+void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_int64_t us)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    if (us >= 0 && a->measured)
+        settle_usage_locked(shm, account, us);
+    a->measured = us >= 0;
+    dispatch_and_unlock(shm);
+}
+
+/* The part of the cost that the thread's clock does not see. */
+static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
+                                         const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[account];
+    apr_uint64_t us;
+
+    if (!cost->elsewhere)
+        return 0;
+    us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
-    return (shm->head->elsewhere_ns - cost->elsewhere_from) / 1000;
+    if (!a->measured)
+        return us;
+    a->backend_ended++;
+    return a->backend_us;
+}
+
+static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                               const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[ticket->account];
+    apr_uint64_t us = cost->cpu_us + end_elsewhere_locked(shm, ticket->account,
+                                                          cost);
+
+    vl_queue_charge(&shm->queue, ticket->account,
+                    -(apr_int64_t)cost->paid_us);
+    release(shm, ticket, us);
+    a->metrics.busy_us += cost->busy_us;
+    a->metrics.cpu_us += cost->cpu_us;
+    a->service_us += (cost->busy_us >> SERVICE_SHIFT)
+                     - (a->service_us >> SERVICE_SHIFT);
 }
 
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost)
 {
-    account_t *a = &shm->accounts[ticket->account];
-
     if (lock_self(shm) != APR_SUCCESS)
         return;
-    if (!cost) {
+    if (cost)
+        account_for_locked(shm, ticket, cost);
+    else
         cancel(shm, ticket);
-    }
-    else {
-        release(shm, ticket, cost->cpu_us + elsewhere_us_locked(shm, cost));
-        a->metrics.busy_us += cost->busy_us;
-        a->metrics.cpu_us += cost->cpu_us;
-        a->service_us += (cost->busy_us >> SERVICE_SHIFT)
-                         - (a->service_us >> SERVICE_SHIFT);
-    }
     dispatch_and_unlock(shm);
 }
 

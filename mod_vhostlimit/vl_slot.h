@@ -88,12 +88,24 @@ typedef struct vl_cost_t {
     apr_uint64_t cpu_us;        /* of Apache's thread */
     int elsewhere;              /* worked on elsewhere since ... */
     apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
+    apr_uint64_t paid_us;       /* of all that: vl_slot_pay() had it */
 } vl_cost_t;
 
 /* The request is handed to a back end (PHP-FPM, CGI, a proxied server), which
  * burns CPU that its thread's clock does not see.  Returns the reading of the
  * clock to be given to vl_slot_end(). */
 apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
+
+/* What has been done elsewhere since that reading; 0 for an account whose back
+ * ends are measured, which are charged by vl_slot_usage(). */
+apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
+                                      apr_uint64_t from);
+/* Charges a request of the account for a part of its work. */
+void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
+
+/* The account's back ends have burned so much CPU since the last time: measured,
+ * not estimated.  -1: they cannot be measured any more. */
+void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_int64_t us);
 
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
