@@ -26,7 +26,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
 }
 
 @test "?json: each account has all its columns, numbers as numbers" {
-  local want='["busy_us","cgroup","concurrency","cpu_us","mode","name","queue","queued","refused","requests","running","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["backend_us","busy_us","cgroup","concurrency","cpu_us","mode","name","queue","queued","refused","requests","running","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
   is "$(status_json | jq -c '[.vhosts[] | (.running, .waiting, .requests, .queued, .refused, .would_queue, .would_refuse, .wait_us, .wait_p50_us, .wait_p99_us, .weight, .queue, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
 }
