@@ -40,8 +40,10 @@
 /* Accepted in one go; then whoever else has something to say. */
 #define ACCEPT_BATCH 64
 #define EVENTS 64
-/* As long as a child that stops waits for clients to close. */
-#define LEAVE_US (2 * APR_USEC_PER_SEC)
+/* As long as a child that stops waits for other children to begin, and for
+ * clients to close. */
+#define ALONE_US (1 * APR_USEC_PER_SEC)
+#define LEAVE_US (3 * APR_USEC_PER_SEC)
 /* Tries, 10 ms apart, to hand on what nobody reads. */
 #define HANDOVER_TRIES 100
 
@@ -275,21 +277,31 @@ static void tick(apr_int64_t now_us)
         adopt();
 }
 
-/* The MPM has closed its listeners: so do we.  Connections that are closing
- * get the time that the MPM gives its own then. */
+/* The MPM has closed its listeners: so do we.  Who waits goes to the other
+ * children; when there are none, because the server stops and not only this
+ * child, and none has come for a second, nobody will serve them.  Connections
+ * that are closing get the time that the MPM gives its own then. */
 static void give_away(void)
 {
-    apr_int64_t until = apr_time_now() + LEAVE_US;
+    apr_int64_t start = apr_time_now(), passed;
     int i;
 
     go_deaf();
     for (i = 0; i < acceptor->nlisteners; i++)
         close(acceptor->listeners[i].fd);
-    while (vl_arrival_leave() && apr_time_now() < until) {
-        hand_on_all();
-        wait_for_events();
-    }
-    hand_on_all();
+    vl_shm_child_leave(acceptor->shm);
+    do {
+        passed = apr_time_now() - start;
+        if (vl_shm_child_others(acceptor->shm)) {
+            hand_on_all();
+        }
+        else if (passed > ALONE_US) {
+            adopt();
+            vl_arrival_dismiss();
+        }
+        if (vl_arrival_leave())
+            wait_for_events();
+    } while (vl_arrival_leave() && passed < LEAVE_US);
 }
 
 static int ending(void)

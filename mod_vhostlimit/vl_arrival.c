@@ -603,15 +603,47 @@ apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most)
     return n;
 }
 
+/* A request that has been read in full gets an answer. */
+static void dismiss_locked(vl_arrival_t *arrival)
+{
+    static const char answer[] =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n";
+
+    if (arrival->returns && arrival->place != IDLE
+        && send(arrival->fd, answer, sizeof(answer) - 1,
+                MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        close_locked(arrival);
+        return;
+    }
+    shutdown(arrival->fd, SHUT_WR);
+    if (watch_locked(arrival))
+        linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
+    else
+        close_locked(arrival);
+}
+
+void vl_arrival_dismiss(void)
+{
+    vl_arrival_t *arrival;
+
+    vl_park_lock();
+    while ((arrival = evict_one_locked()))
+        dismiss_locked(arrival);
+    vl_park_unlock();
+}
+
 apr_uint32_t vl_arrival_leave(void)
 {
-    apr_uint32_t closing;
+    apr_uint32_t here;
 
     vl_park_lock();
     places->leaving = 1;
-    closing = places->count[LINGER];
+    here = places->count[PENDING] + places->count[LINE]
+           + places->count[PASSING] + places->count[IDLE]
+           + places->count[FRESH] + places->count[LINGER];
     vl_park_unlock();
-    return closing;
+    return here;
 }
 
 /* --- the MPM's listener --------------------------------------------------- */

@@ -46,7 +46,10 @@ int vl_arrival_tick(apr_int64_t now_us);
  * granted to this child until the MPM asks again; _shed takes those in line. */
 apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most);
 apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most);
-/* From now on none comes back from the MPM.  Returns how many are closing. */
+/* There are no other children: each is told so, as far as it can be (503), and
+ * closed. */
+void vl_arrival_dismiss(void);
+/* From now on none comes back from the MPM.  Returns how many are still here. */
 apr_uint32_t vl_arrival_leave(void);
 
 /* --- the MPM's listener --------------------------------------------------- */

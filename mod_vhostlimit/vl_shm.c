@@ -298,6 +298,27 @@ void vl_shm_child_pause(vl_shm_t *shm, int paused)
     vl_slot_dispatch(shm);
 }
 
+void vl_shm_child_leave(vl_shm_t *shm)
+{
+    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    shm->children[shm->self].leaving = 1;
+    vl_shm_unlock(shm);
+    vl_shm_child_pause(shm, 1);
+}
+
+apr_uint32_t vl_shm_child_others(vl_shm_t *shm)
+{
+    apr_uint32_t c, others = 0;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return 0;
+    for (c = 0; c < shm->head->columns; c++)
+        others += shm->children[c].pid && !shm->children[c].leaving;
+    vl_shm_unlock(shm);
+    return others;
+}
+
 int vl_shm_child_wake_fd(const vl_shm_t *shm)
 {
     return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];

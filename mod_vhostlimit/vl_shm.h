@@ -52,6 +52,10 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
 int vl_shm_child_wake_fd(const vl_shm_t *shm);
 /* Nothing is granted to this child until it goes on (paused 0). */
 void vl_shm_child_pause(vl_shm_t *shm, int paused);
+/* This child stops: nothing more is granted to it, and it takes nobody. */
+void vl_shm_child_leave(vl_shm_t *shm);
+/* The children that do not: they can be handed connections. */
+apr_uint32_t vl_shm_child_others(vl_shm_t *shm);
 /* Returns how many running and waiting requests the dead child left behind. */
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
 

@@ -64,6 +64,7 @@ typedef struct child_t {
     pid_t pid;                      /* 0: column is free */
     apr_uint32_t threads;           /* most it can run */
     int paused;                     /* nothing is granted to it */
+    int leaving;                    /* for good */
     apr_uint32_t running;
     apr_uint32_t seated;
     apr_uint32_t ended;             /* since it began; wraps around */
