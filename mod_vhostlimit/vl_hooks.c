@@ -21,6 +21,7 @@
 #include "vl_arrival.h"
 #include "vl_conf.h"
 #include "vl_exempt.h"
+#include "vl_hello.h"
 #include "vl_meter.h"
 #include "vl_park.h"
 #include "vl_private.h"
@@ -44,6 +45,7 @@ typedef struct req_t {
 typedef struct conn_t {
     vl_visit_t *visit;          /* NULL: it came another way */
     vl_turn_t turn;             /* for its next request */
+    vl_hello_t *hello;          /* until its first request, or NULL */
     req_t *current;             /* at most one is being worked on */
     apr_int64_t idle_us;        /* how long it may wait for its next */
 } conn_t;
@@ -231,6 +233,7 @@ static apr_status_t conn_cleanup(void *data)
 {
     conn_t *conn = data;
 
+    vl_hello_end(conn->hello);
     drop_turn(conn);
     return APR_SUCCESS;
 }
@@ -254,6 +257,10 @@ static void begin_visit(conn_rec *c, conn_t *conn)
     conn->turn = conn->visit->turn;
     conn->visit->turn.holds = 0;
     c->keepalives = (int)conn->visit->keepalives;
+    /* One that returns has a request to read at once. */
+    if (conn->turn.holds && !conn->visit->arrival)
+        conn->hello = vl_hello_begin(c, &conn->turn, last_end.known
+                                     ? last_end.us : vl_meter_thread_us());
 }
 
 static int pre_connection(conn_rec *c, void *csd)
@@ -377,6 +384,11 @@ static int req_admit(request_rec *r)
         return DECLINED;
     }
 
+    if (conn->hello) {
+        vl_hello_end(conn->hello);
+        conn->hello = NULL;
+        last_end.known = 0;
+    }
     req = apr_pcalloc(r->pool, sizeof(*req));
     req->conn = conn;
     if (conf->exempt && vl_exempt(r)) {
@@ -484,10 +496,12 @@ static int req_log(request_rec *r)
 void vl_hooks_child_init(vl_shm_t *shm)
 {
     accounts = shm;
+    vl_hello_child_init(shm);
 }
 
 void vl_hooks_register(apr_pool_t *p)
 {
+    vl_hello_register();
     end_filter_handle = ap_register_output_filter(end_filter, filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
     /* Before any request of the connection exists, so that its filters are

@@ -35,6 +35,8 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
         child->running += cell->running;
         child->seated += cell->seated;
         shm->accounts[a].seated += cell->seated;
+        shm->accounts[a].stalled += cell->stalled;
+        shm->head->stalled += cell->stalled;
     }
     shm->head->seated += child->seated;
     shm->head->elsewhere += child->elsewhere;
@@ -46,11 +48,11 @@ static void sum_up_locked(vl_shm_t *shm)
     vl_queue_t *q = &shm->queue;
     apr_uint32_t a, c;
 
-    shm->head->elsewhere = shm->head->seated = 0;
+    shm->head->elsewhere = shm->head->seated = shm->head->stalled = 0;
     q->head->running = q->head->waiting = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
         q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
-        shm->accounts[a].seated = 0;
+        shm->accounts[a].seated = shm->accounts[a].stalled = 0;
     }
     for (c = 0; c < shm->head->columns; c++)
         sum_child_locked(shm, c);
@@ -251,7 +253,9 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
             vl_queue_abandon(&shm->queue, a, cell->waiting);
         left += cell->running + cell->waiting;
         shm->accounts[a].seated -= cell->seated;
-        cell->running = cell->waiting = cell->seated = 0;
+        shm->accounts[a].stalled -= cell->stalled;
+        shm->head->stalled -= cell->stalled;
+        cell->running = cell->waiting = cell->seated = cell->stalled = 0;
     }
     shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;
@@ -396,7 +400,7 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 
 static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
 {
-    apr_uint32_t c, i, running = 0, waiting = 0, seated = 0;
+    apr_uint32_t c, i, running = 0, waiting = 0, seated = 0, stalled = 0;
 
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
@@ -404,14 +408,16 @@ static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
         running += vl_shm_cell(shm, c, a)->running;
         waiting += vl_shm_cell(shm, c, a)->waiting;
         seated += vl_shm_cell(shm, c, a)->seated;
+        stalled += vl_shm_cell(shm, c, a)->stalled;
         for (i = 0; i < child->ring_len; i++)
             running += ticket_at(child, i)->account == a;
     }
     if (running != shm->queue.flows[a].running
         || waiting != shm->queue.flows[a].waiting)
         return "running and waiting are the sums of the cells and rings";
-    if (seated != shm->accounts[a].seated)
-        return "seated is the sum of the cells";
+    if (seated != shm->accounts[a].seated
+        || stalled != shm->accounts[a].stalled)
+        return "seated and stalled are the sums of the cells";
     return NULL;
 }
 

@@ -13,7 +13,8 @@
  * into the ring and then counts one waiting less.
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
- *  - seated of an account, a child and the head are sums of cells too;
+ *  - seated and stalled of an account and the head, and seated of a child, are
+ *    sums of cells too;
  *  - a child's running is the sum of its cells and its ring's length;
  *  - a child with pid 0 has nothing in its cells and its ring;
  *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
@@ -46,7 +47,7 @@ typedef struct account_t {
     vl_limits_t limits;
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
-    apr_uint32_t seated;
+    apr_uint32_t seated, stalled;
     int measured;                   /* vl_slot_usage() knows its back ends */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
     apr_uint32_t backend_ended;     /* requests charged so since then */
@@ -56,7 +57,8 @@ typedef struct account_t {
 typedef struct cell_t {
     apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
-    apr_uint32_t seated;            /* of the waiting, those with a thread */
+    apr_uint32_t seated;            /* threads that wait */
+    apr_uint32_t stalled;           /* slots that wait for the network */
     apr_int64_t first_us;           /* when the first of them came */
 } cell_t;
 
@@ -85,6 +87,7 @@ typedef struct head_t {
     vl_queue_head_t queue;
     apr_uint32_t seats;             /* threads that may wait */
     apr_uint32_t seated;            /* and do */
+    apr_uint32_t stalled;           /* slots that wait for the network */
     apr_uint32_t processors;        /* that the server may use */
     apr_uint32_t elsewhere;         /* requests worked on elsewhere */
     apr_int64_t elsewhere_at;       /* us, when their clock was last moved */

@@ -61,9 +61,16 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
     return best;
 }
 
+static int stalls(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t stalled = shm->accounts[account].stalled;
+
+    return stalled && stalled + shm->head->stalled >= shm->head->queue.slots;
+}
+
 static int can_serve(void *data, apr_uint32_t account)
 {
-    return pick_child(data, account) != NO_CHILD;
+    return !stalls(data, account) && pick_child(data, account) != NO_CHILD;
 }
 
 /* One store makes the grant; see vl_shm_int.h for a death before or after. */
@@ -95,15 +102,11 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
            && (account = vl_queue_next(&shm->queue)) != VL_NO_FLOW) {
-        apr_uint32_t c = pick_child(shm, account);
-
-        if (c == NO_CHILD) {
+        if (!can_serve(shm, account))
             account = vl_queue_next_where(&shm->queue, can_serve, shm);
-            if (account == VL_NO_FLOW)
-                break;
-            c = pick_child(shm, account);
-        }
-        grant(shm, c, account, wakes);
+        if (account == VL_NO_FLOW)
+            break;
+        grant(shm, pick_child(shm, account), account, wakes);
     }
 }
 
@@ -294,7 +297,7 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (room_of(&shm->children[shm->self])
+    if (room_of(&shm->children[shm->self]) && !stalls(shm, account)
         && vl_queue_may_begin_now(&shm->queue, account))
         hold(shm, account, ret_ticket);
     else
@@ -419,6 +422,26 @@ void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account)
         return;
     seat_locked(shm, account, -1);
     dispatch_and_unlock(shm);
+}
+
+static void stall(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    if (lock_self(shm) != APR_SUCCESS)
+        return;
+    vl_shm_cell(shm, shm->self, account)->stalled += by;
+    shm->accounts[account].stalled += by;
+    shm->head->stalled += by;
+    dispatch_and_unlock(shm);
+}
+
+void vl_slot_stall(vl_shm_t *shm, apr_uint32_t account)
+{
+    stall(shm, account, 1);
+}
+
+void vl_slot_unstall(vl_shm_t *shm, apr_uint32_t account)
+{
+    stall(shm, account, -1);
 }
 
 /* The clock of the work done elsewhere runs as fast as one such request would

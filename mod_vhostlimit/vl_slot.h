@@ -83,6 +83,12 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
 apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account);
 void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account);
 
+/* A slot is held and the network is waited for, without a seat.  While as many
+ * of an account's slots stall as are not stalled in all, it is granted no more:
+ * who opens connections and sends nothing gets half of the slots. */
+void vl_slot_stall(vl_shm_t *shm, apr_uint32_t account);
+void vl_slot_unstall(vl_shm_t *shm, apr_uint32_t account);
+
 typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from being let in to being done */
     apr_uint64_t cpu_us;        /* of Apache's thread */
