@@ -89,7 +89,7 @@ static inline int enter(vl_shm_t *shm, apr_uint32_t a, vl_ticket_t *ret_ticket)
 static inline void end(vl_shm_t *shm, const vl_ticket_t *ticket,
                        apr_uint64_t us)
 {
-    vl_cost_t cost = { us, us, 0, 0 };
+    vl_cost_t cost = { us, us, 0, 0, 0 };
 
     vl_slot_end(shm, ticket, &cost);
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads that wait, slots that stall, and what is charged while requests run. */
+#include "segment.h"
+
+static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots,
+                              apr_uint32_t seats)
+{
+    vl_shm_t *shm = make(10, 2);
+
+    if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
+        abort();
+    vl_slot_set(shm, slots);
+    vl_slot_set_seats(shm, seats);
+    return shm;
+}
+
+static apr_uint32_t sit_as_many_as_may(vl_shm_t *shm, apr_uint32_t a)
+{
+    apr_uint32_t n = 0;
+
+    while (vl_slot_seat(shm, a) == APR_SUCCESS)
+        n++;
+    return n;
+}
+
+static void seats_are_shared(void)
+{
+    vl_shm_t *shm = with_threads(1000, 10, 300);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), first;
+    apr_uint32_t second;
+
+    first = sit_as_many_as_may(shm, a);
+    ok(first == 200, "one alone: two thirds (%u of 300)", first);
+    second = sit_as_many_as_may(shm, b);
+    ok(second >= 60 && second <= 70, "who comes later: two thirds of what is "
+       "left (%u)", second);
+    ok(valid(shm), "the sums hold");
+    while (first--)
+        vl_slot_unseat(shm, a);
+    ok(sit_as_many_as_may(shm, b) + second == 200, "and all that when the "
+       "other has left");
+    ok(valid(shm), "the sums still hold");
+}
+
+static void seats_follow_weight(void)
+{
+    vl_shm_t *shm = with_threads(1000, 10, 300);
+    vl_limits_t light = limits_of(VL_MODE_ON, 0, 1000);
+    apr_uint32_t a;
+
+    light.weight = 25;
+    a = account_with(shm, "light", light);
+    ok(sit_as_many_as_may(shm, a) == 100, "a quarter of the weight: a third");
+}
+
+static void half_of_a_child_works(void)
+{
+    vl_shm_t *shm = with_threads(25, 100, 300);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_rooms_t rooms;
+
+    ok(sit_as_many_as_may(shm, a) == 12, "half of a child's threads may wait");
+    vl_slot_rooms(shm, &rooms);
+    ok(rooms.here == 12, "the others are granted to (%u)", rooms.here);
+    shm = with_threads(1, 10, 300);
+    a = account(shm, "a", 0);
+    ok(sit_as_many_as_may(shm, a) == 200, "a child of one thread may wait with "
+       "it");
+}
+
+/* The only thread of a child waits, and is granted a slot all the same. */
+static void who_sits_is_granted(void)
+{
+    vl_shm_t *shm = with_threads(1, 1, 10);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket;
+
+    ok(vl_slot_seat(shm, a) == APR_SUCCESS, "it sits");
+    ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
+       && vl_slot_take(shm, &ticket) == APR_SUCCESS, "and gets a slot");
+    vl_slot_unseat(shm, a);
+    end(shm, &ticket, 5);
+    ok(is_empty(shm), "nothing is left");
+}
+
+static void stalled_slots_are_bounded(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
+    vl_ticket_t ticket, last;
+
+    for (n = 0; vl_slot_try(shm, a, &ticket) == APR_SUCCESS; n++) {
+        last = ticket;
+        vl_slot_stall(shm, a);
+    }
+    ok(n == 5, "one that only stalls gets half of the slots (%u)", n);
+    ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
+       && vl_slot_take(shm, &ticket) == APR_EAGAIN, "its next one waits");
+    ok(vl_slot_wait(shm, b, 2) == APR_SUCCESS
+       && vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == b,
+       "others do not wait for it");
+    ok(valid(shm), "the sums hold");
+    vl_slot_unstall(shm, a);
+    ok(vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == a,
+       "once one goes on, the next gets its slot");
+    end(shm, &last, 1);
+    ok(valid(shm), "the sums still hold");
+}
+
+static void the_dead_leave_their_seats(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 300);
+    apr_uint32_t a = account(shm, "a", 0);
+
+    vl_slot_seat(shm, a);
+    vl_slot_stall(shm, a);
+    vl_shm_parent_reclaim(shm, getpid());
+    ok(!shm->head->seated && !shm->head->stalled && valid(shm),
+       "what a dead child held is free");
+}
+
+static void what_was_paid_is_not_charged_again(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_cost_t cost = { 900, 900, 0, 0, 0 };
+    vl_ticket_t ticket;
+
+    enter(shm, a, &ticket);
+    vl_slot_end(shm, &ticket, &cost);
+    enter(shm, b, &ticket);
+    vl_slot_pay(shm, b, 300);
+    vl_slot_pay(shm, b, 500);
+    cost.paid_us = 800;
+    vl_slot_end(shm, &ticket, &cost);
+    ok(shm->queue.flows[a].vt == shm->queue.flows[b].vt, "both cost the same");
+    ok(metrics(shm, b).cpu_us == 900, "and count the same");
+}
+
+/* n requests end, and the back ends have burned us. */
+static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_int64_t us)
+{
+    vl_cost_t cost = { 0, 0, 1, 0, 0 };
+    vl_ticket_t ticket;
+
+    while (n--) {
+        enter(shm, a, &ticket);
+        cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
+        vl_slot_end(shm, &ticket, &cost);
+    }
+    vl_slot_usage(shm, a, us);
+}
+
+static void measured_back_ends(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0), i;
+    apr_uint64_t start;
+
+    vl_slot_usage(shm, a, 123456);
+    ok(!metrics(shm, a).backend_us, "the first reading is where it begins");
+    start = shm->queue.flows[a].vt;
+    for (i = 0; i < 50; i++)
+        tick(shm, a, 10, 20000);
+    ok(metrics(shm, a).backend_us == 1000000, "a second was measured");
+    ok(shm->accounts[a].backend_us > 1900 && shm->accounts[a].backend_us < 2001,
+       "2 ms a request (%u)", shm->accounts[a].backend_us);
+    ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
+       >= 995 && (shm->queue.flows[a].vt - start)
+       / (1000000 / 100 * VL_VT_UNIT / 1000) <= 1020,
+       "and a second is charged, not more, not less");
+    start = shm->queue.flows[a].vt;
+    tick(shm, a, 0, 500000);
+    ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
+       == 500, "a long request is charged before its end");
+    vl_slot_usage(shm, a, -1);
+    ok(!shm->accounts[a].measured, "without a group the clock counts again");
+    ok(is_empty(shm), "nothing is left");
+}
+
+int main(void)
+{
+    segment_init();
+    seats_are_shared();
+    seats_follow_weight();
+    half_of_a_child_works();
+    who_sits_is_granted();
+    stalled_slots_are_bounded();
+    the_dead_leave_their_seats();
+    what_was_paid_is_not_charged_again();
+    measured_back_ends();
+    return tap_done();
+}
