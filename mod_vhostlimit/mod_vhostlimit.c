@@ -267,7 +267,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_hooks_child_init(kept->shm);
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,
-                       threads <= 1);
+                       threads ? threads : 1);
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vl_admit.h"
 
+#include "vl_queue.h"
+
 vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running)
 {
     static const vl_decision_t pass = { VL_PASS, VL_REASON_NONE };
@@ -9,6 +11,15 @@ vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running)
     if (limits->concurrency && running >= limits->concurrency)
         return full;
     return pass;
+}
+
+/* Times weight / VL_WEIGHT_DEFAULT. */
+#define SEAT_ALPHA 2
+
+int vl_admit_seat(apr_uint32_t held, apr_uint32_t left, apr_uint32_t weight)
+{
+    return (apr_uint64_t)held * VL_WEIGHT_DEFAULT
+           < (apr_uint64_t)left * SEAT_ALPHA * weight;
 }
 
 apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t places,

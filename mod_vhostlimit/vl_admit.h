@@ -15,6 +15,12 @@ typedef struct vl_decision_t {
  * them.  The mode is not looked at: DryRun wants to know the same answer. */
 vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running);
 
+/* 1: an account of that weight that holds `held` waiting threads may hold one
+ * more while `left` are free: dynamic thresholds (Choudhury and Hahne 1998), by
+ * which nobody who comes finds none.  One that is alone gets two thirds of all,
+ * of two each two fifths. */
+int vl_admit_seat(apr_uint32_t held, apr_uint32_t left, apr_uint32_t weight);
+
 /* Seconds a refused client should stay away: the time until a place is
  * expected to be free (mean service time / places, all of them being taken),
  * at least 1 and at most VL_RETRY_MAX, then up to twice as long by `random`,

@@ -343,7 +343,8 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
  * has its turn, or is refused.  If no thread may wait, a connection that has
  * come through the acceptor is let in above the slots: it closes after that
  * (see req_admit), so no flood is made of these. */
-static int sit(const conn_t *conn, const vl_conf_t *conf, vl_turn_t *ret_turn)
+static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
+               vl_turn_t *ret_turn)
 {
     apr_status_t rv;
 
@@ -352,18 +353,18 @@ static int sit(const conn_t *conn, const vl_conf_t *conf, vl_turn_t *ret_turn)
     rv = vl_slot_try(accounts, conf->account, &ret_turn->ticket);
     ret_turn->holds = rv == APR_SUCCESS;
     if (rv == APR_EAGAIN)
-        vl_park_sit(conf->account, conf->queue_timeout, ret_turn);
+        vl_park_sit(conf->account, stream, conf->queue_timeout, ret_turn);
     else if (rv != APR_SUCCESS)
         return 0;
     return ret_turn->refused != VL_REASON_THREADS || !conn->visit;
 }
 
-static apr_status_t admit(req_t *req, const vl_conf_t *conf)
+static apr_status_t admit(req_t *req, int stream, const vl_conf_t *conf)
 {
     vl_turn_t turn = req->conn->turn;
 
     memset(&req->conn->turn, 0, sizeof(turn));
-    if (!turn.holds && !turn.refused && !sit(req->conn, conf, &turn))
+    if (!turn.holds && !turn.refused && !sit(req->conn, stream, conf, &turn))
         return vl_slot_enter(accounts, conf->account, &req->admission);
     admit_with_turn(req, &turn, conf);
     return APR_SUCCESS;
@@ -399,7 +400,7 @@ static int req_admit(request_rec *r)
         ap_set_module_config(r->request_config, &vhostlimit_module, req);
         return DECLINED;
     }
-    rv = admit(req, conf);
+    rv = admit(req, r->connection->master != NULL, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
                       "vhost %s: not counted", conf->account_name);

@@ -14,16 +14,20 @@ static struct {
     vl_shm_t *shm;
     vl_wait_t *lines;
     apr_uint32_t most;
-    int alone;
+    apr_uint32_t threads;
+    apr_uint32_t streams;           /* HTTP/2's that wait, in all and ... */
+    apr_uint32_t *streams_of;       /* ... of each account */
 } park = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t most, int alone)
+                        apr_uint32_t accounts, apr_uint32_t most,
+                        apr_uint32_t threads)
 {
     park.shm = shm;
     park.lines = vl_wait_create(pchild, accounts);
     park.most = most;
-    park.alone = alone;
+    park.threads = threads;
+    park.streams_of = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
 }
 
 void vl_park_lock(void)
@@ -147,7 +151,7 @@ static void sleep_locked(sitter_t *sitter)
                               (long)(until_us % APR_USEC_PER_SEC) * 1000 };
 
     while (!sitter->done && apr_time_now() < until_us) {
-        if (park.alone)
+        if (park.threads == 1)
             doze(until_us);
         else
             pthread_cond_timedwait(&sitter->called, &park.lock, &until);
@@ -155,17 +159,47 @@ static void sleep_locked(sitter_t *sitter)
     if (!sitter->done)
         refuse_locked(&sitter->waiter, VL_REASON_TIMEOUT);
     /* A grant may have come too late: it goes back. */
-    if (park.alone)
+    if (park.threads == 1)
         vl_park_take_locked();
 }
 
-void vl_park_sit(apr_uint32_t account, apr_int64_t timeout_us,
+static int sit_stream(apr_uint32_t account)
+{
+    int may;
+
+    vl_park_lock();
+    may = park.streams < park.threads
+          && vl_admit_seat(park.streams_of[account],
+                           park.threads - park.streams,
+                           vl_slot_weight(park.shm, account));
+    if (may) {
+        park.streams++;
+        park.streams_of[account]++;
+    }
+    vl_park_unlock();
+    return may;
+}
+
+static void rise(apr_uint32_t account, int stream)
+{
+    if (!stream) {
+        vl_slot_unseat(park.shm, account);
+        return;
+    }
+    vl_park_lock();
+    park.streams--;
+    park.streams_of[account]--;
+    vl_park_unlock();
+}
+
+void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn)
 {
     sitter_t sitter = { .called = PTHREAD_COND_INITIALIZER };
     apr_int64_t now_us = apr_time_now();
 
-    if (vl_slot_seat(park.shm, account) != APR_SUCCESS) {
+    if (stream ? !sit_stream(account)
+               : vl_slot_seat(park.shm, account) != APR_SUCCESS) {
         sitter.turn.refused = VL_REASON_THREADS;
         *ret_turn = sitter.turn;
         return;
@@ -178,7 +212,7 @@ void vl_park_sit(apr_uint32_t account, apr_int64_t timeout_us,
     vl_park_add_locked(&sitter.waiter);
     sleep_locked(&sitter);
     vl_park_unlock();
-    vl_slot_unseat(park.shm, account);
+    rise(account, stream);
     pthread_cond_destroy(&sitter.called);
     sitter.turn.waited_us = apr_time_now() - now_us;
     *ret_turn = sitter.turn;

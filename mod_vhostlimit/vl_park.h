@@ -22,9 +22,11 @@ typedef struct vl_turn_t {
 } vl_turn_t;
 
 /* most: how many may wait in this child, which is a matter of descriptors.
- * alone: no other thread picks up the child's grants. */
+ * threads: of the MPM, per child; where there is one, no other picks up the
+ * child's grants. */
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t most, int alone);
+                        apr_uint32_t accounts, apr_uint32_t most,
+                        apr_uint32_t threads);
 
 void vl_park_lock(void);
 void vl_park_unlock(void);
@@ -44,8 +46,9 @@ void vl_park_put_back_locked(vl_waiter_t *waiter);
 void vl_park_remove_locked(vl_waiter_t *waiter);
 
 /* The calling thread waits, if it may: for a ticket, or to be refused, at the
- * latest after timeout_us. */
-void vl_park_sit(apr_uint32_t account, apr_int64_t timeout_us,
+ * latest after timeout_us.  stream: it is none of the MPM's but one of HTTP/2's
+ * workers, of which each child has its own, about as many as other threads. */
+void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn);
 
 /* Picks up this child's grants and tells those whose turn it is. */

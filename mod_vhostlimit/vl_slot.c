@@ -377,21 +377,16 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
     vl_shm_unlock(shm);
 }
 
-/* Times weight / VL_WEIGHT_DEFAULT: how many of the free seats an account may
- * hold.  With 2, one that is alone gets two thirds of all, of two each two
- * fifths. */
-#define SEAT_ALPHA 2
-
 static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const child_t *child = &shm->children[shm->self];
     const account_t *a = &shm->accounts[account];
-    apr_uint64_t left = shm->head->seats > shm->head->seated
-                        ? shm->head->seats - shm->head->seated : 0;
+    const head_t *head = shm->head;
 
     return (child->threads == 1 || child->seated < (child->threads - 1) / 2)
-           && (apr_uint64_t)a->seated * VL_WEIGHT_DEFAULT
-              < left * SEAT_ALPHA * a->limits.weight;
+           && head->seated < head->seats
+           && vl_admit_seat(a->seated, head->seats - head->seated,
+                            a->limits.weight);
 }
 
 static void seat_locked(vl_shm_t *shm, apr_uint32_t account, int by)
@@ -600,6 +595,11 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
         shm->head->queue.slots = slots ? slots : auto_min();
     shm->head->auto_on = !slots;
     dispatch_and_unlock(shm);
+}
+
+apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return shm->accounts[account].limits.weight;
 }
 
 void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats)

@@ -76,10 +76,9 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
                    vl_admission_t *adm);
 
-/* Who waits with a thread takes a seat first, and leaves it when it no longer
- * waits.  An account may hold as many as its weight lets it of those that are
- * free (dynamic thresholds, Choudhury and Hahne 1998), so that nobody who comes
- * finds none, and half of a child's threads never wait.  APR_EAGAIN: none. */
+/* Who waits with a thread of the MPM takes a seat first, and leaves it when it
+ * no longer waits.  How many an account may hold: vl_admit_seat(); and half of a
+ * child's threads never wait.  APR_EAGAIN: none. */
 apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account);
 void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account);
 
@@ -123,7 +122,8 @@ void vl_slot_dispatch(vl_shm_t *shm);
 
 /* Slots the server has in all; 0: as many as vl_auto.h finds, from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
-/* Threads that may wait, in the whole server. */
+apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account);
+/* Threads of the MPM that may wait, in the whole server. */
 void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats);
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
 /* To be called now and then in every child: one of them does a step of
