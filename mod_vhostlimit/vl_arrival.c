@@ -34,7 +34,7 @@
 #define PEEK_SIZE 8192
 /* What a closing client still sends is read so many bytes so many times; then
  * it is others' turn. */
-#define DRAIN_SIZE (1 << 20)
+#define DRAIN_SIZE (1 << 16)
 #define DRAIN_TIMES 16
 /* As long as the MPM waits for the client after closing an idle connection
  * (SECONDS_TO_LINGER). */
@@ -454,11 +454,13 @@ static void rewatch_locked(vl_arrival_t *arrival)
  * descriptor was watched for it. */
 static void drain_locked(vl_arrival_t *arrival)
 {
+    static char untouched[DRAIN_SIZE];      /* MSG_TRUNC: tcp(7) */
     int times = DRAIN_TIMES;
     ssize_t n;
 
     do {
-        n = recv(arrival->fd, NULL, DRAIN_SIZE, MSG_TRUNC | MSG_DONTWAIT);
+        n = recv(arrival->fd, untouched, sizeof(untouched),
+                 MSG_TRUNC | MSG_DONTWAIT);
     } while (n > 0 && --times);
     if (n > 0)
         rewatch_locked(arrival);
