@@ -137,6 +137,12 @@ static void go_deaf(void)
     acceptor->deaf = 1;
 }
 
+static int is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS
+           || error == ENOMEM;
+}
+
 /* 0: nobody is there.  When no descriptor is left the sockets would stay
  * readable: they are not heard until the next tick. */
 static int accept_one(const listener_t *l)
@@ -147,12 +153,14 @@ static int accept_one(const listener_t *l)
 
     if (fd >= 0) {
         vl_arrival_come(fd, &remote);
+        return 1;
     }
-    else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS
-             || errno == ENOMEM) {
-        go_deaf();
-    }
-    return fd >= 0;
+    if (!is_shortage(errno))
+        return 0;
+    if (vl_arrival_spare())
+        return 1;
+    go_deaf();
+    return 0;
 }
 
 static void accept_some(const listener_t *l)

@@ -33,12 +33,15 @@
 #define STUCK_US (100 * 1000)
 /* Bytes of a head that are looked at. */
 #define PEEK_SIZE 8192
-/* Bytes a closing client may still send at once: so many times so many. */
-#define DRAIN_SIZE (1 << 20)
+/* What a closing client still sends is read so many bytes so many times; then
+ * it is others' turn. */
+#define DRAIN_SIZE (1 << 16)
 #define DRAIN_TIMES 16
 /* As long as the MPM waits for the client after closing an idle connection
  * (SECONDS_TO_LINGER). */
 #define SHORT_LINGER_US (2 * APR_USEC_PER_SEC)
+
+#define EVENTS_WATCHED (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 static const char visit_key[] = "vhostlimit";
 
@@ -84,7 +87,7 @@ static struct places_t {
     vl_wheel_t *wheel;
     apr_pool_t *scratch;            /* the acceptor's */
     int epoll_fd;
-    apr_uint32_t most;              /* in IDLE */
+    apr_uint32_t most;              /* in IDLE and LINGER, and half of all */
     struct arrivals_t in[PLACES];
     apr_uint32_t count[PLACES];
     int leaving;                    /* nobody comes back */
@@ -145,8 +148,7 @@ static vl_arrival_t *first_locked(place_e place)
 /* 0: it cannot be watched. */
 static int watch_locked(vl_arrival_t *arrival)
 {
-    struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | EPOLLET,
-                              { .ptr = arrival } };
+    struct epoll_event ev = { EVENTS_WATCHED, { .ptr = arrival } };
 
     if (!arrival->watched)
         arrival->watched = !epoll_ctl(places->epoll_fd, EPOLL_CTL_ADD,
@@ -173,6 +175,39 @@ static void close_locked(vl_arrival_t *arrival)
 
     bury_locked(arrival);
     close(fd);
+}
+
+/* Who is closed when there is no room for others: the oldest of those that have
+ * been answered, then the oldest that has asked nothing.  0: there is nobody. */
+static int close_one_locked(void)
+{
+    vl_arrival_t *arrival = first_locked(LINGER);
+
+    if (!arrival)
+        arrival = first_locked(IDLE);
+    if (!arrival)
+        arrival = first_locked(PENDING);
+    if (arrival)
+        close_locked(arrival);
+    return arrival != NULL;
+}
+
+/* For one more that has been answered. */
+static void make_room_locked(void)
+{
+    while (places->count[IDLE] + places->count[LINGER] >= places->most)
+        close_one_locked();
+}
+
+/* The threads need the descriptors that are left. */
+static int is_crowded_locked(void)
+{
+    apr_uint32_t all = 0;
+    int i;
+
+    for (i = 0; i < PLACES; i++)
+        all += i == VISIT || i == GONE ? 0 : places->count[i];
+    return all / 2 > places->most;
 }
 
 /* The MPM is told once that somebody may pass, and finds no more when all have
@@ -407,23 +442,49 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
     else
         getpeername(fd, (struct sockaddr *)&arrival->remote, &len);
     vl_park_lock();
+    if (is_crowded_locked())
+        close_one_locked();
     enter_locked(arrival, SORTING);
     vl_park_unlock();
     sort(arrival, 0);
 }
 
+int vl_arrival_spare(void)
+{
+    int spared;
+
+    vl_park_lock();
+    spared = close_one_locked();
+    vl_park_unlock();
+    return spared;
+}
+
 /* --- closing -------------------------------------------------------------- */
 
-/* 0: the client has closed, or sends without end. */
-static int drain(const vl_arrival_t *arrival)
+/* There is more to read, and no event will say so. */
+static void rewatch_locked(vl_arrival_t *arrival)
 {
+    struct epoll_event ev = { EVENTS_WATCHED, { .ptr = arrival } };
+
+    epoll_ctl(places->epoll_fd, EPOLL_CTL_MOD, arrival->fd, &ev);
+}
+
+/* What the client still sends is thrown away.  It may have been here before the
+ * descriptor was watched for it. */
+static void drain_locked(vl_arrival_t *arrival)
+{
+    static char untouched[DRAIN_SIZE];      /* MSG_TRUNC: tcp(7) */
     int times = DRAIN_TIMES;
     ssize_t n;
 
     do {
-        n = recv(arrival->fd, NULL, DRAIN_SIZE, MSG_TRUNC | MSG_DONTWAIT);
+        n = recv(arrival->fd, untouched, sizeof(untouched),
+                 MSG_TRUNC | MSG_DONTWAIT);
     } while (n > 0 && --times);
-    return n < 0 && errno == EAGAIN;
+    if (n > 0)
+        rewatch_locked(arrival);
+    else if (!n || errno != EAGAIN)
+        close_locked(arrival);
 }
 
 static void linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
@@ -443,8 +504,7 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         move_locked(arrival, SORTING);
         break;
     case LINGER:
-        if (!drain(arrival))
-            close_locked(arrival);
+        drain_locked(arrival);
         break;
     case VISIT:
         arrival->news = 1;
@@ -772,8 +832,7 @@ int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
         fresh = arrival->news;
         arrival->keepalives = keepalives;
         arrival->idle_us = apr_time_now() + idle_us;
-        if (places->count[IDLE] >= places->most)
-            close_locked(first_locked(IDLE));
+        make_room_locked();
         if (fresh)
             move_locked(arrival, FRESH);
         else
@@ -795,9 +854,9 @@ int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
     if (back) {
         visit->arrival = NULL;
         shutdown(arrival->fd, SHUT_WR);
+        make_room_locked();
         linger_locked(arrival, apr_time_now() + linger_us);
-        if (arrival->news && !drain(arrival))
-            close_locked(arrival);
+        drain_locked(arrival);
     }
     vl_park_unlock();
     return back;

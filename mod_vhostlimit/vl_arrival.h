@@ -30,6 +30,9 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
 /* A connection that was accepted, or (remote NULL) that another child has
  * handed on, is put where it belongs.  Without memory it is closed. */
 void vl_arrival_come(int fd, const struct sockaddr_storage *remote);
+/* No descriptor is left for a newcomer: one that can do without is closed.  0:
+ * there is none. */
+int vl_arrival_spare(void);
 /* epoll_fd says that something has come from this one, or nothing will. */
 void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events);
 /* After the events of one epoll_wait(): those who sent more before their last

@@ -48,6 +48,7 @@ typedef struct conn_t {
     vl_hello_t *hello;          /* until its first request, or NULL */
     req_t *current;             /* at most one is being worked on */
     apr_int64_t idle_us;        /* how long it may wait for its next */
+    int stays;                  /* it was to come back and could not */
 } conn_t;
 
 static const char end_filter[] = "VHOSTLIMIT_END";
@@ -169,31 +170,37 @@ static int go_linger(conn_rec *c, conn_t *conn)
     return vl_arrival_linger(conn->visit, linger_us);
 }
 
-/* The request is done.  If nothing is left to do for its connection but to wait,
- * for the next request or for the client to close, it does so with us; for the
- * MPM the client has gone.  While nobody waits for a slot the MPM's own way is
- * the cheaper one. */
-static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
+/* 1: nothing is left to do for the connection but to wait, for the next request
+ * or for the client to close, and it does so with us. */
+static int comes_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
 {
-    int taken = 0;
-
-    if (!conn->visit || !conn->visit->arrival || c->aborted
-        || !vl_slot_contended(accounts)
-        || !only_known(c->input_filters) || !only_known(c->output_filters))
-        return;
+    if (!only_known(c->input_filters) || !only_known(c->output_filters))
+        return 0;
     if (c->keepalive == AP_CONN_KEEPALIVE && asks_more(c, bb))
-        return;
+        return 0;
     if (c->data_in_output_filters)
         flush_without_blocking(c);
     if (c->aborted || c->data_in_output_filters)
-        return;
+        return 0;
     if (c->keepalive == AP_CONN_KEEPALIVE)
-        taken = vl_arrival_return(conn->visit, c->keepalives, conn->idle_us);
-    else if (c->keepalive == AP_CONN_CLOSE)
-        taken = go_linger(c, conn);
-    if (taken) {
+        return vl_arrival_return(conn->visit, c->keepalives, conn->idle_us);
+    return c->keepalive == AP_CONN_CLOSE && go_linger(c, conn);
+}
+
+/* The request is done.  For the MPM the client of a connection that comes back
+ * has gone.  While nobody waits for a slot the MPM's own way is the cheaper
+ * one. */
+static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
+{
+    if (!conn->visit || !conn->visit->arrival || c->aborted
+        || !vl_slot_contended(accounts))
+        return;
+    if (comes_back(c, conn, bb)) {
         c->keepalive = AP_CONN_CLOSE;
         c->aborted = 1;
+    }
+    else {
+        conn->stays = 1;
     }
 }
 
@@ -380,6 +387,7 @@ static int req_admit(request_rec *r)
 
     if (r->main || r->prev || !conn)
         return DECLINED;
+    conn->idle_us = r->server->keep_alive_timeout;
     if (conf->mode == VL_MODE_OFF) {
         last_end.known = 0;
         return DECLINED;
@@ -406,13 +414,14 @@ static int req_admit(request_rec *r)
                       "vhost %s: not counted", conf->account_name);
         return DECLINED;
     }
-    /* A connection that cannot wait with us closes while requests of its vhost
-     * wait: its next one takes its turn with them as a new connection.  Said by
+    /* A connection that cannot wait with us, or has its next requests in
+     * Apache's filters already, closes while requests of its vhost wait: those
+     * take their turn with them as a new connection.  Said by
      * the variable that the core asks (ap_set_keepalive) after it has chosen
      * chunks for an answer of unknown length; AP_CONN_CLOSE would leave it
      * without an end. */
-    conn->idle_us = r->server->keep_alive_timeout;
-    if (req->admission.backlogged && !(conn->visit && conn->visit->arrival))
+    if (req->admission.backlogged
+        && (conn->stays || !(conn->visit && conn->visit->arrival)))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
     req->running = req->admission.entered;
     req->started = apr_time_now();

@@ -33,15 +33,37 @@ some_hundred_requests() {
   web -o /dev/null "$(url status '/vhostlimit?[1-10]')" "$(url status '/vhostlimit?json')" "$(url status '/vhostlimit?auto')"
 }
 
-clean_on() { # <mpm>
+# While somebody waits for the only place of c: connections come back after each
+# answer, close with us, are idle and wait when the server ends.
+some_hundred_requests_while_one_waits() {
+  local page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' last='GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
+  hold_request busy c
+  begin_request waits c /page.html
+  settles c waiting 1
+  some_hundred_requests
+  packets "$page" '@until:page of a' @100 "$page$last"
+  packets "$page" '@until:page of a' "${page:0:9}" @50 @reset
+  packets "$page" @reset
+  packets "${page/GET/POST}" @send:3000000
+  packets "$page" '@until:page of a' @60000 3>&- 4>&- &
+  client_pids=($!)
+  packets "$last" '@until:index of a' @60000 3>&- 4>&- &
+  client_pids+=($!)
+  settles a waiting 0
+}
+
+clean_on() { # <mpm> [what is to happen]
   rm -rf "$HTTPD_ROOT"; mkdir -p "$HTTPD_ROOT"
   configure_httpd -m "$1" 'VhostLimit On' -v 'a ErrorDocument 404 /page.html' \
-    -v 'b VhostLimit DryRun' -v 'b VhostLimitConcurrency 1'
-  local valgrind_pid
+    -v 'b VhostLimit DryRun' -v 'b VhostLimitConcurrency 1' -v 'c VhostLimitConcurrency 1' \
+    'VhostLimitQueue 100 60s' 'Timeout 60'
+  local valgrind_pid client_pids=()
   under_valgrind
-  some_hundred_requests >/dev/null
+  "${2:-some_hundred_requests}" >/dev/null
   kill -TERM "$valgrind_pid"
+  release_all
   wait_until 30 gone "$valgrind_pid"
+  ((${#client_pids[@]} == 0)) || kill "${client_pids[@]}" || :
   cgroup_remove "$(httpd_cgroup)"       # httpd -X has no end of its own that would do it
   like "$(<"$BATS_TEST_TMPDIR/memcheck")" 'ERROR SUMMARY' "memcheck came to its end"
   is "$(records_of_ours "$BATS_TEST_TMPDIR/memcheck")" '' "memcheck's records about the module"
@@ -50,6 +72,11 @@ clean_on() { # <mpm>
 @test "event: memcheck finds no error and no leak of the module" {
   requires valgrind event
   clean_on event
+}
+
+@test "event: memcheck finds no error and no leak while connections come back to the module" {
+  requires valgrind event
+  clean_on event some_hundred_requests_while_one_waits
 }
 
 @test "prefork: memcheck finds no error and no leak of the module" {

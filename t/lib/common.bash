@@ -30,6 +30,7 @@ need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1;
 need_valgrind()   { need_program valgrind; }
 need_ab()         { need_program ab; }
 need_h2load()     { need_program h2load; }
+need_openssl()    { need_program openssl; }
 need_shellcheck() { need_program shellcheck; }
 need_git()        { git -C "$TOP" rev-parse --git-dir >/dev/null 2>&1 || { echo "not a git work tree"; return 1; }; }
 need_program()    { command -v "$1" >/dev/null || { echo "no $1"; return 1; }; }

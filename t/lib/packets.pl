@@ -8,15 +8,21 @@
 #                               which status
 # packets.pl PORT --idle N SECONDS [TEXT]   N connections that send no more than
 #                               TEXT; says "open" when they all are
+# packets.pl PORT --kept N FILE TEXT    N connections, each of which sends TEXT,
+#                               waits for its answer, and sends it once more when
+#                               FILE is there; prints who got what, twice
 #
 # A STEP is text to be sent in one packet (with \r \n \xHH), @MS to wait so many
-# milliseconds, @bytes:MS to send the next text a byte at a time, or one of
-# @half (no more will be sent) and @close (without reading).
+# milliseconds, @bytes:MS to send the next text a byte at a time, @send:N to send
+# N bytes, @until:REGEX to read until what has come matches, @take:N until N bytes
+# have come, @when:FILE to wait for that file, @slow:MS to pause before each
+# reading from then on, or one of @half (no more will be sent), @close (without reading) and @reset (with an RST).
+# "[reset]" at the end: the server has sent an RST.
 use strict;
 use warnings;
 use IO::Select;
 use IO::Socket::INET;
-use Socket qw(IPPROTO_TCP TCP_NODELAY);
+use Socket qw(IPPROTO_TCP SOL_SOCKET SO_LINGER TCP_NODELAY);
 use Time::HiRes qw(sleep time);
 
 my $READ_SECONDS = 15;    # for an answer, unless it is a crowd's
@@ -59,21 +65,56 @@ sub count {
     print "$n{$_} $_\n" for sort keys %n;
 }
 
+# Read until enough($text) or to the end; 0: neither has come in time.
+sub read_until {
+    my ($s, $text, $pause, $enough) = @_;
+    my $end = time + $READ_SECONDS;
+    my $ready = IO::Select->new($s);
+    until ($enough->($$text)) {
+        return 0 if time > $end || !$ready->can_read($end - time);
+        sleep $pause if $pause;
+        my $n = sysread $s, $$text, 65536, length $$text;
+        $$text .= '[reset]' unless defined $n;
+        return 0 unless $n;
+    }
+    return 1;
+}
+
+sub wait_for_file {
+    my $end = time + 3 * $READ_SECONDS;
+    sleep 0.02 until -e $_[0] || time > $end;
+}
+
+sub close_with_reset {
+    my ($s) = @_;
+    setsockopt($s, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
+    close $s;
+}
+
+sub send_bytes { my ($s, $n) = @_; $n -= syswrite($s, 'x' x ($n < 65536 ? $n : 65536)) || $n while $n > 0 }
+
 sub one {
     my $s = dial();
-    my $pause;
+    my ($text, $slow, $pause) = ('', 0);
     for (@_) {
         if (/^\@(\d+)$/)            { sleep $1 / 1000 }
         elsif (/^\@bytes:(\d+)$/)   { $pause = $1 / 1000 }
+        elsif (/^\@send:(\d+)$/)    { send_bytes($s, $1) }
+        elsif (/^\@slow:(\d+)$/)    { $slow = $1 / 1000 }
+        elsif (/^\@until:(.*)$/s)    { my $re = qr/$1/s; read_until($s, \$text, $slow, sub { $_[0] =~ $re }) or last }
+        elsif (/^\@take:(\d+)$/)     { my $n = $1; read_until($s, \$text, $slow, sub { length $_[0] >= $n }) or last }
+        elsif (/^\@when:(.*)$/)      { wait_for_file($1) }
         elsif ($_ eq '@half')       { shutdown $s, 1 }
         elsif ($_ eq '@close')      { close $s; return }
+        elsif ($_ eq '@reset')      { close_with_reset($s); print $text; return }
         elsif (defined $pause) {
             for my $byte (split //, unescape($_)) { syswrite $s, $byte; sleep $pause }
             undef $pause;
         }
         else { syswrite $s, unescape($_) }
     }
-    print answers($READ_SECONDS, $s);
+    read_until($s, \$text, $slow, sub { 0 }) unless $text =~ /\[reset\]$/;
+    print $text;
 }
 
 sub cut {
@@ -107,7 +148,41 @@ sub idle {
     sleep $seconds;
 }
 
-my %modes = ('--cut' => \&cut, '--crowd' => \&crowd, '--idle' => \&idle);
+# The status of each one's next answer, which fits into one reading.
+sub next_answers {
+    my ($text, @sockets) = @_;
+    my %got = map { $_ => 'none' } @sockets;
+    my $open = IO::Select->new(@sockets);
+    my $end = time + 35;
+    syswrite $_, $text for @sockets;
+    while ($open->count && time < $end) {
+        for my $s ($open->can_read($end - time)) {
+            sysread $s, my $answer, 65536;
+            $got{$s} = status($answer // '');
+            $open->remove($s);
+        }
+    }
+    return values %got;
+}
+
+# Fifty at a time, so that no queue is long.
+sub ask_all {
+    my ($text, @sockets) = @_;
+    my @got;
+    push @got, next_answers($text, splice @sockets, 0, 50) while @sockets;
+    count(@got);
+}
+
+sub kept {
+    my ($n, $file, $text) = (@_[0, 1], unescape($_[2]));
+    my @sockets = map { dial() } 1 .. $n;
+    $| = 1;
+    ask_all($text, @sockets);
+    wait_for_file($file);
+    ask_all($text, @sockets);
+}
+
+my %modes = ('--cut' => \&cut, '--crowd' => \&crowd, '--idle' => \&idle, '--kept' => \&kept);
 my $mode = $modes{ $ARGV[0] // '' };
 shift @ARGV if $mode;
 ($mode // \&one)->(@ARGV);

@@ -1,0 +1,544 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Connections between their requests and while they close, when others wait for
+# a slot: they are with the module then, and nobody is to notice.
+
+load lib/live
+
+ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 2' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
+  -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32')
+SERVER_STATUS=('ExtendedStatus On' '<Location "/server-status">' 'SetHandler server-status' '</Location>')
+PAGE='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+LAST='GET /sub/ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
+
+setup() { requires event; }
+
+teardown() {
+  release_all
+  check_nothing_is_left
+  end_server
+}
+
+# ---- what must be as before ----------------------------------------------------
+
+descriptors() { find "/proc/$(first_child)/fd" -mindepth 1 2>/dev/null | wc -l; }
+first_child() { httpd_children | head -n 1; }
+worker_status() { web "$(url status '/server-status?auto')"; }
+
+# mod_status counts the connection it is asked over.
+workers_rest() {
+  local text
+  text=$(worker_status)
+  [[ $text == *$'\nBusyWorkers: 1\n'* ]] || return 1
+  [[ $text != *$'\nConnsTotal: '* || $text == *$'\nConnsTotal: '[01]$'\n'* ]]
+}
+
+back_to_before() { workers_rest && { [[ ! -e $BATS_TEST_TMPDIR/before ]] || (($(descriptors) <= $(<"$BATS_TEST_TMPDIR/before"))); }; }
+
+check_nothing_is_left() {
+  httpd_up || return 0
+  wait_until 12 back_to_before || { worker_status; descriptors; show_log; return 1; }
+}
+
+# ---- contention ------------------------------------------------------------------
+
+# Somebody waits all the time, for the only place of c, and no other vhost has to.
+start_contended() { # <mpm> <as start_httpd>...
+  start_httpd -m "$1" -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' \
+    'Timeout 60' 'VhostLimitQueue 3000 60s' 'VhostLimitSlots 6' -v 'c VhostLimitConcurrency 1' "${@:2}"
+  is "$(get a / -H 'Connection: close')" 200
+  hold_request busy c
+  begin_request waits c /page.html
+  settles c waiting 1
+  descriptors >"$BATS_TEST_TMPDIR/before"
+}
+
+in_background() { # <name> <step>...   packets
+  packets "${@:2}" >"$BATS_TEST_TMPDIR/$1" 2>&1 3>&- 4>&- &
+  eval "$1_pid=$!"
+}
+go() { touch "$BATS_TEST_TMPDIR/go-$1"; }         # <name>
+when() { echo "@when:$BATS_TEST_TMPDIR/go-$1"; }  # <name>
+has_got() { grep -q -- "$2" "$BATS_TEST_TMPDIR/$1"; }
+
+statuses() { grep -aoE 'HTTP/1\.1 [0-9]{3}' <<<"$1" | cut -d ' ' -f 2 | xargs; }
+contents() { grep -aoE '(page|sub|index) of [a-z]|held [a-z0-9]*|[0-9]+ bytes' <<<"$1" | tr '\n' ','; }
+closes() { grep -aic '^Connection: close' <<<"$1" || :; }
+
+milliseconds() { # <command>...
+  local start=${EPOCHREALTIME/./}
+  "$@" >&2
+  echo $(((${EPOCHREALTIME/./} - start) / 1000))
+}
+
+# In which order scripts have begun.
+begun() { find "$(hold_dir)" -name "$1.in" -printf '%T@ %f\n' | sort -n | sed 's/.* \(.*\)\.in/\1/' | xargs; }  # <pattern>
+
+# ---- order -----------------------------------------------------------------------
+
+keeps_order_on() { # <mpm>
+  local kept_pid
+  start_contended "$1" -v 'a VhostLimitConcurrency 1'
+  in_background kept "$PAGE" '@until:page of a' "$(when two)" \
+    'GET /cgi/hold.sh?k2 HTTP/1.1\r\nHost: a.test\r\n\r\n' '@until:held k2' "$(when three)" \
+    'GET /cgi/hold.sh?k3 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
+  settles a requests 2
+  hold_request one a
+  go two; settles a waiting 1
+  begin_request n2 a '/cgi/hold.sh?n2'; settles a waiting 2
+  release_request one
+  is "$(answer_of n2)" 200
+  hold_request again a
+  go three; settles a waiting 1
+  begin_request n3 a '/cgi/hold.sh?n3'; settles a waiting 2
+  release_request again
+  wait "$kept_pid"
+  is "$(answer_of n3) $(begun '[kn]?')" '200 k2 n2 k3 n3'
+  local text
+  text=$(<"$BATS_TEST_TMPDIR/kept")
+  is "$(contents "$text")" 'page of a,held k2,held k3,'
+  is "$(closes "$text") $(status_of a queued)" '1 4'
+}
+
+@test "event: the next requests of a kept connection wait their turn and are answered in order" {
+  keeps_order_on event
+}
+
+@test "worker: the next requests of a kept connection wait their turn and are answered in order" {
+  requires worker
+  keeps_order_on worker
+}
+
+# ---- as plain Apache does ----------------------------------------------------------
+
+five_one_by_one() {
+  local i steps=()
+  for i in 1 2 3 4 5; do
+    steps+=("GET /page.html?$i HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n" '@until:(page of a.*){'$i'}')
+  done
+  packets "${steps[@]}" | sed '/^\(Date\|ETag\|Last-Modified\): /d'
+}
+
+is_as_plain_on() { # <mpm>
+  local lines=('MaxKeepAliveRequests 3' 'LogFormat "%v %q %>s k=%k X=%X a=%a" kept' "CustomLog \"$HTTPD_ROOT/logs/kept.log\" kept")
+  local plain
+  start_httpd -n -m "$1" "${lines[@]}"
+  plain=$(five_one_by_one)
+  wait_until 5 grep -q 'k=3' "$HTTPD_ROOT/logs/kept.log"
+  plain+=$(grep '^a.test' "$HTTPD_ROOT/logs/kept.log")
+  stop_httpd
+  start_contended "$1" "${lines[@]}"
+  : >"$HTTPD_ROOT/logs/kept.log"
+  local ours
+  ours=$(five_one_by_one)
+  wait_until 5 grep -q 'k=3' "$HTTPD_ROOT/logs/kept.log"
+  ours+=$(grep '^a.test' "$HTTPD_ROOT/logs/kept.log")
+  like "$plain" 'max=1.*k=3 X=-'
+  is "$ours" "$plain"
+}
+
+@test "event: MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
+  is_as_plain_on event
+}
+
+@test "worker: MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
+  requires worker
+  is_as_plain_on worker
+}
+
+idles_as_configured_on() { # <mpm>
+  local short long
+  start_contended "$1" -v 'a KeepAliveTimeout 1' -v 'b KeepAliveTimeout 4'
+  short=$(milliseconds packets "$PAGE")
+  long=$(milliseconds packets "${PAGE/a.test/b.test}")
+  at_least "$short" 950 "a, milliseconds"; at_most "$short" 3500 "a, milliseconds"
+  at_least "$long" 3950 "b, milliseconds"; at_most "$long" 9000 "b, milliseconds"
+}
+
+@test "event: an idle connection is closed after the KeepAliveTimeout of its vhost" {
+  idles_as_configured_on event
+}
+
+@test "worker: an idle connection is closed after the KeepAliveTimeout of its vhost" {
+  requires worker
+  idles_as_configured_on worker
+}
+
+@test "the KeepAliveTimeout is that of the last request, also of a vhost that is Off" {
+  local took
+  start_contended event -v 'b VhostLimit Off' -v 'a KeepAliveTimeout 9' -v 'b KeepAliveTimeout 1'
+  took=$(milliseconds packets "$PAGE${PAGE/a.test/b.test}")
+  at_least "$took" 950 milliseconds; at_most "$took" 6000 milliseconds
+}
+
+# ---- input --------------------------------------------------------------------------
+
+takes_packets_on() { # <mpm>
+  start_contended "$1"
+  local post='POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 12\r\n\r\n'
+  is "$(contents "$(packets "$PAGE" '@until:page of a' @200 "${LAST:0:9}" @200 "${LAST:9}")")" 'page of a,sub of a,'
+  is "$(contents "$(packets "$PAGE" '@until:page of a' "$post" @100 abcdef @100 ghijkl '@until:12 bytes' "$LAST")")" \
+    'page of a,12 bytes,sub of a,'
+  is "$(contents "$(packets "$post" @100 abcdef @100 ghijkl '@until:12 bytes' "${post}abcdefghijkl" "$LAST")")" \
+    '12 bytes,12 bytes,sub of a,'
+  is "$(contents "$(packets "$PAGE" '@until:page of a' "$PAGE" @half)")" 'page of a,page of a,'
+  is "$(contents "$(packets '@bytes:5' "$PAGE" '@until:page of a' '@bytes:5' "$LAST")")" 'page of a,sub of a,'
+}
+
+@test "event: requests in several packets on a kept connection, with bodies, and a client that is half closed" {
+  takes_packets_on event
+}
+
+@test "worker: requests in several packets on a kept connection, with bodies, and a client that is half closed" {
+  requires worker
+  takes_packets_on worker
+}
+
+@test "who has closed its half while it waits is answered" {
+  local half_pid
+  start_contended event -v 'a VhostLimitConcurrency 1'
+  in_background half "$PAGE" '@until:page of a' "$(when go)" "$PAGE" @half
+  settles a requests 2
+  hold_request one a
+  go go; settles a waiting 1
+  release_request one
+  wait "$half_pid"
+  is "$(contents "$(<"$BATS_TEST_TMPDIR/half")")" 'page of a,page of a,'
+}
+
+# ---- pipelines ------------------------------------------------------------------------
+
+requests() { # <number>   in one text; the last closes
+  local i text=''
+  for ((i = 1; i < $1; i++)); do
+    if ((i % 2)); then text+=$PAGE; else text+=${PAGE/page.html/}; fi
+  done
+  echo "$text$LAST"
+}
+pages() { local i; for ((i = 1; i < $1; i++)); do ((i % 2)) && printf 'page of a,' || printf 'index of a,'; done; echo 'sub of a,'; }
+
+pipelines_on() { # <mpm>
+  local n text
+  start_contended "$1"
+  for n in 2 3 10; do
+    is "$(contents "$(packets "$(requests $n)")")" "$(pages $n)" "$n at once"
+    text=$(packets "$PAGE" '@until:page of a' @100 "$(requests $n)")
+    is "$(contents "$text")" "page of a,$(pages $n)" "$n at once after one"
+    is "$(closes "$text")" 1
+  done
+}
+
+@test "event: 2, 3 and 10 requests in one packet are answered in order" {
+  pipelines_on event
+}
+
+@test "worker: 2, 3 and 10 requests in one packet are answered in order" {
+  requires worker
+  pipelines_on worker
+}
+
+# A request that will hold its place once it has got one.
+begin_held() { # <name> <vhost>
+  mkfifo -m 666 "$(hold_dir)/$1.fifo"
+  begin_request "$1" "$2" "/cgi/hold.sh?$1"
+}
+
+does_not_evade_on() { # <mpm>
+  local many_pid text
+  start_httpd -m "$1" -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' 'VhostLimitSlots 1'
+  hold_request one a
+  in_background many "$(requests 10)"
+  settles a waiting 1
+  begin_held two a; settles a waiting 2
+  begin_request three a /sub/; settles a waiting 3
+  release_request one
+  wait "$many_pid"
+  text=$(<"$BATS_TEST_TMPDIR/many")
+  is "$(contents "$text")" 'page of a,index of a,' "one with its turn, one without"
+  is "$(closes "$text")" 1
+  is "$(status_of a waiting)" 1
+  release_request two
+  is "$(answer_of three)" 200
+}
+
+@test "event: who sends many at once among others that wait gets one beyond its turn and is closed" {
+  does_not_evade_on event
+}
+
+@test "worker: who sends many at once among others that wait gets one beyond its turn and is closed" {
+  requires worker
+  does_not_evade_on worker
+}
+
+# ---- closing ---------------------------------------------------------------------------
+
+TOO_MUCH='POST /page.html HTTP/1.1\r\nHost: a.test\r\nContent-Length: 30000000\r\n\r\n'
+
+answers_early_on() { # <mpm>
+  local path text
+  start_contended "$1" -v 'a LimitRequestBody 1000' -v 'b <Location /sub/>' -v 'b Require all denied' -v 'b </Location>'
+  text=$(packets "$TOO_MUCH" @send:30000000)
+  like "$text" '^HTTP/1.1 413 .*</html>' "a new connection"; is "${text##*</html>}" '' "its end"
+  text=$(packets "$PAGE" '@until:page of a' "$TOO_MUCH" @send:30000000)
+  like "$text" 'HTTP/1.1 413 .*</html>' "a kept one"; is "${text##*</html>}" '' "its end"
+  text=$(packets "${LAST/GET/POST}" @send:3000000)
+  like "$text" '^HTTP/1.1 [24]' "a body that was not announced"
+}
+
+@test "event: who sends 30 MB that are not wanted gets the whole answer" {
+  answers_early_on event
+}
+
+@test "worker: who sends 30 MB that are not wanted gets the whole answer" {
+  requires worker
+  answers_early_on worker
+}
+
+@test "who has filled its socket while it waited gets the whole answer" {
+  local big_pid text
+  start_contended event -v 'a LimitRequestBody 1000' -v 'a VhostLimitConcurrency 1'
+  hold_request one a
+  in_background big "${TOO_MUCH:0:9}" @300 "${TOO_MUCH:9}" @send:30000000
+  settles a waiting 1
+  wait_until 5 window_is_full
+  release_request one
+  took=$(milliseconds wait "$big_pid")
+  text=$(<"$BATS_TEST_TMPDIR/big")
+  like "$text" '^HTTP/1.1 413 .*</html>'; is "${text##*</html>}" '' "its end"
+  at_most "$took" 12000 milliseconds
+}
+
+# A client's end has bytes that nobody takes, and no more every time we look.
+window_is_full() {
+  local port hex seen
+  hex=$(printf ':%04X' "$(httpd_port)")
+  seen=$(unsent "$hex")
+  [[ -n $seen ]] && sleep 0.3 && [[ $(unsent "$hex") == "$seen" ]]
+}
+unsent() { awk -v p="$1" '$3 ~ p "$" && $4 == "01" { split($5, q, ":"); if (q[1] ~ /[1-9A-F]/) print q[1] }' /proc/net/tcp; }
+
+reads_slowly_on() { # <mpm>
+  local size=6000000 keep close both
+  start_contended "$1"
+  truncate -s $size "$HTTPD_ROOT/htdocs/a/six.bin"
+  keep="${PAGE/page.html/six.bin}" close="${LAST/sub\//six.bin}"
+  at_least "$(packets @slow:2 "$close" | wc -c)" $size "closed"
+  both=$(packets @slow:2 "$keep" "@take:$size" "$LAST" | tr -d '\0')
+  is "$(contents "$both") $(statuses "$both")" 'sub of a, 200 200'
+  at_least "$(packets "$PAGE" '@until:page of a' @slow:2 "$keep" "@take:$((size + 300))" "$keep" "@take:$((2 * size + 600))" "$close" | wc -c)" $((3 * size)) "kept"
+}
+
+@test "event: six megabytes reach a client that reads slowly" {
+  reads_slowly_on event
+}
+
+@test "worker: six megabytes reach a client that reads slowly" {
+  requires worker
+  reads_slowly_on worker
+}
+
+gone_at_every_stage_on() { # <mpm>
+  local reset_pid how
+  start_contended "$1" -v 'a VhostLimitConcurrency 2' -v 'a LimitRequestBody 1000'
+  for how in @reset @close; do
+    repeat 3 packets $how
+    repeat 3 packets "${PAGE:0:12}" @50 $how
+    repeat 3 packets "$PAGE" $how
+    repeat 3 packets "$PAGE" '@until:page of a' $how
+    repeat 3 packets "$PAGE" '@until:page of a' @50 "${PAGE:0:12}" @50 $how
+    repeat 3 packets "${PAGE/page.html/big.bin}" '@until:200 OK' $how
+    repeat 3 packets "$PAGE" '@until:page of a' "${PAGE/page.html/big.bin}" '@until:200 OK.*200 OK' $how
+    repeat 3 packets "$TOO_MUCH" @send:100000 $how
+    repeat 3 packets "$LAST" '@until:sub of a' $how
+    repeat 3 packets "$PAGE$PAGE" '@until:page of a.*page of a' "$PAGE" $how
+  done >/dev/null
+  hold_request one a; hold_request two a
+  in_background reset "$PAGE" "$(when go)" @reset
+  settles a waiting 1
+  go go
+  wait "$reset_pid"
+  release_request one; release_request two
+  settles a running 0
+  settles a waiting 0
+}
+
+@test "event: clients that are gone, at every stage, leave nothing behind" {
+  gone_at_every_stage_on event
+}
+
+@test "worker: clients that are gone, at every stage, leave nothing behind" {
+  requires worker
+  gone_at_every_stage_on worker
+}
+
+# ---- many -------------------------------------------------------------------------------
+
+begin_kept() { # <number>
+  packets --kept "$1" "$BATS_TEST_TMPDIR/go-kept" "$PAGE" >"$BATS_TEST_TMPDIR/kept" 2>&1 3>&- 4>&- &
+  kept_pid=$!
+  wait_until 40 has_got kept ' '
+}
+
+two_thousand_idle_on() { # <mpm>
+  local kept_pid
+  (($(ulimit -Hn) >= 6000)) || skip "not 6000 descriptors"
+  ulimit -n 6000
+  start_contended "$1" 'KeepAliveTimeout 60'
+  begin_kept 2000
+  is "$(xargs <"$BATS_TEST_TMPDIR/kept")" '2000 200' "before"
+  is "$(get a / -m 5) $(get b / -m 5)" '200 200'
+  at_least "$(descriptors)" 2000 "descriptors"
+  go kept
+  wait "$kept_pid"
+  is "$(xargs <"$BATS_TEST_TMPDIR/kept")" '2000 200 2000 200' "before and after"
+}
+
+@test "event: two thousand connections are kept and answered again" {
+  two_thousand_idle_on event
+}
+
+@test "worker: two thousand connections are kept and answered again" {
+  requires worker
+  two_thousand_idle_on worker
+}
+
+# Only the server is short of descriptors.
+start_short() { # <as start_contended>...
+  local before
+  before=$(ulimit -Sn)
+  ulimit -Sn 500
+  start_contended "$@"
+  ulimit -Sn "$before"
+}
+
+@test "newcomers get in while kept connections have taken what descriptors there are for them" {
+  local kept_pid
+  start_short event 'KeepAliveTimeout 60'
+  begin_kept 700
+  is "$(xargs <"$BATS_TEST_TMPDIR/kept")" '700 200'
+  is "$(get a / -m 5) $(get b / -m 5)" '200 200'
+  kill "$kept_pid"; wait "$kept_pid" || :
+}
+
+@test "newcomers get in while clients do not close their end" {
+  local kept_pid text=$PAGE
+  start_short event
+  PAGE=$LAST begin_kept 700
+  is "$(xargs <"$BATS_TEST_TMPDIR/kept")" '700 200'
+  is "$(get a / -m 5) $(get b / -m 5)" '200 200'
+  kill "$kept_pid"; wait "$kept_pid" || :
+}
+
+@test "newcomers get in while others have sent nothing and taken all descriptors" {
+  local idle_pid
+  start_short event
+  packets --idle 700 20 >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
+  idle_pid=$!
+  wait_until 10 has_got idle open
+  is "$(get a / -m 5) $(get b / -m 5)" '200 200'
+  kill "$idle_pid"; wait "$idle_pid" || :
+}
+
+# ---- children that go ------------------------------------------------------------------
+
+# One is idle, one waits, one is closing while its client still sends.
+restarts_on() { # <mpm> <command>...
+  local idle_pid wait_pid closing_pid
+  start_contended "$1" -v 'a LimitRequestBody 1000' -v 'b VhostLimitConcurrency 1'
+  rm "$BATS_TEST_TMPDIR/before"             # of a child that will be gone
+  hold_request one b
+  in_background idle "$PAGE" '@until:page of a' "$(when idle)" "$PAGE" '@until:page of a.*page of a'
+  in_background wait "${PAGE/a.test/b.test}" '@until:page of b'
+  in_background closing "${TOO_MUCH/30000000/300000}" @send:1000 @200 "$(when idle)" @200 @send:1000 @200 @send:1000
+  settles b waiting 1
+  wait_until 5 has_got_one_answer_each
+  "${@:2}"
+  go idle
+  release_request one
+  wait "$idle_pid" "$wait_pid" "$closing_pid" || :
+  is "$(contents "$(<"$BATS_TEST_TMPDIR/wait")")" 'page of b,'
+  like "$(<"$BATS_TEST_TMPDIR/closing")" '^HTTP/1.1 413 .*</html>'
+  like "$(contents "$(<"$BATS_TEST_TMPDIR/idle")")" '^page of a,(page of a,)?'
+  [[ $(<"$BATS_TEST_TMPDIR/idle")$(<"$BATS_TEST_TMPDIR/closing") != *'[reset]'* ]]
+  is "$(get a /)" 200
+}
+has_got_one_answer_each() { (($(status_of a requests) >= 3)); }
+
+@test "event: a graceful restart loses nobody who is idle, waits or closes" {
+  restarts_on event graceful_httpd
+}
+
+@test "worker: a graceful restart loses nobody who is idle, waits or closes" {
+  requires worker
+  restarts_on worker graceful_httpd
+}
+
+stops_with_all_kinds_on() { # <mpm> <signal>
+  local idle_pid wait_pid closing_pid pids pid took
+  start_contended "$1" -v 'a LimitRequestBody 1000'
+  in_background idle "$PAGE"
+  in_background wait "${PAGE/a.test/c.test}"
+  in_background closing "${TOO_MUCH/30000000/300000}" @send:1000 @6000
+  settles c waiting 2
+  wait_until 5 has_got_one_answer_each
+  mapfile -t pids < <(httpd_pid; httpd_children)
+  kill "-$2" "${pids[0]}"
+  release_all
+  for pid in "${pids[@]}"; do wait_until 15 gone "$pid"; done
+  wait "$idle_pid" "$wait_pid" "$closing_pid" || :
+  is "$(contents "$(<"$BATS_TEST_TMPDIR/idle")")" 'page of a,'
+}
+
+@test "event: a stop and a graceful stop end with connections of all kinds" {
+  stops_with_all_kinds_on event TERM
+  stops_with_all_kinds_on event WINCH
+}
+
+@test "worker: a stop and a graceful stop end with connections of all kinds" {
+  requires worker
+  stops_with_all_kinds_on worker TERM
+  stops_with_all_kinds_on worker WINCH
+}
+
+@test "children that reach MaxConnectionsPerChild hand kept connections on, or close them in peace" {
+  local kept_pid
+  start_contended event 'MaxConnectionsPerChild 30' 'KeepAliveTimeout 60'
+  rm "$BATS_TEST_TMPDIR/before"
+  begin_kept 100
+  is "$(xargs <"$BATS_TEST_TMPDIR/kept")" '100 200' "before"
+  go kept
+  wait "$kept_pid"
+  # Plain Apache closes them all when a child ends.
+  like "$(xargs <"$BATS_TEST_TMPDIR/kept")" '^100 200 ([0-9]+ 200( [0-9]+ none)?)$' "before and after"
+}
+
+# ---- connections that keep something -----------------------------------------------------
+
+@test "a TLS connection stays with mod_ssl from one request to the next" {
+  requires mod_ssl openssl
+  openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=a.test -days 2 -keyout "$BATS_FILE_TMPDIR/key" \
+    -out "$BATS_FILE_TMPDIR/cert" 2>/dev/null
+  start_contended event -l ssl "Listen 127.0.0.3:$(httpd_port)" -x "<VirtualHost 127.0.0.3:$(httpd_port)>" \
+    -x 'ServerName tls.test' -x 'SSLEngine on' -x "SSLCertificateFile $BATS_FILE_TMPDIR/cert" \
+    -x "SSLCertificateKeyFile $BATS_FILE_TMPDIR/key" -x '</VirtualHost>'
+  is "$(web -k --resolve "tls.test:$(httpd_port):127.0.0.3" -o /dev/null -w '%{http_code} %{num_connects},' "https://tls.test:$(httpd_port)/page.html?[1-4]")" \
+    '200 1,200 0,200 0,200 0,'
+}
+
+@test "a connection behind a PROXY header keeps its client's address from one request to the next" {
+  start_contended event -l remoteip -v 'a RemoteIPProxyProtocol On' 'RemoteIPProxyProtocolExceptions 127.0.0.1' \
+    'LogFormat "%v %s k=%k %a" kept' "CustomLog \"$HTTPD_ROOT/logs/kept.log\" kept"
+  : >"$HTTPD_ROOT/logs/kept.log"
+  is "$(web --haproxy-protocol --interface 127.0.0.3 -o /dev/null -w '%{http_code} %{num_connects},' "$(url a '/page.html?[1-3]')")" \
+    '200 1,200 0,200 0,'
+  is "$(grep '^a.test' "$HTTPD_ROOT/logs/kept.log" | tr '\n' ,)" \
+    'a.test 200 k=0 127.0.0.3,a.test 200 k=1 127.0.0.3,a.test 200 k=2 127.0.0.3,'
+}
+
+@test "HTTP/2 connections, from the start and upgraded, go on" {
+  requires mod_http2 curl_http2 h2load
+  start_contended event -l http2 'Protocols h2c http/1.1'
+  like "$(h2load -n 20 -c 1 -m 1 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /page.html)")" ' 20 2xx'
+  is "$(web --http2 -o /dev/null -w '%{http_code} %{http_version}' "$(url a /page.html)")" '200 2'
+}
