@@ -34,6 +34,8 @@ const char *vl_admit_reason_name(vl_reason_e reason)
         return "queue";
     case VL_REASON_TIMEOUT:
         return "timeout";
+    case VL_REASON_ERROR:
+        return "error";
     case VL_REASON_NONE:
         break;
     }

@@ -24,6 +24,11 @@ static void fill_defaults(vl_conf_t *conf)
         conf->member = def;
     VL_SETTINGS(X)
 #undef X
+#define X(member, directive, least, help) \
+    if (conf->member == VL_UNSET) \
+        conf->member = 0;
+    VL_SIZES(X)
+#undef X
     if (conf->queue_timeout < 0)
         conf->queue_timeout = VL_QUEUE_TIMEOUT;
     if (!conf->cgroup)
