@@ -52,6 +52,7 @@ static const char *prefix(apr_pool_t *p, const char *path, int n)
 const char *vl_cgroup_make_path(apr_pool_t *p, const char *mount,
                                 const char *path)
 {
+    struct stat info;
     const char *part;
     int n;
 
@@ -60,8 +61,8 @@ const char *vl_cgroup_make_path(apr_pool_t *p, const char *mount,
 
         if (mkdir(dir, 0755) && errno != EEXIST)
             return strerror(errno);
-        if (access(dir, X_OK))
-            return strerror(errno);
+        if (stat(dir, &info) || !S_ISDIR(info.st_mode))
+            return strerror(ENOTDIR);
     }
     return NULL;
 }
