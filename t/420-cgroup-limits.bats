@@ -136,7 +136,7 @@ has_no_memory() { # <vhost>
   for child in $(httpd_children); do grep -q ":$(httpd_cgroup)/.server\$" "/proc/$child/cgroup"; done
   configure_httpd 'VhostLimit On' 'VhostLimitCgroup off'
   graceful_httpd
-  ! grep -q "$(httpd_cgroup)" "/proc/$(httpd_pid)/cgroup"
+  is "$(grep -c "$(httpd_cgroup)" "/proc/$(httpd_pid)/cgroup")" 0 "hierarchies in which it is in the tree"
 }
 
 @test "a CGI program runs in its vhost's group, in each hierarchy that limits it" {
@@ -157,7 +157,7 @@ has_no_memory() { # <vhost>
   requires pids
   start_httpd 'VhostLimit On' -v 'a VhostLimitProcesses 20'
   has_pids a 20                                   # before anything forks
-  begin_request bomb a '/cgi/forks.sh?bomb'
+  begin_request bomb a '/cgi/forks.pl?bomb'
   wait_until 20 test -s "$(hold_dir)/bomb.in"
   is "$(<"$(hold_dir)/bomb.in")" 19 "children of the one that forks"
   is "$(get b /cgi/nap.sh) $(get a /page.html)" '200 200' "the others, and what needs no process"
