@@ -19,9 +19,11 @@
 #include "vl_hooks.h"
 #include "vl_meter.h"
 #include "vl_park.h"
+#include "vl_place.h"
 #include "vl_private.h"
 #include "vl_shm.h"
 #include "vl_status.h"
+#include "vl_usage.h"
 
 /* Lives as long as the parent, in the process's pool under its name: a restart
  * loads the module anew and clears its variables. */
@@ -34,6 +36,8 @@ typedef struct kept_t {
 } kept_t;
 
 static kept_t *kept;
+static vl_place_t *place;
+static vl_usage_t *usage;
 
 /* Room for vhosts that later configurations add or rename.  Pages that are
  * never touched cost nothing. */
@@ -163,32 +167,117 @@ static apr_array_header_t *account_servers(apr_pool_t *p,
     return firsts;
 }
 
+static unsigned all_needs(server_rec *s)
+{
+    unsigned needs = 0;
+
+    for (; s; s = s->next) {
+        vl_cgroup_limits_t limits = vl_conf_cgroup_limits(vl_conf_get(s));
+
+        needs |= vl_cgroup_needs(&limits);
+    }
+    return needs;
+}
+
+/* A limit that nobody enforces stops the start, unless VhostLimitOnError says
+ * open.  A restart goes on: to stop it would be to stop the server. */
+static apr_status_t limit_failed(server_rec *s, const char *why, int restart)
+{
+    const vl_conf_t *conf = vl_conf_get(s);
+    int stops = conf->on_error != VL_ERROR_OPEN;
+
+    ap_log_error(APLOG_MARK, !stops ? APLOG_WARNING
+                 : restart ? APLOG_ERR : APLOG_EMERG, 0, s, VLOGNO(0020)
+                 "vhost %s: a limit cannot be enforced: %s%s",
+                 conf->account_name, why, stops && !restart
+                 ? " (VhostLimitOnError open starts without)" : "");
+    return stops && !restart ? APR_EGENERAL : APR_SUCCESS;
+}
+
+static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
+{
+    const vl_conf_t *conf = vl_conf_get(s);
+    vl_cgroup_limits_t limits = vl_conf_cgroup_limits(conf);
+    const char *missing = vl_cgroup_missing(kept->cgroup, ptemp, &limits);
+
+    if (missing && limit_failed(s, missing, restart) != APR_SUCCESS)
+        return APR_EGENERAL;
+    if (vl_cgroup_add(kept->cgroup, conf->account_name, &limits)
+        == APR_SUCCESS)
+        return APR_SUCCESS;
+    if (vl_cgroup_needs(&limits))
+        return limit_failed(s, vl_cgroup_reason(kept->cgroup), restart);
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
+                 "vhost %s has no cgroup: %s", conf->account_name,
+                 vl_cgroup_reason(kept->cgroup));
+    return APR_SUCCESS;
+}
+
 /* One group per account; those of vhosts that are gone are removed. */
-static void make_cgroups(server_rec *main_server)
+static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
     apr_pool_t *old_pool = kept->cgroup_pool;
     int wanted = count_accounts(main_server) > 0;
+    apr_status_t rv = APR_SUCCESS;
     server_rec *s;
 
     /* No pool of httpd's lives exactly as long: it must outlast the reading of
      * the next configuration, and be there when the server ends. */
     apr_pool_create_unmanaged(&kept->cgroup_pool);
     kept->cgroup = vl_cgroup_open(kept->cgroup_pool, wanted ?
-                                  vl_conf_get(main_server)->cgroup : "off");
-    for (s = main_server; s; s = s->next) {
-        const vl_conf_t *conf = vl_conf_get(s);
-
-        if (conf->mode != VL_MODE_OFF
-            && vl_cgroup_add(kept->cgroup, conf->account_name) != APR_SUCCESS)
-            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
-                         "vhost %s has no cgroup: %s", conf->account_name,
-                         vl_cgroup_reason(kept->cgroup));
+                                  vl_conf_get(main_server)->cgroup : "off",
+                                  all_needs(main_server), old);
+    for (s = main_server; s && rv == APR_SUCCESS; s = s->next) {
+        if (vl_conf_get(s)->mode != VL_MODE_OFF)
+            rv = make_cgroup(s, ptemp, old != NULL);
     }
     if (old) {
         vl_cgroup_remove_gone(old, kept->cgroup);
         apr_pool_destroy(old_pool);
     }
+    return rv;
+}
+
+/* A child keeps the others for its connections and files. */
+static apr_uint32_t most_group_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return APR_UINT32_MAX;
+    return (apr_uint32_t)(limit.rlim_cur / 4);
+}
+
+/* Opened while the parent is root. */
+static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
+{
+    apr_array_header_t *servers = vl_conf_servers(pconf, main_server);
+    apr_uint32_t without = 0;
+    int i;
+
+    place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
+                                        most_group_descriptors());
+    usage = vl_usage_post_config_create(pconf, kept->cgroup,
+                                        count_accounts(main_server));
+    for (i = 0; i < servers->nelts; i++) {
+        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
+                                                          server_rec *));
+
+        if (conf->mode != VL_MODE_OFF)
+            vl_usage_post_config_add(usage, conf->account,
+                                     conf->account_name);
+        if (conf->mode == VL_MODE_ON)
+            without += vl_place_post_config_add(place, conf->account,
+                                                conf->account_name)
+                       == APR_ENOSPC;
+    }
+    if (without)
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0021)
+                     "the last %u vhosts have no descriptors for their cgroups "
+                     "(LimitNOFILE %u would do): their CGI programs and busy "
+                     "threads stay in the server's", without,
+                     vl_place_wanted_count(place) * 4 + 4);
 }
 
 static void log_banner(server_rec *main_server, int accounts)
@@ -229,7 +318,9 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_slot_set_seats(kept->shm, seats());
-    make_cgroups(main_server);
+    if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
+        return HTTP_INTERNAL_SERVER_ERROR;
+    open_cgroups(pconf, main_server);
     firsts = account_servers(pconf, main_server);
     vl_status_post_config(firsts, kept->shm, kept->cgroup);
     log_banner(main_server, firsts->nelts);
@@ -241,7 +332,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
  * for waiting.  Half of the others may wait in line, half for a request. */
 static apr_uint32_t waiting_most(int threads)
 {
-    rlim_t kept_back = (rlim_t)threads * 5 + 100;
+    rlim_t kept_back = (rlim_t)threads * 5 + 100 + vl_place_open_count(place);
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
@@ -261,10 +352,11 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
 
     if (rv != APR_SUCCESS)
         ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
-                     "this child's requests are not limited: no place for it "
-                     "in shared memory");
+                     "this child's requests are %s: no place for it in shared "
+                     "memory", vl_conf_get(main_server)->on_error
+                     == VL_ERROR_CLOSED ? "refused" : "not limited");
     vl_meter_child_init(kept->shm);
-    vl_hooks_child_init(kept->shm);
+    vl_hooks_child_init(kept->shm, place);
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,
                        threads ? threads : 1);

@@ -47,6 +47,8 @@ const char *vl_admit_reason_name(vl_reason_e reason)
         return "timeout";
     case VL_REASON_THREADS:
         return "threads";
+    case VL_REASON_ERROR:
+        return "error";
     case VL_REASON_NONE:
         break;
     }

@@ -1,38 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_cgroup.h"
+#include "vl_cgroup_int.h"
 
-#include <errno.h>
 #include <libcgroup.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <linux/magic.h>
 
-#include <apr_file_io.h>
-#include <apr_hash.h>
-#include <apr_lib.h>
 #include <apr_strings.h>
 
-/* Tree name below the server's own group, and where v2 may be mounted when it
- * is not found through a controller (a v2 tree without controllers still
- * counts CPU time). */
-#define ROOT_NAME "vhostlimit"
+#include "vl_cgroup_file.h"
+
+/* Where v2 may be mounted when it is not found through a controller (a v2 tree
+ * without controllers still counts CPU time). */
 static const char *const v2_mounts[] = {
     "/sys/fs/cgroup", "/sys/fs/cgroup/unified", NULL
 };
 
-struct vl_cgroup_t {
-    apr_pool_t *pool;
-    const char *backend;
-    const char *path;               /* from the hierarchy's root; "" when off */
-    const char *reason;
-    const char *controllers[3];     /* to make groups in, NULL-terminated */
-    const char *v2_mount;           /* for a v2 tree that has no controller */
-    apr_hash_t *accounts;           /* file name -> itself: what was added */
-};
+/* The tree holds its own against what runs beside it, and in the tree Apache,
+ * without which no back end gets work, against them: the most that both
+ * versions take. */
+static const vl_cgroup_limits_t heaviest = { .weight = 10000 };
 
 const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
                                  const char *controller)
@@ -61,20 +51,6 @@ const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
     return NULL;
 }
 
-const char *vl_cgroup_file_name(apr_pool_t *p, const char *account)
-{
-    char *name = apr_pstrdup(p, account);
-    char *c;
-
-    for (c = name; *c; c++) {
-        if (!apr_isalnum(*c) && !strchr("._:-", *c))
-            *c = '_';
-    }
-    if (*name == '.')
-        *name = '_';
-    return name;
-}
-
 static int is_v2_mount(const char *path)
 {
     struct statfs fs;
@@ -93,135 +69,173 @@ static const char *find_v2_mount(void)
     return NULL;
 }
 
-/* 0: not mounted; 1 or 2: in a hierarchy of that version. */
-static int controller_version(const char *controller)
+static void find_controller(apr_pool_t *p, vl_cgroup_controller_e controller,
+                            place_t *place)
 {
     char *mount = NULL;
-    int version = 0;
+    int version;
 
-    if (!cgroup_get_subsys_mount_point(controller, &mount)) {
-        version = is_v2_mount(mount) ? 2 : 1;
+    for (version = 1; version <= 2 && !place->version; version++) {
+        const char *name = vl_cgroup_controller_name(controller, version);
+
+        if (!*name || cgroup_get_subsys_mount_point(name, &mount))
+            continue;
+        if (is_v2_mount(mount) == (version == 2)) {
+            place->version = version;
+            place->mount = apr_pstrdup(p, mount);
+        }
         free(mount);
     }
-    return version;
-}
-
-static const char *read_self(apr_pool_t *p)
-{
-    char buf[4096];
-    apr_size_t len = sizeof(buf) - 1;
-    apr_file_t *file;
-
-    if (apr_file_open(&file, "/proc/self/cgroup", APR_READ, 0, p)
-        != APR_SUCCESS)
-        return "";
-    if (apr_file_read_full(file, buf, len, &len) != APR_SUCCESS && !len)
-        buf[0] = '\0';
-    buf[len] = '\0';
-    apr_file_close(file);
-    return apr_pstrdup(p, buf);
+    place->missing = place->version ? NULL : "it is not mounted";
 }
 
 static void turn_off(vl_cgroup_t *cg, const char *reason)
 {
+    int c;
+
     cg->backend = "off";
     cg->path = "";
     cg->reason = reason;
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        cg->places[c].version = 0;
+        cg->places[c].missing = reason;
+    }
 }
 
-/* Which hierarchies there are decides the backend and the controllers. */
+/* CPU time is known to any v2 group, if no controller of v1 tells it. */
 static void detect(vl_cgroup_t *cg)
 {
-    int cpu = controller_version("cpu");
-    int n = 0;
+    place_t *cpuacct = &cg->places[VL_CG_CPUACCT];
+    const char *v2 = find_v2_mount();
+    int c;
 
-    cg->v2_mount = find_v2_mount();
-    if (cpu == 1) {
-        cg->backend = cg->v2_mount ? "hybrid" : "v1";
-        cg->controllers[n++] = "cpu";
-        if (controller_version("cpuacct") == 1)
-            cg->controllers[n++] = "cpuacct";
+    for (c = 0; c < VL_CG_CONTROLLERS; c++)
+        find_controller(cg->pool, c, &cg->places[c]);
+    if (!cpuacct->version && v2) {
+        cpuacct->version = 2;
+        cpuacct->mount = v2;
     }
-    else if (cg->v2_mount) {
+    if (cg->places[VL_CG_CPU].version == 1)
+        cg->backend = v2 ? "hybrid" : "v1";
+    else if (v2)
         cg->backend = "v2";
-        if (cpu == 2)
-            cg->controllers[n++] = "cpu";
-    }
-    else {
+    else
         turn_off(cg, "no cgroup hierarchy with the cpu controller, and no v2 "
                      "tree, is mounted");
+}
+
+/* An earlier configuration, or server, has made use of it in this tree. */
+static int was_used(const vl_cgroup_t *cg, vl_cgroup_controller_e controller)
+{
+    const place_t *place = &cg->places[controller];
+    const char *dir = apr_pstrcat(cg->pool, place->mount, cg->path, NULL);
+
+    if (place->version == 1)
+        return !access(dir, F_OK);
+    return vl_cgroup_lists(vl_cgroup_file_read(cg->pool, apr_pstrcat(
+                               cg->pool, dir, "/cgroup.subtree_control", NULL)),
+                           vl_cgroup_controller_name(controller, 2));
+}
+
+/* Controllers that no limit needs, and none has to be lifted of, are left
+ * alone. */
+static void drop_unneeded(vl_cgroup_t *cg, unsigned needs)
+{
+    int c;
+
+    for (c = VL_CG_MEMORY; c < VL_CG_CONTROLLERS; c++) {
+        if (cg->places[c].version && !(needs & 1u << c) && !was_used(cg, c))
+            cg->places[c].version = 0;
     }
 }
 
-static const char *make_group(const vl_cgroup_t *cg, const char *path)
+static const char *self_path(const vl_cgroup_t *cg)
 {
-    struct cgroup *group;
-    const char *failed = NULL;
-    int i, err;
+    const char *text = vl_cgroup_file_read(cg->pool, "/proc/self/cgroup");
+    const char *path = vl_cgroup_parse_self(
+        cg->pool, text, cg->places[VL_CG_CPU].version == 1 ? "cpu" : "");
 
-    if (!cg->controllers[0]) {
-        const char *dir = apr_pstrcat(cg->pool, cg->v2_mount, path, NULL);
+    return path && strcmp(path, "/") ? path : "";
+}
 
-        if (mkdir(dir, 0755) && errno != EEXIST)
-            failed = strerror(errno);
-        return failed;
-    }
-    group = cgroup_new_cgroup(path);
-    if (!group)
-        return "out of memory";
-    for (i = 0; cg->controllers[i]; i++) {
-        if (!cgroup_add_controller(group, cg->controllers[i]))
-            failed = apr_pstrcat(cg->pool, "no controller ",
-                                 cg->controllers[i], NULL);
-    }
-    if (!failed) {
-        err = cgroup_create_cgroup(group, 1);
-        if (err == ECGOTHER)
-            failed = strerror(cgroup_get_last_errno());
-        else if (err)
-            failed = cgroup_strerror(err);
-    }
-    cgroup_free(&group);
+/* Apache's processes go with their parent.  v2 lets threads work in another
+ * group only if that is below their process's, and controllers be enabled only
+ * where no processes are; and in the tree Apache has a fair place beside what
+ * runs outside. */
+static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
+{
+    const place_t *cpu = &cg->places[VL_CG_CPU];
+    const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
+    const char *here = self_path(cg);
+    const char *failed = vl_cgroup_make_path(cg->pool, cpu->mount, server);
+
+    if (!failed && strcmp(here, server))
+        failed = vl_cgroup_move_self(cg, cg->pool, server);
+    if (!failed)
+        cg->origin = old && old->origin ? apr_pstrdup(cg->pool, old->origin)
+                                        : here;
     return failed;
 }
 
-/* Removes the one group; fails, as it should, while it has members or groups
- * below it: rmdir() and not libcgroup, whose delete moves members elsewhere. */
-static void remove_group(const vl_cgroup_t *cg, const char *path)
+static void enable_controllers(vl_cgroup_t *cg)
 {
-    char *mount;
-    int i;
+    int c;
 
-    if (!cg->controllers[0])
-        rmdir(apr_pstrcat(cg->pool, cg->v2_mount, path, NULL));
-    for (i = 0; cg->controllers[i]; i++) {
-        if (!cgroup_get_subsys_mount_point(cg->controllers[i], &mount)) {
-            rmdir(apr_pstrcat(cg->pool, mount, path, NULL));
-            free(mount);
-        }
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        place_t *place = &cg->places[c];
+
+        if (place->version == 2 && !place->missing && c != VL_CG_CPUACCT)
+            place->missing = vl_cgroup_enable(
+                cg->pool, place->mount, cg->path,
+                vl_cgroup_controller_name(c, 2));
     }
 }
 
-/* "auto": below our own group, so that systemd's delegation and a container's
- * view hold. */
-static const char *auto_path(vl_cgroup_t *cg)
+/* The tree itself, once its root is there. */
+static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
 {
-    const char *controller = strcmp(cg->backend, "v2") ? "cpu" : "";
-    const char *own = vl_cgroup_parse_self(cg->pool, read_self(cg->pool),
-                                           controller);
+    place_t *cpu = &cg->places[VL_CG_CPU];
+    const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
 
-    if (!own || !strcmp(own, "/"))
-        own = "";
-    return apr_pstrcat(cg->pool, own, "/" ROOT_NAME, NULL);
+    if (!cpu->missing)
+        cpu->missing = enter_tree(cg, old);
+    enable_controllers(cg);
+    if (!cpu->missing && cpu->version == 2)
+        cpu->missing = vl_cgroup_enable(cg->pool, cpu->mount, server, "cpu");
+    if (!cpu->missing)
+        cpu->missing = vl_cgroup_set(cg, cg->pool, VL_CG_CPU, cg->path,
+                                     &heaviest);
+    if (!cpu->missing)
+        cpu->missing = vl_cgroup_set(cg, cg->pool, VL_CG_CPU, server,
+                                     &heaviest);
+    if (cpu->missing)
+        cg->reason = apr_pstrcat(cg->pool, "no CPU shares: ", cpu->missing,
+                                 NULL);
 }
 
-vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting)
+/* "auto": below our own group, so that systemd's delegation and a container's
+ * view hold.  After a restart we are in the tree already. */
+static const char *auto_path(vl_cgroup_t *cg)
+{
+    static const char tree[] = ROOT_NAME SERVER_NAME;
+    const char *own = self_path(cg);
+    apr_size_t len = strlen(own);
+
+    if (len >= sizeof(tree) - 1 && !strcmp(own + len - (sizeof(tree) - 1),
+                                           tree))
+        own = apr_pstrmemdup(cg->pool, own, len - (sizeof(tree) - 1));
+    return apr_pstrcat(cg->pool, own, ROOT_NAME, NULL);
+}
+
+vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
+                            unsigned needs, const vl_cgroup_t *old)
 {
     vl_cgroup_t *cg = apr_pcalloc(p, sizeof(*cg));
     const char *failed;
 
     cg->pool = p;
     cg->accounts = apr_hash_make(p);
+    cg->left = apr_hash_make(p);
     cg->reason = "";
     if (!strcmp(setting, "off")) {
         turn_off(cg, "VhostLimitCgroup off");
@@ -237,63 +251,35 @@ vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting)
         return cg;
     cg->path = strcmp(setting, "auto") ? apr_pstrdup(p, setting)
                                        : auto_path(cg);
-    failed = make_group(cg, cg->path);
+    drop_unneeded(cg, needs);
+    cg->disks = vl_cgroup_disks(p);
+    failed = vl_cgroup_make_group(cg, p, cg->path);
     if (failed)
         turn_off(cg, apr_psprintf(p, "group %s cannot be made: %s", cg->path,
                                   failed));
+    else
+        prepare(cg, old);
     return cg;
 }
 
-const char *vl_cgroup_account_path(const vl_cgroup_t *cg, apr_pool_t *p,
-                                   const char *account)
+const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
+                              const vl_cgroup_limits_t *limits)
 {
-    if (!*cg->path)
-        return "";
-    return apr_pstrcat(p, cg->path, "/", vl_cgroup_file_name(p, account),
-                       NULL);
-}
+    unsigned needs = vl_cgroup_needs(limits);
+    int c;
 
-apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account)
-{
-    const char *name = vl_cgroup_file_name(cg->pool, account);
-    const char *path, *failed;
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        const char *why = cg->places[c].missing;
 
-    if (!*cg->path)
-        return APR_SUCCESS;
-    path = apr_pstrcat(cg->pool, cg->path, "/", name, NULL);
-    failed = make_group(cg, path);
-    if (failed) {
-        cg->reason = apr_psprintf(cg->pool, "group %s cannot be made: %s",
-                                  path, failed);
-        return APR_EGENERAL;
+        if (!why && c == VL_CG_IO && !cg->disks[0])
+            why = "there is no disk here";
+        if (needs & 1u << c && why)
+            return apr_psprintf(p, "the %s controller is missing: %s",
+                                vl_cgroup_controller_name(
+                                    c, cg->places[c].version == 1 ? 1 : 2),
+                                why);
     }
-    apr_hash_set(cg->accounts, name, APR_HASH_KEY_STRING, name);
-    return APR_SUCCESS;
-}
-
-static int still_there(const vl_cgroup_t *old, const vl_cgroup_t *cg,
-                       const char *name)
-{
-    return cg && !strcmp(old->path, cg->path)
-           && apr_hash_get(cg->accounts, name, APR_HASH_KEY_STRING);
-}
-
-void vl_cgroup_remove_gone(vl_cgroup_t *old, const vl_cgroup_t *cg)
-{
-    apr_hash_index_t *i;
-
-    if (!*old->path)
-        return;
-    for (i = apr_hash_first(old->pool, old->accounts); i;
-         i = apr_hash_next(i)) {
-        const char *name = apr_hash_this_key(i);
-
-        if (!still_there(old, cg, name))
-            remove_group(old, apr_pstrcat(old->pool, old->path, "/", name,
-                                          NULL));
-    }
-    if (!cg || strcmp(old->path, cg->path))
-        remove_group(old, old->path);
+    return NULL;
 }
 
 const char *vl_cgroup_backend(const vl_cgroup_t *cg)

@@ -2,29 +2,42 @@
 #ifndef VL_CGROUP_H
 #define VL_CGROUP_H
 
-/* The cgroup tree: a root of ours and below it one group per account.  Parent
- * only, while the configuration is read and when the server ends; libcgroup
- * reads the mounts again at every call, so the request path never comes here.
- * The only room that includes <libcgroup.h>. */
+/* The cgroup tree: a root of ours and below it one group per account, for its
+ * back ends.  Beside them ".server" holds Apache itself, and each account has a
+ * group for the threads that work for it; docs/design/004-cgroups.md says where
+ * and why.  Parent only, while the configuration is read and when the server
+ * ends, but for the paths.  The only room that includes <libcgroup.h>. */
 
 #include <apr_errno.h>
 #include <apr_pools.h>
 
+#include "vl_cgroup_value.h"
+
 typedef struct vl_cgroup_t vl_cgroup_t;
 
-/* "auto": "vhostlimit" below the group the server itself runs in; "off": none;
+/* "auto": "vhostlimit" below the group the server was started in; "off": none;
  * else a path from the root of the hierarchy, e.g. "/web/vhosts".
- * Never fails: where no tree can be made the backend is "off" and says why. */
-vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting);
+ * needs: vl_cgroup_needs() of all accounts together.  old: the tree until now,
+ * or NULL.  Never fails: where no tree can be made the backend is "off" and
+ * says why. */
+vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
+                            unsigned needs, const vl_cgroup_t *old);
 
-/* Makes the account's group, or keeps it if it is there.  Any status but
- * APR_SUCCESS: see vl_cgroup_reason(). */
-apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account);
+/* The controller that these limits need and that is not to be had, as
+ * "the memory controller is missing: ..."; NULL: none.  Allocated in p. */
+const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
+                              const vl_cgroup_limits_t *limits);
+
+/* Makes the account's groups, or keeps them if they are there, and sets the
+ * limits as far as the kernel can.  Any status but APR_SUCCESS: see
+ * vl_cgroup_reason(). */
+apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
+                           const vl_cgroup_limits_t *limits);
 
 /* Removes the groups that were added to `old` and not to `cg` (NULL: all of
- * them), then old's root.  A group with members or with groups of somebody
- * else below it stays. */
-void vl_cgroup_remove_gone(vl_cgroup_t *old, const vl_cgroup_t *cg);
+ * them), then old's root.  A group with members, or with groups of somebody
+ * else below it, stays; cg tries again when it is the old one. */
+void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg);
 
 /* "v1"; "v2"; "hybrid": cpu in a v1 hierarchy and a v2 tree beside it; "off". */
 const char *vl_cgroup_backend(const vl_cgroup_t *cg);
@@ -35,6 +48,21 @@ const char *vl_cgroup_reason(const vl_cgroup_t *cg);
 /* Path of an account's group, "" when off.  Allocated in p. */
 const char *vl_cgroup_account_path(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *account);
+
+/* Files, by their full names; any process may ask.  NULL: there is none. */
+
+/* Into which a thread writes itself ("0") to work for the account; account
+ * NULL: to be the server's again. */
+const char *vl_cgroup_thread_file(const vl_cgroup_t *cg, apr_pool_t *p,
+                                  const char *account);
+/* Into which a child process writes itself to be the account's back end; the
+ * i-th of several, one for each hierarchy. */
+const char *vl_cgroup_process_file(const vl_cgroup_t *cg, apr_pool_t *p,
+                                   const char *account, int i);
+/* That tells the CPU time of the account's back ends.  ret_less: that of its
+ * threads, when the first includes it; else NULL. */
+const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
+                                 const char *account, const char **ret_less);
 
 /* Pure helpers, here for their tests. */
 

@@ -35,6 +35,18 @@ static const word_t retry_words[] = {
     { NULL }
 };
 
+static const word_t none_words[] = {
+    { "none", 0 },
+    { "0", 0 },
+    { NULL }
+};
+
+static const word_t error_words[] = {
+    { "open", VL_ERROR_OPEN },
+    { "closed", VL_ERROR_CLOSED },
+    { NULL }
+};
+
 static const word_t slots_words[] = {
     { "auto", VL_SLOTS_AUTO },
     { NULL }
@@ -45,7 +57,7 @@ typedef struct setting_t {
     const char *directive;
     apr_size_t offset;
     int min, max;
-    const char *unit;           /* "of seconds " or "" */
+    const char *unit;           /* "of seconds " or ""; "%": is written so */
     const word_t *words;
 } setting_t;
 
@@ -60,6 +72,27 @@ static const setting_t settings[SETTINGS] = {
 #define X(member, directive, args, def, min, max, unit, words, help) \
     { directive, offsetof(vl_conf_t, member), min, max, unit, words },
     VL_SETTINGS(X)
+#undef X
+};
+
+/* A row of VL_SIZES. */
+typedef struct size_setting_t {
+    const char *directive;
+    apr_size_t offset;
+    apr_int64_t least;
+} size_setting_t;
+
+enum {
+#define X(member, directive, least, help) SIZE_##member,
+    VL_SIZES(X)
+#undef X
+    SIZES
+};
+
+static const size_setting_t sizes[SIZES] = {
+#define X(member, directive, least, help) \
+    { directive, offsetof(vl_conf_t, member), least },
+    VL_SIZES(X)
 #undef X
 };
 
@@ -96,6 +129,20 @@ vl_limits_t vl_conf_limits(const vl_conf_t *conf)
     return limits;
 }
 
+vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf)
+{
+    vl_cgroup_limits_t limits = { .weight = VL_WEIGHT_DEFAULT };
+
+    if (conf->mode != VL_MODE_ON)
+        return limits;
+    limits.weight = conf->weight;
+    limits.cpu = conf->cpu;
+    limits.memory = conf->memory;
+    limits.processes = conf->processes;
+    limits.io = conf->io;
+    return limits;
+}
+
 const char *vl_conf_mode_name(int mode)
 {
     switch (mode) {
@@ -115,6 +162,9 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     conf->member = VL_UNSET;
     VL_SETTINGS(X)
 #undef X
+#define X(member, directive, least, help) conf->member = VL_UNSET;
+    VL_SIZES(X)
+#undef X
     conf->queue_timeout = -1;
     conf->slots = VL_SLOTS_AUTO;
     return conf;
@@ -129,6 +179,11 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SETTINGS(X)
 #undef X
+#define X(member, directive, least, help) \
+    conf->member = add->member != VL_UNSET ? add->member : base->member;
+    VL_SIZES(X)
+#undef X
+    conf->on_error = base->on_error;
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
     conf->group = add->group ? add->group : base->group;
@@ -154,13 +209,18 @@ static const char *value_error(apr_pool_t *p, const setting_t *setting,
     if (setting->max < setting->min)
         return apr_psprintf(p, "%s: '%s' is not one of %s",
                             setting->directive, arg, words);
+    if (*setting->unit == '%')
+        return apr_psprintf(p, "%s: '%s' is not none or a whole percentage "
+                            "from %d%% to %d%%", setting->directive, arg,
+                            setting->min, setting->max);
     return apr_psprintf(p, "%s: '%s' is not %s%sa whole number %sfrom %d "
                         "to %d", setting->directive, arg, words,
                         *words ? " or " : "", setting->unit, setting->min,
                         setting->max);
 }
 
-/* Digits only: no sign, blank or unit that apr_strtoi64() would pass over. */
+/* Digits only, and then a percent sign where that is the unit: no sign, blank
+ * or unit that apr_strtoi64() would pass over. */
 static int is_number(const char *arg, const setting_t *setting, apr_int64_t *n)
 {
     const char *c;
@@ -169,6 +229,8 @@ static int is_number(const char *arg, const setting_t *setting, apr_int64_t *n)
         ;
     errno = 0;
     *n = apr_strtoi64(arg, NULL, 10);
+    if (*setting->unit == '%' && *c++ != '%')
+        return 0;
     return c != arg && !*c && !errno && *n >= setting->min
            && *n <= setting->max;
 }
@@ -192,6 +254,48 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
     if (!is_number(arg, setting, &n))
         return value_error(cmd->pool, setting, arg);
     *member = (int)n;
+    return NULL;
+}
+
+/* 0 is none; -1: it is no size. */
+static apr_int64_t parse_size(const char *arg)
+{
+    static const char units[] = "kmg";
+    apr_int64_t n;
+    const char *unit;
+    char *end;
+
+    if (!ap_cstr_casecmp(arg, "none") || !strcmp(arg, "0"))
+        return 0;
+    errno = 0;
+    n = apr_strtoi64(arg, &end, 10);
+    if (!apr_isdigit(*arg) || errno || n > VL_SIZE_MAX)
+        return -1;
+    unit = *end ? strchr(units, apr_tolower(*end)) : NULL;
+    if (*end && (!unit || end[1]))
+        return -1;
+    for (; unit && unit >= units; unit--) {
+        if (n > VL_SIZE_MAX / 1024)
+            return -1;
+        n *= 1024;
+    }
+    return n ? n : -1;
+}
+
+static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const size_setting_t *setting = cmd->info;
+    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    apr_int64_t n = parse_size(arg);
+
+    if (wrong)
+        return wrong;
+    if (n && n < setting->least)
+        return apr_psprintf(cmd->pool, "%s: '%s' is not none or a number of "
+                            "bytes from %" APR_INT64_T_FMT "K to 1048576G "
+                            "(with K, M, G or nothing behind it)",
+                            setting->directive, arg, setting->least / 1024);
+    *(apr_int64_t *)((char *)vl_conf_get(cmd->server) + setting->offset) = n;
     return NULL;
 }
 
@@ -240,7 +344,12 @@ static const setting_t slots_setting = {
     "VhostLimitSlots", offsetof(vl_conf_t, slots), 1, 100000, "", slots_words
 };
 
-static const char *set_slots(cmd_parms *cmd, void *dconf, const char *arg)
+static const setting_t error_setting = {
+    "VhostLimitOnError", offsetof(vl_conf_t, on_error), 0, -1, "", error_words
+};
+
+/* What holds for the server as a whole. */
+static const char *set_global(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const char *wrong = ap_check_cmd_context(cmd, GLOBAL_ONLY);
 
@@ -291,7 +400,15 @@ const command_rec vl_conf_cmds[] = {
                   "name of the account that the vhost shares with others"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
                   "expression: requests that never wait and are never refused"),
-    AP_INIT_TAKE1("VhostLimitSlots", set_slots, (void *)&slots_setting,
+#define X(member, directive, least, help) \
+    AP_INIT_TAKE1(directive, set_size, (void *)&sizes[SIZE_##member], \
+                  RSRC_CONF, help),
+    VL_SIZES(X)
+#undef X
+    AP_INIT_TAKE1("VhostLimitOnError", set_global, (void *)&error_setting,
+                  RSRC_CONF, "when the module's own state fails: open serves, "
+                  "closed refuses"),
+    AP_INIT_TAKE1("VhostLimitSlots", set_global, (void *)&slots_setting,
                   RSRC_CONF, "most requests worked on at once in all: auto or "
                   "a number"),
     AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,

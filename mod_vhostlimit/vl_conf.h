@@ -9,6 +9,7 @@
 #include <ap_expr.h>
 
 #include "vl.h"
+#include "vl_cgroup_value.h"
 #include "vl_private.h"
 #include "vl_queue.h"
 #include "vl_settings.h"
@@ -17,10 +18,14 @@ typedef struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
 #undef X
+#define X(member, directive, least, help) apr_int64_t member;
+    VL_SIZES(X)
+#undef X
     apr_interval_time_t queue_timeout;      /* -1: unset */
     const char *group;          /* NULL: an account of its own */
     const ap_expr_info_t *exempt;       /* NULL: nobody */
     int slots;                  /* main server only */
+    int on_error;               /* VL_ERROR_*, each server has the main's */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
     const char *account_name;   /* set by vl_conf_post_config() */
     apr_uint32_t account;       /* its number in shared memory; set by the
@@ -37,6 +42,8 @@ vl_conf_t *vl_conf_get(const server_rec *s);
  * in; httpd's own list is the other way round. */
 apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server);
 vl_limits_t vl_conf_limits(const vl_conf_t *conf);
+/* What its groups are to have; nothing while it is DryRun. */
+vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf);
 const char *vl_conf_mode_name(int mode);
 
 /* Parent, after the vhosts are known: fills in defaults and names accounts.

@@ -24,6 +24,11 @@ static void fill_defaults(vl_conf_t *conf)
         conf->member = def;
     VL_SETTINGS(X)
 #undef X
+#define X(member, directive, least, help) \
+    if (conf->member == VL_UNSET) \
+        conf->member = 0;
+    VL_SIZES(X)
+#undef X
     if (conf->queue_timeout < 0)
         conf->queue_timeout = VL_QUEUE_TIMEOUT;
     if (!conf->cgroup)
@@ -60,6 +65,11 @@ static int same_limits(const vl_conf_t *a, const vl_conf_t *b)
     if (a->member != b->member) \
         return 0;
     VL_SETTINGS(X)
+#undef X
+#define X(member, directive, least, help) \
+    if (a->member != b->member) \
+        return 0;
+    VL_SIZES(X)
 #undef X
     return a->queue_timeout == b->queue_timeout;
 }

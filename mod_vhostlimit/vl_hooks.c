@@ -54,6 +54,7 @@ typedef struct conn_t {
 static const char end_filter[] = "VHOSTLIMIT_END";
 static ap_filter_rec_t *end_filter_handle;
 static vl_shm_t *accounts;
+static const vl_place_t *places;
 
 /* Reading a thread's CPU clock is a system call, so it is read once a request,
  * at its end: a request begins where the thread's last one ended.  What the
@@ -327,6 +328,14 @@ static int refuse(request_rec *r, const vl_conf_t *conf, const req_t *req)
     return conf->status_code;
 }
 
+/* With VhostLimitOnError closed: refused, and in no count. */
+static void admit_not(req_t *req)
+{
+    req->admission.entered = 0;
+    req->admission.decision.verdict = VL_REFUSE;
+    req->admission.decision.reason = VL_REASON_ERROR;
+}
+
 /* It comes with a slot that its connection waited for, or was refused one. */
 static void admit_with_turn(req_t *req, const vl_turn_t *turn,
                             const vl_conf_t *conf)
@@ -390,6 +399,7 @@ static int req_admit(request_rec *r)
     conn->idle_us = r->server->keep_alive_timeout;
     if (conf->mode == VL_MODE_OFF) {
         last_end.known = 0;
+        vl_place_fork_for(places, VL_PLACE_NONE);
         return DECLINED;
     }
 
@@ -412,7 +422,9 @@ static int req_admit(request_rec *r)
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
                       "vhost %s: not counted", conf->account_name);
-        return DECLINED;
+        if (conf->on_error != VL_ERROR_CLOSED)
+            return DECLINED;
+        admit_not(req);
     }
     /* A connection that cannot wait with us, or has its next requests in
      * Apache's filters already, closes while requests of its vhost wait: those
@@ -425,6 +437,7 @@ static int req_admit(request_rec *r)
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
     req->running = req->admission.entered;
     req->started = apr_time_now();
+    vl_place_fork_for(places, conf->account);
     cpu_begin(req);
     if (req->running)
         vl_meter_begin(&req->meter, req->admission.ticket.account,
@@ -503,10 +516,11 @@ static int req_log(request_rec *r)
     return OK;
 }
 
-void vl_hooks_child_init(vl_shm_t *shm)
+void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place)
 {
     accounts = shm;
     vl_hello_child_init(shm);
+    places = place;
 }
 
 void vl_hooks_register(apr_pool_t *p)

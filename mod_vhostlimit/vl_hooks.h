@@ -7,11 +7,12 @@
 
 #include <apr_pools.h>
 
+#include "vl_place.h"
 #include "vl_shm.h"
 
 void vl_hooks_register(apr_pool_t *p);
 
 /* Child: the accounts to count in. */
-void vl_hooks_child_init(vl_shm_t *shm);
+void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place);
 
 #endif

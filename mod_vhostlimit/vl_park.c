@@ -54,14 +54,18 @@ static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
     waiter->done(waiter, NULL, reason);
 }
 
-/* It stands in line: the numbers follow, or it is refused.  1: it may wait. */
+/* It stands in line: the numbers follow, or it is refused.  1: it may wait.
+ * What cannot be counted is not refused for that: its request decides. */
 static int count_locked(vl_waiter_t *waiter)
 {
-    if (vl_slot_wait(park.shm, waiter->account, waiter->since_us)
-        == APR_SUCCESS)
+    apr_status_t rv = vl_slot_wait(park.shm, waiter->account,
+                                   waiter->since_us);
+
+    if (rv == APR_SUCCESS)
         return 1;
     vl_wait_remove(park.lines, waiter);
-    waiter->done(waiter, NULL, VL_REASON_QUEUE);
+    waiter->done(waiter, NULL, APR_STATUS_IS_EAGAIN(rv) ? VL_REASON_QUEUE
+                                                        : VL_REASON_NONE);
     return 0;
 }
 

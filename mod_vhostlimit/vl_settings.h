@@ -10,11 +10,26 @@
       "most requests running at once, 0 = no limit")                          \
     X(queue, "VhostLimitQueue", TAKE12, 1000, 0, 1000000, "", NULL,           \
       "most requests waiting at once, and how long one may wait (10s)")       \
+    X(cpu, "VhostLimitCPU", TAKE1, 0, 1, 100000, "%", none_words,             \
+      "most CPU time, in percent of one CPU: none or for example 150%")       \
+    X(processes, "VhostLimitProcesses", TAKE1, 0, 1, 4194304, "", none_words, \
+      "most processes and threads of its back ends: none or a number")        \
     X(status_code, "VhostLimitStatusCode", TAKE1, 503, 0, -1, "",             \
       status_words, "status of a refused request: 503, 429 or 508")           \
     X(retry_after, "VhostLimitRetryAfter", TAKE1, VL_RETRY_AUTO, 1, 86400,    \
       "of seconds ", retry_words,                                             \
       "Retry-After of a refused request: auto, off or seconds")
+
+/* Settings that are a number of bytes; 0 is none. */
+#define VL_SIZES(X)                                                           \
+    /* member    directive           least          help */                   \
+    X(memory, "VhostLimitMemory", 1024 * 1024,                                \
+      "most memory of its back ends: none or bytes, with K, M or G")          \
+    X(io, "VhostLimitIO", 1024,                                               \
+      "most bytes a second its back ends read from, and write to, each disk: "\
+      "none or bytes, with K, M or G")
+
+#define VL_SIZE_MAX APR_INT64_C(0x4000000000000)   /* 1024 TB */
 
 /* Second value of VhostLimitQueue, and its bounds. */
 #define VL_QUEUE_TIMEOUT apr_time_from_sec(10)
@@ -27,6 +42,12 @@
 #define VL_UNSET (-1000)
 
 #define VL_SLOTS_AUTO 0
+
+/* Values of on_error. */
+#define VL_ERROR_STRICT 0       /* not said: serves; what it cannot enforce
+                                 * stops the start */
+#define VL_ERROR_OPEN 1
+#define VL_ERROR_CLOSED 2
 
 /* Values of retry_after that are not seconds. */
 #define VL_RETRY_AUTO 0

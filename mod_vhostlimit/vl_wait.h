@@ -12,8 +12,9 @@
 
 typedef struct vl_waiter_t vl_waiter_t;
 
-/* Its turn has come, with a ticket; or it is refused (ticket NULL).  It stands
- * in no line any more. */
+/* Its turn has come, with a ticket; or it is refused (ticket NULL), or goes on
+ * without one because it cannot be counted (VL_REASON_NONE).  It stands in no
+ * line any more. */
 typedef void (*vl_waiter_done_fn)(vl_waiter_t *waiter,
                                   const vl_ticket_t *ticket,
                                   vl_reason_e refused);

@@ -11,7 +11,7 @@ accepted() { # <line>...   all together in the server, and again in a vhost
   check_config "$@"
   is "$status" 0 "in the server: $*"
   for line; do
-    [[ $line == VhostLimitCgroup* || $line == VhostLimitSlots* ]] || options+=(-v "a $line")
+    [[ $line =~ ^VhostLimit(Cgroup|Slots|OnError) ]] || options+=(-v "a $line")
   done
   check_config "${options[@]}"
   is "$status" 0 "in a vhost: $*"
@@ -132,10 +132,58 @@ rejected() { # <line> <sentence>   by the server
   done
 }
 
+@test "VhostLimitCPU takes none and 1% to 100000%" {
+  accepted 'VhostLimitCPU none' 'VhostLimitCPU 0' 'VhostLimitCPU 1%' 'VhostLimitCPU 100000%'
+}
+
+@test "VhostLimitCPU says what it takes instead" {
+  local value
+  for value in 25 % 0% 100001% -5% 2.5% 25%% '"25 %"' half; do
+    rejected "VhostLimitCPU $value" \
+      "VhostLimitCPU: '${value//\"/}' is not none or a whole percentage from 1% to 100000%"
+  done
+}
+
+@test "VhostLimitMemory takes none and bytes with K, M or G" {
+  accepted 'VhostLimitMemory none' 'VhostLimitMemory 0' 'VhostLimitMemory 1048576' \
+    'VhostLimitMemory 1024k' 'VhostLimitMemory 512M' 'VhostLimitMemory 1048576G'
+}
+
+@test "VhostLimitMemory says what it takes instead" {
+  local value
+  for value in 1048575 1023K 1048577G 1T 1MB M -1M 1.5G 0M lots 99999999999999999999; do
+    rejected "VhostLimitMemory $value" "VhostLimitMemory: '$value' is not none or a number of bytes from 1024K to 1048576G"
+  done
+}
+
+@test "VhostLimitProcesses takes none and 1 to 4194304" {
+  accepted 'VhostLimitProcesses none' 'VhostLimitProcesses 1' 'VhostLimitProcesses 4194304'
+}
+
+@test "VhostLimitProcesses says what it takes instead" {
+  local value
+  for value in 4194305 -1 few 1k; do
+    rejected "VhostLimitProcesses $value" \
+      "VhostLimitProcesses: '$value' is not none, 0 or a whole number from 1 to 4194304"
+  done
+}
+
+@test "VhostLimitIO takes none and bytes a second, and says so" {
+  accepted 'VhostLimitIO none' 'VhostLimitIO 1K' 'VhostLimitIO 10M' 'VhostLimitIO 1048576'
+  rejected 'VhostLimitIO 1023' "VhostLimitIO: '1023' is not none or a number of bytes from 1K to 1048576G"
+  rejected 'VhostLimitIO 10M/s' "VhostLimitIO: '10M/s' is not none"
+}
+
+@test "VhostLimitOnError takes open and closed, and says so" {
+  accepted 'VhostLimitOnError open' 'VhostLimitOnError Closed'
+  rejected 'VhostLimitOnError 1' "VhostLimitOnError: '1' is not one of open, closed"
+}
+
 @test "each directive wants exactly one argument and says so" {
   local name
   for name in VhostLimit VhostLimitWeight VhostLimitConcurrency VhostLimitStatusCode VhostLimitRetryAfter \
-    VhostLimitSlots VhostLimitCgroup; do
+    VhostLimitCPU VhostLimitMemory VhostLimitProcesses VhostLimitIO VhostLimitSlots VhostLimitCgroup \
+    VhostLimitOnError; do
     rejected "$name" "$name takes one argument"
     rejected "$name 1 2" "$name takes one argument"
     rejected "$name \"\"" "$name takes one argument"

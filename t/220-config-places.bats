@@ -4,7 +4,8 @@
 load lib/live
 
 ALL='VhostLimit:On VhostLimitWeight:200 VhostLimitConcurrency:5 VhostLimitQueue:50
-  VhostLimitStatusCode:429 VhostLimitRetryAfter:5 VhostLimitSlots:4 VhostLimitCgroup:off'
+  VhostLimitStatusCode:429 VhostLimitRetryAfter:5 VhostLimitSlots:4 VhostLimitCgroup:off
+  VhostLimitCPU:50% VhostLimitMemory:64M VhostLimitProcesses:20 VhostLimitIO:10M VhostLimitOnError:open'
 
 setup() { mkdir -p "$HTTPD_ROOT"; }
 
@@ -39,6 +40,12 @@ refused_inside() { # <opening> <closing>   each directive, with the message nami
   check_config -v 'a VhostLimitSlots 4'
   isnt "$status" 0
   like "$output" 'VhostLimitSlots (cannot occur|not allowed)'
+}
+
+@test "VhostLimitOnError in a vhost stops the start" {
+  check_config -v 'a VhostLimitOnError open'
+  isnt "$status" 0
+  like "$output" 'VhostLimitOnError (cannot occur|not allowed)'
 }
 
 @test "no directive is taken in .htaccess" {

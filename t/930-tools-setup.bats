@@ -152,3 +152,44 @@ s=socket.socket(); s.bind(("0.0.0.0",80)); s.listen(); time.sleep(60)' 3>&- &
   [ "$status" -eq 0 ]
   nothing_left
 }
+
+@test "pages that burn CPU time or sleep, in PHP and as CGI" {
+  bed up
+  [ "$status" -eq 0 ]
+  for kind in php cgi; do
+    [ "$(fetch 1 "http://site1.test/burn.$kind?ms=30")" = "burned 30 ms" ]
+    [ "$(fetch 1 "http://site1.test/sleep.$kind?ms=30")" = "slept 30 ms" ]
+  done
+}
+
+in_group() { # <pid> <site>   of the hierarchy that counts CPU time
+  grep -qE ":(cpuacct|cpu,cpuacct|):/vhostlimit-testbed/$2.test:80\$" "/proc/$1/cgroup"
+}
+
+@test "up -M -P gives each site a PHP-FPM of its own in the site's group" {
+  [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  bed up -M -P -p 2 -D 'VhostLimitProcesses 40'
+  [ "$status" -eq 0 ]
+  for n in 1 2 3; do
+    pid=$(<"$DIR/fpm-site$n.pid")
+    in_group "$pid" "site$n"
+    for child in $(<"/proc/$pid/task/$pid/children"); do in_group "$child" "site$n"; done
+    [ "$(fetch 1 "http://site$n.test/burn.php?ms=1")" = "burned 1 ms" ]
+  done
+  bed status
+  [[ $output == *fpm-site3* ]]
+  bed down
+  [ "$status" -eq 0 ]
+  nothing_left
+}
+
+@test "up -P without the module: pools of their own, and no groups" {
+  bed up -P -p 2
+  [ "$status" -eq 0 ]
+  run ! grep -q vhostlimit "/proc/$(<"$DIR/fpm-site2.pid")/cgroup"
+  bed up
+  [ "$status" -eq 0 ]
+  [[ ! -e $DIR/fpm-site1.conf && -e $DIR/fpm.conf ]]
+  bed down
+  nothing_left
+}

@@ -2,15 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: make or remove the three-vhost test bed: one Apache with PHP-FPM and
 #          three clients, each a host of its own in a network namespace
-# Usage:   setup.sh [-h] up [-M] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN]
+# Usage:   setup.sh [-h] up [-MP] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN]
 #          setup.sh [-h] down|status
 #   -M           load the module from the build tree (conf/testbed/vhostlimit.conf.in)
+#   -P           a PHP-FPM of its own for each site, with -M in the site's cgroup
 #   -D LINE      one more line for Apache's configuration; may be repeated
 #   -m MPM       event, worker or prefork (event)
 #   -w WORKERS   MaxRequestWorkers, a multiple of 25 for event and worker (400)
-#   -p CHILDREN  PHP-FPM children (10)
+#   -p CHILDREN  PHP-FPM children (10); with -P of each site
 #   -h           this help
 #   Then, for example: ip netns exec vl-client1 curl http://site1.test/
+#   Pages: / (static), info.php, and burn.php?ms=N, sleep.php?ms=N, burn.cgi?ms=N,
+#   sleep.cgi?ms=N, which burn N ms of CPU time or sleep as long
 #   The status pages: nsenter --net=/run/netns/vl-server curl http://127.0.0.1:8081/server-status
 # Exit:    0 done, or up; 1 failed, or status of a bed that is not up; 2 usage;
 #          77 cannot run here (no root, a program missing, port taken); 130, 143 signals
@@ -25,10 +28,11 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 parse_up() {
   local opt
   OPTIND=1
-  while getopts ':hMD:m:w:p:' opt; do
+  while getopts ':hMPD:m:w:p:' opt; do
     case $opt in
       h) usage 0 ;;
       M) bed[module]=on ;;
+      P) bed[pools]=own ;;
       D) bed[extra]+=$OPTARG$'\n' ;;
       m) bed[mpm]=$OPTARG ;;
       w) bed[workers]=$OPTARG ;;

@@ -38,3 +38,34 @@ cgroup_remove() { # <path>
     find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null || :
   done
 }
+
+# What a file of the group says; the first of the names that there is in any
+# hierarchy: v1's and v2's names differ.
+cgroup_says() { # <path> <file name>...
+  local path=$1 name dir
+  shift
+  for name; do
+    while read -r dir; do
+      if [[ -r $dir/$name ]]; then cat "$dir/$name"; return; fi
+    done < <(cgroup_dirs "$path")
+  done
+  fail "group $path has no $*"
+}
+
+# The hierarchies know the controller, under its v1 or its v2 name.
+cgroup_has() { # <name>...
+  local name
+  for name; do
+    grep -qE "^[^ ]+ [^ ]+ cgroup .*\b$name\b" /proc/self/mounts && return
+    grep -qsw "$name" /sys/fs/cgroup/cgroup.controllers && return
+  done
+  echo "no cgroup controller $1"
+  return 1
+}
+
+# Runs in the group, in every hierarchy that has it.
+in_cgroup() { # <path> <command>...
+  local dir
+  while read -r dir; do echo "$BASHPID" >"$dir/cgroup.procs"; done < <(cgroup_dirs "$1")
+  exec "${@:2}"
+}

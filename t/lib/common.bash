@@ -26,6 +26,10 @@ need_event()      { need_module mod_mpm_event; }
 need_worker()     { need_module mod_mpm_worker; }
 need_prefork()    { need_module mod_mpm_prefork; }
 need_cgroups()    { need_root && cgroup_usable; }
+need_cpu()         { cgroup_has cpu; }
+need_memory()      { cgroup_has memory; }
+need_pids()        { cgroup_has pids; }
+need_io()          { cgroup_has blkio io; }
 need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1; }; }
 need_valgrind()   { need_program valgrind; }
 need_ab()         { need_program ab; }

@@ -141,7 +141,7 @@ make_site() { # <vhost names>
     chmod a+x "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/file" "$BATS_FILE_TMPDIR" 2>/dev/null || :
     mkdir -p "$HTTPD_ROOT"/{logs,run,cgi,hold,lua}
     chmod 1777 "$HTTPD_ROOT/hold"
-    install -m 755 "$TOP"/t/cgi/*.sh "$HTTPD_ROOT/cgi/"
+    install -m 755 "$TOP"/t/cgi/* "$HTTPD_ROOT/cgi/"
     install -m 644 "$TOP"/t/lua/*.lua "$HTTPD_ROOT/lua/"
   fi
   for name in main $1; do

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include <apr_general.h>
+#include <apr_strings.h>
 
 #include "tap.h"
 #include "vl_cgroup.h"
@@ -50,14 +51,115 @@ static void makes_file_names(void)
 
 static void off_is_a_backend(void)
 {
-    vl_cgroup_t *cg = vl_cgroup_open(pool, "off");
+    vl_cgroup_limits_t limits = { .weight = 100 };
+    vl_cgroup_t *cg = vl_cgroup_open(pool, "off", 0, NULL);
 
     ok(!strcmp(vl_cgroup_backend(cg), "off"), "off is called off");
     ok(!strcmp(vl_cgroup_path(cg), ""), "off has no path");
-    ok(vl_cgroup_add(cg, "a") == APR_SUCCESS, "off takes accounts");
+    ok(vl_cgroup_add(cg, "a", &limits) == APR_SUCCESS, "off takes accounts");
     ok(!strcmp(vl_cgroup_account_path(cg, pool, "a"), ""),
        "off has no groups");
     vl_cgroup_remove_gone(cg, NULL);
+}
+
+/* "file value", those that may fail in brackets, joined by "; ". */
+static const char *values(vl_cgroup_controller_e controller, int version,
+                          const vl_cgroup_limits_t *limits)
+{
+    static const char *const disks[] = { "8:0", "254:0", NULL };
+    const vl_cgroup_value_t *v = vl_cgroup_values(pool, controller, version,
+                                                  limits, disks);
+    const char *text = "";
+
+    for (; v->file; v++)
+        text = apr_pstrcat(pool, text, *text ? "; " : "", v->optional ? "(" : "",
+                           v->file, " ", v->value, v->optional ? ")" : "",
+                           NULL);
+    return text;
+}
+
+static void values_are(vl_cgroup_controller_e controller, int version,
+                       const vl_cgroup_limits_t *limits, const char *want)
+{
+    const char *got = values(controller, version, limits);
+
+    ok(!strcmp(got, want), "%s", want);
+    if (strcmp(got, want))
+        printf("# got: %s\n", got);
+}
+
+static const vl_cgroup_limits_t none = { .weight = 100 };
+static const vl_cgroup_limits_t all = {
+    .weight = 250, .cpu = 25, .memory = 67108864, .processes = 20,
+    .io = 1048576
+};
+
+static void writes_cpu(void)
+{
+    vl_cgroup_limits_t least = { .weight = 1, .cpu = 1 };
+    vl_cgroup_limits_t most = { .weight = 10000, .cpu = 100000 };
+
+    values_are(VL_CG_CPU, 1, &none, "cpu.shares 1024; (cpu.cfs_quota_us -1)");
+    values_are(VL_CG_CPU, 2, &none, "cpu.weight 100; (cpu.max max)");
+    values_are(VL_CG_CPU, 1, &all, "cpu.shares 2560; cpu.cfs_period_us 100000; "
+               "cpu.cfs_quota_us 25000");
+    values_are(VL_CG_CPU, 2, &all, "cpu.weight 250; cpu.max 25000 100000");
+    values_are(VL_CG_CPU, 1, &least, "cpu.shares 10; "
+               "cpu.cfs_period_us 100000; cpu.cfs_quota_us 1000");
+    values_are(VL_CG_CPU, 1, &most, "cpu.shares 102400; "
+               "cpu.cfs_period_us 100000; cpu.cfs_quota_us 100000000");
+    values_are(VL_CG_CPUACCT, 1, &all, "");
+}
+
+static void writes_what_back_ends_may_use(void)
+{
+    values_are(VL_CG_MEMORY, 1, &none, "(memory.memsw.limit_in_bytes -1); "
+               "(memory.limit_in_bytes -1)");
+    values_are(VL_CG_MEMORY, 1, &all, "(memory.memsw.limit_in_bytes -1); "
+               "memory.limit_in_bytes 67108864; "
+               "(memory.memsw.limit_in_bytes 67108864)");
+    values_are(VL_CG_MEMORY, 2, &none, "(memory.max max); "
+               "(memory.swap.max max)");
+    values_are(VL_CG_MEMORY, 2, &all, "memory.max 67108864; "
+               "(memory.swap.max 0)");
+    values_are(VL_CG_PIDS, 1, &none, "(pids.max max)");
+    values_are(VL_CG_PIDS, 2, &all, "pids.max 20");
+    values_are(VL_CG_IO, 1, &all,
+               "blkio.throttle.read_bps_device 8:0 1048576; "
+               "blkio.throttle.write_bps_device 8:0 1048576; "
+               "blkio.throttle.read_bps_device 254:0 1048576; "
+               "blkio.throttle.write_bps_device 254:0 1048576");
+    values_are(VL_CG_IO, 2, &all, "io.max 8:0 rbps=1048576 wbps=1048576; "
+               "io.max 254:0 rbps=1048576 wbps=1048576");
+    values_are(VL_CG_IO, 2, &none, "(io.max 8:0 rbps=max wbps=max); "
+               "(io.max 254:0 rbps=max wbps=max)");
+}
+
+static void knows_what_limits_need(void)
+{
+    ok(vl_cgroup_needs(&none) == 0, "a weight is no limit");
+    ok(vl_cgroup_needs(&all) == (1 << VL_CG_CPU | 1 << VL_CG_MEMORY
+                                 | 1 << VL_CG_PIDS | 1 << VL_CG_IO),
+       "each limit needs its controller");
+    ok(vl_cgroup_lists("cpuset cpu io\n", "cpu"), "cpu is in the list");
+    ok(vl_cgroup_lists("cpuset cpu io\n", "io"), "the last in the list");
+    ok(!vl_cgroup_lists("cpuset memory\n", "cpu"), "cpuset is not cpu");
+    ok(!vl_cgroup_lists("\n", "cpu"), "an empty list");
+    ok(!vl_cgroup_lists("", "cpu"), "a file that cannot be read");
+}
+
+static void off_misses_everything(void)
+{
+    vl_cgroup_t *cg = vl_cgroup_open(pool, "off", ~0u, NULL);
+    const char *less, *missing = vl_cgroup_missing(cg, pool, &all);
+
+    ok(missing && strstr(missing, "the cpu controller is missing: "
+                         "VhostLimitCgroup off"), "off: %s", missing);
+    ok(!vl_cgroup_missing(cg, pool, &none), "no limit misses nothing");
+    ok(!vl_cgroup_thread_file(cg, pool, "a")
+       && !vl_cgroup_thread_file(cg, pool, NULL)
+       && !vl_cgroup_process_file(cg, pool, "a", 0)
+       && !vl_cgroup_usage_file(cg, pool, "a", &less), "off has no files");
 }
 
 int main(void)
@@ -67,5 +169,9 @@ int main(void)
     reads_proc_self_cgroup();
     makes_file_names();
     off_is_a_backend();
+    off_misses_everything();
+    writes_cpu();
+    writes_what_back_ends_may_use();
+    knows_what_limits_need();
     return tap_done();
 }

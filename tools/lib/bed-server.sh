@@ -3,11 +3,12 @@
 # The test bed's inside: pages, PHP-FPM and Apache.  Part of bed.sh, where the
 # variables are.
 
-bed_pages() { # about 1 KB of text, and phpinfo()
+bed_pages() { # about 1 KB of text, phpinfo(), and what burns or sleeps
   local site dir line
-  for site in site1 site2 site3; do
+  for site in "${bed_sites[@]}"; do
     dir=$bed_dir/www/$site
     mkdir -p "$dir"
+    install -m 755 "$(in_tree conf/testbed/pages)"/* "$dir"
     printf '<?php phpinfo();\n' >"$dir/info.php"
     {
       printf '<!DOCTYPE html>\n<title>%s</title>\n<h1>%s.test</h1>\n' "$site" "$site"
@@ -18,16 +19,43 @@ bed_pages() { # about 1 KB of text, and phpinfo()
   done
 }
 
+# Of what belongs to a PHP-FPM the files are named after it: fpm for the one that
+# all sites share, fpm-site1 and so on for the sites' own.
+
+bed_fpm_name()  { if [[ ${bed[pools]} == own ]]; then echo "fpm-$1"; else echo fpm; fi; }  # <site>
+bed_fpm_names() { if [[ ${bed[pools]} == own ]]; then printf 'fpm-%s\n' "${bed_sites[@]}"; else echo fpm; fi; }
+
 bed_fpm_start() {
-  local binary user
+  local name
+  for name in $(bed_fpm_names); do bed_fpm_start_one "$name"; done
+}
+
+# After Apache, which makes the group; without a group it is nowhere special.
+bed_fpm_start_one() { # <name>
+  local name=$1 binary user group=$bed_cgroup/${1#fpm-}.test:80
   binary=$(fpm_binary) || cannot "php-fpm is not installed"
   user=$(httpd_user)
-  template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/fpm.conf" \
-    DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
-  fpm_check "$binary" "$bed_dir/fpm.conf"
-  (server_exec "$binary" -y "$bed_dir/fpm.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
-    die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/fpm.log")"
-  wait_until 10 test -S "$bed_dir/fpm.sock" || die "PHP-FPM did not open its socket within 10 s"
+  template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/$name.conf" \
+    DIR="$bed_dir" NAME="$name" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
+  fpm_check "$binary" "$bed_dir/$name.conf"
+  (cgroup_enter "$group" && server_exec "$binary" -y "$bed_dir/$name.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
+    die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/$name.log")"
+  wait_until 10 test -S "$bed_dir/$name.sock" || die "PHP-FPM did not open its socket within 10 s"
+}
+
+bed_fpm_stop() {
+  local config pid
+  for config in "$bed_dir"/fpm*.conf; do
+    pid=$(process_ours "${config%.conf}.pid" "$config") || continue
+    process_stop "$pid"
+  done
+}
+
+bed_fpm_runs() {
+  local name
+  for name in $(bed_fpm_names); do
+    process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf" >/dev/null || return 1
+  done
 }
 
 bed_httpd_start() {
@@ -51,9 +79,10 @@ bed_httpd_config() { # <binary>
   template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/httpd.conf" \
     DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" ADDRESS="$bed_address" \
     MIME_TYPES="$(httpd_mime_types)" WORKERS="${bed[workers]}" THREADS="$threads" \
+    FPM1="$(bed_fpm_name site1)" FPM2="$(bed_fpm_name site2)" FPM3="$(bed_fpm_name site3)" \
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
     LOAD_MODULES="$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-      authz_core authz_host dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
+      authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
     VHOSTLIMIT="$limited"$'\n'"${bed[extra]}"
 }
 
@@ -85,7 +114,10 @@ bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
   bed[module]=$1
   bed[extra]=$2
   bed_save
+  # Apache makes the groups of PHP-FPMs that have some, so those start after it.
+  [[ ${bed[pools]} == shared ]] || bed_fpm_stop
   bed_httpd_start
+  [[ ${bed[pools]} == shared ]] || bed_fpm_start
 }
 
 bed_answers() { # <client>...
@@ -102,5 +134,5 @@ bed_status_page() { # <path>: asked inside the server, where the vhost is Off
 
 bed_idle() { # nothing of the last flood is left in the server
   [[ -z $( (aside_exec ss -Htn state connected exclude time-wait 'sport = :80') ) ]] &&
-    ! grep -qF "$bed_dir/fpm.sock" <<<"$( (aside_exec ss -Hxn state established) )"
+    ! grep -qF "$bed_dir/fpm" <<<"$( (aside_exec ss -Hxn state established) )"
 }

@@ -27,12 +27,13 @@ bed_lock_file=$bed_dir.lock
 bed_server=vl-server
 bed_address=198.18.0.1          # RFC 2544: never routed
 bed_clients=(1 2 3)
+bed_sites=(site1 site2 site3)
 bed_ports=(80 8081)
 bed_cgroup=/vhostlimit-testbed
 bed_lock_fd=
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [extra]='')
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [extra]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 
@@ -81,8 +82,8 @@ bed_up() {
   bed_save
   bed_network
   bed_pages
-  bed_fpm_start
   bed_httpd_start
+  bed_fpm_start
 }
 
 # What a crash left, unless a stranger sits on a port: that one is reported.
@@ -117,10 +118,10 @@ $bed_address site1.test site2.test site3.test"
 
 bed_down() {
   local made='' pid
-  for pid in $(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") \
-    $(process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf"); do
+  for pid in $(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf"); do
     process_stop "$pid"
   done
+  bed_fpm_stop
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
   cgroup_remove "$bed_cgroup"
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
@@ -133,7 +134,7 @@ bed_down() {
 
 bed_healthy() {
   process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" >/dev/null &&
-    process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf" >/dev/null &&
+    bed_fpm_runs &&
     bed_answers "${bed_clients[@]}"
 }
 
@@ -159,7 +160,7 @@ bed_report() { # TSV: part, state
   for name in "$bed_server" "${bed_clients[@]/#/vl-client}"; do
     printf '%s\t%s\n' "$name" "$(netns_exists "$name" && echo present || echo absent)"
   done
-  for name in httpd fpm; do
+  for name in httpd $(bed_fpm_names); do
     pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || pid=
     printf '%s\t%s\n' "$name" "${pid:-not running}"
   done

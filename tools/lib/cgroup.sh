@@ -17,6 +17,13 @@ cgroup_remove() { # <path>: the group and those below, once nobody is in them
   done < <(cgroup_dirs "$1")
 }
 
+cgroup_enter() { # <path>: this very shell, in every hierarchy that has the group
+  local dir
+  while read -r dir; do
+    echo "$BASHPID" >"$dir/cgroup.procs"
+  done < <(cgroup_dirs "$1")
+}
+
 cgroup_kind() { # v1, v2, hybrid or none
   case $(findmnt -rn -o FSTYPE -t cgroup,cgroup2 | sort -u | paste -sd+ -) in
     cgroup) echo v1 ;;

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_cgroup_int.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include <apr_strings.h>
+
+#include "vl_cgroup_file.h"
+
+const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
+                                 const char *path)
+{
+    const place_t *place;
+    const char *failed = NULL;
+    int i;
+
+    for (i = 0; !failed && (place = vl_cgroup_hierarchy(cg, i)); i++)
+        failed = vl_cgroup_make_path(p, place->mount, path);
+    return failed;
+}
+
+/* Removes the one group; fails, as it should, while it has members or groups
+ * below it: rmdir() and not libcgroup, whose delete moves members elsewhere. */
+void vl_cgroup_remove_group(const vl_cgroup_t *cg, apr_pool_t *p,
+                            const char *path)
+{
+    const place_t *place;
+    int i;
+
+    for (i = 0; (place = vl_cgroup_hierarchy(cg, i)); i++)
+        rmdir(apr_pstrcat(p, place->mount, path, NULL));
+}
+
+const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
+                          vl_cgroup_controller_e controller, const char *path,
+                          const vl_cgroup_limits_t *limits)
+{
+    const place_t *place = &cg->places[controller];
+    const vl_cgroup_value_t *value;
+
+    if (!place->version || place->missing)
+        return NULL;
+    value = vl_cgroup_values(p, controller, place->version, limits, cg->disks);
+    for (; value->file; value++) {
+        const char *failed = vl_cgroup_file_write(
+            apr_pstrcat(p, place->mount, path, "/", value->file, NULL),
+            value->value);
+
+        if (failed && !value->optional)
+            return apr_psprintf(p, "%s cannot be set to %s: %s", value->file,
+                                value->value, failed);
+    }
+    return NULL;
+}
+
+/* v2: a group for threads of a process that is in another one. */
+static const char *make_threaded(apr_pool_t *p, const char *dir)
+{
+    const char *file = apr_pstrcat(p, dir, "/cgroup.type", NULL);
+
+    if (!strcmp(vl_cgroup_file_read(p, file), "threaded\n"))
+        return NULL;
+    return vl_cgroup_file_write(file, "threaded");
+}
+
+/* In v1 it is below the account's group, whose limits hold for it; in v2 it
+ * cannot be, and has them itself. */
+static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
+                                      const char *name,
+                                      const vl_cgroup_limits_t *limits)
+{
+    const place_t *cpu = &cg->places[VL_CG_CPU];
+    const char *path, *failed;
+
+    if (cpu->missing)
+        return NULL;
+    path = vl_cgroup_threads_path(cg, p, name);
+    failed = vl_cgroup_make_path(p, cpu->mount, path);
+    if (failed || cpu->version == 1)
+        return failed;
+    failed = make_threaded(p, apr_pstrcat(p, cpu->mount, path, NULL));
+    return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
+}
+
+const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
+                                const char *path)
+{
+    return vl_cgroup_file_write(apr_pstrcat(p, cg->places[VL_CG_CPU].mount,
+                                            path, "/cgroup.procs", NULL),
+                                apr_itoa(p, (int)getpid()));
+}
+
+static const char *set_limits(const vl_cgroup_t *cg, apr_pool_t *p,
+                              const char *path,
+                              const vl_cgroup_limits_t *limits)
+{
+    const char *failed = NULL;
+    int c;
+
+    for (c = 0; !failed && c < VL_CG_CONTROLLERS; c++)
+        failed = vl_cgroup_set(cg, p, c, path, limits);
+    return failed;
+}
+
+apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
+                           const vl_cgroup_limits_t *limits)
+{
+    const char *name, *path, *failed;
+    apr_pool_t *p;
+
+    if (!*cg->path)
+        return APR_SUCCESS;
+    name = vl_cgroup_file_name(cg->pool, account);
+    apr_hash_set(cg->accounts, name, APR_HASH_KEY_STRING, name);
+    apr_pool_create(&p, cg->pool);
+    path = vl_cgroup_account_path(cg, p, account);
+    failed = vl_cgroup_make_group(cg, p, path);
+    if (failed)
+        failed = apr_psprintf(p, "group %s cannot be made: %s", path, failed);
+    if (!failed)
+        failed = make_threads_group(cg, p, name, limits);
+    if (!failed)
+        failed = set_limits(cg, p, path, limits);
+    if (failed)
+        cg->reason = apr_pstrdup(cg->pool, failed);
+    apr_pool_destroy(p);
+    return failed ? APR_EGENERAL : APR_SUCCESS;
+}
+
+static void remove_account(const vl_cgroup_t *cg, apr_pool_t *p,
+                           const char *name)
+{
+    if (cg->places[VL_CG_CPU].version)
+        rmdir(apr_pstrcat(p, cg->places[VL_CG_CPU].mount,
+                          vl_cgroup_threads_path(cg, p, name), NULL));
+    vl_cgroup_remove_group(cg, p, apr_pstrcat(p, cg->path, "/", name, NULL));
+}
+
+static int exists(const vl_cgroup_t *cg, apr_pool_t *p, const char *name)
+{
+    const char *path = apr_pstrcat(p, cg->path, "/", name, NULL);
+    const char *threads = vl_cgroup_threads_path(cg, p, name);
+    const place_t *place;
+    int i;
+
+    for (i = 0; (place = vl_cgroup_hierarchy(cg, i)); i++) {
+        if (!access(apr_pstrcat(p, place->mount, path, NULL), F_OK)
+            || !access(apr_pstrcat(p, place->mount, threads, NULL), F_OK))
+            return 1;
+    }
+    return 0;
+}
+
+/* Those of `names` that cg has no use for. */
+static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
+                         vl_cgroup_t *cg)
+{
+    apr_pool_t *p = old->pool;
+    apr_hash_index_t *i;
+
+    for (i = apr_hash_first(p, names); i; i = apr_hash_next(i)) {
+        const char *name = apr_hash_this_key(i);
+
+        if (cg && apr_hash_get(cg->accounts, name, APR_HASH_KEY_STRING))
+            continue;
+        remove_account(old, p, name);
+        if (cg && exists(old, p, name)) {
+            name = apr_pstrdup(cg->pool, name);
+            apr_hash_set(cg->left, name, APR_HASH_KEY_STRING, name);
+        }
+    }
+}
+
+static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
+{
+    const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
+
+    if (cg->origin && !(next && next->origin))
+        vl_cgroup_move_self(cg, cg->pool, cg->origin);
+    vl_cgroup_remove_group(cg, cg->pool, server);
+    vl_cgroup_remove_group(cg, cg->pool, cg->path);
+}
+
+void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg)
+{
+    vl_cgroup_t *same = cg && !strcmp(old->path, cg->path) ? cg : NULL;
+
+    if (!*old->path)
+        return;
+    remove_names(old, old->accounts, same);
+    remove_names(old, old->left, same);
+    if (!same)
+        remove_tree(old, cg);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_usage.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct entry_t {
+    apr_uint32_t account;
+    const char *name;
+    int fd, less_fd;            /* -1: closed, or there is none */
+    apr_uint32_t idle;          /* calls since it last grew */
+    apr_uint64_t us;            /* the last reading */
+} entry_t;
+
+struct vl_usage_t {
+    const vl_cgroup_t *cg;
+    apr_uint32_t n, most;
+    apr_uint32_t next;          /* to be looked at */
+    entry_t *entries;
+};
+
+apr_status_t vl_usage_parse(const char *text, apr_uint64_t *ret_us)
+{
+    static const char key[] = "usage_usec ";
+    const char *number = strncmp(text, key, sizeof(key) - 1)
+                         ? text : text + sizeof(key) - 1;
+    char *end;
+    apr_uint64_t n = strtoull(number, &end, 10);
+
+    if (*number < '0' || *number > '9' || (*end && *end != '\n'))
+        return APR_EINVAL;
+    *ret_us = number == text ? n / 1000 : n;
+    return APR_SUCCESS;
+}
+
+vl_usage_t *vl_usage_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
+                                        apr_uint32_t most)
+{
+    vl_usage_t *usage = apr_pcalloc(p, sizeof(*usage));
+
+    usage->cg = cg;
+    usage->most = most;
+    usage->entries = apr_pcalloc(p, most * sizeof(entry_t));
+    return usage;
+}
+
+void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
+                              const char *name)
+{
+    entry_t *entry = &usage->entries[usage->n];
+
+    if (usage->n == usage->most)
+        return;
+    usage->n++;
+    entry->account = account;
+    entry->name = name;
+    entry->fd = entry->less_fd = -1;
+}
+
+static void close_entry(entry_t *entry)
+{
+    if (entry->fd >= 0)
+        close(entry->fd);
+    if (entry->less_fd >= 0)
+        close(entry->less_fd);
+    entry->fd = entry->less_fd = -1;
+}
+
+static int open_entry(const vl_usage_t *usage, entry_t *entry)
+{
+    const char *file, *less;
+    apr_pool_t *p;
+
+    apr_pool_create(&p, NULL);
+    file = vl_cgroup_usage_file(usage->cg, p, entry->name, &less);
+    if (file)
+        entry->fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (entry->fd >= 0 && less)
+        entry->less_fd = open(less, O_RDONLY | O_CLOEXEC);
+    apr_pool_destroy(p);
+    entry->idle = 0;
+    return entry->fd >= 0;
+}
+
+static apr_status_t read_fd(int fd, apr_uint64_t *ret_us)
+{
+    char buf[64];
+    ssize_t len = pread(fd, buf, sizeof(buf) - 1, 0);
+    char *end;
+
+    if (len <= 0)
+        return APR_EOF;
+    buf[len] = '\0';
+    end = strchr(buf, '\n');
+    if (end)
+        *end = '\0';
+    return vl_usage_parse(buf, ret_us);
+}
+
+/* APR_ENOENT: the group is gone. */
+static apr_status_t read_entry(entry_t *entry, apr_uint64_t *ret_us)
+{
+    apr_uint64_t us, less = 0;
+
+    if (read_fd(entry->fd, &us) != APR_SUCCESS)
+        return APR_ENOENT;
+    if (entry->less_fd >= 0)
+        read_fd(entry->less_fd, &less);
+    *ret_us = us > less ? us - less : 0;
+    return APR_SUCCESS;
+}
+
+/* An open one is read; it is closed when it is gone or has long stood still. */
+static void visit(entry_t *entry, apr_uint32_t patience,
+                  vl_usage_grown_fn *grown, void *data)
+{
+    apr_uint64_t us;
+
+    if (read_entry(entry, &us) != APR_SUCCESS) {
+        close_entry(entry);
+        return;
+    }
+    if (us != entry->us) {
+        entry->us = us;
+        entry->idle = 0;
+        grown(data, entry->account, us);
+    }
+    else if (++entry->idle > patience) {
+        close_entry(entry);
+    }
+}
+
+void vl_usage_child_read(vl_usage_t *usage, vl_usage_grown_fn *grown,
+                         void *data)
+{
+    apr_uint32_t i, looks = usage->n < VL_USAGE_LOOKS ? usage->n
+                                                      : VL_USAGE_LOOKS;
+
+    for (i = 0; i < usage->n; i++) {
+        if (usage->entries[i].fd >= 0)
+            visit(&usage->entries[i], VL_USAGE_IDLE, grown, data);
+    }
+    for (i = 0; i < looks; i++) {
+        entry_t *entry = &usage->entries[usage->next];
+
+        usage->next = (usage->next + 1) % usage->n;
+        if (entry->fd < 0 && open_entry(usage, entry))
+            visit(entry, 0, grown, data);
+    }
+}
+
+void vl_usage_child_close(vl_usage_t *usage)
+{
+    apr_uint32_t i;
+
+    for (i = 0; i < usage->n; i++)
+        close_entry(&usage->entries[i]);
+}

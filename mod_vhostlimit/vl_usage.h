@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_USAGE_H
+#define VL_USAGE_H
+
+/* CPU time that the accounts' back ends have used, as their groups tell.
+ *
+ * One thread of one child reads at a time; each child has its own descriptors,
+ * and only for accounts whose back ends are at work.  A file is kept open as
+ * long as its reading grows, and is given up after VL_USAGE_IDLE calls in
+ * which it did not.  Of the others VL_USAGE_LOOKS are looked at in each call,
+ * in turn: their files are readable to everybody, and nothing is lost by
+ * coming late, as the kernel counts on. */
+
+#include <apr_errno.h>
+#include <apr_pools.h>
+
+#include "vl_cgroup.h"
+
+#define VL_USAGE_IDLE 600
+#define VL_USAGE_LOOKS 20
+
+typedef struct vl_usage_t vl_usage_t;
+
+/* Parent: room for so many accounts, then each of them. */
+vl_usage_t *vl_usage_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
+                                        apr_uint32_t most);
+void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
+                              const char *name);
+
+/* us: in all since the group was made.  It may be less than the last time: the
+ * group was made anew. */
+typedef void vl_usage_grown_fn(void *data, apr_uint32_t account,
+                               apr_uint64_t us);
+
+/* Calls `grown` for accounts whose reading is another than at the last call
+ * in this child; the first one a child makes is always another, unless 0. */
+void vl_usage_child_read(vl_usage_t *usage, vl_usage_grown_fn *grown,
+                         void *data);
+/* Closes all files: another child reads from now on. */
+void vl_usage_child_close(vl_usage_t *usage);
+
+/* Pure, here for its test: microseconds from the text of cpuacct.usage or of
+ * cpu.stat.  APR_EINVAL: neither. */
+apr_status_t vl_usage_parse(const char *text, apr_uint64_t *ret_us);
+
+#endif

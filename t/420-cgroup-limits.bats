@@ -1,0 +1,217 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Weights and limits reach the kernel's files, follow the configuration, and
+# hold for back ends.
+
+load lib/live
+
+setup() { requires cgroups cpu; }
+
+group_of() { printf '%s/%s.test:%s\n' "$(httpd_cgroup)" "$1" "$(httpd_port)"; }  # <vhost>
+
+# v1 knows shares of 1024 where v2 knows weights of 100, and so on.
+has_weight() { # <vhost> <weight>
+  case $(cgroup_says "$(group_of "$1")" cpu.weight cpu.shares) in
+    "$2" | "$(($2 * 1024 / 100))") ;;
+    *) fail "weight of $1 is not $2: $(cgroup_says "$(group_of "$1")" cpu.weight cpu.shares)" ;;
+  esac
+}
+
+has_quota() { # <vhost> <us, or none>
+  local got
+  got=$(cgroup_says "$(group_of "$1")" cpu.max cpu.cfs_quota_us)
+  [[ $2 == none ]] && { like "$got" '^(max 100000|-1)$' "quota of $1"; return; }
+  like "$got" "^$2( 100000)?\$" "quota of $1"
+}
+
+has_memory() { is "$(cgroup_says "$(group_of "$1")" memory.max memory.limit_in_bytes)" "$2" "memory of $1"; }
+has_pids()   { is "$(cgroup_says "$(group_of "$1")" pids.max)" "$2" "processes of $1"; }
+
+# Where the version of the controller has no such group, nothing is limited.
+has_no_memory() { # <vhost>
+  local got
+  got=$(cgroup_says "$(group_of "$1")" memory.max memory.limit_in_bytes 2>/dev/null) || return 0
+  [[ $got == max ]] || at_least "$got" 9000000000000000000 "memory of $1"
+}
+
+@test "weight and limits are in the kernel's files" {
+  requires memory pids
+  start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 250' -v 'a VhostLimitCPU 25%' \
+    -v 'a VhostLimitMemory 64M' -v 'a VhostLimitProcesses 20'
+  has_weight a 250
+  has_quota a 25000
+  has_memory a 67108864
+  has_pids a 20
+  has_weight b 100
+  has_quota b none
+  has_no_memory b
+}
+
+@test "VhostLimitIO is set for reading and writing, for each disk" {
+  requires io
+  local got disks
+  start_httpd 'VhostLimit On' -v 'a VhostLimitIO 10M'
+  disks=$(cat /sys/block/[!lrz]*/dev 2>/dev/null | wc -l)
+  at_least "$disks" 1 "disks"
+  got=$(cgroup_says "$(group_of a)" io.max blkio.throttle.read_bps_device)
+  is "$(grep -cE ' (rbps=)?10485760' <<<"$got")" "$disks" "disks limited for reading"
+  got=$(cgroup_says "$(group_of a)" io.max blkio.throttle.write_bps_device)
+  is "$(grep -cE ' (.*wbps=)?10485760' <<<"$got")" "$disks" "disks limited for writing"
+}
+
+@test "a value at server level is each vhost's own, and none lifts it" {
+  requires pids
+  start_httpd 'VhostLimit On' 'VhostLimitCPU 50%' 'VhostLimitProcesses 30' \
+    -v 'b VhostLimitCPU none' -v 'b VhostLimitProcesses none'
+  has_quota a 50000
+  has_pids a 30
+  has_quota b none
+  has_pids b max
+}
+
+@test "DryRun sets nothing" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimit DryRun' -v 'a VhostLimitWeight 300' -v 'a VhostLimitCPU 10%'
+  has_weight a 100
+  has_quota a none
+}
+
+@test "a graceful restart changes weights and limits, and lifts those that are gone" {
+  requires memory
+  start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 50' -v 'a VhostLimitCPU 25%' -v 'a VhostLimitMemory 64M'
+  configure_httpd 'VhostLimit On' -v 'a VhostLimitWeight 400' -v 'a VhostLimitCPU 75%' -v 'a VhostLimitMemory 128M'
+  graceful_httpd
+  has_weight a 400
+  has_quota a 75000
+  has_memory a 134217728
+  configure_httpd 'VhostLimit On'
+  graceful_httpd
+  has_weight a 100
+  has_quota a none
+  has_no_memory a
+}
+
+@test "what a crashed server limited is lifted by the next" {
+  requires pids
+  start_httpd 'VhostLimit On' -v 'a VhostLimitProcesses 20' -v 'a VhostLimitCPU 25%'
+  crash_httpd
+  configure_httpd 'VhostLimit On'
+  launch_httpd
+  has_pids a max
+  has_quota a none
+}
+
+@test "a vhost that is gone loses its group in every hierarchy" {
+  requires memory pids
+  start_httpd 'VhostLimit On' 'VhostLimitMemory 64M' 'VhostLimitProcesses 20'
+  local group
+  group=$(group_of b)
+  cgroup_exists "$group"
+  configure_httpd 'VhostLimit On' 'VhostLimitMemory 64M' 'VhostLimitProcesses 20' -o 'a c'
+  graceful_httpd
+  wait_until 10 cgroup_gone "$group"
+  cgroup_exists "$(group_of a)"
+}
+
+@test "a group that still has members goes later, once they are gone" {
+  start_httpd 'VhostLimit On'
+  local group member
+  group=$(group_of b)
+  (in_cgroup "$group" sleep 60) 3>&- 4>&- &
+  member=$!
+  wait_until 5 grep -q "$group" "/proc/$member/cgroup"
+  configure_httpd 'VhostLimit On' -o 'a c'
+  graceful_httpd
+  cgroup_exists "$group"
+  kill "$member"
+  wait_until 5 gone "$member"
+  graceful_httpd
+  wait_until 5 cgroup_gone "$group"
+}
+
+@test "Apache's processes are in the tree, and where they came from afterwards" {
+  local child
+  start_httpd 'VhostLimit On'
+  grep -q ":$(httpd_cgroup)/.server\$" "/proc/$(httpd_pid)/cgroup"
+  for child in $(httpd_children); do grep -q ":$(httpd_cgroup)/.server\$" "/proc/$child/cgroup"; done
+  configure_httpd 'VhostLimit On' 'VhostLimitCgroup off'
+  graceful_httpd
+  is "$(grep -c "$(httpd_cgroup)" "/proc/$(httpd_pid)/cgroup")" 0 "hierarchies in which it is in the tree"
+}
+
+@test "a CGI program runs in its vhost's group, in each hierarchy that limits it" {
+  requires memory
+  start_httpd 'VhostLimit On' -v 'a VhostLimitMemory 256M' -v 'c VhostLimit DryRun'
+  is "$(get a /cgi/where.sh)" 200
+  at_least "$(answer_body | grep -cE ":$(group_of a)\$")" "$([[ $(status_json | jq -r .cgroup.backend) == v2 ]] && echo 1 || echo 3)" \
+    "hierarchies in which it is a's"
+  is "$(get b /cgi/where.sh)" 200
+  like "$(answer_body)" "$(group_of b)"
+  is "$(get c /cgi/where.sh)" 200
+  is "$(answer_body | grep -c "$(group_of c)")" 0 "hierarchies that DryRun's is placed in"
+  is "$(get status /cgi/where.sh)" 200
+  is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies that a vhost's that is Off is placed in"
+}
+
+@test "a fork bomb in one site's CGI stops at its limit, and the others notice nothing" {
+  requires pids
+  start_httpd 'VhostLimit On' -v 'a VhostLimitProcesses 20'
+  has_pids a 20                                   # before anything forks
+  begin_request bomb a '/cgi/forks.pl?bomb'
+  wait_until 20 test -s "$(hold_dir)/bomb.in"
+  is "$(<"$(hold_dir)/bomb.in")" 19 "children of the one that forks"
+  is "$(get b /cgi/nap.sh) $(get a /page.html)" '200 200' "the others, and what needs no process"
+  touch "$(hold_dir)/bomb.go"
+  is "$(answer_of bomb)" 200
+  is "$(get a /cgi/nap.sh)" 200 "when it is over"
+}
+
+# ---- PHP-FPM of the test's own, one master in each vhost's group -------------
+
+start_fpm() { # <vhost>
+  local root=$HTTPD_ROOT/fpm-$1 user
+  user=$(httpd_user)
+  mkdir -p "$root"
+  printf '%s\n' '[global]' "pid = $root/pid" "error_log = $root/log" 'daemonize = yes' \
+    '[www]' "user = $user" "group = $(id -gn "$user")" "listen = $root/socket" "listen.owner = $user" \
+    'pm = static' 'pm.max_children = 1' >"$root/conf"
+  (in_cgroup "$(group_of "$1")" "$(php_fpm_program)" -n -y "$root/conf") 3>&- 4>&- </dev/null >"$root/out" 2>&1
+  wait_until 10 test -S "$root/socket"
+}
+
+stop_fpm() { # <vhost>
+  local pid
+  pid=$(<"$HTTPD_ROOT/fpm-$1/pid") || return 0
+  kill "$pid"
+  wait_until 10 gone "$pid"
+}
+
+php_in() { # <vhost>   the line that hands its PHP pages to its master
+  printf '%s <FilesMatch "\.php$">\nSetHandler "proxy:unix:%s|fcgi://%s/"\n</FilesMatch>\n' \
+    "$1" "$HTTPD_ROOT/fpm-$1/socket" "$1"
+}
+
+@test "a memory limit ends its own PHP worker and nobody else's" {
+  requires memory php_fpm mod_proxy_fcgi
+  local name before
+  start_httpd -l proxy -l proxy_fcgi 'VhostLimit On' 'LogLevel proxy_fcgi:crit' -v 'a VhostLimitMemory 64M' \
+    -v "$(php_in a)" -v "$(php_in b)"
+  for name in a b; do
+    echo '<?php echo getmypid();' >"$HTTPD_ROOT/htdocs/$name/pid.php"
+    cat >"$HTTPD_ROOT/htdocs/$name/eat.php" <<'END'
+<?php ini_set('memory_limit', -1); echo strlen(str_repeat('x', 200 << 20));
+END
+    start_fpm "$name"
+  done
+  is "$(get b /pid.php)" 200
+  before=$(answer_body)
+  is "$(get a /pid.php)" 200
+  like "$(get a /eat.php)" '^50[023]$'
+  is "$(get b /eat.php) $(answer_body)" '200 209715200'
+  is "$(get b /pid.php) $(answer_body)" "200 $before" "the other's worker"
+  wait_until 10 a_answers_again
+  stop_fpm a
+  stop_fpm b
+}
+
+a_answers_again() { [[ $(get a /pid.php) == 200 ]]; }

@@ -1,0 +1,187 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the kernel here cannot do, and state of ours that fails: a clear sentence,
+# and VhostLimitOnError decides.
+
+load lib/live
+
+# Cgroups as another mount namespace sees them: with_cgroups 'COMMANDS' has them
+# run in it before Apache.
+with_cgroups() { # <shell commands>
+  local real
+  real=$(httpd_program)
+  cat >"$BATS_TEST_TMPDIR/httpd" <<END
+#!/bin/sh
+exec unshare -m sh -c '$1
+exec $real "\$@"' httpd "\$@"
+END
+  chmod 755 "$BATS_TEST_TMPDIR/httpd"
+  httpd_program() { echo "$BATS_TEST_TMPDIR/httpd"; }
+}
+
+# shellcheck disable=SC2016  # for the other shell
+read_only='for dir in $(grep -oE "/sys/fs/cgroup[^ ]*" /proc/self/mounts); do mount -o remount,bind,ro $dir; done'
+
+start_fails() { # <what the log says>
+  try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  wait_until 10 error_log_says "$1"
+  wait_until 10 not_up
+}
+
+not_up() { ! httpd_up; }
+
+configure_new() {
+  mkdir -p "$HTTPD_ROOT"
+  configure_httpd "$@"
+}
+
+export LOG_MAY_SAY='VL0020'
+
+@test "a limit without its controller stops the start and names controller and vhost" {
+  configure_new 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
+  start_fails 'VL0020: vhost a\.test:[0-9]+: .*the memory controller is missing: VhostLimitCgroup off'
+  configure_new 'VhostLimit On' 'VhostLimitCgroup off' -v 'b VhostLimitCPU 20%' 'VhostLimitOnError closed'
+  start_fails 'VL0020: vhost b\.test:[0-9]+: .*the cpu controller is missing: VhostLimitCgroup off'
+}
+
+@test "VhostLimitOnError open makes a warning of it, for each vhost that it is about" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError open' \
+    -v 'a VhostLimitMemory 64M' -v 'b VhostLimitProcesses 5'
+  is "$(error_log | grep -c 'vhostlimit:warn.*VL0020')" 2 "warnings"
+  is "$(get a /) $(get b /)" '200 200'
+}
+
+@test "a restart goes on where a start would stop, and says so as an error" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
+  configure_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
+  graceful_httpd
+  error_log_says 'vhostlimit:error.*VL0020: vhost a\.test'
+  is "$(get a /)" 200
+}
+
+@test "limits of a vhost that is Off or DryRun ask for no controller" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimit Off' -v 'a VhostLimitMemory 64M' \
+    -v 'b VhostLimit DryRun' -v 'b VhostLimitProcesses 3'
+  is "$(error_log | grep -c VL0020)" 0 "complaints"
+}
+
+@test "a path that cannot be: said once without limits, in each error with them" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x'
+  like "$(status_json | jq -r .cgroup.reason)" 'group /cgroup\.procs/x cannot be made: Not a directory'
+  stop_httpd
+  configure_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x' -v 'a VhostLimitProcesses 5'
+  start_fails 'the pids controller is missing: group /cgroup\.procs/x cannot be made'
+}
+
+@test "a tree that may only be read: Apache serves, and says it" {
+  requires cgroups
+  mkdir -p "$HTTPD_ROOT"
+  with_cgroups "$read_only"
+  start_httpd 'VhostLimit On'
+  is "$(status_json | jq -r .cgroup.backend)" off
+  error_log_says 'VL0010.*cannot be made: Read-only file system'
+  is "$(get a /)" 200
+}
+
+@test "no hierarchy mounted at all: Apache serves, and says it" {
+  requires cgroups
+  mkdir -p "$HTTPD_ROOT"
+  with_cgroups 'umount -R -l /sys/fs/cgroup'
+  start_httpd 'VhostLimit On'
+  is "$(status_json | jq -r .cgroup.backend)" off
+  isnt "$(status_json | jq -r .cgroup.reason)" ''
+  is "$(get a /cgi/nap.sh)" 200
+}
+
+@test "the controller that a limit needs is not mounted: it is named" {
+  requires cgroups memory
+  local is_v1
+  is_v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)memory(,|$)/ { print $2 }' /proc/self/mounts)
+  [[ -n $is_v1 ]] || skip "memory is not a hierarchy of its own here"
+  mkdir -p "$HTTPD_ROOT"
+  with_cgroups "umount -l $is_v1"
+  configure_new 'VhostLimit On' -v 'a VhostLimitMemory 64M'
+  start_fails 'the memory controller is missing: it is not mounted'
+  configure_new 'VhostLimit On' -v 'a VhostLimitProcesses 50'
+  launch_httpd
+  is "$(get a /cgi/nap.sh)" 200
+}
+
+@test "groups that vanish while Apache runs: CGI programs run on, and a restart makes them again" {
+  requires cgroups
+  start_httpd 'VhostLimit On'
+  cgroup_remove "$(httpd_cgroup)/a.test:$(httpd_port)"
+  cgroup_remove "$(httpd_cgroup)/.server/a.test:$(httpd_port)"
+  cgroup_gone "$(httpd_cgroup)/a.test:$(httpd_port)"
+  is "$(get a /cgi/nap.sh) $(get a /page.html)" '200 200'
+  graceful_httpd
+  cgroup_exists "$(httpd_cgroup)/a.test:$(httpd_port)"
+}
+
+@test "v2: processes in the group above forbid controllers, and the error says where" {
+  requires cgroups
+  [[ $(cgroup_cpu_root) == /sys/fs/cgroup ]] || skip "no pure v2 here"
+  local squatter
+  mkdir "/sys/fs/cgroup/squat-$$"
+  (exec sleep 60) 3>&- 4>&- &
+  squatter=$!
+  echo "$squatter" >"/sys/fs/cgroup/squat-$$/cgroup.procs"
+  configure_new 'VhostLimit On' "VhostLimitCgroup /squat-$$/tree" -v 'a VhostLimitProcesses 50'
+  start_fails "the pids controller is missing: it cannot be enabled in /squat-$$: there are processes in that group itself"
+  kill "$squatter"
+  wait_until 5 gone "$squatter"
+  rmdir "/sys/fs/cgroup/squat-$$"
+}
+
+# ---- a child that cannot count -----------------------------------------------
+
+start_deaf() { # <as start_httpd>...
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/deaf.so" "$TOP/t/lib/deaf.c" -ldl
+  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/deaf.so"
+  export DEAF=$BATS_TEST_TMPDIR/deaf
+  export LD_PRELOAD=$BATS_TEST_TMPDIR/deaf.so
+  start_httpd "$@"
+  unset LD_PRELOAD
+  wait_until 10 both_children_count
+  touch "$DEAF"
+}
+
+both_children_count() { (($(status_json | jq .children) >= 2)); }
+
+need_cc() { need_program cc; }
+
+@test "a request that cannot be counted is served" {
+  requires cc
+  start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'LogLevel vhostlimit:debug'
+  is "$(get a /)" 200
+  error_log_says VL0007
+  rm "$DEAF"
+}
+
+@test "VhostLimitOnError closed refuses it, and goes on when it can count again" {
+  requires cc
+  start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' 'VhostLimitStatusCode 429' \
+    -v 'c VhostLimit Off'
+  is "$(get a /) $(get c /)" '429 200'
+  rm "$DEAF"
+  is "$(get a /)" 200
+  wait_until 5 grep -q 'action=refused reason=error' "$HTTPD_ROOT/logs/access.log"
+}
+
+@test "VhostLimitOnError closed refuses what a child gets that has no place in shared memory" {
+  requires cc
+  local children
+  LOG_MAY_SAY='VL0008|exit signal Killed'
+  start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'c VhostLimit Off'
+  mapfile -t children < <(httpd_children)
+  kill -KILL "${children[@]}"
+  wait_until 20 answers c 200
+  error_log_says "VL0008: this child's requests are refused"
+  rm "$DEAF"
+  is "$(get a /)" 503
+  restart_httpd
+  wait_until 10 answers a 200
+}
+
+answers() { [[ $(get "$1" / 2>/dev/null) == "$2" ]]; }  # <vhost> <status>

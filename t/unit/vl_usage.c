@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading usage, and placing what is forked.  In a tree of its own where the
+ * kernel and our rights allow, else only what is pure. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <apr_general.h>
+#include <apr_strings.h>
+
+#include "tap.h"
+#include "vl_place.h"
+#include "vl_usage.h"
+
+static apr_pool_t *pool;
+static const vl_cgroup_limits_t none = { .weight = 100 };
+
+static int parses_to(const char *text, apr_uint64_t want)
+{
+    apr_uint64_t us = 12345;
+
+    return vl_usage_parse(text, &us) == APR_SUCCESS && us == want;
+}
+
+static int is_refused(const char *text)
+{
+    apr_uint64_t us;
+
+    return vl_usage_parse(text, &us) == APR_EINVAL;
+}
+
+static void parses(void)
+{
+    ok(parses_to("0\n", 0), "v1: nothing yet");
+    ok(parses_to("123456789\n", 123456), "v1: nanoseconds");
+    ok(parses_to("18446744073709551615", 18446744073709551ULL), "v1: the most");
+    ok(parses_to("usage_usec 4711\nuser_usec 4000\n", 4711), "v2: cpu.stat");
+    ok(is_refused(""), "nothing");
+    ok(is_refused("nr_periods 0\n"), "v1's cpu.stat");
+    ok(is_refused("-5"), "a sign");
+    ok(is_refused("12x"), "a number with something behind it");
+    ok(is_refused("usage_usec \n"), "a key without a number");
+}
+
+/* What `grown` was told last, by account. */
+static struct {
+    int calls;
+    apr_uint64_t us[4];
+} heard;
+
+static void grown(void *data, apr_uint32_t account, apr_uint64_t us)
+{
+    heard.calls++;
+    heard.us[account] = us;
+}
+
+static double cpu_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* A process of the account that burns for 60 ms. */
+static void burn_for(const vl_place_t *place, apr_uint32_t account)
+{
+    double until;
+    pid_t pid;
+
+    vl_place_fork_for(place, account);
+    pid = fork();
+    if (!pid) {
+        until = cpu_seconds() + 0.06;
+        while (cpu_seconds() < until)
+            ;
+        _exit(0);
+    }
+    vl_place_fork_for(place, VL_PLACE_NONE);
+    waitpid(pid, NULL, 0);
+}
+
+static void reads_what_back_ends_burn(vl_cgroup_t *cg)
+{
+    vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
+    vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
+    apr_uint32_t open;
+
+    vl_usage_post_config_add(usage, 1, "a:80");
+    vl_usage_post_config_add(usage, 2, "b:80");
+    ok(vl_place_post_config_add(place, 1, "a:80") == APR_SUCCESS,
+       "descriptors for a");
+    open = vl_place_open_count(place);
+    ok(open > 1 && open - (vl_place_home_fd(place) >= 0)
+       == vl_place_wanted_count(place), "all of them are open");
+    vl_usage_child_read(usage, grown, NULL);
+    ok(heard.calls == 0, "nothing is said of groups that used nothing");
+    burn_for(place, 1);
+    vl_usage_child_read(usage, grown, NULL);
+    ok(heard.us[1] >= 50000 && heard.us[1] < 1000000,
+       "a used what its process burned: %d us", (int)heard.us[1]);
+    ok(heard.us[2] == 0 && heard.calls == 1, "b used nothing");
+    burn_for(place, VL_PLACE_NONE);
+    vl_usage_child_read(usage, grown, NULL);
+    ok(heard.calls == 1, "what nobody's process burned is nobody's");
+    burn_for(place, 1);
+    vl_usage_child_read(usage, grown, NULL);
+    ok(heard.calls == 2 && heard.us[1] >= 100000, "it goes on");
+    vl_usage_child_close(usage);
+}
+
+/* Is the calling thread in the account's group, in some hierarchy? */
+static int is_in(const char *account)
+{
+    char text[4096] = "";
+    FILE *file = fopen("/proc/thread-self/cgroup", "r");
+
+    if (file) {
+        text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+        fclose(file);
+    }
+    return strstr(text, account) != NULL;
+}
+
+static void threads_come_and_go(vl_cgroup_t *cg)
+{
+    vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
+    int fd;
+
+    vl_place_post_config_add(place, 1, "a:80");
+    fd = vl_place_thread_fd(place, 1);
+    ok(fd >= 0 && vl_place_home_fd(place) >= 0, "there is a place to go to");
+    ok(vl_place_enter(fd) == APR_SUCCESS && is_in("/a:80"), "in");
+    ok(vl_place_enter(vl_place_home_fd(place)) == APR_SUCCESS
+       && !is_in("/a:80"), "and home");
+    ok(vl_place_thread_fd(place, 2) == -1, "b has no descriptor");
+}
+
+static void descriptors_are_bounded(vl_cgroup_t *cg)
+{
+    vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 4);
+    int i, without = 0;
+
+    for (i = 0; i < 4; i++)
+        without += vl_place_post_config_add(place, i, "a:80") == APR_ENOSPC;
+    ok(without >= 2 && vl_place_open_count(place) <= 4,
+       "no more than were allowed are open");
+}
+
+static void a_group_that_is_gone(vl_cgroup_t *cg)
+{
+    vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
+    vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
+
+    vl_place_post_config_add(place, 1, "a:80");
+    vl_usage_post_config_add(usage, 1, "a:80");
+    vl_usage_child_read(usage, grown, NULL);
+    vl_cgroup_remove_gone(cg, NULL);
+    ok(vl_place_enter(vl_place_thread_fd(place, 1)) != APR_SUCCESS,
+       "takes no thread");
+    burn_for(place, 1);
+    ok(1, "and a process that is forked for it runs all the same");
+    heard.calls = 0;
+    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_child_read(usage, grown, NULL);
+    ok(heard.calls == 0, "nor has anything to tell");
+}
+
+static void with_a_tree(void)
+{
+    const char *path = apr_psprintf(pool, "/vl-unit-%d", (int)getpid());
+    vl_cgroup_t *cg = vl_cgroup_open(pool, path, 0, NULL);
+
+    if (!vl_cgroup_thread_file(cg, pool, NULL)) {
+        printf("# no tree: %s\n", vl_cgroup_reason(cg));
+        vl_cgroup_remove_gone(cg, NULL);
+        return;
+    }
+    printf("# %s\n", vl_cgroup_backend(cg));
+    ok(vl_cgroup_add(cg, "a:80", &none) == APR_SUCCESS
+       && vl_cgroup_add(cg, "b:80", &none) == APR_SUCCESS, "two groups");
+    reads_what_back_ends_burn(cg);
+    threads_come_and_go(cg);
+    descriptors_are_bounded(cg);
+    a_group_that_is_gone(cg);
+}
+
+int main(void)
+{
+    apr_initialize();
+    apr_pool_create(&pool, NULL);
+    parses();
+    with_a_tree();
+    return tap_done();
+}

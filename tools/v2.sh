@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: run a command on this machine's own files under another kernel whose
+#          cgroups are pure v2 (or v1), in an emulated machine
+# Usage:   v2.sh [-h] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
+#   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
+#   -s SECONDS   how long it may take (900)
+#   -h           this help
+#   COMMAND      runs as root in this directory; without one, the unit tests of
+#                cgroups and t/4*. What it writes is thrown away.
+#   Needs qemu-system-x86_64; the distribution's kernel and busybox are fetched
+#   once into /var/cache/vhostlimit-v2 and are not installed.
+# Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, no qemu, no
+#          package); 124 out of time
+
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+. "$here/lib/common.sh"
+
+work=
+cache=/var/cache/vhostlimit-v2
+# In the order in which they need each other.
+modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk
+  netfs fscache 9pnet 9pnet_virtio 9p overlay)
+
+fetch_kernel() {
+  local package
+  [[ ! -e $cache/ready ]] || return 0
+  command -v apt-get dpkg >/dev/null || cannot "the kernel is fetched by apt-get, which is not here"
+  mkdir -p "$cache/files"
+  package=$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p')
+  [[ -n $package ]] || cannot "apt knows no package linux-image-amd64"
+  (cd "$cache" && run apt-get -q -o APT::Sandbox::User=root download "$package" busybox-static) >&2 ||
+    cannot "$package and busybox-static cannot be fetched"
+  for package in "$cache"/*.deb; do dpkg -x "$package" "$cache/files"; done
+  rm -f "$cache"/*.deb
+  : >"$cache/ready"
+}
+
+make_initramfs() { # <directory> <script to run>
+  local name
+  mkdir -p "$1"/{bin,modules,proc,host,over,root}
+  cp "$cache/files/bin/busybox" "$1/bin/"
+  for name in "${modules[@]}"; do
+    find "$cache/files/lib/modules" -name "$name.ko" -exec cp {} "$1/modules/" \;
+  done
+  init_script "$2" >"$1/init"
+  chmod 755 "$1/init"
+  (cd "$1" && find . | bin/busybox cpio -o -H newc 2>/dev/null) >"$1.cpio"
+}
+
+# Our files, read through 9p, with a layer in memory above them.
+init_script() { # <script to run>
+  cat <<END
+#!/bin/busybox sh
+export PATH=/bin:/usr/sbin:/usr/bin:/sbin
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+for name in ${modules[*]}; do
+  insmod /modules/\$name.ko
+done
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose host /host
+mount -t tmpfs over /over
+mkdir /over/upper /over/work
+mount -t overlay -o lowerdir=/host,upperdir=/over/upper,workdir=/over/work overlay /root
+cd /root
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t devtmpfs dev dev
+mkdir -p dev/shm dev/pts
+ln -s /proc/self/fd dev/fd
+mount -t tmpfs run run
+ip link set lo up
+chroot . /bin/bash $1 && echo 0 >/status || echo \$? >/status
+echo "v2-status: \$(cat /status)"
+poweroff -f
+END
+}
+
+mount_cgroups() { # <v2 | v1 | hybrid>: commands for the new machine
+  if [[ $1 == v2 ]]; then
+    echo 'mount -t cgroup2 cgroup2 /sys/fs/cgroup'
+    return
+  fi
+  echo 'mount -t tmpfs cgroup /sys/fs/cgroup'
+  local name
+  for name in cpu,cpuacct memory pids blkio; do
+    echo "mkdir /sys/fs/cgroup/$name; mount -t cgroup -o $name cgroup /sys/fs/cgroup/$name"
+  done
+  [[ $1 == v1 ]] || echo 'mkdir /sys/fs/cgroup/unified; mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified'
+}
+
+guest_script() { # <cgroups> <command>...
+  mount_cgroups "$1"
+  printf 'export PATH=%q LC_ALL=C TMPDIR=/tmp HOME=/root\n' "$PATH"
+  echo 'mount -t tmpfs tmp /var/tmp'
+  printf 'cd %q\n' "$PWD"
+  printf '%q ' "${@:2}"
+  printf '</dev/null\n'
+}
+
+boot() { # <work directory> <seconds>
+  local status=0
+  truncate -s 64M "$1/disk"
+  timeout "$2" qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -display none -vga none -no-reboot -nodefaults \
+    -serial stdio -kernel "$(compgen -G "$cache/files/boot/vmlinuz-*" | head -n 1)" \
+    -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
+    -drive "file=$1/disk,format=raw,if=virtio" \
+    -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
+    </dev/null | tr -d '\r' | tee "$1/said" | grep -v '^v2-status: ' || status=${PIPESTATUS[0]}
+  ((status != 124)) || return 124
+  status=$(sed -n 's/^v2-status: //p' "$1/said")
+  return "${status:-1}"
+}
+
+remove_work() { rm -rf "$work"; }
+
+main() {
+  local opt cgroups=v2 seconds=900
+  while getopts ':hc:s:' opt; do
+    case $opt in
+      h) usage 0 ;;
+      c) cgroups=$OPTARG ;;
+      s) seconds=$OPTARG ;;
+      :) misuse "-$OPTARG needs a value" ;;
+      *) misuse "unknown option -$OPTARG" ;;
+    esac
+  done
+  shift $((OPTIND - 1))
+  [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
+  [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
+  (($#)) || { cd "$here/.." && set -- prove t/unit/vl_cgroup.t t/unit/vl_usage.t t/4*.bats; }
+  need_root
+  need qemu-system-x86_64
+  fetch_kernel
+  work=$(mktemp -d)
+  on_exit remove_work
+  guest_script "$cgroups" "$@" >"$work/script"
+  make_initramfs "$work/initramfs" "$work/script"
+  boot "$work" "$seconds"
+}
+[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
