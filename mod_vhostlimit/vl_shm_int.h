@@ -2,7 +2,7 @@
 #ifndef VL_SHM_INT_H
 #define VL_SHM_INT_H
 
-/* The segment's layout, for vl_shm.c and vl_slot.c only.
+/* The segment's layout, for vl_shm.c, vl_slot.c and vl_watch.c only.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity ]
@@ -32,6 +32,7 @@
 
 #include "vl_auto.h"
 #include "vl_cpu.h"
+#include "vl_limited.h"
 #include "vl_queue.h"
 #include "vl_shm.h"
 #include "vl_slot.h"
@@ -45,6 +46,8 @@ typedef struct account_t {
     vl_limits_t limits;
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
+    vl_rate_t rate;                 /* of what was charged */
+    vl_limited_t limited;
     apr_uint64_t waits[VL_WAIT_BUCKETS];
 } account_t;
 
@@ -83,6 +86,7 @@ typedef struct head_t {
     vl_auto_t auto_state;
     apr_int64_t auto_at;            /* last step, us */
     vl_cpu_t auto_cpu;              /* and the processors' times then */
+    apr_int64_t watch_at;           /* when vl_watch.c last looked, us */
 } head_t;
 
 #define NO_CHILD ((apr_uint32_t)-1)

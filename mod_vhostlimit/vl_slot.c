@@ -305,6 +305,14 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
+static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
+{
+    metrics->refused++;
+    metrics->refused_concurrency += reason == VL_REASON_CONCURRENCY;
+    metrics->refused_queue += reason == VL_REASON_QUEUE;
+    metrics->refused_timeout += reason == VL_REASON_TIMEOUT;
+}
+
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
@@ -327,7 +335,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
         if (dry)
             a->metrics.would_refuse++;
         else
-            a->metrics.refused++;
+            count_refused(&a->metrics, adm.decision.reason);
     }
     else if (dry && (q->running >= q->slots || q->heap_len)) {
         a->metrics.would_queue++;
@@ -349,7 +357,7 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 
     if (lock_self(shm) != APR_SUCCESS)
         return;
-    a->metrics.refused++;
+    count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
     ret_admission->concurrency = a->limits.concurrency;
@@ -409,20 +417,34 @@ apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
     return clock;
 }
 
-static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, const vl_cost_t *cost)
+static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, const vl_cost_t *cost,
+                                        apr_int64_t now_us)
 {
     if (!cost->elsewhere)
         return 0;
-    advance_elsewhere(shm->head, apr_time_now());
+    advance_elsewhere(shm->head, now_us);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
     return (shm->head->elsewhere_ns - cost->elsewhere_from) / 1000;
+}
+
+static void count_cost(account_t *a, const vl_cost_t *cost,
+                       apr_uint64_t charged_us, apr_int64_t now_us)
+{
+    a->metrics.busy_us += cost->busy_us;
+    a->metrics.cpu_us += cost->cpu_us;
+    a->metrics.charged_us += charged_us;
+    vl_rate_add(&a->rate, now_us, cost->busy_us, charged_us);
+    a->service_us += (cost->busy_us >> SERVICE_SHIFT)
+                     - (a->service_us >> SERVICE_SHIFT);
 }
 
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost)
 {
     account_t *a = &shm->accounts[ticket->account];
+    apr_int64_t now_us = apr_time_now();
+    apr_uint64_t charged_us;
 
     if (lock_self(shm) != APR_SUCCESS)
         return;
@@ -430,11 +452,9 @@ void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
         cancel(shm, ticket);
     }
     else {
-        release(shm, ticket, cost->cpu_us + elsewhere_us_locked(shm, cost));
-        a->metrics.busy_us += cost->busy_us;
-        a->metrics.cpu_us += cost->cpu_us;
-        a->service_us += (cost->busy_us >> SERVICE_SHIFT)
-                         - (a->service_us >> SERVICE_SHIFT);
+        charged_us = cost->cpu_us + elsewhere_us_locked(shm, cost, now_us);
+        release(shm, ticket, charged_us);
+        count_cost(a, cost, charged_us, now_us);
     }
     dispatch_and_unlock(shm);
 }
