@@ -40,26 +40,19 @@ static void log_begins(const vl_watch_event_t *event)
                  (double)(event->since_us - before->at_us) / APR_USEC_PER_SEC);
 }
 
-static void log_ends(const vl_watch_event_t *event, apr_int64_t now_us)
+static void log_ends(const vl_watch_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0012)
-                 "vhost %s: limited no more, after %" APR_INT64_T_FMT " s: %"
+                 "vhost %s: limited no more, was for %.0f s: %"
                  APR_UINT64_T_FMT " requests were served, %" APR_UINT64_T_FMT
                  " of them had waited, and %" APR_UINT64_T_FMT " were refused",
-                 event->name, apr_time_sec(now_us - event->since_us),
+                 event->name,
+                 (double)(event->seen_us - before->at_us) / APR_USEC_PER_SEC,
                  event->metrics.requests - before->requests,
                  event->metrics.queued - before->queued,
                  event->metrics.refused - before->refused);
-}
-
-static void log_event(const vl_watch_event_t *event, apr_int64_t now_us)
-{
-    if (event->what == VL_LIMITED_BEGINS)
-        log_begins(event);
-    else
-        log_ends(event, now_us);
 }
 
 void vl_notice_tick(apr_int64_t now_us)
@@ -73,7 +66,8 @@ void vl_notice_tick(apr_int64_t now_us)
     do {
         n = vl_watch_look(accounts, now_us, &account, events);
         for (i = 0; i < n; i++)
-            log_event(&events[i], now_us);
+            (events[i].what == VL_LIMITED_BEGINS ? log_begins
+                                                 : log_ends)(&events[i]);
     } while (account);
 }
 

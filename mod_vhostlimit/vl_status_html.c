@@ -37,7 +37,7 @@ static const struct heading_t {
     { "would_refuse", "Would refuse", "requests that On would have refused", 0,
       1 },
     { "weight", "Weight", "VhostLimitWeight", 0, 0 },
-    { "concurrency", "Concurrency", "VhostLimitConcurrency; none: no limit", 0,
+    { "concurrency", "Most at once", "VhostLimitConcurrency; none: no limit", 0,
       0 },
     { "queue", "Queue", "VhostLimitQueue", 0, 0 },
     { "mode", "Mode", "VhostLimit", 1, 0 },
@@ -130,7 +130,7 @@ static void put_tiles(vl_out_t *out, const vl_page_t *page)
                           sum->queued));
     put_tile(out, "Refused", number(out, sum->refused),
              apr_psprintf(p, "%" APR_UINT64_T_FMT " let in", sum->requests));
-    put_tile(out, "CPU now",
+    put_tile(out, "CPU charged now",
              apr_psprintf(p, "%" APR_UINT64_T_FMT " %%",
                           page->sum.cpu_now_permille / 10),
              apr_psprintf(p, "of %u00 %%; %" APR_UINT64_T_FMT

@@ -36,6 +36,7 @@ static void tell_locked(const vl_shm_t *shm, apr_uint32_t account,
     event->metrics.waiting = shm->queue.flows[account].waiting;
     event->before = a->limited.before;
     event->since_us = a->limited.since_us;
+    event->seen_us = a->limited.seen_us;
 }
 
 static vl_limited_e look_at_locked(const vl_shm_t *shm, apr_uint32_t account,

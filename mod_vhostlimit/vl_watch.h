@@ -14,7 +14,8 @@ typedef struct vl_watch_event_t {
     vl_limits_t limits;
     vl_metrics_t metrics;           /* now */
     vl_limited_look_t before;       /* the last look before it began */
-    apr_int64_t since_us;           /* when it began */
+    apr_int64_t since_us;           /* when it began ... */
+    apr_int64_t seen_us;            /* ... and was last seen */
 } vl_watch_event_t;
 
 /* A look is due, and it is the caller's. */
