@@ -29,6 +29,8 @@ need_cgroups()    { need_root && cgroup_usable; }
 need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1; }; }
 need_valgrind()   { need_program valgrind; }
 need_ab()         { need_program ab; }
+need_promtool()   { need_program promtool; }
+need_prometheus() { need_program prometheus; }
 need_h2load()     { need_program h2load; }
 need_shellcheck() { need_program shellcheck; }
 need_git()        { git -C "$TOP" rev-parse --git-dir >/dev/null 2>&1 || { echo "not a git work tree"; return 1; }; }
