@@ -18,6 +18,7 @@
 #include "vl_handover.h"
 #include "vl_hooks.h"
 #include "vl_meter.h"
+#include "vl_notice.h"
 #include "vl_park.h"
 #include "vl_place.h"
 #include "vl_private.h"
@@ -323,6 +324,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     open_cgroups(pconf, main_server);
     firsts = account_servers(pconf, main_server);
     vl_status_post_config(firsts, kept->shm, kept->cgroup);
+    vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, firsts->nelts);
     return OK;
 }
@@ -389,6 +391,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
     vl_hooks_register(p);
+    vl_notice_register(p);
     vl_status_register(p);
     apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,
                               apr_pool_cleanup_null);

@@ -35,6 +35,7 @@
 #include "vl_arrival.h"
 #include "vl_handover.h"
 #include "vl_meter.h"
+#include "vl_notice.h"
 
 #define TICK_MS 100
 /* Accepted in one go; then whoever else has something to say. */
@@ -268,6 +269,7 @@ static void tick(apr_int64_t now_us)
 
     vl_slot_adjust(acceptor->shm, now_us);
     vl_meter_tick();
+    vl_notice_tick(now_us);
     stuck = vl_arrival_tick(now_us);
     vl_slot_rooms(acceptor->shm, &rooms);
     full = !rooms.here && rooms.elsewhere;
@@ -474,4 +476,9 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     if (apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
            == APR_SUCCESS)
         apr_pool_pre_cleanup_register(pchild, NULL, stop);
+}
+
+int vl_accept_works(void)
+{
+    return acceptor && acceptor->nlisteners;
 }

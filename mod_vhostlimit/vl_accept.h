@@ -26,5 +26,7 @@
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2],
                           apr_uint32_t most);
+/* Connections wait with us in this child. */
+int vl_accept_works(void);
 
 #endif

@@ -3,28 +3,47 @@
 #define VL_METRICS_H
 
 /* What is counted per account: one list makes the cells in shared memory, the
- * columns of the status page and their help.  Units are in the names. */
+ * columns of the status page and their help.  Units are in the names: what
+ * ends in _us is microseconds, and seconds in ?prometheus. */
 
 #include <apr.h>
 
 typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
 
 #define VL_METRICS(X)                                                         \
-    /* member       heading         kind        help */                       \
-    X(running,      "Running",      VL_GAUGE,   "requests being worked on")   \
-    X(waiting,      "Waiting",      VL_GAUGE,   "requests waiting for their turn") \
-    X(requests,     "Requests",     VL_COUNTER, "requests let in")            \
-    X(queued,       "Queued",       VL_COUNTER, "requests let in that had to wait") \
-    X(refused,      "Refused",      VL_COUNTER, "requests refused")           \
-    X(would_queue,  "Would queue",  VL_COUNTER, "requests DryRun let in that On would have let wait") \
-    X(would_refuse, "Would refuse", VL_COUNTER, "requests DryRun let in that On would have refused") \
-    X(wait_us,      "Wait us",      VL_COUNTER, "time requests waited before they were let in") \
-    X(busy_us,      "Busy us",      VL_COUNTER, "time from admission to the end of the work, of finished requests") \
-    X(cpu_us,       "CPU us",       VL_COUNTER, "CPU time of the worker threads, of finished requests") \
-    X(backend_us,   "Back end us",  VL_COUNTER, "CPU time of the processes in the vhost's cgroup")
+    /* member, kind, name in ?prometheus (NULL: part of another), help */     \
+    X(running, VL_GAUGE, "requests_running", "requests being worked on")      \
+    X(waiting, VL_GAUGE, "requests_waiting",                                  \
+      "requests waiting for their turn")                                      \
+    X(requests, VL_COUNTER, "requests_total", "requests let in")              \
+    X(queued, VL_COUNTER, "requests_queued_total",                            \
+      "requests let in that had to wait")                                     \
+    X(refused, VL_COUNTER, NULL, "requests refused")                          \
+    X(refused_concurrency, VL_COUNTER, NULL,                                  \
+      "requests refused: as many ran as may")                                 \
+    X(refused_queue, VL_COUNTER, NULL,                                        \
+      "requests refused: as many waited as may")                              \
+    X(refused_timeout, VL_COUNTER, NULL,                                      \
+      "requests refused: they had waited too long")                           \
+    X(refused_threads, VL_COUNTER, NULL,                                      \
+      "requests refused: as many waited with a thread as may")                \
+    X(would_queue, VL_COUNTER, "requests_would_queue_total",                  \
+      "requests DryRun let in that On would have let wait")                   \
+    X(would_refuse, VL_COUNTER, "requests_would_refuse_total",                \
+      "requests DryRun let in that On would have refused")                    \
+    X(wait_us, VL_COUNTER, NULL,                                              \
+      "time requests waited before they were let in")                         \
+    X(busy_us, VL_COUNTER, "busy_seconds_total",                              \
+      "time from admission to the end of the work, of finished requests")     \
+    X(cpu_us, VL_COUNTER, "cpu_seconds_total",                                \
+      "CPU time of the worker threads, of finished requests")                 \
+    X(charged_us, VL_COUNTER, "charged_seconds_total",                        \
+      "CPU time charged to the share, back ends included") \
+    X(backend_us, VL_COUNTER, "backend_cpu_seconds_total",                    \
+      "CPU time of the processes in the vhost's cgroup")
 
 typedef struct vl_metrics_t {
-#define X(member, heading, kind, help) apr_uint64_t member;
+#define X(member, kind, prometheus, help) apr_uint64_t member;
     VL_METRICS(X)
 #undef X
 } vl_metrics_t;

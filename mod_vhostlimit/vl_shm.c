@@ -343,23 +343,69 @@ apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
     return left;
 }
 
-apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
-                             vl_account_snapshot_t *ret_snapshot)
+static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
+                            vl_account_snapshot_t *ret)
 {
-    account_t *a = &shm->accounts[account];
+    const account_t *a = &shm->accounts[account];
+
+    ret->limits = a->limits;
+    ret->metrics = a->metrics;
+    ret->metrics.running = shm->queue.flows[account].running;
+    ret->metrics.waiting = shm->queue.flows[account].waiting;
+    ret->service_us = a->service_us;
+    ret->limited_since_us = a->limited.since_us;
+}
+
+/* Names do not change, and of the others a count more or less does not matter.
+ * For accounts that nobody has used yet there is nothing to read. */
+static void snapshot_rest(const vl_shm_t *shm, apr_uint32_t account,
+                          vl_account_snapshot_t *ret)
+{
+    const account_t *a = &shm->accounts[account];
+    unsigned b;
+
+    apr_cpystrn(ret->name, a->name, VL_NAME_SIZE);
+    memset(ret->waits, 0, sizeof(ret->waits));
+    memset(&ret->rate, 0, sizeof(ret->rate));
+    if (!ret->metrics.requests)
+        return;
+    ret->rate = a->rate;
+    for (b = 0; b < VL_WAIT_BUCKETS; b++)
+        ret->waits[b] = __atomic_load_n(&a->waits[b], __ATOMIC_RELAXED);
+}
+
+apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
+                              apr_size_t n,
+                              vl_account_snapshot_t *ret_snapshots,
+                              apr_int64_t *held_us)
+{
     apr_status_t rv = vl_shm_lock(shm);
+    apr_int64_t since_us;
+    apr_size_t i;
 
     if (rv != APR_SUCCESS)
         return rv;
-    memcpy(ret_snapshot->name, a->name, VL_NAME_SIZE);
-    ret_snapshot->limits = a->limits;
-    ret_snapshot->metrics = a->metrics;
-    ret_snapshot->metrics.running = shm->queue.flows[account].running;
-    ret_snapshot->metrics.waiting = shm->queue.flows[account].waiting;
-    memcpy(ret_snapshot->waits, a->waits, sizeof(a->waits));
-    ret_snapshot->service_us = a->service_us;
+    since_us = apr_time_now();
+    for (i = 0; i < n; i++)
+        snapshot_locked(shm, accounts[i], &ret_snapshots[i]);
+    *held_us += apr_time_now() - since_us;
     vl_shm_unlock(shm);
+    for (i = 0; i < n; i++)
+        snapshot_rest(shm, accounts[i], &ret_snapshots[i]);
     return APR_SUCCESS;
+}
+
+apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
+                             vl_account_snapshot_t *ret_snapshot)
+{
+    apr_int64_t held_us = 0;
+
+    return vl_shm_snapshots(shm, &account, 1, ret_snapshot, &held_us);
+}
+
+apr_uint32_t vl_shm_processors(const vl_shm_t *shm)
+{
+    return shm->head->processors;
 }
 
 apr_uint32_t vl_shm_children(vl_shm_t *shm)

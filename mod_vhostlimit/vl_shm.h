@@ -19,6 +19,7 @@
 
 #include "vl.h"
 #include "vl_metrics.h"
+#include "vl_rate.h"
 
 typedef struct vl_shm_t vl_shm_t;
 
@@ -28,6 +29,8 @@ typedef struct vl_account_snapshot_t {
     vl_limits_t limits;
     vl_metrics_t metrics;
     apr_uint64_t service_us;    /* moving average of busy time per request */
+    apr_int64_t limited_since_us;   /* see vl_limited.h; 0: it is not */
+    vl_rate_t rate;             /* of the CPU time charged */
     apr_uint64_t waits[VL_WAIT_BUCKETS];    /* see vl_metrics_wait_bucket() */
 } vl_account_snapshot_t;
 
@@ -61,6 +64,14 @@ apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
 
 apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
                              vl_account_snapshot_t *ret_snapshot);
+/* n of them under one lock: keep n small.  Only what must be of one moment is
+ * copied under it.  Adds the time it was held to held_us. */
+apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
+                              apr_size_t n,
+                              vl_account_snapshot_t *ret_snapshots,
+                              apr_int64_t *held_us);
+/* Processors that the server may use. */
+apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
 /* Children alive, old generations included. */
 apr_uint32_t vl_shm_children(vl_shm_t *shm);
 /* When the segment was made, i.e. the server started; microseconds (Unix). */

@@ -2,7 +2,7 @@
 #ifndef VL_SHM_INT_H
 #define VL_SHM_INT_H
 
-/* The segment's layout, for vl_shm.c and vl_slot.c only.
+/* The segment's layout, for vl_shm.c, vl_slot.c and vl_watch.c only.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity ]
@@ -34,6 +34,7 @@
 
 #include "vl_auto.h"
 #include "vl_cpu.h"
+#include "vl_limited.h"
 #include "vl_queue.h"
 #include "vl_shm.h"
 #include "vl_slot.h"
@@ -51,6 +52,8 @@ typedef struct account_t {
     int measured;                   /* vl_slot_usage() knows its back ends */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
     apr_uint32_t backend_ended;     /* requests charged so since then */
+    vl_rate_t rate;                 /* of what was charged */
+    vl_limited_t limited;
     apr_uint64_t waits[VL_WAIT_BUCKETS];
 } account_t;
 
@@ -96,6 +99,7 @@ typedef struct head_t {
     vl_auto_t auto_state;
     apr_int64_t auto_at;            /* last step, us */
     vl_cpu_t auto_cpu;              /* and the processors' times then */
+    apr_int64_t watch_at;           /* when vl_watch.c last looked, us */
 } head_t;
 
 #define NO_CHILD ((apr_uint32_t)-1)
@@ -114,6 +118,17 @@ struct vl_shm_t {
 
 apr_status_t vl_shm_lock(vl_shm_t *shm);
 void vl_shm_unlock(vl_shm_t *shm);
+
+/* vl_slot.c's, for vl_charge.c and vl_tune.c.  vl_slot_lock() fails in a process
+ * that is no child; every holder grants what is free before it unlocks. */
+apr_status_t vl_slot_lock(vl_shm_t *shm);
+void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
+/* A slot comes back, used or not. */
+void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                            apr_uint64_t cost_us);
+void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
+/* Requests a child can work on at once. */
+apr_uint32_t vl_slot_most_of(const child_t *child);
 
 static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
                                   apr_uint32_t account)

@@ -6,10 +6,6 @@
 
 #include "vl_shm_int.h"
 
-/* The moving average of a vhost's service time forgets by 1/8 a request, as
- * TCP's smoothed round-trip time does (RFC 6298, alpha). */
-#define SERVICE_SHIFT 3
-
 /* Children to wake once the lock is released: a write() is a system call. */
 typedef struct wakes_t {
     apr_uint32_t n;
@@ -22,7 +18,7 @@ typedef struct wakes_t {
  * accepting (connections_above_limit), so it works on one request less.  Threads
  * that wait are not free either; there is always one that works, see
  * vl_slot_seat(). */
-static apr_uint32_t most_of(const child_t *child)
+apr_uint32_t vl_slot_most_of(const child_t *child)
 {
     return child->threads > 1 ? child->threads - 1 - child->seated
                               : child->threads;
@@ -30,7 +26,7 @@ static apr_uint32_t most_of(const child_t *child)
 
 static apr_uint32_t room_of(const child_t *child)
 {
-    apr_uint32_t most = most_of(child);
+    apr_uint32_t most = vl_slot_most_of(child);
 
     return child->pid && !child->paused && child->running < most
            && child->ring_len < RING_SIZE ? most - child->running : 0;
@@ -120,7 +116,7 @@ static void wake(const vl_shm_t *shm, apr_uint32_t child)
 }
 
 /* What each holder of the lock does last. */
-static void dispatch_and_unlock(vl_shm_t *shm)
+void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
 {
     wakes_t wakes;
     apr_uint32_t i;
@@ -149,7 +145,7 @@ void vl_slot_dispatch(vl_shm_t *shm)
 
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
-    dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
     /* Whoever died may have been about to wake somebody. */
     for (c = 0; c < shm->head->columns; c++) {
         if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
@@ -172,21 +168,20 @@ static void let_go(vl_shm_t *shm, const vl_ticket_t *ticket)
     shm->children[shm->self].ended++;
 }
 
-static void release(vl_shm_t *shm, const vl_ticket_t *ticket,
-                    apr_uint64_t cost_us)
+void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                            apr_uint64_t cost_us)
 {
     let_go(shm, ticket);
     vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
 }
 
-/* The slot was not used. */
-static void cancel(vl_shm_t *shm, const vl_ticket_t *ticket)
+void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     let_go(shm, ticket);
     vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
 }
 
-static apr_status_t lock_self(vl_shm_t *shm)
+apr_status_t vl_slot_lock(vl_shm_t *shm)
 {
     return shm->self == NO_CHILD ? APR_EINIT : vl_shm_lock(shm);
 }
@@ -194,7 +189,7 @@ static apr_status_t lock_self(vl_shm_t *shm)
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
-    apr_status_t rv = lock_self(shm);
+    apr_status_t rv = vl_slot_lock(shm);
     cell_t *cell;
 
     if (rv != APR_SUCCESS)
@@ -209,13 +204,13 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
             cell->first_us = since_us;
         vl_queue_arrive(&shm->queue, account);
     }
-    dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
     return rv;
 }
 
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_status_t rv = lock_self(shm);
+    apr_status_t rv = vl_slot_lock(shm);
     cell_t *cell;
 
     if (rv != APR_SUCCESS)
@@ -234,7 +229,7 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
 
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = lock_self(shm);
+    apr_status_t rv = vl_slot_lock(shm);
     child_t *child;
 
     if (rv != APR_SUCCESS)
@@ -250,7 +245,7 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     child->ring_head = (child->ring_head + 1) % RING_SIZE;
     child->ring_len--;
     if (child->ring_len == RING_SIZE - 1)
-        dispatch_and_unlock(shm);   /* it was full */
+        vl_slot_dispatch_and_unlock(shm);   /* it was full */
     else
         vl_shm_unlock(shm);
     return APR_SUCCESS;
@@ -261,7 +256,7 @@ void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
     apr_uint32_t c;
 
     memset(ret_rooms, 0, sizeof(*ret_rooms));
-    if (lock_self(shm) != APR_SUCCESS)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
@@ -272,7 +267,7 @@ void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
 
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
 {
-    if (lock_self(shm) != APR_SUCCESS)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     vl_shm_cell(shm, shm->self, account)->first_us = since_us;
     vl_shm_unlock(shm);
@@ -293,7 +288,7 @@ int vl_slot_granted(const vl_shm_t *shm)
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = lock_self(shm);
+    apr_status_t rv = vl_slot_lock(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -306,12 +301,21 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
+static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
+{
+    metrics->refused++;
+    metrics->refused_concurrency += reason == VL_REASON_CONCURRENCY;
+    metrics->refused_queue += reason == VL_REASON_QUEUE;
+    metrics->refused_timeout += reason == VL_REASON_TIMEOUT;
+    metrics->refused_threads += reason == VL_REASON_THREADS;
+}
+
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
     account_t *a = &shm->accounts[account];
     const vl_queue_head_t *q = shm->queue.head;
-    apr_status_t rv = lock_self(shm);
+    apr_status_t rv = vl_slot_lock(shm);
     vl_admission_t adm;
     int dry;
 
@@ -328,7 +332,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
         if (dry)
             a->metrics.would_refuse++;
         else
-            a->metrics.refused++;
+            count_refused(&a->metrics, adm.decision.reason);
     }
     else if (dry && (q->running >= q->slots || q->heap_len)) {
         a->metrics.would_queue++;
@@ -348,9 +352,9 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
 
-    if (lock_self(shm) != APR_SUCCESS)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    a->metrics.refused++;
+    count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
     ret_admission->concurrency = a->limits.concurrency;
@@ -363,10 +367,10 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
 {
     account_t *a = &shm->accounts[account];
 
-    if (lock_self(shm) != APR_SUCCESS)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     if (account != adm->ticket.account) {
-        cancel(shm, &adm->ticket);
+        vl_slot_cancel_locked(shm, &adm->ticket);
         hold(shm, account, &adm->ticket);
     }
     adm->backlogged = shm->queue.flows[account].waiting > 0;
@@ -399,7 +403,7 @@ static void seat_locked(vl_shm_t *shm, apr_uint32_t account, int by)
 
 apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_status_t rv = lock_self(shm);
+    apr_status_t rv = vl_slot_lock(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -413,20 +417,20 @@ apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account)
 
 void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account)
 {
-    if (lock_self(shm) != APR_SUCCESS)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     seat_locked(shm, account, -1);
-    dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 static void stall(vl_shm_t *shm, apr_uint32_t account, int by)
 {
-    if (lock_self(shm) != APR_SUCCESS)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     vl_shm_cell(shm, shm->self, account)->stalled += by;
     shm->accounts[account].stalled += by;
     shm->head->stalled += by;
-    dispatch_and_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
 }
 
 void vl_slot_stall(vl_shm_t *shm, apr_uint32_t account)
@@ -437,225 +441,4 @@ void vl_slot_stall(vl_shm_t *shm, apr_uint32_t account)
 void vl_slot_unstall(vl_shm_t *shm, apr_uint32_t account)
 {
     stall(shm, account, -1);
-}
-
-/* The clock of the work done elsewhere runs as fast as one such request would
- * get on if all of them burned CPU and shared the processors equally: that is
- * what each is charged, since nobody tells what it really burns. */
-static void advance_elsewhere(head_t *head, apr_int64_t now_us)
-{
-    apr_uint32_t n = head->elsewhere;
-    apr_int64_t passed = now_us - head->elsewhere_at;
-
-    /* Whoever read the time before another got the lock comes late; a clock
-     * that was set back by more than that is followed. */
-    if (passed < 0 && passed > -APR_USEC_PER_SEC)
-        return;
-    if (n && passed > 0)
-        head->elsewhere_ns += (apr_uint64_t)passed * 1000
-                              * (n < head->processors ? n : head->processors)
-                              / n;
-    head->elsewhere_at = now_us;
-}
-
-apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
-{
-    apr_uint64_t clock;
-
-    if (lock_self(shm) != APR_SUCCESS)
-        return 0;
-    advance_elsewhere(shm->head, now_us);
-    clock = shm->head->elsewhere_ns;
-    shm->head->elsewhere++;
-    shm->children[shm->self].elsewhere++;
-    vl_shm_unlock(shm);
-    return clock;
-}
-
-static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
-                                        apr_uint64_t from)
-{
-    if (shm->accounts[account].measured)
-        return 0;
-    advance_elsewhere(shm->head, apr_time_now());
-    return (shm->head->elsewhere_ns - from) / 1000;
-}
-
-apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_uint64_t from)
-{
-    apr_uint64_t us;
-
-    if (lock_self(shm) != APR_SUCCESS)
-        return 0;
-    us = elsewhere_us_locked(shm, account, from);
-    vl_shm_unlock(shm);
-    return us;
-}
-
-void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
-{
-    if (lock_self(shm) != APR_SUCCESS)
-        return;
-    vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
-    vl_shm_unlock(shm);
-}
-
-static void forget_by_eighth(apr_uint32_t *average, apr_uint64_t us)
-{
-    if (us > APR_UINT32_MAX)
-        us = APR_UINT32_MAX;
-    *average = (apr_uint32_t)(((apr_uint64_t)*average * 7 + us) / 8);
-}
-
-/* Requests were charged an estimate of what was measured at their ends. */
-static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
-                                apr_int64_t us)
-{
-    account_t *a = &shm->accounts[account];
-    apr_int64_t charged = (apr_int64_t)a->backend_us * a->backend_ended;
-
-    vl_queue_charge(&shm->queue, account, us - charged);
-    a->metrics.backend_us += (apr_uint64_t)us;
-    if (a->backend_ended)
-        forget_by_eighth(&a->backend_us,
-                         (apr_uint64_t)us / a->backend_ended);
-    a->backend_ended = 0;
-}
-
-void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_int64_t us)
-{
-    account_t *a = &shm->accounts[account];
-
-    if (lock_self(shm) != APR_SUCCESS)
-        return;
-    if (us >= 0 && a->measured)
-        settle_usage_locked(shm, account, us);
-    a->measured = us >= 0;
-    dispatch_and_unlock(shm);
-}
-
-/* The part of the cost that the thread's clock does not see. */
-static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
-                                         const vl_cost_t *cost)
-{
-    account_t *a = &shm->accounts[account];
-    apr_uint64_t us;
-
-    if (!cost->elsewhere)
-        return 0;
-    us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
-    shm->head->elsewhere--;
-    shm->children[shm->self].elsewhere--;
-    if (!a->measured)
-        return us;
-    a->backend_ended++;
-    return a->backend_us;
-}
-
-static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                               const vl_cost_t *cost)
-{
-    account_t *a = &shm->accounts[ticket->account];
-    apr_uint64_t us = cost->cpu_us + end_elsewhere_locked(shm, ticket->account,
-                                                          cost);
-
-    vl_queue_charge(&shm->queue, ticket->account,
-                    -(apr_int64_t)cost->paid_us);
-    release(shm, ticket, us);
-    a->metrics.busy_us += cost->busy_us;
-    a->metrics.cpu_us += cost->cpu_us;
-    a->service_us += (cost->busy_us >> SERVICE_SHIFT)
-                     - (a->service_us >> SERVICE_SHIFT);
-}
-
-void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
-                 const vl_cost_t *cost)
-{
-    if (lock_self(shm) != APR_SUCCESS)
-        return;
-    if (cost)
-        account_for_locked(shm, ticket, cost);
-    else
-        cancel(shm, ticket);
-    dispatch_and_unlock(shm);
-}
-
-static apr_uint32_t auto_min(void)
-{
-    return vl_cpu_count() * VL_AUTO_MIN_PER_CPU;
-}
-
-void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
-{
-    if (vl_shm_lock(shm) != APR_SUCCESS)
-        return;
-    /* A restart does not forget what has been found. */
-    if (slots || !shm->head->auto_on)
-        shm->head->queue.slots = slots ? slots : auto_min();
-    shm->head->auto_on = !slots;
-    dispatch_and_unlock(shm);
-}
-
-apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account)
-{
-    return shm->accounts[account].limits.weight;
-}
-
-void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats)
-{
-    if (vl_shm_lock(shm) != APR_SUCCESS)
-        return;
-    shm->head->seats = seats;
-    vl_shm_unlock(shm);
-}
-
-apr_uint32_t vl_slot_count(const vl_shm_t *shm)
-{
-    return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);
-}
-
-/* What the children that are there can work on. */
-static apr_uint32_t rooms_locked(const vl_shm_t *shm)
-{
-    apr_uint32_t c, rooms = 0;
-
-    for (c = 0; c < shm->head->columns; c++) {
-        if (shm->children[c].pid)
-            rooms += most_of(&shm->children[c]);
-    }
-    return rooms;
-}
-
-static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
-{
-    head_t *head = shm->head;
-    vl_auto_sample_t sample;
-
-    sample.slots = head->queue.slots;
-    sample.min = auto_min();
-    sample.max = rooms_locked(shm);
-    sample.running = head->queue.running;
-    sample.waiting = head->queue.waiting;
-    sample.busy_permille = vl_cpu_busy_permille(&head->auto_cpu, cpu);
-    head->queue.slots = vl_auto_step(&head->auto_state, &sample);
-    head->auto_cpu = *cpu;
-}
-
-void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
-{
-    vl_cpu_t cpu;
-    int mine;
-
-    if (!shm->head->auto_on || lock_self(shm) != APR_SUCCESS)
-        return;
-    mine = now_us - shm->head->auto_at >= VL_AUTO_STEP_US;
-    if (mine)
-        shm->head->auto_at = now_us;
-    vl_shm_unlock(shm);
-    if (!mine || vl_cpu_read(&cpu) != APR_SUCCESS
-        || vl_shm_lock(shm) != APR_SUCCESS)
-        return;
-    adjust_locked(shm, &cpu);
-    dispatch_and_unlock(shm);
 }

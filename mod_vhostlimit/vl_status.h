@@ -2,8 +2,9 @@
 #ifndef VL_STATUS_H
 #define VL_STATUS_H
 
-/* SetHandler vhostlimit-status: HTML, ?auto (key: value) and ?json.  The keys
- * are documented in docs/operating.md. */
+/* SetHandler vhostlimit-status: HTML, ?auto (key: value), ?json, ?prometheus;
+ * with "me" (?me, ?me&json) of the vhost alone that it is asked through.  The
+ * keys are documented in docs/operating.md. */
 
 #include <apr_tables.h>
 

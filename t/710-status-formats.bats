@@ -19,16 +19,16 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","module","mpm","schema","slots","uptime_s","vhosts"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","held_us","module","mpm","processors","schema","slots","uptime_s","vhosts"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","path","reason"]'
   is "$(answer_body | jq -r '.schema')" 1
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
 @test "?json: each account has all its columns, numbers as numbers" {
-  local want='["backend_us","busy_us","cgroup","concurrency","cpu_us","mode","name","queue","queued","refused","requests","running","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["backend_us","busy_us","cgroup","charged_us","concurrency","cpu_minute_permille","cpu_now_permille","cpu_us","limited_s","method","mode","name","queue","queued","refused","refused_concurrency","refused_queue","refused_threads","refused_timeout","requests","running","state","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | (.running, .waiting, .requests, .queued, .refused, .would_queue, .would_refuse, .wait_us, .wait_p50_us, .wait_p99_us, .weight, .queue, .busy_us, .cpu_us, .concurrency) | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cgroup) | .[] | type] | unique')" '["number"]'
 }
 
 @test "?json says what is configured" {
@@ -57,7 +57,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
 
 @test "HTML escapes what a server name says" {
   page ''
-  like "$(answer_body)" '&lt;b&gt;x&amp;y'
+  like "$(answer_body)" '&#60;b&#62;x&#38;y'
   [[ $(answer_body) != *'<b>x'* ]] || fail "a name came through as markup"
 }
 
@@ -72,10 +72,45 @@ page() { get status "/vhostlimit$1"; }   # <query>
 
 @test "no page is kept by a cache" {
   local query
-  for query in '' '?auto' '?json'; do
+  for query in '' '?auto' '?json' '?prometheus'; do
     page "$query"
     like "$(answer_head Cache-Control)" 'no-(cache|store)' "Cache-Control of $query"
   done
+}
+
+@test "?prometheus: promtool has nothing to say, and each name is quoted once" {
+  requires promtool
+  is "$(page '?prometheus')" 200
+  like "$(answer_head Content-Type)" '^text/plain; version=0\.0\.4'
+  try promtool check metrics <"$BATS_TEST_TMPDIR/body"
+  is "$status" 0
+  get main / >/dev/null
+  page '?prometheus'
+  like "$(answer_body)" $'\nvhostlimit_requests_total\{vhost="<b>x&y\\\\"z:[0-9]+"\} 1\n'
+}
+
+@test "?prometheus: a histogram of all requests, its buckets grow up to its count" {
+  get a /page.html >/dev/null
+  settles a running 0
+  page '?prometheus'
+  local waits
+  waits=$(answer_body | sed -n 's/^vhostlimit_wait_seconds_\([a-z]*\){vhost="a\.test:.* //p' | xargs)
+  is "$(wc -w <<<"$waits")" 12 "nine steps, +Inf, sum and count"
+  is "$(answer_body | sed -n 's/^vhostlimit_wait_seconds_bucket{vhost="a\.test:.*"} //p' | sort -nc 2>&1)" '' "order"
+  is "$(sed -n 's/^vhostlimit_wait_seconds_count{vhost="a\.test:.*} //p' "$BATS_TEST_TMPDIR/body")" "$(status_of a requests)"
+}
+
+@test "?prometheus leaves out who was never asked for" {
+  page '?prometheus'
+  [[ $(answer_body) != *'vhost="main.test'* ]] || fail "main.test is there"
+  like "$(answer_body)" $'\nvhostlimit_vhosts 5\n'
+}
+
+@test "words of the query stand in any order, and only whole words count" {
+  page '?x=json&json&refresh'
+  like "$(answer_head Content-Type)" '^application/json'
+  page '?jsonp'
+  like "$(answer_head Content-Type)" '^text/html'
 }
 
 @test "HEAD works, other methods than GET do not" {

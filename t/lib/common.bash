@@ -33,6 +33,8 @@ need_io()          { cgroup_has blkio io; }
 need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1; }; }
 need_valgrind()   { need_program valgrind; }
 need_ab()         { need_program ab; }
+need_promtool()   { need_program promtool; }
+need_prometheus() { need_program prometheus; }
 need_h2load()     { need_program h2load; }
 need_openssl()    { need_program openssl; }
 need_shellcheck() { need_program shellcheck; }

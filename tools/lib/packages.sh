@@ -30,6 +30,8 @@ shellcheck  command:shellcheck      shellcheck                ShellCheck
 ab          command:ab              apache2-utils             httpd-tools
 h2load      command:h2load          nghttp2-client            nghttp2
 valgrind    command:valgrind        valgrind                  valgrind
+prometheus  command:prometheus,promtool  prometheus           prometheus
+chromium    command:chromium        chromium                  chromium
 END
 }
 

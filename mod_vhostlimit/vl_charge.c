@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What requests are charged: the CPU time of their threads; of work done by back
+ * ends what their group has burned, where that is measured, and otherwise what a
+ * clock says. */
+#include "vl_slot.h"
+
+#include "vl_shm_int.h"
+
+/* The moving average of a vhost's service time forgets by 1/8 a request, as
+ * TCP's smoothed round-trip time does (RFC 6298, alpha). */
+#define SERVICE_SHIFT 3
+
+/* The clock of the work done elsewhere runs as fast as one such request would
+ * get on if all of them burned CPU and shared the processors equally: that is
+ * what each is charged, since nobody tells what it really burns. */
+static void advance_elsewhere(head_t *head, apr_int64_t now_us)
+{
+    apr_uint32_t n = head->elsewhere;
+    apr_int64_t passed = now_us - head->elsewhere_at;
+
+    /* Whoever read the time before another got the lock comes late; a clock
+     * that was set back by more than that is followed. */
+    if (passed < 0 && passed > -APR_USEC_PER_SEC)
+        return;
+    if (n && passed > 0)
+        head->elsewhere_ns += (apr_uint64_t)passed * 1000
+                              * (n < head->processors ? n : head->processors)
+                              / n;
+    head->elsewhere_at = now_us;
+}
+
+apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
+{
+    apr_uint64_t clock;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    advance_elsewhere(shm->head, now_us);
+    clock = shm->head->elsewhere_ns;
+    shm->head->elsewhere++;
+    shm->children[shm->self].elsewhere++;
+    vl_shm_unlock(shm);
+    return clock;
+}
+
+static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
+                                        apr_uint64_t from)
+{
+    if (shm->accounts[account].measured)
+        return 0;
+    advance_elsewhere(shm->head, apr_time_now());
+    return (shm->head->elsewhere_ns - from) / 1000;
+}
+
+/* For the status page: us of CPU, used in the busy_us that end now. */
+static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
+{
+    a->metrics.charged_us += us;
+    vl_rate_add(&a->rate, apr_time_now(), busy_us, us);
+}
+
+apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
+                                      apr_uint64_t from)
+{
+    apr_uint64_t us;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    us = elsewhere_us_locked(shm, account, from);
+    vl_shm_unlock(shm);
+    return us;
+}
+
+void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
+    count_charge(&shm->accounts[account], us, us);
+    vl_shm_unlock(shm);
+}
+
+static void forget_by_eighth(apr_uint32_t *average, apr_uint64_t us)
+{
+    if (us > APR_UINT32_MAX)
+        us = APR_UINT32_MAX;
+    *average = (apr_uint32_t)(((apr_uint64_t)*average * 7 + us) / 8);
+}
+
+/* Requests were charged an estimate of what was measured at their ends. */
+static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
+                                apr_int64_t us)
+{
+    account_t *a = &shm->accounts[account];
+    apr_int64_t charged = (apr_int64_t)a->backend_us * a->backend_ended;
+
+    vl_queue_charge(&shm->queue, account, us - charged);
+    a->metrics.backend_us += (apr_uint64_t)us;
+    count_charge(a, 0, (apr_uint64_t)us);
+    if (a->backend_ended)
+        forget_by_eighth(&a->backend_us,
+                         (apr_uint64_t)us / a->backend_ended);
+    a->backend_ended = 0;
+}
+
+void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_int64_t us)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    if (us >= 0 && a->measured)
+        settle_usage_locked(shm, account, us);
+    a->measured = us >= 0;
+    vl_slot_dispatch_and_unlock(shm);
+}
+
+/* The part of the cost that the thread's clock does not see. */
+static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
+                                         const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[account];
+    apr_uint64_t us;
+
+    if (!cost->elsewhere)
+        return 0;
+    us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
+    shm->head->elsewhere--;
+    shm->children[shm->self].elsewhere--;
+    if (!a->measured)
+        return us;
+    a->backend_ended++;
+    return a->backend_us;
+}
+
+static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                               const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[ticket->account];
+    apr_uint64_t elsewhere = end_elsewhere_locked(shm, ticket->account, cost);
+    /* What is measured is counted when it is. */
+    apr_uint64_t known = cost->cpu_us + (a->measured ? 0 : elsewhere);
+
+    vl_queue_charge(&shm->queue, ticket->account,
+                    -(apr_int64_t)cost->paid_us);
+    vl_slot_release_locked(shm, ticket, cost->cpu_us + elsewhere);
+    if (known > cost->paid_us)
+        count_charge(a, cost->busy_us, known - cost->paid_us);
+    a->metrics.busy_us += cost->busy_us;
+    a->metrics.cpu_us += cost->cpu_us;
+    a->service_us += (cost->busy_us >> SERVICE_SHIFT)
+                     - (a->service_us >> SERVICE_SHIFT);
+}
+
+void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
+                 const vl_cost_t *cost)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    if (cost)
+        account_for_locked(shm, ticket, cost);
+    else
+        vl_slot_cancel_locked(shm, ticket);
+    vl_slot_dispatch_and_unlock(shm);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_notice.h"
+
+#include <apr_strings.h>
+#include <mpm_common.h>
+
+#include "vl_private.h"
+#include "vl_slot.h"
+#include "vl_watch.h"
+
+static server_rec *main_server;
+static vl_shm_t *accounts;
+
+/* What stands in its way. */
+static const char *cause(char *text, apr_size_t size,
+                         const vl_watch_event_t *event)
+{
+    const vl_limits_t *limits = &event->limits;
+
+    if (limits->concurrency && event->metrics.running >= limits->concurrency)
+        apr_snprintf(text, size, "VhostLimitConcurrency %u",
+                     limits->concurrency);
+    else
+        apr_snprintf(text, size, "its share of %u slots",
+                     vl_slot_count(accounts));
+    return text;
+}
+
+static void log_begins(const vl_watch_event_t *event)
+{
+    const vl_limited_look_t *before = &event->before;
+    char text[64];
+
+    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0011)
+                 "vhost %s: limited by %s: %" APR_UINT64_T_FMT " running, %"
+                 APR_UINT64_T_FMT " waiting, %" APR_UINT64_T_FMT " refused "
+                 "in %.0f s", event->name, cause(text, sizeof(text), event),
+                 event->metrics.running, event->metrics.waiting,
+                 event->metrics.refused - before->refused,
+                 (double)(event->since_us - before->at_us) / APR_USEC_PER_SEC);
+}
+
+static void log_ends(const vl_watch_event_t *event)
+{
+    const vl_limited_look_t *before = &event->before;
+
+    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0012)
+                 "vhost %s: limited no more, was for %.0f s: %"
+                 APR_UINT64_T_FMT " requests were served, %" APR_UINT64_T_FMT
+                 " of them had waited, and %" APR_UINT64_T_FMT " were refused",
+                 event->name,
+                 (double)(event->seen_us - before->at_us) / APR_USEC_PER_SEC,
+                 event->metrics.requests - before->requests,
+                 event->metrics.queued - before->queued,
+                 event->metrics.refused - before->refused);
+}
+
+void vl_notice_tick(apr_int64_t now_us)
+{
+    vl_watch_event_t events[VL_WATCH_EVENTS];
+    apr_uint32_t account = 0;
+    apr_size_t i, n;
+
+    if (!vl_watch_due(accounts, now_us))
+        return;
+    do {
+        n = vl_watch_look(accounts, now_us, &account, events);
+        for (i = 0; i < n; i++)
+            (events[i].what == VL_LIMITED_BEGINS ? log_begins
+                                                 : log_ends)(&events[i]);
+    } while (account);
+}
+
+/* Parent, every ten seconds or so: where no child has a thread of ours (the
+ * prefork MPM) it is the only one who looks. */
+static int monitor(apr_pool_t *p, server_rec *s)
+{
+    if (accounts)
+        vl_notice_tick(apr_time_now());
+    return DECLINED;
+}
+
+void vl_notice_post_config(server_rec *s, vl_shm_t *shm)
+{
+    main_server = s;
+    accounts = shm;
+}
+
+void vl_notice_register(apr_pool_t *p)
+{
+    ap_hook_monitor(monitor, NULL, NULL, APR_HOOK_MIDDLE);
+}

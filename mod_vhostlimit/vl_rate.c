@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_rate.h"
+
+#include <string.h>
+
+static apr_uint32_t *slot_at(vl_rate_t *rate, apr_int64_t slot)
+{
+    return &rate->us[slot % VL_RATE_SLOTS];
+}
+
+static void move_to(vl_rate_t *rate, apr_int64_t slot)
+{
+    /* Whoever read the clock before another one got the lock comes late by a
+     * slot at most; a clock that was set back further is followed. */
+    if (slot == rate->newest - 1)
+        return;
+    if (slot < rate->newest || slot - rate->newest >= VL_RATE_SLOTS) {
+        memset(rate->us, 0, sizeof(rate->us));
+        rate->newest = slot;
+    }
+    while (rate->newest < slot)
+        *slot_at(rate, ++rate->newest) = 0;
+}
+
+static void add_to(vl_rate_t *rate, apr_int64_t slot, apr_uint64_t us)
+{
+    apr_uint32_t *cell = slot_at(rate, slot);
+
+    *cell = us < APR_UINT32_MAX - *cell ? *cell + (apr_uint32_t)us
+                                        : APR_UINT32_MAX;
+}
+
+static apr_int64_t later(apr_int64_t a, apr_int64_t b)
+{
+    return a > b ? a : b;
+}
+
+void vl_rate_add(vl_rate_t *rate, apr_int64_t now_us, apr_uint64_t busy_us,
+                 apr_uint64_t cost_us)
+{
+    apr_int64_t from = now_us - (apr_int64_t)busy_us, end = now_us, slot;
+    apr_int64_t newest = now_us / VL_RATE_SLOT_US;
+
+    move_to(rate, newest);
+    for (slot = newest; slot > rate->newest - VL_RATE_SLOTS; slot--) {
+        apr_int64_t begin = later(from, slot * VL_RATE_SLOT_US);
+
+        if (begin == from && slot == newest) {
+            add_to(rate, slot, cost_us);
+            return;
+        }
+        if (end <= from)
+            return;
+        add_to(rate, slot, cost_us * (apr_uint64_t)(end - begin) / busy_us);
+        end = begin;
+    }
+}
+
+apr_uint64_t vl_rate_permille(const vl_rate_t *rate, apr_int64_t now_us,
+                              unsigned slots)
+{
+    apr_int64_t first = now_us / VL_RATE_SLOT_US - slots, slot;
+    apr_int64_t past_us = now_us - first * VL_RATE_SLOT_US;
+    apr_uint64_t us = 0;
+
+    for (slot = later(first, rate->newest - VL_RATE_SLOTS + 1);
+         slot <= rate->newest; slot++)
+        us += rate->us[slot % VL_RATE_SLOTS];
+    return past_us > 0 ? us * 1000 / (apr_uint64_t)past_us : 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "vl_conf.h"
+#include "vl_status_int.h"
+
+static void put_key(vl_out_t *out, const char *name, const char *key)
+{
+    vl_out_text(out, "vhost.");
+    vl_out_text(out, name);
+    vl_out_text(out, ".");
+    vl_out_text(out, key);
+    vl_out_text(out, ": ");
+}
+
+static void put_word(vl_out_t *out, const char *name, const char *key,
+                     const char *word)
+{
+    put_key(out, name, key);
+    vl_out_text(out, word);
+    vl_out_text(out, "\n");
+}
+
+static void put_number(vl_out_t *out, const char *name, const char *key,
+                       apr_uint64_t n)
+{
+    put_key(out, name, key);
+    vl_out_number(out, n);
+    vl_out_text(out, "\n");
+}
+
+static void put_row(vl_out_t *out, const vl_row_t *row)
+{
+    const char *name = ap_escape_logitem(out->r->pool, row->name);
+    const vl_column_t *column;
+
+    put_word(out, name, "mode", vl_conf_mode_name(row->limits.mode));
+    put_word(out, name, "state", row->state);
+    put_word(out, name, "method", row->method);
+    put_number(out, name, "weight", row->limits.weight);
+    put_number(out, name, "concurrency", row->limits.concurrency);
+    put_number(out, name, "queue", row->limits.queue);
+    put_word(out, name, "cgroup", row->cgroup);
+    for (column = vl_status_columns; column->key; column++)
+        put_number(out, name, column->key, vl_status_cell(row, column));
+}
+
+void vl_status_auto(vl_out_t *out, const vl_page_t *page)
+{
+    int i;
+
+    vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nuptime_s: %"
+                  APR_INT64_T_FMT "\nchildren: %u\nslots: %u\nprocessors: %u\n"
+                  "held_us: %" APR_INT64_T_FMT "\n", VL_STATUS_SCHEMA,
+                  VL_VERSION, page->mpm, page->uptime_s, page->children,
+                  page->slots, page->processors, page->held_us);
+    vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
+                  "cgroup.reason: %s\n", page->backend, page->tree,
+                  page->reason);
+    for (i = 0; i < page->nrows; i++)
+        put_row(out, &page->rows[i]);
+}

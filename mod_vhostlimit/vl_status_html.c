@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A page that is complete without its script: all vhosts in one table.  The
+ * script sorts, searches and refreshes it, and takes what it shows from the
+ * same table.  Whatever is not ours goes through vl_out_html(). */
+#include "config.h"
+
+#include <apr_general.h>
+#include <apr_strings.h>
+#include <httpd.h>
+
+#include "vl_conf.h"
+#include "vl_status_int.h"
+#include "vl_status_page.h"
+
+static const struct heading_t {
+    const char *key, *text, *title;
+    int is_text, dryrun_only;
+} headings[] = {
+    { "vhost", "Vhost", "ServerName and port", 1, 0 },
+    { "state", "State", "idle, running, waiting for its share, capped by "
+      "VhostLimitConcurrency, or limited for some time", 1, 0 },
+    { "running", "Running", "requests being worked on", 0, 0 },
+    { "waiting", "Waiting", "requests waiting for their turn", 0, 0 },
+    { "refused", "Refused", "requests refused since the start", 0, 0 },
+    { "cpu_now", "CPU now %", "CPU time over the last seconds, 100 is one "
+      "processor", 0, 0 },
+    { "cpu_minute", "CPU 1 min %", "CPU time over the last minute, 100 is one "
+      "processor", 0, 0 },
+    { "p50", "Wait p50 ms", "half of the requests since the start waited no "
+      "longer", 0, 0 },
+    { "p99", "Wait p99 ms", "99 of 100 requests since the start waited no "
+      "longer", 0, 0 },
+    { "requests", "Requests", "requests let in since the start", 0, 0 },
+    { "queued", "Had to wait", "of them, those that had to wait", 0, 0 },
+    { "would_queue", "Would wait", "requests that On would have let wait", 0,
+      1 },
+    { "would_refuse", "Would refuse", "requests that On would have refused", 0,
+      1 },
+    { "weight", "Weight", "VhostLimitWeight", 0, 0 },
+    { "concurrency", "Most at once", "VhostLimitConcurrency; none: no limit", 0,
+      0 },
+    { "queue", "Queue", "VhostLimitQueue", 0, 0 },
+    { "mode", "Mode", "VhostLimit", 1, 0 },
+    { "method", "Waits as", "socket: without a thread; none: it is let in or "
+      "refused at once", 1, 0 },
+    { "cgroup", "Cgroup", "below the tree's root", 1, 0 },
+    { NULL }
+};
+
+static int has_dryrun(const vl_page_t *page)
+{
+    int i;
+
+    for (i = 0; i < page->nrows; i++) {
+        if (page->rows[i].limits.mode == VL_MODE_DRYRUN)
+            return 1;
+    }
+    return 0;
+}
+
+/* Only our style and script, by a number that nobody can know before. */
+static const char *set_policy(request_rec *r)
+{
+    unsigned char random[16];
+    char *nonce = apr_palloc(r->pool, sizeof(random) * 2 + 1);
+
+    if (apr_generate_random_bytes(random, sizeof(random)) != APR_SUCCESS)
+        ap_random_insecure_bytes(random, sizeof(random));
+    ap_bin2hex(random, sizeof(random), nonce);
+    apr_table_setn(r->headers_out, "Content-Security-Policy",
+                   apr_psprintf(r->pool, "default-src 'none'; script-src "
+                                "'nonce-%s'; style-src 'nonce-%s'; "
+                                "connect-src 'self'; img-src data:; base-uri 'none'; "
+                                "form-action 'none'; frame-ancestors 'self'",
+                                nonce, nonce));
+    apr_table_setn(r->headers_out, "Referrer-Policy", "no-referrer");
+    return nonce;
+}
+
+static void put_head(vl_out_t *out, const char *nonce)
+{
+    vl_out_text(out, "<!DOCTYPE html>\n<html lang=\"en\"><head>"
+                "<meta charset=\"utf-8\"><title>vhostlimit</title>\n"
+                "<meta name=\"viewport\" content=\"width=device-width\">\n"
+                "<link rel=\"icon\" href=\"data:,\">\n"
+                "<noscript><meta http-equiv=\"refresh\" content=\"10\">"
+                "</noscript>\n<style nonce=\"");
+    vl_out_text(out, nonce);
+    vl_out_text(out, "\">\n");
+    vl_out_text(out, page_style);
+    vl_out_text(out, "</style></head>\n<body>\n");
+}
+
+static void put_facts(vl_out_t *out, const vl_page_t *page)
+{
+    apr_int64_t up = page->uptime_s;
+
+    vl_out_printf(out, "<header><h1>vhostlimit</h1>\n<p>%s, MPM %s, %u "
+                  "children, up %" APR_INT64_T_FMT " d %d:%02d:%02d, cgroup "
+                  "backend %s ", VL_VERSION, page->mpm, page->children,
+                  up / 86400, (int)(up / 3600 % 24), (int)(up / 60 % 60),
+                  (int)(up % 60), page->backend);
+    vl_out_html(out, page->tree);
+    vl_out_html(out, page->reason);
+    vl_out_text(out, "</p></header>\n");
+}
+
+static void put_tile(vl_out_t *out, const char *name, const char *value,
+                     const char *more)
+{
+    vl_out_printf(out, "<div><dt>%s</dt><dd>%s<small>%s</small></dd></div>\n",
+                  name, value, more);
+}
+
+static const char *number(vl_out_t *out, apr_uint64_t n)
+{
+    return apr_psprintf(out->r->pool, "%" APR_UINT64_T_FMT, n);
+}
+
+static void put_tiles(vl_out_t *out, const vl_page_t *page)
+{
+    apr_pool_t *p = out->r->pool;
+    const vl_metrics_t *sum = &page->sum.metrics;
+
+    vl_out_text(out, "<dl id=\"tiles\">\n");
+    put_tile(out, "Running", number(out, sum->running),
+             apr_psprintf(p, "on %u slots", page->slots));
+    put_tile(out, "Waiting", number(out, sum->waiting),
+             apr_psprintf(p, "%" APR_UINT64_T_FMT " have waited",
+                          sum->queued));
+    put_tile(out, "Refused", number(out, sum->refused),
+             apr_psprintf(p, "%" APR_UINT64_T_FMT " let in", sum->requests));
+    put_tile(out, "CPU charged now",
+             apr_psprintf(p, "%" APR_UINT64_T_FMT " %%",
+                          page->sum.cpu_now_permille / 10),
+             apr_psprintf(p, "of %u00 %%; %" APR_UINT64_T_FMT
+                          " %% over a minute", page->processors,
+                          page->sum.cpu_minute_permille / 10));
+    put_tile(out, "Limited vhosts",
+             apr_psprintf(p, "%d", page->limited),
+             apr_psprintf(p, "of %d", page->nrows));
+    vl_out_text(out, "</dl>\n");
+}
+
+/* What only the script needs is hidden until it says otherwise. */
+static void put_tools(vl_out_t *out)
+{
+    vl_out_text(out, "<div id=\"share\" hidden></div>\n"
+                "<div id=\"tools\" hidden><input id=\"find\" type=\"search\" "
+                "placeholder=\"Search name or state\" aria-label=\"Search\">"
+                "<button id=\"refresh\" type=\"button\">Refresh</button>"
+                "<label>every <select id=\"every\"><option value=\"2\">2 s"
+                "<option value=\"5\" selected>5 s<option value=\"10\">10 s"
+                "<option value=\"60\">1 min<option value=\"0\">never</select>"
+                "</label><span id=\"trouble\" role=\"status\"></span>"
+                "<span id=\"count\"></span></div>\n");
+}
+
+static void put_headings(vl_out_t *out, const vl_page_t *page, int dryrun)
+{
+    const struct heading_t *h;
+
+    vl_out_printf(out, "<div class=\"scroll\"><table id=\"vhosts\" "
+                  "data-processors=\"%u\"><thead><tr>", page->processors);
+    for (h = headings; h->key; h++) {
+        if (!h->dryrun_only || dryrun)
+            vl_out_printf(out, "<th scope=\"col\" data-key=\"%s\" title=\"%s\""
+                          "%s>%s</th>", h->key, h->title,
+                          h->is_text ? " class=\"t\"" : "", h->text);
+    }
+    vl_out_text(out, "</tr></thead>\n<tbody>\n");
+}
+
+/* The ends of cells and rows are left out (HTML, "optional tags"), and so are
+ * zeroes: with ten thousand vhosts that is most of the page. */
+static void put_number(vl_out_t *out, apr_uint64_t n, int decimals)
+{
+    vl_out_text(out, "<td>");
+    if (n)
+        vl_out_fixed(out, n, decimals);
+}
+
+static void put_word(vl_out_t *out, const char *word)
+{
+    vl_out_text(out, "<td class=t>");
+    vl_out_html(out, word);
+}
+
+static void put_state(vl_out_t *out, const vl_row_t *row)
+{
+    const char *state = row->limited_s ? "limited" : row->state;
+
+    vl_out_text(out, "<td class=t><span class=\"state ");
+    vl_out_text(out, state);
+    vl_out_text(out, "\">");
+    vl_out_text(out, state);
+    if (row->limited_s) {
+        vl_out_text(out, " ");
+        vl_out_number(out, row->limited_s);
+        vl_out_text(out, " s");
+    }
+    vl_out_text(out, "</span>");
+}
+
+static void put_counts(vl_out_t *out, const vl_row_t *row, int dryrun)
+{
+    const vl_metrics_t *metrics = &row->metrics;
+
+    put_number(out, metrics->running, 0);
+    put_number(out, metrics->waiting, 0);
+    put_number(out, metrics->refused, 0);
+    put_number(out, row->cpu_now_permille, 1);
+    put_number(out, row->cpu_minute_permille, 1);
+    put_number(out, (row->wait_p50_us + 50) / 100, 1);
+    put_number(out, (row->wait_p99_us + 50) / 100, 1);
+    put_number(out, metrics->requests, 0);
+    put_number(out, metrics->queued, 0);
+    if (dryrun) {
+        put_number(out, metrics->would_queue, 0);
+        put_number(out, metrics->would_refuse, 0);
+    }
+}
+
+static void put_row(vl_out_t *out, const vl_row_t *row, int dryrun)
+{
+    const char *group = ap_strrchr_c(row->cgroup, '/');
+
+    vl_out_text(out, "<tr><td>");
+    vl_out_html(out, row->name);
+    put_state(out, row);
+    put_counts(out, row, dryrun);
+    put_number(out, row->limits.weight, 0);
+    put_number(out, row->limits.concurrency, 0);
+    put_number(out, row->limits.queue, 0);
+    put_word(out, vl_conf_mode_name(row->limits.mode));
+    put_word(out, row->method);
+    put_word(out, group ? group + 1 : row->cgroup);
+    vl_out_text(out, "\n");
+}
+
+static void put_end(vl_out_t *out, const vl_page_t *page, const char *nonce)
+{
+    const char *own = page->alone ? "me&amp;" : "";
+
+    vl_out_text(out, "</tbody></table></div>\n"
+                "<button id=\"more\" type=\"button\" hidden></button>\n"
+                "<footer>Counts are since the start of the server. ");
+    vl_out_printf(out, "The same as <a href=\"?%sjson\">JSON</a>, "
+                  "<a href=\"?%sauto\">text</a>, for "
+                  "<a href=\"?%sprometheus\">Prometheus</a>.</footer>\n"
+                  "<script nonce=\"", own, own, own);
+    vl_out_text(out, nonce);
+    vl_out_text(out, "\">\n");
+    vl_out_text(out, page_script);
+    vl_out_text(out, "</script></body></html>\n");
+}
+
+void vl_status_html(vl_out_t *out, const vl_page_t *page)
+{
+    const char *nonce = set_policy(out->r);
+    int dryrun = has_dryrun(page);
+    int i;
+
+    put_head(out, nonce);
+    vl_out_text(out, "<div id=\"facts\">\n");
+    put_facts(out, page);
+    put_tiles(out, page);
+    vl_out_text(out, "</div>\n");
+    put_tools(out);
+    put_headings(out, page, dryrun);
+    for (i = 0; i < page->nrows; i++)
+        put_row(out, &page->rows[i], dryrun);
+    put_end(out, page, nonce);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "vl_conf.h"
+#include "vl_status_int.h"
+
+static void put_string(vl_out_t *out, const char *before, const char *text)
+{
+    vl_out_text(out, before);
+    vl_out_json(out, text);
+}
+
+static void put_number(vl_out_t *out, const char *key, apr_uint64_t n)
+{
+    vl_out_text(out, ",\"");
+    vl_out_text(out, key);
+    vl_out_text(out, "\":");
+    vl_out_number(out, n);
+}
+
+static void put_server(vl_out_t *out, const vl_page_t *page)
+{
+    vl_out_printf(out, "{\"schema\":%d,\"module\":\"%s\"", VL_STATUS_SCHEMA,
+                  VL_VERSION);
+    put_string(out, ",\"mpm\":", page->mpm);
+    put_number(out, "uptime_s", (apr_uint64_t)page->uptime_s);
+    put_number(out, "children", page->children);
+    put_number(out, "slots", page->slots);
+    put_number(out, "processors", page->processors);
+    put_number(out, "held_us", (apr_uint64_t)page->held_us);
+    put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
+    put_string(out, ",\"path\":", page->tree);
+    put_string(out, ",\"reason\":", page->reason);
+}
+
+static void put_row(vl_out_t *out, const vl_row_t *row)
+{
+    const vl_column_t *column;
+
+    put_string(out, "{\"name\":", row->name);
+    put_string(out, ",\"mode\":", vl_conf_mode_name(row->limits.mode));
+    put_string(out, ",\"state\":", row->state);
+    put_string(out, ",\"method\":", row->method);
+    put_number(out, "weight", row->limits.weight);
+    put_number(out, "concurrency", row->limits.concurrency);
+    put_number(out, "queue", row->limits.queue);
+    put_string(out, ",\"cgroup\":", row->cgroup);
+    for (column = vl_status_columns; column->key; column++)
+        put_number(out, column->key, vl_status_cell(row, column));
+    vl_out_text(out, "}");
+}
+
+void vl_status_json(vl_out_t *out, const vl_page_t *page)
+{
+    int i;
+
+    put_server(out, page);
+    vl_out_text(out, "},\"vhosts\":[");
+    for (i = 0; i < page->nrows; i++) {
+        vl_out_text(out, i ? ",\n" : "\n");
+        put_row(out, &page->rows[i]);
+    }
+    vl_out_text(out, "\n]}\n");
+}

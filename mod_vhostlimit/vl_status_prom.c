@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text format of Prometheus, version 0.0.4: all samples of a metric stand
+ * together.  Vhosts that nobody has asked for since the start are left out. */
+#include "config.h"
+
+#include <apr_strings.h>
+
+#include "vl_status_int.h"
+
+static void put_head(vl_out_t *out, const char *name, const char *type,
+                     const char *help)
+{
+    vl_out_printf(out, "# HELP vhostlimit_%s %s\n# TYPE vhostlimit_%s %s\n",
+                  name, help, name, type);
+}
+
+/* One of the server's own. */
+static void put_gauge(vl_out_t *out, const char *name, const char *help,
+                      apr_uint64_t n)
+{
+    put_head(out, name, "gauge", help);
+    vl_out_printf(out, "vhostlimit_%s %" APR_UINT64_T_FMT "\n", name, n);
+}
+
+/* name{vhost="...",more */
+static void put_series(vl_out_t *out, const char *name, const vl_row_t *row,
+                       const char *more)
+{
+    vl_out_text(out, "vhostlimit_");
+    vl_out_text(out, name);
+    vl_out_text(out, "{vhost=\"");
+    vl_out_label(out, row->name);
+    vl_out_text(out, "\"");
+    vl_out_text(out, more);
+}
+
+static void put_sample(vl_out_t *out, const char *name, const vl_row_t *row,
+                       const char *more, apr_uint64_t n, int decimals)
+{
+    put_series(out, name, row, more);
+    vl_out_text(out, "} ");
+    vl_out_fixed(out, n, decimals);
+    vl_out_text(out, "\n");
+}
+
+static int is_idle(const vl_row_t *row)
+{
+    return !row->metrics.requests && !row->metrics.refused
+           && !row->metrics.running && !row->metrics.waiting;
+}
+
+static int in_us(const char *key)
+{
+    apr_size_t len = strlen(key);
+
+    return len > 3 && !strcmp(key + len - 3, "_us");
+}
+
+static void put_column(vl_out_t *out, const vl_page_t *page,
+                       const vl_column_t *column)
+{
+    int i;
+
+    put_head(out, column->prometheus,
+             column->kind == VL_COUNTER ? "counter" : "gauge", column->help);
+    for (i = 0; i < page->nrows; i++) {
+        if (!is_idle(&page->rows[i]))
+            put_sample(out, column->prometheus, &page->rows[i], "",
+                       vl_status_cell(&page->rows[i], column),
+                       in_us(column->key) ? 6 : 0);
+    }
+}
+
+static void put_refused(vl_out_t *out, const vl_page_t *page)
+{
+    static const char name[] = "requests_refused_total";
+    int i;
+
+    put_head(out, name, "counter", "requests refused, by reason");
+    for (i = 0; i < page->nrows; i++) {
+        const vl_row_t *row = &page->rows[i];
+
+        if (is_idle(row))
+            continue;
+        put_sample(out, name, row, ",reason=\"concurrency\"",
+                   row->metrics.refused_concurrency, 0);
+        put_sample(out, name, row, ",reason=\"queue\"",
+                   row->metrics.refused_queue, 0);
+        put_sample(out, name, row, ",reason=\"timeout\"",
+                   row->metrics.refused_timeout, 0);
+    }
+}
+
+static void put_histogram(vl_out_t *out, const vl_row_t *row)
+{
+    char le[40];
+    int i;
+
+    for (i = 0; i < VL_WAIT_STEPS; i++) {
+        apr_uint64_t us = VL_WAIT_STEP_US(i);
+
+        apr_snprintf(le, sizeof(le), ",le=\"%u.%06u\"",
+                     (unsigned)(us / 1000000), (unsigned)(us % 1000000));
+        put_sample(out, "wait_seconds_bucket", row, le, row->waits[i], 0);
+    }
+    put_sample(out, "wait_seconds_bucket", row, ",le=\"+Inf\"",
+               row->metrics.requests, 0);
+    put_sample(out, "wait_seconds_sum", row, "", row->metrics.wait_us, 6);
+    put_sample(out, "wait_seconds_count", row, "", row->metrics.requests, 0);
+}
+
+static void put_waits(vl_out_t *out, const vl_page_t *page)
+{
+    int i;
+
+    put_head(out, "wait_seconds", "histogram",
+             "time requests waited before they were let in");
+    for (i = 0; i < page->nrows; i++) {
+        if (!is_idle(&page->rows[i]))
+            put_histogram(out, &page->rows[i]);
+    }
+}
+
+static void put_limits(vl_out_t *out, const vl_page_t *page)
+{
+    static const struct {
+        const char *name, *help;
+        apr_size_t offset;
+    } limits[] = {
+        { "weight", "VhostLimitWeight", APR_OFFSETOF(vl_limits_t, weight) },
+        { "concurrency_limit", "VhostLimitConcurrency, 0 is no limit",
+          APR_OFFSETOF(vl_limits_t, concurrency) },
+        { "queue_limit", "VhostLimitQueue", APR_OFFSETOF(vl_limits_t, queue) }
+    };
+    apr_size_t l;
+    int i;
+
+    for (l = 0; l < sizeof(limits) / sizeof(limits[0]); l++) {
+        put_head(out, limits[l].name, "gauge", limits[l].help);
+        for (i = 0; i < page->nrows; i++) {
+            const vl_row_t *row = &page->rows[i];
+
+            if (!is_idle(row))
+                put_sample(out, limits[l].name, row, "",
+                           *(const apr_uint32_t *)
+                           ((const char *)&row->limits + limits[l].offset), 0);
+        }
+    }
+}
+
+static void put_server(vl_out_t *out, const vl_page_t *page)
+{
+    put_head(out, "info", "gauge", "what the module is and where it works");
+    vl_out_printf(out, "vhostlimit_info{version=\"%s\",mpm=\"%s\","
+                  "cgroup=\"%s\"} 1\n", VL_VERSION, page->mpm, page->backend);
+    put_gauge(out, "start_time_seconds", "when the server was started",
+              (apr_uint64_t)apr_time_sec(page->started_us));
+    put_gauge(out, "children", "child processes", page->children);
+    put_gauge(out, "slots", "requests worked on at once, at most",
+              page->slots);
+    put_gauge(out, "processors", "processors the server may use",
+              page->processors);
+    put_gauge(out, "vhosts", "vhosts that take part",
+              (apr_uint64_t)page->nrows);
+}
+
+void vl_status_prom(vl_out_t *out, const vl_page_t *page)
+{
+    const vl_column_t *column;
+
+    put_server(out, page);
+    for (column = vl_status_columns; column->key; column++) {
+        if (column->prometheus)
+            put_column(out, page, column);
+    }
+    put_refused(out, page);
+    put_waits(out, page);
+    put_limits(out, page);
+}

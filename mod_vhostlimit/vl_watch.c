@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_watch.h"
+
+#include <apr_strings.h>
+
+#include "vl_shm_int.h"
+
+/* Accounts looked at under one lock. */
+#define LOOK_BATCH 256
+
+int vl_watch_due(vl_shm_t *shm, apr_int64_t now_us)
+{
+    apr_int64_t passed;
+    int due;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return 0;
+    passed = now_us - shm->head->watch_at;
+    due = passed >= VL_LIMITED_LOOK_US || passed < -VL_LIMITED_LOOK_US;
+    if (due)
+        shm->head->watch_at = now_us;
+    vl_shm_unlock(shm);
+    return due;
+}
+
+static void tell_locked(const vl_shm_t *shm, apr_uint32_t account,
+                        vl_limited_e what, vl_watch_event_t *event)
+{
+    const account_t *a = &shm->accounts[account];
+
+    apr_cpystrn(event->name, a->name, VL_NAME_SIZE);
+    event->what = what;
+    event->limits = a->limits;
+    event->metrics = a->metrics;
+    event->metrics.running = shm->queue.flows[account].running;
+    event->metrics.waiting = shm->queue.flows[account].waiting;
+    event->before = a->limited.before;
+    event->since_us = a->limited.since_us;
+    event->seen_us = a->limited.seen_us;
+}
+
+static vl_limited_e look_at_locked(const vl_shm_t *shm, apr_uint32_t account,
+                                   apr_int64_t now_us)
+{
+    account_t *a = &shm->accounts[account];
+    vl_limited_look_t look;
+
+    look.at_us = now_us;
+    look.waiting = shm->queue.flows[account].waiting;
+    look.requests = a->metrics.requests;
+    look.queued = a->metrics.queued;
+    look.refused = a->metrics.refused;
+    return vl_limited_step(&a->limited, &look);
+}
+
+apr_size_t vl_watch_look(vl_shm_t *shm, apr_int64_t now_us,
+                         apr_uint32_t *account,
+                         vl_watch_event_t ret_events[VL_WATCH_EVENTS])
+{
+    apr_uint32_t a = *account, left = LOOK_BATCH;
+    apr_size_t n = 0;
+
+    *account = 0;
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return 0;
+    for (; a < shm->head->used && left && n < VL_WATCH_EVENTS; a++, left--) {
+        vl_limited_e what = look_at_locked(shm, a, now_us);
+
+        if (what == VL_LIMITED_AS_BEFORE)
+            continue;
+        tell_locked(shm, a, what, &ret_events[n++]);
+        if (what == VL_LIMITED_ENDS)
+            vl_limited_clear(&shm->accounts[a].limited);
+    }
+    if (a < shm->head->used)
+        *account = a;
+    vl_shm_unlock(shm);
+    return n;
+}

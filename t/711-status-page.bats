@@ -1,0 +1,110 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the page says beyond its format: states, causes, CPU time, whose page it
+# is, and what mod_status shows of it. One server for all tests.
+
+load lib/live
+export ONE_SERVER=yes
+
+setup_file() {
+  start_httpd -l status 'VhostLimit On' -v 'a VhostLimitConcurrency 2' -v 'a VhostLimitQueue 2 1s' \
+    -v 'b VhostLimitQueue 0' -v 'b VhostLimitConcurrency 1' -v 'c VhostLimit DryRun' -v 'c ServerAlias "<i>alias</i>"' \
+    -v 'b <Location "/own">' -v 'b SetHandler vhostlimit-status' -v 'b </Location>' \
+    -v 'c <Location "/server-status">' -v 'c SetHandler server-status' -v 'c </Location>'
+}
+
+teardown_file() { end_server; }
+
+page() { get status "/vhostlimit$1"; }   # <query>
+
+@test "the state of a vhost follows what it does" {
+  is "$(status_of a state)" idle
+  hold_request one
+  is "$(status_of a state)" running
+  hold_request two
+  is "$(status_of a state)" capped
+  release_all
+  settles a state idle
+}
+
+@test "a vhost waits as sockets, or not: by its mode, its queue and the MPM" {
+  local a=socket
+  [[ ${VL_MPM:-event} != prefork ]] || a=none
+  is "$(status_of a method) $(status_of b method) $(status_of c method)" "$a none none"
+}
+
+@test "refusals are counted by reason, and the sum is all of them" {
+  requires event
+  hold_request one; hold_request two
+  hold_request three b
+  get b / >/dev/null
+  begin_request w1 a /page.html
+  begin_request w2 a /page.html
+  settles a waiting 2
+  is "$(get a /)" 503
+  is "$(answer_of w1) $(answer_of w2)" '503 503' "after a second"
+  is "$(status_of a refused) $(status_of a refused_queue) $(status_of a refused_timeout) $(status_of a refused_concurrency)" '3 1 2 0'
+  is "$(status_of b refused) $(status_of b refused_concurrency)" '1 1'
+}
+
+@test "CPU time of a request that has ended shows in its vhost's rates and no other's" {
+  get a "/page.html?[1-1000]" >/dev/null
+  settles a running 0
+  at_least "$(status_of a charged_us)" "$(status_of a cpu_us)" "charged"
+  at_least "$(status_of a cpu_minute_permille)" 1 "permille over a minute"
+  at_most "$(status_of a cpu_minute_permille)" $((1000 * $(nproc))) "permille"
+  is "$(status_of c cpu_minute_permille)" 0
+}
+
+@test "?me shows the vhost that it is asked through, in every format, and no other" {
+  local query
+  for query in me 'me&json' 'auto&me' 'me&prometheus'; do
+    is "$(get b "/own?$query")" 200
+    like "$(answer_body)" 'b\.test'
+    [[ $(answer_body) != *[ac].test* ]] || fail "?$query shows others"
+  done
+  get b '/own?me&json'
+  is "$(answer_body | jq '.vhosts | length')" 1
+  page '?me&json'
+  is "$(answer_body | jq '.vhosts | length')" 0 "status.test takes no part"
+}
+
+@test "an alias, hostile or not, is shown nowhere" {
+  local query
+  for query in '' '?auto' '?json' '?prometheus'; do
+    page "$query"
+    [[ $(answer_body) != *alias* ]] || fail "the alias is in $query"
+  done
+}
+
+@test "the page may load nothing, run only its own script, and a new number each time says which" {
+  page ''
+  local policy
+  policy=$(answer_head Content-Security-Policy)
+  like "$policy" "default-src 'none'"
+  [[ $policy != *unsafe* ]] || fail "$policy"
+  local nonce=${policy#*nonce-}
+  nonce=${nonce%%\'*}
+  like "$nonce" '^[0-9a-f]{32}$'
+  is "$(answer_body | grep -oE '<(script|style)[^>]*>' | xargs -d'\n')" "<style nonce=\"$nonce\"> <script nonce=\"$nonce\">"
+  is "$(answer_body | grep -cE ' (style|on[a-z]+)=')" 0 "inline styles and handlers"
+  is "$(answer_body | grep -oE '(src|href)="[^"]*"' | grep -vE '"(data:,|\?[a-z]+)"')" '' "what it loads or leads to"
+  page ''
+  [[ $(answer_head Content-Security-Policy) != *"$nonce"* ]] || fail "the same number again"
+}
+
+@test "without its script the page is a table of all vhosts, a row each" {
+  page ''
+  is "$(answer_body | grep -c '^<tr><td>')" "$(status_json | jq '.vhosts | length')"
+  like "$(answer_body)" '<noscript><meta http-equiv="refresh"'
+}
+
+@test "mod_status shows a summary, for people and for programs" {
+  is "$(get c /server-status)" 200
+  like "$(answer_body)" '<h2>vhostlimit</h2>.*>4 vhosts, '
+  get c '/server-status?auto'
+  is "$(answer_body | grep -oE '^VhostLimit[A-Za-z]+: ' | xargs)" \
+    'VhostLimitVhosts: VhostLimitLimited: VhostLimitSlots: VhostLimitRunning: VhostLimitWaiting: VhostLimitRequests: VhostLimitQueued: VhostLimitRefused:'
+  is "$(answer_body | sed -n 's/^VhostLimitRunning: //p')" 1 "this request"
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Ten thousand vhosts that have all been asked for: how long a page takes, and
+# how long it holds the lock. One server for all tests.
+
+load lib/live
+export ONE_SERVER=yes
+
+vhosts=10000
+
+setup_file() {
+  many_vhosts >"$BATS_FILE_TMPDIR/many.conf"
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
+  ask_all
+}
+
+many_vhosts() {
+  local i port
+  port=$(httpd_port)
+  for ((i = 1; i <= vhosts; i++)); do
+    printf '<VirtualHost 127.0.0.1:%s>\nServerName shop%d.example\nDocumentRoot "%s/htdocs/a"\n</VirtualHost>\n' \
+      "$port" "$i" "$HTTPD_ROOT"
+  done
+}
+
+teardown_file() { end_server; }
+
+# On twenty connections, five hundred each.
+ask_all() {
+  local first
+  for ((first = 1; first <= vhosts; first += 500)); do
+    ask_for "$first" $((first + 499)) | raw >/dev/null
+  done
+}
+
+ask_for() { # <first> <last>
+  local i
+  for ((i = $1; i < $2; i++)); do
+    printf 'GET /page.html HTTP/1.1\r\nHost: shop%d.example\r\n\r\n' "$i"
+  done
+  printf 'GET /page.html HTTP/1.1\r\nHost: shop%d.example\r\nConnection: close\r\n\r\n' "$2"
+}
+
+# The shortest of five, in milliseconds.
+fastest() { # <query>
+  local n
+  for ((n = 0; n < 5; n++)); do
+    web -o /dev/null -w '%{time_total}\n' "$(url status "/vhostlimit$1")"
+  done | sort -n | awk 'NR == 1 { print int($1 * 1000) }'
+}
+
+@test "all ten thousand have been asked for, and are on the page" {
+  is "$(status_json | jq '[.vhosts[] | select(.requests > 0)] | length')" "$vhosts"
+  is "$(web "$(url status /vhostlimit)" | grep -c '^<tr><td>')" $((vhosts + 4))
+}
+
+@test "the page takes less than 200 ms" {
+  at_most "$(fastest '')" 199 "milliseconds"
+}
+
+@test "the page holds the lock for less than 1 ms in all" {
+  local n least
+  least=$(for ((n = 0; n < 5; n++)); do status_json | jq .held_us; done | sort -n | head -n 1)
+  at_least "$least" 1 "microseconds"
+  at_most "$least" 999 "microseconds"
+}
+
+@test "?json and ?prometheus are served within a second" {
+  at_most "$(fastest '?json')" 1000 "milliseconds of ?json"
+  at_most "$(fastest '?prometheus')" 1000 "milliseconds of ?prometheus"
+}

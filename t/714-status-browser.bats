@@ -1,0 +1,122 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The page in Chromium: sorted by a click, searched by typing, refreshed by
+# itself, and without a word of complaint on the console.
+
+load lib/live
+load lib/browser
+
+setup() { requires chromium; }
+
+teardown() {
+  end_browser
+  end_server
+}
+
+look_at() { # <fragment> [<as configure_httpd>]...
+  local fragment=$1 many
+  many=$(for ((i = 1; i <= 300; i++)); do
+    printf '<VirtualHost 127.0.0.1:%s>\nServerName shop%d.example\n</VirtualHost>\n' "$(httpd_port)" "$i"
+  done)
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'c VhostLimit DryRun' "${@:2}" -x "$many" \
+    -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x "ServerName \"<img src=x onerror=document.title='broken'>\"" -x '</VirtualHost>'
+  start_browser
+  open_page "http://status.test:$(httpd_port)/vhostlimit#$fragment"
+}
+
+# What the rows say in a column, the first so many of them.
+cells() { # <key> <number>
+  in_page "(n => Array.from(document.querySelectorAll('#vhosts tbody tr')).slice(0, $2)
+    .map(tr => tr.cells[n].textContent).join(' '))(Array.from(document.querySelectorAll('#vhosts th'))
+    .findIndex(th => th.dataset.key === '$1'))"
+}
+
+rows_shown() { in_page 'document.querySelectorAll("#vhosts tbody tr").length'; }
+count_says() { in_page 'document.getElementById("count").textContent'; }
+shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
+
+@test "a click on a heading sorts by it, the most first, and a second click the other way round" {
+  look_at 'every=0'
+  get b / >/dev/null
+  get b / >/dev/null
+  get c / >/dev/null
+  settles c running 0
+  click_on '#refresh'
+  click_on 'th[data-key=requests] button'
+  wait_until 5 shows requests 2
+  like "$(cells vhost 2)" '^b\.test:[0-9]+ c\.test:[0-9]+$'
+  is "$(cells requests 3)" '2 1 '
+  click_on 'th[data-key=vhost] button'
+  like "$(cells vhost 2)" '^<img .*>:[0-9]+ a\.test:[0-9]+$' "names from a to z"
+  click_on 'th[data-key=vhost] button'
+  like "$(cells vhost 1)" '^shop99\.example'
+  is "$(in_page 'document.querySelector("th[aria-sort]").getAttribute("aria-sort")')" descending
+  is "$(browser_complaints)" '' "complaints of the browser"
+}
+
+@test "typing searches, and the address remembers it" {
+  look_at 'every=0'
+  is "$(rows_shown)" 200
+  is "$(count_says)" '305 vhosts'
+  click_on '#find'
+  type_text 'SHOP12'
+  is "$(count_says)" '11 of 305 vhosts'
+  is "$(rows_shown)" 11
+  like "$(in_page 'location.hash')" 'find=SHOP12'
+  type_text ' nobody'
+  is "$(rows_shown)" 0
+  is "$(browser_complaints)" ''
+}
+
+@test "an address with a view in it shows that view, and a button shows all of it" {
+  look_at 'every=0&find=shop&sort=-vhost'
+  is "$(cells vhost 1 | sed 's/:.*//')" shop99.example
+  is "$(count_says)" '300 of 305 vhosts'
+  is "$(rows_shown)" 200
+  click_on '#more'
+  is "$(rows_shown)" 300
+}
+
+@test "the page refreshes itself and keeps its view, and its policy stays quiet" {
+  look_at 'every=2&sort=-running'
+  hold_request one b
+  wait_until 15 shows running 1
+  like "$(cells vhost 1)" '^b\.test'
+  like "$(in_page 'document.getElementById("facts").textContent')" 'Running1'
+  release_request one
+  wait_until 15 shows running ''
+  is "$(in_page document.title)" vhostlimit "what a server name wanted to change"
+  is "$(browser_complaints)" ''
+}
+
+@test "a server that does not answer is told, and the page lives on" {
+  look_at 'every=0'
+  stop_httpd
+  click_on '#refresh'
+  told() { [[ $(in_page 'document.getElementById("trouble").textContent') == 'Not refreshed: '* ]]; }
+  wait_until 10 told
+  is "$(rows_shown)" 200
+  launch_httpd
+  click_on '#refresh'
+  wait_until 10 not told
+}
+not() { ! "$@"; }
+
+@test "without its script, under the strictest policy, the page shows its table" {
+  look_at 'every=0' -l headers 'Header always set Content-Security-Policy "default-src '"'none'"'"' \
+    'Header unset Content-Security-Policy'
+  is "$(rows_shown)" 305
+  is "$(in_page 'document.getElementById("tools").hidden')" true
+}
+
+@test "light or dark is the reader's choice" {
+  look_at 'every=0'
+  local light dark
+  light=$(in_page 'getComputedStyle(document.body).backgroundColor')
+  browser Emulation.setEmulatedMedia '{"features":[{"name":"prefers-color-scheme","value":"dark"}]}' >/dev/null
+  dark=$(in_page 'getComputedStyle(document.body).backgroundColor')
+  isnt "$dark" "$light" "background"
+  screenshot "$BATS_TEST_TMPDIR/dark.png"
+  at_least "$(stat -c %s "$BATS_TEST_TMPDIR/dark.png")" 10000 "bytes of screenshot"
+}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A headless Chromium, led by hand over its debugging pipe: messages of the
+# DevTools protocol in JSON, each ended by a zero byte. What it says unasked
+# (console, errors, security) is kept in browser_events.
+
+need_chromium() { need_program chromium; }
+
+browser_dir() { printf '%s\n' "$BATS_TEST_TMPDIR/browser"; }
+
+start_browser() {
+  local dir
+  dir=$(browser_dir)
+  mkdir -p "$dir"
+  mkfifo "$dir/in" "$dir/out"
+  exec {browser_in}<>"$dir/in" {browser_out}<>"$dir/out"
+  # shellcheck disable=SC2016  # $0 and $@ are the inner shell's
+  HOME=$dir detached bash -c 'exec timeout 120 "$@" 3<"$0/in" 4>"$0/out"' "$dir" chromium --headless --no-sandbox \
+    --disable-gpu --window-size=1600,1000 --no-first-run --disable-crash-reporter --disable-background-networking --disable-component-update \
+    --user-data-dir="$dir/profile" --host-resolver-rules='MAP * 127.0.0.1' --remote-debugging-pipe >"$dir/log" 2>&1 &
+  browser_pid=$!
+}
+
+end_browser() {
+  [[ -n ${browser_pid:-} ]] || return 0
+  printf '{"id":1,"method":"Browser.close"}\0' >&"$browser_in"
+  wait "$browser_pid" || :
+  exec {browser_in}>&- {browser_out}>&-
+  browser_pid=''
+}
+
+# Ask and print the result; fails when the browser calls it an error.
+browser() { # <method> [<parameters>]
+  local id=$((RANDOM * 32768 + RANDOM)) session answer
+  session=$(cat "$(browser_dir)/session" 2>/dev/null) || session=''
+  jq -nj --argjson id "$id" --arg method "$1" --argjson params "${2:-"{}"}" --arg session "$session" \
+    '{$id, $method, $params} + if $session == "" then {} else {sessionId: $session} end, "\u0000"' >&"$browser_in"
+  while IFS= read -r -d '' -t 30 -u "$browser_out" answer; do
+    if [[ $answer == "{\"id\":$id,"* ]]; then
+      jq -e '.result // (.error | halt_error)' <<<"$answer"
+      return
+    fi
+    printf '%s\n' "$answer" >>"$(browser_dir)/events"
+  done
+  cat "$(browser_dir)/log" >&2
+  fail "no answer from the browser to $1"
+}
+
+# A page of 1600 x 1000, loaded.
+open_page() { # <url>
+  local target
+  target=$(browser Target.createTarget '{"url":"about:blank"}' | jq -r .targetId)
+  browser Target.attachToTarget "{\"targetId\":\"$target\",\"flatten\":true}" | jq -r .sessionId >"$(browser_dir)/session.new"
+  mv "$(browser_dir)/session.new" "$(browser_dir)/session"
+  browser Runtime.enable >/dev/null
+  browser Log.enable >/dev/null
+  browser Page.enable >/dev/null
+  browser Page.navigate "$(jq -n --arg url "$1" '{$url}')" >/dev/null
+  wait_until 20 page_loaded
+}
+
+page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == completehttp: ]]; }
+
+# The value of an expression, as text.
+in_page() { # <javascript>
+  browser Runtime.evaluate "$(jq -n --arg expression "String($1)" '{$expression, awaitPromise: true, returnByValue: true}')" |
+    jq -r '.exceptionDetails.exception.description // .result.value'
+}
+
+# A real click into the middle of what the selector finds.
+click_on() { # <css selector>
+  local at kind
+  at=$(in_page "(e => { e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();
+    return JSON.stringify({x: r.x + r.width / 2, y: r.y + r.height / 2}) })(document.querySelector('$1'))")
+  for kind in mousePressed mouseReleased; do
+    browser Input.dispatchMouseEvent "$(jq -c --arg type "$kind" '. + {$type, button: "left", clickCount: 1}' <<<"$at")" >/dev/null
+  done
+}
+
+type_text() { browser Input.insertText "$(jq -n --arg text "$1" '{$text}')" >/dev/null; }  # <text>
+
+screenshot() { browser Page.captureScreenshot | jq -r .data | base64 -d >"$1"; }  # <file>
+
+# Errors and warnings that the page has caused so far, one a line.
+browser_complaints() {
+  browser Runtime.evaluate '{"expression":"0"}' >/dev/null     # events come before answers
+  jq -r 'select(.method == "Runtime.exceptionThrown") // select(.method == "Log.entryAdded" and .params.entry.level != "verbose")
+      // select(.method == "Runtime.consoleAPICalled" and (.params.type | IN("error", "warning", "assert")))
+      | .params | tostring' "$(browser_dir)/events"
+}
