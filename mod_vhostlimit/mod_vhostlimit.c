@@ -362,7 +362,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,
                        threads ? threads : 1);
-    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most);
+    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most,
+                         usage);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,

@@ -63,6 +63,8 @@ static struct acceptor_t {
     int deaf;                       /* they are not in the set, for a while */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
+    vl_usage_t *usage;
+    int reads;                      /* it, for all children */
     apr_thread_t *thread;
     int ending;                     /* atomic: the thread is to stop */
 } *acceptor;
@@ -259,6 +261,24 @@ static void hand_on_some(apr_uint32_t most)
         hand_on(fds, n);
 }
 
+static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
+                         int resident)
+{
+    vl_slot_usage(acceptor->shm, account, us, resident);
+}
+
+/* One child does, until it is gone. */
+static void read_usage(apr_int64_t now_us)
+{
+    int mine = vl_slot_reads_usage(acceptor->shm, now_us);
+
+    if (mine)
+        vl_usage_child_read(acceptor->usage, charge_usage, NULL);
+    else if (acceptor->reads)
+        vl_usage_child_close(acceptor->usage);
+    acceptor->reads = mine;
+}
+
 /* A child whose MPM takes nobody leaves the work to those that can do it.  So
  * does one whose threads are all taken: who waits goes to where some are free,
  * and so do newcomers, unless threads here come free all the time. */
@@ -269,6 +289,7 @@ static void tick(apr_int64_t now_us)
 
     vl_slot_adjust(acceptor->shm, now_us);
     vl_meter_tick();
+    read_usage(now_us);
     vl_notice_tick(now_us);
     stuck = vl_arrival_tick(now_us);
     vl_slot_rooms(acceptor->shm, &rooms);
@@ -458,13 +479,14 @@ static int may_replace(void)
 
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2],
-                          apr_uint32_t most)
+                          apr_uint32_t most, vl_usage_t *usage)
 {
     if (!is_threaded() || vl_shm_child_wake_fd(shm) < 0)
         return;
     acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
     acceptor->shm = shm;
     acceptor->handover = handover;
+    acceptor->usage = usage;
     acceptor->waits = !is_async();
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

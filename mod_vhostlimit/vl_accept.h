@@ -19,13 +19,14 @@
 #include <httpd.h>
 
 #include "vl_shm.h"
+#include "vl_usage.h"
 
 /* Child, before its MPM starts its threads.  Takes the listeners over where
  * that can be done.  handover: see vl_handover.h; it must last.  most: how many
  * kept-alive connections may wait here for their next request. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2],
-                          apr_uint32_t most);
+                          apr_uint32_t most, vl_usage_t *usage);
 /* Connections wait with us in this child. */
 int vl_accept_works(void);
 

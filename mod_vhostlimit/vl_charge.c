@@ -9,6 +9,8 @@
 /* The moving average of a vhost's service time forgets by 1/8 a request, as
  * TCP's smoothed round-trip time does (RFC 6298, alpha). */
 #define SERVICE_SHIFT 3
+/* A child that has not read the usage for so long does not any more. */
+#define READER_GONE_US 500000
 
 /* The clock of the work done elsewhere runs as fast as one such request would
  * get on if all of them burned CPU and shared the processors equally: that is
@@ -103,31 +105,54 @@ static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
     a->backend_ended = 0;
 }
 
-void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_int64_t us)
+int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
+{
+    head_t *head = shm->head;
+    int mine;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    mine = head->reader == shm->self
+           || now_us - head->read_at > READER_GONE_US
+           || now_us < head->read_at;
+    if (mine) {
+        head->reader = shm->self;
+        head->read_at = now_us;
+    }
+    vl_shm_unlock(shm);
+    return mine;
+}
+
+void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
+                   int resident)
 {
     account_t *a = &shm->accounts[account];
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    if (us >= 0 && a->measured)
-        settle_usage_locked(shm, account, us);
-    a->measured = us >= 0;
+    if (a->usage_us && us > a->usage_us)
+        settle_usage_locked(shm, account, (apr_int64_t)(us - a->usage_us));
+    a->usage_us = us;
+    a->measured = resident;
     vl_slot_dispatch_and_unlock(shm);
 }
 
 /* The part of the cost that the thread's clock does not see. */
 static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
-                                         const vl_cost_t *cost)
+                                         const vl_cost_t *cost,
+                                         int *ret_measured)
 {
     account_t *a = &shm->accounts[account];
     apr_uint64_t us;
 
+    *ret_measured = 0;
     if (!cost->elsewhere)
         return 0;
     us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
-    if (!a->measured)
+    *ret_measured = cost->grouped || a->measured;
+    if (!*ret_measured)
         return us;
     a->backend_ended++;
     return a->backend_us;
@@ -137,9 +162,11 @@ static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                                const vl_cost_t *cost)
 {
     account_t *a = &shm->accounts[ticket->account];
-    apr_uint64_t elsewhere = end_elsewhere_locked(shm, ticket->account, cost);
+    int measured;
+    apr_uint64_t elsewhere = end_elsewhere_locked(shm, ticket->account, cost,
+                                                  &measured);
     /* What is measured is counted when it is. */
-    apr_uint64_t known = cost->cpu_us + (a->measured ? 0 : elsewhere);
+    apr_uint64_t known = cost->cpu_us + (measured ? 0 : elsewhere);
 
     vl_queue_charge(&shm->queue, ticket->account,
                     -(apr_int64_t)cost->paid_us);

@@ -477,6 +477,13 @@ static int is_elsewhere(const request_rec *r)
     return !strncmp(r->handler, "proxy:", 6);
 }
 
+/* mod_cgi's programs begin in the account's group; mod_cgid's daemon is outside. */
+static int is_forked_by_us(const request_rec *r)
+{
+    return r->handler && !strcmp(r->handler, "cgi-script")
+           && ap_find_linked_module("mod_cgi.c") != NULL;
+}
+
 /* The last moment before the handler, of the request or of what it was
  * redirected to. */
 static int req_fixups(request_rec *r)
@@ -486,7 +493,8 @@ static int req_fixups(request_rec *r)
     req_t *req = conn ? conn->current : NULL;
 
     if (req && req->running && !req->meter.elsewhere && is_elsewhere(r))
-        vl_meter_elsewhere(&req->meter);
+        vl_meter_elsewhere(&req->meter, is_forked_by_us(r)
+                           && vl_place_forks(places, req->meter.account));
     return DECLINED;
 }
 

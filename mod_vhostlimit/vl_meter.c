@@ -40,7 +40,7 @@ void vl_meter_begin(vl_meter_t *meter, apr_uint32_t account,
 {
     meter->account = account;
     meter->thread_from = thread_from_us;
-    meter->elsewhere = 0;
+    meter->elsewhere = meter->grouped = 0;
     meter->paid_us = 0;
     pthread_getcpuclockid(pthread_self(), &meter->clock);
     pthread_mutex_lock(&meters.lock);
@@ -48,13 +48,14 @@ void vl_meter_begin(vl_meter_t *meter, apr_uint32_t account,
     pthread_mutex_unlock(&meters.lock);
 }
 
-void vl_meter_elsewhere(vl_meter_t *meter)
+void vl_meter_elsewhere(vl_meter_t *meter, int grouped)
 {
     apr_uint64_t from = vl_slot_elsewhere(meters.shm, apr_time_now());
 
     pthread_mutex_lock(&meters.lock);
     meter->elsewhere_from = from;
     meter->elsewhere = 1;
+    meter->grouped = grouped;
     pthread_mutex_unlock(&meters.lock);
 }
 
@@ -66,13 +67,14 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
     cost->elsewhere = meter->elsewhere;
     cost->elsewhere_from = meter->elsewhere_from;
     cost->paid_us = meter->paid_us;
+    cost->grouped = meter->grouped;
 }
 
 static apr_uint64_t so_far_us(const vl_meter_t *meter)
 {
     apr_int64_t us = clock_us(meter->clock) - meter->thread_from;
 
-    if (meter->elsewhere)
+    if (meter->elsewhere && !meter->grouped)
         us += (apr_int64_t)vl_slot_elsewhere_so_far(meters.shm, meter->account,
                                                     meter->elsewhere_from);
     return us > 0 ? (apr_uint64_t)us : 0;

@@ -18,6 +18,7 @@ typedef struct vl_meter_t {
     clockid_t clock;                /* of the thread that works on it */
     apr_int64_t thread_from;        /* what that clock showed at the start, us */
     int elsewhere;
+    int grouped;                    /* ... in the account's group */
     apr_uint64_t elsewhere_from;    /* see vl_slot_elsewhere() */
     apr_uint64_t paid_us;           /* charged so far */
 } vl_meter_t;
@@ -27,8 +28,9 @@ void vl_meter_child_init(vl_shm_t *shm);
 /* The calling thread begins to work; thread_from_us: its clock then. */
 void vl_meter_begin(vl_meter_t *meter, apr_uint32_t account,
                     apr_int64_t thread_from_us);
-/* From now on a back end works on it too. */
-void vl_meter_elsewhere(vl_meter_t *meter);
+/* From now on a back end works on it too; grouped: one of which it is certain
+ * that it is in the account's group. */
+void vl_meter_elsewhere(vl_meter_t *meter, int grouped);
 /* Fills in what a meter knows of the cost. */
 void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost);
 

@@ -129,6 +129,11 @@ int vl_place_home_fd(const vl_place_t *place)
     return place->home;
 }
 
+int vl_place_forks(const vl_place_t *place, apr_uint32_t account)
+{
+    return place->spots[account].process[0] >= 0;
+}
+
 apr_status_t vl_place_enter(int fd)
 {
     return write(fd, "0", 1) == 1 ? APR_SUCCESS : errno;

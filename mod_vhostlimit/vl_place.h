@@ -34,6 +34,9 @@ apr_uint32_t vl_place_wanted_count(const vl_place_t *place);
 int vl_place_thread_fd(const vl_place_t *place, apr_uint32_t account);
 int vl_place_home_fd(const vl_place_t *place);
 
+/* 1: what is forked for the account is in its group. */
+int vl_place_forks(const vl_place_t *place, apr_uint32_t account);
+
 /* The calling thread moves.  APR_ENOENT or ENODEV: the group is gone. */
 apr_status_t vl_place_enter(int fd);
 

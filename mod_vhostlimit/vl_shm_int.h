@@ -50,6 +50,7 @@ typedef struct account_t {
     apr_uint64_t service_us;
     apr_uint32_t seated, stalled;
     int measured;                   /* vl_slot_usage() knows its back ends */
+    apr_uint64_t usage_us;          /* its last reading; 0: none */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
     apr_uint32_t backend_ended;     /* requests charged so since then */
     vl_rate_t rate;                 /* of what was charged */
@@ -95,6 +96,8 @@ typedef struct head_t {
     apr_uint32_t elsewhere;         /* requests worked on elsewhere */
     apr_int64_t elsewhere_at;       /* us, when their clock was last moved */
     apr_uint64_t elsewhere_ns;      /* what it shows */
+    apr_uint32_t reader;            /* child that reads usage ... */
+    apr_int64_t read_at;            /* ... and did at, us */
     int auto_on;                    /* the slots are found by vl_auto.h */
     vl_auto_t auto_state;
     apr_int64_t auto_at;            /* last step, us */

@@ -94,6 +94,7 @@ typedef struct vl_cost_t {
     int elsewhere;              /* worked on elsewhere since ... */
     apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
     apr_uint64_t paid_us;       /* of all that: vl_slot_pay() had it */
+    int grouped;                /* elsewhere: for certain in the account's group */
 } vl_cost_t;
 
 /* The request is handed to a back end (PHP-FPM, CGI, a proxied server), which
@@ -102,15 +103,19 @@ typedef struct vl_cost_t {
 apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
 
 /* What has been done elsewhere since that reading; 0 for an account whose back
- * ends are measured, which are charged by vl_slot_usage(). */
+ * ends are measured: they are charged by vl_slot_usage(). */
 apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
                                       apr_uint64_t from);
 /* Charges a request of the account for a part of its work. */
 void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 
-/* The account's back ends have burned so much CPU since the last time: measured,
- * not estimated.  -1: they cannot be measured any more. */
-void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_int64_t us);
+/* 1: the caller is the one child that reads what back ends have used, for now. */
+int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
+/* The processes in the account's group have used so much CPU in all: measured,
+ * not estimated.  It is charged.  resident: its back ends are among them, so
+ * that their requests need not be charged by the clock. */
+void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
+                   int resident);
 
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,

@@ -12,6 +12,9 @@ typedef struct entry_t {
     int fd, less_fd;            /* -1: closed, or there is none */
     apr_uint32_t idle;          /* calls since it last grew */
     apr_uint64_t us;            /* the last reading */
+    apr_uint32_t visits;
+    long first;                 /* pid, of who was in it at the last look */
+    int resident;               /* and at the one before */
 } entry_t;
 
 struct vl_usage_t {
@@ -112,9 +115,41 @@ static apr_status_t read_entry(entry_t *entry, apr_uint64_t *ret_us)
     return APR_SUCCESS;
 }
 
+/* The first process in the group, 0: none. */
+static long first_inside(const vl_usage_t *usage, const entry_t *entry)
+{
+    char buf[32];
+    const char *file;
+    ssize_t len = 0;
+    apr_pool_t *p;
+    int fd;
+
+    apr_pool_create(&p, NULL);
+    file = vl_cgroup_process_file(usage->cg, p, entry->name, 0);
+    fd = file ? open(file, O_RDONLY | O_CLOEXEC) : -1;
+    apr_pool_destroy(p);
+    if (fd >= 0) {
+        len = read(fd, buf, sizeof(buf) - 1);
+        close(fd);
+    }
+    buf[len > 0 ? len : 0] = '\0';
+    return strtol(buf, NULL, 10);
+}
+
+static void look_inside(const vl_usage_t *usage, entry_t *entry)
+{
+    long first;
+
+    if (entry->visits++ % VL_USAGE_INSIDE)
+        return;
+    first = first_inside(usage, entry);
+    entry->resident = first && first == entry->first;
+    entry->first = first;
+}
+
 /* An open one is read; it is closed when it is gone or has long stood still. */
-static void visit(entry_t *entry, apr_uint32_t patience,
-                  vl_usage_grown_fn *grown, void *data)
+static void visit(const vl_usage_t *usage, entry_t *entry,
+                  apr_uint32_t patience, vl_usage_grown_fn *grown, void *data)
 {
     apr_uint64_t us;
 
@@ -125,7 +160,8 @@ static void visit(entry_t *entry, apr_uint32_t patience,
     if (us != entry->us) {
         entry->us = us;
         entry->idle = 0;
-        grown(data, entry->account, us);
+        look_inside(usage, entry);
+        grown(data, entry->account, us, entry->resident);
     }
     else if (++entry->idle > patience) {
         close_entry(entry);
@@ -140,14 +176,14 @@ void vl_usage_child_read(vl_usage_t *usage, vl_usage_grown_fn *grown,
 
     for (i = 0; i < usage->n; i++) {
         if (usage->entries[i].fd >= 0)
-            visit(&usage->entries[i], VL_USAGE_IDLE, grown, data);
+            visit(usage, &usage->entries[i], VL_USAGE_IDLE, grown, data);
     }
     for (i = 0; i < looks; i++) {
         entry_t *entry = &usage->entries[usage->next];
 
         usage->next = (usage->next + 1) % usage->n;
         if (entry->fd < 0 && open_entry(usage, entry))
-            visit(entry, 0, grown, data);
+            visit(usage, entry, 0, grown, data);
     }
 }
 

@@ -18,6 +18,8 @@
 
 #define VL_USAGE_IDLE 600
 #define VL_USAGE_LOOKS 20
+/* Calls between two looks at who is in a group. */
+#define VL_USAGE_INSIDE 10
 
 typedef struct vl_usage_t vl_usage_t;
 
@@ -28,9 +30,10 @@ void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
                               const char *name);
 
 /* us: in all since the group was made.  It may be less than the last time: the
- * group was made anew. */
+ * group was made anew.  resident: a process has been in it for a second or so, a
+ * pool's and not a program's. */
 typedef void vl_usage_grown_fn(void *data, apr_uint32_t account,
-                               apr_uint64_t us);
+                               apr_uint64_t us, int resident);
 
 /* Calls `grown` for accounts whose reading is another than at the last call
  * in this child; the first one a child makes is always another, unless 0. */

@@ -137,8 +137,10 @@ static void what_was_paid_is_not_charged_again(void)
     ok(metrics(shm, b).cpu_us == 900, "and count the same");
 }
 
+static apr_uint64_t reading;
+
 /* n requests end, and the back ends have burned us. */
-static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_int64_t us)
+static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 {
     vl_cost_t cost = { 0, 0, 1, 0, 0 };
     vl_ticket_t ticket;
@@ -148,7 +150,7 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_int64_t us)
         cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
         vl_slot_end(shm, &ticket, &cost);
     }
-    vl_slot_usage(shm, a, us);
+    vl_slot_usage(shm, a, reading += us, 1);
 }
 
 static void measured_back_ends(void)
@@ -157,7 +159,7 @@ static void measured_back_ends(void)
     apr_uint32_t a = account(shm, "a", 0), i;
     apr_uint64_t start;
 
-    vl_slot_usage(shm, a, 123456);
+    vl_slot_usage(shm, a, reading = 123456, 1);
     ok(!metrics(shm, a).backend_us, "the first reading is where it begins");
     start = shm->queue.flows[a].vt;
     for (i = 0; i < 50; i++)
@@ -173,7 +175,8 @@ static void measured_back_ends(void)
     tick(shm, a, 0, 500000);
     ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
        == 500, "a long request is charged before its end");
-    vl_slot_usage(shm, a, -1);
+    vl_slot_usage(shm, a, 1000, 0);
+    ok(metrics(shm, a).backend_us == 1500000, "a group made anew is not charged");
     ok(!shm->accounts[a].measured, "without a group the clock counts again");
     ok(is_empty(shm), "nothing is left");
 }

@@ -50,7 +50,8 @@ static struct {
     apr_uint64_t us[4];
 } heard;
 
-static void grown(void *data, apr_uint32_t account, apr_uint64_t us)
+static void grown(void *data, apr_uint32_t account, apr_uint64_t us,
+                  int resident)
 {
     heard.calls++;
     heard.us[account] = us;
