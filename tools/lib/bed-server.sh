@@ -3,12 +3,13 @@
 # The test bed's inside: pages, PHP-FPM and Apache.  Part of bed.sh, where the
 # variables are.
 
-bed_pages() { # about 1 KB of text, and phpinfo()
+bed_pages() { # about 1 KB of text, phpinfo(), and the same after a sleep
   local site dir line
   for site in site1 site2 site3; do
     dir=$bed_dir/www/$site
     mkdir -p "$dir"
     printf '<?php phpinfo();\n' >"$dir/info.php"
+    printf '<?php usleep(50000); phpinfo();\n' >"$dir/sleep.php"
     {
       printf '<!DOCTYPE html>\n<title>%s</title>\n<h1>%s.test</h1>\n' "$site" "$site"
       for line in {01..16}; do
@@ -54,7 +55,17 @@ bed_httpd_config() { # <binary>
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
     LOAD_MODULES="$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
       authz_core authz_host dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
-    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}"
+    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}"
+}
+
+bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
+
+# Vhosts before the three sites, which makes so many; prints what includes them.
+bed_more_vhosts() { # <number in all>
+  (($1 > 3)) || return 0
+  seq -f '%.0f' 4 "$1" | sed "s|.*|<VirtualHost $bed_address:80>\n\
+    ServerName other&.test\n    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts.conf"
+  printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }
 
 bed_module_config() {
