@@ -93,7 +93,7 @@ check_values() {
   done
   for word in ${option[pages]//,/ }; do
     page_known "$word" || misuse "--page: '$word' is not one of ${page_kinds[*]}"
-    [[ ${test[pages]} != own ]] || misuse "--page: the test ${test[name]} has its own pages"
+    [[ ${test[pages]} != mixed ]] || misuse "--page: the test ${test[name]} has its own pages"
   done
   load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
   [[ ${option[repeat]:-1} =~ ^[1-9][0-9]?$ ]] || misuse "--repeat: '${option[repeat]}' is not a whole number from 1 to 99"

@@ -55,15 +55,16 @@ bed_httpd_config() { # <binary>
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
     LOAD_MODULES="$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
       authz_core authz_host dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
-    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}"
+    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
+    MORE_VHOSTS="$(bed_more_vhosts)"
 }
 
 bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
 
-# Vhosts before the three sites, which makes so many; prints what includes them.
-bed_more_vhosts() { # <number in all>
-  (($1 > 3)) || return 0
-  seq -f '%.0f' 4 "$1" | sed "s|.*|<VirtualHost $bed_address:80>\n\
+# Writes the vhosts beyond the three sites and prints what includes them.
+bed_more_vhosts() {
+  ((bed[vhosts] > 3)) || return 0
+  seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $bed_address:80>\n\
     ServerName other&.test\n    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts.conf"
   printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }

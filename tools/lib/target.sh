@@ -26,9 +26,9 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
   esac
 }
 
-target_start() { # <target> <the test's lines for the module> <its lines for all>
+target_start() { # <target> <the test's lines for the module>
   case $1 in
-    plain) bed_switch off "$3" ;;
-    vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2"$'\n'"$3" ;;
+    plain) bed_switch off '' ;;
+    vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
   esac
 }

@@ -6,7 +6,7 @@ describe_mix() {
   local role
   test_summary 'static pages, then PHP that computes, then PHP that sleeps 50 ms: the slots found'
   test_targets vhostlimit
-  test_pages own
+  test_pages mixed
   test_fpm_children 64
   test_samples 10
   test_load static 1 site1 300 0 34 static

@@ -37,7 +37,7 @@ test_read() { # <name>
 
 test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
-test_pages()        { test[pages]=$1; }                 # <page,...>; "own": the loads name theirs
+test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
 test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache with its best number of threads
 test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
 test_fpm_children() { test[children]=$1; }              # <number>

@@ -18,11 +18,12 @@ trial_run() { # leaves raw outputs and PREFIX.json
 # The server that the trial wants, freshly started.
 trial_start() {
   local site scene=${trial[scene]}
+  bed_set vhosts "${test[vhosts:$scene]-3}"
   bed_set workers "${trial[workers]}"
   for site in site1 site2 site3; do
     if [[ ${trial[target]} == plain ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
   done
-  target_start "${trial[target]}" "${test[lines:$scene]-}" "$(bed_more_vhosts "${test[vhosts:$scene]-3}")"
+  target_start "${trial[target]}" "${test[lines:$scene]-}"
   cp "$bed_dir/httpd.conf" "${trial[prefix]}.conf"
 }
 
