@@ -153,7 +153,7 @@ flooded_until() { # <second> <word of rows.jq>
 @test "plain Apache runs with the number of threads that was fastest when tried, on that page" {
   with_bench 'test_read noisy
     measure=([targets]=plain,vhostlimit [pages]=static,php [workers]=400 [fixed]="")
-    measure_try() { case $2 in 25) echo 900.5 ;; 50) echo 1000.5 ;; *) echo 99 ;; esac; }
+    measure_try() { case $2 in 25) measure_rate=900.5 ;; 50) measure_rate=1000.5 ;; *) measure_rate=99 ;; esac; }
     measure_tune
     measure_workers static plain; measure_workers static vhostlimit; measure_workers php plain
     jq -sc "map([.page, .workers, .rate])" <<<"$measure_tries"'

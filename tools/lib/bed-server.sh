@@ -43,20 +43,26 @@ bed_httpd_start() {
     die "Apache does not answer within 10 s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 
+# One $(...) a command: a signal that comes in one is handled while bash parses
+# the next, and is then taken for its unexpected end.
 bed_httpd_config() { # <binary>
-  local user threads=25 limited='' per
+  local user group types modules more threads=25 limited='' per
   user=$(httpd_user)
+  group=$(id -gn "$user")
+  types=$(httpd_mime_types)
+  modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
+    authz_core authz_host dir mime proxy proxy_fcgi reqtimeout setenvif status)
+  more=$(bed_more_vhosts)
   per=$threads
   [[ ${bed[mpm]} != prefork ]] || per=1
   [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
   template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/httpd.conf" \
-    DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" ADDRESS="$bed_address" \
-    MIME_TYPES="$(httpd_mime_types)" WORKERS="${bed[workers]}" THREADS="$threads" \
+    DIR="$bed_dir" USER="$user" GROUP="$group" ADDRESS="$bed_address" \
+    MIME_TYPES="$types" WORKERS="${bed[workers]}" THREADS="$threads" \
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
-    LOAD_MODULES="$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-      authz_core authz_host dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
+    LOAD_MODULES="$modules" \
     VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
-    MORE_VHOSTS="$(bed_more_vhosts)"
+    MORE_VHOSTS="$more"
 }
 
 bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch

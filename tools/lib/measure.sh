@@ -5,7 +5,7 @@
 
 declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
 declare -A measure_tuned=()     # page: plain Apache's best number of threads
-measure_runs=() measure_tries='' measure_unreported=
+measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
 
 measure_contenders() { # a line "target scene" each
   local target scene
@@ -88,14 +88,17 @@ measure_tune() {
     tried=
     for threads in $(measure_threads); do
       progress_step "$page page on plain Apache with $threads threads"
-      tried+="$threads $(measure_try "$page" "$threads")"$'\n'
+      measure_try "$page" "$threads"
+      tried+="$threads $measure_rate"$'\n'
     done
     measure_tuned[$page]=$(measure_best <<<"$tried")
     measure_tries+=$(measure_tries_json "$page" <<<"$tried")$'\n'
   done
 }
 
-measure_try() { # <page> <threads>: answers a second of a short run of all loads
+# Answers a second of a short run of all loads, in measure_rate: in a subshell
+# it would outlive us, with the lock.
+measure_try() { # <page> <threads>
   measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
   trial_start
   trial_warm_up
@@ -104,7 +107,7 @@ measure_try() { # <page> <threads>: answers a second of a short run of all loads
   trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
   trial_drain
-  trial_clients | jq -s 'map(.transactions / .seconds) | add'
+  measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
 }
 
 measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # lines "threads rate": the best one's threads
@@ -131,7 +134,7 @@ measure_keep() { # interrupted: the runs that came to their end are reported
 }
 
 measure_report() {
-  measure_unreported=
+  measure_unreported=''
   report_print "${measure[out]}/result.json" | tee "${measure[out]}/report.txt"
   say "raw outputs and result.json: ${measure[out]}"
 }
