@@ -89,17 +89,19 @@ victims="victim's rate / half of plain Apache's total"
 }
 
 # The victim has a tenth of what is let in from second 1, when the flood starts,
-# to the second given, and half from then on; a sample every 50 ms.
-flooded_until() { # <second> <word of rows.jq>
-  run jq -nc --argjson until "$1" -L "$TOP/tools/lib" "
+# to the second given, and half from then on; a sample every 50 ms.  In the first
+# seconds of the flood, if any are given, it has half as well.
+flooded_until() { # <second> <word of rows.jq> [seconds]
+  run jq -nc --argjson until "$1" --argjson spared "${3-0}" -L "$TOP/tools/lib" "
     include \"rows\";
     { clients: [{ role: \"victim\", from_s: 0, to_s: 6 }, { role: \"noisy\", from_s: 1, to_s: 6 }],
       sites: [{ site: \"site1\", role: \"victim\" }],
       samples: [range(121) | (. * 0.05) as \$t
         | ([\$t - 1, 0] | max) as \$flood | ([\$t - \$until, 0] | max) as \$late
+        | ([\$flood, \$spared] | min + \$late) as \$fair
         | { at: \$t, slots: (if \$t < 3 then 40 else 10 end),
-            sites: { site1: { requests: (1000 + 100 * \$flood + 400 * \$late) },
-                     site2: { requests: (900 * \$flood - 400 * \$late) } } }] } | $2"
+            sites: { site1: { requests: (1000 + 100 * \$flood + 400 * \$fair) },
+                     site2: { requests: (900 * \$flood - 400 * \$fair) } } }] } | $2"
   printf '%s\n' "$output"
 }
 
@@ -108,6 +110,8 @@ flooded_until() { # <second> <word of rows.jq>
   is '. > 0.75 and . < 1.1' true
   flooded_until 1 'until_share("victim")'
   is '. < 0.06' true
+  flooded_until 2 'until_share("victim")' 0.5
+  is '. > 0.75 and . < 1.1' true
 }
 
 @test "a victim that never gets its share is as late as the run is long" {
