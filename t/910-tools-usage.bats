@@ -50,7 +50,13 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   run "$TOP/tools/bench.sh" --target plain,other
   says 2 "--target: 'other' is not one of plain vhostlimit"
   run "$TOP/tools/bench.sh" --page cgi
-  says 2 "--page: 'cgi' is not one of static php"
+  says 2 "--page: 'cgi' is not one of static php sleep"
+  run "$TOP/tools/bench.sh" --page static mix
+  says 2 "--page: the test mix has its own pages"
+  for n in 0 100 -1 two 1.5; do
+    run "$TOP/tools/bench.sh" --repeat "$n"
+    says 2 "--repeat: '$n' is not a whole number from 1 to 99"
+  done
   run "$TOP/tools/bench.sh" --load ab
   says 2 "--load: 'ab' is not one of siege wrk"
   run "$TOP/tools/bench.sh" -w 0
@@ -59,7 +65,9 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
 
 @test "bench.sh -l lists the tests with a line each" {
   run "$TOP/tools/bench.sh" -l
-  says 0 $'noisy\t'
+  for name in alone baseline light many mix noisy recovery vhosts weights; do
+    says 0 "$name"$'\t'
+  done
 }
 
 @test "without root, setup.sh and bench.sh end with 77 and one sentence" {

@@ -25,26 +25,44 @@ nothing_left() {
   [[ ! -e $DIR && ! -e $DIR.lock && ! -e /etc/netns/vl-client1 ]] && ! ip netns list | grep -q '^vl-'
 }
 
-interrupted() { # <seconds> <signal>: the status of a bench that got it
-  local rc=0 pid
+begin_bench() { # <option>...: in the background; its pid is in $bench
   # a shell's background jobs ignore INT, a program started by hand does not
-  env --default-signal=INT "$BENCH" --quick --target plain --page static -o out >log 2>&1 3>&- &
-  pid=$!
-  sleep "$1"
-  kill "-$2" "$pid" || true
-  wait "$pid" || rc=$?
-  cat log
+  env --default-signal=INT "$BENCH" --quick --target plain --page static "$@" >report 2>log 3>&- &
+  bench=$!
+}
+
+end_bench() { # <signal>: and its status
+  local rc=0
+  kill "-$1" "$bench" || true
+  wait "$bench" || rc=$?
+  cat report log
   printf 'status %s\n' "$rc"
   return "$rc"
 }
 
+interrupted() { # <seconds> <signal>
+  begin_bench -o out
+  sleep "$1"
+  end_bench "$2"
+}
+
+interrupted_after_a_run() { # <signal>
+  local try
+  begin_bench -o out --repeat 50
+  for ((try = 0; try < 600; try++)); do
+    [[ ! -e out/result.json ]] || break
+    sleep 0.1
+  done
+  end_bench "$1"
+}
+
 @test "bench.sh --quick measures both pages on both targets" {
   [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
-  run --separate-stderr "$BENCH" --quick -o out 3>&-
+  run --separate-stderr "$BENCH" --quick --load siege -w 400 -o out 3>&-
   # shellcheck disable=SC2154  # set by run --separate-stderr
   printf '%s\n%s\n' "$output" "$stderr"
   [ "$status" -eq 0 ]
-  [[ $output == *"Jain's index"* && $output == *"static: of the "* && $output == *"php: of the "* ]]
+  [[ $output == *"Jain's index"* && $output == *"static: victim's rate / half of plain"* && $output == *"php: victim's rate"* ]]
   [[ $stderr == *" left"* ]]
   nothing_left
   is='[.runs[] | "\(.page) \(.target) \(.clients | length) \(.sites | map(.users) | join("+"))"] | join(", ")'
@@ -52,15 +70,49 @@ interrupted() { # <seconds> <signal>: the status of a bench that got it
   echo "$got"
   [ "$got" = "static plain 3 100+1000, static vhostlimit 3 100+1000, php plain 3 100+1000, php vhostlimit 3 100+1000" ]
   jq -e 'all(.runs[]; .total.rate > 0 and .jain > 0 and .sar.cpu.server.busy > 0 and .sar.memory.used_kb > 0)' out/result.json
-  jq -e '.schema == 1 and .machine.kernel and .machine.httpd and (.options.load | startswith("siege"))' out/result.json
-  jq -e '[.conclusion[].fraction] | length == 4 and all(. > 0)' out/result.json
+  jq -e '.schema == 2 and .complete and .machine.kernel and .machine.httpd and (.options.load | startswith("siege"))' out/result.json
+  jq -e '[.rows[] | select(.name | test("^victim.s rate")) | .median] | length == 2 and all(. > 0)' out/result.json
 }
 
-@test "wrk gives percentiles as well" {
-  run "$BENCH" --quick --target plain --page static --load wrk -k -o out 3>&-
+@test "repetitions: targets take turns, every run is kept, wrk gives percentiles" {
+  [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  run "$BENCH" --quick --repeat 2 -k -o out alone 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
-  jq -e '.runs[0].sites[0].p99_s > 0 and .options.keepalive' out/result.json
+  [ "$(jq -r '[.runs[] | "\(.repetition) \(.target)"] | join(", ")' out/result.json)" = \
+    '1 plain, 1 vhostlimit, 2 vhostlimit, 2 plain' ]
+  jq -e 'all(.runs[]; .keepalive and .sites[0].p99_s > 0)' out/result.json
+  jq -e '.rows | length == 1 and (.[0].values | length) == 2' out/result.json
+}
+
+@test "loads that begin later do so, and the status page is sampled meanwhile" {
+  [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  run "$BENCH" --quick --page static -o out recovery 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  jq -c '.runs[0].clients[] | [.role, .from_s, .to_s]' out/result.json
+  jq -e '.runs[0].clients | map(.from_s) | .[0] < 1 and .[1] >= 1 and .[2] >= 1' out/result.json
+  jq -e '.runs[0].samples | length > 20 and (map(.at) | . == sort) and .[-1].sites.site2.requests > 0' out/result.json
+  jq -e '.rows[0].median >= 0' out/result.json
+}
+
+@test "a test's weights reach the module" {
+  [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  run "$BENCH" --quick --page php -o out weights 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  jq -e '[.runs[0].status.vhosts[] | select(.name | startswith("site")) | .weight] == [300, 200, 100]' out/result.json
+  jq -e '.runs[0].sites | map(.share) | .[0] > .[1] and .[1] > .[2]' out/result.json
+}
+
+@test "interrupted after a run, it reports what was measured until then and leaves nothing" {
+  run interrupted_after_a_run INT
+  printf '%s\n' "$output"
+  [ "$status" -eq 130 ]
+  nothing_left
+  jq -e '(.complete | not) and (.runs | length) >= 1 and (.options.tuning | length) == 4' out/result.json
+  grep -q 'of 50, interrupted' report
+  cmp report out/report.txt
 }
 
 @test "interrupted while it sets up, warms up or measures, it leaves nothing" {

@@ -70,20 +70,40 @@ bed_httpd_start() {
     die "Apache does not answer within 10 s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 
+# One $(...) a command: a signal that comes in one is handled while bash parses
+# the next, and is then taken for its unexpected end.
 bed_httpd_config() { # <binary>
-  local user threads=25 limited='' per
+  local user group types modules more threads=25 limited='' per fpm1 fpm2 fpm3
   user=$(httpd_user)
+  group=$(id -gn "$user")
+  types=$(httpd_mime_types)
+  modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
+    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status)
+  more=$(bed_more_vhosts)
+  fpm1=$(bed_fpm_name site1)
+  fpm2=$(bed_fpm_name site2)
+  fpm3=$(bed_fpm_name site3)
   per=$threads
   [[ ${bed[mpm]} != prefork ]] || per=1
   [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
   template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/httpd.conf" \
-    DIR="$bed_dir" USER="$user" GROUP="$(id -gn "$user")" ADDRESS="$bed_address" \
-    MIME_TYPES="$(httpd_mime_types)" WORKERS="${bed[workers]}" THREADS="$threads" \
-    FPM1="$(bed_fpm_name site1)" FPM2="$(bed_fpm_name site2)" FPM3="$(bed_fpm_name site3)" \
+    DIR="$bed_dir" USER="$user" GROUP="$group" ADDRESS="$bed_address" \
+    MIME_TYPES="$types" WORKERS="${bed[workers]}" THREADS="$threads" \
+    FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
-    LOAD_MODULES="$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-      authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status)" \
-    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}"
+    LOAD_MODULES="$modules" \
+    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
+    MORE_VHOSTS="$more"
+}
+
+bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
+
+# Writes the vhosts beyond the three sites and prints what includes them.
+bed_more_vhosts() {
+  ((bed[vhosts] > 3)) || return 0
+  seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $bed_address:80>\n\
+    ServerName other&.test\n    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts.conf"
+  printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }
 
 bed_module_config() {

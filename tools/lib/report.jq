@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# The text of the report, from result.json.
+# The text of the report, from result.json.  Where a run was repeated, its figures
+# are medians.
+
+include "rows";
 
 def fixed(digits):
   if . == null then "-"
@@ -13,26 +16,42 @@ def percent: if . == null then "-" else fixed(1) + " %" end;
 def seconds: if . == null then "-" elif . < 1 then (. * 1000 | fixed(0)) + " ms" else fixed(2) + " s" end;
 def gigabytes: (. / 1048576 | fixed(2)) + " GB";
 
+def count(n): "\(.) \(n)\(if . == 1 then "" else "s" end)";
+
+def users: .clients | group_by(.site)
+  | map("\(map("\(.users)") | group_by(.) | map("\(if length > 1 then "\(length) x " else "" end)\(.[0])") | join(" + ")) on \(.[0].site) (\(.[0].role))")
+  | join(", ");
+
 def facts:
-  .machine as $m | .options as $o |
-  "noisy neighbour: \($o.users)",
+  .machine as $m | .options as $o | .runs[0].keepalive as $keepalive |
+  "\(.test): \(.summary)",
+  (.runs | map({ scene, users: users }) | in_order[]
+    | "users:     " + (if .scene == "-" then "" else .scene + ": " end) + .users),
   "machine:   \($m.cpus) CPU (\($m.cpu)), \($m.memory_kb | gigabytes), \($m.system), Linux \($m.kernel), cgroups \($m.cgroup)",
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
-  "clients:   \($o.load), \(if $o.keepalive then "keep-alive" else "Connection: close" end), \($o.seconds) s a run",
+  "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \($o.seconds) s a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
    else "pinning:   none, server and clients share the only CPU: the figures say little" end),
-  (if any(.runs[]; .target == "vhostlimit") then "module:    \($o.configuration)" else empty end),
+  (.runs | map(select(.target != "plain") | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
+  ($o.tuning | group_by(.page)[]
+    | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
   "counted:   transactions are answers below 400; any other answer (a refusal with 503 too) and every broken connection is a failure";
 
-def of(page): [.runs[] | select(.page == page)];
-def each(f): [.[] | f];
-def per_site(name; f): [name] + [.[] | .sites[] | f];
-def per_run(name; f): [name] + [.[] | f, ""];
+def pages: .runs | map(.page) | in_order[];
 
-def rows:
+# One run for each target and scene.
+def of(page): [.runs[] | select(.page == page) | del(.samples, .sar.idle, .status, .clients)] as $runs
+  | [$runs | map([.target, .scene]) | sort_by(.[0] != "plain") | in_order[] as $who
+     | $runs | map(select([.target, .scene] == $who)) | medians];
+def per_site(name; f): [name] + [.[] | .sites[] | f];
+def per_run(name; f): [name] + [.[] | f, (.sites[1:][] | "")];
+
+def table:
   of($page)
   | (per_run("\($page) page"; .title),
+     (if any(.[]; .scene != "-") then per_run(""; .scene) else empty end),
+     per_run("MaxRequestWorkers"; .workers),
      per_site(""; "\(.site) \(.role)"),
      per_site("users"; .users),
      per_site("transactions"; .transactions),
@@ -63,19 +82,28 @@ def rows:
      per_run("  of all"; .sar.memory.used_percent | percent))
   | map(tostring) | join("\u001f");
 
-def limit(page):
-  [.runs[] | select(.page == page and (.server_cpu_limited | not)) | .title]
-  | if length > 0
-    then " The server's CPU was less than 90 % busy on \(join(" and ")): the load generator was the limit there, or a queue."
-    else " The server's CPU was the limit (more than 90 % busy)." end;
+def value($row): if . == null then "-"
+  else ($row.bar | split(" ")[2]) as $unit
+    | if $unit == "s" then fixed(2) + " s" elif $unit == "%" then fixed(1) + " %"
+      elif $row.bar == "= 0" then fixed(0) else fixed(3) end
+  end;
 
-def conclusion:
-  . as $all
-  | .conclusion | group_by(.page) | sort_by(.[0].page != "static") | .[]
-  | .[0].page as $page
-  | if .[0].half_of_plain == null
-    then "\($page): the victim got " + (map("\(.victim_rate | fixed(1))/s on \(.title)") | join(", ")) + "."
-    else "\($page): of the \(.[0].half_of_plain | fixed(1))/s that are half of plain Apache's total, the victim got "
-      + (map("\(.fraction | fixed(2)) on \(.title)") | join(", ")) + "."
-    end
-  | . + ($all | limit($page));
+def verdict:
+  if .median == null then "not measured"
+  elif .bar_met == null then ""
+  elif .bar_met | not then "missed"
+  elif .goal_met then "met, and the goal"
+  else "met" end;
+
+def rows:
+  (select(.rows | length > 0) | ["median over repetitions", "value", "spread", "bar", "goal"]),
+  (.rows as $rows | ($rows | map(.target) | in_order | length > 1) as $several
+   | $rows[] | . as $row
+   | ["\(.page)\(if $several then ", " + .title else "" end): \(.name)", (.median | value($row)),
+      (if (.values | length) > 1 then "\(.min | value($row) | split(" ")[0])..\(.max | value($row) | split(" ")[0])" else "" end),
+      .bar, .goal, verdict])
+  | join("\u001f");
+
+def notes: pages as $page | of($page)
+  | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
+  | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generator was the limit there, or a queue.";

@@ -1,6 +1,6 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# One JSON file for a whole measurement: options, machine, runs, conclusion.
+# One JSON file for a whole measurement: options, machine, runs, rows.
 
 result_machine() { # JSON
   jq -nc --arg kernel "$(uname -r)" \
@@ -19,17 +19,10 @@ result_system() {
   (. /etc/os-release && printf '%s\n' "$PRETTY_NAME")
 }
 
-result_write() { # <options as JSON> <run.json>... ; result on stdout
-  jq -s --argjson options "$1" --argjson machine "$(result_machine)" \
+result_write() { # <options as JSON> <complete: yes or no> <run.json>... ; result on stdout
+  jq -s --argjson options "$1" --arg complete "$2" --argjson machine "$(result_machine)" \
+    --argjson rows "$(rows_json "${@:3}")" --arg test "${test[name]}" --arg summary "${test[summary]}" \
     --arg when "$(date -u +%Y-%m-%dT%H:%M:%SZ)" '
-    def rate(r): r | .sites[] | select(.role == "victim").rate;
-    . as $runs
-    | { schema: 1, finished: $when, options: $options, machine: $machine, runs: $runs,
-        conclusion: (group_by(.page) | map(
-          (map(select(.target == "plain"))[0].total.rate // null) as $plain
-          | .[] | { page, target, title, victim_rate: rate(.),
-              half_of_plain: (if $plain then $plain / 2 else null end),
-              fraction: (if $plain and $plain > 0 then rate(.) / ($plain / 2) else null end),
-              total_to_plain: (if $plain and $plain > 0 then .total.rate / $plain else null end) })) }' \
-    "${@:2}"
+    { schema: 2, finished: $when, complete: ($complete == "yes"), test: $test, summary: $summary,
+      options: $options, machine: $machine, runs: ., rows: $rows }' "${@:3}"
 }

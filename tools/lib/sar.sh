@@ -7,6 +7,7 @@
 sar_run() { # <seconds> <file>: every second, from a minute on every five
   local every=1
   (($1 < 60)) || every=5
+  rm -f "$2"                    # sar would append
   LC_ALL=C aside_exec sar -o "$2" "$every" "$(($1 / every))" >/dev/null 2>&1
 }
 
@@ -27,6 +28,7 @@ sar_means() { # <server's cpu>; sadf's JSON on stdin
     .sysstat.hosts[0].statistics | map(select(."cpu-load" and .memory))
     | { samples: length, interval_s: .[0].timestamp.interval,
         cpu: { server: usage($server), all: usage("all") },
+        idle: map(."cpu-load"[] | select(.cpu == $server).idle),
         memory: { used_kb: (map(.memory.memused) | mean),
                   used_percent: (map(.memory."memused-percent") | mean) } }'
 }

@@ -18,16 +18,17 @@ target_title() { # <target>
   esac
 }
 
-target_lines() { # <target>: its configuration, one line
+target_lines() { # <target> <the test's lines for the module>: its configuration, one line
+  local lines=$'VhostLimit On\n'$target_vhostlimit_lines$'\n'$2
   case $1 in
     plain) echo 'no limits' ;;
-    vhostlimit) printf 'VhostLimit On%s\n' "${target_vhostlimit_lines:+; ${target_vhostlimit_lines//$'\n'/; }}" ;;
+    vhostlimit) sed '/^$/d' <<<"$lines" | paste -sd ';' | sed 's/;/; /g' ;;
   esac
 }
 
-target_start() { # <target>
+target_start() { # <target> <the test's lines for the module>
   case $1 in
     plain) bed_switch off '' ;;
-    vhostlimit) bed_switch on "$target_vhostlimit_lines" ;;
+    vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
   esac
 }

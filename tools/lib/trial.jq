@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-# Records of the clients of one run -> the run: per site, totals, Jain's index.
-# Rates are transactions over the run's length, the same for everybody: siege's
+# Records of the loads of one run -> the run: per site, totals, Jain's index.
+# Rates are transactions over the load's length, the same for everybody: siege's
 # own clock starts late when it has many threads to make.
 
-($seconds | tonumber) as $length
+($begun | tonumber) as $t0
+| [$samples[] | .at -= $t0] as $samples
 | def total(k): map(.[k]) | add;
-def waiting(name):
-  name as $site |
+def waiting(name): name as $site |
   if $status == null then null
   else
     [$status.vhosts[] | select(.name | startswith($site + "."))][0] as $vhost
-    | [$queue[].waiting[] | select(.name | startswith($site + ".")) | .waiting] as $length
+    | [$samples[].sites[$site].waiting] as $length
     | { p50_s: ($vhost.wait_p50_us / 1e6), p99_s: ($vhost.wait_p99_us / 1e6),
         queue_mean: (if ($length | length) > 0 then ($length | add / length) else null end),
         queue_most: ($length | max) }
   end;
-def site(all):
-  { site: .[0].site, role: (if .[0].site == "site1" then "victim" else "noisy" end),
-    users: total("users"), transactions: total("transactions"), rate: (total("transactions") / $length),
+def of_site(all):
+  { site: .[0].site, role: .[0].role,
+    users: total("users"), transactions: total("transactions"),
+    rate: (map(.transactions / .seconds) | add),
     failures: total("failures"), share: (if all > 0 then total("transactions") / all else 0 end),
     availability: (total("transactions") as $good | total("failures") as $bad
       | if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
@@ -30,12 +31,13 @@ def site(all):
 def jain: (add * add) / (length * (map(. * .) | add));
 
 . as $clients | total("transactions") as $all
-| (group_by(.site) | map(site($all))) as $sites
-| { test: "noisy", page: $page, target: $target, title: $title,
-    configuration: $lines, seconds: $length,
-    clients: $clients, sites: $sites,
-    total: { transactions: total("transactions"), rate: ($all / $length), failures: total("failures") },
-    jain: (if $all > 0 then ($sites | map(.rate) | jain) else null end),
-    server_cpu_limited: ($sar.cpu.server.idle < 10),
-    slots: (if ($queue | length) > 0 then ($queue | map(.slots) | add / length) else null end),
-    sar: $sar, status: $status }
+| (group_by(.site) | map(of_site($all))) as $sites
+| $about
+  + { clients: $clients, sites: $sites,
+      total: { transactions: total("transactions"), rate: ($all / $about.seconds), failures: total("failures") },
+      jain: (if $all > 0 then ($sites | map(.rate) | jain) else null end),
+      server_cpu_limited: ($sar.cpu.server.idle < 10),
+      slots: (if ($samples | length) > 0 then ($samples | map(.slots) | add / length) else null end),
+      samples: $samples,
+      sar: ($sar | .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value }))),
+      status: $status }

@@ -1,0 +1,184 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# How bench.sh's tests are described, and how their rows come from runs.
+# shellcheck disable=SC2016  # with_bench expands what it is given
+# shellcheck disable=SC2030,SC2031  # output is set and read within one test
+
+TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
+
+setup() { cd "$BATS_TEST_TMPDIR" || return; }
+
+# Commands, with the rooms of bench.sh around them.
+with_bench() { # <commands> <argument>...
+  run bash -c 'set -euo pipefail; . "$1/tools/bench.sh"; eval "$2"' bench.sh "$TOP" "$@"
+  printf 'status %s\n%s\n' "$status" "$output"
+  [ "$status" -eq 0 ]
+}
+
+is() { # <jq filter> <want>
+  local got
+  got=$(jq -c "$1" <<<"$output")
+  printf '%s: got %s, want %s\n' "$1" "$got" "$2"
+  [ "$got" = "$2" ]
+}
+
+# A run of the noisy test as trial.jq leaves it, less what rows do not ask for.
+canned() { # <repetition> <page> <target> <victim's rate> <total> <p99> <failures> [keepalive]
+  jq -nc --argjson repetition "$1" --arg page "$2" --arg target "$3" --argjson victim "$4" \
+    --argjson total "$5" --argjson p99 "$6" --argjson failures "$7" --argjson keepalive "${8-false}" '
+    { repetition: $repetition, page: $page, target: $target, title: $target, scene: "-", keepalive: $keepalive,
+      sites: [{ site: "site1", role: "victim", rate: $victim, p99_s: $p99 },
+              { site: "site2", role: "noisy", rate: ($total - $victim), p99_s: null }],
+      total: { rate: $total, failures: $failures }, clients: [], samples: [], sar: { idle: [] } }' >"run-$1-$2-$3.json"
+}
+
+rows_of() { # <test> <run.json>...
+  with_bench "test_read $1; rows_json ${*:2}"
+}
+
+row() { printf '.[] | select(.page == "%s" and .name == "%s")' "$1" "$2"; }   # <page> <name>
+
+victims="victim's rate / half of plain Apache's total"
+
+@test "a ratio is computed within its repetition; median and spread are of the ratios" {
+  canned 1 static plain 100 1000 0.5 0; canned 1 static vhostlimit 400 1000 0.1 0    # 0.8
+  canned 2 static plain 100 2000 0.5 0; canned 2 static vhostlimit 900 2000 0.1 0    # 0.9
+  canned 3 static plain 100 100 0.5 0;  canned 3 static vhostlimit 60 100 0.1 0      # 1.2
+  rows_of noisy run-*.json
+  is "$(row static "$victims") | [.values, .median, .min, .max]" '[[0.8,0.9,1.2],0.9,0.8,1.2]'
+  is "$(row static "$victims") | [.bar_met, .goal_met, .bar]" '[false,false,">= 0.95"]'
+  is "$(row static "victim's p99 / its p99 on plain Apache") | [.median, .bar_met, .goal_met]" '[0.2,true,true]'
+}
+
+@test "the median of an even number of repetitions is the mean of the middle two" {
+  canned 1 php plain 100 1000 1 0; canned 1 php vhostlimit 480 1000 1 0
+  canned 2 php plain 100 1000 1 0; canned 2 php vhostlimit 500 1000 1 0
+  rows_of noisy run-*.json
+  is "$(row php "$victims") | [.median, .bar_met, .goal_met]" '[0.98,true,false]'
+}
+
+@test "what must be zero must be so in every repetition" {
+  for n in 1 2 3; do
+    canned "$n" php plain 100 1000 1 9
+    canned "$n" php vhostlimit 500 1000 1 "$((n == 2))"
+  done
+  rows_of noisy run-*.json
+  is "$(row php 'failures of either site') | [.median, .max, .bar_met]" '[0,1,false]'
+}
+
+@test "a row counts where it says: page and kind of connection" {
+  canned 1 static plain 100 1000 1 0 true; canned 1 static vhostlimit 460 1000 1 0 true
+  rows_of noisy run-*.json
+  is 'map(.bar)' '[">= 0.90",">= 0.90","= 0"]'
+}
+
+@test "what a row needs and was not measured makes it neither met nor missed" {
+  canned 1 static vhostlimit 460 1000 null 0
+  rows_of noisy run-*.json
+  is "$(row static "$victims") | [.values, .median, .bar_met]" '[[],null,null]'
+  canned 1 static plain 0 0 null 0
+  rows_of noisy run-*.json
+  is "$(row static "$victims") | [.values, .median, .bar_met]" '[[],null,null]'
+  is "$(row static 'failures of either site') | .bar_met" true
+}
+
+@test "runs that were repeated become one of medians" {
+  printf '%s\n' '{"a":{"b":[1,10]},"t":"x","n":null}' '{"a":{"b":[3,30]},"t":"x","n":5}' '{"a":{"b":[2,20]},"t":"x","n":7}' >runs
+  run jq -sc -L "$TOP/tools/lib" 'include "rows"; medians' runs
+  is . '{"a":{"b":[2,20]},"t":"x","n":6}'
+}
+
+# The victim has a tenth of what is let in from second 1, when the flood starts,
+# to the second given, and half from then on; a sample every 50 ms.  In the first
+# seconds of the flood, if any are given, it has half as well.
+flooded_until() { # <second> <word of rows.jq> [seconds]
+  run jq -nc --argjson until "$1" --argjson spared "${3-0}" -L "$TOP/tools/lib" "
+    include \"rows\";
+    { clients: [{ role: \"victim\", from_s: 0, to_s: 6 }, { role: \"noisy\", from_s: 1, to_s: 6 }],
+      sites: [{ site: \"site1\", role: \"victim\" }],
+      samples: [range(121) | (. * 0.05) as \$t
+        | ([\$t - 1, 0] | max) as \$flood | ([\$t - \$until, 0] | max) as \$late
+        | ([\$flood, \$spared] | min + \$late) as \$fair
+        | { at: \$t, slots: (if \$t < 3 then 40 else 10 end),
+            sites: { site1: { requests: (1000 + 100 * \$flood + 400 * \$fair) },
+                     site2: { requests: (900 * \$flood - 400 * \$fair) } } }] } | $2"
+  printf '%s\n' "$output"
+}
+
+@test "recovery is the time from the flood's start until the victim has its share and keeps it" {
+  flooded_until 2 'until_share("victim")'
+  is '. > 0.75 and . < 1.1' true
+  flooded_until 1 'until_share("victim")'
+  is '. < 0.06' true
+  flooded_until 2 'until_share("victim")' 0.5
+  is '. > 0.75 and . < 1.1' true
+}
+
+@test "a victim that never gets its share is as late as the run is long" {
+  flooded_until 9 'until_share("victim")'
+  is '. > 4.9' true
+}
+
+@test "slots that change are found, and when" {
+  flooded_until 1 '[slots_found("noisy"), until_slots("noisy")] | map(. * 100 | round)'
+  is . '[1000,195]'
+}
+
+@test "each test says what it is in a line, and its loads, pages and targets are known" {
+  with_bench 'for name in $(test_list | cut -f 1); do (
+      test_read "$name"
+      for page in ${test[pages]//,/ }; do page_known "$page" || [ "$page" = mixed ]; done
+      for target in ${test[targets]//,/ }; do target_known "$target"; done
+      for scene in "${test_scenes[@]}"; do
+        test_loads_of "$scene" | awk "NF != 7 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[123]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
+      done
+      echo "$name" ); done'
+  [ "${#lines[@]}" -ge 9 ]
+}
+
+@test "each test's rows are jq, with bars and goals that can be read" {
+  canned 1 static vhostlimit 460 1000 1 0
+  with_bench 'for name in $(test_list | cut -f 1); do (
+      test_read "$name"
+      ((${#test_rows[@]}))
+      rows_json run-1-static-vhostlimit.json >rows
+      jq -r ".[] | .bar, .goal" rows ); done'
+  for line in "${lines[@]}"; do
+    [[ -z $line || $line =~ ^([<>]=\ [0-9.]+|=\ 0)(\ (s|%))?$ ]] || { echo "not a bar: $line"; return 1; }
+  done
+}
+
+@test "targets take turns, and another one begins each repetition" {
+  with_bench 'test_read noisy; measure=([targets]=plain,vhostlimit)
+    for n in 1 2 3; do measure_contenders | measure_rotated "$n"; done | cut -d " " -f 1 | paste -sd " "'
+  [ "$output" = 'plain vhostlimit vhostlimit plain plain vhostlimit' ]
+}
+
+@test "plain Apache runs with the number of threads that was fastest when tried, on that page" {
+  with_bench 'test_read noisy
+    measure=([targets]=plain,vhostlimit [pages]=static,php [workers]=400 [fixed]="")
+    measure_try() { case $2 in 25) measure_rate=900.5 ;; 50) measure_rate=1000.5 ;; *) measure_rate=99 ;; esac; }
+    measure_tune
+    measure_workers static plain; measure_workers static vhostlimit; measure_workers php plain
+    jq -sc "map([.page, .workers, .rate])" <<<"$measure_tries"'
+  [ "${lines[0]} ${lines[1]} ${lines[2]}" = '50 400 400' ]
+  [ "${lines[3]}" = '[["static",25,900.5],["static",50,1000.5],["static",100,99],["static",400,99]]' ]
+}
+
+@test "-w says how many threads, and nothing is tried" {
+  with_bench 'test_read noisy
+    measure=([targets]=plain [pages]=static [workers]=200 [fixed]=200)
+    measure_try() { echo tried; }
+    measure_tune; measure_workers static plain'
+  [ "$output" = 200 ]
+}
+
+@test "the report has a row of medians for each page, and says what was met" {
+  for n in 1 2 3; do
+    canned "$n" php plain 100 1000 1 0
+    canned "$n" php vhostlimit "$((400 + n * 50))" 1000 1 0
+  done
+  with_bench 'test_read noisy; rows_json run-*.json | jq "{ rows: . }" >result.json; report_jq result.json rows | report_rows'
+  [[ ${lines[1]} == *"$victims"*1.000*0.900..1.100*'>= 0.97'*'>= 1.0'*'met, and the goal' ]]
+  [[ ${lines[3]} == *'failures of either site'*' 0 '*0..0*'met, and the goal' ]]
+}

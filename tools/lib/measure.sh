@@ -1,0 +1,150 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# All runs of a test: for each repetition and page every target and scene, in an
+# order that rotates, so that a machine that becomes slower wrongs nobody.
+
+declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
+declare -A measure_tuned=()     # page: plain Apache's best number of threads
+measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
+
+measure_contenders() { # a line "target scene" each
+  local target scene
+  for target in ${measure[targets]//,/ }; do
+    for scene in "${test_scenes[@]}"; do
+      printf '%s %s\n' "$target" "$scene"
+    done
+  done
+}
+
+measure_rotated() { # <repetition, from 1>: lines of stdin, begun with another one each time
+  local -a lines
+  mapfile -t lines
+  local n=${#lines[@]} i
+  for ((i = 0; i < n; i++)); do
+    printf '%s\n' "${lines[(i + $1 - 1) % n]}"
+  done
+}
+
+measure_pages() { # one a line
+  tr , '\n' <<<"${measure[pages]}"
+}
+
+measure_all() {
+  local repetition page target scene contenders who
+  progress_begin "$(measure_seconds)"
+  measure_tune
+  on_exit measure_keep
+  for ((repetition = 1; repetition <= measure[repeat]; repetition++)); do
+    for page in $(measure_pages); do
+      mapfile -t contenders < <(measure_contenders | measure_rotated "$repetition")
+      for who in "${contenders[@]}"; do
+        read -r target scene <<<"$who"
+        measure_one "$repetition" "$page" "$target" "$scene"
+      done
+    done
+  done
+  progress_end
+}
+
+measure_one() { # <repetition> <page> <target> <scene>
+  local scene=${4#-}
+  progress_step "$2 page on $(target_title "$3")${scene:+, $scene}, $1 of ${measure[repeat]}"
+  measure_set "$@" "${measure[seconds]}" "$(measure_workers "$2" "$3")" "${measure[out]}/$1-$2-$3${scene:+-$scene}"
+  trial_run
+  measure_runs+=("${trial[prefix]}.json")
+  measure_save no
+  measure_unreported=yes
+}
+
+measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
+  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$5 [workers]=$6 [prefix]=$7
+    [warm]=${measure[warm]} [load]=${measure[load]} [keepalive]=${measure[keepalive]})
+}
+
+measure_seconds() { # of all, about
+  local runs tuned
+  runs=$(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat]))
+  tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
+  echo $((runs * (measure[seconds] + measure[warm] + 5) + tuned * (measure[try] + measure[warm] + 4)))
+}
+
+# --- plain Apache with its best number of threads -------------------------
+
+measure_threads() { # the numbers that are tried, one a line
+  printf '%s\n' 25 50 100 "${measure[workers]}" | sort -nu
+}
+
+measure_tuned_pages() { # none where -w says how many threads
+  local page
+  [[ ,${measure[targets]}, == *,plain,* && -z ${measure[fixed]} ]] || return 0
+  for page in $(measure_pages); do
+    [[ ${test[tuned]-} != *" $page "* ]] || printf '%s\n' "$page"
+  done
+}
+
+measure_tune() {
+  local page threads tried
+  for page in $(measure_tuned_pages); do
+    tried=
+    for threads in $(measure_threads); do
+      progress_step "$page page on plain Apache with $threads threads"
+      measure_try "$page" "$threads"
+      tried+="$threads $measure_rate"$'\n'
+    done
+    measure_tuned[$page]=$(measure_best <<<"$tried")
+    measure_tries+=$(measure_tries_json "$page" <<<"$tried")$'\n'
+  done
+}
+
+# Answers a second of a short run of all loads, in measure_rate: in a subshell
+# it would outlive us, with the lock.
+measure_try() { # <page> <threads>
+  measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
+  trial_start
+  trial_warm_up
+  local pids=()
+  trial[begun]=$(trial_clock)
+  trial_loads
+  trial_wait "${trial[seconds]}" "${pids[@]}"
+  trial_drain
+  measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
+}
+
+measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # lines "threads rate": the best one's threads
+
+measure_tries_json() { # <page>
+  jq -Rc --arg page "$1" 'select(. != "") | split(" ") | map(tonumber) | { page: $page, workers: .[0], rate: .[1] }'
+}
+
+measure_workers() { # <page> <target>
+  if [[ $2 == plain ]]; then echo "${measure_tuned[$1]:-${measure[workers]}}"; else echo "${measure[workers]}"; fi
+}
+
+# --- what is kept ---------------------------------------------------------
+
+measure_save() { # <complete: yes or no>
+  (result_write "$(measure_options)" "$1" "${measure_runs[@]}") >"${measure[out]}/result.json.tmp"
+  mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
+}
+
+measure_keep() { # interrupted: the runs that came to their end are reported
+  [[ -n $measure_unreported ]] || return 0
+  progress_end
+  measure_report
+}
+
+measure_report() {
+  measure_unreported=''
+  report_print "${measure[out]}/result.json" | tee "${measure[out]}/report.txt"
+  say "raw outputs and result.json: ${measure[out]}"
+}
+
+measure_options() { # JSON
+  jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
+    --arg keepalive "${measure[keepalive]}" --arg load "$(load_version "${measure[load]}")" \
+    --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
+    --argjson tries "$(jq -sc . <<<"$measure_tries")" '
+    { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
+      keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
+      children: ($c | tonumber), tuning: $tries }'
+}

@@ -1,0 +1,11 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# The test bed's pages by the names that bench.sh knows them by.
+
+page_kinds=(static php sleep)
+
+page_known() { [[ " ${page_kinds[*]} " == *" $1 "* ]]; }
+
+page_path() { # <page>
+  case $1 in static) echo /index.html ;; php) echo /info.php ;; sleep) echo "/sleep.php?ms=50" ;; esac
+}

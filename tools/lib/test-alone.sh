@@ -1,0 +1,10 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# What the module costs a site that has the server to itself.
+
+describe_alone() {
+  test_summary '100 users on the only busy site: throughput with and without'
+  test_load alone 1 site1 100
+  test_row all 'throughput / that of plain Apache' '>= 0.97' '>= 0.99' \
+    'ratio(this | .total.rate; plain | .total.rate)'
+}

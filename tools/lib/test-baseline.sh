@@ -1,0 +1,18 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# How much longer a site waits because its neighbour is flooded.
+
+describe_baseline() {
+  test_summary "a site's p99 beside 2 x 500 users, and beside as many as its own 100"
+  test_targets vhostlimit
+  test_pages static,php
+  test_scene flood
+  test_load victim 1 site1 100
+  test_load noisy 2 site2 500
+  test_load noisy 3 site2 500
+  test_scene pair
+  test_load victim 1 site1 100
+  test_load even 2 site2 100
+  test_row all "victim's p99 in the flood / beside 100 users" '<= 1.5' '<= 1.1' \
+    'ratio(this("flood") | site("victim").p99_s; this("pair") | site("victim").p99_s)'
+}

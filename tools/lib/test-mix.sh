@@ -1,0 +1,20 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Automatic slots, when what the requests are made of changes.
+
+describe_mix() {
+  local role
+  test_summary 'static pages, then PHP that computes, then PHP that sleeps 50 ms: the slots found'
+  test_targets vhostlimit
+  test_pages mixed
+  test_fpm_children 64
+  test_samples 10
+  test_load static 1 site1 300 0 34 static
+  test_load computes 2 site2 300 34 67 php
+  test_load sleeps 3 site3 300 67 100 sleep
+  for role in static computes sleeps; do
+    test_row all "$role: slots" '' '' "this | slots_found(\"$role\")"
+    test_row all "$role: server's CPU idle" '<= 10 %' '<= 5 %' "this | idle_in(\"$role\")"
+    test_row all "$role: change-over" '<= 2 s' '<= 1 s' "this | until_slots(\"$role\")"
+  done
+}

@@ -1,0 +1,24 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# The published test: what a site gets beside a flooded one.
+
+describe_noisy() {
+  local victim="victim's rate / half of plain Apache's total" total="total / plain Apache's total"
+  local is_victim='ratio(this | site("victim").rate; plain | .total.rate / 2)'
+  local is_total='ratio(this | .total.rate; plain | .total.rate)'
+  test_summary '100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'
+  test_pages static,php
+  test_tuned static
+  test_load victim 1 site1 100
+  test_load noisy 2 site2 500
+  test_load noisy 3 site2 500
+  test_row static:close "$victim" '>= 0.95' '>= 1.0' "$is_victim"
+  test_row static:close "$total" '>= 0.95' '>= 1.0' "$is_total"
+  test_row static:keepalive "$victim" '>= 0.90' '>= 0.97' "$is_victim"
+  test_row static:keepalive "$total" '>= 0.90' '>= 0.97' "$is_total"
+  test_row php "$victim" '>= 0.97' '>= 1.0' "$is_victim"
+  test_row php "$total" '>= 0.97' '>= 1.0' "$is_total"
+  test_row static:close "victim's p99 / its p99 on plain Apache" '<= 0.3' '<= 0.2' \
+    'ratio(this | site("victim").p99_s; plain | site("victim").p99_s)'
+  test_row all 'failures of either site' '= 0' '= 0' 'this | .total.failures'
+}

@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# What a request costs when there are many vhosts.  The busy one comes first:
+# Apache itself walks through the names, which is not what is measured.
+
+describe_vhosts() {
+  local n
+  test_summary 'throughput of one site, the first of 10, 1000 and 10000 configured'
+  test_samples 0
+  for n in 10 1000 10000; do
+    test_scene "vhosts-$n"
+    test_vhosts "$n"
+    test_load busy 1 site1 100
+  done
+  for n in 1000 10000; do
+    test_row all "throughput with $n vhosts / with 10" '>= 0.95' '>= 1.0' \
+      "ratio(this(\"vhosts-$n\") | .total.rate; this(\"vhosts-10\") | .total.rate)"
+    test_row all "the same on plain Apache" '' '' \
+      "ratio(plain(\"vhosts-$n\") | .total.rate; plain(\"vhosts-10\") | .total.rate)"
+  done
+}

@@ -1,0 +1,84 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# The words a test is described in.  test-NAME.sh has one function,
+# describe_NAME, that says in them who loads what, on which pages and targets,
+# and which rows are reported; to add a test is to add such a file.
+
+declare -A test=()              # what is said once; lines:SCENE and vhosts:SCENE
+test_scenes=() test_loads=() test_rows=()
+test_scene_now=-                # the name of the only scene of most tests
+
+test_files() { # NAME<TAB>file
+  local file name
+  for file in "${BASH_SOURCE[0]%/*}"/test-*.sh; do
+    name=${file##*/test-}
+    printf '%s\t%s\n' "${name%.sh}" "$file"
+  done
+}
+
+test_list() { # NAME<TAB>summary
+  local name file
+  while IFS=$'\t' read -r name file; do
+    (test_read "$name" && printf '%s\t%s\n' "$name" "${test[summary]}")
+  done < <(test_files)
+}
+
+test_known() { cut -f 1 < <(test_files) | grep -qxF -- "$1"; }
+
+test_read() { # <name>
+  # shellcheck disable=SC1090  # one of ours
+  . "${BASH_SOURCE[0]%/*}/test-$1.sh"
+  test=([name]=$1 [targets]='plain,vhostlimit' [pages]=static [samples]=2)
+  "describe_$1"
+  ((${#test_scenes[@]})) || test_scenes=(-)
+}
+
+# --- the words ------------------------------------------------------------
+
+test_summary()      { test[summary]=$1; }               # <line for -l>
+test_targets()      { test[targets]=$1; }               # <target,...>
+test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
+test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache with its best number of threads
+test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
+test_fpm_children() { test[children]=$1; }              # <number>
+test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
+test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
+
+# From here to the next scene; a test without this word has one scene.
+test_scene() { # <name>
+  test_scene_now=$1
+  test_scenes+=("$1")
+}
+
+test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
+test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of three
+
+# From and to are percents of the run's length.
+test_load() { # <role> <client> <site> <users> [from to [page]]
+  test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--}")
+}
+
+# Where: all, or PAGE, or PAGE:close, PAGE:keepalive.  Bar and goal: ">= 0.9",
+# "<= 5 %", "<= 1 s"; "= 0" holds only if it does in every repetition; or
+# nothing.  The value is an expression in the words of rows.jq.
+test_row() { # <where> <name> <bar> <goal> <value>
+  test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
+}
+
+# --- asked by others ------------------------------------------------------
+
+test_loads_of() { # <scene>: role client site users from to page
+  printf '%s\n' "${test_loads[@]}" | sed -n "s/^$1 //p" | sort -s -n -k5,5
+}
+
+test_lines() { # <scene>: the module's, those inside a vhost marked
+  local site
+  printf '%s' "${test[lines:$1]-}"
+  for site in site1 site2 site3; do
+    [[ -z ${test[$site]-} ]] || printf '%s\n' "$site: ${test[$site]//$'\n'/$'\n'"$site: "}"
+  done
+}
+
+test_users_most() { # of all clients together
+  printf '%s\n' "${test_loads[@]}" | awk '{ sum[$1] += $5; if (sum[$1] > most) most = sum[$1] } END { print most }'
+}
