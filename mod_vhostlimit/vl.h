@@ -35,6 +35,7 @@ typedef struct vl_limits_t {
     apr_uint32_t weight;            /* 1 to 10000 */
     apr_uint32_t concurrency;       /* most requests running, 0 = no limit */
     apr_uint32_t queue;             /* most requests waiting */
+    apr_uint32_t cpu;               /* % of one processor, 0 = no cap */
 } vl_limits_t;
 
 /* Longest account name with its terminating NUL: a DNS name (253), a port and

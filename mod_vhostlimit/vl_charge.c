@@ -105,6 +105,18 @@ static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
     a->backend_ended = 0;
 }
 
+static void give_credit_locked(vl_shm_t *shm, apr_int64_t passed_us)
+{
+    apr_uint32_t a;
+
+    if (passed_us <= 0)
+        return;
+    for (a = 0; a < shm->head->used; a++) {
+        if (shm->queue.flows[a].cap)
+            vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
+    }
+}
+
 int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
 {
     head_t *head = shm->head;
@@ -116,10 +128,11 @@ int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
            || now_us - head->read_at > READER_GONE_US
            || now_us < head->read_at;
     if (mine) {
+        give_credit_locked(shm, now_us - head->read_at);
         head->reader = shm->self;
         head->read_at = now_us;
     }
-    vl_shm_unlock(shm);
+    vl_slot_dispatch_and_unlock(shm);
     return mine;
 }
 
@@ -173,6 +186,7 @@ static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
     vl_slot_release_locked(shm, ticket, cost->cpu_us + elsewhere);
     if (known > cost->paid_us)
         count_charge(a, cost->busy_us, known - cost->paid_us);
+    forget_by_eighth(&a->thread_us, cost->cpu_us);
     a->metrics.busy_us += cost->busy_us;
     a->metrics.cpu_us += cost->cpu_us;
     a->service_us += (cost->busy_us >> SERVICE_SHIFT)

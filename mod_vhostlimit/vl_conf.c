@@ -126,6 +126,7 @@ vl_limits_t vl_conf_limits(const vl_conf_t *conf)
     limits.weight = conf->weight;
     limits.concurrency = conf->concurrency;
     limits.queue = conf->queue;
+    limits.cpu = conf->cpu;
     return limits;
 }
 

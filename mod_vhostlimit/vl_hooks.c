@@ -31,6 +31,7 @@ typedef struct req_t {
     struct conn_t *conn;
     int exempt;                 /* nothing else is known of it */
     int running;                /* holds its ticket */
+    int leaves;                 /* its thread goes home at its end */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_time_t started;         /* when it was let in */
@@ -50,6 +51,9 @@ typedef struct conn_t {
     apr_int64_t idle_us;        /* how long it may wait for its next */
     int stays;                  /* it was to come back and could not */
 } conn_t;
+
+/* CPU of a request for which its thread moves into its vhost's cgroup, us. */
+#define PLACE_MIN_US 1000
 
 static const char end_filter[] = "VHOSTLIMIT_END";
 static ap_filter_rec_t *end_filter_handle;
@@ -91,6 +95,8 @@ static void req_leave(req_t *req)
     req->running = 0;
     vl_meter_end(&req->meter, &cost);
     cpu_end(req);
+    if (req->leaves && pthread_equal(req->thread, pthread_self()))
+        vl_place_thread(places, VL_PLACE_NONE);
     cost.busy_us = apr_time_now() - req->started;
     cost.cpu_us = req->cpu_us;
     vl_park_end(&req->admission.ticket, &cost);
@@ -386,6 +392,19 @@ static apr_status_t admit(req_t *req, int stream, const vl_conf_t *conf)
     return APR_SUCCESS;
 }
 
+/* A move costs 5 us, and the kernel does one after the other: only threads that
+ * will burn CPU themselves move.  Where a quota may be used up nobody stays when
+ * the work is done. */
+static void place_thread(req_t *req, const vl_conf_t *conf)
+{
+    int moves = req->running && conf->mode == VL_MODE_ON
+                && req->admission.thread_us >= PLACE_MIN_US;
+
+    vl_place_thread(places, moves ? req->admission.ticket.account
+                                  : VL_PLACE_NONE);
+    req->leaves = moves && conf->cpu;
+}
+
 static int req_admit(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
@@ -400,6 +419,7 @@ static int req_admit(request_rec *r)
     if (conf->mode == VL_MODE_OFF) {
         last_end.known = 0;
         vl_place_fork_for(places, VL_PLACE_NONE);
+        vl_place_thread(places, VL_PLACE_NONE);
         return DECLINED;
     }
 
@@ -436,6 +456,7 @@ static int req_admit(request_rec *r)
         && (conn->stays || !(conn->visit && conn->visit->arrival)))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
     req->running = req->admission.entered;
+    place_thread(req, conf);
     req->started = apr_time_now();
     vl_place_fork_for(places, conf->account);
     cpu_begin(req);

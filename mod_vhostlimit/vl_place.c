@@ -139,6 +139,18 @@ apr_status_t vl_place_enter(int fd)
     return write(fd, "0", 1) == 1 ? APR_SUCCESS : errno;
 }
 
+void vl_place_thread(const vl_place_t *place, apr_uint32_t account)
+{
+    static __thread apr_uint32_t here = VL_PLACE_NONE;
+    int fd;
+
+    if (account == here)
+        return;
+    fd = account == VL_PLACE_NONE ? place->home : place->spots[account].thread;
+    if (fd >= 0 && vl_place_enter(fd) == APR_SUCCESS)
+        here = account;
+}
+
 /* In the new process, whose only thread this is.  A group that is gone takes
  * nobody: the process stays where its parent is. */
 static void enter_in_child(void)

@@ -17,6 +17,8 @@
 
 typedef struct vl_place_t vl_place_t;
 
+#define VL_PLACE_NONE ((apr_uint32_t)-1)
+
 /* Parent.  The descriptors are closed with p, and no more than `most` are
  * opened: accounts that come later have none. */
 vl_place_t *vl_place_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
@@ -40,9 +42,12 @@ int vl_place_forks(const vl_place_t *place, apr_uint32_t account);
 /* The calling thread moves.  APR_ENOENT or ENODEV: the group is gone. */
 apr_status_t vl_place_enter(int fd);
 
+/* The calling thread works for the account from now on, VL_PLACE_NONE: for
+ * nobody, and moves there unless it is there. */
+void vl_place_thread(const vl_place_t *place, apr_uint32_t account);
+
 /* What the calling thread forks from now on is the account's; VL_PLACE_NONE:
  * nobody's. */
-#define VL_PLACE_NONE ((apr_uint32_t)-1)
 void vl_place_fork_for(const vl_place_t *place, apr_uint32_t account);
 
 #endif

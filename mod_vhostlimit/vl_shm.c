@@ -232,6 +232,7 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
         *ret_account = (apr_uint32_t)(account - shm->accounts);
         vl_queue_flow_set(&shm->queue, *ret_account, limits->weight,
                           limits->concurrency);
+        vl_queue_cap(&shm->queue, *ret_account, limits->cpu);
     }
     vl_shm_unlock(shm);
     return account ? APR_SUCCESS : APR_ENOSPC;

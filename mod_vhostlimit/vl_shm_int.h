@@ -51,6 +51,7 @@ typedef struct account_t {
     apr_uint32_t seated, stalled;
     int measured;                   /* vl_slot_usage() knows its back ends */
     apr_uint64_t usage_us;          /* its last reading; 0: none */
+    apr_uint32_t thread_us;         /* a request's CPU in its thread, average */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
     apr_uint32_t backend_ended;     /* requests charged so since then */
     vl_rate_t rate;                 /* of what was charged */

@@ -328,6 +328,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     adm.backlogged = shm->queue.flows[account].waiting > 0;
     adm.concurrency = a->limits.concurrency;
     adm.service_us = a->service_us;
+    adm.thread_us = a->thread_us;
     if (adm.decision.verdict == VL_REFUSE) {
         if (dry)
             a->metrics.would_refuse++;
@@ -374,6 +375,7 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
         hold(shm, account, &adm->ticket);
     }
     adm->backlogged = shm->queue.flows[account].waiting > 0;
+    adm->thread_us = a->thread_us;
     a->metrics.requests++;
     a->metrics.queued += wait_us > 0;
     a->metrics.wait_us += wait_us;

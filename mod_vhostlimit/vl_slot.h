@@ -60,6 +60,7 @@ typedef struct vl_admission_t {
     vl_ticket_t ticket;
     apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
     apr_uint64_t service_us;
+    apr_uint32_t thread_us;     /* CPU that its thread will burn, by and large */
 } vl_admission_t;
 
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
@@ -109,7 +110,8 @@ apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
 /* Charges a request of the account for a part of its work. */
 void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 
-/* 1: the caller is the one child that reads what back ends have used, for now. */
+/* Some ten times a second, in every child.  1: the caller is the one that reads
+ * what back ends have used, for now.  Accounts with a cap get their credit. */
 int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
 /* The processes in the account's group have used so much CPU in all: measured,
  * not estimated.  It is charged.  resident: its back ends are among them, so
