@@ -88,7 +88,7 @@ static apr_status_t join_group(server_rec *s, apr_hash_t *groups)
     }
     if (same_limits(conf, vl_conf_get(other)))
         return APR_SUCCESS;
-    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, s, VLOGNO(0012) "VhostLimitGroup "
+    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, s, VLOGNO(0015) "VhostLimitGroup "
                  "%s: the vhosts of a group share one account, and those in "
                  "%s:%u and %s:%u have different limits", conf->group + 1,
                  other->defn_name ? other->defn_name : "?",

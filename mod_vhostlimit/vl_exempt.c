@@ -24,7 +24,7 @@ int vl_exempt(request_rec *r)
     int yes = conf->exempt ? ap_expr_exec(r, conf->exempt, &failed) : 0;
 
     if (failed)
-        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0011)
+        ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0014)
                       "VhostLimitExempt of vhost %s: %s", conf->account_name,
                       failed);
     return yes > 0 && !failed;
