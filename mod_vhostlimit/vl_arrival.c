@@ -33,15 +33,11 @@
 #define STUCK_US (100 * 1000)
 /* Bytes of a head that are looked at. */
 #define PEEK_SIZE 8192
-/* What a closing client still sends is read so many bytes so many times; then
- * it is others' turn. */
+/* Of what a closing client still sends; then it is others' turn. */
 #define DRAIN_SIZE (1 << 16)
-#define DRAIN_TIMES 16
 /* As long as the MPM waits for the client after closing an idle connection
  * (SECONDS_TO_LINGER). */
 #define SHORT_LINGER_US (2 * APR_USEC_PER_SEC)
-
-#define EVENTS_WATCHED (EPOLLIN | EPOLLRDHUP | EPOLLET)
 
 static const char visit_key[] = "vhostlimit";
 
@@ -67,7 +63,7 @@ struct vl_arrival_t {
     place_e place;
     vl_timer_t timer;               /* PENDING, IDLE, LINGER */
     int fd;
-    int watched;                    /* in the epoll set, edge-triggered */
+    int watched;                    /* in the epoll set */
     int news;                       /* there was an event during its VISIT */
     int returns;                    /* the MPM gets a duplicate of fd */
     apr_uint32_t keepalives;
@@ -145,14 +141,17 @@ static vl_arrival_t *first_locked(place_e place)
            ? NULL : APR_RING_FIRST(&places->in[place]);
 }
 
-/* 0: it cannot be watched. */
-static int watch_locked(vl_arrival_t *arrival)
+/* how: EPOLLET, or 0 for one that closes, which is read piece by piece and may
+ * have sent something before.  0: it cannot be watched. */
+static int watch_locked(vl_arrival_t *arrival, apr_uint32_t how)
 {
-    struct epoll_event ev = { EVENTS_WATCHED, { .ptr = arrival } };
+    struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | how, { .ptr = arrival } };
 
     if (!arrival->watched)
         arrival->watched = !epoll_ctl(places->epoll_fd, EPOLL_CTL_ADD,
                                       arrival->fd, &ev);
+    else if (!how)
+        epoll_ctl(places->epoll_fd, EPOLL_CTL_MOD, arrival->fd, &ev);
     return arrival->watched;
 }
 
@@ -263,7 +262,7 @@ static void pass(vl_arrival_t *arrival)
 static void pend(vl_arrival_t *arrival)
 {
     vl_park_lock();
-    if (watch_locked(arrival)) {
+    if (watch_locked(arrival, EPOLLET)) {
         move_locked(arrival, PENDING);
         vl_wheel_set(places->wheel, &arrival->timer,
                      apr_time_now() + PENDING_US);
@@ -461,29 +460,13 @@ int vl_arrival_spare(void)
 
 /* --- closing -------------------------------------------------------------- */
 
-/* There is more to read, and no event will say so. */
-static void rewatch_locked(vl_arrival_t *arrival)
-{
-    struct epoll_event ev = { EVENTS_WATCHED, { .ptr = arrival } };
-
-    epoll_ctl(places->epoll_fd, EPOLL_CTL_MOD, arrival->fd, &ev);
-}
-
-/* What the client still sends is thrown away.  It may have been here before the
- * descriptor was watched for it. */
 static void drain_locked(vl_arrival_t *arrival)
 {
     static char untouched[DRAIN_SIZE];      /* MSG_TRUNC: tcp(7) */
-    int times = DRAIN_TIMES;
-    ssize_t n;
+    ssize_t n = recv(arrival->fd, untouched, sizeof(untouched),
+                     MSG_TRUNC | MSG_DONTWAIT);
 
-    do {
-        n = recv(arrival->fd, untouched, sizeof(untouched),
-                 MSG_TRUNC | MSG_DONTWAIT);
-    } while (n > 0 && --times);
-    if (n > 0)
-        rewatch_locked(arrival);
-    else if (!n || errno != EAGAIN)
+    if (!n || (n < 0 && errno != EAGAIN))
         close_locked(arrival);
 }
 
@@ -552,6 +535,7 @@ static void due_locked(vl_timer_t *timer)
         pass_locked(arrival);
     }
     else if (arrival->place == IDLE) {
+        watch_locked(arrival, 0);
         shutdown(arrival->fd, SHUT_WR);
         linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
     }
@@ -826,7 +810,7 @@ int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
     int back, fresh = 0;
 
     vl_park_lock();
-    back = !places->leaving && watch_locked(arrival);
+    back = !places->leaving && watch_locked(arrival, EPOLLET);
     if (back) {
         visit->arrival = NULL;
         fresh = arrival->news;
@@ -850,13 +834,12 @@ int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
     int back;
 
     vl_park_lock();
-    back = !places->leaving && watch_locked(arrival);
+    back = !places->leaving && watch_locked(arrival, 0);
     if (back) {
         visit->arrival = NULL;
         shutdown(arrival->fd, SHUT_WR);
         make_room_locked();
         linger_locked(arrival, apr_time_now() + linger_us);
-        drain_locked(arrival);
     }
     vl_park_unlock();
     return back;

@@ -430,10 +430,10 @@ start_short() { # <as start_contended>...
   kill "$kept_pid"; wait "$kept_pid" || :
 }
 
-@test "newcomers get in while others have sent nothing and taken all descriptors" {
+@test "newcomers get in while others have sent half a head and taken all descriptors" {
   local idle_pid
   start_short event
-  packets --idle 700 20 >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
+  packets --idle 700 20 'GET / HT' >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
   idle_pid=$!
   wait_until 10 has_got idle open
   is "$(get a / -m 5) $(get b / -m 5)" '200 200'
