@@ -44,6 +44,15 @@ static void parses(void)
     ok(is_refused("usage_usec \n"), "a key without a number");
 }
 
+static void parses_kills(void)
+{
+    ok(vl_usage_parse_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+       == 3, "v1: three were ended");
+    ok(vl_usage_parse_kills("low 0\nmax 9\noom 4\noom_kill 12\n"
+                            "oom_group_kill 1\n") == 12, "v2: twelve");
+    ok(vl_usage_parse_kills("") == 0, "no file");
+}
+
 /* What `grown` was told last, by account. */
 static struct {
     int calls;
@@ -189,6 +198,7 @@ int main(void)
     apr_initialize();
     apr_pool_create(&pool, NULL);
     parses();
+    parses_kills();
     with_a_tree();
     return tap_done();
 }
