@@ -284,12 +284,12 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 static void log_banner(server_rec *main_server, int accounts)
 {
     const char *path = vl_cgroup_path(kept->cgroup);
+    const char *reason = vl_cgroup_reason(kept->cgroup);
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0010)
-                 "%s: %d accounts, cgroup backend %s%s%s", VL_VERSION,
+                 "%s: %d accounts, cgroup backend %s%s%s%s%s", VL_VERSION,
                  accounts, vl_cgroup_backend(kept->cgroup),
-                 *path ? " at " : ": ",
-                 *path ? path : vl_cgroup_reason(kept->cgroup));
+                 *path ? " at " : "", path, *reason ? ": " : "", reason);
 }
 
 /* A quarter of the threads is for working. */

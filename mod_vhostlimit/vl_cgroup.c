@@ -158,7 +158,7 @@ static const char *self_path(const vl_cgroup_t *cg)
     return path && strcmp(path, "/") ? path : "";
 }
 
-/* Apache's processes go with their parent.  v2 lets threads work in another
+/* Apache's processes begin where their parent is.  v2 lets threads work in another
  * group only if that is below their process's, and controllers be enabled only
  * where no processes are; and in the tree Apache has a fair place beside what
  * runs outside. */

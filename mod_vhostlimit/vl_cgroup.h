@@ -64,6 +64,11 @@ const char *vl_cgroup_process_file(const vl_cgroup_t *cg, apr_pool_t *p,
 const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account, const char **ret_less);
 
+/* That tells, behind "oom_kill", how many of them the kernel has ended because
+ * of VhostLimitMemory; NULL too when no vhost has that limit. */
+const char *vl_cgroup_kills_file(const vl_cgroup_t *cg, apr_pool_t *p,
+                                 const char *account);
+
 /* Pure helpers, here for their tests. */
 
 /* The group's path in a text like /proc/self/cgroup: of `controller` in v1, of

@@ -83,12 +83,31 @@ static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
 }
 
+/* Processes that the server has forked, with their threads wherever those are:
+ * programs for its logs, children of older generations. */
+static void move_children(apr_pool_t *p, const char *file)
+{
+    const char *of = apr_psprintf(p, "/proc/self/task/%d/children",
+                                  (int)getpid());
+    char *pids = apr_pstrdup(p, vl_cgroup_file_read(p, of));
+    char *pid, *last;
+
+    for (pid = apr_strtok(pids, " ", &last); pid;
+         pid = apr_strtok(NULL, " ", &last))
+        vl_cgroup_file_write(file, pid);
+}
+
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
                                 const char *path)
 {
-    return vl_cgroup_file_write(apr_pstrcat(p, cg->places[VL_CG_CPU].mount,
-                                            path, "/cgroup.procs", NULL),
-                                apr_itoa(p, (int)getpid()));
+    const char *file = apr_pstrcat(p, cg->places[VL_CG_CPU].mount, path,
+                                   "/cgroup.procs", NULL);
+    const char *failed = vl_cgroup_file_write(file,
+                                              apr_itoa(p, (int)getpid()));
+
+    if (!failed)
+        move_children(p, file);
+    return failed;
 }
 
 static const char *set_limits(const vl_cgroup_t *cg, apr_pool_t *p,

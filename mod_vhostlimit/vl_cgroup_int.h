@@ -54,7 +54,8 @@ void vl_cgroup_remove_group(const vl_cgroup_t *cg, apr_pool_t *p,
 const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
                           vl_cgroup_controller_e controller, const char *path,
                           const vl_cgroup_limits_t *limits);
-/* The server's process moves into the group of the cpu hierarchy. */
+/* The server's process and its children move into the group of the cpu
+ * hierarchy. */
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
                                 const char *path);
 

@@ -100,3 +100,15 @@ const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
     return apr_pstrcat(p, place->mount, vl_cgroup_account_path(cg, p, account),
                        file, NULL);
 }
+
+const char *vl_cgroup_kills_file(const vl_cgroup_t *cg, apr_pool_t *p,
+                                 const char *account)
+{
+    const place_t *memory = &cg->places[VL_CG_MEMORY];
+
+    if (!memory->version || memory->missing)
+        return NULL;
+    return apr_pstrcat(p, memory->mount, vl_cgroup_account_path(cg, p, account),
+                       memory->version == 1 ? "/memory.oom_control"
+                                            : "/memory.events", NULL);
+}

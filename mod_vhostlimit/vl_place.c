@@ -38,6 +38,7 @@ static apr_status_t close_all(void *data)
     apr_uint32_t a;
     int i;
 
+    fork_for = &none;           /* httpd -X: this thread forks on */
     close_fd(&place->home);
     for (a = 0; a < place->accounts; a++) {
         close_fd(&place->spots[a].thread);

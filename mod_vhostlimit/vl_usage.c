@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "vl_cgroup_file.h"
+
 typedef struct entry_t {
     apr_uint32_t account;
     const char *name;
@@ -36,6 +38,22 @@ apr_status_t vl_usage_parse(const char *text, apr_uint64_t *ret_us)
         return APR_EINVAL;
     *ret_us = number == text ? n / 1000 : n;
     return APR_SUCCESS;
+}
+
+apr_uint64_t vl_usage_parse_kills(const char *text)
+{
+    static const char key[] = "\noom_kill ";
+    const char *line = strstr(text, key);
+
+    return line ? strtoull(line + sizeof(key) - 1, NULL, 10) : 0;
+}
+
+apr_uint64_t vl_usage_kills(const vl_cgroup_t *cg, apr_pool_t *p,
+                            const char *name)
+{
+    const char *file = vl_cgroup_kills_file(cg, p, name);
+
+    return file ? vl_usage_parse_kills(vl_cgroup_file_read(p, file)) : 0;
 }
 
 vl_usage_t *vl_usage_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,

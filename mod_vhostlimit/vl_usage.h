@@ -42,6 +42,16 @@ void vl_usage_child_read(vl_usage_t *usage, vl_usage_grown_fn *grown,
 /* Closes all files: another child reads from now on. */
 void vl_usage_child_close(vl_usage_t *usage);
 
+/* Processes of the account that the kernel has ended because of its memory
+ * limit, since its group was made.  Opens and reads a file: for the status page
+ * and whoever logs. */
+apr_uint64_t vl_usage_kills(const vl_cgroup_t *cg, apr_pool_t *p,
+                            const char *name);
+
+/* Pure, here for its test: the number behind "oom_kill" in memory.oom_control
+ * or memory.events; 0: there is none. */
+apr_uint64_t vl_usage_parse_kills(const char *text);
+
 /* Pure, here for its test: microseconds from the text of cpuacct.usage or of
  * cpu.stat.  APR_EINVAL: neither. */
 apr_status_t vl_usage_parse(const char *text, apr_uint64_t *ret_us);

@@ -139,6 +139,34 @@ has_no_memory() { # <vhost>
   is "$(grep -c "$(httpd_cgroup)" "/proc/$(httpd_pid)/cgroup")" 0 "hierarchies in which it is in the tree"
 }
 
+@test "programs that Apache has for its logs go with it, into the tree and out of it" {
+  local logger found=no
+  start_httpd 'VhostLimit On' "CustomLog \"|/bin/cat\" \"%h\""
+  for logger in $(<"/proc/$(httpd_pid)/task/$(httpd_pid)/children"); do
+    grep -q ":$(httpd_cgroup)/.server\$" "/proc/$logger/cgroup"
+    [[ $(<"/proc/$logger/comm") != cat ]] || found=yes
+  done
+  is "$found" yes "a program for the log"
+  stop_httpd
+  wait_until 5 cgroup_gone "$(httpd_cgroup)"
+}
+
+@test "another path takes everybody along, and nothing is left at the old one" {
+  local path old
+  path=$(httpd_cgroup)
+  start_httpd 'VhostLimit On'
+  mapfile -t old < <(httpd_children)
+  begin_request slow a /big.bin --limit-rate 2M
+  wait_until 5 test -s "$(hold_dir)/slow.body"
+  configure_httpd 'VhostLimit On' "VhostLimitCgroup $path-new"
+  graceful_httpd
+  ! gone "${old[0]}" || ! gone "${old[1]}" || fail "no child of the old generation is left"
+  cgroup_gone "$path"
+  grep -q ":$path-new/.server\$" "/proc/$(httpd_pid)/cgroup"
+  stop_httpd
+  wait_until 5 cgroup_gone "$path-new"
+}
+
 @test "a CGI program runs in its vhost's group, in each hierarchy that limits it" {
   requires memory
   start_httpd 'VhostLimit On' -v 'a VhostLimitMemory 256M' -v 'c VhostLimit DryRun'

@@ -108,6 +108,21 @@ export LOG_MAY_SAY='VL0020'
   is "$(get a /cgi/nap.sh)" 200
 }
 
+@test "no cpu controller: Apache serves, without weights in the kernel, and says it" {
+  requires cgroups cpu
+  local v1
+  v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)cpu(,|$)/ { print $2 }' /proc/self/mounts)
+  [[ -n $v1 ]] || skip "cpu is not a hierarchy of its own here"
+  mkdir -p "$HTTPD_ROOT"
+  with_cgroups "umount -l $v1"
+  start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
+  error_log_says 'VL0010.*no CPU shares: it is not mounted'
+  is "$(get a /cgi/nap.sh)" 200
+  stop_httpd
+  configure_httpd 'VhostLimit On' -v 'a VhostLimitCPU 20%'
+  start_fails 'the cpu controller is missing: it is not mounted'
+}
+
 @test "groups that vanish while Apache runs: CGI programs run on, and a restart makes them again" {
   requires cgroups
   start_httpd 'VhostLimit On'

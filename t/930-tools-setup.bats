@@ -177,6 +177,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
     [ "$(fetch 1 "http://site$n.test/burn.php?ms=1")" = "burned 1 ms" ]
   done
   bed status
+  [ "$status" -eq 0 ]
   [[ $output == *fpm-site3* ]]
   bed down
   [ "$status" -eq 0 ]
@@ -186,7 +187,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
 @test "up -P without the module: pools of their own, and no groups" {
   bed up -P -p 2
   [ "$status" -eq 0 ]
-  run ! grep -q vhostlimit "/proc/$(<"$DIR/fpm-site2.pid")/cgroup"
+  [ "$(grep -c vhostlimit "/proc/$(<"$DIR/fpm-site2.pid")/cgroup")" -eq 0 ]
   bed up
   [ "$status" -eq 0 ]
   [[ ! -e $DIR/fpm-site1.conf && -e $DIR/fpm.conf ]]

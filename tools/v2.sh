@@ -108,7 +108,7 @@ boot() { # <work directory> <seconds>
     -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
     -drive "file=$1/disk,format=raw,if=virtio" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
-    </dev/null | tr -d '\r' | tee "$1/said" | grep -v '^v2-status: ' || status=${PIPESTATUS[0]}
+    </dev/null | tr -d '\r' | tee "$1/said" | grep --line-buffered -v '^v2-status: ' || status=${PIPESTATUS[0]}
   ((status != 124)) || return 124
   status=$(sed -n 's/^v2-status: //p' "$1/said")
   return "${status:-1}"

@@ -44,6 +44,15 @@ static void parses(void)
     ok(is_refused("usage_usec \n"), "a key without a number");
 }
 
+static void parses_kills(void)
+{
+    ok(vl_usage_parse_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+       == 3, "v1: three were ended");
+    ok(vl_usage_parse_kills("low 0\nmax 9\noom 4\noom_kill 12\n"
+                            "oom_group_kill 1\n") == 12, "v2: twelve");
+    ok(vl_usage_parse_kills("") == 0, "no file");
+}
+
 /* What `grown` was told last, by account. */
 static struct {
     int calls;
@@ -62,18 +71,23 @@ static double cpu_seconds(void)
     return (double)clock() / CLOCKS_PER_SEC;
 }
 
+static void burn(void)
+{
+    double until = cpu_seconds() + 0.06;
+
+    while (cpu_seconds() < until)
+        ;
+}
+
 /* A process of the account that burns for 60 ms. */
 static void burn_for(const vl_place_t *place, apr_uint32_t account)
 {
-    double until;
     pid_t pid;
 
     vl_place_fork_for(place, account);
     pid = fork();
     if (!pid) {
-        until = cpu_seconds() + 0.06;
-        while (cpu_seconds() < until)
-            ;
+        burn();
         _exit(0);
     }
     vl_place_fork_for(place, VL_PLACE_NONE);
@@ -125,14 +139,23 @@ static int is_in(const char *account)
 static void threads_come_and_go(vl_cgroup_t *cg)
 {
     vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
+    vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
+    apr_uint64_t before = heard.us[1];
     int fd;
 
     vl_place_post_config_add(place, 1, "a:80");
     fd = vl_place_thread_fd(place, 1);
     ok(fd >= 0 && vl_place_home_fd(place) >= 0, "there is a place to go to");
     ok(vl_place_enter(fd) == APR_SUCCESS && is_in("/a:80"), "in");
+    burn();
     ok(vl_place_enter(vl_place_home_fd(place)) == APR_SUCCESS
        && !is_in("/a:80"), "and home");
+    vl_usage_post_config_add(usage, 1, "a:80");
+    vl_usage_child_read(usage, grown, NULL);
+    ok(heard.us[1] < before + 30000,
+       "what the thread burned there is not its back ends': %d us",
+       (int)(heard.us[1] - before));
+    vl_usage_child_close(usage);
     ok(vl_place_thread_fd(place, 2) == -1, "b has no descriptor");
 }
 
@@ -190,6 +213,7 @@ int main(void)
     apr_initialize();
     apr_pool_create(&pool, NULL);
     parses();
+    parses_kills();
     with_a_tree();
     return tap_done();
 }

@@ -51,10 +51,18 @@ bed_fpm_stop() {
   done
 }
 
-bed_fpm_runs() {
+bed_fpm_runs() { # those of the bed that is up, whatever is asked for now
   local name
-  for name in $(bed_fpm_names); do
+  for name in $(bed_fpm_up); do
     process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf" >/dev/null || return 1
+  done
+}
+
+bed_fpm_up() { # names
+  local config
+  for config in "$bed_dir"/fpm*.conf; do
+    config=${config##*/}
+    if [[ $config == 'fpm*.conf' ]]; then echo fpm; else echo "${config%.conf}"; fi
   done
 }
 

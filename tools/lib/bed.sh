@@ -161,7 +161,7 @@ bed_report() { # TSV: part, state
   for name in "$bed_server" "${bed_clients[@]/#/vl-client}"; do
     printf '%s\t%s\n' "$name" "$(netns_exists "$name" && echo present || echo absent)"
   done
-  for name in httpd $(bed_fpm_names); do
+  for name in httpd $(bed_fpm_up); do
     pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || pid=
     printf '%s\t%s\n' "$name" "${pid:-not running}"
   done
