@@ -96,7 +96,7 @@ reaches() { local got; got=$(query "$1") && [[ -n $got ]] && ((${got%.*} >= $2))
   wait_until 10 reaches 'vhostlimit_requests_total{vhost=~"a.test.*"}' "$(status_of a requests)"
   local expr
   while read -r expr; do
-    expr=${expr//'$__rate_interval'/10s} expr=${expr//'$instance'/.*} expr=${expr//'$vhost'/.*}
+    expr=${expr//\$__rate_interval/10s} expr=${expr//\$instance/.*} expr=${expr//\$vhost/.*}
     query "$expr" >/dev/null || fail "$expr"
   done < <(dashboard_queries)
 }
