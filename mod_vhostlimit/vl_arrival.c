@@ -661,7 +661,7 @@ static void dismiss_locked(vl_arrival_t *arrival)
         return;
     }
     shutdown(arrival->fd, SHUT_WR);
-    if (watch_locked(arrival))
+    if (watch_locked(arrival, 0))
         linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
     else
         close_locked(arrival);

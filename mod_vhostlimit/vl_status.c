@@ -173,7 +173,8 @@ static const struct format_t {
     { NULL, "text/html; charset=utf-8", vl_status_html }
 };
 
-/* The query is words with '&' between them. */
+/* The query is words with '&' between them.  Prometheus, asked to send a word,
+ * puts a '=' behind it. */
 static int asks_for(request_rec *r, const char *word)
 {
     const char *at = r->args;
@@ -181,7 +182,8 @@ static int asks_for(request_rec *r, const char *word)
 
     for (; at; at = ap_strchr_c(at, '&')) {
         at += *at == '&';
-        if (!strncmp(at, word, len) && (!at[len] || at[len] == '&'))
+        if (!strncmp(at, word, len)
+            && (!at[len] || at[len] == '&' || at[len] == '='))
             return 1;
     }
     return 0;

@@ -36,10 +36,10 @@ scrape_configs:
     params: { prometheus: [ "" ] }
     static_configs: [ { targets: [ "127.0.0.2:$(httpd_port)" ] } ]
 END
-  detached prometheus --config.file="$dir/prometheus.yml" --storage.tsdb.path="$dir/data" \
+  detached timeout 120 prometheus --config.file="$dir/prometheus.yml" --storage.tsdb.path="$dir/data" \
     --web.listen-address="127.0.0.1:$prometheus_port" >"$dir/log" 2>&1 &
   prometheus_pid=$!
-  wait_until 20 web -o /dev/null -f "http://127.0.0.1:$prometheus_port/-/ready"
+  wait_until 20 web -o /dev/null -f "http://127.0.0.1:$prometheus_port/-/ready" 2>/dev/null
 }
 
 # The value of the first series; nothing when there is none.
@@ -87,15 +87,16 @@ reaches() { local got; got=$(query "$1") && [[ -n $got ]] && ((${got%.*} >= $2))
     -x '<Location "/vhostlimit">' -x 'SetHandler vhostlimit-status' -x '</Location>' -x '</VirtualHost>'
   start_prometheus
   ab -q -r -t 6 -n 100000 -c 20 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/cgi/nap.sh" >/dev/null 2>&1 3>&- 4>&- &
+  local load_pid=$!
   wait_until 20 reaches 'up{job="vhostlimit"}' 1
   wait_until 20 reaches 'sum(rate(vhostlimit_requests_total{vhost=~"a.test.*"}[5s]))' 1
   wait_until 20 reaches 'sum(rate(vhostlimit_requests_refused_total{reason="queue"}[5s]))' 1
-  wait
+  wait "$load_pid"
   settles a running 0
   wait_until 10 reaches 'vhostlimit_requests_total{vhost=~"a.test.*"}' "$(status_of a requests)"
   local expr
   while read -r expr; do
-    expr=${expr//'$__rate_interval'/10s} expr=${expr//'$instance'/.*} expr=${expr//'$vhost'/.*}
+    expr=${expr//\$__rate_interval/10s} expr=${expr//\$instance/.*} expr=${expr//\$vhost/.*}
     query "$expr" >/dev/null || fail "$expr"
   done < <(dashboard_queries)
 }

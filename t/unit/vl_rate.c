@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPU time over the last seconds and the last minute. */
+#include <string.h>
+
+#include "tap.h"
+#include "vl_rate.h"
+
+#define S ((apr_int64_t)1000000)
+#define START (1800000000 * S)     /* on a slot's border */
+
+static apr_uint64_t now_of(const vl_rate_t *rate, apr_int64_t at_us)
+{
+    return vl_rate_permille(rate, at_us, VL_RATE_NOW);
+}
+
+static apr_uint64_t minute_of(const vl_rate_t *rate, apr_int64_t at_us)
+{
+    return vl_rate_permille(rate, at_us, VL_RATE_MINUTE);
+}
+
+static int about(apr_uint64_t got, apr_uint64_t want)
+{
+    if (got + 20 >= want && got <= want + 20)
+        return 1;
+    printf("# %llu, not %llu\n", (unsigned long long)got,
+           (unsigned long long)want);
+    return 0;
+}
+
+static void steady(void)
+{
+    vl_rate_t rate = { 0 };
+    int i;
+
+    /* 100 ms in every 200 ms. */
+    for (i = 1; i <= 600; i++)
+        vl_rate_add(&rate, START + i * S / 5, S / 5, S / 10);
+    ok(about(now_of(&rate, START + 120 * S), 500), "half a processor, now");
+    ok(about(minute_of(&rate, START + 120 * S), 500), "and over a minute");
+    ok(about(minute_of(&rate, START + 150 * S), 250), "half a minute later");
+    ok(!now_of(&rate, START + 125 * S), "now is over after four seconds");
+    ok(!minute_of(&rate, START + 190 * S), "the minute after a minute");
+}
+
+static void long_request(void)
+{
+    vl_rate_t rate = { 0 };
+
+    vl_rate_add(&rate, START + 40 * S, 30 * S, 30 * S);
+    ok(about(now_of(&rate, START + 40 * S), 1000),
+       "a long request counts when it ran, not all at its end");
+    ok(about(minute_of(&rate, START + 40 * S), 500), "half of the minute");
+    memset(&rate, 0, sizeof(rate));
+    vl_rate_add(&rate, START, (apr_uint64_t)3600 * S, (apr_uint64_t)3600 * S);
+    ok(about(minute_of(&rate, START), 1000), "one of an hour fills the minute");
+}
+
+static void clocks(void)
+{
+    vl_rate_t rate = { 0 };
+
+    vl_rate_add(&rate, START + 60 * S, 1000, 100000);
+    vl_rate_add(&rate, START + 60 * S - 1, 1000, 100000);
+    ok(minute_of(&rate, START + 60 * S) == 200 * 1000 / 60 / 1000,
+       "who comes a moment late is counted");
+    vl_rate_add(&rate, START - 3600 * S, 1000, 60 * S / 10);
+    ok(about(minute_of(&rate, START - 3600 * S), 100),
+       "a clock that was set back is followed");
+    vl_rate_add(&rate, START, 0, 100);
+    ok(now_of(&rate, START) == 0 && now_of(&rate, START + 1) <= 1,
+       "no time at all divides nothing by zero");
+}
+
+int main(void)
+{
+    steady();
+    long_request();
+    clocks();
+    return tap_done();
+}
