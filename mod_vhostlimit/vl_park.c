@@ -9,6 +9,9 @@
 
 #include <apr_time.h>
 
+/* How often one who waits alone gives credit. */
+#define CREDIT_US 100000
+
 static struct {
     pthread_mutex_t lock;
     vl_shm_t *shm;
@@ -133,14 +136,20 @@ static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     pthread_cond_signal(&sitter->called);
 }
 
-/* Until the child is woken, or the time has come. */
-static void doze(apr_int64_t until_us)
+/* Until the child is woken, or the time has come.  No other thread gives credit
+ * to who is capped. */
+static void doze(apr_uint32_t account, apr_int64_t until_us)
 {
     struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
     apr_int64_t left_us = until_us - apr_time_now();
     apr_uint64_t count;
 
     pthread_mutex_unlock(&park.lock);
+    if (vl_slot_capped(park.shm, account)) {
+        vl_slot_reads_usage(park.shm, apr_time_now());
+        if (left_us > CREDIT_US)
+            left_us = CREDIT_US;
+    }
     if (left_us > 0 && poll(&pfd, 1, (int)(left_us / 1000) + 1) > 0
         && read(pfd.fd, &count, sizeof(count)) < 0)
         apr_sleep(1000);            /* somebody else has read it */
@@ -156,7 +165,7 @@ static void sleep_locked(sitter_t *sitter)
 
     while (!sitter->done && apr_time_now() < until_us) {
         if (park.threads == 1)
-            doze(until_us);
+            doze(sitter->waiter.account, until_us);
         else
             pthread_cond_timedwait(&sitter->called, &park.lock, &until);
     }

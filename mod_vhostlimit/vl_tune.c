@@ -20,6 +20,11 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
     vl_slot_dispatch_and_unlock(shm);
 }
 
+int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return shm->queue.flows[account].cap != 0;
+}
+
 apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account)
 {
     return shm->accounts[account].limits.weight;

@@ -99,3 +99,23 @@ refused_at_start() { # <message> <as configure_httpd>...
   is "$(answer_of w1) $(answer_of w2) $(answer_of w3) $(answer_of w4)" '200 200 200 200'
   settles a running 0
 }
+
+spends_its_cap_on() { # <mpm>
+  start_httpd -m "$1" -l lua 'VhostLimit On' 'VhostLimitOnError open' 'VhostLimitCgroup off' -v 'a VhostLimitCPU 20%' \
+    -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
+  local n
+  for n in {1..6}; do is "$(get a /burn)" 200; done
+  at_least "$(status_of a queued)" 1 'requests that waited for credit'
+  is "$(get b /)" 200
+}
+
+@test "event: who is over its cap waits in its queue, and is served" {
+  requires mod_lua
+  spends_its_cap_on event
+}
+
+@test "prefork: who is over its cap waits in its queue, and is served" {
+  requires prefork
+  requires mod_lua
+  spends_its_cap_on prefork
+}
