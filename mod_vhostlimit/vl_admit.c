@@ -16,10 +16,14 @@ vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running)
 /* Times weight / VL_WEIGHT_DEFAULT. */
 #define SEAT_ALPHA 2
 
-int vl_admit_seat(apr_uint32_t held, apr_uint32_t left, apr_uint32_t weight)
+int vl_admit_seat(apr_uint32_t held, apr_uint32_t all, apr_uint32_t most,
+                  apr_uint32_t weight)
 {
-    return (apr_uint64_t)held * VL_WEIGHT_DEFAULT
-           < (apr_uint64_t)left * SEAT_ALPHA * weight;
+    apr_uint64_t left = most > all ? most - all : 0;
+
+    return held == all || held < all / 2
+           || (apr_uint64_t)held * VL_WEIGHT_DEFAULT
+              < left * SEAT_ALPHA * weight;
 }
 
 apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t places,

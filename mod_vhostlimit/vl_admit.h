@@ -15,11 +15,13 @@ typedef struct vl_decision_t {
  * them.  The mode is not looked at: DryRun wants to know the same answer. */
 vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running);
 
-/* 1: an account of that weight that holds `held` waiting threads may hold one
- * more while `left` are free: dynamic thresholds (Choudhury and Hahne 1998), by
- * which nobody who comes finds none.  One that is alone gets two thirds of all,
- * of two each two fifths. */
-int vl_admit_seat(apr_uint32_t held, apr_uint32_t left, apr_uint32_t weight);
+/* 1: an account of that weight may hold one more waiting thread.  It holds
+ * `held` of the `all` that wait, and `most` may.  One that is alone, or holds
+ * less than half, always may: refusing it would help nobody.  Others have
+ * dynamic thresholds (Choudhury and Hahne 1998): a multiple, by weight, of what
+ * is left, so that nobody who comes finds none. */
+int vl_admit_seat(apr_uint32_t held, apr_uint32_t all, apr_uint32_t most,
+                  apr_uint32_t weight);
 
 /* Seconds a refused client should stay away: the time until a place is
  * expected to be free (mean service time / places, all of them being taken),

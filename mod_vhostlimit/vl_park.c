@@ -181,10 +181,8 @@ static int sit_stream(apr_uint32_t account)
     int may;
 
     vl_park_lock();
-    may = park.streams < park.threads
-          && vl_admit_seat(park.streams_of[account],
-                           park.threads - park.streams,
-                           vl_slot_weight(park.shm, account));
+    may = vl_admit_seat(park.streams_of[account], park.streams, park.threads,
+                        vl_slot_weight(park.shm, account));
     if (may) {
         park.streams++;
         park.streams_of[account]++;

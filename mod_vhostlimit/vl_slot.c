@@ -390,8 +390,7 @@ static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
     const head_t *head = shm->head;
 
     return (child->threads == 1 || child->seated < (child->threads - 1) / 2)
-           && head->seated < head->seats
-           && vl_admit_seat(a->seated, head->seats - head->seated,
+           && vl_admit_seat(a->seated, head->seated, head->seats,
                             a->limits.weight);
 }
 

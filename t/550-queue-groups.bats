@@ -86,17 +86,20 @@ refused_at_start() { # <message> <as configure_httpd>...
   is "$(answer_of two) $(status_of a queued)" '200 1'
 }
 
-@test "prefork: who may not wait with a process is refused" {
+@test "prefork: who holds most of the processes that wait is refused, and nobody who is alone" {
   requires prefork
   start_httpd -m prefork -t 'StartServers 8' -t 'MaxRequestWorkers 8' -t 'ServerLimit 8' \
-    'VhostLimit On' -v 'a VhostLimitConcurrency 1'
-  hold_request one
+    'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
   local n
-  for n in {1..4}; do begin_request "w$n" a /page.html; settles a waiting "$n"; done
-  is "$(get a /) $(get b /)" '503 200'
+  hold_request one; hold_request two b
+  for n in 1 2 3 4; do begin_request "a$n" a /page.html; settles a waiting "$n"; done
+  begin_request b1 b /page.html
+  settles b waiting 1
+  is "$(get a /) $(get c /)" '503 200'
   log_line a '^GET / 503 action=refused reason=threads '
-  release_request one
-  is "$(answer_of w1) $(answer_of w2) $(answer_of w3) $(answer_of w4)" '200 200 200 200'
+  is "$(status_of a refused_threads)" 1
+  release_request one; release_request two
+  is "$(answer_of a1) $(answer_of a2) $(answer_of a3) $(answer_of a4) $(answer_of b1)" '200 200 200 200 200'
   settles a running 0
 }
 
