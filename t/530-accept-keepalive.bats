@@ -115,7 +115,7 @@ keeps_order_on() { # <mpm>
 five_one_by_one() {
   local i steps=()
   for i in 1 2 3 4 5; do
-    steps+=("GET /page.html?$i HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n" '@until:(page of a.*){'$i'}')
+    steps+=("GET /page.html?$i HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n" "@until:(page of a.*){$i}")
   done
   packets "${steps[@]}" | sed '/^\(Date\|ETag\|Last-Modified\): /d'
 }
@@ -276,7 +276,7 @@ does_not_evade_on() { # <mpm>
 TOO_MUCH='POST /page.html HTTP/1.1\r\nHost: a.test\r\nContent-Length: 30000000\r\n\r\n'
 
 answers_early_on() { # <mpm>
-  local path text
+  local text
   start_contended "$1" -v 'a LimitRequestBody 1000' -v 'b <Location /sub/>' -v 'b Require all denied' -v 'b </Location>'
   text=$(packets "$TOO_MUCH" @send:30000000)
   like "$text" '^HTTP/1.1 413 .*</html>' "a new connection"; is "${text##*</html>}" '' "its end"
