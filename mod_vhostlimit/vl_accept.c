@@ -377,6 +377,18 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     return NULL;
 }
 
+/* A dying event MPM's workers leave as soon as it has as few connections as are
+ * left of them, and sockets in their queue are not counted
+ * (worker_thread_should_exit_early): those would be lost. */
+static void hand_on_unbegun(void)
+{
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t n;
+
+    while ((n = vl_arrival_unbegun(fds, VL_HANDOVER_MAX)) > 0)
+        hand_on(fds, n);
+}
+
 /* Before the pool goes in which everything of ours lives. */
 static apr_status_t stop(void *unused)
 {
@@ -384,8 +396,10 @@ static apr_status_t stop(void *unused)
     apr_status_t rv;
 
     __atomic_store_n(&acceptor->ending, 1, __ATOMIC_RELAXED);
-    if (write(vl_shm_child_wake_fd(acceptor->shm), &one, sizeof(one)) > 0)
+    if (write(vl_shm_child_wake_fd(acceptor->shm), &one, sizeof(one)) > 0) {
         apr_thread_join(&rv, acceptor->thread);
+        hand_on_unbegun();
+    }
     return APR_SUCCESS;
 }
 

@@ -66,6 +66,7 @@ struct vl_arrival_t {
     int watched;                    /* in the epoll set */
     int news;                       /* there was an event during its VISIT */
     int returns;                    /* the MPM gets a duplicate of fd */
+    int begun;                      /* a worker has taken it up */
     apr_uint32_t keepalives;
     apr_int64_t idle_us;            /* until when it is kept alive */
     int waited;                     /* since waiter.since_us, in line */
@@ -611,6 +612,19 @@ static vl_arrival_t *shed_one_locked(void)
     return (vl_arrival_t *)vl_park_evict_locked(turn_locked);
 }
 
+static vl_arrival_t *unbegun_one_locked(void)
+{
+    vl_arrival_t *arrival;
+
+    APR_RING_FOREACH(arrival, &places->in[VISIT], vl_arrival_t, link) {
+        if (!arrival->begun) {
+            give_back_locked(&arrival->turn);
+            return arrival;
+        }
+    }
+    return NULL;
+}
+
 static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
                            apr_size_t most)
 {
@@ -675,6 +689,16 @@ void vl_arrival_dismiss(void)
     while ((arrival = evict_one_locked()))
         dismiss_locked(arrival);
     vl_park_unlock();
+}
+
+apr_size_t vl_arrival_unbegun(int *ret_fds, apr_size_t most)
+{
+    apr_size_t n;
+
+    vl_park_lock();
+    n = take_out(unbegun_one_locked, ret_fds, most);
+    vl_park_unlock();
+    return n;
 }
 
 apr_uint32_t vl_arrival_leave(void)
@@ -753,6 +777,7 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
         visit->turn.waited_us = apr_time_now() - arrival->waiter.since_us;
     visit->keepalives = arrival->keepalives;
     arrival->news = 0;
+    arrival->begun = 0;
     if (arrival->returns) {
         visit->arrival = arrival;
     }
@@ -786,12 +811,17 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 
 /* --- its workers ---------------------------------------------------------- */
 
-vl_visit_t *vl_arrival_visit(apr_socket_t *sock)
+vl_visit_t *vl_arrival_begin(apr_socket_t *sock)
 {
-    void *visit = NULL;
+    void *data = NULL;
+    vl_visit_t *visit;
 
-    return apr_socket_data_get(&visit, visit_key, sock) == APR_SUCCESS
-           ? visit : NULL;
+    if (apr_socket_data_get(&data, visit_key, sock) != APR_SUCCESS || !data)
+        return NULL;
+    visit = data;
+    if (visit->arrival)
+        visit->arrival->begun = 1;
+    return visit;
 }
 
 static void wake_acceptor(void)

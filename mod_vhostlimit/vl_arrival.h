@@ -49,6 +49,9 @@ int vl_arrival_tick(apr_int64_t now_us);
  * granted to this child until the MPM asks again; _shed takes those in line. */
 apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most);
 apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most);
+/* The same of those that the MPM took and that no worker has begun.  Its threads
+ * have ended. */
+apr_size_t vl_arrival_unbegun(int *ret_fds, apr_size_t most);
 /* There are no other children: each is told so, as far as it can be (503), and
  * closed. */
 void vl_arrival_dismiss(void);
@@ -72,8 +75,8 @@ typedef struct vl_visit_t {
     vl_arrival_t *arrival;      /* NULL: it does not come back */
 } vl_visit_t;
 
-/* NULL: the socket came another way. */
-vl_visit_t *vl_arrival_visit(apr_socket_t *sock);
+/* A worker takes it up.  NULL: the socket came another way. */
+vl_visit_t *vl_arrival_begin(apr_socket_t *sock);
 
 /* The answer is with the kernel, and the MPM is to forget the connection
  * without shutting it down: it waits here for its next request, for idle_us.

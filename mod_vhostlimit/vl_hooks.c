@@ -281,7 +281,7 @@ static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
-    conn->visit = c->master ? NULL : vl_arrival_visit(csd);
+    conn->visit = c->master ? NULL : vl_arrival_begin(csd);
     /* HTTP/2: its streams ask for themselves, so the connection needs none. */
     if (c->master)
         drop_turn(ap_get_module_config(c->master->conn_config,

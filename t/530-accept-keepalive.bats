@@ -116,7 +116,7 @@ keeps_order_on() { # <mpm>
 five_one_by_one() {
   local i steps=()
   for i in 1 2 3 4 5; do
-    steps+=("GET /page.html?$i HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n" '@until:(page of a.*){'"$i"'}')
+    steps+=("GET /page.html?$i HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n" "@until:(page of a.*){$i}")
   done
   packets "${steps[@]}" | sed '/^\(Date\|ETag\|Last-Modified\): /d'
 }
