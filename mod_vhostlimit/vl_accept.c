@@ -27,6 +27,7 @@
 
 #include <ap_listen.h>
 #include <ap_mpm.h>
+#include <mpm_common.h>
 #include <apr_portable.h>
 #include <apr_strings.h>
 #include <apr_thread_proc.h>
@@ -63,6 +64,7 @@ static struct acceptor_t {
     int deaf;                       /* they are not in the set, for a while */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
+    const char *pid_file;
     vl_usage_t *usage;
     int reads;                      /* it, for all children */
     apr_thread_t *thread;
@@ -308,6 +310,13 @@ static void tick(apr_int64_t now_us)
         adopt();
 }
 
+/* The parent removes its pid file before it tells its children to stop for good,
+ * which is all that tells this from a restart. */
+static int server_stops(void)
+{
+    return access(acceptor->pid_file, F_OK) && errno == ENOENT;
+}
+
 /* The MPM has closed its listeners: so do we.  Who waits goes to the other
  * children; when there are none, because the server stops and not only this
  * child, and none has come for a second, nobody will serve them.  Connections
@@ -326,9 +335,12 @@ static void give_away(void)
         if (vl_shm_child_others(acceptor->shm)) {
             hand_on_all();
         }
-        else if (passed > ALONE_US) {
+        else if (passed > ALONE_US && server_stops()) {
             adopt();
             vl_arrival_dismiss();
+        }
+        else if (passed > ALONE_US) {
+            hand_on_all();          /* to whoever comes */
         }
         if (vl_arrival_leave())
             wait_for_events();
@@ -501,6 +513,7 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     acceptor->shm = shm;
     acceptor->handover = handover;
     acceptor->usage = usage;
+    acceptor->pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname);
     acceptor->waits = !is_async();
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
