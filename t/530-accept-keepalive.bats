@@ -297,7 +297,7 @@ answers_early_on() { # <mpm>
 }
 
 @test "who has filled its socket while it waited gets the whole answer" {
-  local big_pid text
+  local big_pid text took
   start_contended event -v 'a LimitRequestBody 1000' -v 'a VhostLimitConcurrency 1'
   hold_request one a
   in_background big "${TOO_MUCH:0:9}" @300 "${TOO_MUCH:9}" @send:30000000
@@ -423,7 +423,7 @@ start_short() { # <as start_contended>...
 }
 
 @test "newcomers get in while clients do not close their end" {
-  local kept_pid text=$PAGE
+  local kept_pid
   start_short event
   PAGE=$LAST begin_kept 700
   is "$(xargs <"$BATS_TEST_TMPDIR/kept")" '700 200'
@@ -434,8 +434,7 @@ start_short() { # <as start_contended>...
 @test "newcomers get in while others have sent half a head and taken all descriptors" {
   local idle_pid
   start_short event
-  packets --idle 700 20 'GET / HT' >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
-  idle_pid=$!
+  in_background idle --idle 700 20 'GET / HT'
   wait_until 10 has_got idle open
   is "$(get a / -m 5) $(get b / -m 5)" '200 200'
   kill "$idle_pid"; wait "$idle_pid" || :
@@ -476,7 +475,7 @@ has_got_one_answer_each() { (($(status_of a requests) >= 3)); }
 }
 
 stops_with_all_kinds_on() { # <mpm> <signal>
-  local idle_pid wait_pid closing_pid pids pid took
+  local idle_pid wait_pid closing_pid pids pid
   start_contended "$1" -v 'a LimitRequestBody 1000'
   in_background idle "$PAGE"
   in_background wait "${PAGE/a.test/c.test}"
