@@ -263,6 +263,17 @@ static void hand_on_some(apr_uint32_t most)
         hand_on(fds, n);
 }
 
+/* An exclusive wake-up is not said twice: one that a child used up which then
+ * went deaf is made good for here. */
+static void hear(void)
+{
+    int i;
+
+    listen_on();
+    for (i = 0; i < acceptor->nlisteners; i++)
+        accept_some(&acceptor->listeners[i]);
+}
+
 static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
                          int resident)
 {
@@ -301,7 +312,7 @@ static void tick(apr_int64_t now_us)
     if (stuck || stalled)
         go_deaf();
     else
-        listen_on();
+        hear();
     if (stuck && rooms.elsewhere)
         hand_on_all();
     else if (full)
