@@ -48,6 +48,7 @@ main() {
   (($# == 1)) || misuse "one file, not $#"
   need sadf jq
   need_readable "$1"
+  # shellcheck disable=SC2016  # jq's own
   summary=$(sar_query "$1" -c --argjson each "${option[each]}" 'include "sar"; summary($each)')
   if ((option[json])); then printf '%s\n' "$summary"; else print_text "$summary"; fi
 }

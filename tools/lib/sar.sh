@@ -12,6 +12,7 @@ sar_run() { # <seconds> <file>: every second, from a minute on every five
 }
 
 sar_summary() { # <file> <server's cpu>
+  # shellcheck disable=SC2016  # jq's own
   sar_query "$1" -c --arg server "$2" 'include "sar"; run($server)'
 }
 
