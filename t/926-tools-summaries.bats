@@ -56,6 +56,12 @@ make_locale() {
   [[ $(with_comma sar -u -f "$RECORD") =~ [0-9],[0-9]{2} ]] || fail "sar itself does not know the locale"
 }
 
+of_another_version() { # [format]: the record, as if of sysstat 11.7 unless another is given
+  head -c 2 "$RECORD"
+  printf '%b' "${1-\x71\x21}"
+  tail -c +5 "$RECORD"
+}
+
 # A sadf that says what sadf of another version would.
 another_sadf() { # <commands>
   mkdir -p bin
@@ -115,6 +121,14 @@ END
   like "$output" $'\n0 +[0-9.]+ '
 }
 
+@test "sar: a refusal says what to do where sadf speaks another language, too" {
+  requires sar
+  make_locale
+  of_another_version >old
+  run --separate-stderr with_comma "$TOP/tools/sar-summary.sh" old
+  refused 'sadf -c old >'
+}
+
 @test "both: the output is the same where decimals have a comma" {
   requires sar
   make_locale
@@ -152,13 +166,12 @@ END
 
 @test "sar: a record of another version is refused with what to do" {
   requires sar
-  cp "$RECORD" old
-  printf '\x71\x21' | dd of=old bs=1 seek=2 conv=notrunc status=none
-  summary sar old
-  refused 'sadf -c old >'
-  printf '\x99\x99' | dd of=old bs=1 seek=2 conv=notrunc status=none
-  summary sar old
-  refused 'sadf -c old >'
+  local format
+  for format in '\x71\x21' '\x99\x99'; do
+    of_another_version "$format" >old
+    summary sar old
+    refused 'sadf -c old >'
+  done
 }
 
 @test "sar: a truncated file is refused wherever it was cut, a foreign one too" {
