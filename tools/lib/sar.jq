@@ -45,7 +45,7 @@ def summary(each_cpu):
       cpu: ([(["all"] + if each_cpu then cpus else [] end)[] as $cpu | { key: $cpu, value: usage($cpu) }] | from_entries),
       memory: (memory | where_there), queue: (queue | where_there), pressure: (pressure | where_there) };
 
-def heading: "\(.host): \(.system), \(.cpus) CPUs, \(.samples | count("sample")) over \(.seconds) s, \(.from) to \(.to) UTC";
+def heading: "\(.host): \(.system), \(.cpus | count("CPU")), \(.samples | count("sample")) over \(.seconds) s, \(.from) to \(.to) UTC";
 
 # Rows of cells set apart by \x1f; an empty one between tables.
 def cells: map(if type == "string" then . else fixed(2) end) | join("\u001f");
