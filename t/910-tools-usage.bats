@@ -15,7 +15,7 @@ as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 needs_root() { ((EUID == 0)) || skip "not root"; }
 
 @test "-h prints the help on stdout and ends with 0" {
-  for tool in setup bench check v2; do
+  for tool in setup bench check v2 sar-summary siege-summary; do
     run --separate-stderr "$TOP/tools/$tool.sh" -h
     says 0 "Usage:   $tool.sh"
     [[ $output == *Exit:* && -z $stderr ]]
@@ -23,7 +23,7 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
 }
 
 @test "an unknown option ends with 2 and the usage" {
-  for tool in setup bench check v2; do
+  for tool in setup bench check v2 sar-summary siege-summary; do
     run "$TOP/tools/$tool.sh" -Z
     says 2 "Usage:   $tool.sh"
   done

@@ -116,7 +116,8 @@ END
   sample() { printf '{"timestamp":{"interval":1},"cpu-load":[%s,%s],"memory":{"memused":%s,"memused-percent":5}}' \
     "$(cpu all "$1" "$2")" "$(cpu 0 "$1" "$2")" "$3"; }
   printf '{"sysstat":{"hosts":[{"statistics":[%s,%s]}]}}' "$(sample 20 70 100)" "$(sample 40 50 300)" >json
-  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"; sar_means 0 <json' - "$TOP"
+  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"
+    sar_jq -c --arg server 0 "include \"sar\"; run(\$server)" <json' - "$TOP"
   is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
 }
 

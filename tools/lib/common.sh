@@ -31,6 +31,10 @@ need() { # <program>...
   done
 }
 
+need_readable() { # <file>
+  [[ -f $1 && -r $1 ]] || die "$1 is not a file that can be read"
+}
+
 need_root() {
   ((EUID == 0)) || cannot "this needs root (try: sudo $0)"
 }

@@ -12,23 +12,35 @@ sar_run() { # <seconds> <file>: every second, from a minute on every five
 }
 
 sar_summary() { # <file> <server's cpu>
-  local json
-  json=$(LC_ALL=C sadf -j "$1" -- -u -P ALL -r 2>/dev/null) || die "$1 is not a complete sar record"
-  sar_means "$2" <<<"$json" 2>/dev/null || die "$1 is not a complete sar record"
+  # shellcheck disable=SC2016  # jq's own
+  sar_query "$1" -c --arg server "$2" 'include "sar"; run($server)'
 }
 
-sar_means() { # <server's cpu>; sadf's JSON on stdin
-  jq -ce --arg server "$1" '
-    def mean: if length > 0 then add / length else error("empty") end;
-    def usage(which): map(."cpu-load"[] | select(.cpu == which))
-      | { user: (map(.user + .nice) | mean), system: (map(.system) | mean),
-          iowait: (map(.iowait) | mean), steal: (map(.steal) | mean),
-          idle: (map(.idle) | mean) }
-      | .busy = .user + .system;
-    .sysstat.hosts[0].statistics | map(select(."cpu-load" and .memory))
-    | { samples: length, interval_s: .[0].timestamp.interval,
-        cpu: { server: usage($server), all: usage("all") },
-        idle: map(."cpu-load"[] | select(.cpu == $server).idle),
-        memory: { used_kb: (map(.memory.memused) | mean),
-                  used_percent: (map(.memory."memused-percent") | mean) } }'
+# sadf of before 2020 knows no pressure and takes no word after -q.
+sar_query() { # <file> <jq's options and filter>...
+  sar_sadf "$1" -q ALL 2>&1 | sar_jq "${@:2}" || sar_sadf "$1" -q 2>&1 | sar_jq "${@:2}" || die "$(sar_refusal "$1")"
+}
+
+# sadf ends with 0 on a file that was cut off.  It is heard on the same pipe:
+# whatever it says there is no JSON.
+sar_sadf() { # <file> <option>...
+  local path=$1
+  [[ $path == /* ]] || path=./$path    # "12" would be an interval, "-1" yesterday
+  LC_ALL=C sadf -j "$path" -- -u -P ALL -r "${@:2}"
+}
+
+sar_jq() { jq -e -L "$(in_tree tools/lib)" "$@" 2>/dev/null; }
+
+sar_refusal() { # <file>: why there is no answer
+  local said version
+  said=$(sar_sadf "$1" -q 2>&1 >/dev/null) || true
+  version=$(sed -n 's/^File created .* version //p' <<<"$said")
+  case $said in
+    *'cannot read the format'*)
+      printf '%s is of another version of sysstat%s: convert it (sadf -c %s >NEW) or read it where it was made\n' \
+        "$1" "${version:+ ($version)}" "$1" ;;
+    *'file unexpected'*) printf '%s is not a complete sar record: it was cut off\n' "$1" ;;
+    '') printf '%s has no samples of what is asked for\n' "$1" ;;
+    *) printf '%s is not a complete sar record\n' "$1" ;;
+  esac
 }

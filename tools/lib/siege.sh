@@ -43,28 +43,38 @@ siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
 
 siege_record() { siege_parse "$1.siege"; }   # <file prefix>
 
-siege_parse() { # <file>: JSON or plain text -> record
-  local json
-  json=$(siege_plain_to_json "$1" 2>/dev/null) || json=
-  jq -cse '
+siege_parse() { # <file> -> record
+  local summary
+  summary=$(siege_summary "$1") || return
+  jq -c 'del(.concurrency) + { p50_s: null, p99_s: null }' <<<"$summary"
+}
+
+# The last line of a summary is asked for too: without it the file was cut off.
+siege_summary() { # <file>: JSON or plain text; times are in seconds
+  siege_objects "$1" 2>/dev/null | jq -cse '
     if length == 1 then .[0] else error("not one") end |
     def n(k): .[k] | if type == "number" then . else error("no " + k) end;
-    { transactions: n("transactions"), failures: n("failed_transactions"),
-      elapsed_s: n("elapsed_time"), rate: n("transaction_rate"),
-      availability: n("availability"), mean_s: n("response_time"),
-      longest_s: n("longest_transaction"), p50_s: null, p99_s: null }' <<<"$json" 2>/dev/null ||
+    n("shortest_transaction") as $last
+    | { transactions: n("transactions"), failures: n("failed_transactions"),
+        elapsed_s: n("elapsed_time"), rate: n("transaction_rate"),
+        availability: n("availability"), mean_s: n("response_time"),
+        longest_s: n("longest_transaction"), concurrency: n("concurrency") }' 2>/dev/null ||
     die "$1 is not a complete siege summary"
 }
 
-siege_plain_to_json() { # <file>: JSON passes through
+# siege 4.1.7 has milliseconds in its plain text, and says so; its JSON, and all
+# that older ones write, is in seconds.
+siege_objects() { # <file>: an object for each summary; JSON passes through
   if grep -q '^{' "$1"; then
-    sed -n '/^{/,$p' "$1"
+    sed -n '/^{/,/^}/p' "$1"
     return
   fi
   LC_ALL=C awk -F ':[ \t]*' '
-    /^[A-Z][a-z]+( [a-z]+)?:[ \t]+[0-9.]+/ {
-      key = tolower($1); gsub(" ", "_", key); sub(/ .*/, "", $2)
-      printf "%s\"%s\":%s", sep, key, $2; sep = ","
+    $1 == "Transactions" { printf "%s{", end; end = "}\n"; sep = "" }
+    end && /^[A-Z][a-z]+( [a-z]+)?:[ \t]+[0-9.]+/ {
+      key = tolower($1); gsub(" ", "_", key); split($2, word, " ")
+      if (word[2] == "ms") word[1] = sprintf("%.5f", word[1] / 1000)
+      printf "%s\"%s\":%s", sep, key, word[1]; sep = ","
     }
-    BEGIN { printf "{" } END { print "}" }' "$1"
+    END { printf "%s", end }' "$1"
 }

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# sadf's JSON -> means over a record, as sar prints them under "Average", and
+# their text.  What a record does not have is null.
+
+include "report";
+
+def samples: .sysstat.hosts[0].statistics | map(select(."cpu-load"));
+
+# CPU and pressure are means over time, and samples need not be equally long;
+# all else is the mean of the samples.
+def over_time(value): map({ t: .timestamp.interval, v: value } | select(.v != null))
+  | (map(.t) | add) as $t | if length > 0 and $t > 0 then (map(.t * .v) | add) / $t else null end;
+def mean(value): map(value | values) | if length > 0 then add / length else null end;
+
+def cpus: map(."cpu-load"[].cpu) | unique - ["all"] | sort_by(tonumber);
+def usage(which): map(.load = first(."cpu-load"[] | select(.cpu == which)))
+  | { user: over_time(.load.user), nice: over_time(.load.nice), system: over_time(.load.system),
+      iowait: over_time(.load.iowait), steal: over_time(.load.steal), idle: over_time(.load.idle) };
+
+def memory: { used_kb: mean(.memory.memused), used_percent: mean(.memory."memused-percent") };
+def queue: { running: mean(.queue."runq-sz"), blocked: mean(.queue.blocked), tasks: mean(.queue."plist-sz"),
+             load_1: mean(.queue."ldavg-1"), load_5: mean(.queue."ldavg-5"), load_15: mean(.queue."ldavg-15") };
+def pressure: { cpu: { some: over_time(.psi."psi-cpu".some_avg) },
+                io: { some: over_time(.psi."psi-io".some_avg), full: over_time(.psi."psi-io".full_avg) },
+                memory: { some: over_time(.psi."psi-mem".some_avg), full: over_time(.psi."psi-mem".full_avg) } };
+
+def where_there: if all(.. | scalars; . == null) then null else . end;
+
+# For bench.sh: one CPU has the server, and how it went matters.
+def run(server):
+  def busy: .user += .nice | del(.nice) | .busy = .user + .system;
+  samples | map(select(.memory))
+  | { samples: length, interval_s: .[0].timestamp.interval,
+      cpu: { server: (usage(server) | busy), all: (usage("all") | busy) },
+      idle: map(."cpu-load"[] | select(.cpu == server).idle),
+      memory: memory }
+  | if .cpu.server.idle == null then error("no samples") else . end;
+
+def summary(each_cpu):
+  .sysstat.hosts[0] as $host | samples
+  | if length > 0 then . else error("no samples") end
+  | { host: $host.nodename, system: "\($host.sysname) \($host.release)", cpus: $host."number-of-cpus",
+      from: "\(.[0].timestamp | "\(.date) \(.time)")", to: "\(.[-1].timestamp | "\(.date) \(.time)")",
+      samples: length, seconds: (map(.timestamp.interval) | add),
+      cpu: ([(["all"] + if each_cpu then cpus else [] end)[] as $cpu | { key: $cpu, value: usage($cpu) }] | from_entries),
+      memory: (memory | where_there), queue: (queue | where_there), pressure: (pressure | where_there) };
+
+def heading: "\(.host): \(.system), \(.cpus | count("CPU")), \(.samples | count("sample")) over \(.seconds) s, \(.from) to \(.to) UTC";
+
+# Rows of cells set apart by \x1f; an empty one between tables.
+def cells: map(if type == "string" then . else fixed(2) end) | join("\u001f");
+def tables:
+  (["CPU, %", "user", "nice", "system", "iowait", "steal", "idle"],
+   (.cpu | to_entries[] | [.key] + (.value | [.user, .nice, .system, .iowait, .steal, .idle])),
+   (.memory | values | [], ["memory", "used", "of all, %"], ["", "\(.used_kb | fixed(0)) kB", .used_percent]),
+   (.queue | values | [], ["queue", "running", "blocked", "tasks", "load 1 min", "5 min", "15 min"],
+                      ["", .running, .blocked, .tasks, .load_1, .load_5, .load_15]),
+   (.pressure | values | [], ["pressure, %", "some", "full"],
+                         (to_entries[] | [.key, .value.some, .value.full])))
+  | cells;

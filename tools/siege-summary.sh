@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: what siege reported, in one table
+# Usage:   siege-summary.sh [OPTION]... FILE...
+#   FILE     the output of one run of siege 3 or 4, on this machine or another one:
+#            JSON (siege -j) or plain text, with whatever else siege said
+#   --json   for programs: an array with an object for each file; times in seconds
+#   -h       this help
+#   A transaction is an answer below 400, everything else has failed; availability
+#   is the part that did not fail, concurrency the mean number of users served.
+# Exit:    0 printed; 1 a file has no complete summary, or several; 2 usage; 77
+#          cannot run here (no jq)
+
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+. "$here/lib/common.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/siege.sh
+. "$here/lib/siege.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/report.sh
+. "$here/lib/report.sh"
+
+summaries() { # <file>...: an object a line
+  local file summary
+  for file; do
+    need_readable "$file"
+    summary=$(siege_summary "$file") || return
+    jq -c --arg file "$file" '{ file: $file } + .' <<<"$summary"
+  done
+}
+
+print_table() { # <objects>
+  local width
+  width=$(jq -s 'map(.file | length) + [4] | max' <<<"$1")
+  jq -rs -L "$(in_tree tools/lib)" 'include "report";
+    ["file", "transactions", "failed", "availability", "rate", "response", "longest", "concurrency"],
+    (.[] | [.file, "\(.transactions)", "\(.failures)", (.availability | fixed(2)) + " %", (.rate | fixed(2)) + "/s",
+            (.mean_s | seconds), (.longest_s | seconds), (.concurrency | fixed(2))])
+    | join("\u001f")' <<<"$1" | report_cells "%-${width}s" '%14s'
+}
+
+main() {
+  local words json=0 objects
+  words=$(getopt -n "$prog" -o h -l help,json -- "$@") || usage 2
+  eval "set -- $words"
+  while [[ $1 != -- ]]; do
+    case $1 in
+      -h | --help) usage 0 ;;
+      --json) json=1 ;;
+    esac
+    shift
+  done
+  shift
+  (($#)) || misuse "no file given"
+  need jq
+  objects=$(summaries "$@")
+  if ((json)); then jq -s . <<<"$objects"; else print_table "$objects"; fi
+}
+[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
