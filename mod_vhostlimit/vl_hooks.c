@@ -29,9 +29,11 @@
 /* A request that was looked at; lives in r->pool. */
 typedef struct req_t {
     struct conn_t *conn;
+    const request_rec *r;
     int exempt;                 /* nothing else is known of it */
     int running;                /* holds its ticket */
     int leaves;                 /* its thread goes home at its end */
+    int seated;                 /* it is a tunnel, see become_tunnel() */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_time_t started;         /* when it was let in */
@@ -107,6 +109,8 @@ static apr_status_t req_pool_cleanup(void *data)
     req_t *req = data;
 
     req_leave(req);
+    if (req->seated)
+        vl_slot_unseat(accounts, req->admission.ticket.account);
     if (req->conn->current == req)
         req->conn->current = NULL;
     return APR_SUCCESS;
@@ -211,14 +215,29 @@ static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
     }
 }
 
+/* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
+ * WebSocket.  A slot is for work, so a seat takes its place, if there is one. */
+static void become_tunnel(req_t *req)
+{
+    if (req->r->output_filters != req->r->connection->output_filters
+        || vl_slot_seat(accounts, req->admission.ticket.account)
+           != APR_SUCCESS)
+        return;
+    req->seated = 1;
+    req_leave(req);
+}
+
 /* Connection output filter, above TLS: encrypting the end of the response is
  * still work. */
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     int ends = brigade_ends_request(bb);
-    apr_status_t rv = ap_pass_brigade(f->next, bb);
+    apr_status_t rv;
 
+    if (!ends && conn->current && conn->current->running)
+        become_tunnel(conn->current);
+    rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request, and with it conn->current. */
     if (ends && conn->current) {
         req_leave(conn->current);
@@ -446,6 +465,7 @@ static int req_admit(request_rec *r)
 
     req = apr_pcalloc(r->pool, sizeof(*req));
     req->conn = conn;
+    req->r = r;
     if (conf->exempt && vl_exempt(r)) {
         req->exempt = 1;
         last_end.known = 0;
