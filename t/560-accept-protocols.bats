@@ -118,6 +118,20 @@ all_sni() {
   is_free s; is_free t
 }
 
+@test "an SNI that is limited with the Host of a vhost that is Off: nothing is held while it is kept alive" {
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 't: VhostLimit Off' 't: KeepAliveTimeout 15'
+  in_background kept kept_by_another
+  wait_until 5 has_got kept 'page of t'
+  settles s running 0
+  is "$(get s /page.html -m 5)" 200
+  kill -0 "$kept_pid"
+  wait "$kept_pid"
+}
+kept_by_another() {
+  { printf 'GET /page.html HTTP/1.1\r\nHost: t.test\r\n\r\n'; wait_until 15 [ -e "$BATS_TEST_TMPDIR/kept.end" ]; } |
+    timeout 8 openssl s_client -quiet -connect "127.0.0.1:$(tls_port)" -servername s.test 2>/dev/null || :
+}
+
 @test "200 connections that say a ClientHello and no more keep no other vhost from being served" {
   local i
   start_tls 'VhostLimit On'
