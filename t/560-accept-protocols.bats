@@ -108,6 +108,7 @@ all_sni() {
 }
 
 @test "a Host that is not the SNI is counted where it is answered, also after waiting" {
+  local other_pid
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1'
   hold_request one s
   in_background other with_sni s.test t.test
@@ -119,6 +120,7 @@ all_sni() {
 }
 
 @test "an SNI that is limited with the Host of a vhost that is Off: nothing is held while it is kept alive" {
+  local kept_pid
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 't: VhostLimit Off' 't: KeepAliveTimeout 15'
   in_background kept kept_by_another
   wait_until 5 has_got kept 'page of t'
@@ -133,11 +135,12 @@ kept_by_another() {
 }
 
 @test "200 connections that say a ClientHello and no more keep no other vhost from being served" {
+  local idle_pid
   local i
   start_tls 'VhostLimit On'
   in_background idle tls_packets --idle 200 30 "$(client_hello s.test)"
   wait_until 20 has_got idle open
-  for i in 1 2 3; do is "$(get t /page.html -m 8) $(get a /page.html -m 8)" '200 200'; done
+  for i in 1 2 3; do is "$(get t /page.html -m 8) $(get a /page.html -m 8)" '200 200' "round $i"; done
   kill "$(pgrep -P "$idle_pid" -x perl || pgrep -P "$(pgrep -P "$idle_pid")")"
   is_free s
   repeat 3 is_free t
@@ -194,6 +197,7 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
 }
 
 @test "HTTP/2: streams beyond the threads' part are refused with 503, the others served" {
+  local many_pid
   requires mod_http2 h2load
   start_tls -l http2 'Protocols h2c http/1.1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   local report
@@ -239,9 +243,10 @@ FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
 UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
 
 @test "a WebSocket passes through, and its slot is others' while it lives" {
+  local socket_pid echo_pid
   requires mod_proxy_wstunnel
   local echo_port
-  echo_port=$(httpd_port echo)
+  echo_port=$(free_port echo)
   in_background echo perl "$TOP/t/lib/echo.pl" "$echo_port" 60
   start_tls -l proxy -l proxy_wstunnel 'VhostLimit On' -v 'a VhostLimitConcurrency 1' \
     -v "a ProxyPass /ws ws://127.0.0.1:$echo_port/"

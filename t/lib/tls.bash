@@ -3,7 +3,7 @@
 # Two vhosts more, s.test and t.test, over TLS on a port of their own; get,
 # begin_request and the others ask them by https.
 
-tls_port() { httpd_port tls; }
+tls_port() { free_port tls; }
 
 # Instead of those in http.bash.
 url() { # <vhost> <path>
