@@ -14,7 +14,6 @@ struct vl_hello_t {
     apr_uint32_t account;
     pthread_t thread;
     apr_int64_t charged_us;         /* up to here, on that thread's clock */
-    int seated;
     int over;
 };
 
@@ -41,6 +40,7 @@ static void release_slot(vl_hello_t *hello)
     if (!hello->turn->holds)
         return;
     hello->turn->holds = 0;
+    hello->turn->given_back = 1;
     cost.cpu_us = work_us(hello);
     vl_park_end(&hello->turn->ticket, &cost);
 }
@@ -77,9 +77,10 @@ static apr_status_t filter_hello(ap_filter_t *f, apr_bucket_brigade *bb,
         && (rv != APR_SUCCESS || !APR_BRIGADE_EMPTY(bb)
             || mode == AP_MODE_INIT))
         return rv;
-    if (!hello->seated)
-        hello->seated = vl_slot_seat(accounts, hello->account) == APR_SUCCESS;
-    if (hello->seated)
+    if (!hello->turn->seated)
+        hello->turn->seated = vl_slot_seat(accounts, hello->account)
+                              == APR_SUCCESS;
+    if (hello->turn->seated)
         release_slot(hello);
     return block == APR_NONBLOCK_READ
            ? rv : wait_for_client(hello, f, bb, mode, readbytes);
@@ -104,8 +105,6 @@ void vl_hello_end(vl_hello_t *hello)
     if (!hello || hello->over)
         return;
     hello->over = 1;
-    if (hello->seated)
-        vl_slot_unseat(accounts, hello->account);
     us = work_us(hello);
     if (us)
         vl_slot_pay(accounts, hello->account, us);

@@ -23,7 +23,7 @@ typedef struct vl_hello_t vl_hello_t;
 /* turn is held, and outlives the connection's filters. */
 vl_hello_t *vl_hello_begin(conn_rec *c, vl_turn_t *turn, apr_int64_t thread_us);
 /* The first request has come, or the connection ends: what has not been charged
- * is.  hello may be NULL. */
+ * is.  A seat stays with the turn.  hello may be NULL. */
 void vl_hello_end(vl_hello_t *hello);
 
 #endif

@@ -29,9 +29,11 @@
 /* A request that was looked at; lives in r->pool. */
 typedef struct req_t {
     struct conn_t *conn;
+    const request_rec *r;
     int exempt;                 /* nothing else is known of it */
     int running;                /* holds its ticket */
     int leaves;                 /* its thread goes home at its end */
+    int seated;                 /* it is a tunnel, see become_tunnel() */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_time_t started;         /* when it was let in */
@@ -107,6 +109,8 @@ static apr_status_t req_pool_cleanup(void *data)
     req_t *req = data;
 
     req_leave(req);
+    if (req->seated)
+        vl_slot_unseat(accounts, req->admission.ticket.account);
     if (req->conn->current == req)
         req->conn->current = NULL;
     return APR_SUCCESS;
@@ -211,14 +215,29 @@ static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
     }
 }
 
+/* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
+ * WebSocket.  A slot is for work, so a seat takes its place, if there is one. */
+static void become_tunnel(req_t *req)
+{
+    if (req->r->output_filters != req->r->connection->output_filters
+        || vl_slot_seat(accounts, req->admission.ticket.account)
+           != APR_SUCCESS)
+        return;
+    req->seated = 1;
+    req_leave(req);
+}
+
 /* Connection output filter, above TLS: encrypting the end of the response is
  * still work. */
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     int ends = brigade_ends_request(bb);
-    apr_status_t rv = ap_pass_brigade(f->next, bb);
+    apr_status_t rv;
 
+    if (!ends && conn->current && conn->current->running)
+        become_tunnel(conn->current);
+    rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request, and with it conn->current. */
     if (ends && conn->current) {
         req_leave(conn->current);
@@ -229,6 +248,13 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     return rv;
 }
 
+static void leave_seat(vl_turn_t *turn)
+{
+    if (turn->seated)
+        vl_slot_unseat(accounts, turn->ticket.account);
+    turn->seated = 0;
+}
+
 /* Streams of one connection may come here together. */
 static void drop_turn(conn_t *conn)
 {
@@ -236,8 +262,9 @@ static void drop_turn(conn_t *conn)
 
     vl_park_lock();
     turn = conn->turn;
-    conn->turn.holds = 0;
+    memset(&conn->turn, 0, sizeof(conn->turn));
     vl_park_unlock();
+    leave_seat(&turn);
     if (turn.holds)
         vl_park_end(&turn.ticket, NULL);
 }
@@ -386,8 +413,15 @@ static apr_status_t admit(req_t *req, int stream, const vl_conf_t *conf)
     vl_turn_t turn = req->conn->turn;
 
     memset(&req->conn->turn, 0, sizeof(turn));
-    if (!turn.holds && !turn.refused && !sit(req->conn, stream, conf, &turn))
+    if (turn.given_back && turn.ticket.account != conf->account) {
+        leave_seat(&turn);
+        memset(&turn, 0, sizeof(turn));
+    }
+    if (!turn.holds && !turn.refused && !sit(req->conn, stream, conf, &turn)) {
+        leave_seat(&turn);
         return vl_slot_enter(accounts, conf->account, &req->admission);
+    }
+    leave_seat(&turn);
     admit_with_turn(req, &turn, conf);
     return APR_SUCCESS;
 }
@@ -416,25 +450,26 @@ static int req_admit(request_rec *r)
     if (r->main || r->prev || !conn)
         return DECLINED;
     conn->idle_us = r->server->keep_alive_timeout;
+    if (conn->hello) {
+        vl_hello_end(conn->hello);
+        conn->hello = NULL;
+        last_end.known = 0;
+    }
     if (conf->mode == VL_MODE_OFF) {
+        drop_turn(conn);
         last_end.known = 0;
         vl_place_fork_for(places, VL_PLACE_NONE);
         vl_place_thread(places, VL_PLACE_NONE);
         return DECLINED;
     }
 
-    if (conn->hello) {
-        vl_hello_end(conn->hello);
-        conn->hello = NULL;
-        last_end.known = 0;
-    }
     req = apr_pcalloc(r->pool, sizeof(*req));
     req->conn = conn;
+    req->r = r;
     if (conf->exempt && vl_exempt(r)) {
         req->exempt = 1;
         last_end.known = 0;
         drop_turn(conn);
-        conn->turn.refused = VL_REASON_NONE;
         ap_set_module_config(r->request_config, &vhostlimit_module, req);
         return DECLINED;
     }
@@ -480,6 +515,20 @@ static int req_refuse(request_rec *r, int lookup)
     if (!req || lookup || req->exempt || req->admission.entered)
         return DECLINED;
     return refuse(r, vl_conf_get(r->server), req);
+}
+
+/* An upgrade to h2c: the request becomes the first stream, which asks for a slot
+ * itself, while this one's handler lasts as long as the connection. */
+static int leave_at_switch(conn_rec *c, request_rec *r, server_rec *s,
+                           const char *protocol)
+{
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+
+    (void)s;
+    (void)protocol;
+    if (r && conn && conn->current)
+        req_leave(conn->current);
+    return DECLINED;
 }
 
 static int is_elsewhere(const request_rec *r)
@@ -566,6 +615,8 @@ void vl_hooks_register(apr_pool_t *p)
     /* First: a page from a cache is work as well. */
     ap_hook_quick_handler(req_refuse, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
+    ap_hook_protocol_switch(leave_at_switch, NULL, NULL,
+                            APR_HOOK_REALLY_FIRST);
     /* Before the logs are written. */
     ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

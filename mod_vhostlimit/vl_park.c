@@ -59,11 +59,8 @@ static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
 
 /* It stands in line: the numbers follow, or it is refused.  1: it may wait.
  * What cannot be counted is not refused for that: its request decides. */
-static int count_locked(vl_waiter_t *waiter)
+static int count_locked(vl_waiter_t *waiter, apr_status_t rv)
 {
-    apr_status_t rv = vl_slot_wait(park.shm, waiter->account,
-                                   waiter->since_us);
-
     if (rv == APR_SUCCESS)
         return 1;
     vl_wait_remove(park.lines, waiter);
@@ -75,7 +72,9 @@ static int count_locked(vl_waiter_t *waiter)
 void vl_park_add_locked(vl_waiter_t *waiter)
 {
     vl_wait_add(park.lines, waiter);
-    if (count_locked(waiter) && vl_slot_granted(park.shm))
+    if (count_locked(waiter, vl_slot_wait(park.shm, waiter->account,
+                                          waiter->since_us))
+        && vl_slot_granted(park.shm))
         vl_park_take_locked();
     if (vl_wait_count(park.lines) > park.most)
         refuse_locked(vl_wait_newest_of_longest(park.lines), VL_REASON_QUEUE);
@@ -84,7 +83,8 @@ void vl_park_add_locked(vl_waiter_t *waiter)
 void vl_park_put_back_locked(vl_waiter_t *waiter)
 {
     vl_wait_add_first(park.lines, waiter);
-    count_locked(waiter);
+    count_locked(waiter, vl_slot_wait_again(park.shm, waiter->account,
+                                            waiter->since_us));
 }
 
 void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
@@ -176,6 +176,17 @@ static void sleep_locked(sitter_t *sitter)
         vl_park_take_locked();
 }
 
+static void line_up_locked(vl_waiter_t *waiter, int first)
+{
+    if (!first) {
+        vl_park_add_locked(waiter);
+        return;
+    }
+    vl_park_put_back_locked(waiter);
+    if (vl_slot_granted(park.shm))
+        vl_park_take_locked();
+}
+
 static int sit_stream(apr_uint32_t account)
 {
     int may;
@@ -207,25 +218,26 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn)
 {
     sitter_t sitter = { .called = PTHREAD_COND_INITIALIZER };
-    apr_int64_t now_us = apr_time_now();
+    apr_int64_t since_us = apr_time_now() - ret_turn->waited_us;
 
-    if (stream ? !sit_stream(account)
-               : vl_slot_seat(park.shm, account) != APR_SUCCESS) {
+    if (!ret_turn->seated
+        && (stream ? !sit_stream(account)
+                   : vl_slot_seat(park.shm, account) != APR_SUCCESS)) {
         sitter.turn.refused = VL_REASON_THREADS;
         *ret_turn = sitter.turn;
         return;
     }
     sitter.waiter.account = account;
-    sitter.waiter.since_us = now_us;
-    sitter.waiter.deadline_us = now_us + timeout_us;
+    sitter.waiter.since_us = since_us;
+    sitter.waiter.deadline_us = since_us + timeout_us;
     sitter.waiter.done = call_locked;
     vl_park_lock();
-    vl_park_add_locked(&sitter.waiter);
+    line_up_locked(&sitter.waiter, ret_turn->given_back);
     sleep_locked(&sitter);
     vl_park_unlock();
     rise(account, stream);
     pthread_cond_destroy(&sitter.called);
-    sitter.turn.waited_us = apr_time_now() - now_us;
+    sitter.turn.waited_us = apr_time_now() - since_us;
     *ret_turn = sitter.turn;
 }
 

@@ -18,6 +18,8 @@ typedef struct vl_turn_t {
     int holds;                  /* ticket is held */
     vl_ticket_t ticket;
     vl_reason_e refused;        /* is to be refused, with this reason */
+    int given_back;             /* it was held, and is owed */
+    int seated;                 /* its thread has a seat of ticket.account */
     apr_int64_t waited_us;
 } vl_turn_t;
 
@@ -47,7 +49,8 @@ void vl_park_remove_locked(vl_waiter_t *waiter);
 
 /* The calling thread waits, if it may: for a ticket, or to be refused, at the
  * latest after timeout_us.  stream: it is none of the MPM's but one of HTTP/2's
- * workers, of which each child has its own, about as many as other threads. */
+ * workers, of which each child has its own, about as many as other threads.
+ * Who has given its turn back is first, and has waited for waited_us already. */
 void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn);
 

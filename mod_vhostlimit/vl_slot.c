@@ -186,24 +186,40 @@ apr_status_t vl_slot_lock(vl_shm_t *shm)
     return shm->self == NO_CHILD ? APR_EINIT : vl_shm_lock(shm);
 }
 
+static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
+                          apr_int64_t since_us)
+{
+    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+
+    if (!cell->waiting++)
+        cell->first_us = since_us;
+    vl_queue_arrive(&shm->queue, account);
+}
+
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
     apr_status_t rv = vl_slot_lock(shm);
-    cell_t *cell;
 
     if (rv != APR_SUCCESS)
         return rv;
     if (shm->queue.flows[account].waiting
-        >= shm->accounts[account].limits.queue) {
+        >= shm->accounts[account].limits.queue)
         rv = APR_EAGAIN;
-    }
-    else {
-        cell = vl_shm_cell(shm, shm->self, account);
-        if (!cell->waiting++)
-            cell->first_us = since_us;
-        vl_queue_arrive(&shm->queue, account);
-    }
+    else
+        arrive_locked(shm, account, since_us);
+    vl_slot_dispatch_and_unlock(shm);
+    return rv;
+}
+
+apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
+                                apr_int64_t since_us)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    arrive_locked(shm, account, since_us);
     vl_slot_dispatch_and_unlock(shm);
     return rv;
 }

@@ -24,6 +24,9 @@ typedef struct vl_ticket_t {
  * as many wait as may.  A grant may be there to be taken right after. */
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us);
+/* One whose turn had come and could not be used: as many as it takes. */
+apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
+                                apr_int64_t since_us);
 /* The one of the account who is now first in this child came at since_us. */
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
 /* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */

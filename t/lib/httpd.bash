@@ -113,11 +113,14 @@ httpd_user() {
 }
 
 # A port nobody listens on; the first answer is kept for the whole file.
-httpd_port() {
-  local file=$BATS_FILE_TMPDIR/port port try
+httpd_port() { free_port ''; }
+free_port() { # <name, empty for the server's>
+  local file=$BATS_FILE_TMPDIR/port$1 port try first=20000
   if [[ ! -e $file ]]; then
+    # Not where the others are looked for: they may not be listened on yet.
+    [[ -z $1 ]] || first=$((29000 + ${#1} * 100))
     for ((try = 0; try < 200; try++)); do
-      port=$((20000 + ($$ * 7 + try * 13) % 9000))
+      port=$((first + ($$ * 7 + try * 13) % (first < 29000 ? 9000 : 100)))
       port_free "$port" || continue
       echo "$port" >"$file"
       break

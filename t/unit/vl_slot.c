@@ -117,6 +117,8 @@ static void a_full_queue_refuses(void)
     ok(vl_slot_wait(shm, a, apr_time_now()) == APR_SUCCESS
        && vl_slot_wait(shm, a, apr_time_now()) == APR_EAGAIN,
        "a grant makes room for one more");
+    ok(vl_slot_wait_again(shm, a, apr_time_now()) == APR_SUCCESS
+       && metrics(shm, a).waiting == 4, "but who has had its turn is not refused");
     ok(valid(shm), "state holds");
 }
 

@@ -1,0 +1,292 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What people really run: TLS, HTTP/2, the PROXY protocol, WebSockets.
+
+load lib/live
+load lib/tls
+
+setup() { requires event openssl mod_ssl; }
+
+# A request that will hold its place once it has got one.
+begin_held() { # <name> <vhost> [curl argument]...
+  mkfifo -m 666 "$(hold_dir)/$1.fifo"
+  begin_request "$1" "$2" "/cgi/hold.sh?$1" "${@:3}"
+}
+
+in_background() { # <name> <command>...
+  "${@:2}" >"$BATS_TEST_TMPDIR/$1" 2>&1 3>&- 4>&- &
+  eval "$1_pid=$!"
+}
+has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
+
+# All that the account had is given back, and it is served.
+is_free() { # <vhost>
+  wait_until 15 status_is "$1" running 0
+  wait_until 15 status_is "$1" waiting 0
+  is "$(get "$1" /page.html -m 8)" 200
+}
+
+# ---- TLS -------------------------------------------------------------------------
+
+group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"@one\").$1") == "$2" ]]; }  # <column> <value>
+either() { "${@:1:2}" || "${@:3}"; }
+
+# While its client answers the handshake one other may go before it, not more.
+waits_by_sni_on() { # <mpm>
+  local one='VhostLimitGroup one' name
+  start_tls -m "$1" 'VhostLimit On' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
+  hold_request one a
+  begin_held two s; wait_until 5 group_is waiting 1
+  for name in next last; do begin_held $name a; done
+  wait_until 5 group_is waiting 3
+  is "$(get t / -m 8) $(get b / -m 8)" '200 200'
+  release_request one
+  wait_until 10 either held two held next
+  if held next; then release_request next; fi
+  wait_until 10 held two
+  held last && fail "who came later was before it"
+  for name in next two last; do release_request $name; done
+  is "$(answer_of two) $(answer_of next) $(answer_of last)" '200 200 200'
+  wait_until 5 group_is queued 3
+}
+
+@test "event: a TLS connection waits before its handshake, by its SNI, and is before those who came later" {
+  waits_by_sni_on event
+}
+
+@test "worker: a TLS connection waits before its handshake, by its SNI, and is before those who came later" {
+  requires worker
+  waits_by_sni_on worker
+}
+
+@test "the next request of a kept TLS connection takes its turn" {
+  local one='VhostLimitGroup one'
+  start_tls 'VhostLimit On' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
+  mkfifo -m 666 "$(hold_dir)/kept.fifo"
+  begin_request kept s /page.html -w '%{http_code} %{num_connects}\n' "$(url s '/cgi/hold.sh?kept')" -o /dev/null
+  wait_until 10 held kept
+  begin_held other a
+  wait_until 5 group_is waiting 1
+  let_go "$(hold_dir)/kept.fifo"
+  wait_until 10 held other
+  wait_until 5 group_is waiting 1
+  answered kept && fail "it has not waited for its turn"
+  release_request other
+  is "$(answer_of kept | xargs)" '200 1 200 0'
+  wait_until 5 group_is queued 2
+}
+
+with_sni() { # <sni> <Host>   status and whose page it is
+  local text
+  text=$({ printf 'GET /page.html HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$2"; } |
+    timeout 15 openssl s_client -quiet -connect "127.0.0.1:$(tls_port)" \
+      "${3:--servername}" ${1:+"$1"} 2>/dev/null | tr -d '\r\0')
+  echo "$(sed -n '1s/^HTTP[^ ]* \([0-9]*\).*/\1/p' <<<"$text") $(grep -oE 'page of [a-z]' <<<"$text")"
+}
+
+all_sni() {
+  with_sni s.test s.test
+  with_sni t.test t.test
+  with_sni s.test t.test
+  with_sni t.test s.test
+  with_sni nobody.test nobody.test
+  with_sni nobody.test t.test
+  with_sni '' s.test -noservername
+  with_sni '' t.test -noservername
+}
+
+@test "no SNI, an unknown one, a Host that is not the SNI: answered as without the module" {
+  local plain
+  start_tls -n
+  plain=$(all_sni)
+  stop_httpd
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 2' 't: VhostLimitConcurrency 2'
+  like "$plain" '^200 page of s.200 page of t'
+  is "$(all_sni)" "$plain"
+  is_free s; is_free t
+}
+
+@test "a Host that is not the SNI is counted where it is answered, also after waiting" {
+  local other_pid
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1'
+  hold_request one s
+  in_background other with_sni s.test t.test
+  settles s waiting 1
+  release_request one
+  wait "$other_pid"
+  like "$(<"$BATS_TEST_TMPDIR/other")" '^(200 page of t|421)'
+  is_free s; is_free t
+}
+
+@test "an SNI that is limited with the Host of a vhost that is Off: nothing is held while it is kept alive" {
+  local kept_pid
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 't: VhostLimit Off' 't: KeepAliveTimeout 15'
+  in_background kept kept_by_another
+  wait_until 5 has_got kept 'page of t'
+  settles s running 0
+  is "$(get s /page.html -m 5)" 200
+  kill -0 "$kept_pid"
+  wait "$kept_pid"
+}
+kept_by_another() {
+  { printf 'GET /page.html HTTP/1.1\r\nHost: t.test\r\n\r\n'; wait_until 15 [ -e "$BATS_TEST_TMPDIR/kept.end" ]; } |
+    timeout 8 openssl s_client -quiet -connect "127.0.0.1:$(tls_port)" -servername s.test 2>/dev/null || :
+}
+
+@test "200 connections that say a ClientHello and no more keep no other vhost from being served" {
+  local idle_pid
+  local i
+  start_tls 'VhostLimit On'
+  in_background idle tls_packets --idle 200 30 "$(client_hello s.test)"
+  wait_until 20 has_got idle open
+  for i in 1 2 3; do is "$(get t /page.html -m 8) $(get a /page.html -m 8)" '200 200' "round $i"; done
+  kill "$(pgrep -P "$idle_pid" -x perl || pgrep -P "$(pgrep -P "$idle_pid")")"
+  is_free s
+  repeat 3 is_free t
+}
+
+certifies_by() { # <curl's options of TLS>...
+  local ask=(--cert "$TLS_DIR/cert.pem" --key "$TLS_DIR/key.pem" --http1.1 "$@")
+  is "$(get s /page.html "${@}" --http1.1)" 403
+  is "$(get s /page.html "${ask[@]}")" 200
+  hold_request one s
+  begin_request two s /page.html "${ask[@]}"; settles s waiting 1
+  begin_request three s /sub/ "${ask[@]}"; settles s waiting 2
+  is "$(get t /page.html -m 8)" 200
+  release_request one
+  is "$(answer_of two) $(answer_of three)" '200 200'
+  rm -f "$(hold_dir)"/*
+  is_free t
+}
+
+@test "client certificates per directory: renegotiation and post-handshake authentication, while others wait" {
+  make_certificate
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' "s: SSLCACertificateFile \"$TLS_DIR/cert.pem\"" \
+    's: <Location /page.html>' 's: SSLVerifyClient optional' \
+    's: Require expr "%{SSL_CLIENT_VERIFY} == '"'SUCCESS'"'"' 's: </Location>'
+  certifies_by --tls-max 1.2
+  certifies_by --tlsv1.3
+  settles s running 0
+  settles s waiting 0
+}
+
+# ---- HTTP/2 ----------------------------------------------------------------------
+
+h2load_to() { # <vhost> <path> <h2load argument>...
+  h2load --connect-to="127.0.0.1:$(httpd_port)" "${@:3}" "$(url "$1" "$2")"
+}
+of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2xx> <report>
+
+@test "HTTP/2: streams beyond the concurrency wait and are served, by upgrade, prior knowledge and ALPN" {
+  requires mod_http2 curl_http2
+  start_tls -l http2 'Protocols h2 h2c http/1.1' 'VhostLimit On' 'VhostLimitConcurrency 1' \
+    's: Protocols h2 http/1.1' -t 'ThreadsPerChild 16' -t 'ThreadLimit 16' -t 'StartServers 1' \
+    -t 'ServerLimit 2' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32'
+  local vhost how=() 
+  for vhost in a b s; do
+    case $vhost in a) how=(--http2) ;; b) how=(--http2-prior-knowledge) ;; s) how=(--http2) ;; esac
+    hold_request "one$vhost" "$vhost" "${how[@]}"
+    begin_request "two$vhost" "$vhost" /page.html "${how[@]}" -w '%{http_code} %{http_version}\n'
+    settles "$vhost" waiting 1
+    is "$(get c /page.html -m 8)" 200
+    release_request "one$vhost"
+    is "$(answer_of "two$vhost")" '200 2' "$vhost"
+    is_free "$vhost"
+  done
+}
+
+@test "HTTP/2: streams beyond the threads' part are refused with 503, the others served" {
+  local many_pid
+  requires mod_http2 h2load
+  start_tls -l http2 'Protocols h2c http/1.1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  local report
+  hold_request one a
+  in_background many h2load_to a /page.html -n 60 -c 4 -m 15
+  wait_until 10 refused_some a
+  is "$(get b /page.html --http2-prior-knowledge -m 8)" 200
+  release_request one
+  wait "$many_pid"
+  report=$(<"$BATS_TEST_TMPDIR/many")
+  at_least "$(of_status 2xx "$report")" 2 served
+  at_least "$(of_status 5xx "$report")" 1 refused
+  is "$(($(of_status 2xx "$report") + $(of_status 5xx "$report")))" 60
+  is_free a
+}
+refused_some() { (($(status_of "$1" refused) > 0)); }  # <vhost>
+
+# ---- PROXY protocol ----------------------------------------------------------------
+
+FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
+
+@test "PROXY protocol: sorted by the Host behind the header, and served while others wait" {
+  requires mod_remoteip
+  local log="$HTTPD_ROOT/logs/from.log"
+  local text
+  start_tls -l remoteip 'LogFormat "%v %a" from' "CustomLog \"$log\" from" 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: SSLEngine off' 't: SSLEngine off' \
+    's: RemoteIPProxyProtocol On' 't: RemoteIPProxyProtocol On'
+  url() { printf 'http://%s.test:%s%s\n' "$1" "$(case $1 in s | t) tls_port ;; *) httpd_port ;; esac)" "$2"; }
+  hold_request one s --haproxy-protocol
+  begin_request two s /page.html --haproxy-protocol; settles s waiting 1
+  is "$(get t /page.html --haproxy-protocol -m 8) $(status_of s waiting)" '200 1'
+  text=$(tls_packets "${FROM}GET /page.html HTTP/1.1\r\nHost: t.test\r\n\r\n" '@until:page of t' \
+    'GET /page.html HTTP/1.1\r\nHost: t.test\r\nConnection: close\r\n\r\n')
+  is "$(grep -ac 'page of t' <<<"$text")" 2 "$text"
+  release_request one
+  is "$(answer_of two)" 200
+  settles s waiting 0
+  wait_until 5 grep -q '^t.test 192.0.2.7' "$log"
+}
+
+# ---- long-lived ------------------------------------------------------------------------
+
+UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
+
+@test "a WebSocket passes through, and its slot is others' while it lives" {
+  local socket_pid echo_pid
+  requires mod_proxy_wstunnel
+  local echo_port
+  echo_port=$(free_port echo)
+  in_background echo perl "$TOP/t/lib/echo.pl" "$echo_port" 60
+  start_tls -l proxy -l proxy_wstunnel 'VhostLimit On' -v 'a VhostLimitConcurrency 1' \
+    -v "a ProxyPass /ws ws://127.0.0.1:$echo_port/"
+  in_background socket packets "$UPGRADE" '@until:101 .*\r\n\r\n' 'once' '@until:once' \
+    "@when:$BATS_TEST_TMPDIR/go" 'again' '@until:again'
+  settles a requests 1
+  wait_until 10 status_is a running 0
+  is "$(get a /page.html -m 8)" 200
+  is "$(get b /page.html -m 8)" 200
+  touch "$BATS_TEST_TMPDIR/go"
+  wait_until 10 gone "$socket_pid" || :
+  kill "$echo_pid"
+  wait "$socket_pid"
+  like "$(<"$BATS_TEST_TMPDIR/socket")" '101 .*onceagain'
+}
+
+@test "a slow reader over HTTP gives its slot back when the work is done" {
+  start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  truncate -s 12000000 "$HTTPD_ROOT/htdocs/a/twelve.bin"
+  begin_request slow a /twelve.bin --limit-rate 1M
+  wait_until 5 status_is a requests 1
+  is "$(get a /page.html -m 6)" 200
+  answered slow && fail "it was not slow"
+  is "$(answer_of slow)" 200
+}
+
+# ---- bodies --------------------------------------------------------------------------
+
+@test "Expect: 100-continue and a body in chunks on connections that have waited" {
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' -v 'a VhostLimitConcurrency 1'
+  local vhost
+  for vhost in a s; do
+    hold_request "one$vhost" "$vhost"
+    begin_request "expect$vhost" "$vhost" /cgi/echo.sh -H 'Expect: 100-continue' -d 12345 -D "$(hold_dir)/head$vhost"
+    settles "$vhost" waiting 1
+    begin_request "chunks$vhost" "$vhost" /cgi/echo.sh -H 'Transfer-Encoding: chunked' -d 1234567
+    settles "$vhost" waiting 2
+    release_request "one$vhost"
+    is "$(answer_of "expect$vhost") $(answer_of "chunks$vhost")" '200 200'
+    is "$(<"$(hold_dir)/expect$vhost.body") $(<"$(hold_dir)/chunks$vhost.body")" '5 bytes 7 bytes'
+    like "$(<"$(hold_dir)/head$vhost")" '^HTTP/1.1 100 '
+  done
+}
