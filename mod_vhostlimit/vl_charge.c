@@ -145,6 +145,9 @@ void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
         return;
     if (a->usage_us && us > a->usage_us)
         settle_usage_locked(shm, account, (apr_int64_t)(us - a->usage_us));
+    /* Until now the clock has guessed, which knows nothing of a quota. */
+    if (resident && !a->measured)
+        vl_queue_forgive(&shm->queue, account);
     a->usage_us = us;
     a->measured = resident;
     vl_slot_dispatch_and_unlock(shm);

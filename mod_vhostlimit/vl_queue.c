@@ -152,6 +152,13 @@ void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent)
     settle(q, flow);
 }
 
+void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow)
+{
+    if (q->flows[flow].credit_us < 0)
+        q->flows[flow].credit_us = 0;
+    settle(q, flow);
+}
+
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
 {
     vl_flow_t *f = &q->flows[flow];

@@ -61,6 +61,8 @@ void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
 #define VL_CREDIT_US 200000
 /* % of one processor; 0: none. */
 void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent);
+/* Its debt is forgotten: it was guessed. */
+void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow);
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us);
 
 /* What the flow has cost besides its requests' own cost; below 0: less. */

@@ -337,6 +337,10 @@ static void debt_is_paid_off(void)
     vl_queue_credit(&q, 0, 3600000000ULL);
     ok(flows[0].credit_us == VL_CREDIT_US / 2, "nobody saves more than a bucket");
     vl_queue_charge(&q, 0, 1000000);
+    vl_queue_forgive(&q, 0);
+    vl_queue_credit(&q, 0, 10000);
+    ok(vl_queue_next(&q) == 0, "forgiven debt need not be paid off");
+    vl_queue_charge(&q, 0, 1000000);
     vl_queue_cap(&q, 0, 0);
     ok(vl_queue_next(&q) == 0, "without its cap its debt is forgotten");
     ok(!vl_queue_validate(&q, 2), "the queue is sound");
