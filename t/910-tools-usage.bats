@@ -65,7 +65,7 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
 
 @test "bench.sh -l lists the tests with a line each" {
   run "$TOP/tools/bench.sh" -l
-  for name in alone baseline light many mix noisy recovery vhosts weights; do
+  for name in alone baseline cpu cpu-weights light many mix noisy recovery vhosts weights; do
     says 0 "$name"$'\t'
   done
 }

@@ -108,6 +108,7 @@ settle() {
   read -r seconds warm try repeat < <(lengths)
   [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
   [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
+  [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
   measure=([out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}

@@ -22,6 +22,11 @@ def load(role): first(.clients[] | select(.role == role));
 def during(role): load(role) as $load
   | [.samples[] | select(.at >= $load.from_s and .at < $load.to_s)];
 
+# CPU time of a site, us, of its threads and its own pool, as the kernel counted.
+def cpu(role): site(role).site as $site
+  | .status.vhosts[] | select(.name | startswith($site + ".")) | .cpu_us + .backend_us;
+def cpu_share(role): cpu(role) / ([.sites[].role as $each | cpu($each)] | add);
+
 # Seconds from the last load's start until the site has nine tenths of half of
 # what all get: in each window of 0.2 s that begins in the second that follows.
 # If that never comes, all there was.

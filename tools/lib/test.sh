@@ -41,6 +41,7 @@ test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": t
 test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache with its best number of threads
 test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
 test_fpm_children() { test[children]=$1; }              # <number>
+test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
