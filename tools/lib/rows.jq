@@ -24,7 +24,7 @@ def during(role): load(role) as $load
 
 # CPU time of a site, us, of its threads and its own pool, as the kernel counted.
 def cpu(role): site(role).site as $site
-  | .status.vhosts[] | select(.name | startswith($site + ".")) | .cpu_us + .backend_us;
+  | (.status.vhosts // [])[] | select(.name | startswith($site + ".")) | .cpu_us + .backend_us;
 def cpu_share(role): cpu(role) / ([.sites[].role as $each | cpu($each)] | add);
 
 # Seconds from the last load's start until the site has nine tenths of half of
