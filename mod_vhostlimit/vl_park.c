@@ -187,13 +187,17 @@ static void line_up_locked(vl_waiter_t *waiter, int first)
         vl_park_take_locked();
 }
 
+/* HTTP/2's workers are half as many again as the other threads (H2MaxWorkers):
+ * some are left to who comes, even by an account that is alone. */
 static int sit_stream(apr_uint32_t account)
 {
+    apr_uint32_t most = park.threads * 5 / 4;
     int may;
 
     vl_park_lock();
-    may = vl_admit_seat(park.streams_of[account], park.streams, park.threads,
-                        vl_slot_weight(park.shm, account));
+    may = (park.streams < most || park.streams_of[account] < park.streams / 2)
+          && vl_admit_seat(park.streams_of[account], park.streams, most,
+                           vl_slot_weight(park.shm, account));
     if (may) {
         park.streams++;
         park.streams_of[account]++;
