@@ -2,8 +2,8 @@
 #ifndef VL_H
 #define VL_H
 
-/* Words every room shares.  The core (this header, vl_admit, vl_cgroup,
- * vl_metrics, vl_shm) knows APR and the kernel, never httpd. */
+/* Words every room shares.  The core (libvlcore in Makefile.am) knows APR and
+ * the kernel, never httpd. */
 
 #include <apr.h>
 
@@ -37,6 +37,16 @@ typedef struct vl_limits_t {
     apr_uint32_t queue;             /* most requests waiting */
     apr_uint32_t cpu;               /* % of one processor, 0 = no cap */
 } vl_limits_t;
+
+/* A moving average that forgets by 1/8 a sample, as TCP's smoothed round-trip
+ * time does (RFC 6298, alpha). */
+static inline apr_uint32_t vl_average(apr_uint32_t average,
+                                      apr_uint64_t sample)
+{
+    if (sample > APR_UINT32_MAX)
+        sample = APR_UINT32_MAX;
+    return (apr_uint32_t)(((apr_uint64_t)average * 7 + sample) / 8);
+}
 
 /* Longest account name with its terminating NUL: a DNS name (253), a port and
  * a "#n" for vhosts of the same name. */

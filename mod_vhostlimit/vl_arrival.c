@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -22,17 +21,13 @@
 #include <apr_strings.h>
 
 #include "vl_conf.h"
-#include "vl_exempt.h"
-#include "vl_peek.h"
-#include "vl_vhostmap.h"
+#include "vl_look.h"
 #include "vl_wheel.h"
 
 /* A head that has not come by then is the MPM's, whose timeouts hold. */
 #define PENDING_US (10 * APR_USEC_PER_SEC)
 /* The MPM was told that somebody may pass and has not come for so long. */
 #define STUCK_US (100 * 1000)
-/* Bytes of a head that are looked at. */
-#define PEEK_SIZE 8192
 /* Of what a closing client still sends; then it is others' turn. */
 #define DRAIN_SIZE (1 << 16)
 /* As long as the MPM waits for the client after closing an idle connection
@@ -78,11 +73,8 @@ struct vl_arrival_t {
 APR_RING_HEAD(arrivals_t, vl_arrival_t);
 
 static struct places_t {
-    server_rec *main_server;
     vl_shm_t *shm;
-    vl_vhostmap_t *map;
     vl_wheel_t *wheel;
-    apr_pool_t *scratch;            /* the acceptor's */
     int epoll_fd;
     apr_uint32_t most;              /* in IDLE and LINGER, and half of all */
     struct arrivals_t in[PLACES];
@@ -101,11 +93,9 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     int i;
 
     places = apr_pcalloc(pchild, sizeof(*places));
-    places->main_server = main_server;
     places->shm = shm;
-    places->map = vl_vhostmap_child_init(pchild);
+    vl_look_child_init(pchild, main_server);
     places->wheel = vl_wheel_create(pchild, apr_time_now());
-    apr_pool_create(&places->scratch, pchild);
     places->epoll_fd = epoll_fd;
     places->most = most;
     places->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -285,67 +275,6 @@ static void line_up(vl_arrival_t *arrival)
 
 /* --- sorting -------------------------------------------------------------- */
 
-static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
-                       socklen_t len)
-{
-    memset(sa, 0, sizeof(*sa));
-    memcpy(&sa->sa, ss, len);
-    sa->family = ss->ss_family;
-    sa->salen = len;
-    if (ss->ss_family == AF_INET) {
-        sa->ipaddr_ptr = &sa->sa.sin.sin_addr;
-        sa->ipaddr_len = sizeof(struct in_addr);
-        sa->port = ntohs(sa->sa.sin.sin_port);
-    }
-    else {
-        sa->ipaddr_ptr = &sa->sa.sin6.sin6_addr;
-        sa->ipaddr_len = sizeof(struct in6_addr);
-        sa->port = ntohs(sa->sa.sin6.sin6_port);
-    }
-}
-
-static const server_rec *server_of(const vl_arrival_t *arrival,
-                                   const char *host)
-{
-    apr_sockaddr_t local;
-
-    address_of(&local, &arrival->local, arrival->addr_len);
-    return vl_vhostmap_find(places->map, places->main_server, &local, host);
-}
-
-static int is_exempt(const vl_arrival_t *arrival, const server_rec *s)
-{
-    char bytes[PEEK_SIZE];
-    ssize_t n = recv(arrival->fd, bytes, sizeof(bytes),
-                     MSG_PEEK | MSG_DONTWAIT);
-    apr_sockaddr_t local, remote;
-
-    address_of(&local, &arrival->local, arrival->addr_len);
-    address_of(&remote, &arrival->remote, arrival->addr_len);
-    apr_pool_clear(places->scratch);
-    return n > 0 && vl_exempt_early(places->scratch, (server_rec *)s, bytes,
-                                    (apr_size_t)n, &local, &remote);
-}
-
-typedef enum {
-    CLOSED,                         /* by the client */
-    NOTHING, SOME, ALL              /* of a head */
-} look_e;
-
-static look_e look(const vl_arrival_t *arrival, vl_peek_t *ret_peek)
-{
-    char bytes[PEEK_SIZE];
-    ssize_t n = recv(arrival->fd, bytes, sizeof(bytes),
-                     MSG_PEEK | MSG_DONTWAIT);
-
-    if (n < 0 && errno == EAGAIN)
-        return NOTHING;
-    if (n <= 0)
-        return CLOSED;
-    return vl_peek(bytes, (apr_size_t)n, ret_peek) == VL_PEEK_MORE
-           && n < (ssize_t)sizeof(bytes) ? SOME : ALL;
-}
-
 /* A connection without a request is the MPM's to answer or close, unless it has
  * had answers. */
 static void give_up(vl_arrival_t *arrival)
@@ -390,15 +319,14 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     }
 }
 
-static void ask_for(vl_arrival_t *arrival, const vl_peek_t *peek)
+static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
 {
-    const server_rec *s = server_of(arrival, peek->host);
-    const vl_conf_t *conf = vl_conf_get(s);
+    const vl_conf_t *conf = vl_conf_get(look->server);
 
     /* Whose the streams of an HTTP/2 connection are, each of them says. */
-    if (!peek->http2 && conf->mode == VL_MODE_ON && conf->queue
-        && !(conf->exempt && is_exempt(arrival, s))) {
-        arrival->returns = !peek->tls;
+    if (!look->http2 && conf->mode == VL_MODE_ON && conf->queue
+        && !look->exempt) {
+        arrival->returns = !look->tls;
         ask(arrival, conf);
     }
     else {
@@ -409,17 +337,18 @@ static void ask_for(vl_arrival_t *arrival, const vl_peek_t *peek)
 /* all: nothing more will come. */
 static void sort(vl_arrival_t *arrival, int all)
 {
-    vl_peek_t peek;
-    look_e seen = look(arrival, &peek);
+    vl_look_t look;
+    vl_look_e seen = vl_look(arrival->fd, &arrival->local, &arrival->remote,
+                             arrival->addr_len, &look);
 
     arrival->returns = 0;
     arrival->waited = 0;
     memset(&arrival->turn, 0, sizeof(arrival->turn));
-    if (seen == ALL)
-        ask_for(arrival, &peek);
-    else if (seen == CLOSED || all)
+    if (seen == VL_LOOK_ALL)
+        ask_for(arrival, &look);
+    else if (seen == VL_LOOK_CLOSED || all)
         give_up(arrival);
-    else if (seen == NOTHING && arrival->keepalives)
+    else if (seen == VL_LOOK_NOTHING && arrival->keepalives)
         idle(arrival);
     else
         pend(arrival);
@@ -625,8 +554,8 @@ static vl_arrival_t *unbegun_one_locked(void)
     return NULL;
 }
 
-static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
-                           apr_size_t most)
+static apr_size_t take_out_locked(vl_arrival_t *(*one_locked)(void),
+                                  int *ret_fds, apr_size_t most)
 {
     vl_arrival_t *arrival;
     apr_size_t n;
@@ -638,6 +567,17 @@ static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
     return n;
 }
 
+static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
+                           apr_size_t most)
+{
+    apr_size_t n;
+
+    vl_park_lock();
+    n = take_out_locked(one_locked, ret_fds, most);
+    vl_park_unlock();
+    return n;
+}
+
 apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
 {
     apr_size_t n;
@@ -646,19 +586,14 @@ apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
     vl_park_lock();
     places->stuck = 1;
     vl_park_take_locked();
-    n = take_out(evict_one_locked, ret_fds, most);
+    n = take_out_locked(evict_one_locked, ret_fds, most);
     vl_park_unlock();
     return n;
 }
 
 apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most)
 {
-    apr_size_t n;
-
-    vl_park_lock();
-    n = take_out(shed_one_locked, ret_fds, most);
-    vl_park_unlock();
-    return n;
+    return take_out(shed_one_locked, ret_fds, most);
 }
 
 /* A request that has been read in full gets an answer. */
@@ -693,12 +628,7 @@ void vl_arrival_dismiss(void)
 
 apr_size_t vl_arrival_unbegun(int *ret_fds, apr_size_t most)
 {
-    apr_size_t n;
-
-    vl_park_lock();
-    n = take_out(unbegun_one_locked, ret_fds, most);
-    vl_park_unlock();
-    return n;
+    return take_out(unbegun_one_locked, ret_fds, most);
 }
 
 apr_uint32_t vl_arrival_leave(void)

@@ -82,13 +82,6 @@ void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
     vl_shm_unlock(shm);
 }
 
-static void forget_by_eighth(apr_uint32_t *average, apr_uint64_t us)
-{
-    if (us > APR_UINT32_MAX)
-        us = APR_UINT32_MAX;
-    *average = (apr_uint32_t)(((apr_uint64_t)*average * 7 + us) / 8);
-}
-
 /* Requests were charged an estimate of what was measured at their ends. */
 static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t us)
@@ -100,8 +93,8 @@ static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
     a->metrics.backend_us += (apr_uint64_t)us;
     count_charge(a, 0, (apr_uint64_t)us);
     if (a->backend_ended)
-        forget_by_eighth(&a->backend_us,
-                         (apr_uint64_t)us / a->backend_ended);
+        a->backend_us = vl_average(a->backend_us,
+                                   (apr_uint64_t)us / a->backend_ended);
     a->backend_ended = 0;
 }
 
@@ -189,7 +182,7 @@ static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
     vl_slot_release_locked(shm, ticket, cost->cpu_us + elsewhere);
     if (known > cost->paid_us)
         count_charge(a, cost->busy_us, known - cost->paid_us);
-    forget_by_eighth(&a->thread_us, cost->cpu_us);
+    a->thread_us = vl_average(a->thread_us, cost->cpu_us);
     a->metrics.busy_us += cost->busy_us;
     a->metrics.cpu_us += cost->cpu_us;
     a->service_us += (cost->busy_us >> SERVICE_SHIFT)

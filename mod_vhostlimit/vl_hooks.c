@@ -25,6 +25,7 @@
 #include "vl_meter.h"
 #include "vl_park.h"
 #include "vl_private.h"
+#include "vl_return.h"
 
 /* A request that was looked at; lives in r->pool. */
 typedef struct req_t {
@@ -128,76 +129,6 @@ static int brigade_ends_request(apr_bucket_brigade *bb)
     return 0;
 }
 
-/* Filters that know nothing of a connection from one request to the next.  Who
- * has put another one there keeps something, so the connection must last. */
-static int only_known(const ap_filter_t *f)
-{
-    static const char *const known[] = {
-        "vhostlimit_end", "core", "core_in", "reqtimeout", "log_input_output",
-        "dumpio_in", "dumpio_out", NULL
-    };
-    int i;
-
-    for (; f; f = f->next) {
-        for (i = 0; known[i] && strcasecmp(f->frec->name, known[i]); i++)
-            ;
-        if (!known[i])
-            return 0;
-    }
-    return 1;
-}
-
-/* What is asked of the client is here already: it is in a filter, or was sent
- * before the answer. */
-static int asks_more(conn_rec *c, apr_bucket_brigade *bb)
-{
-    apr_status_t rv;
-    int more;
-
-    apr_brigade_cleanup(bb);
-    rv = ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE,
-                        APR_NONBLOCK_READ, 1);
-    more = rv == APR_SUCCESS ? !APR_BRIGADE_EMPTY(bb)
-                             : !APR_STATUS_IS_EAGAIN(rv);
-    apr_brigade_cleanup(bb);
-    return more;
-}
-
-/* As the MPM does between requests: without blocking. */
-static void flush_without_blocking(conn_rec *c)
-{
-    ap_filter_t *f = c->output_filters;
-
-    while (f->next)
-        f = f->next;
-    f->frec->filter_func.out_func(f, NULL);
-}
-
-static int go_linger(conn_rec *c, conn_t *conn)
-{
-    apr_int64_t linger_us = apr_time_from_sec(
-        apr_table_get(c->notes, "short-lingering-close") ? 2 : 30);
-
-    return vl_arrival_linger(conn->visit, linger_us);
-}
-
-/* 1: nothing is left to do for the connection but to wait, for the next request
- * or for the client to close, and it does so with us. */
-static int comes_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
-{
-    if (!only_known(c->input_filters) || !only_known(c->output_filters))
-        return 0;
-    if (c->keepalive == AP_CONN_KEEPALIVE && asks_more(c, bb))
-        return 0;
-    if (c->data_in_output_filters)
-        flush_without_blocking(c);
-    if (c->aborted || c->data_in_output_filters)
-        return 0;
-    if (c->keepalive == AP_CONN_KEEPALIVE)
-        return vl_arrival_return(conn->visit, c->keepalives, conn->idle_us);
-    return c->keepalive == AP_CONN_CLOSE && go_linger(c, conn);
-}
-
 /* The request is done.  For the MPM the client of a connection that comes back
  * has gone.  While nobody waits for a slot the MPM's own way is the cheaper
  * one. */
@@ -206,7 +137,7 @@ static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
     if (!conn->visit || !conn->visit->arrival || c->aborted
         || !vl_slot_contended(accounts))
         return;
-    if (comes_back(c, conn, bb)) {
+    if (vl_return(c, conn->visit, conn->idle_us, bb)) {
         c->keepalive = AP_CONN_CLOSE;
         c->aborted = 1;
     }
@@ -439,6 +370,58 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
     req->leaves = moves && conf->cpu;
 }
 
+/* A connection that cannot wait with us, or has its next requests in Apache's
+ * filters already, closes while requests of its vhost wait: those take their
+ * turn with them as a new connection.  Said by the variable that the core asks
+ * (ap_set_keepalive) after it has chosen chunks for an answer of unknown length;
+ * AP_CONN_CLOSE would leave it without an end. */
+static void close_if_others_wait(request_rec *r, const req_t *req)
+{
+    const conn_t *conn = req->conn;
+
+    if (req->admission.backlogged
+        && (conn->stays || !(conn->visit && conn->visit->arrival)))
+        apr_table_setn(r->subprocess_env, "nokeepalive", "1");
+}
+
+static void req_begin(req_t *req, const vl_conf_t *conf)
+{
+    req->running = req->admission.entered;
+    place_thread(req, conf);
+    req->started = apr_time_now();
+    vl_place_fork_for(places, conf->account);
+    cpu_begin(req);
+    if (req->running)
+        vl_meter_begin(&req->meter, req->admission.ticket.account,
+                       req->cpu_start);
+    req->conn->current = req;
+}
+
+/* The vhost, or the request, takes no part. */
+static void pass_by(conn_t *conn)
+{
+    drop_turn(conn);
+    last_end.known = 0;
+}
+
+static void end_hello(conn_t *conn)
+{
+    if (!conn->hello)
+        return;
+    vl_hello_end(conn->hello);
+    conn->hello = NULL;
+    last_end.known = 0;
+}
+
+static req_t *req_make(request_rec *r, conn_t *conn)
+{
+    req_t *req = apr_pcalloc(r->pool, sizeof(*req));
+
+    req->conn = conn;
+    req->r = r;
+    return req;
+}
+
 static int req_admit(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
@@ -450,26 +433,17 @@ static int req_admit(request_rec *r)
     if (r->main || r->prev || !conn)
         return DECLINED;
     conn->idle_us = r->server->keep_alive_timeout;
-    if (conn->hello) {
-        vl_hello_end(conn->hello);
-        conn->hello = NULL;
-        last_end.known = 0;
-    }
+    end_hello(conn);
     if (conf->mode == VL_MODE_OFF) {
-        drop_turn(conn);
-        last_end.known = 0;
+        pass_by(conn);
         vl_place_fork_for(places, VL_PLACE_NONE);
         vl_place_thread(places, VL_PLACE_NONE);
         return DECLINED;
     }
-
-    req = apr_pcalloc(r->pool, sizeof(*req));
-    req->conn = conn;
-    req->r = r;
+    req = req_make(r, conn);
     if (conf->exempt && vl_exempt(r)) {
         req->exempt = 1;
-        last_end.known = 0;
-        drop_turn(conn);
+        pass_by(conn);
         ap_set_module_config(r->request_config, &vhostlimit_module, req);
         return DECLINED;
     }
@@ -481,24 +455,8 @@ static int req_admit(request_rec *r)
             return DECLINED;
         admit_not(req);
     }
-    /* A connection that cannot wait with us, or has its next requests in
-     * Apache's filters already, closes while requests of its vhost wait: those
-     * take their turn with them as a new connection.  Said by
-     * the variable that the core asks (ap_set_keepalive) after it has chosen
-     * chunks for an answer of unknown length; AP_CONN_CLOSE would leave it
-     * without an end. */
-    if (req->admission.backlogged
-        && (conn->stays || !(conn->visit && conn->visit->arrival)))
-        apr_table_setn(r->subprocess_env, "nokeepalive", "1");
-    req->running = req->admission.entered;
-    place_thread(req, conf);
-    req->started = apr_time_now();
-    vl_place_fork_for(places, conf->account);
-    cpu_begin(req);
-    if (req->running)
-        vl_meter_begin(&req->meter, req->admission.ticket.account,
-                       req->cpu_start);
-    conn->current = req;
+    close_if_others_wait(r, req);
+    req_begin(req, conf);
     ap_set_module_config(r->request_config, &vhostlimit_module, req);
     apr_pool_cleanup_register(r->pool, req, req_pool_cleanup,
                               apr_pool_cleanup_null);

@@ -11,6 +11,8 @@
  * virtual time if its own lies behind. */
 #include "vl_queue.h"
 
+#include "vl.h"
+
 static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
 {
     const vl_flow_t *x = &q->flows[a], *y = &q->flows[b];
@@ -268,11 +270,7 @@ void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
         charge(f, cost - charged);
     else
         refund(f, charged - cost);
-    /* Forgets by 1/8 a request, as TCP's smoothed round-trip time (RFC 6298). */
-    if (cost > APR_UINT32_MAX)
-        cost = APR_UINT32_MAX;
-    f->estimate_us = (apr_uint32_t)(((apr_uint64_t)f->estimate_us * 7 + cost)
-                                    / 8);
+    f->estimate_us = vl_average(f->estimate_us, cost);
     if (!f->estimate_us)
         f->estimate_us = 1;
     vl_queue_forget(q, flow, 1);

@@ -11,11 +11,6 @@
 #include <apr_shm.h>
 #include <apr_strings.h>
 
-static vl_ticket_t *ticket_at(child_t *child, apr_uint32_t i)
-{
-    return &child->ring[(child->ring_head + i) % RING_SIZE];
-}
-
 /* Adds what the child has to the sums. */
 static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
 {
@@ -26,7 +21,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     child->running = child->ring_len;
     child->seated = 0;
     for (i = 0; i < child->ring_len; i++)
-        q->flows[ticket_at(child, i)->account].running++;
+        q->flows[vl_shm_ticket(child, i)->account].running++;
     for (a = 0; a < shm->head->used; a++) {
         const cell_t *cell = vl_shm_cell(shm, c, a);
 
@@ -244,7 +239,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     apr_uint32_t a, i, left = dead->ring_len;
 
     for (i = 0; i < dead->ring_len; i++)
-        vl_queue_forget(&shm->queue, ticket_at(dead, i)->account, 1);
+        vl_queue_forget(&shm->queue, vl_shm_ticket(dead, i)->account, 1);
     for (a = 0; a < shm->head->used; a++) {
         cell_t *cell = vl_shm_cell(shm, child, a);
 
@@ -424,79 +419,4 @@ apr_uint32_t vl_shm_children(vl_shm_t *shm)
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
 {
     return shm->head->created;
-}
-
-static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
-{
-    const child_t *child = &shm->children[c];
-    apr_uint32_t a, running = child->ring_len, waiting = 0, seated = 0;
-
-    for (a = 0; a < shm->head->used; a++) {
-        running += vl_shm_cell(shm, c, a)->running;
-        waiting += vl_shm_cell(shm, c, a)->waiting;
-        seated += vl_shm_cell(shm, c, a)->seated;
-    }
-    if (seated != child->seated)
-        return "a child's seated is the sum of its cells";
-    if (!child->pid && (running || waiting || seated))
-        return "a free column has nothing in its cells and its ring";
-    if (running != child->running)
-        return "a child's running is the sum of its cells and its ring";
-    return NULL;
-}
-
-static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
-{
-    apr_uint32_t c, i, running = 0, waiting = 0, seated = 0, stalled = 0;
-
-    for (c = 0; c < shm->head->children; c++) {
-        child_t *child = &shm->children[c];
-
-        running += vl_shm_cell(shm, c, a)->running;
-        waiting += vl_shm_cell(shm, c, a)->waiting;
-        seated += vl_shm_cell(shm, c, a)->seated;
-        stalled += vl_shm_cell(shm, c, a)->stalled;
-        for (i = 0; i < child->ring_len; i++)
-            running += ticket_at(child, i)->account == a;
-    }
-    if (running != shm->queue.flows[a].running
-        || waiting != shm->queue.flows[a].waiting)
-        return "running and waiting are the sums of the cells and rings";
-    if (seated != shm->accounts[a].seated
-        || stalled != shm->accounts[a].stalled)
-        return "seated and stalled are the sums of the cells";
-    return NULL;
-}
-
-static const char *validate_locked(const vl_shm_t *shm)
-{
-    const head_t *head = shm->head;
-    const char *why = NULL;
-    apr_uint32_t a, b;
-
-    if (head->used > head->capacity)
-        return "more accounts used than there are";
-    for (a = 0; a < head->capacity && !why; a++) {
-        if ((a < head->used) != (shm->accounts[a].name[0] != '\0'))
-            return "accounts 0 to used-1 have a name, the others none";
-        for (b = 0; b < a && a < head->used; b++) {
-            if (!strcmp(shm->accounts[b].name, shm->accounts[a].name))
-                return "no two accounts of one name";
-        }
-        why = validate_flow_locked(shm, a);
-    }
-    for (b = 0; b < head->children && !why; b++)
-        why = validate_child_locked(shm, b);
-    return why ? why : vl_queue_validate(&shm->queue, head->used);
-}
-
-const char *vl_shm_validate(vl_shm_t *shm)
-{
-    const char *why;
-
-    if (vl_shm_lock(shm) != APR_SUCCESS)
-        return "the lock cannot be taken";
-    why = validate_locked(shm);
-    vl_shm_unlock(shm);
-    return why;
 }

@@ -77,7 +77,7 @@ apr_uint32_t vl_shm_children(vl_shm_t *shm);
 /* When the segment was made, i.e. the server started; microseconds (Unix). */
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm);
 
-/* Checks the sentences at the top of vl_shm.c; NULL when all hold, else the
+/* Checks the sentences at the top of vl_shm_int.h; NULL when all hold, else the
  * first that does not.  For tests. */
 const char *vl_shm_validate(vl_shm_t *shm);
 

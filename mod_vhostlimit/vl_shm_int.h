@@ -134,6 +134,12 @@ void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
 /* Requests a child can work on at once. */
 apr_uint32_t vl_slot_most_of(const child_t *child);
 
+/* The i-th of the slots that were granted and not picked up. */
+static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)
+{
+    return &child->ring[(child->ring_head + i) % RING_SIZE];
+}
+
 static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
                                   apr_uint32_t account)
 {

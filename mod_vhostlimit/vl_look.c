@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_look.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+
+#include "vl_conf.h"
+#include "vl_exempt.h"
+#include "vl_peek.h"
+#include "vl_vhostmap.h"
+
+/* Bytes of a head that are looked at. */
+#define PEEK_SIZE 8192
+
+static struct {
+    server_rec *main_server;
+    vl_vhostmap_t *map;
+    apr_pool_t *scratch;
+} looks;
+
+void vl_look_child_init(apr_pool_t *pchild, server_rec *main_server)
+{
+    looks.main_server = main_server;
+    looks.map = vl_vhostmap_child_init(pchild);
+    apr_pool_create(&looks.scratch, pchild);
+}
+
+static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
+                       socklen_t len)
+{
+    memset(sa, 0, sizeof(*sa));
+    memcpy(&sa->sa, ss, len);
+    sa->family = ss->ss_family;
+    sa->salen = len;
+    if (ss->ss_family == AF_INET) {
+        sa->ipaddr_ptr = &sa->sa.sin.sin_addr;
+        sa->ipaddr_len = sizeof(struct in_addr);
+        sa->port = ntohs(sa->sa.sin.sin_port);
+    }
+    else {
+        sa->ipaddr_ptr = &sa->sa.sin6.sin6_addr;
+        sa->ipaddr_len = sizeof(struct in6_addr);
+        sa->port = ntohs(sa->sa.sin6.sin6_port);
+    }
+}
+
+static int is_exempt(server_rec *s, const char *bytes, apr_size_t len,
+                     apr_sockaddr_t *local, apr_sockaddr_t *remote)
+{
+    if (!vl_conf_get(s)->exempt)
+        return 0;
+    apr_pool_clear(looks.scratch);
+    return vl_exempt_early(looks.scratch, s, bytes, len, local, remote);
+}
+
+vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
+                  const struct sockaddr_storage *remote, socklen_t addr_len,
+                  vl_look_t *ret_look)
+{
+    char bytes[PEEK_SIZE];
+    ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    apr_sockaddr_t here, there;
+    vl_peek_t peek;
+
+    if (n < 0 && errno == EAGAIN)
+        return VL_LOOK_NOTHING;
+    if (n <= 0)
+        return VL_LOOK_CLOSED;
+    if (vl_peek(bytes, (apr_size_t)n, &peek) == VL_PEEK_MORE
+        && n < (ssize_t)sizeof(bytes))
+        return VL_LOOK_SOME;
+    address_of(&here, local, addr_len);
+    address_of(&there, remote, addr_len);
+    ret_look->server = vl_vhostmap_find(looks.map, looks.main_server, &here,
+                                        peek.host);
+    ret_look->tls = peek.tls;
+    ret_look->http2 = peek.http2;
+    ret_look->exempt = is_exempt((server_rec *)ret_look->server, bytes,
+                                 (apr_size_t)n, &here, &there);
+    return VL_LOOK_ALL;
+}

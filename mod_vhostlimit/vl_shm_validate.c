@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do the sentences of vl_shm_int.h hold?  For tests. */
+#include <string.h>
+
+#include "vl_shm_int.h"
+
+static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
+{
+    const child_t *child = &shm->children[c];
+    apr_uint32_t a, running = child->ring_len, waiting = 0, seated = 0;
+
+    for (a = 0; a < shm->head->used; a++) {
+        running += vl_shm_cell(shm, c, a)->running;
+        waiting += vl_shm_cell(shm, c, a)->waiting;
+        seated += vl_shm_cell(shm, c, a)->seated;
+    }
+    if (seated != child->seated)
+        return "a child's seated is the sum of its cells";
+    if (!child->pid && (running || waiting || seated))
+        return "a free column has nothing in its cells and its ring";
+    if (running != child->running)
+        return "a child's running is the sum of its cells and its ring";
+    return NULL;
+}
+
+static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
+{
+    apr_uint32_t c, i, running = 0, waiting = 0, seated = 0, stalled = 0;
+
+    for (c = 0; c < shm->head->children; c++) {
+        child_t *child = &shm->children[c];
+
+        running += vl_shm_cell(shm, c, a)->running;
+        waiting += vl_shm_cell(shm, c, a)->waiting;
+        seated += vl_shm_cell(shm, c, a)->seated;
+        stalled += vl_shm_cell(shm, c, a)->stalled;
+        for (i = 0; i < child->ring_len; i++)
+            running += vl_shm_ticket(child, i)->account == a;
+    }
+    if (running != shm->queue.flows[a].running
+        || waiting != shm->queue.flows[a].waiting)
+        return "running and waiting are the sums of the cells and rings";
+    if (seated != shm->accounts[a].seated
+        || stalled != shm->accounts[a].stalled)
+        return "seated and stalled are the sums of the cells";
+    return NULL;
+}
+
+static const char *validate_locked(const vl_shm_t *shm)
+{
+    const head_t *head = shm->head;
+    const char *why = NULL;
+    apr_uint32_t a, b;
+
+    if (head->used > head->capacity)
+        return "more accounts used than there are";
+    for (a = 0; a < head->capacity && !why; a++) {
+        if ((a < head->used) != (shm->accounts[a].name[0] != '\0'))
+            return "accounts 0 to used-1 have a name, the others none";
+        for (b = 0; b < a && a < head->used; b++) {
+            if (!strcmp(shm->accounts[b].name, shm->accounts[a].name))
+                return "no two accounts of one name";
+        }
+        why = validate_flow_locked(shm, a);
+    }
+    for (b = 0; b < head->children && !why; b++)
+        why = validate_child_locked(shm, b);
+    return why ? why : vl_queue_validate(&shm->queue, head->used);
+}
+
+const char *vl_shm_validate(vl_shm_t *shm)
+{
+    const char *why;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return "the lock cannot be taken";
+    why = validate_locked(shm);
+    vl_shm_unlock(shm);
+    return why;
+}
