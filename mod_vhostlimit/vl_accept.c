@@ -34,6 +34,7 @@
 #include <unixd.h>
 
 #include "vl_arrival.h"
+#include "vl_clock.h"
 #include "vl_handover.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
@@ -341,7 +342,7 @@ static void grant_to_threads(void)
  * that are closing get the time that the MPM gives its own then. */
 static void give_away(void)
 {
-    apr_int64_t start = apr_time_now(), passed;
+    apr_int64_t start = vl_clock_us(), passed;
     int i;
 
     go_deaf();
@@ -349,7 +350,7 @@ static void give_away(void)
         close(acceptor->listeners[i].fd);
     vl_shm_child_leave(acceptor->shm);
     do {
-        passed = apr_time_now() - start;
+        passed = vl_clock_us() - start;
         if (vl_shm_child_others(acceptor->shm)) {
             hand_on_all();
             grant_to_threads();
@@ -399,7 +400,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     take_over();
     while ((!acceptor->first || acceptor->first->active) && !ending()) {
         wait_for_events();
-        now = apr_time_now();
+        now = vl_clock_us();
         if (now - ticked >= TICK_MS * 1000) {
             ticked = now;
             tick(now);

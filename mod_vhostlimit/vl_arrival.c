@@ -20,6 +20,7 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 
+#include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_look.h"
 #include "vl_wheel.h"
@@ -95,7 +96,7 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     places = apr_pcalloc(pchild, sizeof(*places));
     places->shm = shm;
     vl_look_child_init(pchild, main_server);
-    places->wheel = vl_wheel_create(pchild, apr_time_now());
+    places->wheel = vl_wheel_create(pchild, vl_clock_us());
     places->epoll_fd = epoll_fd;
     places->most = most;
     places->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -210,7 +211,7 @@ static void pass_locked(vl_arrival_t *arrival)
     if (!places->signalled) {
         places->signalled = write(places->pass_fd, &one, sizeof(one))
                             == sizeof(one);
-        places->signalled_us = apr_time_now();
+        places->signalled_us = vl_clock_us();
     }
 }
 
@@ -256,7 +257,7 @@ static void pend(vl_arrival_t *arrival)
     if (watch_locked(arrival, EPOLLET)) {
         move_locked(arrival, PENDING);
         vl_wheel_set(places->wheel, &arrival->timer,
-                     apr_time_now() + PENDING_US);
+                     vl_clock_us() + PENDING_US);
     }
     else {
         pass_locked(arrival);
@@ -306,7 +307,7 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     vl_waiter_t *waiter = &arrival->waiter;
 
     waiter->account = conf->account;
-    waiter->since_us = apr_time_now();
+    waiter->since_us = vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = turn_locked;
     if (vl_slot_try(places->shm, conf->account, &arrival->turn.ticket)
@@ -467,7 +468,7 @@ static void due_locked(vl_timer_t *timer)
     else if (arrival->place == IDLE) {
         watch_locked(arrival, 0);
         shutdown(arrival->fd, SHUT_WR);
-        linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
+        linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
     }
     else {
         close_locked(arrival);
@@ -611,7 +612,7 @@ static void dismiss_locked(vl_arrival_t *arrival)
     }
     shutdown(arrival->fd, SHUT_WR);
     if (watch_locked(arrival, 0))
-        linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
+        linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
     else
         close_locked(arrival);
 }
@@ -653,7 +654,7 @@ vl_arrival_t *vl_arrival_next(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    places->asked_us = apr_time_now();
+    places->asked_us = vl_clock_us();
     if (places->stuck) {
         places->stuck = 0;
         vl_shm_child_pause(places->shm, 0);
@@ -704,7 +705,7 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
 
     visit->turn = arrival->turn;
     if (arrival->waited)
-        visit->turn.waited_us = apr_time_now() - arrival->waiter.since_us;
+        visit->turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
     visit->keepalives = arrival->keepalives;
     arrival->news = 0;
     arrival->begun = 0;
@@ -775,7 +776,7 @@ int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
         visit->arrival = NULL;
         fresh = arrival->news;
         arrival->keepalives = keepalives;
-        arrival->idle_us = apr_time_now() + idle_us;
+        arrival->idle_us = vl_clock_us() + idle_us;
         make_room_locked();
         if (fresh)
             move_locked(arrival, FRESH);
@@ -799,7 +800,7 @@ int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
         visit->arrival = NULL;
         shutdown(arrival->fd, SHUT_WR);
         make_room_locked();
-        linger_locked(arrival, apr_time_now() + linger_us);
+        linger_locked(arrival, vl_clock_us() + linger_us);
     }
     vl_park_unlock();
     return back;

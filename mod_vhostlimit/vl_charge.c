@@ -4,6 +4,7 @@
  * clock says. */
 #include "vl_slot.h"
 
+#include "vl_clock.h"
 #include "vl_shm_int.h"
 
 /* The moving average of a vhost's service time forgets by 1/8 a request, as
@@ -50,7 +51,7 @@ static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     if (shm->accounts[account].measured)
         return 0;
-    advance_elsewhere(shm->head, apr_time_now());
+    advance_elsewhere(shm->head, vl_clock_us());
     return (shm->head->elsewhere_ns - from) / 1000;
 }
 
@@ -58,7 +59,7 @@ static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
 static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
 {
     a->metrics.charged_us += us;
-    vl_rate_add(&a->rate, apr_time_now(), busy_us, us);
+    vl_rate_add(&a->rate, vl_clock_us(), busy_us, us);
 }
 
 apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,

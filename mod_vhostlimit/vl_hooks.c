@@ -19,6 +19,7 @@
 #include <util_filter.h>
 
 #include "vl_arrival.h"
+#include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_exempt.h"
 #include "vl_hello.h"
@@ -37,7 +38,7 @@ typedef struct req_t {
     int seated;                 /* it is a tunnel, see become_tunnel() */
     vl_admission_t admission;
     apr_int64_t waited_us;
-    apr_time_t started;         /* when it was let in */
+    apr_int64_t started;        /* when it was let in */
     pthread_t thread;           /* that cpu_start was read on */
     apr_int64_t cpu_start;
     vl_meter_t meter;           /* while it runs */
@@ -100,7 +101,7 @@ static void req_leave(req_t *req)
     cpu_end(req);
     if (req->leaves && pthread_equal(req->thread, pthread_self()))
         vl_place_thread(places, VL_PLACE_NONE);
-    cost.busy_us = apr_time_now() - req->started;
+    cost.busy_us = vl_clock_us() - req->started;
     cost.cpu_us = req->cpu_us;
     vl_park_end(&req->admission.ticket, &cost);
 }
@@ -388,7 +389,7 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
 {
     req->running = req->admission.entered;
     place_thread(req, conf);
-    req->started = apr_time_now();
+    req->started = vl_clock_us();
     vl_place_fork_for(places, conf->account);
     cpu_begin(req);
     if (req->running)

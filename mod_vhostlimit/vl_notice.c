@@ -4,6 +4,7 @@
 #include <apr_strings.h>
 #include <mpm_common.h>
 
+#include "vl_clock.h"
 #include "vl_private.h"
 #include "vl_slot.h"
 #include "vl_watch.h"
@@ -76,7 +77,7 @@ void vl_notice_tick(apr_int64_t now_us)
 static int monitor(apr_pool_t *p, server_rec *s)
 {
     if (accounts)
-        vl_notice_tick(apr_time_now());
+        vl_notice_tick(vl_clock_us());
     return DECLINED;
 }
 

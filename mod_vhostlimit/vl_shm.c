@@ -11,6 +11,8 @@
 #include <apr_shm.h>
 #include <apr_strings.h>
 
+#include "vl_clock.h"
+
 /* Adds what the child has to the sums. */
 static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
 {
@@ -381,10 +383,10 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
 
     if (rv != APR_SUCCESS)
         return rv;
-    since_us = apr_time_now();
+    since_us = vl_clock_us();
     for (i = 0; i < n; i++)
         snapshot_locked(shm, accounts[i], &ret_snapshots[i]);
-    *held_us += apr_time_now() - since_us;
+    *held_us += vl_clock_us() - since_us;
     vl_shm_unlock(shm);
     for (i = 0; i < n; i++)
         snapshot_rest(shm, accounts[i], &ret_snapshots[i]);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "vl_clock.h"
 #include "vl_shm_int.h"
 
 /* Children to wake once the lock is released: a write() is a system call. */
@@ -83,7 +84,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
     child->running++;
-    cell->first_us = apr_time_now();    /* until the child says who is next */
+    cell->first_us = vl_clock_us();    /* until the child says who is next */
     if (c != shm->self && !child->woken) {
         child->woken = 1;
         wakes->child[wakes->n++] = c;

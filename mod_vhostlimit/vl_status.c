@@ -10,6 +10,7 @@
 #include <http_protocol.h>
 
 #include "vl_accept.h"
+#include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_private.h"
 #include "vl_slot.h"
@@ -70,7 +71,7 @@ static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
 }
 
 static void fill_row(request_rec *r, const vl_account_snapshot_t *from,
-                     apr_time_t now, vl_row_t *row)
+                     apr_int64_t now, vl_row_t *row)
 {
     memset(row, 0, sizeof(*row));
     row->name = apr_pstrdup(r->pool, from->name);
@@ -124,7 +125,7 @@ static void gather_rows(request_rec *r, vl_page_t *page, int only_own)
 {
     vl_account_snapshot_t *batch = apr_palloc(r->pool,
                                               sizeof(*batch) * BATCH);
-    apr_time_t now = apr_time_now();
+    apr_int64_t now = vl_clock_us();
     int i, from, wanted_n;
     const apr_uint32_t *wanted = wanted_accounts(r, only_own, &wanted_n);
 

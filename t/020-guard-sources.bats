@@ -18,6 +18,11 @@ load lib/guard
   is "$output" "$TOP/mod_vhostlimit/vl_cgroup.c" "files that include libcgroup"
 }
 
+@test "the time of day is asked only for what people read" {
+  try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/*.[ch]
+  is "$(sed 's|.*/||' <<<"$output" | xargs)" 'vl_shm.c vl_status.c' "files that ask"
+}
+
 @test "the module exports one symbol, vhostlimit_module" {
   requires nm
   try nm -D --defined-only "$(vl_module)"

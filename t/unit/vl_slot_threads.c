@@ -145,7 +145,7 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 
     while (n--) {
         enter(shm, a, &ticket);
-        cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
+        cost.elsewhere_from = vl_slot_elsewhere(shm, vl_clock_us());
         vl_slot_end(shm, &ticket, &cost);
     }
     vl_slot_usage(shm, a, reading += us, 1);

@@ -30,6 +30,10 @@ shellcheck  command:shellcheck      shellcheck                ShellCheck
 ab          command:ab              apache2-utils             httpd-tools
 h2load      command:h2load          nghttp2-client            nghttp2
 valgrind    command:valgrind        valgrind                  valgrind
+clang       command:clang           clang libclang-rt-dev     clang compiler-rt
+tidy        command:clang-tidy      clang-tidy                clang-tools-extra
+cppcheck    command:cppcheck        cppcheck                  cppcheck
+slowhttptest  command:slowhttptest  slowhttptest              slowhttptest
 prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
 END
