@@ -9,8 +9,9 @@
 
 #include <apr_time.h>
 
-/* How often one who waits alone gives credit. */
-#define CREDIT_US 100000
+/* How often one who waits alone gives credit, and others look for themselves
+ * whether a grant has come: the acceptor, who tells them, leaves before them. */
+#define LOOK_US 100000
 
 static struct {
     pthread_mutex_t lock;
@@ -149,8 +150,8 @@ static void doze(apr_uint32_t account, apr_int64_t until_us)
     pthread_mutex_unlock(&park.lock);
     if (vl_slot_capped(park.shm, account)) {
         vl_slot_reads_usage(park.shm, apr_time_now());
-        if (left_us > CREDIT_US)
-            left_us = CREDIT_US;
+        if (left_us > LOOK_US)
+            left_us = LOOK_US;
     }
     if (left_us > 0 && poll(&pfd, 1, (int)(left_us / 1000) + 1) > 0
         && read(pfd.fd, &count, sizeof(count)) < 0)
@@ -159,22 +160,35 @@ static void doze(apr_uint32_t account, apr_int64_t until_us)
     vl_park_take_locked();
 }
 
+/* Until it is called, or it is time to look. */
+static void nap(sitter_t *sitter, apr_int64_t until_us)
+{
+    apr_int64_t look_us = apr_time_now() + LOOK_US;
+    struct timespec until;
+
+    if (look_us > until_us)
+        look_us = until_us;
+    until.tv_sec = (time_t)(look_us / APR_USEC_PER_SEC);
+    until.tv_nsec = (long)(look_us % APR_USEC_PER_SEC) * 1000;
+    if (pthread_cond_timedwait(&sitter->called, &park.lock, &until)
+        && vl_slot_granted(park.shm))
+        vl_park_take_locked();
+}
+
 static void sleep_locked(sitter_t *sitter)
 {
     apr_int64_t until_us = sitter->waiter.deadline_us;
-    struct timespec until = { (time_t)(until_us / APR_USEC_PER_SEC),
-                              (long)(until_us % APR_USEC_PER_SEC) * 1000 };
 
     while (!sitter->done && apr_time_now() < until_us) {
         if (park.threads == 1)
             doze(sitter->waiter.account, until_us);
         else
-            pthread_cond_timedwait(&sitter->called, &park.lock, &until);
+            nap(sitter, until_us);
     }
     if (!sitter->done)
         refuse_locked(&sitter->waiter, VL_REASON_TIMEOUT);
     /* A grant may have come too late: it goes back. */
-    if (park.threads == 1)
+    if (vl_slot_granted(park.shm))
         vl_park_take_locked();
 }
 

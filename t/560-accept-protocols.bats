@@ -77,6 +77,33 @@ waits_by_sni_on() { # <mpm>
   wait_until 5 group_is queued 2
 }
 
+# The request waits with a thread of the child that leaves, for the only slot.
+waits_through_graceful_on() { # <mpm>
+  start_tls -m "$1" 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitQueue 1000 40s'
+  mkfifo -m 666 "$(hold_dir)/kept.fifo"
+  begin_request kept s /page.html -w '%{http_code} %{num_connects}\n' "$(url s '/cgi/hold.sh?kept')" -o /dev/null
+  wait_until 10 held kept
+  begin_held other a; settles a waiting 1
+  let_go "$(hold_dir)/kept.fifo"
+  wait_until 10 held other
+  settles s waiting 1
+  graceful_httpd
+  settles s waiting 1
+  release_request other
+  is "$(answer_of kept | xargs)" '200 1 200 0'
+  wait_until 5 status_is s waiting 0
+  is "$(status_of s refused)" 0
+}
+
+@test "event: who waits with a thread is served though its child leaves" {
+  waits_through_graceful_on event
+}
+
+@test "worker: who waits with a thread is served though its child leaves" {
+  requires worker
+  waits_through_graceful_on worker
+}
+
 with_sni() { # <sni> <Host>   status and whose page it is
   local text
   text=$({ printf 'GET /page.html HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n' "$2"; } |
