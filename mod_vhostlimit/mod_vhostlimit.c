@@ -17,6 +17,7 @@
 #include "vl_conf.h"
 #include "vl_handover.h"
 #include "vl_hooks.h"
+#include "vl_http2.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
 #include "vl_park.h"
@@ -319,6 +320,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_slot_set_seats(kept->shm, seats());
+    vl_http2_post_config(pconf, main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);
@@ -361,7 +363,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_hooks_child_init(kept->shm, place);
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,
-                       threads ? threads : 1);
+                       threads ? threads : 1, vl_http2_workers());
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most,
                          usage);
     /* httpd -X ends as a child does. */

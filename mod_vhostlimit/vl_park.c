@@ -21,18 +21,20 @@ static struct {
     vl_wait_t *lines;
     apr_uint32_t most;
     apr_uint32_t threads;
+    apr_uint32_t workers;           /* HTTP/2's */
     apr_uint32_t streams;           /* HTTP/2's that wait, in all and ... */
     apr_uint32_t *streams_of;       /* ... of each account */
 } park = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t accounts, apr_uint32_t most,
-                        apr_uint32_t threads)
+                        apr_uint32_t threads, apr_uint32_t workers)
 {
     park.shm = shm;
     park.lines = vl_wait_create(pchild, accounts);
     park.most = most;
     park.threads = threads;
+    park.workers = workers;
     park.streams_of = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
 }
 
@@ -203,11 +205,10 @@ static void line_up_locked(vl_waiter_t *waiter, int first)
         vl_park_take_locked();
 }
 
-/* HTTP/2's workers are half as many again as the other threads (H2MaxWorkers):
- * some are left to who comes, even by an account that is alone. */
+/* Some are left to who comes, even by an account that is alone. */
 static int sit_stream(apr_uint32_t account)
 {
-    apr_uint32_t most = park.threads * 5 / 4;
+    apr_uint32_t most = park.workers * 5 / 6;
     int may;
 
     vl_park_lock();

@@ -25,10 +25,10 @@ typedef struct vl_turn_t {
 
 /* most: how many may wait in this child, which is a matter of descriptors.
  * threads: of the MPM, per child; where there is one, no other picks up the
- * child's grants. */
+ * child's grants.  workers: HTTP/2's. */
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t accounts, apr_uint32_t most,
-                        apr_uint32_t threads);
+                        apr_uint32_t threads, apr_uint32_t workers);
 
 void vl_park_lock(void);
 void vl_park_unlock(void);
@@ -49,7 +49,7 @@ void vl_park_remove_locked(vl_waiter_t *waiter);
 
 /* The calling thread waits, if it may: for a ticket, or to be refused, at the
  * latest after timeout_us.  stream: it is none of the MPM's but one of HTTP/2's
- * workers, of which each child has its own, about as many as other threads.
+ * workers, of which each child has its own.
  * Who has given its turn back is first, and has waited for waited_us already. */
 void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn);

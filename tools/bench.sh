@@ -126,9 +126,12 @@ prepare_module() {
 }
 
 prepare() {
+  local generators needs
+  mapfile -t generators < <(test_generators "${option[load]}")
+  mapfile -t needs < <(load_packages "${generators[@]}" && test_packages)
   need_files "$(($(test_users_most) + 200))"
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar "${option[load]}"
+    network sysctl util curl jq sar "${needs[@]}"
   [[ ${measure[targets]} == plain ]] || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock
@@ -136,7 +139,7 @@ prepare() {
   on_exit progress_end
   say "setting up the test bed"
   bed_up
-  load_prepare "${option[load]}"
+  load_prepare "${generators[@]}"
 }
 
 main() {

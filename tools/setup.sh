@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: make or remove the three-vhost test bed: one Apache with PHP-FPM and
 #          three clients, each a host of its own in a network namespace
-# Usage:   setup.sh [-h] up [-MP] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN]
+# Usage:   setup.sh [-h] up [-MPT] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN] [-F FRONT]
 #          setup.sh [-h] down|status
 #   -M           load the module from the build tree (conf/testbed/vhostlimit.conf.in)
 #   -P           a PHP-FPM of its own for each site, with -M in the site's cgroup
+#   -T           the sites over TLS and HTTP/2 (https, port 443), not in clear
 #   -D LINE      one more line for Apache's configuration; may be repeated
 #   -m MPM       event, worker or prefork (event)
 #   -w WORKERS   MaxRequestWorkers, a multiple of 25 for event and worker (400)
 #   -p CHILDREN  PHP-FPM children (10); with -P of each site
+#   -F FRONT     an HAProxy before Apache: keepalive (plain, its connections carry
+#                requests of all sites) or proxy (PROXY protocol, version 2)
 #   -h           this help
 #   Then, for example: ip netns exec vl-client1 curl http://site1.test/
 #   Pages: / (static), info.php, and burn.php?ms=N, sleep.php?ms=N, burn.cgi?ms=N,
@@ -28,15 +31,17 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 parse_up() {
   local opt
   OPTIND=1
-  while getopts ':hMPD:m:w:p:' opt; do
+  while getopts ':hMPTD:m:w:p:F:' opt; do
     case $opt in
       h) usage 0 ;;
       M) bed[module]=on ;;
       P) bed[pools]=own ;;
+      T) bed[tls]=on ;;
       D) bed[extra]+=$OPTARG$'\n' ;;
       m) bed[mpm]=$OPTARG ;;
       w) bed[workers]=$OPTARG ;;
       p) bed[children]=$OPTARG ;;
+      F) bed[front]=$OPTARG ;;
       :) misuse "-$OPTARG needs a value" ;;
       *) misuse "unknown option -$OPTARG" ;;
     esac
@@ -47,6 +52,8 @@ parse_up() {
   [[ ${bed[workers]} =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-w: '${bed[workers]}' is not a whole number from 1 to 99999"
   [[ ${bed[mpm]} == prefork ]] || ((bed[workers] % 25 == 0)) || misuse "-w: '${bed[workers]}' is not a multiple of 25"
   [[ ${bed[children]} =~ ^[1-9][0-9]{0,3}$ ]] || misuse "-p: '${bed[children]}' is not a whole number from 1 to 9999"
+  bed_front_known "${bed[front]}" || misuse "-F: '${bed[front]}' is not one of ${bed_front_kinds[*]}"
+  [[ ${bed[front]} == none || ${bed[tls]} == off ]] || misuse "-F and -T: the front speaks no TLS"
 }
 
 give_up() { # the undo of a start that did not get to its end
@@ -57,6 +64,7 @@ cmd_up() {
   parse_up "$@"
   need_root
   need ip nsenter taskset flock findmnt ss curl
+  [[ ${bed[tls]} == off ]] || need openssl
   bed_lock
   if bed_same && bed_healthy; then
     say "the test bed is up already"

@@ -32,7 +32,8 @@ bed_fpm_start() {
 
 # After Apache, which makes the group; without a group it is nowhere special.
 bed_fpm_start_one() { # <name>
-  local name=$1 binary user group=$bed_cgroup/${1#fpm-}.test:80
+  local name=$1 binary user group
+  group=$bed_cgroup/${1#fpm-}.test:$(bed_port)
   binary=$(fpm_binary) || cannot "php-fpm is not installed"
   user=$(httpd_user)
   template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/$name.conf" \
@@ -74,6 +75,7 @@ bed_httpd_start() {
   httpd_check "$binary" "$bed_dir/httpd.conf"
   (server_exec "$binary" -f "$bed_dir/httpd.conf" -k start) </dev/null >>"$bed_dir/httpd.out" 2>&1 ||
     die "Apache did not start: $(tail -n 3 "$bed_dir/httpd.out")"
+  bed_front_start
   wait_until 10 bed_answers 1 ||
     die "Apache does not answer within 10 s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
@@ -81,12 +83,13 @@ bed_httpd_start() {
 # One $(...) a command: a signal that comes in one is handled while bash parses
 # the next, and is then taken for its unexpected end.
 bed_httpd_config() { # <binary>
-  local user group types modules more threads=25 limited='' per fpm1 fpm2 fpm3
+  local user group types modules more lines threads=25 limited='' per fpm1 fpm2 fpm3
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status)
+    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $(bed_more_modules))
+  lines=$(bed_site_lines)$'\n'
   more=$(bed_more_vhosts)
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
@@ -95,13 +98,29 @@ bed_httpd_config() { # <binary>
   [[ ${bed[mpm]} != prefork ]] || per=1
   [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
   template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/httpd.conf" \
-    DIR="$bed_dir" USER="$user" GROUP="$group" ADDRESS="$bed_address" \
+    DIR="$bed_dir" USER="$user" GROUP="$group" ADDRESS="$bed_address" PORT="$(bed_port)" TLS="$(bed_tls_config)" \
     MIME_TYPES="$types" WORKERS="${bed[workers]}" THREADS="$threads" \
     FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
     LOAD_MODULES="$modules" \
-    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
+    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" \
+    SITE1="$lines${bed[site1]}" SITE2="$lines${bed[site2]}" SITE3="$lines${bed[site3]}" \
     MORE_VHOSTS="$more"
+}
+
+# Where Apache has the sites: clients ask at 443, or at 80, where a front may be.
+bed_port() {
+  if [[ ${bed[tls]} == on ]]; then echo 443; elif [[ ${bed[front]} != none ]]; then echo 8080; else echo 80; fi
+}
+
+bed_more_modules() {
+  [[ ${bed[tls]} != on ]] || bed_tls_modules
+  [[ ${bed[front]} != proxy ]] || echo remoteip
+}
+
+bed_site_lines() { # of each site's vhost
+  [[ ${bed[tls]} != on ]] || echo 'SSLEngine on'
+  [[ ${bed[front]} != proxy ]] || echo 'RemoteIPProxyProtocol On'
 }
 
 bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
@@ -109,7 +128,7 @@ bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
 # Writes the vhosts beyond the three sites and prints what includes them.
 bed_more_vhosts() {
   ((bed[vhosts] > 3)) || return 0
-  seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $bed_address:80>\n\
+  seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $bed_address:$(bed_port)>\n\
     ServerName other&.test\n    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts.conf"
   printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }
@@ -125,6 +144,7 @@ bed_module_config() {
 
 bed_httpd_stop() {
   local pid orphans binary
+  bed_front_stop
   binary=$(httpd_binary)
   pid=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || pid=
   process_stop ${pid:+"$pid"}
@@ -152,8 +172,12 @@ bed_answers() { # <client>...
   local client
   for client; do
     netns_exists "vl-client$client" || return 1
-    (client_exec "$client" curl -fsS -m 2 -o /dev/null http://site1.test/) 2>/dev/null || return 1
+    (client_exec "$client" curl -fsSk -m 2 -o /dev/null "$(bed_url site1)/") 2>/dev/null || return 1
   done
+}
+
+bed_url() { # <site>: less its path
+  if [[ ${bed[tls]} == on ]]; then printf 'https://%s.test\n' "$1"; else printf 'http://%s.test\n' "$1"; fi
 }
 
 bed_status_page() { # <path>: asked inside the server, where the vhost is Off
@@ -161,6 +185,6 @@ bed_status_page() { # <path>: asked inside the server, where the vhost is Off
 }
 
 bed_idle() { # nothing of the last flood is left in the server
-  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait 'sport = :80') ) ]] &&
+  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait "( sport = :80 or sport = :$(bed_port) )") ) ]] &&
     ! grep -qF "$bed_dir/fpm" <<<"$( (aside_exec ss -Hxn state established) )"
 }

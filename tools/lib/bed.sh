@@ -19,6 +19,10 @@
 . "${BASH_SOURCE[0]%/*}/httpd.sh"
 # shellcheck source-path=SCRIPTDIR source=fpm.sh
 . "${BASH_SOURCE[0]%/*}/fpm.sh"
+# shellcheck source-path=SCRIPTDIR source=bed-tls.sh
+. "${BASH_SOURCE[0]%/*}/bed-tls.sh"
+# shellcheck source-path=SCRIPTDIR source=bed-front.sh
+. "${BASH_SOURCE[0]%/*}/bed-front.sh"
 # shellcheck source-path=SCRIPTDIR source=bed-server.sh
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
@@ -28,13 +32,13 @@ bed_server=vl-server
 bed_address=198.18.0.1          # RFC 2544: never routed
 bed_clients=(1 2 3)
 bed_sites=(site1 site2 site3)
-bed_ports=(80 8081)
+bed_ports=(80 443 8080 8081)     # sites, over TLS, behind a front; status page
 bed_cgroup=/vhostlimit-testbed
 bed_lock_fd=
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [extra]=''
-  [vhosts]=3 [site1]='' [site2]='' [site3]='')
+  [vhosts]=3 [tls]=off [front]=none [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 
@@ -122,6 +126,7 @@ bed_down() {
   for pid in $(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf"); do
     process_stop "$pid"
   done
+  bed_front_stop
   bed_fpm_stop
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
   cgroup_remove "$bed_cgroup"
@@ -136,6 +141,7 @@ bed_down() {
 bed_healthy() {
   process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf" >/dev/null &&
     bed_fpm_runs &&
+    bed_front_runs &&
     bed_answers "${bed_clients[@]}"
 }
 
@@ -161,7 +167,7 @@ bed_report() { # TSV: part, state
   for name in "$bed_server" "${bed_clients[@]/#/vl-client}"; do
     printf '%s\t%s\n' "$name" "$(netns_exists "$name" && echo present || echo absent)"
   done
-  for name in httpd $(bed_fpm_up); do
+  for name in httpd $(bed_fpm_up) $(bed_front_up); do
     pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || pid=
     printf '%s\t%s\n' "$name" "${pid:-not running}"
   done

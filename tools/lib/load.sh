@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Load from one client, whatever makes it: LOAD is siege or wrk, and each has
-# LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own.
+# Load from one client, whatever makes it: LOAD is siege or wrk, or what a test
+# asks for by itself, h2load, handshake or hello, and each has LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own.
 # A record: transactions, failures, elapsed_s, rate, availability, mean_s,
 # longest_s, p50_s, p99_s (null where the generator does not know).
 
@@ -9,18 +9,32 @@
 . "${BASH_SOURCE[0]%/*}/siege.sh"
 # shellcheck source-path=SCRIPTDIR source=wrk.sh
 . "${BASH_SOURCE[0]%/*}/wrk.sh"
+# shellcheck source-path=SCRIPTDIR source=h2load.sh
+. "${BASH_SOURCE[0]%/*}/h2load.sh"
+# shellcheck source-path=SCRIPTDIR source=handshake.sh
+. "${BASH_SOURCE[0]%/*}/handshake.sh"
 
 load_kinds=(siege wrk)
 
 load_known() { [[ " ${load_kinds[*]} " == *" $1 "* ]]; }
 
-load_prepare() { "$1_prepare"; }        # <load>
-
-# Replaces the shell: call it in the background or in parentheses.
-load_run() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
-  bed_unlock_child
-  "$1_run" "${@:2}"
+load_prepare() { # <load>...
+  local load
+  for load; do "${load}_prepare"; done
 }
 
-load_record()  { "$1_record" "$2"; }    # <load> <file prefix>
-load_version() { "$1_version"; }        # <load>
+load_packages() { # <load>...: the roles in packages.sh of what they need
+  local load
+  for load; do
+    case $load in handshake | hello) echo openssl-dev ;; *) echo "$load" ;; esac
+  done
+}
+
+# Replaces the shell: call it in the background or in parentheses.
+load_run() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
+  bed_unlock_child
+  "${1%%:*}_run" "${@:2}" "${1#*:}"
+}
+
+load_record()  { "${1%%:*}_record" "$2"; }  # <load>[:<streams>] <file prefix>
+load_version() { "$1_version"; }            # <load>

@@ -28,7 +28,11 @@ bats        command:bats            bats                      bats
 prove       command:prove           perl                      perl-Test-Harness
 shellcheck  command:shellcheck      shellcheck                ShellCheck
 ab          command:ab              apache2-utils             httpd-tools
-h2load      command:h2load          nghttp2-client            nghttp2
+openssl     command:openssl         openssl                   openssl
+openssl-dev  file:/usr/include/openssl/ssl.h  libssl-dev      openssl-devel
+haproxy     command:haproxy         haproxy                   haproxy
+git         command:git             git                       git
+h2load      command:h2load,nghttp          nghttp2-client            nghttp2
 valgrind    command:valgrind        valgrind                  valgrind
 clang       command:clang           clang libclang-rt-dev     clang compiler-rt
 tidy        command:clang-tidy      clang-tidy                clang-tools-extra

@@ -4,9 +4,10 @@
 # describe_NAME, that says in them who loads what, on which pages and targets,
 # and which rows are reported; to add a test is to add such a file.
 
-declare -A test=()              # what is said once; lines:SCENE and vhosts:SCENE
+declare -A test=()              # what is said once; lines, vhosts, mpm and front with :SCENE
 test_scenes=() test_loads=() test_rows=()
 test_scene_now=-                # the name of the only scene of most tests
+test_by_now=-                   # the generator of the next loads; -: the command line's
 
 test_files() { # NAME<TAB>file
   local file name
@@ -45,6 +46,8 @@ test_pools()        { test[pools]=$1; }                 # <shared | own>: each s
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
+test_tls()          { test[tls]=on; }                   # the sites over TLS and HTTP/2
+
 # From here to the next scene; a test without this word has one scene.
 test_scene() { # <name>
   test_scene_now=$1
@@ -53,10 +56,16 @@ test_scene() { # <name>
 
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
 test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of three
+test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
+test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy>: HAProxy before Apache
+
+# Who makes the next loads, whatever the command line says; with h2load so many of
+# the users are streams of one connection.
+test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams]
 
 # From and to are percents of the run's length.
 test_load() { # <role> <client> <site> <users> [from to [page]]
-  test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--}")
+  test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now")
 }
 
 # Where: all, or PAGE, or PAGE:close, PAGE:keepalive.  Bar and goal: ">= 0.9",
@@ -68,7 +77,7 @@ test_row() { # <where> <name> <bar> <goal> <value>
 
 # --- asked by others ------------------------------------------------------
 
-test_loads_of() { # <scene>: role client site users from to page
+test_loads_of() { # <scene>: role client site users from to page by
   printf '%s\n' "${test_loads[@]}" | sed -n "s/^$1 //p" | sort -s -n -k5,5
 }
 
@@ -78,6 +87,15 @@ test_lines() { # <scene>: the module's, those inside a vhost marked
   for site in site1 site2 site3; do
     [[ -z ${test[$site]-} ]] || printf '%s\n' "$site: ${test[$site]//$'\n'/$'\n'"$site: "}"
   done
+}
+
+test_packages() { # roles in packages.sh of what the bed needs for it
+  [[ ${test[tls]-} != on ]] || echo openssl
+  [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
+}
+
+test_generators() { # <the command line's>: those that make loads
+  printf '%s\n' "${test_loads[@]}" | awk -v own="$1" '{ sub(":.*", "", $9); print $9 == "-" ? own : $9 }' | sort -u
 }
 
 test_users_most() { # of all clients together

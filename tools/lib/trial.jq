@@ -23,7 +23,7 @@ def of_site(all):
     availability: (total("transactions") as $good | total("failures") as $bad
       | if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
     mean_s: (total("transactions") as $n
-      | if $n > 0 then (map(.mean_s * .transactions) | add) / $n else null end),
+      | if $n > 0 and all(.[]; .mean_s) then (map(.mean_s * .transactions) | add) / $n else null end),
     longest_s: (map(.longest_s) | max),
     p50_s: (if length == 1 then .[0].p50_s else null end),
     p99_s: (if length == 1 then .[0].p99_s else null end),

@@ -20,6 +20,9 @@ trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts "${test[vhosts:$scene]-3}"
   bed_set workers "${trial[workers]}"
+  bed_set mpm "${test[mpm:$scene]-event}"
+  bed_set tls "${test[tls]-off}"
+  bed_set front "${test[front:$scene]-none}"
   for site in site1 site2 site3; do
     if [[ ${trial[target]} == plain ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
   done
@@ -30,16 +33,16 @@ trial_start() {
 trial_url() { # <site> <page or ->
   local page=$2
   [[ $page != - ]] || page=${trial[page]}
-  printf 'http://%s.test%s\n' "$1" "$(page_path "$page")"
+  printf '%s%s\n' "$(bed_url "$1")" "$(page_path "$page")"
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page pids=()
-  mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,7)
+  local loads load site page by pids=()
+  mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
-    read -r _ _ site _ _ _ page <<<"$load"
-    load_run "${trial[load]}" 1 10 "${trial[warm]}" "${trial[keepalive]}" \
-      "$(trial_url "$site" "$page")" "$(bed_file "warm-$site-$page")" &
+    read -r _ _ site _ _ _ page by <<<"$load"
+    load_run "$(trial_load "$by")" 1 10 "${trial[warm]}" "${trial[keepalive]}" \
+      "$(trial_url "$site" "$page")" "$(bed_file "warm-$site-$page-$by")" &
     pids+=("$!")
   done
   trial_wait "${trial[warm]}" "${pids[@]}"
@@ -58,21 +61,23 @@ trial_flood() {
 }
 
 trial_loads() { # in the order they begin; adds to pids
-  local loads load n=0 client site users from to page start length
+  local loads load n=0 client site users from to page by start length
   mapfile -t loads < <(test_loads_of "${trial[scene]}")
   : >"${trial[prefix]}.loads"
   for load in "${loads[@]}"; do
-    read -r _ client site users from to page <<<"$load"
+    read -r _ client site users from to page by <<<"$load"
     start=$((trial[seconds] * from / 100))
     length=$((trial[seconds] * to / 100 - start))
     trial_await "$start"
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
-    load_run "${trial[load]}" "$client" "$users" "$length" "${trial[keepalive]}" \
+    load_run "$(trial_load "$by")" "$client" "$users" "$length" "${trial[keepalive]}" \
       "$(trial_url "$site" "$page")" "${trial[prefix]}-load$n" &
     pids+=("$!")
   done
 }
+
+trial_load() { if [[ $1 == - ]]; then echo "${trial[load]}"; else echo "$1"; fi; }  # <generator or ->
 
 trial_clock() { printf '%s\n' "${EPOCHREALTIME/,/.}"; }
 
@@ -109,9 +114,9 @@ trial_wait() { # <seconds> <pid>...
 }
 
 trial_clients() { # JSON, one for each load
-  local n begun length role client site users page
-  while read -r n begun length role client site users _ _ page; do
-    load_record "${trial[load]}" "${trial[prefix]}-load$n" |
+  local n begun length role client site users page by
+  while read -r n begun length role client site users _ _ page by; do
+    load_record "$(trial_load "$by")" "${trial[prefix]}-load$n" |
       jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
         --arg page "$page" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
         (($begun | tonumber) - ($t0 | tonumber)) as $from

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_http2.h"
+
+#include <stdlib.h>
+
+#include <apr_strings.h>
+#include <http_config.h>
+#include <http_log.h>
+
+#include "vl_private.h"
+
+/* A hundred streams of each of a few busy connections.  They are made when they
+ * are wanted, and end when they have been idle. */
+#define WORKERS 512
+
+static apr_uint32_t workers;
+
+/* The last one at server level counts. */
+static const char *argument_of(const char *name)
+{
+    const ap_directive_t *d;
+    const char *args = NULL;
+
+    for (d = ap_conftree; d; d = d->next) {
+        if (!ap_cstr_casecmp(d->directive, name))
+            args = d->args;
+    }
+    return args;
+}
+
+static const command_rec *command_of(const module *m, const char *name)
+{
+    const command_rec *cmd = m->cmds;
+
+    while (cmd && cmd->name && ap_cstr_casecmp(cmd->name, name))
+        cmd++;
+    return cmd && cmd->name && cmd->args_how == TAKE1 ? cmd : NULL;
+}
+
+/* As if it stood in the configuration. */
+static const char *configure(apr_pool_t *pconf, server_rec *main_server,
+                             const command_rec *cmd, const char *value)
+{
+    cmd_parms parms = { 0 };
+
+    parms.server = main_server;
+    parms.pool = parms.temp_pool = pconf;
+    parms.cmd = cmd;
+    parms.info = cmd->cmd_data;
+    return cmd->AP_TAKE1(&parms, NULL, value);
+}
+
+void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server)
+{
+    const module *http2 = ap_find_linked_module("mod_http2.c");
+    const char *most = argument_of("H2MaxWorkers");
+    const command_rec *cmd = http2 ? command_of(http2, "H2MaxWorkers") : NULL;
+
+    workers = 0;
+    if (!cmd)
+        return;
+    workers = most ? (apr_uint32_t)atoi(most) : WORKERS;
+    if (!most)
+        configure(pconf, main_server, cmd, apr_itoa(pconf, WORKERS));
+}
+
+apr_uint32_t vl_http2_workers(void)
+{
+    return workers;
+}

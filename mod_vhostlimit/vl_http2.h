@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_HTTP2_H
+#define VL_HTTP2_H
+
+/* The threads that mod_http2 works with. */
+
+#include <httpd.h>
+
+/* Where the configuration does not say how many of them a child may have at most
+ * (H2MaxWorkers), it is enough for those that wait; see vl_park_sit(). */
+void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server);
+
+/* How many that is; 0: there is no HTTP/2. */
+apr_uint32_t vl_http2_workers(void);
+
+#endif

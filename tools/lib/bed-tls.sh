@@ -1,0 +1,27 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# The test bed's sites over TLS and HTTP/2, instead of in clear: a certificate
+# that signs itself, for all of them.  Part of bed.sh, where the variables are.
+
+bed_tls_modules() {
+  echo ssl
+  echo socache_shmcb
+  [[ ${bed[mpm]} == prefork ]] || echo http2      # where mod_http2 does not work
+}
+
+bed_tls_files() { # once for each bed
+  local names
+  [[ ! -e $bed_dir/tls/cert.pem ]] || return 0
+  names=$(printf ',DNS:%s.test' "${bed_sites[@]}")
+  mkdir -p -m 700 "$bed_dir/tls"
+  openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=vhostlimit-testbed \
+    -addext "subjectAltName=${names#,}" -keyout "$bed_dir/tls/key.pem" -out "$bed_dir/tls/cert.pem" \
+    2>"$bed_dir/tls/out" || die "openssl makes no certificate: $(tail -n 1 "$bed_dir/tls/out")"
+}
+
+bed_tls_config() {
+  [[ ${bed[tls]} == on ]] || return 0
+  bed_tls_files
+  template_render "$(in_tree conf/testbed/tls.conf.in)" "$bed_dir/tls.conf" DIR="$bed_dir"
+  cat "$bed_dir/tls.conf"
+}

@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Clients that never send a request, see handshake.c: `handshake` completes TLS
+# handshakes and stays for a second, `hello` sends ClientHellos and is gone when
+# the server has answered.  Transactions are what they got from the server.
+
+handshake_prepare() {
+  gcc -O2 -Wall -o "$(bed_file handshake)" "$(in_tree tools/lib/handshake.c)" -lssl -lcrypto ||
+    die 'handshake.c did not compile'
+}
+hello_prepare() { handshake_prepare; }
+
+handshake_version() { echo 'TLS handshakes'; }
+hello_version()     { echo 'TLS hellos'; }
+
+handshake_run() { handshake_flood handshake "$@"; }    # as load_run's
+hello_run()     { handshake_flood hello "$@"; }
+
+handshake_flood() { # <kind> <client> <users> <seconds> <keepalive> <url> <file prefix>
+  local host=${6#https://}
+  client_exec "$2" "$(bed_file handshake)" "$1" "${host%%/*}" "$bed_address" 443 "$3" "$4" >"$7.handshake" 2>"$7.err"
+}
+
+handshake_record() { handshake_parse "$1.handshake"; } # <file prefix>
+hello_record()     { handshake_parse "$1.handshake"; }
+
+handshake_parse() { # <file>
+  jq -cse 'if length == 1 then .[0] else error("not one") end
+    | { transactions: .done, failures: .failed, elapsed_s: .elapsed, rate: (.done / .elapsed),
+        availability: (if .done + .failed > 0 then 100 * .done / (.done + .failed) else 0 end),
+        mean_s: null, longest_s: null, p50_s: null, p99_s: null }' "$1" 2>/dev/null ||
+    die "$1 is not the complete end of a flood of handshakes"
+}
