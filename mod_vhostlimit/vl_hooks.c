@@ -54,6 +54,8 @@ typedef struct conn_t {
     req_t *current;             /* at most one is being worked on */
     apr_int64_t idle_us;        /* how long it may wait for its next */
     int stays;                  /* it was to come back and could not */
+    apr_uint32_t streams;       /* HTTP/2's, being worked on; atomic */
+    struct conn_t *master;      /* of a stream */
 } conn_t;
 
 /* CPU of a request for which its thread moves into its vhost's cgroup, us. */
@@ -201,6 +203,25 @@ static void drop_turn(conn_t *conn)
         vl_park_end(&turn.ticket, NULL);
 }
 
+/* A stream begins.  The connection needs no slot, as its streams ask for
+ * themselves, but a thread of the MPM as long as there are some. */
+static void join(conn_t *conn, conn_t *master)
+{
+    conn->master = master;
+    drop_turn(master);
+    if (__atomic_add_fetch(&master->streams, 1, __ATOMIC_RELAXED) == 1)
+        vl_slot_link(accounts);
+}
+
+static void part(conn_t *conn)
+{
+    conn_t *master = conn->master;
+
+    if (master
+        && !__atomic_sub_fetch(&master->streams, 1, __ATOMIC_RELAXED))
+        vl_slot_unlink(accounts);
+}
+
 /* A connection that ends before a request has used its turn. */
 static apr_status_t conn_cleanup(void *data)
 {
@@ -208,6 +229,7 @@ static apr_status_t conn_cleanup(void *data)
 
     vl_hello_end(conn->hello);
     drop_turn(conn);
+    part(conn);
     return APR_SUCCESS;
 }
 
@@ -241,10 +263,9 @@ static int pre_connection(conn_rec *c, void *csd)
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
     conn->visit = c->master ? NULL : vl_arrival_begin(csd);
-    /* HTTP/2: its streams ask for themselves, so the connection needs none. */
     if (c->master)
-        drop_turn(ap_get_module_config(c->master->conn_config,
-                                       &vhostlimit_module));
+        join(conn, ap_get_module_config(c->master->conn_config,
+                                        &vhostlimit_module));
     if (conn->visit)
         begin_visit(c, conn);
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);

@@ -24,6 +24,7 @@ static struct {
     apr_uint32_t workers;           /* HTTP/2's */
     apr_uint32_t streams;           /* HTTP/2's that wait, in all and ... */
     apr_uint32_t *streams_of;       /* ... of each account */
+    apr_uint32_t *sitting;          /* in line with a thread, of each account */
 } park = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
@@ -36,6 +37,7 @@ void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
     park.threads = threads;
     park.workers = workers;
     park.streams_of = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
+    park.sitting = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
 }
 
 void vl_park_lock(void)
@@ -102,12 +104,36 @@ void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
     }
 }
 
+static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                        vl_reason_e refused);
+
+/* While the MPM takes nobody it is one whom it need not take. */
+static vl_waiter_t *pop_locked(apr_uint32_t account)
+{
+    vl_waiter_t *waiter;
+
+    if (!vl_slot_only_threads(park.shm))
+        return vl_wait_pop(park.lines, account);
+    waiter = vl_wait_first_with(park.lines, account, call_locked);
+    if (waiter)
+        vl_wait_remove(park.lines, waiter);
+    return waiter;
+}
+
+/* Nobody is there to use it; if somebody waits, he still does. */
+static void return_locked(const vl_ticket_t *ticket, const vl_waiter_t *first)
+{
+    vl_slot_end(park.shm, ticket, NULL);
+    if (first)
+        vl_slot_wait_again(park.shm, ticket->account, first->since_us);
+}
+
 void vl_park_take_locked(void)
 {
     vl_ticket_t ticket;
 
     while (vl_slot_take(park.shm, &ticket) == APR_SUCCESS) {
-        vl_waiter_t *waiter = vl_wait_pop(park.lines, ticket.account);
+        vl_waiter_t *waiter = pop_locked(ticket.account);
         vl_waiter_t *next = vl_wait_first(park.lines, ticket.account);
 
         if (next)
@@ -115,7 +141,7 @@ void vl_park_take_locked(void)
         if (waiter)
             waiter->done(waiter, &ticket, VL_REASON_NONE);
         else
-            vl_slot_end(park.shm, &ticket, NULL);
+            return_locked(&ticket, next);
     }
 }
 
@@ -133,6 +159,8 @@ static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 {
     sitter_t *sitter = (sitter_t *)waiter;
 
+    vl_slot_sitting(park.shm, waiter->account,
+                    --park.sitting[waiter->account]);
     sitter->done = 1;
     sitter->turn.holds = ticket != NULL;
     if (ticket)
@@ -265,6 +293,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     sitter.waiter.done = call_locked;
     init_called(&sitter.called);
     vl_park_lock();
+    vl_slot_sitting(park.shm, account, ++park.sitting[account]);
     line_up_locked(&sitter.waiter, ret_turn->given_back);
     sleep_locked(&sitter);
     vl_park_unlock();

@@ -53,7 +53,8 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
                                  apr_uint32_t threads);
 /* Readable when slots were granted to this child (an eventfd); -1: none. */
 int vl_shm_child_wake_fd(const vl_shm_t *shm);
-/* Nothing is granted to this child until it goes on (paused 0). */
+/* Only to who waits with a thread is granted in this child until it goes on
+ * (paused 0). */
 void vl_shm_child_pause(vl_shm_t *shm, int paused);
 /* This child stops: nothing more is granted to it, and it takes nobody. */
 void vl_shm_child_leave(vl_shm_t *shm);

@@ -63,6 +63,7 @@ typedef struct cell_t {
     apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
     apr_uint32_t seated;            /* threads that wait */
+    apr_uint32_t sitting;           /* of its line; atomic, the child's own */
     apr_uint32_t stalled;           /* slots that wait for the network */
     apr_int64_t first_us;           /* when the first of them came */
 } cell_t;
@@ -70,10 +71,11 @@ typedef struct cell_t {
 typedef struct child_t {
     pid_t pid;                      /* 0: column is free */
     apr_uint32_t threads;           /* most it can run */
-    int paused;                     /* nothing is granted to it */
+    int paused;                     /* only its threads are granted to */
     int leaving;                    /* for good */
     apr_uint32_t running;
     apr_uint32_t seated;
+    apr_uint32_t linked;            /* threads of HTTP/2 connections; atomic */
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */

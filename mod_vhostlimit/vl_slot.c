@@ -25,12 +25,38 @@ apr_uint32_t vl_slot_most_of(const child_t *child)
                               : child->threads;
 }
 
-static apr_uint32_t room_of(const child_t *child)
+static apr_uint32_t room_for_threads(const child_t *child)
 {
     apr_uint32_t most = vl_slot_most_of(child);
 
-    return child->pid && !child->paused && child->running < most
+    return child->pid && child->running < most
            && child->ring_len < RING_SIZE ? most - child->running : 0;
+}
+
+static apr_uint32_t room_of(const child_t *child)
+{
+    apr_uint32_t room = child->paused ? 0 : room_for_threads(child);
+    apr_uint32_t linked = __atomic_load_n(&child->linked, __ATOMIC_RELAXED);
+
+    return room > linked ? room - linked : 0;
+}
+
+static apr_uint32_t granted_to(const child_t *child, apr_uint32_t account)
+{
+    apr_uint32_t i, n = 0;
+
+    for (i = 0; i < child->ring_len; i++)
+        n += vl_shm_ticket((child_t *)child, i)->account == account;
+    return n;
+}
+
+/* Where the MPM has no thread for a socket it has to be one who waits with his. */
+static int may_grant(const child_t *child, const cell_t *cell,
+                     apr_uint32_t account)
+{
+    return room_of(child) > 0
+           || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED)
+               > granted_to(child, account) && room_for_threads(child) > 0);
 }
 
 /* How much earlier somebody in another child must have come to be preferred to
@@ -50,7 +76,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
 
         if (cell->waiting && came < earliest
-            && room_of(&shm->children[c])) {
+            && may_grant(&shm->children[c], cell, account)) {
             earliest = came;
             best = c;
         }
@@ -404,6 +430,42 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
     a->metrics.wait_us += wait_us;
     a->waits[vl_metrics_wait_bucket(wait_us)]++;
     vl_shm_unlock(shm);
+}
+
+void vl_slot_link(vl_shm_t *shm)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_add_fetch(&shm->children[shm->self].linked, 1,
+                           __ATOMIC_RELAXED);
+}
+
+void vl_slot_unlink(vl_shm_t *shm)
+{
+    if (shm->self == NO_CHILD)
+        return;
+    __atomic_sub_fetch(&shm->children[shm->self].linked, 1, __ATOMIC_RELAXED);
+    if (vl_slot_contended(shm))
+        vl_slot_dispatch(shm);
+}
+
+void vl_slot_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->sitting, n,
+                         __ATOMIC_RELAXED);
+}
+
+int vl_slot_only_threads(const vl_shm_t *shm)
+{
+    const child_t *child;
+
+    if (shm->self == NO_CHILD)
+        return 0;
+    child = &shm->children[shm->self];
+    return child->paused
+           || child->running + __atomic_load_n(&child->linked,
+                                               __ATOMIC_RELAXED)
+              > vl_slot_most_of(child);
 }
 
 static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)

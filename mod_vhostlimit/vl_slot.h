@@ -80,6 +80,17 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
                    vl_admission_t *adm);
 
+/* A connection of HTTP/2 has begun to work on streams, or has ended: until then it
+ * has a thread of the MPM, so that fewer are left for new connections. */
+void vl_slot_link(vl_shm_t *shm);
+void vl_slot_unlink(vl_shm_t *shm);
+
+/* So many of the account's line in this child wait with a thread, said before
+ * they are counted as waiting; the MPM need not take those. */
+void vl_slot_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
+/* What is granted to this child is theirs, because there is no thread for others. */
+int vl_slot_only_threads(const vl_shm_t *shm);
+
 /* Who waits with a thread of the MPM takes a seat first, and leaves it when it
  * no longer waits.  How many an account may hold: vl_admit_seat(); and half of a
  * child's threads never wait.  APR_EAGAIN: none. */

@@ -38,6 +38,9 @@ void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
 /* The first in the account's line, NULL: nobody; _pop takes it out. */
 vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account);
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
+/* The first in the account's line with this done(); stays in line. */
+vl_waiter_t *vl_wait_first_with(const vl_wait_t *w, apr_uint32_t account,
+                                vl_waiter_done_fn done);
 /* Somebody whose deadline has passed; stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);
 /* Somebody with this done(); stays in line.  NULL: nobody. */

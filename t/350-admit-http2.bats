@@ -58,3 +58,35 @@ h2load_of() { # <requests> <vhost>
   release_request one
   settles a running 0
 }
+
+few_threads() { # <threads>
+  printf '%s\n' -t "ThreadsPerChild $1" -t "ThreadLimit $1" -t 'StartServers 1' -t 'ServerLimit 1' \
+    -t "MaxRequestWorkers $1" -t "MinSpareThreads 1" -t "MaxSpareThreads $1"
+}
+
+# The first to come fill all of its threads, and the MPM accepts nobody until they
+# are answered.
+@test "streams get their turn in a child whose threads all work for HTTP/2 connections" {
+  requires h2load
+  local report threads
+  mapfile -t threads < <(few_threads 4)
+  start_h2 "${threads[@]}" 'VhostLimitSlots 1' 'VhostLimitQueue 1000 60s'
+  report=$(timeout 30 h2load -n 160 -c 16 -m 10 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)")
+  like "$report" 'status codes: 160 2xx'
+}
+
+@test "as many streams of one site wait as a child has workers for, unless H2MaxWorkers says less" {
+  requires h2load
+  local report
+  start_h2 -v 'a VhostLimitConcurrency 2' 'VhostLimitSlots 2' 'VhostLimitQueue 1000 60s' \
+    -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8'
+  is "$(statuses_of_100)" '100 2xx'
+  stop_httpd
+  start_h2 -v 'a VhostLimitConcurrency 2' 'H2MaxWorkers 12'
+  like "$(statuses_of_100)" '^[1-9][0-9]? 2xx'
+}
+# As many at once as a browser may have.
+statuses_of_100() {
+  timeout 30 h2load -n 100 -c 1 -m 100 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)" |
+    sed -n 's/^status codes: \([0-9]* 2xx\).*/\1/p'
+}
