@@ -28,7 +28,8 @@ machine_main() { # <folder>
   pivot_root . run/old
   umount -l /run/old
   touch /run/up
-  exec sleep 300
+  sleep 300 &
+  wait                # as the first process it also buries the others
 }
 
 start_machine() {
