@@ -329,13 +329,6 @@ static int server_stops(void)
     return access(acceptor->pid_file, F_OK) && errno == ENOENT;
 }
 
-/* No socket waits here any more; threads of the MPM may, and are not left to
- * wait until they are refused. */
-static void grant_to_threads(void)
-{
-    vl_shm_child_pause(acceptor->shm, 0);
-}
-
 /* The MPM has closed its listeners: so do we.  Who waits goes to the other
  * children; when there are none, because the server stops and not only this
  * child, and none has come for a second, nobody will serve them.  Connections
@@ -353,7 +346,6 @@ static void give_away(void)
         passed = vl_clock_us() - start;
         if (vl_shm_child_others(acceptor->shm)) {
             hand_on_all();
-            grant_to_threads();
         }
         else if (passed > ALONE_US && server_stops()) {
             adopt();
@@ -365,7 +357,6 @@ static void give_away(void)
         if (vl_arrival_leave())
             wait_for_events();
     } while (vl_arrival_leave() && passed < LEAVE_US);
-    grant_to_threads();
 }
 
 static int ending(void)

@@ -156,18 +156,12 @@ void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
     } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
 }
 
-/* For sockets: who waits with a thread of a leaving child is its own. */
-static apr_uint32_t room_for_more(const child_t *child)
-{
-    return child->leaving ? 0 : room_of(child);
-}
-
 void vl_slot_wake_others(vl_shm_t *shm)
 {
     apr_uint32_t c;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && room_for_more(&shm->children[c]))
+        if (c != shm->self && room_of(&shm->children[c]))
             wake(shm, c);
     }
 }
@@ -309,7 +303,7 @@ void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
         return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
-            += room_for_more(&shm->children[c]);
+            += room_of(&shm->children[c]);
     ret_rooms->ended = shm->children[shm->self].ended;
     vl_shm_unlock(shm);
 }
