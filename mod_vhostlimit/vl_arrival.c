@@ -646,6 +646,16 @@ apr_uint32_t vl_arrival_leave(void)
 
 /* --- the MPM's listener --------------------------------------------------- */
 
+static void go_on_locked(void)
+{
+    places->asked_us = apr_time_now();
+    if (places->stuck) {
+        places->stuck = 0;
+        vl_shm_child_pause(places->shm, 0);
+        vl_park_take_locked();
+    }
+}
+
 /* One socket a call is all the MPM takes, so pass_fd stays readable as long as
  * there are more. */
 vl_arrival_t *vl_arrival_next(void)
@@ -653,12 +663,7 @@ vl_arrival_t *vl_arrival_next(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    places->asked_us = apr_time_now();
-    if (places->stuck) {
-        places->stuck = 0;
-        vl_shm_child_pause(places->shm, 0);
-        vl_park_take_locked();
-    }
+    go_on_locked();
     arrival = first_locked(PASSING);
     if (arrival)
         move_locked(arrival, VISIT);
@@ -706,6 +711,7 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
     if (arrival->waited)
         visit->turn.waited_us = apr_time_now() - arrival->waiter.since_us;
     visit->keepalives = arrival->keepalives;
+    visit->ready = arrival->returns;
     arrival->news = 0;
     arrival->begun = 0;
     if (arrival->returns) {
@@ -720,22 +726,75 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
     return visit;
 }
 
+static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
+                                struct sockaddr_storage *remote, apr_pool_t *p,
+                                apr_socket_t **ret_sock)
+{
+    apr_os_sock_info_t info = {
+        &fd, (struct sockaddr *)local, (struct sockaddr *)remote,
+        local->ss_family, SOCK_STREAM, APR_PROTO_TCP
+    };
+    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+
+    if (rv != APR_SUCCESS)
+        close(fd);
+    return rv;
+}
+
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock)
 {
-    int fd = lend(arrival);
-    apr_os_sock_info_t info = {
-        &fd, (struct sockaddr *)&arrival->local,
-        (struct sockaddr *)&arrival->remote, arrival->local.ss_family,
-        SOCK_STREAM, APR_PROTO_TCP
-    };
-    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+    apr_status_t rv = make_socket(lend(arrival), &arrival->local,
+                                  &arrival->remote, p, ret_sock);
     vl_visit_t *visit = begin_visit(arrival, p);
 
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
-    else
-        close(fd);
+    return rv;
+}
+
+/* --- the MPM in another process -------------------------------------------- */
+
+static apr_status_t relay_one_locked(vl_arrival_t *arrival,
+                                     vl_arrival_send_fn *send_one)
+{
+    vl_item_t item = { .turn = arrival->turn, .ready = arrival->returns,
+                       .local = arrival->local, .remote = arrival->remote };
+    apr_status_t rv;
+
+    if (arrival->waited)
+        item.turn.waited_us = apr_time_now() - arrival->waiter.since_us;
+    rv = send_one(&item, arrival->fd);
+    if (rv == APR_SUCCESS)
+        close_locked(arrival);
+    return rv;
+}
+
+void vl_arrival_relay(vl_arrival_send_fn *send_one)
+{
+    vl_arrival_t *arrival;
+    apr_status_t rv = APR_SUCCESS;
+
+    vl_park_lock();
+    while (rv == APR_SUCCESS && (arrival = first_locked(PASSING)))
+        rv = relay_one_locked(arrival, send_one);
+    if (rv == APR_SUCCESS)
+        go_on_locked();
+    vl_park_unlock();
+}
+
+apr_status_t vl_arrival_from(vl_item_t *item, int fd, apr_pool_t *p,
+                             apr_socket_t **ret_sock)
+{
+    apr_status_t rv = make_socket(fd, &item->local, &item->remote, p,
+                                  ret_sock);
+    vl_visit_t *visit = apr_pcalloc(p, sizeof(*visit));
+
+    visit->turn = item->turn;
+    visit->ready = item->ready;
+    apr_pool_cleanup_register(p, visit, end_visit, apr_pool_cleanup_null);
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
     return rv;
 }
 

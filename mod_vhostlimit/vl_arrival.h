@@ -15,6 +15,7 @@
 #include <httpd.h>
 
 #include "vl_park.h"
+#include "vl_relay.h"
 #include "vl_shm.h"
 
 typedef struct vl_arrival_t vl_arrival_t;
@@ -66,12 +67,23 @@ vl_arrival_t *vl_arrival_next(void);
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock);
 
+/* --- the MPM in another process (vl_prefork.c) ------------------------------ */
+
+/* The acceptor: who may pass is sent, one after the other, until that fails. */
+typedef apr_status_t vl_arrival_send_fn(vl_item_t *item, int fd);
+void vl_arrival_relay(vl_arrival_send_fn *send_one);
+/* There: what was sent becomes a socket of APR's, which lives in p.  It does not
+ * come back. */
+apr_status_t vl_arrival_from(vl_item_t *item, int fd, apr_pool_t *p,
+                             apr_socket_t **ret_sock);
+
 /* --- its workers ---------------------------------------------------------- */
 
 /* What such a socket carries; it lives as long as the socket's pool. */
 typedef struct vl_visit_t {
     vl_turn_t turn;             /* whoever takes it clears turn.holds */
     apr_uint32_t keepalives;    /* requests of the connection so far */
+    int ready;                  /* its first request can be read at once */
     vl_arrival_t *arrival;      /* NULL: it does not come back */
 } vl_visit_t;
 

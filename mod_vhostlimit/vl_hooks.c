@@ -229,8 +229,7 @@ static void begin_visit(conn_rec *c, conn_t *conn)
     conn->turn = conn->visit->turn;
     conn->visit->turn.holds = 0;
     c->keepalives = (int)conn->visit->keepalives;
-    /* One that returns has a request to read at once. */
-    if (conn->turn.holds && !conn->visit->arrival)
+    if (conn->turn.holds && !conn->visit->ready)
         conn->hello = vl_hello_begin(c, &conn->turn, last_end.known
                                      ? last_end.us : vl_meter_thread_us());
 }

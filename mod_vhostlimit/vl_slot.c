@@ -18,15 +18,20 @@ typedef struct wakes_t {
  * accepting (connections_above_limit), so it works on one request less.  Threads
  * that wait are not free either; there is always one that works, see
  * vl_slot_seat(). */
-apr_uint32_t vl_slot_most_of(const child_t *child)
+apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t c)
 {
+    const child_t *child = &shm->children[c];
+
+    if (shm->head->acceptor == c + 1)
+        return shm->head->asking;
     return child->threads > 1 ? child->threads - 1 - child->seated
                               : child->threads;
 }
 
-static apr_uint32_t room_of(const child_t *child)
+static apr_uint32_t room_of(const vl_shm_t *shm, apr_uint32_t c)
 {
-    apr_uint32_t most = vl_slot_most_of(child);
+    const child_t *child = &shm->children[c];
+    apr_uint32_t most = vl_slot_most_of(shm, c);
 
     return child->pid && !child->paused && child->running < most
            && child->ring_len < RING_SIZE ? most - child->running : 0;
@@ -49,7 +54,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
 
         if (cell->waiting && came < earliest
-            && room_of(&shm->children[c])) {
+            && room_of(shm, c)) {
             earliest = came;
             best = c;
         }
@@ -134,7 +139,7 @@ void vl_slot_wake_others(vl_shm_t *shm)
     apr_uint32_t c;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && room_of(&shm->children[c]))
+        if (c != shm->self && room_of(shm, c))
             wake(shm, c);
     }
 }
@@ -276,7 +281,7 @@ void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
         return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
-            += room_of(&shm->children[c]);
+            += room_of(shm, c);
     ret_rooms->ended = shm->children[shm->self].ended;
     vl_shm_unlock(shm);
 }
@@ -308,7 +313,7 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (room_of(&shm->children[shm->self]) && !stalls(shm, account)
+    if (room_of(shm, shm->self) && !stalls(shm, account)
         && vl_queue_may_begin_now(&shm->queue, account))
         hold(shm, account, ret_ticket);
     else
