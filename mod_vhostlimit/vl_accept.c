@@ -65,12 +65,12 @@ static struct acceptor_t {
     const ap_listen_rec *first;     /* of those that were replaced */
     int pass_fd;                    /* see vl_arrival_child_init() */
     int waits;                      /* accept_fair() does: the worker MPM */
-    vl_arrival_send_fn *relay;      /* to the other children: the prefork MPM */
+    int relays;                     /* to the other children: the prefork MPM */
     const sigset_t *signals;        /* its mask while it sleeps, or NULL */
     int deaf;                       /* they are not in the set, for a while */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
-    const int *relayed;
+    const int *relay;
     const char *pid_file;
     server_rec *main_server;
     apr_uint32_t most;
@@ -123,7 +123,8 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
 
 /* --- the acceptor --------------------------------------------------------- */
 
-/* what: which listener_t or arrival, NULL: the wake-up descriptor. */
+/* what: which listener_t or arrival, NULL: the wake-up descriptor, &relay: what
+ * children send back. */
 static void watch(int fd, apr_uint32_t events, void *what)
 {
     struct epoll_event ev = { events, { .ptr = what } };
@@ -212,6 +213,23 @@ static void look_round(void)
         adopt();
 }
 
+static apr_status_t relay_one(vl_item_t *item, int fd)
+{
+    return vl_relay_acceptor_send(acceptor->shm, acceptor->relay, item, fd);
+}
+
+/* Other children are done with a request. */
+static void take_back(void)
+{
+    vl_item_t item;
+    int i, fd;
+
+    for (i = 0; i < ACCEPT_BATCH
+         && (fd = vl_relay_acceptor_take_back(acceptor->relay, &item)) >= 0;
+         i++)
+        vl_arrival_come_back(&item, fd);
+}
+
 static int is_listener(const void *what)
 {
     const listener_t *l = what;
@@ -225,8 +243,8 @@ static void wait_for_events(void)
     struct epoll_event events[EVENTS];
     int i, n;
 
-    if (acceptor->relay)
-        vl_arrival_relay(acceptor->relay);
+    if (acceptor->relays)
+        vl_arrival_relay(relay_one);
     n = epoll_pwait(acceptor->epoll_fd, events, EVENTS, TICK_MS,
                     acceptor->signals);
     for (i = 0; i < n; i++) {
@@ -236,6 +254,8 @@ static void wait_for_events(void)
             look_round();
         else if (is_listener(what))
             accept_some(what);
+        else if (what == &acceptor->relay)
+            take_back();
         else
             vl_arrival_revisit(what, events[i].events);
     }
@@ -338,11 +358,11 @@ static void tick(apr_int64_t now_us)
     read_usage(now_us);
     vl_notice_tick(now_us);
     stuck = vl_arrival_tick(now_us);
-    if (!acceptor->relay) {
+    if (!acceptor->relays) {
         share_work(stuck);
         return;
     }
-    vl_relay_acceptor_tidy(acceptor->shm, acceptor->relayed, now_us);
+    vl_relay_acceptor_tidy(acceptor->shm, acceptor->relay, now_us);
     hear();
     adopt();
 }
@@ -357,7 +377,7 @@ static int server_stops(void)
 /* Somebody takes what is handed on. */
 static int others_take(void)
 {
-    return acceptor->relay ? vl_relay_has_acceptor(acceptor->shm)
+    return acceptor->relays ? vl_relay_has_acceptor(acceptor->shm)
                            : vl_shm_child_others(acceptor->shm) > 0;
 }
 
@@ -366,8 +386,8 @@ static void recall(void)
 {
     int fd;
 
-    while (acceptor->relay
-           && (fd = vl_relay_acceptor_recall(acceptor->relayed)) >= 0)
+    while (acceptor->relays
+           && (fd = vl_relay_acceptor_recall(acceptor->relay)) >= 0)
         vl_arrival_come(fd, NULL);
 }
 
@@ -375,7 +395,7 @@ static void recall(void)
 static int is_needed(void)
 {
     return vl_arrival_leave() > 0
-           || (acceptor->relay && vl_relay_pending(acceptor->relayed));
+           || (acceptor->relays && vl_relay_pending(acceptor->relay));
 }
 
 /* The MPM has closed its listeners: so do we.  Who waits goes to the other
@@ -391,7 +411,7 @@ static void give_away(void)
     for (i = 0; i < acceptor->nlisteners; i++)
         close(acceptor->listeners[i].fd);
     vl_shm_child_leave(acceptor->shm);
-    if (acceptor->relay)
+    if (acceptor->relays)
         vl_relay_acceptor_resign(acceptor->shm);
     do {
         passed = apr_time_now() - start;
@@ -612,7 +632,7 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
     acceptor->shm = shm;
     acceptor->handover = handover;
-    acceptor->relayed = relay;
+    acceptor->relay = relay;
     acceptor->usage = usage;
     acceptor->main_server = main_server;
     acceptor->most = most;
@@ -624,13 +644,12 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
 }
 
 void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
-                     const ap_listen_rec *real, vl_arrival_send_fn *relay,
-                     const sigset_t *signals)
+                     const ap_listen_rec *real, const sigset_t *signals)
 {
     int i = 0;
 
     acceptor->first = first;
-    acceptor->relay = relay;
+    acceptor->relays = 1;
     acceptor->signals = signals;
     acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t)
                                               * acceptor->nlisteners);
@@ -638,6 +657,7 @@ void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
     for (; real; real = real->next)
         acceptor->listeners[i++].fd = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
     open_up(pchild);
+    watch(acceptor->relay[1], EPOLLIN, &acceptor->relay);
     listen_on();
     accept_on();
 }

@@ -23,7 +23,6 @@
 #include <httpd.h>
 #include <ap_listen.h>
 
-#include "vl_arrival.h"
 #include "vl_shm.h"
 #include "vl_usage.h"
 
@@ -37,10 +36,9 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_usage_t *usage);
 /* The calling process does nothing but accept from now on, until the MPM has
  * closed its listeners: `first` is no longer active.  real: a list with the real
- * sockets.  relay: where to who may pass.  signals: its mask while it sleeps. */
+ * sockets.  signals: its mask while it sleeps. */
 void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
-                     const ap_listen_rec *real, vl_arrival_send_fn *relay,
-                     const sigset_t *signals);
+                     const ap_listen_rec *real, const sigset_t *signals);
 /* What an MPM that does not poll accepts from until our accept function is in
  * place: a listening socket that nobody connects to and that gives up after
  * 10 ms.  -1: no descriptor is left. */

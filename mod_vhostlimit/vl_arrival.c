@@ -354,17 +354,27 @@ static void sort(vl_arrival_t *arrival, int all)
         pend(arrival);
 }
 
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+/* NULL: there is no memory, and it is closed. */
+static vl_arrival_t *arrival_make(int fd)
 {
     vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
-    socklen_t len = sizeof(arrival->remote);
 
     if (!arrival) {
         close(fd);
-        return;
+        return NULL;
     }
     arrival->fd = fd;
     arrival->addr_len = sizeof(arrival->local);
+    return arrival;
+}
+
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+{
+    vl_arrival_t *arrival = arrival_make(fd);
+    socklen_t len = sizeof(arrival->remote);
+
+    if (!arrival)
+        return;
     getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
     if (remote)
         arrival->remote = *remote;
@@ -759,6 +769,8 @@ static apr_status_t relay_one_locked(vl_arrival_t *arrival,
                                      vl_arrival_send_fn *send_one)
 {
     vl_item_t item = { .turn = arrival->turn, .ready = arrival->returns,
+                       .keepalives = arrival->keepalives,
+                       .addr_len = arrival->addr_len,
                        .local = arrival->local, .remote = arrival->remote };
     apr_status_t rv;
 
@@ -783,15 +795,44 @@ void vl_arrival_relay(vl_arrival_send_fn *send_one)
     vl_park_unlock();
 }
 
-apr_status_t vl_arrival_from(vl_item_t *item, int fd, apr_pool_t *p,
+void vl_arrival_come_back(const vl_item_t *item, int fd)
+{
+    vl_arrival_t *arrival = arrival_make(fd);
+
+    if (!arrival)
+        return;
+    arrival->addr_len = item->addr_len;
+    arrival->local = item->local;
+    arrival->remote = item->remote;
+    arrival->keepalives = item->keepalives;
+    arrival->idle_us = item->until_us;
+    vl_park_lock();
+    enter_locked(arrival, SORTING);
+    make_room_locked();
+    if (!watch_locked(arrival, item->lingers ? 0 : EPOLLET))
+        close_locked(arrival);
+    else if (item->lingers)
+        linger_locked(arrival, item->until_us);
+    else
+        idle_locked(arrival);
+    vl_park_unlock();
+}
+
+apr_status_t vl_arrival_from(const vl_item_t *item, int fd,
+                             vl_arrival_send_fn *back, apr_pool_t *p,
                              apr_socket_t **ret_sock)
 {
-    apr_status_t rv = make_socket(fd, &item->local, &item->remote, p,
-                                  ret_sock);
     vl_visit_t *visit = apr_pcalloc(p, sizeof(*visit));
+    vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
+    apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
+                                  ret_sock);
 
     visit->turn = item->turn;
     visit->ready = item->ready;
+    visit->keepalives = item->keepalives;
+    visit->item = item->ready ? copy : NULL;
+    visit->fd = fd;
+    visit->back = back;
     apr_pool_cleanup_register(p, visit, end_visit, apr_pool_cleanup_null);
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
@@ -822,12 +863,31 @@ static void wake_acceptor(void)
         return;
 }
 
+int vl_arrival_returns(const vl_visit_t *visit)
+{
+    return visit && (visit->arrival || visit->item);
+}
+
+static int send_back(vl_visit_t *visit, int lingers, apr_int64_t for_us)
+{
+    vl_item_t *item = visit->item;
+
+    memset(&item->turn, 0, sizeof(item->turn));
+    item->lingers = lingers;
+    item->until_us = apr_time_now() + for_us;
+    return visit->back(item, visit->fd) == APR_SUCCESS;
+}
+
 int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
                       apr_int64_t idle_us)
 {
     vl_arrival_t *arrival = visit->arrival;
     int back, fresh = 0;
 
+    if (!arrival) {
+        visit->item->keepalives = keepalives;
+        return send_back(visit, 0, idle_us);
+    }
     vl_park_lock();
     back = !places->leaving && watch_locked(arrival, EPOLLET);
     if (back) {
@@ -852,6 +912,10 @@ int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
     vl_arrival_t *arrival = visit->arrival;
     int back;
 
+    if (!arrival) {
+        shutdown(visit->fd, SHUT_WR);
+        return send_back(visit, 1, linger_us);
+    }
     vl_park_lock();
     back = !places->leaving && watch_locked(arrival, 0);
     if (back) {

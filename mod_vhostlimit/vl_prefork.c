@@ -29,6 +29,7 @@
 #include <unixd.h>
 
 #include "vl_accept.h"
+#include "vl_arrival.h"
 #include "vl_relay.h"
 
 static struct {
@@ -38,14 +39,11 @@ static struct {
     ap_listen_rec *first;           /* of the MPM's list */
     int n;                          /* stand-ins, at its beginning */
     ap_listen_rec *real;            /* of it too: the real sockets */
+    pthread_t thread;               /* take_over() */
+    int ending;                     /* atomic: it is to stop */
 } prefork;
 
 /* --- the acceptor --------------------------------------------------------- */
-
-static apr_status_t send_one(vl_item_t *item, int fd)
-{
-    return vl_relay_acceptor_send(prefork.shm, prefork.relay, item, fd);
-}
 
 /* It is not idle, else the MPM would count on it to take connections. */
 static void look_busy(void)
@@ -70,13 +68,18 @@ static void be_acceptor(void)
     pthread_sigmask(SIG_BLOCK, &stops, &before);
     if (prefork.first->active && vl_relay_claim(prefork.shm)) {
         look_busy();
-        vl_accept_serve(prefork.pchild, prefork.first, prefork.real, send_one,
-                        &before);
+        vl_accept_serve(prefork.pchild, prefork.first, prefork.real, &before);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 /* --- the others ----------------------------------------------------------- */
+
+/* A connection is done with and may have another request. */
+static apr_status_t send_back(vl_item_t *item, int fd)
+{
+    return vl_relay_child_send_back(prefork.shm, prefork.relay, item, fd);
+}
 
 /* APR_EINTR: the MPM looks whether it is to stop. */
 static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
@@ -95,7 +98,7 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
         if (lr->active
             && vl_relay_child_receive(prefork.shm, prefork.relay, &item, &fd)
                == APR_SUCCESS) {
-            rv = vl_arrival_from(&item, fd, ptrans, &sock);
+            rv = vl_arrival_from(&item, fd, send_back, ptrans, &sock);
             *csd = sock;
             return rv;
         }
@@ -125,8 +128,11 @@ static void *take_over(void *unused)
     ap_listen_rec *lr = prefork.first;
     int i, fd;
 
-    while (!is_mpms())
+    while (!is_mpms()) {
+        if (__atomic_load_n(&prefork.ending, __ATOMIC_RELAXED))
+            return NULL;
         apr_sleep(1000);
+    }
     for (i = 0; i < prefork.n; i++, lr = lr->next)
         lr->accept_func = accept_relayed;
     for (i = 0, lr = prefork.first; i < prefork.n; i++, lr = lr->next) {
@@ -137,16 +143,22 @@ static void *take_over(void *unused)
     return NULL;
 }
 
-/* Signals are blocked in child_init, and so in this thread. */
-static void begin_take_over(void)
+/* Before the module goes, which that thread may still be in. */
+static apr_status_t end_take_over(void *unused)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
+    __atomic_store_n(&prefork.ending, 1, __ATOMIC_RELAXED);
+    pthread_join(prefork.thread, NULL);
+    return APR_SUCCESS;
+}
 
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_create(&thread, &attr, take_over, NULL);
-    pthread_attr_destroy(&attr);
+/* Signals are blocked in child_init, and so in this thread.  0: there is
+ * none. */
+static int begin_take_over(void)
+{
+    if (pthread_create(&prefork.thread, NULL, take_over, NULL))
+        return 0;
+    apr_pool_pre_cleanup_register(prefork.pchild, NULL, end_take_over);
+    return 1;
 }
 
 /* 0: there are not enough descriptors. */
@@ -199,7 +211,7 @@ int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                           const int relay[2])
 {
     apr_socket_t **stand_ins;
-    const ap_listen_rec *lr;
+    ap_listen_rec *lr;
 
     if (!can_spare_one())
         return 0;
@@ -207,12 +219,11 @@ int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
     prefork.pchild = pchild;
     prefork.relay = relay;
     prefork.first = ap_listeners;
-    for (lr = ap_listeners; lr; lr = lr->next)
-        prefork.n++;
+    for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)
+        lr->accept_func = NULL;     /* until the MPM sets it */
     stand_ins = apr_palloc(pchild, sizeof(*stand_ins) * prefork.n);
-    if (!make_stand_ins(stand_ins))
+    if (!make_stand_ins(stand_ins) || !begin_take_over())
         return 0;
     move_listeners(stand_ins);
-    begin_take_over();
     return prefork.n;
 }

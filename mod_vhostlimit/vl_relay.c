@@ -172,18 +172,44 @@ apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
     return APR_SUCCESS;
 }
 
-int vl_relay_acceptor_recall(const int pair[2])
+/* Whoever looks at an end without waiting passes over what is no item. */
+static int read_at_once(int from, vl_item_t *ret_item)
 {
-    vl_item_t item;
     apr_size_t n;
     apr_status_t rv;
     int fd;
 
     do {
-        rv = vl_handover_read(pair[0], MSG_DONTWAIT, &item, sizeof(item), &fd,
-                              1, &n);
+        rv = vl_handover_read(from, MSG_DONTWAIT, ret_item, sizeof(*ret_item),
+                              &fd, 1, &n);
     } while (rv == APR_EOF);
     return rv == APR_SUCCESS && n ? fd : -1;
+}
+
+int vl_relay_acceptor_recall(const int pair[2])
+{
+    vl_item_t item;
+
+    return read_at_once(pair[0], &item);
+}
+
+int vl_relay_acceptor_take_back(const int pair[2], vl_item_t *ret_item)
+{
+    return read_at_once(pair[1], ret_item);
+}
+
+int vl_relay_short(const vl_shm_t *shm)
+{
+    return vl_relay_has_acceptor(shm)
+           && !__atomic_load_n(&shm->head->asking, __ATOMIC_RELAXED);
+}
+
+apr_status_t vl_relay_child_send_back(const vl_shm_t *shm, const int pair[2],
+                                      const vl_item_t *item, int fd)
+{
+    if (!vl_relay_has_acceptor(shm))
+        return APR_EAGAIN;
+    return vl_handover_write(pair[0], item, sizeof(*item), &fd, 1);
 }
 
 /* The slot is this child's from now on, unless it has been given up. */
