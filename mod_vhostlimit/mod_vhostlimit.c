@@ -23,6 +23,7 @@
 #include "vl_park.h"
 #include "vl_place.h"
 #include "vl_private.h"
+#include "vl_relay.h"
 #include "vl_shm.h"
 #include "vl_status.h"
 #include "vl_usage.h"
@@ -33,6 +34,7 @@ typedef struct kept_t {
     vl_shm_t *shm;
     apr_uint32_t capacity;          /* of shm, in accounts */
     int handover[2];                /* see vl_handover.h */
+    int relay[2];                   /* see vl_relay.h */
     apr_pool_t *cgroup_pool;        /* of the current tree's description */
     vl_cgroup_t *cgroup;
 } kept_t;
@@ -60,6 +62,7 @@ static kept_t *kept_get(void)
     if (!k) {
         k = apr_pcalloc(ap_pglobal, sizeof(*k));
         vl_handover_create(k->handover);
+        vl_relay_create(k->relay);
         apr_pool_userdata_setn(k, "mod_vhostlimit", apr_pool_cleanup_null,
                                ap_pglobal);
     }
@@ -364,8 +367,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,
                        threads ? threads : 1, vl_http2_workers());
-    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most,
-                         usage);
+    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover,
+                         kept->relay, most, usage);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,
@@ -382,6 +385,7 @@ static void child_status(server_rec *main_server, pid_t pid,
     if (state != MPM_CHILD_EXITED || !kept)
         return;
     left = vl_shm_parent_reclaim(kept->shm, pid);
+    vl_relay_parent_look(kept->shm, kept->relay);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
                      "child %" APR_PID_T_FMT " died with %u requests running: "

@@ -355,17 +355,27 @@ static void sort(vl_arrival_t *arrival, int all)
         pend(arrival);
 }
 
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+/* NULL: there is no memory, and it is closed. */
+static vl_arrival_t *arrival_make(int fd)
 {
     vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
-    socklen_t len = sizeof(arrival->remote);
 
     if (!arrival) {
         close(fd);
-        return;
+        return NULL;
     }
     arrival->fd = fd;
     arrival->addr_len = sizeof(arrival->local);
+    return arrival;
+}
+
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+{
+    vl_arrival_t *arrival = arrival_make(fd);
+    socklen_t len = sizeof(arrival->remote);
+
+    if (!arrival)
+        return;
     getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
     if (remote)
         arrival->remote = *remote;
@@ -647,6 +657,16 @@ apr_uint32_t vl_arrival_leave(void)
 
 /* --- the MPM's listener --------------------------------------------------- */
 
+static void go_on_locked(void)
+{
+    places->asked_us = vl_clock_us();
+    if (places->stuck) {
+        places->stuck = 0;
+        vl_shm_child_pause(places->shm, 0);
+        vl_park_take_locked();
+    }
+}
+
 /* One socket a call is all the MPM takes, so pass_fd stays readable as long as
  * there are more. */
 vl_arrival_t *vl_arrival_next(void)
@@ -654,12 +674,7 @@ vl_arrival_t *vl_arrival_next(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    places->asked_us = vl_clock_us();
-    if (places->stuck) {
-        places->stuck = 0;
-        vl_shm_child_pause(places->shm, 0);
-        vl_park_take_locked();
-    }
+    go_on_locked();
     arrival = first_locked(PASSING);
     if (arrival)
         move_locked(arrival, VISIT);
@@ -707,6 +722,7 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
     if (arrival->waited)
         visit->turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
     visit->keepalives = arrival->keepalives;
+    visit->ready = arrival->returns;
     arrival->news = 0;
     arrival->begun = 0;
     if (arrival->returns) {
@@ -721,22 +737,106 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
     return visit;
 }
 
+static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
+                                struct sockaddr_storage *remote, apr_pool_t *p,
+                                apr_socket_t **ret_sock)
+{
+    apr_os_sock_info_t info = {
+        &fd, (struct sockaddr *)local, (struct sockaddr *)remote,
+        local->ss_family, SOCK_STREAM, APR_PROTO_TCP
+    };
+    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+
+    if (rv != APR_SUCCESS)
+        close(fd);
+    return rv;
+}
+
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock)
 {
-    int fd = lend(arrival);
-    apr_os_sock_info_t info = {
-        &fd, (struct sockaddr *)&arrival->local,
-        (struct sockaddr *)&arrival->remote, arrival->local.ss_family,
-        SOCK_STREAM, APR_PROTO_TCP
-    };
-    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+    apr_status_t rv = make_socket(lend(arrival), &arrival->local,
+                                  &arrival->remote, p, ret_sock);
     vl_visit_t *visit = begin_visit(arrival, p);
 
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
+    return rv;
+}
+
+/* --- the MPM in another process -------------------------------------------- */
+
+static apr_status_t relay_one_locked(vl_arrival_t *arrival,
+                                     vl_arrival_send_fn *send_one)
+{
+    vl_item_t item = { .turn = arrival->turn, .ready = arrival->returns,
+                       .keepalives = arrival->keepalives,
+                       .addr_len = arrival->addr_len,
+                       .local = arrival->local, .remote = arrival->remote };
+    apr_status_t rv;
+
+    if (arrival->waited)
+        item.turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
+    rv = send_one(&item, arrival->fd);
+    if (rv == APR_SUCCESS)
+        close_locked(arrival);
+    return rv;
+}
+
+void vl_arrival_relay(vl_arrival_send_fn *send_one)
+{
+    vl_arrival_t *arrival;
+    apr_status_t rv = APR_SUCCESS;
+
+    vl_park_lock();
+    while (rv == APR_SUCCESS && (arrival = first_locked(PASSING)))
+        rv = relay_one_locked(arrival, send_one);
+    if (rv == APR_SUCCESS)
+        go_on_locked();
+    vl_park_unlock();
+}
+
+void vl_arrival_come_back(const vl_item_t *item, int fd)
+{
+    vl_arrival_t *arrival = arrival_make(fd);
+
+    if (!arrival)
+        return;
+    arrival->addr_len = item->addr_len;
+    arrival->local = item->local;
+    arrival->remote = item->remote;
+    arrival->keepalives = item->keepalives;
+    arrival->idle_us = item->until_us;
+    vl_park_lock();
+    enter_locked(arrival, SORTING);
+    make_room_locked();
+    if (!watch_locked(arrival, item->lingers ? 0 : EPOLLET))
+        close_locked(arrival);
+    else if (item->lingers)
+        linger_locked(arrival, item->until_us);
     else
-        close(fd);
+        idle_locked(arrival);
+    vl_park_unlock();
+}
+
+apr_status_t vl_arrival_from(const vl_item_t *item, int fd,
+                             vl_arrival_send_fn *back, apr_pool_t *p,
+                             apr_socket_t **ret_sock)
+{
+    vl_visit_t *visit = apr_pcalloc(p, sizeof(*visit));
+    vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
+    apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
+                                  ret_sock);
+
+    visit->turn = item->turn;
+    visit->ready = item->ready;
+    visit->keepalives = item->keepalives;
+    visit->item = item->ready ? copy : NULL;
+    visit->fd = fd;
+    visit->back = back;
+    apr_pool_cleanup_register(p, visit, end_visit, apr_pool_cleanup_null);
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
     return rv;
 }
 
@@ -764,12 +864,31 @@ static void wake_acceptor(void)
         return;
 }
 
+int vl_arrival_returns(const vl_visit_t *visit)
+{
+    return visit && (visit->arrival || visit->item);
+}
+
+static int send_back(vl_visit_t *visit, int lingers, apr_int64_t for_us)
+{
+    vl_item_t *item = visit->item;
+
+    memset(&item->turn, 0, sizeof(item->turn));
+    item->lingers = lingers;
+    item->until_us = vl_clock_us() + for_us;
+    return visit->back(item, visit->fd) == APR_SUCCESS;
+}
+
 int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
                       apr_int64_t idle_us)
 {
     vl_arrival_t *arrival = visit->arrival;
     int back, fresh = 0;
 
+    if (!arrival) {
+        visit->item->keepalives = keepalives;
+        return send_back(visit, 0, idle_us);
+    }
     vl_park_lock();
     back = !places->leaving && watch_locked(arrival, EPOLLET);
     if (back) {
@@ -794,6 +913,10 @@ int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
     vl_arrival_t *arrival = visit->arrival;
     int back;
 
+    if (!arrival) {
+        shutdown(visit->fd, SHUT_WR);
+        return send_back(visit, 1, linger_us);
+    }
     vl_park_lock();
     back = !places->leaving && watch_locked(arrival, 0);
     if (back) {

@@ -26,6 +26,7 @@
 #include "vl_meter.h"
 #include "vl_park.h"
 #include "vl_private.h"
+#include "vl_relay.h"
 #include "vl_return.h"
 
 /* A request that was looked at; lives in r->pool. */
@@ -133,12 +134,12 @@ static int brigade_ends_request(apr_bucket_brigade *bb)
 }
 
 /* The request is done.  For the MPM the client of a connection that comes back
- * has gone.  While nobody waits for a slot the MPM's own way is the cheaper
- * one. */
+ * has gone.  While nobody waits, for a slot or for a process, the MPM's own way
+ * is the cheaper one. */
 static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
 {
-    if (!conn->visit || !conn->visit->arrival || c->aborted
-        || !vl_slot_contended(accounts))
+    if (!vl_arrival_returns(conn->visit) || c->aborted
+        || (!vl_slot_contended(accounts) && !vl_relay_short(accounts)))
         return;
     if (vl_return(c, conn->visit, conn->idle_us, bb)) {
         c->keepalive = AP_CONN_CLOSE;
@@ -252,8 +253,7 @@ static void begin_visit(conn_rec *c, conn_t *conn)
     conn->turn = conn->visit->turn;
     conn->visit->turn.holds = 0;
     c->keepalives = (int)conn->visit->keepalives;
-    /* One that returns has a request to read at once. */
-    if (conn->turn.holds && !conn->visit->arrival)
+    if (conn->turn.holds && !conn->visit->ready)
         conn->hello = vl_hello_begin(c, &conn->turn, last_end.known
                                      ? last_end.us : vl_meter_thread_us());
 }
@@ -402,7 +402,7 @@ static void close_if_others_wait(request_rec *r, const req_t *req)
     const conn_t *conn = req->conn;
 
     if (req->admission.backlogged
-        && (conn->stays || !(conn->visit && conn->visit->arrival)))
+        && (conn->stays || !vl_arrival_returns(conn->visit)))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
 }
 

@@ -37,6 +37,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     }
     shm->head->seated += child->seated;
     shm->head->elsewhere += child->elsewhere;
+    shm->head->asking += child->asks != 0;
 }
 
 /* The cells and the rings are the truth. */
@@ -46,6 +47,7 @@ static void sum_up_locked(vl_shm_t *shm)
     apr_uint32_t a, c;
 
     shm->head->elsewhere = shm->head->seated = shm->head->stalled = 0;
+    shm->head->asking = 0;
     q->head->running = q->head->waiting = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
         q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
@@ -258,6 +260,9 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     }
     shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;
+    shm->head->asking -= dead->asks != 0;
+    if (shm->head->acceptor == child + 1)
+        shm->head->acceptor = 0;
     memset(dead, 0, sizeof(*dead));
     return left;
 }

@@ -49,8 +49,8 @@ static apr_uint32_t rooms_locked(const vl_shm_t *shm)
     apr_uint32_t c, rooms = 0;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (shm->children[c].pid)
-            rooms += vl_slot_most_of(&shm->children[c]);
+        if (shm->children[c].pid && shm->head->acceptor != c + 1)
+            rooms += vl_slot_most_of(shm, c);
     }
     return rooms;
 }
