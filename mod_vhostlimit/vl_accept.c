@@ -538,7 +538,18 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
         apr_pool_pre_cleanup_register(pchild, NULL, stop);
 }
 
+static int has_listener(void)
+{
+    const ap_listen_rec *lr = ap_listeners;
+
+    while (lr && !is_http(lr))
+        lr = lr->next;
+    return lr != NULL;
+}
+
 int vl_accept_works(void)
 {
-    return acceptor && acceptor->nlisteners;
+    if (acceptor)
+        return acceptor->nlisteners > 0;
+    return is_threaded() && may_replace() && has_listener();
 }

@@ -33,6 +33,25 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_string(out, ",\"reason\":", page->reason);
 }
 
+/* What is not as configured, and how that is. */
+static void put_override(vl_out_t *out, const vl_override_t *override)
+{
+    const char *before = "\"";
+    vl_key_e key;
+
+    vl_out_text(out, ",\"overridden\":{");
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        if (!(override->keys & VL_KEY_BIT(key)))
+            continue;
+        vl_out_text(out, before);
+        vl_out_text(out, vl_override_key_name(key));
+        vl_out_text(out, "\":");
+        vl_out_number(out, vl_override_get(&override->configured, key));
+        before = ",\"";
+    }
+    vl_out_text(out, "}");
+}
+
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const vl_column_t *column;
@@ -44,6 +63,8 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_number(out, "weight", row->limits.weight);
     put_number(out, "concurrency", row->limits.concurrency);
     put_number(out, "queue", row->limits.queue);
+    put_number(out, "cpu", row->limits.cpu);
+    put_override(out, &row->override);
     put_string(out, ",\"cgroup\":", row->cgroup);
     for (column = vl_status_columns; column->key; column++)
         put_number(out, column->key, vl_status_cell(row, column));
