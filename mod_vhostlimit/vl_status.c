@@ -143,14 +143,26 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page,
     }
 }
 
+/* MaxRequestWorkers. */
+static apr_uint32_t count_workers(void)
+{
+    int daemons = 1, threads = 1;
+
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
+    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
+    return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
+}
+
 const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
 {
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
 
     page->mpm = ap_show_mpm();
     page->started_us = vl_shm_created_us(accounts);
-    page->uptime_s = apr_time_sec(apr_time_now() - page->started_us);
+    page->now_us = apr_time_now();
+    page->uptime_s = apr_time_sec(page->now_us - page->started_us);
     page->children = vl_shm_children(accounts);
+    page->workers = count_workers();
     page->slots = vl_slot_count(accounts);
     page->processors = vl_shm_processors(accounts);
     page->backend = vl_cgroup_backend(cgroup);

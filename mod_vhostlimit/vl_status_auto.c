@@ -67,11 +67,13 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
 {
     int i;
 
-    vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nuptime_s: %"
-                  APR_INT64_T_FMT "\nchildren: %u\nslots: %u\nprocessors: %u\n"
+    vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nnow_us: %"
+                  APR_INT64_T_FMT "\nuptime_s: %" APR_INT64_T_FMT
+                  "\nchildren: %u\nworkers: %u\nslots: %u\nprocessors: %u\n"
                   "held_us: %" APR_INT64_T_FMT "\n", VL_STATUS_SCHEMA,
-                  VL_VERSION, page->mpm, page->uptime_s, page->children,
-                  page->slots, page->processors, page->held_us);
+                  VL_VERSION, page->mpm, page->now_us, page->uptime_s,
+                  page->children, page->workers, page->slots,
+                  page->processors, page->held_us);
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
                   "cgroup.reason: %s\n", page->backend, page->tree,
                   page->reason);

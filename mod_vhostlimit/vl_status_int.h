@@ -61,8 +61,8 @@ static inline apr_uint64_t vl_status_cell(const vl_row_t *row,
 
 typedef struct vl_page_t {
     const char *mpm;
-    apr_int64_t started_us, uptime_s;
-    apr_uint32_t children, slots, processors;
+    apr_int64_t started_us, now_us, uptime_s;
+    apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
     apr_int64_t held_us;            /* the lock, while the rows were copied */
     int alone;                      /* ?me */

@@ -23,8 +23,10 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     vl_out_printf(out, "{\"schema\":%d,\"module\":\"%s\"", VL_STATUS_SCHEMA,
                   VL_VERSION);
     put_string(out, ",\"mpm\":", page->mpm);
+    put_number(out, "now_us", (apr_uint64_t)page->now_us);
     put_number(out, "uptime_s", (apr_uint64_t)page->uptime_s);
     put_number(out, "children", page->children);
+    put_number(out, "workers", page->workers);
     put_number(out, "slots", page->slots);
     put_number(out, "processors", page->processors);
     put_number(out, "held_us", (apr_uint64_t)page->held_us);
