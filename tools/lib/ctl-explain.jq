@@ -7,16 +7,15 @@ def others($v): [.vhosts[] | select(.name != $v.name and .running + .waiting > 0
 def many(n; word): "\(n) \(word)\(if n == 1 then "" else "s" end)";
 
 # The first that applies is what stands in its way now.
-def causes($v; $free): [
-  (select($v.mode == "dryrun") | "dryrun"),
+def causes($v; $free): if $v.mode == "dryrun" then ["dryrun"] else [
   (select($v.concurrency > 0 and $v.running >= $v.concurrency) | "concurrency"),
   (select($v.waiting > 0 and $v.waiting >= $v.queue) | "queue"),
   (select($v.waiting > 0 and $v.cpu > 0 and $v.cpu_now_permille >= $v.cpu * 9) | "cpu"),
-  (select($v.waiting > 0 and $free <= 0) | "slots") ];
+  (select($v.waiting > 0 and $free <= 0) | "slots") ] end;
 
 def says($v; $free; $all): {
   dryrun: "It has DryRun, so nothing of it is delayed or refused: since the start \(many($v.would_queue; "request")) would have waited and \($v.would_refuse) would have been refused.",
-  concurrency: "As many run as may: \($v.running) of VhostLimitConcurrency \($v.concurrency). The next one waits until one ends\(if $v.queue == 0 then ", or rather is refused, as VhostLimitQueue is 0" else "" end). Raise concurrency, or make its requests quicker (they take \($v.service_us | ms) ms).",
+  concurrency: "As many run as may: \($v.running) of VhostLimitConcurrency \($v.concurrency). The next one waits until one ends\(if $v.queue == 0 then ", or rather is refused, as VhostLimitQueue is 0" else "" end). Raise concurrency, or make its requests quicker\(if $v.service_us > 0 then " (they take \($v.service_us | ms) ms)" else "" end).",
   queue: "Its queue is full: \($v.waiting) wait, VhostLimitQueue is \($v.queue). Whoever comes now is refused.",
   cpu: "It has used up its CPU cap: \($v.cpu_now_permille | percent) % of \($v.cpu) %. Its turn comes as time passes; raise cpu to give it more.",
   slots: "All \(.slots) slots of the server are taken: \($v.running) by it, \($all - $v.running) by others. Its weight \($v.weight) beside those of \(many(others($v) | length; "busy vhost")) makes its share \(100 * $v.weight / ($v.weight + ([others($v)[].weight] | add // 0)) | round) % of the CPU time, of which it uses \($v.cpu_now_permille | percent) % of a processor. Raise its weight, or find who takes the rest: vhostlimitctl top." };

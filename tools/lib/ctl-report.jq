@@ -9,5 +9,5 @@ def made: { since_s: .uptime_s, vhosts: [.vhosts[] | select(.mode == "dryrun")
   | { name, requests, would_queue, would_refuse, would_queue_percent: part(.would_queue; .requests),
       would_refuse_percent: part(.would_refuse; .requests), weight, concurrency, queue }] };
 
-def line: "\(.name | plain): of \(.requests) requests \(.would_queue) (\(.would_queue_percent) %) would have waited and \(.would_refuse) (\(.would_refuse_percent) %) would have been refused or would have waited behind a limit of \(if .concurrency == 0 then "none" else .concurrency | tostring end).";
+def line: "\(.name | plain): of \(.requests) requests \(.would_queue) (\(.would_queue_percent) %) would have waited and \(.would_refuse) (\(.would_refuse_percent) %) would have been refused.";
 def text: if .vhosts == [] then "No vhost has VhostLimit DryRun." else (.vhosts[] | line), "Counted since \(.since_s) s ago; nothing of it was carried out." end;
