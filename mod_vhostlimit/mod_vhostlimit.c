@@ -15,6 +15,7 @@
 #include "vl_accept.h"
 #include "vl_cgroup.h"
 #include "vl_conf.h"
+#include "vl_control.h"
 #include "vl_handover.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
@@ -35,6 +36,7 @@ typedef struct kept_t {
     apr_uint32_t capacity;          /* of shm, in accounts */
     int handover[2];                /* see vl_handover.h */
     int relay[2];                   /* see vl_relay.h */
+    vl_control_kept_t control;
     apr_pool_t *cgroup_pool;        /* of the current tree's description */
     vl_cgroup_t *cgroup;
 } kept_t;
@@ -199,10 +201,20 @@ static apr_status_t limit_failed(server_rec *s, const char *why, int restart)
     return stops && !restart ? APR_EGENERAL : APR_SUCCESS;
 }
 
+/* As configured, but for what has been changed since the server began. */
+static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
+{
+    vl_account_snapshot_t now;
+
+    if (vl_shm_snapshot(kept->shm, conf->account, &now) != APR_SUCCESS)
+        return vl_conf_cgroup_limits(conf);
+    return vl_conf_cgroup_limits_with(conf, &now.limits);
+}
+
 static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    vl_cgroup_limits_t limits = vl_conf_cgroup_limits(conf);
+    vl_cgroup_limits_t limits = limits_now(conf);
     const char *missing = vl_cgroup_missing(kept->cgroup, ptemp, &limits);
 
     if (missing && limit_failed(s, missing, restart) != APR_SUCCESS)
@@ -334,6 +346,16 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     return OK;
 }
 
+/* All other modules are ready. */
+static int serve_control(apr_pool_t *pconf, apr_pool_t *plog,
+                         apr_pool_t *ptemp, server_rec *main_server)
+{
+    if (kept)
+        vl_control_post_config(pconf, main_server, &kept->control, kept->shm,
+                               kept->cgroup);
+    return OK;
+}
+
 /* Of the descriptors that a child may have, those that its threads may need
  * (a client twice, a file, a back end and one more each) and a hundred are not
  * for waiting.  Half of the others may wait in line, half for a request. */
@@ -354,6 +376,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     apr_uint32_t most;
     apr_status_t rv;
 
+    vl_control_child_init();
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
     rv = vl_shm_child_attach(kept->shm, getpid(), threads ? threads : 1);
 
@@ -395,6 +418,7 @@ static void child_status(server_rec *main_server, pid_t pid,
 static void register_hooks(apr_pool_t *p)
 {
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_post_config(serve_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
     vl_hooks_register(p);

@@ -663,7 +663,19 @@ void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
     accept_on();
 }
 
+static int has_listener(void)
+{
+    const ap_listen_rec *lr = ap_listeners;
+
+    while (lr && !is_http(lr))
+        lr = lr->next;
+    return lr != NULL;
+}
+
 int vl_accept_works(void)
 {
-    return acceptor && acceptor->nlisteners;
+    if (acceptor)
+        return acceptor->nlisteners > 0;
+    return may_replace() && has_listener()
+           && (is_threaded() || vl_prefork_can_spare_one());
 }

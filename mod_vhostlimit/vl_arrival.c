@@ -325,8 +325,8 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
     const vl_conf_t *conf = vl_conf_get(look->server);
 
     /* Whose the streams of an HTTP/2 connection are, each of them says. */
-    if (!look->http2 && conf->mode == VL_MODE_ON && conf->queue
-        && !look->exempt) {
+    if (!look->http2 && conf->mode == VL_MODE_ON && !look->exempt
+        && vl_slot_queue(places->shm, conf->account)) {
         arrival->returns = !look->tls;
         ask(arrival, conf);
     }

@@ -143,6 +143,16 @@ vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf)
     return limits;
 }
 
+vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
+                                              const vl_limits_t *limits)
+{
+    vl_conf_t now = *conf;
+
+    now.weight = (int)limits->weight;
+    now.cpu = (int)limits->cpu;
+    return vl_conf_cgroup_limits(&now);
+}
+
 const char *vl_conf_mode_name(int mode)
 {
     switch (mode) {
@@ -219,27 +229,47 @@ static const char *value_error(apr_pool_t *p, const setting_t *setting,
                         setting->max);
 }
 
-static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
+static const char *read_value(apr_pool_t *p, const setting_t *setting,
+                              const char *arg, int *ret_value)
 {
-    const setting_t *setting = cmd->info;
-    int *member = (int *)((char *)vl_conf_get(cmd->server) + setting->offset);
-    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
     const word_t *word;
     apr_int64_t n;
 
-    if (wrong)
-        return wrong;
     for (word = setting->words; word && word->word; word++) {
         if (!ap_cstr_casecmp(word->word, arg)) {
-            *member = word->value;
+            *ret_value = word->value;
             return NULL;
         }
     }
     if (!vl_value_number(arg, *setting->unit == '%' ? '%' : '\0', setting->min,
                          setting->max, &n))
-        return value_error(cmd->pool, setting, arg);
-    *member = (int)n;
+        return value_error(p, setting, arg);
+    *ret_value = (int)n;
     return NULL;
+}
+
+const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
+                               vl_limits_t *limits)
+{
+    static const int setting_of[VL_KEY_COUNT] = {
+#define X(key) SETTING_##key,
+        VL_KEYS(X)
+#undef X
+    };
+    int value = 0;
+    const char *wrong = read_value(p, &settings[setting_of[key]], arg, &value);
+
+    vl_override_put(limits, key, (apr_uint32_t)value);
+    return wrong;
+}
+
+static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const setting_t *setting = cmd->info;
+    int *member = (int *)((char *)vl_conf_get(cmd->server) + setting->offset);
+    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+
+    return wrong ? wrong : read_value(cmd->pool, setting, arg, member);
 }
 
 static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)

@@ -350,7 +350,7 @@ static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
 {
     apr_status_t rv;
 
-    if (conf->mode != VL_MODE_ON || !conf->queue)
+    if (conf->mode != VL_MODE_ON || !vl_slot_queue(accounts, conf->account))
         return 0;
     rv = vl_slot_try(accounts, conf->account, &ret_turn->ticket);
     ret_turn->holds = rv == APR_SUCCESS;
@@ -389,7 +389,7 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
 
     vl_place_thread(places, moves ? req->admission.ticket.account
                                   : VL_PLACE_NONE);
-    req->leaves = moves && conf->cpu;
+    req->leaves = moves && vl_slot_capped(accounts, conf->account);
 }
 
 /* A connection that cannot wait with us, or has its next requests in Apache's

@@ -197,8 +197,7 @@ static void move_listeners(apr_socket_t **stand_ins)
     ap_listeners->next = NULL;
 }
 
-/* One of two children at least must work. */
-static int can_spare_one(void)
+int vl_prefork_can_spare_one(void)
 {
     int daemons = 1;
 
@@ -213,7 +212,7 @@ int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
     apr_socket_t **stand_ins;
     ap_listen_rec *lr;
 
-    if (!can_spare_one())
+    if (!vl_prefork_can_spare_one())
         return 0;
     prefork.shm = shm;
     prefork.pchild = pchild;

@@ -9,6 +9,9 @@
 
 #include "vl_shm.h"
 
+/* There are children enough for one to do nothing else.  Parent or child. */
+int vl_prefork_can_spare_one(void);
+
 /* Child, before its MPM's loop.  relay: see vl_relay.h; it must last.  Returns
  * how many listeners are ours now; 0: none, the MPM accepts as ever. */
 int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,

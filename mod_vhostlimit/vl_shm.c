@@ -212,6 +212,29 @@ static account_t *account_place_locked(vl_shm_t *shm, const char *name)
     return account;
 }
 
+static void limit_flow_locked(vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_limits_t *limits = &shm->accounts[account].limits;
+
+    vl_queue_flow_set(&shm->queue, account, limits->weight,
+                      limits->concurrency);
+    vl_queue_cap(&shm->queue, account, limits->cpu);
+}
+
+/* An account that the last configuration did not name begins anew. */
+static void configure_locked(vl_shm_t *shm, account_t *account,
+                             const vl_limits_t *limits)
+{
+    apr_uint32_t generation = shm->head->generation;
+
+    if (account->generation != generation
+        && account->generation != generation - 1)
+        account->override.keys = 0;
+    account->generation = generation;
+    vl_override_configure(&account->override, limits, &account->limits);
+    limit_flow_locked(shm, (apr_uint32_t)(account - shm->accounts));
+}
+
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
                                         const vl_limits_t *limits,
                                         apr_uint32_t *ret_account)
@@ -226,15 +249,26 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
         return rv;
     account = account_place_locked(shm, name);
     if (account) {
-        account->generation = shm->head->generation;
-        account->limits = *limits;
+        configure_locked(shm, account, limits);
         *ret_account = (apr_uint32_t)(account - shm->accounts);
-        vl_queue_flow_set(&shm->queue, *ret_account, limits->weight,
-                          limits->concurrency);
-        vl_queue_cap(&shm->queue, *ret_account, limits->cpu);
     }
     vl_shm_unlock(shm);
     return account ? APR_SUCCESS : APR_ENOSPC;
+}
+
+apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
+                                  const vl_change_t *change)
+{
+    account_t *a = &shm->accounts[account];
+    apr_status_t rv = vl_shm_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    vl_override_change(&a->override, change, &a->limits);
+    limit_flow_locked(shm, account);
+    vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
+    return APR_SUCCESS;
 }
 
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
@@ -353,6 +387,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     const account_t *a = &shm->accounts[account];
 
     ret->limits = a->limits;
+    ret->override = a->override;
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;
     ret->metrics.waiting = shm->queue.flows[account].waiting;

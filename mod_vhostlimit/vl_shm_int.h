@@ -52,6 +52,7 @@ typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
     vl_limits_t limits;
+    vl_override_t override;
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
     apr_uint32_t seated, stalled;

@@ -361,11 +361,27 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
     metrics->refused_threads += reason == VL_REASON_THREADS;
 }
 
+static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
+{
+    account_t *a = &shm->accounts[account];
+    const vl_queue_head_t *q = shm->queue.head;
+    int waits;
+    vl_decision_t decision = vl_admit_dryrun(&a->limits,
+                                             shm->queue.flows[account].running,
+                                             &waits);
+
+    if (decision.verdict == VL_REFUSE)
+        a->metrics.would_refuse++;
+    else if (waits || (a->limits.queue
+                       && (q->running >= q->slots || q->heap_len)))
+        a->metrics.would_queue++;
+    return decision;
+}
+
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
     account_t *a = &shm->accounts[account];
-    const vl_queue_head_t *q = shm->queue.head;
     apr_status_t rv = vl_slot_lock(shm);
     vl_admission_t adm;
     int dry;
@@ -373,22 +389,16 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     dry = a->limits.mode == VL_MODE_DRYRUN;
-    adm.decision = vl_admit_decide(&a->limits,
-                                   shm->queue.flows[account].running);
+    adm.decision = dry ? decide_dryrun_locked(shm, account)
+                       : vl_admit_decide(&a->limits,
+                                         shm->queue.flows[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
     adm.backlogged = shm->queue.flows[account].waiting > 0;
     adm.concurrency = a->limits.concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
-    if (adm.decision.verdict == VL_REFUSE) {
-        if (dry)
-            a->metrics.would_refuse++;
-        else
-            count_refused(&a->metrics, adm.decision.reason);
-    }
-    else if (dry && (q->running >= q->slots || q->heap_len)) {
-        a->metrics.would_queue++;
-    }
+    if (adm.decision.verdict == VL_REFUSE && !dry)
+        count_refused(&a->metrics, adm.decision.reason);
     if (adm.entered) {
         a->metrics.requests++;
         a->waits[0]++;

@@ -145,6 +145,8 @@ void vl_slot_dispatch(vl_shm_t *shm);
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
 /* It has a cap, so its turn may come with time alone. */
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
+/* As many may wait as it says; 0: nobody. */
+apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account);
 /* Threads of the MPM that may wait, in the whole server. */
 void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats);

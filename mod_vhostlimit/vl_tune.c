@@ -25,6 +25,12 @@ int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
     return shm->queue.flows[account].cap != 0;
 }
 
+apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].limits.queue,
+                           __ATOMIC_RELAXED);
+}
+
 apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account)
 {
     return shm->accounts[account].limits.weight;

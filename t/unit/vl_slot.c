@@ -269,9 +269,9 @@ static void entering_does_not_wait(void)
 static void dry_run_counts(void)
 {
     vl_shm_t *shm = alone(1, 10);
-    apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_DRYRUN, 2, 9));
+    apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_DRYRUN, 2, 1));
     apr_uint32_t b = account(shm, "b", 0);
-    vl_ticket_t held[4];
+    vl_ticket_t held[4], more;
 
     enter(shm, a, &held[0]);
     ok(!metrics(shm, a).would_queue, "a free slot: nothing to count");
@@ -279,9 +279,12 @@ static void dry_run_counts(void)
     ok(metrics(shm, a).would_queue == 1 && !metrics(shm, a).would_refuse,
        "no free slot: would queue");
     enter(shm, a, &held[2]);
-    ok(metrics(shm, a).would_queue == 1 && metrics(shm, a).would_refuse == 1
-       && !metrics(shm, a).refused && metrics(shm, a).requests == 3,
-       "above the concurrency: would refuse, and lets in");
+    ok(metrics(shm, a).would_queue == 2 && !metrics(shm, a).would_refuse,
+       "above the concurrency: would queue");
+    enter(shm, a, &more);
+    ok(metrics(shm, a).would_queue == 2 && metrics(shm, a).would_refuse == 1
+       && !metrics(shm, a).refused && metrics(shm, a).requests == 4,
+       "above the queue: would refuse, and lets in");
     enter(shm, b, &held[3]);
     ok(!metrics(shm, b).would_queue && metrics(shm, b).requests == 1,
        "On does not count so");
@@ -289,6 +292,7 @@ static void dry_run_counts(void)
     end(shm, &held[1], 1);
     end(shm, &held[2], 1);
     end(shm, &held[3], 1);
+    end(shm, &more, 1);
     ok(is_empty(shm), "all of them come back");
 }
 
