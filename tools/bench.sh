@@ -109,6 +109,7 @@ settle() {
   [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
   [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
   [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
+  bed[modules]=${test[modules]-}
   measure=([out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
@@ -116,7 +117,7 @@ settle() {
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
-  case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo 300 10 10 1 ;; *) echo 25 2 3 3 ;; esac
+  case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo "${test[full]-300}" 10 10 1 ;; *) echo 25 2 3 3 ;; esac
 }
 
 prepare_module() {
@@ -127,8 +128,9 @@ prepare_module() {
 
 prepare() {
   need_files "$(($(test_users_most) + 200))"
+  # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar "${option[load]}"
+    network sysctl util curl jq sar "${option[load]}" ${test[modules]-}
   [[ ${measure[targets]} == plain ]] || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: make or remove the three-vhost test bed: one Apache with PHP-FPM and
 #          three clients, each a host of its own in a network namespace
-# Usage:   setup.sh [-h] up [-MP] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN]
+# Usage:   setup.sh [-h] up [-LMP] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN]
 #          setup.sh [-h] down|status
+#   -L           load mod_lua too, for burn.lua?ms=N
 #   -M           load the module from the build tree (conf/testbed/vhostlimit.conf.in)
 #   -P           a PHP-FPM of its own for each site, with -M in the site's cgroup
 #   -D LINE      one more line for Apache's configuration; may be repeated
@@ -13,7 +14,8 @@
 #   -h           this help
 #   Then, for example: ip netns exec vl-client1 curl http://site1.test/
 #   Pages: / (static), info.php, and burn.php?ms=N, sleep.php?ms=N, burn.cgi?ms=N,
-#   sleep.cgi?ms=N, which burn N ms of CPU time or sleep as long
+#   sleep.cgi?ms=N, which burn N ms of CPU time or sleep as long; burn.lua?ms=N
+#   burns about that in Apache's own thread
 #   The status pages: nsenter --net=/run/netns/vl-server curl http://127.0.0.1:8081/server-status
 # Exit:    0 done, or up; 1 failed, or status of a bed that is not up; 2 usage;
 #          77 cannot run here (no root, a program missing, port taken); 130, 143 signals
@@ -28,9 +30,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 parse_up() {
   local opt
   OPTIND=1
-  while getopts ':hMPD:m:w:p:' opt; do
+  while getopts ':hLMPD:m:w:p:' opt; do
     case $opt in
       h) usage 0 ;;
+      L) bed[modules]=lua ;;
       M) bed[module]=on ;;
       P) bed[pools]=own ;;
       D) bed[extra]+=$OPTARG$'\n' ;;
