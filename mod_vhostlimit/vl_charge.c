@@ -146,6 +146,18 @@ void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
     vl_slot_dispatch_and_unlock(shm);
 }
 
+void vl_slot_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    /* Fewer: the group was made anew. */
+    a->metrics.memory_kills += kills >= a->kills ? kills - a->kills : kills;
+    a->kills = kills;
+    vl_shm_unlock(shm);
+}
+
 /* The part of the cost that the thread's clock does not see. */
 static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
                                          const vl_cost_t *cost,
@@ -161,6 +173,7 @@ static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
     *ret_measured = cost->grouped || a->measured;
+    a->cost_by = *ret_measured ? VL_COST_CGROUP : VL_COST_CLOCK;
     if (!*ret_measured)
         return us;
     a->backend_ended++;

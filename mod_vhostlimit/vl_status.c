@@ -11,6 +11,7 @@
 
 #include "vl_accept.h"
 #include "vl_conf.h"
+#include "vl_outside.h"
 #include "vl_private.h"
 #include "vl_slot.h"
 #include "vl_status_int.h"
@@ -54,6 +55,12 @@ static const char *method_of(const vl_row_t *row)
            && row->limits.queue ? "socket" : "none";
 }
 
+static const char *cost_of(vl_cost_by_e by)
+{
+    return by == VL_COST_CGROUP ? "cgroup"
+           : by == VL_COST_CLOCK ? "clock" : "thread";
+}
+
 static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
 {
     unsigned b, step;
@@ -79,6 +86,7 @@ static void fill_row(request_rec *r, const vl_account_snapshot_t *from,
     row->metrics = from->metrics;
     row->state = state_of(row);
     row->method = method_of(row);
+    row->cost = cost_of(from->cost_by);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
     /* One second as soon as it is. */
@@ -155,6 +163,7 @@ const vl_page_t *vl_status_gather(request_rec *r, int only_own)
     page->backend = vl_cgroup_backend(cgroup);
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
+    page->outside = vl_outside(cgroup);
     page->alone = only_own;
     gather_rows(r, page, only_own);
     return page;

@@ -30,7 +30,7 @@
 typedef struct vl_row_t {
     const char *name;
     const char *cgroup;             /* path from the hierarchy's root */
-    const char *state, *method;     /* words, see docs/operating.md */
+    const char *state, *method, *cost;  /* words, see docs/operating.md */
     vl_limits_t limits;
     vl_metrics_t metrics;
 #define X(member, kind, prometheus, help) apr_uint64_t member;
@@ -61,6 +61,8 @@ typedef struct vl_page_t {
     apr_int64_t started_us, uptime_s;
     apr_uint32_t children, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
+    const char *outside;            /* a module whose programs are in no vhost's
+                                     * group, or "" */
     apr_int64_t held_us;            /* the lock, while the rows were copied */
     int alone;                      /* ?me */
     vl_row_t *rows;
