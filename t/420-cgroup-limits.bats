@@ -205,6 +205,39 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies that a vhost's that is Off is placed in"
 }
 
+used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
+
+@test "mod_cgi under a threaded MPM: what a program burns is measured as its vhost's" {
+  start_httpd 'VhostLimit On'
+  is "$(get a /cgi/burn.sh)" 200
+  wait_until 10 used a 250000
+  is "$(status_of b backend_us) $(status_json | jq -r .cgroup.outside)" '0 '
+  settles a cost cgroup
+  is "$(error_log | grep -c VL0023)" 0 "notices"
+}
+
+@test "mod_cgid: the log and the status page say that its programs run in no vhost's group" {
+  requires mod_cgid
+  local BASE_MODULES=${BASE_MODULES/ cgi/ cgid}
+  start_httpd 'VhostLimit On' "ScriptSock $BATS_TEST_TMPDIR/cgisock"
+  error_log_says 'vhostlimit:notice.*VL0023: mod_cgid.s programs run in no vhost'
+  is "$(get a /cgi/where.sh)" 200
+  is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies in which it is in a vhost's group"
+  is "$(get a /cgi/burn.sh)" 200
+  settles a cost clock
+  is "$(status_of a backend_us) $(status_json | jq -r .cgroup.outside)" '0 mod_cgid'
+  at_least "$(status_of a charged_us)" 100000 "us, by the clock"
+  get status /vhostlimit >/dev/null
+  like "$(answer_body)" 'mod_cgid.s programs are in no vhost.s group'
+}
+
+@test "mod_cgid is no matter where nothing is limited or there are no groups" {
+  requires mod_cgid
+  local BASE_MODULES=${BASE_MODULES/ cgi/ cgid}
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' "ScriptSock $BATS_TEST_TMPDIR/cgisock"
+  is "$(error_log | grep -c VL0023) $(status_json | jq -r .cgroup.outside)" '0 '
+}
+
 @test "what was killed for memory before the server began is not told of again, and a burst is told once" {
   requires memory php_fpm mod_proxy_fcgi
   eat() { get a /eat.php >/dev/null; }
