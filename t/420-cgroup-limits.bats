@@ -216,10 +216,13 @@ used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
   is "$(error_log | grep -c VL0023)" 0 "notices"
 }
 
+start_with_cgid() { # <as start_httpd>...
+  BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_httpd "$@" "ScriptSock $BATS_TEST_TMPDIR/cgisock"
+}
+
 @test "mod_cgid: the log and the status page say that its programs run in no vhost's group" {
   requires mod_cgid
-  local BASE_MODULES=${BASE_MODULES/ cgi/ cgid}
-  start_httpd 'VhostLimit On' "ScriptSock $BATS_TEST_TMPDIR/cgisock"
+  start_with_cgid 'VhostLimit On'
   error_log_says 'vhostlimit:notice.*VL0023: mod_cgid.s programs run in no vhost'
   is "$(get a /cgi/where.sh)" 200
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies in which it is in a vhost's group"
@@ -233,8 +236,7 @@ used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
 
 @test "mod_cgid is no matter where nothing is limited or there are no groups" {
   requires mod_cgid
-  local BASE_MODULES=${BASE_MODULES/ cgi/ cgid}
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' "ScriptSock $BATS_TEST_TMPDIR/cgisock"
+  start_with_cgid 'VhostLimit On' 'VhostLimitCgroup off'
   is "$(error_log | grep -c VL0023) $(status_json | jq -r .cgroup.outside)" '0 '
 }
 
@@ -264,7 +266,9 @@ END
 @test "the status page says how each vhost's cost is known" {
   requires php_fpm mod_proxy_fcgi
   start_httpd -l proxy -l proxy_fcgi 'VhostLimit On' -v "$(php_in a)" -v "$(php_in b)"
-  echo '<?php usleep(200000); $until = microtime(true) + 0.2; while (microtime(true) < $until);' >"$HTTPD_ROOT/htdocs/a/burn.php"
+  cat >"$HTTPD_ROOT/htdocs/a/burn.php" <<'END'
+<?php $until = microtime(true) + 0.2; while (microtime(true) < $until);
+END
   echo '<?php echo 1;' >"$HTTPD_ROOT/htdocs/b/one.php"
   start_fpm a
   (start_fpm b elsewhere)
