@@ -84,6 +84,19 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   is "$(grep -cE ' (.*wbps=)?10485760' <<<"$got")" "$disks" "disks limited for writing"
 }
 
+@test "VhostLimitIO slows down what a program writes to a disk, and only its vhost's" {
+  requires io
+  start_httpd 'VhostLimit On' -v 'a VhostLimitIO 1M'
+  is "$(get b /cgi/write.sh)" 200
+  local slow quick
+  quick=$(answer_body)
+  [[ $quick != no* ]] || skip "$quick"
+  is "$(get a /cgi/write.sh)" 200
+  slow=$(answer_body)
+  at_least "$slow" 2000 "ms for 3 MB"
+  at_least "$slow" "$quick" "ms, and as long as the others'"
+}
+
 @test "a value at server level is each vhost's own, and none lifts it" {
   requires pids
   start_httpd 'VhostLimit On' 'VhostLimitCPU 50%' 'VhostLimitProcesses 30' \
