@@ -11,6 +11,8 @@
 #define SERVICE_SHIFT 3
 /* A child that has not read the usage for so long does not any more. */
 #define READER_GONE_US 500000
+/* Nobody has for so long: nobody will (the prefork MPM). */
+#define UNREAD_US (5 * APR_USEC_PER_SEC)
 
 /* The clock of the work done elsewhere runs as fast as one such request would
  * get on if all of them burned CPU and shared the processors equally: that is
@@ -158,6 +160,13 @@ void vl_slot_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
     vl_shm_unlock(shm);
 }
 
+static int is_usage_read(const head_t *head)
+{
+    apr_int64_t passed = apr_time_now() - head->read_at;
+
+    return passed >= 0 && passed < UNREAD_US;
+}
+
 /* The part of the cost that the thread's clock does not see. */
 static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
                                          const vl_cost_t *cost,
@@ -172,7 +181,8 @@ static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
     us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
-    *ret_measured = cost->grouped || a->measured;
+    *ret_measured = a->measured
+                    || (cost->grouped && is_usage_read(shm->head));
     a->cost_by = *ret_measured ? VL_COST_CGROUP : VL_COST_CLOCK;
     if (!*ret_measured)
         return us;

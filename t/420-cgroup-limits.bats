@@ -229,6 +229,14 @@ used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
   is "$(error_log | grep -c VL0023)" 0 "notices"
 }
 
+@test "prefork: a program of mod_cgi is charged, whoever may read its group" {
+  requires prefork
+  charged() { (($(status_of a charged_us) >= 100000)); }
+  start_httpd -m prefork 'VhostLimit On'
+  is "$(get a /cgi/burn.sh)" 200
+  wait_until 10 charged
+}
+
 start_with_cgid() { # <as start_httpd>...
   BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_httpd "$@" "ScriptSock $BATS_TEST_TMPDIR/cgisock"
 }

@@ -5,10 +5,12 @@
 # Usage:   bench.sh [OPTION]... [TEST]
 #   TEST              what to measure (noisy); -l lists what there is
 #   --quick           a few seconds a run (3 s); the default is 25 s
-#   --full            the published length: five minutes a run
+#   --full            the published length: five minutes a run; insulation: one
+#                     minute, all loads and schemes (about an hour)
 #   --repeat N        so often, targets in turns; reported are median and spread
 #                     (3; 1 with --quick and --full)
-#   --target LIST     what is compared (plain,vhostlimit where the test has both)
+#   --target LIST     what is compared: plain, vhostlimit, limits40, limits20
+#                     (those of the test; the last two are process limits)
 #   --page LIST       the pages: static, php, sleep (those of the test)
 #   --load NAME       the load generator: siege or wrk (wrk)
 #   -k                clients keep their connections alive

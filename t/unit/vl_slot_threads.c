@@ -228,6 +228,30 @@ static void cost_is_known_by(void)
     ok(seen.cost_by == VL_COST_CGROUP, "and measured, once the group is read");
 }
 
+/* One that works elsewhere for 50 ms, in the account's group. */
+static apr_uint64_t charged_for_a_program(vl_shm_t *shm, apr_uint32_t a)
+{
+    vl_cost_t cost = { 50000, 0, 1, 0, 0, 1 };
+    apr_uint64_t before = metrics(shm, a).charged_us;
+    vl_ticket_t ticket;
+
+    enter(shm, a, &ticket);
+    cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
+    apr_sleep(50000);
+    vl_slot_end(shm, &ticket, &cost);
+    return metrics(shm, a).charged_us - before;
+}
+
+static void groups_that_nobody_reads(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0);
+
+    ok(charged_for_a_program(shm, a) >= 49000, "the clock charges");
+    ok(vl_slot_reads_usage(shm, apr_time_now()), "somebody reads");
+    ok(charged_for_a_program(shm, a) == 0, "and will charge what is read");
+}
+
 int main(void)
 {
     segment_init();
@@ -241,5 +265,6 @@ int main(void)
     measured_back_ends();
     kills_are_counted_and_told();
     cost_is_known_by();
+    groups_that_nobody_reads();
     return tap_done();
 }
