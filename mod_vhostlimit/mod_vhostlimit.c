@@ -21,6 +21,7 @@
 #include "vl_http2.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
+#include "vl_outside.h"
 #include "vl_park.h"
 #include "vl_place.h"
 #include "vl_private.h"
@@ -266,6 +267,17 @@ static apr_uint32_t most_group_descriptors(void)
     return (apr_uint32_t)(limit.rlim_cur / 4);
 }
 
+static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
+{
+    int has_memory = vl_conf_cgroup_limits(conf).memory > 0;
+
+    vl_usage_post_config_add(usage, conf->account, conf->account_name,
+                             has_memory);
+    if (has_memory)
+        vl_shm_post_config_kills(kept->shm, conf->account, vl_usage_kills(
+                                 kept->cgroup, p, conf->account_name));
+}
+
 /* Opened while the parent is root. */
 static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 {
@@ -282,8 +294,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
                                                           server_rec *));
 
         if (conf->mode != VL_MODE_OFF)
-            vl_usage_post_config_add(usage, conf->account,
-                                     conf->account_name);
+            watch_usage(pconf, conf);
         if (conf->mode == VL_MODE_ON)
             without += vl_place_post_config_add(place, conf->account,
                                                 conf->account_name)
@@ -343,6 +354,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_status_post_config(firsts, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, firsts->nelts);
+    vl_outside_post_config(main_server, kept->cgroup);
     return OK;
 }
 

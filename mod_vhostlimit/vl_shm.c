@@ -271,6 +271,19 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     return APR_SUCCESS;
 }
 
+void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
+                              apr_uint64_t kills)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    if (!a->kills_known)
+        a->kills = kills;
+    a->kills_known = 1;
+    vl_shm_unlock(shm);
+}
+
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 {
     child_t *dead = &shm->children[child];
@@ -391,6 +404,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;
     ret->metrics.waiting = shm->queue.flows[account].waiting;
+    ret->cost_by = a->cost_by;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;
 }

@@ -61,6 +61,11 @@ typedef struct account_t {
     apr_uint32_t thread_us;         /* a request's CPU in its thread, average */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
     apr_uint32_t backend_ended;     /* requests charged so since then */
+    vl_cost_by_e cost_by;
+    int kills_known;
+    apr_uint64_t kills;             /* vl_usage_kills(), the last reading */
+    apr_uint64_t kills_told;        /* of metrics.memory_kills, in the log ... */
+    apr_int64_t kills_told_at;      /* ... when, us */
     vl_rate_t rate;                 /* of what was charged */
     vl_limited_t limited;
     apr_uint64_t waits[VL_WAIT_BUCKETS];

@@ -133,6 +133,10 @@ int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
 void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
                    int resident);
 
+/* The kernel has killed so many of them for memory in all, since the group was
+ * made.  vl_watch.h tells of those that are new. */
+void vl_slot_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);
+
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);

@@ -12,6 +12,7 @@
 #include "vl_accept.h"
 #include "vl_clock.h"
 #include "vl_conf.h"
+#include "vl_outside.h"
 #include "vl_private.h"
 #include "vl_slot.h"
 #include "vl_status_int.h"
@@ -55,6 +56,12 @@ static const char *method_of(const vl_row_t *row)
            && row->limits.queue ? "socket" : "none";
 }
 
+static const char *cost_of(vl_cost_by_e by)
+{
+    return by == VL_COST_CGROUP ? "cgroup"
+           : by == VL_COST_CLOCK ? "clock" : "thread";
+}
+
 static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
 {
     unsigned b, step;
@@ -81,6 +88,7 @@ static void fill_row(apr_pool_t *p, const vl_account_snapshot_t *from,
     row->metrics = from->metrics;
     row->state = state_of(row);
     row->method = method_of(row);
+    row->cost = cost_of(from->cost_by);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
     /* One second as soon as it is. */
@@ -169,6 +177,7 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->backend = vl_cgroup_backend(cgroup);
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
+    page->outside = vl_outside(cgroup);
     page->alone = only != NULL;
     gather_rows(p, page, only);
     return page;

@@ -53,6 +53,7 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_word(out, name, "mode", vl_conf_mode_name(row->limits.mode));
     put_word(out, name, "state", row->state);
     put_word(out, name, "method", row->method);
+    put_word(out, name, "cost", row->cost);
     put_number(out, name, "weight", row->limits.weight);
     put_number(out, name, "concurrency", row->limits.concurrency);
     put_number(out, name, "queue", row->limits.queue);
@@ -75,8 +76,8 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
                   page->children, page->workers, page->slots,
                   page->processors, page->held_us);
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
-                  "cgroup.reason: %s\n", page->backend, page->tree,
-                  page->reason);
+                  "cgroup.reason: %s\ncgroup.outside: %s\n", page->backend,
+                  page->tree, page->reason, page->outside);
     for (i = 0; i < page->nrows; i++)
         put_row(out, &page->rows[i]);
 }

@@ -44,6 +44,9 @@ static const struct heading_t {
     { "mode", "Mode", "VhostLimit", 1, 0 },
     { "method", "Waits as", "socket: without a thread; none: it is let in or "
       "refused at once", 1, 0 },
+    { "cost", "Cost by", "how what back ends cost is known. cgroup: measured; "
+      "clock: by the time it takes; thread: no back end has worked yet", 1, 0 },
+    { "killed", "Killed", "processes that the kernel killed for memory", 0, 0 },
     { "cgroup", "Cgroup", "below the tree's root", 1, 0 },
     { NULL }
 };
@@ -103,6 +106,9 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
                   (int)(up % 60), page->backend);
     vl_out_html(out, page->tree);
     vl_out_html(out, page->reason);
+    if (*page->outside)
+        vl_out_printf(out, "; %s's programs are in no vhost's group: not "
+                      "measured, not limited", page->outside);
     vl_out_text(out, "</p></header>\n");
 }
 
@@ -246,6 +252,8 @@ static void put_row(vl_out_t *out, const vl_row_t *row, int dryrun)
         put_limit(out, row, key);
     put_word(out, vl_conf_mode_name(row->limits.mode));
     put_word(out, row->method);
+    put_word(out, row->cost);
+    put_number(out, row->metrics.memory_kills, 0);
     put_word(out, group ? group + 1 : row->cgroup);
     vl_out_text(out, "\n");
 }

@@ -32,7 +32,7 @@
 typedef struct vl_row_t {
     const char *name;
     const char *cgroup;             /* path from the hierarchy's root */
-    const char *state, *method;     /* words, see docs/operating.md */
+    const char *state, *method, *cost;  /* words, see docs/operating.md */
     vl_limits_t limits;
     vl_override_t override;
     vl_metrics_t metrics;
@@ -64,6 +64,8 @@ typedef struct vl_page_t {
     apr_int64_t started_us, now_us, uptime_s;
     apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
+    const char *outside;            /* a module whose programs are in no vhost's
+                                     * group, or "" */
     apr_int64_t held_us;            /* the lock, while the rows were copied */
     int alone;                      /* ?me */
     vl_row_t *rows;

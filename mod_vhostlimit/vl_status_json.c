@@ -33,6 +33,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
     put_string(out, ",\"path\":", page->tree);
     put_string(out, ",\"reason\":", page->reason);
+    put_string(out, ",\"outside\":", page->outside);
 }
 
 /* What is not as configured, and how that is. */
@@ -62,6 +63,7 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_string(out, ",\"mode\":", vl_conf_mode_name(row->limits.mode));
     put_string(out, ",\"state\":", row->state);
     put_string(out, ",\"method\":", row->method);
+    put_string(out, ",\"cost\":", row->cost);
     put_number(out, "weight", row->limits.weight);
     put_number(out, "concurrency", row->limits.concurrency);
     put_number(out, "queue", row->limits.queue);

@@ -37,7 +37,7 @@ bed_cgroup=/vhostlimit-testbed
 bed_lock_fd=
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [extra]=''
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [modules]='' [extra]=''
   [vhosts]=3 [tls]=off [front]=none [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>

@@ -13,6 +13,7 @@ libtool     command:libtoolize      libtool                   libtool
 pkgconfig   command:pkg-config      pkg-config                pkgconf-pkg-config
 apxs        command:apxs            apache2-dev               httpd-devel
 httpd       command:apache2,httpd   apache2-bin               httpd
+lua         file:/usr/lib*/*/modules/mod_lua.so  apache2-bin   mod_lua
 mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
