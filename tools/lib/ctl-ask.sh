@@ -48,15 +48,14 @@ ask_program='
 
 # Sets the answer; ends the program when there is none or it is no.
 ask() { # <word>...
-  local line socket all why
+  local line socket all
   [[ $* != *[$'\t\n\r']* ]] || misuse "a name or value with a tab or a line's end in it"
   line=$(IFS=$'\t'; printf '%s' "$*")
   socket=$(ask_socket) || exit
   all=$(perl -e "$ask_program" "$socket" "$line" 2>&1) || cannot "no answer from $socket: $all"
   ctl[pid]=${all%% *}
   ctl[answer]=${all#* }
-  why=$(answer_jq -r '.error // empty | gsub("[^ -~]"; "?")')
-  [[ -z $why ]] || die "$why"
+  [[ ${ctl[answer]} != '{"error":'* ]] || die "$(answer_jq -r '.error | gsub("[^ -~]"; "?")')"
 }
 
 answer_jq() { # <jq argument>...: of the last answer

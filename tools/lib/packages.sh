@@ -29,6 +29,7 @@ prove       command:prove           perl                      perl-Test-Harness
 shellcheck  command:shellcheck      shellcheck                ShellCheck
 ab          command:ab              apache2-utils             httpd-tools
 h2load      command:h2load          nghttp2-client            nghttp2
+groff       command:groff           groff-base            groff-base
 valgrind    command:valgrind        valgrind                  valgrind
 prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
