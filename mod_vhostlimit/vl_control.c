@@ -229,6 +229,21 @@ static void fill(struct pollfd pfds[CLIENTS + 2])
     pfds[CLIENTS].events = pfds[CLIENTS + 1].events = POLLIN;
 }
 
+/* Who has said all is answered still, as far as that is done without waiting. */
+static void finish(void)
+{
+    int i;
+
+    for (i = 0; i < CLIENTS; i++) {
+        client_t *client = &control.clients[i];
+
+        if (client->fd >= 0 && !client->pool)
+            hear(client);
+        if (client->fd >= 0 && client->pool)
+            tell(client);
+    }
+}
+
 static void *run(void *unused)
 {
     struct pollfd pfds[CLIENTS + 2];
@@ -248,6 +263,7 @@ static void *run(void *unused)
         if (pfds[CLIENTS].revents)
             welcome(free_client());
     } while (!pfds[CLIENTS + 1].revents);
+    finish();
     return NULL;
 }
 

@@ -117,6 +117,16 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(4096|400)$'
 }
 
+@test "commands that are given while the server restarts are answered" {
+  local n
+  start_httpd 'VhostLimit On'
+  (for ((n = 1; n <= 30; n++)); do ctl set a.test weight=$n; done >"$BATS_TEST_TMPDIR/answers" 2>&1) 3>&- &
+  for n in 1 2 3 4; do graceful_httpd; done
+  wait "$!"
+  is "$(grep -c ': weight' "$BATS_TEST_TMPDIR/answers")" 30 "answers"
+  is "$(control_of a weight)" 30
+}
+
 @test "what is set is lost when the server stops, and its socket is gone" {
   start_httpd 'VhostLimit On'
   ask 'set\ta.test\tweight=300\n' >/dev/null

@@ -38,7 +38,7 @@ main() {
   done
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
-    sysctl util curl jq sar siege wrk ab h2load bats prove shellcheck valgrind \
+    sysctl util curl jq sar siege wrk ab h2load bats prove shellcheck groff valgrind \
     prometheus chromium clang tidy cppcheck slowhttptest
   cd "$(in_tree .)"
   build_all

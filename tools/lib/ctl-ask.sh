@@ -24,34 +24,38 @@ ask_socket() { # prints the server's socket
   printf '%s\n' "${found[0]}"
 }
 
-# perl's own words: connects, prints "PID DOCUMENT", where PID is the parent's.
+# perl's own words: connects, prints "PID DOCUMENT", where PID is the parent's.  A
+# server that begins a restart may hang up; no command does harm twice.
 # shellcheck disable=SC2016
 ask_program='
   use Socket;
   my ($path, $line) = @ARGV;
   $SIG{ALRM} = sub { die "no answer within 15 s\n" };
+  $SIG{PIPE} = "IGNORE";
   alarm 15;
   length($path) < 108 or die "its name is too long\n";
-  socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die "$!\n";
-  connect($s, pack_sockaddr_un($path)) or die "$!\n";
-  my ($pid) = unpack("i", getsockopt($s, SOL_SOCKET, SO_PEERCRED) || "");
-  syswrite($s, "$line\n");
-  my $all = "";
-  1 while sysread($s, $all, 65536, length($all));
-  $all =~ /\n\z/ or die "no answer: only root is answered\n";
-  print "$pid $all";'
+  for (1 .. 5) {
+    socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die "$!\n";
+    connect($s, pack_sockaddr_un($path)) or die "$!\n";
+    my ($pid) = unpack("i", getsockopt($s, SOL_SOCKET, SO_PEERCRED) || "");
+    my $all = "";
+    syswrite($s, "$line\n");
+    1 while sysread($s, $all, 65536, length($all));
+    if ($all =~ /\}\n\z/) { print "$pid $all"; exit }
+    select(undef, undef, undef, 0.2);
+  }
+  die "it hangs up: only root is answered\n";'
 
 # Sets the answer; ends the program when there is none or it is no.
 ask() { # <word>...
-  local line socket all why
+  local line socket all
   [[ $* != *[$'\t\n\r']* ]] || misuse "a name or value with a tab or a line's end in it"
   line=$(IFS=$'\t'; printf '%s' "$*")
   socket=$(ask_socket) || exit
   all=$(perl -e "$ask_program" "$socket" "$line" 2>&1) || cannot "no answer from $socket: $all"
   ctl[pid]=${all%% *}
   ctl[answer]=${all#* }
-  why=$(answer_jq -r '.error // empty | gsub("[^ -~]"; "?")')
-  [[ -z $why ]] || die "$why"
+  [[ ${ctl[answer]} != '{"error":'* ]] || die "$(answer_jq -r '.error | gsub("[^ -~]"; "?")')"
 }
 
 answer_jq() { # <jq argument>...: of the last answer

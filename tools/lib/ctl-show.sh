@@ -3,18 +3,20 @@
 # The commands that show what the server says, and those that change it.
 
 # Rows of cells set apart by \x1f: words left, numbers right, as wide as need be.
+# Lines that are not cut into cells stay as they are.
 print_table() {
   awk -F '\037' '
-    { rows = NR; if (NF > columns) columns = NF
+    NF < 2 { print; next }
+    { at[++rows] = NR; if (NF > columns) columns = NF
       for (i = 1; i <= NF; i++) {
         cell[NR, i] = $i
         if (length($i) > width[i]) width[i] = length($i)
-        if (NR > 1 && $i !~ /^[0-9.]*[*]?$/) word[i] = 1
+        if (rows > 1 && $i !~ /^[0-9.]*[*]?$/) word[i] = 1
       } }
     END { for (r = 1; r <= rows; r++) {
         line = ""
         for (i = 1; i <= columns; i++)
-          line = line sprintf("%" (word[i] ? "-" : "") width[i] "s  ", cell[r, i])
+          line = line sprintf("%" (word[i] ? "-" : "") width[i] "s  ", cell[at[r], i])
         sub(/ +$/, "", line)
         print line
       } }'

@@ -12,9 +12,7 @@ top_lines() { # <sort key> <previous document or null> <most vhosts>
     answer_jq --slurpfile previous <(printf '%s' "$2") "$filter"
     return
   fi
-  answer_jq -r --slurpfile previous <(printf '%s' "$2") "$filter | top_summary"
-  printf '\n'
-  answer_jq -r --slurpfile previous <(printf '%s' "$2") "$filter | top_table($3)" | print_table
+  answer_jq -r --slurpfile previous <(printf '%s' "$2") "$filter | top($3)" | print_table
 }
 
 top_screen_on()  { printf '\e[?1049h\e[?25l'; }

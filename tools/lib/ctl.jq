@@ -2,8 +2,8 @@
 # The server's document as text.  Names come from a configuration: what a terminal
 # might take for a command is not printed.
 
-def plain: tostring | gsub("[^ -~]"; "?");
-def cells: map(plain) | join("\u001f");
+def plain: tostring | if test("[^ -~]") then gsub("[^ -~]"; "?") else . end;
+def cells: map(tostring) | join("\u001f");
 def ms: . / 100 | round / 10;
 def percent: . / 10;
 
@@ -11,7 +11,7 @@ def percent: . / 10;
 def limit(key; none): (if .[key] == 0 then none else .[key] | tostring end)
   + (if .overridden[key] != null then "*" else "" end);
 
-def row: [.name, (if .limited_s > 0 then "limited" else .state end), .mode, .running, .waiting, .requests, .queued,
+def row: [(.name | plain), (if .limited_s > 0 then "limited" else .state end), .mode, .running, .waiting, .requests, .queued,
           .refused, (.cpu_now_permille | percent), (.wait_p99_us | ms), limit("weight"; ""), limit("concurrency"; "0"),
           limit("queue"; "0"), limit("cpu"; "0")];
 def heading: ["VHOST", "STATE", "MODE", "RUN", "WAIT", "REQUESTS", "QUEUED", "REFUSED", "CPU%", "P99ms", "WEIGHT",
@@ -30,7 +30,7 @@ def limits: .vhosts[0]
      + if $v.overridden[$key] != null then " (configured: \($v.overridden[$key]))" else "" end] | join(", "));
 
 # For top: rows with a rate, in order; previous is an earlier document, or null.
-def rates(previous): (previous // . | .vhosts | map({ (.name): .requests }) | add // {}) as $earlier
+def rates(previous): (previous // . | [.vhosts[] | { key: .name, value: .requests }] | from_entries) as $earlier
   | ((.now_us - (previous.now_us // .now_us)) / 1000000) as $time
   | .vhosts |= map(.rate = if $time > 0 then ((.requests - ($earlier[.name] // .requests)) / $time | round) else 0 end);
 def order(by):
@@ -44,3 +44,4 @@ def top_summary:
   "\(.module) \(.mpm), up \(.uptime_s / 86400 | floor) d \(.uptime_s | clock), \(.children) children, \(.workers) workers, cgroup \(.cgroup.backend)",
   "\(.vhosts | length) vhosts, \([.vhosts[] | select(.limited_s > 0)] | length) limited; \(sum("running")) running on \(.slots) slots, \(sum("waiting")) waiting; CPU \(sum("cpu_now_permille") | percent) % of \(.processors * 100) %";
 def top_table(most): (heading | .[5] = "REQ/s"), (.vhosts[:most][] | .rate as $rate | row | .[5] = $rate) | cells;
+def top(most): top_summary, "", top_table(most);

@@ -34,6 +34,7 @@ openssl-dev  file:/usr/include/openssl/ssl.h  libssl-dev      openssl-devel
 haproxy     command:haproxy         haproxy                   haproxy
 git         command:git             git                       git
 h2load      command:h2load,nghttp          nghttp2-client            nghttp2
+groff       command:groff           groff-base            groff-base
 valgrind    command:valgrind        valgrind                  valgrind
 clang       command:clang           clang libclang-rt-dev     clang compiler-rt
 tidy        command:clang-tidy      clang-tidy                clang-tools-extra
