@@ -32,6 +32,9 @@ h2load      command:h2load          nghttp2-client            nghttp2
 valgrind    command:valgrind        valgrind                  valgrind
 prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
+rpm         command:rpmspec         rpm                       rpm-build
+debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
+lintian     command:lintian         lintian                   lintian
 END
 }
 
