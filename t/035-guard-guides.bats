@@ -44,9 +44,9 @@ guide_modules() {
   local name code
   code=$(directives_of_module)
   at_least "$(wc -w <<<"$code")" 5 "directives found in the module"
-  for name in $(grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u); do
+  while read -r name; do
     grep -qx "$name" <<<"$code" || fail "$name: no such directive"
-  done
+  done < <(grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u)
 }
 
 @test "each file that README.md and the guides point to is there" {
@@ -54,14 +54,14 @@ guide_modules() {
   for path in $(grep -ohE '\bdocs/[a-z/-]+\.md|\]\((docs|conf)/[^)#]+' "$GUIDES"/*.md "$TOP/README.md" | tr -d '](' | sort -u); do
     [[ -e $TOP/$path ]] || fail "$path: not there"
   done
-  for path in $(grep -ohE 'examples/systemd|(apache2-delegate|apache2-slice)\.conf|in-vhost|web\.slice|vhostlimit-fpm@\.service' "$GUIDES"/*.md | sort -u); do
-    [[ $path == */* || -e $TOP/conf/systemd/$path ]] || fail "conf/systemd/$path: not there"
-  done
+  while read -r path; do
+    [[ -e $TOP/conf/systemd/$path ]] || fail "conf/systemd/$path: not there"
+  done < <(sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md)
 }
 
 @test "each key of the status page in the guides' queries is one" {
   local key
-  for key in $(grep -ohE '`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)`' "$GUIDES"/*.md | tr -d '`' | sort -u); do
+  for key in $(grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md | tr -d '\140' | sort -u); do
     grep -q "\`vhosts\[\]\.$key\`" "$TOP/docs/operating.md" || fail "$key: not in docs/operating.md"
   done
 }

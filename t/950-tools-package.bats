@@ -37,7 +37,7 @@ groups_path()  { printf '/vl-test-package-%s\n' "$$"; }
 clean_the_machine() {
   try on_machine dpkg --configure -a        # of what this machine may be about just now
   try on_machine apt-get purge -qy 'apache2*' 'libapache2*' 'libcgroup*'
-  try on_machine rm -rf /etc/apache2 /var/lib/apache2 /var/lib/man-db/auto-update
+  try on_machine rm -rf /etc/apache2 /var/lib/apache2 /usr/lib/apache2 /var/lib/man-db/auto-update
   files_before=$(files_of_ours)
   put_on_machine /root/package.deb <"$(package_file)"
 }

@@ -29,7 +29,8 @@ run_suite() { # <file>...
 }
 
 main() {
-  local opt
+  local opt packaging=(rpm)
+  [[ $(packages_family) != apt ]] || packaging+=(debhelper lintian)
   while getopts ':h' opt; do
     case $opt in
       h) usage 0 ;;
@@ -39,7 +40,7 @@ main() {
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
     sysctl util curl jq sar siege wrk ab h2load bats prove shellcheck groff valgrind \
-    prometheus chromium clang tidy cppcheck slowhttptest
+    prometheus chromium clang tidy cppcheck slowhttptest "${packaging[@]}"
   cd "$(in_tree .)"
   build_all
   run_suite "${@:-t}" || exit 1

@@ -10,11 +10,11 @@ need_machine() {
 }
 
 # In its first process; ends with it, or after five minutes.
-machine_main() { # <folder>
-  local root=$1/root
-  mount -t tmpfs tmpfs "$1"
-  mkdir "$1/upper" "$1/work" "$root"
-  mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$root"
+machine_main() {
+  local dir=$machine_folder root=$machine_folder/root
+  mount -t tmpfs tmpfs "$dir"
+  mkdir "$dir/upper" "$dir/work" "$root"
+  mount -t overlay overlay -o "lowerdir=/,upperdir=$dir/upper,workdir=$dir/work" "$root"
   mount -t proc proc "$root/proc"
   mount --rbind /sys "$root/sys"
   mount --rbind /dev "$root/dev"
@@ -24,7 +24,7 @@ machine_main() { # <folder>
   rm -f "$root/usr/sbin/policy-rc.d"
   ip link set lo up
   mkdir "$root/run/old"
-  cd "$root"
+  cd "$root" || exit
   pivot_root . run/old
   umount -l /run/old
   touch /run/up
@@ -33,12 +33,13 @@ machine_main() { # <folder>
 }
 
 start_machine() {
-  mkdir -p "$BATS_FILE_TMPDIR/machine"
+  export machine_folder=$BATS_FILE_TMPDIR/machine
+  mkdir -p "$machine_folder"
   export -f machine_main
   detached unshare --mount --propagation private --pid --net --fork --kill-child \
-    bash -euc 'machine_main "$1"' machine "$BATS_FILE_TMPDIR/machine" >"$BATS_FILE_TMPDIR/machine.log" 2>&1 &
+    bash -euc machine_main >"$machine_folder.log" 2>&1 &
   machine_holder=$!
-  wait_until 10 machine_is_up || { cat "$BATS_FILE_TMPDIR/machine.log"; return 1; }
+  wait_until 10 machine_is_up || { cat "$machine_folder.log"; return 1; }
 }
 
 machine_is_up() {

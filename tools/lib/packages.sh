@@ -42,6 +42,9 @@ cppcheck    command:cppcheck        cppcheck                  cppcheck
 slowhttptest  command:slowhttptest  slowhttptest              slowhttptest
 prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
+rpm         command:rpmspec         rpm                       rpm-build
+debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
+lintian     command:lintian         lintian                   lintian
 END
 }
 
