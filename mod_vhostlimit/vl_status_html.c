@@ -41,8 +41,8 @@ static const struct heading_t {
       0 },
     { "queue", "Queue", "VhostLimitQueue", 0, 0 },
     { "mode", "Mode", "VhostLimit", 1, 0 },
-    { "method", "Waits as", "socket: without a thread; none: it is let in or "
-      "refused at once", 1, 0 },
+    { "method", "Waits as", "socket: without a thread; thread: with one; none: "
+      "it is let in or refused at once", 1, 0 },
     { "cgroup", "Cgroup", "below the tree's root", 1, 0 },
     { NULL }
 };
