@@ -178,6 +178,22 @@ static void children_are_told(void)
     ok(vl_relay_claim(&two) && !vl_shm_validate(shm), "and is it");
 }
 
+static void a_signal_handler_does_not_hang(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket;
+
+    enter(&one, a, &ticket);
+    vl_shm_lock(&one);
+    vl_slot_end(&one, &ticket, NULL);
+    vl_shm_unlock(&one);
+    ok(metrics(shm, a).running == 1, "what comes in while the lock is held here "
+       "is not done,");
+    vl_shm_parent_reclaim(shm, one.children[one.self].pid);
+    ok(is_empty(shm), "and the parent makes good for it");
+}
+
 int main(void)
 {
     segment_init();
@@ -186,6 +202,7 @@ int main(void)
     lost_slots_come_back();
     what_comes_back();
     children_are_told();
+    a_signal_handler_does_not_hang();
     end_sleepers();
     return tap_done();
 }
