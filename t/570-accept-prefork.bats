@@ -20,9 +20,9 @@ thirty_wait_behind() { # <name>
   settles b waiting 30
 }
 
-# The child that accepts has an epoll set more than the others.
-accepting() { local pid; for pid in $(httpd_children); do (($(epoll_sets "$pid") < 2)) || echo "$pid"; done; }
-epoll_sets() { find "/proc/$1/fd" -lname '*eventpoll*' 2>/dev/null | wc -l; }   # <pid>
+# The child that accepts watches three descriptors in one epoll set, others fewer.
+accepting() { local pid; for pid in $(httpd_children); do (($(watched "$pid") < 3)) || echo "$pid"; done; }
+watched() { grep -c '^tfd:' "/proc/$1/fdinfo/"* 2>/dev/null | sed 's/.*://' | sort -n | tail -n 1; }   # <pid>
 accepts_now() { [[ $(accepting) == [0-9]* && $(accepting) != "${1:-}" ]]; }   # [pid of the old]
 
 workers() { web "$(url status '/server-status?auto')" | sed -n "s/^$1: //p"; }  # <BusyWorkers | IdleWorkers>
