@@ -16,7 +16,7 @@ static struct {
     pthread_mutex_t lock;
     vl_shm_t *shm;
     struct meters_t running;
-} meters = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} meters = { .lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
 
 void vl_meter_child_init(vl_shm_t *shm)
 {

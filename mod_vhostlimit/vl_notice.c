@@ -90,8 +90,8 @@ void vl_notice_tick(apr_int64_t now_us)
     } while (account);
 }
 
-/* Parent, every ten seconds or so: where no child has a thread of ours (the
- * prefork MPM) it is the only one who looks. */
+/* Parent, every ten seconds or so: where no child keeps time (the prefork MPM
+ * with several listener buckets) it is the only one who looks. */
 static int monitor(apr_pool_t *p, server_rec *s)
 {
     if (accounts)

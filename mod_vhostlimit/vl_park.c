@@ -16,7 +16,8 @@
 #define LOOK_US 100000
 
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock;           /* of a kind that a signal handler does not
+                                     * hang in, see vl_shm.c */
     vl_shm_t *shm;
     vl_wait_t *lines;
     apr_uint32_t most;
@@ -25,7 +26,7 @@ static struct {
     apr_uint32_t streams;           /* HTTP/2's that wait, in all and ... */
     apr_uint32_t *streams_of;       /* ... of each account */
     apr_uint32_t *sitting;          /* in line with a thread, of each account */
-} park = { .lock = PTHREAD_MUTEX_INITIALIZER };
+} park = { .lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
 
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t accounts, apr_uint32_t most,

@@ -45,15 +45,16 @@ static struct {
 
 /* --- the acceptor --------------------------------------------------------- */
 
-/* It is not idle, else the MPM would count on it to take connections. */
-static void look_busy(void)
+/* It is not idle, else the MPM would count on it to take connections; and
+ * mod_status does not count this state among the busy ones. */
+static void leave_the_idle(void)
 {
     int i, daemons = 0;
 
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
     for (i = 0; i < daemons; i++) {
         if (ap_get_scoreboard_process(i)->pid == getpid())
-            ap_update_child_status_from_indexes(i, 0, SERVER_BUSY_READ, NULL);
+            ap_update_child_status_from_indexes(i, 0, SERVER_IDLE_KILL, NULL);
     }
 }
 
@@ -67,7 +68,7 @@ static void be_acceptor(void)
     sigaddset(&stops, AP_SIG_GRACEFUL);
     pthread_sigmask(SIG_BLOCK, &stops, &before);
     if (prefork.first->active && vl_relay_claim(prefork.shm)) {
-        look_busy();
+        leave_the_idle();
         vl_accept_serve(prefork.pchild, prefork.first, prefork.real, &before);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

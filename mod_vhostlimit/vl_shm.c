@@ -86,6 +86,11 @@ static apr_status_t lock_init(pthread_mutex_t *mutex)
     if (err)
         return err;
     err = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    /* A signal may end a child of the prefork MPM at any place: the MPM's handler
+     * destroys its pools, and what their cleanups want of a lock that the child
+     * holds fails.  The parent takes everything back. */
+    if (!err)
+        err = pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
     if (!err)
         err = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
     if (!err)

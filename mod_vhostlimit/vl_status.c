@@ -52,8 +52,9 @@ static const char *state_of(const vl_row_t *row)
 /* How its requests wait. */
 static const char *method_of(const vl_row_t *row)
 {
-    return vl_accept_works() && row->limits.mode == VL_MODE_ON
-           && row->limits.queue ? "socket" : "none";
+    if (row->limits.mode != VL_MODE_ON || !row->limits.queue)
+        return "none";
+    return vl_accept_works() ? "socket" : "thread";
 }
 
 static const char *cost_of(vl_cost_by_e by)

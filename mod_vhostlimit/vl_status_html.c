@@ -42,8 +42,8 @@ static const struct heading_t {
     { "queue", "Queue", "VhostLimitQueue", 0, 0 },
     { "cpu_cap", "CPU cap %", "VhostLimitCPU; none: no cap", 0, 0 },
     { "mode", "Mode", "VhostLimit", 1, 0 },
-    { "method", "Waits as", "socket: without a thread; none: it is let in or "
-      "refused at once", 1, 0 },
+    { "method", "Waits as", "socket: without a thread; thread: with one; none: "
+      "it is let in or refused at once", 1, 0 },
     { "cost", "Cost by", "how what back ends cost is known. cgroup: measured; "
       "clock: by the time it takes; thread: no back end has worked yet", 1, 0 },
     { "killed", "Killed", "processes that the kernel killed for memory", 0, 0 },

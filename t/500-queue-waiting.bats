@@ -54,7 +54,7 @@ waits_and_is_served_on() { # <mpm>
   waits_and_is_served_on worker
 }
 
-@test "prefork: a third request waits with its process when two may run" {
+@test "prefork: a third request waits when two may run, and is served when a place is free" {
   requires prefork
   waits_and_is_served_on prefork
 }
@@ -238,6 +238,11 @@ equal_shares_on() { # <mpm>
 @test "worker: ten connections get as much as a hundred" {
   requires ab worker
   equal_shares_on worker
+}
+
+@test "prefork: ten connections get as much as a hundred" {
+  requires ab prefork
+  equal_shares_on prefork
 }
 
 @test "weights of 300 and 100 are served three to one" {

@@ -46,7 +46,9 @@ check_nothing_is_left() {
 
 # Somebody waits all the time, for the only place of c, and no other vhost has to.
 start_contended() { # <mpm> <as start_httpd>...
-  start_httpd -m "$1" -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' \
+  local children=("${ONE_CHILD[@]}")
+  [[ $1 != prefork ]] || children=()
+  start_httpd -m "$1" -l status "${children[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' \
     'Timeout 60' 'VhostLimitQueue 3000 60s' 'VhostLimitSlots 6' -v 'c VhostLimitConcurrency 1' "${@:2}"
   is "$(get a / -H 'Connection: close')" 200
   hold_request busy c
@@ -111,6 +113,11 @@ keeps_order_on() { # <mpm>
   keeps_order_on worker
 }
 
+@test "prefork: the next requests of a kept connection wait their turn and are answered in order" {
+  requires prefork
+  keeps_order_on prefork
+}
+
 # ---- as plain Apache does ----------------------------------------------------------
 
 five_one_by_one() {
@@ -146,6 +153,11 @@ is_as_plain_on() { # <mpm>
 @test "worker: MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
   requires worker
   is_as_plain_on worker
+}
+
+@test "prefork: MaxKeepAliveRequests, Keep-Alive, %k and %X are as without the module" {
+  requires prefork
+  is_as_plain_on prefork
 }
 
 idles_as_configured_on() { # <mpm>
@@ -196,6 +208,11 @@ takes_packets_on() { # <mpm>
   takes_packets_on worker
 }
 
+@test "prefork: requests in several packets on a kept connection, with bodies, and a client that is half closed" {
+  requires prefork
+  takes_packets_on prefork
+}
+
 @test "who has closed its half while it waits is answered" {
   local half_pid
   start_contended event -v 'a VhostLimitConcurrency 1'
@@ -237,6 +254,11 @@ pipelines_on() { # <mpm>
 @test "worker: 2, 3 and 10 requests in one packet are answered in order" {
   requires worker
   pipelines_on worker
+}
+
+@test "prefork: 2, 3 and 10 requests in one packet are answered in order" {
+  requires prefork
+  pipelines_on prefork
 }
 
 # A request that will hold its place once it has got one.
@@ -294,6 +316,11 @@ answers_early_on() { # <mpm>
 @test "worker: who sends 30 MB that are not wanted gets the whole answer" {
   requires worker
   answers_early_on worker
+}
+
+@test "prefork: who sends 30 MB that are not wanted gets the whole answer" {
+  requires prefork
+  answers_early_on prefork
 }
 
 @test "who has filled its socket while it waited gets the whole answer" {
@@ -472,6 +499,11 @@ has_got_one_answer_each() { (($(status_of a requests) >= 3)); }
 @test "worker: a graceful restart loses nobody who is idle, waits or closes" {
   requires worker
   restarts_on worker graceful_httpd
+}
+
+@test "prefork: a graceful restart loses nobody who is idle, waits or closes" {
+  requires prefork
+  restarts_on prefork graceful_httpd
 }
 
 stops_with_all_kinds_on() { # <mpm> <signal>

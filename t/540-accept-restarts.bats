@@ -42,6 +42,11 @@ survives_graceful_on() { # <mpm>
   survives_graceful_on worker
 }
 
+@test "prefork: who waits is served after two graceful restarts" {
+  requires prefork
+  survives_graceful_on prefork
+}
+
 @test "who waits is served though children reach MaxConnectionsPerChild" {
   start_httpd 'VhostLimit On' "$CROWD" 'MaxConnectionsPerChild 10' -v 'b VhostLimitConcurrency 1'
   fifty_wait_behind one

@@ -77,19 +77,21 @@ refused_at_start() { # <message> <as configure_httpd>...
 }
 
 @test "several listener buckets: requests wait with their threads" {
+  (($(nproc) > 1)) || skip "one processor, one bucket"
   start_httpd 'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
   begin_request two a /page.html
   settles a waiting 1
-  is "$(get b /)" 200
+  is "$(get b /) $(status_of a method)" '200 thread'
   release_request one
   is "$(answer_of two) $(status_of a queued)" '200 1'
 }
 
-@test "prefork: who holds most of the processes that wait is refused, and nobody who is alone" {
+@test "prefork, several listener buckets: who holds most of the processes that wait is refused, and nobody who is alone" {
   requires prefork
+  (($(nproc) > 1)) || skip "one processor, one bucket"
   start_httpd -m prefork -t 'StartServers 8' -t 'MaxRequestWorkers 8' -t 'ServerLimit 8' \
-    'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
+    'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
   local n
   hold_request one; hold_request two b
   for n in 1 2 3 4; do begin_request "a$n" a /page.html; settles a waiting "$n"; done

@@ -28,10 +28,8 @@ page() { get status "/vhostlimit$1"; }   # <query>
   settles a state idle
 }
 
-@test "a vhost waits as sockets, or not: by its mode, its queue and the MPM" {
-  local a=socket
-  [[ ${VL_MPM:-event} != prefork ]] || a=none
-  is "$(status_of a method) $(status_of b method) $(status_of c method)" "$a none none"
+@test "a vhost waits as sockets, or not: by its mode and its queue" {
+  is "$(status_of a method) $(status_of b method) $(status_of c method)" 'socket none none'
 }
 
 @test "refusals are counted by reason, and the sum is all of them" {

@@ -1,0 +1,107 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The prefork MPM: one child accepts for all. What becomes of those who wait, and
+# of the children, when one of them goes.
+
+load lib/live
+
+export LOG_MAY_SAY='exit signal Killed'
+CROWD='VhostLimitQueue 1000 60s'
+
+setup() { requires prefork; }
+
+start_prefork() { start_httpd -m prefork -l status 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1' "$@"; }
+
+# The only place of b is taken, and thirty wait for it.
+thirty_wait_behind() { # <name>
+  hold_request "$1" b
+  begin_crowd many 30 b /page.html
+  settles b waiting 30
+}
+
+# The child that accepts watches three descriptors in one epoll set, others fewer.
+accepting() { local pid; for pid in $(httpd_children); do (($(watched "$pid") < 3)) || echo "$pid"; done; }
+watched() { grep -c '^tfd:' "/proc/$1/fdinfo/"* 2>/dev/null | sed 's/.*://' | sort -n | tail -n 1; }   # <pid>
+accepts_now() { [[ $(accepting) == [0-9]* && $(accepting) != "${1:-}" ]]; }   # [pid of the old]
+
+workers() { web "$(url status '/server-status?auto')" | sed -n "s/^$1: //p"; }  # <BusyWorkers | IdleWorkers>
+
+@test "one child accepts, the others wait for nobody's connection, and all of it is told right" {
+  start_prefork 'ExtendedStatus On' '<Location "/server-status">' 'SetHandler server-status' '</Location>'
+  wait_until 5 accepts_now
+  is "$(accepting | wc -l) $(status_of a method)" '1 socket'
+  wait_until 10 eval '(($(workers IdleWorkers) > 0))'
+  is "$(workers BusyWorkers)" 1 "the one that is asked"
+  thirty_wait_behind one
+  at_most "$(httpd_children | wc -l)" 20 "children, when thirty wait"
+  is "$(get a /)" 200
+  release_request one
+  is "$(crowd_got many)" '30 200'
+}
+
+@test "several listeners: connections of all wait, and are served" {
+  start_prefork -x "Listen 127.0.0.1:$(free_port two)"
+  thirty_wait_behind one
+  is "$(get a /) $(web -o /dev/null -w '%{http_code}' "http://127.0.0.1:$(free_port two)/")" '200 200'
+  release_request one
+  is "$(crowd_got many)" '30 200'
+}
+
+@test "a single process works as plain Apache's, and requests wait with it" {
+  start_prefork -t 'StartServers 1' -t 'MaxRequestWorkers 1' -t 'ServerLimit 1'
+  is "$(get a /) $(get b /) $(status_of a method)" '200 200 thread'
+}
+
+@test "the child that accepts is killed: another accepts, those who wait with a process stay, the counts are right" {
+  local victim
+  start_prefork
+  thirty_wait_behind one
+  victim=$(accepting)
+  kill -KILL "$victim"
+  wait_until 10 accepts_now "$victim"
+  settles b waiting 0
+  is "$(status_of b running) $(get a / -m 8)" '1 200'
+  begin_request again b /page.html
+  settles b waiting 1
+  release_request one
+  is "$(answer_of one) $(answer_of again)" '200 200'
+}
+
+@test "every child but the one that accepts is killed: nobody who waits is lost" {
+  start_prefork
+  thirty_wait_behind one
+  httpd_children | grep -vx "$(accepting)" | xargs kill -KILL
+  is "$(crowd_got many)" '30 200'
+  settles b waiting 0
+  settles b running 0
+}
+
+@test "children that live for three connections lose nobody" {
+  start_prefork 'MaxConnectionsPerChild 3'
+  thirty_wait_behind one
+  release_request one
+  is "$(crowd_got many)" '30 200'
+  is "$(status_of b requests) $(status_of b refused)" '31 0'
+}
+
+@test "graceful-stop tells those who wait, and nothing is left" {
+  local pids pid
+  start_prefork
+  thirty_wait_behind one
+  mapfile -t pids < <(httpd_pid; httpd_children)
+  kill -WINCH "${pids[0]}"
+  is "$(crowd_got many)" '30 503'
+  release_request one
+  is "$(answer_of one)" 200
+  for pid in "${pids[@]}"; do wait_until 15 gone "$pid"; done
+}
+
+@test "a stop while thirty wait ends every process at once" {
+  local pids pid
+  start_prefork
+  thirty_wait_behind one
+  mapfile -t pids < <(httpd_children)
+  stop_httpd
+  for pid in "${pids[@]}"; do wait_until 5 gone "$pid"; done
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One child accepts for all.  One process is all of them: each is a view of the
+ * segment with a column of its own, lent by a process that sleeps. */
+#include <fcntl.h>
+#include <poll.h>
+
+#include "segment.h"
+#include "vl_relay.h"
+
+#define CHILDREN 4
+
+static pid_t sleepers[CHILDREN];
+
+static vl_shm_t view(const vl_shm_t *shm, int i)
+{
+    vl_shm_t child = *shm;
+
+    if (!sleepers[i]) {
+        sleepers[i] = fork();
+        if (!sleepers[i]) {
+            poll(NULL, 0, -1);
+            _exit(0);
+        }
+    }
+    vl_shm_child_attach(&child, sleepers[i], 1);
+    return child;
+}
+
+static void kill_sleeper(int i)
+{
+    kill(sleepers[i], SIGKILL);
+    waitpid(sleepers[i], NULL, 0);
+    sleepers[i] = 0;
+}
+
+static void end_sleepers(void)
+{
+    int i;
+
+    for (i = 0; i < CHILDREN; i++) {
+        if (sleepers[i])
+            kill_sleeper(i);
+    }
+}
+
+static int fd_open(void)
+{
+    return open("/dev/null", O_RDONLY);
+}
+
+/* The acceptor has a slot of the account's and sends it. */
+static apr_status_t send_slot(vl_shm_t *acceptor, const int pair[2],
+                              apr_uint32_t a, vl_ticket_t *ret_ticket)
+{
+    vl_item_t item = { .turn = { .holds = 1 } };
+    apr_status_t rv = vl_slot_try(acceptor, a, &item.turn.ticket);
+    int fd = fd_open();
+
+    if (rv == APR_SUCCESS)
+        rv = vl_relay_acceptor_send(acceptor, pair, &item, fd);
+    *ret_ticket = item.turn.ticket;
+    close(fd);
+    return rv;
+}
+
+static void one_claims(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+
+    ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one)
+       && vl_relay_has_acceptor(shm), "who finds that there is none is it");
+    ok(!vl_relay_claim(&two), "and no other");
+    vl_relay_acceptor_resign(&one);
+    ok(vl_relay_claim(&two), "until it resigns,");
+    kill_sleeper(1);
+    vl_shm_parent_reclaim(shm, two.children[two.self].pid);
+    ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one), "or dies");
+    ok(!vl_shm_validate(shm), "the numbers are right");
+}
+
+static void grants_for_who_asks(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket;
+    vl_item_t item;
+    int pair[2], fd = -1;
+
+    vl_slot_set(shm, 2);
+    vl_relay_create(pair);
+    vl_relay_claim(&one);
+    ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN,
+       "no slot while no child asks");
+    vl_slot_wait(&one, a, apr_time_now());
+    ok(!vl_slot_granted(&one), "whoever waits,");
+    vl_relay_child_ask(&two);
+    ok(vl_slot_granted(&one) && vl_slot_take(&one, &ticket) == APR_SUCCESS,
+       "until one asks");
+    vl_slot_end(&one, &ticket, NULL);
+    ok(send_slot(&one, pair, a, &ticket) == APR_SUCCESS, "it is sent,");
+    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
+       && item.turn.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
+       "and is with the child, with its descriptor");
+    ok(one.children[one.self].running == 0 && two.children[two.self].running == 1
+       && !vl_shm_validate(shm), "whose it is from now on");
+    ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN, "it no longer asks");
+    vl_slot_end(&two, &item.turn.ticket, NULL);
+    ok(is_empty(shm), "nothing is left");
+    close(fd);
+}
+
+static void lost_slots_come_back(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    apr_uint32_t a = account(shm, "a", 0);
+    apr_int64_t later = apr_time_now() + 10 * APR_USEC_PER_SEC;
+    vl_ticket_t ticket;
+    vl_item_t item;
+    int pair[2], fd;
+
+    vl_slot_set(shm, 1);
+    vl_relay_create(pair);
+    vl_relay_claim(&one);
+    vl_relay_child_ask(&two);
+    send_slot(&one, pair, a, &ticket);
+    vl_relay_acceptor_tidy(&one, pair, later);
+    ok(one.children[one.self].running == 1, "what nobody has read is not lost");
+    close(vl_relay_acceptor_recall(pair));      /* by a child that dies then */
+    vl_relay_acceptor_tidy(&one, pair, apr_time_now());
+    ok(one.children[one.self].running == 1, "nor is what was just read,");
+    vl_relay_acceptor_tidy(&one, pair, later);
+    ok(is_empty(shm), "but after a second it is");
+    send_slot(&one, pair, a, &ticket);
+    vl_relay_acceptor_resign(&one);
+    ok(is_empty(shm), "who resigns leaves no slot on its way");
+    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
+       && !item.turn.holds && is_empty(shm), "who comes with it comes without");
+    close(fd);
+}
+
+static void what_comes_back(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_item_t item = { .keepalives = 3 }, got;
+    int pair[2], fd = fd_open(), back = -1;
+
+    vl_relay_create(pair);
+    ok(vl_relay_child_send_back(&two, pair, &item, fd) == APR_EAGAIN,
+       "nothing goes back to nobody");
+    vl_relay_claim(&one);
+    ok(vl_relay_short(shm), "no child asks,");
+    vl_relay_child_ask(&two);
+    ok(!vl_relay_short(shm), "one does");
+    ok(vl_relay_child_send_back(&two, pair, &item, fd) == APR_SUCCESS
+       && (back = vl_relay_acceptor_take_back(pair, &got)) >= 0
+       && got.keepalives == 3, "a connection comes back");
+    ok(vl_relay_acceptor_take_back(pair, &got) < 0, "once");
+    close(fd);
+    close(back);
+}
+
+static void children_are_told(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    vl_item_t item;
+    int pair[2], fd;
+
+    vl_relay_create(pair);
+    vl_relay_parent_look(shm, pair);
+    ok(!vl_relay_pending(pair), "where nobody ever accepted nobody is told");
+    vl_relay_claim(&one);
+    vl_relay_acceptor_resign(&one);
+    vl_relay_child_ask(&two);
+    vl_relay_parent_look(shm, pair);
+    ok(vl_relay_pending(pair)
+       && vl_relay_child_receive(&two, pair, &item, &fd) == APR_EAGAIN,
+       "a child looks when the acceptor is gone,");
+    ok(vl_relay_claim(&two) && !vl_shm_validate(shm), "and is it");
+}
+
+static void a_signal_handler_does_not_hang(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket;
+
+    enter(&one, a, &ticket);
+    vl_shm_lock(&one);
+    vl_slot_end(&one, &ticket, NULL);
+    vl_shm_unlock(&one);
+    ok(metrics(shm, a).running == 1, "what comes in while the lock is held here "
+       "is not done,");
+    vl_shm_parent_reclaim(shm, one.children[one.self].pid);
+    ok(is_empty(shm), "and the parent makes good for it");
+}
+
+int main(void)
+{
+    segment_init();
+    one_claims();
+    grants_for_who_asks();
+    lost_slots_come_back();
+    what_comes_back();
+    children_are_told();
+    a_signal_handler_does_not_hang();
+    end_sleepers();
+    return tap_done();
+}
