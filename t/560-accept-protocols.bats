@@ -300,6 +300,27 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
   is "$(answer_of slow)" 200
 }
 
+# More than the sockets' buffers take.
+reads_slowly() { # <vhost> <path>
+  begin_request "slow$1" "$1" "$2" --limit-rate 500k
+  wait_until 10 status_is "$1" requests 1
+  is "$(get "$1" /page.html -m 15)" 200 "$1$2"
+  answered "slow$1" && fail "it was not slow"
+  settles "$1" running 0
+}
+
+@test "a slow reader of what is encrypted, or made by a program, gives its slot back too, on event and worker" {
+  requires worker
+  local mpm
+  for mpm in event worker; do
+    start_tls -m "$mpm" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' 's: VhostLimitConcurrency 1'
+    truncate -s 40000000 "$TLS_DIR/s/large.bin"
+    reads_slowly s /large.bin
+    reads_slowly a /cgi/large.sh
+    stop_httpd
+  done
+}
+
 # ---- bodies --------------------------------------------------------------------------
 
 @test "Expect: 100-continue and a body in chunks on connections that have waited" {
