@@ -302,7 +302,7 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
 
 # More than the sockets' buffers take.
 reads_slowly() { # <vhost> <path>
-  begin_request "slow$1" "$1" "$2" --limit-rate 500k
+  begin_request "slow$1" "$1" "$2" --limit-rate 4M
   wait_until 10 status_is "$1" requests 1
   is "$(get "$1" /page.html -m 15)" 200 "$1$2"
   answered "slow$1" && fail "it was not slow"
@@ -314,7 +314,7 @@ reads_slowly() { # <vhost> <path>
   local mpm
   for mpm in event worker; do
     start_tls -m "$mpm" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' 's: VhostLimitConcurrency 1'
-    truncate -s 40000000 "$TLS_DIR/s/large.bin"
+    truncate -s 200000000 "$TLS_DIR/s/large.bin"
     reads_slowly s /large.bin
     reads_slowly a /cgi/large.sh
     stop_httpd

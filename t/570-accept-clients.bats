@@ -28,10 +28,10 @@ has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
 
 # ---- HTTP/2 ----------------------------------------------------------------------
 
-@test "nghttp: streams of one connection wait and are answered" {
-  requires nghttp mod_http2
+@test "nghttp: streams of one connection wait and are answered, on worker" {
+  requires nghttp mod_http2 worker
   local many_pid
-  start_httpd -l http2 'Protocols h2c http/1.1' "${ONE_AT_A_TIME[@]}" -v 'a VhostLimitConcurrency 1'
+  start_httpd -m worker -l http2 'Protocols h2c http/1.1' "${ONE_AT_A_TIME[@]}" -v 'a VhostLimitConcurrency 1'
   hold_request one a
   in_background many nghttp -ns -H ":authority: a.test:$(httpd_port)" "http://127.0.0.1:$(httpd_port)/page.html" \
     "http://127.0.0.1:$(httpd_port)/sub/" "http://127.0.0.1:$(httpd_port)/index.html"
@@ -157,11 +157,13 @@ by_front() { # <vhost> [curl argument]...
   curl -q -sS --noproxy '*' -m 30 -H "Host: $1.test" -o /dev/null -w '%{http_code}' "${@:2}" "http://127.0.0.1:$(free_port front)/page.html"
 }
 
-@test "HAProxy: requests wait by their Host behind PROXY headers of versions 1 and 2, and without" {
-  requires haproxy mod_remoteip mod_ssl openssl
-  local how log="$HTTPD_ROOT/logs/from.log" two_pid
+@test "HAProxy: requests wait by their Host behind PROXY headers of versions 1 and 2, and without, on event and worker" {
+  requires worker haproxy mod_remoteip mod_ssl openssl
+  local how mpm log="$HTTPD_ROOT/logs/from.log" two_pid
   for how in send-proxy send-proxy-v2 ''; do
-    start_tls -l remoteip 'LogFormat "%v %a" from' "CustomLog \"$log\" from" "${ONE_AT_A_TIME[@]}" \
+    mpm=worker
+    [[ $how != *v2 ]] || mpm=event
+    start_tls -m $mpm -l remoteip 'LogFormat "%v %a" from' "CustomLog \"$log\" from" "${ONE_AT_A_TIME[@]}" \
       's: SSLEngine off' 't: SSLEngine off' 's: VhostLimitConcurrency 1' \
       ${how:+'s: RemoteIPProxyProtocol On'} ${how:+'t: RemoteIPProxyProtocol On'}
     start_haproxy "$how"
@@ -253,4 +255,16 @@ s_client() { # <argument>...
   start_tls "${ONE_AT_A_TIME[@]}" 's: VhostLimitConcurrency 1'
   resumes -tls1_2
   resumes -tls1_3
+}
+
+@test "prefork: requests over TLS wait with their process, the first and the next" {
+  requires mod_ssl openssl prefork
+  start_tls -m prefork "${ONE_AT_A_TIME[@]}" 's: VhostLimitConcurrency 1'
+  hold_request one s
+  begin_request two s /page.html -w '%{http_code} %{num_connects}\n' "$(url s /sub/)" -o /dev/null
+  settles s waiting 1
+  is "$(get t /page.html -m 8)" 200
+  release_request one
+  is "$(answer_of two | cut -d ' ' -f 1 | xargs)" '200 200'
+  at_least "$(status_of s queued)" 1
 }

@@ -38,8 +38,8 @@ main() {
   done
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
-    sysctl util curl jq sar siege wrk ab h2load bats prove shellcheck valgrind \
-    prometheus chromium
+    sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy git bats prove shellcheck \
+    valgrind prometheus chromium
   cd "$(in_tree .)"
   build_all
   run_suite "${@:-t}" || exit 1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Forty megabytes, as fast as they are taken.
+# Two hundred megabytes, as fast as they are taken.
 
 printf 'Content-Type: application/octet-stream\r\n\r\n'
-head -c 40000000 /dev/zero
+head -c 200000000 /dev/zero

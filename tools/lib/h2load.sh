@@ -16,9 +16,9 @@ h2load_record() { h2load_parse "$1.h2load"; }   # <file prefix>
 h2load_parse() { # <file>
   LC_ALL=C awk '
     function seconds(text) { return text ~ /us$/ ? text / 1e6 : text ~ /ms$/ ? text / 1e3 : text + 0 }
-    /^finished in / { elapsed = seconds($3 + 0 == 0 ? "" : substr($3, 1, length($3) - 1)) }
-    /^requests: / { failed = $10 + 0; started = $4; known = 1 }
-    /^status codes: / { good = $3 + $5 }
+    /^finished in / { elapsed = seconds(substr($3, 1, length($3) - 1)) }
+    /^requests: / { failed = $10 }
+    /^status codes: / { good = $3 + $5; known = 1 }
     /^time for request: / { longest = seconds($5); mean = seconds($6) }
     END {
       if (!known || !elapsed) exit 1
