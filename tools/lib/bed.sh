@@ -34,6 +34,7 @@ bed_clients=(1 2 3)
 bed_sites=(site1 site2 site3)
 bed_ports=(80 443 8080 8081)     # sites, over TLS, behind a front; status page
 bed_cgroup=/vhostlimit-testbed
+bed_front_kinds=(none keepalive proxy)
 bed_lock_fd=
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.

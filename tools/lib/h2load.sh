@@ -23,7 +23,7 @@ h2load_parse() { # <file>
     END {
       if (!known || !elapsed) exit 1
       printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
-    }' "$1" | jq -Rce 'split(" ") | map(tonumber) | . as [$good, $bad, $elapsed, $longest, $mean]
+    }' "$1" | jq -Rcse 'split(" ") | map(tonumber) | . as [$good, $bad, $elapsed, $longest, $mean]
     | { transactions: $good, failures: $bad, elapsed_s: $elapsed, rate: ($good / $elapsed),
         availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
         mean_s: $mean, longest_s: $longest, p50_s: null, p99_s: null }' 2>/dev/null ||
