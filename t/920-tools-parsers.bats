@@ -108,9 +108,9 @@ END
   h2load_end >end
   call h2load h2load_parse end
   is '[.transactions, .failures, .elapsed_s, .mean_s, .longest_s, .p99_s]' '[1646,1969,25.44,0.54668,9.93,null]'
-  head -n 1 <(h2load_end) >cut
+  head -n 1 <(h2load_end) >part
   : >empty
-  for file in cut empty; do
+  for file in part empty; do
     call h2load h2load_parse "$file"
     refused "$file is not the complete end of an h2load run"
   done
