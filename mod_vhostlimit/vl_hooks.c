@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A request runs from post_read_request until its end-of-request bucket has
  * been handed down the output filters: then the handler has returned and all
- * it wrote is with the kernel or with the MPM's write completion, so a client
- * that reads slowly holds no place.  A request that never gets there (aborted,
- * HTTP/2 reset) leaves when its pool is destroyed.
+ * it wrote is with the kernel or with the MPM's write completion.  One whose
+ * client takes it more slowly than it is made leaves when that is seen, and a
+ * seat for its thread takes the place of the slot.  A request that never gets
+ * there (aborted, HTTP/2 reset) leaves when its pool is destroyed.
  *
  * Internal redirects and subrequests belong to the request that made them. */
 #include "vl_hooks.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 
+#include <apr_portable.h>
 #include <apr_strings.h>
 #include <http_core.h>             /* before http_connection.h */
 #include <http_connection.h>
@@ -36,7 +39,8 @@ typedef struct req_t {
     int exempt;                 /* nothing else is known of it */
     int running;                /* holds its ticket */
     int leaves;                 /* its thread goes home at its end */
-    int seated;                 /* it is a tunnel, see become_tunnel() */
+    int seated;                 /* its slot has gone, see take_seat() */
+    int passed;                 /* some of its answer */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_int64_t started;        /* when it was let in */
@@ -62,8 +66,10 @@ typedef struct conn_t {
 /* CPU of a request for which its thread moves into its vhost's cgroup, us. */
 #define PLACE_MIN_US 1000
 
-static const char end_filter[] = "VHOSTLIMIT_END";
-static ap_filter_rec_t *end_filter_handle;
+/* A client that takes nothing for so long is slow. */
+#define SLOW_MS 10
+
+static ap_filter_rec_t *end_filter_handle, *net_filter_handle;
 static vl_shm_t *accounts;
 static const vl_place_t *places;
 
@@ -150,16 +156,59 @@ static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
     }
 }
 
-/* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
- * WebSocket.  A slot is for work, so a seat takes its place, if there is one. */
-static void become_tunnel(req_t *req)
+/* A slot is for work, not for the network: a seat takes its place, if there is
+ * one. */
+static void take_seat(req_t *req)
 {
-    if (req->r->output_filters != req->r->connection->output_filters
-        || vl_slot_seat(accounts, req->admission.ticket.account)
-           != APR_SUCCESS)
+    if (vl_slot_seat(accounts, req->admission.ticket.account) != APR_SUCCESS)
         return;
     req->seated = 1;
     req_leave(req);
+}
+
+/* What the thread has done without a slot is charged as well. */
+static void leave_own_seat(req_t *req)
+{
+    apr_uint32_t account = req->admission.ticket.account;
+    apr_int64_t from_us = last_end.us;
+
+    if (!req->seated)
+        return;
+    req->seated = 0;
+    if (pthread_equal(req->thread, pthread_self())) {
+        last_end.us = vl_meter_thread_us();
+        vl_slot_pay(accounts, account, (apr_uint64_t)(last_end.us - from_us));
+    }
+    vl_slot_unseat(accounts, account);
+}
+
+/* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
+ * WebSocket. */
+static int is_tunnel(const req_t *req)
+{
+    return req->r->output_filters == req->r->connection->output_filters;
+}
+
+static int is_full(conn_rec *c)
+{
+    apr_socket_t *socket = ap_get_conn_socket(c);
+    struct pollfd pfd = { -1, POLLOUT, 0 };
+
+    return socket && apr_os_sock_get(&pfd.fd, socket) == APR_SUCCESS
+           && poll(&pfd, 1, SLOW_MS) == 0;
+}
+
+/* Connection output filter, right above the core's, which would wait for the
+ * client now.  The end of an answer it keeps for the MPM. */
+static apr_status_t filter_net(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    conn_t *conn = f->ctx;
+    req_t *req = conn->current;
+
+    if (req && req->running && req->passed++ && !brigade_ends_request(bb)
+        && is_full(f->c))
+        take_seat(req);
+    return ap_pass_brigade(f->next, bb);
 }
 
 /* Connection output filter, above TLS: encrypting the end of the response is
@@ -170,8 +219,11 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     int ends = brigade_ends_request(bb);
     apr_status_t rv;
 
-    if (!ends && conn->current && conn->current->running)
-        become_tunnel(conn->current);
+    if (!ends && conn->current && conn->current->running
+        && is_tunnel(conn->current))
+        take_seat(conn->current);
+    if (ends && conn->current)
+        leave_own_seat(conn->current);
     rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request, and with it conn->current. */
     if (ends && conn->current) {
@@ -272,6 +324,8 @@ static int pre_connection(conn_rec *c, void *csd)
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
     ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
+    if (!c->master)
+        ap_add_output_filter_handle(net_filter_handle, conn, NULL, c);
     return OK;
 }
 
@@ -584,8 +638,10 @@ void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place)
 void vl_hooks_register(apr_pool_t *p)
 {
     vl_hello_register();
-    end_filter_handle = ap_register_output_filter(end_filter, filter_end,
+    end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
+    net_filter_handle = ap_register_output_filter("VHOSTLIMIT_NET", filter_net,
+                                                  NULL, AP_FTYPE_NETWORK - 1);
     /* Before any request of the connection exists, so that its filters are
      * chained behind ours.  Secondary connections (HTTP/2) come here too. */
     ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);

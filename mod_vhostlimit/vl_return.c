@@ -8,8 +8,8 @@
 static int only_known(const ap_filter_t *f)
 {
     static const char *const known[] = {
-        "vhostlimit_end", "core", "core_in", "reqtimeout", "log_input_output",
-        "dumpio_in", "dumpio_out", NULL
+        "vhostlimit_end", "vhostlimit_net", "core", "core_in", "reqtimeout",
+        "log_input_output", "dumpio_in", "dumpio_out", NULL
     };
     int i;
 

@@ -226,7 +226,7 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
 @test "HTTP/2: streams beyond the threads' part are refused with 503, the others served" {
   local many_pid
   requires mod_http2 h2load
-  start_tls -l http2 'Protocols h2c http/1.1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_tls -l http2 'Protocols h2c http/1.1' 'H2MaxWorkers 12' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   local report
   hold_request one a
   in_background many h2load_to a /page.html -n 60 -c 4 -m 15
@@ -298,6 +298,27 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
   is "$(get a /page.html -m 6)" 200
   answered slow && fail "it was not slow"
   is "$(answer_of slow)" 200
+}
+
+# More than the sockets' buffers take.
+reads_slowly() { # <vhost> <path>
+  begin_request "slow$1" "$1" "$2" --limit-rate 4M
+  wait_until 10 status_is "$1" requests 1
+  is "$(get "$1" /page.html -m 15)" 200 "$1$2"
+  answered "slow$1" && fail "it was not slow"
+  settles "$1" running 0
+}
+
+@test "a slow reader of what is encrypted, or made by a program, gives its slot back too, on event and worker" {
+  requires worker
+  local mpm
+  for mpm in event worker; do
+    start_tls -m "$mpm" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' 's: VhostLimitConcurrency 1'
+    truncate -s 200000000 "$TLS_DIR/s/large.bin"
+    reads_slowly s /large.bin
+    reads_slowly a /cgi/large.sh
+    stop_httpd
+  done
 }
 
 # ---- bodies --------------------------------------------------------------------------

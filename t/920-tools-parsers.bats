@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# siege's, wrk's and sar's outputs: what is read from them, and what is refused.
+# siege's, wrk's, h2load's and sar's outputs, and the handshake flood's: what is read from them, and what is refused.
 
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 
@@ -91,6 +91,38 @@ END
   echo '{"requests":1000,"elapsed":2.0,"status":100,"connect":1,"read":2,"write":3,"timeout":4,"mean":0.01,"longest":0.5,"p50":0.009,"p99":0.2}' >end
   call wrk wrk_parse end
   is '[.transactions, .failures, .rate, .p50_s, .p99_s]' '[900,110,450,0.009,0.2]'
+}
+
+h2load_end() {
+  cat <<'END'
+finished in 25.44s, 143.88 req/s, 5.16MB/s
+requests: 3615 total, 3697 started, 3615 done, 1646 succeeded, 1969 failed, 18 errored, 0 timeout
+status codes: 1640 2xx, 6 3xx, 0 4xx, 1951 5xx
+traffic: 128.99MB (135253519) total, 31.47KB (32222) headers (space savings 93.62%), 128.81MB (135067706) data
+                     min         max         mean         sd        +/- sd
+time for request:     1.94ms       9.93s    546.68ms       1.45s    97.50%
+END
+}
+
+@test "the end of an h2load run becomes a record, its times in seconds" {
+  h2load_end >end
+  call h2load h2load_parse end
+  is '[.transactions, .failures, .elapsed_s, .mean_s, .longest_s, .p99_s]' '[1646,1969,25.44,0.54668,9.93,null]'
+  head -n 1 <(h2load_end) >part
+  : >empty
+  for file in part empty; do
+    call h2load h2load_parse "$file"
+    refused "$file is not the complete end of an h2load run"
+  done
+}
+
+@test "the end of a flood of handshakes becomes a record" {
+  echo '{"done":120,"failed":40,"elapsed":2.000000}' >end
+  call handshake handshake_parse end
+  is '[.transactions, .failures, .rate, .availability]' '[120,40,60,75]'
+  : >empty
+  call handshake handshake_parse empty
+  refused "empty is not the complete end of a flood of handshakes"
 }
 
 @test "a truncated, empty or foreign file is no end of a wrk run" {

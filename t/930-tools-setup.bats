@@ -202,3 +202,35 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   bed down
   nothing_left
 }
+
+@test "up -T: the sites over TLS, by HTTP/1.1 and HTTP/2, and a flood of handshakes gets some" {
+  command -v openssl >/dev/null || skip "no openssl"
+  bed up -T
+  [ "$status" -eq 0 ]
+  [[ $(ip netns exec vl-client2 curl -sS -m 5 --cacert "$DIR/tls/cert.pem" -w '%{http_version}' https://site2.test/) == *"<h1>site2.test"*2 ]]
+  [[ $(ip netns exec vl-client1 curl -sS -m 5 --http1.1 --cacert "$DIR/tls/cert.pem" https://site1.test/info.php) == *"phpinfo()"* ]]
+  [[ -e /usr/include/openssl/ssl.h ]] || skip "no openssl/ssl.h"
+  gcc -O2 -Wall -Werror -o "$BATS_TEST_TMPDIR/handshake" "$TOP/tools/lib/handshake.c" -lssl -lcrypto
+  for kind in handshake hello; do
+    run ip netns exec vl-client1 "$BATS_TEST_TMPDIR/handshake" "$kind" site1.test 198.18.0.1 443 5 2
+    printf '%s: %s\n' "$kind" "$output"
+    jq -e '.done >= 5 and .failed == 0' <<<"$output"
+  done
+}
+
+@test "up -F: HAProxy before Apache, plain and with the PROXY protocol, and it goes with the bed" {
+  command -v haproxy >/dev/null || skip "no haproxy"
+  for front in keepalive proxy; do
+    bed up -F "$front" -D 'LogFormat "%a %v" from' -D "CustomLog $DIR/from.log from"
+    [ "$status" -eq 0 ]
+    [[ $(fetch 3 http://site3.test/) == *"<h1>site3.test"* ]]
+    pid=$(<"$DIR/haproxy.pid")
+    bed status
+    [ "$status" -eq 0 ]
+    [[ $output == *$'haproxy\t'"$pid"* ]]
+    if [[ $front == proxy ]]; then grep -q '^198.18.0.13 site3.test' "$DIR/from.log"; else grep -q '^198.18.0.1 site3.test' "$DIR/from.log"; fi
+  done
+  bed down
+  nothing_left
+  [[ ! -e /proc/$pid ]]
+}

@@ -8,7 +8,7 @@ need_chromium() { need_program chromium; }
 
 browser_dir() { printf '%s\n' "$BATS_TEST_TMPDIR/browser"; }
 
-start_browser() {
+start_browser() { # [<option of Chromium>]...
   local dir
   dir=$(browser_dir)
   mkdir -p "$dir"
@@ -17,7 +17,7 @@ start_browser() {
   # shellcheck disable=SC2016  # $0 and $@ are the inner shell's
   HOME=$dir detached bash -c 'exec timeout 120 "$@" 3<"$0/in" 4>"$0/out"' "$dir" chromium --headless --no-sandbox \
     --disable-gpu --window-size=1600,1000 --no-first-run --disable-crash-reporter --disable-background-networking --disable-component-update \
-    --user-data-dir="$dir/profile" --host-resolver-rules='MAP * 127.0.0.1' --remote-debugging-pipe >"$dir/log" 2>&1 &
+    --user-data-dir="$dir/profile" --host-resolver-rules='MAP * 127.0.0.1' --remote-debugging-pipe "$@" >"$dir/log" 2>&1 &
   browser_pid=$!
 }
 
@@ -59,7 +59,7 @@ open_page() { # <url>
   wait_until 20 page_loaded
 }
 
-page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == completehttp: ]]; }
+page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == completehttp?(s): ]]; }
 
 # The value of an expression, as text.
 in_page() { # <javascript>

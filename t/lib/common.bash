@@ -39,6 +39,9 @@ need_h2load()     { need_program h2load; }
 need_openssl()    { need_program openssl; }
 need_shellcheck() { need_program shellcheck; }
 need_git()        { git -C "$TOP" rev-parse --git-dir >/dev/null 2>&1 || { echo "not a git work tree"; return 1; }; }
+need_nghttp()     { need_program nghttp; }
+need_haproxy()    { need_program haproxy; }
+need_git_http()   { [[ -x $(git --exec-path 2>/dev/null)/git-http-backend ]] || { echo "no git-http-backend"; return 1; }; }
 need_program()    { command -v "$1" >/dev/null || { echo "no $1"; return 1; }; }
 need_module()     { [[ -e $(httpd_module_dir)/$1.so ]] || { echo "no $1.so"; return 1; }; }
 need_curl_http2() { [[ $(curl -qV) == *HTTP2* ]] || { echo "curl without HTTP/2"; return 1; }; }

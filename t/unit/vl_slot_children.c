@@ -192,6 +192,35 @@ static void a_paused_child_gets_nothing(void)
        "the latest");
 }
 
+/* Threads that wait need none of the MPM's. */
+static void threads_get_their_turn_where_sockets_do_not(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one;
+    apr_uint32_t a = account(shm, "a", 0), i;
+    vl_ticket_t held;
+
+    vl_slot_set(shm, 100);
+    one = view(shm, 0, 4);
+    vl_shm_child_pause(&one, 1);
+    vl_slot_wait(&one, a, apr_time_now());
+    vl_slot_sitting(&one, a, 1);
+    vl_slot_wait(&one, a, apr_time_now());
+    ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
+       && vl_slot_only_threads(&one),
+       "a paused child is granted as many as wait with a thread");
+    vl_slot_sitting(&one, a, 0);
+    vl_slot_end(&one, &held, NULL);
+    ok(!vl_slot_granted(&one), "and no more");
+    vl_shm_child_pause(&one, 0);
+    ok(drain(&one) == 1 && !vl_slot_only_threads(&one), "and goes on");
+    for (i = 0; i < 3; i++)
+        vl_slot_link(&one);
+    vl_slot_wait(&one, a, apr_time_now());
+    ok(!vl_slot_granted(&one), "who has no thread left for a socket has none");
+    vl_slot_unlink(&one);
+    ok(drain(&one) == 1 && is_empty(shm), "until a connection has done");
+}
+
 /* Accounts whose turn it would be wait where nobody can be served. */
 static void paused_lines_hold_up_nobody(void)
 {
@@ -446,6 +475,7 @@ int main(void)
     no_line_stands_still();
     a_child_without_threads_gets_nothing();
     a_paused_child_gets_nothing();
+    threads_get_their_turn_where_sockets_do_not();
     paused_lines_hold_up_nobody();
     many_are_woken_at_once();
     the_dead_leave_nothing();

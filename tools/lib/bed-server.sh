@@ -94,14 +94,13 @@ bed_httpd_start() {
 # One $(...) a command: a signal that comes in one is handled while bash parses
 # the next, and is then taken for its unexpected end.
 bed_httpd_config() { # <binary>
-  local user group types modules more lines threads=25 limited='' per fpm1 fpm2 fpm3
+  local user group types modules more lines also threads=25 limited='' per fpm1 fpm2 fpm3
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
-  # shellcheck disable=SC2086  # words
+  mapfile -t also < <(bed_more_modules)
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status \
-    $(bed_more_modules) ${bed[modules]})
+    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status "${also[@]}")
   lines=$(bed_site_lines)$'\n'
   more=$(bed_more_vhosts)
   fpm1=$(bed_fpm_name site1)
@@ -127,6 +126,7 @@ bed_port() {
 }
 
 bed_more_modules() {
+  [[ -z ${bed[modules]} ]] || echo "${bed[modules]}"
   [[ ${bed[tls]} != on ]] || bed_tls_modules
   [[ ${bed[front]} != proxy ]] || echo remoteip
 }

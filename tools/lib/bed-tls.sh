@@ -13,7 +13,8 @@ bed_tls_files() { # once for each bed
   local names
   [[ ! -e $bed_dir/tls/cert.pem ]] || return 0
   names=$(printf ',DNS:%s.test' "${bed_sites[@]}")
-  mkdir -p -m 700 "$bed_dir/tls"
+  mkdir -p "$bed_dir/tls"
+  chmod 700 "$bed_dir/tls"
   openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=vhostlimit-testbed \
     -addext "subjectAltName=${names#,}" -keyout "$bed_dir/tls/key.pem" -out "$bed_dir/tls/cert.pem" \
     2>"$bed_dir/tls/out" || die "openssl makes no certificate: $(tail -n 1 "$bed_dir/tls/out")"

@@ -98,6 +98,7 @@ bed_clean() {
     binary=$(httpd_binary)
     mapfile -t orphans < <(httpd_orphans "$bed_server" "$binary")
     process_stop "${orphans[@]}"
+    bed_front_stop
     httpd_ports_free "$bed_server" "${bed_ports[@]}"
   fi
   bed_down

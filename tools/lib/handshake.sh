@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
 # Clients that never send a request, see handshake.c: `handshake` completes TLS
 # handshakes and stays for a second, `hello` sends ClientHellos and is gone when
