@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Clients that mean harm to a.test: b.test is served beside them, and nothing is
+# left when they have gone.
+
+load lib/live
+
+need_slowhttptest() { need_program slowhttptest; }
+
+setup() { requires event; }
+
+# Two children of 16 threads, all the time.
+start_steady() { # <as start_httpd>...
+  start_httpd -l reqtimeout -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 32' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' 'RequestReadTimeout header=3 body=3' "$@"
+  wait_until 10 children_are 2
+  get b /page.html >/dev/null
+  before=$(descriptors)
+}
+
+children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
+descriptors() { local pid; httpd_children | while read -r pid; do ls "/proc/$pid/fd"; done | wc -l; }
+descriptors_are_back() { (($(descriptors) <= before + 20)); }
+
+# Fifty requests of b, one after the other, while the attack goes on.
+b_is_served() { # <seconds>: the most that one of them may take
+  local times=$BATS_TEST_TMPDIR/times longest
+  web -o /dev/null -H 'Connection: close' -w '%{http_code} %{time_total}\n' "$(url b '/page.html?[1-50]')" >"$times"
+  is "$(cut -d' ' -f1 "$times" | sort | uniq -c | xargs)" '50 200' "b beside it"
+  longest=$(sort -k2n "$times" | sed -n '$s/.* //p')
+  echo "# b: the longest of 50 requests took $longest s"
+  at_most "${longest%.*}" "$1" "seconds of b's longest request"
+}
+
+# The attack has N connections open before b asks.
+attack_on_a() { # <connections> <seconds> <command>...
+  ("${@:3}" >"$BATS_TEST_TMPDIR/attack" 2>&1 || :) 3>&- 4>&- &
+  local attack=$!
+  wait_until 20 connected "$1"
+  b_is_served "$2"
+  wait "$attack"
+  tail -n 20 "$BATS_TEST_TMPDIR/attack"
+  nothing_is_left
+}
+
+connected() { (($(ss -Htn state established "sport = :$(httpd_port)" | wc -l) >= $1)); }   # <number>
+
+nothing_is_left() {
+  wait_until 30 descriptors_are_back
+  wait_until 20 nobody_runs
+  is "$(get a /page.html) $(get b /page.html)" '200 200'
+}
+
+slow() { timeout 40 slowhttptest -c 200 -r 200 -l 8 -p 3 -u "http://127.0.0.1:$(httpd_port)$1" "${@:2}"; }   # <path> <option>...
+
+@test "slowloris: 200 heads that never end" {
+  requires slowhttptest
+  start_steady
+  attack_on_a 150 5 slow / -H -i 1
+}
+
+@test "slow POST: 200 bodies that never end" {
+  requires slowhttptest
+  start_steady 'VhostLimitSlots 8'
+  attack_on_a 150 10 slow /cgi/echo.sh -B -i 1 -s 100000
+}
+
+@test "slow read: 200 clients that hardly read 64 MB each" {
+  requires slowhttptest
+  start_steady
+  # The MPM takes no more connections than AsyncRequestWorkerFactor lets it.
+  attack_on_a 150 20 slow /big.bin -X -n 1 -z 32 -w 512 -y 1024
+}
+
+@test "connections that never send a byte: 2000, or 10000 in the long form" {
+  local n=$((${VL_LONG:-0} ? 10000 : 2000))
+  (($(ulimit -n) > n + 1000)) || skip "too few descriptors: ulimit -n is $(ulimit -n)"
+  start_steady 'VhostLimitQueue 100 5s'
+  attack_on_a $((n / 2)) 5 packets --idle "$n" 6
+}
+
+@test "a flood of connections that come and go without a byte" {
+  start_steady
+  attack_on_a 0 5 abuse flood 4
+  at_least "$(tail -n 1 "$BATS_TEST_TMPDIR/attack")" 100 "connections"
+}
+
+@test "a flood of connections that send bytes at random and go" {
+  start_steady
+  attack_on_a 0 5 abuse bytes 4
+  at_least "$(tail -n 1 "$BATS_TEST_TMPDIR/attack")" 100 "connections"
+}
+
+abuse() { timeout 60 perl "$TOP/t/lib/abuse.pl" "$(httpd_port)" "$@"; }
+
+memory_of_children() { local pid; httpd_children | while read -r pid; do sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status"; done | paste -sd+ | bc; }
+
+@test "two thousand host names that nobody has heard of: all go to the default vhost, and nothing grows" {
+  start_steady
+  abuse names 500 >/dev/null
+  local had
+  had=$(memory_of_children)
+  is "$(abuse names 1500)" '1500 200'
+  at_most "$(memory_of_children)" $((had + 4096)) "KB of all children"
+  is "$(status_json | jq '.vhosts | length')" 4 "accounts"
+  settles a requests 2000
+  nothing_is_left
+}
+
+@test "who waits and sends more and more is not read: the server's memory does not grow" {
+  start_steady 'VhostLimitQueue 100 30s' -v 'a VhostLimitConcurrency 1'
+  hold_request busy
+  local had
+  had=$(memory_of_children)
+  packets 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 50000000\r\nConnection: close\r\n\r\n' @send:50000000 >"$BATS_TEST_TMPDIR/more" 3>&- 4>&- &
+  settles a waiting 1
+  b_is_served 5
+  at_most "$(memory_of_children)" $((had + 4096)) "KB of all children"
+  is "$(status_of a waiting)" 1
+  release_request busy
+  wait $!
+  like "$(<"$BATS_TEST_TMPDIR/more")" '50000000 bytes'
+  nothing_is_left
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Restarts under load lose nobody, what waits included, and leave nothing in
+# memory. VL_LONG=1: 100 graceful restarts and 20 changes of the configuration.
+
+load lib/live
+load lib/loaded
+
+memory_of() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }   # <pid>   KB
+descriptors_of() { ls "/proc/$1/fd" | wc -l; }
+
+nobody_was_lost() {
+  like "$(load_got)" '^[0-9]+ 200$'
+  is "$(cat "$loaded/errors")" '' "errors of clients"
+  wait_until 30 nobody_runs
+}
+
+@test "graceful restarts under load: 6, in the long form 100; no request fails, and the parent does not grow" {
+  requires event
+  local times=$((${VL_LONG:-0} ? 100 : 6)) i pid had files
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 100 60s' 'GracefulShutdownTimeout 60' -v 'b VhostLimitConcurrency 2' -t 'StartServers 2' -t 'ServerLimit 24' \
+    -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 8' -t 'MaxSpareThreads 32'
+  pid=$(httpd_pid)
+  begin_load 3 a /page.html
+  begin_crowd waiting 20 b /cgi/nap.sh
+  for ((i = 0; i < times; i++)); do
+    load_goes_on 20
+    graceful_httpd
+    ((i != 2)) || { had=$(memory_of "$pid"); files=$(descriptors_of "$pid"); }
+  done
+  end_load
+  echo "# $(load_got), parent $had KB then $(memory_of "$pid") KB"
+  nobody_was_lost
+  is "$(crowd_got waiting)" '20 200'
+  at_most "$(memory_of "$pid")" $((had + 1024 + times * 20)) "KB of the parent"
+  is "$(descriptors_of "$pid")" "$files" "descriptors of the parent"
+}
+
+@test "changes of the configuration under load: 4, in the long form 20; no request of who stays fails" {
+  requires event
+  local times=$((${VL_LONG:-0} ? 20 : 4)) i orders=('c b a' 'a b c d' 'a b' 'e a f b' 'b a c')
+  local more=(-t 'StartServers 2' -t 'ServerLimit 24' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 8'
+    -t 'MaxSpareThreads 32' 'VhostLimit On' 'VhostLimitQueue 100 60s' 'GracefulShutdownTimeout 60')
+  start_httpd "${more[@]}"
+  begin_load 3 a /page.html
+  for ((i = 0; i < times; i++)); do
+    load_goes_on 20
+    configure_httpd "${more[@]}" -o "${orders[i % 5]} n$i" -v "a VhostLimitConcurrency $((4 + i % 3))"
+    graceful_httpd
+    is "$(get "n$i" /)" 200 "a vhost that is new"
+  done
+  end_load
+  nobody_was_lost
+  is "$(status_of a requests)" "$(load_got | cut -d' ' -f1)" "what is counted"
+}

@@ -1,0 +1,55 @@
+#!/usr/bin/perl
+# SPDX-License-Identifier: Apache-2.0
+#
+# abuse.pl PORT flood SECONDS     connects and goes, without a byte: every other one
+#                                 with an RST; prints how many
+# abuse.pl PORT names N           N requests, each for a host nobody has heard of;
+#                                 prints which statuses they got
+# abuse.pl PORT bytes SECONDS     clients that send bytes at random and go
+use strict;
+use warnings;
+use IO::Socket::INET;
+use Socket qw(SOL_SOCKET SO_LINGER);
+use Time::HiRes qw(time);
+
+$SIG{PIPE} = 'IGNORE';
+my ($port, $what, $much) = @ARGV;
+srand 20261121;
+
+sub dial { return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10) }
+
+sub leave {
+    my ($s, $reset) = @_;
+    setsockopt($s, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0)) if $reset;
+    close $s;
+}
+
+sub flood {
+    my ($seconds, $bytes) = @_;
+    my ($n, $end) = (0, time + $seconds);
+    while (time < $end) {
+        my $s = dial() or next;
+        syswrite $s, $bytes->() if $bytes;
+        leave($s, $n++ % 2);
+    }
+    print "$n\n";
+}
+
+sub noise { return join '', map { chr int rand 256 } 1 .. 1 + int rand 2000 }
+
+sub name { return join('', map { chr(97 + int rand 26) } 1 .. 1 + int rand 60) . '.' . ('com', 'test', 'x')[rand 3] }
+
+sub names {
+    my %got;
+    for (1 .. $_[0]) {
+        my ($s, $text) = (dial(), '');
+        syswrite $s, 'GET /page.html HTTP/1.1' . "\r\nHost: " . name() . "\r\nConnection: close\r\n\r\n";
+        1 while sysread $s, $text, 65536, length $text;
+        $got{ $text =~ m{^HTTP/1\.1 (\d+)} ? $1 : 'none' }++;
+    }
+    print join(' ', map { "$got{$_} $_" } sort keys %got), "\n";
+}
+
+if    ($what eq 'flood') { flood($much) }
+elsif ($what eq 'bytes') { flood($much, \&noise) }
+elsif ($what eq 'names') { names($much) }
