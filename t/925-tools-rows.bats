@@ -132,8 +132,8 @@ shared_pool() { # <word of rows.jq>
     { clients: [{ role: \"cheap\", site: \"site1\", page: \"burn2\", transactions: 1000, from_s: 0, to_s: 20 },
                 { role: \"dear\", site: \"site2\", page: \"burn20\", transactions: 250, from_s: 0, to_s: 20 }],
       sites: [{ site: \"site1\", role: \"cheap\" }, { site: \"site2\", role: \"dear\" }],
-      samples: [{ at: 1, sites: { site1: { requests: 100, cpu_us: 7000 }, site2: { requests: 10, cpu_us: 9000 } } },
-                { at: 19, sites: { site1: { requests: 900, cpu_us: 407000 }, site2: { requests: 210, cpu_us: 109000 } } }],
+      samples: [{ at: 1, sites: { site1: { requests: 100, cpu_us: 7000, backend_us: 0 }, site2: { requests: 10, cpu_us: 9000, backend_us: 5000 } } },
+                { at: 19, sites: { site1: { requests: 900, cpu_us: 407000, backend_us: 200000 }, site2: { requests: 210, cpu_us: 109000, backend_us: 305000 } } }],
       usage: [range(21) | { at: ., pool: (1000000 + . * 412500),
         sites: { site1: null, site2: ([., 15] | min * 240000) } }] } | $1"
   printf '%s\n' "$output"
@@ -142,6 +142,8 @@ shared_pool() { # <word of rows.jq>
 @test "CPU shares on a shared pool: what the pages burn, the pool's other work, the threads" {
   shared_pool '[pool_cpu("cheap"), pool_cpu("dear")]'
   is . '[3500000,5375000]'
+  shared_pool '[cpu("cheap"), cpu_share("cheap")]'
+  is . '[600000,0.6]'
   shared_pool 'pool_share("cheap") * 1000 | round'
   is . 394
 }

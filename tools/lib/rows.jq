@@ -23,16 +23,17 @@ def load(role): first(.clients[] | select(.role == role));
 def during(role): load(role) as $load
   | [.samples[] | select(.at >= $load.from_s and .at < $load.to_s)];
 
-# CPU time of a site, us, of its threads and its own pool, as the kernel counted.
+# CPU time of a site, us, of its threads and its own pool, as the kernel counted,
+# between the first and the last sample: all loads run, and nothing else.
+def growth(value): [.[] | value | numbers] | select(length > 1) | .[-1] - .[0];
 def cpu(role): site(role).site as $site
-  | (.status.vhosts // [])[] | select(.name | startswith($site + ".")) | .cpu_us + .backend_us;
+  | .samples | growth(.sites[$site] | select(.) | .cpu_us + .backend_us);
 def cpu_share(role): cpu(role) / ([.sites[].role as $each | cpu($each)] | add);
 
 # The same of sites that share a pool and are loaded all the time, as far as it
 # can be known from outside: a request takes what its page burns, what any
 # request of the pool's takes besides (what is left of the pool's CPU time), and
 # what its thread does.
-def growth(value): [.[] | value | numbers] | select(length > 1) | .[-1] - .[0];
 def burns_us: .page | ltrimstr("burn") | tonumber * 1000;
 def rest_us: (.usage | growth(.pool)) - ([.clients[] | .transactions * burns_us] | add)
   | [., 0] | max;

@@ -119,7 +119,7 @@ trial_watch() {
   (aside_exec timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
-      | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us } }] | from_entries }' || true
+      | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries }' || true
 }
 
 # CPU time in us that the kernel has counted, every second and at both ends: of
