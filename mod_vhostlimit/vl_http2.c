@@ -7,6 +7,7 @@
 #include <http_config.h>
 #include <http_log.h>
 
+#include "vl_conf.h"
 #include "vl_private.h"
 
 /* A hundred streams of each of a few busy connections.  They are made when they
@@ -50,6 +51,14 @@ static const char *configure(apr_pool_t *pconf, server_rec *main_server,
     return cmd->AP_TAKE1(&parms, NULL, value);
 }
 
+/* Only then does anything wait. */
+static int is_on(server_rec *s)
+{
+    while (s && vl_conf_get(s)->mode != VL_MODE_ON)
+        s = s->next;
+    return s != NULL;
+}
+
 void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server)
 {
     const module *http2 = ap_find_linked_module("mod_http2.c");
@@ -57,7 +66,7 @@ void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server)
     const command_rec *cmd = http2 ? command_of(http2, "H2MaxWorkers") : NULL;
 
     workers = 0;
-    if (!cmd)
+    if (!cmd || !is_on(main_server))
         return;
     workers = most ? (apr_uint32_t)atoi(most) : WORKERS;
     if (!most)

@@ -7,10 +7,11 @@
 #include <httpd.h>
 
 /* Where the configuration does not say how many of them a child may have at most
- * (H2MaxWorkers), it is enough for those that wait; see vl_park_sit(). */
+ * (H2MaxWorkers) and a vhost is On, it is enough for those that wait; see
+ * vl_park_sit(). */
 void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server);
 
-/* How many that is; 0: there is no HTTP/2. */
+/* How many that is; 0: there is no HTTP/2, or nobody waits. */
 apr_uint32_t vl_http2_workers(void);
 
 #endif
