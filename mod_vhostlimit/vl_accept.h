@@ -28,15 +28,15 @@
 
 /* Child, before its MPM starts its threads.  Takes the listeners over where
  * that can be done.  handover and relay: see vl_handover.h and vl_relay.h; they
- * must last.  most: how many kept-alive connections may wait here for their next
- * request. */
+ * must last.  most: how many kept-alive connections may wait here for their
+ * next request. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2],
                           const int relay[2], apr_uint32_t most,
                           vl_usage_t *usage);
 /* The calling process does nothing but accept from now on, until the MPM has
- * closed its listeners: `first` is no longer active.  real: a list with the real
- * sockets.  signals: its mask while it sleeps. */
+ * closed its listeners: `first` is no longer active.  real: a list with the
+ * real sockets.  signals: its mask while it sleeps. */
 void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
                      const ap_listen_rec *real, const sigset_t *signals);
 /* What an MPM that does not poll accepts from until our accept function is in

@@ -764,7 +764,7 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
     return rv;
 }
 
-/* --- the MPM in another process -------------------------------------------- */
+/* --- the MPM in another process ------------------------------------------- */
 
 static apr_status_t relay_one_locked(vl_arrival_t *arrival,
                                      vl_arrival_send_fn *send_one)

@@ -67,7 +67,7 @@ vl_arrival_t *vl_arrival_next(void);
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock);
 
-/* --- the MPM in another process (vl_prefork.c) ------------------------------ */
+/* --- the MPM in another process (vl_prefork.c) ---------------------------- */
 
 /* The acceptor: who may pass is sent, one after the other, until that fails. */
 typedef apr_status_t vl_arrival_send_fn(vl_item_t *item, int fd);

@@ -2,11 +2,11 @@
 /* Any child becomes the acceptor that finds there is none while it asks for a
  * connection: so the MPM starts it, replaces it when it dies, and tells it to
  * stop, as any of its children.  It goes on in accept_relayed(), with the MPM's
- * signals blocked but while it sleeps, until the MPM's handler of one of them has
- * closed the listeners or ended the process.
+ * signals blocked but while it sleeps, until the MPM's handler of one of them
+ * has closed the listeners or ended the process.
  *
- * The MPM polls its listeners if there are several, and lets one child at a time
- * accept then, as the global list says.  So each listener has a stand-in here,
+ * The MPM polls its listeners if there are several, and lets one child at a
+ * time accept then, as the global list says.  So each listener has a stand-in here,
  * which is readable all the time, and the global list is cut short in this
  * process.  The real sockets follow at the end of the MPM's own list, where it
  * only looks in order to close them. */

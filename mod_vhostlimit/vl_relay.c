@@ -12,7 +12,7 @@
 
 /* A signal that comes right before the child waits is noticed after so long. */
 #define LOOK_S 5
-/* What is not said to have been taken by then, and is not in the pair, is lost. */
+/* What nobody has taken by then, and is not in the pair, is lost. */
 #define LOST_US (1 * APR_USEC_PER_SEC)
 
 /* The acceptor's: slots on their way.  One is where its number says. */

@@ -63,8 +63,8 @@ int vl_relay_pending(const int pair[2]);
 /* This child could do with a connection, or no longer. */
 void vl_relay_child_ask(vl_shm_t *shm);
 void vl_relay_child_unask(vl_shm_t *shm);
-/* Waits for one; it no longer asks when it has got it.  APR_EAGAIN: a signal has
- * come, or it is time to look around. */
+/* Waits for one; it no longer asks when it has got it.  APR_EAGAIN: a signal
+ * has come, or it is time to look around. */
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *ret_item, int *ret_fd);
 /* There is an acceptor, and no child asks. */

@@ -87,11 +87,10 @@ refused_at_start() { # <message> <as configure_httpd>...
   is "$(answer_of two) $(status_of a queued)" '200 1'
 }
 
-@test "prefork, several listener buckets: who holds most of the processes that wait is refused, and nobody who is alone" {
+@test "prefork, a listener of another protocol: who holds most of the processes that wait is refused, and nobody who is alone" {
   requires prefork
-  (($(nproc) > 1)) || skip "one processor, one bucket"
   start_httpd -m prefork -t 'StartServers 8' -t 'MaxRequestWorkers 8' -t 'ServerLimit 8' \
-    'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
+    "Listen 127.0.0.1:$(free_port other) other" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
   local n
   hold_request one; hold_request two b
   for n in 1 2 3 4; do begin_request "a$n" a /page.html; settles a waiting "$n"; done

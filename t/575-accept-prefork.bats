@@ -26,12 +26,13 @@ watched() { grep -c '^tfd:' "/proc/$1/fdinfo/"* 2>/dev/null | sed 's/.*://' | so
 accepts_now() { [[ $(accepting) == [0-9]* && $(accepting) != "${1:-}" ]]; }   # [pid of the old]
 
 workers() { web "$(url status '/server-status?auto')" | sed -n "s/^$1: //p"; }  # <BusyWorkers | IdleWorkers>
+some_idle() { (($(workers IdleWorkers) > 0)); }
 
 @test "one child accepts, the others wait for nobody's connection, and all of it is told right" {
   start_prefork 'ExtendedStatus On' '<Location "/server-status">' 'SetHandler server-status' '</Location>'
   wait_until 5 accepts_now
   is "$(accepting | wc -l) $(status_of a method)" '1 socket'
-  wait_until 10 eval '(($(workers IdleWorkers) > 0))'
+  wait_until 10 some_idle
   is "$(workers BusyWorkers)" 1 "the one that is asked"
   thirty_wait_behind one
   at_most "$(httpd_children | wc -l)" 20 "children, when thirty wait"

@@ -101,8 +101,8 @@ static void grants_for_who_asks(void)
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
        && item.turn.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
        "and is with the child, with its descriptor");
-    ok(one.children[one.self].running == 0 && two.children[two.self].running == 1
-       && !vl_shm_validate(shm), "whose it is from now on");
+    ok(one.children[one.self].running == 0
+       && two.children[two.self].running == 1 && !vl_shm_validate(shm), "whose it is from now on");
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN, "it no longer asks");
     vl_slot_end(&two, &item.turn.ticket, NULL);
     ok(is_empty(shm), "nothing is left");
@@ -188,8 +188,8 @@ static void a_signal_handler_does_not_hang(void)
     vl_shm_lock(&one);
     vl_slot_end(&one, &ticket, NULL);
     vl_shm_unlock(&one);
-    ok(metrics(shm, a).running == 1, "what comes in while the lock is held here "
-       "is not done,");
+    ok(metrics(shm, a).running == 1, "what comes in while the lock is held "
+       "here is not done,");
     vl_shm_parent_reclaim(shm, one.children[one.self].pid);
     ok(is_empty(shm), "and the parent makes good for it");
 }
