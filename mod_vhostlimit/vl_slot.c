@@ -383,7 +383,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
     apr_status_t rv = vl_slot_lock(shm);
-    vl_admission_t adm;
+    vl_admission_t adm = { .entered = 0 };
     int dry;
 
     if (rv != APR_SUCCESS)

@@ -8,11 +8,11 @@ load lib/live
 load lib/loaded
 
 memory_of() { sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"; }   # <pid>   KB
-descriptors_of() { ls "/proc/$1/fd" | wc -l; }
+descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }
 
 nobody_was_lost() {
   like "$(load_got)" '^[0-9]+ 200$'
-  is "$(cat "$loaded/errors")" '' "errors of clients"
+  is "$(<"$BATS_TEST_TMPDIR/load/errors")" '' "errors of clients"
   wait_until 30 nobody_runs
 }
 

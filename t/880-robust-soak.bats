@@ -1,0 +1,60 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Load that changes, for VL_SOAK seconds (15): memory, descriptors, threads and what
+# is counted stay where they were, and so do the times of a vhost that asks for
+# little. tools/soak.sh runs it for an hour.
+
+load lib/live
+load lib/loaded
+
+setup() { requires event; }
+
+all_of_us() { httpd_pid; httpd_children; }    # pids
+
+# Memory in KB, descriptors and threads of all processes, and the median of twenty
+# requests of the light vhost in us.
+sample() {
+  local pid
+  for pid in $(all_of_us); do
+    awk '/^VmRSS/ { print $2 }' "/proc/$pid/status"
+  done | awk '{ n += $1 } END { printf "%d ", n }'
+  for pid in $(all_of_us); do find "/proc/$pid/fd" -mindepth 1; done | wc -l
+  for pid in $(all_of_us); do find "/proc/$pid/task" -mindepth 1 -maxdepth 1; done | wc -l
+  web -o /dev/null -w '%{time_total}\n' "$(url b '/page.html?[1-20]')" | sort -n | sed -n '10p' | awk '{ print int($1 * 1000000) }'
+}
+
+quiet_sample() { # after a round: nobody is left, then the numbers in a line
+  wait_until 30 nobody_runs
+  sample | xargs
+}
+
+# Few clients or many, short requests or programs, some that wait and some that go.
+one_round() { # <number>
+  begin_load $((1 + $1 % 4)) a "$( (($1 % 2)) && echo /page.html || echo /cgi/nap.sh)"
+  (crowd 20 'GET /cgi/nap.sh HTTP/1.1\r\nHost: c.test\r\nConnection: close\r\n\r\n' >>"$BATS_TEST_TMPDIR/crowds") 3>&- 4>&- &
+  local crowd=$!
+  abort_request a /big.bin
+  load_goes_on 40
+  wait "$crowd"
+  end_load
+}
+
+@test "load that changes: memory, descriptors, threads and counts are flat, and a light vhost is as fast as before" {
+  local end=$((SECONDS + ${VL_SOAK:-15})) i=0 first last
+  start_httpd -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 32' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' 'VhostLimitQueue 100 60s' -v 'c VhostLimitConcurrency 2'
+  repeat 2 one_round 3
+  read -ra first < <(quiet_sample)
+  while ((SECONDS < end || i < 2)); do
+    one_round $((i++))
+    quiet_sample >>"$BATS_TEST_TMPDIR/samples"
+  done
+  read -ra last < <(tail -n 1 "$BATS_TEST_TMPDIR/samples")
+  echo "# $i rounds: KB, descriptors, threads, us: first ${first[*]}, last ${last[*]}"
+  is "$(cut -d' ' -f2 "$BATS_TEST_TMPDIR/crowds" | sort -u)" 200 "who waited in c"
+  at_most "${last[0]}" $((first[0] * 11 / 10 + 4096)) "KB"
+  at_most "${last[1]}" $((first[1] + 20)) "descriptors"
+  at_most "${last[2]}" $((first[2] + 2)) "threads"
+  at_most "${last[3]}" $((first[3] * 5 + 100000)) "us of the light vhost"
+}
