@@ -15,14 +15,17 @@
 #include "vl_accept.h"
 #include "vl_cgroup.h"
 #include "vl_conf.h"
+#include "vl_control.h"
 #include "vl_handover.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
+#include "vl_outside.h"
 #include "vl_park.h"
 #include "vl_place.h"
 #include "vl_private.h"
+#include "vl_relay.h"
 #include "vl_shm.h"
 #include "vl_status.h"
 #include "vl_usage.h"
@@ -33,6 +36,8 @@ typedef struct kept_t {
     vl_shm_t *shm;
     apr_uint32_t capacity;          /* of shm, in accounts */
     int handover[2];                /* see vl_handover.h */
+    int relay[2];                   /* see vl_relay.h */
+    vl_control_kept_t control;
     apr_pool_t *cgroup_pool;        /* of the current tree's description */
     vl_cgroup_t *cgroup;
 } kept_t;
@@ -60,6 +65,7 @@ static kept_t *kept_get(void)
     if (!k) {
         k = apr_pcalloc(ap_pglobal, sizeof(*k));
         vl_handover_create(k->handover);
+        vl_relay_create(k->relay);
         apr_pool_userdata_setn(k, "mod_vhostlimit", apr_pool_cleanup_null,
                                ap_pglobal);
     }
@@ -196,10 +202,20 @@ static apr_status_t limit_failed(server_rec *s, const char *why, int restart)
     return stops && !restart ? APR_EGENERAL : APR_SUCCESS;
 }
 
+/* As configured, but for what has been changed since the server began. */
+static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
+{
+    vl_account_snapshot_t now;
+
+    if (vl_shm_snapshot(kept->shm, conf->account, &now) != APR_SUCCESS)
+        return vl_conf_cgroup_limits(conf);
+    return vl_conf_cgroup_limits_with(conf, &now.limits);
+}
+
 static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    vl_cgroup_limits_t limits = vl_conf_cgroup_limits(conf);
+    vl_cgroup_limits_t limits = limits_now(conf);
     const char *missing = vl_cgroup_missing(kept->cgroup, ptemp, &limits);
 
     if (missing && limit_failed(s, missing, restart) != APR_SUCCESS)
@@ -251,6 +267,17 @@ static apr_uint32_t most_group_descriptors(void)
     return (apr_uint32_t)(limit.rlim_cur / 4);
 }
 
+static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
+{
+    int has_memory = vl_conf_cgroup_limits(conf).memory > 0;
+
+    vl_usage_post_config_add(usage, conf->account, conf->account_name,
+                             has_memory);
+    if (has_memory)
+        vl_shm_post_config_kills(kept->shm, conf->account, vl_usage_kills(
+                                 kept->cgroup, p, conf->account_name));
+}
+
 /* Opened while the parent is root. */
 static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 {
@@ -267,8 +294,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
                                                           server_rec *));
 
         if (conf->mode != VL_MODE_OFF)
-            vl_usage_post_config_add(usage, conf->account,
-                                     conf->account_name);
+            watch_usage(pconf, conf);
         if (conf->mode == VL_MODE_ON)
             without += vl_place_post_config_add(place, conf->account,
                                                 conf->account_name)
@@ -328,6 +354,17 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_status_post_config(firsts, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, firsts->nelts);
+    vl_outside_post_config(main_server, kept->cgroup);
+    return OK;
+}
+
+/* All other modules are ready. */
+static int serve_control(apr_pool_t *pconf, apr_pool_t *plog,
+                         apr_pool_t *ptemp, server_rec *main_server)
+{
+    if (kept)
+        vl_control_post_config(pconf, main_server, &kept->control, kept->shm,
+                               kept->cgroup);
     return OK;
 }
 
@@ -351,6 +388,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     apr_uint32_t most;
     apr_status_t rv;
 
+    vl_control_child_init();
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
     rv = vl_shm_child_attach(kept->shm, getpid(), threads ? threads : 1);
 
@@ -364,8 +402,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,
                        threads ? threads : 1, vl_http2_workers());
-    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover, most,
-                         usage);
+    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover,
+                         kept->relay, most, usage);
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,
@@ -382,6 +420,7 @@ static void child_status(server_rec *main_server, pid_t pid,
     if (state != MPM_CHILD_EXITED || !kept)
         return;
     left = vl_shm_parent_reclaim(kept->shm, pid);
+    vl_relay_parent_look(kept->shm, kept->relay);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
                      "child %" APR_PID_T_FMT " died with %u requests running: "
@@ -391,6 +430,7 @@ static void child_status(server_rec *main_server, pid_t pid,
 static void register_hooks(apr_pool_t *p)
 {
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_post_config(serve_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
     vl_hooks_register(p);

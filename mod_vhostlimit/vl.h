@@ -28,6 +28,14 @@ typedef enum {
     VL_REASON_ERROR         /* could not be counted, VhostLimitOnError closed */
 } vl_reason_e;
 
+/* How the cost of a request that a back end worked on is known, beyond the CPU
+ * time of its thread. */
+typedef enum {
+    VL_COST_THREAD,         /* there was none, so far */
+    VL_COST_CLOCK,          /* by the time it took, see vl_charge.c */
+    VL_COST_CGROUP          /* measured: the account's group tells */
+} vl_cost_by_e;
+
 /* What one account may do.  Lives in shared memory, so that a change reaches
  * every child, of old generations too. */
 typedef struct vl_limits_t {

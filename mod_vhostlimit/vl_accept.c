@@ -12,7 +12,10 @@
  * because its threads or connections are at their limit, newcomers go on being
  * sorted.  The worker MPM's does not poll when there is one listener, and lets
  * one child at a time accept when there are more: it is given one, and waits in
- * accept_fair(). */
+ * accept_fair().
+ *
+ * Under the prefork MPM the acceptor is no thread but one of the children, see
+ * vl_prefork.c. */
 #include "vl_accept.h"
 
 #include <errno.h>
@@ -34,9 +37,11 @@
 #include <unixd.h>
 
 #include "vl_arrival.h"
+#include "vl_clock.h"
 #include "vl_handover.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
+#include "vl_prefork.h"
 
 #define TICK_MS 100
 /* Accepted in one go; then whoever else has something to say. */
@@ -61,10 +66,15 @@ static struct acceptor_t {
     const ap_listen_rec *first;     /* of those that were replaced */
     int pass_fd;                    /* see vl_arrival_child_init() */
     int waits;                      /* accept_fair() does: the worker MPM */
+    int relays;                     /* to the other children: the prefork MPM */
+    const sigset_t *signals;        /* its mask while it sleeps, or NULL */
     int deaf;                       /* they are not in the set, for a while */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
+    const int *relay;
     const char *pid_file;
+    server_rec *main_server;
+    apr_uint32_t most;
     vl_usage_t *usage;
     int reads;                      /* it, for all children */
     apr_thread_t *thread;
@@ -114,7 +124,8 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
 
 /* --- the acceptor --------------------------------------------------------- */
 
-/* what: which listener_t or arrival, NULL: the wake-up descriptor. */
+/* what: which listener_t or arrival, NULL: the wake-up descriptor, &relay: what
+ * children send back. */
 static void watch(int fd, apr_uint32_t events, void *what)
 {
     struct epoll_event ev = { events, { .ptr = what } };
@@ -203,6 +214,23 @@ static void look_round(void)
         adopt();
 }
 
+static apr_status_t relay_one(vl_item_t *item, int fd)
+{
+    return vl_relay_acceptor_send(acceptor->shm, acceptor->relay, item, fd);
+}
+
+/* Other children are done with a request. */
+static void take_back(void)
+{
+    vl_item_t item;
+    int i, fd;
+
+    for (i = 0; i < ACCEPT_BATCH
+         && (fd = vl_relay_acceptor_take_back(acceptor->relay, &item)) >= 0;
+         i++)
+        vl_arrival_come_back(&item, fd);
+}
+
 static int is_listener(const void *what)
 {
     const listener_t *l = what;
@@ -214,8 +242,12 @@ static int is_listener(const void *what)
 static void wait_for_events(void)
 {
     struct epoll_event events[EVENTS];
-    int i, n = epoll_wait(acceptor->epoll_fd, events, EVENTS, TICK_MS);
+    int i, n;
 
+    if (acceptor->relays)
+        vl_arrival_relay(relay_one);
+    n = epoll_pwait(acceptor->epoll_fd, events, EVENTS, TICK_MS,
+                    acceptor->signals);
     for (i = 0; i < n; i++) {
         void *what = events[i].data.ptr;
 
@@ -223,6 +255,8 @@ static void wait_for_events(void)
             look_round();
         else if (is_listener(what))
             accept_some(what);
+        else if (what == &acceptor->relay)
+            take_back();
         else
             vl_arrival_revisit(what, events[i].events);
     }
@@ -280,13 +314,18 @@ static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
     vl_slot_usage(acceptor->shm, account, us, resident);
 }
 
+static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
+{
+    vl_slot_kills(acceptor->shm, account, kills);
+}
+
 /* One child does, until it is gone. */
 static void read_usage(apr_int64_t now_us)
 {
     int mine = vl_slot_reads_usage(acceptor->shm, now_us);
 
     if (mine)
-        vl_usage_child_read(acceptor->usage, charge_usage, NULL);
+        vl_usage_child_read(acceptor->usage, charge_usage, count_kills, NULL);
     else if (acceptor->reads)
         vl_usage_child_close(acceptor->usage);
     acceptor->reads = mine;
@@ -295,16 +334,11 @@ static void read_usage(apr_int64_t now_us)
 /* A child whose MPM takes nobody leaves the work to those that can do it.  So
  * does one whose threads are all taken: who waits goes to where some are free,
  * and so do newcomers, unless threads here come free all the time. */
-static void tick(apr_int64_t now_us)
+static void share_work(int stuck)
 {
     vl_rooms_t rooms;
-    int stuck, full, stalled;
+    int full, stalled;
 
-    vl_slot_adjust(acceptor->shm, now_us);
-    vl_meter_tick();
-    read_usage(now_us);
-    vl_notice_tick(now_us);
-    stuck = vl_arrival_tick(now_us);
     vl_slot_rooms(acceptor->shm, &rooms);
     full = !rooms.here && rooms.elsewhere;
     stalled = full && rooms.ended == acceptor->ended;
@@ -321,6 +355,24 @@ static void tick(apr_int64_t now_us)
         adopt();
 }
 
+static void tick(apr_int64_t now_us)
+{
+    int stuck;
+
+    vl_slot_adjust(acceptor->shm, now_us);
+    vl_meter_tick();
+    read_usage(now_us);
+    vl_notice_tick(now_us);
+    stuck = vl_arrival_tick(now_us);
+    if (!acceptor->relays) {
+        share_work(stuck);
+        return;
+    }
+    vl_relay_acceptor_tidy(acceptor->shm, acceptor->relay, now_us);
+    hear();
+    adopt();
+}
+
 /* The parent removes its pid file before it tells its children to stop for good,
  * which is all that tells this from a restart. */
 static int server_stops(void)
@@ -328,11 +380,28 @@ static int server_stops(void)
     return access(acceptor->pid_file, F_OK) && errno == ENOENT;
 }
 
-/* No socket waits here any more; threads of the MPM may, and are not left to
- * wait until they are refused. */
-static void grant_to_threads(void)
+/* Somebody takes what is handed on. */
+static int others_take(void)
 {
-    vl_shm_child_pause(acceptor->shm, 0);
+    return acceptor->relays ? vl_relay_has_acceptor(acceptor->shm)
+                           : vl_shm_child_others(acceptor->shm) > 0;
+}
+
+/* What no child has taken, or will take, comes back. */
+static void recall(void)
+{
+    int fd;
+
+    while (acceptor->relays
+           && (fd = vl_relay_acceptor_recall(acceptor->relay)) >= 0)
+        vl_arrival_come(fd, NULL);
+}
+
+/* Somebody would be lost if we ended now. */
+static int is_needed(void)
+{
+    return vl_arrival_leave() > 0
+           || (acceptor->relays && vl_relay_pending(acceptor->relay));
 }
 
 /* The MPM has closed its listeners: so do we.  Who waits goes to the other
@@ -341,30 +410,31 @@ static void grant_to_threads(void)
  * that are closing get the time that the MPM gives its own then. */
 static void give_away(void)
 {
-    apr_int64_t start = apr_time_now(), passed;
+    apr_int64_t start = vl_clock_us(), passed;
     int i;
 
     go_deaf();
     for (i = 0; i < acceptor->nlisteners; i++)
         close(acceptor->listeners[i].fd);
     vl_shm_child_leave(acceptor->shm);
+    if (acceptor->relays)
+        vl_relay_acceptor_resign(acceptor->shm);
     do {
-        passed = apr_time_now() - start;
-        if (vl_shm_child_others(acceptor->shm)) {
+        passed = vl_clock_us() - start;
+        if (others_take()) {
             hand_on_all();
-            grant_to_threads();
         }
         else if (passed > ALONE_US && server_stops()) {
             adopt();
+            recall();
             vl_arrival_dismiss();
         }
         else if (passed > ALONE_US) {
             hand_on_all();          /* to whoever comes */
         }
-        if (vl_arrival_leave())
+        if (is_needed())
             wait_for_events();
-    } while (vl_arrival_leave() && passed < LEAVE_US);
-    grant_to_threads();
+    } while (is_needed() && passed < LEAVE_US);
 }
 
 static int ending(void)
@@ -388,24 +458,30 @@ static void take_over(void)
     listen_on();
 }
 
-static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
+static void accept_on(void)
 {
     apr_int64_t ticked = 0, now;
-    struct sched_param param = { 0 };
 
-    /* Newcomers do not interrupt the work on those who have come: several are
-     * sorted at once. */
-    sched_setscheduler(0, SCHED_BATCH, &param);
-    take_over();
     while ((!acceptor->first || acceptor->first->active) && !ending()) {
         wait_for_events();
-        now = apr_time_now();
+        now = vl_clock_us();
         if (now - ticked >= TICK_MS * 1000) {
             ticked = now;
             tick(now);
         }
     }
     give_away();
+}
+
+static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
+{
+    struct sched_param param = { 0 };
+
+    /* Newcomers do not interrupt the work on those who have come: several are
+     * sorted at once. */
+    sched_setscheduler(0, SCHED_BATCH, &param);
+    take_over();
+    accept_on();
     return NULL;
 }
 
@@ -444,9 +520,7 @@ static int polled_fd(void)
     return fcntl(acceptor->pass_fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* What the worker MPM accepts from until our accept function is in place: a
- * listening socket that nobody connects to and that gives up after 10 ms. */
-static int empty_fd(void)
+int vl_accept_empty_fd(void)
 {
     struct sockaddr_un unnamed = { .sun_family = AF_UNIX };
     struct timeval timeout = { 0, 10000 };
@@ -462,16 +536,24 @@ static int empty_fd(void)
     return fd;
 }
 
+/* We accept until nobody is there. */
+static int real_fd(const ap_listen_rec *lr)
+{
+    int fd = -1;
+
+    apr_os_sock_get(&fd, lr->sd);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return fd;
+}
+
 static apr_status_t replace_listener(ap_listen_rec *lr, apr_pool_t *pchild)
 {
-    int fd = acceptor->waits ? empty_fd() : polled_fd(), real;
+    int fd = acceptor->waits ? vl_accept_empty_fd() : polled_fd();
     apr_socket_t *sd = NULL;
 
     if (fd < 0)
         return errno;
-    apr_os_sock_get(&real, lr->sd);
-    fcntl(real, F_SETFL, fcntl(real, F_GETFL) | O_NONBLOCK);
-    acceptor->listeners[acceptor->nlisteners++].fd = real;
+    acceptor->listeners[acceptor->nlisteners++].fd = real_fd(lr);
     apr_os_sock_put(&sd, &fd, pchild);
     lr->sd = sd;
     return APR_SUCCESS;
@@ -523,23 +605,22 @@ static int may_replace(void)
     return 1;
 }
 
-void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, const int handover[2],
-                          apr_uint32_t most, vl_usage_t *usage)
+/* The epoll set, and what is watched from the beginning. */
+static void open_up(apr_pool_t *pchild)
 {
-    if (!is_threaded() || vl_shm_child_wake_fd(shm) < 0)
-        return;
-    acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
-    acceptor->shm = shm;
-    acceptor->handover = handover;
-    acceptor->usage = usage;
-    acceptor->pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname);
-    acceptor->waits = !is_async();
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    watch(vl_shm_child_wake_fd(shm), EPOLLIN, NULL);
-    acceptor->pass_fd = vl_arrival_child_init(pchild, main_server, shm,
-                                              acceptor->epoll_fd, most);
+    watch(vl_shm_child_wake_fd(acceptor->shm), EPOLLIN, NULL);
+    acceptor->pass_fd = vl_arrival_child_init(pchild, acceptor->main_server,
+                                              acceptor->shm,
+                                              acceptor->epoll_fd,
+                                              acceptor->most);
+}
+
+static void begin_thread(apr_pool_t *pchild)
+{
+    acceptor->waits = !is_async();
+    open_up(pchild);
     if (may_replace())
         replace_listeners(pchild);
     if (apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
@@ -547,7 +628,59 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
         apr_pool_pre_cleanup_register(pchild, NULL, stop);
 }
 
+void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
+                          vl_shm_t *shm, const int handover[2],
+                          const int relay[2], apr_uint32_t most,
+                          vl_usage_t *usage)
+{
+    if (vl_shm_child_wake_fd(shm) < 0)
+        return;
+    acceptor = apr_pcalloc(pchild, sizeof(*acceptor));
+    acceptor->shm = shm;
+    acceptor->handover = handover;
+    acceptor->relay = relay;
+    acceptor->usage = usage;
+    acceptor->main_server = main_server;
+    acceptor->most = most;
+    acceptor->pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname);
+    if (is_threaded())
+        begin_thread(pchild);
+    else if (may_replace())
+        acceptor->nlisteners = vl_prefork_child_init(pchild, shm, relay);
+}
+
+void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
+                     const ap_listen_rec *real, const sigset_t *signals)
+{
+    int i = 0;
+
+    acceptor->first = first;
+    acceptor->relays = 1;
+    acceptor->signals = signals;
+    acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t)
+                                              * acceptor->nlisteners);
+    /* Its own, since the MPM closes those. */
+    for (; real; real = real->next)
+        acceptor->listeners[i++].fd = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
+    open_up(pchild);
+    watch(acceptor->relay[1], EPOLLIN, &acceptor->relay);
+    listen_on();
+    accept_on();
+}
+
+static int has_listener(void)
+{
+    const ap_listen_rec *lr = ap_listeners;
+
+    while (lr && !is_http(lr))
+        lr = lr->next;
+    return lr != NULL;
+}
+
 int vl_accept_works(void)
 {
-    return acceptor && acceptor->nlisteners;
+    if (acceptor)
+        return acceptor->nlisteners > 0;
+    return may_replace() && has_listener()
+           && (is_threaded() || vl_prefork_can_spare_one());
 }

@@ -11,22 +11,38 @@
  * listener's accept function by one that hands on whose turn it is.  A waiting
  * connection costs a descriptor and a small record: no thread, no pool.
  *
- * Works with the event and worker MPMs.  With several listener buckets
- * (ListenCoresBucketsRatio), or other protocols beside HTTP under worker, the
- * thread only keeps time and picks up grants for requests that wait with their
- * threads; prefork has none. */
+ * Under the prefork MPM one of the children does all that for the others, see
+ * vl_prefork.h.
+ *
+ * With several listener buckets (ListenCoresBucketsRatio), or other protocols
+ * beside HTTP under worker and prefork, the thread only keeps time and picks up
+ * grants for requests that wait with their threads; prefork has none. */
+
+#include <signal.h>
 
 #include <httpd.h>
+#include <ap_listen.h>
 
 #include "vl_shm.h"
 #include "vl_usage.h"
 
 /* Child, before its MPM starts its threads.  Takes the listeners over where
- * that can be done.  handover: see vl_handover.h; it must last.  most: how many
- * kept-alive connections may wait here for their next request. */
+ * that can be done.  handover and relay: see vl_handover.h and vl_relay.h; they
+ * must last.  most: how many kept-alive connections may wait here for their next
+ * request. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2],
-                          apr_uint32_t most, vl_usage_t *usage);
+                          const int relay[2], apr_uint32_t most,
+                          vl_usage_t *usage);
+/* The calling process does nothing but accept from now on, until the MPM has
+ * closed its listeners: `first` is no longer active.  real: a list with the real
+ * sockets.  signals: its mask while it sleeps. */
+void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
+                     const ap_listen_rec *real, const sigset_t *signals);
+/* What an MPM that does not poll accepts from until our accept function is in
+ * place: a listening socket that nobody connects to and that gives up after
+ * 10 ms.  -1: no descriptor is left. */
+int vl_accept_empty_fd(void);
 /* Connections wait with us in this child. */
 int vl_accept_works(void);
 

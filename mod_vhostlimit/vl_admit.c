@@ -13,6 +13,20 @@ vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running)
     return pass;
 }
 
+vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
+                              int *ret_waits)
+{
+    vl_decision_t decision = vl_admit_decide(limits, running);
+
+    *ret_waits = 0;
+    if (decision.verdict == VL_PASS || !limits->queue)
+        return decision;
+    *ret_waits = running - limits->concurrency < limits->queue;
+    decision.verdict = *ret_waits ? VL_PASS : VL_REFUSE;
+    decision.reason = *ret_waits ? VL_REASON_NONE : VL_REASON_QUEUE;
+    return decision;
+}
+
 /* Times weight / VL_WEIGHT_DEFAULT. */
 #define SEAT_ALPHA 2
 

@@ -12,8 +12,13 @@ typedef struct vl_decision_t {
 } vl_decision_t;
 
 /* running: requests of the account now running, the one asking not among
- * them.  The mode is not looked at: DryRun wants to know the same answer. */
+ * them.  For who cannot wait. */
 vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running);
+
+/* What On would do, under DryRun, where those who would wait run as well: they
+ * are those above the concurrency.  ret_waits: it would let this one wait. */
+vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
+                              int *ret_waits);
 
 /* 1: an account of that weight may hold one more waiting thread.  It holds
  * `held` of the `all` that wait, and `most` may.  One that is alone, or holds

@@ -20,6 +20,7 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 
+#include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_look.h"
 #include "vl_wheel.h"
@@ -95,7 +96,7 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     places = apr_pcalloc(pchild, sizeof(*places));
     places->shm = shm;
     vl_look_child_init(pchild, main_server);
-    places->wheel = vl_wheel_create(pchild, apr_time_now());
+    places->wheel = vl_wheel_create(pchild, vl_clock_us());
     places->epoll_fd = epoll_fd;
     places->most = most;
     places->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -210,7 +211,7 @@ static void pass_locked(vl_arrival_t *arrival)
     if (!places->signalled) {
         places->signalled = write(places->pass_fd, &one, sizeof(one))
                             == sizeof(one);
-        places->signalled_us = apr_time_now();
+        places->signalled_us = vl_clock_us();
     }
 }
 
@@ -256,7 +257,7 @@ static void pend(vl_arrival_t *arrival)
     if (watch_locked(arrival, EPOLLET)) {
         move_locked(arrival, PENDING);
         vl_wheel_set(places->wheel, &arrival->timer,
-                     apr_time_now() + PENDING_US);
+                     vl_clock_us() + PENDING_US);
     }
     else {
         pass_locked(arrival);
@@ -306,7 +307,7 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     vl_waiter_t *waiter = &arrival->waiter;
 
     waiter->account = conf->account;
-    waiter->since_us = apr_time_now();
+    waiter->since_us = vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = turn_locked;
     if (vl_slot_try(places->shm, conf->account, &arrival->turn.ticket)
@@ -324,8 +325,8 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
     const vl_conf_t *conf = vl_conf_get(look->server);
 
     /* Whose the streams of an HTTP/2 connection are, each of them says. */
-    if (!look->http2 && conf->mode == VL_MODE_ON && conf->queue
-        && !look->exempt) {
+    if (!look->http2 && conf->mode == VL_MODE_ON && !look->exempt
+        && vl_slot_queue(places->shm, conf->account)) {
         arrival->returns = !look->tls;
         ask(arrival, conf);
     }
@@ -354,17 +355,27 @@ static void sort(vl_arrival_t *arrival, int all)
         pend(arrival);
 }
 
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+/* NULL: there is no memory, and it is closed. */
+static vl_arrival_t *arrival_make(int fd)
 {
     vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
-    socklen_t len = sizeof(arrival->remote);
 
     if (!arrival) {
         close(fd);
-        return;
+        return NULL;
     }
     arrival->fd = fd;
     arrival->addr_len = sizeof(arrival->local);
+    return arrival;
+}
+
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+{
+    vl_arrival_t *arrival = arrival_make(fd);
+    socklen_t len = sizeof(arrival->remote);
+
+    if (!arrival)
+        return;
     getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
     if (remote)
         arrival->remote = *remote;
@@ -467,7 +478,7 @@ static void due_locked(vl_timer_t *timer)
     else if (arrival->place == IDLE) {
         watch_locked(arrival, 0);
         shutdown(arrival->fd, SHUT_WR);
-        linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
+        linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
     }
     else {
         close_locked(arrival);
@@ -611,7 +622,7 @@ static void dismiss_locked(vl_arrival_t *arrival)
     }
     shutdown(arrival->fd, SHUT_WR);
     if (watch_locked(arrival, 0))
-        linger_locked(arrival, apr_time_now() + SHORT_LINGER_US);
+        linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
     else
         close_locked(arrival);
 }
@@ -646,6 +657,16 @@ apr_uint32_t vl_arrival_leave(void)
 
 /* --- the MPM's listener --------------------------------------------------- */
 
+static void go_on_locked(void)
+{
+    places->asked_us = vl_clock_us();
+    if (places->stuck) {
+        places->stuck = 0;
+        vl_shm_child_pause(places->shm, 0);
+        vl_park_take_locked();
+    }
+}
+
 /* One socket a call is all the MPM takes, so pass_fd stays readable as long as
  * there are more. */
 vl_arrival_t *vl_arrival_next(void)
@@ -653,12 +674,7 @@ vl_arrival_t *vl_arrival_next(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    places->asked_us = apr_time_now();
-    if (places->stuck) {
-        places->stuck = 0;
-        vl_shm_child_pause(places->shm, 0);
-        vl_park_take_locked();
-    }
+    go_on_locked();
     arrival = first_locked(PASSING);
     if (arrival)
         move_locked(arrival, VISIT);
@@ -704,8 +720,9 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
 
     visit->turn = arrival->turn;
     if (arrival->waited)
-        visit->turn.waited_us = apr_time_now() - arrival->waiter.since_us;
+        visit->turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
     visit->keepalives = arrival->keepalives;
+    visit->ready = arrival->returns;
     arrival->news = 0;
     arrival->begun = 0;
     if (arrival->returns) {
@@ -720,22 +737,106 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
     return visit;
 }
 
+static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
+                                struct sockaddr_storage *remote, apr_pool_t *p,
+                                apr_socket_t **ret_sock)
+{
+    apr_os_sock_info_t info = {
+        &fd, (struct sockaddr *)local, (struct sockaddr *)remote,
+        local->ss_family, SOCK_STREAM, APR_PROTO_TCP
+    };
+    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+
+    if (rv != APR_SUCCESS)
+        close(fd);
+    return rv;
+}
+
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock)
 {
-    int fd = lend(arrival);
-    apr_os_sock_info_t info = {
-        &fd, (struct sockaddr *)&arrival->local,
-        (struct sockaddr *)&arrival->remote, arrival->local.ss_family,
-        SOCK_STREAM, APR_PROTO_TCP
-    };
-    apr_status_t rv = apr_os_sock_make(ret_sock, &info, p);
+    apr_status_t rv = make_socket(lend(arrival), &arrival->local,
+                                  &arrival->remote, p, ret_sock);
     vl_visit_t *visit = begin_visit(arrival, p);
 
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
+    return rv;
+}
+
+/* --- the MPM in another process -------------------------------------------- */
+
+static apr_status_t relay_one_locked(vl_arrival_t *arrival,
+                                     vl_arrival_send_fn *send_one)
+{
+    vl_item_t item = { .turn = arrival->turn, .ready = arrival->returns,
+                       .keepalives = arrival->keepalives,
+                       .addr_len = arrival->addr_len,
+                       .local = arrival->local, .remote = arrival->remote };
+    apr_status_t rv;
+
+    if (arrival->waited)
+        item.turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
+    rv = send_one(&item, arrival->fd);
+    if (rv == APR_SUCCESS)
+        close_locked(arrival);
+    return rv;
+}
+
+void vl_arrival_relay(vl_arrival_send_fn *send_one)
+{
+    vl_arrival_t *arrival;
+    apr_status_t rv = APR_SUCCESS;
+
+    vl_park_lock();
+    while (rv == APR_SUCCESS && (arrival = first_locked(PASSING)))
+        rv = relay_one_locked(arrival, send_one);
+    if (rv == APR_SUCCESS)
+        go_on_locked();
+    vl_park_unlock();
+}
+
+void vl_arrival_come_back(const vl_item_t *item, int fd)
+{
+    vl_arrival_t *arrival = arrival_make(fd);
+
+    if (!arrival)
+        return;
+    arrival->addr_len = item->addr_len;
+    arrival->local = item->local;
+    arrival->remote = item->remote;
+    arrival->keepalives = item->keepalives;
+    arrival->idle_us = item->until_us;
+    vl_park_lock();
+    enter_locked(arrival, SORTING);
+    make_room_locked();
+    if (!watch_locked(arrival, item->lingers ? 0 : EPOLLET))
+        close_locked(arrival);
+    else if (item->lingers)
+        linger_locked(arrival, item->until_us);
     else
-        close(fd);
+        idle_locked(arrival);
+    vl_park_unlock();
+}
+
+apr_status_t vl_arrival_from(const vl_item_t *item, int fd,
+                             vl_arrival_send_fn *back, apr_pool_t *p,
+                             apr_socket_t **ret_sock)
+{
+    vl_visit_t *visit = apr_pcalloc(p, sizeof(*visit));
+    vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
+    apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
+                                  ret_sock);
+
+    visit->turn = item->turn;
+    visit->ready = item->ready;
+    visit->keepalives = item->keepalives;
+    visit->item = item->ready ? copy : NULL;
+    visit->fd = fd;
+    visit->back = back;
+    apr_pool_cleanup_register(p, visit, end_visit, apr_pool_cleanup_null);
+    if (rv == APR_SUCCESS)
+        apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
     return rv;
 }
 
@@ -763,19 +864,38 @@ static void wake_acceptor(void)
         return;
 }
 
+int vl_arrival_returns(const vl_visit_t *visit)
+{
+    return visit && (visit->arrival || visit->item);
+}
+
+static int send_back(vl_visit_t *visit, int lingers, apr_int64_t for_us)
+{
+    vl_item_t *item = visit->item;
+
+    memset(&item->turn, 0, sizeof(item->turn));
+    item->lingers = lingers;
+    item->until_us = vl_clock_us() + for_us;
+    return visit->back(item, visit->fd) == APR_SUCCESS;
+}
+
 int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
                       apr_int64_t idle_us)
 {
     vl_arrival_t *arrival = visit->arrival;
     int back, fresh = 0;
 
+    if (!arrival) {
+        visit->item->keepalives = keepalives;
+        return send_back(visit, 0, idle_us);
+    }
     vl_park_lock();
     back = !places->leaving && watch_locked(arrival, EPOLLET);
     if (back) {
         visit->arrival = NULL;
         fresh = arrival->news;
         arrival->keepalives = keepalives;
-        arrival->idle_us = apr_time_now() + idle_us;
+        arrival->idle_us = vl_clock_us() + idle_us;
         make_room_locked();
         if (fresh)
             move_locked(arrival, FRESH);
@@ -793,13 +913,17 @@ int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
     vl_arrival_t *arrival = visit->arrival;
     int back;
 
+    if (!arrival) {
+        shutdown(visit->fd, SHUT_WR);
+        return send_back(visit, 1, linger_us);
+    }
     vl_park_lock();
     back = !places->leaving && watch_locked(arrival, 0);
     if (back) {
         visit->arrival = NULL;
         shutdown(arrival->fd, SHUT_WR);
         make_room_locked();
-        linger_locked(arrival, apr_time_now() + linger_us);
+        linger_locked(arrival, vl_clock_us() + linger_us);
     }
     vl_park_unlock();
     return back;

@@ -15,6 +15,7 @@
 #include <httpd.h>
 
 #include "vl_park.h"
+#include "vl_relay.h"
 #include "vl_shm.h"
 
 typedef struct vl_arrival_t vl_arrival_t;
@@ -66,14 +67,34 @@ vl_arrival_t *vl_arrival_next(void);
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock);
 
+/* --- the MPM in another process (vl_prefork.c) ------------------------------ */
+
+/* The acceptor: who may pass is sent, one after the other, until that fails. */
+typedef apr_status_t vl_arrival_send_fn(vl_item_t *item, int fd);
+void vl_arrival_relay(vl_arrival_send_fn *send_one);
+/* It has come back. */
+void vl_arrival_come_back(const vl_item_t *item, int fd);
+/* There: what was sent becomes a socket of APR's, which lives in p.  back: how
+ * it goes back. */
+apr_status_t vl_arrival_from(const vl_item_t *item, int fd,
+                             vl_arrival_send_fn *back, apr_pool_t *p,
+                             apr_socket_t **ret_sock);
+
 /* --- its workers ---------------------------------------------------------- */
 
 /* What such a socket carries; it lives as long as the socket's pool. */
 typedef struct vl_visit_t {
     vl_turn_t turn;             /* whoever takes it clears turn.holds */
     apr_uint32_t keepalives;    /* requests of the connection so far */
-    vl_arrival_t *arrival;      /* NULL: it does not come back */
+    int ready;                  /* its first request can be read at once */
+    vl_arrival_t *arrival;      /* NULL: it does not come back, ... */
+    vl_item_t *item;            /* ... or goes back to another process, ... */
+    int fd;                     /* ... with this descriptor, ... */
+    vl_arrival_send_fn *back;   /* ... so */
 } vl_visit_t;
+
+/* Its connection may have another visit.  visit: may be NULL. */
+int vl_arrival_returns(const vl_visit_t *visit);
 
 /* A worker takes it up.  NULL: the socket came another way. */
 vl_visit_t *vl_arrival_begin(apr_socket_t *sock);

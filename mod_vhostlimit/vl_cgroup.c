@@ -86,7 +86,13 @@ static void find_controller(apr_pool_t *p, vl_cgroup_controller_e controller,
         }
         free(mount);
     }
-    place->missing = place->version ? NULL : "it is not mounted";
+}
+
+/* knows_v1: controllers may be in hierarchies of their own. */
+static const char *why_missing(const char *v2, int knows_v1)
+{
+    return v2 && (!knows_v1 || !strcmp(v2, v2_mounts[0]))
+           ? "it is not delegated to /" : "it is not mounted";
 }
 
 static void turn_off(vl_cgroup_t *cg, const char *reason)
@@ -102,15 +108,19 @@ static void turn_off(vl_cgroup_t *cg, const char *reason)
     }
 }
 
-/* CPU time is known to any v2 group, if no controller of v1 tells it. */
-static void detect(vl_cgroup_t *cg)
+/* CPU time is known to any v2 group, if no controller of v1 tells it.
+ * has_controllers: libcgroup knows of any. */
+static void detect(vl_cgroup_t *cg, int has_controllers)
 {
     place_t *cpuacct = &cg->places[VL_CG_CPUACCT];
     const char *v2 = find_v2_mount();
     int c;
 
-    for (c = 0; c < VL_CG_CONTROLLERS; c++)
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
         find_controller(cg->pool, c, &cg->places[c]);
+        if (!cg->places[c].version)
+            cg->places[c].missing = why_missing(v2, has_controllers);
+    }
     if (!cpuacct->version && v2) {
         cpuacct->version = 2;
         cpuacct->mount = v2;
@@ -242,11 +252,7 @@ vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
         return cg;
     }
     cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* else: to stdout */
-    if (cgroup_init()) {
-        turn_off(cg, "libcgroup finds no mounted hierarchy");
-        return cg;
-    }
-    detect(cg);
+    detect(cg, !cgroup_init());
     if (!strcmp(cg->backend, "off"))
         return cg;
     cg->path = strcmp(setting, "auto") ? apr_pstrdup(p, setting)

@@ -34,6 +34,11 @@ const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
 apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
                            const vl_cgroup_limits_t *limits);
 
+/* Sets weight and quota of the account's groups anew.  NULL, or why not. */
+const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
+                             const char *account,
+                             const vl_cgroup_limits_t *limits);
+
 /* Removes the groups that were added to `old` and not to `cg` (NULL: all of
  * them), then old's root.  A group with members, or with groups of somebody
  * else below it, stays; cg tries again when it is the old one. */

@@ -147,6 +147,22 @@ apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
     return failed ? APR_EGENERAL : APR_SUCCESS;
 }
 
+const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
+                             const char *account,
+                             const vl_cgroup_limits_t *limits)
+{
+    const char *name = vl_cgroup_file_name(p, account), *failed;
+
+    if (!*cg->path)
+        return NULL;
+    failed = vl_cgroup_set(cg, p, VL_CG_CPU,
+                           vl_cgroup_account_path(cg, p, account), limits);
+    if (failed || cg->places[VL_CG_CPU].version != 2)
+        return failed;
+    return vl_cgroup_set(cg, p, VL_CG_CPU, vl_cgroup_threads_path(cg, p, name),
+                         limits);
+}
+
 static void remove_account(const vl_cgroup_t *cg, apr_pool_t *p,
                            const char *name)
 {

@@ -4,6 +4,7 @@
  * clock says. */
 #include "vl_slot.h"
 
+#include "vl_clock.h"
 #include "vl_shm_int.h"
 
 /* The moving average of a vhost's service time forgets by 1/8 a request, as
@@ -11,6 +12,8 @@
 #define SERVICE_SHIFT 3
 /* A child that has not read the usage for so long does not any more. */
 #define READER_GONE_US 500000
+/* Nobody has for so long: nobody will (the prefork MPM). */
+#define UNREAD_US (5 * APR_USEC_PER_SEC)
 
 /* The clock of the work done elsewhere runs as fast as one such request would
  * get on if all of them burned CPU and shared the processors equally: that is
@@ -50,7 +53,7 @@ static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     if (shm->accounts[account].measured)
         return 0;
-    advance_elsewhere(shm->head, apr_time_now());
+    advance_elsewhere(shm->head, vl_clock_us());
     return (shm->head->elsewhere_ns - from) / 1000;
 }
 
@@ -58,7 +61,7 @@ static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
 static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
 {
     a->metrics.charged_us += us;
-    vl_rate_add(&a->rate, apr_time_now(), busy_us, us);
+    vl_rate_add(&a->rate, vl_clock_us(), busy_us, us);
 }
 
 apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
@@ -146,6 +149,25 @@ void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
     vl_slot_dispatch_and_unlock(shm);
 }
 
+void vl_slot_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    /* Fewer: the group was made anew. */
+    a->metrics.memory_kills += kills >= a->kills ? kills - a->kills : kills;
+    a->kills = kills;
+    vl_shm_unlock(shm);
+}
+
+static int is_usage_read(const head_t *head)
+{
+    apr_int64_t passed = vl_clock_us() - head->read_at;
+
+    return passed >= 0 && passed < UNREAD_US;
+}
+
 /* The part of the cost that the thread's clock does not see. */
 static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
                                          const vl_cost_t *cost,
@@ -160,7 +182,9 @@ static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
     us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
-    *ret_measured = cost->grouped || a->measured;
+    *ret_measured = a->measured
+                    || (cost->grouped && is_usage_read(shm->head));
+    a->cost_by = *ret_measured ? VL_COST_CGROUP : VL_COST_CLOCK;
     if (!*ret_measured)
         return us;
     a->backend_ended++;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vl_conf.h"
 
-#include <errno.h>
 #include <stddef.h>
 
-#include <apr_lib.h>
 #include <apr_strings.h>
 
 #include "vl_exempt.h"
+#include "vl_value.h"
 
 /* A value that is written as a word; lists end in a NULL word. */
 typedef struct word_t {
@@ -144,6 +143,16 @@ vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf)
     return limits;
 }
 
+vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
+                                              const vl_limits_t *limits)
+{
+    vl_conf_t now = *conf;
+
+    now.weight = (int)limits->weight;
+    now.cpu = (int)limits->cpu;
+    return vl_conf_cgroup_limits(&now);
+}
+
 const char *vl_conf_mode_name(int mode)
 {
     switch (mode) {
@@ -220,20 +229,38 @@ static const char *value_error(apr_pool_t *p, const setting_t *setting,
                         setting->max);
 }
 
-/* Digits only, and then a percent sign where that is the unit: no sign, blank
- * or unit that apr_strtoi64() would pass over. */
-static int is_number(const char *arg, const setting_t *setting, apr_int64_t *n)
+static const char *read_value(apr_pool_t *p, const setting_t *setting,
+                              const char *arg, int *ret_value)
 {
-    const char *c;
+    const word_t *word;
+    apr_int64_t n;
 
-    for (c = arg; apr_isdigit(*c); c++)
-        ;
-    errno = 0;
-    *n = apr_strtoi64(arg, NULL, 10);
-    if (*setting->unit == '%' && *c++ != '%')
-        return 0;
-    return c != arg && !*c && !errno && *n >= setting->min
-           && *n <= setting->max;
+    for (word = setting->words; word && word->word; word++) {
+        if (!ap_cstr_casecmp(word->word, arg)) {
+            *ret_value = word->value;
+            return NULL;
+        }
+    }
+    if (!vl_value_number(arg, *setting->unit == '%' ? '%' : '\0', setting->min,
+                         setting->max, &n))
+        return value_error(p, setting, arg);
+    *ret_value = (int)n;
+    return NULL;
+}
+
+const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
+                               vl_limits_t *limits)
+{
+    static const int setting_of[VL_KEY_COUNT] = {
+#define X(key) SETTING_##key,
+        VL_KEYS(X)
+#undef X
+    };
+    int value = 0;
+    const char *wrong = read_value(p, &settings[setting_of[key]], arg, &value);
+
+    vl_override_put(limits, key, (apr_uint32_t)value);
+    return wrong;
 }
 
 static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
@@ -241,53 +268,15 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
     const setting_t *setting = cmd->info;
     int *member = (int *)((char *)vl_conf_get(cmd->server) + setting->offset);
     const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
-    const word_t *word;
-    apr_int64_t n;
 
-    if (wrong)
-        return wrong;
-    for (word = setting->words; word && word->word; word++) {
-        if (!ap_cstr_casecmp(word->word, arg)) {
-            *member = word->value;
-            return NULL;
-        }
-    }
-    if (!is_number(arg, setting, &n))
-        return value_error(cmd->pool, setting, arg);
-    *member = (int)n;
-    return NULL;
-}
-
-/* 0 is none; -1: it is no size. */
-static apr_int64_t parse_size(const char *arg)
-{
-    static const char units[] = "kmg";
-    apr_int64_t n;
-    const char *unit;
-    char *end;
-
-    if (!ap_cstr_casecmp(arg, "none") || !strcmp(arg, "0"))
-        return 0;
-    errno = 0;
-    n = apr_strtoi64(arg, &end, 10);
-    if (!apr_isdigit(*arg) || errno || n > VL_SIZE_MAX)
-        return -1;
-    unit = *end ? strchr(units, apr_tolower(*end)) : NULL;
-    if (*end && (!unit || end[1]))
-        return -1;
-    for (; unit && unit >= units; unit--) {
-        if (n > VL_SIZE_MAX / 1024)
-            return -1;
-        n *= 1024;
-    }
-    return n ? n : -1;
+    return wrong ? wrong : read_value(cmd->pool, setting, arg, member);
 }
 
 static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const size_setting_t *setting = cmd->info;
     const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
-    apr_int64_t n = parse_size(arg);
+    apr_int64_t n = vl_value_size(arg, VL_SIZE_MAX);
 
     if (wrong)
         return wrong;
@@ -303,15 +292,13 @@ static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
 static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const char *wrong = ap_check_cmd_context(cmd, GLOBAL_ONLY);
-    apr_size_t len = strlen(arg);
 
     if (wrong)
         return wrong;
     if (!ap_cstr_casecmp(arg, "auto") || !ap_cstr_casecmp(arg, "off"))
         arg = apr_pstrdup(cmd->pool, *arg == 'a' || *arg == 'A' ? "auto"
                                                                 : "off");
-    else if (*arg != '/' || len < 2 || arg[len - 1] == '/'
-             || ap_strstr_c(arg, "/.") || ap_strstr_c(arg, "//"))
+    else if (!vl_value_is_path(arg))
         return apr_psprintf(cmd->pool, "VhostLimitCgroup: '%s' is not auto, "
                             "off or an absolute cgroup path such as /web",
                             arg);
@@ -361,13 +348,10 @@ static const char *set_global(cmd_parms *cmd, void *dconf, const char *arg)
 static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
-    const char *c;
 
     if (wrong)
         return wrong;
-    for (c = arg; apr_isalnum(*c) || (*c && strchr("._-", *c)); c++)
-        ;
-    if (*c || c == arg || c - arg > VL_GROUP_MAX)
+    if (!vl_value_is_name(arg, VL_GROUP_MAX))
         return apr_psprintf(cmd->pool, "VhostLimitGroup: '%s' is not a name of "
                             "up to %d letters, digits and . _ -", arg,
                             VL_GROUP_MAX);

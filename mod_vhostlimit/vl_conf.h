@@ -10,6 +10,7 @@
 
 #include "vl.h"
 #include "vl_cgroup_value.h"
+#include "vl_override.h"
 #include "vl_private.h"
 #include "vl_queue.h"
 #include "vl_settings.h"
@@ -44,7 +45,14 @@ apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server);
 vl_limits_t vl_conf_limits(const vl_conf_t *conf);
 /* What its groups are to have; nothing while it is DryRun. */
 vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf);
+/* The same while its limits are others than configured. */
+vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
+                                              const vl_limits_t *limits);
 const char *vl_conf_mode_name(int mode);
+
+/* A value as the directive of that name takes it.  NULL, or what is wrong. */
+const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
+                               vl_limits_t *limits);
 
 /* Parent, after the vhosts are known: fills in defaults and names accounts.
  * An error is logged with the vhost it is about and returned. */

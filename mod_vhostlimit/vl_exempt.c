@@ -2,11 +2,11 @@
 #include "vl_exempt.h"
 
 #include <ap_expr.h>
-#include <apr_lib.h>
 #include <apr_strings.h>
 #include <http_config.h>
 
 #include "vl_conf.h"
+#include "vl_head.h"
 
 const char *vl_exempt_wrong(apr_pool_t *p, const char *text)
 {
@@ -76,18 +76,15 @@ static request_rec *scratch_request(conn_rec *c, server_rec *s)
     return r;
 }
 
-/* "GET /path?args HTTP/1.1".  0: it is not such a line. */
-static int read_request_line(request_rec *r, char *line)
+/* 0: its path cannot be one. */
+static int set_target(request_rec *r, const vl_head_t *head)
 {
-    char *uri = strchr(line, ' ');
-    char *protocol = uri ? strchr(uri + 1, ' ') : NULL;
+    char *uri = head->target;
 
-    if (!protocol || uri[1] != '/')
-        return 0;
-    r->the_request = apr_pstrdup(r->pool, line);
-    *uri++ = *protocol++ = '\0';
-    r->method = line;
-    r->protocol = protocol;
+    r->the_request = apr_pstrcat(r->pool, head->method, " ", uri, " ",
+                                 head->protocol, NULL);
+    r->method = head->method;
+    r->protocol = head->protocol;
     r->unparsed_uri = apr_pstrdup(r->pool, uri);
     r->args = strchr(uri, '?');
     if (r->args)
@@ -99,43 +96,13 @@ static int read_request_line(request_rec *r, char *line)
     return 1;
 }
 
-static void read_header_line(request_rec *r, char *line)
+static void set_field(void *data, const char *name, char *value)
 {
-    char *value = strchr(line, ':');
+    request_rec *r = data;
 
-    if (!value)
-        return;
-    *value++ = '\0';
-    while (apr_isspace(*value))
-        value++;
-    apr_table_mergen(r->headers_in, line, value);
-    if (!ap_cstr_casecmp(line, "Host"))
+    apr_table_mergen(r->headers_in, name, value);
+    if (!ap_cstr_casecmp(name, "Host"))
         r->hostname = value;
-}
-
-static int read_head(request_rec *r, char *head)
-{
-    char *line, *last = NULL;
-
-    line = apr_strtok(head, "\r\n", &last);
-    if (!line || !read_request_line(r, line))
-        return 0;
-    while ((line = apr_strtok(NULL, "\r\n", &last)))
-        read_header_line(r, line);
-    return 1;
-}
-
-/* Of the bytes, the head: up to the empty line. */
-static char *head_of(apr_pool_t *p, const char *bytes, apr_size_t len)
-{
-    char *head = apr_pstrmemdup(p, bytes, len);
-    char *end = strstr(head, "\r\n\r\n");
-
-    if (!end)
-        end = strstr(head, "\n\n");
-    if (end)
-        *end = '\0';
-    return head;
 }
 
 int vl_exempt_early(apr_pool_t *p, server_rec *s, const char *bytes,
@@ -143,6 +110,8 @@ int vl_exempt_early(apr_pool_t *p, server_rec *s, const char *bytes,
                     apr_sockaddr_t *remote)
 {
     request_rec *r = scratch_request(scratch_conn(p, s, local, remote), s);
+    vl_head_t head;
 
-    return read_head(r, head_of(p, bytes, len)) && vl_exempt(r);
+    return vl_head_parse(vl_head_copy(p, bytes, len), &head, set_field, r)
+           && set_target(r, &head) && vl_exempt(r);
 }

@@ -19,4 +19,13 @@ apr_status_t vl_handover_send(const int pair[2], const int *fds, apr_size_t n);
 apr_size_t vl_handover_receive(const int pair[2],
                                int ret_fds[VL_HANDOVER_MAX]);
 
+/* The same with bytes of the caller's, one at least, to and from any such
+ * socket.  n, most: 0 to VL_HANDOVER_MAX.  flags: of recvmsg().  APR_EOF: it was
+ * another number of bytes; descriptors that came with them are closed. */
+apr_status_t vl_handover_write(int to, const void *bytes, apr_size_t size,
+                               const int *fds, apr_size_t n);
+apr_status_t vl_handover_read(int from, int flags, void *ret_bytes,
+                              apr_size_t size, int *ret_fds, apr_size_t most,
+                              apr_size_t *ret_n);
+
 #endif

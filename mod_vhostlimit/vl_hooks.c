@@ -22,12 +22,14 @@
 #include <util_filter.h>
 
 #include "vl_arrival.h"
+#include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_exempt.h"
 #include "vl_hello.h"
 #include "vl_meter.h"
 #include "vl_park.h"
 #include "vl_private.h"
+#include "vl_relay.h"
 #include "vl_return.h"
 
 /* A request that was looked at; lives in r->pool. */
@@ -41,7 +43,7 @@ typedef struct req_t {
     int passed;                 /* some of its answer */
     vl_admission_t admission;
     apr_int64_t waited_us;
-    apr_time_t started;         /* when it was let in */
+    apr_int64_t started;        /* when it was let in */
     pthread_t thread;           /* that cpu_start was read on */
     apr_int64_t cpu_start;
     vl_meter_t meter;           /* while it runs */
@@ -108,7 +110,7 @@ static void req_leave(req_t *req)
     cpu_end(req);
     if (req->leaves && pthread_equal(req->thread, pthread_self()))
         vl_place_thread(places, VL_PLACE_NONE);
-    cost.busy_us = apr_time_now() - req->started;
+    cost.busy_us = vl_clock_us() - req->started;
     cost.cpu_us = req->cpu_us;
     vl_park_end(&req->admission.ticket, &cost);
 }
@@ -138,12 +140,12 @@ static int brigade_ends_request(apr_bucket_brigade *bb)
 }
 
 /* The request is done.  For the MPM the client of a connection that comes back
- * has gone.  While nobody waits for a slot the MPM's own way is the cheaper
- * one. */
+ * has gone.  While nobody waits, for a slot or for a process, the MPM's own way
+ * is the cheaper one. */
 static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
 {
-    if (!conn->visit || !conn->visit->arrival || c->aborted
-        || !vl_slot_contended(accounts))
+    if (!vl_arrival_returns(conn->visit) || c->aborted
+        || (!vl_slot_contended(accounts) && !vl_relay_short(accounts)))
         return;
     if (vl_return(c, conn->visit, conn->idle_us, bb)) {
         c->keepalive = AP_CONN_CLOSE;
@@ -303,8 +305,7 @@ static void begin_visit(conn_rec *c, conn_t *conn)
     conn->turn = conn->visit->turn;
     conn->visit->turn.holds = 0;
     c->keepalives = (int)conn->visit->keepalives;
-    /* One that returns has a request to read at once. */
-    if (conn->turn.holds && !conn->visit->arrival)
+    if (conn->turn.holds && !conn->visit->ready)
         conn->hello = vl_hello_begin(c, &conn->turn, last_end.known
                                      ? last_end.us : vl_meter_thread_us());
 }
@@ -403,7 +404,7 @@ static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
 {
     apr_status_t rv;
 
-    if (conf->mode != VL_MODE_ON || !conf->queue)
+    if (conf->mode != VL_MODE_ON || !vl_slot_queue(accounts, conf->account))
         return 0;
     rv = vl_slot_try(accounts, conf->account, &ret_turn->ticket);
     ret_turn->holds = rv == APR_SUCCESS;
@@ -442,7 +443,7 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
 
     vl_place_thread(places, moves ? req->admission.ticket.account
                                   : VL_PLACE_NONE);
-    req->leaves = moves && conf->cpu;
+    req->leaves = moves && vl_slot_capped(accounts, conf->account);
 }
 
 /* A connection that cannot wait with us, or has its next requests in Apache's
@@ -455,7 +456,7 @@ static void close_if_others_wait(request_rec *r, const req_t *req)
     const conn_t *conn = req->conn;
 
     if (req->admission.backlogged
-        && (conn->stays || !(conn->visit && conn->visit->arrival)))
+        && (conn->stays || !vl_arrival_returns(conn->visit)))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
 }
 
@@ -463,7 +464,7 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
 {
     req->running = req->admission.entered;
     place_thread(req, conf);
-    req->started = apr_time_now();
+    req->started = vl_clock_us();
     vl_place_fork_for(places, conf->account);
     cpu_begin(req);
     if (req->running)

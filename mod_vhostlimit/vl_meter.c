@@ -5,6 +5,8 @@
 
 #include <apr_time.h>
 
+#include "vl_clock.h"
+
 /* Less is left to the end of the request: a lock and a system call each. */
 #define PAY_MIN_US 10000
 
@@ -50,7 +52,7 @@ void vl_meter_begin(vl_meter_t *meter, apr_uint32_t account,
 
 void vl_meter_elsewhere(vl_meter_t *meter, int grouped)
 {
-    apr_uint64_t from = vl_slot_elsewhere(meters.shm, apr_time_now());
+    apr_uint64_t from = vl_slot_elsewhere(meters.shm, vl_clock_us());
 
     pthread_mutex_lock(&meters.lock);
     meter->elsewhere_from = from;

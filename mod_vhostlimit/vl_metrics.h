@@ -38,9 +38,11 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
     X(cpu_us, VL_COUNTER, "cpu_seconds_total",                                \
       "CPU time of the worker threads, of finished requests")                 \
     X(charged_us, VL_COUNTER, "charged_seconds_total",                        \
-      "CPU time charged to the share, back ends included") \
+      "CPU time charged to the share, back ends included")                \
     X(backend_us, VL_COUNTER, "backend_cpu_seconds_total",                    \
-      "CPU time of the processes in the vhost's cgroup")
+      "CPU time of the processes in the vhost's cgroup")                      \
+    X(memory_kills, VL_COUNTER, "memory_kills_total",                         \
+      "processes in the vhost's cgroup that the kernel killed for memory")
 
 typedef struct vl_metrics_t {
 #define X(member, kind, prometheus, help) apr_uint64_t member;

@@ -4,6 +4,7 @@
 #include <apr_strings.h>
 #include <mpm_common.h>
 
+#include "vl_clock.h"
 #include "vl_private.h"
 #include "vl_slot.h"
 #include "vl_watch.h"
@@ -55,6 +56,25 @@ static void log_ends(const vl_watch_event_t *event)
                  event->metrics.refused - before->refused);
 }
 
+static void log_kills(const vl_watch_event_t *event)
+{
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
+                 "vhost %s: the kernel has killed %" APR_UINT64_T_FMT
+                 " of its back ends' processes for memory (VhostLimitMemory), %"
+                 APR_UINT64_T_FMT " since the start", event->name,
+                 event->killed, event->metrics.memory_kills);
+}
+
+static void log_event(const vl_watch_event_t *event)
+{
+    if (event->killed)
+        log_kills(event);
+    if (event->what == VL_LIMITED_BEGINS)
+        log_begins(event);
+    if (event->what == VL_LIMITED_ENDS)
+        log_ends(event);
+}
+
 void vl_notice_tick(apr_int64_t now_us)
 {
     vl_watch_event_t events[VL_WATCH_EVENTS];
@@ -66,8 +86,7 @@ void vl_notice_tick(apr_int64_t now_us)
     do {
         n = vl_watch_look(accounts, now_us, &account, events);
         for (i = 0; i < n; i++)
-            (events[i].what == VL_LIMITED_BEGINS ? log_begins
-                                                 : log_ends)(&events[i]);
+            log_event(&events[i]);
     } while (account);
 }
 
@@ -76,7 +95,7 @@ void vl_notice_tick(apr_int64_t now_us)
 static int monitor(apr_pool_t *p, server_rec *s)
 {
     if (accounts)
-        vl_notice_tick(apr_time_now());
+        vl_notice_tick(vl_clock_us());
     return DECLINED;
 }
 

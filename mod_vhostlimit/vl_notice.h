@@ -2,7 +2,8 @@
 #ifndef VL_NOTICE_H
 #define VL_NOTICE_H
 
-/* One line in the log when a vhost begins and when it ceases to be limited. */
+/* One line in the log when a vhost begins and when it ceases to be limited, and
+ * when processes of it were killed for memory. */
 
 #include <httpd.h>
 

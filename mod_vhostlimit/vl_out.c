@@ -6,11 +6,58 @@
 #include <apr_strings.h>
 #include <http_protocol.h>
 
+vl_out_t *vl_out_to_memory(apr_pool_t *p)
+{
+    vl_out_t *out = apr_palloc(p, sizeof(*out));
+
+    memset(out, 0, APR_OFFSETOF(vl_out_t, buf));
+    out->pool = p;
+    return out;
+}
+
+vl_out_t *vl_out_to_request(request_rec *r)
+{
+    vl_out_t *out = vl_out_to_memory(r->pool);
+
+    out->r = r;
+    return out;
+}
+
+static void keep(vl_out_t *out, const char *bytes, apr_size_t len)
+{
+    if (out->memory_len + len > out->memory_size) {
+        char *more;
+
+        out->memory_size = 2 * (out->memory_len + len);
+        more = apr_palloc(out->pool, out->memory_size);
+        if (out->memory_len)
+            memcpy(more, out->memory, out->memory_len);
+        out->memory = more;
+    }
+    memcpy(out->memory + out->memory_len, bytes, len);
+    out->memory_len += len;
+}
+
+static void deliver(vl_out_t *out, const char *bytes, apr_size_t len)
+{
+    if (out->r)
+        ap_rwrite(bytes, (int)len, out->r);
+    else
+        keep(out, bytes, len);
+}
+
 void vl_out_flush(vl_out_t *out)
 {
     if (out->len)
-        ap_rwrite(out->buf, (int)out->len, out->r);
+        deliver(out, out->buf, out->len);
     out->len = 0;
+}
+
+const char *vl_out_memory(vl_out_t *out, apr_size_t *ret_len)
+{
+    vl_out_flush(out);
+    *ret_len = out->memory_len;
+    return out->memory;
 }
 
 static void put(vl_out_t *out, char c)
@@ -27,7 +74,7 @@ void vl_out_text(vl_out_t *out, const char *text)
     if (len > sizeof(out->buf) - out->len)
         vl_out_flush(out);
     if (len > sizeof(out->buf)) {
-        ap_rwrite(text, (int)len, out->r);
+        deliver(out, text, len);
         return;
     }
     memcpy(out->buf + out->len, text, len);

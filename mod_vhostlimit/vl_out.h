@@ -9,10 +9,18 @@
 #include <httpd.h>
 
 typedef struct vl_out_t {
-    request_rec *r;
+    apr_pool_t *pool;
+    request_rec *r;             /* NULL: it goes into memory */
+    char *memory;
+    apr_size_t memory_len, memory_size;
     apr_size_t len;
     char buf[16384];
 } vl_out_t;
+
+vl_out_t *vl_out_to_request(request_rec *r);
+/* All of it stays in p; vl_out_memory() ends it. */
+vl_out_t *vl_out_to_memory(apr_pool_t *p);
+const char *vl_out_memory(vl_out_t *out, apr_size_t *ret_len);
 
 void vl_out_flush(vl_out_t *out);
 void vl_out_text(vl_out_t *out, const char *text);

@@ -9,6 +9,8 @@
 
 #include <apr_time.h>
 
+#include "vl_clock.h"
+
 /* How often one who waits alone gives credit, and others look for themselves
  * whether a grant has come: the acceptor, who tells them, leaves before them. */
 #define LOOK_US 100000
@@ -172,12 +174,12 @@ static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 static void doze(apr_uint32_t account, apr_int64_t until_us)
 {
     struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
-    apr_int64_t left_us = until_us - apr_time_now();
+    apr_int64_t left_us = until_us - vl_clock_us();
     apr_uint64_t count;
 
     pthread_mutex_unlock(&park.lock);
     if (vl_slot_capped(park.shm, account)) {
-        vl_slot_reads_usage(park.shm, apr_time_now());
+        vl_slot_reads_usage(park.shm, vl_clock_us());
         if (left_us > LOOK_US)
             left_us = LOOK_US;
     }
@@ -191,7 +193,7 @@ static void doze(apr_uint32_t account, apr_int64_t until_us)
 /* Until it is called, or it is time to look. */
 static void nap(sitter_t *sitter, apr_int64_t until_us)
 {
-    apr_int64_t look_us = apr_time_now() + LOOK_US;
+    apr_int64_t look_us = vl_clock_us() + LOOK_US;
     struct timespec until;
 
     if (look_us > until_us)
@@ -207,7 +209,7 @@ static void sleep_locked(sitter_t *sitter)
 {
     apr_int64_t until_us = sitter->waiter.deadline_us;
 
-    while (!sitter->done && apr_time_now() < until_us) {
+    while (!sitter->done && vl_clock_us() < until_us) {
         if (park.threads == 1)
             doze(sitter->waiter.account, until_us);
         else
@@ -261,11 +263,22 @@ static void rise(apr_uint32_t account, int stream)
     vl_park_unlock();
 }
 
+/* Its times are those of vl_clock_us(). */
+static void init_called(pthread_cond_t *called)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, VL_CLOCK);
+    pthread_cond_init(called, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn)
 {
-    sitter_t sitter = { .called = PTHREAD_COND_INITIALIZER };
-    apr_int64_t since_us = apr_time_now() - ret_turn->waited_us;
+    sitter_t sitter = { .done = 0 };
+    apr_int64_t since_us = vl_clock_us() - ret_turn->waited_us;
 
     if (!ret_turn->seated
         && (stream ? !sit_stream(account)
@@ -278,6 +291,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     sitter.waiter.since_us = since_us;
     sitter.waiter.deadline_us = since_us + timeout_us;
     sitter.waiter.done = call_locked;
+    init_called(&sitter.called);
     vl_park_lock();
     vl_slot_sitting(park.shm, account, ++park.sitting[account]);
     line_up_locked(&sitter.waiter, ret_turn->given_back);
@@ -285,7 +299,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     vl_park_unlock();
     rise(account, stream);
     pthread_cond_destroy(&sitter.called);
-    sitter.turn.waited_us = apr_time_now() - since_us;
+    sitter.turn.waited_us = vl_clock_us() - since_us;
     *ret_turn = sitter.turn;
 }
 

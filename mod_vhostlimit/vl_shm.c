@@ -11,6 +11,8 @@
 #include <apr_shm.h>
 #include <apr_strings.h>
 
+#include "vl_clock.h"
+
 /* Adds what the child has to the sums. */
 static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
 {
@@ -35,6 +37,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     }
     shm->head->seated += child->seated;
     shm->head->elsewhere += child->elsewhere;
+    shm->head->asking += child->asks != 0;
 }
 
 /* The cells and the rings are the truth. */
@@ -44,6 +47,7 @@ static void sum_up_locked(vl_shm_t *shm)
     apr_uint32_t a, c;
 
     shm->head->elsewhere = shm->head->seated = shm->head->stalled = 0;
+    shm->head->asking = 0;
     q->head->running = q->head->waiting = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
         q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
@@ -208,6 +212,29 @@ static account_t *account_place_locked(vl_shm_t *shm, const char *name)
     return account;
 }
 
+static void limit_flow_locked(vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_limits_t *limits = &shm->accounts[account].limits;
+
+    vl_queue_flow_set(&shm->queue, account, limits->weight,
+                      limits->concurrency);
+    vl_queue_cap(&shm->queue, account, limits->cpu);
+}
+
+/* An account that the last configuration did not name begins anew. */
+static void configure_locked(vl_shm_t *shm, account_t *account,
+                             const vl_limits_t *limits)
+{
+    apr_uint32_t generation = shm->head->generation;
+
+    if (account->generation != generation
+        && account->generation != generation - 1)
+        account->override.keys = 0;
+    account->generation = generation;
+    vl_override_configure(&account->override, limits, &account->limits);
+    limit_flow_locked(shm, (apr_uint32_t)(account - shm->accounts));
+}
+
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
                                         const vl_limits_t *limits,
                                         apr_uint32_t *ret_account)
@@ -222,15 +249,39 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
         return rv;
     account = account_place_locked(shm, name);
     if (account) {
-        account->generation = shm->head->generation;
-        account->limits = *limits;
+        configure_locked(shm, account, limits);
         *ret_account = (apr_uint32_t)(account - shm->accounts);
-        vl_queue_flow_set(&shm->queue, *ret_account, limits->weight,
-                          limits->concurrency);
-        vl_queue_cap(&shm->queue, *ret_account, limits->cpu);
     }
     vl_shm_unlock(shm);
     return account ? APR_SUCCESS : APR_ENOSPC;
+}
+
+apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
+                                  const vl_change_t *change)
+{
+    account_t *a = &shm->accounts[account];
+    apr_status_t rv = vl_shm_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    vl_override_change(&a->override, change, &a->limits);
+    limit_flow_locked(shm, account);
+    vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
+    return APR_SUCCESS;
+}
+
+void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
+                              apr_uint64_t kills)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    if (!a->kills_known)
+        a->kills = kills;
+    a->kills_known = 1;
+    vl_shm_unlock(shm);
 }
 
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
@@ -256,6 +307,9 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     }
     shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;
+    shm->head->asking -= dead->asks != 0;
+    if (shm->head->acceptor == child + 1)
+        shm->head->acceptor = 0;
     memset(dead, 0, sizeof(*dead));
     return left;
 }
@@ -346,9 +400,11 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     const account_t *a = &shm->accounts[account];
 
     ret->limits = a->limits;
+    ret->override = a->override;
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;
     ret->metrics.waiting = shm->queue.flows[account].waiting;
+    ret->cost_by = a->cost_by;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;
 }
@@ -382,10 +438,10 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
 
     if (rv != APR_SUCCESS)
         return rv;
-    since_us = apr_time_now();
+    since_us = vl_clock_us();
     for (i = 0; i < n; i++)
         snapshot_locked(shm, accounts[i], &ret_snapshots[i]);
-    *held_us += apr_time_now() - since_us;
+    *held_us += vl_clock_us() - since_us;
     vl_shm_unlock(shm);
     for (i = 0; i < n; i++)
         snapshot_rest(shm, accounts[i], &ret_snapshots[i]);

@@ -19,6 +19,7 @@
 
 #include "vl.h"
 #include "vl_metrics.h"
+#include "vl_override.h"
 #include "vl_rate.h"
 
 typedef struct vl_shm_t vl_shm_t;
@@ -27,7 +28,9 @@ typedef struct vl_shm_t vl_shm_t;
 typedef struct vl_account_snapshot_t {
     char name[VL_NAME_SIZE];
     vl_limits_t limits;
+    vl_override_t override;     /* what of them is not as configured */
     vl_metrics_t metrics;
+    vl_cost_by_e cost_by;       /* that of the last request with a back end */
     apr_uint64_t service_us;    /* moving average of busy time per request */
     apr_int64_t limited_since_us;   /* see vl_limited.h; 0: it is not */
     vl_rate_t rate;             /* of the CPU time charged */
@@ -45,6 +48,14 @@ void vl_shm_post_config_begin(vl_shm_t *shm);
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
                                         const vl_limits_t *limits,
                                         apr_uint32_t *ret_account);
+/* Its limits change, for all children and at once.  Until the server ends, or
+ * the configuration says otherwise of them, or no longer names the account. */
+apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
+                                  const vl_change_t *change);
+/* What vl_usage_kills() says of the account's group when it is first used:
+ * nothing that this server has to tell of. */
+void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
+                              apr_uint64_t kills);
 
 /* The child takes a column of cells, so that what it holds can be taken back
  * when it dies.  threads: most requests it can work on at once.  APR_ENOSPC:

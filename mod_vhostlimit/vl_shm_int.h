@@ -2,20 +2,23 @@
 #ifndef VL_SHM_INT_H
 #define VL_SHM_INT_H
 
-/* The segment's layout, for vl_shm.c, vl_slot.c and vl_watch.c only.
+/* The segment's layout, for the rooms of the core that keep it.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity ]
  *
  * cells[child][account] says what the child has of the account, and its ring
  * which slots it has been granted and not picked up.  Only that child writes
- * its cells, and the parent once it is dead; dispatch (vl_slot.c) puts grants
+ * its cells, and the parent once it is dead, but for a slot that a child takes
+ * from the acceptor (vl_relay.c); dispatch (vl_slot.c) puts grants
  * into the ring and then counts one waiting less.
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
  *  - seated and stalled of an account and the head, and seated of a child, are
  *    sums of cells too;
  *  - a child's running is the sum of its cells and its ring's length;
+ *  - asking of the head is how many children ask; the acceptor, if there is one,
+ *    is a child with a pid that does not ask;
  *  - a child with pid 0 has nothing in its cells and its ring;
  *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
  *  - an account is configured if it carries the head's generation.  Others are
@@ -41,11 +44,15 @@
 
 /* Slots granted to a child that it has not picked up; a power of 2. */
 #define RING_SIZE 128
+/* Slots on their way to a child (vl_relay.h); a power of 2, because numbers wrap
+ * around. */
+#define RELAY_SIZE 1024
 
 typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
     vl_limits_t limits;
+    vl_override_t override;
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
     apr_uint32_t seated, stalled;
@@ -54,6 +61,11 @@ typedef struct account_t {
     apr_uint32_t thread_us;         /* a request's CPU in its thread, average */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
     apr_uint32_t backend_ended;     /* requests charged so since then */
+    vl_cost_by_e cost_by;
+    int kills_known;
+    apr_uint64_t kills;             /* vl_usage_kills(), the last reading */
+    apr_uint64_t kills_told;        /* of metrics.memory_kills, in the log ... */
+    apr_int64_t kills_told_at;      /* ... when, us */
     vl_rate_t rate;                 /* of what was charged */
     vl_limited_t limited;
     apr_uint64_t waits[VL_WAIT_BUCKETS];
@@ -73,6 +85,7 @@ typedef struct child_t {
     apr_uint32_t threads;           /* most it can run */
     int paused;                     /* only its threads are granted to */
     int leaving;                    /* for good */
+    int asks;                       /* for a connection, see vl_relay.h */
     apr_uint32_t running;
     apr_uint32_t seated;
     apr_uint32_t linked;            /* threads of HTTP/2 connections; atomic */
@@ -106,6 +119,10 @@ typedef struct head_t {
     apr_int64_t auto_at;            /* last step, us */
     vl_cpu_t auto_cpu;              /* and the processors' times then */
     apr_int64_t watch_at;           /* when vl_watch.c last looked, us */
+    apr_uint32_t acceptor;          /* child that accepts for all, and 1 */
+    apr_uint32_t asking;            /* children that wait for a connection */
+    apr_int64_t epoch;              /* when the acceptor began, us */
+    apr_uint32_t taken[RELAY_SIZE]; /* the last number that was taken there */
 } head_t;
 
 #define NO_CHILD ((apr_uint32_t)-1)
@@ -133,8 +150,9 @@ void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us);
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
-/* Requests a child can work on at once. */
-apr_uint32_t vl_slot_most_of(const child_t *child);
+/* Requests a child can work on at once, or, of the acceptor, that it can pass
+ * on. */
+apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t child);
 
 /* The i-th of the slots that were granted and not picked up. */
 static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)

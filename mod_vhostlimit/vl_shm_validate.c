@@ -46,6 +46,21 @@ static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
     return NULL;
 }
 
+static const char *validate_relay_locked(const vl_shm_t *shm)
+{
+    const head_t *head = shm->head;
+    apr_uint32_t c, asking = 0;
+
+    for (c = 0; c < head->children; c++)
+        asking += shm->children[c].asks != 0;
+    if (asking != head->asking)
+        return "asking is how many children ask";
+    if (head->acceptor && (!shm->children[head->acceptor - 1].pid
+                           || shm->children[head->acceptor - 1].asks))
+        return "the acceptor is a child with a pid that does not ask";
+    return NULL;
+}
+
 static const char *validate_locked(const vl_shm_t *shm)
 {
     const head_t *head = shm->head;
@@ -65,6 +80,8 @@ static const char *validate_locked(const vl_shm_t *shm)
     }
     for (b = 0; b < head->children && !why; b++)
         why = validate_child_locked(shm, b);
+    if (!why)
+        why = validate_relay_locked(shm);
     return why ? why : vl_queue_validate(&shm->queue, head->used);
 }
 

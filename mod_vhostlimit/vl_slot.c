@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "vl_clock.h"
 #include "vl_shm_int.h"
 
 /* Children to wake once the lock is released: a write() is a system call. */
@@ -18,23 +19,29 @@ typedef struct wakes_t {
  * accepting (connections_above_limit), so it works on one request less.  Threads
  * that wait are not free either; there is always one that works, see
  * vl_slot_seat(). */
-apr_uint32_t vl_slot_most_of(const child_t *child)
+apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t c)
 {
+    const child_t *child = &shm->children[c];
+
+    if (shm->head->acceptor == c + 1)
+        return shm->head->asking;
     return child->threads > 1 ? child->threads - 1 - child->seated
                               : child->threads;
 }
 
-static apr_uint32_t room_for_threads(const child_t *child)
+static apr_uint32_t room_for_threads(const vl_shm_t *shm, apr_uint32_t c)
 {
-    apr_uint32_t most = vl_slot_most_of(child);
+    const child_t *child = &shm->children[c];
+    apr_uint32_t most = vl_slot_most_of(shm, c);
 
     return child->pid && child->running < most
            && child->ring_len < RING_SIZE ? most - child->running : 0;
 }
 
-static apr_uint32_t room_of(const child_t *child)
+static apr_uint32_t room_of(const vl_shm_t *shm, apr_uint32_t c)
 {
-    apr_uint32_t room = child->paused ? 0 : room_for_threads(child);
+    const child_t *child = &shm->children[c];
+    apr_uint32_t room = child->paused ? 0 : room_for_threads(shm, c);
     apr_uint32_t linked = __atomic_load_n(&child->linked, __ATOMIC_RELAXED);
 
     return room > linked ? room - linked : 0;
@@ -50,12 +57,14 @@ static apr_uint32_t granted_to(const child_t *child, apr_uint32_t account)
 }
 
 /* Where the MPM has no thread for a socket it has to be one who waits with his. */
-static int may_grant(const child_t *child, const cell_t *cell,
-                     apr_uint32_t account)
+static int may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
-    return room_of(child) > 0
+    const cell_t *cell = vl_shm_cell(shm, c, account);
+
+    return room_of(shm, c) > 0
            || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED)
-               > granted_to(child, account) && room_for_threads(child) > 0);
+               > granted_to(&shm->children[c], account)
+               && room_for_threads(shm, c) > 0);
 }
 
 /* How much earlier somebody in another child must have come to be preferred to
@@ -75,7 +84,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
 
         if (cell->waiting && came < earliest
-            && may_grant(&shm->children[c], cell, account)) {
+            && may_grant(shm, c, account)) {
             earliest = came;
             best = c;
         }
@@ -109,7 +118,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
     child->running++;
-    cell->first_us = apr_time_now();    /* until the child says who is next */
+    cell->first_us = vl_clock_us();    /* until the child says who is next */
     if (c != shm->self && !child->woken) {
         child->woken = 1;
         wakes->child[wakes->n++] = c;
@@ -155,18 +164,12 @@ void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
     } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
 }
 
-/* For sockets: who waits with a thread of a leaving child is its own. */
-static apr_uint32_t room_for_more(const child_t *child)
-{
-    return child->leaving ? 0 : room_of(child);
-}
-
 void vl_slot_wake_others(vl_shm_t *shm)
 {
     apr_uint32_t c;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && room_for_more(&shm->children[c]))
+        if (c != shm->self && room_of(shm, c))
             wake(shm, c);
     }
 }
@@ -308,7 +311,7 @@ void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
         return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
-            += room_for_more(&shm->children[c]);
+            += room_of(shm, c);
     ret_rooms->ended = shm->children[shm->self].ended;
     vl_shm_unlock(shm);
 }
@@ -340,7 +343,7 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (room_of(&shm->children[shm->self]) && !stalls(shm, account)
+    if (room_of(shm, shm->self) && !stalls(shm, account)
         && vl_queue_may_begin_now(&shm->queue, account))
         hold(shm, account, ret_ticket);
     else
@@ -358,11 +361,27 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
     metrics->refused_threads += reason == VL_REASON_THREADS;
 }
 
+static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
+{
+    account_t *a = &shm->accounts[account];
+    const vl_queue_head_t *q = shm->queue.head;
+    int waits;
+    vl_decision_t decision = vl_admit_dryrun(&a->limits,
+                                             shm->queue.flows[account].running,
+                                             &waits);
+
+    if (decision.verdict == VL_REFUSE)
+        a->metrics.would_refuse++;
+    else if (waits || (a->limits.queue
+                       && (q->running >= q->slots || q->heap_len)))
+        a->metrics.would_queue++;
+    return decision;
+}
+
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
     account_t *a = &shm->accounts[account];
-    const vl_queue_head_t *q = shm->queue.head;
     apr_status_t rv = vl_slot_lock(shm);
     vl_admission_t adm;
     int dry;
@@ -370,22 +389,16 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     dry = a->limits.mode == VL_MODE_DRYRUN;
-    adm.decision = vl_admit_decide(&a->limits,
-                                   shm->queue.flows[account].running);
+    adm.decision = dry ? decide_dryrun_locked(shm, account)
+                       : vl_admit_decide(&a->limits,
+                                         shm->queue.flows[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
     adm.backlogged = shm->queue.flows[account].waiting > 0;
     adm.concurrency = a->limits.concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
-    if (adm.decision.verdict == VL_REFUSE) {
-        if (dry)
-            a->metrics.would_refuse++;
-        else
-            count_refused(&a->metrics, adm.decision.reason);
-    }
-    else if (dry && (q->running >= q->slots || q->heap_len)) {
-        a->metrics.would_queue++;
-    }
+    if (adm.decision.verdict == VL_REFUSE && !dry)
+        count_refused(&a->metrics, adm.decision.reason);
     if (adm.entered) {
         a->metrics.requests++;
         a->waits[0]++;
@@ -464,7 +477,7 @@ int vl_slot_only_threads(const vl_shm_t *shm)
     return child->paused
            || child->running + __atomic_load_n(&child->linked,
                                                __ATOMIC_RELAXED)
-              > vl_slot_most_of(child);
+              > vl_slot_most_of(shm, shm->self);
 }
 
 static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)

@@ -133,6 +133,10 @@ int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
 void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
                    int resident);
 
+/* The kernel has killed so many of them for memory in all, since the group was
+ * made.  vl_watch.h tells of those that are new. */
+void vl_slot_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);
+
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
@@ -145,6 +149,8 @@ void vl_slot_dispatch(vl_shm_t *shm);
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
 /* It has a cap, so its turn may come with time alone. */
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
+/* As many may wait as it says; 0: nobody. */
+apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account);
 /* Threads of the MPM that may wait, in the whole server. */
 void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats);

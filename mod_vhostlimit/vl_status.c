@@ -10,7 +10,9 @@
 #include <http_protocol.h>
 
 #include "vl_accept.h"
+#include "vl_clock.h"
 #include "vl_conf.h"
+#include "vl_outside.h"
 #include "vl_private.h"
 #include "vl_slot.h"
 #include "vl_status_int.h"
@@ -18,7 +20,7 @@
 /* Vhosts copied under one lock. */
 #define BATCH 64
 
-static const apr_array_header_t *servers;   /* as vl_conf_servers() */
+static const apr_array_header_t *servers;   /* one of each account */
 static vl_shm_t *accounts;
 static const vl_cgroup_t *cgroup;
 
@@ -54,6 +56,12 @@ static const char *method_of(const vl_row_t *row)
            && row->limits.queue ? "socket" : "none";
 }
 
+static const char *cost_of(vl_cost_by_e by)
+{
+    return by == VL_COST_CGROUP ? "cgroup"
+           : by == VL_COST_CLOCK ? "clock" : "thread";
+}
+
 static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
 {
     unsigned b, step;
@@ -69,16 +77,18 @@ static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
     }
 }
 
-static void fill_row(request_rec *r, const vl_account_snapshot_t *from,
-                     apr_time_t now, vl_row_t *row)
+static void fill_row(apr_pool_t *p, const vl_account_snapshot_t *from,
+                     apr_int64_t now, vl_row_t *row)
 {
     memset(row, 0, sizeof(*row));
-    row->name = apr_pstrdup(r->pool, from->name);
-    row->cgroup = vl_cgroup_account_path(cgroup, r->pool, row->name);
+    row->name = apr_pstrdup(p, from->name);
+    row->cgroup = vl_cgroup_account_path(cgroup, p, row->name);
     row->limits = from->limits;
+    row->override = from->override;
     row->metrics = from->metrics;
     row->state = state_of(row);
     row->method = method_of(row);
+    row->cost = cost_of(from->cost_by);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
     /* One second as soon as it is. */
@@ -89,6 +99,7 @@ static void fill_row(request_rec *r, const vl_account_snapshot_t *from,
     row->cpu_now_permille = vl_rate_permille(&from->rate, now, VL_RATE_NOW);
     row->cpu_minute_permille = vl_rate_permille(&from->rate, now,
                                                 VL_RATE_MINUTE);
+    row->service_us = from->service_us;
     fill_waits(from, row);
 }
 
@@ -103,32 +114,31 @@ static void add_up(vl_page_t *page, const vl_row_t *row)
 }
 
 /* Whose rows are wanted. */
-static apr_uint32_t *wanted_accounts(request_rec *r, int only_own, int *ret_n)
+static apr_uint32_t *wanted_accounts(apr_pool_t *p, const server_rec *only,
+                                     int *ret_n)
 {
-    apr_uint32_t *wanted = apr_palloc(r->pool,
-                                      sizeof(*wanted) * servers->nelts);
+    apr_uint32_t *wanted = apr_palloc(p, sizeof(*wanted)
+                                         * (servers->nelts + 1));
     int i, n = 0;
 
-    for (i = 0; i < servers->nelts; i++) {
-        const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-        const vl_conf_t *conf = vl_conf_get(s);
-
-        if (conf->mode != VL_MODE_OFF && (!only_own || s == r->server))
-            wanted[n++] = conf->account;
-    }
+    if (only && vl_conf_get(only)->mode != VL_MODE_OFF)
+        wanted[n++] = vl_conf_get(only)->account;
+    for (i = 0; !only && i < servers->nelts; i++)
+        wanted[n++] = vl_conf_get(APR_ARRAY_IDX(servers, i,
+                                                server_rec *))->account;
     *ret_n = n;
     return wanted;
 }
 
-static void gather_rows(request_rec *r, vl_page_t *page, int only_own)
+static void gather_rows(apr_pool_t *p, vl_page_t *page,
+                        const server_rec *only)
 {
-    vl_account_snapshot_t *batch = apr_palloc(r->pool,
-                                              sizeof(*batch) * BATCH);
-    apr_time_t now = apr_time_now();
+    vl_account_snapshot_t *batch = apr_palloc(p, sizeof(*batch) * BATCH);
+    apr_int64_t now = vl_clock_us();
     int i, from, wanted_n;
-    const apr_uint32_t *wanted = wanted_accounts(r, only_own, &wanted_n);
+    const apr_uint32_t *wanted = wanted_accounts(p, only, &wanted_n);
 
-    page->rows = apr_palloc(r->pool, sizeof(vl_row_t) * wanted_n);
+    page->rows = apr_palloc(p, sizeof(vl_row_t) * (wanted_n + 1));
     for (from = 0; from < wanted_n; from += BATCH) {
         int n = wanted_n - from < BATCH ? wanted_n - from : BATCH;
 
@@ -136,27 +146,40 @@ static void gather_rows(request_rec *r, vl_page_t *page, int only_own)
                              &page->held_us) != APR_SUCCESS)
             return;
         for (i = 0; i < n; i++) {
-            fill_row(r, &batch[i], now, &page->rows[page->nrows]);
+            fill_row(p, &batch[i], now, &page->rows[page->nrows]);
             add_up(page, &page->rows[page->nrows++]);
         }
     }
 }
 
-const vl_page_t *vl_status_gather(request_rec *r, int only_own)
+/* MaxRequestWorkers. */
+static apr_uint32_t count_workers(void)
 {
-    vl_page_t *page = apr_pcalloc(r->pool, sizeof(*page));
+    int daemons = 1, threads = 1;
+
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
+    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
+    return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
+}
+
+const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
+{
+    vl_page_t *page = apr_pcalloc(p, sizeof(*page));
 
     page->mpm = ap_show_mpm();
     page->started_us = vl_shm_created_us(accounts);
-    page->uptime_s = apr_time_sec(apr_time_now() - page->started_us);
+    page->now_us = apr_time_now();
+    page->uptime_s = apr_time_sec(page->now_us - page->started_us);
     page->children = vl_shm_children(accounts);
+    page->workers = count_workers();
     page->slots = vl_slot_count(accounts);
     page->processors = vl_shm_processors(accounts);
     page->backend = vl_cgroup_backend(cgroup);
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
-    page->alone = only_own;
-    gather_rows(r, page, only_own);
+    page->outside = vl_outside(cgroup);
+    page->alone = only != NULL;
+    gather_rows(p, page, only);
     return page;
 }
 
@@ -214,10 +237,9 @@ static int status_handler(request_rec *r)
     apr_table_setn(r->headers_out, "X-Content-Type-Options", "nosniff");
     if (r->header_only)
         return OK;
-    out = apr_palloc(r->pool, sizeof(*out));
-    out->r = r;
-    out->len = 0;
-    format->write(out, vl_status_gather(r, asks_for(r, "me")));
+    out = vl_out_to_request(r);
+    format->write(out, vl_status_gather(r->pool, asks_for(r, "me")
+                                        ? r->server : NULL));
     vl_out_flush(out);
     return OK;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <apr_strings.h>
+
 #include "vl_conf.h"
 #include "vl_status_int.h"
 
@@ -29,17 +31,34 @@ static void put_number(vl_out_t *out, const char *name, const char *key,
     vl_out_text(out, "\n");
 }
 
+static void put_override(vl_out_t *out, const char *name,
+                         const vl_override_t *override)
+{
+    const char *keys = "";
+    vl_key_e key;
+
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        if (override->keys & VL_KEY_BIT(key))
+            keys = apr_pstrcat(out->pool, keys, *keys ? " " : "",
+                               vl_override_key_name(key), NULL);
+    }
+    put_word(out, name, "overridden", keys);
+}
+
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
-    const char *name = ap_escape_logitem(out->r->pool, row->name);
+    const char *name = ap_escape_logitem(out->pool, row->name);
     const vl_column_t *column;
 
     put_word(out, name, "mode", vl_conf_mode_name(row->limits.mode));
     put_word(out, name, "state", row->state);
     put_word(out, name, "method", row->method);
+    put_word(out, name, "cost", row->cost);
     put_number(out, name, "weight", row->limits.weight);
     put_number(out, name, "concurrency", row->limits.concurrency);
     put_number(out, name, "queue", row->limits.queue);
+    put_number(out, name, "cpu", row->limits.cpu);
+    put_override(out, name, &row->override);
     put_word(out, name, "cgroup", row->cgroup);
     for (column = vl_status_columns; column->key; column++)
         put_number(out, name, column->key, vl_status_cell(row, column));
@@ -49,14 +68,16 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
 {
     int i;
 
-    vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nuptime_s: %"
-                  APR_INT64_T_FMT "\nchildren: %u\nslots: %u\nprocessors: %u\n"
+    vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nnow_us: %"
+                  APR_INT64_T_FMT "\nuptime_s: %" APR_INT64_T_FMT
+                  "\nchildren: %u\nworkers: %u\nslots: %u\nprocessors: %u\n"
                   "held_us: %" APR_INT64_T_FMT "\n", VL_STATUS_SCHEMA,
-                  VL_VERSION, page->mpm, page->uptime_s, page->children,
-                  page->slots, page->processors, page->held_us);
+                  VL_VERSION, page->mpm, page->now_us, page->uptime_s,
+                  page->children, page->workers, page->slots,
+                  page->processors, page->held_us);
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
-                  "cgroup.reason: %s\n", page->backend, page->tree,
-                  page->reason);
+                  "cgroup.reason: %s\ncgroup.outside: %s\n", page->backend,
+                  page->tree, page->reason, page->outside);
     for (i = 0; i < page->nrows; i++)
         put_row(out, &page->rows[i]);
 }

@@ -40,9 +40,13 @@ static const struct heading_t {
     { "concurrency", "Most at once", "VhostLimitConcurrency; none: no limit", 0,
       0 },
     { "queue", "Queue", "VhostLimitQueue", 0, 0 },
+    { "cpu_cap", "CPU cap %", "VhostLimitCPU; none: no cap", 0, 0 },
     { "mode", "Mode", "VhostLimit", 1, 0 },
     { "method", "Waits as", "socket: without a thread; none: it is let in or "
       "refused at once", 1, 0 },
+    { "cost", "Cost by", "how what back ends cost is known. cgroup: measured; "
+      "clock: by the time it takes; thread: no back end has worked yet", 1, 0 },
+    { "killed", "Killed", "processes that the kernel killed for memory", 0, 0 },
     { "cgroup", "Cgroup", "below the tree's root", 1, 0 },
     { NULL }
 };
@@ -102,6 +106,9 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
                   (int)(up % 60), page->backend);
     vl_out_html(out, page->tree);
     vl_out_html(out, page->reason);
+    if (*page->outside)
+        vl_out_printf(out, "; %s's programs are in no vhost's group: not "
+                      "measured, not limited", page->outside);
     vl_out_text(out, "</p></header>\n");
 }
 
@@ -114,12 +121,12 @@ static void put_tile(vl_out_t *out, const char *name, const char *value,
 
 static const char *number(vl_out_t *out, apr_uint64_t n)
 {
-    return apr_psprintf(out->r->pool, "%" APR_UINT64_T_FMT, n);
+    return apr_psprintf(out->pool, "%" APR_UINT64_T_FMT, n);
 }
 
 static void put_tiles(vl_out_t *out, const vl_page_t *page)
 {
-    apr_pool_t *p = out->r->pool;
+    apr_pool_t *p = out->pool;
     const vl_metrics_t *sum = &page->sum.metrics;
 
     vl_out_text(out, "<dl id=\"tiles\">\n");
@@ -221,19 +228,32 @@ static void put_counts(vl_out_t *out, const vl_row_t *row, int dryrun)
     }
 }
 
+static void put_limit(vl_out_t *out, const vl_row_t *row, vl_key_e key)
+{
+    apr_uint32_t limit = vl_override_get(&row->limits, key);
+
+    vl_out_text(out, row->override.keys & VL_KEY_BIT(key)
+                     ? "<td class=set title=\"set by vhostlimitctl\">"
+                     : "<td>");
+    if (limit)
+        vl_out_number(out, limit);
+}
+
 static void put_row(vl_out_t *out, const vl_row_t *row, int dryrun)
 {
     const char *group = ap_strrchr_c(row->cgroup, '/');
+    vl_key_e key;
 
     vl_out_text(out, "<tr><td>");
     vl_out_html(out, row->name);
     put_state(out, row);
     put_counts(out, row, dryrun);
-    put_number(out, row->limits.weight, 0);
-    put_number(out, row->limits.concurrency, 0);
-    put_number(out, row->limits.queue, 0);
+    for (key = 0; key < VL_KEY_COUNT; key++)
+        put_limit(out, row, key);
     put_word(out, vl_conf_mode_name(row->limits.mode));
     put_word(out, row->method);
+    put_word(out, row->cost);
+    put_number(out, row->metrics.memory_kills, 0);
     put_word(out, group ? group + 1 : row->cgroup);
     vl_out_text(out, "\n");
 }

@@ -24,14 +24,17 @@
       "CPU time charged over the last 2 to 4 s, of one processor")            \
     X(cpu_minute_permille, VL_GAUGE, NULL,                                    \
       "CPU time charged over the last minute, of one processor")              \
+    X(service_us, VL_GAUGE, NULL,                                             \
+      "time from admission to the end of the work, moving average")           \
     X(wait_p50_us, VL_GAUGE, NULL, "half of the waits were no longer")        \
     X(wait_p99_us, VL_GAUGE, NULL, "99 % of the waits were no longer")
 
 typedef struct vl_row_t {
     const char *name;
     const char *cgroup;             /* path from the hierarchy's root */
-    const char *state, *method;     /* words, see docs/operating.md */
+    const char *state, *method, *cost;  /* words, see docs/operating.md */
     vl_limits_t limits;
+    vl_override_t override;
     vl_metrics_t metrics;
 #define X(member, kind, prometheus, help) apr_uint64_t member;
     VL_DERIVED(X)
@@ -58,9 +61,11 @@ static inline apr_uint64_t vl_status_cell(const vl_row_t *row,
 
 typedef struct vl_page_t {
     const char *mpm;
-    apr_int64_t started_us, uptime_s;
-    apr_uint32_t children, slots, processors;
+    apr_int64_t started_us, now_us, uptime_s;
+    apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
+    const char *outside;            /* a module whose programs are in no vhost's
+                                     * group, or "" */
     apr_int64_t held_us;            /* the lock, while the rows were copied */
     int alone;                      /* ?me */
     vl_row_t *rows;
@@ -69,8 +74,8 @@ typedef struct vl_page_t {
     int limited;                    /* vhosts that are */
 } vl_page_t;
 
-/* All vhosts, or only the one that r came through. */
-const vl_page_t *vl_status_gather(request_rec *r, int only_own);
+/* All accounts, or only that of one vhost. */
+const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only);
 
 typedef void (*vl_status_format_fn)(vl_out_t *out, const vl_page_t *page);
 

@@ -23,14 +23,36 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     vl_out_printf(out, "{\"schema\":%d,\"module\":\"%s\"", VL_STATUS_SCHEMA,
                   VL_VERSION);
     put_string(out, ",\"mpm\":", page->mpm);
+    put_number(out, "now_us", (apr_uint64_t)page->now_us);
     put_number(out, "uptime_s", (apr_uint64_t)page->uptime_s);
     put_number(out, "children", page->children);
+    put_number(out, "workers", page->workers);
     put_number(out, "slots", page->slots);
     put_number(out, "processors", page->processors);
     put_number(out, "held_us", (apr_uint64_t)page->held_us);
     put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
     put_string(out, ",\"path\":", page->tree);
     put_string(out, ",\"reason\":", page->reason);
+    put_string(out, ",\"outside\":", page->outside);
+}
+
+/* What is not as configured, and how that is. */
+static void put_override(vl_out_t *out, const vl_override_t *override)
+{
+    const char *before = "\"";
+    vl_key_e key;
+
+    vl_out_text(out, ",\"overridden\":{");
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        if (!(override->keys & VL_KEY_BIT(key)))
+            continue;
+        vl_out_text(out, before);
+        vl_out_text(out, vl_override_key_name(key));
+        vl_out_text(out, "\":");
+        vl_out_number(out, vl_override_get(&override->configured, key));
+        before = ",\"";
+    }
+    vl_out_text(out, "}");
 }
 
 static void put_row(vl_out_t *out, const vl_row_t *row)
@@ -41,9 +63,12 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_string(out, ",\"mode\":", vl_conf_mode_name(row->limits.mode));
     put_string(out, ",\"state\":", row->state);
     put_string(out, ",\"method\":", row->method);
+    put_string(out, ",\"cost\":", row->cost);
     put_number(out, "weight", row->limits.weight);
     put_number(out, "concurrency", row->limits.concurrency);
     put_number(out, "queue", row->limits.queue);
+    put_number(out, "cpu", row->limits.cpu);
+    put_override(out, &row->override);
     put_string(out, ",\"cgroup\":", row->cgroup);
     for (column = vl_status_columns; column->key; column++)
         put_number(out, column->key, vl_status_cell(row, column));

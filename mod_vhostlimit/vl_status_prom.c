@@ -71,6 +71,22 @@ static void put_column(vl_out_t *out, const vl_page_t *page,
     }
 }
 
+static void put_cost(vl_out_t *out, const vl_page_t *page)
+{
+    int i;
+
+    put_head(out, "cost_method", "gauge",
+             "1, with how what back ends cost is known: thread, clock, cgroup");
+    for (i = 0; i < page->nrows; i++) {
+        const vl_row_t *row = &page->rows[i];
+
+        if (!is_idle(row))
+            put_sample(out, "cost_method", row,
+                       apr_pstrcat(out->r->pool, ",method=\"", row->cost,
+                                   "\"", NULL), 1, 0);
+    }
+}
+
 static void put_refused(vl_out_t *out, const vl_page_t *page)
 {
     static const char name[] = "requests_refused_total";
@@ -175,6 +191,7 @@ void vl_status_prom(vl_out_t *out, const vl_page_t *page)
         if (column->prometheus)
             put_column(out, page, column);
     }
+    put_cost(out, page);
     put_refused(out, page);
     put_waits(out, page);
     put_limits(out, page);

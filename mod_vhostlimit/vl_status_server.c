@@ -57,11 +57,9 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
 
 static int status_hook(request_rec *r, int flags)
 {
-    const vl_page_t *page = vl_status_gather(r, 0);
-    vl_out_t *out = apr_palloc(r->pool, sizeof(*out));
+    const vl_page_t *page = vl_status_gather(r->pool, NULL);
+    vl_out_t *out = vl_out_to_request(r);
 
-    out->r = r;
-    out->len = 0;
     if (flags & AP_STATUS_SHORT)
         put_auto(out, page);
     else

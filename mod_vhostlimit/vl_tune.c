@@ -25,6 +25,12 @@ int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
     return shm->queue.flows[account].cap != 0;
 }
 
+apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].limits.queue,
+                           __ATOMIC_RELAXED);
+}
+
 apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account)
 {
     return shm->accounts[account].limits.weight;
@@ -49,8 +55,8 @@ static apr_uint32_t rooms_locked(const vl_shm_t *shm)
     apr_uint32_t c, rooms = 0;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (shm->children[c].pid)
-            rooms += vl_slot_most_of(&shm->children[c]);
+        if (shm->children[c].pid && shm->head->acceptor != c + 1)
+            rooms += vl_slot_most_of(shm, c);
     }
     return rooms;
 }

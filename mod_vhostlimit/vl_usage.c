@@ -8,6 +8,8 @@
 
 #include "vl_cgroup_file.h"
 
+#define NO_READING (~(apr_uint64_t)0)
+
 typedef struct entry_t {
     apr_uint32_t account;
     const char *name;
@@ -17,6 +19,9 @@ typedef struct entry_t {
     apr_uint32_t visits;
     long first;                 /* pid, of who was in it at the last look */
     int resident;               /* and at the one before */
+    int has_memory;
+    apr_uint32_t looks;         /* for kills */
+    apr_uint64_t kills;         /* the last reading */
 } entry_t;
 
 struct vl_usage_t {
@@ -68,7 +73,7 @@ vl_usage_t *vl_usage_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
 }
 
 void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
-                              const char *name)
+                              const char *name, int has_memory)
 {
     entry_t *entry = &usage->entries[usage->n];
 
@@ -77,6 +82,8 @@ void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
     usage->n++;
     entry->account = account;
     entry->name = name;
+    entry->has_memory = has_memory;
+    entry->kills = NO_READING;
     entry->fd = entry->less_fd = -1;
 }
 
@@ -165,9 +172,32 @@ static void look_inside(const vl_usage_t *usage, entry_t *entry)
     entry->first = first;
 }
 
+/* Who reads, and whom to tell. */
+typedef struct reading_t {
+    const vl_usage_t *usage;
+    vl_usage_grown_fn *grown;
+    vl_usage_killed_fn *killed;
+    void *data;
+} reading_t;
+
+static void look_for_kills(const reading_t *reading, entry_t *entry)
+{
+    apr_uint64_t kills;
+    apr_pool_t *p;
+
+    if (!entry->has_memory || entry->looks++ % VL_USAGE_INSIDE)
+        return;
+    apr_pool_create(&p, NULL);
+    kills = vl_usage_kills(reading->usage->cg, p, entry->name);
+    apr_pool_destroy(p);
+    if (kills != entry->kills)
+        reading->killed(reading->data, entry->account, kills);
+    entry->kills = kills;
+}
+
 /* An open one is read; it is closed when it is gone or has long stood still. */
-static void visit(const vl_usage_t *usage, entry_t *entry,
-                  apr_uint32_t patience, vl_usage_grown_fn *grown, void *data)
+static void visit(const reading_t *reading, entry_t *entry,
+                  apr_uint32_t patience)
 {
     apr_uint64_t us;
 
@@ -175,11 +205,12 @@ static void visit(const vl_usage_t *usage, entry_t *entry,
         close_entry(entry);
         return;
     }
+    look_for_kills(reading, entry);
     if (us != entry->us) {
         entry->us = us;
         entry->idle = 0;
-        look_inside(usage, entry);
-        grown(data, entry->account, us, entry->resident);
+        look_inside(reading->usage, entry);
+        reading->grown(reading->data, entry->account, us, entry->resident);
     }
     else if (++entry->idle > patience) {
         close_entry(entry);
@@ -187,21 +218,22 @@ static void visit(const vl_usage_t *usage, entry_t *entry,
 }
 
 void vl_usage_child_read(vl_usage_t *usage, vl_usage_grown_fn *grown,
-                         void *data)
+                         vl_usage_killed_fn *killed, void *data)
 {
+    const reading_t reading = { usage, grown, killed, data };
     apr_uint32_t i, looks = usage->n < VL_USAGE_LOOKS ? usage->n
                                                       : VL_USAGE_LOOKS;
 
     for (i = 0; i < usage->n; i++) {
         if (usage->entries[i].fd >= 0)
-            visit(usage, &usage->entries[i], VL_USAGE_IDLE, grown, data);
+            visit(&reading, &usage->entries[i], VL_USAGE_IDLE);
     }
     for (i = 0; i < looks; i++) {
         entry_t *entry = &usage->entries[usage->next];
 
         usage->next = (usage->next + 1) % usage->n;
         if (entry->fd < 0 && open_entry(usage, entry))
-            visit(usage, entry, 0, grown, data);
+            visit(&reading, entry, 0);
     }
 }
 

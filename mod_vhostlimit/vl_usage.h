@@ -18,7 +18,7 @@
 
 #define VL_USAGE_IDLE 600
 #define VL_USAGE_LOOKS 20
-/* Calls between two looks at who is in a group. */
+/* Calls between two looks at who is in a group, and at who was killed in it. */
 #define VL_USAGE_INSIDE 10
 
 typedef struct vl_usage_t vl_usage_t;
@@ -26,8 +26,9 @@ typedef struct vl_usage_t vl_usage_t;
 /* Parent: room for so many accounts, then each of them. */
 vl_usage_t *vl_usage_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
                                         apr_uint32_t most);
+/* has_memory: a limit of its memory, so the kernel may kill in its group. */
 void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
-                              const char *name);
+                              const char *name, int has_memory);
 
 /* us: in all since the group was made.  It may be less than the last time: the
  * group was made anew.  resident: a process has been in it for a second or so, a
@@ -35,16 +36,20 @@ void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
 typedef void vl_usage_grown_fn(void *data, apr_uint32_t account,
                                apr_uint64_t us, int resident);
 
+/* kills: as vl_usage_kills(). */
+typedef void vl_usage_killed_fn(void *data, apr_uint32_t account,
+                                apr_uint64_t kills);
+
 /* Calls `grown` for accounts whose reading is another than at the last call
- * in this child; the first one a child makes is always another, unless 0. */
+ * in this child; the first one a child makes is always another, unless 0.  And
+ * `killed` when that number is another; the first one always is. */
 void vl_usage_child_read(vl_usage_t *usage, vl_usage_grown_fn *grown,
-                         void *data);
+                         vl_usage_killed_fn *killed, void *data);
 /* Closes all files: another child reads from now on. */
 void vl_usage_child_close(vl_usage_t *usage);
 
 /* Processes of the account that the kernel has ended because of its memory
- * limit, since its group was made.  Opens and reads a file: for the status page
- * and whoever logs. */
+ * limit, since its group was made.  Opens and reads a file. */
 apr_uint64_t vl_usage_kills(const vl_cgroup_t *cg, apr_pool_t *p,
                             const char *name);
 

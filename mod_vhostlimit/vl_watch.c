@@ -39,6 +39,18 @@ static void tell_locked(const vl_shm_t *shm, apr_uint32_t account,
     event->seen_us = a->limited.seen_us;
 }
 
+static apr_uint64_t untold_kills_locked(account_t *a, apr_int64_t now_us)
+{
+    apr_uint64_t n = a->metrics.memory_kills - a->kills_told;
+
+    if (!n || (a->kills_told_at <= now_us
+               && now_us - a->kills_told_at < VL_LIMITED_QUIET_US))
+        return 0;
+    a->kills_told += n;
+    a->kills_told_at = now_us;
+    return n;
+}
+
 static vl_limited_e look_at_locked(const vl_shm_t *shm, apr_uint32_t account,
                                    apr_int64_t now_us)
 {
@@ -65,9 +77,11 @@ apr_size_t vl_watch_look(vl_shm_t *shm, apr_int64_t now_us,
         return 0;
     for (; a < shm->head->used && left && n < VL_WATCH_EVENTS; a++, left--) {
         vl_limited_e what = look_at_locked(shm, a, now_us);
+        apr_uint64_t killed = untold_kills_locked(&shm->accounts[a], now_us);
 
-        if (what == VL_LIMITED_AS_BEFORE)
+        if (what == VL_LIMITED_AS_BEFORE && !killed)
             continue;
+        ret_events[n].killed = killed;
         tell_locked(shm, a, what, &ret_events[n++]);
         if (what == VL_LIMITED_ENDS)
             vl_limited_clear(&shm->accounts[a].limited);

@@ -2,7 +2,8 @@
 #ifndef VL_WATCH_H
 #define VL_WATCH_H
 
-/* Who begins and ceases to be limited, over all children.  Any process may
+/* Who begins and ceases to be limited, and whose processes were killed for
+ * memory, over all children.  Any process may
  * look; only the first to come when a look is due does. */
 
 #include "vl_limited.h"
@@ -11,6 +12,8 @@
 typedef struct vl_watch_event_t {
     char name[VL_NAME_SIZE];
     vl_limited_e what;
+    apr_uint64_t killed;            /* so many since that was last told, which
+                                     * was VL_LIMITED_QUIET_US ago or more */
     vl_limits_t limits;
     vl_metrics_t metrics;           /* now */
     vl_limited_look_t before;       /* the last look before it began */

@@ -9,9 +9,10 @@ load lib/guard
   local scripts
   mapfile -t scripts < <(scripts)
   at_least "${#scripts[@]}" 10 "scripts found"
-  try shellcheck -x -P SCRIPTDIR -P "$TOP" "${scripts[@]}"
+  try check_all "${scripts[@]}"
   is "$status" 0
 }
+check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDIR -P "$TOP"; }
 
 @test "each program under tools says what it is, how it is called and how it ends" {
   local file word
@@ -34,7 +35,7 @@ load lib/guard
 @test "each bats file belongs to a family: NNN-room-topic" {
   local file
   for file in "$TOP"/t/*.bats; do
-    like "${file##*/}" '^(0[0-9]{2}-guard|2[0-9]{2}-config|3[0-9]{2}-(admit|queue)|4[0-9]{2}-cgroup|5[0-9]{2}-(queue|accept|cpu)|6[0-9]{2}-park|7[0-9]{2}-status|8[0-9]{2}-robust|9[0-9]{2}-tools)-[a-z0-9-]+\.bats$'
+    like "${file##*/}" '^(0[0-9]{2}-guard|2[0-9]{2}-config|3[0-9]{2}-(admit|queue)|4[0-9]{2}-cgroup|5[0-9]{2}-(queue|accept|cpu)|6[0-9]{2}-park|7[0-9]{2}-(status|control)|8[0-9]{2}-robust|9[0-9]{2}-tools)-[a-z0-9-]+\.bats$'
   done
 }
 

@@ -9,13 +9,18 @@ load lib/guard
   local files
   mapfile -t files < <(core_files)
   at_least "${#files[@]}" 6 "core files found"
-  try grep -nE '#[ \t]*include[ \t]*[<"](httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|vhostmap|notice|out))' "${files[@]}"
+  try grep -nE '#[ \t]*include[ \t]*[<"](httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|vhostmap|notice|out|control|outside))' "${files[@]}"
   is "$output" "" "includes of httpd or of the edge"
 }
 
 @test "only vl_cgroup.c includes libcgroup" {
   try grep -lE '#[ \t]*include[ \t]*<libcgroup' "$TOP"/mod_vhostlimit/*.[ch]
   is "$output" "$TOP/mod_vhostlimit/vl_cgroup.c" "files that include libcgroup"
+}
+
+@test "the time of day is asked only for what people read" {
+  try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/*.[ch]
+  is "$(sed 's|.*/||' <<<"$output" | xargs)" 'vl_shm.c vl_status.c' "files that ask"
 }
 
 @test "the module exports one symbol, vhostlimit_module" {

@@ -9,7 +9,7 @@ logged() { wait_until 5 access_log_says "$1" "$2"; }           # <vhost> <regula
 access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
 
 @test "DryRun serves what On would refuse, and counts it" {
-  start_httpd 'VhostLimit DryRun' -v 'a VhostLimitConcurrency 1'
+  start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /) $(answer_head Retry-After)" '200 '
   is "$(status_of a would_refuse) $(status_of a refused) $(status_of a requests)" '1 0 2'
@@ -17,7 +17,7 @@ access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
 }
 
 @test "DryRun counts as running what On would have refused" {
-  start_httpd 'VhostLimit DryRun' -v 'a VhostLimitConcurrency 1'
+  start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one; hold_request two; hold_request three
   is "$(status_of a running) $(status_of a would_refuse)" '3 2'
 }
@@ -89,7 +89,7 @@ access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
 }
 
 @test "the log learns what DryRun would have done, and only of that" {
-  start_httpd 'VhostLimit DryRun' -v 'a VhostLimitConcurrency 1'
+  start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /page.html)" 200
   release_request one

@@ -35,6 +35,30 @@ has_no_memory() { # <vhost>
   [[ $got == max ]] || at_least "$got" 9000000000000000000 "memory of $1"
 }
 
+# PHP-FPM of the test's own, one master in each vhost's group.
+start_fpm() { # <vhost> [elsewhere]
+  local root=$HTTPD_ROOT/fpm-$1 user
+  user=$(httpd_user)
+  mkdir -p "$root"
+  printf '%s\n' '[global]' "pid = $root/pid" "error_log = $root/log" 'daemonize = yes' \
+    '[www]' "user = $user" "group = $(id -gn "$user")" "listen = $root/socket" "listen.owner = $user" \
+    'pm = static' 'pm.max_children = 1' >"$root/conf"
+  (in_cgroup "$([[ ${2-} == elsewhere ]] || group_of "$1")" "$(php_fpm_program)" -n -y "$root/conf") 3>&- 4>&- </dev/null >"$root/out" 2>&1
+  wait_until 10 test -S "$root/socket"
+}
+
+stop_fpm() { # <vhost>
+  local pid
+  pid=$(<"$HTTPD_ROOT/fpm-$1/pid") || return 0
+  kill "$pid"
+  wait_until 10 gone "$pid"
+}
+
+php_in() { # <vhost>   the line that hands its PHP pages to its master
+  printf '%s <FilesMatch "\.php$">\nSetHandler "proxy:unix:%s|fcgi://%s/"\n</FilesMatch>\n' \
+    "$1" "$HTTPD_ROOT/fpm-$1/socket" "$1"
+}
+
 @test "weight and limits are in the kernel's files" {
   requires memory pids
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 250' -v 'a VhostLimitCPU 25%' \
@@ -58,6 +82,19 @@ has_no_memory() { # <vhost>
   is "$(grep -cE ' (rbps=)?10485760' <<<"$got")" "$disks" "disks limited for reading"
   got=$(cgroup_says "$(group_of a)" io.max blkio.throttle.write_bps_device)
   is "$(grep -cE ' (.*wbps=)?10485760' <<<"$got")" "$disks" "disks limited for writing"
+}
+
+@test "VhostLimitIO slows down what a program writes to a disk, and only its vhost's" {
+  requires io
+  start_httpd 'VhostLimit On' -v 'a VhostLimitIO 1M'
+  is "$(get b /cgi/write.sh)" 200
+  local slow quick
+  quick=$(answer_body)
+  [[ $quick != no* ]] || skip "$quick"
+  is "$(get a /cgi/write.sh)" 200
+  slow=$(answer_body)
+  at_least "$slow" 2000 "ms for 3 MB"
+  at_least "$slow" "$quick" "ms, and as long as the others'"
 }
 
 @test "a value at server level is each vhost's own, and none lifts it" {
@@ -181,6 +218,94 @@ has_no_memory() { # <vhost>
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies that a vhost's that is Off is placed in"
 }
 
+used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
+
+@test "mod_cgi under a threaded MPM: what a program burns is measured as its vhost's" {
+  start_httpd 'VhostLimit On'
+  is "$(get a /cgi/burn.sh)" 200
+  wait_until 10 used a 250000
+  is "$(status_of b backend_us) $(status_json | jq -r .cgroup.outside)" '0 '
+  settles a cost cgroup
+  is "$(error_log | grep -c VL0023)" 0 "notices"
+}
+
+@test "prefork: a program of mod_cgi is charged, whoever may read its group" {
+  requires prefork
+  charged() { (($(status_of a charged_us) >= 100000)); }
+  start_httpd -m prefork 'VhostLimit On'
+  is "$(get a /cgi/burn.sh)" 200
+  wait_until 10 charged
+}
+
+start_with_cgid() { # <as start_httpd>...
+  BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_httpd "$@" "ScriptSock $BATS_TEST_TMPDIR/cgisock"
+}
+
+@test "mod_cgid: the log and the status page say that its programs run in no vhost's group" {
+  requires mod_cgid
+  start_with_cgid 'VhostLimit On'
+  error_log_says 'vhostlimit:notice.*VL0023: mod_cgid.s programs run in no vhost'
+  is "$(get a /cgi/where.sh)" 200
+  is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies in which it is in a vhost's group"
+  is "$(get a /cgi/burn.sh)" 200
+  settles a cost clock
+  is "$(status_of a backend_us) $(status_json | jq -r .cgroup.outside)" '0 mod_cgid'
+  at_least "$(status_of a charged_us)" 100000 "us, by the clock"
+  get status /vhostlimit >/dev/null
+  like "$(answer_body)" 'mod_cgid.s programs are in no vhost.s group'
+}
+
+@test "mod_cgid is no matter where nothing is limited or there are no groups" {
+  requires mod_cgid
+  start_with_cgid 'VhostLimit On' 'VhostLimitCgroup off'
+  is "$(error_log | grep -c VL0023) $(status_json | jq -r .cgroup.outside)" '0 '
+}
+
+@test "what was killed for memory before the server began is not told of again, and a burst is told once" {
+  requires memory php_fpm mod_proxy_fcgi
+  eat() { get a /eat.php >/dev/null; }
+  killed() { (($(status_of a memory_kills) >= $1)); }
+  start_httpd -l proxy -l proxy_fcgi 'VhostLimit On' 'LogLevel proxy_fcgi:crit' -v 'a VhostLimitMemory 64M' -v "$(php_in a)"
+  cat >"$HTTPD_ROOT/htdocs/a/eat.php" <<'END'
+<?php ini_set('memory_limit', -1); echo strlen(str_repeat('x', 200 << 20));
+END
+  start_fpm a
+  eat
+  wait_until 10 killed 1
+  eat; eat
+  wait_until 10 killed 3
+  at_most "$(grep -c VL0022 "$HTTPD_ROOT/logs/error.log")" 2 "lines in the log"
+  stop_httpd
+  launch_httpd
+  is "$(get a /page.html) $(status_of a memory_kills)" '200 0' "a new server, the old group"
+  eat
+  wait_until 10 killed 1
+  is "$(status_of a memory_kills)" 1
+  stop_fpm a
+}
+
+@test "the status page says how each vhost's cost is known" {
+  requires php_fpm mod_proxy_fcgi
+  start_httpd -l proxy -l proxy_fcgi 'VhostLimit On' -v "$(php_in a)" -v "$(php_in b)"
+  cat >"$HTTPD_ROOT/htdocs/a/burn.php" <<'END'
+<?php $until = microtime(true) + 0.2; while (microtime(true) < $until);
+END
+  echo '<?php echo 1;' >"$HTTPD_ROOT/htdocs/b/one.php"
+  start_fpm a
+  (start_fpm b elsewhere)
+  a_is_measured() { get a /burn.php >/dev/null; [[ $(status_of a cost) == cgroup ]]; }
+  wait_until 20 a_is_measured
+  is "$(get b /one.php) $(get c /page.html)" '200 200'
+  settles b cost clock
+  settles c cost thread
+  is "$(get c /cgi/nap.sh)" 200
+  settles c cost cgroup
+  get status '/vhostlimit?prometheus' >/dev/null
+  like "$(answer_body)" $'\nvhostlimit_cost_method\{vhost="b\.test:[0-9]+",method="clock"\} 1\n'
+  stop_fpm a
+  stop_fpm b
+}
+
 @test "a fork bomb in one site's CGI stops at its limit, and the others notice nothing" {
   requires pids
   start_httpd 'VhostLimit On' -v 'a VhostLimitProcesses 20'
@@ -192,31 +317,6 @@ has_no_memory() { # <vhost>
   touch "$(hold_dir)/bomb.go"
   is "$(answer_of bomb)" 200
   is "$(get a /cgi/nap.sh)" 200 "when it is over"
-}
-
-# ---- PHP-FPM of the test's own, one master in each vhost's group -------------
-
-start_fpm() { # <vhost>
-  local root=$HTTPD_ROOT/fpm-$1 user
-  user=$(httpd_user)
-  mkdir -p "$root"
-  printf '%s\n' '[global]' "pid = $root/pid" "error_log = $root/log" 'daemonize = yes' \
-    '[www]' "user = $user" "group = $(id -gn "$user")" "listen = $root/socket" "listen.owner = $user" \
-    'pm = static' 'pm.max_children = 1' >"$root/conf"
-  (in_cgroup "$(group_of "$1")" "$(php_fpm_program)" -n -y "$root/conf") 3>&- 4>&- </dev/null >"$root/out" 2>&1
-  wait_until 10 test -S "$root/socket"
-}
-
-stop_fpm() { # <vhost>
-  local pid
-  pid=$(<"$HTTPD_ROOT/fpm-$1/pid") || return 0
-  kill "$pid"
-  wait_until 10 gone "$pid"
-}
-
-php_in() { # <vhost>   the line that hands its PHP pages to its master
-  printf '%s <FilesMatch "\.php$">\nSetHandler "proxy:unix:%s|fcgi://%s/"\n</FilesMatch>\n' \
-    "$1" "$HTTPD_ROOT/fpm-$1/socket" "$1"
 }
 
 @test "a memory limit ends its own PHP worker and nobody else's" {
@@ -238,6 +338,14 @@ END
   is "$(get b /eat.php) $(answer_body)" '200 209715200'
   is "$(get b /pid.php) $(answer_body)" "200 $before" "the other's worker"
   wait_until 10 a_answers_again
+  settles a memory_kills 1
+  settles b memory_kills 0
+  wait_until 15 error_log_says 'VL0022: vhost a\.test:[0-9]+: the kernel has killed 1 of .* for memory \(VhostLimitMemory\), 1 since the start'
+  is "$(grep -c VL0022 "$HTTPD_ROOT/logs/error.log")" 1 "lines in the log"
+  get status '/vhostlimit?prometheus' >/dev/null
+  like "$(answer_body)" $'\nvhostlimit_memory_kills_total\{vhost="a\.test:[0-9]+"\} 1\n'
+  graceful_httpd
+  is "$(get a /pid.php) $(status_of a memory_kills)" '200 1' "after a restart"
   stop_fpm a
   stop_fpm b
 }

@@ -23,6 +23,12 @@ END
 # shellcheck disable=SC2016  # for the other shell
 read_only='for dir in $(grep -oE "/sys/fs/cgroup[^ ]*" /proc/self/mounts); do mount -o remount,bind,ro $dir; done'
 
+# A hierarchy may be mounted more than once in the same place.
+unmount() { # <v1 controller, or nothing for all of v1>: commands
+  awk -v controller="$1" '$3 == "cgroup" && (controller == "" || "," $4 "," ~ "," controller ",") {
+    printf "umount -l %s; ", $2 }' /proc/self/mounts
+}
+
 start_fails() { # <what the log says>
   try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
   wait_until 10 error_log_says "$1"
@@ -96,11 +102,11 @@ export LOG_MAY_SAY='VL0020'
 
 @test "the controller that a limit needs is not mounted: it is named" {
   requires cgroups memory
-  local is_v1
-  is_v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)memory(,|$)/ { print $2 }' /proc/self/mounts)
-  [[ -n $is_v1 ]] || skip "memory is not a hierarchy of its own here"
+  local away
+  away=$(unmount memory)
+  [[ -n $away ]] || skip "memory is not a hierarchy of its own here"
   mkdir -p "$HTTPD_ROOT"
-  with_cgroups "umount -l $is_v1"
+  with_cgroups "$away"
   configure_new 'VhostLimit On' -v 'a VhostLimitMemory 64M'
   start_fails 'the memory controller is missing: it is not mounted'
   configure_new 'VhostLimit On' -v 'a VhostLimitProcesses 50'
@@ -110,17 +116,37 @@ export LOG_MAY_SAY='VL0020'
 
 @test "no cpu controller: Apache serves, without weights in the kernel, and says it" {
   requires cgroups cpu
-  local v1
-  v1=$(awk '$3 == "cgroup" && $4 ~ /(^|,)cpu(,|$)/ { print $2 }' /proc/self/mounts)
-  [[ -n $v1 ]] || skip "cpu is not a hierarchy of its own here"
+  local away
+  away=$(unmount cpu)
+  [[ -n $away ]] || skip "cpu is not a hierarchy of its own here"
   mkdir -p "$HTTPD_ROOT"
-  with_cgroups "umount -l $v1"
+  with_cgroups "$away"
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
   error_log_says 'VL0010.*no CPU shares: it is not mounted'
   is "$(get a /cgi/nap.sh)" 200
   stop_httpd
   configure_httpd 'VhostLimit On' -v 'a VhostLimitCPU 20%'
   start_fails 'the cpu controller is missing: it is not mounted'
+}
+
+# A v2 tree that has been given no controllers, as a container's may be: ours
+# where v1 has them.
+@test "controllers that are not delegated: Apache serves and says it, and a limit stops the start" {
+  requires cgroups
+  [[ $(cgroup_cpu_root) != /sys/fs/cgroup ]] && grep -q ' cgroup2 ' /proc/self/mounts || skip "no v2 tree beside v1 here"
+  mkdir -p "$HTTPD_ROOT"
+  with_cgroups "$(unmount '')"
+  start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
+  error_log_says 'VL0010.*no CPU shares: it is not delegated to /'
+  is "$(status_json | jq -r .cgroup.backend) $(get a /cgi/nap.sh)" 'v2 200'
+  stop_httpd
+  local limit controller name value
+  for limit in 'memory Memory 64M' 'pids Processes 20' 'io IO 1M' 'cpu CPU 20%'; do
+    read -r controller name value <<<"$limit"
+    configure_httpd 'VhostLimit On' -v "b VhostLimit$name $value"
+    start_fails "VL0020: vhost b\\.test:[0-9]+: .*the $controller controller is missing: it is not delegated to /"
+    : >"$HTTPD_ROOT/logs/error.log"
+  done
 }
 
 @test "groups that vanish while Apache runs: CGI programs run on, and a restart makes them again" {

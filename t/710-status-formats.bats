@@ -19,16 +19,16 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","held_us","module","mpm","processors","schema","slots","uptime_s","vhosts"]'
-  is "$(answer_body | jq -c '.cgroup | keys')" '["backend","path","reason"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","held_us","module","mpm","now_us","processors","schema","slots","uptime_s","vhosts","workers"]'
+  is "$(answer_body | jq -c '.cgroup | keys')" '["backend","outside","path","reason"]'
   is "$(answer_body | jq -r '.schema')" 1
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
 @test "?json: each account has all its columns, numbers as numbers" {
-  local want='["backend_us","busy_us","cgroup","charged_us","concurrency","cpu_minute_permille","cpu_now_permille","cpu_us","limited_s","method","mode","name","queue","queued","refused","refused_concurrency","refused_queue","refused_threads","refused_timeout","requests","running","state","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["backend_us","busy_us","cgroup","charged_us","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","limited_s","memory_kills","method","mode","name","overridden","queue","queued","refused","refused_concurrency","refused_queue","refused_threads","refused_timeout","requests","running","service_us","state","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cgroup) | .[] | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden) | .[] | type] | unique')" '["number"]'
 }
 
 @test "?json says what is configured" {

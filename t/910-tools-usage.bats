@@ -41,7 +41,7 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   run "$TOP/tools/setup.sh" up -p 0
   says 2 "-p: '0' is not a whole number"
   run "$TOP/tools/setup.sh" up -F squid
-  says 2 "-F: 'squid' is not one of none keepalive proxy"
+  says 2 "-F: 'squid' is not none, keepalive or proxy"
   run "$TOP/tools/setup.sh" up -T -F proxy
   says 2 "-F and -T: the front speaks no TLS"
   run "$TOP/tools/setup.sh" down now
@@ -52,7 +52,7 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   run "$TOP/tools/bench.sh" quiet
   says 2 "unknown test 'quiet'"
   run "$TOP/tools/bench.sh" --target plain,other
-  says 2 "--target: 'other' is not one of plain vhostlimit"
+  says 2 "--target: 'other' is not one of plain vhostlimit limits40 limits20"
   run "$TOP/tools/bench.sh" --page cgi
   says 2 "--page: 'cgi' is not one of static php sleep"
   run "$TOP/tools/bench.sh" --page static mix
@@ -69,7 +69,7 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
 
 @test "bench.sh -l lists the tests with a line each" {
   run "$TOP/tools/bench.sh" -l
-  for name in alone baseline cpu cpu-weights light many mix noisy recovery vhosts weights; do
+  for name in alone baseline cap cgroup cpu cpu-shared cpu-threads cpu-weights insulation light many mix noisy recovery vhosts weights; do
     says 0 "$name"$'\t'
   done
 }

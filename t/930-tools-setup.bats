@@ -162,6 +162,14 @@ s=socket.socket(); s.bind(("0.0.0.0",80)); s.listen(); time.sleep(60)' 3>&- &
   done
 }
 
+@test "up -L: a page that burns CPU time in Apache's own thread" {
+  # shellcheck disable=SC1091
+  [[ -e $(. "$TOP/tools/lib/common.sh"; . "$TOP/tools/lib/httpd.sh"; httpd_module_dir)/mod_lua.so ]] || skip "no mod_lua"
+  bed up -L
+  [ "$status" -eq 0 ]
+  [ "$(fetch 1 "http://site1.test/burn.lua?ms=5")" = "burned about 5 ms" ]
+}
+
 in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   grep -qE ":(cpuacct|cpu,cpuacct|):/vhostlimit-testbed/$2.test:80\$" "/proc/$1/cgroup"
 }

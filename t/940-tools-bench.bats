@@ -105,6 +105,17 @@ interrupted_after_a_run() { # <signal>
   jq -e '.runs[0].sites | map(.share) | .[0] > .[1] and .[1] > .[2]' out/result.json
 }
 
+@test "a cap binds, by the kernel's own count" {
+  [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  grep -qE '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts || skip "no cgroups here"
+  run "$BENCH" --quick -o out cap 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  jq -c '.runs[0].usage' out/result.json
+  jq -e '.runs[0].usage | length == 4 and .[3].sites.site2 > .[0].sites.site2' out/result.json
+  jq -e '.rows | length == 2 and all(.median > 0 and .median < 30)' out/result.json
+}
+
 @test "interrupted after a run, it reports what was measured until then and leaves nothing" {
   run interrupted_after_a_run INT
   printf '%s\n' "$output"

@@ -5,10 +5,12 @@
 # Usage:   bench.sh [OPTION]... [TEST]
 #   TEST              what to measure (noisy); -l lists what there is
 #   --quick           a few seconds a run (3 s); the default is 25 s
-#   --full            the published length: five minutes a run
+#   --full            the published length: five minutes a run; insulation: one
+#                     minute, all loads and schemes (about an hour)
 #   --repeat N        so often, targets in turns; reported are median and spread
 #                     (3; 1 with --quick and --full)
-#   --target LIST     what is compared (plain,vhostlimit where the test has both)
+#   --target LIST     what is compared: plain, vhostlimit, limits40, limits20
+#                     (those of the test; the last two are process limits)
 #   --page LIST       the pages: static, php, sleep (those of the test)
 #   --load NAME       the load generator: siege or wrk (wrk)
 #   -k                clients keep their connections alive
@@ -109,6 +111,7 @@ settle() {
   [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
   [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
   [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
+  bed[modules]=${test[modules]-}
   measure=([out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
@@ -116,7 +119,7 @@ settle() {
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
-  case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo 300 10 10 1 ;; *) echo 25 2 3 3 ;; esac
+  case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo "${test[full]-300}" 10 10 1 ;; *) echo 25 2 3 3 ;; esac
 }
 
 prepare_module() {
@@ -130,8 +133,9 @@ prepare() {
   mapfile -t generators < <(test_generators "${option[load]}")
   mapfile -t needs < <(load_packages "${generators[@]}" && test_packages)
   need_files "$(($(test_users_most) + 200))"
+  # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar "${needs[@]}"
+    network sysctl util curl jq sar "${needs[@]}" ${test[modules]-}
   [[ ${measure[targets]} == plain ]] || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock

@@ -29,7 +29,8 @@ run_suite() { # <file>...
 }
 
 main() {
-  local opt
+  local opt packaging=(rpm)
+  [[ $(packages_family) != apt ]] || packaging+=(debhelper lintian)
   while getopts ':h' opt; do
     case $opt in
       h) usage 0 ;;
@@ -38,8 +39,8 @@ main() {
   done
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
-    sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy git bats prove shellcheck \
-    valgrind prometheus chromium
+    sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy git bats prove shellcheck groff \
+    valgrind prometheus chromium clang tidy cppcheck slowhttptest "${packaging[@]}"
   cd "$(in_tree .)"
   build_all
   run_suite "${@:-t}" || exit 1

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: make or remove the three-vhost test bed: one Apache with PHP-FPM and
 #          three clients, each a host of its own in a network namespace
-# Usage:   setup.sh [-h] up [-MPT] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN] [-F FRONT]
+# Usage:   setup.sh [-h] up [-LMPT] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN] [-F FRONT]
 #          setup.sh [-h] down|status
+#   -L           load mod_lua too, for burn.lua?ms=N
 #   -M           load the module from the build tree (conf/testbed/vhostlimit.conf.in)
 #   -P           a PHP-FPM of its own for each site, with -M in the site's cgroup
 #   -T           the sites over TLS and HTTP/2 (https, port 443), not in clear
@@ -16,7 +17,8 @@
 #   -h           this help
 #   Then, for example: ip netns exec vl-client1 curl http://site1.test/
 #   Pages: / (static), info.php, and burn.php?ms=N, sleep.php?ms=N, burn.cgi?ms=N,
-#   sleep.cgi?ms=N, which burn N ms of CPU time or sleep as long
+#   sleep.cgi?ms=N, which burn N ms of CPU time or sleep as long; burn.lua?ms=N
+#   burns about that in Apache's own thread
 #   The status pages: nsenter --net=/run/netns/vl-server curl http://127.0.0.1:8081/server-status
 # Exit:    0 done, or up; 1 failed, or status of a bed that is not up; 2 usage;
 #          77 cannot run here (no root, a program missing, port taken); 130, 143 signals
@@ -31,9 +33,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 parse_up() {
   local opt
   OPTIND=1
-  while getopts ':hMPTD:m:w:p:F:' opt; do
+  while getopts ':hLMPTD:m:w:p:F:' opt; do
     case $opt in
       h) usage 0 ;;
+      L) bed[modules]=lua ;;
       M) bed[module]=on ;;
       P) bed[pools]=own ;;
       T) bed[tls]=on ;;
@@ -52,7 +55,7 @@ parse_up() {
   [[ ${bed[workers]} =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-w: '${bed[workers]}' is not a whole number from 1 to 99999"
   [[ ${bed[mpm]} == prefork ]] || ((bed[workers] % 25 == 0)) || misuse "-w: '${bed[workers]}' is not a multiple of 25"
   [[ ${bed[children]} =~ ^[1-9][0-9]{0,3}$ ]] || misuse "-p: '${bed[children]}' is not a whole number from 1 to 9999"
-  bed_front_known "${bed[front]}" || misuse "-F: '${bed[front]}' is not one of ${bed_front_kinds[*]}"
+  bed_front_known "${bed[front]}" || misuse "-F: '${bed[front]}' is not none, keepalive or proxy"
   [[ ${bed[front]} == none || ${bed[tls]} == off ]] || misuse "-F and -T: the front speaks no TLS"
 }
 

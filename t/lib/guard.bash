@@ -17,7 +17,7 @@ scripts() {
 
 our_files() {
   local place
-  for place in tools t conf .ci autogen.sh; do
+  for place in tools t conf packaging .ci autogen.sh; do
     [[ ! -e $TOP/$place ]] || find "$TOP/$place" -type f ! -path '*/.libs/*' ! -path '*/.deps/*' -size -1000k
   done
 }

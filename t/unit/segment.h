@@ -13,6 +13,7 @@
 #include <apr_general.h>
 
 #include "tap.h"
+#include "vl_clock.h"
 #include "vl_shm_int.h"
 
 #define NONE ((apr_uint32_t)-1)

@@ -21,11 +21,35 @@ static void decides_by_concurrency(void)
     ok(verdict(2, 3) == VL_REFUSE, "a limit lowered under load refuses too");
     ok(vl_admit_decide(&limits, 2).reason == VL_REASON_CONCURRENCY,
        "the reason is the concurrency");
-    limits.mode = VL_MODE_DRYRUN;
-    ok(vl_admit_decide(&limits, 2).verdict == VL_REFUSE,
-       "DryRun gets the same answer");
     ok(!strcmp(vl_admit_reason_name(VL_REASON_CONCURRENCY), "concurrency"),
        "the reason has a name");
+}
+
+static int dryrun_is(const vl_limits_t *limits, apr_uint64_t running,
+                     vl_reason_e reason, int waits)
+{
+    int got;
+    vl_decision_t decision = vl_admit_dryrun(limits, running, &got);
+
+    return decision.reason == reason && got == waits
+           && (decision.verdict == VL_REFUSE) == (reason != VL_REASON_NONE);
+}
+
+static void dryrun_counts_who_would_wait(void)
+{
+    vl_limits_t limits = { VL_MODE_DRYRUN, 100, 2, 3 };
+
+    ok(dryrun_is(&limits, 1, VL_REASON_NONE, 0), "DryRun: one would run");
+    ok(dryrun_is(&limits, 2, VL_REASON_NONE, 1)
+       && dryrun_is(&limits, 4, VL_REASON_NONE, 1),
+       "those above the concurrency would wait");
+    ok(dryrun_is(&limits, 5, VL_REASON_QUEUE, 0),
+       "as many as may, and the next one would be refused");
+    limits.queue = 0;
+    ok(dryrun_is(&limits, 2, VL_REASON_CONCURRENCY, 0),
+       "nobody would wait without a queue");
+    limits.concurrency = 0;
+    ok(dryrun_is(&limits, 1000, VL_REASON_NONE, 0), "no limit");
 }
 
 static void tells_when_to_come_back(void)
@@ -51,6 +75,7 @@ static void tells_when_to_come_back(void)
 int main(void)
 {
     decides_by_concurrency();
+    dryrun_counts_who_would_wait();
     tells_when_to_come_back();
     return tap_done();
 }

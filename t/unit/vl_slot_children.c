@@ -74,8 +74,8 @@ static void a_grant_wakes_another_child(void)
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     enter(&one, a, &held);
-    vl_slot_wait(&two, a, apr_time_now());
-    vl_slot_wait(&two, a, apr_time_now());
+    vl_slot_wait(&two, a, vl_clock_us());
+    vl_slot_wait(&two, a, vl_clock_us());
     ok(!woken(&one) && !woken(&two) && !vl_slot_granted(&two), "both wait");
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one) && woken(&two) == 1,
@@ -99,16 +99,16 @@ static void one_wake_is_enough(void)
     for (i = 0; i < 4; i++)
         enter(&one, a, &held[i]);
     for (i = 0; i < 4; i++)
-        vl_slot_wait(&two, a, apr_time_now());
+        vl_slot_wait(&two, a, vl_clock_us());
     for (i = 0; i < 3; i++)
         vl_slot_end(&one, &held[i], NULL);
     ok(woken(&two) == 1, "several grants, one wake-up");
     ok(drain(&two) == 4, "all are there, and the last as it takes them");
-    vl_slot_wait(&two, a, apr_time_now());
+    vl_slot_wait(&two, a, vl_clock_us());
     drain(&two);
     for (i = 0; i < 3; i++)
         enter(&one, a, &held[i]);
-    vl_slot_wait(&two, a, apr_time_now());
+    vl_slot_wait(&two, a, vl_clock_us());
     ok(!vl_slot_granted(&two) && !woken(&two), "all are taken again");
     vl_slot_end(&one, &held[0], NULL);
     ok(woken(&two) == 1 && drain(&two) == 1,
@@ -129,8 +129,8 @@ static void no_line_stands_still(void)
     two = view(shm, 1, 10);
     enter(&one, a, &held);
     for (i = 0; i < 4; i++) {
-        vl_slot_wait(&one, a, apr_time_now());
-        vl_slot_wait(&two, a, apr_time_now());
+        vl_slot_wait(&one, a, vl_clock_us());
+        vl_slot_wait(&two, a, vl_clock_us());
     }
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
@@ -157,9 +157,9 @@ static void a_child_without_threads_gets_nothing(void)
     two = view(shm, 1, 4);
     for (i = 0; i < 3; i++)
         enter(&one, a, &held[i]);
-    vl_slot_wait(&one, a, apr_time_now());
+    vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "no thread is free where it waits");
-    vl_slot_wait(&two, a, apr_time_now());
+    vl_slot_wait(&two, a, vl_clock_us());
     ok(vl_slot_granted(&two) && drain(&two) == 1,
        "that does not hold up who waits elsewhere");
     vl_slot_end(&one, &held[0], NULL);
@@ -178,11 +178,11 @@ static void a_paused_child_gets_nothing(void)
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     vl_shm_child_pause(&one, 1);
-    vl_slot_wait(&one, a, apr_time_now());
-    vl_slot_wait(&one, b, apr_time_now());
+    vl_slot_wait(&one, a, vl_clock_us());
+    vl_slot_wait(&one, b, vl_clock_us());
     ok(!vl_slot_granted(&one), "a paused child is granted nothing");
-    vl_slot_wait(&two, a, apr_time_now());
-    vl_slot_wait(&two, b, apr_time_now());
+    vl_slot_wait(&two, a, vl_clock_us());
+    vl_slot_wait(&two, b, vl_clock_us());
     ok(drain(&two) == 2, "another one is, of the same accounts");
     vl_shm_child_pause(&one, 0);
     first = drain(&one);
@@ -240,8 +240,8 @@ static void paused_lines_hold_up_nobody(void)
         two = view(shm, 1, 50);
         vl_shm_child_pause(&one, 1);
         for (a = 0; a < n; a++)
-            vl_slot_wait(&one, a, apr_time_now());
-        vl_slot_wait(&two, 31, apr_time_now());
+            vl_slot_wait(&one, a, vl_clock_us());
+        vl_slot_wait(&two, 31, vl_clock_us());
         served = drain(&two);
         if (n <= 15)
             ok(served == 1, "%u accounts that wait in a paused child do not "
@@ -265,7 +265,7 @@ static void many_are_woken_at_once(void)
         children[i] = view(shm, (int)i, 4);
     enter(&children[0], a, &held);
     for (i = 0; i < CHILDREN; i++)
-        vl_slot_wait(&children[i], a, apr_time_now());
+        vl_slot_wait(&children[i], a, vl_clock_us());
     ok(metrics(shm, a).waiting == CHILDREN, "one waits in each child");
     account(shm, "a", 0);
     vl_slot_end(&children[0], &held, NULL);
@@ -294,15 +294,15 @@ static void the_dead_leave_nothing(void)
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     enter(&one, a, &held[0]);
-    vl_slot_elsewhere(&one, apr_time_now());
-    vl_slot_wait(&one, a, apr_time_now());
-    vl_slot_wait(&one, a, apr_time_now());
-    vl_slot_wait(&one, b, apr_time_now());
-    vl_slot_wait(&one, b, apr_time_now());
-    vl_slot_wait(&one, b, apr_time_now());
+    vl_slot_elsewhere(&one, vl_clock_us());
+    vl_slot_wait(&one, a, vl_clock_us());
+    vl_slot_wait(&one, a, vl_clock_us());
+    vl_slot_wait(&one, b, vl_clock_us());
+    vl_slot_wait(&one, b, vl_clock_us());
+    vl_slot_wait(&one, b, vl_clock_us());
     enter(&two, b, &held[1]);
-    vl_slot_elsewhere(&two, apr_time_now());
-    vl_slot_wait(&two, b, apr_time_now());
+    vl_slot_elsewhere(&two, vl_clock_us());
+    vl_slot_wait(&two, b, vl_clock_us());
     ok(shm->children[0].ring_len == 3 && metrics(shm, b).waiting == 3
        && shm->head->elsewhere == 2,
        "one runs, is worked on elsewhere, is granted, waits");
@@ -331,7 +331,7 @@ static int sleep_and_take(vl_shm_t *shm, apr_uint32_t a, int ready)
 
     vl_shm_child_attach(shm, getpid(), 10);
     pfd.fd = vl_shm_child_wake_fd(shm);
-    if (vl_slot_wait(shm, a, apr_time_now()) != APR_SUCCESS
+    if (vl_slot_wait(shm, a, vl_clock_us()) != APR_SUCCESS
         || vl_slot_take(shm, &ticket) != APR_EAGAIN
         || write(ready, "", 1) != 1 || poll(&pfd, 1, 5000) != 1
         || vl_slot_take(shm, &ticket) != APR_SUCCESS)
@@ -385,7 +385,7 @@ static void stress(vl_shm_t *shm)
         case 0:
         case 1:
         case 2:
-            vl_slot_wait(shm, a, apr_time_now());
+            vl_slot_wait(shm, a, vl_clock_us());
             break;
         case 3:
         case 4:
@@ -404,7 +404,7 @@ static void stress(vl_shm_t *shm)
                                         == APR_SUCCESS
                                       : enter(shm, a, &held[n]));
             if (n && rand() % 16 == 0) {
-                cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
+                cost.elsewhere_from = vl_slot_elsewhere(shm, vl_clock_us());
                 cost.elsewhere = 1;
                 vl_slot_end(shm, &held[--n], &cost);
                 cost.elsewhere = 0;

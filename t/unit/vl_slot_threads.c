@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that wait, slots that stall, and what is charged while requests run. */
 #include "segment.h"
+#include "vl_watch.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots,
                               apr_uint32_t seats)
@@ -145,7 +146,7 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 
     while (n--) {
         enter(shm, a, &ticket);
-        cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
+        cost.elsewhere_from = vl_slot_elsewhere(shm, vl_clock_us());
         vl_slot_end(shm, &ticket, &cost);
     }
     vl_slot_usage(shm, a, reading += us, 1);
@@ -179,6 +180,78 @@ static void measured_back_ends(void)
     ok(is_empty(shm), "nothing is left");
 }
 
+/* What the next look at all accounts says was killed in the first. */
+static apr_uint64_t told(vl_shm_t *shm, apr_int64_t now_us)
+{
+    vl_watch_event_t events[VL_WATCH_EVENTS];
+    apr_uint32_t from = 0;
+
+    return vl_watch_look(shm, now_us, &from, events) ? events[0].killed : 0;
+}
+
+static void kills_are_counted_and_told(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0);
+    apr_int64_t now = 100 * APR_USEC_PER_SEC;
+
+    vl_shm_post_config_kills(shm, a, 5);
+    vl_slot_kills(shm, a, 5);
+    ok(!metrics(shm, a).memory_kills && !told(shm, now),
+       "those before the start are nobody's news");
+    vl_slot_kills(shm, a, 7);
+    ok(metrics(shm, a).memory_kills == 2 && told(shm, now) == 2, "two more");
+    vl_slot_kills(shm, a, 8);
+    ok(metrics(shm, a).memory_kills == 3
+       && !told(shm, now + 9 * APR_USEC_PER_SEC), "the next is told later");
+    vl_shm_post_config_kills(shm, a, 9);
+    vl_slot_kills(shm, a, 9);
+    ok(told(shm, now + 10 * APR_USEC_PER_SEC) == 2,
+       "with those that a restart found");
+    vl_slot_kills(shm, a, 1);
+    ok(metrics(shm, a).memory_kills == 5, "a group made anew counts from 0");
+}
+
+static void cost_is_known_by(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_account_snapshot_t seen;
+
+    vl_shm_snapshot(shm, a, &seen);
+    ok(seen.cost_by == VL_COST_THREAD, "at first by the thread alone");
+    tick(shm, a, 1, 1000);
+    vl_shm_snapshot(shm, a, &seen);
+    ok(seen.cost_by == VL_COST_CLOCK, "then by the clock");
+    tick(shm, a, 1, 1000);
+    vl_shm_snapshot(shm, a, &seen);
+    ok(seen.cost_by == VL_COST_CGROUP, "and measured, once the group is read");
+}
+
+/* One that works elsewhere for 50 ms, in the account's group. */
+static apr_uint64_t charged_for_a_program(vl_shm_t *shm, apr_uint32_t a)
+{
+    vl_cost_t cost = { 50000, 0, 1, 0, 0, 1 };
+    apr_uint64_t before = metrics(shm, a).charged_us;
+    vl_ticket_t ticket;
+
+    enter(shm, a, &ticket);
+    cost.elsewhere_from = vl_slot_elsewhere(shm, apr_time_now());
+    apr_sleep(50000);
+    vl_slot_end(shm, &ticket, &cost);
+    return metrics(shm, a).charged_us - before;
+}
+
+static void groups_that_nobody_reads(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0);
+
+    ok(charged_for_a_program(shm, a) >= 49000, "the clock charges");
+    ok(vl_slot_reads_usage(shm, apr_time_now()), "somebody reads");
+    ok(charged_for_a_program(shm, a) == 0, "and will charge what is read");
+}
+
 int main(void)
 {
     segment_init();
@@ -190,5 +263,8 @@ int main(void)
     the_dead_leave_their_seats();
     what_was_paid_is_not_charged_again();
     measured_back_ends();
+    kills_are_counted_and_told();
+    cost_is_known_by();
+    groups_that_nobody_reads();
     return tap_done();
 }

@@ -66,6 +66,11 @@ static void grown(void *data, apr_uint32_t account, apr_uint64_t us,
     heard.us[account] = us;
 }
 
+static void killed(void *data, apr_uint32_t account, apr_uint64_t kills)
+{
+    ok(0, "account %u has no limit of its memory", account);
+}
+
 static double cpu_seconds(void)
 {
     return (double)clock() / CLOCKS_PER_SEC;
@@ -100,25 +105,25 @@ static void reads_what_back_ends_burn(vl_cgroup_t *cg)
     vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
     apr_uint32_t open;
 
-    vl_usage_post_config_add(usage, 1, "a:80");
-    vl_usage_post_config_add(usage, 2, "b:80");
+    vl_usage_post_config_add(usage, 1, "a:80", 0);
+    vl_usage_post_config_add(usage, 2, "b:80", 0);
     ok(vl_place_post_config_add(place, 1, "a:80") == APR_SUCCESS,
        "descriptors for a");
     open = vl_place_open_count(place);
     ok(open > 1 && open - (vl_place_home_fd(place) >= 0)
        == vl_place_wanted_count(place), "all of them are open");
-    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.calls == 0, "nothing is said of groups that used nothing");
     burn_for(place, 1);
-    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.us[1] >= 50000 && heard.us[1] < 1000000,
        "a used what its process burned: %d us", (int)heard.us[1]);
     ok(heard.us[2] == 0 && heard.calls == 1, "b used nothing");
     burn_for(place, VL_PLACE_NONE);
-    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.calls == 1, "what nobody's process burned is nobody's");
     burn_for(place, 1);
-    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.calls == 2 && heard.us[1] >= 100000, "it goes on");
     vl_usage_child_close(usage);
 }
@@ -150,8 +155,8 @@ static void threads_come_and_go(vl_cgroup_t *cg)
     burn();
     ok(vl_place_enter(vl_place_home_fd(place)) == APR_SUCCESS
        && !is_in("/a:80"), "and home");
-    vl_usage_post_config_add(usage, 1, "a:80");
-    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_post_config_add(usage, 1, "a:80", 0);
+    vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.us[1] < before + 30000,
        "what the thread burned there is not its back ends': %d us",
        (int)(heard.us[1] - before));
@@ -176,16 +181,16 @@ static void a_group_that_is_gone(vl_cgroup_t *cg)
     vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
 
     vl_place_post_config_add(place, 1, "a:80");
-    vl_usage_post_config_add(usage, 1, "a:80");
-    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_post_config_add(usage, 1, "a:80", 0);
+    vl_usage_child_read(usage, grown, killed, NULL);
     vl_cgroup_remove_gone(cg, NULL);
     ok(vl_place_enter(vl_place_thread_fd(place, 1)) != APR_SUCCESS,
        "takes no thread");
     burn_for(place, 1);
     ok(1, "and a process that is forked for it runs all the same");
     heard.calls = 0;
-    vl_usage_child_read(usage, grown, NULL);
-    vl_usage_child_read(usage, grown, NULL);
+    vl_usage_child_read(usage, grown, killed, NULL);
+    vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.calls == 0, "nor has anything to tell");
 }
 

@@ -5,7 +5,7 @@
 # Apache each client's address by the PROXY protocol, version 2.  Part of bed.sh,
 # where the variables are.
 
-bed_front_known() { [[ " ${bed_front_kinds[*]} " == *" $1 "* ]]; }
+bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }
 
 bed_front_start() {
   local reuse=always how=''

@@ -33,9 +33,9 @@ bed_fpm_start() {
 # After Apache, which makes the group; without a group it is nowhere special.
 bed_fpm_start_one() { # <name>
   local name=$1 binary user group
-  group=$bed_cgroup/${1#fpm-}.test:$(bed_port)
   binary=$(fpm_binary) || cannot "php-fpm is not installed"
   user=$(httpd_user)
+  group=$(bed_site_cgroup "${name#fpm-}")
   template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/$name.conf" \
     DIR="$bed_dir" NAME="$name" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
   fpm_check "$binary" "$bed_dir/$name.conf"
@@ -67,6 +67,17 @@ bed_fpm_up() { # names
   done
 }
 
+bed_fpm_pids() { # masters and workers
+  local name pid
+  for name in $(bed_fpm_up); do
+    pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || continue
+    printf '%s\n' "$pid"
+    tr -s ' ' '\n' <"/proc/$pid/task/$pid/children"
+  done
+}
+
+bed_site_cgroup() { printf "%s/%s.test:%s\n" "$bed_cgroup" "$1" "$(bed_port)"; }  # <site>
+
 bed_httpd_start() {
   local binary
   binary=$(httpd_binary)
@@ -87,9 +98,11 @@ bed_httpd_config() { # <binary>
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
-  mapfile -t also < <(bed_more_modules)
+  also=$(bed_more_modules)
+  # shellcheck disable=SC2086  # words
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status "${also[@]}")
+    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status \
+    $also ${bed[modules]})
   lines=$(bed_site_lines)$'\n'
   more=$(bed_more_vhosts)
   fpm1=$(bed_fpm_name site1)

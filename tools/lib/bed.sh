@@ -34,11 +34,10 @@ bed_clients=(1 2 3)
 bed_sites=(site1 site2 site3)
 bed_ports=(80 443 8080 8081)     # sites, over TLS, behind a front; status page
 bed_cgroup=/vhostlimit-testbed
-bed_front_kinds=(none keepalive proxy)
 bed_lock_fd=
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [extra]=''
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [modules]='' [extra]=''
   [vhosts]=3 [tls]=off [front]=none [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>

@@ -24,6 +24,27 @@ cgroup_enter() { # <path>: this very shell, in every hierarchy that has the grou
   done < <(cgroup_dirs "$1")
 }
 
+cgroup_usage_file() { # <path>: where the kernel tells its CPU time
+  local dir
+  while read -r dir; do
+    if [[ -r $dir/cpuacct.usage ]]; then printf '%s\n' "$dir/cpuacct.usage"; return; fi
+  done < <(cgroup_dirs "$1")
+  while read -r dir; do
+    if [[ -r $dir/cpu.stat ]]; then printf '%s\n' "$dir/cpu.stat"; return; fi
+  done < <(cgroup_dirs "$1")
+}
+
+cgroup_used_us() { # <such a file>: nothing where there is none
+  local key value
+  while read -r key value; do
+    case $key in
+      usage_usec) printf '%s\n' "$value" ;;
+      *[!0-9]*) ;;
+      *) [[ -n $value ]] || printf '%s\n' "$((key / 1000))" ;;
+    esac
+  done 2>/dev/null <"$1"
+}
+
 cgroup_kind() { # v1, v2, hybrid or none
   case $(findmnt -rn -o FSTYPE -t cgroup,cgroup2 | sort -u | paste -sd+ -) in
     cgroup) echo v1 ;;

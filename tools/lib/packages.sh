@@ -13,6 +13,7 @@ libtool     command:libtoolize      libtool                   libtool
 pkgconfig   command:pkg-config      pkg-config                pkgconf-pkg-config
 apxs        command:apxs            apache2-dev               httpd-devel
 httpd       command:apache2,httpd   apache2-bin               httpd
+lua         file:/usr/lib*/*/modules/mod_lua.so  apache2-bin   mod_lua
 mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
@@ -33,9 +34,17 @@ openssl-dev  file:/usr/include/openssl/ssl.h  libssl-dev      openssl-devel
 haproxy     command:haproxy         haproxy                   haproxy
 git         command:git             git                       git
 h2load      command:h2load,nghttp          nghttp2-client            nghttp2
+groff       command:groff           groff-base            groff-base
 valgrind    command:valgrind        valgrind                  valgrind
+clang       command:clang           clang libclang-rt-dev     clang compiler-rt
+tidy        command:clang-tidy      clang-tidy                clang-tools-extra
+cppcheck    command:cppcheck        cppcheck                  cppcheck
+slowhttptest  command:slowhttptest  slowhttptest              slowhttptest
 prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
+rpm         command:rpmspec         rpm                       rpm-build
+debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
+lintian     command:lintian         lintian                   lintian
 END
 }
 

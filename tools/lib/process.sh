@@ -17,6 +17,15 @@ process_program() { # <pid>: path of its program
   printf '%s\n' "${program% (deleted)}"
 }
 
+process_used_us() { # <pid>...: CPU time of their main threads together; nothing where the kernel does not say
+  local pid ns sum=''
+  for pid; do
+    { read -r ns _ <"/proc/$pid/schedstat"; } 2>/dev/null || continue
+    sum=$((${sum:-0} + ns))
+  done
+  [[ -z $sum ]] || printf '%s\n' "$((sum / 1000))"
+}
+
 process_gone() { # <pid>...
   local pid state
   for pid; do

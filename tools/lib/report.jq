@@ -41,7 +41,7 @@ def facts:
 def pages: .runs | map(.page) | in_order[];
 
 # One run for each target and scene.
-def of(page): [.runs[] | select(.page == page) | del(.samples, .sar.idle, .status, .clients)] as $runs
+def of(page): [.runs[] | select(.page == page) | del(.samples, .usage, .sar.idle, .status, .clients)] as $runs
   | [$runs | map([.target, .scene]) | sort_by(.[0] != "plain") | in_order[] as $who
      | $runs | map(select([.target, .scene] == $who)) | medians];
 def per_site(name; f): [name] + [.[] | .sites[] | f];

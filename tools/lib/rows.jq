@@ -7,11 +7,12 @@ def median: sort | length as $n
   | if $n == 0 then null else (.[($n - 1) / 2 | floor] + .[$n / 2 | floor]) / 2 end;
 
 # The runs of one repetition on one page: of the target in question, of plain
-# Apache; nothing where there is none, and nothing comes of it.
+# Apache, of any; nothing where there is none, and nothing comes of it.
 def this(scene): .this[scene] // empty;
 def this: this("-");
 def plain(scene): .plain[scene] // empty;
 def plain: plain("-");
+def with(target; scene): .of[target][scene] // empty;
 
 def ratio(a; b): a as $a | b as $b
   | if ($a | type) == "number" and ($b | type) == "number" and $b > 0 then $a / $b else empty end;
@@ -26,6 +27,29 @@ def during(role): load(role) as $load
 def cpu(role): site(role).site as $site
   | (.status.vhosts // [])[] | select(.name | startswith($site + ".")) | .cpu_us + .backend_us;
 def cpu_share(role): cpu(role) / ([.sites[].role as $each | cpu($each)] | add);
+
+# The same of sites that share a pool and are loaded all the time, as far as it
+# can be known from outside: a request takes what its page burns, what any
+# request of the pool's takes besides (what is left of the pool's CPU time), and
+# what its thread does.
+def growth(value): [.[] | value | numbers] | select(length > 1) | .[-1] - .[0];
+def burns_us: .page | ltrimstr("burn") | tonumber * 1000;
+def rest_us: (.usage | growth(.pool)) - ([.clients[] | .transactions * burns_us] | add)
+  | [., 0] | max;
+def thread_us(site): .samples | ratio(growth(.sites[site].cpu_us); growth(.sites[site].requests));
+def pool_cpu(role): load(role) as $load
+  | ratio(rest_us; [.clients[].transactions] | add) as $rest
+  | $load.transactions * (($load | burns_us) + $rest + thread_us($load.site));
+def pool_share(role): pool_cpu(role) / ([.clients[].role as $each | pool_cpu($each)] | add);
+
+# Percent of one CPU that a site's group used in each stretch of so many seconds
+# of its load, or in all if that is shorter.
+def cpu_used(role; seconds): load(role) as $load
+  | [.usage[] | select(.at >= $load.from_s and .at <= $load.to_s + 1)
+      | { at, us: .sites[$load.site] } | select(.us)] as $all | select($all | length > 1)
+  | ([seconds, $all[-1].at - $all[0].at] | min) as $length
+  | $all[] as $from | first($all[] | select(.at >= $from.at + $length - 0.1))
+  | (.us - $from.us) / (.at - $from.at) / 1e4;
 
 # Seconds from the last load's start until the site has nine tenths of half of
 # what all get: in each window of 0.2 s that begins in the second that follows.
@@ -63,6 +87,7 @@ def met(bar): (bar | split(" ")) as [$sign, $number]
   | if $number == null or .median == null then null
     else ($number | tonumber) as $n
       | if $sign == ">=" then .median >= $n elif $sign == "<=" then .median <= $n
+        elif $sign == ">" then .median > $n
         else all(.values[]; . == $n) end
     end;
 
@@ -72,11 +97,15 @@ def by_scene: map({ key: .scene, value: . }) | from_entries;
 def repetitions(page; target; values):
   [map(select(.page == page)) | group_by(.repetition)[]
    | { this: (map(select(.target == target)) | by_scene),
-       plain: (map(select(.target == "plain")) | by_scene) } | values];
+       plain: (map(select(.target == "plain")) | by_scene),
+       of: (group_by(.target) | map({ key: .[0].target, value: by_scene }) | from_entries) } | values];
+
+# What others are compared with has no rows of its own.
+def is_reference: . == "plain" or startswith("limits");
 
 def rows($described; values): . as $runs
   | [(map(.page) | in_order[]) as $page
-     | (map(select(.target != "plain")) | map({ target, title }) | in_order[]) as $of
+     | (map(select(.target | is_reference | not)) | map({ target, title }) | in_order[]) as $of
      | repetitions($page; $of.target; values) as $values
      | range($described | length) as $i
      | $described[$i] | select(applies(.where; $page; $runs[0].keepalive))

@@ -4,7 +4,7 @@
 # describe_NAME, that says in them who loads what, on which pages and targets,
 # and which rows are reported; to add a test is to add such a file.
 
-declare -A test=()              # what is said once; lines, vhosts, mpm and front with :SCENE
+declare -A test=()              # what is said once; lines, vhosts, hogs, mpm and front with :SCENE
 test_scenes=() test_loads=() test_rows=()
 test_scene_now=-                # the name of the only scene of most tests
 test_by_now=-                   # the generator of the next loads; -: the command line's
@@ -43,6 +43,7 @@ test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache w
 test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
 test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
+test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
@@ -58,6 +59,7 @@ test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module a
 test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of three
 test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
 test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy>: HAProxy before Apache
+test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs that burn the server's CPU, not Apache's
 
 # Who makes the next loads, whatever the command line says; with h2load so many of
 # the users are streams of one connection.
@@ -68,8 +70,11 @@ test_load() { # <role> <client> <site> <users> [from to [page]]
   test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now")
 }
 
+test_is_full()      { [[ ${option[length]-} == full ]]; }
+test_full_seconds() { test[full]=$1; }                  # <of a run>, with --full
+
 # Where: all, or PAGE, or PAGE:close, PAGE:keepalive.  Bar and goal: ">= 0.9",
-# "<= 5 %", "<= 1 s"; "= 0" holds only if it does in every repetition; or
+# "> 1", "<= 5 %", "<= 1 s"; "= 0" holds only if it does in every repetition; or
 # nothing.  The value is an expression in the words of rows.jq.
 test_row() { # <where> <name> <bar> <goal> <value>
   test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")

@@ -5,6 +5,7 @@
 
 ($begun | tonumber) as $t0
 | [$samples[] | .at -= $t0] as $samples
+| [$usage[] | .at -= $t0] as $usage
 | def total(k): map(.[k]) | add;
 def waiting(name): name as $site |
   if $status == null then null
@@ -39,5 +40,6 @@ def jain: (add * add) / (length * (map(. * .) | add));
       server_cpu_limited: ($sar.cpu.server.idle < 10),
       slots: (if ($samples | length) > 0 then ($samples | map(.slots) | add / length) else null end),
       samples: $samples,
+      usage: $usage,
       sar: ($sar | .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value }))),
       status: $status }

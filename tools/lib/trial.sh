@@ -5,11 +5,14 @@
 
 # repetition page target scene seconds warm load keepalive workers prefix; begun
 declare -A trial=()
+trial_hog_pids=()
 
 trial_run() { # leaves raw outputs and PREFIX.json
   trial_start
+  trial_hogs "${test[hogs:${trial[scene]}]-0}"
   trial_warm_up
   trial_flood
+  trial_hogs_end
   (trial_gather) >"${trial[prefix]}.json.tmp"   # a subshell: our own stdout is the report's
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
   trial_drain
@@ -28,6 +31,22 @@ trial_start() {
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
   cp "$bed_dir/httpd.conf" "${trial[prefix]}.conf"
+}
+
+# Programs that burn the server's CPU, in no group of ours; timeout ends them
+# should we be killed.
+trial_hogs() { # <number>
+  local n
+  ((!$1)) || on_exit trial_hogs_end
+  for ((n = 0; n < $1; n++)); do
+    (server_exec timeout $((trial[seconds] + trial[warm] + 120)) sh -c 'while :; do :; done') &
+    trial_hog_pids+=("$!")
+  done
+}
+
+trial_hogs_end() {
+  process_stop "${trial_hog_pids[@]}"
+  trial_hog_pids=()
 }
 
 trial_url() { # <site> <page or ->
@@ -54,6 +73,8 @@ trial_flood() {
   sar_run "${trial[seconds]}" "${trial[prefix]}.sar" &
   pids+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
+  pids+=("$!")
+  trial_meter >"${trial[prefix]}.usage" &
   pids+=("$!")
   trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
@@ -98,7 +119,37 @@ trial_watch() {
   (aside_exec timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
-      | { key: (.name | split(".")[0]), value: { requests, waiting } }] | from_entries }' || true
+      | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us } }] | from_entries }' || true
+}
+
+# CPU time in us that the kernel has counted, every second and at both ends: of
+# each site's group, and of all PHP.
+trial_meter() {
+  local site second left files=() pids from=${EPOCHREALTIME/[.,]/}
+  bed_unlock_child
+  for site in "${bed_sites[@]}"; do
+    files+=("$(cgroup_usage_file "$(bed_site_cgroup "$site")")")
+  done
+  mapfile -t pids < <(bed_fpm_pids)
+  for ((second = 0; second <= trial[seconds]; second++)); do
+    left=$((from + second * 1000000 - ${EPOCHREALTIME/[.,]/}))
+    ((left <= 0)) || sleep "$((left / 1000))e-3"
+    printf '%s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")"
+    printf ' %s' "$(trial_or_null cgroup_used_us "${files[0]}")" "$(trial_or_null cgroup_used_us "${files[1]}")" \
+      "$(trial_or_null cgroup_used_us "${files[2]}")"
+    printf '\n'
+  done
+}
+
+trial_or_null() { # <command>...: the number it prints
+  local us
+  us=$("$@") || true
+  printf '%s\n' "${us:-null}"
+}
+
+trial_usage() { # JSON
+  jq -R 'split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } }' \
+    "${trial[prefix]}.usage" | jq -sc .
 }
 
 trial_wait() { # <seconds> <pid>...
@@ -120,7 +171,7 @@ trial_clients() { # JSON, one for each load
       jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
         --arg page "$page" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
         (($begun | tonumber) - ($t0 | tonumber)) as $from
-        | { role: $role, client: ($client | tonumber), site: $site, users: ($users | tonumber),
+        | { role: $role, client: ($client | tonumber), site: $site, page: $page, users: ($users | tonumber),
             from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .'
   done <"${trial[prefix]}.loads"
 }
@@ -130,7 +181,7 @@ trial_gather() { # JSON: the run
   status=$(trial_status) || die 'the status page does not answer after the run'
   record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_server)")
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
-    --argjson status "$status" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+    --argjson status "$status" --argjson usage "$(trial_usage)" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
 }
 
 trial_about() { # JSON: what was run

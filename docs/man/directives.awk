@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# docs/directives.md -> mod_vhostlimit(5), in mdoc.
+
+function escaped(text) {
+  gsub(/\\/, "\\e", text)
+  gsub(/`/, "", text)
+  gsub(/\*/, "", text)
+  gsub(/\(https?:[^)]*\)/, "", text)
+  gsub(/[][]/, "", text)
+  gsub(/-/, "\\-", text)
+  return text ~ /^[.']/ ? "\\&" text : text
+}
+
+function line(text) { if (text != "") print escaped(text) }
+
+BEGIN {
+  print ".\\\" SPDX-License-Identifier: Apache-2.0"
+  print ".\\\" Made from docs/directives.md."
+  print ".Dd November 21, 2026"
+  print ".Dt MOD_VHOSTLIMIT 5"
+  print ".Os"
+  print ".Sh NAME"
+  print ".Nm mod_vhostlimit"
+  print ".Nd Apache module: each vhost its fair share of the server"
+  print ".Sh DESCRIPTION"
+}
+
+/^<!--/ || /^# / { next }
+/^## / {
+  if (!listed++) print ".Sh DIRECTIVES\n.Bl -tag -width Ds"
+  print ".It Cm " substr($0, 4)
+  next
+}
+/^- [A-Z][a-z]*: / {
+  name = substr($0, 3, index($0, ":") - 3)
+  text = substr($0, index($0, ": ") + 2)
+  print ".Pp"
+  line(name == "Does" ? text : name ": " text)
+  next
+}
+{ sub(/^ +/, ""); line($0) }
+
+END {
+  print ".El"
+  print ".Sh SEE ALSO"
+  print ".Xr vhostlimitctl 8 ,"
+  print ".Xr apache2 8 ,"
+  print ".Xr httpd 8"
+}

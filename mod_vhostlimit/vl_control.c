@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A thread, because the parent itself is asleep in the MPM; of the parent,
+ * because only root may write the limits of cgroups, and because there no
+ * website's code runs.  It must not trouble the parent's main thread, which
+ * forks:
+ *  - it lives from the end of one reading of the configuration to the beginning
+ *    of the next, and blocks all signals;
+ *  - it makes answers and touches the list of clients under fork_lock, which
+ *    every fork takes as well: no child begins with a lock that this thread held,
+ *    or with a descriptor that child_init does not know of;
+ *  - its memory is of pools that nobody else knows.
+ * Connections are served side by side, and none for longer than it may take. */
+#include "vl_control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <apr_strings.h>
+#include <http_config.h>
+#include <http_core.h>
+#include <mpm_common.h>
+
+#include "vl_clock.h"
+#include "vl_command.h"
+#include "vl_control_int.h"
+#include "vl_private.h"
+
+/* Served at once; others wait to be accepted. */
+#define CLIENTS 16
+/* For a command to come, and then for its answer to be taken. */
+#define COMMAND_US (2 * APR_USEC_PER_SEC)
+#define ANSWER_US (10 * APR_USEC_PER_SEC)
+
+typedef struct client_t {
+    int fd;                         /* -1: nobody */
+    apr_int64_t deadline;
+    char line[VL_COMMAND_MAX];
+    apr_size_t len;
+    apr_pool_t *pool;               /* NULL: the command has not all come */
+    const char *answer;
+    apr_size_t answer_len;
+} client_t;
+
+static struct control_t {
+    vl_control_kept_t *kept;
+    pid_t pid;                      /* the parent's; 0: no thread */
+    uid_t uid;                      /* may speak, besides root */
+    int end_fd;                     /* readable: the thread is to end */
+    pthread_t thread;
+    client_t clients[CLIENTS];
+} control;
+
+static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock_for_fork(void)
+{
+    pthread_mutex_lock(&fork_lock);
+}
+
+static void unlock_after_fork(void)
+{
+    pthread_mutex_unlock(&fork_lock);
+}
+
+static void register_handlers(void)
+{
+    pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+}
+
+/* --- one client ----------------------------------------------------------- */
+
+/* A child that has just been forked may have the descriptor too: the client is to
+ * see the end at once. */
+static void drop(client_t *client)
+{
+    pthread_mutex_lock(&fork_lock);
+    if (client->pool)
+        apr_pool_destroy(client->pool);
+    shutdown(client->fd, SHUT_RDWR);
+    close(client->fd);
+    client->fd = -1;
+    client->pool = NULL;
+    pthread_mutex_unlock(&fork_lock);
+}
+
+static void make_answer(client_t *client, apr_size_t len)
+{
+    vl_out_t *out;
+
+    pthread_mutex_lock(&fork_lock);
+    if (apr_pool_create_unmanaged(&client->pool) == APR_SUCCESS) {
+        out = vl_out_to_memory(client->pool);
+        vl_control_answer(client->line, len, out);
+        client->answer = vl_out_memory(out, &client->answer_len);
+    }
+    pthread_mutex_unlock(&fork_lock);
+    client->deadline = vl_clock_us() + ANSWER_US;
+    if (!client->pool)
+        drop(client);
+}
+
+static void hear(client_t *client)
+{
+    ssize_t n = recv(client->fd, client->line + client->len,
+                     sizeof(client->line) - client->len, MSG_DONTWAIT);
+    const char *end;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        drop(client);
+        return;
+    }
+    client->len += (apr_size_t)n;
+    end = memchr(client->line, '\n', client->len);
+    if (end)
+        make_answer(client, (apr_size_t)(end - client->line));
+    else if (client->len == sizeof(client->line))
+        make_answer(client, client->len);
+}
+
+static void tell(client_t *client)
+{
+    ssize_t n = send(client->fd, client->answer, client->answer_len,
+                     MSG_DONTWAIT | MSG_NOSIGNAL);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0 || (apr_size_t)n == client->answer_len) {
+        drop(client);
+        return;
+    }
+    client->answer += n;
+    client->answer_len -= (apr_size_t)n;
+}
+
+/* --- all of them ---------------------------------------------------------- */
+
+static client_t *free_client(void)
+{
+    int i;
+
+    for (i = 0; i < CLIENTS; i++) {
+        if (control.clients[i].fd < 0)
+            return &control.clients[i];
+    }
+    return NULL;
+}
+
+static int may_speak(int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+        return 0;
+    return !peer.uid || peer.uid == control.uid;
+}
+
+static void welcome_locked(client_t *client)
+{
+    int fd = accept4(control.kept->fd, NULL, NULL,
+                     SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd < 0)
+        return;
+    if (!may_speak(fd)) {
+        close(fd);
+        return;
+    }
+    memset(client, 0, sizeof(*client));
+    client->fd = fd;
+    client->deadline = vl_clock_us() + COMMAND_US;
+}
+
+static void welcome(client_t *client)
+{
+    pthread_mutex_lock(&fork_lock);
+    welcome_locked(client);
+    pthread_mutex_unlock(&fork_lock);
+}
+
+static void serve(client_t *client, short events, apr_int64_t now)
+{
+    if (events && client->pool)
+        tell(client);
+    else if (events)
+        hear(client);
+    else if (now > client->deadline)
+        drop(client);
+}
+
+/* Milliseconds until the first deadline; -1: there is none. */
+static int next_deadline(apr_int64_t now)
+{
+    apr_int64_t first = 0;
+    int i;
+
+    for (i = 0; i < CLIENTS; i++) {
+        const client_t *client = &control.clients[i];
+
+        if (client->fd >= 0 && (!first || client->deadline < first))
+            first = client->deadline;
+    }
+    if (!first)
+        return -1;
+    return first > now ? (int)((first - now) / 1000) + 1 : 0;
+}
+
+/* Entries of a descriptor below 0 are passed over by poll(). */
+static void fill(struct pollfd pfds[CLIENTS + 2])
+{
+    int i;
+
+    for (i = 0; i < CLIENTS; i++) {
+        pfds[i].fd = control.clients[i].fd;
+        pfds[i].events = control.clients[i].pool ? POLLOUT : POLLIN;
+    }
+    pfds[CLIENTS].fd = free_client() ? control.kept->fd : -1;
+    pfds[CLIENTS + 1].fd = control.end_fd;
+    pfds[CLIENTS].events = pfds[CLIENTS + 1].events = POLLIN;
+}
+
+/* Who has said all is answered still, as far as that is done without waiting. */
+static void finish(void)
+{
+    int i;
+
+    for (i = 0; i < CLIENTS; i++) {
+        client_t *client = &control.clients[i];
+
+        if (client->fd >= 0 && !client->pool)
+            hear(client);
+        if (client->fd >= 0 && client->pool)
+            tell(client);
+    }
+}
+
+static void *run(void *unused)
+{
+    struct pollfd pfds[CLIENTS + 2];
+    apr_int64_t now;
+    int i;
+
+    memset(pfds, 0, sizeof(pfds));
+    do {
+        fill(pfds);
+        if (poll(pfds, CLIENTS + 2, next_deadline(vl_clock_us())) < 0)
+            continue;
+        now = vl_clock_us();
+        for (i = 0; i < CLIENTS; i++) {
+            if (control.clients[i].fd >= 0)
+                serve(&control.clients[i], pfds[i].revents, now);
+        }
+        if (pfds[CLIENTS].revents)
+            welcome(free_client());
+    } while (!pfds[CLIENTS + 1].revents);
+    finish();
+    return NULL;
+}
+
+/* --- beginning and end ---------------------------------------------------- */
+
+static void drop_all(void)
+{
+    int i;
+
+    for (i = 0; i < CLIENTS; i++) {
+        if (control.clients[i].fd >= 0)
+            drop(&control.clients[i]);
+    }
+}
+
+static void remove_socket(void)
+{
+    close(control.kept->fd);
+    unlink(control.kept->path);
+    control.kept->made = 0;
+}
+
+/* What forked children do with this pool is not the parent's affair. */
+static apr_status_t stop(void *unused)
+{
+    apr_uint64_t one = 1;
+
+    if (control.pid != getpid())
+        return APR_SUCCESS;
+    control.pid = 0;
+    if (write(control.end_fd, &one, sizeof(one)) == sizeof(one))
+        pthread_join(control.thread, NULL);
+    drop_all();
+    close(control.end_fd);
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
+        remove_socket();
+    return APR_SUCCESS;
+}
+
+/* A server that was killed has left its socket; who runs two servers gives them
+ * two runtime directories, as for their pid files. */
+static apr_status_t make_socket(vl_control_kept_t *kept, const char *path)
+{
+    struct sockaddr_un addr = { .sun_family = AF_UNIX };
+    mode_t mask;
+    int failed;
+
+    if (strlen(path) >= sizeof(addr.sun_path))
+        return APR_ENAMETOOLONG;
+    apr_cpystrn(addr.sun_path, path, sizeof(addr.sun_path));
+    apr_cpystrn(kept->path, path, sizeof(kept->path));
+    unlink(path);
+    kept->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (kept->fd < 0)
+        return errno;
+    mask = umask(0177);
+    failed = bind(kept->fd, (struct sockaddr *)&addr, sizeof(addr))
+             || listen(kept->fd, CLIENTS) ? errno : 0;
+    umask(mask);
+    if (failed)
+        close(kept->fd);
+    kept->made = !failed;
+    return failed;
+}
+
+/* The same socket as before, unless it was removed or belongs elsewhere now. */
+static apr_status_t have_socket(vl_control_kept_t *kept, const char *path)
+{
+    if (kept->made && !strcmp(kept->path, path) && !access(path, F_OK))
+        return APR_SUCCESS;
+    if (kept->made)
+        remove_socket();
+    return make_socket(kept, path);
+}
+
+static apr_status_t start(void)
+{
+    sigset_t all, before;
+    int i, failed;
+
+    for (i = 0; i < CLIENTS; i++)
+        control.clients[i].fd = -1;
+    control.end_fd = eventfd(0, EFD_CLOEXEC);
+    if (control.end_fd < 0)
+        return errno;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    failed = pthread_create(&control.thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        close(control.end_fd);
+    else
+        control.pid = getpid();
+    return failed;
+}
+
+void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
+                            vl_control_kept_t *kept, vl_shm_t *shm,
+                            const vl_cgroup_t *cg)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const char *path = ap_runtime_dir_relative(pconf, VL_CONTROL_SOCKET);
+    apr_status_t rv;
+
+    control.kept = kept;
+    control.uid = geteuid();
+    vl_control_answer_post_config(main_server, shm, cg);
+    pthread_once(&once, register_handlers);
+    rv = have_socket(kept, path);
+    if (rv == APR_SUCCESS)
+        rv = start();
+    if (rv == APR_SUCCESS)
+        apr_pool_pre_cleanup_register(pconf, NULL, stop);
+    else
+        ap_log_error(APLOG_MARK, APLOG_WARNING, rv, main_server, VLOGNO(0030)
+                     "vhostlimitctl cannot talk to this server: no socket %s",
+                     path);
+}
+
+void vl_control_child_init(void)
+{
+    int i;
+
+    if (!control.pid || control.pid == getpid())
+        return;
+    close(control.kept->fd);
+    close(control.end_fd);
+    for (i = 0; i < CLIENTS; i++) {
+        if (control.clients[i].fd >= 0)
+            close(control.clients[i].fd);
+    }
+}

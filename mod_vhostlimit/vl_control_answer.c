@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What can be asked for over the control socket.  A change is checked as the
+ * directives are, then made in the kernel, whose refusal it stands or falls
+ * with, then in shared memory. */
+#include <apr_strings.h>
+
+#include "vl_command.h"
+#include "vl_conf.h"
+#include "vl_control_int.h"
+#include "vl_status_int.h"
+
+static server_rec *main_server;
+static vl_shm_t *accounts;
+static const vl_cgroup_t *groups;
+
+void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm,
+                                   const vl_cgroup_t *cg)
+{
+    main_server = s;
+    accounts = shm;
+    groups = cg;
+}
+
+/* --- whom it is about ----------------------------------------------------- */
+
+static int has_account(const server_rec *s, const char *name)
+{
+    return !strcmp(vl_conf_get(s)->account_name, name);
+}
+
+static int has_name(const server_rec *s, const char *name)
+{
+    return s->server_hostname && !ap_cstr_casecmp(s->server_hostname, name);
+}
+
+/* By the account's name as it is shown, or by a ServerName that is not in two
+ * accounts.  ret_wrong is set when it is none. */
+static const server_rec *find_vhost(apr_pool_t *p, const char *name,
+                                    const char **ret_wrong)
+{
+    const server_rec *s, *found = NULL;
+
+    for (s = main_server; s; s = s->next) {
+        const vl_conf_t *conf = vl_conf_get(s);
+
+        if (conf->mode == VL_MODE_OFF)
+            continue;
+        if (has_account(s, name))
+            return s;
+        if (!has_name(s, name))
+            continue;
+        if (found && vl_conf_get(found)->account != conf->account)
+            *ret_wrong = apr_psprintf(p, "'%s' is the name of %s and of %s: "
+                                      "say which", name,
+                                      vl_conf_get(found)->account_name,
+                                      conf->account_name);
+        found = s;
+    }
+    if (!found)
+        *ret_wrong = apr_psprintf(p, "'%s' is no vhost that takes part", name);
+    return *ret_wrong ? NULL : found;
+}
+
+/* --- changes -------------------------------------------------------------- */
+
+static const char *read_change(apr_pool_t *p, const vl_command_t *command,
+                               vl_change_t *change)
+{
+    const char *wrong = NULL;
+    vl_key_e key;
+
+    memset(change, 0, sizeof(*change));
+    if (command->verb == VL_COMMAND_RESET) {
+        change->reset = command->keys ? command->keys : VL_KEY_ALL;
+        return NULL;
+    }
+    change->set = command->keys;
+    for (key = 0; key < VL_KEY_COUNT && !wrong; key++) {
+        if (command->values[key])
+            wrong = vl_conf_read_limit(p, key, command->values[key],
+                                       &change->limits);
+    }
+    return wrong;
+}
+
+/* Where the kernel cannot hold it, a limit is no limit: the same as at the
+ * start of the server. */
+static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
+                                const vl_limits_t *limits)
+{
+    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, limits);
+    const char *missing = vl_cgroup_missing(groups, p, &group);
+
+    if (missing && conf->on_error != VL_ERROR_OPEN)
+        return missing;
+    return vl_cgroup_change(groups, p, conf->account_name, &group);
+}
+
+static const char *shown(apr_pool_t *p, const vl_limits_t *limits)
+{
+    return apr_psprintf(p, "weight %u, concurrency %u, queue %u, CPU %u%%",
+                        limits->weight, limits->concurrency, limits->queue,
+                        limits->cpu);
+}
+
+static void log_change(apr_pool_t *p, const vl_conf_t *conf,
+                       const vl_limits_t *before, const vl_limits_t *after)
+{
+    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
+                 "vhost %s: limits changed from %s to %s",
+                 conf->account_name, shown(p, before), shown(p, after));
+}
+
+static const char *make_change(apr_pool_t *p, const vl_conf_t *conf,
+                               const vl_change_t *change)
+{
+    vl_account_snapshot_t now;
+    vl_limits_t limits;
+    const char *failed;
+
+    if (vl_shm_snapshot(accounts, conf->account, &now) != APR_SUCCESS)
+        return "shared memory cannot be read";
+    limits = now.limits;
+    vl_override_change(&now.override, change, &limits);
+    failed = change_group(p, conf, &limits);
+    if (failed) {
+        change_group(p, conf, &now.limits);     /* what was half done */
+        return apr_psprintf(p, "vhost %s: the limit cannot be enforced: %s",
+                            conf->account_name, failed);
+    }
+    if (vl_shm_parent_change(accounts, conf->account, change) != APR_SUCCESS)
+        return "shared memory cannot be written";
+    log_change(p, conf, &now.limits, &limits);
+    return NULL;
+}
+
+static const char *change_limits(apr_pool_t *p, const vl_command_t *command,
+                                 const server_rec *s)
+{
+    vl_change_t change;
+    const char *wrong = read_change(p, command, &change);
+
+    return wrong ? wrong : make_change(p, vl_conf_get(s), &change);
+}
+
+/* --- answers -------------------------------------------------------------- */
+
+static const char *carry_out(apr_pool_t *p, const vl_command_t *command,
+                             const server_rec **ret_only)
+{
+    const char *wrong = NULL;
+
+    *ret_only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
+    if (wrong || command->verb == VL_COMMAND_STATUS)
+        return wrong;
+    return change_limits(p, command, *ret_only);
+}
+
+void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
+{
+    apr_pool_t *p = out->pool;
+    vl_command_t *command = apr_palloc(p, sizeof(*command));
+    const server_rec *only = NULL;
+    const char *wrong = vl_command_parse(line, len, command);
+
+    if (wrong)
+        wrong = apr_psprintf(p, "'%s' is %s", command->word, wrong);
+    else
+        wrong = carry_out(p, command, &only);
+    if (wrong) {
+        vl_out_text(out, "{\"error\":");
+        vl_out_json(out, wrong);
+        vl_out_text(out, "}\n");
+        return;
+    }
+    vl_status_json(out, vl_status_gather(p, only));
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the guides say: their configuration, their links, the names in them.
+
+load lib/common
+load lib/httpd
+load lib/guard
+
+GUIDES=$TOP/docs/guides
+
+# The n-th block of configuration of a guide.
+block() { # <file> <number>
+  awk -v want="$2" '/^```/ { if (!inside && $0 == "```apache") n++; inside = !inside; next }
+    inside && n == want' "$1"
+}
+
+blocks_in() { grep -c '^```apache$' "$1" || :; }  # <file>
+
+# Everything that a guide may use, as a2enmod has it.
+guide_modules() {
+  local module
+  for module in authz_host authz_user authn_core authn_file auth_basic macro remoteip proxy proxy_fcgi; do
+    printf -- '-l\n%s\n' "$module"
+  done
+}
+
+@test "each block of configuration in the guides is one that the server takes" {
+  local file n modules seen=0
+  mapfile -t modules < <(guide_modules)
+  make_room
+  for file in "$GUIDES"/*.md; do
+    for ((n = 1; n <= $(blocks_in "$file"); n++)); do
+      block "$file" "$n" >"$HTTPD_ROOT/block.conf"
+      check_config "${modules[@]}" -x "Include \"$HTTPD_ROOT/block.conf\""
+      is "$status" 0 "${file##*/}, block $n"
+      seen=$((seen + 1))
+    done
+  done
+  at_least "$seen" 10 "blocks found"
+}
+
+@test "each directive of ours that a guide names is one" {
+  local name code
+  code=$(directives_of_module)
+  at_least "$(wc -w <<<"$code")" 5 "directives found in the module"
+  while read -r name; do
+    grep -qx "$name" <<<"$code" || fail "$name: no such directive"
+  done < <(grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u)
+}
+
+@test "each file that README.md and the guides point to is there" {
+  local path
+  for path in $(grep -ohE '\bdocs/[a-z/-]+\.md|\]\((docs|conf)/[^)#]+' "$GUIDES"/*.md "$TOP/README.md" | tr -d '](' | sort -u); do
+    [[ -e $TOP/$path ]] || fail "$path: not there"
+  done
+  while read -r path; do
+    [[ -e $TOP/conf/systemd/$path ]] || fail "conf/systemd/$path: not there"
+  done < <(sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md)
+}
+
+@test "each key of the status page in the guides' queries is one" {
+  local key
+  for key in $(grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md | tr -d '\140' | sort -u); do
+    grep -q "\`vhosts\[\]\.$key\`" "$TOP/docs/operating.md" || fail "$key: not in docs/operating.md"
+  done
+}
+
+@test "systemd takes the units of the examples" {
+  requires systemd_analyze
+  local dir=$BATS_TEST_TMPDIR
+  sed 's|/usr/local/sbin/in-vhost|/bin/true|' "$TOP/conf/systemd/vhostlimit-fpm@.service" >"$dir/vhostlimit-fpm@.service"
+  printf '[Service]\nExecStart=/bin/true\n' >"$dir/apache2.service"
+  mkdir "$dir/apache2.service.d"
+  cp "$TOP"/conf/systemd/apache2-*.conf "$dir/apache2.service.d/"
+  cp "$TOP/conf/systemd/web.slice" "$dir/"
+  SYSTEMD_UNIT_PATH=$dir: try systemd-analyze verify --man=no "$dir/apache2.service" "$dir/web.slice" "$dir/vhostlimit-fpm@a.service"
+  is "$status" 0
+  is "$(grep -E "$dir|Unknown|ignoring" <<<"$output")" "" "complaints"
+}
+
+need_systemd_analyze() { need_program systemd-analyze; }

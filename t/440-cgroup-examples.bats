@@ -1,0 +1,62 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# in-vhost, which starts a back end in its vhost's group, and the guide's pool.
+
+load lib/live
+
+IN_VHOST=$TOP/conf/systemd/in-vhost
+
+in_vhost() { # <vhost> <command>...
+  APACHE_PID_FILE=$HTTPD_ROOT/run/httpd.pid try "$IN_VHOST" "$@"
+}
+
+@test "in-vhost finds the tree by itself and runs a command in the vhost's group" {
+  requires cgroups
+  start_httpd 'VhostLimit On'
+  in_vhost "a.test:$(httpd_port)" cat /proc/self/cgroup
+  is "$status" 0
+  like "$output" ":$(httpd_cgroup)/a\.test:$(httpd_port)"$'(\n|$)'
+}
+
+@test "in-vhost enters the group of several vhosts, and a tree that it is told of" {
+  requires cgroups
+  start_httpd -v 'a VhostLimitGroup us' -v 'b VhostLimitGroup us' 'VhostLimit On'
+  VHOSTLIMIT_TREE=$(httpd_cgroup) in_vhost @us cat /proc/self/cgroup
+  is "$status" 0
+  like "$output" ":$(httpd_cgroup)/_us"$'(\n|$)'
+}
+
+@test "in-vhost says that there is no such group, and runs the command all the same" {
+  requires cgroups
+  start_httpd 'VhostLimit On'
+  in_vhost nobody.test:1 echo runs
+  is "$status" 0
+  like "$output" "there is no group $(httpd_cgroup)/nobody.test:1: echo runs outside"
+  is "${lines[-1]}" runs
+}
+
+# The pool of docs/guides/shared-hosting.md, for a user that is here.
+guide_pool() {
+  awk '/^    \[global\]/ { on = 1 } on && !NF { exit } on { sub(/^    /, ""); print }' \
+    "$TOP/docs/guides/shared-hosting.md" |
+    sed -E "s,^(user|listen.owner) = .*,\1 = $(httpd_user),; s,^(group|listen.group) = .*,\1 = $(id -gn "$(httpd_user)"),
+      s,^error_log = .*,error_log = $HTTPD_ROOT/fpm.log,; s,^listen = .*,listen = $HTTPD_ROOT/anna.sock,"
+}
+
+@test "the guide's pool, started by in-vhost, serves from its customer's group" {
+  requires cgroups php_fpm mod_proxy_fcgi
+  local handler='SetHandler "proxy:unix:'$HTTPD_ROOT'/anna.sock|fcgi://anna/"' fpm
+  start_httpd 'VhostLimit On' -l proxy -l proxy_fcgi -v 'a VhostLimitGroup anna' -v 'b VhostLimitGroup anna' \
+    -v 'a <FilesMatch "\.php$">' -v "a $handler" -v 'a </FilesMatch>'
+  echo '<?php readfile("/proc/self/cgroup");' >"$HTTPD_ROOT/htdocs/a/group.php"
+  guide_pool >"$HTTPD_ROOT/pool.conf"
+  APACHE_PID_FILE=$HTTPD_ROOT/run/httpd.pid detached timeout 60 "$IN_VHOST" @anna \
+    "$(php_fpm_program | head -n 1)" --nodaemonize --fpm-config "$HTTPD_ROOT/pool.conf" >"$HTTPD_ROOT/fpm.out" 2>&1 &
+  fpm=$!
+  wait_until 10 test -S "$HTTPD_ROOT/anna.sock" || { cat "$HTTPD_ROOT/fpm.out"; return 1; }
+  get a /group.php
+  kill "$fpm"
+  wait "$fpm" || :
+  like "$(answer_body)" ":$(httpd_cgroup)/_anna"$'(\n|$)'
+}

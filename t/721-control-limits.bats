@@ -1,0 +1,174 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Limits that change live: at once, in all children, and for how long.
+
+load lib/live
+load lib/control
+
+setup() { requires root; }
+
+rewrite() { # <sed expression>: the configuration
+  sed -i "$1" "$HTTPD_ROOT/httpd.conf"
+}
+
+as_many_run() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <number>
+
+# Wait until so many of the held requests run; sets $us to how long it took.
+run_at_once() { # <number>
+  local start=${EPOCHREALTIME/./}
+  wait_until 10 as_many_run "$1"
+  us=$((${EPOCHREALTIME/./} - start))
+}
+
+begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
+  local n
+  for ((n = 1; n <= $1; n++)); do
+    mkfifo -m 666 "$(hold_dir)/h$n.fifo"
+    begin_request "h$n" a "/cgi/hold.sh?h$n"
+  done
+}
+
+@test "a higher concurrency lets those who wait run at once, in every child" {
+  local us
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 30' -v 'a VhostLimitConcurrency 1'
+  begin_held 12
+  settles a waiting 11
+  is "$(ask 'set\ta.test\tconcurrency=12\n' | jq '.vhosts[0].concurrency')" 12
+  run_at_once 12
+  echo "# 11 requests in 2 children ran $((us / 1000)) ms after the change" >&3
+  at_most "$us" 3000000 "microseconds"
+  at_least "$(cat "$(hold_dir)"/h*.in | sort -u | wc -l)" 2 "children"
+  release_all
+  is "$(for n in {1..12}; do answer_of "h$n"; done | sort -u)" 200
+}
+
+@test "a lower concurrency holds for whoever comes next" {
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0'
+  hold_request one
+  ask 'set\ta.test\tconcurrency=1\n' >/dev/null
+  is "$(get a /) $(get a /) $(get b /)" '503 503 200'
+  ask 'reset\ta.test\n' >/dev/null
+  is "$(get a /)" 200
+}
+
+@test "a queue begins and ends where VhostLimitQueue says otherwise" {
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' 'VhostLimitConcurrency 1'
+  hold_request one
+  is "$(get a /)" 503
+  ask 'set\ta.test\tqueue=1\n' >/dev/null
+  begin_request two a /
+  settles a waiting 1
+  is "$(get a /)" 503 "one more than may wait"
+  ask 'set\ta.test\tqueue=0\n' >/dev/null
+  is "$(get a /)" 503
+  release_request one
+  is "$(answer_of two)" 200 "who waited already"
+}
+
+@test "no request fails while limits change under load" {
+  local n
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 4'
+  begin_crowd load 400 a /page.html
+  for n in {1..60}; do
+    ask "set\ta.test\tweight=$((n * 10))\tconcurrency=$((n % 5 + 1))\tqueue=$((1000 + n))\tcpu=$((n * 10))%\n" |
+      jq -e '.vhosts' >/dev/null
+  done
+  ask 'reset\ta.test\n' >/dev/null
+  is "$(crowd_got load)" '400 200'
+  is "$(error_log | grep -c VL0031)" 61 "changes logged"
+}
+
+@test "the kernel's weight and quota follow, and go back" {
+  requires cgroups cpu
+  local group
+  start_httpd 'VhostLimit On' -v 'a VhostLimitCPU 80%'
+  group=$(httpd_cgroup)/a.test:$(httpd_port)
+  ask 'set\ta.test\tweight=300\tcpu=50%\n' >/dev/null
+  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(3072|300)$'
+  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^50000( 100000)?$'
+  ask 'set\ta.test\tcpu=none\n' >/dev/null
+  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^(-1|max 100000)$'
+  ask 'reset\ta.test\n' >/dev/null
+  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(1024|100)$'
+  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^80000( 100000)?$'
+}
+
+@test "a cap that nobody can enforce is refused, and changes nothing" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
+  like "$(error_of 'set\ta.test\tweight=5\tcpu=50%\n')" '^vhost a\.test:[0-9]+: the limit cannot be enforced: the cpu controller is missing'
+  is "$(control_of a overridden)" '{}'
+  is "$(ask 'set\ta.test\tweight=5\n' | jq '.vhosts[0].weight')" 5
+}
+
+@test "what is set outlasts restarts, in the kernel too, until the configuration changes it" {
+  requires cgroups cpu
+  local group
+  start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200' -v 'a VhostLimitConcurrency 9'
+  group=$(httpd_cgroup)/a.test:$(httpd_port)
+  ask 'set\ta.test\tweight=300\tconcurrency=3\n' >/dev/null
+  graceful_httpd
+  restart_httpd
+  is "$(control_of a weight) $(control_of a 'overridden | tojson')" '300 {"weight":200,"concurrency":9}'
+  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(3072|300)$'
+  rewrite 's/VhostLimitWeight 200/VhostLimitWeight 400/'
+  graceful_httpd
+  is "$(control_of a weight) $(control_of a 'overridden | tojson')" '400 {"concurrency":9}'
+  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(4096|400)$'
+}
+
+@test "commands that are given while the server restarts are answered" {
+  local n
+  start_httpd 'VhostLimit On'
+  (for ((n = 1; n <= 30; n++)); do ctl set a.test weight=$n; done >"$BATS_TEST_TMPDIR/answers" 2>&1) 3>&- &
+  for n in 1 2 3 4; do graceful_httpd; done
+  wait "$!"
+  is "$(grep -c ': weight' "$BATS_TEST_TMPDIR/answers")" 30 "answers"
+  is "$(control_of a weight)" 30
+}
+
+@test "what is set is lost when the server stops, and its socket is gone" {
+  start_httpd 'VhostLimit On'
+  ask 'set\ta.test\tweight=300\n' >/dev/null
+  stop_httpd
+  [[ ! -e $(control_socket) ]] || fail "the socket is still there"
+  launch_httpd
+  is "$(control_of a weight)" 100
+}
+
+@test "a server that was killed leaves a socket that the next one replaces" {
+  start_httpd 'VhostLimit On'
+  crash_httpd
+  try ctl list
+  is "$status" 77
+  launch_httpd
+  is "$(control_of a weight)" 100
+}
+
+@test "a group is one: a change through one of its vhosts holds for the others" {
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitGroup g' -v 'b VhostLimitGroup g'
+  is "$(ask 'set\tb.test\tconcurrency=1\n' | jq -r '.vhosts[0].name')" @g
+  hold_request one a
+  is "$(get b /) $(get c /)" '503 200'
+  is "$(ask 'reset\t@g\n' | jq -c '.vhosts[0].overridden')" '{}'
+}
+
+@test "all MPMs: limits change" {
+  local mpm
+  for mpm in worker prefork; do
+    requires "$mpm"
+    start_httpd -m "$mpm" 'VhostLimit On' 'VhostLimitQueue 0'
+    hold_request one
+    ask 'set\ta.test\tconcurrency=1\n' >/dev/null
+    is "$(get a /)" 503 "$mpm"
+    end_server
+  done
+}
+
+@test "the status page marks what is not as configured" {
+  start_httpd 'VhostLimit On'
+  ask 'set\ta.test\tweight=300\n' >/dev/null
+  is "$(status_json | jq -c '[.vhosts[] | select(.overridden != {}) | .overridden]')" '[{"weight":100}]'
+  like "$(status_auto)" $'\nvhost\.a\.test:[0-9]+\.overridden: weight\n'
+  like "$(web "$(url status /vhostlimit)")" '<td class=set title="set by vhostlimitctl">300<'
+}

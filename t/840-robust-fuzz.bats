@@ -1,0 +1,34 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The parsers of what comes from outside, for a short time each. The long run is
+# tools/fuzz.sh -n 10000000.
+
+load lib/common
+
+need_fuzzer() {
+  need_program clang || return
+  clang -fsanitize=fuzzer -x c -o /dev/null - 2>/dev/null <<<'int LLVMFuzzerTestOneInput(void *d, long n) { return 0; }' ||
+    { echo "no libFuzzer"; return 1; }
+}
+
+@test "two seconds of made-up bytes for each parser find nothing" {
+  requires fuzzer
+  local targets
+  targets=$("$TOP/tools/fuzz.sh" -l | xargs)
+  at_least "$(wc -w <<<"$targets")" 4 "targets"
+  try timeout 300 "$TOP/tools/fuzz.sh" -s 2
+  is "$status" 0
+  is "$(tail -n +2 <<<"$output" | awk '{ print $1 }' | xargs)" "$targets" "targets that ran"
+  is "$(tail -n +2 <<<"$output" | awk '$2 < 1000 { print $1 }')" '' "targets that hardly ran"
+}
+
+@test "each target has first bytes of its own, and each of those its target" {
+  is "$(cd "$TOP/t/fuzz/corpus" && printf '%s\n' * | xargs)" "$("$TOP/tools/fuzz.sh" -l | xargs)"
+}
+
+@test "a target that does not exist is an error of usage" {
+  try "$TOP/tools/fuzz.sh" nothing
+  is "$status" 2
+  like "$output" "there is no target 'nothing'"
+}

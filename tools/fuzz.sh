@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: feed the parsers of what comes from outside with made-up bytes, under
+#          libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer
+# Usage:   fuzz.sh [-h] [-l] [-s SECONDS] [-n EXECUTIONS] [-k DIRECTORY] [TARGET]...
+#   -s SECONDS      for each target (3)
+#   -n EXECUTIONS   for each target, instead of a time
+#   -k DIRECTORY    keep what opens a new path, and what fails, below it
+#   -l              list the targets
+#   TARGET          file t/fuzz/TARGET.c (all); its first bytes are t/fuzz/corpus/TARGET
+#   Prints one line a target: executions, seconds, paths (libFuzzer's features).
+# Exit:    0 nothing found; 1 a target failed, its input is shown; 2 usage; 77
+#          cannot run here (no clang, or no libFuzzer)
+
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+. "$here/lib/common.sh"
+
+work=
+flags=(-g -O1 -fno-omit-frame-pointer -D_GNU_SOURCE)
+checks=address,undefined
+
+remove_work() { rm -rf "$work"; }
+
+targets() { local file; for file in "$(in_tree t/fuzz)"/*.c; do basename "$file" .c; done; }
+
+is_target() { [[ -f $(in_tree "t/fuzz/$1.c") ]]; }   # <name>
+
+core_sources() {
+  sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$(in_tree mod_vhostlimit/Makefile.am)" |
+    grep -oE 'vl[a-z_]*\.c' | sed "s|^|$(in_tree mod_vhostlimit)/|"
+}
+
+build_core() { # all of it, so that a new target is one new file
+  (cd "$work" && core_sources | xargs -n 6 -P "$(nproc)" \
+    clang "${flags[@]}" -fsanitize="fuzzer-no-link,$checks" -fno-sanitize-recover=all -c) &&
+    ar rc "$work/core.a" "$work"/*.o
+}
+
+build_target() { # <name>
+  clang "${flags[@]}" -fsanitize="fuzzer,$checks" -fno-sanitize-recover=all -I"$(in_tree mod_vhostlimit)" \
+    -o "$work/$1" "$(in_tree "t/fuzz/$1.c")" "$work/core.a" "${libraries[@]}"
+}
+
+fuzz_flags() { # <name>
+  local dict
+  dict=$(in_tree "t/fuzz/$1.dict")
+  [[ ! -e $dict ]] || printf '%s\n' "-dict=$dict"
+  if ((executions)); then printf '%s\n' "-runs=$executions"; else printf '%s\n' "-max_total_time=$seconds"; fi
+}
+
+# Prints the row, or what failed.
+fuzz() { # <name>
+  local own=$kept/$1 log=$work/$1.log given
+  mkdir -p "$own"
+  mapfile -t given < <(fuzz_flags "$1")
+  if ! (cd "$work" && "./$1" -print_final_stats=1 -max_len=8192 -len_control=20 -timeout=10 -artifact_prefix="$own/FAILED-" \
+    "${given[@]}" "$own" "$(in_tree "t/fuzz/corpus/$1")") >"$log" 2>&1 </dev/null; then
+    tail -n 60 "$log" >&2
+    say "target $1 failed"
+    return 1
+  fi
+  awk -v target="$1" '/ ft: / { for (i = 1; i < NF; i++) if ($i == "ft:") paths = $(i + 1) }
+    /^Done / { runs = $2; seconds = $5 }
+    END { printf "%-10s %12d %8d %8d\n", target, runs, seconds, paths }' "$log"
+}
+
+main() {
+  local opt seconds=3 executions=0 kept='' target failed=0 libraries given
+  while getopts ':hls:n:k:' opt; do
+    case $opt in
+      h) usage 0 ;;
+      l) targets; return ;;
+      s) seconds=$OPTARG ;;
+      n) executions=$OPTARG ;;
+      k) kept=$(realpath -m -- "$OPTARG") ;;
+      :) misuse "-$OPTARG needs a value" ;;
+      *) misuse "unknown option -$OPTARG" ;;
+    esac
+  done
+  shift $((OPTIND - 1))
+  [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 999999"
+  [[ $executions =~ ^(0|[1-9][0-9]{0,9})$ ]] || misuse "-n: '$executions' is not a whole number up to 9999999999"
+  for target; do is_target "$target" || misuse "there is no target '$target' (-l lists them)"; done
+  (($#)) || { mapfile -t targets < <(targets) && set -- "${targets[@]}"; }
+  need clang pkg-config ar
+  work=$(mktemp -d)
+  on_exit remove_work
+  : "${kept:=$work/corpus}"
+  read -ra given < <(pkg-config --cflags apr-1 apr-util-1 libcgroup)
+  flags+=("${given[@]}")
+  read -ra libraries < <(pkg-config --libs apr-1 apr-util-1 libcgroup)
+  build_core || die "the core does not build with clang"
+  printf '%-10s %12s %8s %8s\n' target executions seconds paths
+  for target; do
+    build_target "$target" 2>"$work/log" || { cat "$work/log" >&2; cannot "target $target cannot be built: is libFuzzer there (libclang-rt-dev)?"; }
+    fuzz "$target" || failed=1
+  done
+  return "$failed"
+}
+[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

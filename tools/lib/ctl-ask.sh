@@ -1,0 +1,72 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Talks to the server over its control socket: a line of words with tabs between
+# them, and a JSON document back.  bash knows no such sockets, perl does.
+
+declare -A ctl=([socket]='' [json]=0 [answer]='' [pid]=0)
+ctl_lib=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+
+ask_places=(/run/apache2*/vhostlimit.sock /run/httpd*/vhostlimit.sock
+  /usr/local/apache2/logs/vhostlimit.sock)
+
+ask_socket() { # prints the server's socket
+  local found=() place
+  if [[ -n ${ctl[socket]} ]]; then
+    printf '%s\n' "${ctl[socket]}"
+    return
+  fi
+  for place in "${ask_places[@]}"; do
+    [[ ! -S $place ]] || found+=("$place")
+  done
+  ((${#found[@]} > 0)) ||
+    cannot "no Apache with mod_vhostlimit runs here, or its DefaultRuntimeDir is an unusual one (-s SOCKET)"
+  ((${#found[@]} == 1)) || cannot "several servers run here: say which by -s ${found[*]}"
+  printf '%s\n' "${found[0]}"
+}
+
+# perl's own words: connects, prints "PID DOCUMENT", where PID is the parent's.  A
+# server that begins a restart may hang up; no command does harm twice.
+# shellcheck disable=SC2016
+ask_program='
+  use Socket;
+  my ($path, $line) = @ARGV;
+  $SIG{ALRM} = sub { die "no answer within 15 s\n" };
+  $SIG{PIPE} = "IGNORE";
+  alarm 15;
+  length($path) < 108 or die "its name is too long\n";
+  for (1 .. 5) {
+    socket(my $s, PF_UNIX, SOCK_STREAM, 0) or die "$!\n";
+    connect($s, pack_sockaddr_un($path)) or die "$!\n";
+    my ($pid) = unpack("i", getsockopt($s, SOL_SOCKET, SO_PEERCRED) || "");
+    my $all = "";
+    syswrite($s, "$line\n");
+    1 while sysread($s, $all, 65536, length($all));
+    if ($all =~ /\}\n\z/) { print "$pid $all"; exit }
+    select(undef, undef, undef, 0.2);
+  }
+  die "it hangs up: only root is answered\n";'
+
+# Sets the answer; ends the program when there is none or it is no.
+ask() { # <word>...
+  local line socket all
+  [[ $* != *[$'\t\n\r']* ]] || misuse "a name or value with a tab or a line's end in it"
+  line=$(IFS=$'\t'; printf '%s' "$*")
+  socket=$(ask_socket) || exit
+  all=$(perl -e "$ask_program" "$socket" "$line" 2>&1) || cannot "no answer from $socket: $all"
+  ctl[pid]=${all%% *}
+  ctl[answer]=${all#* }
+  [[ ${ctl[answer]} != '{"error":'* ]] || die "$(answer_jq -r '.error | gsub("[^ -~]"; "?")')"
+}
+
+answer_jq() { # <jq argument>...: of the last answer
+  jq -L "$ctl_lib" "$@" <<<"${ctl[answer]}"
+}
+
+answer_document() { printf '%s\n' "${ctl[answer]}"; }
+answer_server()   { printf '%s\n' "${ctl[pid]}"; }     # the parent's pid
+want_json()       { ((ctl[json])); }
+print_json()      { answer_jq .; }
+
+text_jq() { # <jq argument>...: of what comes in
+  jq -r -L "$ctl_lib" "$@"
+}
