@@ -98,9 +98,10 @@ bed_httpd_config() { # <binary>
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
-  mapfile -t also < <(bed_more_modules)
+  also=$(bed_more_modules)
+  # shellcheck disable=SC2086  # words
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status "${also[@]}")
+    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $also)
   lines=$(bed_site_lines)$'\n'
   more=$(bed_more_vhosts)
   fpm1=$(bed_fpm_name site1)
