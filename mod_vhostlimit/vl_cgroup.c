@@ -2,6 +2,7 @@
 #include "vl_cgroup_int.h"
 
 #include <libcgroup.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -237,6 +238,16 @@ static const char *auto_path(vl_cgroup_t *cg)
     return apr_pstrcat(cg->pool, own, ROOT_NAME, NULL);
 }
 
+/* Apache unloads us at each restart, and libcgroup with us, which would forget
+ * what it has allocated (2.0.2: some 30 KB). */
+static void keep_libcgroup(void)
+{
+    Dl_info info;
+
+    if (dladdr((void *)(apr_uintptr_t)cgroup_init, &info))
+        dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
                             unsigned needs, const vl_cgroup_t *old)
 {
@@ -252,6 +263,7 @@ vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
         return cg;
     }
     cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* else: to stdout */
+    keep_libcgroup();
     detect(cg, !cgroup_init());
     if (!strcmp(cg->backend, "off"))
         return cg;

@@ -27,6 +27,31 @@ in_vhost() { # <vhost> <command>...
   like "$output" ":$(httpd_cgroup)/_us"$'(\n|$)'
 }
 
+@test "in-vhost waits for a group that is not there yet" {
+  requires cgroups
+  mkdir -p "$HTTPD_ROOT"
+  configure_httpd 'VhostLimit On'
+  (VHOSTLIMIT_TREE=$(httpd_cgroup) "$IN_VHOST" "b.test:$(httpd_port)" cat /proc/self/cgroup \
+    >"$BATS_TEST_TMPDIR/out" 2>&1) 3>&- 4>&- &
+  local waits=$!
+  launch_httpd
+  wait_until 20 gone "$waits"
+  like "$(<"$BATS_TEST_TMPDIR/out")" ":$(httpd_cgroup)/b\.test:$(httpd_port)"
+}
+
+need_systemd_analyze() { need_program systemd-analyze; }
+
+@test "systemd takes the units as they are written" {
+  requires systemd_analyze
+  local dir=$BATS_TEST_TMPDIR/units
+  mkdir -p "$dir/apache2.service.d"
+  printf '%s\n' '[Service]' 'Type=forking' 'ExecStart=/bin/true' >"$dir/apache2.service"
+  cp "$TOP"/conf/systemd/*.conf "$dir/apache2.service.d"
+  sed 's|/usr/local/sbin/in-vhost|/bin/true|' "$TOP/conf/systemd/vhostlimit-fpm@.service" >"$dir/vhostlimit-fpm@.service"
+  try systemd-analyze verify --man=no --recursive-errors=no "$dir/apache2.service" "$dir/vhostlimit-fpm@.service"
+  is "$status $(grep -cE "^$dir|vhostlimit-fpm@|apache2.service" <<<"$output")" '0 0' "complaints"
+}
+
 @test "in-vhost says that there is no such group, and runs the command all the same" {
   requires cgroups
   start_httpd 'VhostLimit On'

@@ -54,3 +54,14 @@ nobody_was_lost() {
   nobody_was_lost
   is "$(status_of a requests)" "$(load_got | cut -d' ' -f1)" "what is counted"
 }
+
+@test "graceful restarts without load: the parent stays as large as it was" {
+  requires event cgroups
+  local pid had
+  start_httpd 'VhostLimit On'
+  pid=$(httpd_pid)
+  repeat 4 graceful_httpd
+  had=$(memory_of "$pid")
+  repeat 10 graceful_httpd
+  at_most "$(memory_of "$pid")" $((had + 160)) "KB of the parent"
+}
