@@ -109,18 +109,20 @@ static void turn_off(vl_cgroup_t *cg, const char *reason)
     }
 }
 
-/* CPU time is known to any v2 group, if no controller of v1 tells it.
- * has_controllers: libcgroup knows of any. */
-static void detect(vl_cgroup_t *cg, int has_controllers)
+/* CPU time is known to any v2 group, if no controller of v1 tells it. */
+static void detect(vl_cgroup_t *cg)
 {
     place_t *cpuacct = &cg->places[VL_CG_CPUACCT];
     const char *v2 = find_v2_mount();
-    int c;
+    int c, knows_v1 = 0;
 
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
         find_controller(cg->pool, c, &cg->places[c]);
+        knows_v1 |= cg->places[c].version == 1;
+    }
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
         if (!cg->places[c].version)
-            cg->places[c].missing = why_missing(v2, has_controllers);
+            cg->places[c].missing = why_missing(v2, knows_v1);
     }
     if (!cpuacct->version && v2) {
         cpuacct->version = 2;
@@ -264,7 +266,8 @@ vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
     }
     cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* else: to stdout */
     keep_libcgroup();
-    detect(cg, !cgroup_init());
+    cgroup_init();      /* knows no controllers if it fails */
+    detect(cg);
     if (!strcmp(cg->backend, "off"))
         return cg;
     cg->path = strcmp(setting, "auto") ? apr_pstrdup(p, setting)
