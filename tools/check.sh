@@ -22,9 +22,11 @@ build_all() {
   build_step 'unit tests' make -s -C t/unit check
 }
 
-# Of what the tests say, the passed ones are left out and the skipped ones kept.
+# Two files at a time, on one CPU or many: most tests wait more than they work.
+# Those of the tools have the test bed, of which there is one, in turns.  Of what
+# the tests say, the passed ones are left out and the skipped ones kept.
 run_suite() { # <file>...
-  prove --verbose --recurse --ext .bats --ext .t "$@" </dev/null |
+  prove --verbose --recurse --ext .bats --ext .t --jobs 2 --rules 'seq=t/9*' --rules 'par=**' "$@" </dev/null |
     sed -u -e '/# skip/b' -e '/^ok [0-9]/d' -e '/^1\.\.[0-9]*$/d'
 }
 
