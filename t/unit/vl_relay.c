@@ -91,7 +91,7 @@ static void grants_for_who_asks(void)
     vl_relay_claim(&one);
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN,
        "no slot while no child asks");
-    vl_slot_wait(&one, a, apr_time_now());
+    vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "whoever waits,");
     vl_relay_child_ask(&two);
     ok(vl_slot_granted(&one) && vl_slot_take(&one, &ticket) == APR_SUCCESS,
@@ -113,7 +113,7 @@ static void lost_slots_come_back(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
     apr_uint32_t a = account(shm, "a", 0);
-    apr_int64_t later = apr_time_now() + 10 * APR_USEC_PER_SEC;
+    apr_int64_t later = vl_clock_us() + 10 * APR_USEC_PER_SEC;
     vl_ticket_t ticket;
     vl_item_t item;
     int pair[2], fd;
@@ -126,7 +126,7 @@ static void lost_slots_come_back(void)
     vl_relay_acceptor_tidy(&one, pair, later);
     ok(one.children[one.self].running == 1, "what nobody has read is not lost");
     close(vl_relay_acceptor_recall(pair));      /* by a child that dies then */
-    vl_relay_acceptor_tidy(&one, pair, apr_time_now());
+    vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
     ok(one.children[one.self].running == 1, "nor is what was just read,");
     vl_relay_acceptor_tidy(&one, pair, later);
     ok(is_empty(shm), "but after a second it is");
