@@ -8,7 +8,8 @@
 #   --full            the published length: five minutes a run
 #   --repeat N        so often, targets in turns; reported are median and spread
 #                     (3; 1 with --quick and --full)
-#   --target LIST     what is compared (plain,vhostlimit where the test has both)
+#   --target LIST     what is compared (plain,vhostlimit where the test has both);
+#                     noisy also takes mod_qos, haproxy, process-limit
 #   --page LIST       the pages: static, php, sleep (those of the test)
 #   --load NAME       the load generator: siege or wrk (wrk)
 #   -k                clients keep their connections alive
@@ -90,6 +91,8 @@ check_values() {
   local word
   for word in ${option[targets]//,/ }; do
     target_known "$word" || misuse "--target: '$word' is not one of ${target_kinds[*]}"
+    [[ $word == plain || -n ${test[rivals]-} ]] || target_is_module "$word" ||
+      misuse "--target: the test ${test[name]} is not made for $word"
   done
   for word in ${option[pages]//,/ }; do
     page_known "$word" || misuse "--page: '$word' is not one of ${page_kinds[*]}"
@@ -127,9 +130,10 @@ prepare_module() {
 
 prepare() {
   need_files "$(($(test_users_most) + 200))"
+  # shellcheck disable=SC2046  # roles are words
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar "${option[load]}"
-  [[ ${measure[targets]} == plain ]] || prepare_module
+    network sysctl util curl jq sar "${option[load]}" $(target_packages "${measure[targets]}")
+  [[ ,${measure[targets]}, != *,vhostlimit,* ]] || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock
   on_exit bed_down

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is measured side by side.  A target has a title and a way to start it.
 
-target_kinds=(plain vhostlimit)
+target_kinds=(plain vhostlimit mod_qos haproxy process-limit)
 
 # The one place that says how the module is configured when it is measured:
 # added to conf/testbed/vhostlimit.conf.in.  Nothing: "VhostLimit On" is all a
@@ -11,10 +11,27 @@ target_vhostlimit_lines=''
 
 target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
+target_is_module() { [[ $1 == vhostlimit ]]; }      # <target>
+
+# Each of the others divides Apache's workers evenly, as one who does not know who
+# will be flooded: docs/design/002-toolkit.md says why so.
+
+target_part() { echo $((bed[workers] / ${#bed_sites[@]})); }    # of the workers, a site's
+
+target_packages() { # <target,...>: roles
+  local target
+  for target in ${1//,/ }; do
+    case $target in mod_qos | haproxy) echo "$target" ;; esac
+  done
+}
+
 target_title() { # <target>
   case $1 in
     plain) echo 'plain Apache' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
+    mod_qos) echo 'mod_qos' ;;
+    haproxy) echo 'HAProxy in front' ;;
+    process-limit) echo 'two Apaches' ;;
   esac
 }
 
@@ -23,12 +40,35 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
   case $1 in
     plain) echo 'no limits' ;;
     vhostlimit) sed '/^$/d' <<<"$lines" | paste -sd ';' | sed 's/;/; /g' ;;
+    mod_qos) echo "QS_LocRequestLimitDefault $(target_part) in each vhost; QS_ErrorResponseCode 503" ;;
+    haproxy) echo "a backend for each vhost, maxconn $(target_part), timeout queue 10s" ;;
+    process-limit) bed_instances | awk '{ printf "%s%s with MaxRequestWorkers %s", sep, NR == 1 ? "site1" : "the other sites", $4; sep = "; " }' ;;
   esac
 }
 
+target_port() { # <target> <site>: as it stands in an address
+  if [[ $1 == process-limit && $2 != site1 ]]; then echo :81; fi
+}
+
 target_start() { # <target> <the test's lines for the module>
+  bed_set front ''
+  bed_set instances 1
   case $1 in
     plain) bed_switch off '' ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
+    mod_qos) target_start_mod_qos ;;
+    haproxy) bed_set front haproxy; bed_switch off '' ;;
+    process-limit) bed_set instances 2; bed_switch off '' ;;
   esac
+}
+
+# Debian 12's mod_qos needs libpcre3 and is not linked with it.
+target_start_mod_qos() {
+  local site load
+  load=$(httpd_load_lines "$(httpd_binary)" qos)
+  ! ldconfig -p | grep -q 'libpcre\.so\.3 ' || load=$'LoadFile libpcre.so.3\n'$load
+  for site in "${bed_sites[@]}"; do
+    bed_set "$site" "QS_LocRequestLimitDefault $(target_part)"
+  done
+  bed_switch off "$load"$'\nQS_ErrorResponseCode 503'
 }

@@ -37,6 +37,7 @@ test_read() { # <name>
 
 test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
+test_rivals()       { test[rivals]=yes; }               # may be run on all kinds of target
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
 test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache with its best number of threads
 test_keepalive()    { test[keepalive]=1; }              # whatever the command line says

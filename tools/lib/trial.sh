@@ -21,16 +21,16 @@ trial_start() {
   bed_set vhosts "${test[vhosts:$scene]-3}"
   bed_set workers "${trial[workers]}"
   for site in site1 site2 site3; do
-    if [[ ${trial[target]} == plain ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
+    if target_is_module "${trial[target]}"; then bed_set "$site" "${test[$site]-}"; else bed_set "$site" ''; fi
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
-  cp "$bed_dir/httpd.conf" "${trial[prefix]}.conf"
+  bed_configs >"${trial[prefix]}.conf"
 }
 
 trial_url() { # <site> <page or ->
   local page=$2
   [[ $page != - ]] || page=${trial[page]}
-  printf 'http://%s.test%s\n' "$1" "$(page_path "$page")"
+  printf 'http://%s.test%s%s\n' "$1" "$(target_port "${trial[target]}" "$1")" "$(page_path "$page")"
 }
 
 trial_warm_up() { # 10 users on each page of each site
@@ -89,7 +89,7 @@ trial_await() { # <second of the run>
 # all the samples: a process for each would take the clients' CPU.
 trial_watch() {
   local rate=${test[samples]}
-  [[ ${trial[target]} != plain ]] && ((rate)) || return 0
+  target_is_module "${trial[target]}" && ((rate)) || return 0
   (aside_exec timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
@@ -123,7 +123,7 @@ trial_clients() { # JSON, one for each load
 trial_gather() { # JSON: the run
   local record status
   status=$(trial_status) || die 'the status page does not answer after the run'
-  record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_server)")
+  record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_of_record)")
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
     --argjson status "$status" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
 }
@@ -139,7 +139,7 @@ trial_about() { # JSON: what was run
 }
 
 trial_status() { # what the module says after the run
-  if [[ ${trial[target]} != plain ]] && ((test[samples])); then
+  if target_is_module "${trial[target]}" && ((test[samples])); then
     bed_status_page '/vhostlimit-status?json'
   else
     echo null
