@@ -6,6 +6,7 @@
 declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
 declare -A measure_tuned=()     # page: plain Apache's best number of threads
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
+measure_lost=()                 # runs that do not count, a sentence each
 
 measure_contenders() { # a line "target scene" each
   local target scene
@@ -51,9 +52,21 @@ measure_one() { # <repetition> <page> <target> <scene>
   progress_step "$2 page on $(target_title "$3")${scene:+, $scene}, $1 of ${measure[repeat]}"
   measure_set "$@" "${measure[seconds]}" "$(measure_workers "$2" "$3")" "${measure[out]}/$1-$2-$3${scene:+-$scene}"
   trial_run
+  if [[ -n ${trial[lost]} ]]; then
+    measure_lose
+    return
+  fi
   measure_runs+=("${trial[prefix]}.json")
   measure_save no
   measure_unreported=yes
+}
+
+# Without one client the run is void; without the machine that it was, all others
+# would be.
+measure_lose() {
+  say "this run does not count: ${trial[lost]}"
+  measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
+  remote_alive || die "$remote_answer; what was measured until now is all there is"
 }
 
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
@@ -100,12 +113,14 @@ measure_tune() {
 # it would outlive us, with the lock.
 measure_try() { # <page> <threads>
   measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
+  trial[lost]=''
   trial_start
   trial_warm_up
   local pids=()
-  trial[begun]=$(trial_clock)
+  trial_begin
   trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
+  [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
   measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
 }
@@ -143,8 +158,9 @@ measure_options() { # JSON
   jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
     --arg keepalive "${measure[keepalive]}" --arg load "$(load_version "${measure[load]}")" \
     --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
-    --argjson tries "$(jq -sc . <<<"$measure_tries")" '
+    --argjson tries "$(jq -sc . <<<"$measure_tries")" \
+    --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
     { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
       keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries }'
+      children: ($c | tonumber), tuning: $tries, lost: $lost }'
 }

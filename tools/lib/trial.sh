@@ -3,13 +3,17 @@
 # One run: the loads of one scene, on one page and one target, sar and the
 # status page's samples beside them.
 
-# repetition page target scene seconds warm load keepalive workers prefix; begun
+# repetition page target scene seconds warm load keepalive workers prefix; begun;
+# lost: why this run does not count, a sentence
 declare -A trial=()
+declare -A trial_who=()         # pid: number, client, users, site of a load
 
-trial_run() { # leaves raw outputs and PREFIX.json
+trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
+  trial[lost]=''
   trial_start
   trial_warm_up
-  trial_flood
+  [[ -n ${trial[lost]} ]] || trial_flood
+  [[ -z ${trial[lost]} ]] || return 0
   (trial_gather) >"${trial[prefix]}.json.tmp"   # a subshell: our own stdout is the report's
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
   trial_drain
@@ -35,42 +39,56 @@ trial_url() { # <site> <page or ->
 
 trial_warm_up() { # 10 users on each page of each site
   local loads load site page pids=()
+  remote_at=0
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,7)
   for load in "${loads[@]}"; do
     read -r _ _ site _ _ _ page <<<"$load"
     load_run "${trial[load]}" 1 10 "${trial[warm]}" "${trial[keepalive]}" \
       "$(trial_url "$site" "$page")" "$(bed_file "warm-$site-$page")" &
     pids+=("$!")
+    trial_who[$!]="1 10 $site $(bed_file "warm-$site-$page")"
   done
   trial_wait "${trial[warm]}" "${pids[@]}"
 }
 
 trial_flood() {
   local pids=()
-  trial[begun]=$(trial_clock)
+  trial_begin
+  ! remote_used || trial_loads  # they wait for their instant there
+  trial_await 0
   sar_run "${trial[seconds]}" "${trial[prefix]}.sar" &
   pids+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
   pids+=("$!")
-  trial_loads
+  remote_used || trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
 }
 
+trial_begin() { # the instant that the run's seconds are counted from
+  if remote_used; then
+    remote_instant
+    trial[begun]=$((remote_at / 1000000)).$(printf '%06d' $((remote_at % 1000000)))
+  else
+    trial[begun]=$(trial_clock)
+  fi
+}
+
 trial_loads() { # in the order they begin; adds to pids
-  local loads load n=0 client site users from to page start length
+  local loads load n=0 client site users from to page start length base=$remote_at
   mapfile -t loads < <(test_loads_of "${trial[scene]}")
   : >"${trial[prefix]}.loads"
   for load in "${loads[@]}"; do
     read -r _ client site users from to page <<<"$load"
     start=$((trial[seconds] * from / 100))
     length=$((trial[seconds] * to / 100 - start))
-    trial_await "$start"
+    if remote_used; then remote_at=$((base + start * 1000000)); else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
     load_run "${trial[load]}" "$client" "$users" "$length" "${trial[keepalive]}" \
       "$(trial_url "$site" "$page")" "${trial[prefix]}-load$n" &
     pids+=("$!")
+    trial_who[$!]="$client $users $site ${trial[prefix]}-load$n"
   done
 }
 
@@ -104,13 +122,22 @@ trial_wait() { # <seconds> <pid>...
     progress_show
   done
   for pid in "${@:2}"; do
-    wait "$pid" || die "a load generator or sar failed (see the *.err files)"
+    wait "$pid" || trial_failed "$pid" "$?"
   done
+  trial_who=()
+}
+
+trial_failed() { # <pid> <status>: of another machine's load the run is lost, not all
+  local client users site prefix
+  remote_used && [[ -n ${trial_who[$1]-} ]] || die "a load generator or sar failed (see the *.err files)"
+  read -r client users site prefix <<<"${trial_who[$1]}"
+  trial[lost]="client $(remote_host "$client"), $users users on $site: $(remote_lost "$2" "$prefix")"
 }
 
 trial_clients() { # JSON, one for each load
   local n begun length role client site users page
   while read -r n begun length role client site users _ _ page; do
+    ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
     load_record "${trial[load]}" "${trial[prefix]}-load$n" |
       jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
         --arg page "$page" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
