@@ -182,8 +182,6 @@ main() {
   settle
   prepare
   measure_all
-  measure_save "$( ((${#measure_lost[@]})) && echo no || echo yes)"
-  measure_report
-  ((${#measure_lost[@]} == 0)) || die "not all runs count: $(printf '%s; ' "${measure_lost[@]}")"
+  measure_end
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

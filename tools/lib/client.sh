@@ -28,7 +28,7 @@ client_take() {
   mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be made"
   echo "$$" >"$client_dir/pid"
   declare -p client_dir >"$client_dir/load.sh"
-  declare -f client_load client_begin client_until client_watch >>"$client_dir/load.sh"
+  declare -f client_load client_await client_watch >>"$client_dir/load.sh"
 }
 
 client_gone() { ! tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -q '^bash -s'; }    # <pid>
@@ -78,12 +78,19 @@ client_reach() { # <name> <port>
   echo ok
 }
 
+client_tell() { # <run> <its instant, us>: the loads look for the file
+  printf '%s\n' "$2" >"$client_dir/at.tmp"
+  mv "$client_dir/at.tmp" "$client_dir/at-$1"
+  echo ok
+}
+
 # What is asked line by line, until nobody is there any more or the time is up.
 client_serve() { # <seconds>
   local words deadline=$((SECONDS + $1))
   while read -r -t "$((deadline - SECONDS))" -a words; do
     case ${words[0]-} in
       clock) date '+ok %s%6N' ;;
+      at) client_tell "${words[1]}" "${words[2]}" ;;
       map | reach | hello) "client_${words[0]}" "${words[@]:1}" ;;
       end) break ;;
     esac
@@ -92,33 +99,39 @@ client_serve() { # <seconds>
 
 # --- one load, in a shell of its own ----------------------------------------
 
+# Says that it is ready, and begins when the keeper has told the run's instant.
 # Ends with the load's status, 124 if it was still running at its deadline.
-client_load() { # <instant, us, or 0: now> <seconds until it is ended> <open files> <command>...
-  local pid watch rc=0
-  ulimit -n "$3" 2>/dev/null || [[ $(ulimit -n) == unlimited ]] || (($(ulimit -n) >= $3)) ||
-    { echo "too few file descriptors there: $3 are needed" >&2; exit 1; }
+client_load() { # <run, or -: now> <us after its instant> <seconds until it is ended> <open files> <command>...
+  local pid='' watch rc=0
+  ulimit -n "$4" 2>/dev/null || [[ $(ulimit -n) == unlimited ]] || (($(ulimit -n) >= $4)) ||
+    { echo "too few file descriptors there: $4 are needed" >&2; exit 1; }
   HOME=$(mktemp -d "$client_dir/home.XXXXXX")
   export HOME
-  client_until "$1"
-  client_begin "$2" "${@:4}"
-  client_watch "$pid" <&0 &
+  trap '[[ -z $pid ]] || kill "$pid"; exit 143' TERM
+  client_watch "$$" <&0 &
   watch=$!
+  echo ready >&2
+  [[ $1 == - ]] || client_await "$1" "$2"
+  printf 'began %s\n' "$(date +%s%6N)" >&2
+  timeout -k 2 "$3" "${@:5}" </dev/null &
+  pid=$!
+  echo "$pid" >"$client_dir/load-$pid.pid"
   wait "$pid" || rc=$?
+  rm -f "$client_dir/load-$pid.pid"
   kill "$watch" 2>/dev/null || true
   exit "$rc"
 }
 
-client_begin() { # <seconds> <command>...: in the background; sets pid
-  printf 'began %s\n' "$(date +%s%6N)" >&2
-  timeout -k 2 "$1" "${@:2}" </dev/null &
-  pid=$!
-  echo "$pid" >"$client_dir/load-$pid.pid"
-}
-
-client_until() { # <instant, us>
-  local left
-  while left=$(($1 - $(date +%s%6N))) && ((left > 0)); do
-    sleep "$(printf '%d.%06d' $((left / 1000000)) $((left % 1000000)))"
+client_await() { # <run> <us after its instant>
+  local left try
+  for ((try = 0; try < 1200; try++)); do
+    [[ ! -e $client_dir/at-$1 ]] || break
+    sleep 0.05
+  done
+  [[ -e $client_dir/at-$1 ]] || { echo 'it was not told when to begin' >&2; exit 1; }
+  while left=$(($(<"$client_dir/at-$1") + $2 - $(date +%s%6N))) && ((left > 0)); do
+    ((left < 500000)) || left=500000
+    sleep "0.$(printf '%06d' "$left")"
   done
 }
 

@@ -118,7 +118,7 @@ measure_try() { # <page> <threads>
   trial_warm_up
   local pids=()
   trial_begin
-  trial_loads
+  remote_used || trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
@@ -140,6 +140,16 @@ measure_workers() { # <page> <target>
 measure_save() { # <complete: yes or no>
   (result_write "$(measure_options)" "$1" "${measure_runs[@]}") >"${measure[out]}/result.json.tmp"
   mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
+}
+
+measure_end() { # 1 if not all runs count
+  local complete=yes
+  ((${#measure_lost[@]} == 0)) || complete=no
+  if ((${#measure_runs[@]})); then
+    measure_save "$complete"
+    measure_report
+  fi
+  [[ $complete == yes ]] || die "${#measure_lost[@]} runs do not count: $(printf '%s; ' "${measure_lost[@]}")"
 }
 
 measure_keep() { # interrupted: the runs that came to their end are reported

@@ -9,8 +9,9 @@ remote_hosts=()                 # as ssh knows them; client N is the N-th, in tu
 remote_install=no remote_server=''
 remote_pids=() remote_to=() remote_from=() remote_seen=() remote_offsets=() remote_versions=()
 remote_answer=''
-remote_slowest=0                # the longest time that a connection took, us
-remote_at=0                     # when the next load begins, us of our clock; 0: at once
+remote_at=0                     # when the run begins, us of our clock
+remote_run=-                    # its name for the clients; -: loads begin at once
+remote_delay=0                  # seconds from there to the next load's beginning
 
 remote_used()   { ((${#remote_hosts[@]})); }
 remote_host_known() { [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.:%@-]*$ ]]; }          # <host>
@@ -66,16 +67,14 @@ remote_script() {
   for file in "$(load_dir)"/*; do
     printf "client_file %q <<'END'\n%s\nEND\n" "${file##*/}" "$(base64 "$file")"
   done
-  printf 'client_serve %s\nexit\n' "$limit"
+  printf 'client_serve %s; exit\n' "$limit"     # one line: the next is the first question
 }
 
 remote_hello() { # <index>
-  local address version start wait=30
+  local address version wait=30
   [[ $remote_install == no ]] || wait=600
-  start=$(remote_clock)
   remote_ask "$1" "$wait" "hello ${measure[load]} 4 $remote_install $(uname -m)"
   read -r _ address version <<<"$remote_answer"
-  remote_slowest=$(($(remote_clock) - start > remote_slowest ? $(remote_clock) - start : remote_slowest))
   remote_versions[$1]=$version
   remote_seen[$1]=$address
 }
@@ -156,13 +155,24 @@ remote_down() {
 
 # --- the loads --------------------------------------------------------------
 
-# When all can begin together: connections take a while.  The clocks are compared
-# anew each time, they may drift.
-remote_instant() { # sets remote_at
-  local i
+# All loads of a run are connected and wait; then each client is told the instant
+# at which they begin, by its own clock: clocks are compared anew each time, they
+# may drift.  1 and a sentence in remote_answer if one does not get ready.
+remote_start() { # <"pid prefix">...; sets remote_at
+  local i one
+  for one; do
+    wait_until 30 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
+    remote_answer="${one%% *}"
+    return 1
+  done
   for i in "${!remote_hosts[@]}"; do remote_compare "$i"; done
-  remote_at=$(($(remote_clock) + 2000000 + 2 * remote_slowest))
+  remote_at=$(($(remote_clock) + 1000000))
+  for i in "${!remote_hosts[@]}"; do
+    remote_ask "$i" 10 "at $remote_run $((remote_at + remote_offsets[i]))"
+  done
 }
+
+remote_settled() { grep -qs '^ready' "$2.err" || process_gone "$1"; }     # <pid> <file prefix>
 
 # A client's clock less ours: of five answers the quickest is the most exact.
 remote_compare() { # <index>
@@ -179,17 +189,16 @@ remote_compare() { # <index>
 
 # Replaces the shell: call it in the background or in parentheses.
 remote_load() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
-  local i words deadline=$(($4 + $4 / 10 + 10)) at=0 pipe=$7.fifo
-  i=$(remote_index "$2")
+  local words deadline=$(($4 + $4 / 10 + 10)) pipe=$7.fifo
   "$1_words" /run/vhostlimit-client "$3" "$4" "$5" "$6"
   printf -v words ' %q' "${load_words[@]}"
-  ((remote_at == 0)) || at=$((remote_at + remote_offsets[i]))
-  rm -f "$pipe"
+  rm -f "$pipe" "$7.err"
   mkfifo "$pipe"
   exec {fifo}<>"$pipe"
   rm -f "$pipe"
-  printf '. /run/vhostlimit-client/load.sh\nclient_load %s %s %s%s\n' "$at" "$deadline" "$(($3 + 200))" "$words" >&"$fifo"
-  remote_ssh "$(remote_host "$2")" <&"$fifo" >"$7.$1" 2> >(head -c 65536 >"$7.err"; cat >/dev/null)
+  printf '. /run/vhostlimit-client/load.sh\nclient_load %s %s %s %s%s\n' \
+    "$remote_run" "$((remote_delay * 1000000))" "$deadline" "$(($3 + 200))" "$words" >&"$fifo"
+  remote_ssh "$(remote_host "$2")" <&"$fifo" >"$7.$1" 2> >(sed -u 1000q >"$7.err"; cat >/dev/null)
 }
 
 remote_began() { # <client> <file prefix>: the instant, s of our clock; nothing if not known

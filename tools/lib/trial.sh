@@ -39,7 +39,7 @@ trial_url() { # <site> <page or ->
 
 trial_warm_up() { # 10 users on each page of each site
   local loads load site page pids=()
-  remote_at=0
+  remote_run=- trial_who=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,7)
   for load in "${loads[@]}"; do
     read -r _ _ site _ _ _ page <<<"$load"
@@ -54,8 +54,7 @@ trial_warm_up() { # 10 users on each page of each site
 trial_flood() {
   local pids=()
   trial_begin
-  ! remote_used || trial_loads  # they wait for their instant there
-  trial_await 0
+  [[ -z ${trial[lost]} ]] || return 0
   sar_run "${trial[seconds]}" "${trial[prefix]}.sar" &
   pids+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
@@ -65,24 +64,38 @@ trial_flood() {
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
 }
 
-trial_begin() { # the instant that the run's seconds are counted from
-  if remote_used; then
-    remote_instant
-    trial[begun]=$((remote_at / 1000000)).$(printf '%06d' $((remote_at % 1000000)))
+# The instant that the run's seconds are counted from.  Loads on other machines are
+# started before and wait for it there.  Adds to pids.
+trial_begin() {
+  local pid ready=()
+  trial[begun]=$(trial_clock)
+  remote_used || return 0
+  remote_run=${trial[prefix]##*/}
+  trial_loads
+  for pid in "${!trial_who[@]}"; do ready+=("$pid ${trial_who[$pid]##* }"); done
+  remote_start "${ready[@]}" || { trial_unready "$remote_answer"; return; }
+  trial[begun]=$((remote_at / 1000000)).$(printf '%06d' $((remote_at % 1000000)))
+  trial_await 0
+}
+
+trial_unready() { # <pid>: of a load that did not get ready
+  if process_gone "$1"; then
+    wait "$1" || trial_failed "$1" "$?"
   else
-    trial[begun]=$(trial_clock)
+    trial[lost]="client $(remote_host "${trial_who[$1]%% *}"): it did not get ready"
   fi
+  process_stop "${pids[@]}"
 }
 
 trial_loads() { # in the order they begin; adds to pids
-  local loads load n=0 client site users from to page start length base=$remote_at
+  local loads load n=0 client site users from to page start length
   mapfile -t loads < <(test_loads_of "${trial[scene]}")
   : >"${trial[prefix]}.loads"
   for load in "${loads[@]}"; do
     read -r _ client site users from to page <<<"$load"
     start=$((trial[seconds] * from / 100))
     length=$((trial[seconds] * to / 100 - start))
-    if remote_used; then remote_at=$((base + start * 1000000)); else trial_await "$start"; fi
+    if remote_used; then remote_delay=$start; else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
     load_run "${trial[load]}" "$client" "$users" "$length" "${trial[keepalive]}" \
