@@ -38,6 +38,10 @@ need_prometheus() { need_program prometheus; }
 need_h2load()     { need_program h2load; }
 need_openssl()    { need_program openssl; }
 need_shellcheck() { need_program shellcheck; }
+need_siege()      { need_program siege; }
+need_sar()        { need_program sar; }
+need_sshd()       { [[ -x /usr/sbin/sshd ]] || { echo "no sshd"; return 1; }; }
+need_netns()      { (ip netns add vlt-probe && ip netns del vlt-probe) 2>/dev/null || { echo "no network namespaces"; return 1; }; }
 need_git()        { git -C "$TOP" rev-parse --git-dir >/dev/null 2>&1 || { echo "not a git work tree"; return 1; }; }
 need_program()    { command -v "$1" >/dev/null || { echo "no $1"; return 1; }; }
 need_module()     { [[ -e $(httpd_module_dir)/$1.so ]] || { echo "no $1.so"; return 1; }; }

@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Machines for bench.sh --clients: network namespaces vlt-server and vlt-host1 to
 # vlt-host3, joined by wires, each host with an sshd, a hosts file and a /run of
-# its own.  On vlt-server they are known to ssh as one, two and three.
+# its own.  On vlt-server they are known to ssh as one, two and three.  Machine one
+# has no siege until apt-get is asked for it; three's clock is 7 s ahead.
 
 MACHINES=(one two three)
-
-# shellcheck disable=SC2034  # for requires
-need_sshd() { [[ -x /usr/sbin/sshd ]] || { echo "no sshd"; return 1; }; }
 
 machines_up() {
   local n
   MACHINES_DIR=$BATS_FILE_TMPDIR/machines
   mkdir -p "$MACHINES_DIR/ssh"
   ssh-keygen -q -t ed25519 -N '' -f "$MACHINES_DIR/ssh/key"
+  mkdir -p "$MACHINES_DIR"/host{1,2,3}/bin
+  machine_tools
   ip netns add vlt-server
   ip -n vlt-server link set lo up
   for n in 1 2 3; do machine_up "$n"; done
@@ -26,7 +26,7 @@ machines_up() {
 }
 
 machine_up() { # <number>
-  local name=vlt-host$1 address=198.18.9.1$1 dir=$MACHINES_DIR/host$1
+  local name=vlt-host$1 address=198.18.9.1$1 dir=$MACHINES_DIR/host$1 path=$MACHINES_DIR/host$1/bin
   ip netns add "$name"
   ip -n "$name" link set lo up
   ip -n vlt-server link add "$name" type veth peer name eth0 netns "$name"
@@ -34,11 +34,12 @@ machine_up() { # <number>
   ip -n "$name" address add "$address" peer 198.18.9.1/32 dev eth0
   ip -n vlt-server link set "$name" up
   ip -n "$name" link set eth0 up
-  mkdir -p "/etc/netns/$name" "$dir"
+  mkdir -p "/etc/netns/$name"
   printf '127.0.0.1 localhost\n# of host %s, without an end of line' "$1" >"/etc/netns/$name/hosts"
   cp "/etc/netns/$name/hosts" "$dir/hosts"
   ssh-keygen -q -t ed25519 -N '' -f "$dir/key"
-  printf '%s\n' "Port 220$1" "ListenAddress $address" "HostKey $dir/key" 'PidFile none' 'UsePAM no' \
+  [[ $1 == 1 ]] || path+=:/usr/sbin:/usr/bin:/sbin:/bin
+  printf '%s\n' "SetEnv PATH=$path" "Port 220$1" "ListenAddress $address" "HostKey $dir/key" 'PidFile none' 'UsePAM no' \
     "AuthorizedKeysFile $MACHINES_DIR/ssh/key.pub" 'StrictModes no' 'PermitRootLogin prohibit-password' >"$dir/sshd_config"
   printf '%s\n' "Host ${MACHINES[$1 - 1]}" "  HostName $address" "  Port 220$1" '  User root' \
     "  IdentityFile ~/.ssh/key" "  UserKnownHostsFile ~/.ssh/known_hosts" >>"$MACHINES_DIR/ssh/config"
@@ -48,8 +49,23 @@ machine_up() { # <number>
 
 machine_boot() { # <number>: its sshd, and a /run of its own
   # shellcheck disable=SC2016  # for the shell there
-  ip netns exec "vlt-host$1" bash -c 'mount -t tmpfs tmpfs /run && mkdir /run/sshd &&
+  ip netns exec "vlt-host$1" bash -c 'mount -t tmpfs tmpfs /run && mkdir /run/sshd || exit
     exec /usr/sbin/sshd -D -e -f "$1/sshd_config"' - "$MACHINES_DIR/host$1" >>"$MACHINES_DIR/host$1/log" 2>&1 3>&- &
+}
+
+machine_tools() {
+  local dir=$MACHINES_DIR/host1
+  ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some are in both
+  mv "$dir/bin/siege" "$dir/siege"
+  rm -f "$dir/bin/apt-get"
+  printf '#!/bin/sh\n[ "$1" != install ] || mv %q/siege %q/bin/\n' "$dir" "$dir" >"$dir/bin/apt-get"
+  chmod +x "$dir/bin/apt-get"
+  dir=$MACHINES_DIR/host3
+  # A siege that hangs, but for the warm-up; where it is put, there it does.
+  printf '#!/bin/sh\ncase "$*" in *-t3S*) kill -STOP $$ ;; *) exec %q "$@" ;; esac\n' "$(command -v siege)" >"$MACHINES_DIR/hangs"
+  chmod +x "$MACHINES_DIR/hangs"
+  printf '#!/bin/sh\nexec %q -d "7 seconds" "$@"\n' "$(command -v date)" >"$dir/bin/date"
+  chmod +x "$dir/bin/date"
 }
 
 machines_listen() {
@@ -100,6 +116,6 @@ machines_clean() {
 machine_runs() { # <number> <word>: pids whose command line has it
   local pid
   for pid in $(ip netns pids "vlt-host$1"); do
-    ! tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q "$2" || printf '%s\n' "$pid"
+    ! tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "$2" || printf '%s\n' "$pid"
   done
 }

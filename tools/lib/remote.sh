@@ -7,7 +7,7 @@
 
 remote_hosts=()                 # as ssh knows them; client N is the N-th, in turns
 remote_install=no remote_server=''
-remote_pids=() remote_to=() remote_from=() remote_seen=() remote_offsets=() remote_versions=()
+remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=() remote_versions=()
 remote_answer=''
 remote_at=0                     # when the run begins, us of our clock
 remote_run=-                    # its name for the clients; -: loads begin at once
@@ -42,6 +42,7 @@ bed_network_host() {
   for i in "${!remote_hosts[@]}"; do remote_hello "$i"; done
   remote_same_server
   for i in "${!remote_hosts[@]}"; do
+    remote_mapped[i]=yes
     remote_ask "$i" 20 "map $remote_server ${bed_sites[*]/%/.test}"
   done
   bed_address=$remote_server
@@ -89,7 +90,10 @@ remote_try() { # <index> <seconds> <line>: 1 and a sentence if there is no good 
   printf '%s\n' "$3" >&"${remote_to[$1]}"
   until IFS= read -r -t 1 -u "${remote_from[$1]}" line; do
     remote_answer="$who: $(remote_why "$1")"
-    ! process_gone "${remote_pids[$1]}" || return 1
+    if process_gone "${remote_pids[$1]}"; then
+      IFS= read -r -t 1 -u "${remote_from[$1]}" line || return 1
+      break
+    fi
     remote_answer="$who does not answer within $2 s"
     ((SECONDS < deadline)) || return 1
   done
@@ -147,7 +151,7 @@ remote_down() {
     printf 'end\n' >&"${remote_to[$i]}"
   done
   for i in "${!remote_pids[@]}"; do
-    wait_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" ||
+    wait_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" || [[ -z ${remote_mapped[$i]-} ]] ||
       say "client ${remote_hosts[$i]}: it is not known whether its hosts file was put back (the next run will)"
     process_stop "${remote_pids[$i]}"
   done
