@@ -38,6 +38,7 @@ need_prometheus() { need_program prometheus; }
 need_h2load()     { need_program h2load; }
 need_openssl()    { need_program openssl; }
 need_shellcheck() { need_program shellcheck; }
+need_wrk()        { need_program wrk; }
 need_siege()      { need_program siege; }
 need_sar()        { need_program sar; }
 need_sshd()       { [[ -x /usr/sbin/sshd ]] || { echo "no sshd"; return 1; }; }

@@ -46,6 +46,8 @@ netns_pids_of() { # <its file>
 }
 
 netns_listener() { # <its file> <port>: "pid program" of who listens there
+  # who it is takes long to find out: all files of all processes are looked at
+  [[ -n $(nsenter --net="$1" ss -Hltn "sport = :$2") ]] || return 0
   nsenter --net="$1" ss -Hltnp "sport = :$2" |
     sed -n 's/.*(("\([^"]*\)",pid=\([0-9]*\),.*/\2 \1/p' | sed -n 1p
 }
