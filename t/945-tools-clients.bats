@@ -44,7 +44,8 @@ says() { # <words>: on stderr, one line
 
 # Waits until it is so, while bench.sh runs.
 meanwhile() { # <command>...
-  wait_until 60 so_or_over "$@" && ! gone "$bench" || { cat log; fail "$*"; }
+  wait_until 60 so_or_over "$@"
+  if gone "$bench"; then cat log; fail "over before: $*"; fi
 }
 so_or_over() { "$@" || gone "$bench"; }
 

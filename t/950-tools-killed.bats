@@ -33,11 +33,11 @@ kill_run() { # <signal> <tenths>; sets status
 
 processes_left() { # command lines of the run that was killed, and who is in a namespace of its
   local process
-  for process in $(grep -lsF "VL_KILLED_RUN=$VL_KILLED_RUN" /proc/[0-9]*/environ); do
+  while read -r process; do
     process=${process%/environ}
     # this test has the word as well
     grep -qs bats "$process/cmdline" || tr '\0' ' ' 2>/dev/null <"$process/cmdline"
-  done
+  done < <(grep -lsF "VL_KILLED_RUN=$VL_KILLED_RUN" /proc/[0-9]*/environ)
   ip netns list | grep '^vl-' || true
 }
 

@@ -82,7 +82,7 @@ parse() {
       --target) option[targets]=$2; shift 2 ;;
       --page) option[pages]=$2; shift 2 ;;
       --load) option[load]=$2; shift 2 ;;
-      --clients) option[clients]=$2; shift 2 ;;
+      --clients) option[clients]=${2:-,}; shift 2 ;;
       --install) remote_install=yes; shift ;;
       --server) remote_server=$2; shift 2 ;;
       -w) option[workers]=$2; shift 2 ;;

@@ -38,7 +38,7 @@ main() {
   done
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
-    sysctl util curl jq sar siege wrk ab h2load bats prove shellcheck valgrind \
+    sysctl util curl jq sar siege wrk ab h2load haproxy mod_qos ssh sshd bats prove shellcheck valgrind \
     prometheus chromium
   cd "$(in_tree .)"
   build_all

@@ -58,6 +58,7 @@ machine_tools() {
   ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some are in both
   mv "$dir/bin/siege" "$dir/siege"
   rm -f "$dir/bin/apt-get"
+  # shellcheck disable=SC2016  # for the shell there
   printf '#!/bin/sh\n[ "$1" != install ] || mv %q/siege %q/bin/\n' "$dir" "$dir" >"$dir/bin/apt-get"
   chmod +x "$dir/bin/apt-get"
   dir=$MACHINES_DIR/host3

@@ -79,7 +79,8 @@ bed_httpd_start() {
 }
 
 bed_instances() { # name, where it listens, where its status page is, workers
-  local half=$((bed[workers] / 50 * 25))
+  local half=$((bed[workers] / 2))
+  half=$((half - half % 25))     # ThreadsPerChild
   if [[ ${bed[front]} == haproxy ]]; then
     echo "httpd 127.0.0.1:8080 127.0.0.1:8081 ${bed[workers]}"
   elif ((bed[instances] == 2)); then

@@ -6,6 +6,7 @@
 
 client_dir=/run/vhostlimit-client
 client_hosts=/etc/hosts
+client_seen=''                          # the server's address, as sshd sees it
 client_mark='vhostlimit-testbed'        # on the first and the last of our lines in the hosts file
 
 # --- for as long as the run ------------------------------------------------

@@ -52,6 +52,7 @@ measure_one() { # <repetition> <page> <target> <scene>
   progress_step "$2 page on $(target_title "$3")${scene:+, $scene}, $1 of ${measure[repeat]}"
   measure_set "$@" "${measure[seconds]}" "$(measure_workers "$2" "$3")" "${measure[out]}/$1-$2-$3${scene:+-$scene}"
   trial_run
+  progress_done "$(measure_seconds_run)"
   if [[ -n ${trial[lost]} ]]; then
     measure_lose
     return
@@ -78,8 +79,11 @@ measure_seconds() { # of all, about
   local runs tuned
   runs=$(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat]))
   tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
-  echo $((runs * (measure[seconds] + measure[warm] + 5) + tuned * (measure[try] + measure[warm] + 4)))
+  echo $((runs * $(measure_seconds_run) + tuned * $(measure_seconds_try)))
 }
+
+measure_seconds_run() { echo $((measure[seconds] + measure[warm] + 5)); }
+measure_seconds_try() { echo $((measure[try] + measure[warm] + 4)); }
 
 # --- plain Apache with its best number of threads -------------------------
 
@@ -102,6 +106,7 @@ measure_tune() {
     for threads in $(measure_threads); do
       progress_step "$page page on plain Apache with $threads threads"
       measure_try "$page" "$threads"
+      progress_done "$(measure_seconds_try)"
       tried+="$threads $measure_rate"$'\n'
     done
     measure_tuned[$page]=$(measure_best <<<"$tried")

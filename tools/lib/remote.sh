@@ -52,10 +52,11 @@ bed_network_host() {
 # The fifos are open for reading and writing: neither side ever sees an end that
 # is not ssh's own.
 remote_open() { # <index>
-  local to from
+  local to from to_fd from_fd
   to=$(remote_file "$1" to) from=$(remote_file "$1" from)
   mkfifo "$to" "$from"
-  exec {remote_to[$1]}<>"$to" {remote_from[$1]}<>"$from"
+  exec {to_fd}<>"$to" {from_fd}<>"$from"
+  remote_to[$1]=$to_fd remote_from[$1]=$from_fd
   (remote_ssh "${remote_hosts[$1]}") <"$to" >"$from" 2>"$(remote_file "$1" err)" &
   remote_pids[$1]=$!
   remote_script >&"${remote_to[$1]}"
@@ -64,6 +65,7 @@ remote_open() { # <index>
 remote_script() {
   local file limit=$(($(measure_seconds) * 2 + 600))
   cat "$(in_tree tools/lib/common.sh)" "$(in_tree tools/lib/packages.sh)" "$(in_tree tools/lib/client.sh)"
+  # shellcheck disable=SC2016  # for the shell there
   printf 'prog=%q\nclient_seen=${1-}\nclient_take\n' "$prog"
   for file in "$(load_dir)"/*; do
     printf "client_file %q <<'END'\n%s\nEND\n" "${file##*/}" "$(base64 "$file")"
@@ -124,7 +126,8 @@ remote_same_server() {
 remote_version() { # <load>
   local versions
   versions=$(printf '%s\n' "${remote_versions[@]}" | sort -uV | paste -sd/ -)
-  printf '%s %s on %s\n' "$1" "$versions" "$(sed 's/ /, /g' <<<"${remote_hosts[*]}")"
+  printf '%s %s on %s' "$1" "$versions" "${remote_hosts[0]}"
+  printf '%s\n' "${remote_hosts[@]:1}" | sed '/./s/^/, /' | tr -d '\n'
 }
 
 remote_reach() {
@@ -180,8 +183,8 @@ remote_settled() { grep -qs '^ready' "$2.err" || process_gone "$1"; }     # <pid
 
 # A client's clock less ours: of five answers the quickest is the most exact.
 remote_compare() { # <index>
-  local try before after best=''
-  for try in 1 2 3 4 5; do
+  local before after best=''
+  for _ in 1 2 3 4 5; do
     before=$(remote_clock)
     remote_ask "$1" 10 clock
     after=$(remote_clock)

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034
 # SPDX-License-Identifier: Apache-2.0
 # One run: the loads of one scene, on one page and one target, sar and the
 # status page's samples beside them.
@@ -142,7 +142,9 @@ trial_wait() { # <seconds> <pid>...
 
 trial_failed() { # <pid> <status>: of another machine's load the run is lost, not all
   local client users site prefix
-  remote_used && [[ -n ${trial_who[$1]-} ]] || die "a load generator or sar failed (see the *.err files)"
+  if ! remote_used || [[ -z ${trial_who[$1]-} ]]; then
+    die "a load generator or sar failed (see the *.err files)"
+  fi
   read -r client users site prefix <<<"${trial_who[$1]}"
   trial[lost]="client $(remote_host "$client"), $users users on $site: $(remote_lost "$2" "$prefix")"
 }
