@@ -196,7 +196,7 @@ remote_compare() { # <index>
 
 # Replaces the shell: call it in the background or in parentheses.
 remote_load() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
-  local words deadline=$(($4 + $4 / 10 + 10)) pipe=$7.fifo
+  local words deadline=$(($4 + $4 / 10 + 20)) pipe=$7.fifo
   "$1_words" /run/vhostlimit-client "$3" "$4" "$5" "$6"
   printf -v words ' %q' "${load_words[@]}"
   rm -f "$pipe" "$7.err"
