@@ -40,12 +40,6 @@ end_bench() { # <signal>: and its status
   return "$rc"
 }
 
-interrupted() { # <seconds> <signal>
-  begin_bench -o out
-  sleep "$1"
-  end_bench "$2"
-}
-
 interrupted_after_a_run() { # <signal>
   local try
   begin_bench -o out --repeat 50
@@ -126,22 +120,17 @@ interrupted_after_a_run() { # <signal>
   cmp report out/report.txt
 }
 
-@test "interrupted while it sets up, warms up or measures, it leaves nothing" {
-  for case in '0.4 TERM 143' '1.2 INT 130' '3.5 TERM 143'; do
-    read -r seconds signal want <<<"$case"
-    run interrupted "$seconds" "$signal"
-    printf '%s\n' "$output"
-    [ "$status" -eq "$want" ]
-    nothing_left
-  done
-}
-
-@test "killed outright while it measures, the next tool cleans up behind it" {
-  run interrupted 3 KILL
-  printf '%s\n' "$output"
-  [ "$status" -eq 137 ]
-  run "$TOP/tools/setup.sh" down 3>&-
+@test "noisy beside what else there is: each has its own configuration, and rows beside plain Apache" {
+  command -v haproxy >/dev/null || skip "no haproxy"
+  compgen -G '/usr/lib*/*/modules/mod_qos.so' >/dev/null || skip "no mod_qos"
+  run "$BENCH" --quick --page static --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
+  jq -e 'all(.runs[]; .sites | all(.transactions > 0))' out/result.json
+  [ "$(jq -r '[.rows[].target] | unique | join(" ")' out/result.json)" = 'haproxy mod_qos process-limit' ]
+  grep -q 'QS_LocRequestLimitDefault 33' out/1-static-mod_qos.conf
+  [ "$(grep -c 'maxconn 33$' out/1-static-haproxy.conf)" -eq 3 ]
+  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-static-process-limit.conf)" -eq 2 ]
+  run ! grep -E 'haproxy|QS_' out/1-static-plain.conf
 }

@@ -25,6 +25,10 @@ jq          command:jq              jq                        jq
 sar         command:sar             sysstat                   sysstat
 siege       command:siege           siege                     siege
 wrk         command:wrk             wrk                       wrk
+haproxy     command:haproxy         haproxy                   haproxy
+mod_qos     file:/usr/lib*/*/modules/mod_qos.so  libapache2-mod-qos  mod_qos
+ssh         command:ssh             openssh-client            openssh-clients
+sshd        file:/usr/sbin/sshd     openssh-server            openssh-server
 bats        command:bats            bats                      bats
 prove       command:prove           perl                      perl-Test-Harness
 shellcheck  command:shellcheck      shellcheck                ShellCheck
@@ -102,11 +106,25 @@ packages_install() { # <role>...
 }
 
 packages_apt() { # <package>...
+  local enabled
   on_exit packages_policy_restore
   packages_policy_forbid
   export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
+  enabled=$(packages_enabled)
   apt-get update -q && apt-get install -qy --no-install-recommends "$@"
+  packages_disable "$enabled"
   packages_policy_restore
+}
+
+# Debian's modules for Apache enable themselves in the machine's own Apache.
+packages_enabled() { compgen -G '/etc/apache2/mods-enabled/*.load' || true; }
+
+packages_disable() { # <those that were enabled before>
+  local file name
+  for file in $(packages_enabled); do
+    name=${file##*/}
+    grep -qxF -- "$file" <<<"$1" || a2dismod -qf "${name%.load}"
+  done
 }
 
 packages_dnf() { # <package>...: siege and bats are in EPEL on RHEL and its kin

@@ -5,13 +5,17 @@
 result_machine() { # JSON
   jq -nc --arg kernel "$(uname -r)" \
     --arg cpu "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | sed -n 1p)" \
-    --arg cpus "$(cpu_list | wc -l)" --arg server "$(cpu_server)" --arg clients "$(cpu_clients)" \
+    --arg cpus "$(cpu_list | wc -l)" --arg server "$(cpu_server)" --arg clients "$(result_client_cpus)" \
     --arg memory "$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)" \
     --arg system "$(result_system)" --arg cgroup "$(cgroup_kind)" \
     --arg httpd "$(httpd_version "$(httpd_binary)")" --arg php "$(fpm_version "$(fpm_binary)")" '
     { system: $system, kernel: $kernel, cpu: $cpu, cpus: ($cpus | tonumber),
       memory_kb: ($memory | tonumber), cgroup: $cgroup, httpd: $httpd, php: $php,
       server_cpus: $server, client_cpus: $clients, pinned: ($server != $clients) }'
+}
+
+result_client_cpus() {
+  if [[ $cpu_clients_here == yes ]]; then cpu_clients; else echo 'of other machines'; fi
 }
 
 result_system() {

@@ -7,6 +7,7 @@ describe_noisy() {
   local is_victim='ratio(this | site("victim").rate; plain | .total.rate / 2)'
   local is_total='ratio(this | .total.rate; plain | .total.rate)'
   test_summary '100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'
+  test_rivals mod_qos,haproxy,process-limit
   test_pages static,php
   test_tuned static
   test_load victim 1 site1 100

@@ -38,6 +38,7 @@ test_read() { # <name>
 
 test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
+test_rivals()       { test[rivals]=$1; }                # <target,...>: what it may be run on beside the module
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
 test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache with its best number of threads
 test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
@@ -98,6 +99,13 @@ test_packages() { # roles in packages.sh of what the bed needs for it
   [[ ${test[tls]-} != on ]] || echo openssl
   [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
 }
+
+test_takes_target() { # <target>
+  [[ $1 == plain || ,${test[targets]},${test[rivals]-}, == *,$1,* ]] || target_is_module "$1"
+}
+
+test_takes_load() { grep -qx -- - < <(test_generators -); }     # is any made as the command line says?
+test_made_with()  { test_generators '' | sed '/^$/d' | paste -sd ' '; }     # whatever the command line says
 
 test_generators() { # <the command line's>: those that make loads
   printf '%s\n' "${test_loads[@]}" | awk -v own="$1" '{ sub(":.*", "", $9); print $9 == "-" ? own : $9 }' | sort -u
