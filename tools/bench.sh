@@ -3,6 +3,7 @@
 # Summary: how sites share a server, on plain Apache and with the module:
 #          installs what is missing, builds, measures, prints tables and ratios
 # Usage:   bench.sh [OPTION]... [TEST]
+#          bench.sh --compare A B
 #   TEST              what to measure (noisy); -l lists what there is
 #   --quick           a few seconds a run (3 s); the default is 25 s
 #   --full            the published length: five minutes a run
@@ -19,8 +20,11 @@
 #   -o DIR            where raw outputs and result.json go (results/<UTC time>)
 #   -l                list the tests
 #   -h                this help
-#   The table goes to stdout, everything else to stderr.
-# Exit:    0 measured; 1 failed; 2 usage; 77 cannot run here (no root, a program
+#   --compare A B     puts two result folders of the same test side by side, with
+#                     ratios, and says what is outside the noise
+#   The table goes to stdout, everything else to stderr; the folder gets the same as
+#   report.html, one file for the browser, and the main chart as report.png.
+# Exit:    0 measured, or compared; 1 failed; 2 usage; 77 cannot run here (no root, a program
 #          missing and not installable, port taken, too few file descriptors);
 #          130, 143 signals, after everything is undone
 
@@ -54,21 +58,28 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/result.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/report.sh
 . "$here/lib/report.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/chart.sh
+. "$here/lib/chart.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/html.sh
+. "$here/lib/html.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/compare.sh
+. "$here/lib/compare.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/measure.sh
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]=wrk
-  [keepalive]=0 [lines]='' [out]='' [workers]='')
+  [compare]=0 [keepalive]=0 [lines]='' [out]='' [workers]='')
 
 parse() {
   local words
-  words=$(getopt -n "$prog" -o hlkw:D:o: -l help,quick,full,repeat:,target:,page:,load: -- "$@") || usage 2
+  words=$(getopt -n "$prog" -o hlkw:D:o: -l help,quick,full,repeat:,target:,page:,load:,compare -- "$@") || usage 2
   eval "set -- $words"
   while [[ $1 != -- ]]; do
     case $1 in
       -h | --help) usage 0 ;;
       -l) test_list; exit 0 ;;
       --quick | --full) option[length]=${1#--}; shift ;;
+      --compare) option[compare]=1; shift ;;
       -k) option[keepalive]=1; shift ;;
       --repeat) option[repeat]=$2; shift 2 ;;
       --target) option[targets]=$2; shift 2 ;;
@@ -80,10 +91,18 @@ parse() {
     esac
   done
   shift
+  ((! option[compare])) || compare "$@"
   (($# <= 1)) || misuse "one test at a time, not '$*'"
   test_known "${1-noisy}" || misuse "unknown test '$1' (see -l)"
   test_read "${1-noisy}"
   check_values
+}
+
+compare() { # <folder A> <folder B>: and no more
+  (($# == 2)) || misuse "--compare takes two folders of results, not $#"
+  need jq
+  compare_print "$@"
+  exit 0
 }
 
 check_values() {
@@ -109,7 +128,7 @@ settle() {
   [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
   [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
   [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
-  measure=([out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
+  measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
     [workers]=${option[workers]:-${bed[workers]}} [fixed]=${option[workers]})
@@ -128,7 +147,7 @@ prepare_module() {
 prepare() {
   need_files "$(($(test_users_most) + 200))"
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar "${option[load]}"
+    network sysctl util curl jq sar gnuplot fonts "${option[load]}"
   [[ ${measure[targets]} == plain ]] || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock
@@ -141,6 +160,7 @@ prepare() {
 
 main() {
   parse "$@"
+  option[command]=$(bed_command tools/bench.sh "$@")
   need_root
   [[ -n ${option[out]} ]] || option[out]=$(in_tree "results/$(date -u +%Y%m%dT%H%M%SZ)")
   settle

@@ -31,6 +31,7 @@ bed_sites=(site1 site2 site3)
 bed_ports=(80 8081)
 bed_cgroup=/vhostlimit-testbed
 bed_lock_fd=
+bed_commands=                   # a file for the command lines, if they are wanted
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [extra]=''
@@ -43,18 +44,27 @@ bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 # `ip netns exec` would hide /sys/fs/cgroup from the server, nsenter does not.
 
 server_exec() { # <command>...
-  bed_unlock_child
-  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_server)" "$@"
+  bed_exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_server)" "$@"
 }
 
 aside_exec() { # <command>...: in the server's network, off the server's CPU
-  bed_unlock_child
-  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_clients)" "$@"
+  bed_exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_clients)" "$@"
 }
 
 client_exec() { # <client> <command>...
+  bed_exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+}
+
+bed_exec() { # <command>...
   bed_unlock_child
-  exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+  [[ -z $bed_commands ]] || bed_command "$@" >>"$bed_commands"
+  exec "$@"
+}
+
+bed_command() { # <word>...: as one would type it
+  local line
+  printf -v line '%q ' "$@"
+  printf '%s\n' "${line% }"
 }
 
 # --- one at a time --------------------------------------------------------

@@ -135,16 +135,19 @@ measure_keep() { # interrupted: the runs that came to their end are reported
 
 measure_report() {
   measure_unreported=''
-  report_print "${measure[out]}/result.json" | tee "${measure[out]}/report.txt"
-  say "raw outputs and result.json: ${measure[out]}"
+  local out=${measure[out]}
+  report_print "$out/result.json" | tee "$out/report.txt"
+  html_print "$out/result.json" >"$out/report.html"
+  chart_png "$out/result.json" >"$out/report.png"
+  say "$out: report.html, report.png, result.json and raw outputs"
 }
 
 measure_options() { # JSON
   jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
     --arg keepalive "${measure[keepalive]}" --arg load "$(load_version "${measure[load]}")" \
     --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
-    --argjson tries "$(jq -sc . <<<"$measure_tries")" '
+    --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" '
     { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
       keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries }'
+      children: ($c | tonumber), tuning: $tries, command: $command }'
 }

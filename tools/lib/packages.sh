@@ -32,6 +32,8 @@ h2load      command:h2load          nghttp2-client            nghttp2
 valgrind    command:valgrind        valgrind                  valgrind
 prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
+gnuplot     command:gnuplot         gnuplot-nox               gnuplot
+fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
 END
 }
 

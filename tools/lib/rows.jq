@@ -85,6 +85,31 @@ def rows($described; values): . as $runs
      | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
      | . + { bar_met: met(.bar), goal_met: met(.goal) }];
 
+# What was published beside what was measured, on each target.
+def published($described; values): . as $runs
+  | [(map(.page) | in_order[]) as $page
+     | (map({ target, title }) | in_order[]) as $of
+     | repetitions($page; $of.target; values) as $values
+     | range($described | length) as $i
+     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive))
+     | { page: $page, target: $of.target, title: $of.title, name, unit, published,
+         values: [$values[][$i] | numbers] }
+     | select(.values | length > 0)
+     | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
+     | .ratio = if .published != 0 then .median / .published else null end];
+
+# Points [x, median, min, max] of each series, for each page.  A point is of one
+# run, and the runs of all repetitions with the same x are one.
+def figures($described; points): . as $runs
+  | [(map(.page) | in_order[]) as $page
+     | range($described | length) as $i
+     | [$runs[] | select(.page == $page) | [points][$i] | select(.x != null and .y != null)] as $points
+     | select($points | length > 0)
+     | $described[$i] + { page: $page, series:
+         [($points | map(.series) | in_order[]) as $name
+          | { name: $name, points: [$points | map(select(.series == $name)) | group_by(.x)[]
+              | [.[0].x, (map(.y) | median), (map(.y) | min), (map(.y) | max)]] }] }];
+
 # Runs that are alike -> one: every number is the median of theirs.
 def medians:
   if any(.[]; type == "number") then map(numbers) | median

@@ -5,7 +5,7 @@
 # and which rows are reported; to add a test is to add such a file.
 
 declare -A test=()              # what is said once; lines:SCENE and vhosts:SCENE
-test_scenes=() test_loads=() test_rows=()
+test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
 test_scene_now=-                # the name of the only scene of most tests
 
 test_files() { # NAME<TAB>file
@@ -64,6 +64,20 @@ test_load() { # <role> <client> <site> <users> [from to [page]]
 # nothing.  The value is an expression in the words of rows.jq.
 test_row() { # <where> <name> <bar> <goal> <value>
   test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
+}
+
+# A figure of the published test; where, value and words as in test_row, but also
+# of plain Apache.  The unit is that of both: "/s", "s", "%" or nothing.
+test_published() { # <where> <name> <published> <unit> <value>
+  test_published+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
+}
+test_source() { test[source]=$1; }                      # <who published it, and on what>
+
+# A chart of values over another one, a line for each series (the target, unless
+# said otherwise); x, y and series are expressions about one run.  Figures of one
+# test stand side by side.
+test_figure() { # <title> <x label> <y label> <x> <y> [series]
+  test_figures+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5"$'\x1f'"${6-.title}")
 }
 
 # --- asked by others ------------------------------------------------------

@@ -40,4 +40,5 @@ def jain: (add * add) / (length * (map(. * .) | add));
       slots: (if ($samples | length) > 0 then ($samples | map(.slots) | add / length) else null end),
       samples: $samples,
       sar: ($sar | .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value }))),
+      commands: ([$commands | splits("\n") | select(. != "")] | reduce .[] as $line ([]; if index([$line]) then . else . + [$line] end)),
       status: $status }

@@ -7,9 +7,12 @@
 declare -A trial=()
 
 trial_run() { # leaves raw outputs and PREFIX.json
+  bed_commands=${trial[prefix]}.commands
+  : >"$bed_commands"
   trial_start
   trial_warm_up
   trial_flood
+  bed_commands=
   (trial_gather) >"${trial[prefix]}.json.tmp"   # a subshell: our own stdout is the report's
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
   trial_drain
@@ -125,7 +128,7 @@ trial_gather() { # JSON: the run
   status=$(trial_status) || die 'the status page does not answer after the run'
   record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_server)")
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
-    --argjson status "$status" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+    --argjson status "$status" --rawfile commands "${trial[prefix]}.commands" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
 }
 
 trial_about() { # JSON: what was run
