@@ -46,6 +46,8 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/sar.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/target.sh
 . "$here/lib/target.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/sandbox.sh
+. "$here/lib/sandbox.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/page.sh
 . "$here/lib/page.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/test.sh
@@ -67,7 +69,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/measure.sh
 . "$here/lib/measure.sh"
 
-declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]=wrk
+declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]=''
   [compare]=0 [keepalive]=0 [lines]='' [out]='' [workers]='')
 
 parse() {
@@ -114,7 +116,8 @@ check_values() {
     page_known "$word" || misuse "--page: '$word' is not one of ${page_kinds[*]}"
     [[ ${test[pages]} != mixed ]] || misuse "--page: the test ${test[name]} has its own pages"
   done
-  load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
+  [[ -z ${option[load]} || -z ${test[tool]-} ]] || misuse "--load: the test ${test[name]} is made with ${test[tool]}"
+  load_known "${option[load]:-wrk}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
   [[ ${option[repeat]:-1} =~ ^[1-9][0-9]?$ ]] || misuse "--repeat: '${option[repeat]}' is not a whole number from 1 to 99"
   [[ ${option[workers]:-25} =~ ^([1-9][0-9]{0,2})?(00|25|50|75)$ && ${option[workers]} != 00 ]] ||
     misuse "-w: '${option[workers]}' is not a multiple of 25"
@@ -123,10 +126,12 @@ check_values() {
 
 # What to measure, from the options and the test's description.
 settle() {
+  option[load]=${option[load]:-${test[tool]:-wrk}}
   local seconds warm try repeat
   read -r seconds warm try repeat < <(lengths)
   [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
   [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
+  [[ -z ${test[http2]-} ]] || bed[http2]=${test[http2]}
   [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
   measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
@@ -145,9 +150,11 @@ prepare_module() {
 }
 
 prepare() {
+  local target
   need_files "$(($(test_users_most) + 200))"
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar gnuplot fonts "${option[load]}"
+    network sysctl util curl jq sar gnuplot fonts "${option[load]}" \
+    $(prepare_packages)
   [[ ${measure[targets]} == plain ]] || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock
@@ -156,6 +163,12 @@ prepare() {
   say "setting up the test bed"
   bed_up
   load_prepare "${option[load]}"
+  for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
+}
+
+prepare_packages() { # roles of the targets
+  local target
+  for target in ${measure[targets]//,/ }; do target_packages "$target"; done
 }
 
 main() {

@@ -86,7 +86,7 @@ bed_httpd_config() { # <binary>
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status)
+    authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $(bed_http2_module))
   more=$(bed_more_vhosts)
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
@@ -100,9 +100,12 @@ bed_httpd_config() { # <binary>
     FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
     LOAD_MODULES="$modules" \
-    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
+    VHOSTLIMIT="$(bed_http2_lines)"$'\n'"$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
     MORE_VHOSTS="$more"
 }
+
+bed_http2_module() { [[ ${bed[http2]} == off ]] || echo http2; }
+bed_http2_lines()  { [[ ${bed[http2]} == off ]] || echo 'Protocols h2c http/1.1'; }
 
 bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
 

@@ -34,7 +34,7 @@ bed_lock_fd=
 bed_commands=                   # a file for the command lines, if they are wanted
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [extra]=''
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [http2]=off [extra]=''
   [vhosts]=3 [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>

@@ -57,7 +57,10 @@ measure_one() { # <repetition> <page> <target> <scene>
 }
 
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
-  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$5 [workers]=$6 [prefix]=$7
+  local most=$5
+  [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
+  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$most [workers]=$6 [prefix]=$7
+    [requests]=${test[${measure[length]}:$4]-} [streams]=${test[streams:$4]-1}
     [warm]=${measure[warm]} [load]=${measure[load]} [keepalive]=${measure[keepalive]})
 }
 

@@ -33,6 +33,7 @@ valgrind    command:valgrind        valgrind                  valgrind
 prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
 gnuplot     command:gnuplot         gnuplot-nox               gnuplot
+bubblewrap  command:bwrap           bubblewrap                bubblewrap
 fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
 END
 }

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The test bed's pages by the names that bench.sh knows them by.
 
-page_kinds=(static php sleep burn2 burn20)
+page_kinds=(static php sleep burn2 burn20 hello-cgi)
 
 page_known() { [[ " ${page_kinds[*]} " == *" $1 "* ]]; }
 
 page_path() { # <page>
-  case $1 in static) echo /index.html ;; php) echo /info.php ;; sleep) echo "/sleep.php?ms=50" ;; burn*) echo "/burn.php?ms=${1#burn}" ;; esac
+  case $1 in static) echo /index.html ;; php) echo /info.php ;; sleep) echo "/sleep.php?ms=50" ;; hello-cgi) echo /hello.cgi ;; burn*) echo "/burn.php?ms=${1#burn}" ;; esac
 }

@@ -29,7 +29,7 @@ def facts:
     | "users:     " + (if .scene == "-" then "" else .scene + ": " end) + .users),
   "machine:   \($m.cpus) CPU (\($m.cpu)), \($m.memory_kb | gigabytes), \($m.system), Linux \($m.kernel), cgroups \($m.cgroup)",
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
-  "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \($o.seconds) s a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
+  "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
    else "pinning:   none, server and clients share the only CPU: the figures say little" end),
@@ -73,6 +73,7 @@ def table_rows:
        per_site("queue length, mean"; .waiting.queue_mean | fixed(0)),
        per_site("  most"; .waiting.queue_most | fixed(0)),
        per_run("slots, mean"; .slots | fixed(0)) else empty end),
+     (if any(.[]; .requests) then per_run("requests, and the time they took"; "\(.requests), \(.seconds | fixed(2)) s") else empty end),
      per_run("all sites, per second"; .total.rate | fixed(1)),
      per_run("Jain's index"; .jain | fixed(3)),
      per_run("server's CPU, user"; .sar.cpu.server.user | percent),

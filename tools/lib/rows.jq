@@ -54,8 +54,9 @@ def idle_in(role): load(role) as $load
 
 def in_order: reduce .[] as $x ([]; if index([$x]) then . else . + [$x] end);
 
-def applies(where; page; keepalive): (where | split(":")) as [$page, $connection]
-  | ($page == "all" or $page == page)
+def applies(where; page; keepalive; target): (where | split("@")) as [$of, $target]
+  | ($of | split(":")) as [$page, $connection]
+  | ($target == null or $target == target) and ($page == "all" or $page == page)
     and ($connection == null or $connection == (if keepalive then "keepalive" else "close" end));
 
 # null where there is nothing to judge, or nothing to judge it by
@@ -79,7 +80,7 @@ def rows($described; values): . as $runs
      | (map(select(.target != "plain")) | map({ target, title }) | in_order[]) as $of
      | repetitions($page; $of.target; values) as $values
      | range($described | length) as $i
-     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive))
+     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive; $of.target))
      | { page: $page, target: $of.target, title: $of.title, name, bar, goal,
          values: [$values[][$i] | numbers] }
      | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
@@ -91,7 +92,7 @@ def published($described; values): . as $runs
      | (map({ target, title }) | in_order[]) as $of
      | repetitions($page; $of.target; values) as $values
      | range($described | length) as $i
-     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive))
+     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive; $of.target))
      | { page: $page, target: $of.target, title: $of.title, name, unit, published,
          values: [$values[][$i] | numbers] }
      | select(.values | length > 0)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is measured side by side.  A target has a title and a way to start it.
 
-target_kinds=(plain vhostlimit)
+target_kinds=(plain vhostlimit bubblewrap)
 
 # The one place that says how the module is configured when it is measured:
 # added to conf/testbed/vhostlimit.conf.in.  Nothing: "VhostLimit On" is all a
@@ -15,6 +15,7 @@ target_title() { # <target>
   case $1 in
     plain) echo 'plain Apache' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
+    bubblewrap) echo 'bubblewrap' ;;
   esac
 }
 
@@ -22,13 +23,23 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
   local lines=$'VhostLimit On\n'$target_vhostlimit_lines$'\n'$2
   case $1 in
     plain) echo 'no limits' ;;
+    bubblewrap) echo 'plain Apache, each CGI in a bubblewrap of its own' ;;
     vhostlimit) sed '/^$/d' <<<"$lines" | paste -sd ';' | sed 's/;/; /g' ;;
   esac
+}
+
+target_packages() { # <target>: roles beside those that each test needs
+  case $1 in bubblewrap) echo bubblewrap ;; esac
+}
+
+target_prepare() { # <target>: once, when the bed is up
+  case $1 in bubblewrap) sandbox_prepare ;; esac
 }
 
 target_start() { # <target> <the test's lines for the module>
   case $1 in
     plain) bed_switch off '' ;;
+    bubblewrap) bed_switch off "$(sandbox_lines)" ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
   esac
 }

@@ -43,6 +43,8 @@ test_keepalive()    { test[keepalive]=1; }              # whatever the command l
 test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
+test_tool()         { test[tool]=$1; }                  # <load>: the generator of this test
+test_http2()        { test[http2]=on; }                 # Apache speaks it, in the clear
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
 # From here to the next scene; a test without this word has one scene.
@@ -54,12 +56,20 @@ test_scene() { # <name>
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
 test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of three
 
+# Instead of the run's length: so many requests of each load, on as many streams
+# of each connection at once.
+test_requests() { # <--full> <default> <--quick>
+  test[full:$test_scene_now]=$1 test[default:$test_scene_now]=$2 test[quick:$test_scene_now]=$3
+  test[samples]=0
+}
+test_streams() { test[streams:$test_scene_now]=$1; }    # <number>
+
 # From and to are percents of the run's length.
 test_load() { # <role> <client> <site> <users> [from to [page]]
   test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--}")
 }
 
-# Where: all, or PAGE, or PAGE:close, PAGE:keepalive.  Bar and goal: ">= 0.9",
+# Where: all, or PAGE, or PAGE:close, PAGE:keepalive, each with or without @TARGET.  Bar and goal: ">= 0.9",
 # "<= 5 %", "<= 1 s"; "= 0" holds only if it does in every repetition; or
 # nothing.  The value is an expression in the words of rows.jq.
 test_row() { # <where> <name> <bar> <goal> <value>

@@ -3,7 +3,8 @@
 # One run: the loads of one scene, on one page and one target, sar and the
 # status page's samples beside them.
 
-# repetition page target scene seconds warm load keepalive workers prefix; begun
+# repetition page target scene seconds warm load keepalive workers prefix begun;
+# requests and streams where the loads are counted, and seconds is the most then
 declare -A trial=()
 
 trial_run() { # leaves raw outputs and PREFIX.json
@@ -24,7 +25,7 @@ trial_start() {
   bed_set vhosts "${test[vhosts:$scene]-3}"
   bed_set workers "${trial[workers]}"
   for site in site1 site2 site3; do
-    if [[ ${trial[target]} == plain ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
+    if [[ ${trial[target]} != vhostlimit ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
   cp "$bed_dir/httpd.conf" "${trial[prefix]}.conf"
@@ -37,7 +38,8 @@ trial_url() { # <site> <page or ->
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page pids=()
+  local loads load site page pids=() requests=${trial[requests]}
+  [[ -z $requests ]] || trial[requests]=100
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,7)
   for load in "${loads[@]}"; do
     read -r _ _ site _ _ _ page <<<"$load"
@@ -46,17 +48,19 @@ trial_warm_up() { # 10 users on each page of each site
     pids+=("$!")
   done
   trial_wait "${trial[warm]}" "${pids[@]}"
+  trial[requests]=$requests
 }
 
 trial_flood() {
-  local pids=()
+  local pids=() beside=()
   trial[begun]=$(trial_clock)
-  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" &
-  pids+=("$!")
+  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" ${trial[requests]:+1} &
+  beside+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
-  pids+=("$!")
+  beside+=("$!")
   trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
+  if [[ -n ${trial[requests]} ]]; then process_stop "${beside[@]}"; else trial_wait "${trial[seconds]}" "${beside[@]}"; fi
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
 }
 
@@ -92,7 +96,7 @@ trial_await() { # <second of the run>
 # all the samples: a process for each would take the clients' CPU.
 trial_watch() {
   local rate=${test[samples]}
-  [[ ${trial[target]} != plain ]] && ((rate)) || return 0
+  [[ ${trial[target]} == vhostlimit ]] && ((rate)) || return 0
   (aside_exec timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
@@ -116,33 +120,43 @@ trial_clients() { # JSON, one for each load
   while read -r n begun length role client site users _ _ page; do
     load_record "${trial[load]}" "${trial[prefix]}-load$n" |
       jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
-        --arg page "$page" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
+        --arg page "$page" --arg counted "${trial[requests]}" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
         (($begun | tonumber) - ($t0 | tonumber)) as $from
         | { role: $role, client: ($client | tonumber), site: $site, users: ($users | tonumber),
-            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .'
+            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .
+        | if $counted != "" then .seconds = .elapsed_s | .to_s = .from_s + .elapsed_s else . end'
   done <"${trial[prefix]}.loads"
 }
 
 trial_gather() { # JSON: the run
   local record status
   status=$(trial_status) || die 'the status page does not answer after the run'
-  record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_server)")
+  record=$(trial_sar)
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
     --argjson status "$status" --rawfile commands "${trial[prefix]}.commands" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+}
+
+trial_sar() { # JSON: nothing of loads that were over before there were two samples
+  if [[ -n ${trial[requests]} ]] && ! sar_samples "${trial[prefix]}.sar" 2; then
+    echo null
+  else
+    sar_summary "${trial[prefix]}.sar" "$(cpu_server)"
+  fi
 }
 
 trial_about() { # JSON: what was run
   jq -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
     --arg lines "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" \
-    --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
+    --arg seconds "${trial[seconds]}" --arg requests "${trial[requests]}" --arg streams "${trial[streams]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
     { test: $test, repetition: ($repetition | tonumber), page: $page, target: $target, title: $title,
       scene: $scene, configuration: $lines, workers: ($workers | tonumber),
+      requests: ($requests | tonumber? // null), streams: ($streams | tonumber? // null),
       seconds: ($seconds | tonumber), keepalive: ($keepalive == "1") }'
 }
 
 trial_status() { # what the module says after the run
-  if [[ ${trial[target]} != plain ]] && ((test[samples])); then
+  if [[ ${trial[target]} == vhostlimit ]] && ((test[samples])); then
     bed_status_page '/vhostlimit-status?json'
   else
     echo null
