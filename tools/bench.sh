@@ -12,6 +12,8 @@
 #   --target LIST     what is compared (plain,vhostlimit where the test has both)
 #   --page LIST       the pages: static, php, sleep (those of the test)
 #   --load NAME       the load generator: siege or wrk (wrk)
+#   --docroot DIR     where frameworks puts its applications, on any file system; may
+#                     be repeated, and the report compares (/var/tmp)
 #   -k                clients keep their connections alive
 #   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400; plain
 #                     Apache's best number where the test tries several)
@@ -48,6 +50,8 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/target.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/sandbox.sh
 . "$here/lib/sandbox.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/service.sh
+. "$here/lib/service.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/page.sh
 . "$here/lib/page.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/test.sh
@@ -70,11 +74,11 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]=''
-  [compare]=0 [keepalive]=0 [lines]='' [out]='' [workers]='')
+  [compare]=0 [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='')
 
 parse() {
   local words
-  words=$(getopt -n "$prog" -o hlkw:D:o: -l help,quick,full,repeat:,target:,page:,load:,compare -- "$@") || usage 2
+  words=$(getopt -n "$prog" -o hlkw:D:o: -l help,quick,full,repeat:,target:,page:,load:,compare,docroot: -- "$@") || usage 2
   eval "set -- $words"
   while [[ $1 != -- ]]; do
     case $1 in
@@ -89,6 +93,7 @@ parse() {
       --load) option[load]=$2; shift 2 ;;
       -w) option[workers]=$2; shift 2 ;;
       -D) option[lines]+=${option[lines]:+$'\n'}$2; shift 2 ;;
+      --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift 2 ;;
       -o) option[out]=$2; shift 2 ;;
     esac
   done
@@ -109,6 +114,7 @@ compare() { # <folder A> <folder B>: and no more
 
 check_values() {
   local word
+  check_docroots
   for word in ${option[targets]//,/ }; do
     target_known "$word" || misuse "--target: '$word' is not one of ${target_kinds[*]}"
   done
@@ -122,6 +128,14 @@ check_values() {
   [[ ${option[workers]:-25} =~ ^([1-9][0-9]{0,2})?(00|25|50|75)$ && ${option[workers]} != 00 ]] ||
     misuse "-w: '${option[workers]}' is not a multiple of 25"
   [[ ! ${option[targets]}${option[pages]} =~ ^,+|,, ]] || misuse "--target and --page need at least one name"
+}
+
+check_docroots() {
+  local dir
+  [[ -z ${option[docroots]} || ${test[name]} == frameworks ]] || misuse "--docroot: the test ${test[name]} has no applications"
+  while read -r dir; do
+    [[ -z $dir || -d $dir && $dir == /* ]] || misuse "--docroot: '$dir' is not the full path of a folder"
+  done <<<"${option[docroots]}"
 }
 
 # What to measure, from the options and the test's description.
@@ -150,7 +164,7 @@ prepare_module() {
 }
 
 prepare() {
-  local target
+  local target service
   need_files "$(($(test_users_most) + 200))"
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
     network sysctl util curl jq sar gnuplot fonts "${option[load]}" \
@@ -164,10 +178,15 @@ prepare() {
   bed_up
   load_prepare "${option[load]}"
   for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
+  for service in ${test[needs]-}; do service_prepare "$service"; done
+  # shellcheck disable=SC2046  # names
+  service_apps $(measure_pages)
 }
 
-prepare_packages() { # roles of the targets
+prepare_packages() { # roles of the targets and services
   local target
+  # shellcheck disable=SC2086  # names
+  service_packages ${test[needs]-}
   for target in ${measure[targets]//,/ }; do target_packages "$target"; done
 }
 

@@ -100,7 +100,7 @@ bed_httpd_config() { # <binary>
     FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
     LOAD_MODULES="$modules" \
-    VHOSTLIMIT="$(bed_http2_lines)"$'\n'"$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
+    VHOSTLIMIT="$(bed_http2_lines)"$'\n'"$(app_lines "${bed[apps]}")"$'\n'"$limited"$'\n'"${bed[extra]}" SITE1="${bed[site1]}" SITE2="${bed[site2]}" SITE3="${bed[site3]}" \
     MORE_VHOSTS="$more"
 }
 
@@ -128,6 +128,7 @@ bed_module_config() {
 
 bed_httpd_stop() {
   local pid orphans binary
+  lighttpd_stop
   binary=$(httpd_binary)
   pid=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || pid=
   process_stop ${pid:+"$pid"}

@@ -19,6 +19,10 @@
 . "${BASH_SOURCE[0]%/*}/httpd.sh"
 # shellcheck source-path=SCRIPTDIR source=fpm.sh
 . "${BASH_SOURCE[0]%/*}/fpm.sh"
+# shellcheck source-path=SCRIPTDIR source=lighttpd.sh
+. "${BASH_SOURCE[0]%/*}/lighttpd.sh"
+# shellcheck source-path=SCRIPTDIR source=app.sh
+. "${BASH_SOURCE[0]%/*}/app.sh"
 # shellcheck source-path=SCRIPTDIR source=bed-server.sh
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
@@ -34,7 +38,7 @@ bed_lock_fd=
 bed_commands=                   # a file for the command lines, if they are wanted
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [http2]=off [extra]=''
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [http2]=off [apps]='' [extra]=''
   [vhosts]=3 [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
@@ -135,6 +139,7 @@ bed_down() {
   bed_fpm_stop
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
   cgroup_remove "$bed_cgroup"
+  app_remove
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
   rm -rf "$bed_dir"
   if [[ -n $made && -z $(ls -A /run/netns 2>/dev/null) ]]; then

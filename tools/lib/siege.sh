@@ -33,11 +33,12 @@ END
 }
 
 siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
-  local home
+  local home length=(-t"$3"S)
+  [[ -z ${trial[requests]-} ]] || length=(-r"$((trial[requests] / $2))")
   home=$(bed_file "siege-${6##*/}")
   mkdir -p "$home"
   siege_rc "$4" >"$home/siegerc"
-  HOME=$home client_exec "$1" env LD_PRELOAD="$(bed_file siege-cancel.so)" siege -R "$home/siegerc" -b -c"$2" -t"$3"S "$5" \
+  HOME=$home client_exec "$1" env LD_PRELOAD="$(bed_file siege-cancel.so)" siege -R "$home/siegerc" -b -c"$2" "${length[@]}" "$5" \
     >"$6.siege" 2> >(head -c 65536 >"$6.err"; cat >/dev/null)
 }
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is measured side by side.  A target has a title and a way to start it.
 
-target_kinds=(plain vhostlimit bubblewrap)
+target_kinds=(plain vhostlimit bubblewrap lighttpd)
 
 # The one place that says how the module is configured when it is measured:
 # added to conf/testbed/vhostlimit.conf.in.  Nothing: "VhostLimit On" is all a
@@ -15,7 +15,7 @@ target_title() { # <target>
   case $1 in
     plain) echo 'plain Apache' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
-    bubblewrap) echo 'bubblewrap' ;;
+    bubblewrap | lighttpd) echo "$1" ;;
   esac
 }
 
@@ -24,12 +24,13 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
   case $1 in
     plain) echo 'no limits' ;;
     bubblewrap) echo 'plain Apache, each CGI in a bubblewrap of its own' ;;
+    lighttpd) echo 'no limits, the same PHP-FPM' ;;
     vhostlimit) sed '/^$/d' <<<"$lines" | paste -sd ';' | sed 's/;/; /g' ;;
   esac
 }
 
 target_packages() { # <target>: roles beside those that each test needs
-  case $1 in bubblewrap) echo bubblewrap ;; esac
+  case $1 in bubblewrap | lighttpd) echo "$1" ;; esac
 }
 
 target_prepare() { # <target>: once, when the bed is up
@@ -40,6 +41,7 @@ target_start() { # <target> <the test's lines for the module>
   case $1 in
     plain) bed_switch off '' ;;
     bubblewrap) bed_switch off "$(sandbox_lines)" ;;
+    lighttpd) lighttpd_start ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
   esac
 }

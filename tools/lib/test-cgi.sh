@@ -8,12 +8,13 @@ describe_cgi() {
   test_targets plain,vhostlimit,bubblewrap
   test_pages hello-cgi
   test_tool h2load
+  test_keepalive
   test_http2
   test_scene c10
-  test_requests 10000 2000 500
+  test_requests 10000 2000 200
   test_load users 1 site1 10
   test_scene c100-m10
-  test_requests 100000 4000 1000
+  test_requests 100000 4000 400
   test_streams 10
   test_load users 1 site1 100
   for scene in c10 c100-m10; do

@@ -44,6 +44,7 @@ test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
 test_tool()         { test[tool]=$1; }                  # <load>: the generator of this test
+test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see services.sh
 test_http2()        { test[http2]=on; }                 # Apache speaks it, in the clear
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
@@ -55,6 +56,8 @@ test_scene() { # <name>
 
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
 test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of three
+
+test_docroot() { test[docroot:$test_scene_now]=$1; }    # <folder>: that has the applications
 
 # Instead of the run's length: so many requests of each load, on as many streams
 # of each connection at once.

@@ -23,6 +23,7 @@ trial_run() { # leaves raw outputs and PREFIX.json
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts "${test[vhosts:$scene]-3}"
+  bed_set apps "${test[apps:$scene]-}"
   bed_set workers "${trial[workers]}"
   for site in site1 site2 site3; do
     if [[ ${trial[target]} != vhostlimit ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
