@@ -164,11 +164,12 @@ prepare_module() {
 }
 
 prepare() {
-  local target service
+  local target service more
+  mapfile -t more < <(prepare_packages | tr ' ' '\n')
   need_files "$(($(test_users_most) + 200))"
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
     network sysctl util curl jq sar gnuplot fonts "${option[load]}" \
-    $(prepare_packages)
+    "${more[@]}"
   [[ ${measure[targets]} == plain ]] || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock

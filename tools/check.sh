@@ -39,7 +39,7 @@ main() {
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
     sysctl util curl jq sar siege wrk ab h2load bats prove shellcheck valgrind \
-    prometheus chromium
+    prometheus chromium gnuplot fonts bubblewrap
   cd "$(in_tree .)"
   build_all
   run_suite "${@:-t}" || exit 1

@@ -77,6 +77,19 @@ app_symfony() { # <folder> <database>
   chown "$user" "$1/var"
 }
 
+# Siege counts a redirection or a page that says what is wrong as an answer.
+app_check() { # <page>: nothing is asked of the other pages
+  local words
+  case $1 in
+    wordpress) words='Post 10' ;;
+    mediawiki) words='MediaWiki has been installed' ;;
+    symfony) words='<td>10000</td>' ;;
+    *) return 0 ;;
+  esac
+  (client_exec 1 curl -fsS -m 60 "http://site1.test$(page_path "$1")") >"$bed_dir/app.out" 2>&1 || true
+  grep -qF "$words" "$bed_dir/app.out" || die "$1 does not work: $(head -c 300 "$bed_dir/app.out")"
+}
+
 app_lines() { # <root>: what Apache reads; nothing where there is none
   local app
   [[ -n $1 ]] || return 0

@@ -81,12 +81,13 @@ bed_httpd_start() {
 # One $(...) a command: a signal that comes in one is handled while bash parses
 # the next, and is then taken for its unexpected end.
 bed_httpd_config() { # <binary>
-  local user group types modules more threads=25 limited='' per fpm1 fpm2 fpm3
+  local user group types modules http2=() more threads=25 limited='' per fpm1 fpm2 fpm3
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
+  [[ ${bed[http2]} == off ]] || http2=(http2)
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $(bed_http2_module))
+    authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status "${http2[@]}")
   more=$(bed_more_vhosts)
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
@@ -104,8 +105,7 @@ bed_httpd_config() { # <binary>
     MORE_VHOSTS="$more"
 }
 
-bed_http2_module() { [[ ${bed[http2]} == off ]] || echo http2; }
-bed_http2_lines()  { [[ ${bed[http2]} == off ]] || echo 'Protocols h2c http/1.1'; }
+bed_http2_lines() { [[ ${bed[http2]} == off ]] || echo 'Protocols h2c http/1.1'; }
 
 bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
 

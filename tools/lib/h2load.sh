@@ -17,13 +17,12 @@ h2load_record() { h2load_parse "$1.h2load" "$1.log"; }   # <file prefix>
 
 # The log: begin, status (-1: failed) and duration of each request, in us.
 h2load_parse() { # <file> <log>
-  local elapsed counts
+  local elapsed total
   elapsed=$(sed -n 's/^finished in \([0-9.]*[a-z]*\),.*/\1/p' "$1" | h2load_seconds)
-  counts=$(sed -n 's/^requests: .* \([0-9]*\) done, .*/\1/p' "$1")
-  [[ -n $elapsed && -n $counts && -f $2 ]] || die "$1 is not the complete end of an h2load run"
-  sort -t $'\t' -k3,3n "$2" | jq -Rnc --arg elapsed "$elapsed" '
-    [inputs | split("\t") | map(tonumber)] as $all
-    | [$all[] | select(.[1] >= 0 and .[1] < 400)] as $good | ($good | length) as $n | ($all | length) as $m
+  total=$(sed -n 's/^requests: \([0-9]*\) total, .*/\1/p' "$1")
+  [[ -n $elapsed && -n $total && -f $2 ]] || die "$1 is not the complete end of an h2load run"
+  sort -t $'\t' -k3,3n "$2" | jq -Rnc --arg elapsed "$elapsed" --argjson m "$total" '
+    [inputs | split("\t") | map(tonumber) | select(.[1] >= 0 and .[1] < 400)] as $good | ($good | length) as $n
     | def at(part): if $n > 0 then $good[($n - 1) * part | floor][2] / 1e6 else null end;
       { transactions: $n, failures: ($m - $n), elapsed_s: ($elapsed | tonumber), rate: ($n / ($elapsed | tonumber)),
         availability: (if $m > 0 then 100 * $n / $m else 0 end),

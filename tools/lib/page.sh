@@ -15,7 +15,7 @@ page_path() { # <page>
     burn*) echo "/burn.php?ms=${1#burn}" ;;
     hello-cgi) echo /hello.cgi ;;
     hello | insert) echo "/$1.php" ;;
-    wordpress | symfony) echo "/$1/index.php" ;;
+    wordpress | symfony) echo "/$1/" ;;
     mediawiki) echo '/mediawiki/index.php?title=Main_Page' ;;
   esac
 }

@@ -12,6 +12,7 @@ sar_run() { # <seconds> <file> [every]: every second, from a minute on every fiv
 }
 
 sar_samples() { # <file> <number>: are there so many?
+  # shellcheck disable=SC2016  # jq's own
   sar_sadf "$1" -q 2>/dev/null | sar_jq --argjson n "$2" '.sysstat.hosts[0].statistics | length >= $n' >/dev/null
 }
 

@@ -33,6 +33,10 @@ target_packages() { # <target>: roles beside those that each test needs
   case $1 in bubblewrap | lighttpd) echo "$1" ;; esac
 }
 
+target_server() { # <target>: whose NAME.conf it runs with
+  case $1 in lighttpd) echo lighttpd ;; *) echo httpd ;; esac
+}
+
 target_prepare() { # <target>: once, when the bed is up
   case $1 in bubblewrap) sandbox_prepare ;; esac
 }

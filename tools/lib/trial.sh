@@ -29,7 +29,8 @@ trial_start() {
     if [[ ${trial[target]} != vhostlimit ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
-  cp "$bed_dir/httpd.conf" "${trial[prefix]}.conf"
+  app_check "${trial[page]}"
+  cp "$bed_dir/$(target_server "${trial[target]}").conf" "${trial[prefix]}.conf"
 }
 
 trial_url() { # <site> <page or ->
