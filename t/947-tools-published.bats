@@ -43,7 +43,7 @@ measured() { # <jq filter> <want>
 nothing_left() {
   [[ ! -e /run/vhostlimit-testbed && ! -e /etc/netns/vl-client1 ]] || fail "the bed is left"
   is "$(compgen -G '/var/tmp/vhostlimit-testbed.*' || true)" '' "folders of applications"
-  is "$(grep -ls '/run/vhostlimit-testbed' /proc/[0-9]*/cmdline || true)" '' "processes of the bed"
+  is "$(ip netns list | grep '^vl-' || true)" '' "namespaces"
 }
 
 @test "cgi: each request in a sandbox of its own, over HTTP/2, so many as are asked for" {

@@ -16,6 +16,7 @@ describe_cgi() {
   test_scene c100-m10
   test_requests 100000 4000 400
   test_streams 10
+  test_line 'VhostLimitQueue 10000 60s'
   test_load users 1 site1 100
   for scene in c10 c100-m10; do
     test_row all@vhostlimit "$scene: rate / that of plain Apache" '>= 0.97' '>= 1.0' "$(cgi_ratio "$scene")"
