@@ -9,7 +9,7 @@ describe_frameworks() {
   test_pages wordpress,mediawiki,symfony
   test_tool siege
   test_needs mariadb wordpress mediawiki symfony
-  test_row all@vhostlimit 'rate / that of plain Apache' '>= 0.97' '>= 1.0' 'ratio([this[].total.rate] | add; [plain[].total.rate] | add)'
+  test_row all@vhostlimit 'rate / that of plain Apache' '>= 0.97' '>= 1.0' 'ratio([.this[].total.rate] | add; [.plain[].total.rate] | add)'
   while read -r dir; do
     name=$(frameworks_scene "$dir")
     test_scene "$name"
