@@ -41,7 +41,7 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   run "$TOP/tools/setup.sh" up -p 0
   says 2 "-p: '0' is not a whole number"
   run "$TOP/tools/setup.sh" up -F squid
-  says 2 "-F: 'squid' is not one of none keepalive proxy"
+  says 2 "-F: 'squid' is not none, keepalive or proxy"
   run "$TOP/tools/setup.sh" up -T -F proxy
   says 2 "-F and -T: the front speaks no TLS"
   run "$TOP/tools/setup.sh" down now

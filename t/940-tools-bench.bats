@@ -15,7 +15,7 @@ setup_file() {
 setup() {
   ((EUID == 0)) || skip "not root"
   [[ -e $BATS_FILE_TMPDIR/able ]] || skip "no network namespaces here"
-  for program in siege wrk sar jq; do
+  for program in siege wrk sar jq gnuplot; do
     command -v "$program" >/dev/null || skip "no $program"
   done
   cd "$BATS_TEST_TMPDIR" || return
@@ -66,6 +66,10 @@ interrupted_after_a_run() { # <signal>
   jq -e 'all(.runs[]; .total.rate > 0 and .jain > 0 and .sar.cpu.server.busy > 0 and .sar.memory.used_kb > 0)' out/result.json
   jq -e '.schema == 2 and .complete and .machine.kernel and .machine.httpd and (.options.load | startswith("siege"))' out/result.json
   jq -e '[.rows[] | select(.name | test("^victim.s rate")) | .median] | length == 2 and all(. > 0)' out/result.json
+  jq -e 'all(.runs[]; .commands | any(test("vl-client2 .* siege .*-c500 ")))' out/result.json
+  jq -e '.options.command | contains("--quick --load siege")' out/result.json
+  grep -q '<svg' out/report.html
+  [[ -s out/report.png ]]
 }
 
 @test "repetitions: targets take turns, every run is kept, wrk gives percentiles" {

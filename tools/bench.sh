@@ -3,6 +3,7 @@
 # Summary: how sites share a server, on plain Apache and with the module:
 #          installs what is missing, builds, measures, prints tables and ratios
 # Usage:   bench.sh [OPTION]... [TEST]
+#          bench.sh --compare A B
 #   TEST              what to measure (noisy); -l lists what there is
 #   --quick           a few seconds a run (3 s); the default is 25 s
 #   --full            the published length: five minutes a run; insulation: one
@@ -21,6 +22,8 @@
 #                     machine's own network, port 80, and has all its CPUs
 #   --install         install the load generator on clients that have none
 #   --server ADDRESS  of this machine, where the clients find several or none
+#   --docroot DIR     where frameworks puts its applications, on any file system; may
+#                     be repeated, and the report compares (/var/tmp)
 #   -k                clients keep their connections alive
 #   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400; plain
 #                     Apache's best number where the test tries several)
@@ -29,8 +32,11 @@
 #   -o DIR            where raw outputs and result.json go (results/<UTC time>)
 #   -l                list the tests
 #   -h                this help
-#   The table goes to stdout, everything else to stderr.
-# Exit:    0 measured; 1 failed; 2 usage; 77 cannot run here (no root, a program
+#   --compare A B     puts two result folders of the same test side by side, with
+#                     ratios, and says what is outside the noise
+#   The table goes to stdout, everything else to stderr; the folder gets the same as
+#   report.html, one file for the browser, and the main chart as report.png.
+# Exit:    0 measured, or compared; 1 failed; 2 usage; 77 cannot run here (no root, a program
 #          missing and not installable, port taken, too few file descriptors);
 #          130, 143 signals, after everything is undone
 
@@ -52,6 +58,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/sar.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/target.sh
 . "$here/lib/target.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/sandbox.sh
+. "$here/lib/sandbox.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/service.sh
+. "$here/lib/service.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/page.sh
 . "$here/lib/page.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/test.sh
@@ -64,21 +74,28 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/result.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/report.sh
 . "$here/lib/report.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/chart.sh
+. "$here/lib/chart.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/html.sh
+. "$here/lib/html.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/compare.sh
+. "$here/lib/compare.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/measure.sh
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]=''
-  [keepalive]=0 [lines]='' [out]='' [workers]='' [clients]='')
+  [compare]=0 [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [clients]='')
 
 parse() {
   local words
-  words=$(getopt -n "$prog" -o hlkw:D:o: -l help,quick,full,repeat:,target:,page:,load:,clients:,install,server: -- "$@") || usage 2
+  words=$(getopt -n "$prog" -o hlkw:D:o: -l help,quick,full,repeat:,target:,page:,load:,clients:,install,server:,compare,docroot: -- "$@") || usage 2
   eval "set -- $words"
   while [[ $1 != -- ]]; do
     case $1 in
       -h | --help) usage 0 ;;
       -l) test_list; exit 0 ;;
       --quick | --full) option[length]=${1#--}; shift ;;
+      --compare) option[compare]=1; shift ;;
       -k) option[keepalive]=1; shift ;;
       --repeat) option[repeat]=$2; shift 2 ;;
       --target) option[targets]=$2; shift 2 ;;
@@ -89,18 +106,28 @@ parse() {
       --server) remote_server=$2; shift 2 ;;
       -w) option[workers]=$2; shift 2 ;;
       -D) option[lines]+=${option[lines]:+$'\n'}$2; shift 2 ;;
+      --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift 2 ;;
       -o) option[out]=$2; shift 2 ;;
     esac
   done
   shift
+  ((! option[compare])) || compare "$@"
   (($# <= 1)) || misuse "one test at a time, not '$*'"
   test_known "${1-noisy}" || misuse "unknown test '$1' (see -l)"
   test_read "${1-noisy}"
   check_values
 }
 
+compare() { # <folder A> <folder B>: and no more
+  (($# == 2)) || misuse "--compare takes two folders of results, not $#"
+  need jq
+  compare_print "$@"
+  exit 0
+}
+
 check_values() {
   local word
+  check_docroots
   for word in ${option[targets]//,/ }; do
     target_known "$word" || misuse "--target: '$word' is not one of ${target_kinds[*]}"
     test_takes_target "$word" ||
@@ -140,6 +167,14 @@ check_load() {
   load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
 }
 
+check_docroots() {
+  local dir
+  [[ -z ${option[docroots]} || ${test[name]} == frameworks ]] || misuse "--docroot: the test ${test[name]} has no applications"
+  while read -r dir; do
+    [[ -z $dir || -d $dir && $dir == /* ]] || misuse "--docroot: '$dir' is not the full path of a folder"
+  done <<<"${option[docroots]}"
+}
+
 # What to measure, from the options and the test's description.
 settle() {
   local seconds warm try repeat
@@ -149,7 +184,7 @@ settle() {
   [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
   bed[modules]=${test[modules]-}
   ! remote_used || settle_remote
-  measure=([out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
+  measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
     [workers]=${option[workers]:-${bed[workers]}} [fixed]=${option[workers]})
@@ -171,14 +206,15 @@ prepare_module() {
 }
 
 prepare() {
-  local generators needs
+  local target service generators needs
   mapfile -t generators < <(test_generators "${option[load]}")
   # shellcheck disable=SC2086  # names
-  mapfile -t needs < <(load_packages "${generators[@]}" && test_packages && target_packages ${measure[targets]//,/ })
+  mapfile -t needs < <(load_packages "${generators[@]}" && test_packages && target_packages ${measure[targets]//,/ } &&
+    service_packages ${test[needs]-})
   need_files "$(($(test_users_most) + 200))"
   # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar "${needs[@]}" ${test[modules]-}
+    network sysctl util curl jq sar gnuplot fonts "${needs[@]}" ${test[modules]-}
   ! measure_has_module || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock
@@ -188,10 +224,15 @@ prepare() {
   say "setting up the test bed"
   bed_up
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi
+  for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
+  for service in ${test[needs]-}; do service_prepare "$service"; done
+  # shellcheck disable=SC2046  # names
+  service_apps $(measure_pages)
 }
 
 main() {
   parse "$@"
+  option[command]=$(bed_command tools/bench.sh "$@")
   need_root
   [[ -n ${option[out]} ]] || option[out]=$(in_tree "results/$(date -u +%Y%m%dT%H%M%SZ)")
   settle

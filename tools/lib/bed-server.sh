@@ -121,14 +121,15 @@ bed_httpd_start_one() { # <name> <listens> <status page> <workers>
 # One $(...) a command: a signal that comes in one is handled while bash parses
 # the next, and is then taken for its unexpected end.
 bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
-  local user group types modules more lines also threads=25 limited='' per fpm1 fpm2 fpm3
+  local user group types modules more lines apps also threads=25 limited='' per fpm1 fpm2 fpm3
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
   mapfile -t also < <(bed_more_modules)
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status "${also[@]}")
+    authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status "${also[@]}")
   lines=$(bed_site_lines)$'\n'
+  apps=$(app_lines "${bed[apps]}")
   more=$(bed_more_vhosts "$3")
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
@@ -142,7 +143,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
     FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$((($5 + per - 1) / per))" \
     LOAD_MODULES="$modules" \
-    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" \
+    VHOSTLIMIT="$apps"$'\n'"$limited"$'\n'"${bed[extra]}" \
     SITE1="$lines${bed[site1]}" SITE2="$lines${bed[site2]}" SITE3="$lines${bed[site3]}" \
     MORE_VHOSTS="$more"
 }
@@ -204,7 +205,7 @@ bed_daemons_stop() { # all but PHP-FPM
 bed_orphans() { # <file of a namespace>: pids
   local pid
   for pid in $(netns_pids_of "$1"); do
-    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|php-fpm[0-9.]*)$ ]] || continue
+    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|lighttpd|php-fpm[0-9.]*)$ ]] || continue
     ! process_says "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
   done
 }

@@ -23,6 +23,10 @@
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
 # shellcheck source-path=SCRIPTDIR source=bed-front.sh
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
+# shellcheck source-path=SCRIPTDIR source=lighttpd.sh
+. "${BASH_SOURCE[0]%/*}/lighttpd.sh"
+# shellcheck source-path=SCRIPTDIR source=app.sh
+. "${BASH_SOURCE[0]%/*}/app.sh"
 # shellcheck source-path=SCRIPTDIR source=bed-server.sh
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
@@ -34,14 +38,15 @@ bed_clients=(1 2 3)
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, those of a second Apache, over TLS, behind a front; status pages
 bed_cgroup=/vhostlimit-testbed
-bed_daemons=(httpd httpd2 haproxy)      # each NAME has NAME.conf and NAME.pid
+bed_daemons=(httpd httpd2 haproxy lighttpd)      # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
+bed_commands=                   # a file for the command lines, if they are wanted
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
 # network: `own` is the namespaces; `host` is this machine's, for clients that are
 # other machines.  front: see bed-front.sh; instances: of Apache, that share the
-# workers.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [modules]='' [extra]=''
+# workers; apps: a folder of applications.
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [modules]='' [apps]='' [extra]=''
   [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
@@ -55,18 +60,29 @@ bed_server_net() { # the namespace's file
 }
 
 server_exec() { # <command>...
-  bed_unlock_child
-  exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_server)" "$@"
+  bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_server)" "$@"
 }
 
 aside_exec() { # <command>...: in the server's network, off the server's CPU
-  bed_unlock_child
-  exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_clients)" "$@"
+  bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_clients)" "$@"
 }
 
 client_exec() { # <client> <command>...
+  bed_exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+}
+
+bed_exec() { # <command>...
   bed_unlock_child
-  exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+  bed_note "$@"
+  exec "$@"
+}
+
+bed_note() { [[ -z $bed_commands ]] || bed_command "$@" >>"$bed_commands"; }    # <command>...
+
+bed_command() { # <word>...: as one would type it
+  local line
+  printf -v line '%q ' "$@"
+  printf '%s\n' "${line% }"
 }
 
 # --- one at a time --------------------------------------------------------
@@ -136,6 +152,7 @@ bed_down() {
   process_stop "${orphans[@]}"
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
   cgroup_remove "$bed_cgroup"
+  app_remove
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
   rm -rf "$bed_dir"
   if [[ -n $made && -z $(ls -A /run/netns 2>/dev/null) ]]; then

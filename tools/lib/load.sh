@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Load from one client, whatever makes it and wherever that is.  LOAD is siege or
-# wrk, or what a test asks for by itself: h2load, handshake or hello.  Each has
+# wrk, or what a test asks for by itself: h2load, ab, handshake or hello.  Each has
 # LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own; those
 # to choose from have LOAD_words too, their command with files in a folder named.
 # A record: transactions, failures, elapsed_s, rate, availability, mean_s,
@@ -18,6 +18,12 @@
 # shellcheck source-path=SCRIPTDIR source=remote.sh
 . "${BASH_SOURCE[0]%/*}/remote.sh"
 
+# shellcheck source-path=SCRIPTDIR source=h2load.sh
+. "${BASH_SOURCE[0]%/*}/h2load.sh"
+# shellcheck source-path=SCRIPTDIR source=ab.sh
+. "${BASH_SOURCE[0]%/*}/ab.sh"
+
+# Those to choose from; h2load and ab, which count requests, belong to their tests.
 load_kinds=(siege wrk)
 load_words=()                   # what LOAD_words leaves: the command
 

@@ -79,7 +79,10 @@ measure_lose() {
 }
 
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
-  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$5 [workers]=$6 [prefix]=$7
+  local most=$5
+  [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
+  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$most [workers]=$6 [prefix]=$7
+    [requests]=${test[${measure[length]}:$4]-}
     [warm]=${measure[warm]} [load]=${measure[load]} [keepalive]=${measure[keepalive]})
 }
 
@@ -173,19 +176,22 @@ measure_keep() { # interrupted: the runs that came to their end are reported
 
 measure_report() {
   measure_unreported=''
-  report_print "${measure[out]}/result.json" | tee "${measure[out]}/report.txt"
-  say "raw outputs and result.json: ${measure[out]}"
+  local out=${measure[out]}
+  report_print "$out/result.json" | tee "$out/report.txt"
+  html_print "$out/result.json" >"$out/report.html"
+  chart_png "$out/result.json" >"$out/report.png"
+  say "$out: report.html, report.png, result.json and raw outputs"
 }
 
 measure_options() { # JSON
   jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
     --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" \
     --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
-    --argjson tries "$(jq -sc . <<<"$measure_tries")" \
+    --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" \
     --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
     { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
       keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries, lost: $lost }'
+      children: ($c | tonumber), tuning: $tries, lost: $lost, command: $command }'
 }
 
 measure_loads() { # versions of what makes the loads

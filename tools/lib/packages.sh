@@ -49,6 +49,17 @@ chromium    command:chromium        chromium                  chromium
 rpm         command:rpmspec         rpm                       rpm-build
 debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
 lintian     command:lintian         lintian                   lintian
+gnuplot     command:gnuplot         gnuplot-nox               gnuplot
+bubblewrap  command:bwrap           bubblewrap                bubblewrap
+lighttpd    command:lighttpd        lighttpd                  lighttpd
+postgresql  file:/usr/lib/postgresql/*/bin/initdb,/usr/bin/initdb  postgresql  postgresql-server
+phppgsql    php:pgsql               php-pgsql                 php-pgsql
+mariadb     command:mariadb-install-db  mariadb-server        mariadb-server
+phpmysql    php:mysqli              php-mysql                 php-mysqlnd
+wordpress   file:/usr/share/wordpress/wp-load.php  wordpress wordpress-theme-twentytwentythree php  wordpress
+mediawiki   file:/usr/share/mediawiki/index.php  mediawiki php php-intl php-mbstring php-xml  mediawiki
+symfony     file:/usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php  php-symfony-framework-bundle php-symfony-twig-bundle php-symfony-yaml  php-symfony
+fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
 END
 }
 
@@ -70,9 +81,16 @@ packages_present() { # <probe>
     command:apxs) command -v apxs >/dev/null || command -v apxs2 >/dev/null ;;
     command:apache2,httpd) command -v apache2 >/dev/null || command -v httpd >/dev/null ;;
     command:*) for name in ${want//,/ }; do command -v "$name" >/dev/null || return 1; done ;;
-    file:*) compgen -G "$want" >/dev/null ;;
+    php:*) for name in ${want//,/ }; do packages_php_has "$name" || return 1; done ;;
+    file:*) for name in ${want//,/ }; do ! compgen -G "$name" >/dev/null || return 0; done; return 1 ;;
     pkgconfig:*) pkg-config --exists "$want" 2>/dev/null ;;
   esac
+}
+
+packages_php_has() { # <extension>
+  local fpm
+  fpm=$(compgen -G '/usr/sbin/php-fpm*' | sort -V | tail -n 1) || return 1
+  [[ $'\n'$("$fpm" -m 2>/dev/null)$'\n' == *$'\n'"$1"$'\n'* ]]
 }
 
 packages_missing() { # <role>...: the roles that are

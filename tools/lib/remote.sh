@@ -198,6 +198,7 @@ remote_compare() { # <index>
 remote_load() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
   local words deadline=$(($4 + $4 / 10 + 20)) pipe=$7.fifo
   "$1_words" /run/vhostlimit-client "$3" "$4" "$5" "$6"
+  bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
   printf -v words ' %q' "${load_words[@]}"
   rm -f "$pipe" "$7.err"
   mkfifo "$pipe"

@@ -34,7 +34,9 @@ END
 }
 
 siege_words() { # <dir of its files> <users> <seconds> <keepalive> <url>
-  load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" -t"$3"S "$5")
+  local length=-t$3S
+  [[ -z ${trial[requests]} ]] || length=-r$((trial[requests] / $2))
+  load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" "$length" "$5")
 }
 
 siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>

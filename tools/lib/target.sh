@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is measured side by side.  A target has a title and a way to start it.
 
-target_kinds=(plain vhostlimit limits40 limits20 mod_qos haproxy process-limit)
+target_kinds=(plain vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap lighttpd)
 
 # Process limits, as they were before there were shares: each site so many
 # requests at once, and what comes beyond is refused.
@@ -19,15 +19,15 @@ target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
 target_is_module() { [[ $1 == @(vhostlimit|limits*) ]]; }       # <target>
 
-# Each of the others divides Apache's workers evenly, as one who does not know who
-# will be flooded: docs/design/002-toolkit.md says why so.
+# What noisy has beside the module divides Apache's workers evenly, as one who does
+# not know who will be flooded: docs/design/002-toolkit.md says why so.
 
 target_part() { echo $((bed[workers] / ${#bed_sites[@]})); }    # of the workers, a site's
 
 target_packages() { # <target>...: roles
   local target
   for target; do
-    case $target in mod_qos | haproxy) echo "$target" ;; esac
+    case $target in mod_qos | haproxy | bubblewrap | lighttpd) echo "$target" ;; esac
   done
 }
 
@@ -36,9 +36,9 @@ target_title() { # <target>
     plain) echo 'plain Apache' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
     limits*) echo "process limits ${1#limits}:${1#limits}" ;;
-    mod_qos) echo 'mod_qos' ;;
     haproxy) echo 'HAProxy in front' ;;
     process-limit) echo 'two Apaches' ;;
+    mod_qos | bubblewrap | lighttpd) echo "$1" ;;
   esac
 }
 
@@ -51,6 +51,8 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
     mod_qos) echo "QS_LocRequestLimitDefault $(target_part) in each vhost; QS_ErrorResponseCode 503" ;;
     haproxy) echo "a backend for each vhost, maxconn $(target_part), timeout queue 10s" ;;
     process-limit) bed_instances | awk '{ printf "%s%s with MaxRequestWorkers %s", sep, NR == 1 ? "site1" : "the other sites", $4; sep = "; " }' ;;
+    bubblewrap) echo 'plain Apache, each CGI in a bubblewrap of its own' ;;
+    lighttpd) echo 'no limits, the same PHP-FPM' ;;
   esac
 }
 
@@ -60,10 +62,16 @@ target_port() { # <target> <site>: as it stands in an address
   if [[ $1 == process-limit && $2 != site1 ]]; then echo :81; fi
 }
 
+target_prepare() { # <target>: once, when the bed is up
+  case $1 in bubblewrap) sandbox_prepare ;; esac
+}
+
 target_start() { # <target> <the test's lines for the module>
   case $1 in
     plain) bed_switch off '' ;;
     limits*) bed_switch on "$(target_process_limits "${1#limits}")" ;;
+    bubblewrap) bed_switch off "$(sandbox_lines)" ;;
+    lighttpd) lighttpd_start ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
     mod_qos) target_start_mod_qos ;;
     haproxy) bed_set front sites; bed_switch off '' ;;

@@ -4,18 +4,22 @@
 # status page's samples beside them.
 
 # repetition page target scene seconds warm load keepalive workers prefix; begun;
-# lost: why this run does not count, a sentence
+# lost: why this run does not count, a sentence; requests where the loads are
+# counted, and seconds is the most then
 declare -A trial=()
 trial_hog_pids=()
 declare -A trial_who=()         # pid: number, client, users, site of a load
 
 trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   trial[lost]=''
+  bed_commands=${trial[prefix]}.commands
+  : >"$bed_commands"
   trial_start
   trial_hogs "${test[hogs:${trial[scene]}]-0}"
   trial_warm_up
   [[ -n ${trial[lost]} ]] || trial_flood
   trial_hogs_end
+  bed_commands=
   [[ -z ${trial[lost]} ]] || return 0
   (trial_gather) >"${trial[prefix]}.json.tmp"   # a subshell: our own stdout is the report's
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
@@ -26,6 +30,7 @@ trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts "${test[vhosts:$scene]-3}"
+  bed_set apps "${test[apps:$scene]-}"
   bed_set workers "${trial[workers]}"
   bed_set mpm "${test[mpm:$scene]-event}"
   bed_set tls "${test[tls]-off}"
@@ -35,6 +40,7 @@ trial_start() {
     if target_is_module "${trial[target]}"; then bed_set "$site" "${test[$site]-}"; else bed_set "$site" ''; fi
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
+  app_check "${trial[page]}"
   bed_configs >"${trial[prefix]}.conf"
 }
 
@@ -61,7 +67,8 @@ trial_url() { # <site> <page or ->
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page by prefix pids=()
+  local loads load site page by prefix pids=() requests=${trial[requests]}
+  [[ -z $requests ]] || trial[requests]=100
   remote_run=- trial_who=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
@@ -72,20 +79,22 @@ trial_warm_up() { # 10 users on each page of each site
     trial_who[$!]="1 10 $site $prefix"
   done
   trial_wait "${trial[warm]}" "${pids[@]}"
+  trial[requests]=$requests
 }
 
 trial_flood() {
-  local pids=()
+  local pids=() beside=()
   trial_begin
   [[ -z ${trial[lost]} ]] || return 0
-  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" &
-  pids+=("$!")
+  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" ${trial[requests]:+1} &
+  beside+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
-  pids+=("$!")
+  beside+=("$!")
   trial_meter >"${trial[prefix]}.usage" &
-  pids+=("$!")
+  beside+=("$!")
   remote_used || trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
+  if [[ -n ${trial[requests]} ]]; then process_stop "${beside[@]}"; else trial_wait "${trial[seconds]}" "${beside[@]}"; fi
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
 }
 
@@ -212,28 +221,39 @@ trial_clients() { # JSON, one for each load
     ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
     load_record "$(trial_load "$by")" "${trial[prefix]}-load$n" |
       jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
-        --arg page "$page" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
+        --arg page "$page" --arg counted "${trial[requests]}" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
         (($begun | tonumber) - ($t0 | tonumber)) as $from
         | { role: $role, client: ($client | tonumber), site: $site, page: $page, users: ($users | tonumber),
-            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .'
+            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .
+        | if $counted != "" then .seconds = .elapsed_s | .to_s = .from_s + .elapsed_s else . end'
   done <"${trial[prefix]}.loads"
 }
 
 trial_gather() { # JSON: the run
   local record status
   status=$(trial_status) || die 'the status page does not answer after the run'
-  record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_of_record)")
+  record=$(trial_sar)
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
-    --argjson status "$status" --argjson usage "$(trial_usage)" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+    --argjson status "$status" --argjson usage "$(trial_usage)" --rawfile commands "${trial[prefix]}.commands" \
+    --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+}
+
+trial_sar() { # JSON: nothing of loads that were over before there were two samples
+  if [[ -n ${trial[requests]} ]] && ! sar_samples "${trial[prefix]}.sar" 2; then
+    echo null
+  else
+    sar_summary "${trial[prefix]}.sar" "$(cpu_of_record)"
+  fi
 }
 
 trial_about() { # JSON: what was run
   jq -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
     --arg lines "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" \
-    --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
+    --arg seconds "${trial[seconds]}" --arg requests "${trial[requests]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
     { test: $test, repetition: ($repetition | tonumber), page: $page, target: $target, title: $title,
       scene: $scene, configuration: $lines, workers: ($workers | tonumber),
+      requests: ($requests | tonumber? // null),
       seconds: ($seconds | tonumber), keepalive: ($keepalive == "1") }'
 }
 
