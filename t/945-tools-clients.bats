@@ -44,7 +44,7 @@ says() { # <words>: on stderr, one line
 
 # Waits until it is so, while bench.sh runs.
 meanwhile() { # <command>...
-  wait_until 60 so_or_over "$@"
+  wait_until 120 so_or_over "$@"
   if gone "$bench"; then cat log; fail "over before: $*"; fi
 }
 so_or_over() { "$@" || gone "$bench"; }

@@ -22,7 +22,7 @@ machines_up() {
   # ssh finds a user's files by the password file, whatever HOME says
   MACHINES_HOME=$(getent passwd "$(id -u)" | cut -d : -f 6)
   export MACHINES_DIR MACHINES_HOME
-  [[ -e $MACHINES_HOME/.ssh ]] || mkdir "$MACHINES_HOME/.ssh" && : >"$MACHINES_DIR/made-ssh"
+  [[ -e $MACHINES_HOME/.ssh ]] || { mkdir "$MACHINES_HOME/.ssh"; : >"$MACHINES_DIR/made-ssh"; }
 }
 
 machine_up() { # <number>

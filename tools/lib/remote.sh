@@ -88,9 +88,10 @@ remote_ask() { # <index> <seconds> <line>
 }
 
 remote_try() { # <index> <seconds> <line>: 1 and a sentence if there is no good answer
-  local who="client ${remote_hosts[$1]}" deadline=$((SECONDS + $2)) line=''
+  local who="client ${remote_hosts[$1]}" deadline=$((SECONDS + $2)) line='' part=''
   printf '%s\n' "$3" >&"${remote_to[$1]}"
   until IFS= read -r -t 1 -u "${remote_from[$1]}" line; do
+    part+=$line                 # the time was up in the midst of it
     remote_answer="$who: $(remote_why "$1")"
     if process_gone "${remote_pids[$1]}"; then
       IFS= read -r -t 1 -u "${remote_from[$1]}" line || return 1
@@ -99,6 +100,7 @@ remote_try() { # <index> <seconds> <line>: 1 and a sentence if there is no good 
     remote_answer="$who does not answer within $2 s"
     ((SECONDS < deadline)) || return 1
   done
+  line=$part$line
   remote_answer=$line
   [[ $line != no\ * ]] || remote_answer="$who: ${line#no }"
   [[ $line == ok* ]]
