@@ -67,6 +67,21 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   says 2 "-w: '0' is not a multiple of 25"
 }
 
+@test "bench.sh names what is wrong with clients and targets" {
+  for hosts in one,two,three,four ''; do
+    run "$TOP/tools/bench.sh" --clients "$hosts"
+    says 2 "--clients: "
+  done
+  for host in -oProxyCommand=x 'a b' 'a;b'; do
+    run "$TOP/tools/bench.sh" --clients "one,$host"
+    says 2 "--clients: '$host' is no host's name"
+  done
+  run "$TOP/tools/bench.sh" --install
+  says 2 "--install and --server go with --clients"
+  run "$TOP/tools/bench.sh" --target haproxy weights
+  says 2 "--target: the test weights is not made for haproxy"
+}
+
 @test "bench.sh -l lists the tests with a line each" {
   run "$TOP/tools/bench.sh" -l
   for name in alone baseline cap cgroup cpu cpu-shared cpu-threads cpu-weights insulation light many mix noisy recovery vhosts weights; do

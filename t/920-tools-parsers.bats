@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# siege's, wrk's, h2load's and sar's outputs, and the handshake flood's: what is read from them, and what is refused.
+# siege's, wrk's, h2load's, ab's and sar's outputs, and the handshake flood's: what is read from them, and what is refused.
 
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 
@@ -108,12 +108,24 @@ END
   h2load_end >end
   call h2load h2load_parse end
   is '[.transactions, .failures, .elapsed_s, .mean_s, .longest_s, .p99_s]' '[1646,1969,25.44,0.54668,9.93,null]'
-  head -n 1 <(h2load_end) >part
-  : >empty
-  for file in part empty; do
-    call h2load h2load_parse "$file"
-    refused "$file is not the complete end of an h2load run"
-  done
+}
+
+h2load_counted() {
+  cat <<'END'
+starting benchmark...
+finished in 1.50s, 2.00 req/s, 4.06KB/s
+requests: 5 total, 5 started, 5 done, 3 succeeded, 2 failed, 1 errored, 0 timeout
+status codes: 3 2xx, 0 3xx, 0 4xx, 1 5xx
+time for request:     4.94ms    788.57ms    106.86ms    109.51ms    92.00%
+END
+  printf '1795275232523025\t200\t30000\n1795275232522920\t503\t900\n1795275232523098\t200\t10000\n1795275232523100\t304\t20000\n' >log
+}
+
+@test "the log of an h2load run that was counted tells the percentiles" {
+  h2load_counted >end
+  call h2load h2load_parse end log
+  is '[.transactions, .failures, .rate, .elapsed_s, .availability]' '[3,2,2,1.5,60]'
+  is '[.mean_s, .p50_s, .p99_s, .longest_s]' '[0.10686,0.02,0.02,0.78857]'
 }
 
 @test "the end of a flood of handshakes becomes a record" {
@@ -132,6 +144,42 @@ END
   for file in cut-short empty foreign; do
     call wrk wrk_parse "$file"
     refused "$file is not the complete end of a wrk run"
+  done
+}
+
+ab_end() {
+  cat <<'END'
+This is ApacheBench, Version 2.3 <$Revision$>
+Server Port:            80
+Concurrency Level:      50
+Time taken for tests:   2.000 seconds
+Complete requests:      300
+Failed requests:        0
+Non-2xx responses:      100
+Time per request:       159.102 [ms] (mean)
+Time per request:       3.182 [ms] (mean, across all concurrent requests)
+END
+  printf 'Percentage served,Time in ms\n0,12.966\n50,137.500\n99,347.500\n100,348.187\n' >csv
+}
+
+@test "the end of an ab run and its percentiles become a record" {
+  ab_end >end
+  call ab ab_parse end csv
+  is '[.transactions, .failures, .rate, .elapsed_s]' '[200,100,100,2]'
+  is '[.mean_s, .p50_s, .p99_s, .longest_s]' '[0.159102,0.1375,0.3475,0.348187]'
+}
+
+@test "a truncated, empty or foreign file is no end of a run of h2load or ab" {
+  h2load_end | head -n 2 >h2load-cut; h2load_end | sed 1,2d >h2load-head
+  ab_end | head -n 3 >ab-cut; ab_end | head -n 5 >ab-short
+  : >empty
+  for file in h2load-cut h2load-head empty missing; do
+    call h2load h2load_parse "$file" log 2>/dev/null
+    [ "$status" -ne 0 ] && [[ $output == *"$file is not the complete end of an h2load run"* ]]
+  done
+  for file in ab-cut ab-short empty; do
+    call ab ab_parse "$file" csv
+    refused "$file is not the complete end of an ab run"
   done
 }
 

@@ -186,7 +186,7 @@ shared_pool() { # <word of rows.jq>
       for page in ${test[pages]//,/ }; do page_known "$page" || [ "$page" = mixed ]; done
       for target in ${test[targets]//,/ }; do target_known "$target"; done
       for scene in "${test_scenes[@]}"; do
-        test_loads_of "$scene" | awk "NF != 7 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[123]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
+        test_loads_of "$scene" | awk "NF != 8 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[123]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
       done
       echo "$name" ); done'
   [ "${#lines[@]}" -ge 9 ]
@@ -219,6 +219,25 @@ shared_pool() { # <word of rows.jq>
     jq -sc "map([.page, .workers, .rate])" <<<"$measure_tries"'
   [ "${lines[0]} ${lines[1]} ${lines[2]}" = '50 400 400' ]
   [ "${lines[3]}" = '[["static",25,900.5],["static",50,1000.5],["static",100,99],["static",400,99]]' ]
+}
+
+@test "the time left is corrected by how long the steps took" {
+  with_bench 'progress_begin 100
+    progress_start=$((SECONDS - 30)); progress_done 10; echo $((progress_total - 30))
+    progress_start=$((SECONDS - 40)); progress_done 40; echo $((progress_total - 40))'
+  [[ ${lines[0]} =~ ^2(6[5-9]|7[0-9])$ && ${lines[1]} =~ ^(3[89]|4[0-2])$ ]]
+}
+
+@test "on a terminal the progress is a bar that fits its width, else lines" {
+  command -v script >/dev/null || skip "no script"
+  words=$(printf '. %q; . %q; progress_begin 100; progress_start=$((SECONDS - 50)); progress_step %q; progress_end' \
+    "$TOP/tools/lib/common.sh" "$TOP/tools/lib/progress.sh" "$(printf 'x%.0s' {1..200})")
+  run script -qec "stty cols 60; bash -c $(printf %q "$words")" /dev/null </dev/null
+  printf '%q\n' "$output"
+  [[ $output == *$'\r[###############               ] 50 s left  xxx'* ]]
+  [ "$(tr -cd x <<<"$output" | wc -c)" -lt 30 ]
+  run bash -c "$words"
+  [[ $output == 'bash: xxx'*'; 50 s left' ]]
 }
 
 @test "-w says how many threads, and nothing is tried" {

@@ -15,7 +15,7 @@ setup_file() {
 setup() {
   ((EUID == 0)) || skip "not root"
   [[ -e $BATS_FILE_TMPDIR/able ]] || skip "no network namespaces here"
-  for program in siege wrk sar jq; do
+  for program in siege wrk sar jq gnuplot; do
     command -v "$program" >/dev/null || skip "no $program"
   done
   cd "$BATS_TEST_TMPDIR" || return
@@ -38,12 +38,6 @@ end_bench() { # <signal>: and its status
   cat report log
   printf 'status %s\n' "$rc"
   return "$rc"
-}
-
-interrupted() { # <seconds> <signal>
-  begin_bench -o out
-  sleep "$1"
-  end_bench "$2"
 }
 
 interrupted_after_a_run() { # <signal>
@@ -72,6 +66,10 @@ interrupted_after_a_run() { # <signal>
   jq -e 'all(.runs[]; .total.rate > 0 and .jain > 0 and .sar.cpu.server.busy > 0 and .sar.memory.used_kb > 0)' out/result.json
   jq -e '.schema == 2 and .complete and .machine.kernel and .machine.httpd and (.options.load | startswith("siege"))' out/result.json
   jq -e '[.rows[] | select(.name | test("^victim.s rate")) | .median] | length == 2 and all(. > 0)' out/result.json
+  jq -e 'all(.runs[]; .commands | any(test("vl-client2 .* siege .*-c500 ")))' out/result.json
+  jq -e '.options.command | contains("--quick --load siege")' out/result.json
+  grep -q '<svg' out/report.html
+  [[ -s out/report.png ]]
 }
 
 @test "repetitions: targets take turns, every run is kept, wrk gives percentiles" {
@@ -126,22 +124,17 @@ interrupted_after_a_run() { # <signal>
   cmp report out/report.txt
 }
 
-@test "interrupted while it sets up, warms up or measures, it leaves nothing" {
-  for case in '0.4 TERM 143' '1.2 INT 130' '3.5 TERM 143'; do
-    read -r seconds signal want <<<"$case"
-    run interrupted "$seconds" "$signal"
-    printf '%s\n' "$output"
-    [ "$status" -eq "$want" ]
-    nothing_left
-  done
-}
-
-@test "killed outright while it measures, the next tool cleans up behind it" {
-  run interrupted 3 KILL
-  printf '%s\n' "$output"
-  [ "$status" -eq 137 ]
-  run "$TOP/tools/setup.sh" down 3>&-
+@test "noisy beside what else there is: each has its own configuration, and rows beside plain Apache" {
+  command -v haproxy >/dev/null || skip "no haproxy"
+  compgen -G '/usr/lib*/*/modules/mod_qos.so' >/dev/null || skip "no mod_qos"
+  run "$BENCH" --quick --page static --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
+  jq -e 'all(.runs[]; .sites | all(.transactions > 0))' out/result.json
+  [ "$(jq -r '[.rows[].target] | unique | join(" ")' out/result.json)" = 'haproxy mod_qos process-limit' ]
+  grep -q 'QS_LocRequestLimitDefault 33' out/1-static-mod_qos.conf
+  [ "$(grep -c 'maxconn 33$' out/1-static-haproxy.conf)" -eq 3 ]
+  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-static-process-limit.conf)" -eq 2 ]
+  run ! grep -E 'haproxy|QS_' out/1-static-plain.conf
 }

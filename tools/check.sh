@@ -41,8 +41,8 @@ main() {
   done
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
-    sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy git bats prove shellcheck groff \
-    valgrind prometheus chromium clang tidy cppcheck slowhttptest "${packaging[@]}"
+    sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy mod_qos ssh sshd git bats prove shellcheck groff \
+    valgrind prometheus chromium gnuplot fonts bubblewrap clang tidy cppcheck slowhttptest "${packaging[@]}"
   cd "$(in_tree .)"
   build_all
   run_suite "${@:-t}" || exit 1

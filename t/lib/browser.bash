@@ -59,7 +59,7 @@ open_page() { # <url>
   wait_until 20 page_loaded
 }
 
-page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == completehttp?(s): ]]; }
+page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == complete@(http|https|file): ]]; }
 
 # The value of an expression, as text.
 in_page() { # <javascript>

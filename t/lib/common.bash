@@ -38,6 +38,11 @@ need_prometheus() { need_program prometheus; }
 need_h2load()     { need_program h2load; }
 need_openssl()    { need_program openssl; }
 need_shellcheck() { need_program shellcheck; }
+need_wrk()        { need_program wrk; }
+need_siege()      { need_program siege; }
+need_sar()        { need_program sar; }
+need_sshd()       { [[ -x /usr/sbin/sshd ]] || { echo "no sshd"; return 1; }; }
+need_netns()      { (ip netns add vlt-probe && ip netns del vlt-probe) 2>/dev/null || { echo "no network namespaces"; return 1; }; }
 need_git()        { git -C "$TOP" rev-parse --git-dir >/dev/null 2>&1 || { echo "not a git work tree"; return 1; }; }
 need_nghttp()     { need_program nghttp; }
 need_haproxy()    { need_program haproxy; }

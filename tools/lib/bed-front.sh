@@ -1,28 +1,36 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# HAProxy before the test bed's Apache, on the clients' CPU: "keepalive" speaks
+# HAProxy before the test bed's Apache.  On the clients' CPU "keepalive" speaks
 # plain HTTP over connections that requests of all sites share, "proxy" tells
-# Apache each client's address by the PROXY protocol, version 2.  Part of bed.sh,
-# where the variables are.
+# Apache each client's address by the PROXY protocol, version 2.  "sites" is on the
+# server's CPU and has a queue for each site.  Part of bed.sh, where the variables
+# are.
 
-bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }
+bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # to setup.sh
 
 bed_front_start() {
-  local reuse=always how=''
+  local start=aside_exec
   [[ ${bed[front]} != none ]] || return 0
   command -v haproxy >/dev/null || cannot "haproxy is needed and not installed"
-  [[ ${bed[front]} != proxy ]] || { reuse=safe; how=send-proxy-v2; }
-  template_render "$(in_tree conf/testbed/haproxy.conf.in)" "$bed_dir/haproxy.conf" \
-    ADDRESS="$bed_address" PORT="$(bed_port)" REUSE="$reuse" HOW="$how" MOST="$((($(ulimit -Sn) - 100) / 2))"
-  (aside_exec haproxy -D -f "$bed_dir/haproxy.conf" -p "$bed_dir/haproxy.pid") </dev/null >"$bed_dir/haproxy.out" 2>&1 ||
+  httpd_ports_free "$(bed_server_net)" 80
+  case ${bed[front]} in
+    keepalive) bed_front_config always '' ;;
+    proxy) bed_front_config safe send-proxy-v2 ;;
+    sites) bed_front_config_sites; start=server_exec ;;
+  esac
+  ("$start" haproxy -D -f "$bed_dir/haproxy.conf" -p "$bed_dir/haproxy.pid") </dev/null >"$bed_dir/haproxy.out" 2>&1 ||
     die "HAProxy did not start: $(tail -n 3 "$bed_dir/haproxy.out")"
 }
 
-bed_front_stop() {
-  local pid
-  pid=$(process_ours "$bed_dir/haproxy.pid" "$bed_dir/haproxy.conf") || return 0
-  process_stop "$pid"
-  rm -f "$bed_dir/haproxy.pid" "$bed_dir/haproxy.conf"
+bed_front_config() { # <http-reuse> <how the server is spoken to>
+  template_render "$(in_tree conf/testbed/haproxy-front.conf.in)" "$bed_dir/haproxy.conf" \
+    ADDRESS="$bed_address" PORT="$(bed_port)" REUSE="$1" HOW="$2" MOST="$((($(ulimit -Sn) - 100) / 2))"
+}
+
+# A backend for each site, that may work on its part of Apache's workers at once.
+bed_front_config_sites() {
+  template_render "$(in_tree conf/testbed/haproxy-sites.conf.in)" "$bed_dir/haproxy.conf" \
+    ADDRESS="$bed_address" PORT="$(bed_port)" USER="$(httpd_user)" EACH="$((bed[workers] / ${#bed_sites[@]}))"
 }
 
 bed_front_up() { if [[ -e $bed_dir/haproxy.conf ]]; then echo haproxy; fi; }

@@ -79,44 +79,72 @@ bed_fpm_pids() { # masters and workers
 bed_site_cgroup() { printf "%s/%s.test:%s\n" "$bed_cgroup" "$1" "$(bed_port)"; }  # <site>
 
 bed_httpd_start() {
-  local binary
-  binary=$(httpd_binary)
-  httpd_ports_free "$bed_server" "${bed_ports[@]}"
-  bed_httpd_config "$binary"
-  httpd_check "$binary" "$bed_dir/httpd.conf"
-  (server_exec "$binary" -f "$bed_dir/httpd.conf" -k start) </dev/null >>"$bed_dir/httpd.out" 2>&1 ||
-    die "Apache did not start: $(tail -n 3 "$bed_dir/httpd.out")"
+  local instances one
+  mapfile -t instances < <(bed_instances)
+  for one in "${instances[@]}"; do
+    # shellcheck disable=SC2086  # its words
+    bed_httpd_start_one $one
+  done
   bed_front_start
   wait_until 10 bed_answers 1 ||
     die "Apache does not answer within 10 s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 
+bed_instances() { # name, where it listens, where its status page is, workers
+  local half=$((bed[workers] / 2))
+  half=$((half - half % 25))     # ThreadsPerChild
+  if ((bed[instances] == 2)); then
+    echo "httpd $bed_address:80 127.0.0.1:8081 $((half > 25 ? half : 25))"
+    echo "httpd2 $bed_address:81 127.0.0.1:8082 $((half > 25 ? half : 25))"
+  else
+    echo "httpd $bed_address:$(bed_port) 127.0.0.1:8081 ${bed[workers]}"
+  fi
+}
+
+bed_configs() { # what is up: the texts
+  local name
+  for name in "${bed_daemons[@]}"; do
+    [[ ! -e $bed_dir/$name.conf ]] || cat "$bed_dir/$name.conf"
+  done
+}
+
+bed_httpd_start_one() { # <name> <listens> <status page> <workers>
+  local binary
+  binary=$(httpd_binary)
+  httpd_ports_free "$(bed_server_net)" "${2##*:}" "${3##*:}"
+  bed_httpd_config "$binary" "$@"
+  httpd_check "$binary" "$bed_dir/$1.conf"
+  (server_exec "$binary" -f "$bed_dir/$1.conf" -k start) </dev/null >>"$bed_dir/$1.out" 2>&1 ||
+    die "Apache did not start: $(tail -n 3 "$bed_dir/$1.out")"
+}
+
 # One $(...) a command: a signal that comes in one is handled while bash parses
 # the next, and is then taken for its unexpected end.
-bed_httpd_config() { # <binary>
-  local user group types modules more lines also threads=25 limited='' per fpm1 fpm2 fpm3
+bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
+  local user group types modules more lines apps also threads=25 limited='' per fpm1 fpm2 fpm3
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
   also=$(bed_more_modules)
   # shellcheck disable=SC2086  # words
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
-    authz_core authz_host cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $also)
+    authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $also)
   lines=$(bed_site_lines)$'\n'
-  more=$(bed_more_vhosts)
+  apps=$(app_lines "${bed[apps]}")
+  more=$(bed_more_vhosts "$3")
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
   fpm3=$(bed_fpm_name site3)
   per=$threads
   [[ ${bed[mpm]} != prefork ]] || per=1
   [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
-  template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/httpd.conf" \
-    DIR="$bed_dir" USER="$user" GROUP="$group" ADDRESS="$bed_address" PORT="$(bed_port)" TLS="$(bed_tls_config)" \
-    MIME_TYPES="$types" WORKERS="${bed[workers]}" THREADS="$threads" \
+  template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/$2.conf" \
+    DIR="$bed_dir" NAME="$2" USER="$user" GROUP="$group" LISTENS="$3" STATUS="$4" TLS="$(bed_tls_config)" \
+    MIME_TYPES="$types" WORKERS="$5" THREADS="$threads" \
     FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
-    SERVER_LIMIT="$(((bed[workers] + per - 1) / per))" \
+    SERVER_LIMIT="$((($5 + per - 1) / per))" \
     LOAD_MODULES="$modules" \
-    VHOSTLIMIT="$limited"$'\n'"${bed[extra]}" \
+    VHOSTLIMIT="$apps"$'\n'"$limited"$'\n'"${bed[extra]}" \
     SITE1="$lines${bed[site1]}" SITE2="$lines${bed[site2]}" SITE3="$lines${bed[site3]}" \
     MORE_VHOSTS="$more"
 }
@@ -140,9 +168,9 @@ bed_site_lines() { # of each site's vhost
 bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
 
 # Writes the vhosts beyond the three sites and prints what includes them.
-bed_more_vhosts() {
+bed_more_vhosts() { # <listens>
   ((bed[vhosts] > 3)) || return 0
-  seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $bed_address:$(bed_port)>\n\
+  seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $1>\n\
     ServerName other&.test\n    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts.conf"
   printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }
@@ -157,14 +185,37 @@ bed_module_config() {
 }
 
 bed_httpd_stop() {
-  local pid orphans binary
-  bed_front_stop
-  binary=$(httpd_binary)
-  pid=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || pid=
-  process_stop ${pid:+"$pid"}
-  mapfile -t orphans < <(httpd_orphans "$bed_server" "$binary")
+  local orphans name
+  bed_daemons_stop
+  mapfile -t orphans < <(bed_orphans "$(bed_server_net)" | bed_not_fpm)
   process_stop "${orphans[@]}"
-  rm -f "$bed_dir/httpd.pid"
+  for name in "${bed_daemons[@]}"; do rm -f "$bed_dir/$name".{pid,conf}; done
+}
+
+bed_daemons_stop() { # all but PHP-FPM
+  local name pid pids=()
+  for name in "${bed_daemons[@]}"; do
+    pid=$(process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf") || continue
+    pids+=("$pid")
+  done
+  process_stop "${pids[@]}"
+}
+
+# What a killed parent left.  Its command line has the bed's name, PHP's too: the
+# pool has it.
+bed_orphans() { # <file of a namespace>: pids
+  local pid
+  for pid in $(netns_pids_of "$1"); do
+    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|lighttpd|php-fpm[0-9.]*)$ ]] || continue
+    ! process_says "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
+  done
+}
+
+bed_not_fpm() { # of pids on stdin
+  local pid
+  while read -r pid; do
+    [[ $(process_program "$pid") == */php-fpm* ]] || printf '%s\n' "$pid"
+  done
 }
 
 bed_httpd_graceful() {
@@ -184,6 +235,10 @@ bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
 
 bed_answers() { # <client>...
   local client
+  if [[ ${bed[network]} == host ]]; then
+    (aside_exec curl -fsSk -m 2 -o /dev/null --connect-to "::$bed_address:" "$(bed_url site1)/") 2>/dev/null
+    return
+  fi
   for client; do
     netns_exists "vl-client$client" || return 1
     (client_exec "$client" curl -fsSk -m 2 -o /dev/null "$(bed_url site1)/") 2>/dev/null || return 1
@@ -199,6 +254,6 @@ bed_status_page() { # <path>: asked inside the server, where the vhost is Off
 }
 
 bed_idle() { # nothing of the last flood is left in the server
-  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait "( sport = :80 or sport = :$(bed_port) )") ) ]] &&
+  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :$(bed_port) )") ) ]] &&
     ! grep -qF "$bed_dir/fpm" <<<"$( (aside_exec ss -Hxn state established) )"
 }

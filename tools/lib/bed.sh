@@ -23,6 +23,10 @@
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
 # shellcheck source-path=SCRIPTDIR source=bed-front.sh
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
+# shellcheck source-path=SCRIPTDIR source=lighttpd.sh
+. "${BASH_SOURCE[0]%/*}/lighttpd.sh"
+# shellcheck source-path=SCRIPTDIR source=app.sh
+. "${BASH_SOURCE[0]%/*}/app.sh"
 # shellcheck source-path=SCRIPTDIR source=bed-server.sh
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
@@ -32,13 +36,18 @@ bed_server=vl-server
 bed_address=198.18.0.1          # RFC 2544: never routed
 bed_clients=(1 2 3)
 bed_sites=(site1 site2 site3)
-bed_ports=(80 443 8080 8081)     # sites, over TLS, behind a front; status page
+bed_ports=(80 81 443 8080 8081 8082)    # sites, those of a second Apache, over TLS, behind a front; status pages
 bed_cgroup=/vhostlimit-testbed
+bed_daemons=(httpd httpd2 haproxy lighttpd)      # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
+bed_commands=                   # a file for the command lines, if they are wanted
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [modules]='' [extra]=''
-  [vhosts]=3 [tls]=off [front]=none [site1]='' [site2]='' [site3]='')
+# network: `own` is the namespaces; `host` is this machine's, for clients that are
+# other machines.  front: see bed-front.sh; instances: of Apache, that share the
+# workers; apps: a folder of applications.
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [modules]='' [apps]='' [extra]=''
+  [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 
@@ -46,19 +55,34 @@ bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 # These replace the shell: call them in the background or in parentheses.
 # `ip netns exec` would hide /sys/fs/cgroup from the server, nsenter does not.
 
+bed_server_net() { # the namespace's file
+  if [[ ${bed[network]} == own ]]; then echo "/run/netns/$bed_server"; else echo /proc/self/ns/net; fi
+}
+
 server_exec() { # <command>...
-  bed_unlock_child
-  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_server)" "$@"
+  bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_server)" "$@"
 }
 
 aside_exec() { # <command>...: in the server's network, off the server's CPU
-  bed_unlock_child
-  exec nsenter --net="/run/netns/$bed_server" taskset -c "$(cpu_clients)" "$@"
+  bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_clients)" "$@"
 }
 
 client_exec() { # <client> <command>...
+  bed_exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+}
+
+bed_exec() { # <command>...
   bed_unlock_child
-  exec ip netns exec "vl-client$1" taskset -c "$(cpu_clients)" "${@:2}"
+  bed_note "$@"
+  exec "$@"
+}
+
+bed_note() { [[ -z $bed_commands ]] || bed_command "$@" >>"$bed_commands"; }    # <command>...
+
+bed_command() { # <word>...: as one would type it
+  local line
+  printf -v line '%q ' "$@"
+  printf '%s\n' "${line% }"
 }
 
 # --- one at a time --------------------------------------------------------
@@ -85,7 +109,7 @@ bed_up() {
   bed_clean
   mkdir -p "$bed_dir"
   bed_save
-  bed_network
+  "bed_network_${bed[network]}"
   bed_pages
   bed_httpd_start
   bed_fpm_start
@@ -93,18 +117,16 @@ bed_up() {
 
 # What a crash left, unless a stranger sits on a port: that one is reported.
 bed_clean() {
-  local binary orphans
+  local orphans
   if netns_exists "$bed_server"; then
-    binary=$(httpd_binary)
-    mapfile -t orphans < <(httpd_orphans "$bed_server" "$binary")
+    mapfile -t orphans < <(bed_orphans "/run/netns/$bed_server")
     process_stop "${orphans[@]}"
-    bed_front_stop
-    httpd_ports_free "$bed_server" "${bed_ports[@]}"
+    httpd_ports_free "/run/netns/$bed_server" "${bed_ports[@]}"
   fi
   bed_down
 }
 
-bed_network() {
+bed_network_own() {
   local client
   [[ -e /run/netns ]] || : >"$bed_dir/made-run-netns"
   netns_make "$bed_server"
@@ -123,14 +145,14 @@ $bed_address site1.test site2.test site3.test"
 # --- down and status ------------------------------------------------------
 
 bed_down() {
-  local made='' pid
-  for pid in $(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf"); do
-    process_stop "$pid"
-  done
-  bed_front_stop
+  local made='' orphans
+  bed_daemons_stop
   bed_fpm_stop
+  mapfile -t orphans < <(bed_orphans /proc/self/ns/net)
+  process_stop "${orphans[@]}"
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
   cgroup_remove "$bed_cgroup"
+  app_remove
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
   rm -rf "$bed_dir"
   if [[ -n $made && -z $(ls -A /run/netns 2>/dev/null) ]]; then

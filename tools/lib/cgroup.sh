@@ -12,10 +12,12 @@ cgroup_dirs() { # <path>: where it exists, in every hierarchy
 cgroup_remove() { # <path>: the group and those below, once nobody is in them
   local dir
   while read -r dir; do
-    find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null ||
+    wait_until 2 cgroup_rmdir "$dir" ||
       say "control group $dir could not be removed: a process is still in it"
   done < <(cgroup_dirs "$1")
 }
+
+cgroup_rmdir() { find "$1" -depth -type d -exec rmdir {} + 2>/dev/null; }   # <dir>
 
 cgroup_enter() { # <path>: this very shell, in every hierarchy that has the group
   local dir

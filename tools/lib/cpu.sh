@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which CPUs serve and which ones make the load: the first one we may use
 # belongs to the server, the others to the clients.  With one CPU both share it.
+# Where the clients are other machines the server has them all.
+
+cpu_clients_here=yes
 
 cpu_list() { # one number a line
   local part
@@ -10,12 +13,17 @@ cpu_list() { # one number a line
   done
 }
 
-cpu_server()  { cpu_list | sed -n 1p; }
+cpu_server() { # comma separated
+  if [[ $cpu_clients_here == yes ]]; then cpu_list | sed -n 1p; else cpu_list | paste -sd, -; fi
+}
 
 cpu_clients() { # comma separated
   local others
+  [[ $cpu_clients_here == yes ]] || { cpu_server; return; }
   others=$(cpu_list | sed 1d | paste -sd, -)
   printf '%s\n' "${others:-$(cpu_server)}"
 }
 
-cpu_separate() { [[ $(cpu_clients) != "$(cpu_server)" ]]; }
+cpu_of_record() { # what sar calls the server's CPU
+  if [[ $cpu_clients_here == yes ]]; then cpu_server; else echo all; fi
+}

@@ -1,19 +1,24 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
 # h2load: HTTP/2 with several streams a connection, as the same record that siege
-# gives.  What was begun and not answered at the end is not counted.
+# gives.  What was begun and not answered at the end is not counted.  Where
+# requests are counted a log of them tells the percentiles; for as long as a run may
+# last it would be too long.
 
 h2load_version() { h2load --version; }
 
 h2load_prepare() { :; }
 
 h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams a connection>
-  client_exec "$1" h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" -D"$3" "$5" >"$6.h2load" 2>"$6.err"
+  local length=(-D"$3")
+  rm -f "$6.log"                # it would append
+  [[ -z ${trial[requests]} ]] || length=(-n"${trial[requests]}" -N30s --log-file="$6.log")
+  client_exec "$1" h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" "${length[@]}" "$5" >"$6.h2load" 2>"$6.err"
 }
 
-h2load_record() { h2load_parse "$1.h2load"; }   # <file prefix>
+h2load_record() { h2load_parse "$1.h2load" "$1.log"; }   # <file prefix>
 
-h2load_parse() { # <file>
+h2load_parse() { # <file> [log]
   LC_ALL=C awk '
     function seconds(text) { return text ~ /us$/ ? text / 1e6 : text ~ /ms$/ ? text / 1e3 : text + 0 }
     /^finished in / { elapsed = seconds(substr($3, 1, length($3) - 1)) }
@@ -23,9 +28,16 @@ h2load_parse() { # <file>
     END {
       if (!known || !elapsed) exit 1
       printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
-    }' "$1" | jq -Rcse 'split(" ") | map(tonumber) | . as [$good, $bad, $elapsed, $longest, $mean]
-    | { transactions: $good, failures: $bad, elapsed_s: $elapsed, rate: ($good / $elapsed),
+    }' "$1" | jq -Rcse --slurpfile times <(h2load_times "${2-}") '
+    split(" ") | map(tonumber) | . as [$good, $bad, $elapsed, $longest, $mean]
+    | def at(part): if ($times | length) > 0 then $times[(($times | length) - 1) * part | floor] else null end;
+      { transactions: $good, failures: $bad, elapsed_s: $elapsed, rate: ($good / $elapsed),
         availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
-        mean_s: $mean, longest_s: $longest, p50_s: null, p99_s: null }' 2>/dev/null ||
+        mean_s: $mean, longest_s: $longest, p50_s: at(0.5), p99_s: at(0.99) }' 2>/dev/null ||
     die "$1 is not the complete end of an h2load run"
+}
+
+# A line of the log: begin, status (-1: failed) and duration in us.
+h2load_times() { # <log>: of good answers, s, the shortest first
+  [[ ! -f $1 ]] || awk '$2 >= 0 && $2 < 400 { printf "%.6f\n", $3 / 1e6 }' "$1" | sort -g
 }

@@ -5,7 +5,7 @@
 # the server has answered.  Transactions are what they got from the server.
 
 handshake_prepare() {
-  gcc -O2 -Wall -o "$(bed_file handshake)" "$(in_tree tools/lib/handshake.c)" -lssl -lcrypto ||
+  gcc -O2 -Wall -o "$(load_dir)/handshake" "$(in_tree tools/lib/handshake.c)" -lssl -lcrypto ||
     die 'handshake.c did not compile'
 }
 hello_prepare() { handshake_prepare; }
@@ -18,7 +18,7 @@ hello_run()     { handshake_flood hello "$@"; }
 
 handshake_flood() { # <kind> <client> <users> <seconds> <keepalive> <url> <file prefix>
   local host=${6#https://}
-  client_exec "$2" "$(bed_file handshake)" "$1" "${host%%/*}" "$bed_address" 443 "$3" "$4" >"$7.handshake" 2>"$7.err"
+  client_exec "$2" "$(load_dir)/handshake" "$1" "${host%%/*}" "$bed_address" 443 "$3" "$4" >"$7.handshake" 2>"$7.err"
 }
 
 handshake_record() { handshake_parse "$1.handshake"; } # <file prefix>

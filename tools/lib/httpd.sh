@@ -51,18 +51,12 @@ httpd_check() { # <binary> <config>
   message=$("$1" -t -f "$2" 2>&1) || die "Apache refuses its configuration: $message"
 }
 
-httpd_ports_free() { # <namespace> <port>...
+httpd_ports_free() { # <file of the namespace> <port>...
   local port owner
   for port in "${@:2}"; do
     owner=$(netns_listener "$1" "$port")
     [[ -z $owner ]] ||
-      cannot "port $port is taken in network namespace $1 by process ${owner% *} (${owner#* })"
+      cannot "port $port is taken in network namespace ${1##*/} by process ${owner% *} (${owner#* })"
   done
 }
 
-httpd_orphans() { # <namespace> <binary>: what a killed parent left
-  local pid
-  for pid in $(netns_pids "$1"); do
-    [[ $(process_program "$pid") != "$2" ]] || printf '%s\n' "$pid"
-  done
-}

@@ -1,7 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Load from one client, whatever makes it: LOAD is siege or wrk, or what a test
-# asks for by itself, h2load, handshake or hello, and each has LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own.
+# Load from one client, whatever makes it and wherever that is.  LOAD is siege or
+# wrk, or what a test asks for by itself: h2load, ab, handshake or hello.  Each has
+# LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own; those
+# to choose from have LOAD_words too, their command with files in a folder named.
 # A record: transactions, failures, elapsed_s, rate, availability, mean_s,
 # longest_s, p50_s, p99_s (null where the generator does not know).
 
@@ -13,18 +15,31 @@
 . "${BASH_SOURCE[0]%/*}/h2load.sh"
 # shellcheck source-path=SCRIPTDIR source=handshake.sh
 . "${BASH_SOURCE[0]%/*}/handshake.sh"
+# shellcheck source-path=SCRIPTDIR source=remote.sh
+. "${BASH_SOURCE[0]%/*}/remote.sh"
 
+# shellcheck source-path=SCRIPTDIR source=h2load.sh
+. "${BASH_SOURCE[0]%/*}/h2load.sh"
+# shellcheck source-path=SCRIPTDIR source=ab.sh
+. "${BASH_SOURCE[0]%/*}/ab.sh"
+
+# Those to choose from; h2load and ab, which count requests, belong to their tests.
 load_kinds=(siege wrk)
+load_words=()                   # what LOAD_words leaves: the command
 
 load_known() { [[ " ${load_kinds[*]} " == *" $1 "* ]]; }
 
-load_prepare() { # <load>...
+load_dir() { bed_file load; }           # what generators read; remote clients have a copy
+
+load_prepare() { # <keepalive 0|1> <load>...: makes their files
   local load
-  for load; do "${load}_prepare"; done
+  mkdir -p "$(load_dir)"
+  for load in "${@:2}"; do "${load}_prepare" "$1"; done
 }
 
-load_packages() { # <load>...: the roles in packages.sh of what they need
+load_packages() { # <load>...: the roles in packages.sh of what they need here
   local load
+  ! remote_used || { echo ssh; return; }
   for load; do
     case $load in handshake | hello) echo openssl-dev ;; *) echo "$load" ;; esac
   done
@@ -33,8 +48,11 @@ load_packages() { # <load>...: the roles in packages.sh of what they need
 # Replaces the shell: call it in the background or in parentheses.
 load_run() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
   bed_unlock_child
-  "${1%%:*}_run" "${@:2}" "${1#*:}"
+  if remote_used; then remote_load "$@"; else "${1%%:*}_run" "${@:2}" "${1#*:}"; fi
 }
 
 load_record()  { "${1%%:*}_record" "$2"; }  # <load>[:<streams>] <file prefix>
-load_version() { "$1_version"; }            # <load>
+
+load_version() { # <load>
+  if remote_used; then remote_version "$1"; else "$1_version"; fi
+}

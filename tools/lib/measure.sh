@@ -6,6 +6,7 @@
 declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
 declare -A measure_tuned=()     # page: plain Apache's best number of threads
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
+measure_lost=()                 # runs that do not count, a sentence each
 
 measure_contenders() { # a line "target scene" each
   local target scene
@@ -14,6 +15,14 @@ measure_contenders() { # a line "target scene" each
       printf '%s %s\n' "$target" "$scene"
     done
   done
+}
+
+measure_has_module() {
+  local target
+  for target in ${measure[targets]//,/ }; do
+    ! target_is_module "$target" || return 0
+  done
+  return 1
 }
 
 measure_rotated() { # <repetition, from 1>: lines of stdin, begun with another one each time
@@ -51,13 +60,29 @@ measure_one() { # <repetition> <page> <target> <scene>
   progress_step "$2 page on $(target_title "$3")${scene:+, $scene}, $1 of ${measure[repeat]}"
   measure_set "$@" "${measure[seconds]}" "$(measure_workers "$2" "$3")" "${measure[out]}/$1-$2-$3${scene:+-$scene}"
   trial_run
+  progress_done "$(measure_seconds_run)"
+  if [[ -n ${trial[lost]} ]]; then
+    measure_lose
+    return
+  fi
   measure_runs+=("${trial[prefix]}.json")
   measure_save no
   measure_unreported=yes
 }
 
+# Without one client the run is void; without the machine that it was, all others
+# would be.
+measure_lose() {
+  say "this run does not count: ${trial[lost]}"
+  measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
+  remote_alive || die "$remote_answer; what was measured until now is all there is"
+}
+
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
-  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$5 [workers]=$6 [prefix]=$7
+  local most=$5
+  [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
+  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$most [workers]=$6 [prefix]=$7
+    [requests]=${test[${measure[length]}:$4]-}
     [warm]=${measure[warm]} [load]=${measure[load]} [keepalive]=${measure[keepalive]})
 }
 
@@ -65,8 +90,11 @@ measure_seconds() { # of all, about
   local runs tuned
   runs=$(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat]))
   tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
-  echo $((runs * (measure[seconds] + measure[warm] + 5) + tuned * (measure[try] + measure[warm] + 4)))
+  echo $((runs * $(measure_seconds_run) + tuned * $(measure_seconds_try)))
 }
+
+measure_seconds_run() { echo $((measure[seconds] + measure[warm] + 5)); }
+measure_seconds_try() { echo $((measure[try] + measure[warm] + 4)); }
 
 # --- plain Apache with its best number of threads -------------------------
 
@@ -89,6 +117,7 @@ measure_tune() {
     for threads in $(measure_threads); do
       progress_step "$page page on plain Apache with $threads threads"
       measure_try "$page" "$threads"
+      progress_done "$(measure_seconds_try)"
       tried+="$threads $measure_rate"$'\n'
     done
     measure_tuned[$page]=$(measure_best <<<"$tried")
@@ -100,12 +129,14 @@ measure_tune() {
 # it would outlive us, with the lock.
 measure_try() { # <page> <threads>
   measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
+  trial[lost]=''
   trial_start
   trial_warm_up
   local pids=()
-  trial[begun]=$(trial_clock)
-  trial_loads
+  trial_begin
+  remote_used || trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
+  [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
   measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
 }
@@ -127,6 +158,16 @@ measure_save() { # <complete: yes or no>
   mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
 }
 
+measure_end() { # 1 if not all runs count
+  local complete=yes
+  ((${#measure_lost[@]} == 0)) || complete=no
+  if ((${#measure_runs[@]})); then
+    measure_save "$complete"
+    measure_report
+  fi
+  [[ $complete == yes ]] || die "${#measure_lost[@]} runs do not count: $(printf '%s; ' "${measure_lost[@]}")"
+}
+
 measure_keep() { # interrupted: the runs that came to their end are reported
   [[ -n $measure_unreported ]] || return 0
   progress_end
@@ -135,16 +176,27 @@ measure_keep() { # interrupted: the runs that came to their end are reported
 
 measure_report() {
   measure_unreported=''
-  report_print "${measure[out]}/result.json" | tee "${measure[out]}/report.txt"
-  say "raw outputs and result.json: ${measure[out]}"
+  local out=${measure[out]}
+  report_print "$out/result.json" | tee "$out/report.txt"
+  html_print "$out/result.json" >"$out/report.html"
+  chart_png "$out/result.json" >"$out/report.png"
+  say "$out: report.html, report.png, result.json and raw outputs"
 }
 
 measure_options() { # JSON
   jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
-    --arg keepalive "${measure[keepalive]}" --arg load "$(load_version "${measure[load]}")" \
+    --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" \
     --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
-    --argjson tries "$(jq -sc . <<<"$measure_tries")" '
+    --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" \
+    --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
     { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
       keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries }'
+      children: ($c | tonumber), tuning: $tries, lost: $lost, command: $command }'
+}
+
+measure_loads() { # versions of what makes the loads
+  local generator
+  for generator in $(test_generators "${measure[load]}"); do
+    printf '%s\n' "$(load_version "$generator")"
+  done | paste -sd ';' | sed 's/;/, /g'
 }

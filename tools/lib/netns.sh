@@ -38,8 +38,17 @@ netns_pids() { # <name>
   if netns_exists "$1"; then ip netns pids "$1" 2>/dev/null; fi
 }
 
-netns_listener() { # <name> <port>: "pid program" of who listens there
-  nsenter --net="/run/netns/$1" ss -Hltnp "sport = :$2" |
+netns_pids_of() { # <its file>
+  local process
+  for process in /proc/[0-9]*; do
+    [[ ! $process/ns/net -ef $1 ]] || printf '%s\n' "${process##*/}"
+  done
+}
+
+netns_listener() { # <its file> <port>: "pid program" of who listens there
+  # who it is takes long to find out: all files of all processes are looked at
+  [[ -n $(nsenter --net="$1" ss -Hltn "sport = :$2") ]] || return 0
+  nsenter --net="$1" ss -Hltnp "sport = :$2" |
     sed -n 's/.*(("\([^"]*\)",pid=\([0-9]*\),.*/\2 \1/p' | sed -n 1p
 }
 

@@ -25,6 +25,10 @@ jq          command:jq              jq                        jq
 sar         command:sar             sysstat                   sysstat
 siege       command:siege           siege                     siege
 wrk         command:wrk             wrk                       wrk
+haproxy     command:haproxy         haproxy                   haproxy
+mod_qos     file:/usr/lib*/*/modules/mod_qos.so  libapache2-mod-qos  mod_qos
+ssh         command:ssh             openssh-client            openssh-clients
+sshd        file:/usr/sbin/sshd     openssh-server            openssh-server
 bats        command:bats            bats                      bats
 prove       command:prove           perl                      perl-Test-Harness
 shellcheck  command:shellcheck      shellcheck                ShellCheck
@@ -45,6 +49,17 @@ chromium    command:chromium        chromium                  chromium
 rpm         command:rpmspec         rpm                       rpm-build
 debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
 lintian     command:lintian         lintian                   lintian
+gnuplot     command:gnuplot         gnuplot-nox               gnuplot
+bubblewrap  command:bwrap           bubblewrap                bubblewrap
+lighttpd    command:lighttpd        lighttpd                  lighttpd
+postgresql  file:/usr/lib/postgresql/*/bin/initdb,/usr/bin/initdb  postgresql  postgresql-server
+phppgsql    php:pgsql               php-pgsql                 php-pgsql
+mariadb     command:mariadb-install-db  mariadb-server        mariadb-server
+phpmysql    php:mysqli              php-mysql                 php-mysqlnd
+wordpress   file:/usr/share/wordpress/wp-load.php  wordpress wordpress-theme-twentytwentythree php  wordpress
+mediawiki   file:/usr/share/mediawiki/index.php  mediawiki php php-intl php-mbstring php-xml  mediawiki
+symfony     file:/usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php  php-symfony-framework-bundle php-symfony-twig-bundle php-symfony-yaml  php-symfony
+fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
 END
 }
 
@@ -66,9 +81,16 @@ packages_present() { # <probe>
     command:apxs) command -v apxs >/dev/null || command -v apxs2 >/dev/null ;;
     command:apache2,httpd) command -v apache2 >/dev/null || command -v httpd >/dev/null ;;
     command:*) for name in ${want//,/ }; do command -v "$name" >/dev/null || return 1; done ;;
-    file:*) compgen -G "$want" >/dev/null ;;
+    php:*) for name in ${want//,/ }; do packages_php_has "$name" || return 1; done ;;
+    file:*) for name in ${want//,/ }; do ! compgen -G "$name" >/dev/null || return 0; done; return 1 ;;
     pkgconfig:*) pkg-config --exists "$want" 2>/dev/null ;;
   esac
+}
+
+packages_php_has() { # <extension>
+  local fpm
+  fpm=$(compgen -G '/usr/sbin/php-fpm*' | sort -V | tail -n 1) || return 1
+  [[ $'\n'$("$fpm" -m 2>/dev/null)$'\n' == *$'\n'"$1"$'\n'* ]]
 }
 
 packages_missing() { # <role>...: the roles that are
@@ -102,11 +124,25 @@ packages_install() { # <role>...
 }
 
 packages_apt() { # <package>...
+  local enabled
   on_exit packages_policy_restore
   packages_policy_forbid
   export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
+  enabled=$(packages_enabled)
   apt-get update -q && apt-get install -qy --no-install-recommends "$@"
+  packages_disable "$enabled"
   packages_policy_restore
+}
+
+# Debian's modules for Apache enable themselves in the machine's own Apache.
+packages_enabled() { compgen -G '/etc/apache2/mods-enabled/*.load' || true; }
+
+packages_disable() { # <those that were enabled before>
+  local file name
+  for file in $(packages_enabled); do
+    name=${file##*/}
+    grep -qxF -- "$file" <<<"$1" || a2dismod -qf "${name%.load}"
+  done
 }
 
 packages_dnf() { # <package>...: siege and bats are in EPEL on RHEL and its kin

@@ -1,12 +1,23 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # How far a run of known length is, and the time left: a bar when stderr is a
-# terminal, a line every ten seconds when it is not.
+# terminal, a line every ten seconds when it is not.  The length is a guess, that
+# is corrected by how long the steps really took.
 
-progress_total=0 progress_start=0 progress_next=0 progress_what=
+progress_total=0 progress_start=0 progress_next=0 progress_what='' progress_width=80
+progress_plan=0 progress_planned=0      # seconds that all takes, and those of the steps done, as guessed
 
 progress_begin() { # <seconds in all>
-  progress_total=$1 progress_start=$SECONDS progress_next=0
+  progress_total=$1 progress_plan=$1 progress_planned=0 progress_start=$SECONDS progress_next=0
+  [[ ! -t 2 ]] || read -r _ progress_width < <(stty size <&2) || true
+  ((progress_width > 0)) || progress_width=80
+}
+
+progress_done() { # <seconds that this step was thought to take>
+  local spent=$((SECONDS - progress_start))
+  progress_planned=$((progress_planned + $1))
+  ((progress_total == 0 || progress_planned == 0)) ||
+    progress_total=$((spent + (progress_plan - progress_planned) * spent / progress_planned))
 }
 
 progress_step() { # <what is done now>
@@ -28,11 +39,12 @@ progress_show() {
 }
 
 progress_bar() { # <spent> <left>
-  local width=30 full bar
+  local width=30 full bar line
   full=$(($1 * width / ($1 + $2 > 0 ? $1 + $2 : 1)))
   printf -v bar '%*s' "$full" ''
   bar=${bar// /#}
-  printf '\r[%-*s] %s left  %s\e[K' "$width" "$bar" "$(progress_time "$2")" "$progress_what" >&2
+  printf -v line '[%-*s] %s left  %s' "$width" "$bar" "$(progress_time "$2")" "$progress_what"
+  printf '\r%s\e[K' "${line:0:progress_width - 1}" >&2    # a line that wraps cannot be written over
 }
 
 progress_time() { # <seconds>

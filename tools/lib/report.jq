@@ -14,7 +14,7 @@ def fixed(digits):
   end;
 def percent: if . == null then "-" else fixed(1) + " %" end;
 def seconds: if . == null then "-" elif . < 1 then (. * 1000 | fixed(0)) + " ms" else fixed(2) + " s" end;
-def gigabytes: (. / 1048576 | fixed(2)) + " GB";
+def gigabytes: if . == null then "-" else (. / 1048576 | fixed(2)) + " GB" end;
 
 def count(n): "\(.) \(n)\(if . == 1 then "" else "s" end)";
 
@@ -29,10 +29,12 @@ def facts:
     | "users:     " + (if .scene == "-" then "" else .scene + ": " end) + .users),
   "machine:   \($m.cpus) CPU (\($m.cpu)), \($m.memory_kb | gigabytes), \($m.system), Linux \($m.kernel), cgroups \($m.cgroup)",
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
-  "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \($o.seconds) s a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
+  "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
    else "pinning:   none, server and clients share the only CPU: the figures say little" end),
+  (.runs | map(.sar.cpu.all.steal | numbers) | select(length > 0)
+    | "steal:     \(median | percent) of all CPUs in a run, at most \(max | percent): what the machine's host took"),
   (.runs | map(select(.target != "plain") | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
   ($o.tuning | group_by(.page)[]
     | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
@@ -41,13 +43,14 @@ def facts:
 def pages: .runs | map(.page) | in_order[];
 
 # One run for each target and scene.
-def of(page): [.runs[] | select(.page == page) | del(.samples, .usage, .sar.idle, .status, .clients)] as $runs
+def of(page): [.runs[] | select(.page == page) | del(.samples, .usage, .sar.idle, .status, .clients, .commands)] as $runs
   | [$runs | map([.target, .scene]) | sort_by(.[0] != "plain") | in_order[] as $who
      | $runs | map(select([.target, .scene] == $who)) | medians];
 def per_site(name; f): [name] + [.[] | .sites[] | f];
-def per_run(name; f): [name] + [.[] | f, (.sites[1:][] | "")];
+def per_run(name; f): [name] + [.[] | { text: f, span: (.sites | length) }];
 
-def table:
+# A cell is its text, or one over so many columns.
+def table_rows:
   of($page)
   | (per_run("\($page) page"; .title),
      (if any(.[]; .scene != "-") then per_run(""; .scene) else empty end),
@@ -70,6 +73,7 @@ def table:
        per_site("queue length, mean"; .waiting.queue_mean | fixed(0)),
        per_site("  most"; .waiting.queue_most | fixed(0)),
        per_run("slots, mean"; .slots | fixed(0)) else empty end),
+     (if any(.[]; .requests) then per_run("requests, and the time they took"; "\(.requests), \(.seconds | fixed(2)) s") else empty end),
      per_run("all sites, per second"; .total.rate | fixed(1)),
      per_run("Jain's index"; .jain | fixed(3)),
      per_run("server's CPU, user"; .sar.cpu.server.user | percent),
@@ -79,8 +83,10 @@ def table:
      per_run("  idle"; .sar.cpu.server.idle | percent),
      per_run("all CPUs, idle"; .sar.cpu.all.idle | percent),
      per_run("memory used"; .sar.memory.used_kb | gigabytes),
-     per_run("  of all"; .sar.memory.used_percent | percent))
-  | map(tostring) | join("\u001f");
+     per_run("  of all"; .sar.memory.used_percent | percent));
+
+def table: table_rows
+  | map(if type == "object" then .text, (range(1; .span) | "") else . end | tostring) | join("\u001f");
 
 def value($row): if . == null then "-"
   else ($row.bar | split(" ")[2]) as $unit
@@ -95,13 +101,30 @@ def verdict:
   elif .goal_met then "met, and the goal"
   else "met" end;
 
+def row_cells($several): . as $row
+  | ["\(.page)\(if $several then ", " + .title else "" end): \(.name)", (.median | value($row)),
+     (if (.values | length) > 1 then "\(.min | value($row) | split(" ")[0])..\(.max | value($row) | split(" ")[0])" else "" end),
+     .bar, .goal, verdict];
+
+def row_head: ["median over repetitions", "value", "spread", "bar", "goal"];
+def row_table: .rows as $rows | ($rows | map(.target) | in_order | length > 1) as $several
+  | [$rows[] | row_cells($several)];
+
 def rows:
-  (select(.rows | length > 0) | ["median over repetitions", "value", "spread", "bar", "goal"]),
-  (.rows as $rows | ($rows | map(.target) | in_order | length > 1) as $several
-   | $rows[] | . as $row
-   | ["\(.page)\(if $several then ", " + .title else "" end): \(.name)", (.median | value($row)),
-      (if (.values | length) > 1 then "\(.min | value($row) | split(" ")[0])..\(.max | value($row) | split(" ")[0])" else "" end),
-      .bar, .goal, verdict])
+  (select(.rows | length > 0) | row_head),
+  row_table[]
+  | join("\u001f");
+
+def unit($unit): if $unit == "s" then seconds elif $unit == "%" then fixed(2) + " %"
+  elif $unit == "/s" then fixed(1) + "/s" else fixed(3) end;
+def published_head: ["published figures, and ours", "published", "here", "spread", "ratio"];
+def published_table: [.published // [] | .[]
+  | .unit as $unit
+  | ["\(.page), \(.title): \(.name)", (.published | unit($unit)), (.median | unit($unit)),
+     (if (.values | length) > 1 then "\(.min | fixed(1))..\(.max | fixed(1))" else "" end), (.ratio | fixed(2))]];
+def published:
+  (select(.published // [] | length > 0) | [], published_head),
+  published_table[]
   | join("\u001f");
 
 def notes: pages as $page | of($page)

@@ -11,10 +11,11 @@ report_print() { # <result.json>
   done < <(report_jq "$1" pages)
   printf '\n'
   report_jq "$1" rows | report_rows
+  report_jq "$1" published | report_cells '%-62s' '%12s' '%12s' '%18s' '%8s'
   report_jq "$1" notes
 }
 
-report_jq() { # <result.json> <facts|pages|table|rows|notes> [page]
+report_jq() { # <result.json> <facts|pages|table|rows|published|notes> [page]
   jq -r --arg page "${3-}" "include \"report\"; $2" -L "$(in_tree tools/lib)" "$1"
 }
 

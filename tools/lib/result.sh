@@ -5,13 +5,18 @@
 result_machine() { # JSON
   jq -nc --arg kernel "$(uname -r)" \
     --arg cpu "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | sed -n 1p)" \
-    --arg cpus "$(cpu_list | wc -l)" --arg server "$(cpu_server)" --arg clients "$(cpu_clients)" \
+    --arg cpus "$(cpu_list | wc -l)" --arg server "$(cpu_server)" --arg clients "$(result_client_cpus)" \
     --arg memory "$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)" \
     --arg system "$(result_system)" --arg cgroup "$(cgroup_kind)" \
+    --arg sysstat "$(sadf -V | sed -n 1p)" \
     --arg httpd "$(httpd_version "$(httpd_binary)")" --arg php "$(fpm_version "$(fpm_binary)")" '
     { system: $system, kernel: $kernel, cpu: $cpu, cpus: ($cpus | tonumber),
-      memory_kb: ($memory | tonumber), cgroup: $cgroup, httpd: $httpd, php: $php,
+      memory_kb: ($memory | tonumber), cgroup: $cgroup, httpd: $httpd, php: $php, sysstat: $sysstat,
       server_cpus: $server, client_cpus: $clients, pinned: ($server != $clients) }'
+}
+
+result_client_cpus() {
+  if [[ $cpu_clients_here == yes ]]; then cpu_clients; else echo 'of other machines'; fi
 }
 
 result_system() {
@@ -21,8 +26,10 @@ result_system() {
 
 result_write() { # <options as JSON> <complete: yes or no> <run.json>... ; result on stdout
   jq -s --argjson options "$1" --arg complete "$2" --argjson machine "$(result_machine)" \
-    --argjson rows "$(rows_json "${@:3}")" --arg test "${test[name]}" --arg summary "${test[summary]}" \
+    --argjson rows "$(rows_json "${@:3}")" --argjson published "$(rows_published_json "${@:3}")" \
+    --argjson figures "$(rows_figures_json "${@:3}")" --arg source "${test[source]-}" --arg test "${test[name]}" --arg summary "${test[summary]}" \
     --arg when "$(date -u +%Y-%m-%dT%H:%M:%SZ)" '
     { schema: 2, finished: $when, complete: ($complete == "yes"), test: $test, summary: $summary,
-      options: $options, machine: $machine, runs: ., rows: $rows }' "${@:3}"
+      options: $options, machine: $machine, runs: ., rows: $rows,
+      source: $source, published: $published, figures: $figures }' "${@:3}"
 }

@@ -79,8 +79,9 @@ def idle_in(role): load(role) as $load
 
 def in_order: reduce .[] as $x ([]; if index([$x]) then . else . + [$x] end);
 
-def applies(where; page; keepalive): (where | split(":")) as [$page, $connection]
-  | ($page == "all" or $page == page)
+def applies(where; page; keepalive; target): (where | split("@")) as [$of, $target]
+  | ($of | split(":")) as [$page, $connection]
+  | ($target == null or $target == target) and ($page == "all" or $page == page)
     and ($connection == null or $connection == (if keepalive then "keepalive" else "close" end));
 
 # null where there is nothing to judge, or nothing to judge it by
@@ -109,11 +110,36 @@ def rows($described; values): . as $runs
      | (map(select(.target | is_reference | not)) | map({ target, title }) | in_order[]) as $of
      | repetitions($page; $of.target; values) as $values
      | range($described | length) as $i
-     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive))
+     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive; $of.target))
      | { page: $page, target: $of.target, title: $of.title, name, bar, goal,
          values: [$values[][$i] | numbers] }
      | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
      | . + { bar_met: met(.bar), goal_met: met(.goal) }];
+
+# What was published beside what was measured, on each target.
+def published($described; values): . as $runs
+  | [(map(.page) | in_order[]) as $page
+     | (map({ target, title }) | in_order[]) as $of
+     | repetitions($page; $of.target; values) as $values
+     | range($described | length) as $i
+     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive; $of.target))
+     | { page: $page, target: $of.target, title: $of.title, name, unit, published,
+         values: [$values[][$i] | numbers] }
+     | select(.values | length > 0)
+     | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
+     | .ratio = if .published != 0 then .median / .published else null end];
+
+# Points [x, median, min, max] of each series, for each page.  A point is of one
+# run, and the runs of all repetitions with the same x are one.
+def figures($described; points): . as $runs
+  | [(map(.page) | in_order[]) as $page
+     | range($described | length) as $i
+     | [$runs[] | select(.page == $page) | [points][$i] | select(.x != null and .y != null)] as $points
+     | select($points | length > 0)
+     | $described[$i] + { page: $page, series:
+         [($points | map(.series) | in_order[]) as $name
+          | { name: $name, points: [$points | map(select(.series == $name)) | group_by(.x)[]
+              | [.[0].x, (map(.y) | median), (map(.y) | min), (map(.y) | max)]] }] }];
 
 # Runs that are alike -> one: every number is the median of theirs.
 def medians:

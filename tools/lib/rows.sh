@@ -1,21 +1,49 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# The rows of the test that was read, from its runs; the words are in rows.jq.
+# The rows of the test that was read, its published figures and its charts, from
+# its runs; the words are in rows.jq.
 
 rows_json() { # <run.json>...: an array of rows
-  jq -sc --argjson described "$(rows_described)" -L "$(in_tree tools/lib)" \
-    "include \"rows\"; rows(\$described; [$(rows_values)])" "$@"
+  rows_run "$@" < <(printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal "${test_rows[@]}")" \
+    "$(rows_values "${test_rows[@]}")")
 }
 
-rows_described() { # JSON: all but the values
-  ((${#test_rows[@]} == 0)) || printf '%s\n' "${test_rows[@]}" |
-    jq -R 'split("\u001f") | { where: .[0], name: .[1], bar: .[2], goal: .[3] }' | jq -sc .
+rows_published_json() { # <run.json>...: an array of figures, published and ours
+  rows_run "$@" < <(printf 'published(%s | map(.published |= tonumber); [%s])' \
+    "$(rows_described where,name,published,unit "${test_published[@]}")" "$(rows_values "${test_published[@]}")")
 }
 
-rows_values() { # jq: one value for each row, null where its runs are missing
+rows_figures_json() { # <run.json>...: an array of charts
+  rows_run "$@" < <(printf 'figures(%s; %s)' "$(rows_described title,x,y "${test_figures[@]}")" "$(rows_points)")
+}
+
+rows_run() { # <run.json>...: with the filter that is on stdin
+  local filter
+  filter=$(cat)
+  jq -sc -L "$(in_tree tools/lib)" "include \"rows\"; $filter" "$@"
+}
+
+rows_described() { # <key,...> <row>...: JSON; the keys are of the first parts of a row
+  (($# > 1)) || { echo '[]'; return; }
+  printf '%s\n' "${@:2}" | jq -nR --arg keys "$1" '($keys | split(",")) as $keys
+    | [inputs | split("\u001f") as $parts
+       | reduce range($keys | length) as $i ({}; .[$keys[$i]] = $parts[$i])]'
+}
+
+rows_values() { # <row>...: jq: one value for each, null where its runs are missing
   local row sep=''
-  for row in "${test_rows[@]}"; do
+  for row; do
     printf '%sfirst((%s), null)' "$sep" "${row##*$'\x1f'}"
     sep=$',\n'
   done
+}
+
+rows_points() { # jq: one point for each figure
+  local figure parts sep=''
+  for figure in "${test_figures[@]}"; do
+    IFS=$'\x1f' read -ra parts <<<"$figure"
+    printf '%s{ x: first((%s), null), y: first((%s), null), series: (%s) }' "$sep" "${parts[@]:3:3}"
+    sep=$',\n'
+  done
+  [[ -n $sep ]] || echo empty
 }

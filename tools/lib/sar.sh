@@ -4,11 +4,16 @@
 # jq takes the means.  Columns are never scraped: they change with the locale.
 
 # Replaces the shell: call it in the background or in parentheses.
-sar_run() { # <seconds> <file>: every second, from a minute on every five
-  local every=1
-  (($1 < 60)) || every=5
+sar_run() { # <seconds> <file> [every]: every second, from a minute on every five
+  local every=${3-1}
+  (($1 < 60)) || every=${3-5}
   rm -f "$2"                    # sar would append
   LC_ALL=C aside_exec sar -o "$2" "$every" "$(($1 / every))" >/dev/null 2>&1
+}
+
+sar_samples() { # <file> <number>: are there so many?
+  # shellcheck disable=SC2016  # jq's own
+  sar_sadf "$1" -q 2>/dev/null | sar_jq --argjson n "$2" '.sysstat.hosts[0].statistics | length >= $n' >/dev/null
 }
 
 sar_summary() { # <file> <server's cpu>

@@ -8,9 +8,10 @@ siege_version() { # its home: siege makes files there even for this
   HOME=$(bed_file .) siege --version 2>&1 | sed -n "s/^SIEGE /siege /p"
 }
 
-siege_prepare() { # once, before the first run: see siege-cancel.c
-  gcc -O2 -shared -fPIC -o "$(bed_file siege-cancel.so)" "$(in_tree tools/lib/siege-cancel.c)" ||
+siege_prepare() { # <keepalive 0|1>: see siege-cancel.c, which needs no libc
+  gcc -O2 -shared -fPIC -nostdlib -o "$(load_dir)/siege-cancel.so" "$(in_tree tools/lib/siege-cancel.c)" ||
     die 'siege-cancel.c did not compile'
+  siege_rc "$1" >"$(load_dir)/siegerc"
 }
 
 siege_rc() { # <keepalive 0|1>
@@ -32,13 +33,18 @@ timeout = 30
 END
 }
 
+siege_words() { # <dir of its files> <users> <seconds> <keepalive> <url>
+  local length=-t$3S
+  [[ -z ${trial[requests]} ]] || length=-r$((trial[requests] / $2))
+  load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" "$length" "$5")
+}
+
 siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
   local home
   home=$(bed_file "siege-${6##*/}")
   mkdir -p "$home"
-  siege_rc "$4" >"$home/siegerc"
-  HOME=$home client_exec "$1" env LD_PRELOAD="$(bed_file siege-cancel.so)" siege -R "$home/siegerc" -b -c"$2" -t"$3"S "$5" \
-    >"$6.siege" 2> >(head -c 65536 >"$6.err"; cat >/dev/null)
+  siege_words "$(load_dir)" "${@:2:4}"
+  HOME=$home client_exec "$1" "${load_words[@]}" >"$6.siege" 2> >(head -c 65536 >"$6.err"; cat >/dev/null)
 }
 
 siege_record() { siege_parse "$1.siege"; }   # <file prefix>

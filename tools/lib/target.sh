@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is measured side by side.  A target has a title and a way to start it.
 
-target_kinds=(plain vhostlimit limits40 limits20)
+target_kinds=(plain vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap lighttpd)
 
 # Process limits, as they were before there were shares: each site so many
 # requests at once, and what comes beyond is refused.
@@ -17,11 +17,28 @@ target_vhostlimit_lines=''
 
 target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
+target_is_module() { [[ $1 == @(vhostlimit|limits*) ]]; }       # <target>
+
+# What noisy has beside the module divides Apache's workers evenly, as one who does
+# not know who will be flooded: docs/design/002-toolkit.md says why so.
+
+target_part() { echo $((bed[workers] / ${#bed_sites[@]})); }    # of the workers, a site's
+
+target_packages() { # <target>...: roles
+  local target
+  for target; do
+    case $target in mod_qos | haproxy | bubblewrap | lighttpd) echo "$target" ;; esac
+  done
+}
+
 target_title() { # <target>
   case $1 in
     plain) echo 'plain Apache' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
     limits*) echo "process limits ${1#limits}:${1#limits}" ;;
+    haproxy) echo 'HAProxy in front' ;;
+    process-limit) echo 'two Apaches' ;;
+    mod_qos | bubblewrap | lighttpd) echo "$1" ;;
   esac
 }
 
@@ -31,15 +48,44 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
     plain) echo 'no limits' ;;
     limits*) target_process_limits "${1#limits}" | target_one_line ;;
     vhostlimit) target_one_line <<<"$lines" ;;
+    mod_qos) echo "QS_LocRequestLimitDefault $(target_part) in each vhost; QS_ErrorResponseCode 503" ;;
+    haproxy) echo "a backend for each vhost, maxconn $(target_part), timeout queue 10s" ;;
+    process-limit) bed_instances | awk '{ printf "%s%s with MaxRequestWorkers %s", sep, NR == 1 ? "site1" : "the other sites", $4; sep = "; " }' ;;
+    bubblewrap) echo 'plain Apache, each CGI in a bubblewrap of its own' ;;
+    lighttpd) echo 'no limits, the same PHP-FPM' ;;
   esac
 }
 
 target_one_line() { sed '/^$/d' | paste -sd ';' | sed 's/;/; /g'; }
 
+target_port() { # <target> <site>: as it stands in an address
+  if [[ $1 == process-limit && $2 != site1 ]]; then echo :81; fi
+}
+
+target_prepare() { # <target>: once, when the bed is up
+  case $1 in bubblewrap) sandbox_prepare ;; esac
+}
+
 target_start() { # <target> <the test's lines for the module>
   case $1 in
     plain) bed_switch off '' ;;
     limits*) bed_switch on "$(target_process_limits "${1#limits}")" ;;
+    bubblewrap) bed_switch off "$(sandbox_lines)" ;;
+    lighttpd) lighttpd_start ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
+    mod_qos) target_start_mod_qos ;;
+    haproxy) bed_set front sites; bed_switch off '' ;;
+    process-limit) bed_set instances 2; bed_switch off '' ;;
   esac
+}
+
+# Debian 12's mod_qos needs libpcre3 and is not linked with it.
+target_start_mod_qos() {
+  local site load
+  load=$(httpd_load_lines "$(httpd_binary)" qos)
+  ! ldconfig -p | grep -q 'libpcre\.so\.3 ' || load=$'LoadFile libpcre.so.3\n'$load
+  for site in "${bed_sites[@]}"; do
+    bed_set "$site" "QS_LocRequestLimitDefault $(target_part)"
+  done
+  bed_switch off "$load"$'\nQS_ErrorResponseCode 503'
 }

@@ -4,8 +4,10 @@
 # describe_NAME, that says in them who loads what, on which pages and targets,
 # and which rows are reported; to add a test is to add such a file.
 
-declare -A test=()              # what is said once; lines, vhosts, hogs, mpm and front with :SCENE
-test_scenes=() test_loads=() test_rows=()
+# What is said once; lines, vhosts, hogs, mpm, front, docroot and apps with :SCENE, and
+# the requests of each load with full:SCENE, default:SCENE and quick:SCENE.
+declare -A test=()
+test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
 test_scene_now=-                # the name of the only scene of most tests
 test_by_now=-                   # the generator of the next loads; -: the command line's
 
@@ -38,6 +40,7 @@ test_read() { # <name>
 
 test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
+test_rivals()       { test[rivals]=$1; }                # <target,...>: what it may be run on beside the module
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
 test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache with its best number of threads
 test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
@@ -45,6 +48,7 @@ test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
 test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
+test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
 test_tls()          { test[tls]=on; }                   # the sites over TLS and HTTP/2
@@ -65,6 +69,14 @@ test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs t
 # the users are streams of one connection.
 test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams]
 
+test_docroot() { test[docroot:$test_scene_now]=$1; }    # <folder>: that has the applications
+
+# Instead of the run's length: so many requests of each load.
+test_requests() { # <--full> <default> <--quick>
+  test[full:$test_scene_now]=$1 test[default:$test_scene_now]=$2 test[quick:$test_scene_now]=$3
+  test[samples]=0
+}
+
 # From and to are percents of the run's length.
 test_load() { # <role> <client> <site> <users> [from to [page]]
   test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now")
@@ -73,11 +85,26 @@ test_load() { # <role> <client> <site> <users> [from to [page]]
 test_is_full()      { [[ ${option[length]-} == full ]]; }
 test_full_seconds() { test[full]=$1; }                  # <of a run>, with --full
 
-# Where: all, or PAGE, or PAGE:close, PAGE:keepalive.  Bar and goal: ">= 0.9",
-# "> 1", "<= 5 %", "<= 1 s"; "= 0" holds only if it does in every repetition; or
+# Where: all, or PAGE, or PAGE:close, PAGE:keepalive, each with or without @TARGET.
+# Bar and goal: ">= 0.9", "> 1", "<= 5 %", "<= 1 s"; "= 0" holds only if it does in
+# every repetition; or
 # nothing.  The value is an expression in the words of rows.jq.
 test_row() { # <where> <name> <bar> <goal> <value>
   test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
+}
+
+# A figure of the published test; where, value and words as in test_row, but also
+# of plain Apache.  The unit is that of both: "/s", "s", "%" or nothing.
+test_published() { # <where> <name> <published> <unit> <value>
+  test_published+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
+}
+test_source() { test[source]=$1; }                      # <who published it, and on what>
+
+# A chart of values over another one, a line for each series (the target, unless
+# said otherwise); x, y and series are expressions about one run.  Figures of one
+# test stand side by side.
+test_figure() { # <title> <x label> <y label> <x> <y> [series]
+  test_figures+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5"$'\x1f'"${6-.title}")
 }
 
 # --- asked by others ------------------------------------------------------
@@ -98,6 +125,13 @@ test_packages() { # roles in packages.sh of what the bed needs for it
   [[ ${test[tls]-} != on ]] || echo openssl
   [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
 }
+
+test_takes_target() { # <target>
+  [[ $1 == plain || ,${test[targets]},${test[rivals]-}, == *,$1,* ]] || target_is_module "$1"
+}
+
+test_takes_load() { grep -qx -- - < <(test_generators -); }     # is any made as the command line says?
+test_made_with()  { test_generators '' | sed '/^$/d' | paste -sd ' '; }     # whatever the command line says
 
 test_generators() { # <the command line's>: those that make loads
   printf '%s\n' "${test_loads[@]}" | awk -v own="$1" '{ sub(":.*", "", $9); print $9 == "-" ? own : $9 }' | sort -u

@@ -32,14 +32,17 @@ def of_site(all):
 def jain: (add * add) / (length * (map(. * .) | add));
 
 . as $clients | total("transactions") as $all
+| (if $about.requests then (map(.to_s) | max) - (map(.from_s) | min) else $about.seconds end) as $seconds
 | (group_by(.site) | map(of_site($all))) as $sites
 | $about
   + { clients: $clients, sites: $sites,
-      total: { transactions: total("transactions"), rate: ($all / $about.seconds), failures: total("failures") },
+      seconds: $seconds,
+      total: { transactions: total("transactions"), rate: ($all / $seconds), failures: total("failures") },
       jain: (if $all > 0 then ($sites | map(.rate) | jain) else null end),
-      server_cpu_limited: ($sar.cpu.server.idle < 10),
+      server_cpu_limited: ($sar != null and $sar.cpu.server.idle < 10),
       slots: (if ($samples | length) > 0 then ($samples | map(.slots) | add / length) else null end),
       samples: $samples,
       usage: $usage,
-      sar: ($sar | .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value }))),
+      sar: ($sar | if . then .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value })) else . end),
+      commands: ([$commands | splits("\n") | select(. != "")] | reduce .[] as $line ([]; if index([$line]) then . else . + [$line] end)),
       status: $status }

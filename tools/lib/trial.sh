@@ -1,18 +1,26 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2034
 # SPDX-License-Identifier: Apache-2.0
 # One run: the loads of one scene, on one page and one target, sar and the
 # status page's samples beside them.
 
-# repetition page target scene seconds warm load keepalive workers prefix; begun
+# repetition page target scene seconds warm load keepalive workers prefix; begun;
+# lost: why this run does not count, a sentence; requests where the loads are
+# counted, and seconds is the most then
 declare -A trial=()
 trial_hog_pids=()
+declare -A trial_who=()         # pid: number, client, users, site of a load
 
-trial_run() { # leaves raw outputs and PREFIX.json
+trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
+  trial[lost]=''
+  bed_commands=${trial[prefix]}.commands
+  : >"$bed_commands"
   trial_start
   trial_hogs "${test[hogs:${trial[scene]}]-0}"
   trial_warm_up
-  trial_flood
+  [[ -n ${trial[lost]} ]] || trial_flood
   trial_hogs_end
+  bed_commands=
+  [[ -z ${trial[lost]} ]] || return 0
   (trial_gather) >"${trial[prefix]}.json.tmp"   # a subshell: our own stdout is the report's
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
   trial_drain
@@ -22,15 +30,18 @@ trial_run() { # leaves raw outputs and PREFIX.json
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts "${test[vhosts:$scene]-3}"
+  bed_set apps "${test[apps:$scene]-}"
   bed_set workers "${trial[workers]}"
   bed_set mpm "${test[mpm:$scene]-event}"
   bed_set tls "${test[tls]-off}"
   bed_set front "${test[front:$scene]-none}"
+  bed_set instances 1
   for site in site1 site2 site3; do
-    if [[ ${trial[target]} == plain ]]; then bed_set "$site" ''; else bed_set "$site" "${test[$site]-}"; fi
+    if target_is_module "${trial[target]}"; then bed_set "$site" "${test[$site]-}"; else bed_set "$site" ''; fi
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
-  cp "$bed_dir/httpd.conf" "${trial[prefix]}.conf"
+  app_check "${trial[page]}"
+  bed_configs >"${trial[prefix]}.conf"
 }
 
 # Programs that burn the server's CPU, in no group of ours; timeout ends them
@@ -52,33 +63,62 @@ trial_hogs_end() {
 trial_url() { # <site> <page or ->
   local page=$2
   [[ $page != - ]] || page=${trial[page]}
-  printf '%s%s\n' "$(bed_url "$1")" "$(page_path "$page")"
+  printf '%s%s%s\n' "$(bed_url "$1")" "$(target_port "${trial[target]}" "$1")" "$(page_path "$page")"
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page by pids=()
+  local loads load site page by prefix pids=() requests=${trial[requests]}
+  [[ -z $requests ]] || trial[requests]=100
+  remote_run=- trial_who=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
     read -r _ _ site _ _ _ page by <<<"$load"
-    load_run "$(trial_load "$by")" 1 10 "${trial[warm]}" "${trial[keepalive]}" \
-      "$(trial_url "$site" "$page")" "$(bed_file "warm-$site-$page-$by")" &
+    prefix=$(bed_file "warm-$site-$page-$by")
+    load_run "$(trial_load "$by")" 1 10 "${trial[warm]}" "${trial[keepalive]}" "$(trial_url "$site" "$page")" "$prefix" &
     pids+=("$!")
+    trial_who[$!]="1 10 $site $prefix"
   done
   trial_wait "${trial[warm]}" "${pids[@]}"
+  trial[requests]=$requests
 }
 
 trial_flood() {
-  local pids=()
-  trial[begun]=$(trial_clock)
-  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" &
-  pids+=("$!")
+  local pids=() beside=()
+  trial_begin
+  [[ -z ${trial[lost]} ]] || return 0
+  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" ${trial[requests]:+1} &
+  beside+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
-  pids+=("$!")
+  beside+=("$!")
   trial_meter >"${trial[prefix]}.usage" &
-  pids+=("$!")
-  trial_loads
+  beside+=("$!")
+  remote_used || trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
+  if [[ -n ${trial[requests]} ]]; then process_stop "${beside[@]}"; else trial_wait "${trial[seconds]}" "${beside[@]}"; fi
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
+}
+
+# The instant that the run's seconds are counted from.  Loads on other machines are
+# started before and wait for it there.  Adds to pids.
+trial_begin() {
+  local pid ready=()
+  trial[begun]=$(trial_clock)
+  remote_used || return 0
+  remote_run=${trial[prefix]##*/}
+  trial_loads
+  for pid in "${!trial_who[@]}"; do ready+=("$pid ${trial_who[$pid]##* }"); done
+  remote_start "${ready[@]}" || { trial_unready "$remote_answer"; return; }
+  trial[begun]=$((remote_at / 1000000)).$(printf '%06d' $((remote_at % 1000000)))
+  trial_await 0
+}
+
+trial_unready() { # <pid>: of a load that did not get ready
+  if process_gone "$1"; then
+    wait "$1" || trial_failed "$1" "$?"
+  else
+    trial[lost]="client $(remote_host "${trial_who[$1]%% *}"): it did not get ready"
+  fi
+  process_stop "${pids[@]}"
 }
 
 trial_loads() { # in the order they begin; adds to pids
@@ -89,12 +129,13 @@ trial_loads() { # in the order they begin; adds to pids
     read -r _ client site users from to page by <<<"$load"
     start=$((trial[seconds] * from / 100))
     length=$((trial[seconds] * to / 100 - start))
-    trial_await "$start"
+    if remote_used; then remote_delay=$start; else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
     load_run "$(trial_load "$by")" "$client" "$users" "$length" "${trial[keepalive]}" \
       "$(trial_url "$site" "$page")" "${trial[prefix]}-load$n" &
     pids+=("$!")
+    trial_who[$!]="$client $users $site ${trial[prefix]}-load$n"
   done
 }
 
@@ -115,7 +156,7 @@ trial_await() { # <second of the run>
 # all the samples: a process for each would take the clients' CPU.
 trial_watch() {
   local rate=${test[samples]}
-  [[ ${trial[target]} != plain ]] && ((rate)) || return 0
+  target_is_module "${trial[target]}" && ((rate)) || return 0
   (aside_exec timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
@@ -160,42 +201,64 @@ trial_wait() { # <seconds> <pid>...
     progress_show
   done
   for pid in "${@:2}"; do
-    wait "$pid" || die "a load generator or sar failed (see the *.err files)"
+    wait "$pid" || trial_failed "$pid" "$?"
   done
+  trial_who=()
+}
+
+trial_failed() { # <pid> <status>: of another machine's load the run is lost, not all
+  local client users site prefix
+  if ! remote_used || [[ -z ${trial_who[$1]-} ]]; then
+    die "a load generator or sar failed (see the *.err files)"
+  fi
+  read -r client users site prefix <<<"${trial_who[$1]}"
+  trial[lost]="client $(remote_host "$client"), $users users on $site: $(remote_lost "$2" "$prefix")"
 }
 
 trial_clients() { # JSON, one for each load
   local n begun length role client site users page by
   while read -r n begun length role client site users _ _ page by; do
+    ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
     load_record "$(trial_load "$by")" "${trial[prefix]}-load$n" |
       jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
-        --arg page "$page" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
+        --arg page "$page" --arg counted "${trial[requests]}" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
         (($begun | tonumber) - ($t0 | tonumber)) as $from
         | { role: $role, client: ($client | tonumber), site: $site, page: $page, users: ($users | tonumber),
-            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .'
+            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .
+        | if $counted != "" then .seconds = .elapsed_s | .to_s = .from_s + .elapsed_s else . end'
   done <"${trial[prefix]}.loads"
 }
 
 trial_gather() { # JSON: the run
   local record status
   status=$(trial_status) || die 'the status page does not answer after the run'
-  record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_server)")
+  record=$(trial_sar)
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
-    --argjson status "$status" --argjson usage "$(trial_usage)" --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+    --argjson status "$status" --argjson usage "$(trial_usage)" --rawfile commands "${trial[prefix]}.commands" \
+    --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+}
+
+trial_sar() { # JSON: nothing of loads that were over before there were two samples
+  if [[ -n ${trial[requests]} ]] && ! sar_samples "${trial[prefix]}.sar" 2; then
+    echo null
+  else
+    sar_summary "${trial[prefix]}.sar" "$(cpu_of_record)"
+  fi
 }
 
 trial_about() { # JSON: what was run
   jq -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
     --arg lines "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" \
-    --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
+    --arg seconds "${trial[seconds]}" --arg requests "${trial[requests]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
     { test: $test, repetition: ($repetition | tonumber), page: $page, target: $target, title: $title,
       scene: $scene, configuration: $lines, workers: ($workers | tonumber),
+      requests: ($requests | tonumber? // null),
       seconds: ($seconds | tonumber), keepalive: ($keepalive == "1") }'
 }
 
 trial_status() { # what the module says after the run
-  if [[ ${trial[target]} != plain ]] && ((test[samples])); then
+  if target_is_module "${trial[target]}" && ((test[samples])); then
     bed_status_page '/vhostlimit-status?json'
   else
     echo null

@@ -4,13 +4,17 @@
 
 wrk_version() { wrk -v 2>&1 | sed -n '1s/ \[.*//p'; }
 
-wrk_prepare() { :; }
+wrk_prepare() { cp "$(in_tree tools/lib/wrk.lua)" "$(load_dir)"; }
 
-wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+wrk_words() { # <dir of its files> <users> <seconds> <keepalive> <url>
   local header=()
   (($4)) || header=(-H 'Connection: close')
-  client_exec "$1" wrk -t1 -c"$2" -d"$3"s --timeout 30s --latency "${header[@]}" \
-    -s "$(in_tree tools/lib/wrk.lua)" "$5" >"$6.wrk" 2>"$6.err"
+  load_words=(wrk -t1 -c"$2" -d"$3"s --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
+}
+
+wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+  wrk_words "$(load_dir)" "${@:2:4}"
+  client_exec "$1" "${load_words[@]}" >"$6.wrk" 2>"$6.err"
 }
 
 wrk_record() { wrk_parse "$1.err"; }   # <file prefix>

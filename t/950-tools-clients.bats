@@ -1,0 +1,136 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# bench.sh --clients: other machines over ssh, with a real sshd on each.
+
+bats_require_minimum_version 1.5.0
+load lib/common
+load lib/machines
+
+setup_file() {
+  requires root sshd siege sar netns
+  machines_up
+}
+
+teardown_file() { [[ ! -d $BATS_FILE_TMPDIR/machines ]] || machines_down 2>/dev/null; }
+
+setup() {
+  requires root sshd siege sar netns
+  cd "$BATS_TEST_TMPDIR" || return
+}
+
+teardown() {
+  if [[ -n ${bench-} ]]; then kill -TERM "$bench" 2>/dev/null && wait "$bench"; fi || true
+}
+
+# On vlt-server; its pid is in $bench.
+begin_bench() { # <option>...
+  # a shell's background jobs ignore INT, a program started by hand does not
+  on_server env --default-signal=INT "$TOP/tools/bench.sh" --quick --target plain --page static -w 50 -o out "$@" \
+    >report 2>log 3>&- &
+  bench=$!
+}
+
+end_bench() { # sets status
+  status=0
+  wait "$bench" || status=$?
+  bench=
+  cat report log
+  echo "status $status"
+}
+
+says() { # <words>: on stderr, one line
+  grep -qF -- "$1" log || fail "not said: $1"
+}
+
+# Waits until it is so, while bench.sh runs.
+meanwhile() { # <command>...
+  wait_until 120 so_or_over "$@"
+  if gone "$bench"; then cat log; fail "over before: $*"; fi
+}
+so_or_over() { "$@" || gone "$bench"; }
+
+began() { grep -qs '^began' "out/$1-static-plain-load$2.err"; }     # <repetition> <client>
+mapped()     { grep -q '^198.18.9.1 site1.test' "/etc/netns/vlt-host$1/hosts"; }   # <number>
+server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
+
+@test "a client without siege is named, and nothing is installed or left there" {
+  begin_bench --clients one,two,three
+  end_bench
+  is "$status" 1
+  says 'client one: siege is not installed there'
+  machines_clean
+  [ ! -e "$MACHINES_DIR/host1/bin/siege" ]
+}
+
+@test "a client that cannot be reached is named with ssh's reason" {
+  begin_bench --clients two,nowhere.invalid
+  end_bench
+  is "$status" 1
+  says 'client nowhere.invalid: ssh: Could not resolve hostname'
+  machines_clean
+}
+
+@test "with --install siege is there; all begin at once whatever their clocks say; all is put back" {
+  begin_bench --clients one,two,three --install
+  meanwhile began 1 3
+  mapped 1
+  end_bench
+  is "$status" 0
+  machines_clean
+  server_rests
+  [ -e "$MACHINES_DIR/host1/bin/siege" ]
+  is "$(jq -r '.runs[0].clients | map("\(.client) \(.site) \(.users)") | join(", ")' out/result.json)" \
+    '1 site1 100, 2 site2 500, 3 site2 500'
+  jq -c '.runs[0].clients | map(.from_s)' out/result.json
+  jq -e '.runs[0].clients | map(.from_s) | all(. > -1 and . < 2)' out/result.json
+  jq -e '.complete and .runs[0].total.transactions > 0 and (.options.load | test("^siege [0-9.]+ on one, two, three$"))' out/result.json
+}
+
+@test "interrupted while it measures, everything is put back on the clients" {
+  begin_bench --clients one,two,three --repeat 3
+  meanwhile began 1 2
+  kill -INT "$bench"
+  end_bench
+  is "$status" 130
+  server_rests
+  machines_clean
+}
+
+@test "a client that dies is named, and what was measured before is reported" {
+  begin_bench --clients one,two,three --repeat 3
+  meanwhile began 2 2
+  machine_off 2
+  end_bench
+  is "$status" 1
+  says 'client two, 500 users on site2: the connection was lost'
+  grep -qE '[12] repetitions? of 3' report
+  jq -e '(.complete | not) and (.runs | length | . == 1 or . == 2)' out/result.json
+  server_rests
+  mapped 2
+}
+
+@test "after a kill the clients put back what they changed, and what a dead one left goes with the next run" {
+  machine_boot 2
+  wait_until 10 machines_listen
+  begin_bench --clients one,two,three --repeat 3
+  meanwhile began 1 3
+  kill -KILL "$bench"
+  end_bench
+  is "$status" 137
+  wait_until 15 machines_clean
+  on_server "$TOP/tools/setup.sh" down 3>&- &
+  wait "$!"
+  server_rests
+}
+
+@test "a client that hangs is ended after its time, and the others' work is not taken for the whole" {
+  cp "$MACHINES_DIR/hangs" "$MACHINES_DIR/host3/bin/siege"
+  begin_bench --clients one,two,three
+  end_bench
+  rm "$MACHINES_DIR/host3/bin/siege"
+  is "$status" 1
+  says 'client three, 500 users on site2: it hung and was ended'
+  [ ! -e out/result.json ]
+  machines_clean
+  server_rests
+}

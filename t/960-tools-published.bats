@@ -1,0 +1,94 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The other published tests, from end to end: cgi; pages and frameworks where
+# their servers are installed.
+# shellcheck disable=SC2030,SC2031,SC2154  # output and stderr are of bats, within one test
+
+bats_require_minimum_version 1.5.0
+load lib/common
+load lib/live
+
+BENCH=$TOP/tools/bench.sh
+
+need_namespaces() { # for the test bed
+  # shellcheck disable=SC2015  # the second may fail as the first does
+  ip netns add vl-probe 2>/dev/null && ip netns del vl-probe || { echo "no network namespaces"; return 1; }
+}
+need_gnuplot()    { need_program gnuplot; }
+need_bubblewrap() { need_program bwrap; }
+need_bed()        { need_root && need_namespaces && need_program sar && need_program jq && need_gnuplot; }
+need_lighttpd()   { need_program lighttpd; }
+need_mariadb()    { need_program mariadb-install-db; }
+need_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || { echo "no PostgreSQL"; return 1; }; }
+need_php()        { "$(php_fpm_program)" -m | grep -x "$1" >/dev/null || { echo "no $1 for PHP"; return 1; }; }
+need_pgsql()      { need_php pgsql; }
+need_mysqli()     { need_php mysqli; }
+need_siege()      { need_program siege; }
+need_symfony()    { [[ -e /usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php ]] || { echo "no Symfony"; return 1; }; }
+need_wordpress()  { [[ -e /usr/share/wordpress/wp-load.php && -e /var/lib/wordpress/wp-content/themes ]] || { echo "no WordPress"; return 1; }; }
+
+setup() { cd "$BATS_TEST_TMPDIR" || return; }
+
+teardown() { [[ -z ${DOCROOTS-} ]] || rm -rf "$DOCROOTS"; }
+
+bench() { # <argument>...
+  run --separate-stderr "$BENCH" --quick -o out "$@" 3>&-
+  printf 'status %s\n%s\n%s\n' "$status" "$output" "$stderr"
+}
+
+measured() { # <jq filter> <want>
+  is "$(jq -c "$1" out/result.json)" "$2" "$1"
+}
+
+nothing_left() {
+  [[ ! -e /run/vhostlimit-testbed && ! -e /etc/netns/vl-client1 ]] || fail "the bed is left"
+  is "$(compgen -G '/var/tmp/vhostlimit-testbed.*' || true)" '' "folders of applications"
+  is "$(ip netns list | grep '^vl-' || true)" '' "namespaces"
+}
+
+@test "cgi: each request in a sandbox of its own, over HTTP/2, so many as are asked for" {
+  requires bed bubblewrap h2load mod_http2
+  bench --target bubblewrap cgi
+  [[ $status -ne 77 ]] || skip "$stderr"
+  is "$status" 0
+  measured '[.runs[] | [.scene, .requests, .clients[0].users, .total.transactions, .total.failures]]' \
+    '[["c10",200,10,200,0],["c100-m10",400,1000,400,0]]'
+  measured 'all(.runs[]; .commands | any(test(" h2load .*-m(1|10) ")))' true
+  measured '[.published[] | select(.unit == "/s") | .published]' '[145,89]'
+  like "$output" 'bubblewrap: c10: rate +145\.0/s'
+  nothing_left
+}
+
+@test "pages: Apache and lighttpd serve the three pages, and PostgreSQL gets its rows" {
+  requires bed ab lighttpd postgresql pgsql
+  bench --target plain,lighttpd pages
+  is "$status" 0
+  measured '[.runs[] | [.page, .target, .total.transactions, .total.failures]]' \
+    '[["hello","plain",300,0],["hello","lighttpd",300,0],["php","plain",300,0],["php","lighttpd",300,0],["insert","plain",300,0],["insert","lighttpd",300,0]]'
+  measured '[.rows[] | select(.target == "lighttpd" and .median > 0)] | length' 3
+  nothing_left
+}
+
+@test "frameworks: an application from packages answers on each --docroot, and nothing of it is left" {
+  requires bed siege mariadb mysqli symfony wordpress
+  DOCROOTS=$(mktemp -d /var/tmp/vl-docroots.XXXXXX)     # the web server may not enter bats' own
+  mkdir "$DOCROOTS"/here "$DOCROOTS"/there
+  chmod -R 755 "$DOCROOTS"
+  bench --target plain --page symfony --docroot "$DOCROOTS/here" --docroot "$DOCROOTS/there" frameworks
+  is "$status" 0
+  measured '[.runs[] | [.page, .total.transactions, .total.failures]]' '[["symfony",100,0],["symfony",100,0]]'
+  measured '.published | map(.published)' '[1.45,5.49]'
+  is "$(find "$DOCROOTS" -mindepth 2)" '' "left in the folders"
+  nothing_left
+}
+
+@test "what a test has no use for is refused" {
+  run "$BENCH" --load wrk cgi
+  is "$status" 2
+  [[ $output == *'the test cgi is made with h2load'* ]] || fail "$output"
+  run "$BENCH" --docroot /tmp noisy
+  is "$status" 2
+  run "$BENCH" --docroot not/full frameworks
+  is "$status" 2
+  [[ $output == *"'not/full' is not the full path of a folder"* ]] || fail "$output"
+}

@@ -1,0 +1,122 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Machines for bench.sh --clients: network namespaces vlt-server and vlt-host1 to
+# vlt-host3, joined by wires, each host with an sshd, a hosts file and a /run of
+# its own.  On vlt-server they are known to ssh as one, two and three.  Machine one
+# has no siege until apt-get is asked for it; three's clock is 7 s ahead.
+
+MACHINES=(one two three)
+
+machines_up() {
+  local n
+  MACHINES_DIR=$BATS_FILE_TMPDIR/machines
+  mkdir -p "$MACHINES_DIR/ssh"
+  ssh-keygen -q -t ed25519 -N '' -f "$MACHINES_DIR/ssh/key"
+  mkdir -p "$MACHINES_DIR"/host{1,2,3}/bin
+  machine_tools
+  ip netns add vlt-server
+  ip -n vlt-server link set lo up
+  for n in 1 2 3; do machine_up "$n"; done
+  chmod -R go= "$MACHINES_DIR"
+  wait_until 10 machines_listen
+  # ssh finds a user's files by the password file, whatever HOME says
+  MACHINES_HOME=$(getent passwd "$(id -u)" | cut -d : -f 6)
+  export MACHINES_DIR MACHINES_HOME
+  [[ -e $MACHINES_HOME/.ssh ]] || { mkdir "$MACHINES_HOME/.ssh"; : >"$MACHINES_DIR/made-ssh"; }
+}
+
+machine_up() { # <number>
+  local name=vlt-host$1 address=198.18.9.1$1 dir=$MACHINES_DIR/host$1 path=$MACHINES_DIR/host$1/bin
+  ip netns add "$name"
+  ip -n "$name" link set lo up
+  ip -n vlt-server link add "$name" type veth peer name eth0 netns "$name"
+  ip -n vlt-server address add 198.18.9.1 peer "$address/32" dev "$name"
+  ip -n "$name" address add "$address" peer 198.18.9.1/32 dev eth0
+  ip -n vlt-server link set "$name" up
+  ip -n "$name" link set eth0 up
+  mkdir -p "/etc/netns/$name"
+  printf '127.0.0.1 localhost\n# of host %s, without an end of line' "$1" >"/etc/netns/$name/hosts"
+  cp "/etc/netns/$name/hosts" "$dir/hosts"
+  ssh-keygen -q -t ed25519 -N '' -f "$dir/key"
+  [[ $1 == 1 ]] || path+=:/usr/sbin:/usr/bin:/sbin:/bin
+  printf '%s\n' "SetEnv PATH=$path" "Port 220$1" "ListenAddress $address" "HostKey $dir/key" 'PidFile none' 'UsePAM no' \
+    "AuthorizedKeysFile $MACHINES_DIR/ssh/key.pub" 'StrictModes no' 'PermitRootLogin prohibit-password' >"$dir/sshd_config"
+  printf '%s\n' "Host ${MACHINES[$1 - 1]}" "  HostName $address" "  Port 220$1" '  User root' \
+    "  IdentityFile ~/.ssh/key" "  UserKnownHostsFile ~/.ssh/known_hosts" >>"$MACHINES_DIR/ssh/config"
+  printf '[%s]:220%s %s\n' "$address" "$1" "$(cut -d ' ' -f 1,2 "$dir/key.pub")" >>"$MACHINES_DIR/ssh/known_hosts"
+  machine_boot "$1"
+}
+
+machine_boot() { # <number>: its sshd, and a /run of its own
+  # shellcheck disable=SC2016  # for the shell there
+  ip netns exec "vlt-host$1" bash -c 'mount -t tmpfs tmpfs /run && mkdir /run/sshd || exit
+    exec /usr/sbin/sshd -D -e -f "$1/sshd_config"' - "$MACHINES_DIR/host$1" >>"$MACHINES_DIR/host$1/log" 2>&1 3>&- &
+}
+
+machine_tools() {
+  local dir=$MACHINES_DIR/host1
+  ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some are in both
+  mv "$dir/bin/siege" "$dir/siege"
+  rm -f "$dir/bin/apt-get"
+  # shellcheck disable=SC2016  # for the shell there
+  printf '#!/bin/sh\n[ "$1" != install ] || mv %q/siege %q/bin/\n' "$dir" "$dir" >"$dir/bin/apt-get"
+  chmod +x "$dir/bin/apt-get"
+  dir=$MACHINES_DIR/host3
+  # A siege that hangs, but for the warm-up; where it is put, there it does.
+  printf '#!/bin/sh\ncase "$*" in *-t3S*) kill -STOP $$ ;; *) exec %q "$@" ;; esac\n' "$(command -v siege)" >"$MACHINES_DIR/hangs"
+  chmod +x "$MACHINES_DIR/hangs"
+  printf '#!/bin/sh\nexec %q -d "7 seconds" "$@"\n' "$(command -v date)" >"$dir/bin/date"
+  chmod +x "$dir/bin/date"
+}
+
+machines_listen() {
+  local n
+  for n in 1 2 3; do
+    [[ -n $(nsenter --net="/run/netns/vlt-host$n" ss -Hltn "sport = :220$n") ]] || return 1
+  done
+}
+
+machine_off() { # <number>: everything that runs on it, at once
+  local pids
+  mapfile -t pids < <(ip netns pids "vlt-host$1")
+  kill -KILL "${pids[@]}" 2>/dev/null || true
+}
+
+machines_down() {
+  local n
+  for n in 1 2 3; do
+    machine_off "$n"
+    ip netns del "vlt-host$n"
+    rm -rf "/etc/netns/vlt-host$n"
+  done
+  ip netns del vlt-server
+  rmdir /etc/netns 2>/dev/null || true
+  [[ ! -e $MACHINES_DIR/made-ssh ]] || rmdir "$MACHINES_HOME/.ssh"
+}
+
+# On vlt-server, with its own ~/.ssh.
+on_server() { # <command>...
+  # shellcheck disable=SC2016  # for the shell there
+  exec env -u SUDO_USER nsenter --net=/run/netns/vlt-server unshare -m bash -c '
+    mount --bind "$1" "$2" && exec "${@:3}"' - "$MACHINES_DIR/ssh" "$MACHINES_HOME/.ssh" "$@"
+}
+
+on_machine() { # <number> <command>...
+  ip netns exec "vlt-host$1" "${@:2}"
+}
+
+# The hosts files are as they were, and nothing of ours runs or lies on a machine.
+machines_clean() {
+  local n
+  for n in 1 2 3; do
+    cmp "/etc/netns/vlt-host$n/hosts" "$MACHINES_DIR/host$n/hosts" || return 1
+    [[ -z $(machine_runs "$n" siege) && -z $(machine_runs "$n" 'bash -s') ]] || return 1
+  done
+}
+
+machine_runs() { # <number> <word>: pids whose command line has it
+  local pid
+  for pid in $(ip netns pids "vlt-host$1"); do
+    ! tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "$2" || printf '%s\n' "$pid"
+  done
+}

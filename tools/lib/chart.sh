@@ -1,0 +1,24 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Charts of a result, drawn by gnuplot; what they show is in chart.jq.
+
+chart_jq() { # <result.json> <filter> [number]
+  jq -r --argjson i "${3-0}" "include \"chart\"; $2" -L "$(in_tree tools/lib)" "$1"
+}
+
+chart_count() { chart_jq "$1" 'charts | length'; }      # <result.json>
+
+# To be put into a page: what is black takes the page's colour, and names are
+# of this chart only.
+chart_svg() { # <result.json> <number>
+  # shellcheck disable=SC2016  # jq's own
+  chart_jq "$1" 'svg($i)' "$2" | chart_draw |
+    sed -e '1,/^<svg/s/^<?xml.*//' -e 's/fill *= *"black"/fill="currentColor"/g' -e 's/ color="black"//' \
+      -e "s/stroke *= *['\"]black['\"]/stroke='currentColor'/g" -e "s/\(['#]\)gp\(Pt\|Dot\)/\1chart$2-gp\2/g" -e "s/\(['#\"]\)\(\(grey\)\?textbox\|gnuplot_canvas\)/\1chart$2-\2/g"
+}
+
+chart_png() { chart_jq "$1" png | chart_draw; }      # <result.json>
+
+chart_draw() { # commands on stdin
+  gnuplot 2> >(sed 's/^/gnuplot: /' >&2) || die 'gnuplot could not draw a chart'
+}

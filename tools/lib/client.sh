@@ -1,0 +1,142 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# What runs, as root, on a client of bench.sh --clients: keeps the sites' names in
+# the hosts file while the run lasts, and makes the load.  remote.sh sends it there.
+# Everything lies in client_dir, so that a later run finds what a crash left.
+
+client_dir=/run/vhostlimit-client
+client_hosts=/etc/hosts
+client_seen=''                          # the server's address, as sshd sees it
+client_mark='vhostlimit-testbed'        # on the first and the last of our lines in the hosts file
+
+# --- for as long as the run ------------------------------------------------
+
+client_refuse() { # <sentence>
+  printf 'no %s\n' "$*"
+  exit 1
+}
+
+# One run at a time; what a dead one left goes first.
+client_take() {
+  local pid=''
+  [[ ! -s $client_dir/pid ]] || pid=$(<"$client_dir/pid")
+  if [[ -n $pid ]] && ! wait_until 10 client_gone "$pid"; then
+    client_refuse "it is the client of another run (process $pid there)"
+  fi
+  client_end
+  trap client_end EXIT
+  trap 'exit 1' INT TERM HUP
+  mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be made"
+  echo "$$" >"$client_dir/pid"
+  declare -p client_dir >"$client_dir/load.sh"
+  declare -f client_load client_await client_watch >>"$client_dir/load.sh"
+}
+
+client_gone() { ! tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -q '^bash -s'; }    # <pid>
+
+client_end() {
+  local pids
+  mapfile -t pids < <(cat "$client_dir"/load-*.pid 2>/dev/null)
+  [[ -z ${pids[*]} ]] || kill -TERM "${pids[@]}" 2>/dev/null || true
+  client_unmap
+  rm -rf "$client_dir"
+}
+
+client_file() { base64 -d >"$client_dir/$1"; }  # <name>: from stdin
+
+client_hello() { # <load> <least version> <install: yes or no> <machine> -> ok, address, version
+  local version
+  command -v "$1" >/dev/null || [[ $3 == no ]] || (packages_install "$1") >&2 </dev/null || true
+  command -v "$1" >/dev/null || client_refuse "$1 is not installed there (install it, or let --install do it)"
+  version=$(cd "$client_dir" && HOME=$client_dir "$1" --version 2>&1 | grep -oE '[0-9]+(\.[0-9]+)+' | sed -n 1p) || true
+  [[ $(printf '%s\n' "$2" "$version" | sort -V | sed -n 1p) == "$2" ]] ||
+    client_refuse "$1 is of version ${version:-unknown} there, $2 or newer is needed"
+  [[ $(uname -m) == "$4" ]] || rm -f "$client_dir"/*.so
+  printf 'ok %s %s\n' "$client_seen" "$version"
+}
+
+# Written in place: in a container the hosts file is mounted and cannot be replaced.
+client_map() { # <address> <name>...
+  local text
+  text=$(cat "$client_hosts"; echo x)
+  printf '# %s begin: made by mod_vhostlimit for a measurement, removed at its end\n%s\n# %s end\n%s' \
+    "$client_mark" "$*" "$client_mark" "${text%x}" >"$client_hosts" ||
+    client_refuse "$client_hosts cannot be written"
+  text=$(getent ahosts "$2" | awk 'NR == 1 { print $1 }')
+  [[ $text == "$1" ]] || client_refuse "$2 is ${text:-unknown} there in spite of $client_hosts"
+  echo ok
+}
+
+client_unmap() {
+  local text
+  grep -qs "^# $client_mark begin" "$client_hosts" || return 0
+  text=$(sed "/^# $client_mark begin/,/^# $client_mark end/d" "$client_hosts"; echo x)
+  printf '%s' "${text%x}" >"$client_hosts"
+}
+
+client_reach() { # <name> <port>
+  timeout 5 bash -c "exec 3<>/dev/tcp/$1/$2" 2>/dev/null || client_refuse "$1 cannot be reached from there, port $2"
+  echo ok
+}
+
+client_tell() { # <run> <its instant, us>: the loads look for the file
+  printf '%s\n' "$2" >"$client_dir/at.tmp"
+  mv "$client_dir/at.tmp" "$client_dir/at-$1"
+  echo ok
+}
+
+# What is asked line by line, until nobody is there any more or the time is up.
+client_serve() { # <seconds>
+  local words deadline=$((SECONDS + $1))
+  while read -r -t "$((deadline - SECONDS))" -a words; do
+    case ${words[0]-} in
+      clock) date '+ok %s%6N' ;;
+      at) client_tell "${words[1]}" "${words[2]}" ;;
+      map | reach | hello) "client_${words[0]}" "${words[@]:1}" ;;
+      end) break ;;
+    esac
+  done
+}
+
+# --- one load, in a shell of its own ----------------------------------------
+
+# Says that it is ready, and begins when the keeper has told the run's instant.
+# Ends with the load's status, 124 if it was still running at its deadline.
+client_load() { # <run, or -: now> <us after its instant> <seconds until it is ended> <open files> <command>...
+  local pid='' watch rc=0
+  ulimit -n "$4" 2>/dev/null || [[ $(ulimit -n) == unlimited ]] || (($(ulimit -n) >= $4)) ||
+    { echo "too few file descriptors there: $4 are needed" >&2; exit 1; }
+  HOME=$(mktemp -d "$client_dir/home.XXXXXX")
+  export HOME
+  trap '[[ -z $pid ]] || kill "$pid"; exit 143' TERM
+  client_watch "$$" <&0 &
+  watch=$!
+  echo ready >&2
+  [[ $1 == - ]] || client_await "$1" "$2"
+  printf 'began %s\n' "$(date +%s%6N)" >&2
+  timeout -k 2 "$3" "${@:5}" </dev/null &
+  pid=$!
+  echo "$pid" >"$client_dir/load-$pid.pid"
+  wait "$pid" || rc=$?
+  rm -f "$client_dir/load-$pid.pid"
+  kill "$watch" 2>/dev/null || true
+  exit "$rc"
+}
+
+client_await() { # <run> <us after its instant>
+  local left try
+  for ((try = 0; try < 1200; try++)); do
+    [[ ! -e $client_dir/at-$1 ]] || break
+    sleep 0.05
+  done
+  [[ -e $client_dir/at-$1 ]] || { echo 'it was not told when to begin' >&2; exit 1; }
+  while left=$(($(<"$client_dir/at-$1") + $2 - $(date +%s%6N))) && ((left > 0)); do
+    ((left < 500000)) || left=500000
+    sleep "0.$(printf '%06d' "$left")"
+  done
+}
+
+client_watch() { # <pid>: ends it when nobody is at the other end any more
+  ! read -r || return 0
+  kill -TERM "$1" 2>/dev/null
+}

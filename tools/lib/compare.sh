@@ -1,0 +1,34 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Two folders of results side by side; how, is in compare.jq.
+
+compare_print() { # <folder A> <folder B>
+  local folder
+  for folder; do compare_check "$folder"; done
+  compare_same_test "$@"
+  compare_jq "$@" facts_of_both
+  compare_jq "$@" comparison | report_cells '%-72s' '%12s' '%20s' '%12s' '%20s' '%9s' '  %s'
+  compare_jq "$@" only_in_one
+}
+
+compare_jq() { # <folder A> <folder B> <filter>
+  jq -sr -L "$(in_tree tools/lib)" "include \"compare\"; $3" "$1/result.json" "$2/result.json"
+}
+
+compare_check() { # <folder>
+  local schema
+  [[ -d $1 ]] || die "$1 is not a folder"
+  [[ -f $1/result.json && -r $1/result.json ]] || die "$1 has no result.json: not a folder that bench.sh made, or nothing was measured"
+  jq -se 'length == 1' "$1/result.json" >/dev/null 2>&1 || die "$1/result.json is not complete: it was cut off, or is no JSON"
+  schema=$(jq -r '.schema? | numbers' "$1/result.json")
+  [[ -n $schema ]] || die "$1/result.json is not a result of bench.sh"
+  ((schema == 2)) || die "$1/result.json is of schema $schema, this bench.sh reads schema 2"
+  jq -se -L "$(in_tree tools/lib)" 'include "compare"; length == 1 and (.[0] | usable)' "$1/result.json" >/dev/null 2>&1 ||
+    die "$1/result.json lacks parts of a result of bench.sh"
+}
+
+compare_same_test() { # <folder A> <folder B>
+  local tests
+  tests=$(compare_jq "$@" 'map(.test) | join(" and ")')
+  [[ ${tests% and *} == "${tests#* and }" ]] || die "not the same test: $tests"
+}

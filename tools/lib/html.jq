@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# The parts of the HTML report, from result.json: what report.jq says, as tables.
+
+include "rows";
+include "report";
+include "chart";
+
+def text: tostring | @html;
+def tag(name): "<\(name)>\(text)</\(name)>";
+def cell(name): if type == "object" and .span == 1 then .text | tag(name) elif type == "object" then "<\(name) colspan=\"\(.span)\">\(.text | text)</\(name)>" else tag(name) end;
+def row_label: "<th scope=\"row\"" + (if startswith("  ") then " class=\"under\"" else "" end) + ">\(text)</th>";
+def head_row: "<tr>\(map(cell("th")) | join(""))</tr>";
+def row: "<tr>\(.[0] | row_label)\(.[1:] | map(cell("td")) | join(""))</tr>";
+def table(head; body): "<div class=\"wide\" tabindex=\"0\"><table>", "<thead>", (head[] | head_row), "</thead>", "<tbody>", (body[] | row),
+  "</tbody>", "</table></div>";
+
+def title: "\(.test): \(.summary)" | text;
+def state: "\(.finished)\(if .complete then "" else ", interrupted: what had been measured until then" end)" | text;
+
+# "key:   words" -> a pair of a description list
+def fact: capture("^(?<key>[a-z]+):? +(?<value>.*)$") | "<dt>\(.key | text)</dt><dd>\(.value | text)</dd>";
+def fact_list: "<dl>", ([facts][1:][] | fact), (.machine.sysstat | values | "<dt>sar</dt><dd>\(text)</dd>"), "</dl>";
+
+def verdict_row: .[5] as $verdict
+  | "<tr>\(.[0] | row_label)<td class=\"\(
+      if $verdict == "missed" then "bad" elif ($verdict | startswith("met")) then "good" else "" end)\">\($verdict | text)</td>\(.[1:5] | map(cell("td")) | join(""))</tr>";
+def verdicts: select(.rows | length > 0)
+  | "<section id=\"answers\">", "<h2>What was asked</h2>", "<div class=\"wide\" tabindex=\"0\"><table>",
+    "<thead>", (row_head | .[:1] + [""] + .[1:] | head_row), "</thead>", "<tbody>", (row_table[] | verdict_row), "</tbody>", "</table></div>",
+    "<p>Each value is of one repetition; shown are the median, and the least and the most.</p>", "</section>";
+
+# The rows above "users" say whose column it is.
+def page_table: [table_rows] as $rows | ($rows | map(.[0]) | index("users")) as $n
+  | table($rows[:$n]; $rows[$n:]);
+def page_names: pages;
+
+def published_section: select(.published // [] | length > 0)
+  | "<section id=\"published\">", "<h2>Beside the published figures</h2>",
+    "<p>\(.source | text) The ratio is ours to theirs.</p>",
+    table([published_head]; published_table), "</section>";
+
+def notes_section: [notes] | select(length > 0) | "<p>\(map(text) | join("<br>"))</p>";
+
+def run_name: "\(.repetition), \(.page) page, \(who_name)";
+def commands_section: "<section id=\"commands\">", "<h2>Command lines</h2>",
+  (.options.command | select(. // "" != "") | "<pre>\(text)</pre>"),
+  (.runs[] | select(.commands // [] | length > 0)
+    | "<details><summary>\(run_name | text)</summary><pre>\(.commands | join("\n") | text)</pre></details>"),
+  "</section>";
+
+def chart_title: charts[$i].title | text;

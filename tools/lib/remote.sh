@@ -1,0 +1,227 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# Clients that are other machines, over ssh (bench.sh --clients).  A keeper on each
+# has the sites' names in its hosts file while the run lasts; each load is an ssh
+# of its own.  Both undo themselves when the connection goes, however it goes.
+# The test bed's Apache is then in this machine's own network.
+
+remote_hosts=()                 # as ssh knows them; client N is the N-th, in turns
+remote_install=no remote_server=''
+remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=() remote_versions=()
+remote_answer=''
+remote_at=0                     # when the run begins, us of our clock
+remote_run=-                    # its name for the clients; -: loads begin at once
+remote_delay=0                  # seconds from there to the next load's beginning
+
+remote_used()   { ((${#remote_hosts[@]})); }
+remote_host_known() { [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.:%@-]*$ ]]; }          # <host>
+remote_index()  { echo $((($1 - 1) % ${#remote_hosts[@]})); }                  # <client>
+remote_host()   { printf '%s\n' "${remote_hosts[$(remote_index "$1")]}"; }     # <client>
+remote_file()   { bed_file "remote-$1.$2"; }                                   # <index> <to|from|err>
+remote_clock()  { echo "${EPOCHREALTIME/[.,]/}"; }                             # us
+
+# Replaces the shell: bash on the host, as root, with a script on stdin.  ssh is
+# that of who called sudo, and goes when we go.
+remote_ssh() { # <host>
+  local as=()
+  bed_unlock_child
+  [[ -z ${SUDO_USER-} ]] || as=(--reuid "$SUDO_USER" --regid "$(id -g "$SUDO_USER")" --init-groups)
+  # shellcheck disable=SC2016  # for the shell there
+  exec setpriv "${as[@]}" --pdeathsig TERM ssh -Tax -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 \
+    -o ServerAliveCountMax=3 -o ControlMaster=no -o ClearAllForwardings=yes -o LogLevel=ERROR "$1" \
+    'sh -c '\''if [ "$(id -u)" -eq 0 ]; then exec bash -s -- $SSH_CONNECTION; else exec sudo -n bash -s -- $SSH_CONNECTION; fi'\'
+}
+
+# --- the keepers ------------------------------------------------------------
+
+# Instead of namespaces: the clients are asked who they are and where they see us.
+bed_network_host() {
+  local i
+  load_prepare "${measure[keepalive]}" "${measure[load]}"
+  for i in "${!remote_hosts[@]}"; do remote_open "$i"; done
+  for i in "${!remote_hosts[@]}"; do remote_hello "$i"; done
+  remote_same_server
+  for i in "${!remote_hosts[@]}"; do
+    remote_mapped[i]=yes
+    remote_ask "$i" 20 "map $remote_server ${bed_sites[*]/%/.test}"
+  done
+  bed_address=$remote_server
+  [[ $bed_address != *:* ]] || bed_address="[$bed_address]"
+}
+
+# The fifos are open for reading and writing: neither side ever sees an end that
+# is not ssh's own.
+remote_open() { # <index>
+  local to from to_fd from_fd
+  to=$(remote_file "$1" to) from=$(remote_file "$1" from)
+  mkfifo "$to" "$from"
+  exec {to_fd}<>"$to" {from_fd}<>"$from"
+  remote_to[$1]=$to_fd remote_from[$1]=$from_fd
+  (remote_ssh "${remote_hosts[$1]}") <"$to" >"$from" 2>"$(remote_file "$1" err)" &
+  remote_pids[$1]=$!
+  remote_script >&"${remote_to[$1]}"
+}
+
+remote_script() {
+  local file limit=$(($(measure_seconds) * 2 + 600))
+  cat "$(in_tree tools/lib/common.sh)" "$(in_tree tools/lib/packages.sh)" "$(in_tree tools/lib/client.sh)"
+  # shellcheck disable=SC2016  # for the shell there
+  printf 'prog=%q\nclient_seen=${1-}\nclient_take\n' "$prog"
+  for file in "$(load_dir)"/*; do
+    printf "client_file %q <<'END'\n%s\nEND\n" "${file##*/}" "$(base64 "$file")"
+  done
+  printf 'client_serve %s; exit\n' "$limit"     # one line: the next is the first question
+}
+
+remote_hello() { # <index>
+  local address version wait=30
+  [[ $remote_install == no ]] || wait=600
+  remote_ask "$1" "$wait" "hello ${measure[load]} 4 $remote_install $(uname -m)"
+  read -r _ address version <<<"$remote_answer"
+  remote_versions[$1]=$version
+  remote_seen[$1]=$address
+}
+
+# Asks a keeper and leaves its answer in remote_answer.
+remote_ask() { # <index> <seconds> <line>
+  remote_try "$@" || die "$remote_answer"
+}
+
+remote_try() { # <index> <seconds> <line>: 1 and a sentence if there is no good answer
+  local who="client ${remote_hosts[$1]}" deadline=$((SECONDS + $2)) line='' part=''
+  printf '%s\n' "$3" >&"${remote_to[$1]}"
+  until IFS= read -r -t 1 -u "${remote_from[$1]}" line; do
+    part+=$line                 # the time was up in the midst of it
+    remote_answer="$who: $(remote_why "$1")"
+    if process_gone "${remote_pids[$1]}"; then
+      IFS= read -r -t 1 -u "${remote_from[$1]}" line || return 1
+      break
+    fi
+    remote_answer="$who does not answer within $2 s"
+    ((SECONDS < deadline)) || return 1
+  done
+  line=$part$line
+  remote_answer=$line
+  [[ $line != no\ * ]] || remote_answer="$who: ${line#no }"
+  [[ $line == ok* ]]
+}
+
+remote_why() { # <index>: what ssh said last
+  local said
+  said=$(tail -n 1 "$(remote_file "$1" err)")
+  printf '%s\n' "${said:-the connection was lost}"
+}
+
+# The address by which all of them see this machine, unless --server said which.
+remote_same_server() {
+  local seen
+  if [[ -z $remote_server ]]; then
+    seen=$(printf '%s\n' "${remote_seen[@]}" | sort -u)
+    [[ $seen != *$'\n'* ]] ||
+      die "the clients see this machine as $(paste -sd' ' <<<"$seen"): say with --server where they shall go"
+    remote_server=$seen
+  fi
+  ip -o address | awk '{ sub("/.*", "", $4); print $4 }' | grep -qxF -- "$remote_server" ||
+    die "the clients see this machine as $remote_server, which is no address of its own: say with --server where they shall go"
+}
+
+remote_version() { # <load>
+  local versions
+  versions=$(printf '%s\n' "${remote_versions[@]}" | sort -uV | paste -sd/ -)
+  printf '%s %s on %s' "$1" "$versions" "${remote_hosts[0]}"
+  printf '%s\n' "${remote_hosts[@]:1}" | sed '/./s/^/, /' | tr -d '\n'
+}
+
+remote_reach() {
+  local i
+  for i in "${!remote_hosts[@]}"; do
+    remote_ask "$i" 10 "reach ${bed_sites[0]}.test 80"
+  done
+}
+
+remote_alive() { # 1 and a sentence in remote_answer if one is lost
+  local i
+  for i in "${!remote_hosts[@]}"; do
+    remote_try "$i" 10 clock || return 1
+  done
+}
+
+# Everything that runs in the background is ended; the keepers put back what they
+# changed, and are waited for.
+remote_down() {
+  local i pids
+  mapfile -t pids < <(jobs -p | grep -vxF "$(printf '%s\n' "${remote_pids[@]}")")
+  process_stop "${pids[@]}"
+  for i in "${!remote_pids[@]}"; do
+    printf 'end\n' >&"${remote_to[$i]}"
+  done
+  for i in "${!remote_pids[@]}"; do
+    wait_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" || [[ -z ${remote_mapped[$i]-} ]] ||
+      say "client ${remote_hosts[$i]}: it is not known whether its hosts file was put back (the next run will)"
+    process_stop "${remote_pids[$i]}"
+  done
+}
+
+# --- the loads --------------------------------------------------------------
+
+# All loads of a run are connected and wait; then each client is told the instant
+# at which they begin, by its own clock: clocks are compared anew each time, they
+# may drift.  1 and a sentence in remote_answer if one does not get ready.
+remote_start() { # <"pid prefix">...; sets remote_at
+  local i one
+  for one; do
+    wait_until 30 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
+    remote_answer="${one%% *}"
+    return 1
+  done
+  for i in "${!remote_hosts[@]}"; do remote_compare "$i"; done
+  remote_at=$(($(remote_clock) + 1000000))
+  for i in "${!remote_hosts[@]}"; do
+    remote_ask "$i" 10 "at $remote_run $((remote_at + remote_offsets[i]))"
+  done
+}
+
+remote_settled() { grep -qs '^ready' "$2.err" || process_gone "$1"; }     # <pid> <file prefix>
+
+# A client's clock less ours: of five answers the quickest is the most exact.
+remote_compare() { # <index>
+  local before after best=''
+  for _ in 1 2 3 4 5; do
+    before=$(remote_clock)
+    remote_ask "$1" 10 clock
+    after=$(remote_clock)
+    [[ -z $best ]] || ((after - before < best)) || continue
+    best=$((after - before))
+    remote_offsets[$1]=$((${remote_answer#ok } - before - best / 2))
+  done
+}
+
+# Replaces the shell: call it in the background or in parentheses.
+remote_load() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
+  local words deadline=$(($4 + $4 / 10 + 20)) pipe=$7.fifo
+  "$1_words" /run/vhostlimit-client "$3" "$4" "$5" "$6"
+  bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
+  printf -v words ' %q' "${load_words[@]}"
+  rm -f "$pipe" "$7.err"
+  mkfifo "$pipe"
+  exec {fifo}<>"$pipe"
+  rm -f "$pipe"
+  printf '. /run/vhostlimit-client/load.sh\nclient_load %s %s %s %s%s\n' \
+    "$remote_run" "$((remote_delay * 1000000))" "$deadline" "$(($3 + 200))" "$words" >&"$fifo"
+  remote_ssh "$(remote_host "$2")" <&"$fifo" >"$7.$1" 2> >(sed -u 1000q >"$7.err"; cat >/dev/null)
+}
+
+remote_began() { # <client> <file prefix>: the instant, s of our clock; nothing if not known
+  local at
+  at=$(sed -n 's/^began //p' "$2.err" | sed -n 1p)
+  [[ -z $at ]] || awk -v at="$at" -v offset="${remote_offsets[$(remote_index "$1")]}" \
+    'BEGIN { printf "%.6f\n", (at - offset) / 1e6 }'
+}
+
+remote_lost() { # <status> <file prefix>: what happened to a load, a sentence
+  case $1 in
+    255) echo "the connection was lost: $(tail -n 1 "$2.err")" ;;
+    124 | 137) echo 'it hung and was ended' ;;
+    *) echo "it ended with $1: $(tail -n 1 "$2.err")" ;;
+  esac
+}

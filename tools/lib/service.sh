@@ -1,0 +1,36 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# What a test needs beside Apache and PHP-FPM: from packages, run and set up for
+# this bed only.
+
+# shellcheck source-path=SCRIPTDIR source=postgresql.sh
+. "${BASH_SOURCE[0]%/*}/postgresql.sh"
+# shellcheck source-path=SCRIPTDIR source=mariadb.sh
+. "${BASH_SOURCE[0]%/*}/mariadb.sh"
+
+service_packages() { # <service>...: their roles
+  local service
+  for service; do
+    case $service in
+      postgresql) echo postgresql phppgsql ;;
+      mariadb) echo mariadb phpmysql ;;
+      *) echo "$service" ;;
+    esac
+  done
+}
+
+service_prepare() { # <service>: once, when the bed is up
+  case $1 in postgresql | mariadb) "$1_prepare" ;; esac
+}
+
+# Each application that is measured on each folder, of which trial.sh learns.
+service_apps() { # <page>...
+  local scene root n=0 app
+  for scene in "${test_scenes[@]}"; do
+    [[ -n ${test[docroot:$scene]-} ]] || continue
+    n=$((n + 1))
+    root=$(app_root "${test[docroot:$scene]}")
+    for app; do app_install "$app" "$root" "$n"; done
+    test[apps:$scene]=$root
+  done
+}

@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# What isolation costs a program that is started for each request.
+
+describe_cgi() {
+  local scene
+  test_summary 'h2load on a hello-world CGI: plain, with the module, each in bubblewrap'
+  test_targets plain,vhostlimit,bubblewrap
+  test_pages hello-cgi
+  test_keepalive
+  test_tls
+  test_scene c10
+  test_requests 10000 2000 200
+  test_by h2load 1
+  test_load users 1 site1 10
+  test_scene c100-m10
+  test_requests 100000 4000 400
+  test_line 'VhostLimitQueue 10000 60s'
+  test_by h2load 10
+  test_load users 1 site1 1000
+  for scene in c10 c100-m10; do
+    test_row all@vhostlimit "$scene: rate / that of plain Apache" '>= 0.97' '>= 1.0' "$(cgi_ratio "$scene")"
+    test_row all@bubblewrap "$scene: rate / that without a sandbox" '' '' "$(cgi_ratio "$scene")"
+  done
+  cgi_published c10 761 613 145
+  cgi_published c100-m10 799 628 89
+}
+
+cgi_ratio() { printf 'ratio(this("%s") | .total.rate; plain("%s") | .total.rate)' "$1" "$1"; } # <scene>
+
+cgi_published() { # <scene> <rate without, in namespaces, in bubblewrap>
+  local share
+  test_source 'Published for this test, on another machine: a hello-world CGI under OpenLiteSpeed without a sandbox, in persistent namespaces and in bubblewrap.'
+  test_published all@plain "$1: rate" "$2" /s "this(\"$1\") | .total.rate"
+  test_published all@bubblewrap "$1: rate" "$4" /s "this(\"$1\") | .total.rate"
+  share=$(jq -n "$3 / $2")
+  test_published all@vhostlimit "$1: rate / plain, theirs in namespaces" "$share" '' "$(cgi_ratio "$1")"
+  share=$(jq -n "$4 / $2")
+  test_published all@bubblewrap "$1: rate / plain" "$share" '' "$(cgi_ratio "$1")"
+}
