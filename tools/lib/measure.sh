@@ -43,6 +43,7 @@ measure_all() {
   progress_begin "$(measure_seconds)"
   measure_tune
   on_exit measure_keep
+  on_exit trial_end
   for ((repetition = 1; repetition <= measure[repeat]; repetition++)); do
     for page in $(measure_pages); do
       mapfile -t contenders < <(measure_contenders | measure_rotated "$repetition")

@@ -7,7 +7,7 @@
 # lost: why this run does not count, a sentence; requests where the loads are
 # counted, and seconds is the most then
 declare -A trial=()
-trial_hog_pids=()
+trial_hog_pids=() trial_beside_pids=()
 declare -A trial_who=()         # pid: number, client, users, site of a load
 
 trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
@@ -48,7 +48,6 @@ trial_start() {
 # should we be killed.
 trial_hogs() { # <number>
   local n
-  ((!$1)) || on_exit trial_hogs_end
   for ((n = 0; n < $1; n++)); do
     (server_exec timeout $((trial[seconds] + trial[warm] + 120)) sh -c 'while :; do :; done') &
     trial_hog_pids+=("$!")
@@ -58,6 +57,16 @@ trial_hogs() { # <number>
 trial_hogs_end() {
   process_stop "${trial_hog_pids[@]}"
   trial_hog_pids=()
+}
+
+trial_beside_end() {
+  process_stop "${trial_beside_pids[@]}"
+  trial_beside_pids=()
+}
+
+trial_end() { # interrupted: what runs beside the loads goes with us
+  trial_hogs_end
+  trial_beside_end
 }
 
 trial_url() { # <site> <page or ->
@@ -83,18 +92,19 @@ trial_warm_up() { # 10 users on each page of each site
 }
 
 trial_flood() {
-  local pids=() beside=()
+  local pids=()
   trial_begin
   [[ -z ${trial[lost]} ]] || return 0
   sar_run "${trial[seconds]}" "${trial[prefix]}.sar" ${trial[requests]:+1} &
-  beside+=("$!")
+  trial_beside_pids+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
-  beside+=("$!")
+  trial_beside_pids+=("$!")
   trial_meter >"${trial[prefix]}.usage" &
-  beside+=("$!")
+  trial_beside_pids+=("$!")
   remote_used || trial_loads
   trial_wait "${trial[seconds]}" "${pids[@]}"
-  if [[ -n ${trial[requests]} ]]; then process_stop "${beside[@]}"; else trial_wait "${trial[seconds]}" "${beside[@]}"; fi
+  if [[ -n ${trial[requests]} ]]; then trial_beside_end; else trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"; fi
+  trial_beside_pids=()
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
 }
 
@@ -166,15 +176,17 @@ trial_watch() {
 # CPU time in us that the kernel has counted, every second and at both ends: of
 # each site's group, and of all PHP.
 trial_meter() {
-  local site second left files=() pids from=${EPOCHREALTIME/[.,]/}
+  local site second left quiet files=() pids from=${EPOCHREALTIME/[.,]/}
   bed_unlock_child
+  exec {quiet}<> <(:)           # to sleep without a process that would outlive us
   for site in "${bed_sites[@]}"; do
     files+=("$(cgroup_usage_file "$(bed_site_cgroup "$site")")")
   done
   mapfile -t pids < <(bed_fpm_pids)
   for ((second = 0; second <= trial[seconds]; second++)); do
     left=$((from + second * 1000000 - ${EPOCHREALTIME/[.,]/}))
-    ((left <= 0)) || sleep "$((left / 1000))e-3"
+    kill -0 "$$" 2>/dev/null || return 0    # the program was killed outright
+    ((left <= 0)) || read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
     printf '%s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")"
     printf ' %s' "$(trial_or_null cgroup_used_us "${files[0]}")" "$(trial_or_null cgroup_used_us "${files[1]}")" \
       "$(trial_or_null cgroup_used_us "${files[2]}")"
