@@ -105,10 +105,10 @@ refused_at_start() { # <message> <as configure_httpd>...
 }
 
 spends_its_cap_on() { # <mpm>
-  start_httpd -m "$1" -l lua 'VhostLimit On' 'VhostLimitOnError open' 'VhostLimitCgroup off' -v 'a VhostLimitCPU 20%' \
+  start_httpd -m "$1" -l lua 'VhostLimit On' 'VhostLimitOnError open' 'VhostLimitCgroup off' -v 'a VhostLimitCPU 5%' \
     -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
   local n
-  for n in {1..6}; do is "$(get a /burn)" 200; done
+  for n in {1..4}; do is "$(get a /burn)" 200; done
   at_least "$(status_of a queued)" 1 'requests that waited for credit'
   is "$(get b /)" 200
 }

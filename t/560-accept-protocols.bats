@@ -231,7 +231,7 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
   hold_request one a
   in_background many h2load_to a /page.html -n 60 -c 4 -m 15
   wait_until 10 refused_some a
-  is "$(get b /page.html --http2-prior-knowledge -m 8)" 200
+  wait_until 30 serves b --http2-prior-knowledge
   release_request one
   wait "$many_pid"
   report=$(<"$BATS_TEST_TMPDIR/many")
@@ -240,6 +240,8 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
   is "$(($(of_status 2xx "$report") + $(of_status 5xx "$report")))" 60
   is_free a
 }
+# Asked again: mod_http2 may leave a stream aside until another comes (docs/operating.md).
+serves() { [[ $(get "$1" /page.html "${@:2}" -m 3) == 200 ]]; }  # <vhost> [curl argument]...
 refused_some() { (($(status_of "$1" refused) > 0)); }  # <vhost>
 
 # ---- PROXY protocol ----------------------------------------------------------------
