@@ -4,7 +4,7 @@
 #          suite; skipped tests are shown with their reason
 # Usage:   check.sh [-h] [FILE]...
 #   FILE   test files instead of all, for example t/310-admit-counts.bats
-# Exit:    0 every test passed; 1 one failed, or the build; 2 usage;
+# Exit:    0 every test passed, the first or the second time; 1 one failed, or the build; 2 usage;
 #          77 cannot run here (a program missing and not installable)
 
 set -euo pipefail
@@ -22,11 +22,18 @@ build_all() {
   build_step 'unit tests' make -s -C t/unit check
 }
 
-# Two files at a time, on one CPU or many: most tests wait more than they work.
-# Those of the tools have the test bed, of which there is one, in turns.  Of what
-# the tests say, the passed ones are left out and the skipped ones kept.
+# Two files at a time: most tests wait more than they work.  Those of the tools
+# come last, one by one, as there is one test bed.
 run_suite() { # <file>...
-  prove --verbose --recurse --ext .bats --ext .t --jobs 2 --rules 'seq=t/9*' --rules 'par=**' "$@" </dev/null |
+  rm -f .prove
+  tests --jobs 2 --rules 'seq=t/9*' --rules 'par=**' --state save "$@" && return
+  say "what failed is tried once more, with nothing beside it: see above for how it failed"
+  tests --state failed,save
+}
+
+# Of what the tests say, the passed ones are left out and the skipped ones kept.
+tests() { # <argument of prove>...
+  prove --verbose --recurse --ext .bats --ext .t "$@" </dev/null |
     sed -u -e '/# skip/b' -e '/^ok [0-9]/d' -e '/^1\.\.[0-9]*$/d'
 }
 
