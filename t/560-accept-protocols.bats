@@ -303,12 +303,12 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
 }
 
 # More than the sockets' buffers take.
-reads_slowly() { # <vhost> <path>
-  begin_request "slow$1" "$1" "$2" --limit-rate 4M
-  wait_until 10 status_is "$1" requests 1
-  is "$(get "$1" /page.html -m 15)" 200 "$1$2"
-  answered "slow$1" && fail "it was not slow"
-  settles "$1" running 0
+reads_slowly() { # <name> <vhost> <path>
+  begin_request "$1" "$2" "$3" --limit-rate 4M
+  wait_until 10 status_is "$2" requests 1
+  is "$(get "$2" /page.html -m 15)" 200 "$2$3"
+  answered "$1" && fail "it was not slow"
+  settles "$2" running 0
 }
 
 @test "a slow reader of what is encrypted, or made by a program, gives its slot back too, on event and worker" {
@@ -317,8 +317,8 @@ reads_slowly() { # <vhost> <path>
   for mpm in event worker; do
     start_tls -m "$mpm" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' 's: VhostLimitConcurrency 1'
     truncate -s 200000000 "$TLS_DIR/s/large.bin"
-    reads_slowly s /large.bin
-    reads_slowly a /cgi/large.sh
+    reads_slowly "tls$mpm" s /large.bin
+    reads_slowly "cgi$mpm" a /cgi/large.sh
     stop_httpd
   done
 }
