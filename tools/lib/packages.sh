@@ -35,13 +35,11 @@ shellcheck  command:shellcheck      shellcheck                ShellCheck
 ab          command:ab              apache2-utils             httpd-tools
 openssl     command:openssl         openssl                   openssl
 openssl-dev  file:/usr/include/openssl/ssl.h  libssl-dev      openssl-devel
-haproxy     command:haproxy         haproxy                   haproxy
 git         command:git             git                       git
 h2load      command:h2load,nghttp          nghttp2-client            nghttp2
 groff       command:groff           groff-base            groff-base
 valgrind    command:valgrind        valgrind                  valgrind
 clang       command:clang           clang libclang-rt-dev     clang compiler-rt
-tidy        command:clang-tidy      clang-tidy                clang-tools-extra
 cppcheck    command:cppcheck        cppcheck                  cppcheck
 slowhttptest  command:slowhttptest  slowhttptest              slowhttptest
 prometheus  command:prometheus,promtool  prometheus           prometheus
