@@ -232,5 +232,4 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   done
   bed down
   nothing_left
-  [[ ! -e /proc/$pid ]]
 }
