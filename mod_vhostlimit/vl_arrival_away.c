@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrivals that are not for this child's MPM: they go to other children, or are
+ * told that there are none. */
+#include "vl_arrival_int.h"
+
+#include <sys/socket.h>
+
+#include "vl_clock.h"
+
+static vl_arrival_t *evict_one_locked(void)
+{
+    vl_arrival_t *arrival = vl_arrival_first_locked(PENDING);
+    vl_waiter_t *waiter;
+
+    if (!arrival && vl_arrivals->leaving) {
+        arrival = vl_arrival_first_locked(IDLE);
+        if (!arrival)
+            arrival = vl_arrival_first_locked(FRESH);
+    }
+    if (!arrival && (arrival = vl_arrival_first_locked(PASSING)))
+        vl_arrival_give_back_locked(&arrival->turn);
+    if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_turn_locked)))
+        arrival = (vl_arrival_t *)waiter;
+    return arrival;
+}
+
+static vl_arrival_t *shed_one_locked(void)
+{
+    return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_turn_locked);
+}
+
+static vl_arrival_t *unbegun_one_locked(void)
+{
+    vl_arrival_t *arrival;
+
+    APR_RING_FOREACH(arrival, &vl_arrivals->in[VISIT], vl_arrival_t, link) {
+        if (!arrival->begun) {
+            vl_arrival_give_back_locked(&arrival->turn);
+            return arrival;
+        }
+    }
+    return NULL;
+}
+
+static apr_size_t take_out_locked(vl_arrival_t *(*one_locked)(void),
+                                  int *ret_fds, apr_size_t most)
+{
+    vl_arrival_t *arrival;
+    apr_size_t n;
+
+    for (n = 0; n < most && (arrival = one_locked()); n++) {
+        ret_fds[n] = arrival->fd;
+        vl_arrival_bury_locked(arrival);
+    }
+    return n;
+}
+
+static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
+                           apr_size_t most)
+{
+    apr_size_t n;
+
+    vl_park_lock();
+    n = take_out_locked(one_locked, ret_fds, most);
+    vl_park_unlock();
+    return n;
+}
+
+apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
+{
+    apr_size_t n;
+
+    vl_shm_child_pause(vl_arrivals->shm, 1);
+    vl_park_lock();
+    vl_arrivals->stuck = 1;
+    vl_park_take_locked();
+    n = take_out_locked(evict_one_locked, ret_fds, most);
+    vl_park_unlock();
+    return n;
+}
+
+apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most)
+{
+    return take_out(shed_one_locked, ret_fds, most);
+}
+
+/* A request that has been read in full gets an answer. */
+static void dismiss_locked(vl_arrival_t *arrival)
+{
+    static const char answer[] =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n";
+
+    if (arrival->returns && arrival->place != IDLE
+        && send(arrival->fd, answer, sizeof(answer) - 1,
+                MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+        vl_arrival_close_locked(arrival);
+        return;
+    }
+    shutdown(arrival->fd, SHUT_WR);
+    if (vl_arrival_watch_locked(arrival, 0))
+        vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
+    else
+        vl_arrival_close_locked(arrival);
+}
+
+void vl_arrival_dismiss(void)
+{
+    vl_arrival_t *arrival;
+
+    vl_park_lock();
+    while ((arrival = evict_one_locked()))
+        dismiss_locked(arrival);
+    vl_park_unlock();
+}
+
+apr_size_t vl_arrival_unbegun(int *ret_fds, apr_size_t most)
+{
+    return take_out(unbegun_one_locked, ret_fds, most);
+}
+
+apr_uint32_t vl_arrival_leave(void)
+{
+    apr_uint32_t here;
+
+    vl_park_lock();
+    vl_arrivals->leaving = 1;
+    here = vl_arrivals->count[PENDING] + vl_arrivals->count[LINE]
+           + vl_arrivals->count[PASSING] + vl_arrivals->count[IDLE]
+           + vl_arrivals->count[FRESH] + vl_arrivals->count[LINGER];
+    vl_park_unlock();
+    return here;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_ARRIVAL_INT_H
+#define VL_ARRIVAL_INT_H
+
+/* For the files of this room only: vl_arrival.c puts each arrival where it
+ * belongs, vl_arrival_away.c gives it to other children, and vl_arrival_mpm.c
+ * to the MPM, from which it may come back.  Each is in one place at a time. */
+
+#include <apr_ring.h>
+
+#include "vl_arrival.h"
+#include "vl_wheel.h"
+
+/* As long as the MPM waits for the client after closing an idle connection
+ * (SECONDS_TO_LINGER). */
+#define SHORT_LINGER_US (2 * APR_USEC_PER_SEC)
+
+typedef enum {
+    SORTING,                        /* the acceptor looks at it */
+    PENDING,                        /* its head has not all come */
+    LINE,                           /* (vl_park.h) its turn has not come */
+    PASSING,                        /* to be given to the MPM next: its turn has
+                                     * come, it is refused, could not be told
+                                     * whose it is, or is not ours to limit */
+    VISIT,                          /* in the MPM's hands, and may come back */
+    IDLE,                           /* kept alive */
+    FRESH,                          /* kept alive, and its next request had come
+                                     * before it was back */
+    LINGER,                         /* shut down; the client has not closed */
+    GONE,                           /* memory to be freed */
+    PLACES
+} place_e;
+
+struct vl_arrival_t {
+    vl_waiter_t waiter;             /* first: a waiter is its arrival */
+    APR_RING_ENTRY(vl_arrival_t) link;  /* with the others in its place */
+    place_e place;
+    vl_timer_t timer;               /* PENDING, IDLE, LINGER */
+    int fd;
+    int watched;                    /* in the epoll set */
+    int news;                       /* there was an event during its VISIT */
+    int returns;                    /* the MPM gets a duplicate of fd */
+    int begun;                      /* a worker has taken it up */
+    apr_uint32_t keepalives;
+    apr_int64_t idle_us;            /* until when it is kept alive */
+    int waited;                     /* since waiter.since_us, in line */
+    vl_turn_t turn;
+    socklen_t addr_len;             /* of both */
+    struct sockaddr_storage local, remote;
+};
+
+APR_RING_HEAD(arrivals_t, vl_arrival_t);
+
+typedef struct places_t {
+    vl_shm_t *shm;
+    vl_wheel_t *wheel;
+    int epoll_fd;
+    apr_uint32_t most;              /* in IDLE and LINGER, and half of all */
+    struct arrivals_t in[PLACES];
+    apr_uint32_t count[PLACES];
+    int leaving;                    /* nobody comes back */
+    int pass_fd;                    /* eventfd: somebody is in PASSING */
+    int signalled;                  /* it is readable */
+    apr_int64_t signalled_us;       /* since when */
+    apr_int64_t asked_us;           /* when the MPM last asked who may pass */
+    int stuck;                      /* it has not for too long */
+} places_t;
+
+extern places_t *vl_arrivals;       /* of this child */
+
+/* NULL: nobody is there. */
+vl_arrival_t *vl_arrival_first_locked(place_e place);
+void vl_arrival_move_locked(vl_arrival_t *arrival, place_e place);
+
+/* how: EPOLLET, or 0 for one that closes, which is read piece by piece and may
+ * have sent something before.  0: it cannot be watched. */
+int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how);
+/* Its descriptor is no longer our business.  One that was watched may be among
+ * the events that the acceptor is working on. */
+void vl_arrival_bury_locked(vl_arrival_t *arrival);
+void vl_arrival_close_locked(vl_arrival_t *arrival);
+
+/* For one more that has been answered. */
+void vl_arrival_make_room_locked(void);
+/* Until its idle_us. */
+void vl_arrival_idle_locked(vl_arrival_t *arrival);
+void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us);
+
+/* done() of those in line. */
+void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                            vl_reason_e refused);
+/* With the child paused, so that no grant comes of it. */
+void vl_arrival_give_back_locked(vl_turn_t *turn);
+
+#endif
