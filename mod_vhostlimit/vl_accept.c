@@ -7,38 +7,25 @@
  * child has handed on, the number of slots, and whether the MPM has closed its
  * listeners because this child stops.
  *
- * The event MPM's listener thread polls an eventfd in place of each listening
- * socket and takes from accept_fair() whoever may pass.  When it does not,
- * because its threads or connections are at their limit, newcomers go on being
- * sorted.  The worker MPM's does not poll when there is one listener, and lets
- * one child at a time accept when there are more: it is given one, and waits in
- * accept_fair().
- *
  * Under the prefork MPM the acceptor is no thread but one of the children, see
  * vl_prefork.c. */
 #include "vl_accept.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <ap_listen.h>
-#include <ap_mpm.h>
 #include <mpm_common.h>
-#include <apr_portable.h>
 #include <apr_strings.h>
 #include <apr_thread_proc.h>
-#include <unixd.h>
 
 #include "vl_arrival.h"
 #include "vl_clock.h"
 #include "vl_handover.h"
+#include "vl_listener.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
 #include "vl_prefork.h"
@@ -54,18 +41,10 @@
 /* Tries, 10 ms apart, to hand on what nobody reads. */
 #define HANDOVER_TRIES 100
 
-typedef struct listener_t {
-    int fd;                         /* the real listening socket */
-} listener_t;
-
 static struct acceptor_t {
     vl_shm_t *shm;
     int epoll_fd;
-    listener_t *listeners;
-    int nlisteners;
-    const ap_listen_rec *first;     /* of those that were replaced */
-    int pass_fd;                    /* see vl_arrival_child_init() */
-    int waits;                      /* accept_fair() does: the worker MPM */
+    vl_listeners_t listeners;
     int relays;                     /* to the other children: the prefork MPM */
     const sigset_t *signals;        /* its mask while it sleeps, or NULL */
     int deaf;                       /* they are not in the set, for a while */
@@ -81,50 +60,7 @@ static struct acceptor_t {
     int ending;                     /* atomic: the thread is to stop */
 } *acceptor;
 
-static int is_http(const ap_listen_rec *lr)
-{
-    return lr->active && (!lr->protocol || !strcmp(lr->protocol, "http")
-                          || !strcmp(lr->protocol, "https"));
-}
-
-/* --- the MPM's listener thread -------------------------------------------- */
-
-/* NULL: a signal has come, by which the MPM stops its listener thread. */
-static vl_arrival_t *wait_for_next(void)
-{
-    struct pollfd pfd = { acceptor->pass_fd, POLLIN, 0 };
-    vl_arrival_t *arrival;
-
-    while (!(arrival = vl_arrival_next())) {
-        if (poll(&pfd, 1, -1) < 0)
-            return NULL;
-    }
-    return arrival;
-}
-
-static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
-                                apr_pool_t *ptrans)
-{
-    vl_arrival_t *arrival = acceptor->waits ? wait_for_next()
-                                            : vl_arrival_next();
-    apr_socket_t *sock = NULL;
-    apr_status_t rv;
-
-    *csd = NULL;
-    if (!arrival) {
-        /* The worker MPM forgets the pool when there is no connection. */
-        if (acceptor->waits)
-            apr_pool_destroy(ptrans);
-        return acceptor->waits ? APR_EINTR : APR_EAGAIN;
-    }
-    rv = vl_arrival_socket(arrival, ptrans, &sock);
-    *csd = sock;
-    return rv;
-}
-
-/* --- the acceptor --------------------------------------------------------- */
-
-/* what: which listener_t or arrival, NULL: the wake-up descriptor, &relay: what
+/* what: which listener or arrival, NULL: the wake-up descriptor, &relay: what
  * children send back. */
 static void watch(int fd, apr_uint32_t events, void *what)
 {
@@ -137,9 +73,9 @@ static void listen_on(void)
 {
     int i;
 
-    for (i = 0; acceptor->deaf && i < acceptor->nlisteners; i++)
-        watch(acceptor->listeners[i].fd, EPOLLIN | EPOLLEXCLUSIVE,
-              &acceptor->listeners[i]);
+    for (i = 0; acceptor->deaf && i < acceptor->listeners.n; i++)
+        watch(acceptor->listeners.fds[i], EPOLLIN | EPOLLEXCLUSIVE,
+              &acceptor->listeners.fds[i]);
     acceptor->deaf = 0;
 }
 
@@ -147,8 +83,8 @@ static void go_deaf(void)
 {
     int i;
 
-    for (i = 0; !acceptor->deaf && i < acceptor->nlisteners; i++)
-        epoll_ctl(acceptor->epoll_fd, EPOLL_CTL_DEL, acceptor->listeners[i].fd,
+    for (i = 0; !acceptor->deaf && i < acceptor->listeners.n; i++)
+        epoll_ctl(acceptor->epoll_fd, EPOLL_CTL_DEL, acceptor->listeners.fds[i],
                   NULL);
     acceptor->deaf = 1;
 }
@@ -161,11 +97,11 @@ static int is_shortage(int error)
 
 /* 0: nobody is there.  When no descriptor is left the sockets would stay
  * readable: they are not heard until the next tick. */
-static int accept_one(const listener_t *l)
+static int accept_one(int listener)
 {
     struct sockaddr_storage remote;
     socklen_t len = sizeof(remote);
-    int fd = accept4(l->fd, (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
+    int fd = accept4(listener, (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
 
     if (fd >= 0) {
         vl_arrival_come(fd, &remote);
@@ -179,11 +115,11 @@ static int accept_one(const listener_t *l)
     return 0;
 }
 
-static void accept_some(const listener_t *l)
+static void accept_some(int listener)
 {
     int i;
 
-    for (i = 0; i < ACCEPT_BATCH && accept_one(l); i++)
+    for (i = 0; i < ACCEPT_BATCH && accept_one(listener); i++)
         ;
 }
 
@@ -233,10 +169,9 @@ static void take_back(void)
 
 static int is_listener(const void *what)
 {
-    const listener_t *l = what;
+    const int *fd = what, *fds = acceptor->listeners.fds;
 
-    return l >= acceptor->listeners
-           && l < acceptor->listeners + acceptor->nlisteners;
+    return fd >= fds && fd < fds + acceptor->listeners.n;
 }
 
 static void wait_for_events(void)
@@ -254,7 +189,7 @@ static void wait_for_events(void)
         if (!what)
             look_round();
         else if (is_listener(what))
-            accept_some(what);
+            accept_some(*(const int *)what);
         else if (what == &acceptor->relay)
             take_back();
         else
@@ -304,8 +239,8 @@ static void hear(void)
     int i;
 
     listen_on();
-    for (i = 0; i < acceptor->nlisteners; i++)
-        accept_some(&acceptor->listeners[i]);
+    for (i = 0; i < acceptor->listeners.n; i++)
+        accept_some(acceptor->listeners.fds[i]);
 }
 
 static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
@@ -414,8 +349,8 @@ static void give_away(void)
     int i;
 
     go_deaf();
-    for (i = 0; i < acceptor->nlisteners; i++)
-        close(acceptor->listeners[i].fd);
+    for (i = 0; i < acceptor->listeners.n; i++)
+        close(acceptor->listeners.fds[i]);
     vl_shm_child_leave(acceptor->shm);
     if (acceptor->relays)
         vl_relay_acceptor_resign(acceptor->shm);
@@ -442,27 +377,12 @@ static int ending(void)
     return __atomic_load_n(&acceptor->ending, __ATOMIC_RELAXED);
 }
 
-/* The MPM sets its own accept function when its threads start, after
- * child_init: ours must come later.  Until then nobody can pass. */
-static void take_over(void)
-{
-    ap_listen_rec *lr;
-
-    for (lr = ap_listeners; lr && acceptor->first; lr = lr->next) {
-        if (!is_http(lr))
-            continue;
-        while (lr->accept_func != ap_unixd_accept && !ending())
-            apr_sleep(1000);
-        lr->accept_func = accept_fair;
-    }
-    listen_on();
-}
-
 static void accept_on(void)
 {
+    const ap_listen_rec *first = acceptor->listeners.first;
     apr_int64_t ticked = 0, now;
 
-    while ((!acceptor->first || acceptor->first->active) && !ending()) {
+    while ((!first || first->active) && !ending()) {
         wait_for_events();
         now = vl_clock_us();
         if (now - ticked >= TICK_MS * 1000) {
@@ -480,7 +400,8 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     /* Newcomers do not interrupt the work on those who have come: several are
      * sorted at once. */
     sched_setscheduler(0, SCHED_BATCH, &param);
-    take_over();
+    vl_listener_child_take_over(&acceptor->listeners, ending);
+    listen_on();
     accept_on();
     return NULL;
 }
@@ -513,116 +434,23 @@ static apr_status_t stop(void *unused)
 
 /* --- set-up --------------------------------------------------------------- */
 
-/* What the event MPM polls for a listener.  Each has its own, because a poll
- * set takes a descriptor once. */
-static int polled_fd(void)
-{
-    return fcntl(acceptor->pass_fd, F_DUPFD_CLOEXEC, 0);
-}
-
-int vl_accept_empty_fd(void)
-{
-    struct sockaddr_un unnamed = { .sun_family = AF_UNIX };
-    struct timeval timeout = { 0, 10000 };
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd >= 0 && (bind(fd, (struct sockaddr *)&unnamed, sizeof(sa_family_t))
-                    || listen(fd, 1)
-                    || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout,
-                                  sizeof(timeout)))) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-/* We accept until nobody is there. */
-static int real_fd(const ap_listen_rec *lr)
-{
-    int fd = -1;
-
-    apr_os_sock_get(&fd, lr->sd);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    return fd;
-}
-
-static apr_status_t replace_listener(ap_listen_rec *lr, apr_pool_t *pchild)
-{
-    int fd = acceptor->waits ? vl_accept_empty_fd() : polled_fd();
-    apr_socket_t *sd = NULL;
-
-    if (fd < 0)
-        return errno;
-    acceptor->listeners[acceptor->nlisteners++].fd = real_fd(lr);
-    apr_os_sock_put(&sd, &fd, pchild);
-    lr->sd = sd;
-    return APR_SUCCESS;
-}
-
-static void replace_listeners(apr_pool_t *pchild)
-{
-    ap_listen_rec *lr;
-    int n = 0;
-
-    for (lr = ap_listeners; lr; lr = lr->next)
-        n += is_http(lr);
-    acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t) * (n + 1));
-    for (lr = ap_listeners; lr; lr = lr->next) {
-        if (is_http(lr) && replace_listener(lr, pchild) == APR_SUCCESS
-            && !acceptor->first)
-            acceptor->first = lr;
-    }
-    if (acceptor->waits)
-        ap_listeners->next = NULL;  /* in this child only */
-}
-
-static int is_async(void)
-{
-    int async = 0;
-
-    return ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) == APR_SUCCESS && async;
-}
-
-static int is_threaded(void)
-{
-    int threaded = 0;
-
-    return ap_mpm_query(AP_MPMQ_IS_THREADED, &threaded) == APR_SUCCESS
-           && threaded != AP_MPMQ_NOT_SUPPORTED;
-}
-
-static int may_replace(void)
-{
-    const ap_listen_rec *lr;
-
-    if (ap_num_listen_buckets > 1)
-        return 0;
-    /* The worker MPM's only listener must be ours. */
-    for (lr = ap_listeners; lr && !is_async(); lr = lr->next) {
-        if (!is_http(lr))
-            return 0;
-    }
-    return 1;
-}
-
-/* The epoll set, and what is watched from the beginning. */
-static void open_up(apr_pool_t *pchild)
+/* The epoll set, and what is watched from the beginning.  Returns pass_fd, see
+ * vl_arrival_child_init(). */
+static int open_up(apr_pool_t *pchild)
 {
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     watch(vl_shm_child_wake_fd(acceptor->shm), EPOLLIN, NULL);
-    acceptor->pass_fd = vl_arrival_child_init(pchild, acceptor->main_server,
-                                              acceptor->shm,
-                                              acceptor->epoll_fd,
-                                              acceptor->most);
+    return vl_arrival_child_init(pchild, acceptor->main_server, acceptor->shm,
+                                 acceptor->epoll_fd, acceptor->most);
 }
 
 static void begin_thread(apr_pool_t *pchild)
 {
-    acceptor->waits = !is_async();
-    open_up(pchild);
-    if (may_replace())
-        replace_listeners(pchild);
+    int pass_fd = open_up(pchild);
+
+    if (vl_listener_may_replace())
+        vl_listener_child_replace(pchild, pass_fd, &acceptor->listeners);
     if (apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
            == APR_SUCCESS)
         apr_pool_pre_cleanup_register(pchild, NULL, stop);
@@ -643,44 +471,28 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
     acceptor->main_server = main_server;
     acceptor->most = most;
     acceptor->pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname);
-    if (is_threaded())
+    if (vl_listener_is_threaded())
         begin_thread(pchild);
-    else if (may_replace())
-        acceptor->nlisteners = vl_prefork_child_init(pchild, shm, relay);
+    else if (vl_listener_may_replace())
+        acceptor->listeners.n = vl_prefork_child_init(pchild, shm, relay);
 }
 
 void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
                      const ap_listen_rec *real, const sigset_t *signals)
 {
-    int i = 0;
-
-    acceptor->first = first;
     acceptor->relays = 1;
     acceptor->signals = signals;
-    acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t)
-                                              * acceptor->nlisteners);
-    /* Its own, since the MPM closes those. */
-    for (; real; real = real->next)
-        acceptor->listeners[i++].fd = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
+    vl_listener_child_copy(pchild, first, real, &acceptor->listeners);
     open_up(pchild);
     watch(acceptor->relay[1], EPOLLIN, &acceptor->relay);
     listen_on();
     accept_on();
 }
 
-static int has_listener(void)
-{
-    const ap_listen_rec *lr = ap_listeners;
-
-    while (lr && !is_http(lr))
-        lr = lr->next;
-    return lr != NULL;
-}
-
 int vl_accept_works(void)
 {
     if (acceptor)
-        return acceptor->nlisteners > 0;
-    return may_replace() && has_listener()
-           && (is_threaded() || vl_prefork_can_spare_one());
+        return acceptor->listeners.n > 0;
+    return vl_listener_may_replace() && vl_listener_is_there()
+           && (vl_listener_is_threaded() || vl_prefork_can_spare_one());
 }

@@ -39,10 +39,6 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
  * real sockets.  signals: its mask while it sleeps. */
 void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
                      const ap_listen_rec *real, const sigset_t *signals);
-/* What an MPM that does not poll accepts from until our accept function is in
- * place: a listening socket that nobody connects to and that gives up after
- * 10 ms.  -1: no descriptor is left. */
-int vl_accept_empty_fd(void);
 /* Connections wait with us in this child. */
 int vl_accept_works(void);
 

@@ -30,6 +30,7 @@
 
 #include "vl_accept.h"
 #include "vl_arrival.h"
+#include "vl_listener.h"
 #include "vl_relay.h"
 
 static struct {
@@ -168,7 +169,7 @@ static int make_stand_ins(apr_socket_t **sockets)
     int i, fd;
 
     for (i = 0; i < prefork.n; i++) {
-        fd = vl_accept_empty_fd();
+        fd = vl_listener_empty_fd();
         sockets[i] = NULL;
         if (fd < 0)
             return 0;

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The event MPM's listener thread polls an eventfd in place of each listening
+ * socket and takes from accept_fair() whoever may pass.  When it does not,
+ * because its threads or connections are at their limit, newcomers go on being
+ * sorted.  The worker MPM's does not poll when there is one listener, and lets
+ * one child at a time accept when there are more: it is given one, and waits in
+ * accept_fair(). */
+#include "vl_listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <ap_mpm.h>
+#include <apr_portable.h>
+#include <unixd.h>
+
+#include "vl_arrival.h"
+
+static struct {
+    int pass_fd;                    /* see vl_arrival_child_init() */
+    int waits;                      /* in accept_fair(): the worker MPM */
+} mpm;
+
+/* --- what there is -------------------------------------------------------- */
+
+static int is_http(const ap_listen_rec *lr)
+{
+    return lr->active && (!lr->protocol || !strcmp(lr->protocol, "http")
+                          || !strcmp(lr->protocol, "https"));
+}
+
+static int is_async(void)
+{
+    int async = 0;
+
+    return ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) == APR_SUCCESS && async;
+}
+
+int vl_listener_is_threaded(void)
+{
+    int threaded = 0;
+
+    return ap_mpm_query(AP_MPMQ_IS_THREADED, &threaded) == APR_SUCCESS
+           && threaded != AP_MPMQ_NOT_SUPPORTED;
+}
+
+int vl_listener_may_replace(void)
+{
+    const ap_listen_rec *lr;
+
+    if (ap_num_listen_buckets > 1)
+        return 0;
+    /* The worker MPM's only listener must be ours. */
+    for (lr = ap_listeners; lr && !is_async(); lr = lr->next) {
+        if (!is_http(lr))
+            return 0;
+    }
+    return 1;
+}
+
+int vl_listener_is_there(void)
+{
+    const ap_listen_rec *lr = ap_listeners;
+
+    while (lr && !is_http(lr))
+        lr = lr->next;
+    return lr != NULL;
+}
+
+/* --- the MPM's listener thread -------------------------------------------- */
+
+/* NULL: a signal has come, by which the MPM stops its listener thread. */
+static vl_arrival_t *wait_for_next(void)
+{
+    struct pollfd pfd = { mpm.pass_fd, POLLIN, 0 };
+    vl_arrival_t *arrival;
+
+    while (!(arrival = vl_arrival_next())) {
+        if (poll(&pfd, 1, -1) < 0)
+            return NULL;
+    }
+    return arrival;
+}
+
+static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
+                                apr_pool_t *ptrans)
+{
+    vl_arrival_t *arrival = mpm.waits ? wait_for_next() : vl_arrival_next();
+    apr_socket_t *sock = NULL;
+    apr_status_t rv;
+
+    *csd = NULL;
+    if (!arrival) {
+        /* The worker MPM forgets the pool when there is no connection. */
+        if (mpm.waits)
+            apr_pool_destroy(ptrans);
+        return mpm.waits ? APR_EINTR : APR_EAGAIN;
+    }
+    rv = vl_arrival_socket(arrival, ptrans, &sock);
+    *csd = sock;
+    return rv;
+}
+
+/* --- set-up --------------------------------------------------------------- */
+
+/* What the event MPM polls for a listener.  Each has its own, because a poll
+ * set takes a descriptor once. */
+static int polled_fd(void)
+{
+    return fcntl(mpm.pass_fd, F_DUPFD_CLOEXEC, 0);
+}
+
+int vl_listener_empty_fd(void)
+{
+    struct sockaddr_un unnamed = { .sun_family = AF_UNIX };
+    struct timeval timeout = { 0, 10000 };
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && (bind(fd, (struct sockaddr *)&unnamed, sizeof(sa_family_t))
+                    || listen(fd, 1)
+                    || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout,
+                                  sizeof(timeout)))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* We accept until nobody is there. */
+static int real_fd(const ap_listen_rec *lr)
+{
+    int fd = -1;
+
+    apr_os_sock_get(&fd, lr->sd);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return fd;
+}
+
+static apr_status_t replace(ap_listen_rec *lr, apr_pool_t *pchild,
+                            vl_listeners_t *listeners)
+{
+    int fd = mpm.waits ? vl_listener_empty_fd() : polled_fd();
+    apr_socket_t *sd = NULL;
+
+    if (fd < 0)
+        return errno;
+    listeners->fds[listeners->n++] = real_fd(lr);
+    apr_os_sock_put(&sd, &fd, pchild);
+    lr->sd = sd;
+    return APR_SUCCESS;
+}
+
+void vl_listener_child_replace(apr_pool_t *pchild, int pass_fd,
+                               vl_listeners_t *ret_listeners)
+{
+    ap_listen_rec *lr;
+    int n = 0;
+
+    mpm.pass_fd = pass_fd;
+    mpm.waits = !is_async();
+    for (lr = ap_listeners; lr; lr = lr->next)
+        n += is_http(lr);
+    ret_listeners->fds = apr_pcalloc(pchild, sizeof(int) * (n + 1));
+    for (lr = ap_listeners; lr; lr = lr->next) {
+        if (is_http(lr) && replace(lr, pchild, ret_listeners) == APR_SUCCESS
+            && !ret_listeners->first)
+            ret_listeners->first = lr;
+    }
+    if (mpm.waits)
+        ap_listeners->next = NULL;  /* in this child only */
+}
+
+void vl_listener_child_take_over(const vl_listeners_t *listeners,
+                                 int (*ending)(void))
+{
+    ap_listen_rec *lr;
+
+    for (lr = ap_listeners; lr && listeners->first; lr = lr->next) {
+        if (!is_http(lr))
+            continue;
+        while (lr->accept_func != ap_unixd_accept && !ending())
+            apr_sleep(1000);
+        lr->accept_func = accept_fair;
+    }
+}
+
+void vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *first,
+                            const ap_listen_rec *real,
+                            vl_listeners_t *listeners)
+{
+    int i = 0;
+
+    listeners->first = first;
+    listeners->fds = apr_pcalloc(pchild, sizeof(int) * listeners->n);
+    for (; real; real = real->next)
+        listeners->fds[i++] = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
+}
