@@ -47,7 +47,7 @@ static struct acceptor_t {
     vl_listeners_t listeners;
     int relays;                     /* to the other children: the prefork MPM */
     const sigset_t *signals;        /* its mask while it sleeps, or NULL */
-    int deaf;                       /* they are not in the set, for a while */
+    int deaf;                       /* no listener is in the set, for a while */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
     const int *relay;

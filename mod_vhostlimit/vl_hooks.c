@@ -9,67 +9,22 @@
  * Internal redirects and subrequests belong to the request that made them. */
 #include "vl_hooks.h"
 
-#include <poll.h>
-#include <pthread.h>
-#include <sched.h>
+#include <string.h>
 
-#include <apr_portable.h>
 #include <apr_strings.h>
-#include <http_core.h>             /* before http_connection.h */
-#include <http_connection.h>
+#include <http_core.h>
 #include <http_protocol.h>
 #include <http_request.h>
-#include <util_filter.h>
 
-#include "vl_arrival.h"
 #include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_exempt.h"
-#include "vl_hello.h"
-#include "vl_meter.h"
-#include "vl_park.h"
+#include "vl_hooks_int.h"
 #include "vl_private.h"
-#include "vl_relay.h"
-#include "vl_return.h"
-
-/* A request that was looked at; lives in r->pool. */
-typedef struct req_t {
-    struct conn_t *conn;
-    const request_rec *r;
-    int exempt;                 /* nothing else is known of it */
-    int running;                /* holds its ticket */
-    int leaves;                 /* its thread goes home at its end */
-    int seated;                 /* its slot has gone, see take_seat() */
-    int passed;                 /* some of its answer */
-    vl_admission_t admission;
-    apr_int64_t waited_us;
-    apr_int64_t started;        /* when it was let in */
-    pthread_t thread;           /* that cpu_start was read on */
-    apr_int64_t cpu_start;
-    vl_meter_t meter;           /* while it runs */
-    int measured;               /* cpu_us is final */
-    apr_int64_t cpu_us;
-} req_t;
-
-/* Lives in c->pool. */
-typedef struct conn_t {
-    vl_visit_t *visit;          /* NULL: it came another way */
-    vl_turn_t turn;             /* for its next request */
-    vl_hello_t *hello;          /* until its first request, or NULL */
-    req_t *current;             /* at most one is being worked on */
-    apr_int64_t idle_us;        /* how long it may wait for its next */
-    int stays;                  /* it was to come back and could not */
-    apr_uint32_t streams;       /* HTTP/2's, being worked on; atomic */
-    struct conn_t *master;      /* of a stream */
-} conn_t;
 
 /* CPU of a request for which its thread moves into its vhost's cgroup, us. */
 #define PLACE_MIN_US 1000
 
-/* A client that takes nothing for so long is slow. */
-#define SLOW_MS 10
-
-static ap_filter_rec_t *end_filter_handle, *net_filter_handle;
 static vl_shm_t *accounts;
 static const vl_place_t *places;
 
@@ -82,10 +37,15 @@ static __thread struct {
     apr_int64_t us;
 } last_end;
 
+apr_int64_t vl_hooks_thread_us(void)
+{
+    return last_end.known ? last_end.us : vl_meter_thread_us();
+}
+
 static void cpu_begin(req_t *req)
 {
     req->thread = pthread_self();
-    req->cpu_start = last_end.known ? last_end.us : vl_meter_thread_us();
+    req->cpu_start = vl_hooks_thread_us();
 }
 
 /* As far as this thread can tell: the end may come on another one. */
@@ -99,7 +59,7 @@ static void cpu_end(req_t *req)
     req->cpu_us = last_end.us - req->cpu_start;
 }
 
-static void req_leave(req_t *req)
+void vl_hooks_req_leave(req_t *req)
 {
     vl_cost_t cost;
 
@@ -119,7 +79,7 @@ static apr_status_t req_pool_cleanup(void *data)
 {
     req_t *req = data;
 
-    req_leave(req);
+    vl_hooks_req_leave(req);
     if (req->seated)
         vl_slot_unseat(accounts, req->admission.ticket.account);
     if (req->conn->current == req)
@@ -127,47 +87,16 @@ static apr_status_t req_pool_cleanup(void *data)
     return APR_SUCCESS;
 }
 
-static int brigade_ends_request(apr_bucket_brigade *bb)
-{
-    apr_bucket *b;
-
-    for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
-         b = APR_BUCKET_NEXT(b)) {
-        if (AP_BUCKET_IS_EOR(b))
-            return 1;
-    }
-    return 0;
-}
-
-/* The request is done.  For the MPM the client of a connection that comes back
- * has gone.  While nobody waits, for a slot or for a process, the MPM's own way
- * is the cheaper one. */
-static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
-{
-    if (!vl_arrival_returns(conn->visit) || c->aborted
-        || (!vl_slot_contended(accounts) && !vl_relay_short(accounts)))
-        return;
-    if (vl_return(c, conn->visit, conn->idle_us, bb)) {
-        c->keepalive = AP_CONN_CLOSE;
-        c->aborted = 1;
-    }
-    else {
-        conn->stays = 1;
-    }
-}
-
-/* A slot is for work, not for the network: a seat takes its place, if there is
- * one. */
-static void take_seat(req_t *req)
+void vl_hooks_take_seat(req_t *req)
 {
     if (vl_slot_seat(accounts, req->admission.ticket.account) != APR_SUCCESS)
         return;
     req->seated = 1;
-    req_leave(req);
+    vl_hooks_req_leave(req);
 }
 
 /* What the thread has done without a slot is charged as well. */
-static void leave_own_seat(req_t *req)
+void vl_hooks_leave_seat(req_t *req)
 {
     apr_uint32_t account = req->admission.ticket.account;
     apr_int64_t from_us = last_end.us;
@@ -180,153 +109,6 @@ static void leave_own_seat(req_t *req)
         vl_slot_pay(accounts, account, (apr_uint64_t)(last_end.us - from_us));
     }
     vl_slot_unseat(accounts, account);
-}
-
-/* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
- * WebSocket. */
-static int is_tunnel(const req_t *req)
-{
-    return req->r->output_filters == req->r->connection->output_filters;
-}
-
-static int is_full(conn_rec *c)
-{
-    apr_socket_t *socket = ap_get_conn_socket(c);
-    struct pollfd pfd = { -1, POLLOUT, 0 };
-
-    return socket && apr_os_sock_get(&pfd.fd, socket) == APR_SUCCESS
-           && poll(&pfd, 1, SLOW_MS) == 0;
-}
-
-/* Connection output filter, right above the core's, which would wait for the
- * client now.  The end of an answer it keeps for the MPM. */
-static apr_status_t filter_net(ap_filter_t *f, apr_bucket_brigade *bb)
-{
-    conn_t *conn = f->ctx;
-    req_t *req = conn->current;
-
-    if (req && req->running && req->passed++ && !brigade_ends_request(bb)
-        && is_full(f->c))
-        take_seat(req);
-    return ap_pass_brigade(f->next, bb);
-}
-
-/* Connection output filter, above TLS: encrypting the end of the response is
- * still work. */
-static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
-{
-    conn_t *conn = f->ctx;
-    int ends = brigade_ends_request(bb);
-    apr_status_t rv;
-
-    if (!ends && conn->current && conn->current->running
-        && is_tunnel(conn->current))
-        take_seat(conn->current);
-    if (ends && conn->current)
-        leave_own_seat(conn->current);
-    rv = ap_pass_brigade(f->next, bb);
-    /* The pass may have destroyed the request, and with it conn->current. */
-    if (ends && conn->current) {
-        req_leave(conn->current);
-        conn->current = NULL;
-    }
-    if (ends && rv == APR_SUCCESS)
-        take_back(f->c, conn, bb);
-    return rv;
-}
-
-static void leave_seat(vl_turn_t *turn)
-{
-    if (turn->seated)
-        vl_slot_unseat(accounts, turn->ticket.account);
-    turn->seated = 0;
-}
-
-/* Streams of one connection may come here together. */
-static void drop_turn(conn_t *conn)
-{
-    vl_turn_t turn;
-
-    vl_park_lock();
-    turn = conn->turn;
-    memset(&conn->turn, 0, sizeof(conn->turn));
-    vl_park_unlock();
-    leave_seat(&turn);
-    if (turn.holds)
-        vl_park_end(&turn.ticket, NULL);
-}
-
-/* A stream begins.  The connection needs no slot, as its streams ask for
- * themselves, but a thread of the MPM as long as there are some. */
-static void join(conn_t *conn, conn_t *master)
-{
-    conn->master = master;
-    drop_turn(master);
-    if (__atomic_add_fetch(&master->streams, 1, __ATOMIC_RELAXED) == 1)
-        vl_slot_link(accounts);
-}
-
-static void part(conn_t *conn)
-{
-    conn_t *master = conn->master;
-
-    if (master
-        && !__atomic_sub_fetch(&master->streams, 1, __ATOMIC_RELAXED))
-        vl_slot_unlink(accounts);
-}
-
-/* A connection that ends before a request has used its turn. */
-static apr_status_t conn_cleanup(void *data)
-{
-    conn_t *conn = data;
-
-    vl_hello_end(conn->hello);
-    drop_turn(conn);
-    part(conn);
-    return APR_SUCCESS;
-}
-
-/* Threads of this class do not preempt the listener when it wakes them, so it
- * sorts and hands on several connections before the first of them is worked
- * on; docs/design/003-fair-accept.md says what that gains. */
-static void yield_to_listener(void)
-{
-    static __thread int done;
-    struct sched_param param = { 0 };
-
-    if (!done)
-        sched_setscheduler(0, SCHED_BATCH, &param);
-    done = 1;
-}
-
-static void begin_visit(conn_rec *c, conn_t *conn)
-{
-    yield_to_listener();
-    conn->turn = conn->visit->turn;
-    conn->visit->turn.holds = 0;
-    c->keepalives = (int)conn->visit->keepalives;
-    if (conn->turn.holds && !conn->visit->ready)
-        conn->hello = vl_hello_begin(c, &conn->turn, last_end.known
-                                     ? last_end.us : vl_meter_thread_us());
-}
-
-static int pre_connection(conn_rec *c, void *csd)
-{
-    conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
-
-    conn->visit = c->master ? NULL : vl_arrival_begin(csd);
-    if (c->master)
-        join(conn, ap_get_module_config(c->master->conn_config,
-                                        &vhostlimit_module));
-    if (conn->visit)
-        begin_visit(c, conn);
-    ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
-    apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
-                              apr_pool_cleanup_null);
-    ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
-    if (!c->master)
-        ap_add_output_filter_handle(net_filter_handle, conn, NULL, c);
-    return OK;
 }
 
 static void set_retry_after(request_rec *r, const vl_conf_t *conf,
@@ -421,14 +203,14 @@ static apr_status_t admit(req_t *req, int stream, const vl_conf_t *conf)
 
     memset(&req->conn->turn, 0, sizeof(turn));
     if (turn.given_back && turn.ticket.account != conf->account) {
-        leave_seat(&turn);
+        vl_hooks_unseat(&turn);
         memset(&turn, 0, sizeof(turn));
     }
     if (!turn.holds && !turn.refused && !sit(req->conn, stream, conf, &turn)) {
-        leave_seat(&turn);
+        vl_hooks_unseat(&turn);
         return vl_slot_enter(accounts, conf->account, &req->admission);
     }
-    leave_seat(&turn);
+    vl_hooks_unseat(&turn);
     admit_with_turn(req, &turn, conf);
     return APR_SUCCESS;
 }
@@ -476,7 +258,7 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
 /* The vhost, or the request, takes no part. */
 static void pass_by(conn_t *conn)
 {
-    drop_turn(conn);
+    vl_hooks_drop_turn(conn);
     last_end.known = 0;
 }
 
@@ -561,7 +343,7 @@ static int leave_at_switch(conn_rec *c, request_rec *r, server_rec *s,
     (void)s;
     (void)protocol;
     if (r && conn && conn->current)
-        req_leave(conn->current);
+        vl_hooks_req_leave(conn->current);
     return DECLINED;
 }
 
@@ -632,19 +414,14 @@ void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place)
 {
     accounts = shm;
     vl_hello_child_init(shm);
+    vl_hooks_conn_child_init(shm);
     places = place;
 }
 
 void vl_hooks_register(apr_pool_t *p)
 {
     vl_hello_register();
-    end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
-                                                  NULL, AP_FTYPE_CONNECTION);
-    net_filter_handle = ap_register_output_filter("VHOSTLIMIT_NET", filter_net,
-                                                  NULL, AP_FTYPE_NETWORK - 1);
-    /* Before any request of the connection exists, so that its filters are
-     * chained behind ours.  Secondary connections (HTTP/2) come here too. */
-    ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
+    vl_hooks_conn_register();
     /* Last: mod_remoteip and mod_setenvif have had their say, and what they
      * refuse costs nobody a place. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);

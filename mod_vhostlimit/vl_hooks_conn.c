@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The connections of requests: what each comes with, who else works on it, and
+ * what its filters see of how the answers get on. */
+#include "vl_hooks_int.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+
+#include <apr_portable.h>
+#include <http_core.h>             /* before http_connection.h */
+#include <http_connection.h>
+#include <http_request.h>
+#include <util_filter.h>
+
+#include "vl_private.h"
+#include "vl_relay.h"
+#include "vl_return.h"
+
+/* A client that takes nothing for so long is slow. */
+#define SLOW_MS 10
+
+static ap_filter_rec_t *end_filter_handle, *net_filter_handle;
+static vl_shm_t *accounts;
+
+static int brigade_ends_request(apr_bucket_brigade *bb)
+{
+    apr_bucket *b;
+
+    for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b)) {
+        if (AP_BUCKET_IS_EOR(b))
+            return 1;
+    }
+    return 0;
+}
+
+/* The request is done.  For the MPM the client of a connection that comes back
+ * has gone.  While nobody waits, for a slot or for a process, the MPM's own way
+ * is the cheaper one. */
+static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
+{
+    if (!vl_arrival_returns(conn->visit) || c->aborted
+        || (!vl_slot_contended(accounts) && !vl_relay_short(accounts)))
+        return;
+    if (vl_return(c, conn->visit, conn->idle_us, bb)) {
+        c->keepalive = AP_CONN_CLOSE;
+        c->aborted = 1;
+    }
+    else {
+        conn->stays = 1;
+    }
+}
+
+/* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
+ * WebSocket. */
+static int is_tunnel(const req_t *req)
+{
+    return req->r->output_filters == req->r->connection->output_filters;
+}
+
+static int is_full(conn_rec *c)
+{
+    apr_socket_t *socket = ap_get_conn_socket(c);
+    struct pollfd pfd = { -1, POLLOUT, 0 };
+
+    return socket && apr_os_sock_get(&pfd.fd, socket) == APR_SUCCESS
+           && poll(&pfd, 1, SLOW_MS) == 0;
+}
+
+/* Connection output filter, right above the core's, which would wait for the
+ * client now.  The end of an answer it keeps for the MPM. */
+static apr_status_t filter_net(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    conn_t *conn = f->ctx;
+    req_t *req = conn->current;
+
+    if (req && req->running && req->passed++ && !brigade_ends_request(bb)
+        && is_full(f->c))
+        vl_hooks_take_seat(req);
+    return ap_pass_brigade(f->next, bb);
+}
+
+/* Connection output filter, above TLS: encrypting the end of the response is
+ * still work. */
+static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    conn_t *conn = f->ctx;
+    int ends = brigade_ends_request(bb);
+    apr_status_t rv;
+
+    if (!ends && conn->current && conn->current->running
+        && is_tunnel(conn->current))
+        vl_hooks_take_seat(conn->current);
+    if (ends && conn->current)
+        vl_hooks_leave_seat(conn->current);
+    rv = ap_pass_brigade(f->next, bb);
+    /* The pass may have destroyed the request, and with it conn->current. */
+    if (ends && conn->current) {
+        vl_hooks_req_leave(conn->current);
+        conn->current = NULL;
+    }
+    if (ends && rv == APR_SUCCESS)
+        take_back(f->c, conn, bb);
+    return rv;
+}
+
+void vl_hooks_unseat(vl_turn_t *turn)
+{
+    if (turn->seated)
+        vl_slot_unseat(accounts, turn->ticket.account);
+    turn->seated = 0;
+}
+
+/* Streams of one connection may come here together. */
+void vl_hooks_drop_turn(conn_t *conn)
+{
+    vl_turn_t turn;
+
+    vl_park_lock();
+    turn = conn->turn;
+    memset(&conn->turn, 0, sizeof(conn->turn));
+    vl_park_unlock();
+    vl_hooks_unseat(&turn);
+    if (turn.holds)
+        vl_park_end(&turn.ticket, NULL);
+}
+
+/* A stream begins.  The connection needs no slot, as its streams ask for
+ * themselves, but a thread of the MPM as long as there are some. */
+static void join(conn_t *conn, conn_t *master)
+{
+    conn->master = master;
+    vl_hooks_drop_turn(master);
+    if (__atomic_add_fetch(&master->streams, 1, __ATOMIC_RELAXED) == 1)
+        vl_slot_link(accounts);
+}
+
+static void part(conn_t *conn)
+{
+    conn_t *master = conn->master;
+
+    if (master
+        && !__atomic_sub_fetch(&master->streams, 1, __ATOMIC_RELAXED))
+        vl_slot_unlink(accounts);
+}
+
+/* A connection that ends before a request has used its turn. */
+static apr_status_t conn_cleanup(void *data)
+{
+    conn_t *conn = data;
+
+    vl_hello_end(conn->hello);
+    vl_hooks_drop_turn(conn);
+    part(conn);
+    return APR_SUCCESS;
+}
+
+/* Threads of this class do not preempt the listener when it wakes them, so it
+ * sorts and hands on several connections before the first of them is worked
+ * on; docs/design/003-fair-accept.md says what that gains. */
+static void yield_to_listener(void)
+{
+    static __thread int done;
+    struct sched_param param = { 0 };
+
+    if (!done)
+        sched_setscheduler(0, SCHED_BATCH, &param);
+    done = 1;
+}
+
+static void begin_visit(conn_rec *c, conn_t *conn)
+{
+    yield_to_listener();
+    conn->turn = conn->visit->turn;
+    conn->visit->turn.holds = 0;
+    c->keepalives = (int)conn->visit->keepalives;
+    if (conn->turn.holds && !conn->visit->ready)
+        conn->hello = vl_hello_begin(c, &conn->turn, vl_hooks_thread_us());
+}
+
+static int pre_connection(conn_rec *c, void *csd)
+{
+    conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
+
+    conn->visit = c->master ? NULL : vl_arrival_begin(csd);
+    if (c->master)
+        join(conn, ap_get_module_config(c->master->conn_config,
+                                        &vhostlimit_module));
+    if (conn->visit)
+        begin_visit(c, conn);
+    ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
+    apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
+                              apr_pool_cleanup_null);
+    ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
+    if (!c->master)
+        ap_add_output_filter_handle(net_filter_handle, conn, NULL, c);
+    return OK;
+}
+
+void vl_hooks_conn_child_init(vl_shm_t *shm)
+{
+    accounts = shm;
+}
+
+void vl_hooks_conn_register(void)
+{
+    end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
+                                                  NULL, AP_FTYPE_CONNECTION);
+    net_filter_handle = ap_register_output_filter("VHOSTLIMIT_NET", filter_net,
+                                                  NULL, AP_FTYPE_NETWORK - 1);
+    /* Before any request of the connection exists, so that its filters are
+     * chained behind ours.  Secondary connections (HTTP/2) come here too. */
+    ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_HOOKS_INT_H
+#define VL_HOOKS_INT_H
+
+/* For the files of this room only: requests (vl_hooks.c) and their connections
+ * (vl_hooks_conn.c). */
+
+#include <pthread.h>
+
+#include <httpd.h>
+
+#include "vl_arrival.h"
+#include "vl_hello.h"
+#include "vl_meter.h"
+#include "vl_park.h"
+
+/* A request that was looked at; lives in r->pool. */
+typedef struct req_t {
+    struct conn_t *conn;
+    const request_rec *r;
+    int exempt;                 /* nothing else is known of it */
+    int running;                /* holds its ticket */
+    int leaves;                 /* its thread goes home at its end */
+    int seated;                 /* a seat has taken its slot's place */
+    int passed;                 /* some of its answer */
+    vl_admission_t admission;
+    apr_int64_t waited_us;
+    apr_int64_t started;        /* when it was let in */
+    pthread_t thread;           /* that cpu_start was read on */
+    apr_int64_t cpu_start;
+    vl_meter_t meter;           /* while it runs */
+    int measured;               /* cpu_us is final */
+    apr_int64_t cpu_us;
+} req_t;
+
+/* Lives in c->pool. */
+typedef struct conn_t {
+    vl_visit_t *visit;          /* NULL: it came another way */
+    vl_turn_t turn;             /* for its next request */
+    vl_hello_t *hello;          /* until its first request, or NULL */
+    req_t *current;             /* at most one is being worked on */
+    apr_int64_t idle_us;        /* how long it may wait for its next */
+    int stays;                  /* it was to come back and could not */
+    apr_uint32_t streams;       /* HTTP/2's, being worked on; atomic */
+    struct conn_t *master;      /* of a stream */
+} conn_t;
+
+/* --- the request ---------------------------------------------------------- */
+
+/* Its work is done. */
+void vl_hooks_req_leave(req_t *req);
+/* A slot is for work, not for the network: a seat takes its place, if there is
+ * one. */
+void vl_hooks_take_seat(req_t *req);
+/* ... and is left, if it has been taken. */
+void vl_hooks_leave_seat(req_t *req);
+/* CPU of the calling thread at the end of its last request, or now. */
+apr_int64_t vl_hooks_thread_us(void);
+
+/* --- the connection ------------------------------------------------------- */
+
+void vl_hooks_conn_register(void);
+void vl_hooks_conn_child_init(vl_shm_t *shm);
+/* Its turn is for nobody. */
+void vl_hooks_drop_turn(conn_t *conn);
+/* The seat that a turn has come with. */
+void vl_hooks_unseat(vl_turn_t *turn);
+
+#endif
