@@ -8,6 +8,7 @@
 
 #include "vl_meter.h"
 #include "vl_private.h"
+#include "vl_seat.h"
 
 struct vl_hello_t {
     vl_turn_t *turn;
@@ -54,10 +55,10 @@ static apr_status_t wait_for_client(vl_hello_t *hello, ap_filter_t *f,
     apr_status_t rv;
 
     if (stalls)
-        vl_slot_stall(accounts, hello->account);
+        vl_seat_stall(accounts, hello->account);
     rv = ap_get_brigade(f->next, bb, mode, APR_BLOCK_READ, readbytes);
     if (stalls)
-        vl_slot_unstall(accounts, hello->account);
+        vl_seat_unstall(accounts, hello->account);
     return rv;
 }
 
@@ -78,7 +79,7 @@ static apr_status_t filter_hello(ap_filter_t *f, apr_bucket_brigade *bb,
             || mode == AP_MODE_INIT))
         return rv;
     if (!hello->turn->seated)
-        hello->turn->seated = vl_slot_seat(accounts, hello->account)
+        hello->turn->seated = vl_seat_take(accounts, hello->account)
                               == APR_SUCCESS;
     if (hello->turn->seated)
         release_slot(hello);

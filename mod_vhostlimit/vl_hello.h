@@ -6,7 +6,7 @@
  * waiting for the client.  It comes with a slot, because a handshake burns CPU;
  * once it has to wait for the client it gives the slot back, because a slot is
  * for work, and takes a seat for its thread instead; when there is none it keeps
- * the slot, which counts as stalled (vl_slot.h has both).  So who opens
+ * the slot, which counts as stalled (vl_seat.h has both).  So who opens
  * connections and sends nothing gets a part of the threads that are free, and
  * half of the slots. */
 

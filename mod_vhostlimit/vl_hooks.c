@@ -21,6 +21,7 @@
 #include "vl_exempt.h"
 #include "vl_hooks_int.h"
 #include "vl_private.h"
+#include "vl_seat.h"
 
 /* CPU of a request for which its thread moves into its vhost's cgroup, us. */
 #define PLACE_MIN_US 1000
@@ -81,7 +82,7 @@ static apr_status_t req_pool_cleanup(void *data)
 
     vl_hooks_req_leave(req);
     if (req->seated)
-        vl_slot_unseat(accounts, req->admission.ticket.account);
+        vl_seat_leave(accounts, req->admission.ticket.account);
     if (req->conn->current == req)
         req->conn->current = NULL;
     return APR_SUCCESS;
@@ -89,7 +90,7 @@ static apr_status_t req_pool_cleanup(void *data)
 
 void vl_hooks_take_seat(req_t *req)
 {
-    if (vl_slot_seat(accounts, req->admission.ticket.account) != APR_SUCCESS)
+    if (vl_seat_take(accounts, req->admission.ticket.account) != APR_SUCCESS)
         return;
     req->seated = 1;
     vl_hooks_req_leave(req);
@@ -108,7 +109,7 @@ void vl_hooks_leave_seat(req_t *req)
         last_end.us = vl_meter_thread_us();
         vl_slot_pay(accounts, account, (apr_uint64_t)(last_end.us - from_us));
     }
-    vl_slot_unseat(accounts, account);
+    vl_seat_leave(accounts, account);
 }
 
 static void set_retry_after(request_rec *r, const vl_conf_t *conf,

@@ -16,6 +16,7 @@
 #include "vl_private.h"
 #include "vl_relay.h"
 #include "vl_return.h"
+#include "vl_seat.h"
 
 /* A client that takes nothing for so long is slow. */
 #define SLOW_MS 10
@@ -108,7 +109,7 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 void vl_hooks_unseat(vl_turn_t *turn)
 {
     if (turn->seated)
-        vl_slot_unseat(accounts, turn->ticket.account);
+        vl_seat_leave(accounts, turn->ticket.account);
     turn->seated = 0;
 }
 
@@ -133,7 +134,7 @@ static void join(conn_t *conn, conn_t *master)
     conn->master = master;
     vl_hooks_drop_turn(master);
     if (__atomic_add_fetch(&master->streams, 1, __ATOMIC_RELAXED) == 1)
-        vl_slot_link(accounts);
+        vl_seat_link(accounts);
 }
 
 static void part(conn_t *conn)
@@ -142,7 +143,7 @@ static void part(conn_t *conn)
 
     if (master
         && !__atomic_sub_fetch(&master->streams, 1, __ATOMIC_RELAXED))
-        vl_slot_unlink(accounts);
+        vl_seat_unlink(accounts);
 }
 
 /* A connection that ends before a request has used its turn. */

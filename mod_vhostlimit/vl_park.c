@@ -10,6 +10,7 @@
 #include <apr_time.h>
 
 #include "vl_clock.h"
+#include "vl_seat.h"
 
 /* How often one who waits alone gives credit, and others look for themselves
  * whether a grant has come: the acceptor, who tells them, leaves before them. */
@@ -113,7 +114,7 @@ static vl_waiter_t *pop_locked(apr_uint32_t account)
 {
     vl_waiter_t *waiter;
 
-    if (!vl_slot_only_threads(park.shm))
+    if (!vl_seat_only_threads(park.shm))
         return vl_wait_pop(park.lines, account);
     waiter = vl_wait_first_with(park.lines, account, call_locked);
     if (waiter)
@@ -160,7 +161,7 @@ static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 {
     sitter_t *sitter = (sitter_t *)waiter;
 
-    vl_slot_sitting(park.shm, waiter->account,
+    vl_seat_sitting(park.shm, waiter->account,
                     --park.sitting[waiter->account]);
     sitter->done = 1;
     sitter->turn.holds = ticket != NULL;
@@ -255,7 +256,7 @@ static int sit_stream(apr_uint32_t account)
 static void rise(apr_uint32_t account, int stream)
 {
     if (!stream) {
-        vl_slot_unseat(park.shm, account);
+        vl_seat_leave(park.shm, account);
         return;
     }
     vl_park_lock();
@@ -283,7 +284,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
 
     if (!ret_turn->seated
         && (stream ? !sit_stream(account)
-                   : vl_slot_seat(park.shm, account) != APR_SUCCESS)) {
+                   : vl_seat_take(park.shm, account) != APR_SUCCESS)) {
         sitter.turn.refused = VL_REASON_THREADS;
         *ret_turn = sitter.turn;
         return;
@@ -294,7 +295,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     sitter.waiter.done = call_locked;
     init_called(&sitter.called);
     vl_park_lock();
-    vl_slot_sitting(park.shm, account, ++park.sitting[account]);
+    vl_seat_sitting(park.shm, account, ++park.sitting[account]);
     line_up_locked(&sitter.waiter, ret_turn->given_back);
     sleep_locked(&sitter);
     vl_park_unlock();

@@ -142,8 +142,8 @@ struct vl_shm_t {
 apr_status_t vl_shm_lock(vl_shm_t *shm);
 void vl_shm_unlock(vl_shm_t *shm);
 
-/* vl_slot.c's, for vl_charge.c and vl_tune.c.  vl_slot_lock() fails in a process
- * that is no child; every holder grants what is free before it unlocks. */
+/* vl_slot.c's, for the rooms beside it.  vl_slot_lock() fails in a process that
+ * is no child; every holder grants what is free before it unlocks. */
 apr_status_t vl_slot_lock(vl_shm_t *shm);
 void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
 /* A slot comes back, used or not. */

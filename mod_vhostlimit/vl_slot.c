@@ -18,7 +18,7 @@ typedef struct wakes_t {
 /* The event MPM's listener keeps the last idle thread to itself and then stops
  * accepting (connections_above_limit), so it works on one request less.  Threads
  * that wait are not free either; there is always one that works, see
- * vl_slot_seat(). */
+ * vl_seat_take(). */
 apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
@@ -442,101 +442,4 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
     a->metrics.wait_us += wait_us;
     a->waits[vl_metrics_wait_bucket(wait_us)]++;
     vl_shm_unlock(shm);
-}
-
-void vl_slot_link(vl_shm_t *shm)
-{
-    if (shm->self != NO_CHILD)
-        __atomic_add_fetch(&shm->children[shm->self].linked, 1,
-                           __ATOMIC_RELAXED);
-}
-
-void vl_slot_unlink(vl_shm_t *shm)
-{
-    if (shm->self == NO_CHILD)
-        return;
-    __atomic_sub_fetch(&shm->children[shm->self].linked, 1, __ATOMIC_RELAXED);
-    if (vl_slot_contended(shm))
-        vl_slot_dispatch(shm);
-}
-
-void vl_slot_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
-{
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->sitting, n,
-                         __ATOMIC_RELAXED);
-}
-
-int vl_slot_only_threads(const vl_shm_t *shm)
-{
-    const child_t *child;
-
-    if (shm->self == NO_CHILD)
-        return 0;
-    child = &shm->children[shm->self];
-    return child->paused
-           || child->running + __atomic_load_n(&child->linked,
-                                               __ATOMIC_RELAXED)
-              > vl_slot_most_of(shm, shm->self);
-}
-
-static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
-{
-    const child_t *child = &shm->children[shm->self];
-    const account_t *a = &shm->accounts[account];
-    const head_t *head = shm->head;
-
-    return (child->threads == 1 || child->seated < (child->threads - 1) / 2)
-           && vl_admit_seat(a->seated, head->seated, head->seats,
-                            a->limits.weight);
-}
-
-static void seat_locked(vl_shm_t *shm, apr_uint32_t account, int by)
-{
-    vl_shm_cell(shm, shm->self, account)->seated += by;
-    shm->children[shm->self].seated += by;
-    shm->accounts[account].seated += by;
-    shm->head->seated += by;
-}
-
-apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_status_t rv = vl_slot_lock(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (may_sit_locked(shm, account))
-        seat_locked(shm, account, 1);
-    else
-        rv = APR_EAGAIN;
-    vl_shm_unlock(shm);
-    return rv;
-}
-
-void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account)
-{
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
-    seat_locked(shm, account, -1);
-    vl_slot_dispatch_and_unlock(shm);
-}
-
-static void stall(vl_shm_t *shm, apr_uint32_t account, int by)
-{
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
-    vl_shm_cell(shm, shm->self, account)->stalled += by;
-    shm->accounts[account].stalled += by;
-    shm->head->stalled += by;
-    vl_slot_dispatch_and_unlock(shm);
-}
-
-void vl_slot_stall(vl_shm_t *shm, apr_uint32_t account)
-{
-    stall(shm, account, 1);
-}
-
-void vl_slot_unstall(vl_shm_t *shm, apr_uint32_t account)
-{
-    stall(shm, account, -1);
 }

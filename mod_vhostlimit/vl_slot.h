@@ -80,29 +80,6 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
                    vl_admission_t *adm);
 
-/* A connection of HTTP/2 has begun to work on streams, or has ended: until then it
- * has a thread of the MPM, so that fewer are left for new connections. */
-void vl_slot_link(vl_shm_t *shm);
-void vl_slot_unlink(vl_shm_t *shm);
-
-/* So many of the account's line in this child wait with a thread, said before
- * they are counted as waiting; the MPM need not take those. */
-void vl_slot_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
-/* What is granted to this child is theirs, because there is no thread for others. */
-int vl_slot_only_threads(const vl_shm_t *shm);
-
-/* Who waits with a thread of the MPM takes a seat first, and leaves it when it
- * no longer waits.  How many an account may hold: vl_admit_seat(); and half of a
- * child's threads never wait.  APR_EAGAIN: none. */
-apr_status_t vl_slot_seat(vl_shm_t *shm, apr_uint32_t account);
-void vl_slot_unseat(vl_shm_t *shm, apr_uint32_t account);
-
-/* A slot is held and the network is waited for, without a seat.  While as many
- * of an account's slots stall as are not stalled in all, it is granted no more:
- * who opens connections and sends nothing gets half of the slots. */
-void vl_slot_stall(vl_shm_t *shm, apr_uint32_t account);
-void vl_slot_unstall(vl_shm_t *shm, apr_uint32_t account);
-
 typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from being let in to being done */
     apr_uint64_t cpu_us;        /* of Apache's thread */

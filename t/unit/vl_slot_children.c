@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include "segment.h"
+#include "vl_seat.h"
 
 #define CHILDREN 48
 
@@ -203,21 +204,21 @@ static void threads_get_their_turn_where_sockets_do_not(void)
     one = view(shm, 0, 4);
     vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
-    vl_slot_sitting(&one, a, 1);
+    vl_seat_sitting(&one, a, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
-       && vl_slot_only_threads(&one),
+       && vl_seat_only_threads(&one),
        "a paused child is granted as many as wait with a thread");
-    vl_slot_sitting(&one, a, 0);
+    vl_seat_sitting(&one, a, 0);
     vl_slot_end(&one, &held, NULL);
     ok(!vl_slot_granted(&one), "and no more");
     vl_shm_child_pause(&one, 0);
-    ok(drain(&one) == 1 && !vl_slot_only_threads(&one), "and goes on");
+    ok(drain(&one) == 1 && !vl_seat_only_threads(&one), "and goes on");
     for (i = 0; i < 3; i++)
-        vl_slot_link(&one);
+        vl_seat_link(&one);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "who has no thread left for a socket has none");
-    vl_slot_unlink(&one);
+    vl_seat_unlink(&one);
     ok(drain(&one) == 1 && is_empty(shm), "until a connection has done");
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that wait, slots that stall, and what is charged while requests run. */
 #include "segment.h"
+#include "vl_seat.h"
 #include "vl_watch.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots,
@@ -19,7 +20,7 @@ static apr_uint32_t sit(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t most)
 {
     apr_uint32_t n = 0;
 
-    while (n < most && vl_slot_seat(shm, a) == APR_SUCCESS)
+    while (n < most && vl_seat_take(shm, a) == APR_SUCCESS)
         n++;
     return n;
 }
@@ -31,10 +32,10 @@ static void seats_are_shared(void)
 
     ok(sit(shm, a, 400) == 400, "one alone sits as it likes");
     ok(sit(shm, b, 50) == 50, "who holds less than half always may");
-    ok(vl_slot_seat(shm, a) == APR_EAGAIN, "who holds most may not");
+    ok(vl_seat_take(shm, a) == APR_EAGAIN, "who holds most may not");
     ok(valid(shm), "the sums hold");
     for (n = 0; n < 300; n++)
-        vl_slot_unseat(shm, a);
+        vl_seat_leave(shm, a);
     n = 100 + sit(shm, a, 400);
     ok(n >= 160 && n <= 170, "but two thirds of what the other leaves: %u", n);
     ok(valid(shm), "the sums still hold");
@@ -74,10 +75,10 @@ static void who_sits_is_granted(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
-    ok(vl_slot_seat(shm, a) == APR_SUCCESS, "it sits");
+    ok(vl_seat_take(shm, a) == APR_SUCCESS, "it sits");
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_SUCCESS, "and gets a slot");
-    vl_slot_unseat(shm, a);
+    vl_seat_leave(shm, a);
     end(shm, &ticket, 5);
     ok(is_empty(shm), "nothing is left");
 }
@@ -90,7 +91,7 @@ static void stalled_slots_are_bounded(void)
 
     for (n = 0; vl_slot_try(shm, a, &ticket) == APR_SUCCESS; n++) {
         last = ticket;
-        vl_slot_stall(shm, a);
+        vl_seat_stall(shm, a);
     }
     ok(n == 5, "one that only stalls gets half of the slots (%u)", n);
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
@@ -99,7 +100,7 @@ static void stalled_slots_are_bounded(void)
        && vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == b,
        "others do not wait for it");
     ok(valid(shm), "the sums hold");
-    vl_slot_unstall(shm, a);
+    vl_seat_unstall(shm, a);
     ok(vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == a,
        "once one goes on, the next gets its slot");
     end(shm, &last, 1);
@@ -111,8 +112,8 @@ static void the_dead_leave_their_seats(void)
     vl_shm_t *shm = with_threads(100, 10, 300);
     apr_uint32_t a = account(shm, "a", 0);
 
-    vl_slot_seat(shm, a);
-    vl_slot_stall(shm, a);
+    vl_seat_take(shm, a);
+    vl_seat_stall(shm, a);
     vl_shm_parent_reclaim(shm, getpid());
     ok(!shm->head->seated && !shm->head->stalled && valid(shm),
        "what a dead child held is free");

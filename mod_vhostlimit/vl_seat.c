@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cells say what each child has of an account; here they and their sums are
+ * counted up and down together. */
+#include "vl_seat.h"
+
+#include "vl_shm_int.h"
+
+static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const child_t *child = &shm->children[shm->self];
+    const account_t *a = &shm->accounts[account];
+    const head_t *head = shm->head;
+
+    return (child->threads == 1 || child->seated < (child->threads - 1) / 2)
+           && vl_admit_seat(a->seated, head->seated, head->seats,
+                            a->limits.weight);
+}
+
+static void seat_locked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    vl_shm_cell(shm, shm->self, account)->seated += by;
+    shm->children[shm->self].seated += by;
+    shm->accounts[account].seated += by;
+    shm->head->seated += by;
+}
+
+apr_status_t vl_seat_take(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (may_sit_locked(shm, account))
+        seat_locked(shm, account, 1);
+    else
+        rv = APR_EAGAIN;
+    vl_shm_unlock(shm);
+    return rv;
+}
+
+void vl_seat_leave(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    seat_locked(shm, account, -1);
+    vl_slot_dispatch_and_unlock(shm);
+}
+
+static void stall(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    vl_shm_cell(shm, shm->self, account)->stalled += by;
+    shm->accounts[account].stalled += by;
+    shm->head->stalled += by;
+    vl_slot_dispatch_and_unlock(shm);
+}
+
+void vl_seat_stall(vl_shm_t *shm, apr_uint32_t account)
+{
+    stall(shm, account, 1);
+}
+
+void vl_seat_unstall(vl_shm_t *shm, apr_uint32_t account)
+{
+    stall(shm, account, -1);
+}
+
+void vl_seat_link(vl_shm_t *shm)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_add_fetch(&shm->children[shm->self].linked, 1,
+                           __ATOMIC_RELAXED);
+}
+
+void vl_seat_unlink(vl_shm_t *shm)
+{
+    if (shm->self == NO_CHILD)
+        return;
+    __atomic_sub_fetch(&shm->children[shm->self].linked, 1, __ATOMIC_RELAXED);
+    if (vl_slot_contended(shm))
+        vl_slot_dispatch(shm);
+}
+
+void vl_seat_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->sitting, n,
+                         __ATOMIC_RELAXED);
+}
+
+int vl_seat_only_threads(const vl_shm_t *shm)
+{
+    const child_t *child;
+
+    if (shm->self == NO_CHILD)
+        return 0;
+    child = &shm->children[shm->self];
+    return child->paused
+           || child->running + __atomic_load_n(&child->linked,
+                                               __ATOMIC_RELAXED)
+              > vl_slot_most_of(shm, shm->self);
+}
