@@ -246,18 +246,18 @@ static void hear(void)
 static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
                          int resident)
 {
-    vl_slot_usage(acceptor->shm, account, us, resident);
+    vl_charge_usage(acceptor->shm, account, us, resident);
 }
 
 static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
 {
-    vl_slot_kills(acceptor->shm, account, kills);
+    vl_charge_kills(acceptor->shm, account, kills);
 }
 
 /* One child does, until it is gone. */
 static void read_usage(apr_int64_t now_us)
 {
-    int mine = vl_slot_reads_usage(acceptor->shm, now_us);
+    int mine = vl_charge_reads_usage(acceptor->shm, now_us);
 
     if (mine)
         vl_usage_child_read(acceptor->usage, charge_usage, count_kills, NULL);

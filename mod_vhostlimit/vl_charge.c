@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What requests are charged: the CPU time of their threads; of work done by back
- * ends what their group has burned, where that is measured, and otherwise what a
- * clock says. */
-#include "vl_slot.h"
+#include "vl_charge.h"
 
 #include "vl_clock.h"
 #include "vl_shm_int.h"
@@ -34,7 +31,7 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     head->elsewhere_at = now_us;
 }
 
-apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
+apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
 {
     apr_uint64_t clock;
 
@@ -64,8 +61,8 @@ static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
     vl_rate_add(&a->rate, vl_clock_us(), busy_us, us);
 }
 
-apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_uint64_t from)
+apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
+                              apr_uint64_t from)
 {
     apr_uint64_t us;
 
@@ -76,7 +73,7 @@ apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
     return us;
 }
 
-void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
+void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
@@ -113,7 +110,7 @@ static void give_credit_locked(vl_shm_t *shm, apr_int64_t passed_us)
     }
 }
 
-int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
+int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
 {
     head_t *head = shm->head;
     int mine;
@@ -132,8 +129,8 @@ int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
     return mine;
 }
 
-void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
-                   int resident)
+void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
+                     int resident)
 {
     account_t *a = &shm->accounts[account];
 
@@ -149,7 +146,7 @@ void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
     vl_slot_dispatch_and_unlock(shm);
 }
 
-void vl_slot_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
+void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
 {
     account_t *a = &shm->accounts[account];
 
@@ -191,8 +188,8 @@ static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
     return a->backend_us;
 }
 
-static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                               const vl_cost_t *cost)
+void vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                          const vl_cost_t *cost)
 {
     account_t *a = &shm->accounts[ticket->account];
     int measured;
@@ -211,16 +208,4 @@ static void account_for_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
     a->metrics.cpu_us += cost->cpu_us;
     a->service_us += (cost->busy_us >> SERVICE_SHIFT)
                      - (a->service_us >> SERVICE_SHIFT);
-}
-
-void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
-                 const vl_cost_t *cost)
-{
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
-    if (cost)
-        account_for_locked(shm, ticket, cost);
-    else
-        vl_slot_cancel_locked(shm, ticket);
-    vl_slot_dispatch_and_unlock(shm);
 }

@@ -108,7 +108,7 @@ void vl_hello_end(vl_hello_t *hello)
     hello->over = 1;
     us = work_us(hello);
     if (us)
-        vl_slot_pay(accounts, hello->account, us);
+        vl_charge_pay(accounts, hello->account, us);
 }
 
 void vl_hello_register(void)

@@ -107,7 +107,7 @@ void vl_hooks_leave_seat(req_t *req)
     req->seated = 0;
     if (pthread_equal(req->thread, pthread_self())) {
         last_end.us = vl_meter_thread_us();
-        vl_slot_pay(accounts, account, (apr_uint64_t)(last_end.us - from_us));
+        vl_charge_pay(accounts, account, (apr_uint64_t)(last_end.us - from_us));
     }
     vl_seat_leave(accounts, account);
 }

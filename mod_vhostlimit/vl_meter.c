@@ -52,7 +52,7 @@ void vl_meter_begin(vl_meter_t *meter, apr_uint32_t account,
 
 void vl_meter_elsewhere(vl_meter_t *meter, int grouped)
 {
-    apr_uint64_t from = vl_slot_elsewhere(meters.shm, vl_clock_us());
+    apr_uint64_t from = vl_charge_elsewhere(meters.shm, vl_clock_us());
 
     pthread_mutex_lock(&meters.lock);
     meter->elsewhere_from = from;
@@ -77,8 +77,8 @@ static apr_uint64_t so_far_us(const vl_meter_t *meter)
     apr_int64_t us = clock_us(meter->clock) - meter->thread_from;
 
     if (meter->elsewhere && !meter->grouped)
-        us += (apr_int64_t)vl_slot_elsewhere_so_far(meters.shm, meter->account,
-                                                    meter->elsewhere_from);
+        us += (apr_int64_t)vl_charge_so_far(meters.shm, meter->account,
+                                            meter->elsewhere_from);
     return us > 0 ? (apr_uint64_t)us : 0;
 }
 
@@ -94,7 +94,7 @@ void vl_meter_tick(void)
 
         if (us < meter->paid_us + PAY_MIN_US)
             continue;
-        vl_slot_pay(meters.shm, meter->account, us - meter->paid_us);
+        vl_charge_pay(meters.shm, meter->account, us - meter->paid_us);
         meter->paid_us = us;
     }
     pthread_mutex_unlock(&meters.lock);

@@ -19,7 +19,7 @@ typedef struct vl_meter_t {
     apr_int64_t thread_from;        /* what that clock showed at the start, us */
     int elsewhere;
     int grouped;                    /* ... in the account's group */
-    apr_uint64_t elsewhere_from;    /* see vl_slot_elsewhere() */
+    apr_uint64_t elsewhere_from;    /* see vl_charge_elsewhere() */
     apr_uint64_t paid_us;           /* charged so far */
 } vl_meter_t;
 

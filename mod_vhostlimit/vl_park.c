@@ -181,7 +181,7 @@ static void doze(apr_uint32_t account, apr_int64_t until_us)
 
     pthread_mutex_unlock(&park.lock);
     if (vl_slot_capped(park.shm, account)) {
-        vl_slot_reads_usage(park.shm, vl_clock_us());
+        vl_charge_reads_usage(park.shm, vl_clock_us());
         if (left_us > LOOK_US)
             left_us = LOOK_US;
     }

@@ -56,7 +56,7 @@ typedef struct account_t {
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
     apr_uint32_t seated, stalled;
-    int measured;                   /* vl_slot_usage() knows its back ends */
+    int measured;                   /* vl_charge_usage() knows its back ends */
     apr_uint64_t usage_us;          /* its last reading; 0: none */
     apr_uint32_t thread_us;         /* a request's CPU in its thread, average */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
@@ -153,6 +153,10 @@ void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
 /* Requests a child can work on at once, or, of the acceptor, that it can pass
  * on. */
 apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t child);
+
+/* vl_charge.c's: a slot that was used comes back, and is charged for. */
+void vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                          const vl_cost_t *cost);
 
 /* The i-th of the slots that were granted and not picked up. */
 static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)

@@ -443,3 +443,15 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
     a->waits[vl_metrics_wait_bucket(wait_us)]++;
     vl_shm_unlock(shm);
 }
+
+void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
+                 const vl_cost_t *cost)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    if (cost)
+        vl_charge_end_locked(shm, ticket, cost);
+    else
+        vl_slot_cancel_locked(shm, ticket);
+    vl_slot_dispatch_and_unlock(shm);
+}

@@ -12,6 +12,7 @@
  * vl_slot_end(), ask vl_slot_granted().  vl_park.h does so for everybody. */
 
 #include "vl_admit.h"
+#include "vl_charge.h"
 #include "vl_shm.h"
 
 /* A slot that is held: give it back with vl_slot_end(), once. */
@@ -79,40 +80,6 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
  * names another host than its first bytes did. */
 void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
                    vl_admission_t *adm);
-
-typedef struct vl_cost_t {
-    apr_uint64_t busy_us;       /* from being let in to being done */
-    apr_uint64_t cpu_us;        /* of Apache's thread */
-    int elsewhere;              /* worked on elsewhere since ... */
-    apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
-    apr_uint64_t paid_us;       /* of all that: vl_slot_pay() had it */
-    int grouped;                /* elsewhere: for certain in the account's group */
-} vl_cost_t;
-
-/* The request is handed to a back end (PHP-FPM, CGI, a proxied server), which
- * burns CPU that its thread's clock does not see.  Returns the reading of the
- * clock to be given to vl_slot_end(). */
-apr_uint64_t vl_slot_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
-
-/* What has been done elsewhere since that reading; 0 for an account whose back
- * ends are measured: they are charged by vl_slot_usage(). */
-apr_uint64_t vl_slot_elsewhere_so_far(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_uint64_t from);
-/* Charges a request of the account for a part of its work. */
-void vl_slot_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
-
-/* Some ten times a second, in every child.  1: the caller is the one that reads
- * what back ends have used, for now.  Accounts with a cap get their credit. */
-int vl_slot_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
-/* The processes in the account's group have used so much CPU in all: measured,
- * not estimated.  It is charged.  resident: its back ends are among them, so
- * that their requests need not be charged by the clock. */
-void vl_slot_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
-                   int resident);
-
-/* The kernel has killed so many of them for memory in all, since the group was
- * made.  vl_watch.h tells of those that are new. */
-void vl_slot_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);
 
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,

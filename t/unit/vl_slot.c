@@ -73,7 +73,7 @@ static void without_a_column(void)
     ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EINIT && vl_slot_unwait(shm, a) == APR_EINIT
        && vl_slot_take(shm, &ticket) == APR_EINIT
        && vl_slot_try(shm, a, &ticket) == APR_EINIT
-       && !vl_slot_granted(shm) && !vl_slot_elsewhere(shm, 1),
+       && !vl_slot_granted(shm) && !vl_charge_elsewhere(shm, 1),
        "who has no column gets nothing");
     vl_slot_end(shm, &ticket, NULL);
     ok(is_empty(shm), "and changes nothing");
@@ -387,7 +387,7 @@ static apr_uint64_t second_elsewhere(vl_shm_t *shm, apr_uint32_t n)
     shm->head->elsewhere_at = 0;
     for (i = 0; i < n; i++) {
         enter(shm, i, &held[i]);
-        from[i] = vl_slot_elsewhere(shm, start);
+        from[i] = vl_charge_elsewhere(shm, start);
     }
     for (i = 0; i < n; i++) {
         sum -= cost_of(shm, i) - held[i].charged;
@@ -435,11 +435,11 @@ static void the_clock_does_not_run_twice(void)
     for (i = 0; i < 3; i++)
         enter(shm, a, &held[i]);
     shm->head->processors = 100;
-    from = vl_slot_elsewhere(shm, now);
-    ok(vl_slot_elsewhere(shm, now + 1000) - from == 1000000, "a millisecond");
+    from = vl_charge_elsewhere(shm, now);
+    ok(vl_charge_elsewhere(shm, now + 1000) - from == 1000000, "a millisecond");
     /* Somebody who read the time, and then had to wait for the lock. */
-    vl_slot_elsewhere(shm, now + 400);
-    to = vl_slot_elsewhere(shm, now + 1000);
+    vl_charge_elsewhere(shm, now + 400);
+    to = vl_charge_elsewhere(shm, now + 1000);
     ok(to - from == 1000000, "no time is counted twice, if somebody comes "
          "with an older reading");
 }

@@ -295,14 +295,14 @@ static void the_dead_leave_nothing(void)
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     enter(&one, a, &held[0]);
-    vl_slot_elsewhere(&one, vl_clock_us());
+    vl_charge_elsewhere(&one, vl_clock_us());
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
     enter(&two, b, &held[1]);
-    vl_slot_elsewhere(&two, vl_clock_us());
+    vl_charge_elsewhere(&two, vl_clock_us());
     vl_slot_wait(&two, b, vl_clock_us());
     ok(shm->children[0].ring_len == 3 && metrics(shm, b).waiting == 3
        && shm->head->elsewhere == 2,
@@ -405,7 +405,7 @@ static void stress(vl_shm_t *shm)
                                         == APR_SUCCESS
                                       : enter(shm, a, &held[n]));
             if (n && rand() % 16 == 0) {
-                cost.elsewhere_from = vl_slot_elsewhere(shm, vl_clock_us());
+                cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
                 cost.elsewhere = 1;
                 vl_slot_end(shm, &held[--n], &cost);
                 cost.elsewhere = 0;

@@ -52,7 +52,7 @@ static void do_elsewhere(scene_t *s)
 {
     vl_cost_t cost = { 0, 0, 1, 0 };
 
-    cost.elsewhere_from = vl_slot_elsewhere(s->shm, 1);
+    cost.elsewhere_from = vl_charge_elsewhere(s->shm, 1);
     vl_slot_end(s->shm, &s->held, &cost);
 }
 

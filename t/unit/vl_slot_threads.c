@@ -129,8 +129,8 @@ static void what_was_paid_is_not_charged_again(void)
     enter(shm, a, &ticket);
     vl_slot_end(shm, &ticket, &cost);
     enter(shm, b, &ticket);
-    vl_slot_pay(shm, b, 300);
-    vl_slot_pay(shm, b, 500);
+    vl_charge_pay(shm, b, 300);
+    vl_charge_pay(shm, b, 500);
     cost.paid_us = 800;
     vl_slot_end(shm, &ticket, &cost);
     ok(shm->queue.flows[a].vt == shm->queue.flows[b].vt, "both cost the same");
@@ -147,10 +147,10 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 
     while (n--) {
         enter(shm, a, &ticket);
-        cost.elsewhere_from = vl_slot_elsewhere(shm, vl_clock_us());
+        cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
         vl_slot_end(shm, &ticket, &cost);
     }
-    vl_slot_usage(shm, a, reading += us, 1);
+    vl_charge_usage(shm, a, reading += us, 1);
 }
 
 static void measured_back_ends(void)
@@ -159,7 +159,7 @@ static void measured_back_ends(void)
     apr_uint32_t a = account(shm, "a", 0), i;
     apr_uint64_t start;
 
-    vl_slot_usage(shm, a, reading = 123456, 1);
+    vl_charge_usage(shm, a, reading = 123456, 1);
     ok(!metrics(shm, a).backend_us, "the first reading is where it begins");
     start = shm->queue.flows[a].vt;
     for (i = 0; i < 50; i++)
@@ -175,7 +175,7 @@ static void measured_back_ends(void)
     tick(shm, a, 0, 500000);
     ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
        == 500, "a long request is charged before its end");
-    vl_slot_usage(shm, a, 1000, 0);
+    vl_charge_usage(shm, a, 1000, 0);
     ok(metrics(shm, a).backend_us == 1500000, "a group made anew is not charged");
     ok(!shm->accounts[a].measured, "without a group the clock counts again");
     ok(is_empty(shm), "nothing is left");
@@ -197,19 +197,19 @@ static void kills_are_counted_and_told(void)
     apr_int64_t now = 100 * APR_USEC_PER_SEC;
 
     vl_shm_post_config_kills(shm, a, 5);
-    vl_slot_kills(shm, a, 5);
+    vl_charge_kills(shm, a, 5);
     ok(!metrics(shm, a).memory_kills && !told(shm, now),
        "those before the start are nobody's news");
-    vl_slot_kills(shm, a, 7);
+    vl_charge_kills(shm, a, 7);
     ok(metrics(shm, a).memory_kills == 2 && told(shm, now) == 2, "two more");
-    vl_slot_kills(shm, a, 8);
+    vl_charge_kills(shm, a, 8);
     ok(metrics(shm, a).memory_kills == 3
        && !told(shm, now + 9 * APR_USEC_PER_SEC), "the next is told later");
     vl_shm_post_config_kills(shm, a, 9);
-    vl_slot_kills(shm, a, 9);
+    vl_charge_kills(shm, a, 9);
     ok(told(shm, now + 10 * APR_USEC_PER_SEC) == 2,
        "with those that a restart found");
-    vl_slot_kills(shm, a, 1);
+    vl_charge_kills(shm, a, 1);
     ok(metrics(shm, a).memory_kills == 5, "a group made anew counts from 0");
 }
 
@@ -237,7 +237,7 @@ static apr_uint64_t charged_for_a_program(vl_shm_t *shm, apr_uint32_t a)
     vl_ticket_t ticket;
 
     enter(shm, a, &ticket);
-    cost.elsewhere_from = vl_slot_elsewhere(shm, vl_clock_us());
+    cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
     apr_sleep(50000);
     vl_slot_end(shm, &ticket, &cost);
     return metrics(shm, a).charged_us - before;
@@ -249,7 +249,7 @@ static void groups_that_nobody_reads(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     ok(charged_for_a_program(shm, a) >= 49000, "the clock charges");
-    ok(vl_slot_reads_usage(shm, vl_clock_us()), "somebody reads");
+    ok(vl_charge_reads_usage(shm, vl_clock_us()), "somebody reads");
     ok(charged_for_a_program(shm, a) == 0, "and will charge what is read");
 }
 
