@@ -181,7 +181,7 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
 /* Its connection has not waited for it: it waits here, with its thread.  1: it
  * has its turn, or is refused.  If no thread may wait, a connection that has
  * come through the acceptor is let in above the slots: it closes after that
- * (see req_admit), so no flood is made of these. */
+ * (see close_if_others_wait), so no flood is made of these. */
 static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
                vl_turn_t *ret_turn)
 {
