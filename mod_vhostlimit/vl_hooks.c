@@ -179,9 +179,10 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
 }
 
 /* Its connection has not waited for it: it waits here, with its thread.  1: it
- * has its turn, or is refused.  If no thread may wait, a connection that has
- * come through the acceptor is let in above the slots: it closes after that
- * (see close_if_others_wait), so no flood is made of these. */
+ * has its turn, or is refused; 0: it is let in as who cannot wait, if it can be
+ * counted.  If no thread may wait, a connection that has come through the
+ * acceptor is let in above the slots: it closes after that (see
+ * close_if_others_wait), so no flood is made of these. */
 static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
                vl_turn_t *ret_turn)
 {
@@ -193,9 +194,9 @@ static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
     ret_turn->holds = rv == APR_SUCCESS;
     if (rv == APR_EAGAIN)
         vl_park_sit(conf->account, stream, conf->queue_timeout, ret_turn);
-    else if (rv != APR_SUCCESS)
-        return 0;
-    return ret_turn->refused != VL_REASON_THREADS || !conn->visit;
+    if (ret_turn->refused == VL_REASON_THREADS)
+        return !conn->visit;
+    return ret_turn->holds || ret_turn->refused;
 }
 
 static apr_status_t admit(req_t *req, int stream, const vl_conf_t *conf)

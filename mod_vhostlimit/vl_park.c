@@ -253,6 +253,13 @@ static int sit_stream(apr_uint32_t account)
     return may;
 }
 
+static apr_status_t sit_down(apr_uint32_t account, int stream)
+{
+    if (stream)
+        return sit_stream(account) ? APR_SUCCESS : APR_EAGAIN;
+    return vl_seat_take(park.shm, account);
+}
+
 static void rise(apr_uint32_t account, int stream)
 {
     if (!stream) {
@@ -281,11 +288,12 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
 {
     sitter_t sitter = { .done = 0 };
     apr_int64_t since_us = vl_clock_us() - ret_turn->waited_us;
+    apr_status_t rv = ret_turn->seated ? APR_SUCCESS
+                                       : sit_down(account, stream);
 
-    if (!ret_turn->seated
-        && (stream ? !sit_stream(account)
-                   : vl_seat_take(park.shm, account) != APR_SUCCESS)) {
-        sitter.turn.refused = VL_REASON_THREADS;
+    if (rv != APR_SUCCESS) {
+        sitter.turn.refused = APR_STATUS_IS_EAGAIN(rv) ? VL_REASON_THREADS
+                                                       : VL_REASON_NONE;
         *ret_turn = sitter.turn;
         return;
     }

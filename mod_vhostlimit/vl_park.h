@@ -48,9 +48,10 @@ void vl_park_put_back_locked(vl_waiter_t *waiter);
 void vl_park_remove_locked(vl_waiter_t *waiter);
 
 /* The calling thread waits, if it may: for a ticket, or to be refused, at the
- * latest after timeout_us.  stream: it is none of the MPM's but one of HTTP/2's
- * workers, of which each child has its own.
- * Who has given its turn back is first, and has waited for waited_us already. */
+ * latest after timeout_us.  It gets neither if it cannot be counted.  stream:
+ * it is none of the MPM's but one of HTTP/2's workers, of which each child has
+ * its own.  Who has given its turn back is first, and has waited for waited_us
+ * already. */
 void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn);
 

@@ -200,6 +200,21 @@ need_cc() { need_program cc; }
   rm "$DEAF"
 }
 
+# A stream takes the lock to ask for a slot, and again to wait for one.
+@test "a request that was to wait and cannot be counted is served" {
+  requires cc event mod_http2 curl_http2
+  start_deaf -l http2 'Protocols h2c http/1.1' 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 10 5s' \
+    'LogLevel vhostlimit:debug' -v 'a VhostLimitConcurrency 1'
+  rm "$DEAF"
+  hold_request one a
+  printf 1 >"$DEAF"
+  is "$(get a / --http2-prior-knowledge)" 200
+  error_log_says VL0007
+  rm "$DEAF"
+  release_request one
+  settles a running 0
+}
+
 @test "VhostLimitOnError closed refuses it, and goes on when it can count again" {
   requires cc
   start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' 'VhostLimitStatusCode 429' \
