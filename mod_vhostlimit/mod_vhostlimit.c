@@ -3,6 +3,7 @@
  * life is in vl_hooks.c. */
 #include "config.h"
 
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "vl_cgroup.h"
 #include "vl_conf.h"
 #include "vl_control.h"
+#include "vl_drain.h"
 #include "vl_handover.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
@@ -330,6 +332,18 @@ static apr_uint32_t seats(void)
            * 3 / 4;
 }
 
+/* As the event MPM counts (connections_above_limit): besides as many connections
+ * as it has threads it takes so many for each of them that is idle. */
+static apr_uint32_t drains(void)
+{
+    const char *factor = vl_conf_argument("AsyncRequestWorkerFactor");
+    int async = 0, threads = 1;
+
+    ap_mpm_query(AP_MPMQ_IS_ASYNC, &async);
+    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
+    return async ? (apr_uint32_t)(threads * (factor ? atof(factor) : 2)) : 0;
+}
+
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
@@ -346,6 +360,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_slot_set_seats(kept->shm, seats());
+    vl_drain_set(kept->shm, drains());
     vl_http2_post_config(pconf, main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;

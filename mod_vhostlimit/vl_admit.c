@@ -40,6 +40,13 @@ int vl_admit_seat(apr_uint32_t held, apr_uint32_t all, apr_uint32_t most,
               < left * SEAT_ALPHA * weight;
 }
 
+#define MORE_ALPHA 4
+
+int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
+{
+    return held < (apr_uint64_t)left * MORE_ALPHA;
+}
+
 apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t places,
                                   apr_uint32_t random)
 {

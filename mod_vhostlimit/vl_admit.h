@@ -28,6 +28,11 @@ vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
 int vl_admit_seat(apr_uint32_t held, apr_uint32_t all, apr_uint32_t most,
                   apr_uint32_t weight);
 
+/* 1: one that holds `held` of something may have one more while `left` are free.
+ * Dynamic thresholds again: one that is alone gets four fifths, and whoever comes
+ * next finds some, however long those are held.  Of up to four it may have all. */
+int vl_admit_more(apr_uint32_t held, apr_uint32_t left);
+
 /* Seconds a refused client should stay away: the time until a place is
  * expected to be free (mean service time / places, all of them being taken),
  * at least 1 and at most VL_RETRY_MAX, then up to twice as long by `random`,

@@ -17,12 +17,13 @@ static apr_uint32_t clamp(apr_uint32_t n, apr_uint32_t min, apr_uint32_t max)
 
 apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *s)
 {
+    /* One who is alone leaves a fifth (vl_admit_more()). */
     apr_uint32_t idle = s->busy_permille < 1000 ? 1000 - s->busy_permille : 0;
     apr_uint32_t slots = s->slots, least = s->min;
 
     if (state->hold)
         state->hold--;
-    if (s->waiting && s->running + s->running / 8 >= slots
+    if (s->waiting && s->running + s->running / 4 + 1 >= slots
         && idle > IDLE_GROW) {
         /* Half as many again: from 8 to 100 in 1.4 s. */
         state->floor = slots + slots / 8 + 1;

@@ -375,6 +375,18 @@ static const char *set_exempt(cmd_parms *cmd, void *dconf, const char *arg)
     return NULL;
 }
 
+const char *vl_conf_argument(const char *name)
+{
+    const ap_directive_t *d;
+    const char *args = NULL;
+
+    for (d = ap_conftree; d; d = d->next) {
+        if (!ap_cstr_casecmp(d->directive, name))
+            args = d->args;         /* the last one counts */
+    }
+    return args;
+}
+
 const command_rec vl_conf_cmds[] = {
 #define X(member, directive, args, def, min, max, unit, words, help) \
     AP_INIT_##args(directive, SET_##args, (void *)&settings[SETTING_##member], \

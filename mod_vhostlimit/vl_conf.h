@@ -54,6 +54,10 @@ const char *vl_conf_mode_name(int mode);
 const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
                                vl_limits_t *limits);
 
+/* Of a directive of whatever module, at server level, as it was written; NULL:
+ * there is none.  While the configuration is read, and in post_config. */
+const char *vl_conf_argument(const char *name);
+
 /* Parent, after the vhosts are known: fills in defaults and names accounts.
  * An error is logged with the vhost it is about and returned. */
 apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,

@@ -294,6 +294,7 @@ static int req_admit(request_rec *r)
         return DECLINED;
     conn->idle_us = r->server->keep_alive_timeout;
     end_hello(conn);
+    vl_hooks_end_drain(conn);
     if (conf->mode == VL_MODE_OFF) {
         pass_by(conn);
         vl_place_fork_for(places, VL_PLACE_NONE);

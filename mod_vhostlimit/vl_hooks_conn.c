@@ -3,11 +3,9 @@
  * what its filters see of how the answers get on. */
 #include "vl_hooks_int.h"
 
-#include <poll.h>
 #include <sched.h>
 #include <string.h>
 
-#include <apr_portable.h>
 #include <http_core.h>             /* before http_connection.h */
 #include <http_connection.h>
 #include <http_request.h>
@@ -18,23 +16,8 @@
 #include "vl_return.h"
 #include "vl_seat.h"
 
-/* A client that takes nothing for so long is slow. */
-#define SLOW_MS 10
-
-static ap_filter_rec_t *end_filter_handle, *net_filter_handle;
+static ap_filter_rec_t *end_filter_handle;
 static vl_shm_t *accounts;
-
-static int brigade_ends_request(apr_bucket_brigade *bb)
-{
-    apr_bucket *b;
-
-    for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
-         b = APR_BUCKET_NEXT(b)) {
-        if (AP_BUCKET_IS_EOR(b))
-            return 1;
-    }
-    return 0;
-}
 
 /* The request is done.  For the MPM the client of a connection that comes back
  * has gone.  While nobody waits, for a slot or for a process, the MPM's own way
@@ -60,34 +43,15 @@ static int is_tunnel(const req_t *req)
     return req->r->output_filters == req->r->connection->output_filters;
 }
 
-static int is_full(conn_rec *c)
-{
-    apr_socket_t *socket = ap_get_conn_socket(c);
-    struct pollfd pfd = { -1, POLLOUT, 0 };
-
-    return socket && apr_os_sock_get(&pfd.fd, socket) == APR_SUCCESS
-           && poll(&pfd, 1, SLOW_MS) == 0;
-}
-
-/* Connection output filter, right above the core's, which would wait for the
- * client now.  The end of an answer it keeps for the MPM. */
-static apr_status_t filter_net(ap_filter_t *f, apr_bucket_brigade *bb)
-{
-    conn_t *conn = f->ctx;
-    req_t *req = conn->current;
-
-    if (req && req->running && req->passed++ && !brigade_ends_request(bb)
-        && is_full(f->c))
-        vl_hooks_take_seat(req);
-    return ap_pass_brigade(f->next, bb);
-}
-
 /* Connection output filter, above TLS: encrypting the end of the response is
  * still work. */
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
-    int ends = brigade_ends_request(bb);
+    int ends = vl_hooks_ends_request(bb);
+    int counted = conn->current && conn->current->admission.entered;
+    apr_uint32_t account = counted
+                           ? conn->current->admission.ticket.account : 0;
     apr_status_t rv;
 
     if (!ends && conn->current && conn->current->running
@@ -103,6 +67,8 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     }
     if (ends && rv == APR_SUCCESS)
         take_back(f->c, conn, bb);
+    if (ends && counted)
+        vl_hooks_begin_drain(f->c, conn, account);
     return rv;
 }
 
@@ -152,6 +118,7 @@ static apr_status_t conn_cleanup(void *data)
     conn_t *conn = data;
 
     vl_hello_end(conn->hello);
+    vl_hooks_end_drain(conn);
     vl_hooks_drop_turn(conn);
     part(conn);
     return APR_SUCCESS;
@@ -195,21 +162,21 @@ static int pre_connection(conn_rec *c, void *csd)
                               apr_pool_cleanup_null);
     ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
     if (!c->master)
-        ap_add_output_filter_handle(net_filter_handle, conn, NULL, c);
+        vl_hooks_net_add(c, conn);
     return OK;
 }
 
 void vl_hooks_conn_child_init(vl_shm_t *shm)
 {
     accounts = shm;
+    vl_hooks_net_child_init(shm);
 }
 
 void vl_hooks_conn_register(void)
 {
     end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
-    net_filter_handle = ap_register_output_filter("VHOSTLIMIT_NET", filter_net,
-                                                  NULL, AP_FTYPE_NETWORK - 1);
+    vl_hooks_net_register();
     /* Before any request of the connection exists, so that its filters are
      * chained behind ours.  Secondary connections (HTTP/2) come here too. */
     ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);

@@ -2,8 +2,8 @@
 #ifndef VL_HOOKS_INT_H
 #define VL_HOOKS_INT_H
 
-/* For the files of this room only: requests (vl_hooks.c) and their connections
- * (vl_hooks_conn.c). */
+/* For the files of this room only: requests (vl_hooks.c), their connections
+ * (vl_hooks_conn.c) and the network (vl_hooks_net.c). */
 
 #include <pthread.h>
 
@@ -23,6 +23,7 @@ typedef struct req_t {
     int leaves;                 /* its thread goes home at its end */
     int seated;                 /* a seat has taken its slot's place */
     int passed;                 /* some of its answer */
+    int stalls;                 /* its slot does, for its client */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_int64_t started;        /* when it was let in */
@@ -41,6 +42,8 @@ typedef struct conn_t {
     req_t *current;             /* at most one is being worked on */
     apr_int64_t idle_us;        /* how long it may wait for its next */
     int stays;                  /* it was to come back and could not */
+    int drains;                 /* its client has not taken the last answer */
+    apr_uint32_t drained;       /* whose that was */
     apr_uint32_t streams;       /* HTTP/2's, being worked on; atomic */
     struct conn_t *master;      /* of a stream */
 } conn_t;
@@ -65,5 +68,18 @@ void vl_hooks_conn_child_init(vl_shm_t *shm);
 void vl_hooks_drop_turn(conn_t *conn);
 /* The seat that a turn has come with. */
 void vl_hooks_unseat(vl_turn_t *turn);
+
+/* --- the network ---------------------------------------------------------- */
+
+void vl_hooks_net_register(void);
+void vl_hooks_net_child_init(vl_shm_t *shm);
+/* Its filter, for a connection that has a socket. */
+void vl_hooks_net_add(conn_rec *c, conn_t *conn);
+int vl_hooks_ends_request(const apr_bucket_brigade *bb);
+/* A request of the account is done: if the client has not taken all, the MPM
+ * keeps the connection.  It ends with the connection or its next request. */
+void vl_hooks_begin_drain(const conn_rec *c, conn_t *conn,
+                          apr_uint32_t account);
+void vl_hooks_end_drain(conn_t *conn);
 
 #endif

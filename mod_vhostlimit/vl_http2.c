@@ -16,19 +16,6 @@
 
 static apr_uint32_t workers;
 
-/* The last one at server level counts. */
-static const char *argument_of(const char *name)
-{
-    const ap_directive_t *d;
-    const char *args = NULL;
-
-    for (d = ap_conftree; d; d = d->next) {
-        if (!ap_cstr_casecmp(d->directive, name))
-            args = d->args;
-    }
-    return args;
-}
-
 static const command_rec *command_of(const module *m, const char *name)
 {
     const command_rec *cmd = m->cmds;
@@ -62,7 +49,7 @@ static int is_on(server_rec *s)
 void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server)
 {
     const module *http2 = ap_find_linked_module("mod_http2.c");
-    const char *most = argument_of("H2MaxWorkers");
+    const char *most = vl_conf_argument("H2MaxWorkers");
     const command_rec *cmd = http2 ? command_of(http2, "H2MaxWorkers") : NULL;
 
     workers = 0;

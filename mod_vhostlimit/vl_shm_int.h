@@ -77,6 +77,7 @@ typedef struct cell_t {
     apr_uint32_t seated;            /* threads that wait */
     apr_uint32_t sitting;           /* of its line; atomic, the child's own */
     apr_uint32_t stalled;           /* slots that wait for the network */
+    apr_uint32_t draining;          /* connections (vl_drain.h); atomic */
     apr_int64_t first_us;           /* when the first of them came */
 } cell_t;
 
@@ -88,6 +89,7 @@ typedef struct child_t {
     int asks;                       /* for a connection, see vl_relay.h */
     apr_uint32_t running;
     apr_uint32_t seated;
+    apr_uint32_t draining;          /* sum of its cells; atomic */
     apr_uint32_t linked;            /* threads of HTTP/2 connections; atomic */
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
@@ -108,6 +110,7 @@ typedef struct head_t {
     apr_uint32_t seats;             /* threads that may wait */
     apr_uint32_t seated;            /* and do */
     apr_uint32_t stalled;           /* slots that wait for the network */
+    apr_uint32_t drains;            /* most of a child, see vl_drain_set() */
     apr_uint32_t processors;        /* that the server may use */
     apr_uint32_t elsewhere;         /* requests worked on elsewhere */
     apr_int64_t elsewhere_at;       /* us, when their clock was last moved */

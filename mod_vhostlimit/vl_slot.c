@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "vl_clock.h"
+#include "vl_drain.h"
 #include "vl_shm_int.h"
 
 /* Children to wake once the lock is released: a write() is a system call. */
@@ -56,12 +57,38 @@ static apr_uint32_t granted_to(const child_t *child, apr_uint32_t account)
     return n;
 }
 
+/* The acceptor is granted slots for all children. */
+static apr_uint32_t held_in(const vl_shm_t *shm, apr_uint32_t c,
+                            apr_uint32_t account)
+{
+    if (shm->head->acceptor == c + 1)
+        return shm->queue.flows[account].running;
+    return vl_shm_cell(shm, c, account)->running
+           + granted_to(&shm->children[c], account);
+}
+
+/* Threads and connections of the child, for others. */
+static int leaves_room(const vl_shm_t *shm, apr_uint32_t c,
+                       apr_uint32_t account)
+{
+    return vl_admit_more(held_in(shm, c, account), room_of(shm, c))
+           && !vl_drain_is_over(shm, c, account);
+}
+
+static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_queue_head_t *q = shm->queue.head;
+
+    return vl_admit_more(shm->queue.flows[account].running,
+                         q->slots > q->running ? q->slots - q->running : 0);
+}
+
 /* Where the MPM has no thread for a socket it has to be one who waits with his. */
 static int may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
     const cell_t *cell = vl_shm_cell(shm, c, account);
 
-    return room_of(shm, c) > 0
+    return leaves_room(shm, c, account)
            || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED)
                > granted_to(&shm->children[c], account)
                && room_for_threads(shm, c) > 0);
@@ -101,7 +128,8 @@ static int stalls(const vl_shm_t *shm, apr_uint32_t account)
 
 static int can_serve(void *data, apr_uint32_t account)
 {
-    return !stalls(data, account) && pick_child(data, account) != NO_CHILD;
+    return !stalls(data, account) && leaves_slots(data, account)
+           && pick_child(data, account) != NO_CHILD;
 }
 
 /* One store makes the grant; see vl_shm_int.h for a death before or after. */
@@ -343,7 +371,8 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (room_of(shm, shm->self) && !stalls(shm, account)
+    if (!stalls(shm, account) && leaves_slots(shm, account)
+        && leaves_room(shm, shm->self, account)
         && vl_queue_may_begin_now(&shm->queue, account))
         hold(shm, account, ret_ticket);
     else

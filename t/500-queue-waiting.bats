@@ -256,3 +256,39 @@ equal_shares_on() { # <mpm>
   at_least "$share" 66 "share of a, percent (75 is right)"
   at_most "$share" 83 "share of a, percent (75 is right)"
 }
+
+# Forty programs of a that do not end, and what b gets beside them.
+hangs_beside_b_on() { # <mpm> <start_httpd argument>...
+  start_httpd -m "$1" "${@:2}" 'VhostLimit On' 'VhostLimitQueue 100 60s'
+  local i fifo
+  fifo=$(hold_dir)/hang.fifo
+  mkfifo -m 666 "$fifo"
+  for i in {1..40}; do begin_request "hang$i" a '/cgi/hold.sh?hang'; done
+  wait_until 20 all_of_a_are_there 40
+  for i in 1 2 3; do
+    at_most "$(milliseconds is "$(get b /page.html)" 200)" 3000 "ms for a page of b"
+  done
+  is "$(status_of a refused) $(status_of b refused)" '0 0'
+  at_least "$(status_of a running)" 4 "programs of a at once"
+  ln "$fifo" "$fifo.last" && rm "$fifo"
+  wait_until 20 nobody_hangs
+  for i in {1..40}; do is "$(answer_of "hang$i")" 200; done
+}
+
+all_of_a_are_there() { (($(status_of a running) + $(status_of a waiting) == $1)); }  # <number>
+nobody_hangs()       { let_go_on "$(hold_dir)/hang.fifo.last"; status_is a running 0; }
+let_go_on()          { timeout 1 tee "$1" <<<go >/dev/null || :; }                    # <fifo>
+
+@test "event: programs of one vhost that hang leave slots and threads to another" {
+  hangs_beside_b_on event "${ONE_CHILD[@]}"
+}
+
+@test "worker: programs of one vhost that hang leave slots and threads to another" {
+  requires worker
+  hangs_beside_b_on worker "${ONE_CHILD[@]}"
+}
+
+@test "prefork: programs of one vhost that hang leave slots and processes to another" {
+  requires prefork
+  hangs_beside_b_on prefork -t 'StartServers 16' -t 'MinSpareServers 16' -t 'MaxSpareServers 16' -t 'MaxRequestWorkers 16'
+}

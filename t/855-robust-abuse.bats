@@ -69,8 +69,17 @@ slow() { timeout 40 slowhttptest -c 200 -r 200 -l 8 -p 3 -u "http://127.0.0.1:$(
 @test "slow read: 200 clients that hardly read 64 MB each" {
   requires slowhttptest
   start_steady
-  # The MPM takes no more connections than AsyncRequestWorkerFactor lets it.
-  attack_on_a 150 20 slow /big.bin -X -n 1 -z 32 -w 512 -y 1024
+  attack_on_a 150 3 slow /big.bin -X -n 1 -z 32 -w 512 -y 1024
+}
+
+@test "200 clients that read nothing of 64 MB: the threads wait for them" {
+  start_steady
+  attack_on_a 200 3 abuse unread 200
+}
+
+@test "200 clients that read nothing of 64 MB: the MPM keeps what is to be sent" {
+  start_steady 'EnableSendfile On'
+  attack_on_a 200 3 abuse unread 200
 }
 
 @test "connections that never send a byte: 2000, or 10000 in the long form" {

@@ -5,6 +5,8 @@
 #                                 with an RST; prints how many
 # abuse.pl PORT names N           N requests, each for a host nobody has heard of;
 #                                 prints which statuses they got
+# abuse.pl PORT unread N          N clients that ask a.test for 64 MB each and read
+#                                 nothing for 6 seconds
 # abuse.pl PORT bytes SECONDS     clients that send bytes at random and go
 use strict;
 use warnings;
@@ -50,6 +52,17 @@ sub names {
     print join(' ', map { "$got{$_} $_" } sort keys %got), "\n";
 }
 
+sub unread {
+    my @all = grep { defined } map { dial() } 1 .. $_[0];
+    for my $s (@all) {
+        setsockopt($s, SOL_SOCKET, SO_RCVBUF, pack('i', 4096));
+        syswrite $s, "GET /big.bin HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    }
+    sleep 6;
+    print scalar @all, "\n";
+}
+
 if    ($what eq 'flood') { flood($much) }
 elsif ($what eq 'bytes') { flood($much, \&noise) }
 elsif ($what eq 'names') { names($much) }
+elsif ($what eq 'unread') { unread($much) }

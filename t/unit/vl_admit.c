@@ -52,6 +52,27 @@ static void dryrun_counts_who_would_wait(void)
     ok(dryrun_is(&limits, 1000, VL_REASON_NONE, 0), "no limit");
 }
 
+static void whoever_comes_finds_some(void)
+{
+    apr_uint32_t held = 0, others = 0, i;
+
+    while (vl_admit_more(held, 100 - held))
+        held++;
+    ok(held == 80, "one that is alone gets four fifths");
+    for (i = 0; i < 10; i++) {
+        apr_uint32_t mine = 0;
+
+        while (vl_admit_more(mine, 100 - held - others - mine))
+            mine++;
+        others += mine;
+        if (!mine)
+            break;
+    }
+    ok(i == 2, "then others, one after the other, until all are taken");
+    ok(!vl_admit_more(0, 0), "nothing is left: nobody");
+    ok(vl_admit_more(3, 1), "one of four is left: also to who has the others");
+}
+
 static void tells_when_to_come_back(void)
 {
     apr_uint32_t i, least = 1000, most = 0;
@@ -76,6 +97,7 @@ int main(void)
 {
     decides_by_concurrency();
     dryrun_counts_who_would_wait();
+    whoever_comes_finds_some();
     tells_when_to_come_back();
     return tap_done();
 }

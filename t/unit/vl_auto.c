@@ -173,6 +173,8 @@ static void a_step(void)
     ok(one(100, 50, 9, 500) == 100,
        "half of the slots are free and yet they wait: more would not help");
     ok(one(100, 90, 9, 500) > 100, "a few that are just being filled: more");
+    ok(one(100, 80, 9, 500) > 100 && one(8, 7, 9, 500) > 8,
+       "all that one who is alone may have: more");
     ok(one(100, 100, 9, 950) == 100, "a little idle: as it is");
     ok(one(100, 100, 9, 1000) < 100 && one(100, 0, 0, 1000) < 100,
        "not idle at all: fewer");

@@ -206,9 +206,11 @@ static void a_thread_is_kept_free(void)
 
     for (i = 0; i < 8; i++) {
         vl_shm_t *shm = alone(1000, threads[i]);
-        apr_uint32_t a = account(shm, "a", 0), n;
+        apr_uint32_t a, n;
 
-        waits(shm, a, 150);
+        accounts(shm, 5);           /* one alone leaves some */
+        for (a = 0; a < 5; a++)
+            waits(shm, a, 150);
         n = take_all(shm, held);
         ok(n == room[i] && valid(shm), "of %u threads %u are given slots (%u)",
            threads[i], room[i], n);
@@ -475,8 +477,8 @@ static void more_slots_are_used_at_once(void)
 
     waits(shm, a, 9);
     ok(take_all(shm, held) == 1, "one slot");
-    vl_slot_set(shm, 5);
-    ok(take_all(shm, held) == 4 && valid(shm), "five slots: four more at once");
+    vl_slot_set(shm, 4);
+    ok(take_all(shm, held) == 3 && valid(shm), "four slots: three more at once");
 }
 
 int main(void)

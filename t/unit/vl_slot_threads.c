@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that wait, slots that stall, and what is charged while requests run. */
 #include "segment.h"
+#include "vl_drain.h"
 #include "vl_seat.h"
 #include "vl_watch.h"
 
@@ -105,6 +106,67 @@ static void stalled_slots_are_bounded(void)
        "once one goes on, the next gets its slot");
     end(shm, &last, 1);
     ok(valid(shm), "the sums still hold");
+}
+
+static apr_uint32_t takes(vl_shm_t *shm, apr_uint32_t account)
+{
+    vl_ticket_t ticket;
+    apr_uint32_t n = 0;
+
+    while (vl_slot_try(shm, account, &ticket) == APR_SUCCESS)
+        n++;
+    return n;
+}
+
+static void one_alone_leaves_some(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_ticket_t ticket;
+
+    ok(takes(shm, a) == 8, "of ten slots one that is alone gets eight");
+    ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
+       && vl_slot_take(shm, &ticket) == APR_EAGAIN, "its next one waits");
+    ok(vl_slot_wait(shm, b, 2) == APR_SUCCESS
+       && vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == b,
+       "another finds a slot at once");
+    ok(valid(shm), "the sums hold");
+    shm = with_threads(11, 100, 0);
+    a = account(shm, "a", 0);
+    b = account(shm, "b", 0);
+    ok(takes(shm, a) == 8 && takes(shm, b) > 0,
+       "and of the ten threads that a child can use");
+    shm = with_threads(100, 4, 0);
+    a = account(shm, "a", 0);
+    ok(takes(shm, a) == 4, "it gets all of a few");
+}
+
+static void connections_that_drain_leave_some(void)
+{
+    vl_shm_t *shm = with_threads(100, 100, 0);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
+    vl_ticket_t ticket;
+
+    for (n = 0; n < 8; n++)
+        vl_drain_begin(shm, a);
+    ok(vl_slot_try(shm, a, &ticket) == APR_SUCCESS,
+       "where the MPM keeps none they do not count");
+    end(shm, &ticket, 1);
+    vl_drain_set(shm, 10);
+    ok(vl_slot_try(shm, a, &ticket) == APR_EAGAIN
+       && vl_slot_wait(shm, a, 1) == APR_SUCCESS
+       && vl_slot_take(shm, &ticket) == APR_EAGAIN,
+       "who has eight of ten waits");
+    ok(vl_slot_wait(shm, b, 2) == APR_SUCCESS
+       && vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == b,
+       "others do not");
+    vl_drain_end(shm, a);
+    ok(vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == a,
+       "until a client has taken its answer");
+    ok(valid(shm), "the sums hold");
+    vl_shm_parent_reclaim(shm, getpid());
+    ok(!vl_shm_cell(shm, 0, a)->draining && valid(shm),
+       "a dead child has none");
 }
 
 static void the_dead_leave_their_seats(void)
@@ -261,6 +323,8 @@ int main(void)
     half_of_a_child_works();
     who_sits_is_granted();
     stalled_slots_are_bounded();
+    one_alone_leaves_some();
+    connections_that_drain_leave_some();
     the_dead_leave_their_seats();
     what_was_paid_is_not_charged_again();
     measured_back_ends();

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_DRAIN_H
+#define VL_DRAIN_H
+
+/* Connections whose request is done while the client has not taken all of the
+ * answer.  They hold no slot and no thread, but the event MPM takes only so many
+ * connections per child: an account that has too many of them is granted nothing
+ * in that child until some have ended. */
+
+#include "vl_shm.h"
+
+/* most: such connections of a child that leave the MPM room for as many others as
+ * it has threads; 0: it does not keep them. */
+void vl_drain_set(vl_shm_t *shm, apr_uint32_t most);
+
+/* One more of the account in this child, or one less. */
+void vl_drain_begin(vl_shm_t *shm, apr_uint32_t account);
+void vl_drain_end(vl_shm_t *shm, apr_uint32_t account);
+
+/* 1: nothing is to be granted to the account in that child. */
+int vl_drain_is_over(const vl_shm_t *shm, apr_uint32_t child,
+                     apr_uint32_t account);
+
+#endif
