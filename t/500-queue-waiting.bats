@@ -266,7 +266,7 @@ hangs_beside_b_on() { # <mpm> <start_httpd argument>...
   for i in {1..40}; do begin_request "hang$i" a '/cgi/hold.sh?hang'; done
   wait_until 20 all_of_a_are_there 40
   for i in 1 2 3; do
-    at_most "$(milliseconds is "$(get b /page.html)" 200)" 3000 "ms for a page of b"
+    at_most "$(milliseconds b_answers)" 3000 "ms for a page of b"
   done
   is "$(status_of a refused) $(status_of b refused)" '0 0'
   at_least "$(status_of a running)" 4 "programs of a at once"
@@ -276,6 +276,7 @@ hangs_beside_b_on() { # <mpm> <start_httpd argument>...
 }
 
 all_of_a_are_there() { (($(status_of a running) + $(status_of a waiting) == $1)); }  # <number>
+b_answers()          { is "$(get b /page.html)" 200; }
 nobody_hangs()       { let_go_on "$(hold_dir)/hang.fifo.last"; status_is a running 0; }
 let_go_on()          { timeout 1 tee "$1" <<<go >/dev/null || :; }                    # <fifo>
 
