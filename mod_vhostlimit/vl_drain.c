@@ -31,14 +31,15 @@ void vl_drain_end(vl_shm_t *shm, apr_uint32_t account)
         vl_slot_dispatch(shm);
 }
 
-int vl_drain_is_over(const vl_shm_t *shm, apr_uint32_t child,
-                     apr_uint32_t account)
+int vl_drain_leaves_room(const vl_shm_t *shm, apr_uint32_t c,
+                         apr_uint32_t account, apr_uint32_t held)
 {
+    const child_t *child = &shm->children[c];
     apr_uint32_t most = __atomic_load_n(&shm->head->drains, __ATOMIC_RELAXED);
-    apr_uint32_t all = __atomic_load_n(&shm->children[child].draining,
-                                       __ATOMIC_RELAXED);
-    apr_uint32_t held = __atomic_load_n(
-        &vl_shm_cell(shm, child, account)->draining, __ATOMIC_RELAXED);
+    apr_uint32_t all = child->running
+                       + __atomic_load_n(&child->draining, __ATOMIC_RELAXED);
 
-    return most && !vl_admit_more(held, most > all ? most - all : 0);
+    held += __atomic_load_n(&vl_shm_cell(shm, c, account)->draining,
+                            __ATOMIC_RELAXED);
+    return !most || vl_admit_more(held, most > all ? most - all : 0);
 }

@@ -17,8 +17,9 @@ void vl_drain_set(vl_shm_t *shm, apr_uint32_t most);
 void vl_drain_begin(vl_shm_t *shm, apr_uint32_t account);
 void vl_drain_end(vl_shm_t *shm, apr_uint32_t account);
 
-/* 1: nothing is to be granted to the account in that child. */
-int vl_drain_is_over(const vl_shm_t *shm, apr_uint32_t child,
-                     apr_uint32_t account);
+/* 1: the account, which runs `held` requests in that child, may have one more:
+ * each of them may come to drain. */
+int vl_drain_leaves_room(const vl_shm_t *shm, apr_uint32_t child,
+                         apr_uint32_t account, apr_uint32_t held);
 
 #endif

@@ -5,6 +5,7 @@
 #include "vl_hooks_int.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <ap_mpm.h>
 #include <apr_portable.h>
@@ -19,7 +20,7 @@
 /* A client that takes nothing for so long is slow. */
 #define SLOW_MS 10
 /* What the core's filter keeps without waiting (FlushMaxThreshold). */
-#define PIECE_SIZE (1 << 16)
+#define PIECE_MIN (1 << 16)
 
 static ap_filter_rec_t *net_filter_handle;
 static vl_shm_t *accounts;
@@ -37,13 +38,34 @@ int vl_hooks_ends_request(const apr_bucket_brigade *bb)
     return 0;
 }
 
-static int is_full(conn_rec *c)
+static int socket_of(conn_rec *c)
 {
     apr_socket_t *socket = ap_get_conn_socket(c);
-    struct pollfd pfd = { -1, POLLOUT, 0 };
+    int fd = -1;
 
-    return socket && apr_os_sock_get(&pfd.fd, socket) == APR_SUCCESS
-           && poll(&pfd, 1, SLOW_MS) == 0;
+    if (socket)
+        apr_os_sock_get(&fd, socket);
+    return fd;
+}
+
+static int is_full(conn_rec *c)
+{
+    struct pollfd pfd = { socket_of(c), POLLOUT, 0 };
+
+    return poll(&pfd, 1, SLOW_MS) == 0;
+}
+
+/* What a socket takes that is not full: a third of its buffer is free then
+ * (sk_stream_min_wspace() of Linux), and packets have their price. */
+static apr_size_t piece_size(conn_rec *c)
+{
+    int size = 0;
+    socklen_t len = sizeof(size);
+
+    if (getsockopt(socket_of(c), SOL_SOCKET, SO_SNDBUF, &size, &len)
+        || size / 4 < PIECE_MIN)
+        return PIECE_MIN;
+    return (apr_size_t)size / 4;
 }
 
 /* The core's filter would wait for the client now. */
@@ -65,25 +87,52 @@ static void wait_no_more(req_t *req)
     req->stalls = 0;
 }
 
-/* There is more than one piece, and it need not be read to know that. */
-static int is_long(const apr_bucket_brigade *bb)
+/* The core sends it without reading it, and keeps what is left. */
+static int is_sent_as_file(const apr_bucket *b)
+{
+    return APR_BUCKET_IS_FILE(b)
+           && apr_file_flags_get(((apr_bucket_file *)b->data)->fd)
+              & APR_SENDFILE_ENABLED;
+}
+
+/* There is more than that, and it need not be read to know that. */
+static int is_longer(const apr_bucket_brigade *bb, apr_size_t size)
 {
     apr_size_t length = 0;
     const apr_bucket *b;
 
     for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb)
-         && b->length != (apr_size_t)-1 && length <= PIECE_SIZE;
-         b = APR_BUCKET_NEXT(b))
+         && b->length != (apr_size_t)-1 && !is_sent_as_file(b)
+         && length <= size; b = APR_BUCKET_NEXT(b))
         length += b->length;
-    return length > PIECE_SIZE;
+    return length > size;
+}
+
+/* A part of a file that the core's filter sets aside costs a descriptor. */
+static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t size)
+{
+    apr_status_t rv = APR_SUCCESS;
+    apr_size_t length = 0, unused;
+    const char *data;
+    apr_bucket *b;
+
+    for (b = APR_BRIGADE_FIRST(bb); rv == APR_SUCCESS && length < size;
+         b = APR_BUCKET_NEXT(b)) {
+        if (APR_BUCKET_IS_FILE(b))
+            rv = apr_bucket_read(b, &data, &unused, APR_BLOCK_READ);
+        length += b->length;
+    }
+    return rv;
 }
 
 static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb,
-                               apr_bucket_brigade *rest)
+                               apr_bucket_brigade *rest, apr_size_t size)
 {
     apr_bucket *after;
-    apr_status_t rv = apr_brigade_partition(bb, PIECE_SIZE, &after);
+    apr_status_t rv = read_piece(bb, size);
 
+    if (rv == APR_SUCCESS)
+        rv = apr_brigade_partition(bb, (apr_off_t)size, &after);
     if (rv != APR_SUCCESS)
         return rv;
     apr_brigade_split_ex(bb, after, rest);
@@ -94,10 +143,16 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb,
 
 /* The last one.  An MPM that keeps nothing would wait after the request. */
 static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
-                              const req_t *req)
+                              req_t *req)
 {
-    if (!is_async && (req->stalls || req->seated))
-        APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
+    apr_status_t rv = ap_pass_brigade(f->next, bb);
+
+    if (is_async || rv != APR_SUCCESS || !f->c->data_in_output_filters)
+        return rv;
+    wait_if_full(f->c, req);
+    if (!req->stalls && !req->seated)
+        return rv;
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
     return ap_pass_brigade(f->next, bb);
 }
 
@@ -108,17 +163,17 @@ static apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb,
 {
     apr_bucket_brigade *rest = NULL;
     apr_status_t rv = APR_SUCCESS;
+    apr_size_t size = PIECE_MIN;
 
-    while (rv == APR_SUCCESS && is_long(bb)) {
+    wait_if_full(f->c, req);
+    while (rv == APR_SUCCESS && is_longer(bb, size)
+           && is_longer(bb, size = piece_size(f->c))) {
         if (!rest)
             rest = apr_brigade_create(req->r->pool, f->c->bucket_alloc);
+        rv = pass_piece(f, bb, rest, size);
         wait_if_full(f->c, req);
-        rv = pass_piece(f, bb, rest);
     }
-    if (rv != APR_SUCCESS)
-        return rv;
-    wait_if_full(f->c, req);
-    return pass_last(f, bb, req);
+    return rv == APR_SUCCESS ? pass_last(f, bb, req) : rv;
 }
 
 /* Connection output filter, right above the core's.  The end of an answer that

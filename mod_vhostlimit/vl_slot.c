@@ -71,8 +71,10 @@ static apr_uint32_t held_in(const vl_shm_t *shm, apr_uint32_t c,
 static int leaves_room(const vl_shm_t *shm, apr_uint32_t c,
                        apr_uint32_t account)
 {
-    return vl_admit_more(held_in(shm, c, account), room_of(shm, c))
-           && !vl_drain_is_over(shm, c, account);
+    apr_uint32_t held = held_in(shm, c, account);
+
+    return vl_admit_more(held, room_of(shm, c))
+           && vl_drain_leaves_room(shm, c, account, held);
 }
 
 static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
