@@ -332,6 +332,14 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return APR_SUCCESS;
 }
 
+/* What is left when one account has all it may is for others. */
+static apr_uint32_t room_for_anybody(const vl_shm_t *shm, apr_uint32_t c)
+{
+    apr_uint32_t room = room_of(shm, c);
+
+    return vl_admit_more(shm->children[c].running, room) ? room : 0;
+}
+
 void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
 {
     apr_uint32_t c;
@@ -341,7 +349,7 @@ void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
         return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
-            += room_of(shm, c);
+            += room_for_anybody(shm, c);
     ret_rooms->ended = shm->children[shm->self].ended;
     vl_shm_unlock(shm);
 }
