@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -42,6 +43,7 @@
 #include "vl_meter.h"
 #include "vl_notice.h"
 #include "vl_prefork.h"
+#include "vl_private.h"
 
 #define TICK_MS 100
 /* Accepted in one go; then whoever else has something to say. */
@@ -78,6 +80,7 @@ static struct acceptor_t {
     vl_usage_t *usage;
     int reads;                      /* it, for all children */
     apr_thread_t *thread;
+    pthread_mutex_t set_up;         /* it begins when it gets this */
     int ending;                     /* atomic: the thread is to stop */
 } *acceptor;
 
@@ -477,6 +480,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
 {
     struct sched_param param = { 0 };
 
+    pthread_mutex_lock(&acceptor->set_up);
     /* Newcomers do not interrupt the work on those who have come: several are
      * sorted at once. */
     sched_setscheduler(0, SCHED_BATCH, &param);
@@ -546,31 +550,59 @@ static int real_fd(const ap_listen_rec *lr)
     return fd;
 }
 
-static apr_status_t replace_listener(ap_listen_rec *lr, apr_pool_t *pchild)
+static int count_listeners(void)
 {
-    int fd = acceptor->waits ? vl_accept_empty_fd() : polled_fd();
-    apr_socket_t *sd = NULL;
-
-    if (fd < 0)
-        return errno;
-    acceptor->listeners[acceptor->nlisteners++].fd = real_fd(lr);
-    apr_os_sock_put(&sd, &fd, pchild);
-    lr->sd = sd;
-    return APR_SUCCESS;
-}
-
-static void replace_listeners(apr_pool_t *pchild)
-{
-    ap_listen_rec *lr;
+    const ap_listen_rec *lr;
     int n = 0;
 
     for (lr = ap_listeners; lr; lr = lr->next)
         n += is_http(lr);
-    acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t) * (n + 1));
+    return n;
+}
+
+static void close_all(const int *fds, int n)
+{
+    while (n--)
+        close(fds[n]);
+}
+
+/* For the MPM, one for each listener.  NULL: there are not enough
+ * descriptors. */
+static int *make_stand_ins(apr_pool_t *pchild)
+{
+    int i, n = count_listeners();
+    int *fds = apr_palloc(pchild, sizeof(*fds) * (n + 1));
+
+    for (i = 0; i < n; i++) {
+        fds[i] = acceptor->waits ? vl_accept_empty_fd() : polled_fd();
+        if (fds[i] < 0) {
+            close_all(fds, i);
+            return NULL;
+        }
+    }
+    return fds;
+}
+
+static void replace_listener(ap_listen_rec *lr, int fd, apr_pool_t *pchild)
+{
+    apr_socket_t *sd = NULL;
+
+    acceptor->listeners[acceptor->nlisteners++].fd = real_fd(lr);
+    apr_os_sock_put(&sd, &fd, pchild);
+    lr->sd = sd;
+    if (!acceptor->first)
+        acceptor->first = lr;
+}
+
+static void replace_listeners(const int *stand_ins, apr_pool_t *pchild)
+{
+    ap_listen_rec *lr;
+
+    acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t)
+                                              * (count_listeners() + 1));
     for (lr = ap_listeners; lr; lr = lr->next) {
-        if (is_http(lr) && replace_listener(lr, pchild) == APR_SUCCESS
-            && !acceptor->first)
-            acceptor->first = lr;
+        if (is_http(lr))
+            replace_listener(lr, *stand_ins++, pchild);
     }
     if (acceptor->waits)
         ap_listeners->next = NULL;  /* in this child only */
@@ -605,27 +637,57 @@ static int may_replace(void)
     return 1;
 }
 
-/* The epoll set, and what is watched from the beginning. */
-static void open_up(apr_pool_t *pchild)
+/* The epoll set, and what is watched from the beginning.  0: there are not
+ * enough descriptors. */
+static int open_up(apr_pool_t *pchild)
 {
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    watch(vl_shm_child_wake_fd(acceptor->shm), EPOLLIN, NULL);
+    if (acceptor->epoll_fd < 0)
+        return 0;
     acceptor->pass_fd = vl_arrival_child_init(pchild, acceptor->main_server,
                                               acceptor->shm,
                                               acceptor->epoll_fd,
                                               acceptor->most);
+    if (acceptor->pass_fd < 0) {
+        close(acceptor->epoll_fd);
+        return 0;
+    }
+    watch(vl_shm_child_wake_fd(acceptor->shm), EPOLLIN, NULL);
+    return 1;
 }
 
+static void warn_of(apr_status_t rv)
+{
+    ap_log_error(APLOG_MARK, APLOG_ERR, rv, acceptor->main_server,
+                 VLOGNO(0024) "connections cannot wait as sockets in this "
+                 "child: %s", acceptor->relays
+                 ? "it tries again" : "their requests wait with threads");
+}
+
+/* Without the thread nobody would accept: it has to be there first. */
 static void begin_thread(apr_pool_t *pchild)
 {
+    int *stand_ins = NULL;
+    apr_status_t rv;
+
     acceptor->waits = !is_async();
-    open_up(pchild);
-    if (may_replace())
-        replace_listeners(pchild);
-    if (apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
-           == APR_SUCCESS)
-        apr_pool_pre_cleanup_register(pchild, NULL, stop);
+    if (!open_up(pchild)
+        || (may_replace() && !(stand_ins = make_stand_ins(pchild)))) {
+        warn_of(errno);
+        return;
+    }
+    pthread_mutex_init(&acceptor->set_up, NULL);
+    pthread_mutex_lock(&acceptor->set_up);
+    rv = apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild);
+    if (rv != APR_SUCCESS) {
+        warn_of(rv);
+        return;
+    }
+    if (stand_ins)
+        replace_listeners(stand_ins, pchild);
+    pthread_mutex_unlock(&acceptor->set_up);
+    apr_pool_pre_cleanup_register(pchild, NULL, stop);
 }
 
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
@@ -649,20 +711,46 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
         acceptor->nlisteners = vl_prefork_child_init(pchild, shm, relay);
 }
 
-void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
-                     const ap_listen_rec *real, const sigset_t *signals)
+static void close_copies(int n)
 {
-    int i = 0;
+    while (n--)
+        close(acceptor->listeners[n].fd);
+}
 
-    acceptor->first = first;
-    acceptor->relays = 1;
-    acceptor->signals = signals;
+/* Its own of the real sockets, since the MPM closes those. */
+static int copy_listeners(apr_pool_t *pchild, const ap_listen_rec *real)
+{
+    int i, fd;
+
     acceptor->listeners = apr_pcalloc(pchild, sizeof(listener_t)
                                               * acceptor->nlisteners);
-    /* Its own, since the MPM closes those. */
-    for (; real; real = real->next)
-        acceptor->listeners[i++].fd = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
-    open_up(pchild);
+    for (i = 0; real; real = real->next) {
+        fd = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) {
+            close_copies(i);
+            return 0;
+        }
+        acceptor->listeners[i++].fd = fd;
+    }
+    return 1;
+}
+
+int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real)
+{
+    int copied = copy_listeners(pchild, real);
+
+    acceptor->relays = 1;
+    if (copied && open_up(pchild))
+        return 1;
+    warn_of(errno);
+    close_copies(copied ? acceptor->nlisteners : 0);
+    return 0;
+}
+
+void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals)
+{
+    acceptor->first = first;
+    acceptor->signals = signals;
     watch(acceptor->relay[1], EPOLLIN, &acceptor->relay);
     listen_on();
     accept_on();
