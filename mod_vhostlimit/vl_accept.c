@@ -363,6 +363,7 @@ static void tick(apr_int64_t now_us)
     int stuck;
 
     vl_slot_adjust(acceptor->shm, now_us);
+    vl_slot_pass_over(acceptor->shm, now_us);
     vl_meter_tick();
     read_usage(now_us);
     vl_notice_tick(now_us);
