@@ -137,8 +137,9 @@ struct vl_shm_t {
     vl_queue_t queue;               /* view of the flows */
     child_t *children;
     cell_t *cells;
-    int *wake_fds;                  /* eventfd of each column */
+    int *wake_fds;                  /* eventfd of each column, or -1 */
     apr_uint32_t self;              /* this process's column, or NO_CHILD */
+    apr_pool_t *pool;               /* the parent's; all of this is in it */
     apr_hash_t *by_name;            /* the parent's; name -> account_t */
     apr_uint32_t spare;             /* the parent's; search for room from here */
 };
