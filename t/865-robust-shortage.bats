@@ -7,8 +7,9 @@
 
 load lib/live
 load lib/fault
+load lib/control
 
-export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0008|VL0024'
+export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0004|VL0008|VL0020|VL0024'
 
 setup() { requires cc; }
 
@@ -182,3 +183,108 @@ got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
   leave_places
 }
 
+# ---- who stands still --------------------------------------------------------
+
+stands_still() { # <pid>: its acceptor does, from now on
+  runs_short "stuck.$1"
+  wait_until 10 test -e "$SHORT/stands.$1"
+}
+
+goes_on() { # <pid>
+  has_enough "stuck.$1"
+  wait_until 10 test ! -e "$SHORT/stands.$1"
+}
+
+@test "an acceptor that stands still with a place granted to it: others have it, and who waits there when it goes on" {
+  requires event
+  local here there i
+  start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
+    'VhostLimit On' 'VhostLimitQueue 100 60s' -v 'b VhostLimitConcurrency 1'
+  wait_until 10 children_are 2
+  hold_request busy b
+  here=$(holder_of busy)
+  there=$(httpd_children | grep -vx "$here")
+  stands_still "$here"
+  for i in 1 2; do begin_request "far$i" b /page.html --max-time 60; done
+  wait_until 20 status_is b waiting 2
+  goes_on "$here"
+  stands_still "$there"
+  for i in 1 2; do begin_request "near$i" b /page.html --max-time 60; done
+  wait_until 20 status_is b waiting 4
+  release_request busy
+  is "$(answer_of near1) $(answer_of near2)" '200 200' "who waits in the child that goes on"
+  is "$(status_of b waiting) $(status_of b running)" '2 0' "who waits in the other"
+  goes_on "$there"
+  is "$(answer_of far1) $(answer_of far2)" '200 200'
+  validated
+}
+
+children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
+
+@test "a child is granted all that its ring holds, and picks it up when it goes on" {
+  requires event root
+  local child
+  start_frail -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 200' -t 'ThreadsPerChild 200' -t 'MaxRequestWorkers 200' \
+    'VhostLimit On' 'VhostLimitSlots 500' 'VhostLimitQueue 1000 60s' -v 'b VhostLimitConcurrency 1'
+  child=$(httpd_children)
+  hold_request busy b
+  begin_crowd many 180 b /page.html
+  wait_until 20 status_is b waiting 180
+  stands_still "$child"
+  ctl set "$(account b)" concurrency=200
+  is "$(ctl --json list | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
+  goes_on "$child"
+  is "$(crowd_got many)" '180 200'
+  release_request busy
+  validated
+}
+
+account() { printf '%s.test:%s\n' "$1" "$(httpd_port)"; }   # <vhost>
+
+# ---- cgroups -----------------------------------------------------------------
+
+@test "the kernel has no room for one more group: Apache serves, a limit is an error, and the next restart makes it" {
+  requires cgroups pids
+  start_frail 'VhostLimit On' -v 'a VhostLimitProcesses 50'
+  runs_short mkdir
+  configure_frail 'VhostLimit On' -o 'a b d e' -v 'a VhostLimitProcesses 50' -v 'e VhostLimitProcesses 50'
+  graceful_httpd
+  error_log_says 'VL0004: vhost d\.test:[0-9]+ has no cgroup: .*No space left'
+  error_log_says 'VL0020: vhost e\.test:[0-9]+: a limit cannot be enforced: .*No space left'
+  is "$(get d /cgi/nap.sh) $(get e /cgi/nap.sh)" '200 200'
+  has_enough mkdir
+  graceful_httpd
+  cgroup_exists "$(httpd_cgroup)/d.test:$(httpd_port)"
+  validated
+}
+
+takes_no_limit() { # <what fails> <what the log says>
+  start_frail 'VhostLimit On'
+  runs_short "$1"
+  configure_frail 'VhostLimit On' -v 'a VhostLimitProcesses 50'
+  graceful_httpd
+  error_log_says "VL0020: vhost a\\.test:[0-9]+: a limit cannot be enforced: .*$2"
+  is "$(get a /cgi/nap.sh) $(get b /cgi/nap.sh) $(get a /)" '200 200 200'
+  stop_httpd
+  : >"$HTTPD_ROOT/logs/error.log"
+  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  wait_until 10 error_log_says 'emerg.*VL0020: vhost a'
+  configure_frail 'VhostLimit On' 'VhostLimitOnError open' -v 'a VhostLimitProcesses 50'
+  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so launch_httpd
+  error_log_says 'warn.*VL0020: vhost a'
+  is "$(get a /cgi/nap.sh)" 200
+  has_enough "$1"
+  graceful_httpd
+  is "$(cgroup_says "$(httpd_cgroup)/a.test:$(httpd_port)" pids.max)" 50
+  validated
+}
+
+@test "cgroup files that take nothing: Apache serves, and a limit is an error" {
+  requires cgroups pids
+  takes_no_limit write 'No space left'
+}
+
+@test "cgroup files that may not be written: the same" {
+  requires cgroups pids
+  takes_no_limit open 'Permission denied'
+}
