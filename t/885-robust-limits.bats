@@ -9,8 +9,10 @@ load lib/fault
 
 setup() { requires event ab cc; }
 
-hundred_vhosts() {
-  seq 100 | awk -v port="$(httpd_port)" -v site="$HTTPD_ROOT/htdocs/a" \
+hundred_vhosts() { vhosts 100; }
+
+vhosts() { # <number>
+  seq "$1" | awk -v port="$(httpd_port)" -v site="$HTTPD_ROOT/htdocs/a" \
     '{ printf "<VirtualHost 127.0.0.1:%s>\nServerName m%d.test:%s\nDocumentRoot \"%s\"\n</VirtualHost>\n", port, $1, port, site }'
 }
 
@@ -59,4 +61,29 @@ children_so_far() { error_log | grep -c 'Child [0-9]* started'; }
   validated
   is "$(counted) $(status_of a requests)" "$((each * 20)) 9"
   at_least "$(children_so_far)" $((each / 10)) "children"
+}
+
+# ---- many vhosts -------------------------------------------------------------
+
+# Milliseconds until it serves, and KB of parent and children, shared pages once.
+start_costs() { # <as start_httpd>...
+  local began pid
+  configure_httpd "$@"
+  began=${EPOCHREALTIME/./}
+  launch_httpd
+  printf '%d ' $(((${EPOCHREALTIME/./} - began) / 1000))
+  for pid in $(httpd_pid) $(httpd_children); do awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup"; done | awk '{ n += $1 } END { print n }'
+}
+
+@test "1000 vhosts, 10000 in the long form: what they cost to start and in memory" {
+  requires root
+  local n=$((${VL_LONG:-0} ? 10000 : 1000)) plain ours
+  mkdir -p "$HTTPD_ROOT"
+  read -ra plain < <(start_costs -n -x "$(vhosts "$n")")
+  stop_httpd
+  : >"$HTTPD_ROOT/logs/error.log"
+  read -ra ours < <(start_costs 'VhostLimit On' 'VhostLimitCgroup off' -x "$(vhosts "$n")")
+  echo "# $n vhosts, ms until it serves and KB: plain ${plain[*]}, with the module ${ours[*]}"
+  is "$(get "m$n" /)" 200
+  at_most $((ours[1] - plain[1])) $((n * 8 + 8192)) "KB more"
 }

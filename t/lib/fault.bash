@@ -18,7 +18,8 @@ start_frail() { # <as start_httpd>...
   local so=$BATS_FILE_TMPDIR/short.so
   [[ -e $so ]] || cc -shared -fPIC -o "$so" "$TOP/t/lib/short.c" -ldl
   SHORT=$BATS_TEST_TMPDIR/short
-  mkdir -p -m 777 "$SHORT"
+  mkdir -p "$SHORT"
+  chmod 777 "$SHORT"
   chmod a+rx "$BATS_FILE_TMPDIR" "$BATS_TEST_TMPDIR" "$so"
   export SHORT
   rm -rf "$HTTPD_ROOT"
