@@ -105,53 +105,95 @@ static apr_uint32_t count_accounts(server_rec *s)
     return n;
 }
 
-/* A segment with room for all of this configuration's accounts. */
-static apr_status_t make_room(server_rec *main_server)
+/* A segment with room for twice as many accounts, in which counts begin again. */
+static apr_status_t make_segment(server_rec *main_server,
+                                 apr_uint32_t accounts)
 {
-    apr_uint32_t accounts = count_accounts(main_server);
+    apr_uint32_t capacity = accounts * 2 + SPARE_ACCOUNTS;
+    vl_shm_t *shm;
     apr_status_t rv;
     int daemons = 1;
 
-    if (kept->shm && accounts <= kept->capacity)
-        return APR_SUCCESS;
     if (kept->shm)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
                      "%u vhosts are more than the shared memory had room for "
                      "(%u): counts start again", accounts, kept->capacity);
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
-    kept->capacity = accounts * 2 + SPARE_ACCOUNTS;
     /* Twice: a child may be replaced before the parent hears of its death. */
-    rv = vl_shm_post_config_create(ap_pglobal, kept->capacity, daemons * 2,
-                                   &kept->shm);
-    if (rv != APR_SUCCESS)
-        ap_log_error(APLOG_MARK, APLOG_EMERG, rv, main_server, VLOGNO(0002)
-                     "shared memory for %u vhosts in %d children cannot be "
-                     "made", kept->capacity, daemons * 2);
-    return rv;
+    rv = vl_shm_post_config_create(ap_pglobal, capacity, daemons * 2, &shm);
+    if (rv != APR_SUCCESS) {
+        ap_log_error(APLOG_MARK, kept->shm ? APLOG_ERR : APLOG_EMERG, rv,
+                     main_server, VLOGNO(0002) "shared memory for %u vhosts in "
+                     "%d children cannot be made", capacity, daemons * 2);
+        return rv;
+    }
+    if (kept->shm)
+        vl_shm_post_config_destroy(kept->shm);
+    kept->shm = shm;
+    kept->capacity = capacity;
+    return APR_SUCCESS;
 }
 
-static apr_status_t enter_accounts(server_rec *main_server)
+/* APR_SUCCESS: it has an account, or wants none. */
+static apr_status_t enter_account(server_rec *s)
 {
-    server_rec *s;
+    vl_conf_t *conf = vl_conf_get(s);
+    vl_limits_t limits = vl_conf_limits(conf);
+
+    if (conf->mode == VL_MODE_OFF)
+        return APR_SUCCESS;
+    return vl_shm_post_config_account(kept->shm, conf->account_name, &limits,
+                                      &conf->account);
+}
+
+/* A restart goes on without those for whom there is no room. */
+static void leave_out(server_rec *s, apr_status_t rv)
+{
+    vl_conf_t *conf = vl_conf_get(s);
+
+    conf->refused = conf->mode == VL_MODE_ON
+                    && conf->on_error == VL_ERROR_CLOSED;
+    conf->mode = VL_MODE_OFF;
+    ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
+                 "vhost %s cannot be entered in shared memory: its requests "
+                 "are %s", conf->account_name,
+                 conf->refused ? "refused" : "not limited");
+}
+
+/* Those that have an account first, so that nobody is given theirs.  APR_ENOSPC:
+ * accounts of vhosts that are gone are still in use. */
+static apr_status_t enter_accounts(server_rec *main_server, int leaves_out)
+{
     apr_status_t rv;
+    server_rec *s;
 
     vl_shm_post_config_begin(kept->shm);
     for (s = main_server; s; s = s->next) {
-        vl_conf_t *conf = vl_conf_get(s);
-        vl_limits_t limits = vl_conf_limits(conf);
-
-        if (conf->mode == VL_MODE_OFF)
-            continue;
-        rv = vl_shm_post_config_account(kept->shm, conf->account_name,
-                                        &limits, &conf->account);
-        if (rv != APR_SUCCESS) {
-            ap_log_error(APLOG_MARK, APLOG_EMERG, rv, s, VLOGNO(0003)
-                         "vhost %s cannot be entered in shared memory",
-                         conf->account_name);
+        if (vl_shm_post_config_knows(kept->shm, vl_conf_get(s)->account_name))
+            enter_account(s);
+    }
+    for (s = main_server; s; s = s->next) {
+        rv = enter_account(s);
+        if (rv != APR_SUCCESS && !leaves_out)
             return rv;
-        }
+        if (rv != APR_SUCCESS)
+            leave_out(s, rv);
     }
     return APR_SUCCESS;
+}
+
+/* Fails at the start only. */
+static apr_status_t make_room(server_rec *main_server)
+{
+    apr_uint32_t accounts = count_accounts(main_server);
+    apr_status_t rv = APR_ENOSPC;
+
+    if (kept->shm && accounts <= kept->capacity)
+        rv = enter_accounts(main_server, 0);
+    if (rv != APR_ENOSPC)
+        return rv;
+    rv = make_segment(main_server, accounts);
+    return kept->shm ? enter_accounts(main_server, 1) : rv;
 }
 
 /* One server for each account: the first of those that share it. */
@@ -355,8 +397,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     kept = kept_get();
-    if (make_room(main_server) != APR_SUCCESS
-        || enter_accounts(main_server) != APR_SUCCESS)
+    if (make_room(main_server) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_slot_set_seats(kept->shm, seats());

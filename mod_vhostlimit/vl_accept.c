@@ -12,6 +12,7 @@
 #include "vl_accept.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -29,6 +30,7 @@
 #include "vl_meter.h"
 #include "vl_notice.h"
 #include "vl_prefork.h"
+#include "vl_private.h"
 
 #define TICK_MS 100
 /* Accepted in one go; then whoever else has something to say. */
@@ -57,6 +59,7 @@ static struct acceptor_t {
     vl_usage_t *usage;
     int reads;                      /* it, for all children */
     apr_thread_t *thread;
+    pthread_mutex_t set_up;         /* it begins when it gets this */
     int ending;                     /* atomic: the thread is to stop */
 } *acceptor;
 
@@ -295,6 +298,7 @@ static void tick(apr_int64_t now_us)
     int stuck;
 
     vl_slot_adjust(acceptor->shm, now_us);
+    vl_slot_pass_over(acceptor->shm, now_us);
     vl_meter_tick();
     read_usage(now_us);
     vl_notice_tick(now_us);
@@ -397,6 +401,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
 {
     struct sched_param param = { 0 };
 
+    pthread_mutex_lock(&acceptor->set_up);
     /* Newcomers do not interrupt the work on those who have come: several are
      * sorted at once. */
     sched_setscheduler(0, SCHED_BATCH, &param);
@@ -435,25 +440,58 @@ static apr_status_t stop(void *unused)
 /* --- set-up --------------------------------------------------------------- */
 
 /* The epoll set, and what is watched from the beginning.  Returns pass_fd, see
- * vl_arrival_child_init(). */
+ * vl_arrival_child_init(), or -1: there are not enough descriptors. */
 static int open_up(apr_pool_t *pchild)
 {
+    int pass_fd;
+
     acceptor->deaf = 1;
     acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (acceptor->epoll_fd < 0)
+        return -1;
+    pass_fd = vl_arrival_child_init(pchild, acceptor->main_server,
+                                    acceptor->shm, acceptor->epoll_fd,
+                                    acceptor->most);
+    if (pass_fd < 0) {
+        close(acceptor->epoll_fd);
+        return -1;
+    }
     watch(vl_shm_child_wake_fd(acceptor->shm), EPOLLIN, NULL);
-    return vl_arrival_child_init(pchild, acceptor->main_server, acceptor->shm,
-                                 acceptor->epoll_fd, acceptor->most);
+    return pass_fd;
 }
 
+static void warn_of(apr_status_t rv)
+{
+    ap_log_error(APLOG_MARK, APLOG_ERR, rv, acceptor->main_server,
+                 VLOGNO(0024) "connections cannot wait as sockets in this "
+                 "child: %s", acceptor->relays
+                 ? "it tries again" : "their requests wait with threads");
+}
+
+/* Without the thread nobody would accept: it has to be there first. */
 static void begin_thread(apr_pool_t *pchild)
 {
-    int pass_fd = open_up(pchild);
+    int replaces = vl_listener_may_replace(), pass_fd = open_up(pchild);
+    int *stand_ins = NULL;
+    apr_status_t rv;
 
-    if (vl_listener_may_replace())
-        vl_listener_child_replace(pchild, pass_fd, &acceptor->listeners);
-    if (apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild)
-           == APR_SUCCESS)
-        apr_pool_pre_cleanup_register(pchild, NULL, stop);
+    if (pass_fd < 0
+        || (replaces
+            && !(stand_ins = vl_listener_child_stand_ins(pchild, pass_fd)))) {
+        warn_of(errno);
+        return;
+    }
+    pthread_mutex_init(&acceptor->set_up, NULL);
+    pthread_mutex_lock(&acceptor->set_up);
+    rv = apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild);
+    if (rv != APR_SUCCESS) {
+        warn_of(rv);
+        return;
+    }
+    if (replaces)
+        vl_listener_child_replace(pchild, stand_ins, &acceptor->listeners);
+    pthread_mutex_unlock(&acceptor->set_up);
+    apr_pool_pre_cleanup_register(pchild, NULL, stop);
 }
 
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
@@ -477,13 +515,22 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
         acceptor->listeners.n = vl_prefork_child_init(pchild, shm, relay);
 }
 
-void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
-                     const ap_listen_rec *real, const sigset_t *signals)
+int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real)
 {
     acceptor->relays = 1;
+    if (vl_listener_child_copy(pchild, real, &acceptor->listeners)) {
+        if (open_up(pchild) >= 0)
+            return 1;
+        vl_listener_child_close(&acceptor->listeners);
+    }
+    warn_of(errno);
+    return 0;
+}
+
+void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals)
+{
+    acceptor->listeners.first = first;
     acceptor->signals = signals;
-    vl_listener_child_copy(pchild, first, real, &acceptor->listeners);
-    open_up(pchild);
     watch(acceptor->relay[1], EPOLLIN, &acceptor->relay);
     listen_on();
     accept_on();

@@ -34,11 +34,12 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, const int handover[2],
                           const int relay[2], apr_uint32_t most,
                           vl_usage_t *usage);
-/* The calling process does nothing but accept from now on, until the MPM has
- * closed its listeners: `first` is no longer active.  real: a list with the
- * real sockets.  signals: its mask while it sleeps. */
-void vl_accept_serve(apr_pool_t *pchild, const ap_listen_rec *first,
-                     const ap_listen_rec *real, const sigset_t *signals);
+/* The calling process is to accept for all.  real: a list with the real sockets.
+ * 0: it cannot, for want of descriptors. */
+int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real);
+/* Then it does nothing but that, until the MPM has closed its listeners: `first`
+ * is no longer active.  signals: its mask while it sleeps. */
+void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals);
 /* Connections wait with us in this child. */
 int vl_accept_works(void);
 

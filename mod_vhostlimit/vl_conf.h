@@ -30,7 +30,9 @@ typedef struct vl_conf_t {
     const char *cgroup;         /* main server only: "auto", "off" or a path */
     const char *account_name;   /* set by vl_conf_post_config() */
     apr_uint32_t account;       /* its number in shared memory; set by the
-                                 * module once it is entered there */
+                                 * module once it is entered there ... */
+    int refused;                /* ... or there was no room: it is Off, and its
+                                 * requests are refused */
 } vl_conf_t;
 
 extern const command_rec vl_conf_cmds[];

@@ -282,6 +282,16 @@ static req_t *req_make(request_rec *r, conn_t *conn)
     return req;
 }
 
+/* Its vhost has no account, see VL0003. */
+static void refuse_unentered(request_rec *r, conn_t *conn)
+{
+    req_t *req = req_make(r, conn);
+
+    admit_not(req);
+    req->measured = 1;          /* no CPU time of it is known */
+    ap_set_module_config(r->request_config, &vhostlimit_module, req);
+}
+
 static int req_admit(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
@@ -299,6 +309,8 @@ static int req_admit(request_rec *r)
         pass_by(conn);
         vl_place_fork_for(places, VL_PLACE_NONE);
         vl_place_thread(places, VL_PLACE_NONE);
+        if (conf->refused)
+            refuse_unentered(r, conn);
         return DECLINED;
     }
     req = req_make(r, conn);

@@ -7,7 +7,6 @@
  * accept_fair(). */
 #include "vl_listener.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
@@ -142,35 +141,60 @@ static int real_fd(const ap_listen_rec *lr)
     return fd;
 }
 
-static apr_status_t replace(ap_listen_rec *lr, apr_pool_t *pchild,
-                            vl_listeners_t *listeners)
+static int count_all(void)
 {
-    int fd = mpm.waits ? vl_listener_empty_fd() : polled_fd();
-    apr_socket_t *sd = NULL;
+    const ap_listen_rec *lr;
+    int n = 0;
 
-    if (fd < 0)
-        return errno;
-    listeners->fds[listeners->n++] = real_fd(lr);
-    apr_os_sock_put(&sd, &fd, pchild);
-    lr->sd = sd;
-    return APR_SUCCESS;
+    for (lr = ap_listeners; lr; lr = lr->next)
+        n += is_http(lr);
+    return n;
 }
 
-void vl_listener_child_replace(apr_pool_t *pchild, int pass_fd,
-                               vl_listeners_t *ret_listeners)
+static void close_all(const int *fds, int n)
 {
-    ap_listen_rec *lr;
-    int n = 0;
+    while (n--)
+        close(fds[n]);
+}
+
+int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd)
+{
+    int i, n = count_all();
+    int *fds = apr_palloc(pchild, sizeof(*fds) * (n + 1));
 
     mpm.pass_fd = pass_fd;
     mpm.waits = !is_async();
-    for (lr = ap_listeners; lr; lr = lr->next)
-        n += is_http(lr);
-    ret_listeners->fds = apr_pcalloc(pchild, sizeof(int) * (n + 1));
+    for (i = 0; i < n; i++) {
+        fds[i] = mpm.waits ? vl_listener_empty_fd() : polled_fd();
+        if (fds[i] < 0) {
+            close_all(fds, i);
+            return NULL;
+        }
+    }
+    return fds;
+}
+
+static void replace(ap_listen_rec *lr, int fd, apr_pool_t *pchild,
+                    vl_listeners_t *listeners)
+{
+    apr_socket_t *sd = NULL;
+
+    listeners->fds[listeners->n++] = real_fd(lr);
+    apr_os_sock_put(&sd, &fd, pchild);
+    lr->sd = sd;
+    if (!listeners->first)
+        listeners->first = lr;
+}
+
+void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
+                               vl_listeners_t *ret_listeners)
+{
+    ap_listen_rec *lr;
+
+    ret_listeners->fds = apr_pcalloc(pchild, sizeof(int) * (count_all() + 1));
     for (lr = ap_listeners; lr; lr = lr->next) {
-        if (is_http(lr) && replace(lr, pchild, ret_listeners) == APR_SUCCESS
-            && !ret_listeners->first)
-            ret_listeners->first = lr;
+        if (is_http(lr))
+            replace(lr, *stand_ins++, pchild, ret_listeners);
     }
     if (mpm.waits)
         ap_listeners->next = NULL;  /* in this child only */
@@ -190,14 +214,23 @@ void vl_listener_child_take_over(const vl_listeners_t *listeners,
     }
 }
 
-void vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *first,
-                            const ap_listen_rec *real,
-                            vl_listeners_t *listeners)
+int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
+                           vl_listeners_t *listeners)
 {
-    int i = 0;
+    int i;
 
-    listeners->first = first;
     listeners->fds = apr_pcalloc(pchild, sizeof(int) * listeners->n);
-    for (; real; real = real->next)
-        listeners->fds[i++] = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
+    for (i = 0; real; real = real->next, i++) {
+        listeners->fds[i] = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
+        if (listeners->fds[i] < 0) {
+            close_all(listeners->fds, i);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+void vl_listener_child_close(const vl_listeners_t *listeners)
+{
+    close_all(listeners->fds, listeners->n);
 }

@@ -21,18 +21,20 @@ int vl_listener_is_there(void);
 /* The MPM can do without them. */
 int vl_listener_may_replace(void);
 
-/* Child.  pass_fd: readable while somebody may pass. */
-void vl_listener_child_replace(apr_pool_t *pchild, int pass_fd,
+/* Child.  What the MPM gets, one for each listener for HTTP.  pass_fd: readable
+ * while somebody may pass.  NULL: there are not enough descriptors. */
+int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd);
+void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
                                vl_listeners_t *ret_listeners);
 /* The MPM sets its own accept function when its threads start, after
  * child_init: ours must come later.  Until then nobody can pass. */
 void vl_listener_child_take_over(const vl_listeners_t *listeners,
                                  int (*ending)(void));
 /* A child that accepts for others (vl_prefork.h) has listeners->n of its own,
- * since the MPM closes those in `real`. */
-void vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *first,
-                            const ap_listen_rec *real,
-                            vl_listeners_t *listeners);
+ * since the MPM closes those in `real`.  0: there are not enough descriptors. */
+int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
+                           vl_listeners_t *listeners);
+void vl_listener_child_close(const vl_listeners_t *listeners);
 
 /* What an MPM that does not poll accepts from until our accept function is in
  * place: a listening socket that nobody connects to and that gives up after

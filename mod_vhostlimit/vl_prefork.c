@@ -59,6 +59,21 @@ static void leave_the_idle(void)
     }
 }
 
+/* If it cannot accept, somebody else may be able to. */
+static void claim_and_serve(const sigset_t *signals)
+{
+    if (!prefork.first->active || !vl_relay_claim(prefork.shm))
+        return;
+    if (vl_accept_open(prefork.pchild, prefork.real)) {
+        leave_the_idle();
+        vl_accept_serve(prefork.first, signals);
+    }
+    else {
+        vl_relay_acceptor_resign(prefork.shm);
+        vl_relay_child_ask(prefork.shm);
+    }
+}
+
 static void be_acceptor(void)
 {
     sigset_t stops, before;
@@ -68,10 +83,7 @@ static void be_acceptor(void)
     sigaddset(&stops, SIGHUP);
     sigaddset(&stops, AP_SIG_GRACEFUL);
     pthread_sigmask(SIG_BLOCK, &stops, &before);
-    if (prefork.first->active && vl_relay_claim(prefork.shm)) {
-        leave_the_idle();
-        vl_accept_serve(prefork.pchild, prefork.first, prefork.real, &before);
-    }
+    claim_and_serve(&before);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

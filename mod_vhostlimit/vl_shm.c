@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <apr_shm.h>
 #include <apr_strings.h>
@@ -100,12 +101,12 @@ static apr_status_t lock_init(pthread_mutex_t *mutex)
 }
 
 /* Made before any child, so that every child has all of them. */
-static apr_status_t make_wake_fds(vl_shm_t *shm, apr_pool_t *p,
-                                  apr_uint32_t children)
+static apr_status_t make_wake_fds(vl_shm_t *shm, apr_uint32_t children)
 {
+    apr_size_t size = sizeof(int) * children;
     apr_uint32_t c;
 
-    shm->wake_fds = apr_palloc(p, sizeof(int) * children);
+    shm->wake_fds = memset(apr_palloc(shm->pool, size), 0xff, size);
     for (c = 0; c < children; c++) {
         shm->wake_fds[c] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (shm->wake_fds[c] < 0)
@@ -138,36 +139,71 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
     return offset;
 }
 
-apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
-                                       apr_uint32_t children,
-                                       vl_shm_t **ret_shm)
+static void set_up(vl_shm_t *shm, apr_uint32_t accounts,
+                   apr_uint32_t children)
 {
-    vl_shm_t *shm = apr_pcalloc(p, sizeof(*shm));
+    shm->queue.head = &shm->head->queue;
+    shm->self = NO_CHILD;
+    shm->by_name = apr_hash_make(shm->pool);
+    shm->head->capacity = accounts;
+    shm->head->children = children;
+    shm->head->processors = vl_cpu_count();
+    shm->head->created = apr_time_now();
+    shm->head->queue.slots = APR_UINT32_MAX;
+}
+
+static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
+                         apr_uint32_t children)
+{
     apr_shm_t *segment;
     apr_status_t rv;
 
     /* Anonymous: pages nobody writes cost nothing, and it cannot be left
      * behind.  The kernel hands it out zeroed. */
     rv = apr_shm_create(&segment, lay_out(shm, NULL, accounts, children), NULL,
-                        p);
+                        shm->pool);
     if (rv != APR_SUCCESS)
         return rv;
     lay_out(shm, apr_shm_baseaddr_get(segment), accounts, children);
-    shm->queue.head = &shm->head->queue;
-    shm->self = NO_CHILD;
-    shm->by_name = apr_hash_make(p);
-    shm->head->capacity = accounts;
-    shm->head->children = children;
-    shm->head->processors = vl_cpu_count();
-    shm->head->created = apr_time_now();
-    shm->head->queue.slots = APR_UINT32_MAX;
+    set_up(shm, accounts, children);
     rv = lock_init(&shm->head->lock);
+    return rv == APR_SUCCESS ? make_wake_fds(shm, children) : rv;
+}
+
+apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
+                                       apr_uint32_t children,
+                                       vl_shm_t **ret_shm)
+{
+    apr_pool_t *pool;
+    vl_shm_t *shm;
+    apr_status_t rv;
+
+    apr_pool_create(&pool, p);
+    shm = apr_pcalloc(pool, sizeof(*shm));
+    shm->pool = pool;
+    rv = make(shm, accounts, children);
     if (rv == APR_SUCCESS)
-        rv = make_wake_fds(shm, p, children);
-    if (rv != APR_SUCCESS)
-        return rv;
-    *ret_shm = shm;
-    return APR_SUCCESS;
+        *ret_shm = shm;
+    else
+        vl_shm_post_config_destroy(shm);
+    return rv;
+}
+
+/* A cleanup of the pool would be called when the module is no longer loaded. */
+void vl_shm_post_config_destroy(vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    for (c = 0; shm->wake_fds && c < shm->head->children; c++) {
+        if (shm->wake_fds[c] >= 0)
+            close(shm->wake_fds[c]);
+    }
+    apr_pool_destroy(shm->pool);
+}
+
+int vl_shm_post_config_knows(const vl_shm_t *shm, const char *name)
+{
+    return apr_hash_get(shm->by_name, name, APR_HASH_KEY_STRING) != NULL;
 }
 
 void vl_shm_post_config_begin(vl_shm_t *shm)

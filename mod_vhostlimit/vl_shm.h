@@ -42,6 +42,11 @@ apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
                                        apr_uint32_t children,
                                        vl_shm_t **ret_shm);
 
+/* Parent: no child that is made from now on will need it. */
+void vl_shm_post_config_destroy(vl_shm_t *shm);
+/* There is an account of that name. */
+int vl_shm_post_config_knows(const vl_shm_t *shm, const char *name);
+
 /* A new configuration follows, one vl_shm_post_config_account() per vhost. */
 void vl_shm_post_config_begin(vl_shm_t *shm);
 /* Finds the account by name or makes it.  APR_ENOSPC: no room for another. */

@@ -11,7 +11,8 @@
  * which slots it has been granted and not picked up.  Only that child writes
  * its cells, and the parent once it is dead, but for a slot that a child takes
  * from the acceptor (vl_relay.c); dispatch (vl_slot.c) puts grants
- * into the ring and then counts one waiting less.
+ * into the ring and then counts one waiting less, and the other way round when a
+ * child does not pick them up (vl_still.c).
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
  *  - seated and stalled of an account and the head, and seated of a child, are
@@ -19,7 +20,8 @@
  *  - a child's running is the sum of its cells and its ring's length;
  *  - asking of the head is how many children ask; the acceptor, if there is one,
  *    is a child with a pid that does not ask;
- *  - a child with pid 0 has nothing in its cells and its ring;
+ *  - a child with pid 0 has nothing in its cells and its ring, one that stands
+ *    still has nothing in its ring;
  *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
  *  - an account is configured if it carries the head's generation.  Others are
  *    kept, and their room is used again when it is short and nothing runs or
@@ -94,6 +96,8 @@ typedef struct child_t {
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */
+    int still;                      /* it is granted nothing, see vl_still.c */
+    apr_int64_t moved_us;           /* when its ring was last empty, or read */
     apr_uint32_t ring_head, ring_len;
     vl_ticket_t ring[RING_SIZE];
 } child_t;
@@ -136,8 +140,9 @@ struct vl_shm_t {
     vl_queue_t queue;               /* view of the flows */
     child_t *children;
     cell_t *cells;
-    int *wake_fds;                  /* eventfd of each column */
+    int *wake_fds;                  /* eventfd of each column, or -1 */
     apr_uint32_t self;              /* this process's column, or NO_CHILD */
+    apr_pool_t *pool;               /* the parent's; all of this is in it */
     apr_hash_t *by_name;            /* the parent's; name -> account_t */
     apr_uint32_t spare;             /* the parent's; search for room from here */
 };

@@ -35,7 +35,7 @@ static apr_uint32_t room_for_threads(const vl_shm_t *shm, apr_uint32_t c)
     const child_t *child = &shm->children[c];
     apr_uint32_t most = vl_slot_most_of(shm, c);
 
-    return child->pid && child->running < most
+    return child->pid && !child->still && child->running < most
            && child->ring_len < RING_SIZE ? most - child->running : 0;
 }
 
@@ -145,10 +145,12 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
+    cell->first_us = vl_clock_us();    /* until the child says who is next */
+    if (!child->ring_len)
+        __atomic_store_n(&child->moved_us, cell->first_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
     child->running++;
-    cell->first_us = vl_clock_us();    /* until the child says who is next */
     if (c != shm->self && !child->woken) {
         child->woken = 1;
         wakes->child[wakes->n++] = c;
@@ -308,11 +310,21 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
     return rv;
 }
 
+static int is_passed_over(const vl_shm_t *shm)
+{
+    return shm->self != NO_CHILD
+           && __atomic_load_n(&shm->children[shm->self].still,
+                              __ATOMIC_RELAXED);
+}
+
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv;
     child_t *child;
 
+    if (is_passed_over(shm))
+        vl_slot_move_again(shm);
+    rv = vl_slot_lock(shm);
     if (rv != APR_SUCCESS)
         return rv;
     child = &shm->children[shm->self];
@@ -324,7 +336,8 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     *ret_ticket = child->ring[child->ring_head];
     vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
     child->ring_head = (child->ring_head + 1) % RING_SIZE;
-    child->ring_len--;
+    __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
+    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
     if (child->ring_len == RING_SIZE - 1)
         vl_slot_dispatch_and_unlock(shm);   /* it was full */
     else
@@ -369,9 +382,10 @@ int vl_slot_contended(const vl_shm_t *shm)
 
 int vl_slot_granted(const vl_shm_t *shm)
 {
-    return shm->self != NO_CHILD
-           && __atomic_load_n(&shm->children[shm->self].ring_len,
-                              __ATOMIC_RELAXED) > 0;
+    return is_passed_over(shm)
+           || (shm->self != NO_CHILD
+               && __atomic_load_n(&shm->children[shm->self].ring_len,
+                                  __ATOMIC_RELAXED) > 0);
 }
 
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,

@@ -41,6 +41,11 @@ typedef struct vl_rooms_t {
 } vl_rooms_t;
 
 void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms);
+/* Now and then in every child: what other children were granted and have not
+ * picked up for a second goes to others, until they look again. */
+void vl_slot_pass_over(vl_shm_t *shm, apr_int64_t now_us);
+/* This child looks again: vl_slot_take() says so. */
+void vl_slot_move_again(vl_shm_t *shm);
 /* Wakes the other children that have room: there is work they should look for. */
 void vl_slot_wake_others(vl_shm_t *shm);
 /* Somebody waits, in whatever child. */

@@ -210,6 +210,31 @@ GET='GET /page.html HTTP/1.1\r\n' CLOSE='Connection: close\r\n\r\n'
   same '^HTTP/1.1 [24]00 ' "POST /cgi/echo.sh HTTP/1.1\r\nHost: b.test\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n${CLOSE}0\r\n\r\n"
 }
 
+# The head may say it in ways that two servers understand differently; a second
+# request follows, which one of them would take for a body.
+smuggled() { # <pattern the answer has> <fields with their \r\n>
+  same "$1" "POST /cgi/echo.sh HTTP/1.1\r\nHost: b.test\r\n$2\r\n0\r\n\r\n${GET}Host: c.test\r\n$CLOSE"
+}
+
+@test "more shapes of it, with a request of another vhost behind" {
+  smuggled '^HTTP/1.1 400 ' 'Content-Length: 5, 5\r\n'
+  smuggled '^HTTP/1.1 400 ' 'Content-Length: +5\r\n'
+  smuggled '^HTTP/1.1 [245]0' "Content-Length: 5\r\nContent-Length: 5\r\n"
+  smuggled '^HTTP/1.1 [245]0' 'Transfer-Encoding: chunked\r\nContent-Length: 5\r\n'
+  smuggled '^HTTP/1.1 [245]0' 'Transfer-Encoding: xchunked\r\n'
+  smuggled '^HTTP/1.1 400 ' 'Transfer-Encoding : chunked\r\n'
+  smuggled '^HTTP/1.1 [245]0' 'X: y\r\n Transfer-Encoding: chunked\r\n'
+}
+
+@test "64 KB of headers: one field, a thousand, and a Host behind them" {
+  local long many
+  long=$(head -c 65536 /dev/zero | tr '\0' x)
+  many=$(seq 1000 | sed 's/.*/X-&: '"$(head -c 55 /dev/zero | tr '\0' y)"'\\r\\n/' | tr -d '\n')
+  same '^HTTP/1.1 400 ' "${GET}Host: b.test\r\nX: $long\r\n$CLOSE"
+  same '^HTTP/1.1 400 ' "${GET}X: $long\r\nHost: b.test\r\n$CLOSE"
+  same '^HTTP/1.1 400 ' "$GET${many}Host: b.test\r\n$CLOSE"
+}
+
 @test "a request line that is too long" {
   same '^HTTP/1.1 414 ' "GET /$(head -c 20000 /dev/zero | tr '\0' x) HTTP/1.1\r\nHost: b.test\r\n$CLOSE"
 }

@@ -193,6 +193,36 @@ static void a_paused_child_gets_nothing(void)
        "the latest");
 }
 
+static void a_child_that_stands_still_gets_nothing(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
+    apr_int64_t now = vl_clock_us();
+
+    vl_slot_set(shm, 100);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    vl_slot_wait(&one, a, now);
+    vl_slot_wait(&one, b, now);
+    vl_slot_wait(&two, b, now);
+    ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
+       "the only place of b is granted to the child where the first waits");
+    vl_slot_pass_over(&two, now + 500000);
+    ok(!vl_slot_granted(&two), "which has time to pick it up");
+    vl_slot_pass_over(&one, now + 5000000);
+    ok(shm->children[0].ring_len == 2, "and does not judge itself");
+    vl_slot_pass_over(&two, now + 5000000);
+    ok(!shm->children[0].ring_len && valid(shm) && drain(&two) == 1,
+       "then the other child has it");
+    ok(metrics(shm, a).waiting == 1 && metrics(shm, b).waiting == 1
+       && !metrics(shm, b).running, "who waits there waits on");
+    vl_slot_wait(&two, a, now);
+    ok(drain(&two) == 1 && !shm->children[0].ring_len,
+       "and is granted nothing");
+    ok(vl_slot_granted(&one) && drain(&one) == 2 && is_empty(shm),
+       "until it looks again: nothing is left");
+}
+
 /* Threads that wait need none of the MPM's. */
 static void threads_get_their_turn_where_sockets_do_not(void)
 {
@@ -476,6 +506,7 @@ int main(void)
     no_line_stands_still();
     a_child_without_threads_gets_nothing();
     a_paused_child_gets_nothing();
+    a_child_that_stands_still_gets_nothing();
     threads_get_their_turn_where_sockets_do_not();
     paused_lines_hold_up_nobody();
     many_are_woken_at_once();

@@ -56,6 +56,11 @@ static void do_elsewhere(scene_t *s)
     vl_slot_end(s->shm, &s->held, &cost);
 }
 
+static void do_pass_over(scene_t *s)
+{
+    vl_slot_pass_over(s->shm, vl_clock_us() + 5000000);
+}
+
 typedef struct plot_t {
     const char *what;
     apr_uint32_t slots;
@@ -71,7 +76,8 @@ static const plot_t plots[] = {
     { "stops waiting", 1, 1, do_unwait },
     { "takes a grant", 2, 1, do_take },
     { "moves a ticket to another account", 1, 0, do_move },
-    { "is done elsewhere", 1, 0, do_elsewhere }
+    { "is done elsewhere", 1, 0, do_elsewhere },
+    { "takes back what another child has not picked up", 9, 0, do_pass_over }
 };
 
 static void victim(scene_t *s, const plot_t *plot)

@@ -14,6 +14,7 @@
 #define SLOTS 4
 #define MOST 8                  /* that wait in one child */
 #define TURNS 3000
+#define LATER_US 5000000        /* as if nobody had moved for so long */
 
 typedef struct actor_t {
     pthread_t thread;
@@ -93,6 +94,8 @@ static void one_turn(actor_t *me)
 {
     apr_uint32_t a = (apr_uint32_t)rand_r(&me->seed) % ACCOUNTS;
 
+    if (!(rand_r(&me->seed) % 16))
+        vl_slot_pass_over(&me->shm, vl_clock_us() + LATER_US);
     switch (rand_r(&me->seed) % 6) {
     case 0:
     case 1:

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Children that stand still (stopped, starved, a thread that hangs) do not pick up
+ * what they are granted: others are to have it. */
+#include "vl_slot.h"
+
+#include "vl_shm_int.h"
+
+/* Longer than a child that only waits for a processor takes. */
+#define STILL_US 1000000
+
+static int is_still(const vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
+{
+    const child_t *child = &shm->children[c];
+
+    return c != shm->self
+           && __atomic_load_n(&child->ring_len, __ATOMIC_RELAXED)
+           && now_us - __atomic_load_n(&child->moved_us, __ATOMIC_RELAXED)
+              > STILL_US;
+}
+
+/* The last of the ring; who waited for it in the child waits again.  He is
+ * counted before the grant goes: see vl_shm_int.h for a death in between. */
+static void revoke_locked(vl_shm_t *shm, apr_uint32_t c)
+{
+    child_t *child = &shm->children[c];
+    vl_ticket_t ticket = *vl_shm_ticket(child, child->ring_len - 1);
+
+    vl_shm_cell(shm, c, ticket.account)->waiting++;
+    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
+    child->running--;
+    vl_queue_cancel(&shm->queue, ticket.account, ticket.charged);
+    vl_queue_arrive(&shm->queue, ticket.account);
+}
+
+static void pass_over(vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    if (is_still(shm, c, now_us)) {
+        while (shm->children[c].ring_len)
+            revoke_locked(shm, c);
+        __atomic_store_n(&shm->children[c].still, 1, __ATOMIC_RELAXED);
+    }
+    vl_slot_dispatch_and_unlock(shm);
+}
+
+void vl_slot_pass_over(vl_shm_t *shm, apr_int64_t now_us)
+{
+    apr_uint32_t c;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        if (is_still(shm, c, now_us))
+            pass_over(shm, c, now_us);
+    }
+}
+
+void vl_slot_move_again(vl_shm_t *shm)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    __atomic_store_n(&shm->children[shm->self].still, 0, __ATOMIC_RELAXED);
+    vl_slot_dispatch_and_unlock(shm);
+}

@@ -1,0 +1,290 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the kernel gives runs short: descriptors, threads, shared memory. Apache
+# serves on, VhostLimitOnError decides about what cannot be counted, and then the
+# shared memory is in order.
+
+load lib/live
+load lib/fault
+load lib/control
+
+export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0004|VL0008|VL0020|VL0024'
+
+setup() { requires cc; }
+
+new_children() {
+  local old
+  mapfile -t old < <(httpd_children)
+  kill -KILL "${old[@]}"
+}
+
+answers() { [[ $(get "$1" /page.html --max-time 1 2>/dev/null) == "$2" ]]; }  # <vhost> <status>
+
+# A vhost that may run one, with three who wait.
+limits_hold() {
+  local i
+  hold_request busy b
+  for i in 1 2 3; do begin_request "waits$i" b /page.html; done
+  wait_until 20 status_is b waiting 3
+  is "$(get a /page.html)" 200
+  release_request busy
+  for i in 1 2 3; do is "$(answer_of "waits$i")" 200; done
+}
+
+without() { # <mpm> <what>...
+  local what
+  start_frail -m "$1" 'VhostLimit On' 'VhostLimitQueue 100 10s' -v 'b VhostLimitConcurrency 1'
+  for what in "${@:2}"; do
+    runs_short "$what"
+    : >"$HTTPD_ROOT/logs/error.log"
+    new_children
+    wait_until 20 error_log_says VL0024
+    wait_until 20 answers a 200
+    limits_hold
+    validated
+    has_enough "$what"
+  done
+  new_children
+  wait_until 20 answers a 200
+  limits_hold
+  validated
+}
+
+@test "event: a child without descriptors or a thread for its acceptor serves, and its limits hold" {
+  requires event
+  without event eventfd thread
+}
+
+@test "worker: the same" {
+  requires worker
+  without worker epoll thread
+}
+
+@test "prefork: nobody can accept for want of descriptors: it goes on when there are some" {
+  requires prefork
+  start_frail -m prefork 'VhostLimit On' 'VhostLimitQueue 100 10s' -v 'b VhostLimitConcurrency 1'
+  runs_short eventfd
+  new_children
+  wait_until 20 error_log_says VL0024
+  begin_request patient
+  has_enough eventfd
+  is "$(answer_of patient)" 200 "who came in between"
+  limits_hold
+  validated
+}
+
+@test "no descriptors for shared memory: the start stops, and says so" {
+  start_frail 'VhostLimit On'
+  stop_httpd
+  runs_short eventfd
+  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  wait_until 10 error_log_says 'Too many open files: VL0002'
+}
+
+# ---- accounts ----------------------------------------------------------------
+
+# Four of its own and so many more: 1032 are the room that the first start makes.
+many() { # <name> <number>
+  seq "$2" | awk -v name="$1" -v port="$(httpd_port)" -v site="$HTTPD_ROOT/htdocs/a" \
+    '{ printf "<VirtualHost 127.0.0.1:%s>\nServerName %s%d.test:%s\nDocumentRoot \"%s\"\n</VirtualHost>\n", port, name, $1, port, site }'
+}
+
+@test "accounts run full, because vhosts that are gone still work: a restart goes on in new shared memory" {
+  local few=('VhostLimit On' 'VhostLimitCgroup off' 'GracefulShutdownTimeout 30')
+  start_frail "${few[@]}"
+  configure_frail "${few[@]}" -x "$(many m 1028)"
+  graceful_httpd
+  is "$(error_log | grep -c VL0005)" 0
+  hold_request old m1028
+  is "$(get a /) $(get m1 /)" '200 200'
+  configure_frail "${few[@]}" -x "$(many k 1027)"
+  graceful_httpd
+  is "$(error_log | grep -c VL0005) $(status_of a requests)" '0 1' "one less than before: there is room, and who stays goes on counting"
+  configure_frail "${few[@]}" -x "$(many n 1028)"
+  graceful_httpd
+  is "$(error_log | grep -c 'VL0005.*1032 vhosts')" 1
+  is "$(get n1 /) $(get n1028 /) $(get a /)" '200 200 200'
+  release_request old
+  settles a requests 1
+  validated
+}
+
+no_more_room() { # <open | closed>
+  local few=('VhostLimit On' 'VhostLimitCgroup off' "VhostLimitOnError $1" 'VhostLimitStatusCode 429')
+  start_frail "${few[@]}"
+  is "$(get a /)" 200
+  runs_short "eventfd.$(httpd_pid)"
+  configure_frail "${few[@]}" -x "$(many m 1030)" -v 'c VhostLimit DryRun'
+  graceful_httpd
+  error_log_says 'Too many open files: VL0002'
+  settles a requests 1
+  is "$(error_log | grep -c VL0003)" 2 "vhosts without room"
+}
+
+# Of all m vhosts, counted.
+statuses_of_m() { web -o /dev/null -w '%{http_code}\n' "http://m[1-1030].test:$(httpd_port)/page.html" | sort | uniq -c | xargs; }
+
+@test "more vhosts than there is room for, and no more to be had: VhostLimitOnError open lets them in" {
+  no_more_room open
+  is "$(statuses_of_m)" '1030 200'
+  validated
+}
+
+@test "the same with closed: they are refused, the others served, until there is room" {
+  no_more_room closed
+  is "$(statuses_of_m)" '1028 200 2 429'
+  has_enough "eventfd.$(httpd_pid)"
+  graceful_httpd
+  is "$(statuses_of_m)" '1030 200'
+  validated
+}
+
+# ---- children ----------------------------------------------------------------
+
+# Two children may be alive at a time, so there are four places in shared memory:
+# three belong to processes that live.
+start_crowded() { # <open | closed>
+  squatters=()
+  local i
+  for i in 1 2 3; do
+    sleep 120 3>&- 4>&- &
+    squatters+=($!)
+  done
+  start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
+    "ValidateSquat ${squatters[*]}" 'VhostLimit On' 'VhostLimitCgroup off' "VhostLimitOnError $1" -v 'c VhostLimit Off'
+  wait_until 10 error_log_says 'VL0008.*no place'
+}
+
+leave_places() {
+  kill "${squatters[@]}"
+  wait "${squatters[@]}" || :
+  new_children
+  wait_until 20 answers a 200
+  is "$(get a / -H 'Connection: close'; for i in {1..30}; do get a / -H 'Connection: close'; done | sort | uniq -c | xargs)" '200
+30 200' "when there are places again"
+  validated
+}
+
+got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
+
+@test "a child for which shared memory has no place: VhostLimitOnError open lets its requests in" {
+  requires event
+  start_crowded open
+  is "$(got_of_a)" 200
+  leave_places
+}
+
+@test "the same with closed: its requests are refused, those of the other child served" {
+  requires event
+  start_crowded closed
+  is "$(got_of_a)" '200 503'
+  is "$(get c /)" 200
+  leave_places
+}
+
+# ---- who stands still --------------------------------------------------------
+
+stands_still() { # <pid>: its acceptor does, from now on
+  runs_short "stuck.$1"
+  wait_until 10 test -e "$SHORT/stands.$1"
+}
+
+goes_on() { # <pid>
+  has_enough "stuck.$1"
+  wait_until 10 test ! -e "$SHORT/stands.$1"
+}
+
+@test "an acceptor that stands still with a place granted to it: others have it, and who waits there when it goes on" {
+  requires event
+  local here there i
+  start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
+    'VhostLimit On' 'VhostLimitQueue 100 60s' -v 'b VhostLimitConcurrency 1'
+  wait_until 10 children_are 2
+  hold_request busy b
+  here=$(holder_of busy)
+  there=$(httpd_children | grep -vx "$here")
+  stands_still "$here"
+  for i in 1 2; do begin_request "far$i" b /page.html --max-time 60; done
+  wait_until 20 status_is b waiting 2
+  goes_on "$here"
+  stands_still "$there"
+  for i in 1 2; do begin_request "near$i" b /page.html --max-time 60; done
+  wait_until 20 status_is b waiting 4
+  release_request busy
+  is "$(answer_of near1) $(answer_of near2)" '200 200' "who waits in the child that goes on"
+  is "$(status_of b waiting) $(status_of b running)" '2 0' "who waits in the other"
+  goes_on "$there"
+  is "$(answer_of far1) $(answer_of far2)" '200 200'
+  validated
+}
+
+children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
+
+@test "a child is granted all that its ring holds, and picks it up when it goes on" {
+  requires event root
+  local child
+  start_frail -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 200' -t 'ThreadsPerChild 200' -t 'MaxRequestWorkers 200' \
+    'VhostLimit On' 'VhostLimitSlots 500' 'VhostLimitQueue 1000 60s' -v 'b VhostLimitConcurrency 1'
+  child=$(httpd_children)
+  hold_request busy b
+  begin_crowd many 180 b /page.html
+  wait_until 20 status_is b waiting 180
+  stands_still "$child"
+  ctl set "$(account b)" concurrency=200
+  is "$(ctl --json list | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
+  goes_on "$child"
+  is "$(crowd_got many)" '180 200'
+  release_request busy
+  validated
+}
+
+account() { printf '%s.test:%s\n' "$1" "$(httpd_port)"; }   # <vhost>
+
+# ---- cgroups -----------------------------------------------------------------
+
+@test "the kernel has no room for one more group: Apache serves, a limit is an error, and the next restart makes it" {
+  requires cgroups pids
+  start_frail 'VhostLimit On' -v 'a VhostLimitProcesses 50'
+  runs_short mkdir
+  configure_frail 'VhostLimit On' -o 'a b d e' -v 'a VhostLimitProcesses 50' -v 'e VhostLimitProcesses 50'
+  graceful_httpd
+  error_log_says 'VL0004: vhost d\.test:[0-9]+ has no cgroup: .*No space left'
+  error_log_says 'VL0020: vhost e\.test:[0-9]+: a limit cannot be enforced: .*No space left'
+  is "$(get d /cgi/nap.sh) $(get e /cgi/nap.sh)" '200 200'
+  has_enough mkdir
+  graceful_httpd
+  cgroup_exists "$(httpd_cgroup)/d.test:$(httpd_port)"
+  validated
+}
+
+takes_no_limit() { # <what fails> <what the log says>
+  start_frail 'VhostLimit On'
+  runs_short "$1"
+  configure_frail 'VhostLimit On' -v 'a VhostLimitProcesses 50'
+  graceful_httpd
+  error_log_says "VL0020: vhost a\\.test:[0-9]+: a limit cannot be enforced: .*$2"
+  is "$(get a /cgi/nap.sh) $(get b /cgi/nap.sh) $(get a /)" '200 200 200'
+  stop_httpd
+  : >"$HTTPD_ROOT/logs/error.log"
+  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  wait_until 10 error_log_says 'emerg.*VL0020: vhost a'
+  configure_frail 'VhostLimit On' 'VhostLimitOnError open' -v 'a VhostLimitProcesses 50'
+  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so launch_httpd
+  error_log_says 'warn.*VL0020: vhost a'
+  is "$(get a /cgi/nap.sh)" 200
+  has_enough "$1"
+  graceful_httpd
+  is "$(cgroup_says "$(httpd_cgroup)/a.test:$(httpd_port)" pids.max)" 50
+  validated
+}
+
+@test "cgroup files that take nothing: Apache serves, and a limit is an error" {
+  requires cgroups pids
+  takes_no_limit write 'No space left'
+}
+
+@test "cgroup files that may not be written: the same" {
+  requires cgroups pids
+  takes_no_limit open 'Permission denied'
+}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A server in which what the kernel gives runs short when the test says so
+# (short.c), and that says whether its shared memory is in order (mod_validate.c).
+
+need_cc() { need_program cc; }
+
+# The module that validates, for this Apache and the tree as built.
+validator() {
+  local so=$BATS_FILE_TMPDIR/mod_validate.so
+  # shellcheck disable=SC2046  # several flags
+  [[ -e $so ]] || cc -shared -fPIC -w -o "$so" -I"$TOP/mod_vhostlimit" -I"$(apxs_query INCLUDEDIR)" -D_GNU_SOURCE \
+    $("$(apxs_query APR_CONFIG)" --includes --cppflags) "$TOP/t/lib/mod_validate.c" "${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/libvlcore.a"
+  printf '%s\n' "$so"
+}
+
+start_frail() { # <as start_httpd>...
+  local so=$BATS_FILE_TMPDIR/short.so
+  [[ -e $so ]] || cc -shared -fPIC -o "$so" "$TOP/t/lib/short.c" -ldl
+  SHORT=$BATS_TEST_TMPDIR/short
+  mkdir -p "$SHORT"
+  chmod 777 "$SHORT"
+  chmod a+rx "$BATS_FILE_TMPDIR" "$BATS_TEST_TMPDIR" "$so"
+  export SHORT
+  rm -rf "$HTTPD_ROOT"
+  mkdir -p "$HTTPD_ROOT"
+  configure_frail "$@"
+  LD_PRELOAD=$so launch_httpd
+}
+
+configure_frail() { # <as configure_httpd>...
+  configure_httpd "$@" -x "LoadModule validate_module $(validator)" -x '<Location "/validate">' -x 'SetHandler validate' -x '</Location>'
+}
+
+runs_short() { : >"$SHORT/$1"; }      # <what: see short.c>
+has_enough() { rm -f "$SHORT/$1"; }   # <what>
+
+# No slot, ticket or seat is left, and all sums are right.
+validated() {
+  wait_until 20 nobody_runs
+  is "$(web "$(url status /validate)")" valid "the shared memory"
+}
