@@ -572,8 +572,11 @@ static void replace_listeners(apr_pool_t *pchild)
             && !acceptor->first)
             acceptor->first = lr;
     }
-    if (acceptor->waits)
-        ap_listeners->next = NULL;  /* in this child only */
+    if (acceptor->waits) {
+        /* In this child only; who waits has a listener. */
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+        ap_listeners->next = NULL;
+    }
 }
 
 static int is_async(void)

@@ -421,11 +421,14 @@ static void linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
 
 void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
 {
+    int sorts = 0;
+
     vl_park_lock();
     switch (arrival->place) {
     case PENDING:
     case IDLE:
         move_locked(arrival, SORTING);
+        sorts = 1;
         break;
     case LINGER:
         drain_locked(arrival);
@@ -437,8 +440,8 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         break;
     }
     vl_park_unlock();
-    if (arrival->place == SORTING)
-        sort(arrival, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
+    if (sorts)
+        sort(arrival, !!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
 }
 
 static vl_arrival_t *next_fresh(void)
