@@ -96,7 +96,7 @@ main() {
   mapfile -t files < <(if (($#)); then printf '%s\n' "$@"; else selection; fi)
   export VL_APXS=$work/bin/apxs
   export ASAN_OPTIONS=detect_leaks=0:log_path=$work/said/asan UBSAN_OPTIONS=print_stacktrace=1:log_path=$work/said/ubsan \
-    TSAN_OPTIONS=log_path=$work/said/tsan:ignore_noninstrumented_modules=1:report_signal_unsafe=0
+    TSAN_OPTIONS=die_after_fork=0:log_path=$work/said/tsan:ignore_noninstrumented_modules=1:report_signal_unsafe=0
   (cd "$work/tree" && prove --ext .bats --ext .t "${files[@]}" </dev/null) || status=1
   reports >"$work/reports"
   if [[ -s $work/reports ]]; then
