@@ -366,11 +366,14 @@ void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
 
 void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
 {
+    int sorts = 0;
+
     vl_park_lock();
     switch (arrival->place) {
     case PENDING:
     case IDLE:
         vl_arrival_move_locked(arrival, SORTING);
+        sorts = 1;
         break;
     case LINGER:
         drain_locked(arrival);
@@ -382,8 +385,8 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         break;
     }
     vl_park_unlock();
-    if (arrival->place == SORTING)
-        sort(arrival, events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR));
+    if (sorts)
+        sort(arrival, !!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
 }
 
 static vl_arrival_t *next_fresh(void)

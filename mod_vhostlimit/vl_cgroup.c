@@ -246,7 +246,7 @@ static void keep_libcgroup(void)
 {
     Dl_info info;
 
-    if (dladdr((void *)(apr_uintptr_t)cgroup_init, &info))
+    if (dladdr((void *)cgroup_init, &info))
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 

@@ -123,7 +123,7 @@ static int is_disk(apr_pool_t *p, const char *name)
         if (!strncmp(name, in_memory[i], strlen(in_memory[i])))
             return 0;
     }
-    return *name != '.' && atoll(vl_cgroup_file_read(p, size)) > 0;
+    return *name != '.' && strtoll(vl_cgroup_file_read(p, size), NULL, 10) > 0;
 }
 
 const char *const *vl_cgroup_disks(apr_pool_t *p)

@@ -104,9 +104,9 @@ apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server)
 {
     apr_array_header_t *servers;
     server_rec *s, **to;
-    int n = 0;
+    int n = 1;
 
-    for (s = main_server; s; s = s->next)
+    for (s = main_server->next; s; s = s->next)
         n++;
     servers = apr_array_make(p, n, sizeof(server_rec *));
     servers->nelts = n;

@@ -55,7 +55,7 @@ void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server)
     workers = 0;
     if (!cmd || !is_on(main_server))
         return;
-    workers = most ? (apr_uint32_t)atoi(most) : WORKERS;
+    workers = most ? (apr_uint32_t)strtol(most, NULL, 10) : WORKERS;
     if (!most)
         configure(pconf, main_server, cmd, apr_itoa(pconf, WORKERS));
 }

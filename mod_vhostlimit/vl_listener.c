@@ -196,8 +196,11 @@ void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
         if (is_http(lr))
             replace(lr, *stand_ins++, pchild, ret_listeners);
     }
-    if (mpm.waits)
-        ap_listeners->next = NULL;  /* in this child only */
+    if (mpm.waits) {
+        /* In this child only; who waits has a listener. */
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+        ap_listeners->next = NULL;
+    }
 }
 
 void vl_listener_child_take_over(const vl_listeners_t *listeners,

@@ -234,6 +234,7 @@ int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
     prefork.first = ap_listeners;
     for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)
         lr->accept_func = NULL;     /* until the MPM sets it */
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     stand_ins = apr_palloc(pchild, sizeof(*stand_ins) * prefork.n);
     if (!make_stand_ins(stand_ins) || !begin_take_over())
         return 0;

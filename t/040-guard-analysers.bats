@@ -3,7 +3,8 @@
 
 load lib/common
 
-need_cppcheck() { need_program cppcheck; }
+need_cppcheck()   { need_program cppcheck; }
+need_clang_tidy() { need_program clang-tidy; }
 
 # uninitvar, in the two files that walk rings: cppcheck takes APR_RING_FOREACH's
 # sentinel, which is no element, for one that has not been filled in.
@@ -12,6 +13,25 @@ need_cppcheck() { need_program cppcheck; }
   try cppcheck -q -j 2 --enable=warning,performance,portability --error-exitcode=1 -D'APR_INT64_T_FMT="ld"' \
     --suppress=uninitvar:"$TOP/mod_vhostlimit/vl_arrival_away.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/vl_wait.c" \
     -I "$TOP/mod_vhostlimit" "$TOP"/mod_vhostlimit/*.c
+  is "$output" ''
+  is "$status" 0
+}
+
+# .clang-tidy says what it looks for. Its analyser alone takes minutes of CPU time,
+# so it has its turn with VL_LONG=1.
+@test "clang-tidy has nothing to say about the sources" {
+  requires clang_tidy
+  local apxs checks=()
+  apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | head -n 1)
+  # shellcheck disable=SC2046  # words, one a line
+  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1 libcgroup) \
+    -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
+  [[ ${VL_LONG:-} == 1 ]] || checks=('--checks=-clang-analyzer-*')
+  tidy() {
+    printf '%s\n' "$TOP"/mod_vhostlimit/*.c |
+      timeout 1800 xargs -P 2 -n 4 clang-tidy --quiet --config-file="$TOP/.clang-tidy" -p "$BATS_TEST_TMPDIR" "${checks[@]}" 2>/dev/null
+  }
+  try tidy
   is "$output" ''
   is "$status" 0
 }

@@ -15,6 +15,7 @@ groups_exist() {
 
 cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
 
+# bats test_tags=v2
 @test "each account has a group after the start" {
   requires cgroups
   start_httpd 'VhostLimit On'

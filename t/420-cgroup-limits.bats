@@ -59,6 +59,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
     "$1" "$HTTPD_ROOT/fpm-$1/socket" "$1"
 }
 
+# bats test_tags=v2
 @test "weight and limits are in the kernel's files" {
   requires memory pids
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 250' -v 'a VhostLimitCPU 25%' \

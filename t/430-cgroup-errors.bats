@@ -160,6 +160,7 @@ export LOG_MAY_SAY='VL0020'
   cgroup_exists "$(httpd_cgroup)/a.test:$(httpd_port)"
 }
 
+# bats test_tags=v2
 @test "v2: processes in the group above forbid controllers, and the error says where" {
   requires cgroups
   [[ $(cgroup_cpu_root) == /sys/fs/cgroup ]] || skip "no pure v2 here"

@@ -49,7 +49,7 @@ main() {
   shift $((OPTIND - 1))
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
     sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy mod_qos ssh sshd git bats prove shellcheck groff \
-    valgrind prometheus chromium gnuplot fonts bubblewrap clang cppcheck slowhttptest "${packaging[@]}"
+    valgrind prometheus chromium gnuplot fonts bubblewrap clang clang-tidy cppcheck spin qemu systemd slowhttptest "${packaging[@]}"
   cd "$(in_tree .)"
   build_all
   run_suite "${@:-t}" || exit 1

@@ -3,9 +3,12 @@
 # Summary: build the module with one of the compiler's sanitizers, in a folder of
 #          its own, and run tests on Apache with it
 # Usage:   sanitize.sh [-h] asan|ubsan|tsan [FILE]...
-#   asan, ubsan, tsan   AddressSanitizer, UndefinedBehaviorSanitizer, ThreadSanitizer
-#   FILE                test files, as of prove (a selection of t/3*, t/5* and t/8*,
-#                       and all of t/unit that the sanitizer can follow)
+#   asan    AddressSanitizer and UndefinedBehaviorSanitizer
+#   ubsan   UndefinedBehaviorSanitizer alone
+#   tsan    ThreadSanitizer
+#   FILE    test files, as of prove (those of t/unit that kill no process at single
+#           instructions, t/3*, t/5*, t/71*, t/72*, t/81*, t/82*, t/85*, t/86* and
+#           t/880, a changing load; some 30 minutes)
 #   Reports without a frame of ours are Apache's own and not shown.
 # Exit:    0 the tests passed and nothing was reported; 1 else; 2 usage; 77 cannot
 #          run here (no runtime of the sanitizer)
@@ -18,7 +21,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 work=
 remove_work() { rm -rf "$work"; }
 
-flag_of()    { case $1 in asan) echo address ;; ubsan) echo undefined ;; tsan) echo thread ;; esac; }   # <kind>
+flag_of()    { case $1 in asan) echo address,undefined ;; ubsan) echo undefined ;; tsan) echo thread ;; esac; }   # <kind>
 library_of() { gcc -print-file-name="lib$1.so"; }                                                       # <kind>
 
 copy_tree() {
@@ -29,7 +32,8 @@ copy_tree() {
 
 build() { # <kind>
   (cd "$work/tree" && { [[ -x configure ]] || ./autogen.sh; } &&
-    ./configure CFLAGS="-g -O1 -fno-omit-frame-pointer -fsanitize=$(flag_of "$1")" && make -s) >"$work/log" 2>&1 ||
+    ./configure CFLAGS="-g -O1 -fno-omit-frame-pointer -fsanitize=$(flag_of "$1")" && make -s &&
+    make -s -C t/unit check TESTS=) >"$work/log" 2>&1 ||
     { tail -n 30 "$work/log" >&2; die "the build failed"; }
 }
 
@@ -59,8 +63,17 @@ reports() {
   done
 }
 
+# vl_slot_kill.t steps through a process, vl_slot_children.t kills some at random:
+# the runtime has locks of its own that a killed one does not give back.
+selection() {
+  local file
+  (cd "$work/tree" && for file in t/unit/*.t t/3*.bats t/5*.bats t/71*.bats t/72*.bats t/81*.bats t/82*.bats t/85*.bats t/86*.bats t/880*.bats; do
+    [[ $file == t/unit/vl_slot_@(kill|children).t ]] || printf '%s\n' "$file"
+  done)
+}
+
 main() {
-  local opt kind status=0
+  local opt kind files status=0
   while getopts ':h' opt; do
     case $opt in
       h) usage 0 ;;
@@ -80,11 +93,11 @@ main() {
   copy_tree
   build "$kind"
   wrap_apache "$kind"
-  (($#)) || set -- t/310-admit-counts.bats t/500-queue-waiting.bats t/530-accept-keepalive.bats t/860-robust-faults.bats
+  mapfile -t files < <(if (($#)); then printf '%s\n' "$@"; else selection; fi)
   export VL_APXS=$work/bin/apxs
   export ASAN_OPTIONS=detect_leaks=0:log_path=$work/said/asan UBSAN_OPTIONS=print_stacktrace=1:log_path=$work/said/ubsan \
-    TSAN_OPTIONS=log_path=$work/said/tsan:ignore_noninstrumented_modules=1:report_signal_unsafe=0
-  (cd "$work/tree" && prove --ext .bats --ext .t "$@" </dev/null) || status=1
+    TSAN_OPTIONS=die_after_fork=0:log_path=$work/said/tsan:ignore_noninstrumented_modules=1:report_signal_unsafe=0
+  (cd "$work/tree" && prove --ext .bats --ext .t "${files[@]}" </dev/null) || status=1
   reports >"$work/reports"
   if [[ -s $work/reports ]]; then
     cat "$work/reports" >&2

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: run a command on this machine's own files under another kernel whose
 #          cgroups are pure v2 (or v1), in an emulated machine
-# Usage:   v2.sh [-h] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
+# Usage:   v2.sh [-hi] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
+#   -i           systemd is the machine's first process, COMMAND a service (v2 only)
 #   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
-#   -s SECONDS   how long it may take (900)
+#   -s SECONDS   how long each machine may take (900)
 #   -h           this help
 #   COMMAND      runs as root in this directory; without one, the unit tests of
-#                cgroups and t/4*. What it writes is thrown away.
+#                cgroups and what t/4* tags "v2", then, in a machine with systemd,
+#                t/460-cgroup-systemd.bats. What it writes is thrown away.
 #   Needs qemu-system-x86_64; the distribution's kernel and busybox are fetched
 #   once into /var/cache/vhostlimit-v2 and are not installed.
 # Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, no qemu, no
@@ -24,34 +26,39 @@ cache=/var/cache/vhostlimit-v2
 modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk
   netfs fscache 9pnet 9pnet_virtio 9p overlay)
 
+download_kernel() {
+  local package
+  package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p')
+  [[ -n $package ]] || return
+  (cd "$cache" && run apt-get -q -o APT::Sandbox::User=root download "$package" busybox-static) >&2
+}
+
 fetch_kernel() {
   local package
   [[ ! -e $cache/ready ]] || return 0
   command -v apt-get dpkg >/dev/null || cannot "the kernel is fetched by apt-get, which is not here"
   mkdir -p "$cache/files"
-  package=$(apt-cache depends linux-image-amd64 | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p')
-  [[ -n $package ]] || cannot "apt knows no package linux-image-amd64"
-  (cd "$cache" && run apt-get -q -o APT::Sandbox::User=root download "$package" busybox-static) >&2 ||
-    cannot "$package and busybox-static cannot be fetched"
+  download_kernel || { run apt-get -q update >&2 && download_kernel; } ||
+    cannot "linux-image-amd64 and busybox-static cannot be fetched"
   for package in "$cache"/*.deb; do dpkg -x "$package" "$cache/files"; done
   rm -f "$cache"/*.deb
   : >"$cache/ready"
 }
 
-make_initramfs() { # <directory> <script to run>
+make_initramfs() { # <directory> <script to run> <direct | systemd>
   local name
   mkdir -p "$1"/{bin,modules,proc,host,over,root}
   cp "$cache/files/bin/busybox" "$1/bin/"
   for name in "${modules[@]}"; do
     find "$cache/files/lib/modules" -name "$name.ko" -exec cp {} "$1/modules/" \;
   done
-  init_script "$2" >"$1/init"
+  { init_script && "${3}_init" "$2"; } >"$1/init"
   chmod 755 "$1/init"
   (cd "$1" && find . | bin/busybox cpio -o -H newc 2>/dev/null) >"$1.cpio"
 }
 
 # Our files, read through 9p, with a layer in memory above them.
-init_script() { # <script to run>
+init_script() {
   cat <<END
 #!/bin/busybox sh
 export PATH=/bin:/usr/sbin:/usr/bin:/sbin
@@ -72,9 +79,37 @@ mkdir -p dev/shm dev/pts
 ln -s /proc/self/fd dev/fd
 mount -t tmpfs run run
 ip link set lo up
-chroot . /bin/bash $1 && echo 0 >/status || echo \$? >/status
-echo "v2-status: \$(cat /status)"
+END
+}
+
+direct_init() { # <script to run>
+  cat <<END
+chroot . /bin/bash $1
 poweroff -f
+END
+}
+
+# Units are those of /run/systemd/system only: nothing of this machine is started.
+systemd_init() { # <script to run>
+  cat <<END
+mkdir -p run/systemd/system
+for name in sysinit basic; do echo '[Unit]' >run/systemd/system/\$name.target; done
+cat >run/systemd/system/vhostlimit-v2.service <<UNIT
+[Unit]
+DefaultDependencies=no
+SuccessAction=poweroff-immediate
+FailureAction=poweroff-immediate
+[Service]
+Type=oneshot
+ExecStart=/bin/bash $1
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS0
+LimitNOFILE=65536
+UNIT
+umount /proc
+export SYSTEMD_UNIT_PATH=/run/systemd/system SYSTEMD_GENERATOR_PATH=/run/systemd/none
+exec switch_root /root /lib/systemd/systemd --unit=vhostlimit-v2.service --show-status=no --log-level=crit
 END
 }
 
@@ -91,13 +126,13 @@ mount_cgroups() { # <v2 | v1 | hybrid>: commands for the new machine
   [[ $1 == v1 ]] || echo 'mkdir /sys/fs/cgroup/unified; mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified'
 }
 
-guest_script() { # <cgroups> <command>...
-  mount_cgroups "$1"
-  printf 'export PATH=%q LC_ALL=C TMPDIR=/tmp HOME=/root\n' "$PATH"
+guest_script() { # <direct | systemd> <cgroups> <command>...
+  [[ $1 == systemd ]] || mount_cgroups "$2"
+  printf 'export PATH=%q LC_ALL=C TMPDIR=/tmp HOME=/root VL_GUEST=%q\n' "$PATH" "$1"
   echo 'mount -t tmpfs tmp /var/tmp'
   printf 'cd %q\n' "$PWD"
-  printf '%q ' "${@:2}"
-  printf '</dev/null\n'
+  printf '%q ' "${@:3}"
+  printf '</dev/null\n%s\n' 'echo "v2-status: $?"'
 }
 
 boot() { # <work directory> <seconds>
@@ -108,19 +143,39 @@ boot() { # <work directory> <seconds>
     -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
     -drive "file=$1/disk,format=raw,if=virtio" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
-    </dev/null | tr -d '\r' | tee "$1/said" | grep --line-buffered -v '^v2-status: ' || status=${PIPESTATUS[0]}
+    </dev/null | sed -u 's/\r//g' | tee "$1/said" | grep --line-buffered -v '^v2-status: ' || status=${PIPESTATUS[0]}
   ((status != 124)) || return 124
   status=$(sed -n 's/^v2-status: //p' "$1/said")
   return "${status:-1}"
 }
 
-remove_work() { rm -rf "$work"; }
+remove_work() { [[ -z $work ]] || rm -rf "$work"; }
+
+run_guest() { # <direct | systemd> <command>...
+  local status=0
+  work=$(mktemp -d)
+  guest_script "$1" "$cgroups" "${@:2}" >"$work/script"
+  make_initramfs "$work/initramfs" "$work/script" "$1"
+  boot "$work" "$seconds" || status=$?
+  remove_work
+  return "$status"
+}
+
+# Both, though the first may fail.
+run_tests() {
+  local status=0
+  cd "$here/.."
+  run_guest direct bash -c 't/unit/vl_cgroup.t && t/unit/vl_usage.t && bats --tap --filter-tags v2 t/4*.bats' || status=$?
+  [[ $cgroups != v2 ]] || run_guest systemd bats --tap t/460-cgroup-systemd.bats || status=$?
+  return "$status"
+}
 
 main() {
-  local opt cgroups=v2 seconds=900
-  while getopts ':hc:s:' opt; do
+  local opt cgroups=v2 seconds=900 init=direct
+  while getopts ':hic:s:' opt; do
     case $opt in
       h) usage 0 ;;
+      i) init=systemd ;;
       c) cgroups=$OPTARG ;;
       s) seconds=$OPTARG ;;
       :) misuse "-$OPTARG needs a value" ;;
@@ -130,14 +185,12 @@ main() {
   shift $((OPTIND - 1))
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
-  (($#)) || { cd "$here/.." && set -- prove t/unit/vl_cgroup.t t/unit/vl_usage.t t/4*.bats; }
+  [[ $init == direct || $cgroups == v2 ]] || misuse "-i: systemd makes the cgroups, v2"
   need_root
   need qemu-system-x86_64
+  [[ $init == direct && $# -gt 0 || -x /lib/systemd/systemd ]] || cannot "systemd is needed and not installed"
   fetch_kernel
-  work=$(mktemp -d)
   on_exit remove_work
-  guest_script "$cgroups" "$@" >"$work/script"
-  make_initramfs "$work/initramfs" "$work/script"
-  boot "$work" "$seconds"
+  if (($#)); then run_guest "$init" "$@"; else run_tests; fi
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

@@ -246,6 +246,7 @@ static void names_have_a_bound(void)
 
 int main(void)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0);   /* it forks */
     segment_init();
     counts_and_refuses();
     dry_run_lets_in();

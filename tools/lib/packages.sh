@@ -40,6 +40,10 @@ h2load      command:h2load,nghttp          nghttp2-client            nghttp2
 groff       command:groff           groff-base            groff-base
 valgrind    command:valgrind        valgrind                  valgrind
 clang       command:clang           clang libclang-rt-dev     clang compiler-rt
+clang-tidy  command:clang-tidy      clang-tidy                clang-tools-extra
+spin        command:spin            spin                      spin
+qemu        command:qemu-system-x86_64  qemu-system-x86       qemu-kvm
+systemd     file:/lib/systemd/systemd  systemd                systemd
 cppcheck    command:cppcheck        cppcheck                  cppcheck
 slowhttptest  command:slowhttptest  slowhttptest              slowhttptest
 prometheus  command:prometheus,promtool  prometheus           prometheus

@@ -1,0 +1,93 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# bats file_tags=v2
+#
+# What the kernel makes of weights and caps, and who works in which group.
+
+load lib/live
+
+export ONE_SERVER=yes
+
+setup_file() {
+  requires cgroups cpu mod_lua
+  start_httpd 'VhostLimit On' -l lua -v 'a VhostLimitWeight 300' -v 'c VhostLimitCPU 25%' \
+    -v "a LuaMapHandler /where $HTTPD_ROOT/lua/where.lua"
+}
+
+setup() { busy_pids=(); }
+
+teardown() {
+  ((${#busy_pids[@]} == 0)) || kill "${busy_pids[@]}"
+  look_for_leftovers
+}
+
+teardown_file() { end_server; }
+
+group_of() { printf '%s/%s.test:%s\n' "$(httpd_cgroup)" "$1" "$(httpd_port)"; }  # <vhost>
+
+# A back end of the vhost that wants all of the first CPU it may use.
+make_busy() { # <vhost>
+  local cpu
+  cpu=$(taskset -pc $$ | grep -oE '[0-9]+' | sed -n 2p)
+  (in_cgroup "$(group_of "$1")" taskset -c "$cpu" sh -c 'while :; do :; done') 3>&- 4>&- &
+  busy_pids+=($!)
+  wait_until 10 grep -q "$(group_of "$1")" "/proc/$!/cgroup"
+}
+
+burnt_ms() { awk '{ print ($14 + $15) * 10 }' "/proc/$1/stat"; }                   # <pid>
+have_burnt() { (($(burnt_ms "${busy_pids[0]}") + $(burnt_ms "${busy_pids[1]}") >= $1)); }  # <ms>
+
+@test "two busy back ends share a CPU by their vhosts' weights" {
+  local a b before_a before_b
+  make_busy a
+  make_busy b
+  before_a=$(burnt_ms "${busy_pids[0]}") before_b=$(burnt_ms "${busy_pids[1]}")
+  wait_until 60 have_burnt $((before_a + before_b + 3000))
+  a=$(($(burnt_ms "${busy_pids[0]}") - before_a)) b=$(($(burnt_ms "${busy_pids[1]}") - before_b))
+  at_least "$a" $((b * 2)) "ms of a, whose weight is 300, beside $b ms of b, whose weight is 100"
+  at_most "$a" $((b * 9 / 2)) "ms of a, beside $b ms of b"
+}
+
+was_throttled() { # <vhost> <times>
+  (($(cgroup_says "$(group_of "$1")" cpu.stat | awk '$1 == "nr_throttled" { print $2 }') >= $2))
+}
+
+# A quarter, and room for a machine that is itself kept waiting for its processor.
+@test "a capped back end gets what its vhost may have of a CPU that nobody else wants" {
+  local from until got
+  make_busy c
+  got=$(burnt_ms "${busy_pids[0]}") from=${EPOCHREALTIME/./}
+  wait_until 60 was_throttled c 20
+  until=${EPOCHREALTIME/./}
+  got=$(($(burnt_ms "${busy_pids[0]}") - got))
+  at_most "$got" $(((until - from) / 2000 + 100)) "ms, a quarter being due, of $(((until - from) / 1000)) ms"
+}
+
+works_in_group() { # <extended regular expression>
+  is "$(get a /where)" 200
+  grep -qE ":$(httpd_cgroup)/$1\$" <<<"$(answer_body)"
+}
+
+@test "a thread of Apache's that burns CPU time for a vhost does so in the vhost's group" {
+  wait_until 20 works_in_group "(.server/a\.test:$(httpd_port)|a\.test:$(httpd_port)/threads)"
+  local pid
+  for pid in $(httpd_children) $(httpd_pid); do
+    grep -qE ":$(httpd_cgroup)/\.server\$" "/proc/$pid/cgroup" || fail "process $pid is not in .server"
+  done
+}
+
+@test "a CGI program runs in its vhost's group" {
+  is "$(get b /cgi/where.sh)" 200
+  like "$(answer_body)" ":$(group_of b)"$'(\n|$)'
+}
+
+@test "v2: what is below the tree's root is delegated so that threads can have their shares" {
+  [[ $(status_json | jq -r .cgroup.backend) == v2 ]] || skip "not v2"
+  local tree
+  tree=$(httpd_cgroup)
+  like " $(cgroup_says "$tree" cgroup.subtree_control) " ' cpu '
+  is "$(cgroup_says "$tree/.server" cgroup.type)" 'domain threaded'
+  is "$(cgroup_says "$tree/.server/a.test:$(httpd_port)" cgroup.type)" threaded
+  is "$(cgroup_says "$tree/.server/a.test:$(httpd_port)" cpu.weight) $(cgroup_says "$(group_of a)" cpu.weight)" '300 300'
+  is "$(cgroup_says "$tree/.server/c.test:$(httpd_port)" cpu.max) $(cgroup_says "$(group_of c)" cpu.max)" '25000 100000 25000 100000'
+}

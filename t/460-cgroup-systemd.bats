@@ -1,0 +1,113 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Apache as a service of systemd, with the drop-ins and units of conf/systemd, on
+# pure v2. It writes units of the machine it runs on: only in that of tools/v2.sh -i.
+
+load lib/live
+
+UNITS=/run/systemd/system
+
+need_guest() { [[ ${VL_GUEST:-} == systemd ]] || { echo "not in the machine of tools/v2.sh -i"; return 1; }; }
+
+# As Debian's unit, but with the test's configuration.
+write_service() {
+  cat >"$UNITS/apache2.service" <<END
+[Service]
+Type=forking
+ExecStart=$(httpd_program) -f $HTTPD_ROOT/httpd.conf -k start
+ExecStop=$(httpd_program) -f $HTTPD_ROOT/httpd.conf -k graceful-stop
+ExecReload=$(httpd_program) -f $HTTPD_ROOT/httpd.conf -k graceful
+KillMode=mixed
+Restart=on-abort
+OOMPolicy=continue
+END
+}
+
+drop_in() { install -D -m 644 -t "$UNITS/apache2.service.d" "$TOP/conf/systemd/$1"; }  # <file>
+
+start_service() { # <as configure_httpd>...
+  mkdir -p "$HTTPD_ROOT"
+  configure_httpd 'VhostLimit On' 'VhostLimitCgroup auto' "$@"
+  write_service
+  systemctl daemon-reload
+  timeout 60 systemctl start apache2 || { systemctl status apache2; show_log; return 1; }
+  wait_until 30 httpd_ready
+}
+
+setup() { requires guest; }
+
+teardown() {
+  look_for_leftovers
+  timeout 60 systemctl stop 'vhostlimit-fpm@*' apache2 || :
+  rm -rf "$UNITS"/apache2.service* "$UNITS"/vhostlimit-fpm* "$UNITS/web.slice" "$HTTPD_ROOT"
+}
+
+property() { systemctl show -P "$2" "$1"; }  # <unit> <property>
+
+# Weight and quota of a, for back ends and for Apache's threads.
+a_has() { # <tree> <weight> <quota>
+  local group
+  for group in "$1/a.test:$(httpd_port)" "$1/.server/a.test:$(httpd_port)"; do
+    is "$(cgroup_says "$group" cpu.weight) $(cgroup_says "$group" cpu.max)" "$2 $3" "$group"
+  done
+}
+
+@test "delegate: the tree is the service's own, systemd leaves it alone, and the end leaves none" {
+  local tree=/system.slice/apache2.service/vhostlimit pid
+  drop_in apache2-delegate.conf
+  start_service -v 'a VhostLimitWeight 300' -v 'a VhostLimitCPU 50%' -v 'a VhostLimitMemory 256M'
+  is "$(property apache2 Delegate) $(status_json | jq -r '.cgroup | "\(.backend) \(.path)\(.reason)"')" "yes v2 $tree"
+  a_has "$tree" 300 '50000 100000'
+  is "$(cgroup_says "$tree/a.test:$(httpd_port)" memory.max)" 268435456
+  is "$(property apache2 MainPID)" "$(httpd_pid)"
+  like "$(<"/proc/$(httpd_pid)/cgroup")" ":$tree/\.server\$"
+  is "$(get a /cgi/where.sh) $(answer_body)" "200 0::$tree/a.test:$(httpd_port)"
+  pid=$(httpd_pid)
+  systemctl daemon-reload
+  timeout 60 systemctl set-property --runtime apache2 CPUWeight=150
+  timeout 60 systemctl reload apache2
+  wait_until 30 restarted_since 1
+  a_has "$tree" 300 '50000 100000'
+  is "$(property apache2 ActiveState) $(httpd_pid) $(get a /cgi/where.sh)" "active $pid 200"
+  timeout 60 systemctl stop apache2
+  wait_until 30 gone "$pid"
+  is "$(property apache2 ActiveState) $(property apache2 Result)" 'inactive success'
+  wait_until 10 cgroup_gone /system.slice/apache2.service
+}
+
+@test "slice: all sites together are one share, with the tree below it" {
+  local tree=/web.slice/apache2.service/vhostlimit
+  drop_in apache2-delegate.conf
+  drop_in apache2-slice.conf
+  cp "$TOP/conf/systemd/web.slice" "$UNITS/"
+  start_service -v 'a VhostLimitWeight 200'
+  is "$(status_json | jq -r .cgroup.path) $(cgroup_says /web.slice cpu.weight)" "$tree 200"
+  a_has "$tree" 200 'max 100000'
+  like "$(get a /cgi/where.sh) $(answer_body)" "^200 0::$tree/a\.test:"
+}
+
+@test "a pool of vhostlimit-fpm@ is in its vhost's group, stays there at a reload and ends with Apache" {
+  requires php_fpm mod_proxy_fcgi
+  local name pool group user
+  name=a.test:$(httpd_port) user=$(httpd_user)
+  pool=vhostlimit-fpm@$name group=/system.slice/apache2.service/vhostlimit/$name
+  drop_in apache2-delegate.conf
+  start_service -l proxy -l proxy_fcgi \
+    -v $'a <FilesMatch "\\.php$">\nSetHandler "proxy:unix:/run/php/a.sock|fcgi://a/"\n</FilesMatch>'
+  echo '<?php readfile("/proc/self/cgroup");' >"$HTTPD_ROOT/htdocs/a/group.php"
+  printf '%s\n' '[global]' 'error_log = /run/php/log' '[www]' "user = $user" "group = $(id -gn "$user")" \
+    'listen = /run/php/a.sock' "listen.owner = $user" 'pm = static' 'pm.max_children = 1' >"$HTTPD_ROOT/pool.conf"
+  sed "s,/usr/local/sbin/in-vhost,/usr/bin/env APACHE_PID_FILE=$HTTPD_ROOT/run/httpd.pid $TOP/conf/systemd/in-vhost,
+    s,/usr/sbin/php-fpm8.2,$(php_fpm_program | head -n 1) -n,; s,/etc/php/vhosts/%i.conf,$HTTPD_ROOT/pool.conf," \
+    "$TOP/conf/systemd/vhostlimit-fpm@.service" >"$UNITS/vhostlimit-fpm@.service"
+  systemctl daemon-reload
+  timeout 90 systemctl start "$pool" || { systemctl status "$pool"; cat /run/php/log; return 1; }
+  is "$(get a /group.php) $(answer_body)" "200 0::$group"
+  timeout 60 systemctl reload apache2
+  wait_until 30 restarted_since 1
+  is "$(get a /group.php) $(answer_body)" "200 0::$group" "after a reload"
+  timeout 90 systemctl stop apache2
+  wait_until 30 cgroup_gone /system.slice/apache2.service
+  is "$(property "$pool" ActiveState)" inactive "the pool"
+}
