@@ -7,6 +7,7 @@
 #include "vl_command.h"
 #include "vl_conf.h"
 #include "vl_control_int.h"
+#include "vl_modules.h"
 #include "vl_status_int.h"
 
 static server_rec *main_server;
@@ -151,7 +152,8 @@ static const char *carry_out(apr_pool_t *p, const vl_command_t *command,
     const char *wrong = NULL;
 
     *ret_only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
-    if (wrong || command->verb == VL_COMMAND_STATUS)
+    if (wrong || command->verb == VL_COMMAND_STATUS
+        || command->verb == VL_COMMAND_MODULES)
         return wrong;
     return change_limits(p, command, *ret_only);
 }
@@ -173,5 +175,8 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
         vl_out_text(out, "}\n");
         return;
     }
-    vl_status_json(out, vl_status_gather(p, only));
+    if (command->verb == VL_COMMAND_MODULES)
+        vl_modules_json(out);
+    else
+        vl_status_json(out, vl_status_gather(p, only));
 }
