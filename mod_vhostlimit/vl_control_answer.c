@@ -40,12 +40,15 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
                                     const char **ret_wrong)
 {
     const server_rec *s, *found = NULL;
+    int off = 0;
 
     for (s = main_server; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
-        if (conf->mode == VL_MODE_OFF)
+        if (conf->mode == VL_MODE_OFF) {
+            off |= has_account(s, name) || has_name(s, name);
             continue;
+        }
         if (has_account(s, name))
             return s;
         if (!has_name(s, name))
@@ -58,7 +61,9 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
         found = s;
     }
     if (!found)
-        *ret_wrong = apr_psprintf(p, "'%s' is no vhost that takes part", name);
+        *ret_wrong = apr_psprintf(p, off ? "'%s' has VhostLimit Off: nothing of "
+                                  "it waits or is refused here"
+                                  : "'%s' is no vhost that takes part", name);
     return *ret_wrong ? NULL : found;
 }
 
