@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const char *const verbs[] = { "status", "set", "reset" };
+static const char *const verbs[] = { "status", "set", "reset", "modules" };
 
 /* Cuts the next word off; NULL: there is none. */
 static char *next_word(char **at)
@@ -38,9 +38,12 @@ static const char *parse_vhost(const char *word, vl_command_t *command)
 {
     command->word = command->text;
     if (!word)
-        return command->verb == VL_COMMAND_STATUS ? NULL
-                                                  : "no vhost is named";
+        return command->verb == VL_COMMAND_STATUS
+               || command->verb == VL_COMMAND_MODULES ? NULL
+                                                      : "no vhost is named";
     command->word = word;
+    if (command->verb == VL_COMMAND_MODULES)
+        return "one word too many";
     if (!*word || strlen(word) >= VL_NAME_SIZE)
         return "no name of a vhost";
     command->vhost = word;

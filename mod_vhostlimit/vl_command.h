@@ -8,6 +8,7 @@
  *   status [VHOST]
  *   set VHOST KEY=VALUE...
  *   reset VHOST [KEY...]
+ *   modules
  *
  * A KEY is one of VL_KEYS.  What a VALUE may be is for others to say.  Pure. */
 
@@ -19,7 +20,8 @@
 typedef enum {
     VL_COMMAND_STATUS,
     VL_COMMAND_SET,
-    VL_COMMAND_RESET
+    VL_COMMAND_RESET,
+    VL_COMMAND_MODULES
 } vl_command_e;
 
 typedef struct vl_command_t {

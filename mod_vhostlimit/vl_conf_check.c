@@ -111,6 +111,27 @@ static apr_status_t check_length(const server_rec *main_server,
     return APR_ENAMETOOLONG;
 }
 
+/* It works on each connection in a process that is forked for that, and both go
+ * on with the request's place: one gives back what the other one holds. */
+static apr_status_t check_itk(const server_rec *main_server,
+                              const apr_array_header_t *servers)
+{
+    int i;
+
+    if (!ap_find_linked_module("mpm_itk.c"))
+        return APR_SUCCESS;
+    for (i = 0; i < servers->nelts; i++) {
+        if (vl_conf_get(APR_ARRAY_IDX(servers, i, server_rec *))->mode
+            == VL_MODE_OFF)
+            continue;
+        ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server, VLOGNO(0032)
+                     "VhostLimit does not work beside mpm_itk: unload one of "
+                     "them, or write VhostLimit Off");
+        return APR_ENOTIMPL;
+    }
+    return APR_SUCCESS;
+}
+
 apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
                                  server_rec *main_server)
 {
@@ -134,5 +155,5 @@ apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
         conf->account_name = name_account(p, s, seen);
         rv = check_length(main_server, s);
     }
-    return rv;
+    return rv == APR_SUCCESS ? check_itk(main_server, servers) : rv;
 }

@@ -7,6 +7,7 @@
 #include "vl_command.h"
 #include "vl_conf.h"
 #include "vl_control_int.h"
+#include "vl_modules.h"
 #include "vl_status_int.h"
 
 static server_rec *main_server;
@@ -39,12 +40,15 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
                                     const char **ret_wrong)
 {
     const server_rec *s, *found = NULL;
+    int off = 0;
 
     for (s = main_server; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
-        if (conf->mode == VL_MODE_OFF)
+        if (conf->mode == VL_MODE_OFF) {
+            off |= has_account(s, name) || has_name(s, name);
             continue;
+        }
         if (has_account(s, name))
             return s;
         if (!has_name(s, name))
@@ -57,7 +61,9 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
         found = s;
     }
     if (!found)
-        *ret_wrong = apr_psprintf(p, "'%s' is no vhost that takes part", name);
+        *ret_wrong = apr_psprintf(p, off ? "'%s' has VhostLimit Off: nothing of "
+                                  "it waits or is refused here"
+                                  : "'%s' is no vhost that takes part", name);
     return *ret_wrong ? NULL : found;
 }
 
@@ -151,7 +157,8 @@ static const char *carry_out(apr_pool_t *p, const vl_command_t *command,
     const char *wrong = NULL;
 
     *ret_only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
-    if (wrong || command->verb == VL_COMMAND_STATUS)
+    if (wrong || command->verb == VL_COMMAND_STATUS
+        || command->verb == VL_COMMAND_MODULES)
         return wrong;
     return change_limits(p, command, *ret_only);
 }
@@ -173,5 +180,8 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
         vl_out_text(out, "}\n");
         return;
     }
-    vl_status_json(out, vl_status_gather(p, only));
+    if (command->verb == VL_COMMAND_MODULES)
+        vl_modules_json(out);
+    else
+        vl_status_json(out, vl_status_gather(p, only));
 }

@@ -12,7 +12,7 @@
 void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm,
                                    const vl_cgroup_t *cg);
 /* Does what the line says, in the parent: a document like ?json of the status
- * page, or {"error":"why not"}. */
+ * page, that of vl_modules.h, or {"error":"why not"}. */
 void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out);
 
 #endif

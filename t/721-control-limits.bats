@@ -14,12 +14,13 @@ rewrite() { # <sed expression>: the configuration
 
 as_many_run() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <number>
 
-# Wait until so many of the held requests run; sets $us to how long it took.
-run_at_once() { # <number>
-  local start=${EPOCHREALTIME/./}
-  wait_until 10 as_many_run "$1"
-  us=$((${EPOCHREALTIME/./} - start))
+# Lifts a limit that twenty wait for, so often; prints us until the effect was there
+# for all and us until the answer, a line each.
+change_times() { # <times> [command]...
+  repeat "$1" perl "$TOP/t/lib/change.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
 }
+shortest() { sort -n <<<"$1" | head -n 1 | cut -d' ' -f1; }   # <lines>
+ms_of()    { awk '{ printf "%s%.1f", sep, $1 / 1000; sep = " " }' <<<"$1"; }  # <lines>
 
 begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   local n
@@ -29,19 +30,37 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   done
 }
 
-@test "a higher concurrency lets those who wait run at once, in every child" {
-  local us
+@test "a higher concurrency lets those who wait run at once" {
   start_httpd 'VhostLimit On' 'VhostLimitSlots 30' -v 'a VhostLimitConcurrency 1'
   begin_held 12
   settles a waiting 11
   is "$(ask 'set\ta.test\tconcurrency=12\n' | jq '.vhosts[0].concurrency')" 12
-  run_at_once 12
-  echo "# 11 requests in 2 children ran $((us / 1000)) ms after the change" >&3
-  at_most "$us" 3000000 "microseconds"
-  at_least "$(cat "$(hold_dir)"/h*.in | sort -u | wc -l)" 2 "children"
+  wait_until 10 as_many_run 12
   release_all
   is "$(for n in {1..12}; do answer_of "h$n"; done | sort -u)" 200
 }
+
+@test "under load a change has its effect in every child within 100 ms, and no request fails" {
+  requires ab
+  local load_pid line program
+  start_httpd 'VhostLimit On' -x "CustomLog \"$HTTPD_ROOT/logs/pids.log\" \"%v %P\""
+  hold_request one a
+  ab -q -t 60 -n 1000000 -c 20 -H 'Host: b.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/ab" 2>&1 3>&- 4>&- &
+  load_pid=$!
+  wait_until 10 requests_are b 100
+  line=$(change_times 5)
+  program=$(change_times 3 "$TOP/tools/vhostlimitctl" -s "$(control_socket)" set a.test concurrency=0)
+  kill -INT "$load_pid"; wait "$load_pid" || :
+  echo "# ms from the command at the socket to its effect on all 20 that waited: $(ms_of "$line")" >&3
+  echo "# ms from the start of vhostlimitctl to the same: $(ms_of "$program")" >&3
+  at_most "$(shortest "$line")" 100000 "microseconds"
+  at_most "$(shortest "$program")" 5000000 "microseconds"
+  like "$(<"$BATS_TEST_TMPDIR/ab")" 'Failed requests: +0' "requests of the load"
+  release_request one
+  wait_until 5 test -s "$HTTPD_ROOT/logs/pids.log"
+  at_least "$(grep '^a' "$HTTPD_ROOT/logs/pids.log" | sort -u | wc -l)" 2 "children that answered"
+}
+requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
 
 @test "a lower concurrency holds for whoever comes next" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0'

@@ -54,7 +54,7 @@ teardown_file() { end_server; }
   is "$(get c /)" 503
   try ctl explain c.test
   like "$output" 'is refused, as VhostLimitQueue is 0'
-  like "$output" 'Since the start 1 were refused: 1 because as many ran as may, 0 because'
+  like "$output" 'Since the start 1 request of it had to be refused: 1 because as many ran as may\.'
 }
 
 @test "explain says why: all slots are taken" {
@@ -62,8 +62,17 @@ teardown_file() { end_server; }
   begin_request four a /
   settles a waiting 1
   try ctl explain a.test
-  like "$output" 'All 3 slots of the server are taken: 0 by it, 3 by others\. Its weight 100 beside those of 1 busy vhost makes its share 50 %'
+  like "$output" 'All 3 slots of the server are taken: 0 by it, 3 by others\. Its weight 100 beside those of 1 busy vhost makes its share 50 % .* The slots are held by requests that use little CPU time'
   is "$(ctl explain --json a.test | jq -c .causes)" '["slots"]'
+}
+
+@test "explain says that a site is slow by itself, and that one takes no part" {
+  hold_request one main
+  try ctl explain main.test
+  like "$output" '1 request of it runs and none waits now\.'
+  like "$output" 'If it is slow, that is not for want of its turn'
+  try ctl explain status.test
+  is "$status $output" "1 vhostlimitctl: 'status.test' has VhostLimit Off: nothing of it waits or is refused here"
 }
 
 @test "explain says that nothing stands in the way" {

@@ -65,6 +65,7 @@ begin_request() { # <name> <vhost> <path> [curl argument]...
   local out target
   out=$(hold_dir)/$1
   target=$(url "$2" "$3")
+  rm -f "$out.code" "$out.in"           # of an earlier one of this name
   (
     web -o "$out.body" -w '%{http_code}\n' "${@:4}" "$target" >"$out.code.part" 2>"$out.err" || :
     mv "$out.code.part" "$out.code"

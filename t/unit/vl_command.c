@@ -63,6 +63,8 @@ static void commands(void)
        && command.keys == (VL_KEY_BIT(VL_KEY_queue)
                            | VL_KEY_BIT(VL_KEY_concurrency))
        && !command.values[VL_KEY_queue], "reset of two");
+    ok(!parse("modules") && command.verb == VL_COMMAND_MODULES
+       && !command.vhost, "modules");
 }
 
 static void errors(void)
@@ -70,6 +72,7 @@ static void errors(void)
     ok(is_wrong("", "no such command", ""), "nothing");
     ok(is_wrong("sets\ta\tweight=1", "no such command", "sets"), "a verb");
     ok(is_wrong("status ", "no such command", "status "), "a blank is no tab");
+    ok(is_wrong("modules\ta", "one word too many", "a"), "modules of one");
     ok(is_wrong("set", "no vhost", "set"), "no vhost");
     ok(is_wrong("set\t\tweight=1", "no name", ""), "an empty vhost");
     ok(is_wrong("set\ta", "nothing to be set", "set"), "nothing to set");

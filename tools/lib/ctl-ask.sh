@@ -3,7 +3,7 @@
 # Talks to the server over its control socket: a line of words with tabs between
 # them, and a JSON document back.  bash knows no such sockets, perl does.
 
-declare -A ctl=([socket]='' [json]=0 [answer]='' [pid]=0)
+declare -A ctl=([socket]='' [json]=0 [dir]='' [pid]=0)
 ctl_lib=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 
 ask_places=(/run/apache2*/vhostlimit.sock /run/httpd*/vhostlimit.sock
@@ -24,12 +24,12 @@ ask_socket() { # prints the server's socket
   printf '%s\n' "${found[0]}"
 }
 
-# perl's own words: connects, prints "PID DOCUMENT", where PID is the parent's.  A
+# perl's own words: connects, prints the parent's pid, and keeps the document.  A
 # server that begins a restart may hang up; no command does harm twice.
 # shellcheck disable=SC2016
 ask_program='
   use Socket;
-  my ($path, $line) = @ARGV;
+  my ($path, $line, $file) = @ARGV;
   $SIG{ALRM} = sub { die "no answer within 15 s\n" };
   $SIG{PIPE} = "IGNORE";
   alarm 15;
@@ -41,31 +41,45 @@ ask_program='
     my $all = "";
     syswrite($s, "$line\n");
     1 while sysread($s, $all, 65536, length($all));
-    if ($all =~ /\}\n\z/) { print "$pid $all"; exit }
+    if ($all =~ /\}\n\z/) {
+      open(my $out, ">", $file) or die "$file: $!\n";
+      print $out $all;
+      close($out) or die "$file: $!\n";
+      print $pid;
+      exit;
+    }
     select(undef, undef, undef, 0.2);
   }
   die "it hangs up: only root is answered\n";'
 
-# Sets the answer; ends the program when there is none or it is no.
+# Documents are in files: of 10 000 vhosts they are long words for bash.
+ask_dir() {
+  [[ -z ${ctl[dir]} ]] || return 0
+  ctl[dir]=$(mktemp -d)
+  on_exit remove_ask_dir
+}
+remove_ask_dir() { rm -rf "${ctl[dir]}"; }
+kept()           { printf '%s\n' "${ctl[dir]}/$1"; }   # <name>: a file of this program's
+
+# Keeps the answer; ends the program when there is none or it is no.
 ask() { # <word>...
-  local line socket all
+  local line socket said
   [[ $* != *[$'\t\n\r']* ]] || misuse "a name or value with a tab or a line's end in it"
   line=$(IFS=$'\t'; printf '%s' "$*")
   socket=$(ask_socket) || exit
-  all=$(perl -e "$ask_program" "$socket" "$line" 2>&1) || cannot "no answer from $socket: $all"
-  ctl[pid]=${all%% *}
-  ctl[answer]=${all#* }
-  [[ ${ctl[answer]} != '{"error":'* ]] || die "$(answer_jq -r '.error | gsub("[^ -~]"; "?")')"
+  ask_dir
+  said=$(perl -e "$ask_program" "$socket" "$line" "$(kept answer)" 2>&1) || cannot "no answer from $socket: $said"
+  ctl[pid]=$said
+  [[ $(head -c 9 "$(kept answer)") != '{"error":' ]] || die "$(answer_jq -r '.error | gsub("[^ -~]"; "?")')"
 }
 
 answer_jq() { # <jq argument>...: of the last answer
-  jq -L "$ctl_lib" "$@" <<<"${ctl[answer]}"
+  jq -L "$ctl_lib" "$@" "$(kept answer)"
 }
 
-answer_document() { printf '%s\n' "${ctl[answer]}"; }
 answer_server()   { printf '%s\n' "${ctl[pid]}"; }     # the parent's pid
 want_json()       { ((ctl[json])); }
-print_json()      { answer_jq .; }
+print_json()      { cat "$(kept answer)"; }
 
 text_jq() { # <jq argument>...: of what comes in
   jq -r -L "$ctl_lib" "$@"

@@ -11,7 +11,17 @@ finding() { # <good|note|problem> <check> <what is so> [what to do]
   doctor_findings+=("$cells${4-}")
 }
 
-server_fact() { answer_jq -r "$1"; }  # <jq filter>
+# What the server says of itself, by name.
+declare -A doctor_fact=()
+doctor_ask() {
+  local name value
+  ask modules
+  mv "$(kept answer)" "$(kept modules)"
+  ask status
+  while IFS=$'\t' read -r name value; do
+    doctor_fact[$name]=$value
+  done < <(answer_jq -r 'include "ctl-doctor"; facts' && text_jq 'include "ctl-doctor"; order' "$(kept modules)")
+}
 
 doctor_kernel() {
   local release major minor
@@ -25,12 +35,15 @@ doctor_kernel() {
 }
 
 doctor_mpm() {
-  local mpm workers slots
-  mpm=$(server_fact .mpm) workers=$(server_fact .workers) slots=$(server_fact .slots)
-  case $mpm in
-    event | worker) finding good mpm "$mpm: connections wait without a thread" ;;
-    *) finding note mpm "$mpm: whoever waits holds a process" "a2dismod mpm_$mpm, a2enmod mpm_event, where mod_php is not needed" ;;
-  esac
+  local mpm=${doctor_fact[mpm]} workers=${doctor_fact[workers]} slots=${doctor_fact[slots]}
+  if ((doctor_fact[threads])); then
+    finding note mpm "$mpm: connections wait with their threads or processes" \
+      "take out ListenCoresBucketsRatio, listeners of other protocols than http and https, and MaxRequestWorkers 1 of prefork"
+  elif [[ $mpm == prefork ]]; then
+    finding good mpm "prefork: connections wait in one of the processes, which does nothing else"
+  else
+    finding good mpm "$mpm: connections wait without a thread"
+  fi
   if ((workers >= 2 * slots)); then
     finding good workers "$workers workers for $slots slots"
   else
@@ -40,9 +53,7 @@ doctor_mpm() {
 }
 
 doctor_vhosts() {
-  local all dry limited changed
-  read -r all dry limited changed < <(server_fact '"\(.vhosts | length) \([.vhosts[] | select(.mode == "dryrun")] | length)
-    \([.vhosts[] | select(.limited_s > 0)] | length) \([.vhosts[] | select(.overridden != {})] | length)" | gsub("\\s+"; " ")')
+  local all=${doctor_fact[vhosts]} dry=${doctor_fact[dry]} limited=${doctor_fact[limited]} changed=${doctor_fact[changed]}
   if ((all)); then
     finding good vhosts "$all take part"
   else
@@ -55,10 +66,12 @@ doctor_vhosts() {
 }
 
 doctor_cgroup() {
-  local backend path reason
-  backend=$(server_fact .cgroup.backend) path=$(server_fact .cgroup.path) reason=$(server_fact .cgroup.reason)
-  if [[ $backend == off ]]; then
-    finding problem cgroup "no tree: ${reason:-VhostLimitCgroup off}" \
+  local backend=${doctor_fact[backend]} path=${doctor_fact[path]} reason=${doctor_fact[reason]}
+  if [[ $reason == 'VhostLimitCgroup off' ]]; then
+    finding note cgroup "none, as VhostLimitCgroup off says: what back ends cost is estimated, and no limit of CPU, memory, processes or IO binds them" \
+      "VhostLimitCgroup auto"
+  elif [[ $backend == off ]]; then
+    finding problem cgroup "no tree: $reason" \
       "start Apache as root where its group is delegated to it (Delegate=yes in its systemd unit), docs/production.md"
   elif [[ -n $reason ]]; then
     finding problem cgroup "$backend at $path: $reason" "docs/production.md"
@@ -67,10 +80,14 @@ doctor_cgroup() {
   fi
 }
 
+doctor_unit() { # the server's unit of systemd, where there is one
+  [[ -d /run/systemd/system ]] || return 0
+  sed -n 's,.*/\([^/]*\.service\)\(/.*\)\?$,\1,p' "/proc/$(answer_server)/cgroup" 2>/dev/null | head -n 1
+}
+
 doctor_delegation() {
   local unit delegate
-  [[ -d /run/systemd/system ]] && command -v systemctl >/dev/null || return 0
-  unit=$(sed -n 's,.*/\([^/]*\.service\)\(/.*\)\?$,\1,p' "/proc/$(answer_server)/cgroup" 2>/dev/null | head -n 1)
+  unit=$(doctor_unit)
   [[ -n $unit ]] || return 0
   delegate=$(systemctl show -p Delegate --value "$unit" 2>/dev/null) || return 0
   if [[ $delegate == yes ]]; then
@@ -81,9 +98,17 @@ doctor_delegation() {
   fi
 }
 
+# v1's are mounted; v2's are those that the tree has been given.
+doctor_has_controllers() {
+  local v2
+  awk '$3 == "cgroup" { gsub(",", " ", $4); print $4 }' /proc/self/mounts
+  v2=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/self/mounts)
+  cat "$v2${doctor_fact[path]}/cgroup.controllers" 2>/dev/null || cat "$v2/cgroup.controllers" 2>/dev/null || :
+}
+
 doctor_controllers() {
   local controller have missing=()
-  have=" $(cat /sys/fs/cgroup/cgroup.controllers 2>/dev/null || :) $(awk '$3 == "cgroup" { gsub(",", " ", $4); print $4 }' /proc/mounts | xargs) "
+  have=" $(doctor_has_controllers | xargs) "
   for controller in cpu memory pids io; do
     [[ $have == *" $controller "* || ($controller == io && $have == *" blkio "*) ]] || missing+=("$controller")
   done
@@ -99,7 +124,7 @@ doctor_controllers() {
 doctor_descriptors() {
   local limit want
   limit=$(awk '/^Max open files/ { print $4 }' "/proc/$(answer_server)/limits" 2>/dev/null) || return 0
-  want=$(server_fact '(.vhosts | length) * 12 + ([.vhosts[].queue] | max // 0) * 2 + .workers / ([.children, 1] | max) * 5 + 200 | ceil')
+  want=${doctor_fact[descriptors]}
   if [[ $limit == unlimited ]] || ((limit >= want)); then
     finding good descriptors "$limit open files, $want wanted"
   else
@@ -108,32 +133,59 @@ doctor_descriptors() {
   fi
 }
 
-# Known to limit or to move requests by themselves.
-doctor_conflicts='mod_qos mod_vhost_limit mod_hostinglimits mod_limitipconn mod_bw mod_cband mod_evasive mod_ruid2 mpm_itk'
+# What they do to a request comes after its turn.
+doctor_later='mod_qos mod_evasive20 mod_limitipconn mod_vhost_limit mod_hostinglimits'
+# They let the thread sleep in the midst of an answer.
+doctor_slow='mod_ratelimit mod_bw'
+
+doctor_loaded() { # <module>...: those that are
+  local name found=()
+  for name; do
+    [[ " ${doctor_fact[modules]} " != *" $name.c "* ]] || found+=("$name")
+  done
+  printf '%s\n' "${found[*]}"
+}
 
 doctor_modules() {
-  local loaded name found=()
-  loaded=$(grep -oE '/(mod|mpm|libmod)_[a-z0-9_]+\.so' "/proc/$(answer_server)/maps" 2>/dev/null | sort -u | tr -d / | xargs) || return 0
-  for name in $doctor_conflicts; do
-    [[ " $loaded " != *" $name.so "* && " $loaded " != *" mod_$name.so "* ]] || found+=("$name")
-  done
-  if ((${#found[@]})); then
-    finding problem modules "also loaded: ${found[*]}; two that limit the same count it twice" "use one of them"
-  else
+  local later slow
+  # shellcheck disable=SC2086  # words they are
+  later=$(doctor_loaded $doctor_later) slow=$(doctor_loaded $doctor_slow)
+  if [[ -z $later$slow ]]; then
     finding good modules "none that limits the same is loaded"
   fi
-  [[ " $loaded " != *' mod_cgid.so '* ]] || finding problem mod_cgid \
-    "its daemon forks CGI programs outside their vhost's group" "a2dismod cgid, a2enmod cgi (works with event and worker)"
-  [[ " $loaded " == *' mod_reqtimeout.so '* ]] || finding note mod_reqtimeout \
+  [[ -z $later ]] || finding note modules "$later: requests come there after their turn, so who waits is not counted, and what is refused has waited for it" \
+    "leave limits of vhosts, requests and connections to one module (docs/guides/migrating.md)"
+  [[ -z $slow ]] || finding note modules "$slow: an answer that is slowed down there holds its slot to its end" \
+    "VhostLimitExempt for such answers, if slots are short"
+  case ${doctor_fact[outside]} in
+    mod_cgid) finding problem mod_cgid "its daemon forks CGI programs outside their vhost's group" "a2dismod cgid, a2enmod cgi (works with event and worker)" ;;
+    mod_fcgid) finding note mod_fcgid "its programs run in no vhost's group" "PHP-FPM with a pool for each vhost, docs/guides/shared-hosting.md" ;;
+  esac
+  [[ -n $(doctor_loaded mod_reqtimeout) ]] || finding note mod_reqtimeout \
     "not loaded: slow senders may hold threads for long" "a2enmod reqtimeout"
+}
+
+# Where the order matters; that of LoadModule lines does only if two modules ask
+# for the same place.
+doctor_order() {
+  local before=${doctor_fact[before]} behind=${doctor_fact[behind]} logs=${doctor_fact[logs]}
+  if [[ -z $before$behind$logs ]]; then
+    finding good order "no module comes between a request and its turn"
+  fi
+  [[ -z $before ]] || finding problem order "$before may answer requests that are to be refused (quick_handler)" \
+    "load mod_vhostlimit before it, or do without it"
+  [[ -z $behind ]] || finding note order "$behind looks at requests that have had their turn already (post_read_request): what it refuses has cost one, and VhostLimitExempt does not see what it changes" \
+    "load it before mod_vhostlimit"
+  [[ -z $logs ]] || finding note order "$logs logs before VHOSTLIMIT_* are set (log_transaction)" "load mod_vhostlimit before it"
 }
 
 doctor_pools() {
   local tree pid name group outside=() inside=0
-  tree=$(server_fact .cgroup.path)
+  tree=${doctor_fact[path]}
   [[ -n $tree ]] || return 0
   while read -r pid name; do
     group=$(doctor_cpu_group "$pid") || continue
+    [[ $group != /../* ]] || continue       # of another container
     if [[ $group == "$tree"/* && $group != "$tree/.server"* ]]; then
       inside=$((inside + 1))
     else
@@ -177,8 +229,8 @@ doctor_print() {
 }
 
 ctl_doctor() {
-  ask status
-  finding good server "$(server_fact .module) in process $(answer_server)"
+  doctor_ask
+  finding good server "${doctor_fact[module]} in process $(answer_server)"
   doctor_kernel
   doctor_mpm
   doctor_vhosts
@@ -187,6 +239,7 @@ ctl_doctor() {
   doctor_controllers
   doctor_descriptors
   doctor_modules
+  doctor_order
   doctor_pools
   doctor_print
 }

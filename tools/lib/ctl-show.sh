@@ -4,23 +4,26 @@
 
 # Rows of cells set apart by \x1f: words left, numbers right, as wide as need be.
 # Lines that are not cut into cells stay as they are.
-print_table() {
-  awk -F '\037' '
-    NF < 2 { print; next }
-    { at[++rows] = NR; if (NF > columns) columns = NF
-      for (i = 1; i <= NF; i++) {
-        cell[NR, i] = $i
-        if (length($i) > width[i]) width[i] = length($i)
-        if (rows > 1 && $i !~ /^[0-9.]*[*]?$/) word[i] = 1
-      } }
-    END { for (r = 1; r <= rows; r++) {
-        line = ""
-        for (i = 1; i <= columns; i++)
-          line = line sprintf("%" (word[i] ? "-" : "") width[i] "s  ", cell[at[r], i])
-        sub(/ +$/, "", line)
-        print line
-      } }'
-}
+# shellcheck disable=SC2016
+table_program='
+  while (<STDIN>) {
+    chomp;
+    my @cells = split /\x1f/, $_, -1;
+    push @rows, \@cells;
+    next if @cells < 2;
+    for my $i (0 .. $#cells) {
+      $width[$i] = length $cells[$i] if length $cells[$i] > ($width[$i] // 0);
+      $word[$i] = 1 if $headed && $cells[$i] !~ /^[0-9.]*\*?$/;
+    }
+    $headed = 1;
+  }
+  my $form = join "  ", map { "%" . ($word[$_] ? "-" : "") . $width[$_] . "s" } 0 .. $#width;
+  for (@rows) {
+    my $line = @$_ < 2 ? "@$_" : sprintf $form, @$_;
+    $line =~ s/ +$//;
+    print "$line\n";
+  }'
+print_table() { perl -e "$table_program"; }
 
 # Prints the document, or what the jq filter makes of it.
 print_answer() { # <jq filter that makes text>
@@ -69,14 +72,16 @@ ctl_report() {
 }
 
 ctl_size() { # [seconds]
-  local seconds=${1-10} before='{"uptime_s":0,"vhosts":[]}'
+  local seconds=${1-10}
   [[ $seconds =~ ^[0-9]{1,4}$ ]] || misuse "size: '$seconds' is not a whole number of seconds up to 9999"
+  ask_dir
+  echo '{"uptime_s":0,"vhosts":[]}' >"$(kept before)"
   if ((seconds)); then
     ask status
-    before=$(answer_document)
+    mv "$(kept answer)" "$(kept before)"
     nap "$seconds"
   fi
   ask status
   # shellcheck disable=SC2016  # jq's own
-  print_made ctl-size 'made($before[0]; $seconds)' --slurpfile before <(printf '%s\n' "$before") --argjson seconds "$seconds"
+  print_made ctl-size 'made($before[0]; $seconds)' --slurpfile before "$(kept before)" --argjson seconds "$seconds"
 }

@@ -6,13 +6,14 @@ declare -A top_keys=([c]=cpu [r]=running [w]=waiting [f]=refused [s]=rate [n]=na
 
 top_key_known() { [[ " ${top_keys[*]} " == *" $1 "* ]]; }  # <word>
 
-top_lines() { # <sort key> <previous document or null> <most vhosts>
-  local filter="include \"ctl\"; rates(\$previous[0]) | order(\"$1\")"
-  if want_json; then
-    answer_jq --slurpfile previous <(printf '%s' "$2") "$filter"
-    return
-  fi
-  answer_jq -r --slurpfile previous <(printf '%s' "$2") "$filter | top($3)" | print_table
+# What is to be remembered comes first: the document is read once.
+top_lines() { # <sort key> <most vhosts>
+  [[ -e $(kept before) ]] || echo null >"$(kept before)"
+  # shellcheck disable=SC2016  # jq's own
+  answer_jq -r --arg by "$1" --argjson most "$2" --slurpfile before "$(kept before)" \
+    'include "ctl"; (remembered | tojson), top($by; $before[0]; $most)' >"$(kept screen)"
+  head -n 1 "$(kept screen)" >"$(kept before)"
+  tail -n +2 "$(kept screen)" | print_table
 }
 
 top_screen_on()  { printf '\e[?1049h\e[?25l'; }
@@ -28,7 +29,7 @@ top_screen() { # <lines> <columns>: stdin, cut to the terminal's size
 }
 
 top_live() { # <sort key>
-  local by=$1 previous=null key rows columns shown
+  local by=$1 key rows columns shown
   on_exit top_screen_off
   top_screen_on
   while :; do
@@ -37,9 +38,8 @@ top_live() { # <sort key>
     ((rows > 4 && columns > 10)) || { rows=24; columns=80; }
     shown=0
     top_screen "$rows" "$columns" < <(
-      top_lines "$by" "$previous" "$((rows - 4))"
+      top_lines "$by" "$((rows - 4))"
     )
-    previous=$(answer_document)
     key=
     IFS= read -rsn 1 -t 1 key || (($? > 128)) || break
     [[ $key != q ]] || break
@@ -52,8 +52,13 @@ ctl_top() { # [sort key]
   top_key_known "$by" || misuse "top: '$by' is not one of cpu running waiting refused rate name"
   if [[ -t 0 && -t 1 ]] && ! want_json; then
     top_live "$by"
+    return
+  fi
+  ask status
+  if want_json; then
+    # shellcheck disable=SC2016  # jq's own
+    answer_jq --arg by "$by" 'include "ctl"; ordered($by; null; 1e9)'
   else
-    ask status
-    top_lines "$by" null 100000
+    top_lines "$by" 1000000000
   fi
 }

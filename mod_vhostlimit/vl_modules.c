@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_modules.h"
+
+#include <http_config.h>
+#include <http_protocol.h>
+#include <http_request.h>
+
+/* Those in which it matters whether others come before us or after. */
+#define HOOKS(X) X(post_read_request) X(quick_handler) X(log_transaction)
+
+static void put_name(vl_out_t *out, int first, const char *name)
+{
+    vl_out_text(out, first ? "" : ",");
+    vl_out_json(out, name ? name : "");
+}
+
+#define X(hook)                                                               \
+static void put_##hook(vl_out_t *out)                                         \
+{                                                                             \
+    const apr_array_header_t *all = ap_hook_get_##hook();                     \
+    int i;                                                                    \
+                                                                              \
+    for (i = 0; all && i < all->nelts; i++)                                   \
+        put_name(out, !i,                                                     \
+                 APR_ARRAY_IDX(all, i, ap_LINK_##hook##_t).szName);           \
+}
+HOOKS(X)
+#undef X
+
+static const struct {
+    const char *name;
+    void (*put)(vl_out_t *out);
+} hooks[] = {
+#define X(hook) { #hook, put_##hook },
+    HOOKS(X)
+#undef X
+};
+
+static void put_hook(vl_out_t *out, unsigned i)
+{
+    vl_out_text(out, i ? "," : "");
+    vl_out_json(out, hooks[i].name);
+    vl_out_text(out, ":[");
+    hooks[i].put(out);
+    vl_out_text(out, "]");
+}
+
+void vl_modules_json(vl_out_t *out)
+{
+    const module *m;
+    unsigned i;
+
+    vl_out_text(out, "{\"modules\":[");
+    for (m = ap_top_module; m; m = m->next)
+        put_name(out, m == ap_top_module, m->name);
+    vl_out_text(out, "],\"hooks\":{");
+    for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
+        put_hook(out, i);
+    vl_out_text(out, "}}\n");
+}

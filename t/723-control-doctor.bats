@@ -1,0 +1,159 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# vhostlimitctl doctor: each thing that it finds, where it is so.
+
+load lib/live
+load lib/control
+
+setup() { requires root; }
+
+doctor() { ctl --json doctor >"$BATS_TEST_TMPDIR/doctor" || :; }
+# What doctor said last of a thing: its level, and the finding itself.
+level_of() { jq -r --arg c "$1" '[.findings[] | select(.check == $c) | .level] | join(" ")' "$BATS_TEST_TMPDIR/doctor"; }
+words_of() { jq -r --arg c "$1" '.findings[] | select(.check == $c) | .finding + " / " + .todo' "$BATS_TEST_TMPDIR/doctor"; }
+
+# What a function of doctor finds where the machine is another one than this.
+found_where() { # <bash code> <function> <check>
+  bash -c "set -euo pipefail; . '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/ctl-ask.sh'; . '$TOP/tools/lib/ctl-doctor.sh'
+    ctl[json]=1; $1; $2; doctor_print" >"$BATS_TEST_TMPDIR/doctor" || :
+  level_of "$3"
+}
+
+@test "a server where all is well has no problem and no note of its own doing" {
+  start_httpd 'VhostLimit On' -l reqtimeout
+  doctor
+  is "$(jq -r '[.findings[] | select(.check | IN("server", "mpm", "workers", "vhosts", "descriptors", "modules", "order")) | .level] | unique | join(" ")' \
+    "$BATS_TEST_TMPDIR/doctor")" good
+  is "$(level_of dryrun)$(level_of limited)$(level_of overridden)$(level_of mod_cgid)$(level_of mod_reqtimeout)" ''
+  is "$(jq '[.findings[] | select(.level != "good" and .todo == "")] | length' "$BATS_TEST_TMPDIR/doctor")" 0 "without a remedy"
+}
+
+@test "none takes part" {
+  start_httpd 'VhostLimit Off'
+  doctor
+  is "$(level_of vhosts)" problem
+  try ctl doctor
+  is "$status" 1
+}
+
+@test "some only count, are limited now, or are not as configured" {
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimit DryRun'
+  ctl set c.test weight=7 >/dev/null
+  hold_request one a
+  is "$(get a /)" 503
+  wait_until 10 limited_now
+  is "$(level_of dryrun) $(level_of limited) $(level_of overridden)" 'note note note'
+  like "$(words_of dryrun)" '^1 of them .*vhostlimitctl report'
+}
+limited_now() { doctor; [[ -n $(level_of limited) ]]; }
+
+@test "fewer workers than slots need" {
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 30'
+  doctor
+  is "$(level_of workers)" note
+  like "$(words_of workers)" '^32 workers for 30 slots.*MaxRequestWorkers 60'
+}
+
+@test "connections that wait with their threads, and those of prefork that do not" {
+  requires prefork
+  start_httpd -m prefork 'VhostLimit On'
+  doctor
+  is "$(level_of mpm)" good
+  end_server
+  start_httpd -m prefork 'VhostLimit On' -t 'MaxRequestWorkers 1' -t 'ServerLimit 1'
+  doctor
+  is "$(level_of mpm)" note
+  like "$(words_of mpm)" 'MaxRequestWorkers 1'
+}
+
+@test "too few file descriptors" {
+  (ulimit -n 400 && start_httpd 'VhostLimit On')
+  doctor
+  is "$(level_of descriptors)" problem
+  like "$(words_of descriptors)" '^400 open files, [0-9]+ wanted .* LimitNOFILE='
+}
+
+@test "no tree of groups: said to be so, and not to be had" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
+  doctor
+  is "$(level_of cgroup)" note
+  is "$(found_where 'doctor_fact=([backend]=off [path]= [reason]="group /x cannot be made: no")' doctor_cgroup cgroup)" problem
+  like "$(words_of cgroup)" 'group /x cannot be made: no / .*Delegate=yes'
+}
+
+@test "modules that limit too, that slow answers down, whose programs are outside, or that are missing" {
+  local bystander=()
+  requires mod_ratelimit mod_cgid
+  [[ $(need_module mod_qos) ]] || bystander=(-x "$(load_qos)")
+  start_httpd 'VhostLimit On' -l ratelimit -l cgid "${bystander[@]}"
+  doctor
+  is "$(level_of mod_reqtimeout)" note
+  if need_cgroups >/dev/null; then is "$(level_of mod_cgid)" problem; fi
+  like "$(words_of modules)" 'mod_ratelimit: .* holds its slot'
+  if ((${#bystander[@]})); then like "$(words_of modules)" '^mod_qos: '; fi
+}
+
+# Debian 12's mod_qos needs libpcre3 and is not linked with it.
+load_qos() {
+  ! ldconfig -p | grep -q 'libpcre\.so\.3 ' || echo 'LoadFile libpcre.so.3'
+  printf 'LoadModule qos_module "%s/mod_qos.so"\n' "$(httpd_module_dir)"
+}
+
+@test "modules that come between a request and its turn" {
+  # shellcheck disable=SC2046  # flags they are
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/late.so" "$TOP/t/lib/late.c" -I"$(apxs_query INCLUDEDIR)" $(apxs_query CFLAGS) $(pkg-config --cflags apr-1 apr-util-1)
+  start_httpd 'VhostLimit On' -x "LoadModule late_module $BATS_TEST_TMPDIR/late.so"
+  doctor
+  is "$(level_of order)" 'problem note note'
+  is "$(words_of order | grep -c '^late\.c ')" 3
+}
+
+@test "PHP-FPM outside of all groups, and in its vhost's" {
+  requires cgroups php_fpm
+  start_httpd 'VhostLimit On'
+  run_pool "$(httpd_cgroup)/.server" vl-outside
+  run_pool "$(httpd_cgroup)/a.test:$(httpd_port)" vl-inside
+  doctor
+  is "$(level_of php-fpm)" problem
+  like "$(words_of php-fpm)" "vl-outside in "
+  [[ $(words_of php-fpm) != *vl-inside* ]] || fail "the pool that is where it should be is named"
+  end_pool vl-outside; end_pool vl-inside
+}
+
+run_pool() { # <group> <name>
+  local root=$BATS_TEST_TMPDIR/$2 user
+  user=$(httpd_user)
+  mkdir -p "$root"
+  printf '%s\n' '[global]' "pid = $root/pid" "error_log = $root/log" "[$2]" "user = $user" "group = $(id -gn "$user")" \
+    "listen = $root/socket" 'pm = static' 'pm.max_children = 1' >"$root/conf"
+  (in_cgroup "$1" "$(php_fpm_program | head -n 1)" -n -y "$root/conf") 3>&- 4>&- </dev/null >"$root/out" 2>&1
+  wait_until 10 test -S "$root/socket"
+}
+
+end_pool() { # <name>
+  local pid
+  pid=$(<"$BATS_TEST_TMPDIR/$1/pid")
+  kill "$pid"
+  wait_until 10 gone "$pid"
+}
+
+@test "another kernel, another systemd, other controllers" {
+  is "$(found_where 'uname() { echo 4.4.0-1; }' doctor_kernel kernel)" problem
+  is "$(found_where 'uname() { echo 4.18.0-553.el8; }' doctor_kernel kernel)" good
+  is "$(found_where 'doctor_unit() { echo a.service; }; systemctl() { echo no; }' doctor_delegation delegation)" problem
+  is "$(found_where 'doctor_unit() { echo a.service; }; systemctl() { echo yes; }' doctor_delegation delegation)" good
+  is "$(found_where 'doctor_has_controllers() { echo cpuset cpu pids; }' doctor_controllers controllers)" note
+  like "$(words_of controllers)" '^not there: memory io /'
+}
+
+@test "mpm_itk, beside which nothing can be counted, keeps the server from starting" {
+  requires prefork mpm_itk
+  try start_httpd -m prefork 'VhostLimit On' -x "LoadModule mpm_itk_module $(httpd_module_dir)/mpm_itk.so"
+  isnt "$status" 0
+  export LOG_MAY_SAY=VL0032
+  error_log_says 'VL0032: VhostLimit does not work beside mpm_itk'
+  start_httpd -m prefork 'VhostLimit Off' -x "LoadModule mpm_itk_module $(httpd_module_dir)/mpm_itk.so"
+  is "$(get a /)" 200
+}
+need_mpm_itk() { [[ -e $(httpd_module_dir)/mpm_itk.so ]] || { echo "no mpm_itk"; return 1; }; }
