@@ -30,7 +30,7 @@ def cpu_use: pages as $page | of($page) | select(all(.[]; .sar))
 def lines(title; x; y; series): { kind: "lines", title: title, x: x, y: y, series: series };
 
 # What each site was let in over time, and the slots: where loads begin later.
-def courses: .runs[] | select(.repetition == 1 and (.samples | length > 4) and any(.clients[]; .from_s > .to_s * 0.1))
+def courses: .runs[] | select(.repetition == 1 and (.samples | length > 8) and any(.clients[]; .from_s > .to_s * 0.2))
   | [.samples as $s | range($s | length - 4) as $i
       | { from: $s[$i], to: $s[$i + 4] } | select(.to.at > .from.at)] as $steps
   | lines("\(.page) page, \(who_name): let in"; "seconds"; "requests a second";
@@ -84,8 +84,10 @@ def bars_commands: . as $c | boxes as $boxes
     "plot \([(range(.series | length) as $i | "$part\($i) with boxxyerror \($c | colour($i)) title \(.series[$i] | quoted)"),
              if .most then empty else "$ends using 1:2:3 with labels left offset 0.5,0 notitle" end] | join(", \\\n  "))";
 
+# gnuplot complains of a range without a width.
+def x_range: [.series[].points[][0]] | if min == max then "[\(min - 1):\(max + 1)]" else "[*:*]" end;
 def lines_commands: . as $c | any(.series[].points[]; length > 2 and .[3] > .[2]) as $spread
-  | "set xtics autofreq", "set xrange [*:*]", "set yrange [0:*]", "set ytics autofreq", "set xlabel \(.x | quoted)", "set ylabel \(.y | quoted)",
+  | "set xtics autofreq", "set xrange \(x_range)", "set yrange [0:*]", "set ytics autofreq", "set xlabel \(.x | quoted)", "set ylabel \(.y | quoted)",
     (.series | to_entries[] | block("line\(.key)"; .value.points[] | map(tostring) | join("\t"))),
     "plot \([range(.series | length) as $i
        | (if (.series[$i].points[0] | length) > 2 then "with linespoints pt 7 ps 0.4" else "with lines" end) as $how

@@ -221,10 +221,18 @@ trial_wait() { # <seconds> <pid>...
 trial_failed() { # <pid> <status>: of another machine's load the run is lost, not all
   local client users site prefix
   if ! remote_used || [[ -z ${trial_who[$1]-} ]]; then
-    die "a load generator or sar failed (see the *.err files)"
+    die "$(trial_failure "$@")"
   fi
   read -r client users site prefix <<<"${trial_who[$1]}"
   trial[lost]="client $(remote_host "$client"), $users users on $site: $(remote_lost "$2" "$prefix")"
+}
+
+trial_failure() { # <pid> <status>: a sentence
+  local client users site prefix
+  [[ -n ${trial_who[$1]-} ]] || { echo "sar, or what samples the status page, ended with $2"; return; }
+  read -r client users site prefix <<<"${trial_who[$1]}"
+  printf 'the load of client %s, %s users on %s, ended with %s: %s\n' \
+    "$client" "$users" "$site" "$2" "$(tail -n 1 "$prefix.err" 2>/dev/null)"
 }
 
 trial_clients() { # JSON, one for each load
