@@ -50,7 +50,7 @@ meanwhile() { # <command>...
 so_or_over() { "$@" || gone "$bench"; }
 
 began() { grep -qs '^began' "out/$1-static-plain-load$2.err"; }     # <repetition> <client>
-mapped()     { grep -q '^198.18.9.1 site1.test' "/etc/netns/vlt-host$1/hosts"; }   # <number>
+mapped()     { grep -q "^${2-198.18.9.1} site1.test" "/etc/netns/vlt-host$1/hosts"; }   # <number> [<address>]
 server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
 
 @test "a client without siege is named, and nothing is installed or left there" {
@@ -86,9 +86,26 @@ server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
   jq -e '.complete and .runs[0].total.transactions > 0 and (.options.load | test("^siege [0-9.]+ on one, two, three$"))' out/result.json
 }
 
+# The server has another address, that the clients do not come by.
+second_address() {
+  local n
+  ip -n vlt-server address add 198.18.9.2/32 dev lo
+  for n in 1 2 3; do ip -n "vlt-host$n" route add 198.18.9.2 dev eth0 src "198.18.9.1$n"; done
+}
+
+@test "--server is where the clients go, and it is one of this machine's addresses" {
+  begin_bench --clients two --server 198.18.9.3
+  end_bench
+  is "$status" 1
+  says '--server: 198.18.9.3 is no address of this machine'
+  machines_clean
+}
+
 @test "interrupted while it measures, everything is put back on the clients" {
-  begin_bench --clients one,two,three --repeat 3
+  second_address
+  begin_bench --clients one,two,three --server 198.18.9.2 --repeat 3
   meanwhile began 1 2
+  mapped 1 198.18.9.2
   kill -INT "$bench"
   end_bench
   is "$status" 130

@@ -78,6 +78,7 @@ nothing_left() {
   is "$status" 0
   measured '[.runs[] | [.page, .total.transactions, .total.failures]]' '[["symfony",100,0],["symfony",100,0]]'
   measured '.published | map(.published)' '[1.45,5.49]'
+  measured '.options.docroots | map([.folder, .filesystem != ""])' "[[\"$DOCROOTS/here\",true],[\"$DOCROOTS/there\",true]]"
   is "$(find "$DOCROOTS" -mindepth 2)" '' "left in the folders"
   nothing_left
 }

@@ -77,7 +77,7 @@ trial_url() { # <site> <page or ->
 
 trial_warm_up() { # 10 users on each page of each site
   local loads load site page by prefix pids=() requests=${trial[requests]}
-  [[ -z $requests ]] || trial[requests]=100
+  [[ -z $requests ]] || trial[requests]=$((requests > 400 ? 100 : requests / 4))
   remote_run=- trial_who=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
