@@ -57,6 +57,10 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   says 2 "--page: 'cgi' is not one of static php sleep"
   run "$TOP/tools/bench.sh" --page static mix
   says 2 "--page: the test mix has its own pages"
+  run "$TOP/tools/bench.sh" --page php frameworks
+  says 2 "--page: the test frameworks has no page php"
+  run "$TOP/tools/bench.sh" --page wordpress noisy
+  says 2 "--page: the test noisy has no page wordpress"
   for n in 0 100 -1 two 1.5; do
     run "$TOP/tools/bench.sh" --repeat "$n"
     says 2 "--repeat: '$n' is not a whole number from 1 to 99"

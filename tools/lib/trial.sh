@@ -76,8 +76,8 @@ trial_url() { # <site> <page or ->
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page by prefix pids=() requests=${trial[requests]}
-  [[ -z $requests ]] || trial[requests]=$((requests > 400 ? 100 : requests / 4))
+  local loads load site page by prefix pids=() requests=${trial[requests]} most=${trial[warm]}
+  [[ -z $requests ]] || { trial[requests]=$((requests > 400 ? 100 : requests / 4)); most=600; }
   remote_run=- trial_who=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
@@ -87,7 +87,7 @@ trial_warm_up() { # 10 users on each page of each site
     pids+=("$!")
     trial_who[$!]="1 10 $site $prefix"
   done
-  trial_wait "${trial[warm]}" "${pids[@]}"
+  trial_wait "$most" "${pids[@]}"
   trial[requests]=$requests
 }
 
