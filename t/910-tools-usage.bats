@@ -15,17 +15,17 @@ as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 needs_root() { ((EUID == 0)) || skip "not root"; }
 
 @test "-h prints the help on stdout and ends with 0" {
-  for tool in setup bench check v2 sar-summary siege-summary; do
-    run --separate-stderr "$TOP/tools/$tool.sh" -h
-    says 0 "Usage:   $tool.sh"
+  for tool in "$TOP"/tools/*.sh; do
+    run --separate-stderr "$tool" -h
+    says 0 "Usage:   ${tool##*/}"
     [[ $output == *Exit:* && -z $stderr ]]
   done
 }
 
 @test "an unknown option ends with 2 and the usage" {
-  for tool in setup bench check v2 sar-summary siege-summary; do
-    run "$TOP/tools/$tool.sh" -Z
-    says 2 "Usage:   $tool.sh"
+  for tool in "$TOP"/tools/*.sh; do
+    run "$tool" -Z
+    says 2 "Usage:   ${tool##*/}"
   done
 }
 
