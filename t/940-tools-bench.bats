@@ -86,7 +86,7 @@ interrupted_after_a_run() { # <signal>
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   jq -c '.runs[0].clients[] | [.role, .from_s, .to_s]' out/result.json
-  jq -e '.runs[0].clients | map(.from_s) | .[0] < 1 and .[1] >= 1 and .[2] >= 1' out/result.json
+  jq -e '.runs[0].clients | map(.from_s) | .[0] < .[1] and .[1] >= 1 and .[2] >= 1' out/result.json
   jq -e '.runs[0].samples | length > 20 and (map(.at) | . == sort) and .[-1].sites.site2.requests > 0' out/result.json
   jq -e '.runs[0].keepalive and .rows[0].median >= 0' out/result.json
 }
