@@ -38,7 +38,7 @@ end_bench() { # <signal>: and its status
 interrupted_after_a_run() { # <signal>
   local try
   begin_bench -o out --repeat 50
-  for ((try = 0; try < 600; try++)); do
+  for ((try = 0; try < 1500; try++)); do
     [[ ! -e out/result.json ]] || break
     sleep 0.1
   done
