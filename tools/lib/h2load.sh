@@ -7,7 +7,7 @@
 h2load_version() { h2load --version; }
 
 h2load_prepare() { # see h2load-end.c
-  gcc -O2 -Wall -shared -fPIC -o "$(load_dir)/h2load-end.so" "$(in_tree tools/lib/h2load-end.c)" ||
+  gcc -O2 -Wall -shared -fPIC -o "$(load_dir)/h2load-end.so" "$(in_tree tools/lib/h2load-end.c)" -ldl ||
     die 'h2load-end.c did not compile'
 }
 
