@@ -14,6 +14,7 @@ describe_frameworks() {
     name=$(frameworks_scene "$dir")
     test_scene "$name"
     test_docroot "$dir"
+    test_line 'VhostLimitQueue 1000 60s'
     test_requests 2000 400 100
     test_load users 1 site1 20
     if [[ -z $first ]]; then first=$name; else frameworks_rows "$name" "$first"; fi
