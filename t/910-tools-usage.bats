@@ -15,17 +15,17 @@ as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 needs_root() { ((EUID == 0)) || skip "not root"; }
 
 @test "-h prints the help on stdout and ends with 0" {
-  for tool in setup bench check v2 sar-summary siege-summary; do
-    run --separate-stderr "$TOP/tools/$tool.sh" -h
-    says 0 "Usage:   $tool.sh"
+  for tool in "$TOP"/tools/*.sh; do
+    run --separate-stderr "$tool" -h
+    says 0 "Usage:   ${tool##*/}"
     [[ $output == *Exit:* && -z $stderr ]]
   done
 }
 
 @test "an unknown option ends with 2 and the usage" {
-  for tool in setup bench check v2 sar-summary siege-summary; do
-    run "$TOP/tools/$tool.sh" -Z
-    says 2 "Usage:   $tool.sh"
+  for tool in "$TOP"/tools/*.sh; do
+    run "$tool" -Z
+    says 2 "Usage:   ${tool##*/}"
   done
 }
 
@@ -57,6 +57,10 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   says 2 "--page: 'cgi' is not one of static php sleep"
   run "$TOP/tools/bench.sh" --page static mix
   says 2 "--page: the test mix has its own pages"
+  run "$TOP/tools/bench.sh" --page php frameworks
+  says 2 "--page: the test frameworks has no page php"
+  run "$TOP/tools/bench.sh" --page wordpress noisy
+  says 2 "--page: the test noisy has no page wordpress"
   for n in 0 100 -1 two 1.5; do
     run "$TOP/tools/bench.sh" --repeat "$n"
     says 2 "--repeat: '$n' is not a whole number from 1 to 99"

@@ -212,3 +212,23 @@ END
     refused "$file is not a complete sar record"
   done
 }
+
+# Closes its first connection and is silent on the others.
+silent_server() { # its port goes to the file "port"
+  perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(Listen => 9, LocalAddr => "127.0.0.1") or die;
+    $| = 1; print $s->sockport, "\n"; my @kept = map { scalar $s->accept } 1 .. 3; shift @kept; sleep 30' >port 3>&- &
+  server=$!
+  for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
+}
+
+@test "h2load ends in time also where handshakes do not, and connections that broke are counted" {
+  command -v h2load >/dev/null || skip "no h2load"
+  silent_server
+  # shellcheck disable=SC2016  # for the inner shell
+  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/h2load.sh"; declare -A trial=([requests]="")
+    load_dir() { pwd; }; client_exec() { exec "${@:2}"; }
+    h2load_prepare; (h2load_run 1 3 1 0 "https://127.0.0.1:$2/" run 1); h2load_record run' - "$TOP" "$(<port)"
+  kill "$server"
+  printf 'status %s\n%s\n' "$status" "$output"
+  is '[.transactions, .failures, .elapsed_s < 15]' '[0,1,true]'
+}

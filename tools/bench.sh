@@ -136,6 +136,7 @@ check_values() {
   for word in ${option[pages]//,/ }; do
     page_known "$word" || misuse "--page: '$word' is not one of ${page_kinds[*]}"
     [[ ${test[pages]} != mixed ]] || misuse "--page: the test ${test[name]} has its own pages"
+    check_application "$word"
   done
   check_clients
   check_load
@@ -143,6 +144,13 @@ check_values() {
   [[ ${option[workers]:-25} =~ ^([1-9][0-9]{0,2})?(00|25|50|75)$ && ${option[workers]} != 00 ]] ||
     misuse "-w: '${option[workers]}' is not a multiple of 25"
   [[ ! ${option[targets]}${option[pages]} =~ ^,+|,, ]] || misuse "--target and --page need at least one name"
+}
+
+check_application() { # <page>: those of packages belong to the test that sets them up
+  local is=no of=no
+  ! app_known "$1" || is=yes
+  [[ ${test[name]} != frameworks ]] || of=yes
+  [[ $is == "$of" ]] || misuse "--page: the test ${test[name]} has no page $1"
 }
 
 check_clients() {

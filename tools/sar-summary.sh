@@ -29,7 +29,7 @@ declare -A option=([each]=false [json]=0)
 print_text() { # <summary>
   sar_jq -r 'include "sar"; heading' <<<"$1"
   printf '\n'
-  sar_jq -r 'include "sar"; tables' <<<"$1" | report_cells '%-14s' '%12s'
+  sar_jq -r 'include "sar"; tables' <<<"$1" | report_cells -14 10
 }
 
 main() {

@@ -5,6 +5,8 @@
 
 app_kinds=(wordpress mediawiki symfony)
 
+app_known() { [[ " ${app_kinds[*]} " == *" $1 "* ]]; }
+
 # A folder of ours below the one given; bed_down removes those that are listed.
 app_root() { # <folder>
   local root

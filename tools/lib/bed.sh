@@ -106,6 +106,7 @@ bed_unlock_child() { # what outlives us must not hold the lock
 # --- up -------------------------------------------------------------------
 
 bed_up() {
+  unset TMPDIR                  # may be root's alone, and the servers are other users
   bed_clean
   mkdir -p "$bed_dir"
   bed_save

@@ -12,7 +12,7 @@ cgroup_dirs() { # <path>: where it exists, in every hierarchy
 cgroup_remove() { # <path>: the group and those below, once nobody is in them
   local dir
   while read -r dir; do
-    wait_until 2 cgroup_rmdir "$dir" ||
+    wait_until 10 cgroup_rmdir "$dir" ||
       say "control group $dir could not be removed: a process is still in it"
   done < <(cgroup_dirs "$1")
 }

@@ -30,7 +30,7 @@ def cpu_use: pages as $page | of($page) | select(all(.[]; .sar))
 def lines(title; x; y; series): { kind: "lines", title: title, x: x, y: y, series: series };
 
 # What each site was let in over time, and the slots: where loads begin later.
-def courses: .runs[] | select(.repetition == 1 and (.samples | length > 4) and any(.clients[]; .from_s > .to_s * 0.1))
+def courses: .runs[] | select(.repetition == 1 and (.samples | length > 8) and any(.clients[]; .from_s > .to_s * 0.2))
   | [.samples as $s | range($s | length - 4) as $i
       | { from: $s[$i], to: $s[$i + 4] } | select(.to.at > .from.at)] as $steps
   | lines("\(.page) page, \(who_name): let in"; "seconds"; "requests a second";
@@ -41,14 +41,16 @@ def courses: .runs[] | select(.repetition == 1 and (.samples | length > 4) and a
 def figures: ([pages] | length > 1) as $several | .figures // [] | .[]
   | lines(.title + (if $several then ", \(.page) page" else "" end); .x; .y; .series);
 
-# Those that the PNG shows come first and are marked.
+# Those that the PNG shows come first and are marked.  More bars than can be looked
+# over are left to the figures, if there are any.
 def charts: (.figures // [] | length > 0) as $drawn
-  | [(figures | .main = true), (rates | .main = ($drawn | not)), courses, times, cpu_use];
+  | [(figures | .main = true), (rates | .main = ($drawn | not)), courses, times, cpu_use
+     | select($drawn and (.groups // [] | length > 16) | not)];
 
 # ---- gnuplot ------------------------------------------------------------------------
 
 def quoted: "'" + (gsub("[\t\n]"; " ") | gsub("'"; "''")) + "'";
-def colours: .colours // ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
+def colours: .colours // ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a6d3b", "#7f7f7f"];
 def colour($i): colours | "lc rgb '\(.[$i % length])'";
 def block($name; f): "$\($name) << EOD", f, "EOD";      # lines of data, inline
 
@@ -84,8 +86,10 @@ def bars_commands: . as $c | boxes as $boxes
     "plot \([(range(.series | length) as $i | "$part\($i) with boxxyerror \($c | colour($i)) title \(.series[$i] | quoted)"),
              if .most then empty else "$ends using 1:2:3 with labels left offset 0.5,0 notitle" end] | join(", \\\n  "))";
 
+# gnuplot complains of a range without a width.
+def x_range: [.series[].points[][0]] | if min == max then "[\(min - 1):\(max + 1)]" else "[*:*]" end;
 def lines_commands: . as $c | any(.series[].points[]; length > 2 and .[3] > .[2]) as $spread
-  | "set xtics autofreq", "set xrange [*:*]", "set yrange [0:*]", "set ytics autofreq", "set xlabel \(.x | quoted)", "set ylabel \(.y | quoted)",
+  | "set xtics autofreq", "set xrange \(x_range)", "set yrange [0:*]", "set ytics autofreq", "set xlabel \(.x | quoted)", "set ylabel \(.y | quoted)",
     (.series | to_entries[] | block("line\(.key)"; .value.points[] | map(tostring) | join("\t"))),
     "plot \([range(.series | length) as $i
        | (if (.series[$i].points[0] | length) > 2 then "with linespoints pt 7 ps 0.4" else "with lines" end) as $how
@@ -93,14 +97,17 @@ def lines_commands: . as $c | any(.series[].points[]; length > 2 and .[3] > .[2]
          if $spread then "$line\($i) using 1:2:3:4 with yerrorbars ps 0 \($c | colour($i)) notitle" else empty end]
       | join(", \\\n  "))";
 
-def key_rows: (.series | length) as $n | if .kind == "bars" and $n < 2 then 0 else $n / 3 | ceil end;
+# So many names stand side by side; about 56 letters are as wide as a chart.
+def key_columns: ([.series[] | if type == "object" then .name else . end | length] | max // 0) as $longest
+  | [3, ([1, (56 / ($longest + 5) | floor)] | max)] | min;
+def key_rows: (.series | length) as $n | if .kind == "bars" and $n < 2 then 0 else $n / key_columns | ceil end;
 def height: key_rows * 18 + if .kind == "lines" then 320
   else (if .x == "" then 50 else 72 end) + (.groups | length)
     * ([if .groups[0].scene == "-" then 30 else 46 end, if .stacked then 0 else 14 + 16 * (.series | length) end] | max) end;
 
 def settings: "set datafile separator tab", "set style fill solid 0.9 noborder", "set border 3", "set tics nomirror",
-  "set grid xtics lc rgb '#808080' lw 0.5 dt 3", "set key at graph 1, screen 0.99 right top horizontal samplen 1.5 maxcols 3", "set offsets graph 0, graph 0.02, 0, 0";
-def drawing($titled): (if key_rows == 0 then "unset key" else empty end), "set tmargin \(key_rows * 1.2 + 1 + if $titled then 1.5 else 0 end)", if .kind == "lines" then lines_commands else bars_commands end;
+  "set grid xtics lc rgb '#808080' lw 0.5 dt 3", "set key at graph 1, screen 0.99 right top horizontal samplen 1.5", "set offsets graph 0, graph 0.02, 0, 0";
+def drawing($titled): (if key_rows == 0 then "unset key" else "set key maxcols \(key_columns)" end), "set tmargin \(key_rows * 1.2 + 1 + if $titled then 1.5 else 0 end)", if .kind == "lines" then lines_commands else bars_commands end;
 
 def svg($i): charts[$i] | "set terminal svg size 480,\(height) dynamic noenhanced font 'sans-serif,13' name 'chart\($i)'", settings,
   (if .kind == "bars" then "set rmargin 9" else "set rmargin 3" end), drawing(false);

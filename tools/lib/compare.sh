@@ -7,7 +7,7 @@ compare_print() { # <folder A> <folder B>
   for folder; do compare_check "$folder"; done
   compare_same_test "$@"
   compare_jq "$@" facts_of_both
-  compare_jq "$@" comparison | report_cells '%-72s' '%12s' '%20s' '%12s' '%20s' '%9s' '  %s'
+  compare_jq "$@" comparison | report_cells -72 10 18 10 18 7 -1
   compare_jq "$@" only_in_one
 }
 

@@ -1,35 +1,39 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
 # h2load: HTTP/2 with several streams a connection, as the same record that siege
-# gives.  What was begun and not answered at the end is not counted.  Where
-# requests are counted a log of them tells the percentiles; for as long as a run may
-# last it would be too long.
+# gives.  What was begun and not answered at the end is not counted.  A log of all
+# answers tells the percentiles.
 
 h2load_version() { h2load --version; }
 
-h2load_prepare() { :; }
-
-h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams a connection>
-  local length=(-D"$3")
-  rm -f "$6.log"                # it would append
-  [[ -z ${trial[requests]} ]] || length=(-n"${trial[requests]}" -N30s --log-file="$6.log")
-  client_exec "$1" h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" "${length[@]}" "$5" >"$6.h2load" 2>"$6.err"
+h2load_prepare() { # see h2load-end.c
+  gcc -O2 -Wall -shared -fPIC -o "$(load_dir)/h2load-end.so" "$(in_tree tools/lib/h2load-end.c)" -ldl ||
+    die 'h2load-end.c did not compile'
 }
 
-h2load_record() { h2load_parse "$1.h2load" "$1.log"; }   # <file prefix>
+h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams a connection>
+  local before=(timeout -k 5 "$(($3 + 30))" env LD_PRELOAD="$(load_dir)/h2load-end.so" BED_SECONDS="$3") length=(-D"$3")
+  rm -f "$6.log"              # it would append
+  [[ -z ${trial[requests]} ]] || before=() length=(-n"${trial[requests]}" -N30s)
+  client_exec "$1" "${before[@]}" h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" "${length[@]}" --log-file="$6.log" "$5" \
+    >"$6.h2load" 2>"$6.err"
+}
 
-h2load_parse() { # <file> [log]
+h2load_record() { h2load_parse "$1.h2load" "$1.log" "$1.err"; }   # <file prefix>
+
+h2load_parse() { # <file> [<log> [<what it said>]]
   LC_ALL=C awk '
     function seconds(text) { return text ~ /us$/ ? text / 1e6 : text ~ /ms$/ ? text / 1e3 : text + 0 }
     /^finished in / { elapsed = seconds(substr($3, 1, length($3) - 1)) }
-    /^requests: / { failed = $10 }
-    /^status codes: / { good = $3 + $5; known = 1 }
+    /^requests: / { good = $8; failed = $10 }
+    /^status codes: / { known = 1 }
     /^time for request: / { longest = seconds($5); mean = seconds($6) }
     END {
       if (!known || !elapsed) exit 1
       printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
-    }' "$1" | jq -Rcse --slurpfile times <(h2load_times "${2-}") '
-    split(" ") | map(tonumber) | . as [$good, $bad, $elapsed, $longest, $mean]
+    }' "$1" | jq -Rcse --slurpfile times <(h2load_times "${2-}") --arg broken "$(h2load_broken "${3-}")" '
+    split(" ") | map(tonumber) | . as [$good, $failed, $elapsed, $longest, $mean]
+    | ($failed + ($broken | tonumber)) as $bad
     | def at(part): if ($times | length) > 0 then $times[(($times | length) - 1) * part | floor] else null end;
       { transactions: $good, failures: $bad, elapsed_s: $elapsed, rate: ($good / $elapsed),
         availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
@@ -40,4 +44,10 @@ h2load_parse() { # <file> [log]
 # A line of the log: begin, status (-1: failed) and duration in us.
 h2load_times() { # <log>: of good answers, s, the shortest first
   [[ ! -f $1 ]] || awk '$2 >= 0 && $2 < 400 { printf "%.6f\n", $3 / 1e6 }' "$1" | sort -g
+}
+
+h2load_broken() { # <what h2load-end.so said>: connections
+  local line
+  line=$(sed -n 's/^broken: //p' "$1" 2>/dev/null) || true
+  printf '%s\n' "${line:-0}"
 }

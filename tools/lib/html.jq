@@ -15,7 +15,10 @@ def table(head; body): "<div class=\"wide\" tabindex=\"0\"><table>", "<thead>", 
   "</tbody>", "</table></div>";
 
 def title: "\(.test): \(.summary)" | text;
-def state: "\(.finished)\(if .complete then "" else ", interrupted: what had been measured until then" end)" | text;
+def state: [(.finished | sub("T"; " ") | sub("Z$"; " UTC")),
+    if .complete then empty else "interrupted: what had been measured until then" end,
+    if .options.length == "quick" then "a quick run: it shows that all works, its figures are no measure" else empty end]
+  | join("; ") | text;
 
 # "key:   words" -> a pair of a description list
 def fact: capture("^(?<key>[a-z]+):? +(?<value>.*)$") | "<dt>\(.key | text)</dt><dd>\(.value | text)</dd>";
@@ -27,7 +30,9 @@ def verdict_row: .[5] as $verdict
 def verdicts: select(.rows | length > 0)
   | "<section id=\"answers\">", "<h2>What was asked</h2>", "<div class=\"wide\" tabindex=\"0\"><table>",
     "<thead>", (row_head | .[:1] + [""] + .[1:] | head_row), "</thead>", "<tbody>", (row_table[] | verdict_row), "</tbody>", "</table></div>",
-    "<p>Each value is of one repetition; shown are the median, and the least and the most.</p>", "</section>";
+    "<p>The bar is what has to hold, the goal what is aimed for. \(.rows | map(.values | length) | max
+      | if . > 1 then "Each value is of one repetition; shown are the median of \(.), and the least and the most." else "There was one repetition." end)</p>",
+    "</section>";
 
 # The rows above "users" say whose column it is.
 def page_table: [table_rows] as $rows | ($rows | map(.[0]) | index("users")) as $n

@@ -18,8 +18,6 @@
 # shellcheck source-path=SCRIPTDIR source=remote.sh
 . "${BASH_SOURCE[0]%/*}/remote.sh"
 
-# shellcheck source-path=SCRIPTDIR source=h2load.sh
-. "${BASH_SOURCE[0]%/*}/h2load.sh"
 # shellcheck source-path=SCRIPTDIR source=ab.sh
 . "${BASH_SOURCE[0]%/*}/ab.sh"
 

@@ -188,11 +188,20 @@ measure_options() { # JSON
   jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
     --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" \
     --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
-    --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" \
+    --argjson docroots "$(measure_docroots)" --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" \
     --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
     { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
       keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries, lost: $lost, command: $command }'
+      children: ($c | tonumber), tuning: $tries, docroots: $docroots, lost: $lost, command: $command }'
+}
+
+measure_docroots() { # JSON: which folder a scene has its applications in, and on what
+  local scene dir
+  for scene in "${test_scenes[@]}"; do
+    dir=${test[docroot:$scene]-}
+    [[ -z $dir ]] || jq -nc --arg scene "$scene" --arg folder "$dir" \
+      --arg filesystem "$(findmnt -fno FSTYPE -T "$dir")" '$ARGS.named'
+  done | jq -sc .
 }
 
 measure_loads() { # versions of what makes the loads

@@ -131,7 +131,8 @@ packages_apt() { # <package>...
   packages_policy_forbid
   export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
   enabled=$(packages_enabled)
-  apt-get update -q && apt-get install -qy --no-install-recommends "$@"
+  # a fresh machine installs its updates by itself at first: they may come to their end
+  apt-get update -q && apt-get install -qy -o DPkg::Lock::Timeout=300 --no-install-recommends "$@"
   packages_disable "$enabled"
   packages_policy_restore
 }

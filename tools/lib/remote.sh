@@ -102,8 +102,7 @@ remote_try() { # <index> <seconds> <line>: 1 and a sentence if there is no good 
   done
   line=$part$line
   remote_answer=$line
-  [[ $line != no\ * ]] || remote_answer="$who: ${line#no }"
-  [[ $line == ok* ]]
+  [[ $line == ok* ]] || { remote_answer="$who: ${line#no }"; return 1; }
 }
 
 remote_why() { # <index>: what ssh said last
@@ -115,15 +114,19 @@ remote_why() { # <index>: what ssh said last
 # The address by which all of them see this machine, unless --server said which.
 remote_same_server() {
   local seen
-  if [[ -z $remote_server ]]; then
-    seen=$(printf '%s\n' "${remote_seen[@]}" | sort -u)
-    [[ $seen != *$'\n'* ]] ||
-      die "the clients see this machine as $(paste -sd' ' <<<"$seen"): say with --server where they shall go"
-    remote_server=$seen
+  if [[ -n $remote_server ]]; then
+    remote_own "$remote_server" || die "--server: $remote_server is no address of this machine"
+    return
   fi
-  ip -o address | awk '{ sub("/.*", "", $4); print $4 }' | grep -qxF -- "$remote_server" ||
-    die "the clients see this machine as $remote_server, which is no address of its own: say with --server where they shall go"
+  seen=$(printf '%s\n' "${remote_seen[@]}" | sort -u)
+  [[ $seen != *$'\n'* ]] ||
+    die "the clients see this machine as $(paste -sd' ' <<<"$seen"): say with --server where they shall go"
+  remote_own "$seen" ||
+    die "the clients see this machine as $seen, which is no address of its own: say with --server where they shall go"
+  remote_server=$seen
 }
+
+remote_own() { ip -o address | awk '{ sub("/.*", "", $4); print $4 }' | grep -qxF -- "$1"; }     # <address>
 
 remote_version() { # <load>
   local versions

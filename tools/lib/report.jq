@@ -35,6 +35,7 @@ def facts:
    else "pinning:   none, server and clients share the only CPU: the figures say little" end),
   (.runs | map(.sar.cpu.all.steal | numbers) | select(length > 0)
     | "steal:     \(median | percent) of all CPUs in a run, at most \(max | percent): what the machine's host took"),
+  (.options.docroots // [] | .[] | "files:     \(.scene): \(.folder), \(.filesystem)"),
   (.runs | map(select(.target != "plain") | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
   ($o.tuning | group_by(.page)[]
     | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
@@ -117,11 +118,12 @@ def rows:
 
 def unit($unit): if $unit == "s" then seconds elif $unit == "%" then fixed(2) + " %"
   elif $unit == "/s" then fixed(1) + "/s" else fixed(3) end;
+def bare($unit): if $unit == "s" then fixed(3) elif $unit == "%" then fixed(2) elif $unit == "/s" then fixed(1) else fixed(3) end;
 def published_head: ["published figures, and ours", "published", "here", "spread", "ratio"];
 def published_table: [.published // [] | .[]
   | .unit as $unit
   | ["\(.page), \(.title): \(.name)", (.published | unit($unit)), (.median | unit($unit)),
-     (if (.values | length) > 1 then "\(.min | fixed(1))..\(.max | fixed(1))" else "" end), (.ratio | fixed(2))]];
+     (if (.values | length) > 1 then "\(.min | bare($unit))..\(.max | bare($unit))" else "" end), (.ratio | fixed(2))]];
 def published:
   (select(.published // [] | length > 0) | [], published_head),
   published_table[]

@@ -11,7 +11,7 @@ report_print() { # <result.json>
   done < <(report_jq "$1" pages)
   printf '\n'
   report_jq "$1" rows | report_rows
-  report_jq "$1" published | report_cells '%-62s' '%12s' '%12s' '%18s' '%8s'
+  report_jq "$1" published | report_cells -62 10 10 16 6
   report_jq "$1" notes
 }
 
@@ -21,23 +21,27 @@ report_jq() { # <result.json> <facts|pages|table|rows|published|notes> [page]
 
 # Rows of cells set apart by \x1f, which may be empty: the label left, the rest right.
 report_table() {
-  report_cells '%-30s' '%16s'
+  report_cells -30 14
 }
 
 report_rows() { # name; value, spread, bar, goal, judgement
-  report_cells '%-58s' '%10s' '%18s' '%10s' '%10s' '  %s'
+  report_cells -58 8 16 8 8 -1
 }
 
-report_cells() { # <format of each cell>...; the last one is for the rest too
-  local -a cells
-  local i line text
-  while IFS=$'\x1f' read -ra cells; do
-    line=
-    for i in "${!cells[@]}"; do
-      # shellcheck disable=SC2059  # formats are what was given
-      printf -v text "${@:$((i + 1 < $# ? i + 1 : $#)):1}" "${cells[i]}"
-      line+=$text
-    done
-    printf '%s\n' "${line%"${line##*[! ]}"}"
-  done
+# A column is as wide as is said, or as its widest cell is; two spaces between them.
+report_cells() { # <width, below zero: to the left>...; the last one is for the rest too
+  LC_ALL=C.UTF-8 awk -F '\037' -v widths="$*" '
+    { cells[NR] = $0; for (i = 1; i <= NF; i++) if (length($i) > most[i]) most[i] = length($i) }
+    END {
+      n = split(widths, width, " ")
+      for (row = 1; row <= NR; row++) {
+        m = split(cells[row], cell, "\037"); line = ""
+        for (i = 1; i <= m; i++) {
+          w = width[i < n ? i : n]; least = w < 0 ? -w : w
+          line = line sprintf("%s%*s", i > 1 ? "  " : "", (most[i] > least ? most[i] : least) * (w < 0 ? -1 : 1), cell[i])
+        }
+        sub(/ +$/, "", line)
+        print line
+      }
+    }'
 }

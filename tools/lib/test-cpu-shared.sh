@@ -4,10 +4,7 @@
 
 describe_cpu-shared() {
   test_summary 'PHP that burns 2 ms against 20 ms, both sites on one pool: shares of the CPU'
-  test_targets vhostlimit
-  test_pages mixed
-  test_load cheap 1 site1 100 0 100 burn2
-  test_load dear 2 site2 100 0 100 burn20
+  test_cheap_and_dear burn2 burn20
   test_row all 'difference of the CPU shares' '<= 10 %' '<= 5 %' \
     'this | (pool_share("cheap") - pool_share("dear")) | fabs * 100'
 }

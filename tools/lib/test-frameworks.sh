@@ -8,16 +8,23 @@ describe_frameworks() {
   test_summary 'siege, 20 users: WordPress, MediaWiki and a Symfony application from packages, on each --docroot'
   test_pages wordpress,mediawiki,symfony
   test_by siege
-  test_needs mariadb wordpress mediawiki symfony
+  test_needs "$(frameworks_needs "${option[pages]:-wordpress,mediawiki,symfony}")"
   test_row all@vhostlimit 'rate / that of plain Apache' '>= 0.97' '>= 1.0' 'ratio([.this[].total.rate] | add; [.plain[].total.rate] | add)'
   while read -r dir; do
     name=$(frameworks_scene "$dir")
     test_scene "$name"
     test_docroot "$dir"
+    test_line 'VhostLimitQueue 1000 60s'
     test_requests 2000 400 100
     test_load users 1 site1 20
     if [[ -z $first ]]; then first=$name; else frameworks_rows "$name" "$first"; fi
   done <<<"${option[docroots]:-/var/tmp}"
+}
+
+# The Symfony application has no database.
+frameworks_needs() { # <page,...>
+  [[ ,$1, == ,symfony, ]] || echo mariadb
+  echo "${1//,/ }"
 }
 
 frameworks_scene() { local name=${1#/}; printf '%s\n' "${name//[^a-zA-Z0-9.]/-}"; }    # <folder>

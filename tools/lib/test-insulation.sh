@@ -19,6 +19,8 @@ describe_insulation() {
   fi
   for b in "${loads[@]}"; do insulation_scene "b$b" "$b" 0; done
   for b in "${loads[@]:$(test_is_full && echo 0 || echo 1)}"; do insulation_scene "b$b-hogs" "$b" 10; done
+  insulation_figure "A's throughput" "$rate"
+  insulation_figure "both sites' throughput" .total.rate
   test_row all "A's throughput, B at 60 connections / at 10" '>= 0.95' '>= 1.0' \
     "ratio(this(\"b60\") | $rate; this(\"b10\") | $rate)"
   test_row all "A's throughput with ten hogs / without, B at 60" '>= 0.95' '>= 1.0' \
@@ -27,6 +29,11 @@ describe_insulation() {
     test_row all "both sites' throughput / that of process limits 20:20, B at $b" '> 1' '' \
       "ratio(this(\"b$b\") | .total.rate; with(\"limits20\"; \"b$b\") | .total.rate)"
   done
+}
+
+insulation_figure() { # <title> <value>
+  test_figure "$1" "B's connections" 'answers a second' 'site("b").users' "$2" \
+    '.title + (if .scene | endswith("-hogs") then ", ten hogs" else "" end)'
 }
 
 insulation_scene() { # <name> <connections of B> <hogs>

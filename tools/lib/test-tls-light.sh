@@ -3,12 +3,7 @@
 # What the module costs over TLS where nobody is over share.
 
 describe_tls-light() {
+  test_as light
   test_summary 'three sites with two keep-alive users each, over TLS: throughput with and without'
   test_tls
-  test_keepalive
-  test_load light 1 site1 2
-  test_load light 2 site2 2
-  test_load light 3 site3 2
-  test_row all 'throughput / that of plain Apache' '>= 0.98' '>= 0.995' \
-    'ratio(this | .total.rate; plain | .total.rate)'
 }

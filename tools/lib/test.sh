@@ -38,6 +38,13 @@ test_read() { # <name>
 
 # --- the words ------------------------------------------------------------
 
+# All that another test says; what is said after it is said instead.
+test_as() { # <test>
+  # shellcheck disable=SC1090  # one of ours
+  . "${BASH_SOURCE[0]%/*}/test-$1.sh"
+  "describe_$1"
+}
+
 test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
 test_rivals()       { test[rivals]=$1; }                # <target,...>: what it may be run on beside the module
@@ -80,6 +87,14 @@ test_requests() { # <--full> <default> <--quick>
 # From and to are percents of the run's length.
 test_load() { # <role> <client> <site> <users> [from to [page]]
   test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now")
+}
+
+# Two sites with 100 users each, one of them on a page that costs more.
+test_cheap_and_dear() { # <page> <page>
+  test_targets vhostlimit
+  test_pages mixed
+  test_load cheap 1 site1 100 0 100 "$1"
+  test_load dear 2 site2 100 0 100 "$2"
 }
 
 test_is_full()      { [[ ${option[length]-} == full ]]; }

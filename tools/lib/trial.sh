@@ -76,8 +76,8 @@ trial_url() { # <site> <page or ->
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page by prefix pids=() requests=${trial[requests]}
-  [[ -z $requests ]] || trial[requests]=100
+  local loads load site page by prefix pids=() requests=${trial[requests]} most=${trial[warm]}
+  [[ -z $requests ]] || { trial[requests]=$((requests > 400 ? 100 : requests / 4)); most=600; }
   remote_run=- trial_who=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
@@ -87,7 +87,7 @@ trial_warm_up() { # 10 users on each page of each site
     pids+=("$!")
     trial_who[$!]="1 10 $site $prefix"
   done
-  trial_wait "${trial[warm]}" "${pids[@]}"
+  trial_wait "$most" "${pids[@]}"
   trial[requests]=$requests
 }
 
@@ -221,10 +221,18 @@ trial_wait() { # <seconds> <pid>...
 trial_failed() { # <pid> <status>: of another machine's load the run is lost, not all
   local client users site prefix
   if ! remote_used || [[ -z ${trial_who[$1]-} ]]; then
-    die "a load generator or sar failed (see the *.err files)"
+    die "$(trial_failure "$@")"
   fi
   read -r client users site prefix <<<"${trial_who[$1]}"
   trial[lost]="client $(remote_host "$client"), $users users on $site: $(remote_lost "$2" "$prefix")"
+}
+
+trial_failure() { # <pid> <status>: a sentence
+  local client users site prefix
+  [[ -n ${trial_who[$1]-} ]] || { echo "sar, or what samples the status page, ended with $2"; return; }
+  read -r client users site prefix <<<"${trial_who[$1]}"
+  printf 'the load of client %s, %s users on %s, ended with %s: %s\n' \
+    "$client" "$users" "$site" "$2" "$(tail -n 1 "$prefix.err" 2>/dev/null)"
 }
 
 trial_clients() { # JSON, one for each load

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Preloaded into h2load when it runs for a time (-D), which is in BED_SECONDS.
+ *
+ * Up to 1.52 at least h2load does not end where a TLS handshake is not done when
+ * the time is up: stop_all_clients() passes by who has no session yet, and who
+ * gets one later asks for ever, uncounted.  A second after the time, and each
+ * second from there, all sockets are shut down: such a client reads the end of
+ * its connection and goes, and the summary is that of the time itself.
+ *
+ * And h2load takes connections that broke for failures and then, where it makes
+ * the total up to what was done, takes them out again: here they are counted, as
+ * sockets closed before the time was up, and printed as "broken: N" at the end.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_FILES 65536
+
+static double end;              /* of the time, on the monotonic clock; 0: not h2load */
+static int broken;
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int is_connection(int fd)
+{
+    int domain;
+    socklen_t size = sizeof(domain);
+
+    return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size)
+        && (domain == AF_INET || domain == AF_INET6);
+}
+
+int close(int fd)
+{
+    static int (*real)(int);
+
+    if (!real)
+        real = (int (*)(int))dlsym(RTLD_NEXT, "close");
+    if (end > 0 && is_connection(fd) && now() < end)
+        broken++;
+    return real(fd);
+}
+
+static void shut_all(int signal)
+{
+    int fd, saved = errno;
+
+    (void)signal;
+    for (fd = 3; fd < MOST_FILES; fd++)
+        shutdown(fd, SHUT_RDWR);
+    alarm(1);
+    errno = saved;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *seconds = getenv("BED_SECONDS");
+    struct sigaction action = {.sa_handler = shut_all, .sa_flags = SA_RESTART };
+
+    if (!seconds)
+        return;
+    end = now() + atoi(seconds);
+    sigaction(SIGALRM, &action, NULL);
+    alarm((unsigned)atoi(seconds) + 1);
+}
+
+__attribute__((destructor)) static void tell(void)
+{
+    if (end > 0)
+        fprintf(stderr, "broken: %d\n", broken);
+}
