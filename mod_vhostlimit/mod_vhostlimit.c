@@ -383,7 +383,7 @@ static apr_uint32_t drains(void)
 
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &async);
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    return async ? (apr_uint32_t)(threads * (factor ? atof(factor) : 2)) : 0;
+    return async ? (apr_uint32_t)(threads * (factor ? strtod(factor, NULL) : 2)) : 0;
 }
 
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,

@@ -4,6 +4,7 @@
 # Who waits, in which order, how long, and what the others notice of it.
 
 load lib/live
+load lib/control
 
 ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
   -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
@@ -255,6 +256,20 @@ equal_shares_on() { # <mpm>
   end_flood
   at_least "$share" 66 "share of a, percent (75 is right)"
   at_most "$share" 83 "share of a, percent (75 is right)"
+}
+
+@test "of five slots one vhost gets four, and explain says why its next request waits" {
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 5'
+  local i
+  for i in one two three four; do hold_request "$i"; done
+  begin_request five a /page.html
+  settles a waiting 1
+  is "$(get b /page.html)" 200
+  is "$(status_of a running) $(status_of a waiting)" '4 1'
+  is "$(ctl explain --json a.test | jq -c .causes)" '["most"]'
+  like "$(ctl explain a.test)" 'It has 4 of the server.s 5 slots, as many as one site gets: what is left, 1, is for others'
+  release_request one
+  is "$(answer_of five)" 200
 }
 
 # Forty programs of a that do not end, and what b gets beside them.

@@ -12,7 +12,8 @@ def causes($v; $free): if $v.mode == "dryrun" then ["dryrun"] else [
   (select($v.concurrency > 0 and $v.running >= $v.concurrency) | "concurrency"),
   (select($v.waiting > 0 and $v.waiting >= $v.queue) | "queue"),
   (select(capped($v)) | "cpu"),
-  (select($v.waiting > 0 and $free <= 0 and (capped($v) | not)) | "slots") ] end;
+  (select($v.waiting > 0 and $free <= 0 and (capped($v) | not)) | "slots"),
+  (select($v.waiting > 0 and $free > 0 and $v.running >= 4 * $free) | "most") ] end;
 
 # Whose the slots are, and what that is for.
 def slots_say($v; $all): (others($v)) as $others | ([.vhosts[].cpu_now_permille] | add) as $busy
@@ -27,12 +28,13 @@ def says($v; $free; $all): {
   concurrency: "As many run as may: \($v.running) of VhostLimitConcurrency \($v.concurrency). The next one waits until one ends\(if $v.queue == 0 then ", or rather is refused, as VhostLimitQueue is 0" else "" end). Raise concurrency, or make its requests quicker\(if $v.service_us > 0 then " (they take \($v.service_us | ms) ms)" else "" end).",
   queue: "Its queue is full: \($v.waiting) wait, VhostLimitQueue is \($v.queue). Whoever comes now is refused.",
   cpu: "It has used up its CPU cap: \($v.cpu_now_permille | percent) % of \($v.cpu) %. What runs is slowed down by it, and the next one's turn comes as time passes; raise cpu to give it more.",
-  slots: slots_say($v; $all) };
+  slots: slots_say($v; $all),
+  most: "It has \($v.running) of the server's \(.slots) slots, as many as one site gets: what is left, \($free), is for others. Its program hangs, or its clients do not take their answers, if the processors are idle; VhostLimitSlots auto adds slots then, as long as there are threads." };
 
 def now($v): if $v.running + $v.waiting == 0 then "Nothing of it runs or waits now."
   else "\(many($v.running; "request")) of it \(if $v.running == 1 then "runs" else "run" end) and \(if $v.waiting == 0 then "none waits" elif $v.waiting == 1 then "1 waits" else "\($v.waiting) wait" end) now." end;
 def way($v; $causes): select($causes == [] and $v.waiting > 0)
-  | "Nothing stands in its way: its turn comes at once, or as soon as a child has a thread free.";
+  | "Nothing stands in its way: its turn comes at once, or as soon as a child has a thread free for it; one site gets four fifths of a child's.";
 def free_way($v; $causes): select($causes == [] and $v.waiting == 0)
   | "Nothing stands in its way: who comes now is let in.";
 # Without a cause here a slow site is slow by itself.
