@@ -379,11 +379,12 @@ static apr_uint32_t seats(void)
 static apr_uint32_t drains(void)
 {
     const char *factor = vl_conf_argument("AsyncRequestWorkerFactor");
+    double each = factor ? strtod(factor, NULL) : 2;
     int async = 0, threads = 1;
 
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &async);
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    return async ? (apr_uint32_t)(threads * (factor ? strtod(factor, NULL) : 2)) : 0;
+    return async ? (apr_uint32_t)(threads * each) : 0;
 }
 
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
