@@ -108,18 +108,22 @@ static int is_longer(const apr_bucket_brigade *bb, apr_size_t size)
     return length > size;
 }
 
-/* A part of a file that the core's filter sets aside costs a descriptor. */
-static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t size)
+/* A part of a file that the core's filter sets aside costs a descriptor.  What is
+ * not mapped takes memory: of that the smallest piece. */
+static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t *size)
 {
     apr_status_t rv = APR_SUCCESS;
     apr_size_t length = 0, unused;
     const char *data;
     apr_bucket *b;
 
-    for (b = APR_BRIGADE_FIRST(bb); rv == APR_SUCCESS && length < size;
+    for (b = APR_BRIGADE_FIRST(bb); rv == APR_SUCCESS && length < *size;
          b = APR_BUCKET_NEXT(b)) {
-        if (APR_BUCKET_IS_FILE(b))
+        if (APR_BUCKET_IS_FILE(b)) {
             rv = apr_bucket_read(b, &data, &unused, APR_BLOCK_READ);
+            if (!APR_BUCKET_IS_MMAP(b))
+                *size = PIECE_MIN;
+        }
         length += b->length;
     }
     return rv;
@@ -129,7 +133,7 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb,
                                apr_bucket_brigade *rest, apr_size_t size)
 {
     apr_bucket *after;
-    apr_status_t rv = read_piece(bb, size);
+    apr_status_t rv = read_piece(bb, &size);
 
     if (rv == APR_SUCCESS)
         rv = apr_brigade_partition(bb, (apr_off_t)size, &after);
