@@ -9,17 +9,29 @@ load lib/common
 need_qemu()    { need_root && need_program qemu-system-x86_64; }
 need_systemd() { [[ -x /lib/systemd/systemd ]] || { echo "no systemd"; return 1; }; }
 
-# Twenty seconds for the machine, some seconds a test: a minute or two each, when
-# nothing else runs.
-@test "pure v2, and v2 under systemd: trees, weights, caps, threads and delegation" {
-  requires qemu systemd
-  # The guest's bats is the one that begins, not the part of it that runs this.
-  v2() { PATH=${PATH//"$BATS_LIBEXEC":/} timeout 1300 "$TOP/tools/v2.sh" -s 600; }
-  try v2
-  [[ $status != 77 ]] || skip "${lines[-1]}"
+# The guest's bats is the one that begins, not the part of it that runs this.
+guest() { PATH=${PATH//"$BATS_LIBEXEC":/} timeout 1300 "$TOP/tools/v2.sh" -s 600 "$@"; }   # <v2.sh argument>...
+
+all_passed() { # <number>: at least
   is "$status" 0
-  at_least "$(grep -c '^ok ' <<<"$output")" 80 "passed"
+  at_least "$(grep -c '^ok ' <<<"$output")" "$1" "passed"
   is "$(grep -cE '^not ok|# skip' <<<"$output")" 0 "failed or skipped"
+}
+
+# Half a minute for the machine, ten to thirty seconds a test.
+@test "v2 under systemd: weights, caps, threads, programs and delegation" {
+  requires qemu systemd
+  try guest -i bats -f 'share a CPU|capped back end|thread of Apache|CGI program|v2:|delegate:' t/450-cgroup-shares.bats t/460-cgroup-systemd.bats
+  [[ $status != 77 ]] || skip "${lines[-1]}"
+  all_passed 6
+}
+
+# Six minutes.
+@test "pure v2, and all that needs systemd: what v2.sh runs by itself" {
+  requires qemu systemd
+  ((${VL_LONG:-0})) || skip "VL_LONG=1 runs it"
+  try guest
+  all_passed 80
 }
 
 @test "systemd and another version of cgroups are an error of usage" {
