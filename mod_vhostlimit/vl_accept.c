@@ -402,6 +402,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     struct sched_param param = { 0 };
 
     pthread_mutex_lock(&acceptor->set_up);
+    pthread_mutex_unlock(&acceptor->set_up);
     /* Newcomers do not interrupt the work on those who have come: several are
      * sorted at once. */
     sched_setscheduler(0, SCHED_BATCH, &param);
