@@ -30,6 +30,7 @@
 #include "vl_meter.h"
 #include "vl_notice.h"
 #include "vl_prefork.h"
+#include "vl_press.h"
 #include "vl_private.h"
 
 #define TICK_MS 100
@@ -272,12 +273,13 @@ static void read_usage(apr_int64_t now_us)
 /* A child whose MPM takes nobody leaves the work to those that can do it.  So
  * does one whose threads are all taken: who waits goes to where some are free,
  * and so do newcomers, unless threads here come free all the time. */
-static void share_work(int stuck)
+static void share_work(int stuck, apr_int64_t now_us)
 {
     vl_rooms_t rooms;
     int full, stalled;
 
     vl_slot_rooms(acceptor->shm, &rooms);
+    vl_press_tick(acceptor->shm, &rooms, now_us);
     full = !rooms.here && rooms.elsewhere;
     stalled = full && rooms.ended == acceptor->ended;
     acceptor->ended = rooms.ended;
@@ -304,7 +306,7 @@ static void tick(apr_int64_t now_us)
     vl_notice_tick(now_us);
     stuck = vl_arrival_tick(now_us);
     if (!acceptor->relays) {
-        share_work(stuck);
+        share_work(stuck, now_us);
         return;
     }
     vl_relay_acceptor_tidy(acceptor->shm, acceptor->relay, now_us);

@@ -20,6 +20,7 @@
 #include "vl_conf.h"
 #include "vl_exempt.h"
 #include "vl_hooks_int.h"
+#include "vl_link.h"
 #include "vl_private.h"
 #include "vl_seat.h"
 
@@ -183,8 +184,7 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
  * counted.  If no thread may wait, a connection that has come through the
  * acceptor is let in above the slots: it closes after that (see
  * close_if_others_wait), so no flood is made of these. */
-static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
-               vl_turn_t *ret_turn)
+static int sit(const conn_t *conn, const vl_conf_t *conf, vl_turn_t *ret_turn)
 {
     apr_status_t rv;
 
@@ -193,13 +193,14 @@ static int sit(const conn_t *conn, int stream, const vl_conf_t *conf,
     rv = vl_slot_try(accounts, conf->account, &ret_turn->ticket);
     ret_turn->holds = rv == APR_SUCCESS;
     if (rv == APR_EAGAIN)
-        vl_park_sit(conf->account, stream, conf->queue_timeout, ret_turn);
+        vl_park_sit(conf->account, conn->master != NULL, conf->queue_timeout,
+                    ret_turn);
     if (ret_turn->refused == VL_REASON_THREADS)
-        return !conn->visit;
+        return !conn->visit || vl_seat_crowds(accounts, conf->account);
     return ret_turn->holds || ret_turn->refused;
 }
 
-static apr_status_t admit(req_t *req, int stream, const vl_conf_t *conf)
+static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
     vl_turn_t turn = req->conn->turn;
 
@@ -208,7 +209,10 @@ static apr_status_t admit(req_t *req, int stream, const vl_conf_t *conf)
         vl_hooks_unseat(&turn);
         memset(&turn, 0, sizeof(turn));
     }
-    if (!turn.holds && !turn.refused && !sit(req->conn, stream, conf, &turn)) {
+    if (req->conn->master
+        && APR_STATUS_IS_EAGAIN(vl_hooks_link(req->conn, conf->account)))
+        turn.refused = VL_REASON_THREADS;
+    if (!turn.holds && !turn.refused && !sit(req->conn, conf, &turn)) {
         vl_hooks_unseat(&turn);
         return vl_slot_enter(accounts, conf->account, &req->admission);
     }
@@ -247,6 +251,9 @@ static void close_if_others_wait(request_rec *r, const req_t *req)
 static void req_begin(req_t *req, const vl_conf_t *conf)
 {
     req->running = req->admission.entered;
+    if (req->running && req->conn->master
+        && !req->admission.ticket.stream)
+        vl_link_stream(accounts, &req->admission.ticket);
     place_thread(req, conf);
     req->started = vl_clock_us();
     vl_place_fork_for(places, conf->account);
@@ -260,7 +267,7 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
 /* The vhost, or the request, takes no part. */
 static void pass_by(conn_t *conn)
 {
-    vl_hooks_drop_turn(conn);
+    vl_hooks_drop_turn(conn->master ? conn->master : conn);
     last_end.known = 0;
 }
 
@@ -320,7 +327,7 @@ static int req_admit(request_rec *r)
         ap_set_module_config(r->request_config, &vhostlimit_module, req);
         return DECLINED;
     }
-    rv = admit(req, r->connection->master != NULL, conf);
+    rv = admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
                       "vhost %s: not counted", conf->account_name);

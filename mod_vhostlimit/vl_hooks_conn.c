@@ -11,6 +11,7 @@
 #include <http_request.h>
 #include <util_filter.h>
 
+#include "vl_link.h"
 #include "vl_private.h"
 #include "vl_relay.h"
 #include "vl_return.h"
@@ -93,23 +94,68 @@ void vl_hooks_drop_turn(conn_t *conn)
         vl_park_end(&turn.ticket, NULL);
 }
 
-/* A stream begins.  The connection needs no slot, as its streams ask for
- * themselves, but a thread of the MPM as long as there are some. */
-static void join(conn_t *conn, conn_t *master)
+static void take_granted_locked(void)
 {
-    conn->master = master;
-    vl_hooks_drop_turn(master);
-    if (__atomic_add_fetch(&master->streams, 1, __ATOMIC_RELAXED) == 1)
-        vl_seat_link(accounts);
+    if (vl_slot_granted(accounts))
+        vl_park_take_locked();
+}
+
+static apr_status_t link_first_locked(conn_t *master, apr_uint32_t account)
+{
+    vl_turn_t *turn = &master->turn;
+    apr_status_t rv = vl_link_begin(accounts, account,
+                                    turn->holds ? &turn->ticket : NULL);
+
+    vl_hooks_unseat(turn);
+    if (rv == APR_SUCCESS || APR_STATUS_IS_EAGAIN(rv))
+        memset(turn, 0, sizeof(*turn));
+    master->linked = rv == APR_SUCCESS;
+    master->linked_to = account;
+    take_granted_locked();
+    return rv;
+}
+
+apr_status_t vl_hooks_link(conn_t *stream, apr_uint32_t account)
+{
+    conn_t *master = stream->master;
+    apr_status_t rv = APR_SUCCESS;
+
+    vl_park_lock();
+    if (!master->linked)
+        rv = link_first_locked(master, account);
+    stream->linked = rv == APR_SUCCESS;
+    master->streams += stream->linked;
+    vl_park_unlock();
+    return rv;
+}
+
+static void unlink_locked(conn_t *master)
+{
+    vl_link_end(accounts, master->linked_to);
+    master->linked = 0;
+    take_granted_locked();
+}
+
+/* An asynchronous MPM has its thread back with the last stream, others with the
+ * connection. */
+static void part_locked(conn_t *conn)
+{
+    if (!conn->master)
+        unlink_locked(conn);
+    else if (!--conn->master->streams && vl_hooks_is_async())
+        unlink_locked(conn->master);
 }
 
 static void part(conn_t *conn)
 {
-    conn_t *master = conn->master;
-
-    if (master
-        && !__atomic_sub_fetch(&master->streams, 1, __ATOMIC_RELAXED))
-        vl_seat_unlink(accounts);
+    if (conn->linked) {
+        vl_park_lock();
+        part_locked(conn);
+        vl_park_unlock();
+    }
+    else if (conn->master) {
+        vl_hooks_drop_turn(conn->master);
+    }
 }
 
 /* A connection that ends before a request has used its turn. */
@@ -153,8 +199,8 @@ static int pre_connection(conn_rec *c, void *csd)
 
     conn->visit = c->master ? NULL : vl_arrival_begin(csd);
     if (c->master)
-        join(conn, ap_get_module_config(c->master->conn_config,
-                                        &vhostlimit_module));
+        conn->master = ap_get_module_config(c->master->conn_config,
+                                            &vhostlimit_module);
     if (conn->visit)
         begin_visit(c, conn);
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);

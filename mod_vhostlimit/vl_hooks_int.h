@@ -44,7 +44,9 @@ typedef struct conn_t {
     int stays;                  /* it was to come back and could not */
     int drains;                 /* its client has not taken the last answer */
     apr_uint32_t drained;       /* whose that was */
-    apr_uint32_t streams;       /* HTTP/2's, being worked on; atomic */
+    apr_uint32_t streams;       /* HTTP/2's, being worked on */
+    apr_uint32_t linked_to;     /* account that has its thread for them */
+    int linked;                 /* it has; of a stream: it is one of them */
     struct conn_t *master;      /* of a stream */
 } conn_t;
 
@@ -66,6 +68,9 @@ void vl_hooks_conn_register(void);
 void vl_hooks_conn_child_init(vl_shm_t *shm);
 /* Its turn is for nobody. */
 void vl_hooks_drop_turn(conn_t *conn);
+/* A stream of the account begins: its connection needs no turn, as streams ask for
+ * themselves, but it has a thread of the MPM: see vl_link_begin(). */
+apr_status_t vl_hooks_link(conn_t *stream, apr_uint32_t account);
 /* The seat that a turn has come with. */
 void vl_hooks_unseat(vl_turn_t *turn);
 
@@ -75,6 +80,7 @@ void vl_hooks_net_register(void);
 void vl_hooks_net_child_init(vl_shm_t *shm);
 /* Its filter, for a connection that has a socket. */
 void vl_hooks_net_add(conn_rec *c, conn_t *conn);
+int vl_hooks_is_async(void);        /* the MPM */
 int vl_hooks_ends_request(const apr_bucket_brigade *bb);
 /* A request of the account is done: if the client has not taken all, the MPM
  * keeps the connection.  It ends with the connection or its next request. */

@@ -26,6 +26,11 @@ static ap_filter_rec_t *net_filter_handle;
 static vl_shm_t *accounts;
 static int is_async;
 
+int vl_hooks_is_async(void)
+{
+    return is_async;
+}
+
 int vl_hooks_ends_request(const apr_bucket_brigade *bb)
 {
     const apr_bucket *b;

@@ -10,6 +10,7 @@
 #include <apr_time.h>
 
 #include "vl_clock.h"
+#include "vl_link.h"
 #include "vl_seat.h"
 
 /* How often one who waits alone gives credit, and others look for themselves
@@ -152,6 +153,7 @@ void vl_park_take_locked(void)
 typedef struct sitter_t {
     vl_waiter_t waiter;             /* first: a waiter is its sitter */
     pthread_cond_t called;
+    int stream;
     int done;
     vl_turn_t turn;
 } sitter_t;
@@ -167,6 +169,8 @@ static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     sitter->turn.holds = ticket != NULL;
     if (ticket)
         sitter->turn.ticket = *ticket;
+    if (ticket && sitter->stream)
+        vl_link_stream(park.shm, &sitter->turn.ticket);
     sitter->turn.refused = refused;
     pthread_cond_signal(&sitter->called);
 }
@@ -297,6 +301,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
         *ret_turn = sitter.turn;
         return;
     }
+    sitter.stream = stream;
     sitter.waiter.account = account;
     sitter.waiter.since_us = since_us;
     sitter.waiter.deadline_us = since_us + timeout_us;
@@ -314,6 +319,39 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
 }
 
 /* --- for all of them ------------------------------------------------------ */
+
+static int is_socket_locked(const vl_waiter_t *waiter)
+{
+    return waiter->done != call_locked
+           && !vl_seat_overfills(park.shm, waiter->account);
+}
+
+int vl_park_socket_waits(void)
+{
+    int waits;
+
+    vl_park_lock();
+    waits = vl_wait_newest_where(park.lines, is_socket_locked) != NULL;
+    vl_park_unlock();
+    return waits;
+}
+
+static int is_in_the_way_locked(const vl_waiter_t *waiter)
+{
+    return waiter->done == call_locked && !((const sitter_t *)waiter)->stream
+           && vl_seat_overfills(park.shm, waiter->account);
+}
+
+void vl_park_drop_sitter(void)
+{
+    vl_waiter_t *waiter;
+
+    vl_park_lock();
+    waiter = vl_wait_newest_where(park.lines, is_in_the_way_locked);
+    if (waiter)
+        refuse_locked(waiter, VL_REASON_THREADS);
+    vl_park_unlock();
+}
 
 apr_uint32_t vl_park_expire_locked(apr_int64_t now_us)
 {

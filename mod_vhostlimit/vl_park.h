@@ -59,6 +59,12 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
 void vl_park_take_locked(void);
 /* Tells those who have waited too long.  Returns how many. */
 apr_uint32_t vl_park_expire_locked(apr_int64_t now_us);
+/* Somebody waits here without a thread, whose account does not overfill this child
+ * (vl_seat.h). */
+int vl_park_socket_waits(void);
+/* The newest who sits with a thread of the MPM, of an account that does, is
+ * refused. */
+void vl_park_drop_sitter(void);
 /* Takes anybody out of line whose done() is this; NULL: nobody is left. */
 vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done);
 

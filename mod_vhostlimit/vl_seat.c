@@ -5,6 +5,17 @@
 
 #include "vl_shm_int.h"
 
+static int overfills_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return vl_slot_overfills_locked(shm, account, 1);
+}
+
+static int crowds_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->children[shm->self].pressed, __ATOMIC_RELAXED)
+           && overfills_locked(shm, account);
+}
+
 static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const child_t *child = &shm->children[shm->self];
@@ -12,6 +23,7 @@ static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
     const head_t *head = shm->head;
 
     return (child->threads == 1 || child->seated < (child->threads - 1) / 2)
+           && !crowds_locked(shm, account)
            && vl_admit_seat(a->seated, head->seated, head->seats,
                             a->limits.weight);
 }
@@ -66,22 +78,6 @@ void vl_seat_unstall(vl_shm_t *shm, apr_uint32_t account)
     stall(shm, account, -1);
 }
 
-void vl_seat_link(vl_shm_t *shm)
-{
-    if (shm->self != NO_CHILD)
-        __atomic_add_fetch(&shm->children[shm->self].linked, 1,
-                           __ATOMIC_RELAXED);
-}
-
-void vl_seat_unlink(vl_shm_t *shm)
-{
-    if (shm->self == NO_CHILD)
-        return;
-    __atomic_sub_fetch(&shm->children[shm->self].linked, 1, __ATOMIC_RELAXED);
-    if (vl_slot_contended(shm))
-        vl_slot_dispatch(shm);
-}
-
 void vl_seat_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
 {
     if (shm->self != NO_CHILD)
@@ -97,7 +93,34 @@ int vl_seat_only_threads(const vl_shm_t *shm)
         return 0;
     child = &shm->children[shm->self];
     return child->paused
-           || child->running + __atomic_load_n(&child->linked,
-                                               __ATOMIC_RELAXED)
-              > vl_slot_most_of(shm, shm->self);
+           || vl_slot_busy(child) > vl_slot_most_of(shm, shm->self);
+}
+
+void vl_seat_press(vl_shm_t *shm, int pressed)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&shm->children[shm->self].pressed, pressed,
+                         __ATOMIC_RELAXED);
+}
+
+static int ask(vl_shm_t *shm, apr_uint32_t account,
+               int (*is_locked)(const vl_shm_t *shm, apr_uint32_t account))
+{
+    int yes;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    yes = is_locked(shm, account);
+    vl_shm_unlock(shm);
+    return yes;
+}
+
+int vl_seat_overfills(vl_shm_t *shm, apr_uint32_t account)
+{
+    return ask(shm, account, overfills_locked);
+}
+
+int vl_seat_crowds(vl_shm_t *shm, apr_uint32_t account)
+{
+    return ask(shm, account, crowds_locked);
 }

@@ -19,10 +19,13 @@ void vl_seat_leave(vl_shm_t *shm, apr_uint32_t account);
 void vl_seat_stall(vl_shm_t *shm, apr_uint32_t account);
 void vl_seat_unstall(vl_shm_t *shm, apr_uint32_t account);
 
-/* A connection of HTTP/2 has begun to work on streams, or has ended: until then
- * it has a thread of the MPM, so that fewer are left for new connections. */
-void vl_seat_link(vl_shm_t *shm);
-void vl_seat_unlink(vl_shm_t *shm);
+/* No thread comes free for who waits as a socket: until this is over no seat is
+ * taken in this child by an account that overfills it, having so many of its
+ * threads that too few are left for others (vl_admit_more()). */
+void vl_seat_press(vl_shm_t *shm, int pressed);
+int vl_seat_overfills(vl_shm_t *shm, apr_uint32_t account);
+/* It does, and this child is pressed. */
+int vl_seat_crowds(vl_shm_t *shm, apr_uint32_t account);
 
 /* So many of the account's line in this child wait with a thread, said before
  * they are counted as waiting; the MPM need not take those. */

@@ -22,7 +22,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     apr_uint32_t a, i;
 
     child->running = child->ring_len;
-    child->seated = 0;
+    child->seated = child->linked = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)
         q->flows[vl_shm_ticket(child, i)->account].running++;
     for (a = 0; a < shm->head->used; a++) {
@@ -32,6 +32,8 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
         q->flows[a].waiting += cell->waiting;
         child->running += cell->running;
         child->seated += cell->seated;
+        child->linked += cell->linked;
+        child->streams += cell->streams;
         shm->accounts[a].seated += cell->seated;
         shm->accounts[a].stalled += cell->stalled;
         shm->head->stalled += cell->stalled;
@@ -344,7 +346,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         shm->accounts[a].stalled -= cell->stalled;
         shm->head->stalled -= cell->stalled;
         cell->running = cell->waiting = cell->seated = cell->stalled = 0;
-        cell->sitting = cell->draining = 0;
+        cell->sitting = cell->draining = cell->linked = cell->streams = 0;
     }
     shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;

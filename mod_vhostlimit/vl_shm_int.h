@@ -15,8 +15,8 @@
  * child does not pick them up (vl_still.c).
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
- *  - seated and stalled of an account and the head, and seated of a child, are
- *    sums of cells too;
+ *  - seated and stalled of an account and the head, and seated, linked and
+ *    streams of a child, are sums of cells too;
  *  - a child's running is the sum of its cells and its ring's length;
  *  - asking of the head is how many children ask; the acceptor, if there is one,
  *    is a child with a pid that does not ask;
@@ -79,6 +79,8 @@ typedef struct cell_t {
     apr_uint32_t seated;            /* threads that wait */
     apr_uint32_t sitting;           /* of its line; atomic, the child's own */
     apr_uint32_t stalled;           /* slots that wait for the network */
+    apr_uint32_t linked;            /* threads of HTTP/2 connections */
+    apr_uint32_t streams;           /* slots held that have no other */
     apr_uint32_t draining;          /* connections (vl_drain.h); atomic */
     apr_int64_t first_us;           /* when the first of them came */
 } cell_t;
@@ -92,7 +94,9 @@ typedef struct child_t {
     apr_uint32_t running;
     apr_uint32_t seated;
     apr_uint32_t draining;          /* sum of its cells; atomic */
-    apr_uint32_t linked;            /* threads of HTTP/2 connections; atomic */
+    apr_uint32_t linked;
+    apr_uint32_t streams;
+    int pressed;                    /* see vl_seat_press(); atomic */
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */
@@ -161,6 +165,12 @@ void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
 /* Requests a child can work on at once, or, of the acceptor, that it can pass
  * on. */
 apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t child);
+/* Threads of the MPM that are worked with. */
+apr_uint32_t vl_slot_busy(const child_t *child);
+/* The account has more of this child's threads than are to be one's
+ * (vl_admit_more()).  sitting: those that wait among them. */
+int vl_slot_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
+                             int sitting);
 
 /* vl_charge.c's: a slot that was used comes back, and is charged for. */
 void vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,

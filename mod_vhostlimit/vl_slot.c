@@ -30,6 +30,11 @@ apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t c)
                               : child->threads;
 }
 
+apr_uint32_t vl_slot_busy(const child_t *child)
+{
+    return child->running - child->streams + child->linked;
+}
+
 static apr_uint32_t room_for_threads(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
@@ -42,10 +47,10 @@ static apr_uint32_t room_for_threads(const vl_shm_t *shm, apr_uint32_t c)
 static apr_uint32_t room_of(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
-    apr_uint32_t room = child->paused ? 0 : room_for_threads(shm, c);
-    apr_uint32_t linked = __atomic_load_n(&child->linked, __ATOMIC_RELAXED);
+    apr_uint32_t most = vl_slot_most_of(shm, c), busy = vl_slot_busy(child);
 
-    return room > linked ? room - linked : 0;
+    return !child->paused && room_for_threads(shm, c) && most > busy
+           ? most - busy : 0;
 }
 
 static apr_uint32_t granted_to(const child_t *child, apr_uint32_t account)
@@ -67,14 +72,38 @@ static apr_uint32_t held_in(const vl_shm_t *shm, apr_uint32_t c,
            + granted_to(&shm->children[c], account);
 }
 
+/* Of its threads, but for those that wait. */
+static apr_uint32_t threads_in(const vl_shm_t *shm, apr_uint32_t c,
+                               apr_uint32_t account)
+{
+    const cell_t *cell = vl_shm_cell(shm, c, account);
+
+    return held_in(shm, c, account) - cell->streams + cell->linked;
+}
+
 /* Threads and connections of the child, for others. */
 static int leaves_room(const vl_shm_t *shm, apr_uint32_t c,
                        apr_uint32_t account)
 {
-    apr_uint32_t held = held_in(shm, c, account);
+    apr_uint32_t held = threads_in(shm, c, account);
 
     return vl_admit_more(held, room_of(shm, c))
            && vl_drain_leaves_room(shm, c, account, held);
+}
+
+int vl_slot_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
+                             int sitting)
+{
+    const child_t *child = &shm->children[shm->self];
+    const cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    apr_uint32_t most = vl_slot_most_of(shm, shm->self)
+                        + (sitting ? 0 : child->seated);
+    apr_uint32_t busy = vl_slot_busy(child) - child->ring_len;
+    apr_uint32_t held = cell->running - cell->streams + cell->linked
+                        + (sitting ? cell->seated : 0);
+
+    return held > 1
+           && !vl_admit_more(held - 1, most + 1 > busy ? most + 1 - busy : 0);
 }
 
 static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
@@ -145,6 +174,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
+    ticket->stream = 0;
     cell->first_us = vl_clock_us();    /* until the child says who is next */
     if (!child->ring_len)
         __atomic_store_n(&child->moved_us, cell->first_us, __ATOMIC_RELAXED);
@@ -224,15 +254,21 @@ static void hold(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ticket)
 {
     ticket->account = account;
     ticket->charged = vl_queue_begin_now(&shm->queue, account);
+    ticket->stream = 0;
     vl_shm_cell(shm, shm->self, account)->running++;
     shm->children[shm->self].running++;
 }
 
 static void let_go(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    vl_shm_cell(shm, shm->self, ticket->account)->running--;
-    shm->children[shm->self].running--;
-    shm->children[shm->self].ended++;
+    cell_t *cell = vl_shm_cell(shm, shm->self, ticket->account);
+    child_t *child = &shm->children[shm->self];
+
+    cell->running--;
+    child->running--;
+    cell->streams -= ticket->stream;
+    child->streams -= ticket->stream;
+    child->ended++;
 }
 
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
@@ -350,7 +386,7 @@ static apr_uint32_t room_for_anybody(const vl_shm_t *shm, apr_uint32_t c)
 {
     apr_uint32_t room = room_of(shm, c);
 
-    return vl_admit_more(shm->children[c].running, room) ? room : 0;
+    return vl_admit_more(vl_slot_busy(&shm->children[c]), room) ? room : 0;
 }
 
 void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)

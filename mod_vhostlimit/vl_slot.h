@@ -19,6 +19,7 @@
 typedef struct vl_ticket_t {
     apr_uint32_t account;
     apr_uint32_t charged;       /* us */
+    int stream;                 /* see vl_link_stream() */
 } vl_ticket_t;
 
 /* One more of the account waits in this child since `since_us`, or APR_EAGAIN:

@@ -45,6 +45,9 @@ vl_waiter_t *vl_wait_first_with(const vl_wait_t *w, apr_uint32_t account,
 vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);
 /* Somebody with this done(); stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done);
+/* The newest of a line that is like that; stays in line.  NULL: nobody. */
+vl_waiter_t *vl_wait_newest_where(const vl_wait_t *w,
+                                  int (*is)(const vl_waiter_t *waiter));
 /* The newest of the longest line; stays in line.  NULL: nobody waits. */
 vl_waiter_t *vl_wait_newest_of_longest(const vl_wait_t *w);
 apr_uint32_t vl_wait_count(const vl_wait_t *w);

@@ -8,9 +8,10 @@
 #                               which status
 # packets.pl PORT --idle N SECONDS [TEXT]   N connections that send no more than
 #                               TEXT; says "open" when they all are
-# packets.pl PORT --kept N FILE TEXT    N connections, each of which sends TEXT,
-#                               waits for its answer, and sends it once more when
-#                               FILE is there; prints who got what, twice
+# packets.pl PORT --kept N FILE TEXT [NEXT]    N connections, each of which sends
+#                               TEXT, waits for its answer, and sends NEXT, or TEXT
+#                               once more, when FILE is there; prints who got what,
+#                               twice
 #
 # A STEP is text to be sent in one packet (with \r \n \xHH), @MS to wait so many
 # milliseconds, @bytes:MS to send the next text a byte at a time, @send:N to send
@@ -174,12 +175,12 @@ sub ask_all {
 }
 
 sub kept {
-    my ($n, $file, $text) = (@_[0, 1], unescape($_[2]));
+    my ($n, $file, $text, $next) = (@_[0, 1], unescape($_[2]), unescape($_[3] // $_[2]));
     my @sockets = map { dial() } 1 .. $n;
     $| = 1;
     ask_all($text, @sockets);
     wait_for_file($file);
-    ask_all($text, @sockets);
+    ask_all($next, @sockets);
 }
 
 my %modes = ('--cut' => \&cut, '--crowd' => \&crowd, '--idle' => \&idle, '--kept' => \&kept);

@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include "segment.h"
+#include "vl_link.h"
 #include "vl_seat.h"
 
 #define CHILDREN 48
@@ -245,10 +246,10 @@ static void threads_get_their_turn_where_sockets_do_not(void)
     vl_shm_child_pause(&one, 0);
     ok(drain(&one) == 1 && !vl_seat_only_threads(&one), "and goes on");
     for (i = 0; i < 3; i++)
-        vl_seat_link(&one);
+        vl_link_begin(&one, a, NULL);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "who has no thread left for a socket has none");
-    vl_seat_unlink(&one);
+    vl_link_end(&one, a);
     ok(drain(&one) == 1 && is_empty(shm), "until a connection has done");
 }
 

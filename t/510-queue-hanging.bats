@@ -1,0 +1,161 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Programs of a that do not end, and what b gets beside them, whatever way a's
+# requests come.
+
+load lib/live
+load lib/tls
+
+ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
+  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
+SIXTEEN_PROCESSES=(-t 'StartServers 16' -t 'MinSpareServers 16' -t 'MaxSpareServers 16' -t 'MaxRequestWorkers 16')
+HANG='GET /cgi/hold.sh?hang HTTP/1.1\r\nHost: a.test\r\n\r\n'
+KEPT='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+
+setup() {
+  requires event
+  hangs=()
+}
+
+can_hang() { mkfifo -m 666 "$(hold_dir)/hang.fifo"; }
+has_begun() { [[ -e $(hold_dir)/hang.in ]]; }
+
+# The status of the server would itself be a request that has to wait.
+b_is_served() { # [curl argument]...
+  local i start took
+  wait_until 20 has_begun
+  for i in 1 2 3; do
+    start=${EPOCHREALTIME/./}
+    is "$(get b /page.html -m 15 "$@")" 200
+    took=$(((${EPOCHREALTIME/./} - start) / 1000))
+    at_most "$took" "$B_MS" "ms for a page of b"
+  done
+}
+B_MS=3000
+
+begin_hanging() { # <number> <vhost> [curl argument]...
+  local i
+  can_hang
+  for ((i = 1; i <= $1; i++)); do
+    begin_request "hang$i" "$2" '/cgi/hold.sh?hang' "${@:3}"
+    hangs+=("hang$i")
+  done
+}
+
+let_go_all() { # <vhost>
+  local fifo
+  fifo=$(hold_dir)/hang.fifo
+  ln "$fifo" "$fifo.last" && rm "$fifo"
+  wait_until 20 nobody_hangs "$1"
+}
+nobody_hangs() { let_go_on "$(hold_dir)/hang.fifo.last"; status_is "$1" running 0 && status_is "$1" waiting 0; }  # <vhost>
+let_go_on()    { timeout 1 tee "$1" <<<go >/dev/null || :; }                    # <fifo>
+
+# How many of them were answered with it.
+hangs_with() { # <status>
+  local name n=0
+  for name in "${hangs[@]}"; do
+    [[ $(answer_of "$name") != "$1" ]] || n=$((n + 1))
+  done
+  echo "$n"
+}
+
+all_are_there() { (($(status_of "$1" running) + $(status_of "$1" waiting) == $2)); }  # <vhost> <number>
+
+# ---- connections of their own ----------------------------------------------------
+
+hangs_beside_b_on() { # <mpm> <start_httpd argument>...
+  start_httpd -m "$1" "${@:2}" 'VhostLimit On' 'VhostLimitQueue 100 60s'
+  begin_hanging 40 a
+  wait_until 20 all_are_there a 40
+  b_is_served
+  is "$(status_of a refused) $(status_of b refused)" '0 0'
+  at_least "$(status_of a running)" 4 "programs of a at once"
+  let_go_all a
+  is "$(hangs_with 200)" 40
+}
+
+@test "event: programs of one vhost that hang leave slots and threads to another" {
+  hangs_beside_b_on event "${ONE_CHILD[@]}"
+}
+
+@test "worker: programs of one vhost that hang leave slots and threads to another" {
+  requires worker
+  hangs_beside_b_on worker "${ONE_CHILD[@]}"
+}
+
+@test "prefork: programs of one vhost that hang leave slots and processes to another" {
+  requires prefork
+  hangs_beside_b_on prefork "${SIXTEEN_PROCESSES[@]}"
+}
+
+# ---- kept-alive connections, which have their threads at once --------------------
+
+kept_hang_beside_b_on() { # <mpm> <start_httpd argument>...
+  local kept_pid go=$BATS_TEST_TMPDIR/go kept=$BATS_TEST_TMPDIR/kept
+  start_httpd -m "$1" "${@:2}" 'KeepAliveTimeout 30' 'VhostLimit On' 'VhostLimitQueue 100 60s'
+  can_hang
+  packets --kept 16 "$go" "$KEPT" "$HANG" >"$kept" 2>&1 3>&- 4>&- &
+  kept_pid=$!
+  wait_until 20 grep -q ' ' "$kept"
+  : >"$go"
+  b_is_served
+  let_go_all a
+  wait "$kept_pid"
+  is "$(sed -n 1p "$kept")" '16 200'
+  at_least "$(sed -n 's/ 200$//p' "$kept" | sed -n 2p)" 10 "of a served"
+}
+
+@test "event: requests on kept connections that hang give threads away to another vhost" {
+  kept_hang_beside_b_on event "${ONE_CHILD[@]}"
+}
+
+@test "worker: requests on kept connections that hang give threads away to another vhost" {
+  requires worker
+  kept_hang_beside_b_on worker "${ONE_CHILD[@]}"
+}
+
+@test "prefork: requests on kept connections that hang leave processes to another vhost" {
+  requires prefork
+  kept_hang_beside_b_on prefork "${SIXTEEN_PROCESSES[@]}"
+}
+
+# ---- HTTP/2, whose connections have a thread besides their streams' --------------
+
+start_h2() { # [start_tls argument]...
+  requires mod_http2 curl_http2
+  start_tls -l http2 'Protocols h2 h2c http/1.1' 's: Protocols h2 http/1.1' "${ONE_CHILD[@]}" \
+    'VhostLimit On' 'VhostLimitQueue 100 60s' "$@"
+}
+
+# Their connections are known for a's only when their streams are.
+@test "HTTP/2: streams that hang leave threads to another vhost, as streams too" {
+  start_h2
+  begin_hanging 40 a --http2-prior-knowledge
+  b_is_served
+  b_is_served --http2-prior-knowledge
+  at_least "$(status_of a running)" 6 "programs of a at once"
+  let_go_all a
+  at_least "$(hangs_with 200)" 6 served
+  is "$(($(hangs_with 200) + $(hangs_with 503)))" 40
+  is "$(status_of a refused_threads)" "$(hangs_with 503)"
+}
+
+# Those in their handshake at that time have a thread (half of them at most).
+@test "HTTP/2 over TLS: who comes beyond that waits as a socket, and is served" {
+  start_h2
+  begin_hanging 40 s --http2
+  b_is_served
+  let_go_all s
+  at_least "$(hangs_with 200)" 30 served
+  is "$(($(hangs_with 200) + $(hangs_with 503)))" 40
+}
+
+@test "HTTP/2: one vhost alone has all streams served that its threads have connections for" {
+  requires h2load
+  local report
+  start_h2
+  report=$(timeout 30 h2load -n 240 -c 12 -m 5 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)")
+  like "$report" 'status codes: 240 2xx'
+}
