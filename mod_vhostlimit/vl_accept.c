@@ -270,9 +270,9 @@ static void read_usage(apr_int64_t now_us)
     acceptor->reads = mine;
 }
 
-/* A child whose MPM takes nobody leaves the work to those that can do it.  So
- * does one whose threads are all taken: who waits goes to where some are free,
- * and so do newcomers, unless threads here come free all the time. */
+/* A child whose MPM takes nobody leaves the work to those that can do it, if there
+ * are some.  So does one whose threads are all taken: who waits goes to where some
+ * are free, and so do newcomers, unless threads here come free all the time. */
 static void share_work(int stuck, apr_int64_t now_us)
 {
     vl_rooms_t rooms;
@@ -283,7 +283,7 @@ static void share_work(int stuck, apr_int64_t now_us)
     full = !rooms.here && rooms.elsewhere;
     stalled = full && rooms.ended == acceptor->ended;
     acceptor->ended = rooms.ended;
-    if (stuck || stalled)
+    if ((stuck && rooms.elsewhere) || stalled)
         go_deaf();
     else
         hear();

@@ -209,9 +209,10 @@ static apr_status_t admit(req_t *req, const vl_conf_t *conf)
         vl_hooks_unseat(&turn);
         memset(&turn, 0, sizeof(turn));
     }
-    if (req->conn->master
-        && APR_STATUS_IS_EAGAIN(vl_hooks_link(req->conn, conf->account)))
-        turn.refused = VL_REASON_THREADS;
+    if (req->conn->master)
+        req->conn->joined = vl_park_join(&req->conn->master->link,
+                                         conf->account,
+                                         conf->queue_timeout, &turn);
     if (!turn.holds && !turn.refused && !sit(req->conn, conf, &turn)) {
         vl_hooks_unseat(&turn);
         return vl_slot_enter(accounts, conf->account, &req->admission);
@@ -267,16 +268,7 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
 /* The vhost, or the request, takes no part. */
 static void pass_by(conn_t *conn)
 {
-    vl_hooks_drop_turn(conn->master ? conn->master : conn);
-    last_end.known = 0;
-}
-
-static void end_hello(conn_t *conn)
-{
-    if (!conn->hello)
-        return;
-    vl_hello_end(conn->hello);
-    conn->hello = NULL;
+    vl_hooks_drop_turn(conn);
     last_end.known = 0;
 }
 
@@ -310,7 +302,8 @@ static int req_admit(request_rec *r)
     if (r->main || r->prev || !conn)
         return DECLINED;
     conn->idle_us = r->server->keep_alive_timeout;
-    end_hello(conn);
+    if (vl_hooks_end_hello(conn))
+        last_end.known = 0;
     vl_hooks_end_drain(conn);
     if (conf->mode == VL_MODE_OFF) {
         pass_by(conn);

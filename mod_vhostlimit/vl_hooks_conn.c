@@ -8,10 +8,10 @@
 
 #include <http_core.h>             /* before http_connection.h */
 #include <http_connection.h>
+#include <http_protocol.h>
 #include <http_request.h>
 #include <util_filter.h>
 
-#include "vl_link.h"
 #include "vl_private.h"
 #include "vl_relay.h"
 #include "vl_return.h"
@@ -80,82 +80,32 @@ void vl_hooks_unseat(vl_turn_t *turn)
     turn->seated = 0;
 }
 
-/* Streams of one connection may come here together. */
 void vl_hooks_drop_turn(conn_t *conn)
 {
-    vl_turn_t turn;
+    vl_turn_t turn = conn->turn;
 
-    vl_park_lock();
-    turn = conn->turn;
     memset(&conn->turn, 0, sizeof(conn->turn));
-    vl_park_unlock();
     vl_hooks_unseat(&turn);
     if (turn.holds)
         vl_park_end(&turn.ticket, NULL);
 }
 
-static void take_granted_locked(void)
+int vl_hooks_end_hello(conn_t *conn)
 {
-    if (vl_slot_granted(accounts))
-        vl_park_take_locked();
+    int ends = conn->hello != NULL;
+
+    vl_hello_end(conn->hello);
+    conn->hello = NULL;
+    return ends;
 }
 
-static apr_status_t link_first_locked(conn_t *master, apr_uint32_t account)
-{
-    vl_turn_t *turn = &master->turn;
-    apr_status_t rv = vl_link_begin(accounts, account,
-                                    turn->holds ? &turn->ticket : NULL);
-
-    vl_hooks_unseat(turn);
-    if (rv == APR_SUCCESS || APR_STATUS_IS_EAGAIN(rv))
-        memset(turn, 0, sizeof(*turn));
-    master->linked = rv == APR_SUCCESS;
-    master->linked_to = account;
-    take_granted_locked();
-    return rv;
-}
-
-apr_status_t vl_hooks_link(conn_t *stream, apr_uint32_t account)
-{
-    conn_t *master = stream->master;
-    apr_status_t rv = APR_SUCCESS;
-
-    vl_park_lock();
-    if (!master->linked)
-        rv = link_first_locked(master, account);
-    stream->linked = rv == APR_SUCCESS;
-    master->streams += stream->linked;
-    vl_park_unlock();
-    return rv;
-}
-
-static void unlink_locked(conn_t *master)
-{
-    vl_link_end(accounts, master->linked_to);
-    master->linked = 0;
-    take_granted_locked();
-}
-
-/* An asynchronous MPM has its thread back with the last stream, others with the
- * connection. */
-static void part_locked(conn_t *conn)
-{
-    if (!conn->master)
-        unlink_locked(conn);
-    else if (!--conn->master->streams && vl_hooks_is_async())
-        unlink_locked(conn->master);
-}
-
+/* An asynchronous MPM has the thread of a connection back with its last stream. */
 static void part(conn_t *conn)
 {
-    if (conn->linked) {
-        vl_park_lock();
-        part_locked(conn);
-        vl_park_unlock();
-    }
-    else if (conn->master) {
-        vl_hooks_drop_turn(conn->master);
-    }
+    if (!conn->master)
+        vl_park_unlink(&conn->link);
+    else if (conn->joined)
+        vl_park_part(&conn->master->link, !vl_hooks_is_async());
 }
 
 /* A connection that ends before a request has used its turn. */
@@ -212,6 +162,19 @@ static int pre_connection(conn_rec *c, void *csd)
     return OK;
 }
 
+/* The handshake is done.  What is spoken now has streams, which ask for themselves,
+ * while this thread waits for them and for the client. */
+static int process_connection(conn_rec *c)
+{
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+
+    if (conn && !c->master && strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1)) {
+        vl_hooks_end_hello(conn);
+        vl_hooks_drop_turn(conn);
+    }
+    return DECLINED;
+}
+
 void vl_hooks_conn_child_init(vl_shm_t *shm)
 {
     accounts = shm;
@@ -220,10 +183,15 @@ void vl_hooks_conn_child_init(vl_shm_t *shm)
 
 void vl_hooks_conn_register(void)
 {
+    static const char *const tls[] = { "mod_ssl.c", NULL };
+    static const char *const http2[] = { "mod_http2.c", NULL };
+
     end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
     vl_hooks_net_register();
     /* Before any request of the connection exists, so that its filters are
      * chained behind ours.  Secondary connections (HTTP/2) come here too. */
     ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_process_connection(process_connection, tls, http2,
+                               APR_HOOK_MIDDLE);
 }

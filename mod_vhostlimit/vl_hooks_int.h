@@ -44,9 +44,8 @@ typedef struct conn_t {
     int stays;                  /* it was to come back and could not */
     int drains;                 /* its client has not taken the last answer */
     apr_uint32_t drained;       /* whose that was */
-    apr_uint32_t streams;       /* HTTP/2's, being worked on */
-    apr_uint32_t linked_to;     /* account that has its thread for them */
-    int linked;                 /* it has; of a stream: it is one of them */
+    vl_connection_t link;       /* of HTTP/2: its thread */
+    int joined;                 /* of a stream: it is counted there */
     struct conn_t *master;      /* of a stream */
 } conn_t;
 
@@ -66,11 +65,10 @@ apr_int64_t vl_hooks_thread_us(void);
 
 void vl_hooks_conn_register(void);
 void vl_hooks_conn_child_init(vl_shm_t *shm);
+/* 1: there was one. */
+int vl_hooks_end_hello(conn_t *conn);
 /* Its turn is for nobody. */
 void vl_hooks_drop_turn(conn_t *conn);
-/* A stream of the account begins: its connection needs no turn, as streams ask for
- * themselves, but it has a thread of the MPM: see vl_link_begin(). */
-apr_status_t vl_hooks_link(conn_t *stream, apr_uint32_t account);
 /* The seat that a turn has come with. */
 void vl_hooks_unseat(vl_turn_t *turn);
 

@@ -15,22 +15,19 @@ static int is_limited(const account_t *a)
     return a->limits.mode == VL_MODE_ON && a->limits.queue;
 }
 
-apr_status_t vl_link_begin(vl_shm_t *shm, apr_uint32_t account,
-                           const vl_ticket_t *turn)
+apr_status_t vl_link_begin(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_status_t rv = vl_slot_lock(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (turn)
-        vl_slot_cancel_locked(shm, turn);
     link_locked(shm, account, 1);
     if (is_limited(&shm->accounts[account])
         && vl_slot_overfills_locked(shm, account, 0)) {
         link_locked(shm, account, -1);
         rv = APR_EAGAIN;
     }
-    vl_slot_dispatch_and_unlock(shm);
+    vl_shm_unlock(shm);
     return rv;
 }
 

@@ -8,11 +8,9 @@
 
 #include "vl_slot.h"
 
-/* Streams of the account begin on a connection that had none, and which may have
- * come with a slot (NULL: none) that it gives back.  APR_EAGAIN: what is left of
- * this child's threads is for others (vl_admit_more()). */
-apr_status_t vl_link_begin(vl_shm_t *shm, apr_uint32_t account,
-                           const vl_ticket_t *turn);
+/* Streams of the account begin on a connection that had none.  APR_EAGAIN: what
+ * is left of this child's threads is for others (vl_admit_more()). */
+apr_status_t vl_link_begin(vl_shm_t *shm, apr_uint32_t account);
 void vl_link_end(vl_shm_t *shm, apr_uint32_t account);
 
 /* The slot that is held is a stream's, which takes no thread of the MPM. */

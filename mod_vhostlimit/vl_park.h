@@ -55,6 +55,26 @@ void vl_park_remove_locked(vl_waiter_t *waiter);
 void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                  vl_turn_t *ret_turn);
 
+/* A connection of HTTP/2; all zero at first. */
+typedef struct vl_connection_t {
+    int linked;                 /* it has its thread (vl_link.h), as one of ... */
+    apr_uint32_t account;       /* ... this account, for so many ... */
+    apr_uint32_t streams;
+    apr_uint32_t waiting;       /* streams that wait for that, with a ... */
+    apr_uint32_t seat_of;       /* ... seat of this account */
+} vl_connection_t;
+
+/* A stream of the account begins, and from now on the connection's thread of the
+ * MPM is counted.  If the account has too many of those the calling thread, one
+ * of HTTP/2's workers, waits, for timeout_us at most.  0: the stream is refused,
+ * as ret_turn says, or cannot be counted. */
+int vl_park_join(vl_connection_t *of, apr_uint32_t account,
+                 apr_int64_t timeout_us, vl_turn_t *ret_turn);
+/* One that has joined ends; keeps: the connection has its thread until it ends,
+ * without streams as well. */
+void vl_park_part(vl_connection_t *of, int keeps);
+void vl_park_unlink(vl_connection_t *of);
+
 /* Picks up this child's grants and tells those whose turn it is. */
 void vl_park_take_locked(void);
 /* Tells those who have waited too long.  Returns how many. */
@@ -62,7 +82,7 @@ apr_uint32_t vl_park_expire_locked(apr_int64_t now_us);
 /* Somebody waits here without a thread, whose account does not overfill this child
  * (vl_seat.h). */
 int vl_park_socket_waits(void);
-/* The newest who sits with a thread of the MPM, of an account that does, is
+/* The newest who waits here with a thread of the MPM, for an account that does, is
  * refused. */
 void vl_park_drop_sitter(void);
 /* Takes anybody out of line whose done() is this; NULL: nobody is left. */

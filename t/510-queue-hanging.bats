@@ -123,10 +123,10 @@ kept_hang_beside_b_on() { # <mpm> <start_httpd argument>...
 
 # ---- HTTP/2, whose connections have a thread besides their streams' --------------
 
-start_h2() { # [start_tls argument]...
+start_h2() {
   requires mod_http2 curl_http2
   start_tls -l http2 'Protocols h2 h2c http/1.1' 's: Protocols h2 http/1.1' "${ONE_CHILD[@]}" \
-    'VhostLimit On' 'VhostLimitQueue 100 60s' "$@"
+    'VhostLimit On' 'VhostLimitQueue 100 60s'
 }
 
 # Their connections are known for a's only when their streams are.

@@ -246,7 +246,7 @@ static void threads_get_their_turn_where_sockets_do_not(void)
     vl_shm_child_pause(&one, 0);
     ok(drain(&one) == 1 && !vl_seat_only_threads(&one), "and goes on");
     for (i = 0; i < 3; i++)
-        vl_link_begin(&one, a, NULL);
+        vl_link_begin(&one, a);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "who has no thread left for a socket has none");
     vl_link_end(&one, a);
