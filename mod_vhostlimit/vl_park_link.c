@@ -52,7 +52,7 @@ static int apply_locked(applicant_t *one)
     if (!vl_park_stream_sits_locked(one->account))
         return 0;
     if (!of->waiting
-        && vl_seat_take(vl_park.shm, one->account) != APR_SUCCESS) {
+        && vl_seat_keep(vl_park.shm, one->account) != APR_SUCCESS) {
         vl_park_stream_rises_locked(one->account);
         return 0;
     }

@@ -16,6 +16,11 @@ static int crowds_locked(const vl_shm_t *shm, apr_uint32_t account)
            && overfills_locked(shm, account);
 }
 
+static int may_stay_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return !crowds_locked(shm, account);
+}
+
 static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const child_t *child = &shm->children[shm->self];
@@ -23,7 +28,7 @@ static int may_sit_locked(const vl_shm_t *shm, apr_uint32_t account)
     const head_t *head = shm->head;
 
     return (child->threads == 1 || child->seated < (child->threads - 1) / 2)
-           && !crowds_locked(shm, account)
+           && may_stay_locked(shm, account)
            && vl_admit_seat(a->seated, head->seated, head->seats,
                             a->limits.weight);
 }
@@ -36,18 +41,30 @@ static void seat_locked(vl_shm_t *shm, apr_uint32_t account, int by)
     shm->head->seated += by;
 }
 
-apr_status_t vl_seat_take(vl_shm_t *shm, apr_uint32_t account)
+static apr_status_t take_if(vl_shm_t *shm, apr_uint32_t account,
+                            int (*may_locked)(const vl_shm_t *shm,
+                                              apr_uint32_t account))
 {
     apr_status_t rv = vl_slot_lock(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (may_sit_locked(shm, account))
+    if (may_locked(shm, account))
         seat_locked(shm, account, 1);
     else
         rv = APR_EAGAIN;
     vl_shm_unlock(shm);
     return rv;
+}
+
+apr_status_t vl_seat_take(vl_shm_t *shm, apr_uint32_t account)
+{
+    return take_if(shm, account, may_sit_locked);
+}
+
+apr_status_t vl_seat_keep(vl_shm_t *shm, apr_uint32_t account)
+{
+    return take_if(shm, account, may_stay_locked);
 }
 
 void vl_seat_leave(vl_shm_t *shm, apr_uint32_t account)

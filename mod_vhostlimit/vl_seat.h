@@ -12,6 +12,9 @@
  * a child's threads never wait.  APR_EAGAIN: none. */
 apr_status_t vl_seat_take(vl_shm_t *shm, apr_uint32_t account);
 void vl_seat_leave(vl_shm_t *shm, apr_uint32_t account);
+/* The same for a thread that is not free if it does not wait, however many do.
+ * APR_EAGAIN: see vl_seat_crowds(). */
+apr_status_t vl_seat_keep(vl_shm_t *shm, apr_uint32_t account);
 
 /* A slot is held and the network is waited for, without a seat.  While as many
  * of an account's slots stall as are not stalled in all, it is granted no more:

@@ -18,16 +18,17 @@ typedef struct wakes_t {
 
 /* The event MPM's listener keeps the last idle thread to itself and then stops
  * accepting (connections_above_limit), so it works on one request less.  Threads
- * that wait are not free either; there is always one that works, see
- * vl_seat_take(). */
+ * that wait are not free either. */
 apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
 
     if (shm->head->acceptor == c + 1)
         return shm->head->asking;
-    return child->threads > 1 ? child->threads - 1 - child->seated
-                              : child->threads;
+    if (child->threads == 1)
+        return 1;
+    return child->threads > child->seated + 1
+           ? child->threads - child->seated - 1 : 0;
 }
 
 apr_uint32_t vl_slot_busy(const child_t *child)
