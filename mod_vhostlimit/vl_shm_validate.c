@@ -8,15 +8,20 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
     apr_uint32_t a, running = child->ring_len, waiting = 0, seated = 0;
+    apr_uint32_t draining = 0;
 
     for (a = 0; a < shm->head->used; a++) {
         running += vl_shm_cell(shm, c, a)->running;
         waiting += vl_shm_cell(shm, c, a)->waiting;
         seated += vl_shm_cell(shm, c, a)->seated;
+        draining += __atomic_load_n(&vl_shm_cell(shm, c, a)->draining,
+                                    __ATOMIC_RELAXED);
     }
     if (seated != child->seated)
         return "a child's seated is the sum of its cells";
-    if (!child->pid && (running || waiting || seated))
+    if (draining != __atomic_load_n(&child->draining, __ATOMIC_RELAXED))
+        return "a child's draining is the sum of its cells";
+    if (!child->pid && (running || waiting || seated || draining))
         return "a free column has nothing in its cells and its ring";
     if (child->still && child->ring_len)
         return "a child that stands still has nothing in its ring";
