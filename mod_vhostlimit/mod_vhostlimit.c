@@ -40,7 +40,6 @@ typedef struct kept_t {
     int handover[2];                /* see vl_handover.h */
     int relay[2];                   /* see vl_relay.h */
     vl_control_kept_t control;
-    apr_pool_t *cgroup_pool;        /* of the current tree's description */
     vl_cgroup_t *cgroup;
 } kept_t;
 
@@ -80,7 +79,6 @@ static apr_status_t remove_cgroups(void *unused)
 
     if (k && k->cgroup) {
         vl_cgroup_remove_gone(k->cgroup, NULL);
-        apr_pool_destroy(k->cgroup_pool);
         k->cgroup = NULL;
     }
     return APR_SUCCESS;
@@ -279,25 +277,18 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
-    apr_pool_t *old_pool = kept->cgroup_pool;
     int wanted = count_accounts(main_server) > 0;
     apr_status_t rv = APR_SUCCESS;
     server_rec *s;
 
-    /* No pool of httpd's lives exactly as long: it must outlast the reading of
-     * the next configuration, and be there when the server ends. */
-    apr_pool_create_unmanaged(&kept->cgroup_pool);
-    kept->cgroup = vl_cgroup_open(kept->cgroup_pool, wanted ?
-                                  vl_conf_get(main_server)->cgroup : "off",
+    kept->cgroup = vl_cgroup_open(wanted ? vl_conf_get(main_server)->cgroup
+                                         : "off",
                                   all_needs(main_server), old);
     for (s = main_server; s && rv == APR_SUCCESS; s = s->next) {
         if (vl_conf_get(s)->mode != VL_MODE_OFF)
             rv = make_cgroup(s, ptemp, old != NULL);
     }
-    if (old) {
-        vl_cgroup_remove_gone(old, kept->cgroup);
-        apr_pool_destroy(old_pool);
-    }
+    vl_cgroup_remove_gone(old, kept->cgroup);
     return rv;
 }
 

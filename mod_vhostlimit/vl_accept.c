@@ -25,6 +25,7 @@
 
 #include "vl_arrival.h"
 #include "vl_clock.h"
+#include "vl_deputy.h"
 #include "vl_handover.h"
 #include "vl_listener.h"
 #include "vl_meter.h"
@@ -183,6 +184,7 @@ static void wait_for_events(void)
     struct epoll_event events[EVENTS];
     int i, n;
 
+    vl_deputy_alive();
     if (acceptor->relays)
         vl_arrival_relay(relay_one);
     n = epoll_pwait(acceptor->epoll_fd, events, EVENTS, TICK_MS,
@@ -411,7 +413,20 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     vl_listener_child_take_over(&acceptor->listeners, ending);
     listen_on();
     accept_on();
+    vl_deputy_rest();
     return NULL;
+}
+
+/* The acceptor hangs: nobody comes, and nobody is sorted, but who waits here has
+ * his turn or goes where threads are free. */
+static void stand_in(apr_int64_t now_us)
+{
+    vl_rooms_t rooms;
+    int stuck = vl_arrival_stand_in(now_us);
+
+    vl_slot_rooms(acceptor->shm, &rooms);
+    if (stuck && rooms.elsewhere)
+        hand_on_all();
 }
 
 /* A dying event MPM's workers leave as soon as it has as few connections as are
@@ -435,6 +450,7 @@ static apr_status_t stop(void *unused)
     __atomic_store_n(&acceptor->ending, 1, __ATOMIC_RELAXED);
     if (write(vl_shm_child_wake_fd(acceptor->shm), &one, sizeof(one)) > 0) {
         apr_thread_join(&rv, acceptor->thread);
+        vl_deputy_stop();
         hand_on_unbegun();
     }
     return APR_SUCCESS;
@@ -494,6 +510,7 @@ static void begin_thread(apr_pool_t *pchild)
     if (replaces)
         vl_listener_child_replace(pchild, stand_ins, &acceptor->listeners);
     pthread_mutex_unlock(&acceptor->set_up);
+    vl_deputy_start(pchild, stand_in);
     apr_pool_pre_cleanup_register(pchild, NULL, stop);
 }
 

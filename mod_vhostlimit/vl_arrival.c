@@ -257,6 +257,13 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
     }
 }
 
+static void forget_turn(vl_arrival_t *arrival)
+{
+    arrival->returns = 0;
+    arrival->waited = 0;
+    memset(&arrival->turn, 0, sizeof(arrival->turn));
+}
+
 /* all: nothing more will come. */
 static void sort(vl_arrival_t *arrival, int all)
 {
@@ -264,9 +271,7 @@ static void sort(vl_arrival_t *arrival, int all)
     vl_look_e seen = vl_look(arrival->fd, &arrival->local, &arrival->remote,
                              arrival->addr_len, &look);
 
-    arrival->returns = 0;
-    arrival->waited = 0;
-    memset(&arrival->turn, 0, sizeof(arrival->turn));
+    forget_turn(arrival);
     if (seen == VL_LOOK_ALL)
         ask_for(arrival, &look);
     else if (seen == VL_LOOK_CLOSED || all)
@@ -474,4 +479,36 @@ int vl_arrival_tick(apr_int64_t now_us)
     stuck = vl_arrivals->stuck;
     vl_park_unlock();
     return stuck;
+}
+
+static int has_sent(const vl_arrival_t *arrival)
+{
+    char byte;
+
+    return recv(arrival->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+static void pass_senders_locked(place_e place)
+{
+    struct arrivals_t *in = &vl_arrivals->in[place];
+    vl_arrival_t *arrival, *next;
+
+    for (arrival = APR_RING_FIRST(in);
+         arrival != APR_RING_SENTINEL(in, vl_arrival_t, link); arrival = next) {
+        next = APR_RING_NEXT(arrival, link);
+        if (has_sent(arrival)) {
+            forget_turn(arrival);
+            pass_locked(arrival);
+        }
+    }
+}
+
+int vl_arrival_stand_in(apr_int64_t now_us)
+{
+    vl_park_lock();
+    pass_senders_locked(PENDING);
+    pass_senders_locked(IDLE);
+    pass_senders_locked(FRESH);
+    vl_park_unlock();
+    return vl_arrival_tick(now_us);
 }

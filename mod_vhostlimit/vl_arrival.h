@@ -44,6 +44,9 @@ void vl_arrival_settle(void);
  * connections, slots that are held for connections that the MPM does not take.
  * 1: the MPM takes nobody. */
 int vl_arrival_tick(apr_int64_t now_us);
+/* The same by another thread while the acceptor hangs, in whatever but the lock.
+ * Who has sent something that it has not looked at goes to the MPM as he is. */
+int vl_arrival_stand_in(apr_int64_t now_us);
 
 /* The descriptors of up to `most` arrivals, which are no more.  Returns how
  * many; 0: nobody is left.  _evict takes them from all places, and nothing is

@@ -101,7 +101,7 @@ static void turn_off(vl_cgroup_t *cg, const char *reason)
     int c;
 
     cg->backend = "off";
-    cg->path = "";
+    cg->path = apr_pstrdup(cg->pool, "");
     cg->reason = reason;
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
         cg->places[c].version = 0;
@@ -126,7 +126,7 @@ static void detect(vl_cgroup_t *cg)
     }
     if (!cpuacct->version && v2) {
         cpuacct->version = 2;
-        cpuacct->mount = v2;
+        cpuacct->mount = apr_pstrdup(cg->pool, v2);
     }
     if (cg->places[VL_CG_CPU].version == 1)
         cg->backend = v2 ? "hybrid" : "v1";
@@ -185,8 +185,8 @@ static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
     if (!failed && strcmp(here, server))
         failed = vl_cgroup_move_self(cg, cg->pool, server);
     if (!failed)
-        cg->origin = old && old->origin ? apr_pstrdup(cg->pool, old->origin)
-                                        : here;
+        cg->origin = apr_pstrdup(cg->pool, old && old->origin ? old->origin
+                                                              : here);
     return failed;
 }
 
@@ -250,12 +250,17 @@ static void keep_libcgroup(void)
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
-                            unsigned needs, const vl_cgroup_t *old)
+vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
+                            const vl_cgroup_t *old)
 {
-    vl_cgroup_t *cg = apr_pcalloc(p, sizeof(*cg));
+    apr_pool_t *p;
+    vl_cgroup_t *cg;
     const char *failed;
 
+    /* No pool of httpd's lives exactly as long: it must outlast the reading of
+     * the next configuration, and be there when the server ends. */
+    apr_pool_create_unmanaged(&p);
+    cg = apr_pcalloc(p, sizeof(*cg));
     cg->pool = p;
     cg->accounts = apr_hash_make(p);
     cg->left = apr_hash_make(p);

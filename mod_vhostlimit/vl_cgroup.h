@@ -20,8 +20,8 @@ typedef struct vl_cgroup_t vl_cgroup_t;
  * needs: vl_cgroup_needs() of all accounts together.  old: the tree until now,
  * or NULL.  Never fails: where no tree can be made the backend is "off" and
  * says why. */
-vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
-                            unsigned needs, const vl_cgroup_t *old);
+vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
+                            const vl_cgroup_t *old);
 
 /* The controller that these limits need and that is not to be had, as
  * "the memory controller is missing: ..."; NULL: none.  Allocated in p. */
@@ -40,8 +40,9 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                              const vl_cgroup_limits_t *limits);
 
 /* Removes the groups that were added to `old` and not to `cg` (NULL: all of
- * them), then old's root.  A group with members, or with groups of somebody
- * else below it, stays; cg tries again when it is the old one. */
+ * them), then old's root if cg has another, and old itself.  A group with members,
+ * or with groups of somebody else below it, stays: cg remembers it, and this tries
+ * again when cg is the old one. */
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg);
 
 /* "v1"; "v2"; "hybrid": cpu in a v1 hierarchy and a v2 tree beside it; "off". */

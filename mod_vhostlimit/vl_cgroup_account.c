@@ -217,14 +217,43 @@ static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
     vl_cgroup_remove_group(cg, cg->pool, cg->path);
 }
 
+static int is_there(const vl_cgroup_t *cg)
+{
+    const place_t *place;
+    int i;
+
+    for (i = 0; (place = vl_cgroup_hierarchy(cg, i)); i++) {
+        if (!access(apr_pstrcat(cg->pool, place->mount, cg->path, NULL), F_OK))
+            return 1;
+    }
+    return 0;
+}
+
+static void remove_or_keep(vl_cgroup_t *tree, vl_cgroup_t *cg)
+{
+    vl_cgroup_t *same = cg && !strcmp(tree->path, cg->path) ? cg : NULL;
+
+    if (*tree->path) {
+        remove_names(tree, tree->accounts, same);
+        remove_names(tree, tree->left, same);
+        if (!same)
+            remove_tree(tree, cg);
+    }
+    if (*tree->path && cg && !same && is_there(tree)) {
+        tree->earlier = cg->earlier;
+        cg->earlier = tree;
+    }
+    else {
+        apr_pool_destroy(tree->pool);
+    }
+}
+
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg)
 {
-    vl_cgroup_t *same = cg && !strcmp(old->path, cg->path) ? cg : NULL;
+    vl_cgroup_t *earlier;
 
-    if (!*old->path)
-        return;
-    remove_names(old, old->accounts, same);
-    remove_names(old, old->left, same);
-    if (!same)
-        remove_tree(old, cg);
+    for (; old; old = earlier) {
+        earlier = old->earlier;
+        remove_or_keep(old, cg);
+    }
 }

@@ -24,6 +24,8 @@ typedef struct place_t {
     const char *missing;        /* why it cannot be had; NULL: it can */
 } place_t;
 
+/* Outlives a reload of the module: what the next configuration reads of it is in
+ * the pool, literals are not. */
 struct vl_cgroup_t {
     apr_pool_t *pool;
     const char *backend;
@@ -35,6 +37,8 @@ struct vl_cgroup_t {
     const char *const *disks;
     apr_hash_t *accounts;           /* file name -> itself: what was added */
     apr_hash_t *left;               /* the same, of what could not be removed */
+    vl_cgroup_t *earlier;           /* a tree at another path, of which the same
+                                     * is true; it may have one too */
 };
 
 /* The i-th of different mount points in use; NULL: there are not so many. */

@@ -114,8 +114,9 @@ static int is_longer(const apr_bucket_brigade *bb, apr_size_t size)
 }
 
 /* A part of a file that the core's filter sets aside costs a descriptor.  What is
- * not mapped takes memory: of that the smallest piece.  A file may have become
- * shorter, and then the brigade ends before it was to. */
+ * not mapped takes memory: of that the smallest piece.  A file that has become
+ * shorter is an error (APR_EOF), as it is for the core's filter; else what is_longer()
+ * has counted is there. */
 static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t *size)
 {
     apr_status_t rv = APR_SUCCESS;
@@ -123,8 +124,8 @@ static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t *size)
     const char *data;
     apr_bucket *b;
 
-    for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb)
-         && rv == APR_SUCCESS && length < *size; b = APR_BUCKET_NEXT(b)) {
+    for (b = APR_BRIGADE_FIRST(bb); rv == APR_SUCCESS && length < *size;
+         b = APR_BUCKET_NEXT(b)) {
         if (APR_BUCKET_IS_FILE(b)) {
             rv = apr_bucket_read(b, &data, &unused, APR_BLOCK_READ);
             if (!APR_BUCKET_IS_MMAP(b))
@@ -143,8 +144,11 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb,
 
     if (rv == APR_SUCCESS)
         rv = apr_brigade_partition(bb, (apr_off_t)size, &after);
-    if (rv != APR_SUCCESS && rv != APR_INCOMPLETE)
+    if (rv != APR_SUCCESS) {
+        /* Another answer would be taken for the rest of this one. */
+        f->c->keepalive = AP_CONN_CLOSE;
         return rv;
+    }
     apr_brigade_split_ex(bb, after, rest);
     rv = ap_pass_brigade(f->next, bb);
     APR_BRIGADE_CONCAT(bb, rest);

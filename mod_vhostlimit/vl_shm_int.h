@@ -17,7 +17,8 @@
  *    waiting the sum of its cells;
  *  - seated and stalled of an account and the head, and seated, linked and
  *    streams of a child, are sums of cells too;
- *  - a child's running is the sum of its cells and its ring's length;
+ *  - a child's running is the sum of its cells and its ring's length; its
+ *    draining that of its cells, but for the moment between two atomic counts;
  *  - asking of the head is how many children ask; the acceptor, if there is one,
  *    is a child with a pid that does not ask;
  *  - a child with pid 0 has nothing in its cells and its ring, one that stands

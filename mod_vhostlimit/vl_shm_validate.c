@@ -8,7 +8,7 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
     apr_uint32_t a, running = child->ring_len, waiting = 0, seated = 0;
-    apr_uint32_t linked = 0, streams = 0;
+    apr_uint32_t linked = 0, streams = 0, draining = 0;
 
     for (a = 0; a < shm->head->used; a++) {
         running += vl_shm_cell(shm, c, a)->running;
@@ -16,11 +16,15 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
         seated += vl_shm_cell(shm, c, a)->seated;
         linked += vl_shm_cell(shm, c, a)->linked;
         streams += vl_shm_cell(shm, c, a)->streams;
+        draining += __atomic_load_n(&vl_shm_cell(shm, c, a)->draining,
+                                    __ATOMIC_RELAXED);
     }
     if (seated != child->seated || linked != child->linked
         || streams != child->streams)
         return "a child's seated, linked and streams are sums of its cells";
-    if (!child->pid && (running || waiting || seated || linked))
+    if (draining != __atomic_load_n(&child->draining, __ATOMIC_RELAXED))
+        return "a child's draining is the sum of its cells";
+    if (!child->pid && (running || waiting || seated || linked || draining))
         return "a free column has nothing in its cells and its ring";
     if (child->still && child->ring_len)
         return "a child that stands still has nothing in its ring";

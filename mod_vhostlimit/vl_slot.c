@@ -65,28 +65,27 @@ static apr_uint32_t granted_to(const child_t *child, apr_uint32_t account)
 
 /* The acceptor is granted slots for all children. */
 static apr_uint32_t held_in(const vl_shm_t *shm, apr_uint32_t c,
-                            apr_uint32_t account)
+                            apr_uint32_t account, apr_uint32_t granted)
 {
-    if (shm->head->acceptor == c + 1)
-        return shm->queue.flows[account].running;
-    return vl_shm_cell(shm, c, account)->running
-           + granted_to(&shm->children[c], account);
+    return shm->head->acceptor == c + 1
+           ? shm->queue.flows[account].running
+           : vl_shm_cell(shm, c, account)->running + granted;
 }
 
 /* Of its threads, but for those that wait. */
 static apr_uint32_t threads_in(const vl_shm_t *shm, apr_uint32_t c,
-                               apr_uint32_t account)
+                               apr_uint32_t account, apr_uint32_t granted)
 {
     const cell_t *cell = vl_shm_cell(shm, c, account);
 
-    return held_in(shm, c, account) - cell->streams + cell->linked;
+    return held_in(shm, c, account, granted) - cell->streams + cell->linked;
 }
 
 /* Threads and connections of the child, for others. */
 static int leaves_room(const vl_shm_t *shm, apr_uint32_t c,
-                       apr_uint32_t account)
+                       apr_uint32_t account, apr_uint32_t granted)
 {
-    apr_uint32_t held = threads_in(shm, c, account);
+    apr_uint32_t held = threads_in(shm, c, account, granted);
 
     return vl_admit_more(held, room_of(shm, c))
            && vl_drain_leaves_room(shm, c, account, held);
@@ -119,10 +118,10 @@ static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
 static int may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
     const cell_t *cell = vl_shm_cell(shm, c, account);
+    apr_uint32_t granted = granted_to(&shm->children[c], account);
 
-    return leaves_room(shm, c, account)
-           || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED)
-               > granted_to(&shm->children[c], account)
+    return leaves_room(shm, c, account, granted)
+           || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED) > granted
                && room_for_threads(shm, c) > 0);
 }
 
@@ -158,10 +157,19 @@ static int stalls(const vl_shm_t *shm, apr_uint32_t account)
     return stalled && stalled + shm->head->stalled >= shm->head->queue.slots;
 }
 
+typedef struct choice_t {
+    const vl_shm_t *shm;
+    apr_uint32_t child;             /* for the account that was asked about last */
+} choice_t;
+
 static int can_serve(void *data, apr_uint32_t account)
 {
-    return !stalls(data, account) && leaves_slots(data, account)
-           && pick_child(data, account) != NO_CHILD;
+    choice_t *choice = data;
+
+    if (stalls(choice->shm, account) || !leaves_slots(choice->shm, account))
+        return 0;
+    choice->child = pick_child(choice->shm, account);
+    return choice->child != NO_CHILD;
 }
 
 /* One store makes the grant; see vl_shm_int.h for a death before or after. */
@@ -191,17 +199,14 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
 /* Every free slot goes to whose turn it is, as long as `wakes` has room. */
 static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 {
+    choice_t choice = { shm, NO_CHILD };
     apr_uint32_t account;
 
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
-           && (account = vl_queue_next(&shm->queue)) != VL_NO_FLOW) {
-        if (!can_serve(shm, account))
-            account = vl_queue_next_where(&shm->queue, can_serve, shm);
-        if (account == VL_NO_FLOW)
-            break;
-        grant(shm, pick_child(shm, account), account, wakes);
-    }
+           && (account = vl_queue_next_where(&shm->queue, can_serve, &choice))
+              != VL_NO_FLOW)
+        grant(shm, choice.child, account, wakes);
 }
 
 static void wake(const vl_shm_t *shm, apr_uint32_t child)
@@ -433,7 +438,8 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     if (!stalls(shm, account) && leaves_slots(shm, account)
-        && leaves_room(shm, shm->self, account)
+        && leaves_room(shm, shm->self, account,
+                       granted_to(&shm->children[shm->self], account))
         && vl_queue_may_begin_now(&shm->queue, account))
         hold(shm, account, ret_ticket);
     else

@@ -9,7 +9,7 @@ load lib/guard
   local files
   mapfile -t files < <(core_files)
   at_least "${#files[@]}" 6 "core files found"
-  try grep -nE '#[ \t]*include[ \t]*[<"](httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|listener|vhostmap|notice|out|control|outside))' "${files[@]}"
+  try grep -nE '#[ \t]*include[ \t]*[<"](httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|deputy|listener|vhostmap|notice|out|control|outside))' "${files[@]}"
   is "$output" "" "includes of httpd or of the edge"
 }
 

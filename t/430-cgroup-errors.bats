@@ -80,6 +80,36 @@ export LOG_MAY_SAY='VL0020'
   start_fails 'the pids controller is missing: group /cgroup\.procs/x cannot be made'
 }
 
+# A program of a's holds its group, and a thread of Apache's is its own.
+leaves_its_tree_for() { # <VhostLimitCgroup>
+  start_httpd 'VhostLimit On'
+  hold_request busy
+  configure_httpd 'VhostLimit On' "VhostLimitCgroup $1"
+  graceful_httpd
+  cgroup_exists "$(httpd_cgroup)"
+  is "$(get a /cgi/nap.sh)" 200
+  release_request busy
+}
+
+@test "a restart leaves a tree for one that cannot be made: the old one goes with who is in it" {
+  requires cgroups
+  leaves_its_tree_for /cgroup.procs/x
+  is "$(status_json | jq -r .cgroup.backend)" off
+  wait_until 20 gone "$(holder_of busy)"
+  graceful_httpd
+  wait_until 10 cgroup_gone "$(httpd_cgroup)"
+}
+
+@test "a restart leaves a tree for one at another path: the same, at the latest with the server" {
+  requires cgroups
+  leaves_its_tree_for "$(httpd_cgroup)/deeper"
+  cgroup_exists "$(httpd_cgroup)/deeper/a.test:$(httpd_port)"
+  wait_until 20 gone "$(holder_of busy)"
+  graceful_httpd
+  wait_until 10 cgroup_gone "$(httpd_cgroup)/a.test:$(httpd_port)"
+  is "$(get a /cgi/nap.sh)" 200
+}
+
 @test "a tree that may only be read: Apache serves, and says it" {
   requires cgroups
   mkdir -p "$HTTPD_ROOT"

@@ -11,7 +11,7 @@ export ONE_SERVER=yes
 setup_file() {
   requires cgroups cpu mod_lua
   start_httpd 'VhostLimit On' -l lua -v 'a VhostLimitWeight 300' -v 'c VhostLimitCPU 25%' \
-    -v "a LuaMapHandler /where $HTTPD_ROOT/lua/where.lua"
+    -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
 }
 
 setup() { busy_pids=(); }
@@ -64,7 +64,7 @@ was_throttled() { # <vhost> <times>
 }
 
 works_in_group() { # <extended regular expression>
-  is "$(get a /where)" 200
+  is "$(get a /burn)" 200
   grep -qE ":$(httpd_cgroup)/$1\$" <<<"$(answer_body)"
 }
 

@@ -366,6 +366,44 @@ reads_slowly_on() { # <mpm>
   reads_slowly_on worker
 }
 
+# What the client has not taken of it, and no more every time we look.
+answer_is_stuck() {
+  local seen
+  seen=$(not_taken)
+  ((seen > 0)) && sleep 0.3 && (($(not_taken) == seen))
+}
+not_taken() { ss -Htn state established "sport = :$(httpd_port)" | awk '{ n += $2 } END { print n + 0 }'; }
+
+# What a client gets that asks for 64 MB, and for a page behind it, when they become
+# so many bytes while it reads nothing.
+got_of_shortened() { # <bytes>
+  local file=$HTTPD_ROOT/htdocs/a/shortened.bin go=$BATS_TEST_TMPDIR/go reader
+  rm -f "$go"
+  truncate -s 64M "$file"
+  packets "${PAGE/page.html/shortened.bin}" '@take:1000' "@when:$go" "$LAST" >"$BATS_TEST_TMPDIR/shortened" 3>&- 4>&- &
+  reader=$!
+  wait_until 10 answer_is_stuck
+  truncate -s "$1" "$file"
+  : >"$go"
+  wait "$reader"
+  tr -d '\0' <"$BATS_TEST_TMPDIR/shortened" | grep -ao 'HTTP/1.1 [0-9]*'
+  tr -cd '\0' <"$BATS_TEST_TMPDIR/shortened" | wc -c
+}
+
+# The end that does not fill a piece is lost, as in plain Apache.
+@test "a file that becomes shorter while it is sent: the client gets what there is, and no other answer in its place" {
+  local got
+  start_httpd -l status "${SERVER_STATUS[@]}" 'VhostLimit On' 'EnableMMAP Off'
+  got=$(got_of_shortened 25000123)
+  like "$got" $'^HTTP/1.1 200\n[0-9]+$'
+  at_least "${got##*$'\n'}" 24900000 "bytes"
+  at_most "${got##*$'\n'}" 25000123 "bytes"
+  got=$(got_of_shortened 1000)
+  like "$got" $'^HTTP/1.1 200\n[0-9]+$'
+  at_most "${got##*$'\n'}" 24000000 "bytes, read before it became shorter"
+  settles a running 0
+}
+
 gone_at_every_stage_on() { # <mpm>
   local reset_pid how
   start_contended "$1" -v 'a VhostLimitConcurrency 2' -v 'a LimitRequestBody 1000'

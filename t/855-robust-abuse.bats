@@ -11,9 +11,10 @@ need_slowhttptest() { need_program slowhttptest; }
 setup() { requires event; }
 
 # Two children of 16 threads, all the time.
-start_steady() { # <as start_httpd>...
+start_steady() { start_two 'VhostLimit On' "$@"; }   # <as start_httpd>...
+start_two() { # <as start_httpd>...
   start_httpd -l reqtimeout -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 32' \
-    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' 'RequestReadTimeout header=3 body=3' "$@"
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'RequestReadTimeout header=3 body=3' "$@"
   wait_until 10 children_are 2
   get b /page.html >/dev/null
   before=$(descriptors)
@@ -82,11 +83,44 @@ slow() { timeout 40 slowhttptest -c 200 -r 200 -l 8 -p 3 -u "http://127.0.0.1:$(
   attack_on_a 200 3 abuse unread 200
 }
 
-@test "connections that never send a byte: 2000, or 10000 in the long form" {
-  local n=$((${VL_LONG:-0} ? 10000 : 2000))
+# Requests of b beside so many that are idle, and what the server has of those:
+# accepted= b= longest= (of b, seconds) had= has= keeps= (KB of all children).
+beside_idle() { # <idle> <requests>
+  local accepted got had has idle times=$BATS_TEST_TMPDIR/times
+  had=$(memory_of_children)
+  timeout 60 perl "$TOP/t/lib/abuse.pl" "$(httpd_port)" idle "$1" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
+  idle=$!
+  wait_until 20 test -s "$BATS_TEST_TMPDIR/idle"
+  (($2 == 1)) || wait_until 3 accepted_are "$1" 2>/dev/null || :
+  accepted=$(accepted) has=$(memory_of_children)
+  web -o /dev/null -H 'Connection: close' --max-time 3 -w '%{http_code} %{time_total}\n' "$(url b "/page.html?[1-$2]")" >"$times" 2>/dev/null || :
+  kill "$idle"
+  wait "$idle" || :
+  wait_until 30 descriptors_are_back
+  got=$(sort -k2n "$times" | awk '$1 == 200 { n++ } { longest = $2 } END { printf "%d longest=%s", n, longest }')
+  echo "accepted=$accepted b=$got had=$had has=$has keeps=$(memory_of_children)"
+}
+
+accepted() { echo $(($(descriptors) - before)); }
+accepted_are() { (($(accepted) >= $1)); }   # <number>
+
+@test "10000 connections that never send a byte: plain Apache takes a few and serves no other, the module takes all and does" {
+  local n=10000 plain accepted b longest had has keeps
   (($(ulimit -n) > n + 1000)) || skip "too few descriptors: ulimit -n is $(ulimit -n)"
+  start_two -n
+  plain=$(beside_idle "$n" 1)
+  stop_httpd
   start_steady 'VhostLimitQueue 100 5s'
-  attack_on_a $((n / 2)) 5 packets --idle "$n" 6
+  eval "$(beside_idle "$n" 50)"
+  echo "# plain: $plain"
+  echo "# module: accepted=$accepted b=$b longest=$longest had=$had has=$has keeps=$keeps"
+  [[ $plain =~ accepted=([0-9]+) ]]
+  at_most "${BASH_REMATCH[1]}" $((n / 2)) "that plain Apache takes"
+  at_least "$accepted" $((n * 9 / 10)) "that the module takes"
+  is "$b" 50 "answers of b beside them"
+  at_most "${longest%.*}" 5 "seconds of b's longest request"
+  at_most "$keeps" $((had + 8192)) "KB of all children, afterwards"
+  nothing_is_left
 }
 
 @test "a flood of connections that come and go without a byte" {

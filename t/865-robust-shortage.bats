@@ -185,37 +185,105 @@ got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
 
 # ---- who stands still --------------------------------------------------------
 
-stands_still() { # <pid>: its acceptor does, from now on
-  runs_short "stuck.$1"
-  wait_until 10 test -e "$SHORT/stands.$1"
+start_two() { # <as start_frail>...: two children, all the time
+  start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
+    'VhostLimit On' "$@" -v 'b VhostLimitConcurrency 1'
+  wait_until 10 children_are 2
 }
 
-goes_on() { # <pid>
-  has_enough "stuck.$1"
-  wait_until 10 test ! -e "$SHORT/stands.$1"
-}
-
-@test "an acceptor that stands still with a place granted to it: others have it, and who waits there when it goes on" {
+@test "a child that stands still with a place granted to it: others have it, and who waits there when it goes on" {
   requires event
   local here there i
-  start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
-    'VhostLimit On' 'VhostLimitQueue 100 60s' -v 'b VhostLimitConcurrency 1'
-  wait_until 10 children_are 2
+  start_two 'VhostLimitQueue 100 60s'
   hold_request busy b
   here=$(holder_of busy)
   there=$(httpd_children | grep -vx "$here")
-  stands_still "$here"
+  kill -STOP "$here"
   for i in 1 2; do begin_request "far$i" b /page.html --max-time 60; done
   wait_until 20 status_is b waiting 2
-  goes_on "$here"
-  stands_still "$there"
+  kill -CONT "$here"
+  kill -STOP "$there"
   for i in 1 2; do begin_request "near$i" b /page.html --max-time 60; done
   wait_until 20 status_is b waiting 4
   release_request busy
   is "$(answer_of near1) $(answer_of near2)" '200 200' "who waits in the child that goes on"
   is "$(status_of b waiting) $(status_of b running)" '2 0' "who waits in the other"
-  goes_on "$there"
+  kill -CONT "$there"
   is "$(answer_of far1) $(answer_of far2)" '200 200'
+  validated
+}
+
+hangs() { # <pid>: its acceptor does, from now on
+  runs_short "stuck.$1"
+  wait_until 10 test -e "$SHORT/stands.$1"
+}
+
+goes_on() { # <pid>
+  test -e "$SHORT/stands.$1" || fail "$1 did not hang any more"
+  has_enough "stuck.$1"
+  wait_until 10 test ! -e "$SHORT/stands.$1"
+}
+
+# Two who wait in the child that does not run what they wait for.
+two_wait_far() { # <child that does> <name>
+  local i
+  kill -STOP "$1"
+  for i in 1 2; do begin_request "$2$i" b /page.html --max-time 60; done
+  wait_until 20 status_is b waiting 2
+  kill -CONT "$1"
+}
+
+an_acceptor_hangs() { # <mpm>
+  local here there
+  start_two -m "$1" 'VhostLimitQueue 100 5s'
+  hold_request busy b
+  here=$(holder_of busy)
+  there=$(httpd_children | grep -vx "$here")
+  two_wait_far "$here" late
+  hangs "$there"
+  is "$(answer_of late1) $(answer_of late2)" '503 503' "who has waited too long"
+  goes_on "$there"
+  two_wait_far "$here" next
+  hangs "$there"
+  release_request busy
+  is "$(answer_of next1) $(answer_of next2)" '200 200' "whose turn has come"
+  goes_on "$there"
+  validated
+}
+
+@test "event: an acceptor hangs, and who waits in its child is refused in time, or has his turn" {
+  requires event
+  an_acceptor_hangs event
+}
+
+@test "worker: an acceptor hangs, and who waits in its child is refused in time, or has his turn" {
+  requires worker
+  an_acceptor_hangs worker
+}
+
+# shellcheck disable=SC2059  # it is to have escapes
+says()  { printf "$1" >&"$line"; }                                               # <text>
+hears() { is "$(timeout 20 grep -m 1 -o 'HTTP/1.1 [0-9]*' <&"$line")" "$1"; }    # <status line>
+
+@test "an acceptor hangs: the next request of a connection that is kept alive in its child is answered" {
+  requires event
+  local child line asks='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  start_frail -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' \
+    'VhostLimit On' 'KeepAliveTimeout 60' 'VhostLimitQueue 100 60s' -v 'b VhostLimitConcurrency 1'
+  child=$(httpd_children)
+  hold_request busy b
+  begin_request waits b /page.html --max-time 60
+  wait_until 20 status_is b waiting 1
+  exec {line}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  says "$asks"
+  hears 'HTTP/1.1 200'
+  hangs "$child"
+  says "$asks"
+  hears 'HTTP/1.1 200'
+  exec {line}>&-
+  goes_on "$child"
+  release_request busy
+  is "$(answer_of waits)" 200
   validated
 }
 
@@ -230,10 +298,10 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
   hold_request busy b
   begin_crowd many 180 b /page.html
   wait_until 20 status_is b waiting 180
-  stands_still "$child"
+  kill -STOP "$child"
   ctl set "$(account b)" concurrency=200
   is "$(ctl --json list | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
-  goes_on "$child"
+  kill -CONT "$child"
   is "$(crowd_got many)" '180 200'
   release_request busy
   validated

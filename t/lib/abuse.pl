@@ -8,8 +8,11 @@
 # abuse.pl PORT unread N          N clients that ask a.test for 64 MB each and read
 #                                 nothing for 6 seconds
 # abuse.pl PORT bytes SECONDS     clients that send bytes at random and go
+# abuse.pl PORT idle N            N clients that connect and say nothing until this
+#                                 is ended; says "open" when all have tried
 use strict;
 use warnings;
+use IO::Select;
 use IO::Socket::INET;
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Time::HiRes qw(time);
@@ -62,7 +65,24 @@ sub unread {
     print scalar @all, "\n";
 }
 
+# As fast as the kernel lets them in; who is not in after a second tries on by itself.
+sub idle {
+    my @all;
+    while (@all < $_[0]) {
+        my @some = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Blocking => 0) } 1 .. 100;
+        my ($trying, $end) = (IO::Select->new(@some), time + 1);
+        $trying->remove($trying->can_write($end - time)) while $trying->count && time < $end;
+        push @all, @some;
+        last if $trying->count;
+    }
+    push @all, map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Blocking => 0) } @all + 1 .. $_[0];
+    $| = 1;
+    print "open\n";
+    sleep 60;
+}
+
 if    ($what eq 'flood') { flood($much) }
 elsif ($what eq 'bytes') { flood($much, \&noise) }
 elsif ($what eq 'names') { names($much) }
 elsif ($what eq 'unread') { unread($much) }
+elsif ($what eq 'idle') { idle($much) }

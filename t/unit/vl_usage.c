@@ -177,13 +177,16 @@ static void descriptors_are_bounded(vl_cgroup_t *cg)
 
 static void a_group_that_is_gone(vl_cgroup_t *cg)
 {
+    vl_cgroup_t *same = vl_cgroup_open(vl_cgroup_path(cg), 0, cg);
     vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
     vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
 
     vl_place_post_config_add(place, 1, "a:80");
     vl_usage_post_config_add(usage, 1, "a:80", 0);
     vl_usage_child_read(usage, grown, killed, NULL);
-    vl_cgroup_remove_gone(cg, NULL);
+    vl_cgroup_add(same, "a:80", &none);
+    vl_cgroup_add(same, "b:80", &none);
+    vl_cgroup_remove_gone(same, NULL);
     ok(vl_place_enter(vl_place_thread_fd(place, 1)) != APR_SUCCESS,
        "takes no thread");
     burn_for(place, 1);
@@ -197,7 +200,7 @@ static void a_group_that_is_gone(vl_cgroup_t *cg)
 static void with_a_tree(void)
 {
     const char *path = apr_psprintf(pool, "/vl-unit-%d", (int)getpid());
-    vl_cgroup_t *cg = vl_cgroup_open(pool, path, 0, NULL);
+    vl_cgroup_t *cg = vl_cgroup_open(path, 0, NULL);
 
     if (!vl_cgroup_thread_file(cg, pool, NULL)) {
         printf("# no tree: %s\n", vl_cgroup_reason(cg));
@@ -211,6 +214,7 @@ static void with_a_tree(void)
     threads_come_and_go(cg);
     descriptors_are_bounded(cg);
     a_group_that_is_gone(cg);
+    vl_cgroup_remove_gone(cg, NULL);
 }
 
 int main(void)
