@@ -250,26 +250,18 @@ static void keep_libcgroup(void)
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
-                            unsigned needs, const vl_cgroup_t *old)
+static void open_tree(vl_cgroup_t *cg, const char *setting, unsigned needs,
+                      const vl_cgroup_t *old)
 {
-    vl_cgroup_t *cg = apr_pcalloc(p, sizeof(*cg));
+    apr_pool_t *p = cg->pool;
     const char *failed;
 
-    cg->pool = p;
-    cg->accounts = apr_hash_make(p);
-    cg->left = apr_hash_make(p);
-    cg->reason = "";
-    if (!strcmp(setting, "off")) {
-        turn_off(cg, "VhostLimitCgroup off");
-        return cg;
-    }
     cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* else: to stdout */
     keep_libcgroup();
     cgroup_init();      /* knows no controllers if it fails */
     detect(cg);
     if (!strcmp(cg->backend, "off"))
-        return cg;
+        return;
     cg->path = strcmp(setting, "auto") ? apr_pstrdup(p, setting)
                                        : auto_path(cg);
     drop_unneeded(cg, needs);
@@ -280,6 +272,40 @@ vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
                                   failed));
     else
         prepare(cg, old);
+}
+
+/* The module is another one after a restart, and may be elsewhere: its constants
+ * are gone then. */
+static void copy_constants(vl_cgroup_t *cg)
+{
+    int c;
+
+    cg->backend = apr_pstrdup(cg->pool, cg->backend);
+    cg->path = apr_pstrdup(cg->pool, cg->path);
+    cg->reason = apr_pstrdup(cg->pool, cg->reason);
+    cg->origin = apr_pstrdup(cg->pool, cg->origin);
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        place_t *place = &cg->places[c];
+
+        place->mount = apr_pstrdup(cg->pool, place->mount);
+        place->missing = apr_pstrdup(cg->pool, place->missing);
+    }
+}
+
+vl_cgroup_t *vl_cgroup_open(apr_pool_t *p, const char *setting,
+                            unsigned needs, const vl_cgroup_t *old)
+{
+    vl_cgroup_t *cg = apr_pcalloc(p, sizeof(*cg));
+
+    cg->pool = p;
+    cg->accounts = apr_hash_make(p);
+    cg->left = apr_hash_make(p);
+    cg->reason = "";
+    if (strcmp(setting, "off"))
+        open_tree(cg, setting, needs, old);
+    else
+        turn_off(cg, "VhostLimitCgroup off");
+    copy_constants(cg);
     return cg;
 }
 
