@@ -40,15 +40,17 @@ build() { # <kind>
     { tail -n 30 "$work/log" >&2; die "the build failed"; }
 }
 
-# Apache is what apxs says it is: one that loads the runtime first.
+# Apache is what apxs says it is: one that loads the runtime first, and then what
+# makes forks bearable for it.
 wrap_apache() { # <kind>
   local apxs real
   apxs=$(command -v apxs || command -v apxs2) || cannot "apxs is needed and not installed"
   real=$("$apxs" -q SBINDIR)/$("$apxs" -q PROGNAME)
   mkdir "$work/bin"
+  gcc -shared -fPIC -o "$work/fork.so" "$(in_tree tools/lib/sanitize-fork.c)" -ldl
   cat >"$work/bin/$(basename "$real")" <<END
 #!/bin/sh
-export LD_PRELOAD=$(library_of "$1")\${LD_PRELOAD:+:\$LD_PRELOAD}
+export LD_PRELOAD=$(library_of "$1"):$work/fork.so\${LD_PRELOAD:+:\$LD_PRELOAD}
 exec $real "\$@"
 END
   cat >"$work/bin/apxs" <<END
@@ -95,7 +97,8 @@ reports_of_ours() { # files, one a line
 run_file() { # <file>
   local runner=()
   [[ $1 != *.bats ]] || runner=(bats --tap)
-  timeout -k 10 $((600 + 3 * seconds)) env VL_APXS="$work/bin/apxs" VL_SOAK="$seconds" "${runner[@]}" "./$1" >"$work/tap" 2>&1 </dev/null
+  timeout -k 10 $((600 + 3 * seconds)) env VL_APXS="$work/bin/apxs" VL_SOAK="$seconds" "${runner[@]}" "./$1" >"$work/tap" 2>&1 </dev/null &
+  wait "$!"
 }
 
 count_tap() { grep -cE "$1" "$work/tap" || true; }     # <regular expression>
