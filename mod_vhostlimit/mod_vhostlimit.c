@@ -67,8 +67,8 @@ static kept_t *kept_get(void)
         k = apr_pcalloc(ap_pglobal, sizeof(*k));
         vl_handover_create(k->handover);
         vl_relay_create(k->relay);
-        apr_pool_userdata_setn(k, "mod_vhostlimit", apr_pool_cleanup_null,
-                               ap_pglobal);
+        apr_pool_userdata_set(k, "mod_vhostlimit", apr_pool_cleanup_null,
+                              ap_pglobal);
     }
     return k;
 }

@@ -44,6 +44,10 @@
 #define LEAVE_US (3 * APR_USEC_PER_SEC)
 /* Tries, 10 ms apart, to hand on what nobody reads. */
 #define HANDOVER_TRIES 100
+/* Handed on at once: another child takes all of them when it has room for all. */
+#define HANDOVER_BATCH 16
+/* How often a child says that it has no room. */
+#define FULL_WARN_US (60 * APR_USEC_PER_SEC)
 
 static struct acceptor_t {
     vl_shm_t *shm;
@@ -52,6 +56,8 @@ static struct acceptor_t {
     int relays;                     /* to the other children: the prefork MPM */
     const sigset_t *signals;        /* its mask while it sleeps, or NULL */
     int deaf;                       /* no listener is in the set, for a while */
+    int no_room;                    /* for those who were handed on */
+    int relay_deaf;                 /* what comes back is not in the set */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
     const int *relay;
@@ -128,15 +134,44 @@ static void accept_some(int listener)
         ;
 }
 
-/* What another child has handed on is sorted like a newcomer. */
-static void adopt(void)
+void vl_accept_warn_full(void)
+{
+    static apr_int64_t warned;
+    apr_int64_t now = vl_clock_us();
+
+    if (warned && now - warned < FULL_WARN_US)
+        return;
+    warned = now;
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, acceptor->main_server,
+                 VLOGNO(0033) "this child has no descriptors left for "
+                 "connections from other children: they wait until it has "
+                 "some, or another child");
+}
+
+static apr_status_t adopt_some(void)
 {
     int fds[VL_HANDOVER_MAX];
     apr_size_t i, n;
+    apr_status_t rv = vl_handover_receive(acceptor->handover, fds, &n);
 
-    while ((n = vl_handover_receive(acceptor->handover, fds)) > 0) {
-        for (i = 0; i < n; i++)
-            vl_arrival_come(fds[i], NULL);
+    for (i = 0; i < n; i++)
+        vl_arrival_come(fds[i], NULL);
+    return rv;
+}
+
+/* What another child has handed on is sorted like a newcomer, and when there is
+ * no descriptor left comes before newcomers. */
+static void adopt(void)
+{
+    apr_status_t rv;
+
+    do {
+        rv = adopt_some();
+    } while (rv == APR_SUCCESS || (rv == APR_EMFILE && vl_arrival_spare()));
+    acceptor->no_room = rv == APR_EMFILE;
+    if (acceptor->no_room) {
+        vl_accept_warn_full();
+        go_deaf();
     }
 }
 
@@ -160,16 +195,38 @@ static apr_status_t relay_one(vl_item_t *item, int fd)
     return vl_relay_acceptor_send(acceptor->shm, acceptor->relay, item, fd);
 }
 
+static void hear_relay(void)
+{
+    watch(acceptor->relay[1], EPOLLIN, &acceptor->relay);
+    acceptor->relay_deaf = 0;
+}
+
+static apr_status_t take_one_back(void)
+{
+    vl_item_t item;
+    int fd;
+    apr_status_t rv = vl_relay_acceptor_take_back(acceptor->relay, &item, &fd);
+
+    if (rv == APR_SUCCESS)
+        vl_arrival_come_back(&item, fd);
+    else if (rv == APR_EMFILE && vl_arrival_spare())
+        rv = APR_SUCCESS;
+    return rv;
+}
+
 /* Other children are done with a request. */
 static void take_back(void)
 {
-    vl_item_t item;
-    int i, fd;
+    apr_status_t rv = APR_SUCCESS;
+    int i;
 
-    for (i = 0; i < ACCEPT_BATCH
-         && (fd = vl_relay_acceptor_take_back(acceptor->relay, &item)) >= 0;
-         i++)
-        vl_arrival_come_back(&item, fd);
+    for (i = 0; i < ACCEPT_BATCH && rv == APR_SUCCESS; i++)
+        rv = take_one_back();
+    if (rv == APR_EMFILE) {
+        vl_accept_warn_full();
+        epoll_ctl(acceptor->epoll_fd, EPOLL_CTL_DEL, acceptor->relay[1], NULL);
+        acceptor->relay_deaf = 1;
+    }
 }
 
 static int is_listener(const void *what)
@@ -204,7 +261,7 @@ static void wait_for_events(void)
     vl_arrival_settle();
 }
 
-static void hand_on(const int *fds, apr_size_t n)
+static void hand_on_batch(const int *fds, apr_size_t n)
 {
     int tries = HANDOVER_TRIES;
     apr_size_t i;
@@ -214,6 +271,14 @@ static void hand_on(const int *fds, apr_size_t n)
         apr_sleep(10 * 1000);
     for (i = 0; i < n; i++)
         close(fds[i]);
+}
+
+static void hand_on(const int *fds, apr_size_t n)
+{
+    apr_size_t i;
+
+    for (i = 0; i < n; i += HANDOVER_BATCH)
+        hand_on_batch(fds + i, n - i < HANDOVER_BATCH ? n - i : HANDOVER_BATCH);
     vl_slot_wake_others(acceptor->shm);
 }
 
@@ -244,6 +309,10 @@ static void hear(void)
 {
     int i;
 
+    if (acceptor->no_room)
+        adopt();
+    if (acceptor->no_room)
+        return;
     listen_on();
     for (i = 0; i < acceptor->listeners.n; i++)
         accept_some(acceptor->listeners.fds[i]);
@@ -312,6 +381,8 @@ static void tick(apr_int64_t now_us)
         return;
     }
     vl_relay_acceptor_tidy(acceptor->shm, acceptor->relay, now_us);
+    if (acceptor->relay_deaf)
+        hear_relay();
     hear();
     adopt();
 }
@@ -335,8 +406,8 @@ static void recall(void)
 {
     int fd;
 
-    while (acceptor->relays
-           && (fd = vl_relay_acceptor_recall(acceptor->relay)) >= 0)
+    while (acceptor->relays && vl_relay_acceptor_recall(acceptor->relay, &fd)
+           == APR_SUCCESS)
         vl_arrival_come(fd, NULL);
 }
 
@@ -487,31 +558,53 @@ static void warn_of(apr_status_t rv)
                  ? "it tries again" : "their requests wait with threads");
 }
 
-/* Without the thread nobody would accept: it has to be there first. */
-static void begin_thread(apr_pool_t *pchild)
+static apr_status_t start_thread(apr_pool_t *pchild)
 {
-    int replaces = vl_listener_may_replace(), pass_fd = open_up(pchild);
-    int *stand_ins = NULL;
-    apr_status_t rv;
-
-    if (pass_fd < 0
-        || (replaces
-            && !(stand_ins = vl_listener_child_stand_ins(pchild, pass_fd)))) {
-        warn_of(errno);
-        return;
-    }
     pthread_mutex_init(&acceptor->set_up, NULL);
     pthread_mutex_lock(&acceptor->set_up);
-    rv = apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild);
+    return apr_thread_create(&acceptor->thread, NULL, run, NULL, pchild);
+}
+
+/* Without the thread nobody would accept: it has to be there first.  Then it may
+ * begin.  stand_ins: NULL, the MPM keeps its listeners. */
+static apr_status_t begin_on(apr_pool_t *pchild, int *stand_ins)
+{
+    apr_status_t rv = start_thread(pchild);
+
     if (rv != APR_SUCCESS) {
-        warn_of(rv);
-        return;
+        vl_listener_child_discard(stand_ins);
+        return rv;
     }
-    if (replaces)
+    if (stand_ins)
         vl_listener_child_replace(pchild, stand_ins, &acceptor->listeners);
     pthread_mutex_unlock(&acceptor->set_up);
     vl_deputy_start(pchild, stand_in);
     apr_pool_pre_cleanup_register(pchild, NULL, stop);
+    return APR_SUCCESS;
+}
+
+static apr_status_t begin_with(apr_pool_t *pchild, int pass_fd)
+{
+    int *stand_ins;
+
+    if (!vl_listener_may_replace())
+        return begin_on(pchild, NULL);
+    stand_ins = vl_listener_child_stand_ins(pchild, pass_fd);
+    return stand_ins ? begin_on(pchild, stand_ins) : errno;
+}
+
+static void begin_thread(apr_pool_t *pchild)
+{
+    int pass_fd = open_up(pchild);
+    apr_status_t rv = pass_fd < 0 ? errno : begin_with(pchild, pass_fd);
+
+    if (rv == APR_SUCCESS)
+        return;
+    warn_of(rv);
+    if (pass_fd >= 0) {
+        close(pass_fd);
+        close(acceptor->epoll_fd);
+    }
 }
 
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
@@ -551,7 +644,7 @@ void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals)
 {
     acceptor->listeners.first = first;
     acceptor->signals = signals;
-    watch(acceptor->relay[1], EPOLLIN, &acceptor->relay);
+    hear_relay();
     listen_on();
     accept_on();
 }

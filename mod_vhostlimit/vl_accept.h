@@ -40,6 +40,9 @@ int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real);
 /* Then it does nothing but that, until the MPM has closed its listeners: `first`
  * is no longer active.  signals: its mask while it sleeps. */
 void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals);
+/* Who is to come from another child waits, for want of descriptors here: a line
+ * in the log, once a minute. */
+void vl_accept_warn_full(void);
 /* Connections wait with us in this child. */
 int vl_accept_works(void);
 

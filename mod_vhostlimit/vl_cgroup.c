@@ -101,7 +101,7 @@ static void turn_off(vl_cgroup_t *cg, const char *reason)
     int c;
 
     cg->backend = "off";
-    cg->path = apr_pstrdup(cg->pool, "");
+    cg->path = "";
     cg->reason = reason;
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
         cg->places[c].version = 0;
@@ -126,7 +126,7 @@ static void detect(vl_cgroup_t *cg)
     }
     if (!cpuacct->version && v2) {
         cpuacct->version = 2;
-        cpuacct->mount = apr_pstrdup(cg->pool, v2);
+        cpuacct->mount = v2;
     }
     if (cg->places[VL_CG_CPU].version == 1)
         cg->backend = v2 ? "hybrid" : "v1";
@@ -185,8 +185,7 @@ static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
     if (!failed && strcmp(here, server))
         failed = vl_cgroup_move_self(cg, cg->pool, server);
     if (!failed)
-        cg->origin = apr_pstrdup(cg->pool, old && old->origin ? old->origin
-                                                              : here);
+        cg->origin = old && old->origin ? old->origin : here;
     return failed;
 }
 
@@ -250,31 +249,18 @@ static void keep_libcgroup(void)
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
-                            const vl_cgroup_t *old)
+static void open_tree(vl_cgroup_t *cg, const char *setting, unsigned needs,
+                      const vl_cgroup_t *old)
 {
-    apr_pool_t *p;
-    vl_cgroup_t *cg;
+    apr_pool_t *p = cg->pool;
     const char *failed;
 
-    /* No pool of httpd's lives exactly as long: it must outlast the reading of
-     * the next configuration, and be there when the server ends. */
-    apr_pool_create_unmanaged(&p);
-    cg = apr_pcalloc(p, sizeof(*cg));
-    cg->pool = p;
-    cg->accounts = apr_hash_make(p);
-    cg->left = apr_hash_make(p);
-    cg->reason = "";
-    if (!strcmp(setting, "off")) {
-        turn_off(cg, "VhostLimitCgroup off");
-        return cg;
-    }
     cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* else: to stdout */
     keep_libcgroup();
     cgroup_init();      /* knows no controllers if it fails */
     detect(cg);
     if (!strcmp(cg->backend, "off"))
-        return cg;
+        return;
     cg->path = strcmp(setting, "auto") ? apr_pstrdup(p, setting)
                                        : auto_path(cg);
     drop_unneeded(cg, needs);
@@ -285,6 +271,45 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
                                   failed));
     else
         prepare(cg, old);
+}
+
+/* The module is another one after a restart, and may be elsewhere: its constants
+ * are gone then. */
+static void copy_constants(vl_cgroup_t *cg)
+{
+    int c;
+
+    cg->backend = apr_pstrdup(cg->pool, cg->backend);
+    cg->path = apr_pstrdup(cg->pool, cg->path);
+    cg->reason = apr_pstrdup(cg->pool, cg->reason);
+    cg->origin = apr_pstrdup(cg->pool, cg->origin);
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        place_t *place = &cg->places[c];
+
+        place->mount = apr_pstrdup(cg->pool, place->mount);
+        place->missing = apr_pstrdup(cg->pool, place->missing);
+    }
+}
+
+vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
+                            const vl_cgroup_t *old)
+{
+    apr_pool_t *p;
+    vl_cgroup_t *cg;
+
+    /* No pool of httpd's lives exactly as long: it must outlast the reading of
+     * the next configuration, and be there when the server ends. */
+    apr_pool_create_unmanaged(&p);
+    cg = apr_pcalloc(p, sizeof(*cg));
+    cg->pool = p;
+    cg->accounts = apr_hash_make(p);
+    cg->left = apr_hash_make(p);
+    cg->reason = "";
+    if (strcmp(setting, "off"))
+        open_tree(cg, setting, needs, old);
+    else
+        turn_off(cg, "VhostLimitCgroup off");
+    copy_constants(cg);
     return cg;
 }
 

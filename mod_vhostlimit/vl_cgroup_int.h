@@ -24,8 +24,7 @@ typedef struct place_t {
     const char *missing;        /* why it cannot be had; NULL: it can */
 } place_t;
 
-/* Outlives a reload of the module: what the next configuration reads of it is in
- * the pool, literals are not. */
+/* Outlives a reload of the module, whose literals do not: see copy_constants(). */
 struct vl_cgroup_t {
     apr_pool_t *pool;
     const char *backend;

@@ -2,6 +2,7 @@
 #include "vl_handover.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +11,12 @@ typedef union control_t {
     struct cmsghdr header;      /* for its alignment */
     char bytes[CMSG_SPACE(sizeof(int) * VL_HANDOVER_MAX)];
 } control_t;
+
+/* What a message says beside its descriptors: which one it is. */
+typedef struct stamp_t {
+    pid_t sender;
+    apr_uint32_t number;
+} stamp_t;
 
 apr_status_t vl_handover_create(int ret_pair[2])
 {
@@ -48,7 +55,10 @@ apr_status_t vl_handover_write(int to, const void *bytes, apr_size_t size,
 
 apr_status_t vl_handover_send(const int pair[2], const int *fds, apr_size_t n)
 {
-    return vl_handover_write(pair[1], "", 1, fds, n);
+    static apr_uint32_t sent;
+    stamp_t stamp = { getpid(), ++sent };
+
+    return vl_handover_write(pair[1], &stamp, sizeof(stamp), fds, n);
 }
 
 static apr_size_t detach(struct msghdr *msg, int *ret_fds)
@@ -63,35 +73,84 @@ static apr_size_t detach(struct msghdr *msg, int *ret_fds)
     return bytes / sizeof(int);
 }
 
+static void close_all(const int *fds, apr_size_t n)
+{
+    while (n)
+        close(fds[--n]);
+}
+
+/* The kernel throws away what it finds no descriptor for.  APR_EMFILE: there
+ * was one for some at most, and they are closed. */
+static apr_status_t take(int from, int flags, struct iovec *iov, int *ret_fds,
+                         apr_size_t most, ssize_t *ret_size, apr_size_t *ret_n)
+{
+    control_t control;
+    struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 1,
+                          .msg_control = &control,
+                          .msg_controllen = CMSG_SPACE(sizeof(int) * most) };
+
+    *ret_n = 0;
+    *ret_size = recvmsg(from, &msg, flags | MSG_CMSG_CLOEXEC);
+    if (*ret_size < 0)
+        return errno;
+    *ret_n = detach(&msg, ret_fds);
+    if (!(msg.msg_flags & MSG_CTRUNC))
+        return APR_SUCCESS;
+    close_all(ret_fds, *ret_n);
+    *ret_n = 0;
+    return APR_EMFILE;
+}
+
 apr_status_t vl_handover_read(int from, int flags, void *ret_bytes,
                               apr_size_t size, int *ret_fds, apr_size_t most,
                               apr_size_t *ret_n)
 {
     struct iovec iov = { ret_bytes, size };
-    control_t control;
-    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
-                          .msg_control = &control,
-                          .msg_controllen = CMSG_SPACE(sizeof(int) * most) };
-    ssize_t got = recvmsg(from, &msg, flags | MSG_CMSG_CLOEXEC);
+    ssize_t got;
+    apr_status_t rv = take(from, flags, &iov, ret_fds, most, &got, ret_n);
 
+    if (rv != APR_SUCCESS || got == (ssize_t)size)
+        return rv;
+    close_all(ret_fds, *ret_n);
     *ret_n = 0;
-    if (got < 0)
-        return errno;
-    *ret_n = detach(&msg, ret_fds);
-    if (got == (ssize_t)size)
-        return APR_SUCCESS;
-    while (*ret_n)
-        close(ret_fds[--*ret_n]);
     return APR_EOF;
 }
 
-apr_size_t vl_handover_receive(const int pair[2],
-                               int ret_fds[VL_HANDOVER_MAX])
+int vl_handover_has_room(int any)
 {
-    char byte;
-    apr_size_t n;
+    int fd = fcntl(any, F_DUPFD_CLOEXEC, 0);
 
-    vl_handover_read(pair[0], MSG_DONTWAIT, &byte, 1, ret_fds, VL_HANDOVER_MAX,
-                     &n);
-    return n;
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* A look at a message gives duplicates of its descriptors and leaves it there:
+ * only who has got them all takes it away, and needs no other room for that.
+ * If another child took it in between, we hold the next one, and what we have
+ * duplicates of is not ours. */
+apr_status_t vl_handover_receive(const int pair[2],
+                                 int ret_fds[VL_HANDOVER_MAX],
+                                 apr_size_t *ret_n)
+{
+    stamp_t seen = { 0, 0 }, taken = { 0, 0 };
+    struct iovec see = { &seen, sizeof(seen) };
+    struct iovec have = { &taken, sizeof(taken) };
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t n;
+    ssize_t size;
+    apr_status_t rv = take(pair[0], MSG_DONTWAIT | MSG_PEEK, &see, ret_fds,
+                           VL_HANDOVER_MAX, &size, ret_n);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    rv = take(pair[0], MSG_DONTWAIT, &have, fds, VL_HANDOVER_MAX, &size, &n);
+    if (size >= 0 && !memcmp(&seen, &taken, sizeof(seen))) {
+        close_all(fds, n);
+        return APR_SUCCESS;
+    }
+    close_all(ret_fds, *ret_n);
+    memcpy(ret_fds, fds, sizeof(int) * n);
+    *ret_n = n;
+    return rv;
 }

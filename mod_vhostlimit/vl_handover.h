@@ -15,17 +15,24 @@ apr_status_t vl_handover_create(int ret_pair[2]);
 /* n: 1 to VL_HANDOVER_MAX.  The sender closes its own after this; until they
  * are received they live in the pair.  APR_EAGAIN: the pair is full. */
 apr_status_t vl_handover_send(const int pair[2], const int *fds, apr_size_t n);
-/* Returns how many were received, 0: none are there. */
-apr_size_t vl_handover_receive(const int pair[2],
-                               int ret_fds[VL_HANDOVER_MAX]);
+/* APR_EAGAIN: none are there.  APR_EMFILE: this process has no room for those
+ * that are, and they stay there; unless two children read and neither has: then
+ * some may be lost. */
+apr_status_t vl_handover_receive(const int pair[2],
+                                 int ret_fds[VL_HANDOVER_MAX],
+                                 apr_size_t *ret_n);
 
 /* The same with bytes of the caller's, one at least, to and from any such
  * socket.  n, most: 0 to VL_HANDOVER_MAX.  flags: of recvmsg().  APR_EOF: it
- * was another number of bytes; descriptors that came with them are closed. */
+ * was another number of bytes; descriptors that came with them are closed.
+ * APR_EMFILE: there was no room for the descriptors, which are lost. */
 apr_status_t vl_handover_write(int to, const void *bytes, apr_size_t size,
                                const int *fds, apr_size_t n);
 apr_status_t vl_handover_read(int from, int flags, void *ret_bytes,
                               apr_size_t size, int *ret_fds, apr_size_t most,
                               apr_size_t *ret_n);
+/* There is for one, as far as the only thread of a process can know.  any: a
+ * descriptor that is open. */
+int vl_handover_has_room(int any);
 
 #endif

@@ -174,6 +174,12 @@ int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd)
     return fds;
 }
 
+void vl_listener_child_discard(const int *stand_ins)
+{
+    if (stand_ins)
+        close_all(stand_ins, count_all());
+}
+
 static void replace(ap_listen_rec *lr, int fd, apr_pool_t *pchild,
                     vl_listeners_t *listeners)
 {

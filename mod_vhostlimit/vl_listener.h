@@ -24,6 +24,8 @@ int vl_listener_may_replace(void);
 /* Child.  What the MPM gets, one for each listener for HTTP.  pass_fd: readable
  * while somebody may pass.  NULL: there are not enough descriptors. */
 int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd);
+/* They are not needed.  NULL: there are none. */
+void vl_listener_child_discard(const int *stand_ins);
 void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
                                vl_listeners_t *ret_listeners);
 /* The MPM sets its own accept function when its threads start, after

@@ -33,6 +33,9 @@
 #include "vl_listener.h"
 #include "vl_relay.h"
 
+/* Until a child that has no descriptor left looks again. */
+#define FULL_US (100 * 1000)
+
 static struct {
     vl_shm_t *shm;
     apr_pool_t *pchild;
@@ -95,6 +98,15 @@ static apr_status_t send_back(vl_item_t *item, int fd)
     return vl_relay_child_send_back(prefork.shm, prefork.relay, item, fd);
 }
 
+/* Who comes may go to another child, or waits until there is a descriptor. */
+static void wait_for_room(void)
+{
+    vl_accept_warn_full();
+    vl_relay_child_unask(prefork.shm);
+    apr_sleep(FULL_US);
+    vl_relay_child_ask(prefork.shm);
+}
+
 /* APR_EINTR: the MPM looks whether it is to stop. */
 static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
                                    apr_pool_t *ptrans)
@@ -109,9 +121,12 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
     while (lr->active) {
         if (!vl_relay_has_acceptor(prefork.shm))
             be_acceptor();
-        if (lr->active
-            && vl_relay_child_receive(prefork.shm, prefork.relay, &item, &fd)
-               == APR_SUCCESS) {
+        if (!lr->active)
+            break;
+        rv = vl_relay_child_receive(prefork.shm, prefork.relay, &item, &fd);
+        if (rv == APR_EMFILE)
+            wait_for_room();
+        if (rv == APR_SUCCESS) {
             rv = vl_arrival_from(&item, fd, send_back, ptrans, &sock);
             *csd = sock;
             return rv;

@@ -182,18 +182,25 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
     settle(q, flow);
 }
 
+/* vl_slot_contended() reads it without the lock. */
+static void count_waiting(vl_queue_t *q, int more)
+{
+    __atomic_store_n(&q->head->waiting, q->head->waiting + (apr_uint32_t)more,
+                     __ATOMIC_RELAXED);
+}
+
 void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow)
 {
     catch_up(q, &q->flows[flow]);
     q->flows[flow].waiting++;
-    q->head->waiting++;
+    count_waiting(q, 1);
     settle(q, flow);
 }
 
 void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 {
     q->flows[flow].waiting -= n;
-    q->head->waiting -= n;
+    count_waiting(q, -(int)n);
     settle(q, flow);
 }
 
@@ -245,7 +252,7 @@ static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
 apr_uint32_t vl_queue_begin(vl_queue_t *q, apr_uint32_t flow)
 {
     q->flows[flow].waiting--;
-    q->head->waiting--;
+    count_waiting(q, -1);
     return begin(q, flow);
 }
 

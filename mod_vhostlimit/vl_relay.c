@@ -173,30 +173,33 @@ apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
     return APR_SUCCESS;
 }
 
-/* Whoever looks at an end without waiting passes over what is no item. */
-static int read_at_once(int from, vl_item_t *ret_item)
+/* Who does not wait passes over what is no item. */
+static apr_status_t read_item(int from, int flags, vl_item_t *ret_item,
+                              int *ret_fd)
 {
     apr_size_t n;
     apr_status_t rv;
-    int fd;
 
     do {
-        rv = vl_handover_read(from, MSG_DONTWAIT, ret_item, sizeof(*ret_item),
-                              &fd, 1, &n);
-    } while (rv == APR_EOF);
-    return rv == APR_SUCCESS && n ? fd : -1;
+        if (!vl_handover_has_room(from))
+            return APR_EMFILE;
+        rv = vl_handover_read(from, flags, ret_item, sizeof(*ret_item), ret_fd,
+                              1, &n);
+    } while (rv == APR_EOF && flags);
+    return rv == APR_SUCCESS && !n ? APR_EAGAIN : rv;
 }
 
-int vl_relay_acceptor_recall(const int pair[2])
+apr_status_t vl_relay_acceptor_recall(const int pair[2], int *ret_fd)
 {
     vl_item_t item;
 
-    return read_at_once(pair[0], &item);
+    return read_item(pair[0], MSG_DONTWAIT, &item, ret_fd);
 }
 
-int vl_relay_acceptor_take_back(const int pair[2], vl_item_t *ret_item)
+apr_status_t vl_relay_acceptor_take_back(const int pair[2],
+                                         vl_item_t *ret_item, int *ret_fd)
 {
-    return read_at_once(pair[1], ret_item);
+    return read_item(pair[1], MSG_DONTWAIT, ret_item, ret_fd);
 }
 
 int vl_relay_short(const vl_shm_t *shm)
@@ -235,11 +238,10 @@ static void take_locked(vl_shm_t *shm, vl_item_t *item)
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *ret_item, int *ret_fd)
 {
-    apr_size_t n = 0;
+    apr_status_t rv = read_item(pair[0], 0, ret_item, ret_fd);
 
-    if (vl_handover_read(pair[0], 0, ret_item, sizeof(*ret_item), ret_fd, 1,
-                         &n) != APR_SUCCESS || !n)
-        return APR_EAGAIN;
+    if (rv != APR_SUCCESS)
+        return rv == APR_EMFILE ? rv : APR_EAGAIN;
     if (vl_slot_lock(shm) != APR_SUCCESS) {
         ret_item->turn.holds = 0;
         return APR_SUCCESS;

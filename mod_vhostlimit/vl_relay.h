@@ -48,15 +48,16 @@ void vl_relay_acceptor_resign(vl_shm_t *shm);
 /* The descriptor stays open here.  APR_EAGAIN: the pair is full. */
 apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *item, int fd);
-/* The next that came back; -1: there is none. */
-int vl_relay_acceptor_take_back(const int pair[2], vl_item_t *ret_item);
+/* The next that came back.  APR_EMFILE, here and below: no descriptor is left,
+ * and what is there stays there. */
+apr_status_t vl_relay_acceptor_take_back(const int pair[2],
+                                         vl_item_t *ret_item, int *ret_fd);
 /* Now and then: slots that were taken by a child which died on the spot come
  * back. */
 void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
                             apr_int64_t now_us);
-/* One that was sent and not taken, after vl_relay_acceptor_resign().  -1: there
- * is none. */
-int vl_relay_acceptor_recall(const int pair[2]);
+/* One that was sent and not taken, after vl_relay_acceptor_resign(). */
+apr_status_t vl_relay_acceptor_recall(const int pair[2], int *ret_fd);
 /* 1: there is one. */
 int vl_relay_pending(const int pair[2]);
 

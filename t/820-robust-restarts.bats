@@ -4,6 +4,7 @@
 # Restarts: what goes on running goes on being counted, by name.
 
 load lib/live
+load lib/fault
 
 accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | join(" ")'; }
 
@@ -149,4 +150,28 @@ requests_pass() { (($(status_of a requests) > $1)); }
   for pid in $pids; do gone "$pid" || fail "process $pid is left"; done
   is "$(ipcs -m | wc -l) $(ipcs -s | wc -l)" "$shm $sem" "System V objects"
   is "$(find "$HTTPD_ROOT/run" -type f)" '' "files in the run folder"
+}
+
+# Where the parent has the module.
+address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/maps"; }
+
+@test "restarts that load the module at another address: counts and groups stay, and nothing is left at the end" {
+  requires cc cgroups
+  local was
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/elsewhere.so" "$TOP/t/lib/elsewhere.c" -ldl
+  rm -rf "$HTTPD_ROOT"; mkdir -p "$HTTPD_ROOT"
+  configure_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
+  LD_PRELOAD=$BATS_TEST_TMPDIR/elsewhere.so launch_httpd
+  hold_request one
+  is "$(get b /)" 200
+  was=$(address_of_module)
+  graceful_httpd
+  isnt "$(address_of_module)" "$was" "the address of the module"
+  is "$(status_of a running) $(status_of b requests)" '1 1'
+  release_request one
+  is "$(answer_of one)" 200 "what ran through the restart"
+  configure_httpd 'VhostLimit On' -o 'a c d'
+  restart_httpd
+  is "$(status_of a requests) $(get d /)" '1 200'
+  wait_until 10 cgroup_gone "$(httpd_cgroup)/b.test:$(httpd_port)"
 }

@@ -82,6 +82,58 @@ without() { # <mpm> <what>...
   wait_until 10 error_log_says 'Too many open files: VL0002'
 }
 
+# ---- who comes from another child --------------------------------------------
+
+descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }     # <pid>
+are_full() { (($(error_log | grep -c VL0033) >= $1)); }           # <children>
+
+# As its user: not every root may change what others' processes may have.
+may_have() { # <pid> <descriptors>
+  local as=()
+  ((EUID != 0)) || as=(setpriv "--reuid=$(httpd_user)" "--regid=$(id -g "$(httpd_user)")" --clear-groups)
+  "${as[@]}" prlimit --pid "$1" --nofile="$2:"
+}
+
+child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
+
+@test "event: a child without room for those who wait takes them when it has some, and nobody is lost" {
+  requires event
+  local old new
+  start_frail -t 'StartServers 1' -t 'ServerLimit 4' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' \
+    'VhostLimit On' 'VhostLimitQueue 1000 60s' -v 'b VhostLimitConcurrency 1'
+  old=$(httpd_children)
+  hold_request busy b
+  begin_crowd waiting 100 b /page.html
+  wait_until 20 status_is b waiting 100
+  runs_short stuck
+  wait_until 10 test -e "$SHORT/stands.$old"
+  graceful_httpd
+  wait_until 10 child_beside "$old"
+  new=$(child_beside "$old")
+  wait_until 10 test -e "$SHORT/stands.$new"
+  may_have "$new" $(($(descriptors_of "$new") + 8))
+  has_enough stuck
+  wait_until 20 are_full 1
+  may_have "$new" 1000
+  release_request busy
+  is "$(crowd_got waiting)" '100 200'
+  validated
+}
+
+@test "prefork: children without a descriptor leave who comes to others, or wait for one" {
+  requires prefork
+  local children
+  start_frail -m prefork 'VhostLimit On' 'VhostLimitQueue 100 10s'
+  is "$(get a /)" 200
+  mapfile -t children < <(httpd_children)
+  runs_short dup
+  wait_until 20 are_full $((${#children[@]} - 1))
+  begin_request patient
+  has_enough dup
+  is "$(answer_of patient)" 200
+  validated
+}
+
 # ---- accounts ----------------------------------------------------------------
 
 # Four of its own and so many more: 1032 are the room that the first start makes.

@@ -3,10 +3,12 @@
 #
 # Load that changes, for VL_SOAK seconds (15): memory, descriptors, threads and what
 # is counted stay where they were, and so do the times of a vhost that asks for
-# little. tools/soak.sh runs it for an hour.
+# little. tools/soak.sh runs it for an hour. Then load of all kinds at once, with
+# restarts, for as long (5).
 
 load lib/live
 load lib/loaded
+load lib/tls
 
 setup() { requires event; }
 
@@ -57,4 +59,30 @@ one_round() { # <number>
   at_most "${last[1]}" $((first[1] + 20)) "descriptors"
   at_most "${last[2]}" $((first[2] + 2)) "threads"
   at_most "${last[3]}" $((first[3] * 5 + 100000)) "us of the light vhost"
+}
+
+slow_request() { packets 'GET /page.ht' @150 'ml HTTP/1.1\r\nHo' @150 'st: c.test\r\nConnection: close\r\n\r\n' @until:page; }
+
+@test "clients kept alive, over TLS, over HTTP/2, slow and rude at once, through graceful restarts: who is polite is answered, nothing is left" {
+  requires ab h2load mod_http2 mod_ssl openssl
+  local end=$((SECONDS + ${VL_SOAK:-5})) i=0 plain
+  plain=http://127.0.0.1:$(httpd_port)/page.html
+  start_tls -l http2 'Protocols h2 h2c http/1.1' -t 'StartServers 2' -t 'ServerLimit 24' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 64' \
+    -t 'MinSpareThreads 8' -t 'MaxSpareThreads 64' 'VhostLimit On' 'VhostLimitQueue 100 60s' 'GracefulShutdownTimeout 60' -v 'b VhostLimitConcurrency 1' -v 'c VhostLimitConcurrency 1'
+  begin_load 2 b /page.html
+  also_load ab -q -r -k -s 5 -n 200 -c 4 -H 'Host: a.test' "$plain"
+  also_load timeout 10 h2load -n 200 -c 2 -m 4 "$plain"
+  also_load web -o /dev/null "$(url s '/page.html?[1-20]')"
+  also_load slow_request
+  also_load abort_request a /big.bin
+  while ((SECONDS < end || i < 2)); do
+    load_goes_on 20
+    graceful_httpd
+    i=$((i + 1))
+  done
+  end_load
+  echo "# $i restarts, $(load_got), $(status_of a requests) in a, $(status_of c requests) in c"
+  like "$(load_got)" '^[0-9]+ 200$' "who is polite"
+  is "$(<"$BATS_TEST_TMPDIR/load/errors")" '' "their errors"
+  wait_until 30 nobody_runs
 }

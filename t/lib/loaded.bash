@@ -4,9 +4,9 @@
 # request, so that plain Apache would lose none by a graceful restart.
 
 # So many clients, each one request after the other; they end with the test's
-# folder, and after two minutes, in the long form twenty.
+# folder, and after two minutes, in the long form twenty, and VL_SOAK seconds.
 begin_load() { # <clients> <vhost> <path>
-  local i rounds_end=$((SECONDS + (${VL_LONG:-0} ? 1200 : 120)))
+  local i rounds_end=$((SECONDS + (${VL_LONG:-0} ? 1200 : 120) + ${VL_SOAK:-0}))
   loaded=$BATS_TEST_TMPDIR/load
   loaders=()
   mkdir -p "$loaded"
@@ -17,6 +17,13 @@ begin_load() { # <clients> <vhost> <path>
     done) 3>&- 4>&- >/dev/null 2>&1 &
     loaders+=($!)
   done
+}
+
+# One client of another kind, with the others: the command again and again.
+also_load() { # <command>...
+  local rounds_end=$((SECONDS + (${VL_LONG:-0} ? 1200 : 120) + ${VL_SOAK:-0}))
+  (while [[ -e $loaded/go ]] && ((SECONDS < rounds_end)); do "$@" || :; done) 3>&- 4>&- >/dev/null 2>&1 &
+  loaders+=($!)
 }
 
 end_load() {

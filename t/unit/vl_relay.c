@@ -3,6 +3,7 @@
  * segment with a column of its own, lent by a process that sleeps. */
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "segment.h"
 #include "vl_relay.h"
@@ -116,7 +117,7 @@ static void lost_slots_come_back(void)
     apr_int64_t later = vl_clock_us() + 10 * APR_USEC_PER_SEC;
     vl_ticket_t ticket;
     vl_item_t item;
-    int pair[2], fd;
+    int pair[2], fd = -1;
 
     vl_slot_set(shm, 1);
     vl_relay_create(pair);
@@ -125,7 +126,8 @@ static void lost_slots_come_back(void)
     send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_tidy(&one, pair, later);
     ok(one.children[one.self].running == 1, "what nobody has read is not lost");
-    close(vl_relay_acceptor_recall(pair));      /* by a child that dies then */
+    vl_relay_acceptor_recall(pair, &fd);        /* by a child that dies then */
+    close(fd);
     vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
     ok(one.children[one.self].running == 1, "nor is what was just read,");
     vl_relay_acceptor_tidy(&one, pair, later);
@@ -142,7 +144,7 @@ static void what_comes_back(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
     vl_item_t item = { .keepalives = 3 }, got;
-    int pair[2], fd = fd_open(), back = -1;
+    int pair[2], fd = fd_open(), back = -1, again = -1;
 
     vl_relay_create(pair);
     ok(vl_relay_child_send_back(&two, pair, &item, fd) == APR_EAGAIN,
@@ -152,11 +154,56 @@ static void what_comes_back(void)
     vl_relay_child_ask(&two);
     ok(!vl_relay_short(shm), "one does");
     ok(vl_relay_child_send_back(&two, pair, &item, fd) == APR_SUCCESS
-       && (back = vl_relay_acceptor_take_back(pair, &got)) >= 0
+       && vl_relay_acceptor_take_back(pair, &got, &back) == APR_SUCCESS
        && got.keepalives == 3, "a connection comes back");
-    ok(vl_relay_acceptor_take_back(pair, &got) < 0, "once");
+    ok(vl_relay_acceptor_take_back(pair, &got, &again) == APR_EAGAIN, "once");
     close(fd);
     close(back);
+}
+
+/* Nothing can be opened any more; returns the limit that was. */
+static struct rlimit take_all_room(void)
+{
+    struct rlimit limit, none;
+    int lowest = fd_open();
+
+    close(lowest);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    none = limit;
+    none.rlim_cur = (rlim_t)lowest;
+    setrlimit(RLIMIT_NOFILE, &none);
+    return limit;
+}
+
+static void who_has_no_room_leaves_it(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    apr_uint32_t a = account(shm, "a", 0);
+    struct rlimit limit;
+    vl_ticket_t ticket;
+    vl_item_t item = { .keepalives = 3 };
+    int pair[2], fd = fd_open();
+
+    vl_slot_set(shm, 1);
+    vl_relay_create(pair);
+    vl_relay_claim(&one);
+    vl_relay_child_ask(&two);
+    vl_relay_child_send_back(&two, pair, &item, fd);
+    close(fd);
+    send_slot(&one, pair, a, &ticket);
+    limit = take_all_room();
+    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_EMFILE
+       && vl_relay_acceptor_take_back(pair, &item, &fd) == APR_EMFILE
+       && vl_relay_pending(pair), "who has no descriptor left takes nothing,");
+    setrlimit(RLIMIT_NOFILE, &limit);
+    ok(vl_relay_acceptor_take_back(pair, &item, &fd) == APR_SUCCESS
+       && item.keepalives == 3, "and gets it when there is one:");
+    close(fd);
+    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
+       && item.turn.holds, "both");
+    close(fd);
+    vl_slot_end(&two, &item.turn.ticket, NULL);
+    ok(is_empty(shm), "nothing is left");
 }
 
 static void children_are_told(void)
@@ -201,6 +248,7 @@ int main(void)
     grants_for_who_asks();
     lost_slots_come_back();
     what_comes_back();
+    who_has_no_room_leaves_it();
     children_are_told();
     a_signal_handler_does_not_hang();
     end_sleepers();

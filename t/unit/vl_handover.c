@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptors that another process takes when it has room for them. */
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tap.h"
+#include "vl_handover.h"
+
+#define READERS 4
+#define MESSAGES 240
+#define IN_ONE 3
+#define ROUNDS 10
+
+static int fd_open(void)
+{
+    return eventfd(0, EFD_NONBLOCK);
+}
+
+static void leave_all_room(void)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* From now on so many descriptors can be opened; all below the lowest free one
+ * are. */
+static void leave_room_for(int n)
+{
+    struct rlimit limit;
+    int lowest;
+
+    leave_all_room();
+    lowest = fd_open();
+    close(lowest);
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)(lowest + n);
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int room(void)
+{
+    int fds[256], n = 0, free;
+
+    while (n < 256 && (fds[n] = fd_open()) >= 0)
+        n++;
+    for (free = n; n > 0; n--)
+        close(fds[n - 1]);
+    return free;
+}
+
+static void send_ends(const int pair[2], int n)
+{
+    int fds[VL_HANDOVER_MAX], i;
+
+    for (i = 0; i < n; i++)
+        fds[i] = fd_open();
+    ok(vl_handover_send(pair, fds, (apr_size_t)n) == APR_SUCCESS,
+       "%d are sent", n);
+    for (i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+/* Each is told that it has come. */
+static int receive(const int pair[2], apr_status_t *ret_rv)
+{
+    int fds[VL_HANDOVER_MAX], i, open = 0;
+    apr_size_t n;
+
+    *ret_rv = vl_handover_receive(pair, fds, &n);
+    for (i = 0; i < (int)n; i++) {
+        open += fcntl(fds[i], F_GETFD) == FD_CLOEXEC
+                && eventfd_write(fds[i], 1) == 0;
+        close(fds[i]);
+    }
+    return open;
+}
+
+static void no_room_loses_nothing(void)
+{
+    apr_status_t rv;
+    int pair[2], got;
+
+    vl_handover_create(pair);
+    ok(receive(pair, &rv) == 0 && rv == APR_EAGAIN, "nothing is there");
+    send_ends(pair, 4);
+    send_ends(pair, 2);
+    leave_room_for(3);
+    ok(receive(pair, &rv) == 0 && rv == APR_EMFILE,
+       "with room for three none of four comes,");
+    ok(room() == 3, "none stays open,");
+    ok(receive(pair, &rv) == 0 && rv == APR_EMFILE, "nor the second time;");
+    leave_room_for(0);
+    ok(receive(pair, &rv) == 0 && rv == APR_EMFILE, "nor without any room;");
+    leave_room_for(4);
+    got = receive(pair, &rv);
+    ok(got == 4 && rv == APR_SUCCESS, "with room for four all do,");
+    ok(room() == 4 && receive(pair, &rv) == 2, "and the two after them");
+    leave_all_room();
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* All that is there, when it may begin. */
+static void read_all(const int pair[2], int begin)
+{
+    struct pollfd pfd = { begin, POLLIN, 0 };
+    apr_status_t rv;
+
+    poll(&pfd, 1, 10000);
+    do {
+        receive(pair, &rv);
+    } while (rv == APR_SUCCESS);
+}
+
+static void begin_readers(const int pair[2])
+{
+    int begin = eventfd(0, 0), i;
+
+    for (i = 0; i < READERS; i++) {
+        if (!fork()) {
+            read_all(pair, begin);
+            _exit(0);
+        }
+    }
+    eventfd_write(begin, 1);
+    while (wait(NULL) > 0)
+        ;
+    close(begin);
+}
+
+static int each_comes_once(void)
+{
+    static int fds[MESSAGES * IN_ONE];
+    int pair[2], i, once = 0;
+    eventfd_t times;
+
+    vl_handover_create(pair);
+    for (i = 0; i < MESSAGES * IN_ONE; i++)
+        fds[i] = fd_open();
+    for (i = 0; i < MESSAGES; i++)
+        vl_handover_send(pair, fds + i * IN_ONE, IN_ONE);
+    begin_readers(pair);
+    for (i = 0; i < MESSAGES * IN_ONE; i++) {
+        once += eventfd_read(fds[i], &times) == 0 && times == 1;
+        close(fds[i]);
+    }
+    close(pair[0]);
+    close(pair[1]);
+    return once == MESSAGES * IN_ONE;
+}
+
+static void one_item_is_lost(void)
+{
+    char byte;
+    apr_size_t n = 7;
+    int pair[2], fd;
+
+    vl_handover_create(pair);
+    fd = fd_open();
+    ok(vl_handover_write(pair[1], "x", 1, &fd, 1) == APR_SUCCESS, "one is sent");
+    close(fd);
+    ok(vl_handover_has_room(pair[0]), "there is room;");
+    leave_room_for(0);
+    ok(!vl_handover_has_room(pair[0]), "there is none,");
+    ok(vl_handover_read(pair[0], 0, &byte, 1, &fd, 1, &n) == APR_EMFILE && !n,
+       "and who reads all the same is told");
+    leave_all_room();
+}
+
+int main(void)
+{
+    int i, right = 0;
+
+    no_room_loses_nothing();
+    for (i = 0; i < ROUNDS; i++)
+        right += each_comes_once();
+    ok(right == ROUNDS, "each came to one of four who read, and once: %d of %d "
+       "times", right, ROUNDS);
+    one_item_is_lost();
+    return tap_done();
+}
