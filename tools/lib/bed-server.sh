@@ -235,14 +235,18 @@ bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
 
 bed_answers() { # <client>...
   local client
-  if [[ ${bed[network]} == host ]]; then
-    (aside_exec curl -fsSk -m 2 -o /dev/null --connect-to "::$bed_address:" "$(bed_url site1)/") 2>/dev/null
-    return
-  fi
   for client; do
-    netns_exists "vl-client$client" || return 1
-    (client_exec "$client" curl -fsSk -m 2 -o /dev/null "$(bed_url site1)/") 2>/dev/null || return 1
+    [[ ${bed[network]} == host ]] || netns_exists "vl-client$client" || return 1
+    (bed_curl "$client" -m 2 -o /dev/null "$(bed_url site1)/") 2>/dev/null || return 1
   done
+}
+
+# Replaces the shell.  Clients that are other machines are not asked to.
+bed_curl() { # <client> <argument>...
+  case ${bed[network]} in
+    host) aside_exec curl -fsSk --connect-to "::$bed_address:" "${@:2}" ;;
+    *) client_exec "$1" curl -fsSk "${@:2}" ;;
+  esac
 }
 
 bed_url() { # <site>: less its path

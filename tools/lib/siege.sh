@@ -33,7 +33,7 @@ timeout = 30
 END
 }
 
-siege_words() { # <dir of its files> <users> <seconds> <keepalive> <url>
+siege_words() { # <dir of its files> <users> <seconds> <keepalive> <url>: as all LOAD_words
   local length=-t$3S
   [[ -z ${trial[requests]} ]] || length=-r$((trial[requests] / $2))
   load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" "$length" "$5")
