@@ -218,6 +218,15 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   done
 }
 
+@test "programs of the bed can run where nothing in /run may be executed" {
+  # shellcheck disable=SC2016  # for the inner shell
+  run unshare -m bash -c 'mount -t tmpfs -o noexec tmpfs /run && cd "$1/tools" && ./setup.sh up >&2 &&
+    ip netns exec vl-client1 curl -fsS http://site1.test/hello.cgi; ./setup.sh down >&2; ls -A /run' - "$TOP" 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *'Hello, world'* && $output != *testbed* ]]
+}
+
 @test "up -F: HAProxy before Apache, plain and with the PROXY protocol, and it goes with the bed" {
   command -v haproxy >/dev/null || skip "no haproxy"
   for front in keepalive proxy; do

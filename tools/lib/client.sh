@@ -27,16 +27,10 @@ client_take() {
   trap client_end EXIT
   trap 'exit 1' INT TERM HUP
   mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be made"
-  client_let_run
+  folder_let_run "$client_dir" 700 || client_refuse "programs cannot run in $client_dir"
   echo "$$" >"$client_dir/pid"
   declare -p client_dir >"$client_dir/load.sh"
   declare -f client_load client_await client_watch >>"$client_dir/load.sh"
-}
-
-# Debian's /run is mounted so that nothing in it can be executed or loaded.
-client_let_run() {
-  awk '$2 == "/run" && $4 ~ /(^|,)noexec(,|$)/ { found = 1 } END { exit !found }' /proc/self/mounts || return 0
-  mount -t tmpfs -o mode=700 tmpfs "$client_dir" || client_refuse "$client_dir cannot be made a place of programs"
 }
 
 client_gone() { ! tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -q '^bash -s'; }    # <pid>
@@ -46,8 +40,7 @@ client_end() {
   mapfile -t pids < <(cat "$client_dir"/load-*.pid 2>/dev/null)
   [[ -z ${pids[*]} ]] || kill -TERM "${pids[@]}" 2>/dev/null || true
   client_unmap
-  ! grep -q " $client_dir " /proc/self/mounts || umount -l "$client_dir"
-  rm -rf "$client_dir"
+  folder_remove "$client_dir"
 }
 
 client_file() { # <name>: from stdin

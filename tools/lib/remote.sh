@@ -238,10 +238,12 @@ remote_began() { # <client> <file prefix>: the instant, s of our clock; nothing 
     'BEGIN { printf "%.6f\n", (at - offset) / 1e6 }'
 }
 
+remote_last_words() { tail -n 1 "$1" | sed 's/\x1b\[[0-9;]*m//g'; }     # <file>
+
 remote_lost() { # <status> <file prefix>: what happened to a load, a sentence
   case $1 in
     255) echo "the connection was lost: $(tail -n 1 "$2.err")" ;;
     124 | 137) echo 'it hung and was ended' ;;
-    *) echo "it ended with $1: $(tail -n 1 "$2.err")" ;;
+    *) echo "it ended with $1: $(remote_last_words "$2.err")" ;;
   esac
 }

@@ -246,6 +246,12 @@ trial_lose() { # <pid> <why>: of another machine's load the run is lost, not all
   trial[lost]="client $(remote_host "$client"), $users users on $site: $2"
 }
 
+# siege gives up if its time is over before all its users have begun.
+trial_outrun() { # is that why the run is lost?
+  [[ -n ${trial[lost]} ]] && grep -qs '^Unable to spawn' "${trial[prefix]}"-load*.err || return 1
+  say "${trial[lost]}; once more"
+}
+
 trial_failure() { # <pid> <status>: a sentence
   local client users site prefix
   [[ -n ${trial_who[$1]-} ]] || { echo "sar, or what samples the status page, ended with $2"; return; }
