@@ -79,15 +79,15 @@ bed_fpm_pids() { # masters and workers
 bed_site_cgroup() { printf "%s/%s.test:%s\n" "$bed_cgroup" "$1" "$(bed_port)"; }  # <site>
 
 bed_httpd_start() {
-  local instances one
+  local instances one seconds=$((30 + bed[vhosts] / 100))
   mapfile -t instances < <(bed_instances)
   for one in "${instances[@]}"; do
     # shellcheck disable=SC2086  # its words
     bed_httpd_start_one $one
   done
   bed_front_start
-  wait_until 30 bed_answers 1 ||
-    die "Apache does not answer within 30 s: $(tail -n 3 "$bed_dir/httpd.log")"
+  wait_until "$seconds" bed_answers 1 ||
+    die "Apache does not answer within $seconds s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 
 bed_instances() { # name, where it listens, where its status page is, workers

@@ -82,6 +82,7 @@ bed_note() { [[ -z $bed_commands ]] || bed_command "$@" >>"$bed_commands"; }    
 bed_command() { # <word>...: as one would type it
   local line
   printf -v line '%q ' "$@"
+  line=${line//\\,/,}            # words with braces have them escaped as well
   printf '%s\n' "${line% }"
 }
 

@@ -214,5 +214,8 @@ measure_loads() { # versions of what makes the loads
   local generator
   for generator in $(test_generators "${measure[load]}"); do
     printf '%s\n' "$(load_version "$generator")"
-  done | paste -sd ';' | sed 's/;/, /g'
+  done | measure_listed
+  ! remote_used || printf '%s\n' "${remote_hosts[@]}" | measure_listed | sed 's/^/ on /'
 }
+
+measure_listed() { paste -sd ';' | sed 's/;/, /g' | tr -d '\n'; }      # lines, as one enumerates

@@ -140,8 +140,7 @@ remote_own() { ip -o address | awk '{ sub("/.*", "", $4); print $4 }' | grep -qx
 remote_version() { # <load>
   local versions
   versions=$(sed -n "s/^$1 //p" <<<"$remote_versions" | sort -uV | paste -sd/ -)
-  printf '%s on %s' "$1${versions:+ $versions}" "${remote_hosts[0]}"
-  printf '%s\n' "${remote_hosts[@]:1}" | sed '/./s/^/, /' | tr -d '\n'
+  printf '%s\n' "$1${versions:+ $versions}"
 }
 
 remote_reach() {
