@@ -72,6 +72,7 @@ remote_script() {
   # shellcheck disable=SC2016  # for the shell there
   printf 'prog=%q\nclient_seen=${1-}\nclient_take\n' "$prog"
   for file in "$(load_dir)"/*; do
+    [[ -e $file ]] || continue          # ab has none
     printf "client_file %q <<'END'\n%s\nEND\n" "${file##*/}" "$(base64 "$file")"
   done
   printf 'client_serve; exit\n'       # one line: the next is the first question
