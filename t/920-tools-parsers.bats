@@ -69,6 +69,12 @@ END
   is '[.transactions, .failures, .availability, .mean_s, .longest_s, .p99_s]' '[2391,1197,66.64,0.04,0.31,null]'
 }
 
+@test "a mean that siege rounds to nothing is had from its concurrency" {
+  siege_json | sed '/response_time/s/0\.04/0.00/' >summary
+  call siege siege_parse summary
+  is '.mean_s * 1e6 | floor' 3939
+}
+
 @test "siege's plain text becomes the same kind of record" {
   siege_plain >summary
   call siege siege_parse summary

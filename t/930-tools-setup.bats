@@ -212,10 +212,19 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   [[ -e /usr/include/openssl/ssl.h ]] || skip "no openssl/ssl.h"
   gcc -O2 -Wall -Werror -o "$BATS_TEST_TMPDIR/handshake" "$TOP/tools/lib/handshake.c" -lssl -lcrypto
   for kind in handshake hello; do
-    run ip netns exec vl-client1 "$BATS_TEST_TMPDIR/handshake" "$kind" site1.test 198.18.0.1 443 5 2
+    run ip netns exec vl-client1 "$BATS_TEST_TMPDIR/handshake" "$kind" site1.test 443 5 2
     printf '%s: %s\n' "$kind" "$output"
     jq -e '.done >= 5 and .failed == 0' <<<"$output"
   done
+}
+
+@test "programs of the bed can run where nothing in /run may be executed" {
+  # shellcheck disable=SC2016  # for the inner shell
+  run unshare -m bash -c 'mount -t tmpfs -o noexec tmpfs /run && cd "$1/tools" && ./setup.sh up >&2 &&
+    ip netns exec vl-client1 curl -fsS http://site1.test/hello.cgi; ./setup.sh down >&2; ls -A /run' - "$TOP" 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *'Hello, world'* && $output != *testbed* ]]
 }
 
 @test "up -F: HAProxy before Apache, plain and with the PROXY protocol, and it goes with the bed" {

@@ -69,7 +69,7 @@ interrupted_after_a_run() { # <signal>
 
 @test "repetitions: targets take turns, every run is kept, wrk gives percentiles, a test's weights reach the module" {
   requires built
-  run "$TOP/tools/bench.sh" --quick --repeat 2 --page php --target plain,vhostlimit -o out weights 3>&-
+  run "$TOP/tools/bench.sh" --quick --repeat 2 --page sleep --target plain,vhostlimit -o out weights 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   [ "$(jq -r '[.runs[] | "\(.repetition) \(.target)"] | join(", ")' out/result.json)" = \
@@ -77,7 +77,17 @@ interrupted_after_a_run() { # <signal>
   jq -e 'all(.runs[]; .sites[0].p99_s > 0)' out/result.json
   jq -e '.rows | length == 1 and (.[0].values | length) == 2' out/result.json
   jq -e '.runs[1] | [.status.vhosts[] | select(.name | startswith("site")) | .weight] == [300, 200, 100]' out/result.json
-  jq -e '.runs[1].sites | map(.share) | .[0] > .[2]' out/result.json
+  let_in_by_weight
+}
+
+# Of the requests let in while all three sites wait for more: a half, a third, a sixth.
+let_in_by_weight() {
+  jq -c '[.runs[] | select(.target == "vhostlimit")
+    | [.samples[].sites | [.site1, .site2, .site3] | select(all(.waiting > 0)) | map(.requests)] | select(length > 1)
+    | [.[-1], .[0]] | transpose | map(.[0] - .[1])] | transpose | map(add)' out/result.json >let-in
+  cat let-in
+  jq -e 'add >= 60 and (add as $all | map(. / $all) | .[0] > 0.42 and .[0] < 0.58 and .[1] > 0.26 and .[1] < 0.41
+    and .[2] > 0.1 and .[2] < 0.24)' let-in
 }
 
 @test "loads that begin later do so, kept alive as -k says, and the status page is sampled meanwhile" {

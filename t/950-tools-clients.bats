@@ -86,6 +86,22 @@ server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
   jq -e '.complete and .runs[0].total.transactions > 0 and (.options.load | test("^siege [0-9.]+ on one, two, three$"))' out/result.json
 }
 
+@test "a test's own generator goes the same way, with what it preloads, and its times come back" {
+  requires h2load openssl
+  begin_bench --clients one,two,three http2
+  end_bench
+  is "$status" 1
+  says 'client one: h2load is not installed there'
+  begin_bench --clients one,two,three --install http2
+  end_bench
+  is "$status" 0
+  machines_clean
+  server_rests
+  jq -c '.options.load, (.runs[0].clients | map([.transactions, .failures, .p99_s]))' out/result.json
+  jq -e '(.options.load | test("^h2load [0-9.]+ on one, two, three$"))
+    and (.runs[0].clients | length == 3 and all(.transactions > 0 and .p99_s > 0))' out/result.json
+}
+
 # The server has another address, that the clients do not come by.
 second_address() {
   local n

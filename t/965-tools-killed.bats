@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# bench.sh killed at ten random moments leaves nothing behind; killed outright, the
-# next tool removes what is left.
+# bench.sh killed at random moments leaves nothing behind, here and on the machines of
+# --clients; killed outright, the next tool removes what is left here.
 
 bats_require_minimum_version 1.5.0
 load lib/common
+load lib/machines
 
 DIR=/run/vhostlimit-testbed
 
@@ -15,14 +16,22 @@ setup() {
   export VL_KILLED_RUN=run-$BATS_TEST_NUMBER-$$-$EPOCHREALTIME
 }
 
-teardown() { [[ -z ${bench-} ]] || kill -TERM "$bench" 2>/dev/null || true; }
+teardown() {
+  [[ -z ${bench-} ]] || kill -TERM "$bench" 2>/dev/null || true
+  [[ ! -d $BATS_FILE_TMPDIR/machines ]] || machines_down 2>/dev/null
+}
 
-# The run is as short as one can be, and is killed after so many tenths of a second.
-kill_run() { # <signal> <tenths>; sets status
-  local program=("$TOP/tools/bench.sh" --quick --target plain --page static -w 25 -o out alone)
+here() { exec "$@"; }           # as on_server
+
+# As short as a run can be; its pid is in $bench.
+begin_run() { # <here|on_server> [<option>]...
   # a shell's background jobs ignore INT, a program started by hand does not
-  env --default-signal=INT "${program[@]}" >report 2>log 3>&- &
+  "$1" env --default-signal=INT "$TOP/tools/bench.sh" --quick --target plain --page static -w 25 -o out "${@:2}" alone \
+    >report 2>log 3>&- &
   bench=$!
+}
+
+kill_run() { # <signal> <after tenths of a second>; sets status
   sleep "$(($2 / 10)).$(($2 % 10))"
   kill "-$1" "$bench" 2>/dev/null || true
   status=0
@@ -55,6 +64,7 @@ moment() { echo $((RANDOM % 70 + 1)); }   # in a run of about seven seconds
 
 @test "ended by SIGINT or SIGTERM at six random moments, it leaves nothing" {
   for signal in INT TERM INT TERM INT TERM; do
+    begin_run here
     kill_run "$signal" "$(moment)"
     [[ $status == 0 || $status == "$([[ $signal == INT ]] && echo 130 || echo 143)" ]]
     nothing_left
@@ -63,9 +73,25 @@ moment() { echo $((RANDOM % 70 + 1)); }   # in a run of about seven seconds
 
 @test "killed outright at four random moments, the next tool removes what is left" {
   for _ in 1 2 3 4; do
+    begin_run here
     kill_run KILL "$(moment)"
     try "$TOP/tools/setup.sh" down 3>&-
     is "$status" 0
+    wait_until 5 nothing_left
+  done
+}
+
+mapped() { ! cmp -s /etc/netns/vlt-host3/hosts "$MACHINES_DIR/host3/hosts"; }
+
+@test "with --clients, the machines are as they were too, however it ends" {
+  requires sshd siege
+  machines_up
+  for signal in INT TERM KILL KILL; do
+    begin_run on_server --clients one,two,three --install
+    wait_until 30 mapped
+    kill_run "$signal" "$(moment)"
+    wait_until 15 machines_clean
+    if [[ $signal == KILL ]]; then (on_server "$TOP/tools/setup.sh" down) 3>&-; fi
     wait_until 5 nothing_left
   done
 }

@@ -170,7 +170,6 @@ check_load() {
   local own
   own=$(test_made_with)
   [[ -z ${option[load]} ]] || test_takes_load || misuse "--load: the test ${test[name]} is made with $own"
-  ! remote_used || [[ -z $own ]] || misuse "--clients: the test ${test[name]} is made with $own, on this machine"
   option[load]=${option[load]:-$(remote_used && echo siege || echo wrk)}
   load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
 }

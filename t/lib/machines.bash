@@ -3,7 +3,8 @@
 # Machines for bench.sh --clients: network namespaces vlt-server and vlt-host1 to
 # vlt-host3, joined by wires, each host with an sshd, a hosts file and a /run of
 # its own.  On vlt-server they are known to ssh as one, two and three.  Machine one
-# has no siege until apt-get is asked for it; three's clock is 7 s ahead.
+# has no siege and no h2load until apt-get is asked for them; three's clock is 7 s
+# ahead.
 
 MACHINES=(one two three)
 
@@ -47,19 +48,21 @@ machine_up() { # <number>
   machine_boot "$1"
 }
 
-machine_boot() { # <number>: its sshd, and a /run of its own
+machine_boot() { # <number>: its sshd, and a /run of its own as Debian has it
   # shellcheck disable=SC2016  # for the shell there
-  ip netns exec "vlt-host$1" bash -c 'mount -t tmpfs tmpfs /run && mkdir /run/sshd || exit
+  ip netns exec "vlt-host$1" bash -c 'mount -t tmpfs -o noexec tmpfs /run && mkdir /run/sshd || exit
     exec /usr/sbin/sshd -D -e -f "$1/sshd_config"' - "$MACHINES_DIR/host$1" >>"$MACHINES_DIR/host$1/log" 2>&1 3>&- &
 }
 
 machine_tools() {
   local dir=$MACHINES_DIR/host1
   ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some are in both
+  mkdir "$dir/siege" "$dir/nghttp2-client"
   mv "$dir/bin/siege" "$dir/siege"
+  mv "$dir/bin/h2load" "$dir/nghttp2-client" 2>/dev/null || true
   rm -f "$dir/bin/apt-get"
   # shellcheck disable=SC2016  # for the shell there
-  printf '#!/bin/sh\n[ "$1" != install ] || mv %q/siege %q/bin/\n' "$dir" "$dir" >"$dir/bin/apt-get"
+  printf '#!/bin/sh\n[ "$1" != install ] || for name; do mv %q/"$name"/* %q/bin/; done 2>/dev/null\n' "$dir" "$dir" >"$dir/bin/apt-get"
   chmod +x "$dir/bin/apt-get"
   dir=$MACHINES_DIR/host3
   # A siege that hangs, but for the warm-up; where it is put, there it does.
@@ -110,8 +113,15 @@ machines_clean() {
   local n
   for n in 1 2 3; do
     cmp "/etc/netns/vlt-host$n/hosts" "$MACHINES_DIR/host$n/hosts" || return 1
-    [[ -z $(machine_runs "$n" siege) && -z $(machine_runs "$n" 'bash -s') ]] || return 1
+    [[ -z $(machine_runs "$n" siege)$(machine_runs "$n" 'bash -s')$(machine_runs "$n" vhostlimit-client) ]] || return 1
+    ! machine_keeps "$n" || return 1
   done
+}
+
+machine_keeps() { # <number>: our folder; not known of a machine that is off
+  local pid
+  pid=$(machine_runs "$1" sshd | sed -n 1p)
+  [[ -n $pid && -e /proc/$pid/root/run/vhostlimit-client ]]
 }
 
 machine_runs() { # <number> <word>: pids whose command line has it

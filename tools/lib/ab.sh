@@ -1,20 +1,25 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
 # ab, which counts requests: one run, and its record from its words and its table
-# of percentiles.
+# of percentiles, PREFIX.times.
 
 ab_version() { ab -V | sed -n 's/^This is ApacheBench, Version \([0-9.]*\).*/ab \1/p'; }
 
 ab_prepare() { :; }
 
 # -l: a page may be of another length each time; -r: a broken connection is counted.
-ab_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+ab_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times>
   local keep=()
   ! (($4)) || keep=(-k)
-  client_exec "$1" ab -q -l -r -s 60 "${keep[@]}" -n "${trial[requests]}" -c "$2" -e "$6.csv" "$5" >"$6.ab" 2>"$6.err"
+  load_words=(ab -q -l -r -s 60 "${keep[@]}" -n "${trial[requests]}" -c "$2" -e "$6" "$5")
 }
 
-ab_record() { ab_parse "$1.ab" "$1.csv"; }   # <file prefix>
+ab_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+  ab_words "$(load_dir)" "${@:2:4}" "$6.times"
+  client_exec "$1" "${load_words[@]}" >"$6.ab" 2>"$6.err"
+}
+
+ab_record() { ab_parse "$1.ab" "$1.times"; }   # <file prefix>
 
 ab_parse() { # <file> <percentiles>
   [[ -f $2 ]] || die "$1 is not the complete end of an ab run"

@@ -88,7 +88,7 @@ app_check() { # <page>: nothing is asked of the other pages
     symfony) words='<td>10000</td>' ;;
     *) return 0 ;;
   esac
-  (client_exec 1 curl -fsS -m 60 "http://site1.test$(page_path "$1")") >"$bed_dir/app.out" 2>&1 || true
+  (bed_curl 1 -m 60 "http://site1.test$(page_path "$1")") >"$bed_dir/app.out" 2>&1 || true
   grep -qF "$words" "$bed_dir/app.out" || die "$1 does not work: $(head -c 300 "$bed_dir/app.out")"
 }
 

@@ -79,15 +79,15 @@ bed_fpm_pids() { # masters and workers
 bed_site_cgroup() { printf "%s/%s.test:%s\n" "$bed_cgroup" "$1" "$(bed_port)"; }  # <site>
 
 bed_httpd_start() {
-  local instances one
+  local instances one seconds=$((30 + bed[vhosts] / 100))
   mapfile -t instances < <(bed_instances)
   for one in "${instances[@]}"; do
     # shellcheck disable=SC2086  # its words
     bed_httpd_start_one $one
   done
   bed_front_start
-  wait_until 30 bed_answers 1 ||
-    die "Apache does not answer within 30 s: $(tail -n 3 "$bed_dir/httpd.log")"
+  wait_until "$seconds" bed_answers 1 ||
+    die "Apache does not answer within $seconds s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 
 bed_instances() { # name, where it listens, where its status page is, workers
@@ -235,14 +235,18 @@ bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
 
 bed_answers() { # <client>...
   local client
-  if [[ ${bed[network]} == host ]]; then
-    (aside_exec curl -fsSk -m 2 -o /dev/null --connect-to "::$bed_address:" "$(bed_url site1)/") 2>/dev/null
-    return
-  fi
   for client; do
-    netns_exists "vl-client$client" || return 1
-    (client_exec "$client" curl -fsSk -m 2 -o /dev/null "$(bed_url site1)/") 2>/dev/null || return 1
+    [[ ${bed[network]} == host ]] || netns_exists "vl-client$client" || return 1
+    (bed_curl "$client" -m 2 -o /dev/null "$(bed_url site1)/") 2>/dev/null || return 1
   done
+}
+
+# Replaces the shell.  Clients that are other machines are not asked to.
+bed_curl() { # <client> <argument>...
+  case ${bed[network]} in
+    host) aside_exec curl -fsSk --connect-to "::$bed_address:" "${@:2}" ;;
+    *) client_exec "$1" curl -fsSk "${@:2}" ;;
+  esac
 }
 
 bed_url() { # <site>: less its path

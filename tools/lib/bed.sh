@@ -82,6 +82,7 @@ bed_note() { [[ -z $bed_commands ]] || bed_command "$@" >>"$bed_commands"; }    
 bed_command() { # <word>...: as one would type it
   local line
   printf -v line '%q ' "$@"
+  line=${line//\\,/,}            # words with braces have them escaped as well
   printf '%s\n' "${line% }"
 }
 
@@ -109,6 +110,7 @@ bed_up() {
   unset TMPDIR                  # may be root's alone, and the servers are other users
   bed_clean
   mkdir -p "$bed_dir"
+  folder_let_run "$bed_dir" 755
   bed_save
   "bed_network_${bed[network]}"
   bed_pages
@@ -155,7 +157,7 @@ bed_down() {
   cgroup_remove "$bed_cgroup"
   app_remove
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
-  rm -rf "$bed_dir"
+  folder_remove "$bed_dir"
   if [[ -n $made && -z $(ls -A /run/netns 2>/dev/null) ]]; then
     umount /run/netns 2>/dev/null || true
     rmdir /run/netns 2>/dev/null || true

@@ -101,7 +101,7 @@ def lines_commands: . as $c | any(.series[].points[]; length > 2 and .[3] > .[2]
 def key_columns: ([.series[] | if type == "object" then .name else . end | length] | max // 0) as $longest
   | [3, ([1, (56 / ($longest + 5) | floor)] | max)] | min;
 def key_rows: (.series | length) as $n | if .kind == "bars" and $n < 2 then 0 else $n / key_columns | ceil end;
-def height: key_rows * 18 + if .kind == "lines" then 320
+def height: key_rows * 24 + if .kind == "lines" then 320
   else (if .x == "" then 50 else 72 end) + (.groups | length)
     * ([if .groups[0].scene == "-" then 30 else 46 end, if .stacked then 0 else 14 + 16 * (.series | length) end] | max) end;
 

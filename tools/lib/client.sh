@@ -27,6 +27,7 @@ client_take() {
   trap client_end EXIT
   trap 'exit 1' INT TERM HUP
   mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be made"
+  folder_let_run "$client_dir" 700 || client_refuse "programs cannot run in $client_dir"
   echo "$$" >"$client_dir/pid"
   declare -p client_dir >"$client_dir/load.sh"
   declare -f client_load client_await client_watch >>"$client_dir/load.sh"
@@ -39,20 +40,51 @@ client_end() {
   mapfile -t pids < <(cat "$client_dir"/load-*.pid 2>/dev/null)
   [[ -z ${pids[*]} ]] || kill -TERM "${pids[@]}" 2>/dev/null || true
   client_unmap
-  rm -rf "$client_dir"
+  folder_remove "$client_dir"
 }
 
-client_file() { base64 -d >"$client_dir/$1"; }  # <name>: from stdin
+client_file() { # <name>: from stdin
+  base64 -d >"$client_dir/$1"
+  chmod 700 "$client_dir/$1"
+}
 
-client_hello() { # <load> <least version> <install: yes or no> <machine> -> ok, address, version
-  local version
-  command -v "$1" >/dev/null || [[ $3 == no ]] || (packages_install "$1") >&2 </dev/null || true
-  command -v "$1" >/dev/null || client_refuse "$1 is not installed there (install it, or let --install do it)"
-  version=$(cd "$client_dir" && HOME=$client_dir "$1" --version 2>&1 | grep -oE '[0-9]+(\.[0-9]+)+' | sed -n 1p) || true
-  [[ $(printf '%s\n' "$2" "$version" | sort -V | sed -n 1p) == "$2" ]] ||
-    client_refuse "$1 is of version ${version:-unknown} there, $2 or newer is needed"
-  [[ $(uname -m) == "$4" ]] || rm -f "$client_dir"/*.so
+# -> ok, address, version; nothing where the load is a program of ours
+client_hello() { # <load> <least version> <timed | counted> <install: yes or no> <machine>
+  local version=''
+  [[ $(uname -m) == "$5" ]] || rm -f "$client_dir"/*.so "$client_dir/handshake"
+  case $1 in
+    handshake | hello) client_has_ours ;;
+    *)
+      client_has "$1" "$4"
+      version=$(client_version "$1")
+      [[ $(printf '%s\n' "$2" "$version" | sort -V | sed -n 1p) == "$2" ]] ||
+        client_refuse "$1 is of version ${version:-unknown} there, $2 or newer is needed"
+      ;;
+  esac
+  [[ $1:$3 != h2load:timed ]] || client_preloads h2load-end.so
   printf 'ok %s %s\n' "$client_seen" "$version"
+}
+
+client_has() { # <load> <install: yes or no>
+  command -v "$1" >/dev/null || [[ $2 == no ]] || (packages_install "$1") >&2 </dev/null || true
+  command -v "$1" >/dev/null || client_refuse "$1 is not installed there (install it, or let --install do it)"
+}
+
+client_version() { # <load>
+  local ask=--version
+  [[ $1 != ab ]] || ask=-V
+  (cd "$client_dir" && HOME=$client_dir "$1" "$ask" 2>&1 | grep -oE '[0-9]+(\.[0-9]+)+' | sed -n 1p) || true
+}
+
+client_has_ours() { # without arguments it ends with 2
+  local said rc=0
+  said=$("$client_dir/handshake" 2>&1) || rc=$?
+  ((rc == 2)) || client_refuse "handshake, as compiled for the server, does not run there: ${said##*$'\n'}"
+}
+
+client_preloads() { # <file>
+  ! LD_PRELOAD=$client_dir/$1 true 2>&1 | grep -q "$1" ||
+    client_refuse "$1, as compiled for the server, cannot be loaded there"
 }
 
 # Written in place: in a container the hosts file is mounted and cannot be replaced.
@@ -85,10 +117,10 @@ client_tell() { # <run> <its instant, us>: the loads look for the file
   echo ok
 }
 
-# What is asked line by line, until nobody is there any more or the time is up.
-client_serve() { # <seconds>
-  local words deadline=$((SECONDS + $1))
-  while read -r -t "$((deadline - SECONDS))" -a words; do
+# What is asked line by line, until nobody is there any more or asks for an hour.
+client_serve() {
+  local words
+  while read -r -t 3600 -a words; do
     case ${words[0]-} in
       clock) date '+ok %s%6N' ;;
       at) client_tell "${words[1]}" "${words[2]}" ;;
@@ -101,13 +133,15 @@ client_serve() { # <seconds>
 # --- one load, in a shell of its own ----------------------------------------
 
 # Says that it is ready, and begins when the keeper has told the run's instant.
-# Ends with the load's status, 124 if it was still running at its deadline.
+# The load's file of times follows what it says.  Ends with its status, 124 if it
+# was still running at its deadline.
 client_load() { # <run, or -: now> <us after its instant> <seconds until it is ended> <open files> <command>...
   local pid='' watch rc=0
   ulimit -n "$4" 2>/dev/null || [[ $(ulimit -n) == unlimited ]] || (($(ulimit -n) >= $4)) ||
     { echo "too few file descriptors there: $4 are needed" >&2; exit 1; }
   HOME=$(mktemp -d "$client_dir/home.XXXXXX")
   export HOME
+  cd "$HOME" || exit
   trap '[[ -z $pid ]] || kill "$pid"; exit 143' TERM
   client_watch "$$" <&0 &
   watch=$!
@@ -119,13 +153,14 @@ client_load() { # <run, or -: now> <us after its instant> <seconds until it is e
   echo "$pid" >"$client_dir/load-$pid.pid"
   wait "$pid" || rc=$?
   rm -f "$client_dir/load-$pid.pid"
+  [[ ! -e times ]] || { echo times: && cat times; }
   kill "$watch" 2>/dev/null || true
   exit "$rc"
 }
 
 client_await() { # <run> <us after its instant>
   local left try
-  for ((try = 0; try < 1200; try++)); do
+  for ((try = 0; try < 2400; try++)); do
     [[ ! -e $client_dir/at-$1 ]] || break
     sleep 0.05
   done

@@ -76,6 +76,21 @@ wait_until() { # <seconds> <command>...: poll until it succeeds; 1 when the time
   done
 }
 
+# Debian's /run is mounted so that nothing in it can be executed or loaded.
+folder_let_run() { # <folder, empty> <mode>
+  local program=$1/program runs=yes
+  printf '#!/bin/sh\n' >"$program"
+  chmod 700 "$program"
+  "$program" 2>/dev/null || runs=no
+  rm -f "$program"
+  [[ $runs == yes ]] || mount -t tmpfs -o "mode=$2" tmpfs "$1"
+}
+
+folder_remove() { # <folder>
+  ! mountpoint -q "$1" || umount -l "$1"
+  rm -rf "$1"
+}
+
 nap() { # <seconds>: a sleep that a signal ends at once
   sleep "$1" &
   wait "$!"

@@ -2,24 +2,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # h2load: HTTP/2 with several streams a connection, as the same record that siege
 # gives.  What was begun and not answered at the end is not counted.  A log of all
-# answers tells the percentiles.
+# answers, PREFIX.times, tells the percentiles.
 
 h2load_version() { h2load --version; }
 
 h2load_prepare() { # see h2load-end.c
-  gcc -O2 -Wall -shared -fPIC -o "$(load_dir)/h2load-end.so" "$(in_tree tools/lib/h2load-end.c)" -ldl ||
+  gcc -std=gnu11 -O2 -Wall -shared -fPIC -o "$(load_dir)/h2load-end.so" "$(in_tree tools/lib/h2load-end.c)" ||
     die 'h2load-end.c did not compile'
 }
 
-h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams a connection>
-  local before=(timeout -k 5 "$(($3 + 30))" env LD_PRELOAD="$(load_dir)/h2load-end.so" BED_SECONDS="$3") length=(-D"$3")
-  rm -f "$6.log"              # it would append
+h2load_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times> <streams a connection>
+  local before=(timeout -k 5 "$(($3 + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$3") length=(-D"$3")
   [[ -z ${trial[requests]} ]] || before=() length=(-n"${trial[requests]}" -N30s)
-  client_exec "$1" "${before[@]}" h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" "${length[@]}" --log-file="$6.log" "$5" \
-    >"$6.h2load" 2>"$6.err"
+  load_words=("${before[@]}" h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" "${length[@]}" --log-file="$6" "$5")
 }
 
-h2load_record() { h2load_parse "$1.h2load" "$1.log" "$1.err"; }   # <file prefix>
+h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams a connection>
+  rm -f "$6.times"            # it would append
+  h2load_words "$(load_dir)" "${@:2:4}" "$6.times" "$7"
+  client_exec "$1" "${load_words[@]}" >"$6.h2load" 2>"$6.err"
+}
+
+h2load_record() { h2load_parse "$1.h2load" "$1.times" "$1.err"; }   # <file prefix>
 
 h2load_parse() { # <file> [<log> [<what it said>]]
   LC_ALL=C awk '

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handshake KIND NAME ADDRESS PORT CONNECTIONS SECONDS
+/* handshake KIND NAME PORT CONNECTIONS SECONDS
  *
  * A flood of TLS connections that never send a request.  KIND is handshake: the
  * connection stays for a second after its handshake, and another one takes its
@@ -8,8 +8,8 @@
  *
  * openssl s_time makes handshakes one after the other and names no host; load
  * generators send requests. */
-#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ typedef struct {
 static struct {
     int hello;
     const char *name;
-    struct sockaddr_in server;
+    struct addrinfo *server;
     SSL_CTX *ctx;
     unsigned long done, failed;
 } flood;
@@ -61,9 +61,10 @@ static void hang_up(client_t *c, double wait_s)
 
 static void dial(client_t *c)
 {
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    if (c->fd < 0 || (connect(c->fd, (struct sockaddr *)&flood.server,
-                              sizeof(flood.server)) && errno != EINPROGRESS)) {
+    c->fd = socket(flood.server->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    if (c->fd < 0 || (connect(c->fd, flood.server->ai_addr,
+                              flood.server->ai_addrlen)
+                      && errno != EINPROGRESS)) {
         perror("handshake: connect");
         exit(1);
     }
@@ -161,22 +162,31 @@ static void run(nfds_t n, double seconds)
            flood.failed, now_s() - start);
 }
 
+static void find_server(const char *name, const char *port)
+{
+    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM };
+    int rv = getaddrinfo(name, port, &wanted, &flood.server);
+
+    if (rv) {
+        fprintf(stderr, "handshake: %s: %s\n", name, gai_strerror(rv));
+        exit(1);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 7 || atoi(argv[5]) < 1) {
-        fprintf(stderr, "usage: handshake handshake|hello NAME ADDRESS PORT "
+    if (argc != 6 || atoi(argv[4]) < 1) {
+        fprintf(stderr, "usage: handshake handshake|hello NAME PORT "
                 "CONNECTIONS SECONDS\n");
         return 2;
     }
     flood.hello = !strcmp(argv[1], "hello");
     flood.name = argv[2];
-    flood.server.sin_family = AF_INET;
-    inet_pton(AF_INET, argv[3], &flood.server.sin_addr);
-    flood.server.sin_port = htons((uint16_t)atoi(argv[4]));
+    find_server(argv[2], argv[3]);
     flood.ctx = SSL_CTX_new(TLS_client_method());
     if (!flood.ctx)
         return 1;
     SSL_CTX_set_verify(flood.ctx, SSL_VERIFY_NONE, NULL);
-    run((nfds_t)atoi(argv[5]), atof(argv[6]));
+    run((nfds_t)atoi(argv[4]), atof(argv[5]));
     return 0;
 }

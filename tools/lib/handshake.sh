@@ -13,16 +13,26 @@ hello_prepare() { handshake_prepare; }
 handshake_version() { echo 'TLS handshakes'; }
 hello_version()     { echo 'TLS hellos'; }
 
-handshake_run() { handshake_flood handshake "$@"; }    # as load_run's
-hello_run()     { handshake_flood hello "$@"; }
+handshake_words() { handshake_flood handshake "$@"; }  # <dir of its files> <users> <seconds> <keepalive> <url>
+hello_words()     { handshake_flood hello "$@"; }
 
-handshake_flood() { # <kind> <client> <users> <seconds> <keepalive> <url> <file prefix>
+handshake_flood() { # <kind> <as handshake_words>
   local host=${6#https://}
-  client_exec "$2" "$(load_dir)/handshake" "$1" "${host%%/*}" "$bed_address" 443 "$3" "$4" >"$7.handshake" 2>"$7.err"
+  load_words=("$2/handshake" "$1" "${host%%/*}" 443 "$3" "$4")
+}
+
+handshake_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+  handshake_words "$(load_dir)" "${@:2:4}"
+  client_exec "$1" "${load_words[@]}" >"$6.handshake" 2>"$6.err"
+}
+
+hello_run() { # as handshake_run
+  hello_words "$(load_dir)" "${@:2:4}"
+  client_exec "$1" "${load_words[@]}" >"$6.hello" 2>"$6.err"
 }
 
 handshake_record() { handshake_parse "$1.handshake"; } # <file prefix>
-hello_record()     { handshake_parse "$1.handshake"; }
+hello_record()     { handshake_parse "$1.hello"; }
 
 handshake_parse() { # <file>
   jq -cse 'if length == 1 then .[0] else error("not one") end

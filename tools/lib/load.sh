@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Load from one client, whatever makes it and wherever that is.  LOAD is siege or
 # wrk, or what a test asks for by itself: h2load, ab, handshake or hello.  Each has
-# LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own; those
-# to choose from have LOAD_words too, their command with files in a folder named.
+# LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own, and
+# LOAD_words: its command, with its files in a folder named.
 # A record: transactions, failures, elapsed_s, rate, availability, mean_s,
 # longest_s, p50_s, p99_s (null where the generator does not know).
 
@@ -37,9 +37,9 @@ load_prepare() { # <keepalive 0|1> <load>...: makes their files
 
 load_packages() { # <load>...: the roles in packages.sh of what they need here
   local load
-  ! remote_used || { echo ssh; return; }
+  ! remote_used || echo ssh
   for load; do
-    case $load in handshake | hello) echo openssl-dev ;; *) echo "$load" ;; esac
+    case $load in handshake | hello) echo openssl-dev ;; *) remote_used || echo "$load" ;; esac
   done
 }
 
@@ -49,7 +49,10 @@ load_run() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <ur
   if remote_used; then remote_load "$@"; else "${1%%:*}_run" "${@:2}" "${1#*:}"; fi
 }
 
-load_record()  { "${1%%:*}_record" "$2"; }  # <load>[:<streams>] <file prefix>
+load_record() { # <load>[:<streams>] <file prefix>
+  ! remote_used || remote_unpack "${1%%:*}" "$2"
+  "${1%%:*}_record" "$2"
+}
 
 load_version() { # <load>
   if remote_used; then remote_version "$1"; else "$1_version"; fi

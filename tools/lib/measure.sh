@@ -61,6 +61,7 @@ measure_one() { # <repetition> <page> <target> <scene>
   progress_step "$2 page on $(target_title "$3")${scene:+, $scene}, $1 of ${measure[repeat]}"
   measure_set "$@" "${measure[seconds]}" "$(measure_workers "$2" "$3")" "${measure[out]}/$1-$2-$3${scene:+-$scene}"
   trial_run
+  ! trial_outrun || trial_run
   progress_done "$(measure_seconds_run)"
   if [[ -n ${trial[lost]} ]]; then
     measure_lose
@@ -130,16 +131,21 @@ measure_tune() {
 # it would outlive us, with the lock.
 measure_try() { # <page> <threads>
   measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
-  trial[lost]=''
-  trial_start
-  trial_warm_up
-  local pids=()
-  trial_begin
-  remote_used || trial_loads
-  trial_wait "${trial[seconds]}" "${pids[@]}"
+  measure_try_once
+  ! trial_outrun || measure_try_once
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
   measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
+}
+
+measure_try_once() {
+  local pids=()
+  trial[lost]=''
+  trial_start
+  trial_warm_up
+  trial_begin
+  remote_used || trial_loads
+  trial_wait "${trial[seconds]}" "${pids[@]}"
 }
 
 measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # lines "threads rate": the best one's threads
@@ -208,5 +214,8 @@ measure_loads() { # versions of what makes the loads
   local generator
   for generator in $(test_generators "${measure[load]}"); do
     printf '%s\n' "$(load_version "$generator")"
-  done | paste -sd ';' | sed 's/;/, /g'
+  done | measure_listed
+  ! remote_used || printf '%s\n' "${remote_hosts[@]}" | measure_listed | sed 's/^/ on /'
 }
+
+measure_listed() { paste -sd ';' | sed 's/;/, /g' | tr -d '\n'; }      # lines, as one enumerates

@@ -7,7 +7,8 @@
 
 remote_hosts=()                 # as ssh knows them; client N is the N-th, in turns
 remote_install=no remote_server=''
-remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=() remote_versions=()
+remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=()
+remote_versions=''              # "load version" of each host, a line each
 remote_answer=''
 remote_at=0                     # when the run begins, us of our clock
 remote_run=-                    # its name for the clients; -: loads begin at once
@@ -36,10 +37,13 @@ remote_ssh() { # <host>
 
 # Instead of namespaces: the clients are asked who they are and where they see us.
 bed_network_host() {
-  local i
-  load_prepare "${measure[keepalive]}" "${measure[load]}"
+  local i load loads
+  mapfile -t loads < <(test_generators "${measure[load]}")
+  load_prepare "${measure[keepalive]}" "${loads[@]}"
   for i in "${!remote_hosts[@]}"; do remote_open "$i"; done
-  for i in "${!remote_hosts[@]}"; do remote_hello "$i"; done
+  for i in "${!remote_hosts[@]}"; do
+    for load in "${loads[@]}"; do remote_hello "$i" "$load"; done
+  done
   remote_same_server
   for i in "${!remote_hosts[@]}"; do
     remote_mapped[i]=yes
@@ -63,23 +67,29 @@ remote_open() { # <index>
 }
 
 remote_script() {
-  local file limit=$(($(measure_seconds) * 2 + 600))
+  local file
   cat "$(in_tree tools/lib/common.sh)" "$(in_tree tools/lib/packages.sh)" "$(in_tree tools/lib/client.sh)"
   # shellcheck disable=SC2016  # for the shell there
   printf 'prog=%q\nclient_seen=${1-}\nclient_take\n' "$prog"
   for file in "$(load_dir)"/*; do
+    [[ -e $file ]] || continue          # ab has none
     printf "client_file %q <<'END'\n%s\nEND\n" "${file##*/}" "$(base64 "$file")"
   done
-  printf 'client_serve %s; exit\n' "$limit"     # one line: the next is the first question
+  printf 'client_serve; exit\n'       # one line: the next is the first question
 }
 
-remote_hello() { # <index>
-  local address version wait=30
+remote_hello() { # <index> <load>
+  local address version wait=30 length=timed
   [[ $remote_install == no ]] || wait=600
-  remote_ask "$1" "$wait" "hello ${measure[load]} 4 $remote_install $(uname -m)"
+  ! test_is_counted || length=counted
+  remote_ask "$1" "$wait" "hello $2 $(remote_least "$2") $length $remote_install $(uname -m)"
   read -r _ address version <<<"$remote_answer"
-  remote_versions[$1]=$version
+  remote_versions+="$2 $version"$'\n'
   remote_seen[$1]=$address
+}
+
+remote_least() { # <load>: the version that knows what we ask of it
+  case $1 in h2load) echo 1.27 ;; ab) echo 2.3 ;; *) echo 4 ;; esac
 }
 
 # Asks a keeper and leaves its answer in remote_answer.
@@ -130,9 +140,8 @@ remote_own() { ip -o address | awk '{ sub("/.*", "", $4); print $4 }' | grep -qx
 
 remote_version() { # <load>
   local versions
-  versions=$(printf '%s\n' "${remote_versions[@]}" | sort -uV | paste -sd/ -)
-  printf '%s %s on %s' "$1" "$versions" "${remote_hosts[0]}"
-  printf '%s\n' "${remote_hosts[@]:1}" | sed '/./s/^/, /' | tr -d '\n'
+  versions=$(sed -n "s/^$1 //p" <<<"$remote_versions" | sort -uV | paste -sd/ -)
+  printf '%s\n' "$1${versions:+ $versions}"
 }
 
 remote_reach() {
@@ -173,7 +182,7 @@ remote_down() {
 remote_start() { # <"pid prefix">...; sets remote_at
   local i one
   for one; do
-    wait_until 30 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
+    wait_until 60 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
     remote_answer="${one%% *}"
     return 1
   done
@@ -200,9 +209,10 @@ remote_compare() { # <index>
 }
 
 # Replaces the shell: call it in the background or in parentheses.
-remote_load() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
-  local words deadline=$(($4 + $4 / 10 + 20)) pipe=$7.fifo
-  "$1_words" /run/vhostlimit-client "$3" "$4" "$5" "$6"
+remote_load() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
+  local words load=${1%%:*} deadline=$(($4 + $4 / 10 + 20)) pipe=$7.fifo
+  [[ -z ${trial[requests]} ]] || ((deadline > 640)) || deadline=640
+  "${load}_words" /run/vhostlimit-client "$3" "$4" "$5" "$6" times "${1#*:}"
   bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
   printf -v words ' %q' "${load_words[@]}"
   rm -f "$pipe" "$7.err"
@@ -211,7 +221,14 @@ remote_load() { # <load> <client> <users> <seconds> <keepalive 0|1> <url> <file 
   rm -f "$pipe"
   printf '. /run/vhostlimit-client/load.sh\nclient_load %s %s %s %s%s\n' \
     "$remote_run" "$((remote_delay * 1000000))" "$deadline" "$(($3 + 200))" "$words" >&"$fifo"
-  remote_ssh "$(remote_host "$2")" <&"$fifo" >"$7.$1" 2> >(sed -u 1000q >"$7.err"; cat >/dev/null)
+  remote_ssh "$(remote_host "$2")" <&"$fifo" >"$7.$load" 2> >(sed -u 1000q >"$7.err"; cat >/dev/null)
+}
+
+# A load's file of times comes after what it said.
+remote_unpack() { # <load> <file prefix>
+  grep -qx 'times:' "$2.$1" || return 0
+  sed '1,/^times:$/d' "$2.$1" >"$2.times"
+  sed -i '/^times:$/,$d' "$2.$1"
 }
 
 remote_began() { # <client> <file prefix>: the instant, s of our clock; nothing if not known
@@ -221,10 +238,12 @@ remote_began() { # <client> <file prefix>: the instant, s of our clock; nothing 
     'BEGIN { printf "%.6f\n", (at - offset) / 1e6 }'
 }
 
+remote_last_words() { tail -n 1 "$1" | sed 's/\x1b\[[0-9;]*m//g'; }     # <file>
+
 remote_lost() { # <status> <file prefix>: what happened to a load, a sentence
   case $1 in
     255) echo "the connection was lost: $(tail -n 1 "$2.err")" ;;
     124 | 137) echo 'it hung and was ended' ;;
-    *) echo "it ended with $1: $(tail -n 1 "$2.err")" ;;
+    *) echo "it ended with $1: $(remote_last_words "$2.err")" ;;
   esac
 }

@@ -152,6 +152,8 @@ test_generators() { # <the command line's>: those that make loads
   printf '%s\n' "${test_loads[@]}" | awk -v own="$1" '{ sub(":.*", "", $9); print $9 == "-" ? own : $9 }' | sort -u
 }
 
+test_is_counted() { [[ -n ${test[quick:${test_scenes[0]}]-} ]]; }   # so many requests, see test_requests
+
 test_users_most() { # of all clients together
   printf '%s\n' "${test_loads[@]}" | awk '{ sum[$1] += $5; if (sum[$1] > most) most = sum[$1] } END { print most }'
 }

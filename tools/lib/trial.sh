@@ -15,7 +15,6 @@ trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   bed_commands=${trial[prefix]}.commands
   : >"$bed_commands"
   trial_start
-  trial_hogs "${test[hogs:${trial[scene]}]-0}"
   trial_warm_up
   [[ -n ${trial[lost]} ]] || trial_flood
   trial_hogs_end
@@ -45,7 +44,8 @@ trial_start() {
 }
 
 # Programs that burn the server's CPU, in no group of ours; timeout ends them
-# should we be killed.
+# should we be killed.  They begin when the loads are ready: ssh, too, would wait
+# for its turn.
 trial_hogs() { # <number>
   local n
   for ((n = 0; n < $1; n++)); do
@@ -95,6 +95,8 @@ trial_flood() {
   local pids=()
   trial_begin
   [[ -z ${trial[lost]} ]] || return 0
+  trial_hogs "${test[hogs:${trial[scene]}]-0}"
+  trial_await 0
   sar_run "${trial[seconds]}" "${trial[prefix]}.sar" ${trial[requests]:+1} &
   trial_beside_pids+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
@@ -119,7 +121,6 @@ trial_begin() {
   for pid in "${!trial_who[@]}"; do ready+=("$pid ${trial_who[$pid]##* }"); done
   remote_start "${ready[@]}" || { trial_unready "$remote_answer"; return; }
   trial[begun]=$((remote_at / 1000000)).$(printf '%06d' $((remote_at % 1000000)))
-  trial_await 0
 }
 
 trial_unready() { # <pid>: of a load that did not get ready
@@ -206,9 +207,9 @@ trial_usage() { # JSON
 }
 
 trial_wait() { # <seconds> <pid>...
-  local deadline=$((SECONDS + $1 + 60)) pid
+  local deadline=$((SECONDS + $1 + $1 / 10 + 60)) pid
   while ! process_gone "${@:2}"; do
-    ((SECONDS < deadline)) || die "a load generator is still running a minute after its time"
+    ((SECONDS < deadline)) || { trial_overdue "${@:2}"; return; }
     nap 0.5
     progress_show
   done
@@ -218,13 +219,37 @@ trial_wait() { # <seconds> <pid>...
   trial_who=()
 }
 
-trial_failed() { # <pid> <status>: of another machine's load the run is lost, not all
-  local client users site prefix
-  if ! remote_used || [[ -z ${trial_who[$1]-} ]]; then
+trial_overdue() { # <pid>...: one of them is still there
+  local pid
+  for pid; do
+    process_gone "$pid" || break
+  done
+  trial_lose "$pid" 'it was still running a minute after its time'
+  process_stop "$@"
+  trial_who=()
+}
+
+trial_failed() { # <pid> <status>
+  local prefix=${trial_who[$1]-}
+  if remote_used && [[ -n $prefix ]]; then
+    trial_lose "$1" "$(remote_lost "$2" "${prefix##* }")"
+  else
     die "$(trial_failure "$@")"
   fi
-  read -r client users site prefix <<<"${trial_who[$1]}"
-  trial[lost]="client $(remote_host "$client"), $users users on $site: $(remote_lost "$2" "$prefix")"
+}
+
+trial_lose() { # <pid> <why>: of another machine's load the run is lost, not all
+  local client users site
+  read -r client users site _ <<<"${trial_who[$1]-}"
+  [[ -n $client ]] || die "sar, or what samples the status page: $2"
+  remote_used || die "the load of client $client, $users users on $site: $2"
+  trial[lost]="client $(remote_host "$client"), $users users on $site: $2"
+}
+
+# siege gives up if its time is over before all its users have begun.
+trial_outrun() { # is that why the run is lost?
+  [[ -n ${trial[lost]} ]] && grep -qs '^Unable to spawn' "${trial[prefix]}"-load*.err || return 1
+  say "${trial[lost]}; once more"
 }
 
 trial_failure() { # <pid> <status>: a sentence
