@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Work that is shared with other children: connections that they hand on are
+ * taken in here, and who waits here goes to those that have threads free, or to
+ * whoever is left when this child stops. */
+#include "vl_accept_int.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "vl_arrival.h"
+#include "vl_clock.h"
+#include "vl_handover.h"
+#include "vl_press.h"
+#include "vl_private.h"
+
+/* As long as a child that stops waits for other children to begin, and for
+ * clients to close. */
+#define ALONE_US (1 * APR_USEC_PER_SEC)
+#define LEAVE_US (3 * APR_USEC_PER_SEC)
+/* Tries, 10 ms apart, to hand on what nobody reads. */
+#define HANDOVER_TRIES 100
+/* Handed on at once: another child takes all of them when it has room for all. */
+#define HANDOVER_BATCH 16
+/* How often a child says that it has no room. */
+#define FULL_WARN_US (60 * APR_USEC_PER_SEC)
+
+void vl_accept_warn_full(void)
+{
+    static apr_int64_t warned;
+    apr_int64_t now = vl_clock_us();
+
+    if (warned && now - warned < FULL_WARN_US)
+        return;
+    warned = now;
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_acceptor->main_server,
+                 VLOGNO(0033) "this child has no descriptors left for "
+                 "connections from other children: they wait until it has "
+                 "some, or another child");
+}
+
+static apr_status_t adopt_some(void)
+{
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t i, n;
+    apr_status_t rv = vl_handover_receive(vl_acceptor->handover, fds, &n);
+
+    for (i = 0; i < n; i++)
+        vl_arrival_come(fds[i], NULL);
+    return rv;
+}
+
+/* What another child has handed on is sorted like a newcomer, and when there is
+ * no descriptor left comes before newcomers. */
+void vl_accept_adopt(void)
+{
+    apr_status_t rv;
+
+    do {
+        rv = adopt_some();
+    } while (rv == APR_SUCCESS || (rv == APR_EMFILE && vl_arrival_spare()));
+    vl_acceptor->no_room = rv == APR_EMFILE;
+    if (vl_acceptor->no_room) {
+        vl_accept_warn_full();
+        vl_accept_go_deaf();
+    }
+}
+
+static void hand_on_batch(const int *fds, apr_size_t n)
+{
+    int tries = HANDOVER_TRIES;
+    apr_size_t i;
+
+    while (tries-- && vl_handover_send(vl_acceptor->handover, fds, n)
+           != APR_SUCCESS)
+        apr_sleep(10 * 1000);
+    for (i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+static void hand_on(const int *fds, apr_size_t n)
+{
+    apr_size_t i;
+
+    for (i = 0; i < n; i += HANDOVER_BATCH)
+        hand_on_batch(fds + i, n - i < HANDOVER_BATCH ? n - i : HANDOVER_BATCH);
+    vl_slot_wake_others(vl_acceptor->shm);
+}
+
+/* Everybody who waits goes to the other children. */
+static void hand_on_all(void)
+{
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t n;
+
+    while ((n = vl_arrival_evict(fds, VL_HANDOVER_MAX)) > 0)
+        hand_on(fds, n);
+}
+
+/* Who waits for a thread of this child that others have free. */
+static void hand_on_some(apr_uint32_t most)
+{
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t n = vl_arrival_shed(fds, most < VL_HANDOVER_MAX
+                                        ? most : VL_HANDOVER_MAX);
+
+    if (n)
+        hand_on(fds, n);
+}
+
+/* A child whose MPM takes nobody leaves the work to those that can do it, if there
+ * are some.  So does one whose threads are all taken: who waits goes to where some
+ * are free, and so do newcomers, unless threads here come free all the time. */
+void vl_accept_share_work(int stuck, apr_int64_t now_us)
+{
+    vl_rooms_t rooms;
+    int full, stalled;
+
+    vl_slot_rooms(vl_acceptor->shm, &rooms);
+    vl_press_tick(vl_acceptor->shm, &rooms, now_us);
+    full = !rooms.here && rooms.elsewhere;
+    stalled = full && rooms.ended == vl_acceptor->ended;
+    vl_acceptor->ended = rooms.ended;
+    if ((stuck && rooms.elsewhere) || stalled)
+        vl_accept_go_deaf();
+    else
+        vl_accept_hear();
+    if (stuck && rooms.elsewhere)
+        hand_on_all();
+    else if (full)
+        hand_on_some(rooms.elsewhere);
+    else if (!stuck)
+        vl_accept_adopt();
+}
+
+/* The parent removes its pid file before it tells its children to stop for good,
+ * which is all that tells this from a restart. */
+static int server_stops(void)
+{
+    return access(vl_acceptor->pid_file, F_OK) && errno == ENOENT;
+}
+
+/* Somebody takes what is handed on. */
+static int others_take(void)
+{
+    return vl_acceptor->relays ? vl_relay_has_acceptor(vl_acceptor->shm)
+                               : vl_shm_child_others(vl_acceptor->shm) > 0;
+}
+
+/* What no child has taken, or will take, comes back. */
+static void recall(void)
+{
+    int fd;
+
+    while (vl_acceptor->relays
+           && vl_relay_acceptor_recall(vl_acceptor->relay, &fd) == APR_SUCCESS)
+        vl_arrival_come(fd, NULL);
+}
+
+/* Somebody would be lost if we ended now. */
+static int is_needed(void)
+{
+    return vl_arrival_leave() > 0
+           || (vl_acceptor->relays && vl_relay_pending(vl_acceptor->relay));
+}
+
+/* The MPM has closed its listeners: so do we.  Who waits goes to the other
+ * children; when there are none, because the server stops and not only this
+ * child, and none has come for a second, nobody will serve them.  Connections
+ * that are closing get the time that the MPM gives its own then. */
+void vl_accept_give_away(void)
+{
+    apr_int64_t start = vl_clock_us(), passed;
+    int i;
+
+    vl_accept_go_deaf();
+    for (i = 0; i < vl_acceptor->listeners.n; i++)
+        close(vl_acceptor->listeners.fds[i]);
+    vl_shm_child_leave(vl_acceptor->shm);
+    if (vl_acceptor->relays)
+        vl_relay_acceptor_resign(vl_acceptor->shm);
+    do {
+        passed = vl_clock_us() - start;
+        if (others_take()) {
+            hand_on_all();
+        }
+        else if (passed > ALONE_US && server_stops()) {
+            vl_accept_adopt();
+            recall();
+            vl_arrival_dismiss();
+        }
+        else if (passed > ALONE_US) {
+            hand_on_all();          /* to whoever comes */
+        }
+        if (is_needed())
+            vl_accept_wait_for_events();
+    } while (is_needed() && passed < LEAVE_US);
+}
+
+/* The acceptor hangs: nobody comes, and nobody is sorted, but who waits here has
+ * his turn or goes where threads are free. */
+void vl_accept_stand_in(apr_int64_t now_us)
+{
+    vl_rooms_t rooms;
+    int stuck = vl_arrival_stand_in(now_us);
+
+    vl_slot_rooms(vl_acceptor->shm, &rooms);
+    if (stuck && rooms.elsewhere)
+        hand_on_all();
+}
+
+/* A dying event MPM's workers leave as soon as it has as few connections as are
+ * left of them, and sockets in their queue are not counted
+ * (worker_thread_should_exit_early): those would be lost. */
+void vl_accept_hand_on_unbegun(void)
+{
+    int fds[VL_HANDOVER_MAX];
+    apr_size_t n;
+
+    while ((n = vl_arrival_unbegun(fds, VL_HANDOVER_MAX)) > 0)
+        hand_on(fds, n);
+}
