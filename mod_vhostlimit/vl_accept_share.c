@@ -12,6 +12,7 @@
 #include "vl_handover.h"
 #include "vl_press.h"
 #include "vl_private.h"
+#include "vl_room.h"
 
 /* As long as a child that stops waits for other children to begin, and for
  * clients to close. */
@@ -115,7 +116,7 @@ void vl_accept_share_work(int stuck, apr_int64_t now_us)
     vl_rooms_t rooms;
     int full, stalled;
 
-    vl_slot_rooms(vl_acceptor->shm, &rooms);
+    vl_room_count(vl_acceptor->shm, &rooms);
     vl_press_tick(vl_acceptor->shm, &rooms, now_us);
     full = !rooms.here && rooms.elsewhere;
     stalled = full && rooms.ended == vl_acceptor->ended;
@@ -203,7 +204,7 @@ void vl_accept_stand_in(apr_int64_t now_us)
     vl_rooms_t rooms;
     int stuck = vl_arrival_stand_in(now_us);
 
-    vl_slot_rooms(vl_acceptor->shm, &rooms);
+    vl_room_count(vl_acceptor->shm, &rooms);
     if (stuck && rooms.elsewhere)
         hand_on_all();
 }

@@ -23,7 +23,7 @@ apr_status_t vl_link_begin(vl_shm_t *shm, apr_uint32_t account)
         return rv;
     link_locked(shm, account, 1);
     if (is_limited(&shm->accounts[account])
-        && vl_slot_overfills_locked(shm, account, 0)) {
+        && vl_room_overfills_locked(shm, account, 0)) {
         link_locked(shm, account, -1);
         rv = APR_EAGAIN;
     }

@@ -7,7 +7,7 @@
  * whoever waits as a socket gets the thread of the next.  When they hang it is not,
  * and then who waits gives his thread away: longest-queue-drop. */
 
-#include "vl_slot.h"
+#include "vl_room.h"
 
 /* Ten times a second, in a child with threads; rooms as of now. */
 void vl_press_tick(vl_shm_t *shm, const vl_rooms_t *rooms, apr_int64_t now_us);

@@ -7,7 +7,7 @@
 
 static int overfills_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return vl_slot_overfills_locked(shm, account, 1);
+    return vl_room_overfills_locked(shm, account, 1);
 }
 
 static int crowds_locked(const vl_shm_t *shm, apr_uint32_t account)
@@ -110,7 +110,7 @@ int vl_seat_only_threads(const vl_shm_t *shm)
         return 0;
     child = &shm->children[shm->self];
     return child->paused
-           || vl_slot_busy(child) > vl_slot_most_of(shm, shm->self);
+           || vl_room_busy(child) > vl_room_most_of(shm, shm->self);
 }
 
 void vl_seat_press(vl_shm_t *shm, int pressed)

@@ -163,14 +163,26 @@ void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us);
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
-/* Requests a child can work on at once, or, of the acceptor, that it can pass
- * on. */
-apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t child);
+
+/* vl_room.c's, for the rooms beside it.  Requests a child can work on at once,
+ * or, of the acceptor, that it can pass on. */
+apr_uint32_t vl_room_most_of(const vl_shm_t *shm, apr_uint32_t child);
 /* Threads of the MPM that are worked with. */
-apr_uint32_t vl_slot_busy(const child_t *child);
+apr_uint32_t vl_room_busy(const child_t *child);
+/* How many more sockets it can work on. */
+apr_uint32_t vl_room_of(const vl_shm_t *shm, apr_uint32_t child);
+/* The account's slots in the child's ring. */
+apr_uint32_t vl_room_granted_to(const child_t *child, apr_uint32_t account);
+/* Threads and connections of the child, for others, if the account, which has
+ * been granted so many slots there, gets one more. */
+int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t child,
+                    apr_uint32_t account, apr_uint32_t granted);
+/* One who waits there may be granted a slot, as far as the child goes. */
+int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t child,
+                      apr_uint32_t account);
 /* The account has more of this child's threads than are to be one's
  * (vl_admit_more()).  sitting: those that wait among them. */
-int vl_slot_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
+int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
                              int sitting);
 
 /* vl_charge.c's: a slot that was used comes back, and is charged for. */

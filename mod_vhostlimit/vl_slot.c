@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vl_slot.h"
 
-#include <string.h>
 #include <unistd.h>
 
 #include "vl_clock.h"
-#include "vl_drain.h"
 #include "vl_shm_int.h"
 
 /* Children to wake once the lock is released: a write() is a system call. */
@@ -16,113 +14,12 @@ typedef struct wakes_t {
 
 #define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
 
-/* The event MPM's listener keeps the last idle thread to itself and then stops
- * accepting (connections_above_limit), so it works on one request less.  Threads
- * that wait are not free either. */
-apr_uint32_t vl_slot_most_of(const vl_shm_t *shm, apr_uint32_t c)
-{
-    const child_t *child = &shm->children[c];
-
-    if (shm->head->acceptor == c + 1)
-        return shm->head->asking;
-    if (child->threads == 1)
-        return 1;
-    return child->threads > child->seated + 1
-           ? child->threads - child->seated - 1 : 0;
-}
-
-apr_uint32_t vl_slot_busy(const child_t *child)
-{
-    return child->running - child->streams + child->linked;
-}
-
-static apr_uint32_t room_for_threads(const vl_shm_t *shm, apr_uint32_t c)
-{
-    const child_t *child = &shm->children[c];
-    apr_uint32_t most = vl_slot_most_of(shm, c);
-
-    return child->pid && !child->still && child->running < most
-           && child->ring_len < RING_SIZE ? most - child->running : 0;
-}
-
-static apr_uint32_t room_of(const vl_shm_t *shm, apr_uint32_t c)
-{
-    const child_t *child = &shm->children[c];
-    apr_uint32_t most = vl_slot_most_of(shm, c), busy = vl_slot_busy(child);
-
-    return !child->paused && room_for_threads(shm, c) && most > busy
-           ? most - busy : 0;
-}
-
-static apr_uint32_t granted_to(const child_t *child, apr_uint32_t account)
-{
-    apr_uint32_t i, n = 0;
-
-    for (i = 0; i < child->ring_len; i++)
-        n += vl_shm_ticket((child_t *)child, i)->account == account;
-    return n;
-}
-
-/* The acceptor is granted slots for all children. */
-static apr_uint32_t held_in(const vl_shm_t *shm, apr_uint32_t c,
-                            apr_uint32_t account, apr_uint32_t granted)
-{
-    return shm->head->acceptor == c + 1
-           ? shm->queue.flows[account].running
-           : vl_shm_cell(shm, c, account)->running + granted;
-}
-
-/* Of its threads, but for those that wait. */
-static apr_uint32_t threads_in(const vl_shm_t *shm, apr_uint32_t c,
-                               apr_uint32_t account, apr_uint32_t granted)
-{
-    const cell_t *cell = vl_shm_cell(shm, c, account);
-
-    return held_in(shm, c, account, granted) - cell->streams + cell->linked;
-}
-
-/* Threads and connections of the child, for others. */
-static int leaves_room(const vl_shm_t *shm, apr_uint32_t c,
-                       apr_uint32_t account, apr_uint32_t granted)
-{
-    apr_uint32_t held = threads_in(shm, c, account, granted);
-
-    return vl_admit_more(held, room_of(shm, c))
-           && vl_drain_leaves_room(shm, c, account, held);
-}
-
-int vl_slot_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
-                             int sitting)
-{
-    const child_t *child = &shm->children[shm->self];
-    const cell_t *cell = vl_shm_cell(shm, shm->self, account);
-    apr_uint32_t most = vl_slot_most_of(shm, shm->self)
-                        + (sitting ? 0 : child->seated);
-    apr_uint32_t busy = vl_slot_busy(child) - child->ring_len;
-    apr_uint32_t held = cell->running - cell->streams + cell->linked
-                        + (sitting ? cell->seated : 0);
-
-    return held > 1
-           && !vl_admit_more(held - 1, most + 1 > busy ? most + 1 - busy : 0);
-}
-
 static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_queue_head_t *q = shm->queue.head;
 
     return vl_admit_more(shm->queue.flows[account].running,
                          q->slots > q->running ? q->slots - q->running : 0);
-}
-
-/* Where the MPM has no thread for a socket it has to be one who waits with his. */
-static int may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
-{
-    const cell_t *cell = vl_shm_cell(shm, c, account);
-    apr_uint32_t granted = granted_to(&shm->children[c], account);
-
-    return leaves_room(shm, c, account, granted)
-           || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED) > granted
-               && room_for_threads(shm, c) > 0);
 }
 
 /* How much earlier somebody in another child must have come to be preferred to
@@ -142,7 +39,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
 
         if (cell->waiting && came < earliest
-            && may_grant(shm, c, account)) {
+            && vl_room_may_grant(shm, c, account)) {
             earliest = came;
             best = c;
         }
@@ -237,7 +134,7 @@ void vl_slot_wake_others(vl_shm_t *shm)
     apr_uint32_t c;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && room_of(shm, c))
+        if (c != shm->self && vl_room_of(shm, c))
             wake(shm, c);
     }
 }
@@ -387,28 +284,6 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return APR_SUCCESS;
 }
 
-/* What is left when one account has all it may is for others. */
-static apr_uint32_t room_for_anybody(const vl_shm_t *shm, apr_uint32_t c)
-{
-    apr_uint32_t room = room_of(shm, c);
-
-    return vl_admit_more(vl_slot_busy(&shm->children[c]), room) ? room : 0;
-}
-
-void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms)
-{
-    apr_uint32_t c;
-
-    memset(ret_rooms, 0, sizeof(*ret_rooms));
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
-    for (c = 0; c < shm->head->columns; c++)
-        *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
-            += room_for_anybody(shm, c);
-    ret_rooms->ended = shm->children[shm->self].ended;
-    vl_shm_unlock(shm);
-}
-
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
@@ -438,8 +313,9 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     if (!stalls(shm, account) && leaves_slots(shm, account)
-        && leaves_room(shm, shm->self, account,
-                       granted_to(&shm->children[shm->self], account))
+        && vl_room_is_left(shm, shm->self, account,
+                           vl_room_granted_to(&shm->children[shm->self],
+                                              account))
         && vl_queue_may_begin_now(&shm->queue, account))
         hold(shm, account, ret_ticket);
     else

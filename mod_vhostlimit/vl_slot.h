@@ -33,15 +33,6 @@ apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
 /* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
-/* How many more this child and the others have threads for, besides those that
- * each keeps for who has none (vl_admit_more()), and how many requests have ended
- * in this one so far. */
-typedef struct vl_rooms_t {
-    apr_uint32_t here, elsewhere;
-    apr_uint32_t ended;             /* wraps around */
-} vl_rooms_t;
-
-void vl_slot_rooms(vl_shm_t *shm, vl_rooms_t *ret_rooms);
 /* Now and then in every child: what other children were granted and have not
  * picked up for a second goes to others, until they look again. */
 void vl_slot_pass_over(vl_shm_t *shm, apr_int64_t now_us);

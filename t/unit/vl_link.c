@@ -3,6 +3,7 @@
  * none. */
 #include "segment.h"
 #include "vl_link.h"
+#include "vl_room.h"
 #include "vl_seat.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads)
@@ -82,7 +83,7 @@ static void streams_take_no_thread(void)
         enter(shm, a, &of[n]);
         vl_link_stream(shm, &of[n]);
     }
-    vl_slot_rooms(shm, &rooms);
+    vl_room_count(shm, &rooms);
     ok(rooms.here == 14, "fourteen streams of a connection have its thread (%u)",
        rooms.here);
     ok(valid(shm), "the sums hold");

@@ -2,6 +2,7 @@
 /* Threads that wait, slots that stall, and what is charged while requests run. */
 #include "segment.h"
 #include "vl_drain.h"
+#include "vl_room.h"
 #include "vl_seat.h"
 #include "vl_watch.h"
 
@@ -62,7 +63,7 @@ static void half_of_a_child_works(void)
     vl_rooms_t rooms;
 
     ok(sit(shm, a, 100) == 12, "half of a child's threads may wait");
-    vl_slot_rooms(shm, &rooms);
+    vl_room_count(shm, &rooms);
     ok(rooms.here == 12, "the others are granted to (%u)", rooms.here);
     shm = with_threads(1, 10, 300);
     a = account(shm, "a", 0);
