@@ -44,6 +44,7 @@ static struct {
     int n;                          /* stand-ins, at its beginning */
     ap_listen_rec *real;            /* of it too: the real sockets */
     pthread_t thread;               /* take_over() */
+    int moved;                      /* atomic: the list is as it stays */
     int ending;                     /* atomic: it is to stop */
 } prefork;
 
@@ -143,6 +144,8 @@ static int is_mpms(void)
     const ap_listen_rec *lr = prefork.first;
     int i;
 
+    if (!__atomic_load_n(&prefork.moved, __ATOMIC_ACQUIRE))
+        return 0;
     for (i = 0; i < prefork.n; i++, lr = lr->next) {
         if (lr->accept_func != ap_unixd_accept)
             return 0;
@@ -180,8 +183,8 @@ static apr_status_t end_take_over(void *unused)
     return APR_SUCCESS;
 }
 
-/* Signals are blocked in child_init, and so in this thread.  0: there is
- * none. */
+/* Signals are blocked in child_init, and so in this thread.  It begins before the
+ * listeners are moved, which cannot be undone.  0: there is none. */
 static int begin_take_over(void)
 {
     if (pthread_create(&prefork.thread, NULL, take_over, NULL))
@@ -224,6 +227,7 @@ static void move_listeners(apr_socket_t **stand_ins)
     ap_listeners = apr_pmemdup(prefork.pchild, prefork.first,
                                sizeof(*prefork.first));
     ap_listeners->next = NULL;
+    __atomic_store_n(&prefork.moved, 1, __ATOMIC_RELEASE);
 }
 
 int vl_prefork_can_spare_one(void)

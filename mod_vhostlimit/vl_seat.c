@@ -102,15 +102,18 @@ void vl_seat_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
                          __ATOMIC_RELAXED);
 }
 
-int vl_seat_only_threads(const vl_shm_t *shm)
+int vl_seat_only_threads(vl_shm_t *shm)
 {
     const child_t *child;
+    int yes;
 
-    if (shm->self == NO_CHILD)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
     child = &shm->children[shm->self];
-    return child->paused
-           || vl_room_busy(child) > vl_room_most_of(shm, shm->self);
+    yes = child->paused
+          || vl_room_busy(child) > vl_room_most_of(shm, shm->self);
+    vl_shm_unlock(shm);
+    return yes;
 }
 
 void vl_seat_press(vl_shm_t *shm, int pressed)

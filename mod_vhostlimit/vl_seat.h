@@ -35,6 +35,6 @@ int vl_seat_crowds(vl_shm_t *shm, apr_uint32_t account);
 void vl_seat_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
 /* What is granted to this child is theirs, because there is no thread for
  * others. */
-int vl_seat_only_threads(const vl_shm_t *shm);
+int vl_seat_only_threads(vl_shm_t *shm);
 
 #endif
