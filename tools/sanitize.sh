@@ -47,7 +47,7 @@ wrap_apache() { # <kind>
   apxs=$(command -v apxs || command -v apxs2) || cannot "apxs is needed and not installed"
   real=$("$apxs" -q SBINDIR)/$("$apxs" -q PROGNAME)
   mkdir "$work/bin"
-  [[ $1 != tsan ]] || flags+=(-DNO_THREADS)
+  [[ $1 != tsan ]] || flags+=(-g -O1 -fsanitize=thread -DNO_THREADS "$(in_tree tools/lib/sanitize-atomic.c)")
   gcc -shared -fPIC "${flags[@]}" -o "$work/fork.so" "$(in_tree tools/lib/sanitize-fork.c)" -ldl
   install -m 644 "$(in_tree tools/lib/sanitize-tsan.supp)" "$work/tsan.supp"
   cat >"$work/bin/$(basename "$real")" <<END
