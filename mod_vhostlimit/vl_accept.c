@@ -247,8 +247,7 @@ static void tick(apr_int64_t now_us)
     vl_relay_acceptor_tidy(vl_acceptor->shm, vl_acceptor->relay, now_us);
     if (vl_acceptor->relay_deaf)
         hear_relay();
-    vl_accept_hear();
-    vl_accept_adopt();
+    vl_accept_share_processes(now_us);
 }
 
 static int ending(void)

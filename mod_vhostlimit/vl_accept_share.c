@@ -133,6 +133,17 @@ void vl_accept_share_work(int stuck, apr_int64_t now_us)
         vl_accept_adopt();
 }
 
+/* The same of processes, which the MPM makes and ends as it likes. */
+void vl_accept_share_processes(apr_int64_t now_us)
+{
+    vl_rooms_t rooms;
+
+    vl_room_count(vl_acceptor->shm, &rooms);
+    vl_press_tick(vl_acceptor->shm, &rooms, now_us);
+    vl_accept_hear();
+    vl_accept_adopt();
+}
+
 /* The parent removes its pid file before it tells its children to stop for good,
  * which is all that tells this from a restart. */
 static int server_stops(void)

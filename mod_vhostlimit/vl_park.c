@@ -204,10 +204,12 @@ static void sleep_locked(sitter_t *sitter)
     apr_int64_t until_us = sitter->waiter.deadline_us;
 
     while (!sitter->done && vl_clock_us() < until_us) {
-        if (vl_park.threads == 1)
-            doze(sitter->waiter.account, until_us);
-        else
+        if (vl_park.threads > 1)
             vl_park_nap_locked(&sitter->called, until_us);
+        else if (vl_seat_is_dropped(vl_park.shm))
+            refuse_locked(&sitter->waiter, VL_REASON_THREADS);
+        else
+            doze(sitter->waiter.account, until_us);
     }
     if (!sitter->done)
         refuse_locked(&sitter->waiter, VL_REASON_TIMEOUT);
@@ -307,6 +309,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     sitter.waiter.done = call_locked;
     vl_park_called_init(&sitter.called);
     vl_park_lock();
+    vl_seat_is_dropped(vl_park.shm);    /* somebody who was served after all */
     vl_seat_sitting(vl_park.shm, account, ++vl_park.sitting[account]);
     line_up_locked(&sitter.waiter, ret_turn->given_back);
     sleep_locked(&sitter);

@@ -28,6 +28,8 @@ void vl_press_tick(vl_shm_t *shm, const vl_rooms_t *rooms, apr_int64_t now_us)
     if (now_us - press.since_us >= HANG_US && vl_park_socket_waits())
         press.until_us = now_us + PRESSED_US;
     vl_seat_press(shm, now_us < press.until_us);
-    if (full && now_us < press.until_us)
+    if (full && now_us < press.until_us) {
         vl_park_drop_sitter();
+        vl_seat_drop_one(shm);
+    }
 }

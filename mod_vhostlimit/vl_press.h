@@ -9,7 +9,7 @@
 
 #include "vl_room.h"
 
-/* Ten times a second, in a child with threads; rooms as of now. */
+/* Ten times a second, in each child that accepts; rooms as of now. */
 void vl_press_tick(vl_shm_t *shm, const vl_rooms_t *rooms, apr_int64_t now_us);
 
 #endif

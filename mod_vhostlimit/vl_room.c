@@ -78,9 +78,19 @@ int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                     apr_uint32_t granted)
 {
     apr_uint32_t held = threads_in(shm, c, account, granted);
+    apr_uint32_t seated = vl_shm_cell(shm, c, account)->seated;
 
-    return vl_admit_more(held, vl_room_of(shm, c))
+    return vl_admit_more(held + seated, vl_room_of(shm, c))
            && vl_drain_leaves_room(shm, c, account, held);
+}
+
+/* Under prefork the processes are threads of one. */
+static int overfills_processes(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t held = shm->queue.flows[account].running
+                        + shm->accounts[account].seated;
+
+    return held > 1 && !vl_admit_more(held - 1, shm->head->asking + 1);
 }
 
 int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
@@ -94,6 +104,8 @@ int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
     apr_uint32_t held = cell->running - cell->streams + cell->linked
                         + (sitting ? cell->seated : 0);
 
+    if (shm->head->acceptor)
+        return overfills_processes(shm, account);
     return held > 1
            && !vl_admit_more(held - 1, most + 1 > busy ? most + 1 - busy : 0);
 }
@@ -117,16 +129,34 @@ static apr_uint32_t room_for_anybody(const vl_shm_t *shm, apr_uint32_t c)
     return vl_admit_more(vl_room_busy(&shm->children[c]), room) ? room : 0;
 }
 
-void vl_room_count(vl_shm_t *shm, vl_rooms_t *ret_rooms)
+/* For the acceptor of prefork the processes are here. */
+static void count_processes_locked(const vl_shm_t *shm, vl_rooms_t *ret_rooms)
 {
     apr_uint32_t c;
 
-    memset(ret_rooms, 0, sizeof(*ret_rooms));
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
+    ret_rooms->here = shm->head->asking;
+    for (c = 0; c < shm->head->columns; c++)
+        ret_rooms->ended += c == shm->self ? 0 : shm->children[c].ended;
+}
+
+static void count_threads_locked(const vl_shm_t *shm, vl_rooms_t *ret_rooms)
+{
+    apr_uint32_t c;
+
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
             += room_for_anybody(shm, c);
     ret_rooms->ended = shm->children[shm->self].ended;
+}
+
+void vl_room_count(vl_shm_t *shm, vl_rooms_t *ret_rooms)
+{
+    memset(ret_rooms, 0, sizeof(*ret_rooms));
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    if (shm->head->acceptor)
+        count_processes_locked(shm, ret_rooms);
+    else
+        count_threads_locked(shm, ret_rooms);
     vl_shm_unlock(shm);
 }

@@ -10,9 +10,12 @@ static int overfills_locked(const vl_shm_t *shm, apr_uint32_t account)
     return vl_room_overfills_locked(shm, account, 1);
 }
 
+/* Under prefork the acceptor is pressed, for all. */
 static int crowds_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->children[shm->self].pressed, __ATOMIC_RELAXED)
+    apr_uint32_t c = shm->head->acceptor ? shm->head->acceptor - 1 : shm->self;
+
+    return __atomic_load_n(&shm->children[c].pressed, __ATOMIC_RELAXED)
            && overfills_locked(shm, account);
 }
 
@@ -143,4 +146,50 @@ int vl_seat_overfills(vl_shm_t *shm, apr_uint32_t account)
 int vl_seat_crowds(vl_shm_t *shm, apr_uint32_t account)
 {
     return ask(shm, account, crowds_locked);
+}
+
+/* Somebody who sits for it.  NO_CHILD: nobody does. */
+static apr_uint32_t child_of_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t c;
+
+    for (c = shm->head->columns; c-- > 0;) {
+        if (vl_shm_cell(shm, c, account)->seated
+            && !__atomic_load_n(&shm->children[c].dropped, __ATOMIC_RELAXED))
+            return c;
+    }
+    return NO_CHILD;
+}
+
+static apr_uint32_t child_to_drop_locked(const vl_shm_t *shm)
+{
+    apr_uint32_t a, c;
+
+    for (a = 0; a < shm->head->used; a++) {
+        if (shm->accounts[a].seated && overfills_locked(shm, a)
+            && (c = child_of_locked(shm, a)) != NO_CHILD)
+            return c;
+    }
+    return NO_CHILD;
+}
+
+void vl_seat_drop_one(vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    if (!shm->head->acceptor || vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    c = child_to_drop_locked(shm);
+    if (c != NO_CHILD)
+        __atomic_store_n(&shm->children[c].dropped, 1, __ATOMIC_RELAXED);
+    vl_shm_unlock(shm);
+    if (c != NO_CHILD)
+        vl_slot_wake(shm, c);
+}
+
+int vl_seat_is_dropped(vl_shm_t *shm)
+{
+    return shm->self != NO_CHILD
+           && __atomic_exchange_n(&shm->children[shm->self].dropped, 0,
+                                  __ATOMIC_RELAXED);
 }

@@ -30,6 +30,11 @@ int vl_seat_overfills(vl_shm_t *shm, apr_uint32_t account);
 /* It does, and this child is pressed. */
 int vl_seat_crowds(vl_shm_t *shm, apr_uint32_t account);
 
+/* Under prefork: tells one who sits in another process, for an account that has too
+ * many of those, to give up; he asks whether it was him, once. */
+void vl_seat_drop_one(vl_shm_t *shm);
+int vl_seat_is_dropped(vl_shm_t *shm);
+
 /* So many of the account's line in this child wait with a thread, said before
  * they are counted as waiting; the MPM need not take those. */
 void vl_seat_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);

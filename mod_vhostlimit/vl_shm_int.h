@@ -98,6 +98,7 @@ typedef struct child_t {
     apr_uint32_t linked;
     apr_uint32_t streams;
     int pressed;                    /* see vl_seat_press(); atomic */
+    int dropped;                    /* who sits in it is to go; atomic */
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */
@@ -159,6 +160,7 @@ void vl_shm_unlock(vl_shm_t *shm);
  * is no child; every holder grants what is free before it unlocks. */
 apr_status_t vl_slot_lock(vl_shm_t *shm);
 void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
+void vl_slot_wake(const vl_shm_t *shm, apr_uint32_t child);
 /* A slot comes back, used or not. */
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us);

@@ -106,7 +106,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
         grant(shm, choice.child, account, wakes);
 }
 
-static void wake(const vl_shm_t *shm, apr_uint32_t child)
+void vl_slot_wake(const vl_shm_t *shm, apr_uint32_t child)
 {
     apr_uint64_t one = 1;
 
@@ -125,8 +125,19 @@ void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
         grant_free(shm, &wakes);
         vl_shm_unlock(shm);
         for (i = 0; i < wakes.n; i++)
-            wake(shm, wakes.child[i]);
+            vl_slot_wake(shm, wakes.child[i]);
     } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
+}
+
+static int has_room(vl_shm_t *shm, apr_uint32_t c)
+{
+    int has;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    has = vl_room_of(shm, c) > 0;
+    vl_shm_unlock(shm);
+    return has;
 }
 
 void vl_slot_wake_others(vl_shm_t *shm)
@@ -134,8 +145,8 @@ void vl_slot_wake_others(vl_shm_t *shm)
     apr_uint32_t c;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && vl_room_of(shm, c))
-            wake(shm, c);
+        if (c != shm->self && has_room(shm, c))
+            vl_slot_wake(shm, c);
     }
 }
 
@@ -149,7 +160,7 @@ void vl_slot_dispatch(vl_shm_t *shm)
     /* Whoever died may have been about to wake somebody. */
     for (c = 0; c < shm->head->columns; c++) {
         if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
-            wake(shm, c);
+            vl_slot_wake(shm, c);
     }
 }
 
