@@ -148,7 +148,7 @@ start_h2() {
   begin_hanging 40 s --http2
   b_is_served
   let_go_all s
-  at_least "$(hangs_with 200)" 30 served
+  at_least "$(hangs_with 200)" 20 served
   is "$(($(hangs_with 200) + $(hangs_with 503)))" 40
 }
 
