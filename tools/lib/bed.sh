@@ -89,16 +89,17 @@ bed_command() { # <word>...: as one would type it
 # --- one at a time --------------------------------------------------------
 
 bed_lock() {
+  on_exit bed_unlock
   while :; do
     exec {bed_lock_fd}>>"$bed_lock_file"
     flock -w 1 "$bed_lock_fd" || cannot "another tool is working on the test bed ($bed_lock_file is locked)"
     [[ $bed_lock_file -ef /proc/self/fd/$bed_lock_fd ]] && break
-    exec {bed_lock_fd}>&-       # its last owner removed it as we opened it
+    bed_unlock_child            # its last owner removed it as we opened it
   done
-  on_exit bed_unlock
 }
 
-bed_unlock()       { rm -f "$bed_lock_file"; }
+# The file is ours to remove if nobody else has locked it.
+bed_unlock()       { [[ -z $bed_lock_fd ]] || ! flock -n "$bed_lock_fd" || rm -f "$bed_lock_file"; }
 bed_unlock_child() { # what outlives us must not hold the lock
   [[ -z $bed_lock_fd ]] || exec {bed_lock_fd}>&-
   bed_lock_fd=
