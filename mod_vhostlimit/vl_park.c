@@ -137,6 +137,12 @@ void vl_park_take_locked(void)
     }
 }
 
+void vl_park_take_granted_locked(void)
+{
+    if (vl_slot_granted(vl_park.shm))
+        vl_park_take_locked();
+}
+
 /* --- waiting with a thread ------------------------------------------------ */
 
 typedef struct sitter_t {
@@ -194,9 +200,8 @@ void vl_park_nap_locked(pthread_cond_t *called, apr_int64_t until_us)
         look_us = until_us;
     until.tv_sec = (time_t)(look_us / APR_USEC_PER_SEC);
     until.tv_nsec = (long)(look_us % APR_USEC_PER_SEC) * 1000;
-    if (pthread_cond_timedwait(called, &vl_park.lock, &until)
-        && vl_slot_granted(vl_park.shm))
-        vl_park_take_locked();
+    if (pthread_cond_timedwait(called, &vl_park.lock, &until))
+        vl_park_take_granted_locked();
 }
 
 static void sleep_locked(sitter_t *sitter)
@@ -214,8 +219,7 @@ static void sleep_locked(sitter_t *sitter)
     if (!sitter->done)
         refuse_locked(&sitter->waiter, VL_REASON_TIMEOUT);
     /* A grant may have come too late: it goes back. */
-    if (vl_slot_granted(vl_park.shm))
-        vl_park_take_locked();
+    vl_park_take_granted_locked();
 }
 
 static void line_up_locked(vl_waiter_t *waiter, int first)
@@ -225,8 +229,7 @@ static void line_up_locked(vl_waiter_t *waiter, int first)
         return;
     }
     vl_park_put_back_locked(waiter);
-    if (vl_slot_granted(vl_park.shm))
-        vl_park_take_locked();
+    vl_park_take_granted_locked();
 }
 
 /* Some are left to who comes, even by an account that is alone. */
@@ -309,7 +312,8 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     sitter.waiter.done = call_locked;
     vl_park_called_init(&sitter.called);
     vl_park_lock();
-    vl_seat_is_dropped(vl_park.shm);    /* somebody who was served after all */
+    if (vl_park.threads == 1)
+        vl_seat_is_dropped(vl_park.shm);    /* who was served after all */
     vl_seat_sitting(vl_park.shm, account, ++vl_park.sitting[account]);
     line_up_locked(&sitter.waiter, ret_turn->given_back);
     sleep_locked(&sitter);

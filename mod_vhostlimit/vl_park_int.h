@@ -24,6 +24,9 @@ typedef struct park_t {
 
 extern park_t vl_park;
 
+/* vl_park_take_locked(), if there is something to take. */
+void vl_park_take_granted_locked(void);
+
 /* The thread sleeps until it is called, or it is time to look for itself, at
  * until_us at the latest.  Times are those of vl_clock_us(). */
 void vl_park_called_init(pthread_cond_t *called);

@@ -25,12 +25,6 @@ void vl_park_link_child_init(void)
     APR_RING_INIT(&applicants, applicant_t, ring);
 }
 
-static void take_granted_locked(void)
-{
-    if (vl_slot_granted(vl_park.shm))
-        vl_park_take_locked();
-}
-
 static apr_status_t join_locked(vl_connection_t *of, apr_uint32_t account)
 {
     apr_status_t rv = APR_SUCCESS;
@@ -70,7 +64,7 @@ static void leave_locked(applicant_t *one)
     vl_park_stream_rises_locked(one->account);
     if (!--of->waiting)
         vl_seat_leave(vl_park.shm, of->seat_of);
-    take_granted_locked();
+    vl_park_take_granted_locked();
 }
 
 static apr_status_t wait_locked(applicant_t *one, apr_int64_t until_us)
@@ -131,7 +125,7 @@ static void unlink_locked(vl_connection_t *of)
 {
     vl_link_end(vl_park.shm, of->account);
     of->linked = 0;
-    take_granted_locked();
+    vl_park_take_granted_locked();
     call_first_locked();
 }
 
