@@ -5,7 +5,6 @@
 #include "vl_arrival_int.h"
 
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -17,8 +16,6 @@
 
 /* A head that has not come by then is the MPM's, whose timeouts hold. */
 #define PENDING_US (10 * APR_USEC_PER_SEC)
-/* The MPM was told that somebody may pass and has not come for so long. */
-#define STUCK_US (100 * 1000)
 /* Of what a closing client still sends; then it is others' turn. */
 #define DRAIN_SIZE (1 << 16)
 
@@ -133,9 +130,7 @@ static int is_crowded_locked(void)
     return all / 2 > vl_arrivals->most;
 }
 
-/* The MPM is told once that somebody may pass, and finds no more when all have
- * passed. */
-static void pass_locked(vl_arrival_t *arrival)
+void vl_arrival_pass_locked(vl_arrival_t *arrival)
 {
     apr_uint64_t one = 1;
 
@@ -156,7 +151,7 @@ void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     if (ticket)
         arrival->turn.ticket = *ticket;
     arrival->turn.refused = refused;
-    pass_locked(arrival);
+    vl_arrival_pass_locked(arrival);
 }
 
 void vl_arrival_give_back_locked(vl_turn_t *turn)
@@ -169,7 +164,7 @@ void vl_arrival_give_back_locked(vl_turn_t *turn)
 static void pass(vl_arrival_t *arrival)
 {
     vl_park_lock();
-    pass_locked(arrival);
+    vl_arrival_pass_locked(arrival);
     vl_park_unlock();
 }
 
@@ -182,7 +177,7 @@ static void pend(vl_arrival_t *arrival)
                      vl_clock_us() + PENDING_US);
     }
     else {
-        pass_locked(arrival);
+        vl_arrival_pass_locked(arrival);
     }
     vl_park_unlock();
 }
@@ -206,7 +201,7 @@ static void give_up(vl_arrival_t *arrival)
     if (arrival->keepalives)
         vl_arrival_close_locked(arrival);
     else
-        pass_locked(arrival);
+        vl_arrival_pass_locked(arrival);
     vl_park_unlock();
 }
 
@@ -257,7 +252,7 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
     }
 }
 
-static void forget_turn(vl_arrival_t *arrival)
+void vl_arrival_forget_turn(vl_arrival_t *arrival)
 {
     arrival->returns = 0;
     arrival->waited = 0;
@@ -271,7 +266,7 @@ static void sort(vl_arrival_t *arrival, int all)
     vl_look_e seen = vl_look(arrival->fd, &arrival->local, &arrival->remote,
                              arrival->addr_len, &look);
 
-    forget_turn(arrival);
+    vl_arrival_forget_turn(arrival);
     if (seen == VL_LOOK_ALL)
         ask_for(arrival, &look);
     else if (seen == VL_LOOK_CLOSED || all)
@@ -418,97 +413,4 @@ void vl_arrival_settle(void)
         free(arrival);
     }
     vl_park_unlock();
-}
-
-static void due_locked(vl_timer_t *timer)
-{
-    vl_arrival_t *arrival = (vl_arrival_t *)(void *)
-        ((char *)timer - offsetof(vl_arrival_t, timer));
-
-    if (arrival->place == PENDING) {
-        pass_locked(arrival);
-    }
-    else if (arrival->place == IDLE) {
-        vl_arrival_watch_locked(arrival, 0);
-        shutdown(arrival->fd, SHUT_WR);
-        vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
-    }
-    else {
-        vl_arrival_close_locked(arrival);
-    }
-}
-
-/* The MPM has stopped accepting, because its connections or its threads are at
- * their limit, and slots that nobody uses are held here: they go back, and no
- * more are granted to this child until the MPM asks again.  Who has had a slot
- * taken away waits again, before the others. */
-static void give_up_slots_locked(apr_int64_t now_us)
-{
-    apr_int64_t limit = now_us - STUCK_US;
-    struct arrivals_t *passing = &vl_arrivals->in[PASSING];
-    vl_arrival_t *arrival, *before;
-
-    if (vl_arrivals->stuck || !vl_arrival_first_locked(PASSING)
-        || vl_arrivals->asked_us > limit || vl_arrivals->signalled_us > limit)
-        return;
-    vl_arrivals->stuck = 1;
-    vl_shm_child_pause(vl_arrivals->shm, 1);
-    vl_park_take_locked();
-    for (arrival = APR_RING_LAST(passing);
-         arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
-         arrival = before) {
-        before = APR_RING_PREV(arrival, link);
-        if (arrival->turn.holds) {
-            vl_arrival_give_back_locked(&arrival->turn);
-            arrival->waited = 1;
-            vl_arrival_move_locked(arrival, LINE);
-            vl_park_put_back_locked(&arrival->waiter);
-        }
-    }
-}
-
-int vl_arrival_tick(apr_int64_t now_us)
-{
-    int stuck;
-
-    vl_park_lock();
-    vl_park_expire_locked(now_us);
-    vl_park_take_locked();
-    vl_wheel_turn(vl_arrivals->wheel, now_us, due_locked);
-    give_up_slots_locked(now_us);
-    stuck = vl_arrivals->stuck;
-    vl_park_unlock();
-    return stuck;
-}
-
-static int has_sent(const vl_arrival_t *arrival)
-{
-    char byte;
-
-    return recv(arrival->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
-
-static void pass_senders_locked(place_e place)
-{
-    struct arrivals_t *in = &vl_arrivals->in[place];
-    vl_arrival_t *arrival, *next;
-
-    for (arrival = APR_RING_FIRST(in);
-         arrival != APR_RING_SENTINEL(in, vl_arrival_t, link); arrival = next) {
-        next = APR_RING_NEXT(arrival, link);
-        if (has_sent(arrival)) {
-            forget_turn(arrival);
-            pass_locked(arrival);
-        }
-    }
-}
-
-int vl_arrival_stand_in(apr_int64_t now_us)
-{
-    vl_park_lock();
-    pass_senders_locked(PENDING);
-    pass_senders_locked(IDLE);
-    pass_senders_locked(FRESH);
-    vl_park_unlock();
-    return vl_arrival_tick(now_us);
 }

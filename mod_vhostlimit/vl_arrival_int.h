@@ -3,8 +3,9 @@
 #define VL_ARRIVAL_INT_H
 
 /* For the files of this room only: vl_arrival.c puts each arrival where it
- * belongs, vl_arrival_away.c gives it to other children, and vl_arrival_mpm.c
- * to the MPM, from which it may come back.  Each is in one place at a time. */
+ * belongs, vl_arrival_time.c acts when nothing has come for too long,
+ * vl_arrival_away.c gives it to other children, and vl_arrival_mpm.c to the MPM,
+ * from which it may come back.  Each is in one place at a time. */
 
 #include <apr_ring.h>
 
@@ -86,10 +87,15 @@ void vl_arrival_make_room_locked(void);
 void vl_arrival_idle_locked(vl_arrival_t *arrival);
 void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us);
 
+/* To PASSING.  The MPM is told once that somebody may pass, and finds no more
+ * when all have passed. */
+void vl_arrival_pass_locked(vl_arrival_t *arrival);
 /* done() of those in line. */
 void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                             vl_reason_e refused);
 /* With the child paused, so that no grant comes of it. */
 void vl_arrival_give_back_locked(vl_turn_t *turn);
+/* It has none, and is asked nothing when it comes back. */
+void vl_arrival_forget_turn(vl_arrival_t *arrival);
 
 #endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The children that have a column of the segment, from when they come to when
+ * what they left is taken back. */
+#include "vl_shm_int.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
+{
+    child_t *dead = &shm->children[child];
+    apr_uint32_t a, i, left = dead->ring_len;
+
+    for (i = 0; i < dead->ring_len; i++)
+        vl_queue_forget(&shm->queue, vl_shm_ticket(dead, i)->account, 1);
+    for (a = 0; a < shm->head->used; a++) {
+        cell_t *cell = vl_shm_cell(shm, child, a);
+
+        if (cell->running)
+            vl_queue_forget(&shm->queue, a, cell->running);
+        if (cell->waiting)
+            vl_queue_abandon(&shm->queue, a, cell->waiting);
+        left += cell->running + cell->waiting;
+        shm->accounts[a].seated -= cell->seated;
+        shm->accounts[a].stalled -= cell->stalled;
+        shm->head->stalled -= cell->stalled;
+        cell->running = cell->waiting = cell->seated = cell->stalled = 0;
+        cell->sitting = cell->draining = cell->linked = cell->streams = 0;
+    }
+    shm->head->seated -= dead->seated;
+    shm->head->elsewhere -= dead->elsewhere;
+    shm->head->asking -= dead->asks != 0;
+    if (shm->head->acceptor == child + 1)
+        shm->head->acceptor = 0;
+    memset(dead, 0, sizeof(*dead));
+    return left;
+}
+
+apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
+                                 apr_uint32_t threads)
+{
+    apr_status_t rv = vl_shm_lock(shm);
+    apr_uint32_t c, found = NO_CHILD;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    for (c = 0; c < shm->head->children && found == NO_CHILD; c++) {
+        pid_t owner = shm->children[c].pid;
+
+        /* A child may be replaced before the parent has heard of its death,
+         * and its number may be ours now. */
+        if (owner && (owner == pid || (kill(owner, 0) && errno == ESRCH)))
+            reclaim_locked(shm, c);
+        if (!shm->children[c].pid)
+            found = c;
+    }
+    if (found != NO_CHILD) {
+        shm->children[found].pid = pid;
+        shm->children[found].threads = threads;
+        if (found >= shm->head->columns)
+            shm->head->columns = found + 1;
+    }
+    shm->self = found;
+    vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
+    return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
+}
+
+void vl_shm_child_pause(vl_shm_t *shm, int paused)
+{
+    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    shm->children[shm->self].paused = paused;
+    vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
+}
+
+void vl_shm_child_leave(vl_shm_t *shm)
+{
+    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
+        return;
+    shm->children[shm->self].leaving = 1;
+    vl_shm_unlock(shm);
+    vl_shm_child_pause(shm, 1);
+}
+
+apr_uint32_t vl_shm_child_others(vl_shm_t *shm)
+{
+    apr_uint32_t c, others = 0;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return 0;
+    for (c = 0; c < shm->head->columns; c++)
+        others += shm->children[c].pid && !shm->children[c].leaving;
+    vl_shm_unlock(shm);
+    return others;
+}
+
+int vl_shm_child_wake_fd(const vl_shm_t *shm)
+{
+    return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];
+}
+
+apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
+{
+    apr_uint32_t c, left = 0;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return 0;
+    for (c = 0; c < shm->head->children; c++) {
+        if (shm->children[c].pid == pid)
+            left += reclaim_locked(shm, c);
+    }
+    vl_shm_unlock(shm);
+    vl_slot_dispatch(shm);
+    return left;
+}
+
+apr_uint32_t vl_shm_children(vl_shm_t *shm)
+{
+    apr_uint32_t c, alive = 0;
+
+    if (vl_shm_lock(shm) != APR_SUCCESS)
+        return 0;
+    for (c = 0; c < shm->head->children; c++)
+        alive += shm->children[c].pid != 0;
+    vl_shm_unlock(shm);
+    return alive;
+}
