@@ -52,7 +52,8 @@ static void ask_locked(vl_shm_t *shm, int asks)
 {
     child_t *child = &shm->children[shm->self];
 
-    shm->head->asking += (apr_uint32_t)(asks - child->asks);
+    __atomic_fetch_add(&shm->head->asking, (apr_uint32_t)(asks - child->asks),
+                       __ATOMIC_RELAXED);
     child->asks = asks;
 }
 
@@ -82,7 +83,7 @@ int vl_relay_claim(vl_shm_t *shm)
     free = !head->acceptor;
     if (free) {
         ask_locked(shm, 0);
-        head->acceptor = shm->self + 1;
+        vl_shm_set_acceptor_locked(shm, shm->self + 1);
         head->epoch = vl_clock_us();
         memset(head->taken, 0, sizeof(head->taken));
         memset(&mine, 0, sizeof(mine));
@@ -97,11 +98,17 @@ static int is_taken_locked(const vl_shm_t *shm, apr_uint32_t number)
     return shm->head->taken[number % RELAY_SIZE] == number;
 }
 
+static void set_taken_locked(vl_shm_t *shm, apr_uint32_t number)
+{
+    __atomic_store_n(&shm->head->taken[number % RELAY_SIZE], number,
+                     __ATOMIC_RELAXED);
+}
+
 /* Nobody takes it any more. */
 static void forget_locked(vl_shm_t *shm, struct sent_t *sent)
 {
     if (!is_taken_locked(shm, sent->number)) {
-        shm->head->taken[sent->number % RELAY_SIZE] = sent->number;
+        set_taken_locked(shm, sent->number);
         vl_slot_cancel_locked(shm, &sent->ticket);
     }
     sent->number = 0;
@@ -126,7 +133,7 @@ void vl_relay_acceptor_resign(vl_shm_t *shm)
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     if (shm->head->acceptor == shm->self + 1)
-        shm->head->acceptor = 0;
+        vl_shm_set_acceptor_locked(shm, 0);
     vl_slot_dispatch_and_unlock(shm);
 }
 
@@ -230,7 +237,7 @@ static void take_locked(vl_shm_t *shm, vl_item_t *item)
     from = head->acceptor - 1;
     vl_shm_cell(shm, shm->self, account)->running++;
     shm->children[shm->self].running++;
-    head->taken[item->number % RELAY_SIZE] = item->number;
+    set_taken_locked(shm, item->number);
     vl_shm_cell(shm, from, account)->running--;
     shm->children[from].running--;
 }

@@ -165,7 +165,7 @@ static apr_uint32_t child_to_drop_locked(const vl_shm_t *shm)
 {
     apr_uint32_t a, c;
 
-    for (a = 0; a < shm->head->used; a++) {
+    for (a = 0; shm->head->acceptor && a < shm->head->used; a++) {
         if (shm->accounts[a].seated && overfills_locked(shm, a)
             && (c = child_of_locked(shm, a)) != NO_CHILD)
             return c;
@@ -177,7 +177,7 @@ void vl_seat_drop_one(vl_shm_t *shm)
 {
     apr_uint32_t c;
 
-    if (!shm->head->acceptor || vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     c = child_to_drop_locked(shm);
     if (c != NO_CHILD)

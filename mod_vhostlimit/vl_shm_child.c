@@ -30,9 +30,9 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     }
     shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;
-    shm->head->asking -= dead->asks != 0;
+    __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     if (shm->head->acceptor == child + 1)
-        shm->head->acceptor = 0;
+        vl_shm_set_acceptor_locked(shm, 0);
     memset(dead, 0, sizeof(*dead));
     return left;
 }

@@ -203,4 +203,11 @@ static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
     return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
 }
 
+/* Some ask who it is without the lock.  0: nobody. */
+static inline void vl_shm_set_acceptor_locked(vl_shm_t *shm,
+                                              apr_uint32_t acceptor)
+{
+    __atomic_store_n(&shm->head->acceptor, acceptor, __ATOMIC_RELAXED);
+}
+
 #endif
