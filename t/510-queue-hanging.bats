@@ -29,6 +29,7 @@ b_is_served() { # [curl argument]...
     start=${EPOCHREALTIME/./}
     is "$(get b /page.html -m 15 "$@")" 200
     took=$(((${EPOCHREALTIME/./} - start) / 1000))
+    echo "# b: a page took $took ms" >&3
     at_most "$took" "$B_MS" "ms for a page of b"
   done
 }

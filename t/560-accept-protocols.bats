@@ -35,7 +35,7 @@ either() { "${@:1:2}" || "${@:3}"; }
 # While its client answers the handshake one other may go before it, not more.
 waits_by_sni_on() { # <mpm>
   local one='VhostLimitGroup one' name
-  start_tls -m "$1" 'VhostLimit On' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
+  start_tls -m "$1" 'VhostLimit On' 'VhostLimitQueue 100 60s' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
   hold_request one a
   begin_held two s; wait_until 5 group_is waiting 1
   for name in next last; do begin_held $name a; done
