@@ -46,7 +46,7 @@ waits_by_sni_on() { # <mpm>
   if held next; then release_request next; fi
   wait_until 10 held two
   held last && fail "who came later was before it"
-  for name in next two last; do release_request $name; done
+  for name in two next last; do release_request $name; done
   is "$(answer_of two) $(answer_of next) $(answer_of last)" '200 200 200'
   wait_until 5 group_is queued 3
 }
