@@ -37,9 +37,9 @@ waits_by_sni_on() { # <mpm>
   local one='VhostLimitGroup one' name
   start_tls -m "$1" 'VhostLimit On' 'VhostLimitQueue 100 60s' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
   hold_request one a
-  begin_held two s; wait_until 5 group_is waiting 1
-  for name in next last; do begin_held $name a; done
-  wait_until 5 group_is waiting 3
+  begin_held two s; wait_until 10 group_is waiting 1
+  begin_held next a; wait_until 10 group_is waiting 2
+  begin_held last a; wait_until 10 group_is waiting 3
   is "$(get t / -m 8) $(get b / -m 8)" '200 200'
   release_request one
   wait_until 10 either held two held next

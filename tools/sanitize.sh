@@ -66,6 +66,7 @@ END
 cannot_run() { # <file>
   [[ $kind != tsan || $1 != t/72* ]] || { echo "tsan: the parent has no thread for the control socket, see lib/sanitize-fork.c"; return; }
   case $1 in
+    t/713*)                    echo "it asserts times, which are others with a sanitizer" ;;
     t/unit/vl_slot_kill.t)     echo "it stops a process at single instructions, inside of locks of the runtime too" ;;
     t/unit/vl_slot_children.t) echo "it kills processes, and a killed one does not give the runtime's locks back" ;;
     t/830*)                    echo "valgrind runs no program with a sanitizer" ;;
@@ -106,7 +107,7 @@ count_reports() { grep -cE '^SUMMARY: |runtime error: ' "$work/reports" || true;
 run_file() { # <file>
   local runner=()
   [[ $1 != *.bats ]] || runner=(bats --tap)
-  timeout -k 10 $((600 + 3 * seconds)) env VL_APXS="$work/bin/apxs" VL_SOAK="$seconds" "${runner[@]}" "./$1" >"$work/tap" 2>&1 </dev/null &
+  timeout -k 10 $((600 + 3 * seconds)) env VL_APXS="$work/bin/apxs" VL_SANITIZER="$kind" VL_SOAK="$seconds" "${runner[@]}" "./$1" >"$work/tap" 2>&1 </dev/null &
   wait "$!"
 }
 
