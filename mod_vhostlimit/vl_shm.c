@@ -38,29 +38,32 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     }
     shm->head->seated += child->seated;
     shm->head->elsewhere += child->elsewhere;
-    shm->head->asking += child->asks != 0;
 }
 
-/* The cells and the rings are the truth. */
+/* The cells and the rings are the truth.  Two of the sums are read without the lock:
+ * nobody sees a part of them. */
 static void sum_up_locked(vl_shm_t *shm)
 {
     vl_queue_t *q = &shm->queue;
-    apr_uint32_t a, c;
+    apr_uint32_t a, c, asking = 0, waiting = 0;
 
     shm->head->elsewhere = shm->head->seated = shm->head->stalled = 0;
-    shm->head->asking = 0;
-    q->head->running = q->head->waiting = q->head->heap_len = 0;
+    q->head->running = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
         q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
         shm->accounts[a].seated = shm->accounts[a].stalled = 0;
     }
-    for (c = 0; c < shm->head->columns; c++)
+    for (c = 0; c < shm->head->columns; c++) {
         sum_child_locked(shm, c);
+        asking += shm->children[c].asks != 0;
+    }
     for (a = 0; a < shm->head->used; a++) {
         q->head->running += q->flows[a].running;
-        q->head->waiting += q->flows[a].waiting;
+        waiting += q->flows[a].waiting;
         vl_queue_flow_set(q, a, q->flows[a].weight, q->flows[a].concurrency);
     }
+    __atomic_store_n(&shm->head->asking, asking, __ATOMIC_RELAXED);
+    __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);
 }
 
 apr_status_t vl_shm_lock(vl_shm_t *shm)
