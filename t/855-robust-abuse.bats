@@ -137,7 +137,8 @@ accepted_are() { (($(accepted) >= $1)); }   # <number>
 
 abuse() { timeout 60 perl "$TOP/t/lib/abuse.pl" "$(httpd_port)" "$@"; }
 
-memory_of_children() { local pid; httpd_children | while read -r pid; do sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$pid/status"; done | paste -sd+ | bc; }
+# shellcheck disable=SC2046  # one word each
+memory_of_children() { memory_of $(httpd_children); }
 
 @test "two thousand host names that nobody has heard of: all go to the default vhost, and nothing grows" {
   start_steady

@@ -7,11 +7,6 @@
 load lib/live
 load lib/loaded
 
-# In KB; 0 with a sanitizer, which keeps what is freed.
-memory_of() { # <pid>
-  [[ ! ${VL_SANITIZER-} ]] || { echo 0; return; }
-  sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"
-}
 descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }
 
 nobody_was_lost() {

@@ -18,9 +18,8 @@ all_of_us() { httpd_pid; httpd_children; }    # pids
 # requests of the light vhost in us.
 sample() {
   local pid
-  for pid in $(all_of_us); do
-    awk '/^VmRSS/ { print $2 }' "/proc/$pid/status"
-  done | awk '{ n += $1 } END { printf "%d ", n }'
+  # shellcheck disable=SC2046  # one word each
+  printf '%d ' "$(memory_of $(all_of_us))"
   for pid in $(all_of_us); do find "/proc/$pid/fd" -mindepth 1; done | wc -l
   for pid in $(all_of_us); do find "/proc/$pid/task" -mindepth 1 -maxdepth 1; done | wc -l
   web -o /dev/null -w '%{time_total}\n' "$(url b '/page.html?[1-20]')" | sort -n | sed -n '10p' | awk '{ print int($1 * 1000000) }'

@@ -25,10 +25,8 @@ ask_all() { # <requests> <first> <last> <option of ab>...
 
 counted() { status_json | jq '[.vhosts[] | select(.name | startswith("m") and (startswith("main") | not)) | .requests] | add'; }
 
-memory() { # KB of parent and children
-  local pid
-  for pid in $(httpd_pid) $(httpd_children); do awk '/^VmRSS/ { print $2 }' "/proc/$pid/status"; done | awk '{ n += $1 } END { print n }'
-}
+# shellcheck disable=SC2046  # one word each
+memory() { memory_of $(httpd_pid) $(httpd_children); }
 
 @test "20000 requests through 100 vhosts, a million in the long form: each is counted once, and memory is flat" {
   local each=$((${VL_LONG:-0} ? 10000 : 200)) had

@@ -193,6 +193,13 @@ httpd_ready() {
 # How often the parent said that it is serving: once for each start or restart.
 starts_logged() { grep -c 'resuming normal operations' "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
 
+# In KB, all of them together; 0 with a sanitizer, which keeps what is freed.
+memory_of() { # <pid>...
+  local pid
+  [[ ! ${VL_SANITIZER-} ]] || { echo 0; return; }
+  for pid; do awk '/^VmRSS/ { print $2 }' "/proc/$pid/status"; done | awk '{ n += $1 } END { print n + 0 }'
+}
+
 # The parent's children that run httpd, one pid a line.
 httpd_children() {
   local pid exe
