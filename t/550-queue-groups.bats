@@ -71,9 +71,14 @@ refused_at_start() { # <message> <as configure_httpd>...
   check_config 'VhostLimit On' -v 'a VhostLimitExempt "%{REQUEST_URI} ==="'
   is "$status" 1
   like "$output" "VhostLimitExempt: '%.REQUEST_URI. ===':"
-  check_config 'VhostLimit On' -v 'a VhostLimitExempt "-U %{REQUEST_URI}"'
-  is "$status" 1
-  like "$output" 'the operators -U and -F cannot be used here'
+  local lookup
+  for lookup in '-U %{REQUEST_URI}' '-A %{REQUEST_URI}' "! -U'/x'" '-F%{REQUEST_URI}'; do
+    check_config 'VhostLimit On' -v "a VhostLimitExempt \"$lookup\""
+    is "$status" 1
+    like "$output" 'the operators -A, -U and -F cannot be used here'
+  done
+  check_config 'VhostLimit On' -v "a VhostLimitExempt \"%{REQUEST_URI} == '/x-A-U' && -n 'F'\""
+  is "$status" 0
 }
 
 @test "several listener buckets: requests wait with their threads" {
