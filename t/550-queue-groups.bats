@@ -128,3 +128,15 @@ spends_its_cap_on() { # <mpm>
   requires mod_lua
   spends_its_cap_on prefork
 }
+
+@test "a head of more than eight kilobytes waits in its own line, and takes no other vhost's slot" {
+  start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 0'
+  local get='GET /page.html HTTP/1.1\r\n' host='Host: b.test\r\n' close='Connection: close\r\n\r\n' fill i
+  fill=$(for i in 1 2 3; do printf 'X-%s: %s\\r\\n' "$i" "$(head -c 4000 /dev/zero | tr '\0' x)"; done)
+  hold_request one b
+  like "$(packets "$get$host$fill$close")" '^HTTP/1.1 503 ' "Host first"
+  like "$(packets "$get$fill$host$close")" '^HTTP/1.1 503 ' "Host last"
+  is "$(status_of b running) $(status_of a requests)" '1 0'
+  release_request one
+  is "$(answer_of one)" 200
+}
