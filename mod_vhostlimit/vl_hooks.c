@@ -170,7 +170,7 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
     adm->entered = turn->holds;
     if (turn->holds) {
         adm->ticket = turn->ticket;
-        vl_slot_begin(accounts, conf->account, turn->waited_us, adm);
+        vl_slot_begin(accounts, turn->waited_us, adm);
     }
     else {
         adm->decision.verdict = VL_REFUSE;
