@@ -406,6 +406,13 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     return OK;
 }
 
+static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
+                     server_rec *main_server)
+{
+    vl_accept_open_logs();
+    return OK;
+}
+
 /* All other modules are ready. */
 static int serve_control(apr_pool_t *pconf, apr_pool_t *plog,
                          apr_pool_t *ptemp, server_rec *main_server)
@@ -477,6 +484,8 @@ static void child_status(server_rec *main_server, pid_t pid,
 
 static void register_hooks(apr_pool_t *p)
 {
+    /* After the MPM's, which opens the listeners. */
+    ap_hook_open_logs(open_logs, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(serve_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);

@@ -94,11 +94,20 @@ static int accept_one(int listener)
     return 0;
 }
 
+/* The MPM has closed its listeners: whose they are now may want to wait in
+ * accept() as well. */
+static int is_over(void)
+{
+    const ap_listen_rec *first = vl_acceptor->listeners.first;
+
+    return first && !first->active;
+}
+
 static void accept_some(int listener)
 {
     int i;
 
-    for (i = 0; i < ACCEPT_BATCH && accept_one(listener); i++)
+    for (i = 0; i < ACCEPT_BATCH && !is_over() && accept_one(listener); i++)
         ;
 }
 
@@ -257,10 +266,9 @@ static int ending(void)
 
 static void accept_on(void)
 {
-    const ap_listen_rec *first = vl_acceptor->listeners.first;
     apr_int64_t ticked = 0, now;
 
-    while ((!first || first->active) && !ending()) {
+    while (!is_over() && !ending()) {
         vl_accept_wait_for_events();
         now = vl_clock_us();
         if (now - ticked >= TICK_MS * 1000) {
@@ -422,6 +430,12 @@ void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals)
     hear_relay();
     listen_on();
     accept_on();
+}
+
+void vl_accept_open_logs(void)
+{
+    if (vl_accept_works())
+        vl_listener_open_logs();
 }
 
 int vl_accept_works(void)

@@ -26,6 +26,9 @@
 #include "vl_shm.h"
 #include "vl_usage.h"
 
+/* Parent, as soon as its listeners are open: before that they are not as they
+ * stay, and children of an earlier configuration may accept from them still. */
+void vl_accept_open_logs(void);
 /* Child, before its MPM starts its threads.  Takes the listeners over where
  * that can be done.  handover and relay: see vl_handover.h and vl_relay.h; they
  * must last.  most: how many kept-alive connections may wait here for their

@@ -148,6 +148,7 @@ void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     vl_arrival_t *arrival = (vl_arrival_t *)waiter;
 
     arrival->turn.holds = ticket != NULL;
+    arrival->turn.ticket.account = waiter->account;
     if (ticket)
         arrival->turn.ticket = *ticket;
     arrival->turn.refused = refused;

@@ -18,12 +18,17 @@
 const char *vl_cgroup_file_read(apr_pool_t *p, const char *file)
 {
     char buf[4096];
+    char *text = apr_pstrdup(p, "");
     int fd = open(file, O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? 0 : read(fd, buf, sizeof(buf) - 1);
+    ssize_t len;
 
+    while (fd >= 0 && (len = read(fd, buf, sizeof(buf) - 1)) > 0) {
+        buf[len] = '\0';
+        text = apr_pstrcat(p, text, buf, NULL);
+    }
     if (fd >= 0)
         close(fd);
-    return apr_pstrmemdup(p, buf, len > 0 ? len : 0);
+    return text;
 }
 
 const char *vl_cgroup_file_write(const char *file, const char *value)

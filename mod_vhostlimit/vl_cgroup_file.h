@@ -7,7 +7,7 @@
 
 #include <apr_pools.h>
 
-/* The text, "" when it cannot be read; at most 4 KB of it. */
+/* The text, "" when it cannot be read. */
 const char *vl_cgroup_file_read(apr_pool_t *p, const char *file);
 /* NULL, or why not; errno says it too. */
 const char *vl_cgroup_file_write(const char *file, const char *value);

@@ -170,7 +170,7 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
     adm->entered = turn->holds;
     if (turn->holds) {
         adm->ticket = turn->ticket;
-        vl_slot_begin(accounts, conf->account, turn->waited_us, adm);
+        vl_slot_begin(accounts, turn->waited_us, adm);
     }
     else {
         adm->decision.verdict = VL_REFUSE;
@@ -200,15 +200,23 @@ static int sit(const conn_t *conn, const vl_conf_t *conf, vl_turn_t *ret_turn)
     return ret_turn->holds || ret_turn->refused;
 }
 
+/* Not if the request names another host than its first bytes did: what it has
+ * waited for is another's. */
+static vl_turn_t take_turn(conn_t *conn, apr_uint32_t account)
+{
+    vl_turn_t turn;
+
+    if (conn->turn.ticket.account != account)
+        vl_hooks_drop_turn(conn);
+    turn = conn->turn;
+    memset(&conn->turn, 0, sizeof(turn));
+    return turn;
+}
+
 static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
-    vl_turn_t turn = req->conn->turn;
+    vl_turn_t turn = take_turn(req->conn, conf->account);
 
-    memset(&req->conn->turn, 0, sizeof(turn));
-    if (turn.given_back && turn.ticket.account != conf->account) {
-        vl_hooks_unseat(&turn);
-        memset(&turn, 0, sizeof(turn));
-    }
     if (req->conn->master)
         req->conn->joined = vl_park_join(&req->conn->master->link,
                                          conf->account,
@@ -265,11 +273,19 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
     req->conn->current = req;
 }
 
+/* The thread, and what it forks, work for no vhost. */
+static void go_home(void)
+{
+    vl_place_fork_for(places, VL_PLACE_NONE);
+    vl_place_thread(places, VL_PLACE_NONE);
+}
+
 /* The vhost, or the request, takes no part. */
 static void pass_by(conn_t *conn)
 {
     vl_hooks_drop_turn(conn);
     last_end.known = 0;
+    go_home();
 }
 
 static req_t *req_make(request_rec *r, conn_t *conn)
@@ -299,16 +315,19 @@ static int req_admit(request_rec *r)
     req_t *req;
     apr_status_t rv;
 
-    if (r->main || r->prev || !conn)
+    if (!conn)
         return DECLINED;
+    if (r->main || r->prev) {
+        if (!conn->current)     /* the error document of what cannot be read */
+            go_home();
+        return DECLINED;
+    }
     conn->idle_us = r->server->keep_alive_timeout;
     if (vl_hooks_end_hello(conn))
         last_end.known = 0;
     vl_hooks_end_drain(conn);
     if (conf->mode == VL_MODE_OFF) {
         pass_by(conn);
-        vl_place_fork_for(places, VL_PLACE_NONE);
-        vl_place_thread(places, VL_PLACE_NONE);
         if (conf->refused)
             refuse_unentered(r, conn);
         return DECLINED;
@@ -324,8 +343,10 @@ static int req_admit(request_rec *r)
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
                       "vhost %s: not counted", conf->account_name);
-        if (conf->on_error != VL_ERROR_CLOSED)
+        if (conf->on_error != VL_ERROR_CLOSED) {
+            pass_by(conn);
             return DECLINED;
+        }
         admit_not(req);
     }
     close_if_others_wait(r, req);

@@ -72,6 +72,16 @@ int vl_listener_is_there(void)
     return lr != NULL;
 }
 
+void vl_listener_open_logs(void)
+{
+    const ap_listen_rec *lr;
+
+    for (lr = ap_listeners; lr; lr = lr->next) {
+        if (is_http(lr))
+            apr_socket_opt_set(lr->sd, APR_SO_NONBLOCK, 1);
+    }
+}
+
 /* --- the MPM's listener thread -------------------------------------------- */
 
 /* NULL: a signal has come, by which the MPM stops its listener thread. */
@@ -131,13 +141,11 @@ int vl_listener_empty_fd(void)
     return fd;
 }
 
-/* We accept until nobody is there. */
 static int real_fd(const ap_listen_rec *lr)
 {
     int fd = -1;
 
     apr_os_sock_get(&fd, lr->sd);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     return fd;
 }
 

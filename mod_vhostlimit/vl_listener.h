@@ -21,6 +21,10 @@ int vl_listener_is_there(void);
 /* The MPM can do without them. */
 int vl_listener_may_replace(void);
 
+/* Parent.  Its acceptors do not wait in accept().  Apache is told so, which else
+ * would not undo it in a configuration without this module. */
+void vl_listener_open_logs(void);
+
 /* Child.  What the MPM gets, one for each listener for HTTP.  pass_fd: readable
  * while somebody may pass.  NULL: there are not enough descriptors. */
 int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd);

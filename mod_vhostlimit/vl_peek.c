@@ -122,7 +122,7 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         apr_size_t len;
 
         if (!end)
-            return VL_PEEK_MORE;
+            break;
         len = (apr_size_t)(end - in.at);
         if (!len || (len == 1 && *in.at == '\r')) {
             /* Empty lines before a request line are passed over. */
@@ -141,6 +141,9 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         in.len -= len + 1;
         in.at = end + 1;
     }
+    /* For who does not wait for more. */
+    if (host.at)
+        keep_host(peek, host.at, host.len);
     return VL_PEEK_MORE;
 }
 

@@ -9,7 +9,8 @@
 #include <apr.h>
 
 typedef enum {
-    VL_PEEK_MORE,               /* cannot be told from what has arrived */
+    VL_PEEK_MORE,               /* cannot be told from what has arrived, but
+                                 * perhaps the host of a head */
     VL_PEEK_HOST,               /* complete, and names a host */
     VL_PEEK_NO_HOST             /* complete, or not what we can read: the
                                  * vhost is the default one of the address */

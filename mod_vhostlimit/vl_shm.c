@@ -218,15 +218,22 @@ void vl_shm_post_config_begin(vl_shm_t *shm)
     vl_shm_unlock(shm);
 }
 
+static int is_needed_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const account_t *a = &shm->accounts[account];
+    const vl_flow_t *flow = &shm->queue.flows[account];
+
+    return a->generation == shm->head->generation || flow->running
+           || flow->waiting || a->seated || a->stalled;
+}
+
 /* An account that nobody needs any more, or NULL. */
 static account_t *account_spare_locked(vl_shm_t *shm)
 {
     for (; shm->spare < shm->head->used; shm->spare++) {
         account_t *account = &shm->accounts[shm->spare];
 
-        if (account->generation != shm->head->generation
-            && !shm->queue.flows[shm->spare].running
-            && !shm->queue.flows[shm->spare].waiting) {
+        if (!is_needed_locked(shm, shm->spare)) {
             apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                          NULL);
             return account;

@@ -25,8 +25,8 @@
  *    still has nothing in its ring;
  *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
  *  - an account is configured if it carries the head's generation.  Others are
- *    kept, and their room is used again when it is short and nothing runs or
- *    waits in them.
+ *    kept, and their room is used again when it is short and nothing runs,
+ *    waits or sits in them.
  * All of it is guarded by head.lock, a robust mutex: whoever finds its owner
  * dead computes the sums again, because the cells and rings are the truth: a
  * grant is there or not with one store, and one that was not yet taken off the

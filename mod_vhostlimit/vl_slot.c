@@ -407,18 +407,13 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
     vl_shm_unlock(shm);
 }
 
-void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
-                   vl_admission_t *adm)
+void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
 {
-    account_t *a = &shm->accounts[account];
+    account_t *a = &shm->accounts[adm->ticket.account];
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    if (account != adm->ticket.account) {
-        vl_slot_cancel_locked(shm, &adm->ticket);
-        hold(shm, account, &adm->ticket);
-    }
-    adm->backlogged = shm->queue.flows[account].waiting > 0;
+    adm->backlogged = shm->queue.flows[adm->ticket.account].waiting > 0;
     adm->thread_us = a->thread_us;
     a->metrics.requests++;
     a->metrics.queued += wait_us > 0;

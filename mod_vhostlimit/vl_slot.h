@@ -73,11 +73,8 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
                      vl_admission_t *ret_admission);
 
-/* A request begins on adm->ticket after wait_us, which is filled in: it is of
- * `account`, and so then is the ticket, which is another's only if the request
- * names another host than its first bytes did. */
-void vl_slot_begin(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t wait_us,
-                   vl_admission_t *adm);
+/* A request begins on adm->ticket after wait_us; the rest is filled in. */
+void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);
 
 /* cost NULL: the slot was not used. */
 void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,

@@ -9,6 +9,7 @@
 #include <http_vhost.h>
 
 #include "vl_peek.h"
+#include "vl_scratch.h"
 
 /* Hosts that nobody configured come from clients, so what is remembered has a
  * bound; past it everything is forgotten. */
@@ -53,22 +54,12 @@ static void make_key(map_key_t *key, const apr_sockaddr_t *local,
 static const server_rec *ask_apache(apr_pool_t *p, server_rec *main_server,
                                     apr_sockaddr_t *local, const char *host)
 {
-    conn_rec *c = apr_pcalloc(p, sizeof(*c));
-    request_rec *r = apr_pcalloc(p, sizeof(*r));
+    request_rec *r = vl_scratch_request(p, main_server, local, local);
 
-    c->pool = p;
-    c->local_addr = local;
-    c->base_server = main_server;
-    c->client_addr = local;
-    c->client_ip = r->useragent_ip = (char *)"";
-    ap_update_vhost_given_ip(c);
-    r->pool = p;
-    r->connection = c;
-    r->server = c->base_server;
-    r->status = HTTP_OK;
-    r->uri = apr_pstrdup(p, "/");
-    r->headers_in = apr_table_make(p, 1);
+    ap_update_vhost_given_ip(r->connection);
+    r->server = r->connection->base_server;
     r->per_dir_config = r->server->lookup_defaults;
+    r->uri = apr_pstrdup(p, "/");
     if (*host) {
         apr_table_setn(r->headers_in, "Host", host);
         ap_update_vhost_from_headers(r);

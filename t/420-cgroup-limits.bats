@@ -223,6 +223,19 @@ hierarchies_of() { # <controller>...
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies that a vhost's that is Off is placed in"
 }
 
+@test "a CGI program of a request that takes no part is in no group of whom the process worked for before" {
+  start_httpd -m prefork -t 'ServerLimit 1' -t 'MaxRequestWorkers 1' 'VhostLimit On' \
+    -v 'b VhostLimitExempt "true"' -v 'a ErrorDocument 400 /cgi/where.sh'
+  is "$(get a /cgi/where.sh)" 200
+  like "$(answer_body)" "$(group_of a)"
+  is "$(get b /cgi/where.sh)" 200
+  is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies in which an exempt one is in a group"
+  is "$(get a /cgi/where.sh)" 200
+  packets 'GET /page.html HTTP/1.1\r\nHost: a.test/x\r\n\r\n' >"$BATS_TEST_TMPDIR/answer"
+  like "$(<"$BATS_TEST_TMPDIR/answer")" '^HTTP/1.1 400 .*:/'
+  is "$(grep -cE "$(httpd_cgroup)/[^.]" "$BATS_TEST_TMPDIR/answer")" 0 "hierarchies in which an error document is"
+}
+
 used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
 
 @test "mod_cgi under a threaded MPM: what a program burns is measured as its vhost's" {

@@ -3,11 +3,12 @@
 #
 # Whatever comes in, the answer is that of the same server without the module.
 # Both run side by side, for all tests; ours has one slot, so that much waits.
+# mod_unique_id has a say in each line of the log that is about a request.
 
 load lib/live
 export ONE_SERVER=yes
 
-SITE=(-l headers -v 'a Header always set X-Vhost a' -v 'b Header always set X-Vhost b'
+SITE=(-l headers -l unique_id 'LogLevel debug' -v 'a Header always set X-Vhost a' -v 'b Header always set X-Vhost b'
   -v 'c Header always set X-Vhost c' 'ServerSignature On')
 
 setup_file() {

@@ -204,3 +204,41 @@ idle() { # <number> <text>   holds them open until the test ends
   is "$(status_of b waiting) $(status_of b running)" '0 0'
   kill "$idle_pid"
 }
+
+# With one listener these MPMs do not poll: a child that does not sleep in accept()
+# spins.
+goes_back_to_plain() { # <mpm>
+  configure_httpd -m "$1" 'VhostLimit On' 'VhostLimitCgroup off'
+  one_listener
+  launch_httpd
+  is "$(get a /page.html)" 200
+  configure_httpd -m "$1" -n
+  one_listener
+  graceful_httpd
+  is "$(get a /page.html)" 200 "without the module"
+  is "$(listener_of "$(httpd_pid)")" 0 "O_NONBLOCK"
+}
+
+one_listener() { sed -i '/^Listen 127.0.0.2/d; s/127\.0\.0\.2/127.0.0.1/' "$HTTPD_ROOT/httpd.conf"; }
+
+# 4000 if accept() from it does not wait, else 0: it is the same for all processes.
+listener_of() { # <pid>
+  local inode fd flags
+  inode=$(awk -v port="$(printf ':%04X$' "$(httpd_port)")" '$2 ~ port && $4 == "0A" { print $10 }' \
+    /proc/net/tcp)
+  for fd in "/proc/$1/fd/"*; do
+    [[ $(readlink "$fd") == "socket:[$inode]" ]] || continue
+    flags=$(awk '$1 == "flags:" { print $2 }' "/proc/$1/fdinfo/${fd##*/}")
+    printf '%o\n' "$((flags & 04000))"
+  done
+}
+
+@test "a graceful restart without the module leaves no child that spins: prefork" {
+  requires prefork
+  goes_back_to_plain prefork
+}
+
+@test "a graceful restart without the module leaves no child that spins: worker" {
+  requires worker
+  goes_back_to_plain worker
+}

@@ -71,9 +71,14 @@ refused_at_start() { # <message> <as configure_httpd>...
   check_config 'VhostLimit On' -v 'a VhostLimitExempt "%{REQUEST_URI} ==="'
   is "$status" 1
   like "$output" "VhostLimitExempt: '%.REQUEST_URI. ===':"
-  check_config 'VhostLimit On' -v 'a VhostLimitExempt "-U %{REQUEST_URI}"'
-  is "$status" 1
-  like "$output" 'the operators -U and -F cannot be used here'
+  local lookup
+  for lookup in '-U %{REQUEST_URI}' '-A %{REQUEST_URI}' "! -U'/x'" '-F%{REQUEST_URI}'; do
+    check_config 'VhostLimit On' -v "a VhostLimitExempt \"$lookup\""
+    is "$status" 1
+    like "$output" 'the operators -A, -U and -F cannot be used here'
+  done
+  check_config 'VhostLimit On' -v "a VhostLimitExempt \"%{REQUEST_URI} == '/x-A-U' && -n 'F'\""
+  is "$status" 0
 }
 
 @test "several listener buckets: requests wait with their threads" {
@@ -122,4 +127,16 @@ spends_its_cap_on() { # <mpm>
   requires prefork
   requires mod_lua
   spends_its_cap_on prefork
+}
+
+@test "a head of more than eight kilobytes waits in its own line, and takes no other vhost's slot" {
+  start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 0'
+  local get='GET /page.html HTTP/1.1\r\n' host='Host: b.test\r\n' close='Connection: close\r\n\r\n' fill i
+  fill=$(for i in 1 2 3; do printf 'X-%s: %s\\r\\n' "$i" "$(head -c 4000 /dev/zero | tr '\0' x)"; done)
+  hold_request one b
+  like "$(packets "$get$host$fill$close")" '^HTTP/1.1 503 ' "Host first"
+  like "$(packets "$get$fill$host$close")" '^HTTP/1.1 503 ' "Host last"
+  is "$(status_of b running) $(status_of a requests)" '1 0'
+  release_request one
+  is "$(answer_of one)" 200
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <apr_general.h>
 #include <apr_strings.h>
 
 #include "tap.h"
 #include "vl_cgroup.h"
+#include "vl_cgroup_file.h"
 
 static apr_pool_t *pool;
 
@@ -162,6 +166,24 @@ static void off_misses_everything(void)
        && !vl_cgroup_usage_file(cg, pool, "a", &less), "off has no files");
 }
 
+/* A server with a program for each of its logs has hundreds of children: half a pid
+ * at the end would be somebody else's. */
+static void reads_long_files(void)
+{
+    char name[] = "/tmp/vl_cgroup.XXXXXX";
+    const char *text;
+    int fd = mkstemp(name), i;
+
+    for (i = 0; i < 1000; i++)
+        dprintf(fd, "%d ", 100000 + i);
+    close(fd);
+    text = vl_cgroup_file_read(pool, name);
+    ok(strlen(text) == 7000 && !strcmp(text + 6993, "100999 "),
+       "a long file is read to its end");
+    unlink(name);
+    ok(!*vl_cgroup_file_read(pool, name), "one that is not there is empty");
+}
+
 int main(void)
 {
     apr_initialize();
@@ -170,6 +192,7 @@ int main(void)
     makes_file_names();
     off_is_a_backend();
     off_misses_everything();
+    reads_long_files();
     writes_cpu();
     writes_what_back_ends_may_use();
     knows_what_limits_need();

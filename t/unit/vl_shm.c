@@ -3,6 +3,7 @@
 #include <sys/poll.h>
 
 #include "segment.h"
+#include "vl_seat.h"
 
 #define ACCOUNTS 4
 #define CHILDREN 3
@@ -92,6 +93,21 @@ static void waiting_keeps_an_account(void)
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 0) == a, "until that has gone");
     ok(valid(shm), "state holds");
+}
+
+static void a_seat_keeps_an_account(void)
+{
+    vl_shm_t *shm = make(1, CHILDREN);
+    apr_uint32_t a = account(shm, "a", 0);
+
+    vl_shm_child_attach(shm, getpid(), 8);
+    vl_slot_set_seats(shm, 8);
+    vl_seat_take(shm, a);
+    vl_shm_post_config_begin(shm);
+    ok(account(shm, "b", 0) == NONE, "nor that of one in which somebody sits");
+    vl_seat_leave(shm, a);
+    vl_shm_post_config_begin(shm);
+    ok(account(shm, "b", 0) == a && valid(shm), "until that has risen");
 }
 
 static void limits_follow_the_configuration(void)
@@ -252,6 +268,7 @@ int main(void)
     dry_run_lets_in();
     restarts_keep_names();
     waiting_keeps_an_account();
+    a_seat_keeps_an_account();
     limits_follow_the_configuration();
     the_dead_give_back();
     a_number_comes_again();

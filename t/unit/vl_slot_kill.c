@@ -41,11 +41,11 @@ static void do_take(scene_t *s)
     vl_slot_take(s->shm, &ticket);
 }
 
-static void do_move(scene_t *s)
+static void do_begin(scene_t *s)
 {
     vl_admission_t adm = { .ticket = s->held };
 
-    vl_slot_begin(s->shm, s->b, 0, &adm);
+    vl_slot_begin(s->shm, 5000, &adm);
 }
 
 static void do_elsewhere(scene_t *s)
@@ -75,7 +75,7 @@ static const plot_t plots[] = {
     { "waits", 1, 0, do_wait },
     { "stops waiting", 1, 1, do_unwait },
     { "takes a grant", 2, 1, do_take },
-    { "moves a ticket to another account", 1, 0, do_move },
+    { "begins a request", 1, 0, do_begin },
     { "is done elsewhere", 1, 0, do_elsewhere },
     { "takes back what another child has not picked up", 9, 0, do_pass_over }
 };
