@@ -47,10 +47,13 @@ vl_arrival_t *vl_arrival_next(void)
     vl_park_lock();
     go_on_locked();
     arrival = vl_arrival_first_locked(PASSING);
-    if (arrival)
+    if (arrival) {
+        arrival->news = arrival->begun = 0;
         vl_arrival_move_locked(arrival, VISIT);
-    else
+    }
+    else {
         quiet_locked();
+    }
     vl_park_unlock();
     return arrival;
 }
@@ -94,8 +97,6 @@ static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
         visit->turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
     visit->keepalives = arrival->keepalives;
     visit->ready = arrival->returns;
-    arrival->news = 0;
-    arrival->begun = 0;
     if (arrival->returns) {
         visit->arrival = arrival;
     }
