@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vl_cpu.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* The lines of the processors come first: ten numbers each. */
+#define START_SIZE (CPU_SETSIZE * 128)
 
 static int wanted_by_set(void *data, unsigned cpu)
 {
@@ -64,22 +66,34 @@ void vl_cpu_parse(const char *text, int (*wanted)(void *data, unsigned cpu),
     }
 }
 
+/* NULL: it cannot be read. */
+static char *read_start(const char *file)
+{
+    char *text = malloc(START_SIZE);
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    ssize_t n = text && fd >= 0 ? read(fd, text, START_SIZE - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    if (n > 0) {
+        text[n] = '\0';
+        return text;
+    }
+    free(text);
+    return NULL;
+}
+
 apr_status_t vl_cpu_read(vl_cpu_t *ret_cpu)
 {
-    char text[16384];           /* the lines of 150 processors come first */
     cpu_set_t set;
-    ssize_t n;
-    int fd = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+    char *text = read_start("/proc/stat");
+    apr_status_t rv = text && !sched_getaffinity(0, sizeof(set), &set)
+                      ? APR_SUCCESS : APR_EGENERAL;
 
-    if (fd < 0)
-        return errno;
-    n = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    if (n <= 0 || sched_getaffinity(0, sizeof(set), &set))
-        return APR_EGENERAL;
-    text[n] = '\0';
-    vl_cpu_parse(text, wanted_by_set, &set, ret_cpu);
-    return APR_SUCCESS;
+    if (rv == APR_SUCCESS)
+        vl_cpu_parse(text, wanted_by_set, &set, ret_cpu);
+    free(text);
+    return rv;
 }
 
 apr_uint32_t vl_cpu_busy_permille(const vl_cpu_t *from, const vl_cpu_t *to)

@@ -12,11 +12,12 @@
 const char *vl_exempt_wrong(apr_pool_t *p, const char *text)
 {
     ap_regex_t *lookup = ap_pregcomp(p, "(^|[^[:alnum:]_])"
-                                     "-[AFU][[:space:]\"'%$]",
+                                     "(-[AFU][[:space:]\"'%$]|REMOTE_HOST)",
                                      AP_REG_EXTENDED | AP_REG_NOSUB);
 
     return !ap_regexec(lookup, text, 0, NULL, 0)
-           ? "the operators -A, -U and -F cannot be used here" : NULL;
+           ? "-A, -U, -F and REMOTE_HOST look something up, which cannot be "
+             "waited for here" : NULL;
 }
 
 int vl_exempt(request_rec *r)

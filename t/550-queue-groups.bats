@@ -72,10 +72,10 @@ refused_at_start() { # <message> <as configure_httpd>...
   is "$status" 1
   like "$output" "VhostLimitExempt: '%.REQUEST_URI. ===':"
   local lookup
-  for lookup in '-U %{REQUEST_URI}' '-A %{REQUEST_URI}' "! -U'/x'" '-F%{REQUEST_URI}'; do
+  for lookup in '-U %{REQUEST_URI}' '-A %{REQUEST_URI}' "! -U'/x'" '-F%{REQUEST_URI}' "%{REMOTE_HOST} == 'x'"; do
     check_config 'VhostLimit On' -v "a VhostLimitExempt \"$lookup\""
     is "$status" 1
-    like "$output" 'the operators -A, -U and -F cannot be used here'
+    like "$output" '-A, -U, -F and REMOTE_HOST look something up'
   done
   check_config 'VhostLimit On' -v "a VhostLimitExempt \"%{REQUEST_URI} == '/x-A-U' && -n 'F'\""
   is "$status" 0
