@@ -30,6 +30,8 @@ quiet_sample() { # after a round: nobody is left, then the numbers in a line
   sample | xargs
 }
 
+kb_by_tenths() { awk '{ kb[NR] = $1 } END { for (i = 1; i <= 10; i++) printf "%d ", kb[int(NR * i / 10) + (NR * i < 10)] }' "$BATS_TEST_TMPDIR/samples"; }
+
 # Few clients or many, short requests or programs, some that wait and some that go.
 one_round() { # <number>
   begin_load $((1 + $1 % 4)) a "$( (($1 % 2)) && echo /page.html || echo /cgi/nap.sh)"
@@ -53,6 +55,7 @@ one_round() { # <number>
   done
   read -ra last < <(tail -n 1 "$BATS_TEST_TMPDIR/samples")
   echo "# $i rounds: KB, descriptors, threads, us: first ${first[*]}, last ${last[*]}"
+  echo "# KB after each tenth of them: $(kb_by_tenths)"
   is "$(cut -d' ' -f2 "$BATS_TEST_TMPDIR/crowds" | sort -u)" 200 "who waited in c"
   at_most "${last[0]}" $((first[0] * 11 / 10 + 4096)) "KB"
   at_most "${last[1]}" $((first[1] + 20)) "descriptors"
