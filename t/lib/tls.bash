@@ -15,7 +15,7 @@ url() { # <vhost> <path>
 web() { # <curl argument>...
   local plain tls
   plain=$(httpd_port) tls=$(tls_port)
-  curl -q -sS --noproxy '*' --max-time 30 -k --resolve "*:$plain:127.0.0.1" \
+  curl -q -sS --noproxy '*' --max-time $((30 * SLOWER)) -k --resolve "*:$plain:127.0.0.1" \
     --resolve "*:$tls:127.0.0.1" "$@"
 }
 
