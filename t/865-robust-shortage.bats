@@ -200,7 +200,7 @@ start_crowded() { # <open | closed>
   squatters=()
   local i
   for i in 1 2 3; do
-    timeout 120 tail -f /dev/null 3>&- 4>&- &
+    timeout $((120 * SLOWER)) tail -f /dev/null 3>&- 4>&- &
     squatters+=($!)
   done
   start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \

@@ -118,7 +118,7 @@ release_all() {
 
 # The script may be dead already: do not wait for it.
 let_go() { # <fifo>
-  timeout 2 tee "$1" <<<go >/dev/null || :
+  timeout $((2 * SLOWER)) tee "$1" <<<go >/dev/null || :
   rm -f "$1"
 }
 

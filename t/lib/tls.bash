@@ -19,7 +19,7 @@ web() { # <curl argument>...
     --resolve "*:$tls:127.0.0.1" "$@"
 }
 
-tls_packets() { timeout 60 perl "$TOP/t/lib/packets.pl" "$(tls_port)" "$@"; }  # as packets
+tls_packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(tls_port)" "$@"; }  # as packets
 
 # One certificate for all, that signs itself; a client may show it as its own.
 make_certificate() {
