@@ -71,7 +71,7 @@ few_threads() { # <threads>
   local report threads
   mapfile -t threads < <(few_threads 4)
   start_h2 "${threads[@]}" 'VhostLimitSlots 1' 'VhostLimitQueue 1000 60s'
-  report=$(timeout 30 h2load -n 160 -c 16 -m 10 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)")
+  report=$(timeout $((30 * SLOWER)) h2load -n 160 -c 16 -m 10 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)")
   like "$report" 'status codes: 160 2xx'
 }
 
@@ -87,6 +87,6 @@ few_threads() { # <threads>
 }
 # As many at once as a browser may have.
 statuses_of_100() {
-  timeout 30 h2load -n 100 -c 1 -m 100 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)" |
+  timeout $((30 * SLOWER)) h2load -n 100 -c 1 -m 100 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)" |
     sed -n 's/^status codes: \([0-9]* 2xx\).*/\1/p'
 }

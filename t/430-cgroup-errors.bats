@@ -7,13 +7,15 @@
 load lib/live
 
 # Cgroups as another mount namespace sees them: with_cgroups 'COMMANDS' has them
-# run in it before Apache.
-with_cgroups() { # <shell commands>
-  local real
+# run in it before Apache, whose root of cgroups is the group if there is one.
+with_cgroups() { # <shell commands> [<v2 group's directory>]
+  local real enter='' view=-m
   real=$(httpd_program)
+  [[ -z ${2-} ]] || { enter="echo \$\$ >$2/cgroup.procs" view=-mC; }
   cat >"$BATS_TEST_TMPDIR/httpd" <<END
 #!/bin/sh
-exec unshare -m sh -c '$1
+$enter
+exec unshare $view sh -c '$1
 exec $real "\$@"' httpd "\$@"
 END
   chmod 755 "$BATS_TEST_TMPDIR/httpd"
@@ -146,26 +148,38 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
 
 @test "no cpu controller: Apache serves, without weights in the kernel, and says it" {
   requires cgroups cpu
-  local away
+  local away why='it is not mounted' said='no CPU shares: it is not mounted'
   away=$(unmount cpu)
   [[ -n $away ]] || skip "cpu is not a hierarchy of its own here"
+  if ! grep -q ' cgroup2 ' /proc/self/mounts; then
+    why='no cgroup hierarchy with the cpu controller, and no v2 tree, is mounted' said=$why
+  fi
   mkdir -p "$HTTPD_ROOT"
   with_cgroups "$away"
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
-  error_log_says 'VL0010.*no CPU shares: it is not mounted'
+  error_log_says "VL0010.*$said"
   is "$(get a /cgi/nap.sh)" 200
   stop_httpd
   configure_httpd 'VhostLimit On' -v 'a VhostLimitCPU 20%'
-  start_fails 'the cpu controller is missing: it is not mounted'
+  start_fails "the cpu controller is missing: $why"
 }
 
 # A v2 tree that has been given no controllers, as a container's may be: ours
-# where v1 has them.
+# where v1 has them, else one in a group that hands none down.
+see_no_controllers() {
+  if [[ $(cgroup_cpu_root) == /sys/fs/cgroup ]]; then
+    mkdir -p "/sys/fs/cgroup/bare-$$/root"
+    with_cgroups 'umount -l /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup' "/sys/fs/cgroup/bare-$$/root"
+  else
+    with_cgroups "$(unmount '')"
+  fi
+}
+
 @test "controllers that are not delegated: Apache serves and says it, and a limit stops the start" {
   requires cgroups
-  [[ $(cgroup_cpu_root) != /sys/fs/cgroup ]] && grep -q ' cgroup2 ' /proc/self/mounts || skip "no v2 tree beside v1 here"
+  grep -q ' cgroup2 ' /proc/self/mounts || skip "no v2 tree here"
   mkdir -p "$HTTPD_ROOT"
-  with_cgroups "$(unmount '')"
+  see_no_controllers
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
   error_log_says 'VL0010.*no CPU shares: it is not delegated to /'
   is "$(status_json | jq -r .cgroup.backend) $(get a /cgi/nap.sh)" 'v2 200'
@@ -177,6 +191,10 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
     start_fails "VL0020: vhost b\\.test:[0-9]+: .*the $controller controller is missing: it is not delegated to /"
     : >"$HTTPD_ROOT/logs/error.log"
   done
+  if cgroup_exists "/bare-$$"; then
+    is "$(find "/sys/fs/cgroup/bare-$$" -mindepth 2 -type d)" '' "groups that are left"
+    rmdir "/sys/fs/cgroup/bare-$$/root" "/sys/fs/cgroup/bare-$$"
+  fi
 }
 
 @test "groups that vanish while Apache runs: CGI programs run on, and a restart makes them again" {

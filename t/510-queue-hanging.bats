@@ -157,6 +157,6 @@ start_h2() {
   requires h2load
   local report
   start_h2
-  report=$(timeout 30 h2load -n 240 -c 12 -m 5 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)")
+  report=$(timeout $((30 * SLOWER)) h2load -n 240 -c 12 -m 5 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /cgi/nap.sh)")
   like "$report" 'status codes: 240 2xx'
 }

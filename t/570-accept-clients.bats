@@ -8,7 +8,7 @@ load lib/live
 load lib/tls
 load lib/browser
 
-ONE_AT_A_TIME=('VhostLimit On' 'VhostLimitQueue 100 30s')
+ONE_AT_A_TIME=('VhostLimit On' "VhostLimitQueue 100 $((30 * SLOWER))s")
 
 setup() { requires event; }
 

@@ -7,7 +7,7 @@
 load lib/live
 
 export LOG_MAY_SAY='exit signal Killed'
-CROWD='VhostLimitQueue 1000 60s'
+CROWD="VhostLimitQueue 1000 $((60 * SLOWER))s"
 
 setup() { requires prefork; }
 

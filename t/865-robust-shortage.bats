@@ -19,7 +19,7 @@ new_children() {
   kill -KILL "${old[@]}"
 }
 
-answers() { [[ $(get "$1" /page.html --max-time 1 2>/dev/null) == "$2" ]]; }  # <vhost> <status>
+answers() { [[ $(get "$1" /page.html --max-time "$SLOWER" 2>/dev/null) == "$2" ]]; }  # <vhost> <status>
 
 # A vhost that may run one, with three who wait.
 limits_hold() {
@@ -34,7 +34,7 @@ limits_hold() {
 
 without() { # <mpm> <what>...
   local what
-  start_frail -m "$1" 'VhostLimit On' 'VhostLimitQueue 100 10s' -v 'b VhostLimitConcurrency 1'
+  start_frail -m "$1" 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
   for what in "${@:2}"; do
     runs_short "$what"
     : >"$HTTPD_ROOT/logs/error.log"
@@ -63,7 +63,7 @@ without() { # <mpm> <what>...
 
 @test "prefork: nobody can accept for want of descriptors: it goes on when there are some" {
   requires prefork
-  start_frail -m prefork 'VhostLimit On' 'VhostLimitQueue 100 10s' -v 'b VhostLimitConcurrency 1'
+  start_frail -m prefork 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
   runs_short eventfd
   new_children
   wait_until 20 error_log_says VL0024
@@ -123,7 +123,7 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
 @test "prefork: children without a descriptor leave who comes to others, or wait for one" {
   requires prefork
   local children
-  start_frail -m prefork 'VhostLimit On' 'VhostLimitQueue 100 10s'
+  start_frail -m prefork 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s"
   is "$(get a /)" 200
   mapfile -t children < <(httpd_children)
   runs_short dup
@@ -200,7 +200,7 @@ start_crowded() { # <open | closed>
   squatters=()
   local i
   for i in 1 2 3; do
-    timeout 120 tail -f /dev/null 3>&- 4>&- &
+    timeout $((120 * SLOWER)) tail -f /dev/null 3>&- 4>&- &
     squatters+=($!)
   done
   start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
@@ -287,7 +287,7 @@ two_wait_far() { # <child that does> <name>
 
 an_acceptor_hangs() { # <mpm>
   local here there
-  start_two -m "$1" 'VhostLimitQueue 100 5s'
+  start_two -m "$1" "VhostLimitQueue 100 $((5 * SLOWER))s"
   hold_request busy b
   here=$(holder_of busy)
   there=$(httpd_children | grep -vx "$here")
@@ -315,7 +315,7 @@ an_acceptor_hangs() { # <mpm>
 
 # shellcheck disable=SC2059  # it is to have escapes
 says()  { printf "$1" >&"$line"; }                                               # <text>
-hears() { is "$(timeout 20 grep -m 1 -o 'HTTP/1.1 [0-9]*' <&"$line")" "$1"; }    # <status line>
+hears() { is "$(timeout $((20 * SLOWER)) grep -m 1 -o 'HTTP/1.1 [0-9]*' <&"$line")" "$1"; }    # <status line>
 
 @test "an acceptor hangs: the next request of a connection that is kept alive in its child is answered" {
   requires event

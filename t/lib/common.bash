@@ -5,6 +5,11 @@
 TOP=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 export TOP LC_ALL=C
 
+# The machine of tools/v2.sh takes about ten times as long for everything: what waits
+# for an event may wait so many times longer there.
+SLOWER=1
+[[ -z ${VL_GUEST:-} ]] || SLOWER=6
+
 # Skip the test unless everything it names is here; all reasons are shown, not
 # just the first. A word nobody has taught us is a bug of the test, not a skip.
 requires() { # <word>...
@@ -97,14 +102,14 @@ at_most() { # <got> <bound> [what]
 # Like bats' run, but the log of a failed test shows command, output and status,
 # and a program (not a function) is ended after a minute.
 try() { # <command>...   sets $status and $output
-  if declare -F "$1" >/dev/null; then run "$@"; else run timeout 60 "$@"; fi
+  if declare -F "$1" >/dev/null; then run "$@"; else run timeout $((60 * SLOWER)) "$@"; fi
   # shellcheck disable=SC2154  # bats' run sets them
   printf '$ %s\n%s\n[status %s]\n' "$*" "$output" "$status"
 }
 
 # Ask again until the command succeeds or the time is over.
 wait_until() { # <seconds> <command>...
-  local deadline=$((${EPOCHREALTIME/./} + $1 * 1000000))
+  local deadline=$((${EPOCHREALTIME/./} + $1 * SLOWER * 1000000))
   shift
   until "$@"; do
     ((${EPOCHREALTIME/./} < deadline)) || { fail "waited in vain: $*"; return 1; }

@@ -9,7 +9,7 @@ url() { printf 'http://%s.test:%s%s\n' "$1" "$(httpd_port)" "$2"; }  # <vhost> <
 web() { # <curl argument>...
   local port
   port=$(httpd_port)
-  curl -q -sS --noproxy '*' --max-time 30 --resolve "main.test:$port:127.0.0.2" \
+  curl -q -sS --noproxy '*' --max-time $((30 * SLOWER)) --resolve "main.test:$port:127.0.0.2" \
     --resolve "*:$port:127.0.0.1" "$@"
 }
 
@@ -30,10 +30,10 @@ answer_head() { # <header name>   its value, empty when it is not there
 # ---- by hand -----------------------------------------------------------------
 
 # Send standard input as it is, print all that comes until the server closes.
-raw() { timeout 20 nc -w 10 127.0.0.1 "$(httpd_port)"; }
+raw() { timeout $((20 * SLOWER)) nc -w $((10 * SLOWER)) 127.0.0.1 "$(httpd_port)"; }
 
 # Connections made of packets that are cut by hand: see packets.pl.
-packets() { timeout 60 perl "$TOP/t/lib/packets.pl" "$(httpd_port)" "$@"; }  # <step>...
+packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(httpd_port)" "$@"; }  # <step>...
 
 # So many clients at once, each sends the text and waits for its answer; prints
 # how many got which: "50 200", "2 none".
@@ -118,7 +118,7 @@ release_all() {
 
 # The script may be dead already: do not wait for it.
 let_go() { # <fifo>
-  timeout 2 tee "$1" <<<go >/dev/null || :
+  timeout $((2 * SLOWER)) tee "$1" <<<go >/dev/null || :
   rm -f "$1"
 }
 

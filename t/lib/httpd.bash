@@ -64,6 +64,8 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   [[ -z $ours ]] || modules+=' vhostlimit'
   # Groups of its own: another server on this machine may use the default path.
   [[ -z $ours || $server == *VhostLimitCgroup* ]] || server+="VhostLimitCgroup $(httpd_cgroup)"$'\n'
+  # Nobody is refused because the machine is slow.
+  [[ -z $ours || $server == *VhostLimitQueue* ]] || ((SLOWER == 1)) || server+="VhostLimitQueue 1000 $((10 * SLOWER))s"$'\n'
   [[ -z $ours ]] || vhosts+=$(render status.conf.in ROOT "$HTTPD_ROOT" PORT "$port")$'\n'
   render httpd.conf.in ROOT "$HTTPD_ROOT" PORT "$port" USER "$(httpd_user)" \
     GROUP "$(id -gn "$(httpd_user)")" \

@@ -15,11 +15,11 @@ url() { # <vhost> <path>
 web() { # <curl argument>...
   local plain tls
   plain=$(httpd_port) tls=$(tls_port)
-  curl -q -sS --noproxy '*' --max-time 30 -k --resolve "*:$plain:127.0.0.1" \
+  curl -q -sS --noproxy '*' --max-time $((30 * SLOWER)) -k --resolve "*:$plain:127.0.0.1" \
     --resolve "*:$tls:127.0.0.1" "$@"
 }
 
-tls_packets() { timeout 60 perl "$TOP/t/lib/packets.pl" "$(tls_port)" "$@"; }  # as packets
+tls_packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(tls_port)" "$@"; }  # as packets
 
 # One certificate for all, that signs itself; a client may show it as its own.
 make_certificate() {
