@@ -5,10 +5,11 @@
 TOP=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 export TOP LC_ALL=C
 
-# The machine of tools/v2.sh takes about ten times as long for everything: what waits
-# for an event may wait so many times longer there.
+# The machine of tools/v2.sh takes about ten times as long for everything, a sanitizer
+# up to five: what waits for an event may wait so many times longer there.
 SLOWER=1
-[[ -z ${VL_GUEST:-} ]] || SLOWER=6
+[[ -z ${VL_SANITIZER-} ]] || SLOWER=3
+[[ -z ${VL_GUEST-} ]] || SLOWER=6
 
 # Skip the test unless everything it names is here; all reasons are shown, not
 # just the first. A word nobody has taught us is a bug of the test, not a skip.
