@@ -217,7 +217,8 @@ static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
     vl_turn_t turn = take_turn(req->conn, conf->account);
 
-    if (req->conn->master)
+    /* mod_http2 1.x uses the connections of streams again. */
+    if (req->conn->master && !req->conn->joined)
         req->conn->joined = vl_park_join(&req->conn->master->link,
                                          conf->account,
                                          conf->queue_timeout, &turn);
