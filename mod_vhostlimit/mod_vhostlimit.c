@@ -18,6 +18,7 @@
 #include "vl_conf.h"
 #include "vl_control.h"
 #include "vl_drain.h"
+#include "vl_enter.h"
 #include "vl_handover.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
@@ -46,10 +47,6 @@ typedef struct kept_t {
 static kept_t *kept;
 static vl_place_t *place;
 static vl_usage_t *usage;
-
-/* Room for vhosts that later configurations add or rename.  Pages that are
- * never touched cost nothing. */
-#define SPARE_ACCOUNTS 1024
 
 static kept_t *kept_find(void)
 {
@@ -91,107 +88,6 @@ static apr_status_t remove_cgroups_at_exit(void *unused)
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
         remove_cgroups(NULL);
     return APR_SUCCESS;
-}
-
-/* At most: vhosts of a group share one. */
-static apr_uint32_t count_accounts(server_rec *s)
-{
-    apr_uint32_t n = 0;
-
-    for (; s; s = s->next)
-        n += vl_conf_get(s)->mode != VL_MODE_OFF;
-    return n;
-}
-
-/* A segment with room for twice as many accounts, in which counts begin again. */
-static apr_status_t make_segment(server_rec *main_server,
-                                 apr_uint32_t accounts)
-{
-    apr_uint32_t capacity = accounts * 2 + SPARE_ACCOUNTS;
-    vl_shm_t *shm;
-    apr_status_t rv;
-    int daemons = 1;
-
-    if (kept->shm)
-        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
-                     "%u vhosts are more than the shared memory had room for "
-                     "(%u): counts start again", accounts, kept->capacity);
-    ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
-    /* Twice: a child may be replaced before the parent hears of its death. */
-    rv = vl_shm_post_config_create(ap_pglobal, capacity, daemons * 2, &shm);
-    if (rv != APR_SUCCESS) {
-        ap_log_error(APLOG_MARK, kept->shm ? APLOG_ERR : APLOG_EMERG, rv,
-                     main_server, VLOGNO(0002) "shared memory for %u vhosts in "
-                     "%d children cannot be made", capacity, daemons * 2);
-        return rv;
-    }
-    if (kept->shm)
-        vl_shm_post_config_destroy(kept->shm);
-    kept->shm = shm;
-    kept->capacity = capacity;
-    return APR_SUCCESS;
-}
-
-/* APR_SUCCESS: it has an account, or wants none. */
-static apr_status_t enter_account(server_rec *s)
-{
-    vl_conf_t *conf = vl_conf_get(s);
-    vl_limits_t limits = vl_conf_limits(conf);
-
-    if (conf->mode == VL_MODE_OFF)
-        return APR_SUCCESS;
-    return vl_shm_post_config_account(kept->shm, conf->account_name, &limits,
-                                      &conf->account);
-}
-
-/* A restart goes on without those for whom there is no room. */
-static void leave_out(server_rec *s, apr_status_t rv)
-{
-    vl_conf_t *conf = vl_conf_get(s);
-
-    conf->refused = conf->mode == VL_MODE_ON
-                    && conf->on_error == VL_ERROR_CLOSED;
-    conf->mode = VL_MODE_OFF;
-    ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
-                 "vhost %s cannot be entered in shared memory: its requests "
-                 "are %s", conf->account_name,
-                 conf->refused ? "refused" : "not limited");
-}
-
-/* Those that have an account first, so that nobody is given theirs.  APR_ENOSPC:
- * accounts of vhosts that are gone are still in use. */
-static apr_status_t enter_accounts(server_rec *main_server, int leaves_out)
-{
-    apr_status_t rv;
-    server_rec *s;
-
-    vl_shm_post_config_begin(kept->shm);
-    for (s = main_server; s; s = s->next) {
-        if (vl_shm_post_config_knows(kept->shm, vl_conf_get(s)->account_name))
-            enter_account(s);
-    }
-    for (s = main_server; s; s = s->next) {
-        rv = enter_account(s);
-        if (rv != APR_SUCCESS && !leaves_out)
-            return rv;
-        if (rv != APR_SUCCESS)
-            leave_out(s, rv);
-    }
-    return APR_SUCCESS;
-}
-
-/* Fails at the start only. */
-static apr_status_t make_room(server_rec *main_server)
-{
-    apr_uint32_t accounts = count_accounts(main_server);
-    apr_status_t rv = APR_ENOSPC;
-
-    if (kept->shm && accounts <= kept->capacity)
-        rv = enter_accounts(main_server, 0);
-    if (rv != APR_ENOSPC)
-        return rv;
-    rv = make_segment(main_server, accounts);
-    return kept->shm ? enter_accounts(main_server, 1) : rv;
 }
 
 /* One server for each account: the first of those that share it. */
@@ -277,7 +173,7 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
-    int wanted = count_accounts(main_server) > 0;
+    int wanted = vl_enter_count(main_server) > 0;
     apr_status_t rv = APR_SUCCESS;
     server_rec *s;
 
@@ -323,7 +219,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
     place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
                                         most_group_descriptors());
     usage = vl_usage_post_config_create(pconf, kept->cgroup,
-                                        count_accounts(main_server));
+                                        vl_enter_count(main_server));
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
                                                           server_rec *));
@@ -389,7 +285,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     kept = kept_get();
-    if (make_room(main_server) != APR_SUCCESS)
+    if (vl_enter_post_config(main_server, &kept->shm, &kept->capacity)
+        != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_slot_set_seats(kept->shm, seats());

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_enter.h"
+
+#include <ap_mpm.h>
+#include <http_log.h>
+#include <http_main.h>
+
+#include "vl_conf.h"
+#include "vl_private.h"
+
+/* Room for vhosts that later configurations add or rename.  Pages that are
+ * never touched cost nothing. */
+#define SPARE_ACCOUNTS 1024
+
+apr_uint32_t vl_enter_count(server_rec *s)
+{
+    apr_uint32_t n = 0;
+
+    for (; s; s = s->next)
+        n += vl_conf_get(s)->mode != VL_MODE_OFF;
+    return n;
+}
+
+/* A segment with room for twice as many accounts, in which counts begin again. */
+static apr_status_t make_segment(server_rec *main_server,
+                                 apr_uint32_t accounts, vl_shm_t **shm,
+                                 apr_uint32_t *had)
+{
+    apr_uint32_t capacity = accounts * 2 + SPARE_ACCOUNTS;
+    vl_shm_t *made;
+    apr_status_t rv;
+    int daemons = 1;
+
+    if (*shm)
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
+                     "%u vhosts are more than the shared memory had room for "
+                     "(%u): counts start again", accounts, *had);
+    ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
+    /* Twice: a child may be replaced before the parent hears of its death. */
+    rv = vl_shm_post_config_create(ap_pglobal, capacity, daemons * 2, &made);
+    if (rv != APR_SUCCESS) {
+        ap_log_error(APLOG_MARK, *shm ? APLOG_ERR : APLOG_EMERG, rv,
+                     main_server, VLOGNO(0002) "shared memory for %u vhosts in "
+                     "%d children cannot be made", capacity, daemons * 2);
+        return rv;
+    }
+    if (*shm)
+        vl_shm_post_config_destroy(*shm);
+    *shm = made;
+    *had = capacity;
+    return APR_SUCCESS;
+}
+
+/* APR_SUCCESS: it has an account, or wants none. */
+static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
+{
+    vl_conf_t *conf = vl_conf_get(s);
+    vl_limits_t limits = vl_conf_limits(conf);
+
+    if (conf->mode == VL_MODE_OFF)
+        return APR_SUCCESS;
+    return vl_shm_post_config_account(shm, conf->account_name, &limits,
+                                      &conf->account);
+}
+
+/* A restart goes on without those for whom there is no room. */
+static void leave_out(server_rec *s, apr_status_t rv)
+{
+    vl_conf_t *conf = vl_conf_get(s);
+
+    conf->refused = conf->mode == VL_MODE_ON
+                    && conf->on_error == VL_ERROR_CLOSED;
+    conf->mode = VL_MODE_OFF;
+    ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
+                 "vhost %s cannot be entered in shared memory: its requests "
+                 "are %s", conf->account_name,
+                 conf->refused ? "refused" : "not limited");
+}
+
+/* Those that have an account first, so that nobody is given theirs.  APR_ENOSPC:
+ * accounts of vhosts that are gone are still in use. */
+static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
+                                   int leaves_out)
+{
+    apr_status_t rv;
+    server_rec *s;
+
+    vl_shm_post_config_begin(shm);
+    for (s = main_server; s; s = s->next) {
+        if (vl_shm_post_config_knows(shm, vl_conf_get(s)->account_name))
+            enter_account(s, shm);
+    }
+    for (s = main_server; s; s = s->next) {
+        rv = enter_account(s, shm);
+        if (rv != APR_SUCCESS && !leaves_out)
+            return rv;
+        if (rv != APR_SUCCESS)
+            leave_out(s, rv);
+    }
+    return APR_SUCCESS;
+}
+
+apr_status_t vl_enter_post_config(server_rec *main_server, vl_shm_t **shm,
+                                  apr_uint32_t *capacity)
+{
+    apr_uint32_t accounts = vl_enter_count(main_server);
+    apr_status_t rv = APR_ENOSPC;
+
+    if (*shm && accounts <= *capacity)
+        rv = enter_accounts(main_server, *shm, 0);
+    if (rv != APR_ENOSPC)
+        return rv;
+    rv = make_segment(main_server, accounts, shm, capacity);
+    return *shm ? enter_accounts(main_server, *shm, 1) : rv;
+}
