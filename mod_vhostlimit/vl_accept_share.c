@@ -18,8 +18,8 @@
  * clients to close. */
 #define ALONE_US (1 * APR_USEC_PER_SEC)
 #define LEAVE_US (3 * APR_USEC_PER_SEC)
-/* Tries, 10 ms apart, to hand on what nobody reads. */
-#define HANDOVER_TRIES 100
+/* Tries, 10 ms apart, to hand on what nobody reads, when it is that or nothing. */
+#define LAST_TRIES 100
 /* Handed on at once: another child takes all of them when it has room for all. */
 #define HANDOVER_BATCH 16
 /* How often a child says that it has no room. */
@@ -66,25 +66,38 @@ void vl_accept_adopt(void)
     }
 }
 
-static void hand_on_batch(const int *fds, apr_size_t n)
+static void close_all(const int *fds, apr_size_t n)
 {
-    int tries = HANDOVER_TRIES;
-    apr_size_t i;
-
-    while (tries-- && vl_handover_send(vl_acceptor->handover, fds, n)
-           != APR_SUCCESS)
-        apr_sleep(10 * 1000);
-    for (i = 0; i < n; i++)
-        close(fds[i]);
+    while (n--)
+        close(fds[n]);
 }
 
-static void hand_on(const int *fds, apr_size_t n)
+/* Returns how many have gone: the others have not taken what they got before. */
+static apr_size_t hand_on(const int *fds, apr_size_t n)
 {
-    apr_size_t i;
+    apr_size_t gone = 0;
 
-    for (i = 0; i < n; i += HANDOVER_BATCH)
-        hand_on_batch(fds + i, n - i < HANDOVER_BATCH ? n - i : HANDOVER_BATCH);
+    while (gone < n) {
+        apr_size_t some = n - gone < HANDOVER_BATCH ? n - gone : HANDOVER_BATCH;
+
+        if (vl_handover_send(vl_acceptor->handover, fds + gone, some)
+            != APR_SUCCESS)
+            break;
+        close_all(fds + gone, some);
+        gone += some;
+    }
     vl_slot_wake_others(vl_acceptor->shm);
+    return gone;
+}
+
+/* Who has not gone stays.  0: somebody did. */
+static int hand_on_or_keep(const int *fds, apr_size_t n)
+{
+    apr_size_t gone = hand_on(fds, n), i;
+
+    for (i = gone; i < n; i++)
+        vl_arrival_keep(fds[i]);
+    return gone == n;
 }
 
 /* Everybody who waits goes to the other children. */
@@ -93,8 +106,9 @@ static void hand_on_all(void)
     int fds[VL_HANDOVER_MAX];
     apr_size_t n;
 
-    while ((n = vl_arrival_evict(fds, VL_HANDOVER_MAX)) > 0)
-        hand_on(fds, n);
+    do {
+        n = vl_arrival_evict(fds, VL_HANDOVER_MAX);
+    } while (n && hand_on_or_keep(fds, n));
 }
 
 /* Who waits for a thread of this child that others have free. */
@@ -105,7 +119,7 @@ static void hand_on_some(apr_uint32_t most)
                                         ? most : VL_HANDOVER_MAX);
 
     if (n)
-        hand_on(fds, n);
+        hand_on_or_keep(fds, n);
 }
 
 /* A child whose MPM takes nobody leaves the work to those that can do it, if there
@@ -225,9 +239,15 @@ void vl_accept_stand_in(apr_int64_t now_us)
  * (worker_thread_should_exit_early): those would be lost. */
 void vl_accept_hand_on_unbegun(void)
 {
-    int fds[VL_HANDOVER_MAX];
-    apr_size_t n;
+    int fds[VL_HANDOVER_MAX], tries = LAST_TRIES;
+    apr_size_t n, gone;
 
-    while ((n = vl_arrival_unbegun(fds, VL_HANDOVER_MAX)) > 0)
-        hand_on(fds, n);
+    while ((n = vl_arrival_unbegun(fds, VL_HANDOVER_MAX)) > 0) {
+        gone = hand_on(fds, n);
+        while (gone < n && tries--) {
+            apr_sleep(10 * 1000);
+            gone += hand_on(fds + gone, n - gone);
+        }
+        close_all(fds + gone, n - gone);
+    }
 }

@@ -292,24 +292,44 @@ static vl_arrival_t *arrival_make(int fd)
     return arrival;
 }
 
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+static vl_arrival_t *arrival_of(int fd, const struct sockaddr_storage *remote)
 {
     vl_arrival_t *arrival = arrival_make(fd);
     socklen_t len = sizeof(arrival->remote);
 
     if (!arrival)
-        return;
+        return NULL;
     getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
     if (remote)
         arrival->remote = *remote;
     else
         getpeername(fd, (struct sockaddr *)&arrival->remote, &len);
+    return arrival;
+}
+
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+{
+    vl_arrival_t *arrival = arrival_of(fd, remote);
+
+    if (!arrival)
+        return;
     vl_park_lock();
     if (is_crowded_locked())
         close_one_locked();
     enter_locked(arrival, SORTING);
     vl_park_unlock();
     sort(arrival, 0);
+}
+
+void vl_arrival_keep(int fd)
+{
+    vl_arrival_t *arrival = arrival_of(fd, NULL);
+
+    if (!arrival)
+        return;
+    vl_park_lock();
+    enter_locked(arrival, FRESH);
+    vl_park_unlock();
 }
 
 void vl_arrival_come_back(const vl_item_t *item, int fd)

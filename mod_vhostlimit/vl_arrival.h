@@ -31,6 +31,9 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
 /* A connection that was accepted, or (remote NULL) that another child has
  * handed on, is put where it belongs.  Without memory it is closed. */
 void vl_arrival_come(int fd, const struct sockaddr_storage *remote);
+/* One of those that _evict or _shed took and nobody else has.  It is looked at by
+ * vl_arrival_settle(). */
+void vl_arrival_keep(int fd);
 /* No descriptor is left for a newcomer: one that can do without is closed.  0:
  * there is none. */
 int vl_arrival_spare(void);

@@ -26,7 +26,8 @@ typedef enum {
     VISIT,                          /* in the MPM's hands, and may come back */
     IDLE,                           /* kept alive */
     FRESH,                          /* kept alive, and its next request had come
-                                     * before it was back */
+                                     * before it was back; or no other child has
+                                     * taken it */
     LINGER,                         /* shut down; the client has not closed */
     GONE,                           /* memory to be freed */
     PLACES

@@ -56,7 +56,8 @@ apr_status_t vl_handover_write(int to, const void *bytes, apr_size_t size,
 apr_status_t vl_handover_send(const int pair[2], const int *fds, apr_size_t n)
 {
     static apr_uint32_t sent;
-    stamp_t stamp = { getpid(), ++sent };
+    stamp_t stamp = { getpid(),
+                      __atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED) };
 
     return vl_handover_write(pair[1], &stamp, sizeof(stamp), fds, n);
 }

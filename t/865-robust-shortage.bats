@@ -120,6 +120,20 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   validated
 }
 
+@test "a child that stops keeps who waits in it until others can be sent descriptors" {
+  requires event
+  start_frail -t 'StartServers 1' -t 'ServerLimit 4' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' \
+    'VhostLimit On' "VhostLimitQueue 1000 $((40 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
+  hold_request busy b
+  begin_crowd waiting 100 b /page.html
+  wait_until 20 status_is b waiting 100
+  runs_short pass
+  graceful_httpd
+  release_request busy
+  is "$(crowd_got waiting)" '100 200'
+  validated
+}
+
 @test "prefork: children without a descriptor leave who comes to others, or wait for one" {
   requires prefork
   local children

@@ -3,6 +3,7 @@
  * everywhere, or, if the name ends in a dot and a pid, in that process.
  *   eventfd, dup          no descriptor is left
  *   epoll, thread         a process's first cannot be made
+ *   pass                  descriptors are on their way that nobody takes, for 1.5 s
  *   stuck                 the acceptor's thread stands still
  *   mkdir, write          there is no room for more groups; their files take
  *                         nothing
@@ -19,7 +20,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NEXT(name) \
@@ -139,6 +142,28 @@ int epoll_pwait(int set, struct epoll_event *events, int most, int timeout,
     NEXT("epoll_pwait");
     stand_still();
     return next(set, events, most, timeout, mask);
+}
+
+static int is_over(struct timespec since)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - since.tv_sec) * 1000
+           + (now.tv_nsec - since.tv_nsec) / 1000000 > 1500;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+    static ssize_t (*next)(int, const struct msghdr *, int);
+    static struct timespec since;
+
+    NEXT("sendmsg");
+    if (!msg->msg_controllen || !is_short("pass"))
+        return next(fd, msg, flags);
+    if (!since.tv_sec)
+        clock_gettime(CLOCK_MONOTONIC, &since);
+    return is_over(since) ? next(fd, msg, flags) : fail(ETOOMANYREFS);
 }
 
 /* libcgroup goes to where it makes a group. */
