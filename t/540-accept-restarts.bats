@@ -113,7 +113,7 @@ no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || 
   release_request one
   is "$(answer_of one)" 200
   for pid in "${pids[@]}"; do wait_until 15 gone "$pid"; done
-  like "$(crowd_got many)" '^([0-9]+ 200 )?[0-9]+ 503$'
+  like "$(crowd_got many)" '^(50 200|([0-9]+ 200 )?[0-9]+ 503)$'
 }
 
 # How many connections a child has in its hands.
