@@ -22,18 +22,18 @@ build_all() {
   build_step 'unit tests' make -s -C t/unit check
 }
 
-# Two files at a time: most tests wait more than they work.  Those of the tools
-# come last, one by one, as there is one test bed.
+# Two files at a time: most tests wait more than they work.  Those that set up the
+# test bed come last, one by one, as there is one.
 run_suite() { # <file>...
   rm -f .prove
-  tests --jobs 2 --rules 'seq=t/9*' --rules 'par=**' --state save "$@" && return
+  tests --jobs 2 --rules 'seq=t/9{30,40,50,60,65,70,90}*' --rules 'par=**' --state save "$@" && return
   say "what failed is tried once more, with nothing beside it: see above for how it failed"
   tests --state failed,save
 }
 
 # Of what the tests say, the passed ones are left out and the skipped ones kept.
 tests() { # <argument of prove>...
-  prove --verbose --recurse --ext .bats --ext .t "$@" </dev/null |
+  prove --verbose --timer --recurse --ext .bats --ext .t "$@" </dev/null |
     sed -u -e '/# skip/b' -e '/^ok [0-9]/d' -e '/^1\.\.[0-9]*$/d'
 }
 
