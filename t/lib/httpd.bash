@@ -68,7 +68,7 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   [[ -z $ours || $server == *VhostLimitQueue* ]] || ((SLOWER == 1)) || server+="VhostLimitQueue 1000 $((10 * SLOWER))s"$'\n'
   [[ -z $ours ]] || vhosts+=$(render status.conf.in ROOT "$HTTPD_ROOT" PORT "$port")$'\n'
   render httpd.conf.in ROOT "$HTTPD_ROOT" PORT "$port" USER "$(httpd_user)" \
-    GROUP "$(id -gn "$(httpd_user)")" \
+    GROUP "$(id -gn "$(httpd_user)")" TIMEOUT $((20 * SLOWER)) \
     MODULES "$(load_lines "mpm_$mpm $modules")" TUNING "${tuning:-$(tuning_of "$mpm")}" \
     SERVER "$server" VHOSTS "$vhosts" TAIL "$tail" >"$HTTPD_ROOT/httpd.conf"
 }
