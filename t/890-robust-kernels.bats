@@ -5,6 +5,7 @@
 # systemd as the first process.
 
 load lib/common
+load lib/cgroup
 
 need_qemu()    { need_root && need_program qemu-system-x86_64; }
 need_systemd() { [[ -x /lib/systemd/systemd ]] || { echo "no systemd"; return 1; }; }
@@ -34,7 +35,24 @@ all_passed() { # <number>: at least
   all_passed 80
 }
 
-@test "systemd and another version of cgroups are an error of usage" {
+# The groups of a start, in the one version that is to be seen.
+@test "this kernel with only v1, or only v2, mounted: the module finds its groups there" {
+  requires root cgroups
+  local version
+  for version in v1 v2; do
+    try env PATH="${PATH//"$BATS_LIBEXEC":/}" "$TOP/tools/cgroups.sh" "$version" bats -f 'has a group after the start' "$TOP/t/410-cgroup-tree.bats"
+    [[ $status != 77 ]] || skip "${lines[-1]}"
+    all_passed 1
+  done
+}
+
+@test "what is no version, no command, or systemd with another version of cgroups, is an error of usage" {
+  try "$TOP/tools/cgroups.sh" v3 true
+  is "$status" 2
+  like "$output" "'v3' is not v1 or v2"
+  try "$TOP/tools/cgroups.sh" v1
+  is "$status" 2
+  like "$output" 'there is no command'
   try "$TOP/tools/v2.sh" -i -c v1 true
   is "$status" 2
   like "$output" "-i: systemd makes the cgroups, v2"

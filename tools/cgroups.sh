@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: run a command on a machine that has cgroup v1 and v2 as if it had only one
+#          of them: in a mount namespace without the other
+# Usage:   cgroups.sh [-h] v1|v2 COMMAND [ARGUMENT]...
+#   v1   the v2 tree is not mounted
+#   v2   no v1 hierarchy is mounted, and the tree is /sys/fs/cgroup: with the
+#        controllers only that are in no v1 hierarchy (tools/v2.sh has all)
+#   For example: cgroups.sh v1 prove t/3* t/4* t/5*
+# Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, not mounted)
+
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+. "$here/lib/common.sh"
+
+mounted() { awk -v type="$1" '$3 == type { print $2 }' /proc/self/mounts; }     # <type>: last of all the newest
+
+leave_v1() {
+  local where
+  while where=$(mounted cgroup2 | tail -n 1) && [[ $where ]]; do umount -l "$where"; done
+}
+
+leave_v2() {
+  local tree
+  tree=$(mktemp -d)
+  mount --bind "$(mounted cgroup2 | tail -n 1)" "$tree"
+  while mountpoint -q /sys/fs/cgroup; do umount -R -l /sys/fs/cgroup; done
+  mount --bind "$tree" /sys/fs/cgroup
+  umount "$tree"
+  rmdir "$tree"
+}
+
+main() {
+  local opt
+  if [[ ${1-} == --inside ]]; then
+    "leave_$2"
+    exec "${@:3}"
+  fi
+  while getopts ':h' opt; do
+    case $opt in
+      h) usage 0 ;;
+      *) misuse "unknown option -$OPTARG" ;;
+    esac
+  done
+  shift $((OPTIND - 1))
+  [[ ${1-} =~ ^v[12]$ ]] || misuse "'${1-}' is not v1 or v2"
+  (($# > 1)) || misuse "there is no command"
+  need_root
+  [[ $1 == v1 || $(mounted cgroup2) ]] || cannot "no v2 tree is mounted here"
+  [[ $1 == v2 || $(mounted cgroup) ]] || cannot "no v1 hierarchy is mounted here"
+  exec unshare -m -- "${BASH_SOURCE[0]}" --inside "$@"
+}
+[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
