@@ -22,7 +22,8 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return shm->queue.flows[account].cap != 0;
+    return __atomic_load_n(&shm->queue.flows[account].cap, __ATOMIC_RELAXED)
+           != 0;
 }
 
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
@@ -33,7 +34,8 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 
 apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return shm->accounts[account].limits.weight;
+    return __atomic_load_n(&shm->accounts[account].limits.weight,
+                           __ATOMIC_RELAXED);
 }
 
 void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats)
@@ -72,7 +74,9 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
     sample.running = head->queue.running;
     sample.waiting = head->queue.waiting;
     sample.busy_permille = vl_cpu_busy_permille(&head->auto_cpu, cpu);
-    head->queue.slots = vl_auto_step(&head->auto_state, &sample);
+    __atomic_store_n(&head->queue.slots,
+                     vl_auto_step(&head->auto_state, &sample),
+                     __ATOMIC_RELAXED);
     head->auto_cpu = *cpu;
 }
 
