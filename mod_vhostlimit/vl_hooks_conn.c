@@ -61,6 +61,9 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     if (ends && conn->current)
         vl_hooks_leave_seat(conn->current);
     rv = ap_pass_brigade(f->next, bb);
+    /* Before its slot is another's, so that they are not more than may. */
+    if (ends && counted)
+        vl_hooks_begin_drain(f->c, conn, account);
     /* The pass may have destroyed the request, and with it conn->current. */
     if (ends && conn->current) {
         vl_hooks_req_leave(conn->current);
@@ -68,8 +71,6 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     }
     if (ends && rv == APR_SUCCESS)
         take_back(f->c, conn, bb);
-    if (ends && counted)
-        vl_hooks_begin_drain(f->c, conn, account);
     return rv;
 }
 
