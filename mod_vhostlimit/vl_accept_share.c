@@ -66,12 +66,6 @@ void vl_accept_adopt(void)
     }
 }
 
-static void close_all(const int *fds, apr_size_t n)
-{
-    while (n--)
-        close(fds[n]);
-}
-
 /* Returns how many have gone: the others have not taken what they got before. */
 static apr_size_t hand_on(const int *fds, apr_size_t n)
 {
@@ -83,7 +77,7 @@ static apr_size_t hand_on(const int *fds, apr_size_t n)
         if (vl_handover_send(vl_acceptor->handover, fds + gone, some)
             != APR_SUCCESS)
             break;
-        close_all(fds + gone, some);
+        vl_handover_close(fds + gone, some);
         gone += some;
     }
     vl_slot_wake_others(vl_acceptor->shm);
@@ -248,6 +242,6 @@ void vl_accept_hand_on_unbegun(void)
             apr_sleep(10 * 1000);
             gone += hand_on(fds + gone, n - gone);
         }
-        close_all(fds + gone, n - gone);
+        vl_handover_close(fds + gone, n - gone);
     }
 }

@@ -74,7 +74,7 @@ static apr_size_t detach(struct msghdr *msg, int *ret_fds)
     return bytes / sizeof(int);
 }
 
-static void close_all(const int *fds, apr_size_t n)
+void vl_handover_close(const int *fds, apr_size_t n)
 {
     while (n)
         close(fds[--n]);
@@ -97,7 +97,7 @@ static apr_status_t take(int from, int flags, struct iovec *iov, int *ret_fds,
     *ret_n = detach(&msg, ret_fds);
     if (!(msg.msg_flags & MSG_CTRUNC))
         return APR_SUCCESS;
-    close_all(ret_fds, *ret_n);
+    vl_handover_close(ret_fds, *ret_n);
     *ret_n = 0;
     return APR_EMFILE;
 }
@@ -112,7 +112,7 @@ apr_status_t vl_handover_read(int from, int flags, void *ret_bytes,
 
     if (rv != APR_SUCCESS || got == (ssize_t)size)
         return rv;
-    close_all(ret_fds, *ret_n);
+    vl_handover_close(ret_fds, *ret_n);
     *ret_n = 0;
     return APR_EOF;
 }
@@ -147,10 +147,10 @@ apr_status_t vl_handover_receive(const int pair[2],
         return rv;
     rv = take(pair[0], MSG_DONTWAIT, &have, fds, VL_HANDOVER_MAX, &size, &n);
     if (size >= 0 && !memcmp(&seen, &taken, sizeof(seen))) {
-        close_all(fds, n);
+        vl_handover_close(fds, n);
         return APR_SUCCESS;
     }
-    close_all(ret_fds, *ret_n);
+    vl_handover_close(ret_fds, *ret_n);
     memcpy(ret_fds, fds, sizeof(int) * n);
     *ret_n = n;
     return rv;

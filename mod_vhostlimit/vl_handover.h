@@ -13,8 +13,10 @@
 /* ret_pair: read end, write end. */
 apr_status_t vl_handover_create(int ret_pair[2]);
 /* n: 1 to VL_HANDOVER_MAX.  The sender closes its own after this; until they
- * are received they live in the pair.  APR_EAGAIN: the pair is full. */
+ * are received they live in the pair.  APR_EAGAIN: the pair is full.
+ * ETOOMANYREFS: its user has more on their way than RLIMIT_NOFILE (unix(7)). */
 apr_status_t vl_handover_send(const int pair[2], const int *fds, apr_size_t n);
+void vl_handover_close(const int *fds, apr_size_t n);
 /* APR_EAGAIN: none are there.  APR_EMFILE: this process has no room for those
  * that are, and they stay there; unless two children read and neither has: then
  * some may be lost. */

@@ -33,10 +33,6 @@ leave_v2() {
 
 main() {
   local opt
-  if [[ ${1-} == --inside ]]; then
-    "leave_$2"
-    exec "${@:3}"
-  fi
   while getopts ':h' opt; do
     case $opt in
       h) usage 0 ;;
@@ -49,6 +45,7 @@ main() {
   need_root
   [[ $1 == v1 || $(mounted cgroup2) ]] || cannot "no v2 tree is mounted here"
   [[ $1 == v2 || $(mounted cgroup) ]] || cannot "no v1 hierarchy is mounted here"
-  exec unshare -m -- "${BASH_SOURCE[0]}" --inside "$@"
+  # shellcheck disable=SC2016  # for the shell inside
+  exec unshare -m -- bash -c '. "$1"; "leave_$2"; exec "${@:3}"' cgroups.sh "${BASH_SOURCE[0]}" "$@"
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
