@@ -4,7 +4,8 @@
 
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 SETUP=$TOP/tools/setup.sh
-DIR=/run/vhostlimit-testbed
+BED=${VL_BED:-vhostlimit-testbed}
+DIR=/run/$BED
 
 setup_file() {
   ((EUID == 0)) || return 0
@@ -29,8 +30,8 @@ nothing_left() {
   [[ ! -e $DIR && ! -e $DIR.lock && ! -e /etc/netns/vl-client1 ]] || return 1
   ! ip netns list | grep -q '^vl-' || return 1
   ! grep -q ' /run/netns/vl-' /proc/self/mounts || return 1
-  [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name 'vhostlimit-testbed*') ]] || return 1
-  ! grep -qs '[/]run/vhostlimit-testbed' /proc/[0-9]*/cmdline
+  [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name "$BED*") ]] || return 1
+  ! grep -qs "[/]run/$BED" /proc/[0-9]*/cmdline
 }
 
 @test "each client reaches each site by name, static and PHP" {
@@ -171,7 +172,7 @@ s=socket.socket(); s.bind(("0.0.0.0",80)); s.listen(); time.sleep(60)' 3>&- &
 }
 
 in_group() { # <pid> <site>   of the hierarchy that counts CPU time
-  grep -qE ":(cpuacct|cpu,cpuacct|):/vhostlimit-testbed/$2.test:80\$" "/proc/$1/cgroup"
+  grep -qE ":(cpuacct|cpu,cpuacct|):/$BED/$2.test:80\$" "/proc/$1/cgroup"
 }
 
 @test "up -M -P gives each site a PHP-FPM of its own in the site's group" {

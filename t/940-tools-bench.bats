@@ -6,7 +6,8 @@ bats_require_minimum_version 1.5.0
 load lib/common
 load lib/httpd
 
-DIR=/run/vhostlimit-testbed
+BED=${VL_BED:-vhostlimit-testbed}
+DIR=/run/$BED
 
 need_built() { [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || { echo "the module is not built"; return 1; }; }
 need_gnuplot() { need_program gnuplot; }

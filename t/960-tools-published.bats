@@ -38,8 +38,8 @@ measured() { # <jq filter> <want>
 }
 
 nothing_left() {
-  [[ ! -e /run/vhostlimit-testbed && ! -e /etc/netns/vl-client1 ]] || fail "the bed is left"
-  is "$(compgen -G '/var/tmp/vhostlimit-testbed.*' || true)" '' "folders of applications"
+  [[ ! -e /run/${VL_BED:-vhostlimit-testbed} && ! -e /etc/netns/vl-client1 ]] || fail "the bed is left"
+  is "$(compgen -G "/var/tmp/${VL_BED:-vhostlimit-testbed}.*" || true)" '' "folders of applications"
   is "$(ip netns list | grep '^vl-' || true)" '' "namespaces"
 }
 

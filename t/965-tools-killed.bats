@@ -7,7 +7,8 @@ bats_require_minimum_version 1.5.0
 load lib/common
 load lib/machines
 
-DIR=/run/vhostlimit-testbed
+BED=${VL_BED:-vhostlimit-testbed}
+DIR=/run/$BED
 
 setup() {
   requires root netns sar wrk
@@ -57,7 +58,7 @@ nothing_left() {
   [[ ! -e $DIR && ! -e $DIR.lock ]] || { ls -d "$DIR"*; return 1; }
   ! compgen -G '/etc/netns/vl-*' || return 1
   ! grep ' /run/netns/vl-' /proc/self/mounts || return 1
-  [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name 'vhostlimit-testbed*') ]]
+  [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name "$BED*") ]]
 }
 
 moment() { echo $((RANDOM % 70 + 1)); }   # in a run of about seven seconds

@@ -29,7 +29,7 @@ build_package() {
 }
 
 package_file() { compgen -G "$BATS_FILE_TMPDIR/deb/${PACKAGE}_*.deb"; }
-groups_path()  { printf '/vl-test-package-%s\n' "$$"; }
+groups_path()  { printf '/vl-test-package-%s\n' "${VL_TEST_ID:-$$}"; }
 
 # ---- the day -----------------------------------------------------------------
 

@@ -137,7 +137,7 @@ port_free() { # <port>
   ! grep -qs "^ *[0-9]*: [0-9A-F]*$hex " /proc/net/tcp /proc/net/tcp6
 }
 
-httpd_cgroup() { printf '/vl-test-%s\n' "$(httpd_port)"; }
+httpd_cgroup() { printf '/vl-test-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$(httpd_port)"; }
 
 # Documents, scripts and the places they write to; readable by the server's user.
 make_site() { # <vhost names>

@@ -55,11 +55,15 @@ stop_machine() {
 
 # Runs there, with its network or, to fetch packages, with ours.
 on_machine()   { machine_enter --net "$@"; }  # <command>...
-with_network() { machine_enter "$@"; }        # <command>...
+# isolate.sh keeps our network namespace in /run/vl-outer-net.
+with_network() { # <command>...
+  local outer=/run/vl-outer-net
+  if [[ -e $outer ]]; then machine_enter --net="$outer" "$@"; else machine_enter "$@"; fi
+}
 
 machine_enter() { # [option of nsenter] <command>...
   local option=()
-  [[ $1 != --net ]] || { option=(--net); shift; }
+  [[ $1 != --net* ]] || { option=("$1"); shift; }
   timeout 120 nsenter --target "$machine_pid" --mount --pid "${option[@]}" \
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/root LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@" </dev/null 3>&- 4>&-

@@ -10,7 +10,7 @@ app_known() { [[ " ${app_kinds[*]} " == *" $1 "* ]]; }
 # A folder of ours below the one given; bed_down removes those that are listed.
 app_root() { # <folder>
   local root
-  root=$(mktemp -d "$1/vhostlimit-testbed.XXXXXX") || cannot "$1 is no folder to write to"
+  root=$(mktemp -d "$1/$bed_name.XXXXXX") || cannot "$1 is no folder to write to"
   printf '%s\n' "$root" >>"$bed_dir/app-roots"
   chmod 755 "$root"
   printf '%s\n' "$root"
@@ -20,7 +20,7 @@ app_remove() { # all of this bed
   local root
   [[ -r $bed_dir/app-roots ]] || return 0
   while read -r root; do
-    [[ $root != */vhostlimit-testbed.?????? ]] || rm -rf "$root"
+    [[ $root != */"$bed_name".?????? ]] || rm -rf "$root"
   done <"$bed_dir/app-roots"
 }
 

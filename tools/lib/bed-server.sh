@@ -37,7 +37,7 @@ bed_fpm_start_one() { # <name>
   user=$(httpd_user)
   group=$(bed_site_cgroup "${name#fpm-}")
   template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/$name.conf" \
-    DIR="$bed_dir" NAME="$name" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
+    DIR="$bed_dir" NAME="$name" POOL="$bed_name" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
   fpm_check "$binary" "$bed_dir/$name.conf"
   (cgroup_enter "$group" && server_exec "$binary" -y "$bed_dir/$name.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
     die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/$name.log")"

@@ -30,14 +30,17 @@
 # shellcheck source-path=SCRIPTDIR source=bed-server.sh
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
-bed_dir=/run/vhostlimit-testbed
+# VL_BED names the bed: its folder and its cgroups. Beds with different names run
+# side by side if each has network and mount namespaces of its own.
+bed_name=${VL_BED:-vhostlimit-testbed}
+bed_dir=/run/$bed_name
 bed_lock_file=$bed_dir.lock
 bed_server=vl-server
 bed_address=198.18.0.1          # RFC 2544: never routed
 bed_clients=(1 2 3)
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, those of a second Apache, over TLS, behind a front; status pages
-bed_cgroup=/vhostlimit-testbed
+bed_cgroup=/$bed_name
 bed_daemons=(httpd httpd2 haproxy lighttpd)      # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
 bed_commands=                   # a file for the command lines, if they are wanted

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: run a test file in namespaces of its own, so that files run side by side
+# Usage:   isolate.sh FILE [ARGUMENT]...
+#   The file gets its own process IDs, network, System V IPC, /run and /etc:
+#   ports, namespace names and lock files of two files never meet, and every
+#   process that the file started ends with it. Only cgroups are shared; their
+#   names contain VL_TEST_ID or VL_BED. The outer network stays reachable for package
+#   downloads through /run/vl-outer-net. Without root the file runs as it is.
+# Exit:    that of FILE
+
+set -euo pipefail
+
+# Runs as the first process of the new namespaces.
+isolate_main() { # <file of the outer network namespace> <command>...
+  local outer_net=$1
+  shift
+  mount -t tmpfs -o mode=755 tmpfs /run
+  mkdir -p /run/lock /run/isolated/upper /run/isolated/work
+  : >/run/vl-outer-net
+  mount --bind "$outer_net" /run/vl-outer-net
+  mount -t proc proc /proc
+  mount -t overlay -o lowerdir=/etc,upperdir=/run/isolated/upper,workdir=/run/isolated/work overlay /etc ||
+    echo "# no overlay file system: /etc is shared with other test files"
+  ip link set lo up
+  trap : TERM INT               # the command gets the signal too; we report its status
+  "$@" &
+  wait "$!"
+}
+
+if ((EUID != 0)) || [[ -n ${VL_TEST_ID-} ]] || ! unshare --mount --net --pid --ipc --fork true 2>/dev/null; then
+  exec "$@"
+fi
+export VL_TEST_ID=$$ VL_BED=vhostlimit-testbed-$$
+export -f isolate_main
+exec {outer}</proc/self/ns/net
+exec unshare --mount --propagation private --net --pid --ipc --fork --kill-child \
+  bash -euc 'isolate_main "$@"' isolate "/proc/$$/fd/$outer" "$@"
