@@ -41,5 +41,6 @@ check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDI
 
 @test "no test of the module waits by sleeping: wait_until asks for what it waits for" {
   try grep -nE '^ *(sleep|usleep) ' "$TOP"/t/[0-8]*.bats
+  is "$status" 1 "status of grep"
   is "$output" "" "bare sleeps"
 }

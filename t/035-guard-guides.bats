@@ -41,30 +41,37 @@ guide_modules() {
 }
 
 @test "each directive of ours that a guide names is one" {
-  local name code
-  code=$(directives_of_module)
-  at_least "$(wc -w <<<"$code")" 5 "directives found in the module"
-  while read -r name; do
+  local name code named
+  code=$(found 5 "directives of the module" directives_of_module)
+  named=$(found 5 "directives that guides name" named_directives)
+  for name in $named; do
     grep -qx "$name" <<<"$code" || fail "$name: no such directive"
-  done < <(grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u)
+  done
 }
+named_directives() { grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u; }
 
 @test "each file that README.md and the guides point to is there" {
-  local path
-  for path in $(grep -ohE '\bdocs/[a-z/-]+\.md|\]\((docs|conf)/[^)#]+' "$GUIDES"/*.md "$TOP/README.md" | tr -d '](' | sort -u); do
+  local path paths
+  paths=$(found 5 "paths" linked_paths)
+  for path in $paths; do
     [[ -e $TOP/$path ]] || fail "$path: not there"
   done
-  while read -r path; do
+  paths=$(found 2 "files to install" installed_files)
+  for path in $paths; do
     [[ -e $TOP/conf/systemd/$path ]] || fail "conf/systemd/$path: not there"
-  done < <(sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md)
+  done
 }
+linked_paths() { grep -ohE '\bdocs/[a-z/-]+\.md|\]\((docs|conf)/[^)#]+' "$GUIDES"/*.md "$TOP/README.md" | tr -d '](' | sort -u; }
+installed_files() { sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md; }
 
 @test "each key of the status page in the guides' queries is one" {
-  local key
-  for key in $(grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md | tr -d '\140' | sort -u); do
+  local key keys
+  keys=$(found 2 "keys" named_keys)
+  for key in $keys; do
     grep -q "\`vhosts\[\]\.$key\`" "$TOP/docs/operating.md" || fail "$key: not in docs/operating.md"
   done
 }
+named_keys() { grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md | tr -d '\140' | sort -u; }
 
 @test "systemd takes the units of the examples" {
   requires systemd_analyze

@@ -4,6 +4,15 @@
 
 need_nm() { need_program nm; }
 
+# Prints the words that the command prints. Fails when there are fewer than the
+# number: a guard that finds nothing to check must not pass.
+found() { # <at least> <what> <command>...
+  local words
+  words=$("${@:3}") || { fail "$2: the search ended with status $?"; return 1; }
+  at_least "$(wc -w <<<"$words")" "$1" "$2 found" || return
+  printf '%s\n' "$words"
+}
+
 # Every shell and bats file of ours: by extension or by its first line.
 scripts() {
   local file
@@ -30,7 +39,7 @@ sources() {
   } | grep -E '\.([ch]|sh|bash|bats|am|ac|conf)$|/\.ci/run$|httpd\.conf\.in$' | sort
 }
 
-# What the unit tests link without httpd.
+# The sources of libvlcore, which the unit tests link without httpd.
 core_files() {
   sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$TOP/mod_vhostlimit/Makefile.am" |
     grep -oE 'vl[a-z_]*\.[ch]' | sed "s|^|$TOP/mod_vhostlimit/|" | sort
@@ -45,5 +54,7 @@ directives_of_module() {
 }
 
 make_room() { mkdir -p "$HTTPD_ROOT"; }
+
+core_library() { printf '%s\n' "${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/libvlcore.a"; }
 
 log_ids() { grep -ohE 'VLOGNO\([0-9]+\)' "$TOP"/mod_vhostlimit/*.c | tr -cd '0-9\n' | sort; }
