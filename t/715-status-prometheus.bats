@@ -25,7 +25,7 @@ dashboard_queries() { jq -r '.panels[].targets[].expr' "$DASHBOARD"; }
 # A Prometheus on a port of its own, that scrapes this server every second.
 start_prometheus() {
   local dir=$BATS_TEST_TMPDIR/prometheus
-  prometheus_port=$(($(httpd_port) + 1))
+  prometheus_port=$(free_port prometheus)
   mkdir -p "$dir"
   cat >"$dir/prometheus.yml" <<END
 global: { scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s }

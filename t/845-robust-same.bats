@@ -6,8 +6,6 @@
 
 load lib/live
 
-export LOG_MAY_SAY='.'          # Apache's own complaints about what is sent here
-
 with_everything() { # <as configure_httpd>...
   configure_httpd -l auth_basic -l authn_core -l authn_file -l authz_user -l authz_host -l deflate -l filter -l negotiation -l autoindex -l rewrite \
     -l proxy -l proxy_http -l include -l dav -l dav_fs -l expires -l http2 -l reqtimeout 'MaxKeepAliveRequests 100' 'KeepAliveTimeout 2' 'Timeout 300' 'Protocols h2c http/1.1' \

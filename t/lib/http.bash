@@ -141,13 +141,18 @@ settles() { # <vhost> <column> <value>
   is "$(status_of "$1" "$2")" "$3" "$2 of $1"
 }
 
-# The command makes the account grow by exactly so many requests, and all leave.
+status_at_least() { (($(status_of "$1" "$2") >= $3)); }  # <vhost> <column> <bound>
+
+# The command makes the account grow by exactly so many requests, and all leave. The
+# count is compared when the site is idle: a request counted twice is seen.
 counts_as() { # <number> <vhost> <command>...
-  local before
-  before=$(status_of "$2" requests)
+  local want
+  want=$(($(status_of "$2" requests) + $1))
   "${@:3}"
-  settles "$2" requests $((before + $1))
+  wait_until 5 status_at_least "$2" requests "$want" 2>/dev/null || :
+  settles "$2" waiting 0
   settles "$2" running 0
+  is "$(status_of "$2" requests)" "$want" "requests of $2, which is idle"
 }
 
 # The access log of one vhost, written once all its requests are over.

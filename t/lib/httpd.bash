@@ -114,21 +114,35 @@ httpd_user() {
   done
 }
 
-# A port nobody listens on; the first answer is kept for the whole file.
+# A port for the whole file: no process listens on it, and no other test file has it.
 httpd_port() { free_port ''; }
 free_port() { # <name, empty for the server's>
-  local file=$BATS_FILE_TMPDIR/port$1 port try first=20000
-  if [[ ! -e $file ]]; then
-    # Not where the others are looked for: they may not be listened on yet.
-    [[ -z $1 ]] || first=$((29000 + ${#1} * 100))
-    for ((try = 0; try < 200; try++)); do
-      port=$((first + ($$ * 7 + try * 13) % (first < 29000 ? 9000 : 100)))
-      port_free "$port" || continue
-      echo "$port" >"$file"
-      break
-    done
-  fi
+  local file=$BATS_FILE_TMPDIR/port$1
+  [[ -e $file ]] || reserve_port >"$file" || { rm -f "$file"; fail "no free port"; return 1; }
   cat "$file"
+}
+
+# Each port that a file has is a file in one folder, with the owner's folder in it: the
+# port is free again when that folder is gone. Below the ports that the kernel gives to
+# clients. In namespaces of its own a file has a /run of its own (isolate.sh).
+reserve_port() {
+  local folder=${TMPDIR:-/tmp}/vl-test-ports port try lock
+  [[ -z ${VL_TEST_ID-} ]] || folder=/run/vl-test-ports
+  mkdir -p -m 1777 "$folder"
+  exec {lock}>>"$folder/lock"
+  chmod 666 "$folder/lock" 2>/dev/null || :
+  flock "$lock" || return
+  for ((try = 0; try < 12000; try++)); do
+    port=$((20000 + ($$ * 7 + try * 13) % 12000))
+    [[ ! -e $folder/$port || ! -d $(<"$folder/$port") ]] || continue
+    port_free "$port" || continue
+    rm -f "$folder/$port" && echo "$BATS_FILE_TMPDIR" >"$folder/$port" || continue
+    exec {lock}>&-
+    echo "$port"
+    return
+  done
+  exec {lock}>&-
+  return 1
 }
 
 port_free() { # <port>
