@@ -4,12 +4,15 @@
 # One line in the log when a vhost begins and one when it ceases to be limited.
 
 load lib/live
+load lib/clock
+
+setup() { requires cc; }
 
 limited_lines() { grep -oE "VL001[12]: vhost $1\.test.*" "$HTTPD_ROOT/logs/error.log" || :; }  # <vhost>
 said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                                    # <vhost> <lines>
 
 @test "a vhost that is refused says so once, with the cause and numbers, and once when it is over" {
-  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
+  start_with_clock 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   repeat 3 get a / >/dev/null
   wait_until 15 said a 1
@@ -18,7 +21,8 @@ said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                    
   is "$(status_of b limited_s)" 0
   repeat 3 get a / >/dev/null
   release_request one
-  wait_until 30 said a 2
+  over_after_quiet_time() { pass_time 11; said a 2; }
+  wait_until 15 over_after_quiet_time
   is "$(limited_lines a | wc -l)" 2 "lines"
   like "$(limited_lines a | tail -n 1)" '^VL0012: vhost a\.test:[0-9]+: limited no more, was for [0-9]+ s: 1 requests were served, 0 of them had waited, and 6 were refused$'
   settles a limited_s 0
@@ -27,20 +31,44 @@ said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                    
 
 @test "a vhost whose line does not get shorter is limited, by its share; its neighbour is not" {
   requires event
-  start_httpd 'VhostLimit On' 'VhostLimitSlots 1'
+  start_with_clock 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitQueue 100 1h'
   hold_request one a
   begin_request waits a /page.html
-  wait_until 10 said a 1
+  settles a waiting 1
+  limited_after_a_second() { pass_time 1; said a 1; }
+  wait_until 10 limited_after_a_second
   like "$(limited_lines a)" 'VL0011: vhost a\.test:[0-9]+: limited by its share of 1 slots: 1 running, 1 waiting, 0 refused in [0-9]+ s$'
   release_request one
   is "$(answer_of waits) $(limited_lines b)" '200 '
 }
 
-@test "prefork: the parent looks" {
+@test "prefork: the child that accepts looks" {
   requires prefork
-  start_httpd -m prefork 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_with_clock -m prefork 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
-  refused_once_more() { get a / >/dev/null; said a 1; }
+  refused_once_more() { pass_time 1; get a / >/dev/null; said a 1; }
+  wait_until 15 refused_once_more
+  like "$(limited_lines a)" 'limited by VhostLimitConcurrency 1: 1 running'
+  isnt "$(looked)" "$(httpd_pid)" "process that looked"
+}
+
+# The process that wrote the line.
+looked() { sed -nE 's/.*\[pid ([0-9]+)[^]]*\].*VL0011.*/\1/p' "$HTTPD_ROOT/logs/error.log" | head -n 1; }
+
+# Its monitor hook runs every ten seconds, or when ten children have ended.
+@test "prefork, several listener buckets: no child keeps time, and the parent looks" {
+  requires prefork
+  (($(nproc) > 1)) || skip "one processor, one bucket"
+  start_with_clock -m prefork 'ListenCoresBucketsRatio 1' 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  refused_once_more() {
+    local idle
+    pass_time 1
+    get a / >/dev/null
+    idle=$(httpd_children | grep -vx "$(holder_of one)" | head -n 1) && kill -TERM "$idle"
+    said a 1
+  }
   wait_until 40 refused_once_more
   like "$(limited_lines a)" 'limited by VhostLimitConcurrency 1: 1 running'
+  is "$(looked)" "$(httpd_pid)" "process that looked"
 }
