@@ -16,10 +16,8 @@ setup_file() {
 
 setup() { busy_pids=(); }
 
-teardown() {
-  ((${#busy_pids[@]} == 0)) || kill "${busy_pids[@]}"
-  look_for_leftovers
-}
+end_busy() { ((${#busy_pids[@]} == 0)) || kill "${busy_pids[@]}"; }
+teardown() { all_of end_busy look_for_leftovers; }
 
 teardown_file() { end_server; }
 
@@ -42,7 +40,7 @@ have_burnt() { (($(burnt_ms "${busy_pids[0]}") + $(burnt_ms "${busy_pids[1]}") >
   make_busy a
   make_busy b
   before_a=$(burnt_ms "${busy_pids[0]}") before_b=$(burnt_ms "${busy_pids[1]}")
-  wait_until 60 have_burnt $((before_a + before_b + 3000))
+  wait_until 60 have_burnt $((before_a + before_b + 1500))
   a=$(($(burnt_ms "${busy_pids[0]}") - before_a)) b=$(($(burnt_ms "${busy_pids[1]}") - before_b))
   at_least "$a" $((b * 2)) "ms of a, whose weight is 300, beside $b ms of b, whose weight is 100"
   at_most "$a" $((b * 9 / 2)) "ms of a, beside $b ms of b"
@@ -57,7 +55,7 @@ was_throttled() { # <vhost> <times>
   local from until got
   make_busy c
   got=$(burnt_ms "${busy_pids[0]}") from=${EPOCHREALTIME/./}
-  wait_until 60 was_throttled c 20
+  wait_until 60 was_throttled c 10
   until=${EPOCHREALTIME/./}
   got=$(($(burnt_ms "${busy_pids[0]}") - got))
   at_most "$got" $(((until - from) / 2000 + 100)) "ms, a quarter being due, of $(((until - from) / 1000)) ms"

@@ -37,8 +37,8 @@ start_service() { # <as configure_httpd>...
 
 setup() { requires guest; }
 
-teardown() {
-  look_for_leftovers
+teardown() { all_of look_for_leftovers end_services; }
+end_services() {
   timeout 60 systemctl stop 'vhostlimit-fpm@*' apache2 || :
   rm -rf "$UNITS"/apache2.service* "$UNITS"/vhostlimit-fpm* "$UNITS/web.slice" "$HTTPD_ROOT"
 }

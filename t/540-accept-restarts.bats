@@ -116,40 +116,59 @@ no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || 
   like "$(crowd_got many)" '^(50 200|([0-9]+ 200 )?[0-9]+ 503)$'
 }
 
-# How many connections a child has in its hands.
+# How many sockets a child has open.
 sockets_of() { find "/proc/$1/fd" -lname 'socket:*' 2>/dev/null | wc -l; }   # <pid>
 
-holds_most() {
-  local pid
-  httpd_children | while read -r pid; do echo "$(sockets_of "$pid") $pid"; done | sort -n | sed -n '$s/.* //p'
+# Twenty-five wait in each of two children: the other is stopped while they come. b's
+# place is taken in the first.
+fifty_wait_in_two() {
+  start_httpd -t 'StartServers 2' -t 'ServerLimit 4' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 64' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64' 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  wait_until 10 children_are 2
+  hold_request one b
+  here=$(holder_of one)
+  there=$(httpd_children | grep -vx "$here")
+  kill -STOP "$here"
+  begin_crowd far 25 b /page.html
+  settles b waiting 25
+  kill -CONT "$here"
+  kill -STOP "$there"
+  begin_crowd near 25 b /page.html
+  settles b waiting 50
+  kill -CONT "$there"
 }
+children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
 
-served_in() { sed -n 's/ 200$//p' "$(hold_dir)/$1.crowd"; }   # <crowd>
-
-@test "a child that is killed takes with it no more than it held" {
-  start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
-  local victim left
-  victim=$(holds_most)
-  kill -KILL "$victim"
-  wait_until 5 gone "$victim"
-  [[ $(holder_of one) != "$victim" ]] || settles b running 0
-  wait_until 5 has_new_child "$victim"
-  left=$(status_of b waiting)
+@test "a child that is killed takes with it those who wait in it, and nobody else" {
+  local here there
+  fifty_wait_in_two
+  kill -KILL "$there"
+  wait_until 10 gone "$there"
+  settles b waiting 25
+  is "$(status_of b running)" 1
   release_request one
-  wait_until 20 crowd_over many
-  at_most "$left" 49 "still in line"
-  [[ $(holder_of one) == "$victim" ]] || is "$(served_in many)" "$left" "served of those still in line"
-  settles b running 0
-  settles b waiting 0
+  is "$(answer_of one)" 200
+  is "$(crowd_got near) $(crowd_got far)" '25 200 25 none'
   is "$(get b /) $(get a /)" '200 200'
 }
-has_new_child() { (($(httpd_children | wc -l) >= 2)) && ! httpd_children | grep -qx "$1"; }   # <pid of the old>
+
+@test "a child that is killed while it runs what others wait for: they are served, and those in it are gone" {
+  local here there
+  fifty_wait_in_two
+  kill -KILL "$here"
+  wait_until 10 gone "$here"
+  is "$(crowd_got far) $(crowd_got near)" '25 200 25 none'
+  is "$(answer_of one)" 000
+  settles b waiting 0
+  settles b running 0
+  is "$(get b /) $(get a /)" '200 200'
+}
 
 @test "all children killed while fifty wait: the counts return to nought" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
   fifty_wait_behind one
   httpd_children | xargs kill -KILL
+  is "$(crowd_got many)" '50 none'
   settles b running 0
   settles b waiting 0
   is "$(get b /)" 200
@@ -181,7 +200,7 @@ few_descriptors() { (($(descriptors) <= $1)); }
 }
 
 idle() { # <number> <text>   holds them open until the test ends
-  packets --idle "$1" 12 "$2" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
+  exec_packets --idle "$1" 60 "$2" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
   idle_pid=$!
   wait_until 10 grep -q open "$BATS_TEST_TMPDIR/idle"
 }

@@ -23,11 +23,11 @@ records_of_ours() { # <log>
     awk -v RS= '/(by|at) 0x/ && /mod_vhostlimit|[ (]vl_[a-z]/'
 }
 
-some_hundred_requests() {
+some_hundred_requests() { # [vhost for programs]
   web -o /dev/null "$(url a '/page.html?[1-150]')"
   pipeline a 60 / /nope
   web -o /dev/null -I "$(url b '/page.html?[1-20]')"
-  web -o /dev/null -d body "$(url c '/cgi/echo.sh?[1-5]')"
+  web -o /dev/null -d body "$(url "${1:-c}" '/cgi/echo.sh?[1-5]')"
   get a /cgi/redirect.sh
   abort_request a /big.bin
   web -o /dev/null "$(url status '/vhostlimit?[1-10]')" "$(url status '/vhostlimit?json')" "$(url status '/vhostlimit?auto')"
@@ -40,16 +40,17 @@ some_hundred_requests_while_one_waits() {
   hold_request busy c
   begin_request waits c /page.html
   settles c waiting 1
-  some_hundred_requests
+  some_hundred_requests b
   packets "$page" '@until:page of a' @100 "$page$last"
   packets "$page" '@until:page of a' "${page:0:9}" @50 @reset
   packets "$page" @reset
   packets "${page/GET/POST}" @send:3000000
-  packets "$page" '@until:page of a' @60000 3>&- 4>&- &
+  exec_packets "$page" '@until:page of a' @60000 3>&- 4>&- &
   client_pids=($!)
-  packets "$last" '@until:index of a' @60000 3>&- 4>&- &
+  exec_packets "$last" '@until:index of a' @60000 3>&- 4>&- &
   client_pids+=($!)
   settles a waiting 0
+  is "$(status_of c waiting)" 1 "the one that waits still does"
 }
 
 clean_on() { # <mpm> [what is to happen]

@@ -33,7 +33,10 @@ answer_head() { # <header name>   its value, empty when it is not there
 raw() { timeout $((20 * SLOWER)) nc -w $((10 * SLOWER)) 127.0.0.1 "$(httpd_port)"; }
 
 # Connections made of packets that are cut by hand: see packets.pl.
-packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(httpd_port)" "$@"; }  # <step>...
+packets() { (exec_packets "$@"); }  # <step>...
+
+# The same for the background, where $! then is a process whose end is the client's end.
+exec_packets() { exec timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(httpd_port)" "$@"; }  # <step>...
 
 # So many clients at once, each sends the text and waits for its answer; prints
 # how many got which: "50 200", "2 none".

@@ -9,18 +9,17 @@ load lib/cgroup
 load lib/httpd
 load lib/http
 
-look_for_leftovers() {
-  release_all
-  check_idle
-  check_log
+# bats calls teardown and teardown_file where set -e has no effect: only their own status
+# counts. So all steps run, and each failure is kept.
+all_of() { # <command>...
+  local command failed=0
+  for command; do "$command" || failed=1; done
+  return "$failed"
 }
 
-end_server() {
-  look_for_leftovers
-  stop_httpd
-  check_log
-  check_cgroup_gone
-}
+look_for_leftovers() { all_of release_all check_idle check_log; }
+
+end_server() { all_of look_for_leftovers stop_httpd check_log check_cgroup_gone; }
 
 teardown() {
   if [[ -n ${ONE_SERVER:-} ]]; then look_for_leftovers; else end_server; fi
