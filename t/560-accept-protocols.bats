@@ -154,11 +154,13 @@ all_sni() {
   settles s running 0
   is "$(get s /page.html -m 5)" 200
   kill -0 "$kept_pid"
+  [[ -n $(ss -Htn state established "sport = :$(tls_port)") ]] || fail "the connection was not kept alive"
+  : >"$BATS_TEST_TMPDIR/kept.end"
   wait "$kept_pid"
 }
 kept_by_another() {
   { printf 'GET /page.html HTTP/1.1\r\nHost: t.test\r\n\r\n'; wait_until 15 [ -e "$BATS_TEST_TMPDIR/kept.end" ]; } |
-    timeout 8 openssl s_client -quiet -connect "127.0.0.1:$(tls_port)" -servername s.test 2>/dev/null || :
+    timeout 20 openssl s_client -quiet -no_ign_eof -connect "127.0.0.1:$(tls_port)" -servername s.test 2>/dev/null || :
 }
 
 @test "200 connections that say a ClientHello and no more keep no other vhost from being served" {
@@ -280,15 +282,14 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
   start_tls -l proxy -l proxy_wstunnel 'VhostLimit On' -v 'a VhostLimitConcurrency 1' \
     -v "a ProxyPass /ws ws://127.0.0.1:$echo_port/"
   in_background socket packets "$UPGRADE" '@until:101 .*\r\n\r\n' 'once' '@until:once' \
-    "@when:$BATS_TEST_TMPDIR/go" 'again' '@until:again'
+    "@when:$BATS_TEST_TMPDIR/go" 'again' '@until:again' @half
   settles a requests 1
   wait_until 10 status_is a running 0
   is "$(get a /page.html -m 8)" 200
   is "$(get b /page.html -m 8)" 200
   touch "$BATS_TEST_TMPDIR/go"
-  wait_until 10 gone "$socket_pid" || :
-  kill "$echo_pid"
   wait "$socket_pid"
+  kill "$echo_pid"
   like "$(<"$BATS_TEST_TMPDIR/socket")" '101 .*onceagain'
 }
 

@@ -118,27 +118,29 @@ httpd_user() {
 httpd_port() { free_port ''; }
 free_port() { # <name, empty for the server's>
   local file=$BATS_FILE_TMPDIR/port$1
-  [[ -e $file ]] || reserve_port >"$file" || { rm -f "$file"; fail "no free port"; return 1; }
+  [[ -e $file ]] || reserve_port "$file" || { fail "no free port"; return 1; }
   cat "$file"
 }
 
 # Each port that a file has is a file in one folder, with the owner's folder in it: the
 # port is free again when that folder is gone. Below the ports that the kernel gives to
 # clients. In namespaces of its own a file has a /run of its own (isolate.sh).
-reserve_port() {
+reserve_port() { # <file that will say it>
   local folder=${TMPDIR:-/tmp}/vl-test-ports port try lock
   [[ -z ${VL_TEST_ID-} ]] || folder=/run/vl-test-ports
   mkdir -p -m 1777 "$folder"
   exec {lock}>>"$folder/lock"
   chmod 666 "$folder/lock" 2>/dev/null || :
   flock "$lock" || return
+  [[ ! -e $1 ]] || { exec {lock}>&-; return; }          # another process of this file was first
   for ((try = 0; try < 12000; try++)); do
     port=$((20000 + ($$ * 7 + try * 13) % 12000))
     [[ ! -e $folder/$port || ! -d $(<"$folder/$port") ]] || continue
     port_free "$port" || continue
     rm -f "$folder/$port" && echo "$BATS_FILE_TMPDIR" >"$folder/$port" || continue
+    echo "$port" >"$1.new"
+    mv "$1.new" "$1"
     exec {lock}>&-
-    echo "$port"
     return
   done
   exec {lock}>&-
