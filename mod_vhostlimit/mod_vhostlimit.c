@@ -351,6 +351,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      == VL_ERROR_CLOSED ? "refused" : "not limited");
     vl_meter_child_init(kept->shm);
     vl_hooks_child_init(kept->shm, place);
+    apr_pool_cleanup_register(pchild, NULL, vl_hooks_child_end,
+                              apr_pool_cleanup_null);
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity, most,
                        threads ? threads : 1, vl_http2_workers());

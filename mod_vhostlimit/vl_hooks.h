@@ -14,5 +14,8 @@ void vl_hooks_register(apr_pool_t *p);
 
 /* Child: the accounts to count in. */
 void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place);
+/* Cleanup of pchild: from here on the shared memory is not used by connections whose
+ * pools live longer, as they do when the process exits. */
+apr_status_t vl_hooks_child_end(void *unused);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The connections of requests: what each comes with, who else works on it, and
  * what its filters see of how the answers get on. */
+#include "vl_hooks.h"
 #include "vl_hooks_int.h"
 
 #include <sched.h>
@@ -114,6 +115,9 @@ static apr_status_t conn_cleanup(void *data)
 {
     conn_t *conn = data;
 
+    /* The parent takes back what this child still holds. */
+    if (!accounts)
+        return APR_SUCCESS;
     vl_hello_end(conn->hello);
     vl_hooks_end_drain(conn);
     vl_hooks_drop_turn(conn);
@@ -174,6 +178,12 @@ static int process_connection(conn_rec *c)
         vl_hooks_drop_turn(conn);
     }
     return DECLINED;
+}
+
+apr_status_t vl_hooks_child_end(void *unused)
+{
+    accounts = NULL;
+    return APR_SUCCESS;
 }
 
 void vl_hooks_conn_child_init(vl_shm_t *shm)
