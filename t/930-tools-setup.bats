@@ -111,14 +111,32 @@ s=socket.socket(); s.bind(("0.0.0.0",80)); s.listen(); time.sleep(60)' 3>&- &
   [ "$status" -eq 0 ]
 }
 
-@test "up that is interrupted undoes what it did" {
-  for wait in 0.1 0.3; do
-    "$SETUP" up 3>&- &
+# Phases of up that can be seen from outside, in their order.
+has_begun()       { [[ -e $DIR ]]; }
+has_namespaces()  { ip netns list | grep -q '^vl-server'; }
+has_a_client()    { ip netns list | grep -q '^vl-client2'; }
+has_started_php() { [[ -e $DIR/fpm.pid ]]; }
+
+@test "up that is interrupted undoes what it did, in each of its phases" {
+  bed down
+  for phase in has_begun has_namespaces has_a_client has_started_php; do
+    "$SETUP" up >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
     pid=$!
-    sleep "$wait"
-    kill -TERM "$pid" 2>/dev/null || true
-    wait "$pid" || true
-    [ -e "$DIR" ] && bed status && [ "$status" -eq 0 ] && bed down
+    for _ in {1..2000}; do
+      "$phase" && break
+      sleep 0.01
+    done
+    "$phase" || { echo "up never came to $phase"; cat "$BATS_TEST_TMPDIR/out"; return 1; }
+    kill -TERM "$pid" 2>/dev/null || true      # the last phase may be the end
+    status=0
+    wait "$pid" || status=$?
+    echo "# $phase: up ended with $status"
+    # It has either undone all, or was ready when the signal came.
+    if [ "$status" -eq 0 ]; then
+      bed status
+      [ "$status" -eq 0 ]
+      bed down
+    fi
     nothing_left
   done
 }
