@@ -46,11 +46,12 @@ said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                    
   requires prefork
   start_with_clock -m prefork 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
-  refused_once_more() { pass_time 1; get a / >/dev/null; said a 1; }
-  wait_until 15 refused_once_more
+  wait_until 15 refused_as_time_passes
   like "$(limited_lines a)" 'limited by VhostLimitConcurrency 1: 1 running'
   isnt "$(looked)" "$(httpd_pid)" "process that looked"
 }
+
+refused_as_time_passes() { pass_time 1; get a / >/dev/null; said a 1; }
 
 # The process that wrote the line.
 looked() { sed -nE 's/.*\[pid ([0-9]+)[^]]*\].*VL0011.*/\1/p' "$HTTPD_ROOT/logs/error.log" | head -n 1; }

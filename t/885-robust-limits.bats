@@ -28,8 +28,8 @@ counted() { status_json | jq '[.vhosts[] | select(.name | startswith("m") and (s
 # shellcheck disable=SC2046  # one word each
 memory() { memory_of $(httpd_pid) $(httpd_children); }
 
-@test "20000 requests through 100 vhosts, a million in the long form: each is counted once, and memory is flat" {
-  local each=$((${VL_LONG:-0} ? 10000 : 200)) had
+@test "5000 requests through 100 vhosts, a million in the long form: each is counted once, and memory is flat" {
+  local each=$((${VL_LONG:-0} ? 10000 : 50)) had
   # Threads enough: the MPM closes kept connections when all are busy.
   start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 64' -t 'ThreadsPerChild 64' -t 'MaxRequestWorkers 128' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 128' \
     'VhostLimit On' 'VhostLimitQueue 1000 60s' -x "$(hundred_vhosts)"

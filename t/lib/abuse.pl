@@ -6,7 +6,7 @@
 # abuse.pl PORT names N           N requests, each for a host nobody has heard of;
 #                                 prints which statuses they got
 # abuse.pl PORT unread N          N clients that ask a.test for 64 MB each and read
-#                                 nothing for 6 seconds
+#                                 nothing for 40 seconds, or until this is ended
 # abuse.pl PORT bytes SECONDS     clients that send bytes at random and go
 # abuse.pl PORT idle N            N clients that connect and say nothing until this
 #                                 is ended; says "open" when all have tried
@@ -61,7 +61,7 @@ sub unread {
         setsockopt($s, SOL_SOCKET, SO_RCVBUF, pack('i', 4096));
         syswrite $s, "GET /big.bin HTTP/1.1\r\nHost: a.test\r\n\r\n";
     }
-    sleep 6;
+    sleep 40;
     print scalar @all, "\n";
 }
 

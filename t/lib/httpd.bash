@@ -128,7 +128,7 @@ free_port() { # <name, empty for the server's>
 reserve_port() { # <file that will say it>
   local folder=${TMPDIR:-/tmp}/vl-test-ports port try lock
   [[ -z ${VL_TEST_ID-} ]] || folder=/run/vl-test-ports
-  mkdir -p -m 1777 "$folder"
+  [[ -d $folder ]] || { mkdir -p "$folder" && chmod 1777 "$folder"; }
   exec {lock}>>"$folder/lock"
   chmod 666 "$folder/lock" 2>/dev/null || :
   flock "$lock" || return
@@ -137,7 +137,8 @@ reserve_port() { # <file that will say it>
     port=$((20000 + ($$ * 7 + try * 13) % 12000))
     [[ ! -e $folder/$port || ! -d $(<"$folder/$port") ]] || continue
     port_free "$port" || continue
-    rm -f "$folder/$port" && echo "$BATS_FILE_TMPDIR" >"$folder/$port" || continue
+    rm -f "$folder/$port"
+    echo "$BATS_FILE_TMPDIR" >"$folder/$port" || continue
     echo "$port" >"$1.new"
     mv "$1.new" "$1"
     exec {lock}>&-
@@ -270,7 +271,7 @@ check_idle() {
   wait_until 10 nobody_runs || { status_json; show_log; return 1; }
 }
 
-nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add // 0') == 0 ]]; }
 
 # Neither an error of ours nor a crash may be in the log.
 check_log() {
