@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# needs: pgrep
 #
 # What people really run: TLS, HTTP/2, the PROXY protocol, WebSockets.
 

@@ -30,7 +30,7 @@ answer_head() { # <header name>   its value, empty when it is not there
 # ---- by hand -----------------------------------------------------------------
 
 # Send standard input as it is, print all that comes until the server closes.
-raw() { timeout $((20 * SLOWER)) nc -w $((10 * SLOWER)) 127.0.0.1 "$(httpd_port)"; }
+raw() { timeout $((20 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(httpd_port)" --raw; }
 
 # Connections made of packets that are cut by hand: see packets.pl.
 packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(httpd_port)" "$@"; }  # <step>...
