@@ -27,6 +27,9 @@ many_vhosts() {
 
 teardown_file() { end_server; }
 
+# Instead of that in lib/httpd.bash: ten thousand vhosts are too much text for the shell.
+nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+
 # On twenty connections, five hundred each.
 ask_all() {
   local first

@@ -87,9 +87,8 @@ run_files() { # <files, one a line>
   mkdir -p .check/files
   mapfile -t files < <(longest_first <<<"$1")
   prove --timer --jobs "$files_at_once" --exec tools/lib/check-file.sh "${files[@]}" </dev/null |
-    awk '/^(Test Summary Report|All tests successful\.)$/ { held = 1 }
-      held { print >".check/summary"; next }
-      { sub(/ \(.* CPU\)$/, ""); print; fflush() }' || status=1
+    perl -ne '$| = 1; $held ||= /^(Test Summary Report|All tests successful\.)$/; s/ \(.* CPU\)$//;
+      if ($held) { print STDERR } else { print }' 2>.check/summary || status=1
   report_files
   cat .check/summary
   return "$status"
@@ -176,4 +175,4 @@ main() {
     run_files "$(test_files "${names[@]:-t}")" || exit 1
   fi
 }
-[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
+[[ ${BASH_SOURCE[0]} != "$0" ]] || { main "$@"; exit; }

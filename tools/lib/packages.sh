@@ -82,6 +82,7 @@ clang_tidy      clang-tidy
 cpu             -
 curl_http2      curl
 dpkg            debhelper apxs
+dpkg_deb        -
 event           httpd
 fuzzer          clang
 git_http        git
@@ -117,7 +118,7 @@ packages_of_tests() { # <file>...
   for file; do
     printf '%s\n' "$file"
     sed -n "s,^load \\(lib/[a-z]*\\)\$,${file%/*}/\\1.bash,p" "$file"
-  done | sort -u | xargs -r sed -nE -e 's/^# needs: //p' -e 's/^[^#]*\brequires +([a-z][a-z_0-9 ]*).*/\1/p' | tr -s ' ' '\n' |
+  done | sort -u | xargs -r sed -nE -e 's/^# needs: //p' -e 's/^[^#"]*\brequires +([a-z][a-z_0-9 ]*).*/\1/p' | tr -s ' ' '\n' |
     awk 'NR == FNR { word = $1; $1 = ""; roles[word] = $0; next }
       { $0 = $1 in roles ? roles[$1] : $1 ~ /^mod_/ ? "httpd" : $1 }
       { for (i = 1; i <= NF; i++) if ($i != "-") print $i }' <(packages_words) - | sort -u
@@ -297,8 +298,10 @@ packages_policy_remove() {
 # What starts at the next boot, and Debian's modules for Apache, which enable
 # themselves in the machine's own Apache; a link a line.
 packages_enabled() {
-  find /etc/systemd/system /etc/rc[2-5S].d /etc/apache2/mods-enabled -type l \
-    \( -path '*.wants/*' -o -path '*.requires/*' -o -name 'S[0-9][0-9]*' -o -name '*.load' \) 2>/dev/null | sort
+  { # not every machine has all of these folders
+    find /etc/systemd/system /etc/rc[2-5S].d /etc/apache2/mods-enabled -type l \
+      \( -path '*.wants/*' -o -path '*.requires/*' -o -name 'S[0-9][0-9]*' -o -name '*.load' \) 2>/dev/null || true
+  } | sort
 }
 
 # What is enabled now and was not before, but for what systemd itself needs.
