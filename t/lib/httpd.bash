@@ -22,7 +22,7 @@ apxs_program() {
 apxs_answer() { # <name>
   local cache=$BATS_RUN_TMPDIR/apxs-$1 apxs
   if [[ ! -e $cache ]]; then
-    apxs=$(apxs_program) && "$apxs" -q "$1" >"$cache.$BASHPID" && mv "$cache.$BASHPID" "$cache" || return
+    apxs=$(apxs_program) && "$apxs" -q "$1" >"$cache.$$" && mv "$cache.$$" "$cache" || return
   fi
   IFS= read -r answer <"$cache" || [[ -n $answer ]]
 }
