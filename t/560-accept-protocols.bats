@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# needs: pgrep
 #
 # What people really run: TLS, HTTP/2, the PROXY protocol, WebSockets.
 
@@ -228,7 +229,7 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
 @test "HTTP/2: streams beyond the threads' part are refused with 503, the others served" {
   local many_pid
   requires mod_http2 h2load
-  start_tls -l http2 'Protocols h2c http/1.1' 'H2MaxWorkers 12' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_tls -l http2 'Protocols h2c http/1.1' 'H2MaxWorkers 12' 'VhostLimit On' 'VhostLimitQueue 1000 60s' -v 'a VhostLimitConcurrency 1'
   local report
   hold_request one a
   in_background many h2load_to a /page.html -n 60 -c 4 -m 15

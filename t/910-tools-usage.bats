@@ -135,25 +135,3 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   says 0 ""
   [ -z "$output" ]
 }
-
-@test "a policy-rc.d that is there comes back as it was, and none stays where none was" {
-  cd "$BATS_TEST_TMPDIR"
-  mkdir bin
-  printf '#!/bin/sh\ncat policy >>seen\n' >bin/apt-get
-  chmod +x bin/apt-get
-  install() {
-    run env PATH="$PWD/bin:$PATH" bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
-      packages_policy=policy packages_policy_aside=policy.aside
-      packages_apt something"
-    says 0 ""
-  }
-  install
-  grep -q 'exit 101' seen
-  [ ! -e policy ]
-  echo 'of somebody else' >policy
-  chmod 750 policy
-  install
-  [ "$(cat policy)" = 'of somebody else' ]
-  [ "$(stat -c %a policy)" = 750 ]
-  [ ! -e policy.aside ]
-}

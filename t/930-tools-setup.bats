@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# needs: bed haproxy mod_lua openssl openssl-dev
 # The test bed: up, up again, up after a crash, down leaves nothing.
 
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# needs: bed
 # bench.sh --clients: other machines over ssh, with a real sshd on each.
 
 bats_require_minimum_version 1.5.0

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# needs: fonts
 # bench.sh's report as HTML, in a browser, and two results side by side.
 # shellcheck disable=SC2016  # with_bench expands what it is given
 # shellcheck disable=SC2030,SC2031,SC2154  # output and stderr are of bats, within one test

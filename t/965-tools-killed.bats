@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# needs: bed
 # bench.sh killed at random moments leaves nothing behind, here and on the machines of
 # --clients; killed outright, the next tool removes what is left here.
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# needs: bed
 # VL_LONG=1: every test of bench.sh in its quick form runs to its end by itself, here
 # and with clients over ssh, and its report opens in a browser without a complaint.
 # Takes about an hour, two at most; what became of each test is said as it goes.

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: install what is missing, build with warnings as errors, run the whole
-#          suite; skipped tests are shown with their reason
-# Usage:   check.sh [-h] [FILE]...
-#   FILE   test files instead of all, for example t/310-admit-counts.bats
-# Exit:    0 every test passed, the first or the second time; 1 one failed, or the build; 2 usage;
-#          77 cannot run here (a program missing and not installable)
+# Summary: install what is missing, build with warnings as errors, run the test
+#          files side by side; a test that cannot run is skipped, with its reason
+# Usage:   check.sh [-h] [-j NUMBER] [FILE]...
+#          check.sh [-h] [-j NUMBER] --all [JOB]...
+#   -j NUMBER   so many files at a time (three for each CPU)
+#   FILE        test files or folders instead of all, for example t/310-admit-counts.bats;
+#               only what these files need is installed
+#   --all       all test files and then the long jobs, one after the other (hours), or
+#               the named JOBs only; t/README.md lists them
+#   What each file wrote stays in .check/ until the next run.
+# Exit:    0 no test failed; 1 a test failed, or the build; 2 usage; 77 cannot run
+#          here (what the build needs is missing and not installable)
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -15,43 +21,158 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/packages.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/build.sh
 . "$here/lib/build.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/check-report.sh
+. "$here/lib/check-report.sh"
+
+files_at_once=$((3 * $(nproc)))
+
+# Jobs of --all after the suite: name, and what runs: test files in their long form, or
+# a command; after the colon, the test files that need what the command needs.
+jobs_table() {
+  cat <<'END'
+analysers  t/040-guard-analysers.bats
+model      t/842-robust-model.bats
+memcheck   t/830-robust-valgrind.bats
+machines   t/890-robust-kernels.bats
+faults     t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
+bench      t/940-tools-bench.bats t/950-tools-clients.bats t/960-tools-published.bats t/965-tools-killed.bats
+package    t/970-tools-package.bats
+fuzz       tools/fuzz.sh -s 60 : t/840-robust-fuzz.bats
+soak       tools/soak.sh -s 900 : t/880-robust-soak.bats
+asan       tools/sanitize.sh asan : t
+tsan       tools/sanitize.sh tsan : t
+every      t/990-tools-every.bats
+END
+}
+
+job_names() { echo suite; jobs_table | cut -d ' ' -f 1; }
+
+job_does() { # <name>: what runs
+  if [[ $1 == suite ]]; then echo t; else jobs_table | sed -n "s/^$1 *//p"; fi
+}
+
+job_files() { # <name>: the test files whose needs it has
+  local does
+  does=$(job_does "$1")
+  # shellcheck disable=SC2086  # words
+  test_files ${does#*: }
+}
+
+# ---- files -------------------------------------------------------------------
+
+test_files() { # <file or folder>...: the test files, one a line
+  local name
+  for name; do
+    if [[ -d $name ]]; then
+      find "$name" -name '*.bats' -o -name '*.t' -type f -perm /1
+    else
+      [[ $name == t/unit/*.t || (-f $name && $name == *.bats) ]] || die "'$name' is neither a test file (.bats, .t) nor a folder"
+      printf '%s\n' "$name"
+    fi
+  done | sed 's,^\./,,' | sort -u
+}
+
+# The file that took longest the last time comes first, so that it does not run alone
+# at the end. A file without a time counts as long; later families tend to be longer.
+longest_first() {
+  sort -r | awk -v times=.check/times '
+    BEGIN { while ((getline <times) > 0) seconds[$3] = $1 }
+    { print ($1 in seconds ? seconds[$1] : 1000), $1 }' | sort -s -k 1,1nr | cut -d ' ' -f 2
+}
+
+# Side by side; prove's last lines come after our report.
+run_files() { # <files, one a line>
+  local status=0 files
+  rm -rf .check/files
+  mkdir -p .check/files
+  mapfile -t files < <(longest_first <<<"$1")
+  prove --timer --jobs "$files_at_once" --exec tools/lib/check-file.sh "${files[@]}" </dev/null |
+    perl -ne '$| = 1; $held ||= /^(Test Summary Report|All tests successful\.)$/; s/ \(.* CPU\)$//;
+      if ($held) { print STDERR } else { print }' 2>.check/summary || status=1
+  report_files
+  cat .check/summary
+  return "$status"
+}
+
+# ---- jobs --------------------------------------------------------------------
+
+run_job() { # <name>
+  local does
+  does=$(job_does "$1")
+  if [[ $does == tools/* ]]; then
+    # shellcheck disable=SC2086  # words
+    t/lib/isolate.sh ${does% : *}
+  else
+    if [[ $1 != suite ]]; then export VL_LONG=1; fi
+    run_files "$(job_files "$1")"
+  fi
+}
+
+run_jobs() { # <name>...: one after the other, and a table of them
+  local name start result status=0 table=''
+  for name; do
+    say "job $name"
+    start=$SECONDS result=passed
+    (run_job "$name") || result=FAILED status=1
+    table+=$(printf '%-10s %-7s %6d s' "$name" "$result" $((SECONDS - start)))$'\n'
+  done
+  printf '\n%s' "$table"
+  return "$status"
+}
+
+# ---- what must be there ----------------------------------------------------------
+
+# The build and every test file; without these nothing can run.
+base_roles=(compiler make autotools libtool pkgconfig apxs httpd cgroup network bats prove curl jq)
+
+install() { # <test files, one a line>
+  local files roles missing
+  mapfile -t files < <(grep '\.bats$' <<<"$1")
+  packages_install "${base_roles[@]}"
+  mapfile -t roles < <(packages_of_tests "${files[@]}")
+  mapfile -t missing < <(packages_try "${roles[@]}")
+  ((${#missing[@]} == 0)) || say "not installed and not installable here, tests that need them are skipped: ${missing[*]}"
+}
 
 build_all() {
   say "building"
   build_module --enable-werror
-  build_step 'unit tests' make -s -C t/unit check
+  build_step 'unit tests' make -s -j "$(nproc)" -C t/unit check
 }
 
-# Two files at a time: most tests wait more than they work.  Those that set up the
-# test bed come last, one by one, as there is one.
-run_suite() { # <file>...
-  rm -f .prove
-  tests --jobs 2 --rules 'seq=t/9{30,40,50,60,65,70,90}*' --rules 'par=**' --state save "$@" && return
-  say "what failed is tried once more, with nothing beside it: see above for how it failed"
-  tests --state failed,save
-}
-
-# Of what the tests say, the passed ones are left out and the skipped ones kept.
-tests() { # <argument of prove>...
-  prove --verbose --timer --recurse --ext .bats --ext .t "$@" </dev/null |
-    sed -u -e '/# skip/b' -e '/^ok [0-9]/d' -e '/^1\.\.[0-9]*$/d'
+option_jobs() { # [name]...: what --all runs
+  local name
+  (($#)) || { job_names; return; }
+  for name; do
+    [[ -n $(job_does "$name") ]] || misuse "there is no job '$name'; the jobs are $(job_names | paste -sd' ' -)"
+  done
+  printf '%s\n' "$@"
 }
 
 main() {
-  local opt packaging=(rpm)
-  [[ $(packages_family) != apt ]] || packaging+=(debhelper lintian)
-  while getopts ':h' opt; do
-    case $opt in
-      h) usage 0 ;;
-      *) misuse "unknown option -$OPTARG" ;;
+  local all='' names=() jobs files name
+  while (($#)); do
+    case $1 in
+      -h) usage 0 ;;
+      -j) [[ ${2-} =~ ^[1-9][0-9]?$ ]] || misuse "-j: '${2-}' is not a whole number from 1 to 99"; files_at_once=$2; shift ;;
+      --all) all=yes ;;
+      -*) misuse "unknown option $1" ;;
+      *) names+=("${1#"$top/"}") ;;
     esac
+    shift
   done
-  shift $((OPTIND - 1))
-  packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
-    sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy mod_qos ssh sshd git bats prove shellcheck groff \
-    valgrind prometheus chromium gnuplot fonts bubblewrap clang clang-tidy cppcheck spin qemu systemd slowhttptest "${packaging[@]}"
   cd "$(in_tree .)"
-  build_all
-  run_suite "${@:-t}" || exit 1
+  if [[ -n $all ]]; then
+    jobs=$(option_jobs "${names[@]}")
+    install "$(for name in $jobs; do job_files "$name"; done)"
+    build_all
+    # shellcheck disable=SC2086  # words
+    run_jobs $jobs || exit 1
+  else
+    files=$(test_files "${names[@]:-t}")
+    install "$files"
+    build_all
+    run_files "$(test_files "${names[@]:-t}")" || exit 1
+  fi
 }
-[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
+[[ ${BASH_SOURCE[0]} != "$0" ]] || { main "$@"; exit; }

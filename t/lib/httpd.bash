@@ -17,16 +17,19 @@ apxs_program() {
   fail "no apxs; set VL_APXS"
 }
 
-# apxs is a slow script: ask each question once in a run.
-apxs_query() { # <name>
+# apxs is a slow script, and tests need its answers before each start: they are asked
+# for once in a run. Sets answer.
+apxs_answer() { # <name>
   local cache=$BATS_RUN_TMPDIR/apxs-$1 apxs
   if [[ ! -e $cache ]]; then
     apxs=$(apxs_program) && "$apxs" -q "$1" >"$cache.$$" && mv "$cache.$$" "$cache" || return
   fi
-  cat "$cache"
+  IFS= read -r answer <"$cache" || [[ -n $answer ]]
 }
 
-httpd_program()    { printf '%s/%s\n' "$(apxs_query SBINDIR)" "$(apxs_query PROGNAME)"; }
+apxs_query() { local answer; apxs_answer "$1" && printf '%s\n' "$answer"; }  # <name>
+
+httpd_program()    { local answer dir; apxs_answer SBINDIR && dir=$answer && apxs_answer PROGNAME && printf '%s/%s\n' "$dir" "$answer"; }
 httpd_module_dir() { apxs_query LIBEXECDIR; }
 vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so}"; }
 
@@ -40,7 +43,7 @@ vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhost
 #   -o 'a c b'       which vhosts, in which order   -t LINE   MPM settings instead
 configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o NAMES] [-t LINE] [LINE]...
   local mpm=${VL_MPM:-event} modules=$BASE_MODULES names='a b c' tuning='' ours=yes
-  local server='' tail='' name vhosts='' port
+  local server='' tail='' name vhosts='' port user filled
   local -A inside=()
   while (($#)); do
     case $1 in
@@ -58,31 +61,37 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   make_site "$names"
   port=$(httpd_port)
   for name in $names; do
-    vhosts+=$(render vhost.conf.in NAME "$name" ROOT "$HTTPD_ROOT" PORT "$port" \
-      LINES "${inside[$name]:-}")$'\n'
+    fill vhost.conf.in NAME "$name" ROOT "$HTTPD_ROOT" PORT "$port" LINES "${inside[$name]:-}"
+    vhosts+=$filled$'\n'
   done
   [[ -z $ours ]] || modules+=' vhostlimit'
   # Groups of its own: another server on this machine may use the default path.
   [[ -z $ours || $server == *VhostLimitCgroup* ]] || server+="VhostLimitCgroup $(httpd_cgroup)"$'\n'
   # Nobody is refused because the machine is slow.
   [[ -z $ours || $server == *VhostLimitQueue* ]] || ((SLOWER == 1)) || server+="VhostLimitQueue 1000 $((10 * SLOWER))s"$'\n'
-  [[ -z $ours ]] || vhosts+=$(render status.conf.in ROOT "$HTTPD_ROOT" PORT "$port")$'\n'
-  render httpd.conf.in ROOT "$HTTPD_ROOT" PORT "$port" USER "$(httpd_user)" \
-    GROUP "$(id -gn "$(httpd_user)")" TIMEOUT $((20 * SLOWER)) \
+  if [[ -n $ours ]]; then
+    fill status.conf.in ROOT "$HTTPD_ROOT" PORT "$port"
+    vhosts+=$filled$'\n'
+  fi
+  user=$(httpd_user)
+  fill httpd.conf.in ROOT "$HTTPD_ROOT" PORT "$port" USER "$user" GROUP "$(id -gn "$user")" TIMEOUT $((20 * SLOWER)) \
     MODULES "$(load_lines "mpm_$mpm $modules")" TUNING "${tuning:-$(tuning_of "$mpm")}" \
-    SERVER "$server" VHOSTS "$vhosts" TAIL "$tail" >"$HTTPD_ROOT/httpd.conf"
+    SERVER "$server" VHOSTS "$vhosts" TAIL "$tail"
+  printf '%s\n' "$filled" >"$HTTPD_ROOT/httpd.conf"
 }
 
-render() { # <template> [<key> <value>]...
-  local text
-  text=$(<"$TOP/t/conf/$1")
+# Sets filled to the template's text with the values.
+fill() { # <template> [<key> <value>]...
+  IFS= read -r -d '' filled <"$TOP/t/conf/$1" || :
+  filled=${filled%$'\n'}
   shift
   while (($#)); do
-    text=${text//"@$1@"/"$2"}
+    filled=${filled//"@$1@"/"$2"}
     shift 2
   done
-  printf '%s\n' "$text"
 }
+
+render() { local filled; fill "$@"; printf '%s\n' "$filled"; }  # as fill; prints the text
 
 load_lines() { # <module names>
   local name file dir
@@ -271,7 +280,8 @@ check_idle() {
   wait_until 10 nobody_runs || { status_json; show_log; return 1; }
 }
 
-nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add // 0') == 0 ]]; }
+# shellcheck disable=SC2154  # read_status sets status_text
+nobody_runs() { read_status && [[ $status_text == *$'\nvhost.'* && ! $status_text =~ \.(running|waiting):\ [1-9] ]]; }
 
 # Neither an error of ours nor a crash may be in the log.
 check_log() {

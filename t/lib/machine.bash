@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# needs: machine
 #
 # A machine made of this one: its root under an overlay, with processes, network
 # and /run of its own. What is installed and started there is gone with it.

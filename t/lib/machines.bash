@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
+# needs: netns sshd
 # Machines for bench.sh --clients: network namespaces vlt-server and vlt-host1 to
 # vlt-host3, joined by wires, each host with an sshd, a hosts file and a /run of
 # its own.  On vlt-server they are known to ssh as one, two and three.  Machine one

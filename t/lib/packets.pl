@@ -13,6 +13,9 @@
 #                               once more, when FILE is there; prints who got what,
 #                               twice
 #
+# packets.pl PORT --raw         sends standard input as it is, while it prints what
+#                               comes back, until the server closes
+#
 # A STEP is text to be sent in one packet (with \r \n \xHH), @MS to wait so many
 # milliseconds, @bytes:MS to send the next text a byte at a time, @send:N to send
 # N bytes, @until:REGEX to read until what has come matches, @take:N until N bytes
@@ -183,7 +186,25 @@ sub kept {
     ask_all($next, @sockets);
 }
 
-my %modes = ('--cut' => \&cut, '--crowd' => \&crowd, '--idle' => \&idle, '--kept' => \&kept);
+# Sends while it reads, so that neither side waits for the other.
+sub raw {
+    my $s = dial();
+    my $text = do { local $/; <STDIN> } // '';
+    $s->blocking(0);
+    $| = 1;
+    my ($reads, $writes) = (IO::Select->new($s), IO::Select->new($s));
+    while (1) {
+        my ($in, $out) = IO::Select->select($reads, length $text ? $writes : undef, undef, $READ_SECONDS) or return;
+        if (@$out) { my $n = syswrite $s, $text; $text = defined $n ? substr($text, $n) : $!{EAGAIN} ? $text : '' }
+        next unless @$in;
+        my $n = sysread $s, my $bytes, 65536;
+        next if !defined $n && $!{EAGAIN};
+        return unless $n;
+        print $bytes;
+    }
+}
+
+my %modes = ('--raw' => \&raw, '--cut' => \&cut, '--crowd' => \&crowd, '--idle' => \&idle, '--kept' => \&kept);
 my $mode = $modes{ $ARGV[0] // '' };
 shift @ARGV if $mode;
 ($mode // \&one)->(@ARGV);

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# needs: openssl mod_ssl
 #
 # Two vhosts more, s.test and t.test, over TLS on a port of their own; get,
 # begin_request and the others ask them by https.

@@ -14,12 +14,17 @@ pkgconfig   command:pkg-config      pkg-config                pkgconf-pkg-config
 apxs        command:apxs            apache2-dev               httpd-devel
 httpd       command:apache2,httpd   apache2-bin               httpd
 lua         file:/usr/lib*/*/modules/mod_lua.so  apache2-bin   mod_lua
+ssl         file:/usr/lib*/*/modules/mod_ssl.so  apache2-bin   mod_ssl
+http2       file:/usr/lib*/*/modules/mod_http2.so  apache2-bin  mod_http2
+mpm_itk     file:/usr/lib*/*/modules/mpm_itk.so  libapache2-mpm-itk  httpd-itk
 mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 network     command:ip,ss           iproute2                  iproute
 sysctl      command:sysctl          procps                    procps-ng
+pgrep       command:pgrep           procps                    procps-ng
 util        command:nsenter         util-linux                util-linux
+script      command:script          bsdutils                  util-linux
 curl        command:curl            curl                      curl
 jq          command:jq              jq                        jq
 sar         command:sar             sysstat                   sysstat
@@ -63,6 +68,60 @@ mediawiki   file:/usr/share/mediawiki/index.php  mediawiki php php-intl php-mbst
 symfony     file:/usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php  php-symfony-framework-bundle php-symfony-twig-bundle php-symfony-yaml  php-symfony
 fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
 END
+}
+
+# Words that tests use after "requires" and "# needs:" and whose role has another
+# name; "-" for what no package brings.  Each other word is a role, or mod_NAME.
+packages_words() { # word, roles
+  cat <<'END'
+bed             httpd php mime network sysctl sar jq gnuplot fonts
+built           -
+cc              compiler
+cgroups         -
+clang_tidy      clang-tidy
+cpu             -
+curl_http2      curl
+dpkg            debhelper apxs
+dpkg_deb        -
+event           httpd
+fuzzer          clang
+git_http        git
+guest           -
+io              -
+long            -
+machine         util network
+memory          -
+mod_http2       http2
+mod_lua         lua
+mod_qos         mod_qos
+mod_ssl         ssl
+netns           network
+nghttp          h2load
+nm              compiler
+pgsql           phppgsql
+php_fpm         php
+pids            -
+prefork         httpd
+promtool        prometheus
+root            -
+rpmspec         rpm
+sshd            ssh sshd
+systemd_analyze  systemd
+worker          httpd
+END
+}
+
+# The roles that test files need: their words after "requires", and the words of lines
+# "# needs: WORD..." in them and in those parts of t/lib that they load.
+packages_of_tests() { # <file>...
+  local file
+  for file; do
+    printf '%s\n' "$file"
+    sed -n "s,^load \\(lib/[a-z]*\\)\$,${file%/*}/\\1.bash,p" "$file"
+  done | sort -u | xargs -r sed -nE -e 's/^# needs: //p' -e 's/^[^#"]*\brequires +([a-z][a-z_0-9 ]*).*/\1/p' | tr -s ' ' '\n' |
+    awk 'NR == FNR { word = $1; $1 = ""; roles[word] = $0; next }
+      { $0 = $1 in roles ? roles[$1] : $1 ~ /^mod_/ ? "httpd" : $1 }
+      { for (i = 1; i <= NF; i++) if ($i != "-") print $i }' <(packages_words) - | sort -u
 }
 
 packages_family() { # apt, dnf or nothing
@@ -109,42 +168,89 @@ packages_names() { # <family> <role>...
     'index(roles, " " $1 " ") { print $column }'
 }
 
-# Installs what the roles need and is not there; says which role stays missing.
+# Installs what the roles need and is not there; ends the program when a role stays
+# missing.
 packages_install() { # <role>...
-  local missing family names
+  local missing family
   mapfile -t missing < <(packages_missing "$@")
   ((${#missing[@]})) || return 0
   family=$(packages_family)
   [[ -n $family ]] || cannot "missing: ${missing[*]}; this distribution's package manager is unknown here"
-  read -ra names < <(packages_names "$family" "${missing[@]}" | paste -sd' ' -)
   need_root
-  say "installing ${names[*]}"
-  "packages_$family" "${names[@]}" >&2 || true
-  hash -r
+  packages_fetch "$family" "${missing[@]}"
   mapfile -t missing < <(packages_missing "$@")
   ((${#missing[@]} == 0)) || cannot "not installed and not installable from the distribution's packages: ${missing[*]}"
 }
 
-packages_apt() { # <package>...
-  local enabled
-  on_exit packages_policy_restore
-  packages_policy_forbid
-  export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
-  enabled=$(packages_enabled)
-  # a fresh machine installs its updates by itself at first: they may come to their end
-  apt-get update -q && apt-get install -qy -o DPkg::Lock::Timeout=300 --no-install-recommends "$@"
-  packages_disable "$enabled"
-  packages_policy_restore
+# The same for a caller that can do without: prints the roles that stay missing.
+packages_try() { # <role>...
+  local missing family role
+  mapfile -t missing < <(packages_missing "$@")
+  family=$(packages_family)
+  if ((${#missing[@]} && EUID == 0)) && [[ -n $family ]]; then
+    packages_fetch "$family" "${missing[@]}"
+    mapfile -t missing < <(packages_missing "$@")
+    # A package that cannot be had must not keep the others away.
+    ((${#missing[@]} < 2)) || for role in "${missing[@]}"; do packages_fetch "$family" "$role"; done
+  fi
+  packages_missing "${missing[@]}"
 }
 
-# Debian's modules for Apache enable themselves in the machine's own Apache.
-packages_enabled() { compgen -G '/etc/apache2/mods-enabled/*.load' || true; }
+packages_fetch() { # <family> <role>...
+  local names
+  read -ra names < <(packages_names "$@" | paste -sd' ' -)
+  say "installing ${names[*]}"
+  "packages_$1" "${names[@]}" >&2 </dev/null || true
+  hash -r
+}
 
-packages_disable() { # <those that were enabled before>
-  local file name
-  for file in $(packages_enabled); do
-    name=${file##*/}
-    grep -qxF -- "$file" <<<"$1" || a2dismod -qf "${name%.load}"
+# apt-get runs in a process group of its own: when this program ends early, even by
+# SIGKILL, that group completes the installation and removes the policy. A signal
+# that ends this program stops apt-get where apt-get can stop.
+packages_apt() { # <package>...
+  local rc=0
+  on_exit packages_apt_stop
+  set -m
+  packages_apt_alone "$@" &
+  packages_worker=$!
+  set +m
+  wait "$packages_worker" || rc=$?
+  packages_worker=
+  return "$rc"
+}
+
+packages_worker=
+
+packages_apt_stop() {
+  [[ -n $packages_worker ]] && kill -TERM "$packages_worker" 2>/dev/null || return 0
+  say "waiting until apt-get has stopped"
+  wait "$packages_worker" || true
+}
+
+packages_apt_alone() { # <package>...
+  local before rc=0 apt='' stopped=''
+  trap - EXIT
+  trap 'stopped=yes; [[ -z $apt ]] || kill -INT "$apt" 2>/dev/null' INT TERM HUP
+  export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 VL_INSTALLS=yes
+  before=$(packages_enabled)
+  packages_policy_set
+  packages_apt_get update -q || say "apt-get update failed; the package lists stay as they were"
+  # A fresh machine may be installing its updates; they get five minutes to end.
+  packages_apt_get install -qy -o DPkg::Lock::Timeout=300 --no-install-recommends "$@" || rc=$?
+  packages_disable "$before"
+  packages_policy_remove
+  return "$rc"
+}
+
+packages_apt_get() { # <argument>...
+  local rc=0
+  [[ -z $stopped ]] || return 1
+  "${packages_inside[@]}" env --default-signal=INT apt-get "$@" &
+  apt=$!
+  # A trap ends the wait, but not apt-get.
+  until wait "$apt"; do
+    rc=$?
+    kill -0 "$apt" 2>/dev/null || return "$rc"
   done
 }
 
@@ -153,20 +259,63 @@ packages_dnf() { # <package>...: siege and bats are in EPEL on RHEL and its kin
   dnf install -qy --setopt=install_weak_deps=False "$@"
 }
 
-# Debian starts the daemons it installs unless policy-rc.d says no.  One that
-# is there already is put aside and comes back as it was.
+# Debian starts a daemon that it installs unless /usr/sbin/policy-rc.d forbids it.
+# Ours forbids it to the children of packages_apt only, which have VL_INSTALLS in
+# their environment; for everybody else it is as if there were none, so one that a
+# crash left behind does no harm, and it removes itself. A policy of the machine's
+# own is covered by ours in a mount namespace of apt-get's and never changed.
 packages_policy=/usr/sbin/policy-rc.d
-packages_policy_aside=$packages_policy.vhostlimit-aside
+packages_policy_cover=
+packages_inside=()
 
-packages_policy_forbid() {
-  packages_policy_restore       # a killed run may have left ours
-  [[ ! -e $packages_policy ]] || mv "$packages_policy" "$packages_policy_aside"
-  printf '#!/bin/sh\n# made by mod_vhostlimit: no daemon starts while packages are installed\nexit 101\n' \
-    >"$packages_policy"
-  chmod 755 "$packages_policy"
+packages_policy_set() {
+  local text
+  text="#!/bin/sh
+# made by mod_vhostlimit: no daemon starts while process $BASHPID installs packages
+[ -z \"\$VL_INSTALLS\" ] || exit 101
+kill -0 $BASHPID 2>/dev/null || rm -f $packages_policy
+exit 0"
+  packages_policy_remove                # of a run that was killed
+  if [[ ! -e $packages_policy ]]; then
+    printf '%s\n' "$text" >"$packages_policy"
+    chmod 755 "$packages_policy"
+  elif packages_policy_cover=$(mktemp /var/lib/policy-rc.d.XXXXXX) && printf '%s\n' "$text" >"$packages_policy_cover" &&
+    chmod 755 "$packages_policy_cover" &&
+    unshare --mount --propagation private mount --bind "$packages_policy_cover" "$packages_policy" 2>/dev/null; then
+    # shellcheck disable=SC2016  # for the shell there
+    packages_inside=(unshare --mount --propagation private
+      sh -c 'mount --bind "$1" "$2" && shift 2 && exec "$@"' - "$packages_policy_cover" "$packages_policy")
+  else
+    say "$packages_policy of this machine decides which daemons apt-get starts"
+  fi
 }
 
-packages_policy_restore() {
-  ! grep -q 'made by mod_vhostlimit' "$packages_policy" 2>/dev/null || rm -f "$packages_policy"
-  [[ ! -e $packages_policy_aside ]] || mv "$packages_policy_aside" "$packages_policy"
+packages_policy_remove() {
+  [[ -z $packages_policy_cover ]] || rm -f "$packages_policy_cover"
+  ! grep -qs 'made by mod_vhostlimit' "$packages_policy" || rm -f "$packages_policy"
+}
+
+# What starts at the next boot, and Debian's modules for Apache, which enable
+# themselves in the machine's own Apache; a link a line.
+packages_enabled() {
+  { # not every machine has all of these folders
+    find /etc/systemd/system /etc/rc[2-5S].d /etc/apache2/mods-enabled -type l \
+      \( -path '*.wants/*' -o -path '*.requires/*' -o -name 'S[0-9][0-9]*' -o -name '*.load' \) 2>/dev/null || true
+  } | sort
+}
+
+# What is enabled now and was not before, but for what systemd itself needs.
+packages_disable() { # <links that were there before>
+  local link name
+  while read -r link; do
+    name=${link##*/}
+    case $link in
+      */mods-enabled/*) a2dismod -qf "${name%.load}" ;;
+      */rc?.d/*) [[ ! -e $link ]] || update-rc.d "${name#S[0-9][0-9]}" disable ;;
+      *)
+        [[ $(dpkg -S "$(readlink -f "$link")" 2>/dev/null) != systemd:* ]] || continue
+        if command -v systemctl >/dev/null; then systemctl --quiet disable "$name"; else deb-systemd-helper disable "$name"; fi
+        ;;
+    esac
+  done < <(comm -13 <(printf '%s\n' "$1") <(packages_enabled)) || true
 }

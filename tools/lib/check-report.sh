@@ -1,0 +1,54 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# What check.sh says after a run, from what check-file.sh kept in .check/files: skipped
+# tests, the slowest files, and what the failed files wrote.
+
+report_files() {
+  report_times >.check/times.new
+  [[ -n ${VL_LONG-} ]] || report_keep_times
+  report_skipped
+  report_slowest
+  report_failed
+}
+
+# Seconds, CPU seconds and name of each file that has ended.
+report_times() {
+  local status file
+  for status in .check/files/*.status; do
+    read -r file _ <"$status"
+    awk -v file="$file" '{ printf "%.1f %.1f %s\n", $1, $2 + $3, file }' "${status%.status}.time"
+  done | sort -rn
+}
+
+# For the order of the next run, together with those of files that did not run now.
+report_keep_times() {
+  touch .check/times
+  awk '!($3 in seen) { seen[$3] = 1; print }' .check/times.new .check/times >.check/times.all
+  mv .check/times.all .check/times
+}
+
+report_skipped() {
+  local status file
+  printf '\nSkipped tests:\n'
+  for status in .check/files/*.status; do
+    read -r file _ <"$status"
+    sed -nE "s,^ok ([0-9]+) (.*) # skip ?(.*)$,  $file \1 (\3): \2,Ip; s,^1\.\.0 # skipped ?(.*)$,  $file (\1),Ip" "${status%.status}.tap"
+  done | sort | grep . || echo '  none'
+}
+
+report_slowest() {
+  printf '\nSlowest files (seconds, seconds of CPU time):\n'
+  sed -n '1,10s/^/  /p' .check/times.new
+  awk '{ cpu += $2 } END { printf "  CPU time of all files: %d s\n", cpu }' .check/times.new
+}
+
+# Each failed file, without its passed tests.
+report_failed() {
+  local status file rc
+  for status in .check/files/*.status; do
+    read -r file rc <"$status"
+    ((rc != 0)) || ! grep -q '^not ok' "${status%.status}.tap" || rc=1
+    ((rc == 0)) || { printf '\nFAILED: %s (status %s)\n' "$file" "$rc"; sed '/^ok /d; /^1\.\.[0-9]*$/d' "${status%.status}.tap"; }
+  done
+  echo
+}
