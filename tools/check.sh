@@ -47,7 +47,7 @@ main() {
     esac
   done
   shift $((OPTIND - 1))
-  packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
+  packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network services \
     sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy mod_qos ssh sshd git bats prove shellcheck groff \
     valgrind prometheus chromium gnuplot fonts bubblewrap clang clang-tidy cppcheck spin qemu systemd slowhttptest "${packaging[@]}"
   cd "$(in_tree .)"

@@ -18,6 +18,7 @@ mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 network     command:ip,ss           iproute2                  iproute
+services    file:/etc/services        netbase                   setup
 sysctl      command:sysctl          procps                    procps-ng
 util        command:nsenter         util-linux                util-linux
 curl        command:curl            curl                      curl
