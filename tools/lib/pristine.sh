@@ -176,7 +176,7 @@ pristine_run() { # <folder in the root> <command>...
   trap : INT
   trap pristine_kill TERM HUP
   while :; do
-    wait "$pristine_child" && status=0 || status=$?
+    { wait "$pristine_child" && status=0 || status=$?; } 2>/dev/null     # bash reports who was killed
     kill -0 "$pristine_child" 2>/dev/null || break
   done
   pristine_child=
