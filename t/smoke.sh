@@ -232,7 +232,10 @@ test_serves() { # as plain Apache
 test_serves_on() {
   local i
   for i in 1 2 3; do
-    control -k graceful && within 10 generation_is "$i" && within 10 test_serves || { echo "not after restart $i"; return 1; }
+    if ! control -k graceful || ! within 10 generation_is "$i" || ! within 10 test_serves; then
+      echo "not after restart $i"
+      return 1
+    fi
   done
 }
 

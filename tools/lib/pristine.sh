@@ -35,7 +35,6 @@ pristine_need() {
   need_root
   [[ $(packages_family) == apt ]] ||
     cannot "a pristine Debian root needs a Debian or Ubuntu machine: the package source is taken from apt"
-  packages_install debootstrap util
   for program in flock tar unshare setpriv pivot_root; do need "$program"; done
   unshare --mount --pid --ipc --uts --fork true 2>/dev/null ||
     cannot "this machine does not let root make mount and process namespaces (in a container: start it with --privileged)"
@@ -49,6 +48,7 @@ pristine_make_base() { # <suite>
   exec {lock}>"$pristine_cache/$suite.lock"
   flock "$lock"
   if [[ ! -e $pristine_base ]]; then
+    packages_install debootstrap
     [[ -e $keyring ]] || cannot "$keyring is missing: install debian-archive-keyring"
     new=$(mktemp -d "$pristine_cache/new.XXXXXX")
     say "making the base system of Debian $suite with debootstrap"
