@@ -38,7 +38,7 @@ begin_fresh() { # <command>...: its pid is in $fresh
   fresh=$!
 }
 
-waits_inside() { pgrep -f "sleep $1" >/dev/null; }
+waits_inside() { pgrep -xf "sleep $1" >/dev/null; }
 nothing_waits() { ! waits_inside "$1"; }
 
 @test "both programs have a help, a version and exit codes" {
