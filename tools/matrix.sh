@@ -17,8 +17,8 @@
 #   --version    print the version
 # A cell builds with warnings as errors. Its smoke test runs with each MPM that its Apache
 # has. In a rh-NAME cell the package is the RPM, built from packaging/mod_vhostlimit.spec;
-# in the others it is the Debian package. Either is installed, and Apache has to accept
-# its configuration.
+# in the others it is the Debian package, which is always built with libcgroup. Either is
+# installed, Apache has to accept its configuration, and its module is smoke-tested.
 # Exit:    0 every cell passed; 1 one failed; 2 usage; 77 cannot run here
 
 set -euo pipefail
@@ -118,7 +118,13 @@ cell_main() { # <name> <option of configure>
     smoked+=" $mpm:$( ((status == 0)) && echo ok || echo FAILED)"
   done
   tell smoke "${smoked# }"
-  if [[ $name == rh-* ]]; then stage package cell_rpm; else stage package cell_deb; fi
+  if [[ $name == rh-* ]]; then
+    stage package cell_rpm
+  elif [[ $option == --without-libcgroup ]]; then
+    tell package -
+  else
+    stage package cell_deb
+  fi
 }
 
 cell_packages() { # <cell> <option of configure>
@@ -162,7 +168,7 @@ cell_deb() {
   make -s deb DEB_BUILD_OPTIONS=nocheck &&
     apt-get install -qy --no-install-recommends ./deb/libapache2-mod-vhostlimit_*.deb &&
     a2enmod vhostlimit && apache2ctl -t &&
-    apache2ctl -M | grep vhostlimit_module
+    apache2ctl -M | grep vhostlimit_module && t/smoke.sh
 }
 
 # rpmbuild knows nothing of Debian's packages, so its dependencies are not looked up.
@@ -188,7 +194,8 @@ LoadModule log_config_module modules/mod_log_config.so
 Include conf.modules.d/10-vhostlimit.conf
 Include conf.d/vhostlimit.conf
 END
-  httpd -f /etc/httpd/conf/rpm-test.conf -t && httpd -f /etc/httpd/conf/rpm-test.conf -M | grep vhostlimit_module
+  httpd -f /etc/httpd/conf/rpm-test.conf -t && httpd -f /etc/httpd/conf/rpm-test.conf -M | grep vhostlimit_module &&
+    t/smoke.sh
 }
 
 # ---- the cells ---------------------------------------------------------------
