@@ -25,6 +25,7 @@
 
 #include "vl_arrival.h"
 #include "vl_clock.h"
+#include "vl_conf.h"
 #include "vl_deputy.h"
 #include "vl_listener.h"
 #include "vl_meter.h"
@@ -395,7 +396,7 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           const int relay[2], apr_uint32_t most,
                           vl_usage_t *usage)
 {
-    if (vl_shm_child_wake_fd(shm) < 0)
+    if (vl_shm_child_wake_fd(shm) < 0 || !vl_conf_knows_mpm())
         return;
     vl_acceptor = apr_pcalloc(pchild, sizeof(*vl_acceptor));
     vl_acceptor->shm = shm;
@@ -442,6 +443,7 @@ int vl_accept_works(void)
 {
     if (vl_acceptor)
         return vl_acceptor->listeners.n > 0;
-    return vl_listener_may_replace() && vl_listener_is_there()
+    return vl_conf_knows_mpm() && vl_listener_may_replace()
+           && vl_listener_is_there()
            && (vl_listener_is_threaded() || vl_prefork_can_spare_one());
 }

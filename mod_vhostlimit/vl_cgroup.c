@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vl_cgroup_int.h"
 
-#include <libcgroup.h>
-#include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <unistd.h>
-
-#include <linux/magic.h>
 
 #include <apr_strings.h>
 
 #include "vl_cgroup_file.h"
+#include "vl_cgroup_mount.h"
 
 /* Where v2 may be mounted when it is not found through a controller (a v2 tree
  * without controllers still counts CPU time). */
@@ -52,19 +47,12 @@ const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
     return NULL;
 }
 
-static int is_v2_mount(const char *path)
-{
-    struct statfs fs;
-
-    return !statfs(path, &fs) && fs.f_type == CGROUP2_SUPER_MAGIC;
-}
-
 static const char *find_v2_mount(void)
 {
     int i;
 
     for (i = 0; v2_mounts[i]; i++) {
-        if (is_v2_mount(v2_mounts[i]))
+        if (vl_cgroup_mount_is_v2(v2_mounts[i]))
             return v2_mounts[i];
     }
     return NULL;
@@ -73,19 +61,14 @@ static const char *find_v2_mount(void)
 static void find_controller(apr_pool_t *p, vl_cgroup_controller_e controller,
                             place_t *place)
 {
-    char *mount = NULL;
     int version;
 
     for (version = 1; version <= 2 && !place->version; version++) {
         const char *name = vl_cgroup_controller_name(controller, version);
 
-        if (!*name || cgroup_get_subsys_mount_point(name, &mount))
-            continue;
-        if (is_v2_mount(mount) == (version == 2)) {
+        place->mount = *name ? vl_cgroup_mount_find(p, name, version) : NULL;
+        if (place->mount)
             place->version = version;
-            place->mount = apr_pstrdup(p, mount);
-        }
-        free(mount);
     }
 }
 
@@ -239,25 +222,13 @@ static const char *auto_path(vl_cgroup_t *cg)
     return apr_pstrcat(cg->pool, own, ROOT_NAME, NULL);
 }
 
-/* Apache unloads us at each restart, and libcgroup with us, which would forget
- * what it has allocated (2.0.2: some 30 KB). */
-static void keep_libcgroup(void)
-{
-    Dl_info info;
-
-    if (dladdr((void *)cgroup_init, &info))
-        dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 static void open_tree(vl_cgroup_t *cg, const char *setting, unsigned needs,
                       const vl_cgroup_t *old)
 {
     apr_pool_t *p = cg->pool;
     const char *failed;
 
-    cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* else: to stdout */
-    keep_libcgroup();
-    cgroup_init();      /* knows no controllers if it fails */
+    vl_cgroup_mount_init();
     detect(cg);
     if (!strcmp(cg->backend, "off"))
         return;

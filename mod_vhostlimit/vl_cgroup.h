@@ -6,7 +6,7 @@
  * back ends.  Beside them ".server" holds Apache itself, and each account has a
  * group for the threads that work for it; docs/design/004-cgroups.md says where
  * and why.  Parent only, while the configuration is read and when the server
- * ends, but for the paths.  The only room that includes <libcgroup.h>. */
+ * ends, but for the paths. */
 
 #include <apr_errno.h>
 #include <apr_pools.h>

@@ -60,6 +60,10 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
  * there is none.  While the configuration is read, and in post_config. */
 const char *vl_conf_argument(const char *name);
 
+/* False with an MPM other than event, worker and prefork.  Then every server's
+ * mode is VL_MODE_OFF after vl_conf_post_config(). */
+int vl_conf_knows_mpm(void);
+
 /* Parent, after the vhosts are known: fills in defaults and names accounts.
  * An error is logged with the vhost it is about and returned. */
 apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,

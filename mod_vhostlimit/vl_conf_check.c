@@ -2,8 +2,10 @@
 /* What can only be settled once all of the configuration has been read. */
 #include "vl_conf.h"
 
+#include <ap_mpm.h>
 #include <apr_hash.h>
 #include <apr_strings.h>
+#include <http_core.h>
 
 /* httpd hands a vhost without directives of ours the main server's struct
  * itself; what follows is written per server. */
@@ -132,6 +134,43 @@ static apr_status_t check_itk(const server_rec *main_server,
     return APR_SUCCESS;
 }
 
+int vl_conf_knows_mpm(void)
+{
+    static const char *const known[] = { "event", "worker", "prefork" };
+    unsigned i;
+
+    for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (!strcmp(ap_show_mpm(), known[i]))
+            return 1;
+    }
+    return 0;
+}
+
+/* Listening sockets are taken over, and idle connections kept, in ways that rest
+ * on the sources of the known MPMs: with another one the module limits nothing. */
+static void leave_unknown_mpm(const server_rec *main_server,
+                              const apr_array_header_t *servers)
+{
+    /* The first of the two passes at start would say it a second time. */
+    int says = ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG
+               || ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
+    int i, was_on = 0;
+
+    if (vl_conf_knows_mpm())
+        return;
+    for (i = 0; i < servers->nelts; i++) {
+        vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i, server_rec *));
+
+        was_on |= conf->mode != VL_MODE_OFF;
+        conf->mode = VL_MODE_OFF;
+    }
+    if (was_on && says)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0034)
+                     "the MPM %s is unknown to mod_vhostlimit: all vhosts are "
+                     "served as with VhostLimit Off. Use event, worker or "
+                     "prefork", ap_show_mpm());
+}
+
 apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
                                  server_rec *main_server)
 {
@@ -155,5 +194,6 @@ apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
         conf->account_name = name_account(p, s, seen);
         rv = check_length(main_server, s);
     }
+    leave_unknown_mpm(main_server, servers);
     return rv == APR_SUCCESS ? check_itk(main_server, servers) : rv;
 }

@@ -15,6 +15,7 @@
 #include <util_filter.h>
 
 #include "vl_drain.h"
+#include "vl_private.h"
 #include "vl_seat.h"
 
 /* A client that takes nothing for so long is slow. */
@@ -161,7 +162,7 @@ static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
 {
     apr_status_t rv = ap_pass_brigade(f->next, bb);
 
-    if (is_async || rv != APR_SUCCESS || !f->c->data_in_output_filters)
+    if (is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c))
         return rv;
     wait_if_full(f->c, req);
     if (!req->stalls && !req->seated)
@@ -208,7 +209,7 @@ static apr_status_t filter_net(ap_filter_t *f, apr_bucket_brigade *bb)
 void vl_hooks_begin_drain(const conn_rec *c, conn_t *conn,
                           apr_uint32_t account)
 {
-    if (!c->data_in_output_filters || c->aborted || c->master)
+    if (!vl_has_pending_output(c) || c->aborted || c->master)
         return;
     conn->drains = 1;
     conn->drained = account;

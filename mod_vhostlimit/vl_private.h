@@ -12,6 +12,15 @@
 extern module AP_MODULE_DECLARE_DATA vhostlimit_module;
 APLOG_USE_MODULE(vhostlimit);
 
+/* True if a filter of the connection holds output that the client has not taken.
+ * httpd 2.5 asks the filters; 2.4 keeps a flag. */
+#if AP_MODULE_MAGIC_AT_LEAST(20180720, 1)
+#include <util_filter.h>
+#define vl_has_pending_output(c) ap_filter_should_yield((c)->output_filters)
+#else
+#define vl_has_pending_output(c) ((c)->data_in_output_filters)
+#endif
+
 #define VLOGNO(n) "VL" #n ": "
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <strings.h>
 
+#include "vl_private.h"
+
 /* Filters that know nothing of a connection from one request to the next.  Who
  * has put another one there keeps something, so the connection must last. */
 static int only_known(const ap_filter_t *f)
@@ -63,9 +65,9 @@ int vl_return(conn_rec *c, vl_visit_t *visit, apr_int64_t idle_us,
         return 0;
     if (c->keepalive == AP_CONN_KEEPALIVE && asks_more(c, bb))
         return 0;
-    if (c->data_in_output_filters)
+    if (vl_has_pending_output(c))
         flush_without_blocking(c);
-    if (c->aborted || c->data_in_output_filters)
+    if (c->aborted || vl_has_pending_output(c))
         return 0;
     if (c->keepalive == AP_CONN_KEEPALIVE)
         return vl_arrival_return(visit, c->keepalives, idle_us);

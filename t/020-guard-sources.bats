@@ -22,9 +22,9 @@ load lib/guard
 }
 undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
 
-@test "only vl_cgroup.c includes libcgroup" {
+@test "only vl_cgroup_mount.c includes libcgroup" {
   try grep -lE '#[ \t]*include[ \t]*<libcgroup' "$TOP"/mod_vhostlimit/*.[ch]
-  is "$output" "$TOP/mod_vhostlimit/vl_cgroup.c" "files that include libcgroup"
+  is "$output" "$TOP/mod_vhostlimit/vl_cgroup_mount.c" "files that include libcgroup"
 }
 
 @test "the time of day is asked only for what people read" {

@@ -24,7 +24,8 @@ need_clang_tidy() { need_program clang-tidy; }
   local apxs checks=()
   apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | head -n 1)
   # shellcheck disable=SC2046  # words, one a line
-  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1 libcgroup) \
+  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1) \
+    $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \
     -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
   [[ ${VL_LONG:-} == 1 ]] || checks=('--checks=-clang-analyzer-*')
   tidy() {

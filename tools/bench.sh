@@ -221,7 +221,7 @@ prepare() {
   need_files "$(($(test_users_most) + 200))"
   # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network sysctl util curl jq sar gnuplot fonts "${needs[@]}" ${test[modules]-}
+    network services sysctl util curl jq sar gnuplot fonts "${needs[@]}" ${test[modules]-}
   ! measure_has_module || prepare_module
   mkdir -p "${measure[out]}"
   bed_lock

@@ -88,9 +88,9 @@ main() {
   work=$(mktemp -d)
   on_exit remove_work
   : "${kept:=$work/corpus}"
-  read -ra given < <(pkg-config --cflags apr-1 apr-util-1 libcgroup)
+  read -ra given < <(pkg-config --cflags apr-1 apr-util-1)
   flags+=("${given[@]}")
-  read -ra libraries < <(pkg-config --libs apr-1 apr-util-1 libcgroup)
+  read -ra libraries < <(pkg-config --libs apr-1 apr-util-1)
   build_core || die "the core does not build with clang"
   printf '%-10s %12s %8s %8s\n' target executions seconds paths
   for target; do

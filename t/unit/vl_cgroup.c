@@ -10,6 +10,7 @@
 #include "tap.h"
 #include "vl_cgroup.h"
 #include "vl_cgroup_file.h"
+#include "vl_cgroup_mount.h"
 
 static apr_pool_t *pool;
 
@@ -35,6 +36,34 @@ static void reads_proc_self_cgroup(void)
     ok(self_is("0::/a:b\n", "", "/a:b"), "a path with a colon");
     ok(self_is("", "cpu", NULL), "an empty file");
     ok(self_is("garbage\n\n1:\n", "cpu", NULL), "garbage");
+}
+
+static void mount_is(const char *type, const char *option, int i,
+                     const char *want)
+{
+    static const char text[] =
+        "proc /proc proc rw,nosuid 0 0\n"
+        "cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n"
+        "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0\n"
+        "cgroup /mnt/a\\040b\\134c cgroup rw,cpu,cpuacct 0 0\n"
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw,nsdelegate 0 0\n"
+        "cut /off\n\ngarbage\n";
+    const char *got = vl_cgroup_parse_mounts(pool, text, type, option, i);
+
+    ok(want ? got && !strcmp(got, want) : !got, "mount %d of %s %s: %s", i,
+       type, option, want ? want : "none");
+}
+
+static void reads_mounts(void)
+{
+    mount_is("cgroup", "cpu", 0, "/sys/fs/cgroup/cpu,cpuacct");
+    mount_is("cgroup", "cpuacct", 0, "/sys/fs/cgroup/cpu,cpuacct");
+    mount_is("cgroup", "cpu", 1, "/mnt/a b\\c");
+    mount_is("cgroup", "cpu", 2, NULL);
+    mount_is("cgroup", "systemd", 0, NULL);
+    mount_is("cgroup", "memory", 0, NULL);
+    mount_is("cgroup2", "", 0, "/sys/fs/cgroup/unified");
+    mount_is("cgroup2", "", 1, NULL);
 }
 
 static int file_name_is(const char *account, const char *want)
@@ -189,6 +218,7 @@ int main(void)
     apr_initialize();
     apr_pool_create(&pool, NULL);
     reads_proc_self_cgroup();
+    reads_mounts();
     makes_file_names();
     off_is_a_backend();
     off_misses_everything();

@@ -1,0 +1,157 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# fresh.sh, matrix.sh and smoke.sh. A root of debootstrap's takes minutes: most tests run
+# fresh.sh in a kept root that is this machine under an overlay.
+
+bats_require_minimum_version 1.5.0
+load lib/common
+load lib/httpd
+load lib/machine
+
+setup() {
+  export VL_PRISTINE_ROOTS=$BATS_TEST_TMPDIR/roots
+}
+
+teardown() {
+  if [[ -n ${fresh-} ]]; then kill -KILL "$fresh" 2>/dev/null || true; fi
+  ! mountpoint -q "$BATS_TEST_TMPDIR/kept/root" || umount -l "$BATS_TEST_TMPDIR/kept/root"
+  ! mountpoint -q "$BATS_TEST_TMPDIR/disk" || umount -l "$BATS_TEST_TMPDIR/disk"
+}
+
+# Sets $kept to the folder of a root as `fresh.sh --keep` leaves it.
+make_kept_root() {
+  kept=$BATS_TEST_TMPDIR/kept
+  local disk=$BATS_TEST_TMPDIR/disk
+  mkdir -p "$kept/root" "$disk"
+  mount -t tmpfs tmpfs "$disk"
+  mkdir "$disk/upper" "$disk/work"
+  mount -t overlay overlay -o "lowerdir=/,upperdir=$disk/upper,workdir=$disk/work" "$kept/root"
+  mkdir -p "$kept/root/root/mod_vhostlimit"
+  : >"$kept/lock"
+  echo overlay >"$kept/suite"
+}
+
+in_root() { try "$TOP/tools/fresh.sh" --root "$kept" "$@"; } # <command>...
+
+begin_fresh() { # <command>...: its pid is in $fresh
+  "$TOP/tools/fresh.sh" --root "$kept" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
+  fresh=$!
+}
+
+waits_inside() { pgrep -xf "sleep $1" >/dev/null; }
+nothing_waits() { ! waits_inside "$1"; }
+
+@test "both programs have a help, a version and exit codes" {
+  local program
+  for program in fresh matrix; do
+    try "$TOP/tools/$program.sh" --help
+    is "$status" 0
+    like "$output" 'Exit: +0'
+    try "$TOP/tools/$program.sh" --version
+    is "$status $output" "0 mod_vhostlimit $(sed -nE 's/^AC_INIT\(\[mod_vhostlimit\], \[(.*)\]\)$/\1/p' "$TOP/configure.ac")"
+    try "$TOP/tools/$program.sh" --colour
+    is "$status" 2
+  done
+  try "$TOP/tools/fresh.sh" -s '../etc' true
+  is "$status" 2
+  try "$TOP/tools/fresh.sh" --root "$BATS_TEST_TMPDIR" true
+  is "$status" 2
+  like "$output" 'is no root that --keep has kept'
+  try "$TOP/tools/matrix.sh" debian-7
+  is "$status" 2
+  try "$TOP/tools/matrix.sh" --httpd x="$BATS_TEST_TMPDIR"
+  is "$status" 2
+  like "$output" 'no Apache in the Red Hat layout'
+  try "$TOP/tools/matrix.sh" -l
+  is "$status" 0
+  like "$output" 'debian-12-without-libcgroup'
+}
+
+@test "without root both say so and make nothing" {
+  requires root
+  local program
+  for program in fresh matrix; do
+    # the tree may be in a folder that another user cannot read
+    cp -R "$TOP/tools" "$BATS_TEST_TMPDIR/tools-$program"
+    chmod -R a+rX "$BATS_TEST_TMPDIR" "$BATS_FILE_TMPDIR" "$BATS_RUN_TMPDIR"
+    try setpriv --reuid 65534 --regid 65534 --clear-groups "$BATS_TEST_TMPDIR/tools-$program/$program.sh"
+    is "$status" 77
+    like "$output" 'needs root'
+  done
+  [[ ! -e $VL_PRISTINE_ROOTS ]] || fail "a folder for roots was made"
+}
+
+@test "a command in a root sees processes, /run and /dev/shm of its own, and the machine's cgroups" {
+  requires root machine
+  make_kept_root
+  : >/dev/shm/vl-outside
+  # shellcheck disable=SC2016  # for the shell in the root
+  in_root bash -c 'cat /proc/1/comm; ls -A /run /dev/shm; hostname; ls -d /sys/fs/cgroup; pwd; exit 7'
+  rm -f /dev/shm/vl-outside
+  is "$status" 7 "status of the command"
+  like "$output" $'bash\n/dev/shm:\n\n/run:\nlock(\nmount)?\npristine\n/sys/fs/cgroup\n/root/mod_vhostlimit\n'
+  export VL_WORD=passed OTHER_WORD=stays
+  # shellcheck disable=SC2016
+  in_root bash -c 'echo "words: $VL_WORD, $OTHER_WORD."'
+  like "$output" 'words: passed, \.'
+  grep -q "$kept/root/proc" /proc/self/mounts && fail "a mount is left outside"
+  in_root cat <<<"from outside"
+  like "$output" "from outside"
+}
+
+@test "after kill -9 and after TERM no process of the root is left" {
+  requires root machine
+  local signal
+  make_kept_root
+  for signal in KILL TERM; do
+    begin_fresh bash -c 'setsid sleep 98765 & sleep 98764'
+    wait_until 10 waits_inside 98765
+    kill -"$signal" "$fresh"
+    wait_until 10 nothing_waits 98765
+    wait_until 10 nothing_waits 98764
+    status=0
+    wait "$fresh" || status=$?
+    is "$status" "$([[ $signal == KILL ]] && echo 137 || echo 143)" "status after $signal"
+    fresh=
+  done
+  in_root true
+  is "$status" 0 "the root can be used again"
+}
+
+@test "a root is used by one run at a time" {
+  requires root machine
+  make_kept_root
+  begin_fresh sleep 98763
+  wait_until 10 waits_inside 98763
+  in_root true
+  is "$status" 1
+  like "$output" 'in use by another run'
+}
+
+@test "what a killed run has left is removed, but not what is in use or kept" {
+  requires root
+  local roots=$VL_PRISTINE_ROOTS
+  mkdir -p "$roots"/{left,used,kept,half}/root "$roots/empty"
+  touch "$roots"/{left,used,kept}/lock "$roots/kept/kept"
+  exec {lock}<"$roots/used/lock"
+  flock "$lock"
+  try bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/pristine.sh'; pristine_clean" "$lock"
+  exec {lock}<&-
+  is "$status" 0
+  is "$(cd "$roots" && echo *)" 'half kept used' "roots after it"
+}
+
+@test "the smoke test passes with this Apache" {
+  try "$TOP/t/smoke.sh" -p "$(httpd_program)" -d "$(httpd_module_dir)" -m "$(vl_module)"
+  is "$status" 0
+  is "$(grep -c '^ok' <<<"$output")" 7 "tests that passed"
+}
+
+@test "a root of debootstrap's has a clone of the last commit and nothing else" {
+  requires root git
+  [[ ${VL_LONG:-} == 1 ]] || skip "VL_LONG=1 asks for minutes"
+  try "$TOP/tools/fresh.sh" bash -c 'command -v git make gcc curl; git -C . log; cat README.md | head -n 2; ls -A /var/tmp /tmp'
+  like "$output" '# mod_vhostlimit'
+  unlike "$output" '/bin/(git|make|gcc|curl)'
+  is "$(ls -A "$VL_PRISTINE_ROOTS")" '' "roots left"
+}
