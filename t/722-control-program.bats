@@ -163,7 +163,7 @@ need_script() { need_program script; }
   try ctl show none.test
   is "$status $output" "1 vhostlimitctl: 'none.test' is no vhost that takes part"
   try ctl -s /nowhere list
-  is "$status $output" '77 vhostlimitctl: no answer from /nowhere: No such file or directory'
+  is "$status $output" '69 vhostlimitctl: no answer from /nowhere: No such file or directory'
   local words
   for words in 'show' 'set a.test' 'list now' 'top sideways' 'size x' 'frob' ''; do
     # shellcheck disable=SC2086  # words they are

@@ -113,7 +113,7 @@ second_address() {
   begin_bench --clients two --server 198.18.9.3
   end_bench
   is "$status" 1
-  says '--server: 198.18.9.3 is no address of this machine'
+  says '--server: 198.18.9.3 is not an address of this machine'
   machines_clean
 }
 

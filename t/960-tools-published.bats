@@ -83,7 +83,7 @@ nothing_left() {
 @test "what a test has no use for is refused" {
   run "$BENCH" --load wrk cgi
   is "$status" 2
-  [[ $output == *'the test cgi is made with h2load'* ]] || fail "$output"
+  [[ $output == *'the test cgi always uses h2load'* ]] || fail "$output"
   run "$BENCH" --docroot /tmp noisy
   is "$status" 2
   run "$BENCH" --docroot not/full frameworks

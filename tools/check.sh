@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: install what is missing, build with warnings as errors, run the whole
 #          suite; skipped tests are shown with their reason
-# Usage:   check.sh [-h] [FILE]...
+# Usage:   check.sh [FILE]...
 #   FILE   test files instead of all, for example t/310-admit-counts.bats
+#   -h, --help   this help
+#   --version    the version
 # Exit:    0 every test passed, the first or the second time; 1 one failed, or the build; 2 usage;
 #          77 cannot run here (a program missing and not installable)
 
@@ -38,15 +40,10 @@ tests() { # <argument of prove>...
 }
 
 main() {
-  local opt packaging=(rpm)
+  local packaging=(rpm)
   [[ $(packages_family) != apt ]] || packaging+=(debhelper lintian)
-  while getopts ':h' opt; do
-    case $opt in
-      h) usage 0 ;;
-      *) misuse "unknown option -$OPTARG" ;;
-    esac
-  done
-  shift $((OPTIND - 1))
+  parse_options '' '' "$@"
+  set -- "${words[@]:1}"
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php network \
     sysctl util curl jq sar siege wrk ab h2load openssl openssl-dev haproxy mod_qos ssh sshd git bats prove shellcheck groff \
     valgrind prometheus chromium gnuplot fonts bubblewrap clang clang-tidy cppcheck spin qemu systemd slowhttptest "${packaging[@]}"

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: run a command on this machine's own files under another kernel whose
 #          cgroups are pure v2 (or v1), in an emulated machine
-# Usage:   v2.sh [-hi] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
+# Usage:   v2.sh [-i] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
 #   -i           systemd is the machine's first process, COMMAND a service (v2 only)
 #   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
 #   -s SECONDS   how long each machine may take (900)
-#   -h           this help
+#   -h, --help   this help
+#   --version    the version
 #   COMMAND      runs as root in this directory; without one, the unit tests of
 #                cgroups and what t/4* tags "v2", then, in a machine with systemd,
 #                t/460-cgroup-systemd.bats. What it writes is thrown away.
@@ -171,18 +172,18 @@ run_tests() {
 }
 
 main() {
-  local opt cgroups=v2 seconds=900 init=direct
-  while getopts ':hic:s:' opt; do
-    case $opt in
-      h) usage 0 ;;
-      i) init=systemd ;;
-      c) cgroups=$OPTARG ;;
-      s) seconds=$OPTARG ;;
-      :) misuse "-$OPTARG needs a value" ;;
-      *) misuse "unknown option -$OPTARG" ;;
+  local cgroups=v2 seconds=900 init=direct
+  parse_options +ic:s: '' "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
+    case $1 in
+      -i) init=systemd ;;
+      -c) cgroups=$2; shift ;;
+      -s) seconds=$2; shift ;;
     esac
+    shift
   done
-  shift $((OPTIND - 1))
+  shift
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
   [[ $init == direct || $cgroups == v2 ]] || misuse "-i: systemd makes the cgroups, v2"

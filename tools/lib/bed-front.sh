@@ -9,7 +9,7 @@
 bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # to setup.sh
 
 bed_front_start() {
-  local start=aside_exec
+  local start=exec_on_client_cpus
   [[ ${bed[front]} != none ]] || return 0
   command -v haproxy >/dev/null || cannot "haproxy is needed and not installed"
   httpd_ports_free "$(bed_server_net)" 80

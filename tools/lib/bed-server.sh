@@ -244,7 +244,7 @@ bed_answers() { # <client>...
 # Replaces the shell.  Clients that are other machines are not asked to.
 bed_curl() { # <client> <argument>...
   case ${bed[network]} in
-    host) aside_exec curl -fsSk --connect-to "::$bed_address:" "${@:2}" ;;
+    host) exec_on_client_cpus curl -fsSk --connect-to "::$bed_address:" "${@:2}" ;;
     *) client_exec "$1" curl -fsSk "${@:2}" ;;
   esac
 }
@@ -254,10 +254,10 @@ bed_url() { # <site>: less its path
 }
 
 bed_status_page() { # <path>: asked inside the server, where the vhost is Off
-  (aside_exec curl -fsS -m 5 "http://127.0.0.1:8081$1")
+  (exec_on_client_cpus curl -fsS -m 5 "http://127.0.0.1:8081$1")
 }
 
 bed_idle() { # nothing of the last flood is left in the server
-  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :$(bed_port) )") ) ]] &&
-    ! grep -qF "$bed_dir/fpm" <<<"$( (aside_exec ss -Hxn state established) )"
+  [[ -z $( (exec_on_client_cpus ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :$(bed_port) )") ) ]] &&
+    ! grep -qF "$bed_dir/fpm" <<<"$( (exec_on_client_cpus ss -Hxn state established) )"
 }

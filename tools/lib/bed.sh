@@ -66,7 +66,8 @@ server_exec() { # <command>...
   bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_server)" "$@"
 }
 
-aside_exec() { # <command>...: in the server's network, off the server's CPU
+# In the server's network namespace, on the clients' CPUs.
+exec_on_client_cpus() { # <command>...
   bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_clients)" "$@"
 }
 

@@ -77,7 +77,7 @@ measure_one() { # <repetition> <page> <target> <scene>
 measure_lose() {
   say "this run does not count: ${trial[lost]}"
   measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
-  remote_alive || die "$remote_answer; what was measured until now is all there is"
+  remote_alive || die "$remote_answer; stopping; completed runs are reported"
 }
 
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>

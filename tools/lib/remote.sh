@@ -125,14 +125,14 @@ remote_why() { # <index>: what ssh said last
 remote_same_server() {
   local seen
   if [[ -n $remote_server ]]; then
-    remote_own "$remote_server" || die "--server: $remote_server is no address of this machine"
+    remote_own "$remote_server" || die "--server: $remote_server is not an address of this machine"
     return
   fi
   seen=$(printf '%s\n' "${remote_seen[@]}" | sort -u)
   [[ $seen != *$'\n'* ]] ||
-    die "the clients see this machine as $(paste -sd' ' <<<"$seen"): say with --server where they shall go"
+    die "the clients see this machine under several addresses ($(paste -sd' ' <<<"$seen")); choose one with --server"
   remote_own "$seen" ||
-    die "the clients see this machine as $seen, which is no address of its own: say with --server where they shall go"
+    die "the clients see this machine as $seen, which is none of its own addresses; choose one with --server"
   remote_server=$seen
 }
 

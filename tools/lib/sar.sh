@@ -8,7 +8,7 @@ sar_run() { # <seconds> <file> [every]: every second, from a minute on every fiv
   local every=${3-1}
   (($1 < 60)) || every=${3-5}
   rm -f "$2"                    # sar would append
-  LC_ALL=C aside_exec sar -o "$2" "$every" "$(($1 / every))" >/dev/null 2>&1
+  LC_ALL=C exec_on_client_cpus sar -o "$2" "$every" "$(($1 / every))" >/dev/null 2>&1
 }
 
 sar_samples() { # <file> <number>: are there so many?

@@ -155,10 +155,10 @@ trial_load() { if [[ $1 == - ]]; then echo "${trial[load]}"; else echo "$1"; fi;
 trial_clock() { printf '%s\n' "${EPOCHREALTIME/,/.}"; }
 
 trial_await() { # <second of the run>
-  local left
-  while left=$(jq -n --arg t0 "${trial[begun]}" --arg s "$1" '($t0 | tonumber) + ($s | tonumber) - now'); do
-    [[ $left != -* && $left != 0 ]] || return 0
-    nap "$(jq -n "[$left, 0.5] | min")"
+  local until left
+  until=$((${trial[begun]/./} + $1 * 1000000))
+  while left=$((until - ${EPOCHREALTIME/[.,]/})) && ((left > 0)); do
+    interruptible_sleep "0.$(printf '%06d' "$((left < 500000 ? left : 500000))")"
     progress_show
   done
 }
@@ -168,7 +168,7 @@ trial_await() { # <second of the run>
 trial_watch() {
   local rate=${test[samples]}
   target_is_module "${trial[target]}" && ((rate)) || return 0
-  (aside_exec timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
+  (exec_on_client_cpus timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
       | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries }' || true
@@ -210,7 +210,7 @@ trial_wait() { # <seconds> <pid>...
   local deadline=$((SECONDS + $1 + $1 / 10 + 60)) pid
   while ! process_gone "${@:2}"; do
     ((SECONDS < deadline)) || { trial_overdue "${@:2}"; return; }
-    nap 0.5
+    interruptible_sleep 0.5
     progress_show
   done
   for pid in "${@:2}"; do
@@ -224,7 +224,7 @@ trial_overdue() { # <pid>...: one of them is still there
   for pid; do
     process_gone "$pid" || break
   done
-  trial_lose "$pid" 'it was still running a minute after its time'
+  invalidate_run "$pid" 'it was still running a minute after its time'
   process_stop "$@"
   trial_who=()
 }
@@ -232,13 +232,15 @@ trial_overdue() { # <pid>...: one of them is still there
 trial_failed() { # <pid> <status>
   local prefix=${trial_who[$1]-}
   if remote_used && [[ -n $prefix ]]; then
-    trial_lose "$1" "$(remote_lost "$2" "${prefix##* }")"
+    invalidate_run "$1" "$(remote_lost "$2" "${prefix##* }")"
   else
     die "$(trial_failure "$@")"
   fi
 }
 
-trial_lose() { # <pid> <why>: of another machine's load the run is lost, not all
+# A load on another machine that failed costs this run; one of this machine's ends
+# the program.
+invalidate_run() { # <pid> <why>
   local client users site
   read -r client users site _ <<<"${trial_who[$1]-}"
   [[ -n $client ]] || die "sar, or what samples the status page: $2"
