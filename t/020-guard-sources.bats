@@ -34,7 +34,7 @@ load lib/guard
   mapfile -t files < <(sources)
   at_least "${#files[@]}" 25 "source files found"
   for file in "${files[@]}"; do
-    head -n 6 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || fail "$file: no SPDX line"
+    grep -q 'SPDX-License-Identifier: Apache-2.0' <<<"$(head -n 6 "$file")" || fail "$file: no SPDX line"
   done
 }
 

@@ -53,7 +53,7 @@ load lib/guard
 @test "docs/operating.md lists no log id that the module does not have" {
   local id
   for id in $(grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/operating.md" | tr -d VL | sort -u); do
-    log_ids | grep -qx "$id" || fail "VL$id: not in the module"
+    grep -qx "$id" <<<"$(log_ids)" || fail "VL$id: not in the module"
   done
 }
 

@@ -144,7 +144,7 @@ served_in() { sed -n 's/ 200$//p' "$(hold_dir)/$1.crowd"; }   # <crowd>
   settles b waiting 0
   is "$(get b /) $(get a /)" '200 200'
 }
-has_new_child() { (($(httpd_children | wc -l) >= 2)) && ! httpd_children | grep -qx "$1"; }   # <pid of the old>
+has_new_child() { (($(httpd_children | wc -l) >= 2)) && ! grep -qx "$1" <<<"$(httpd_children)"; }   # <pid of the old>
 
 @test "all children killed while fifty wait: the counts return to nought" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'

@@ -65,7 +65,7 @@ fastest() { # <query>
 
 @test "the page holds the lock for less than 1 ms in all" {
   local n least
-  least=$(for ((n = 0; n < 5; n++)); do status_json | jq .held_us; done | sort -n | head -n 1)
+  least=$(for ((n = 0; n < 5; n++)); do status_json | jq .held_us; done | sort -n | sed -n 1p)
   echo "# and held the lock for $least us" >&3
   at_least "$least" 1 "microseconds"
   at_most "$least" 999 "microseconds"

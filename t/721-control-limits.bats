@@ -19,7 +19,7 @@ as_many_run() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <
 change_times() { # <times> [command]...
   repeat "$1" perl "$TOP/t/lib/change.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
 }
-shortest() { sort -n <<<"$1" | head -n 1 | cut -d' ' -f1; }   # <lines>
+shortest() { sort -n <<<"$1" | sed -n 1p | cut -d' ' -f1; }   # <lines>
 ms_of()    { awk '{ printf "%s%.1f", sep, $1 / 1000; sep = " " }' <<<"$1"; }  # <lines>
 
 begin_held() { # <number>: requests for a.test that wait for h1, h2, ...

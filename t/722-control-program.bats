@@ -154,7 +154,7 @@ teardown_file() { end_server; }
 }
 
 screens_shown() { (($(grep -c 'REQ/s' "$BATS_TEST_TMPDIR/seen") >= $1)); }  # <number>
-first_is()      { grep -A1 'REQ/s' "$BATS_TEST_TMPDIR/seen" | tail -n 1 | grep -q "^$1"; }  # <vhost>
+first_is()      { grep -q "^$1" <<<"$(grep -A1 'REQ/s' "$BATS_TEST_TMPDIR/seen" | tail -n 1)"; }  # <vhost>
 need_script() { need_program script; }
 
 @test "errors end with a sentence and a status of their own" {

@@ -48,6 +48,7 @@ programs() { # every program in tools
       says 2 ''
       printf '%s\n' "$stderr"
       [ -z "$output" ]
+      # shellcheck disable=SC2154  # set by run --separate-stderr
       [ "${#stderr_lines[@]}" -eq 2 ]
       [[ ${stderr_lines[0]} == "${tool##*/}: "*"${option#-}"* ]]
       [ "${stderr_lines[1]}" = "Try '${tool##*/} -h'." ]

@@ -82,8 +82,8 @@ END
 }
 
 @test "a truncated, empty or foreign file is no siege summary" {
-  siege_json | head -n 8 >cut-json
-  siege_plain | head -n 9 >cut-plain
+  siege_json | sed -n 1,8p >cut-json
+  siege_plain | sed -n 1,9p >cut-plain
   : >empty
   echo '{"transactions": "many"}' >foreign-json
   ls -l / >foreign
@@ -176,8 +176,8 @@ END
 }
 
 @test "a truncated, empty or foreign file is no end of a run of h2load or ab" {
-  h2load_end | head -n 2 >h2load-cut; h2load_end | sed 1,2d >h2load-head
-  ab_end | head -n 3 >ab-cut; ab_end | head -n 5 >ab-short
+  h2load_end | sed -n 1,2p >h2load-cut; h2load_end | sed 1,2d >h2load-head
+  ab_end | sed -n 1,3p >ab-cut; ab_end | sed -n 1,5p >ab-short
   : >empty
   for file in h2load-cut h2load-head empty missing; do
     call h2load h2load_parse "$file" log 2>/dev/null

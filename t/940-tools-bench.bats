@@ -18,7 +18,7 @@ setup() {
 }
 
 nothing_left() {
-  [[ ! -e $DIR && ! -e $DIR.lock && ! -e /etc/netns/vl-client1 ]] && ! ip netns list | grep -q '^vl-'
+  [[ ! -e $DIR && ! -e $DIR.lock && ! -e /etc/netns/vl-client1 ]] && ! grep -q '^vl-' <<<"$(ip netns list)"
 }
 
 begin_bench() { # <option>...: in the background; its pid is in $bench

@@ -140,7 +140,7 @@ boot() { # <work directory> <seconds>
   local status=0
   truncate -s 64M "$1/disk"
   timeout "$2" qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -display none -vga none -no-reboot -nodefaults \
-    -serial stdio -kernel "$(compgen -G "$cache/files/boot/vmlinuz-*" | head -n 1)" \
+    -serial stdio -kernel "$(compgen -G "$cache/files/boot/vmlinuz-*" | sed -n 1p)" \
     -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
     -drive "file=$1/disk,format=raw,if=virtio" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \

@@ -6,7 +6,7 @@ build_configured() { # [option]...: with these options?
   local option
   [[ -x $(in_tree config.status) && -e $(in_tree Makefile) ]] || return 1
   for option; do
-    "$(in_tree config.status)" --config | grep -qF -- "$option" || return 1
+    grep -qF -- "$option" <<<"$("$(in_tree config.status)" --config)" || return 1
   done
 }
 

@@ -33,7 +33,7 @@ client_take() {
   declare -f client_load client_await client_watch >>"$client_dir/load.sh"
 }
 
-client_gone() { ! tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -q '^bash -s'; }    # <pid>
+client_gone() { [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") != 'bash -s'* ]]; }    # <pid>
 
 client_end() {
   local pids
@@ -83,7 +83,7 @@ client_has_ours() { # without arguments it ends with 2
 }
 
 client_preloads() { # <file>
-  ! LD_PRELOAD=$client_dir/$1 true 2>&1 | grep -q "$1" ||
+  ! grep -q "$1" <<<"$(LD_PRELOAD=$client_dir/$1 true 2>&1)" ||
     client_refuse "$1, as compiled for the server, cannot be loaded there"
 }
 

@@ -136,7 +136,7 @@ remote_same_server() {
   remote_server=$seen
 }
 
-remote_own() { ip -o address | awk '{ sub("/.*", "", $4); print $4 }' | grep -qxF -- "$1"; }     # <address>
+remote_own() { grep -qxF -- "$1" <<<"$(ip -o address | awk '{ sub("/.*", "", $4); print $4 }')"; }     # <address>
 
 remote_version() { # <load>
   local versions

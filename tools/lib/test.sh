@@ -26,7 +26,7 @@ test_list() { # NAME<TAB>summary
   done < <(test_files)
 }
 
-test_known() { cut -f 1 < <(test_files) | grep -qxF -- "$1"; }
+test_known() { grep -qxF -- "$1" <<<"$(test_files | cut -f 1)"; }
 
 test_read() { # <name>
   # shellcheck disable=SC1090  # one of ours
