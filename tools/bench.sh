@@ -224,12 +224,6 @@ lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repeti
   case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo "${test[full]-300}" 10 10 3 ;; *) echo 25 2 3 3 ;; esac
 }
 
-prepare_module() {
-  say "building"
-  # shellcheck disable=SC2119  # with configure's defaults
-  build_module
-}
-
 prepare() {
   local target service generators needs
   mapfile -t generators < <(test_generators "${option[load]}")
@@ -240,14 +234,18 @@ prepare() {
   # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
     network sysctl util curl jq sar gnuplot fonts "${needs[@]}" ${test[modules]-}
-  ! measure_has_module || prepare_module
   mkdir -p "${measure[out]}"
+  if measure_has_module; then
+    say "building the module with the default flags"
+    build_bench "${measure[out]}/mod_vhostlimit.so"
+  fi
   bed_lock
   on_exit bed_down
   ! remote_used || on_exit remote_down
   on_exit progress_end
   say "setting up the test bed"
   bed_up
+  ! measure_has_module || bed_load "${measure[out]}/mod_vhostlimit.so"
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi
   for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
   for service in ${test[needs]-}; do service_prepare "$service"; done

@@ -31,7 +31,7 @@ library_of() { gcc -print-file-name="lib$1.so"; }                               
 
 copy_tree() {
   mkdir "$work/tree"
-  (cd "$top" && find . \( -name .git -o -name .libs -o -name .deps -o -name results -o -name '*.o' -o -name '*.lo' -o -name '*.la' \
+  (cd "$top" && find . \( -name .git -o -name .bench-build -o -name .libs -o -name .deps -o -name results -o -name '*.o' -o -name '*.lo' -o -name '*.la' \
     -o -name '*.t' -o -name config.status \) -prune -o -type f -print0 | tar --null -T - -cf -) | tar -C "$work/tree" -xf -
 }
 

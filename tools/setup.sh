@@ -76,8 +76,18 @@ give_up() { # undoes a start that was interrupted or failed
   [[ -n $up_done ]] || bed_down
 }
 
+# The module's hash is part of the bed's settings, so that "up" after a new build
+# loads the new module.
+check_module() {
+  [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built (./autogen.sh && ./configure && make)"
+  bed[build]=$(sha256sum "$bed_module_file")
+  bed[build]=${bed[build]%% *}
+  say "the module is $bed_module_file, SHA-256 ${bed[build]}"
+}
+
 cmd_up() {
   need_root
+  [[ ${bed[module]} == off ]] || check_module
   need ip nsenter taskset flock findmnt ss curl
   [[ ${bed[tls]} == off ]] || need openssl
   bed_lock

@@ -175,12 +175,16 @@ bed_more_vhosts() { # <listens>
   printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }
 
+# From a copy in the bed: the bed then runs the same module until it goes down,
+# also when the module is built anew meanwhile.
+bed_load() { # <module>
+  bed_module_file=$bed_dir/mod_vhostlimit.so
+  install -m 644 "$1" "$bed_module_file"
+}
+
 bed_module_config() {
-  local module
-  module=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)
-  [[ -e $module ]] || cannot "$module is not built (./autogen.sh && ./configure && make)"
   template_render "$(in_tree conf/testbed/vhostlimit.conf.in)" "$bed_dir/vhostlimit.conf" \
-    MODULE="$module" CGROUP="$bed_cgroup"
+    MODULE="$bed_module_file" CGROUP="$bed_cgroup"
   cat "$bed_dir/vhostlimit.conf"
 }
 

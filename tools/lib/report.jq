@@ -22,6 +22,12 @@ def users: .clients | group_by(.site)
   | map("\(map("\(.users)") | group_by(.) | map("\(if length > 1 then "\(length) x " else "" end)\(.[0])") | join(" + ")) on \(.[0].site) (\(.[0].role))")
   | join(", ");
 
+# Of .build: where the module came from, and how it was built.
+def build_name: "\(.version), "
+  + (if .commit == null then "not from a git checkout, sources \(.source_sha256[:12])"
+     else "commit \(.commit[:12])" + (if .dirty then " with uncommitted changes, sources \(.source_sha256[:12])" else "" end) end)
+  + "; \(.compiler), CFLAGS \(.cflags)" + (if .configure == "" then "" else ", configure \(.configure)" end);
+
 def facts:
   .machine as $m | .options as $o | .runs[0].keepalive as $keepalive |
   "\(.test): \(.summary)",
@@ -29,6 +35,7 @@ def facts:
     | "users:     " + (if .scene == "-" then "" else .scene + ": " end) + .users),
   "machine:   \($m.cpus) CPU (\($m.cpu)), \($m.memory_kb | gigabytes), \($m.system), Linux \($m.kernel), cgroups \($m.cgroup)",
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
+  (.build | values | "module:    \(build_name); SHA-256 \(.module_sha256)"),
   "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"

@@ -28,8 +28,8 @@ result_write() { # <options as JSON> <complete: yes or no> <run.json>... ; resul
   jq -s --argjson options "$1" --arg complete "$2" --argjson machine "$(result_machine)" \
     --argjson rows "$(rows_json "${@:3}")" --argjson published "$(rows_published_json "${@:3}")" \
     --argjson figures "$(rows_figures_json "${@:3}")" --arg source "${test[source]-}" --arg test "${test[name]}" --arg summary "${test[summary]}" \
-    --arg when "$(date -u +%Y-%m-%dT%H:%M:%SZ)" '
+    --argjson build "${build_record:-null}" --arg when "$(date -u +%Y-%m-%dT%H:%M:%SZ)" '
     { schema: 2, finished: $when, complete: ($complete == "yes"), test: $test, summary: $summary,
-      options: $options, machine: $machine, runs: ., rows: $rows,
+      options: $options, machine: $machine, build: $build, runs: ., rows: $rows,
       source: $source, published: $published, figures: $figures }' "${@:3}"
 }
