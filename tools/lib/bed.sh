@@ -38,6 +38,7 @@ bed_lock_file=$bed_dir.lock
 bed_server=vl-server
 bed_address=198.18.0.1          # RFC 2544: never routed
 bed_clients=(1 2 3)
+bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, those of a second Apache, over TLS, behind a front; status pages
 bed_cgroup=/$bed_name
