@@ -41,6 +41,7 @@ build_module() { # [configure option]...: in the source tree
 
 build_bench_dir=$(in_tree .bench-build)
 build_bench_lock=
+build_record=null               # see build_describe
 
 # Sets build_record, a JSON object, and copies the module.  Bench runs that start at
 # the same time wait for each other here.
@@ -56,17 +57,19 @@ build_bench() { # <file for the module>
   build_step make build_clean_env make -s -C mod_vhostlimit -j "$(nproc)"
   build_dir=$(in_tree .)
   cp "$build_bench_dir/mod_vhostlimit/.libs/mod_vhostlimit.so" "$1"
+  # shellcheck disable=SC2034  # for result.sh
   build_record=$(build_describe "$1")
   exec {build_bench_lock}>&-
 }
 
 # A build that another compiler or another Apache left is thrown away.
 build_bench_begin() {
-  local key
+  local key binary
   mkdir -p "$build_bench_dir" || die "$build_bench_dir cannot be made: the module is built there"
   exec {build_bench_lock}>>"$build_bench_dir/lock"
   flock -w 900 "$build_bench_lock" || die "another build has been running in $build_bench_dir for 15 minutes"
-  key=$(gcc --version | sed -n 1p; httpd_version "$(httpd_binary)"; httpd_module_dir)
+  binary=$(httpd_binary)
+  key=$(gcc --version | sed -n 1p; httpd_version "$binary"; httpd_module_dir)
   [[ ! -e $build_bench_dir/key || $(<"$build_bench_dir/key") != "$key" ]] || return 0
   find "$build_bench_dir" -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
   printf '%s\n' "$key" >"$build_bench_dir/key"
