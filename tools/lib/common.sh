@@ -5,6 +5,7 @@
 prog=${0##*/}
 top=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 exit_jobs=()
+sleep_pid=                      # of interruptible_sleep
 failure_status=1                # of a program that failed; bench.sh has another one
 words=()                        # what parse_options leaves
 PATH=$PATH:/usr/sbin:/sbin      # not there for everybody who became root
@@ -98,6 +99,7 @@ exit_now() {
   local rc=$? job
   ((rc != 1)) || rc=$failure_status       # a command failed under set -e
   trap - EXIT
+  [[ -z $sleep_pid ]] || kill "$sleep_pid" 2>/dev/null || true
   trap '' INT TERM HUP        # a second Ctrl-C must not stop the undoing
   for job in "${exit_jobs[@]}"; do
     "$job" || true
@@ -131,5 +133,7 @@ folder_remove() { # <folder>
 
 interruptible_sleep() { # <seconds>: a signal ends it at once
   sleep "$1" &
-  wait "$!"
+  sleep_pid=$!
+  wait "$sleep_pid"
+  sleep_pid=
 }
