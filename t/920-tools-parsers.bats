@@ -192,7 +192,7 @@ END
 @test "sar's record becomes means of the server's CPU, of all, and of memory" {
   command -v sar >/dev/null || skip "no sar"
   LC_ALL=C sar -o record 1 2 >/dev/null 2>&1
-  call sar sar_summary record 0
+  call sar sar_summary record 0 0
   is '.samples' 2
   is '.cpu.server.idle >= 0 and .cpu.all.idle <= 100 and .memory.used_kb > 0' true
 }
@@ -203,7 +203,7 @@ END
     "$(cpu all "$1" "$2")" "$(cpu 0 "$1" "$2")" "$3"; }
   printf '{"sysstat":{"hosts":[{"statistics":[%s,%s]}]}}' "$(sample 20 70 100)" "$(sample 40 50 300)" >json
   run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"
-    sar_jq -c --arg server 0 "include \"sar\"; run(\$server)" <json' - "$TOP"
+    sar_jq -c --arg server 0 --arg clients 0 "include \"sar\"; run(\$server; \$clients)" <json' - "$TOP"
   is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
 }
 

@@ -29,7 +29,7 @@ setup() { cd "$BATS_TEST_TMPDIR" || return; }
 teardown() { [[ -z ${DOCROOTS-} ]] || rm -rf "$DOCROOTS"; }
 
 bench() { # <argument>...
-  run --separate-stderr "$BENCH" --quick -o out "$@" 3>&-
+  run --separate-stderr "$BENCH" --quick --keep-noisy -o out "$@" 3>&-
   printf 'status %s\n%s\n%s\n' "$status" "$output" "$stderr"
 }
 

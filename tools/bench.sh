@@ -7,7 +7,7 @@
 #   TEST              what to measure (noisy); -l lists the tests
 #   --quick           3 seconds a run, one repetition: shows that everything works; its
 #                     figures are no measurement. The default is 25 seconds a run and
-#                     three repetitions: about ten minutes for noisy
+#                     three repetitions: about seven minutes for noisy
 #   --full            publishable length: five minutes a run and three repetitions, about
 #                     65 minutes for noisy; insulation runs one minute, with all loads
 #                     and schemes, about three hours
@@ -17,9 +17,10 @@
 #   --keep-noisy      count runs that were disturbed too. Without this option such runs
 #                     are void: they are repeated, at most twice each, and are in no
 #                     median. A run is void if more than 10 % of the CPU time of the
-#                     server or of the clients was steal, if the clients' CPUs were full
-#                     while the server's was idle, if it stood still, or if its rate is
-#                     below a fifth of the median of its like
+#                     server or of the clients was steal, if other processes used more
+#                     than 10 %, if the clients' CPUs were full while the server's was
+#                     idle, if the machine stood still, or if its rate is below a fifth
+#                     of the median of its like
 #   --target LIST     what is compared: plain, vhostlimit, and with process limits
 #                     limits40, limits20 (default: the test's); noisy also takes
 #                     mod_qos, haproxy, process-limit
@@ -53,8 +54,9 @@
 #   commit, the flags and the module's SHA-256.
 #   The table goes to stdout, all other messages to stderr. The result folder gets the
 #   table, report.html for a browser, and the main chart as report.png.
-# Exit:    0 measured, or compared; 1 with --strict: a row missed its bar; 2 usage;
-#          3 failed, or not everything could be measured; 77 cannot run here; the message
+# Exit:    0 measured, or compared; also if void runs left gaps, which the report says;
+#          1 with --strict: a row missed its bar; 2 usage; 3 failed, a client was lost,
+#          or with --strict a bar could not be judged; 77 cannot run here; the message
 #          says why: no root, a program is missing and cannot be installed, a port is
 #          taken, too few file descriptors, another tool uses the test bed;
 #          130, 143 signals, after everything is undone
@@ -217,7 +219,7 @@ resolve_options() {
   measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
-    [workers]=${option[workers]:-${bed[workers]}} [fixed]=${option[workers]})
+    [workers]=${option[workers]:-${bed[workers]}} [fixed]=${option[workers]} [strict]=${option[strict]} [noisy]=${option[noisy]})
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions

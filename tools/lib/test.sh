@@ -58,6 +58,7 @@ test_samples()      { test[samples]=$1; }               # <a second> of the stat
 test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
+test_idle()         { test[idle]=yes; }                 # the server's CPU need not be busy in a run
 test_tls()          { test[tls]=on; }                   # the sites over TLS and HTTP/2
 
 # From here to the next scene; a test without this word has one scene.
