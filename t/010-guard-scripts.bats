@@ -39,6 +39,32 @@ check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDI
   done
 }
 
+# A producer that is cut off ends with SIGPIPE, and under pipefail the pipe fails
+# although grep has found the word.  Lines that end with | or \ are joined first.
+cut_off_pipes() { # <file>...
+  awk '
+    FNR == 1 { text = "" }
+    text == "" { start = FNR }
+    /^[[:space:]]*#/ { next }
+    { text = text " " $0 }
+    /[|\\]$/ { sub(/\\$/, "", text); next }
+    { print FILENAME ":" start ":" text; text = "" }' "$@" |
+    grep -E '(^|[^|])\|&?[[:space:]]*([A-Za-z_]+=[^ ]* +)*((command|run|try|timeout [0-9]+) +)*([efz]?grep( +-[^ ]+)* +(-[A-Za-z]*[qm]|--(quiet|silent|max-count))|head([ );]|$)|(sed|perl)( +-[A-Za-z]+)* +['"'"'"]?([^|]*[;{0-9$/ ])?q['"'"'"; })]|sed( +-[A-Za-z]+)* +[0-9]+q|awk [^|]*[{; ]exit)' |
+    grep -v 'awk [^|]*END { *exit' || true
+}
+
+@test "no pipe ends in a program that stops reading early" {
+  local scripts
+  mapfile -t scripts < <(scripts | grep -v '/t/010-')
+  is "$(cut_off_pipes "${scripts[@]}")" ''
+  # The guard finds each form.
+  # shellcheck disable=SC2016  # the forms are text
+  printf '%s\n' 'a | grep -q b' 'a | grep -m1 b' 'a | grep -E -q b' 'a |' '  grep -qx b' 'x=$(a | head -n 1)' 'a | head' \
+    'a | sed 1q' "a | sed -n '/b/{p;q}'" "a | awk '/b/ { print; exit }'" 'a | LC_ALL=C grep --quiet b' \
+    'a | grep b' 'a | sed -n 1p' "a | awk 'END { exit bad }'" 'grep -q b <<<"$(a)"' 'a || grep -q b c' >"$BATS_TEST_TMPDIR/forms"
+  is "$(cut_off_pipes "$BATS_TEST_TMPDIR/forms" | wc -l)" 10 'forms found'
+}
+
 @test "no test of the module waits by sleeping: wait_until asks for what it waits for" {
   try grep -nE '^ *(sleep|usleep) ' "$TOP"/t/[0-8]*.bats
   is "$status" 1 "status of grep"

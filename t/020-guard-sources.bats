@@ -43,7 +43,7 @@ undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
   mapfile -t files < <(sources)
   at_least "${#files[@]}" 25 "source files found"
   for file in "${files[@]}"; do
-    head -n 6 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || fail "$file: no SPDX line"
+    grep -q 'SPDX-License-Identifier: Apache-2.0' <<<"$(head -n 6 "$file")" || fail "$file: no SPDX line"
   done
 }
 

@@ -22,7 +22,7 @@ need_clang_tidy() { need_program clang-tidy; }
 @test "clang-tidy has nothing to say about the sources" {
   requires clang_tidy
   local apxs checks=()
-  apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | head -n 1)
+  apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | sed -n 1p)
   # shellcheck disable=SC2046  # words, one a line
   printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1) \
     $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \

@@ -6,7 +6,7 @@
 load lib/live
 
 logged() { wait_until 5 access_log_says "$1" "$2"; }           # <vhost> <regular expression>
-access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
+access_log_says() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
 @test "DryRun serves what On would refuse, and counts it" {
   start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'

@@ -77,7 +77,7 @@ guide_pool() {
   echo '<?php readfile("/proc/self/cgroup");' >"$HTTPD_ROOT/htdocs/a/group.php"
   guide_pool >"$HTTPD_ROOT/pool.conf"
   APACHE_PID_FILE=$HTTPD_ROOT/run/httpd.pid detached timeout $((60 * SLOWER)) "$IN_VHOST" @anna \
-    "$(php_fpm_program | head -n 1)" --nodaemonize --fpm-config "$HTTPD_ROOT/pool.conf" >"$HTTPD_ROOT/fpm.out" 2>&1 &
+    "$(php_fpm_program | sed -n 1p)" --nodaemonize --fpm-config "$HTTPD_ROOT/pool.conf" >"$HTTPD_ROOT/fpm.out" 2>&1 &
   fpm=$!
   wait_until 10 test -S "$HTTPD_ROOT/anna.sock" || { cat "$HTTPD_ROOT/fpm.out"; return 1; }
   get a /group.php

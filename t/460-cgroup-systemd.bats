@@ -99,7 +99,7 @@ a_has() { # <tree> <weight> <quota>
   printf '%s\n' '[global]' 'error_log = /run/php/log' '[www]' "user = $user" "group = $(id -gn "$user")" \
     'listen = /run/php/a.sock' "listen.owner = $user" 'pm = static' 'pm.max_children = 1' >"$HTTPD_ROOT/pool.conf"
   sed "s,/usr/local/sbin/in-vhost,/usr/bin/env APACHE_PID_FILE=$HTTPD_ROOT/run/httpd.pid $TOP/conf/systemd/in-vhost,
-    s,/usr/sbin/php-fpm8.2,$(php_fpm_program | head -n 1) -n,; s,/etc/php/vhosts/%i.conf,$HTTPD_ROOT/pool.conf," \
+    s,/usr/sbin/php-fpm8.2,$(php_fpm_program | sed -n 1p) -n,; s,/etc/php/vhosts/%i.conf,$HTTPD_ROOT/pool.conf," \
     "$TOP/conf/systemd/vhostlimit-fpm@.service" >"$UNITS/vhostlimit-fpm@.service"
   systemctl daemon-reload
   timeout 90 systemctl start "$pool" || { systemctl status "$pool"; cat /run/php/log; return 1; }

@@ -24,7 +24,7 @@ line_up() { # <vhost> <path>...
 
 head_of() { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }   # <name> <header>
 log_line() { wait_until 5 access_log_says "$1" "$2"; }                   # <vhost> <regular expression>
-access_log_says() { access_log "$1" | grep -Eq -- "$2"; }
+access_log_says() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
 # What the command takes, in milliseconds.
 milliseconds() { # <command>...

@@ -20,7 +20,7 @@ teardown() { all_of release_all check_nothing_is_left end_server; }
 # ---- what must be as before ----------------------------------------------------
 
 descriptors() { find "/proc/$(first_child)/fd" -mindepth 1 2>/dev/null | wc -l; }
-first_child() { httpd_children | head -n 1; }
+first_child() { httpd_children | sed -n 1p; }
 worker_status() { web "$(url status '/server-status?auto')"; }
 
 # mod_status counts the connection it is asked over.

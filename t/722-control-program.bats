@@ -154,7 +154,7 @@ teardown_file() { end_server; }
 }
 
 screens_shown() { (($(grep -c 'REQ/s' "$BATS_TEST_TMPDIR/seen") >= $1)); }  # <number>
-first_is()      { grep -A1 'REQ/s' "$BATS_TEST_TMPDIR/seen" | tail -n 1 | grep -q "^$1"; }  # <vhost>
+first_is()      { grep -q "^$1" <<<"$(grep -A1 'REQ/s' "$BATS_TEST_TMPDIR/seen" | tail -n 1)"; }  # <vhost>
 need_script() { need_program script; }
 
 @test "errors end with a sentence and a status of their own" {
@@ -163,7 +163,7 @@ need_script() { need_program script; }
   try ctl show none.test
   is "$status $output" "1 vhostlimitctl: 'none.test' is no vhost that takes part"
   try ctl -s /nowhere list
-  is "$status $output" '77 vhostlimitctl: no answer from /nowhere: No such file or directory'
+  is "$status $output" '69 vhostlimitctl: no answer from /nowhere: No such file or directory'
   local words
   for words in 'show' 'set a.test' 'list now' 'top sideways' 'size x' 'frob' ''; do
     # shellcheck disable=SC2086  # words they are

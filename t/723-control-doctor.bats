@@ -96,7 +96,7 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
 
 # Debian 12's mod_qos needs libpcre3 and is not linked with it.
 load_qos() {
-  ! ldconfig -p | grep -q 'libpcre\.so\.3 ' || echo 'LoadFile libpcre.so.3'
+  ! grep -q 'libpcre\.so\.3 ' <<<"$(ldconfig -p)" || echo 'LoadFile libpcre.so.3'
   printf 'LoadModule qos_module "%s/mod_qos.so"\n' "$(httpd_module_dir)"
 }
 
@@ -127,7 +127,7 @@ run_pool() { # <group> <name>
   mkdir -p "$root"
   printf '%s\n' '[global]' "pid = $root/pid" "error_log = $root/log" "[$2]" "user = $user" "group = $(id -gn "$user")" \
     "listen = $root/socket" 'pm = static' 'pm.max_children = 1' >"$root/conf"
-  (in_cgroup "$1" "$(php_fpm_program | head -n 1)" -n -y "$root/conf") 3>&- 4>&- </dev/null >"$root/out" 2>&1
+  (in_cgroup "$1" "$(php_fpm_program | sed -n 1p)" -n -y "$root/conf") 3>&- 4>&- </dev/null >"$root/out" 2>&1
   wait_until 10 test -S "$root/socket"
 }
 

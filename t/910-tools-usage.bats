@@ -14,24 +14,62 @@ as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 
 needs_root() { ((EUID == 0)) || skip "not root"; }
 
-@test "-h prints the help on stdout and ends with 0" {
-  for tool in "$TOP"/tools/*.sh; do
-    run --separate-stderr "$tool" -h
-    says 0 "Usage:   ${tool##*/}"
-    [[ $output == *Exit:* && -z $stderr ]]
+programs() { # every program in tools
+  local file
+  for file in "$TOP"/tools/*; do
+    [[ ! -f $file || ! -x $file ]] || printf '%s\n' "$file"
   done
 }
 
-@test "an unknown option ends with 2 and the usage" {
-  for tool in "$TOP"/tools/*.sh; do
-    run "$tool" -Z
-    says 2 "Usage:   ${tool##*/}"
+@test "every program has -h, --help and --version, which print to stdout and end with 0" {
+  local tools tool option version
+  mapfile -t tools < <(programs)
+  [ "${#tools[@]}" -ge 11 ]
+  version=$(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$TOP/configure.ac")
+  for tool in "${tools[@]}"; do
+    for option in -h --help; do
+      run --separate-stderr "$tool" "$option"
+      says 0 "Usage:   ${tool##*/}"
+      [[ $output == *Exit:* && $output == *' -h, --help '* && $output == *' --version '* && -z $stderr ]]
+    done
+    run --separate-stderr "$tool" --version
+    says 0 "${tool##*/} (mod_vhostlimit) $version"
+    [ "${#lines[@]}" -eq 1 ]
+    [ -z "$stderr" ]
   done
+}
+
+@test "a usage error of every program is one sentence and where the help is, on stderr" {
+  local tools tool option
+  mapfile -t tools < <(programs)
+  for tool in "${tools[@]}"; do
+    for option in -Z --no-such-option; do
+      run --separate-stderr "$tool" "$option"
+      says 2 ''
+      printf '%s\n' "$stderr"
+      [ -z "$output" ]
+      # shellcheck disable=SC2154  # set by run --separate-stderr
+      [ "${#stderr_lines[@]}" -eq 2 ]
+      [[ ${stderr_lines[0]} == "${tool##*/}: "*"${option#-}"* ]]
+      [ "${stderr_lines[1]}" = "Try '${tool##*/} -h'." ]
+    done
+  done
+}
+
+@test "a value that looks like an option is a value, and -h after an argument is found" {
+  run "$TOP/tools/fuzz.sh" -s -h
+  says 2 "-s: '-h' is not a whole number"
+  run "$TOP/tools/bench.sh" --repeat --version
+  says 2 "--repeat: '--version' is not a whole number"
+  run "$TOP/tools/bench.sh" noisy --quick -h
+  says 0 'Usage:   bench.sh'
+  run "$TOP/tools/cgroups.sh" v3 true --version
+  says 2 "'v3' is not v1 or v2"
 }
 
 @test "setup.sh names what is wrong with a command or a value" {
   run "$TOP/tools/setup.sh"
-  says 2 "up, down or status"
+  says 2 "missing command: up, down or status"
   run "$TOP/tools/setup.sh" sideways
   says 2 "unknown command 'sideways'"
   run "$TOP/tools/setup.sh" up -m threaded
@@ -43,9 +81,11 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   run "$TOP/tools/setup.sh" up -F squid
   says 2 "-F: 'squid' is not none, keepalive or proxy"
   run "$TOP/tools/setup.sh" up -T -F proxy
-  says 2 "-F and -T: the front speaks no TLS"
+  says 2 "-F and -T: the HAProxy of the test bed has no TLS"
   run "$TOP/tools/setup.sh" down now
   says 2 "unexpected argument 'now'"
+  run "$TOP/tools/setup.sh" down -M
+  says 2 "-M goes with up only"
 }
 
 @test "bench.sh names what is wrong with a test or a value" {
@@ -78,12 +118,12 @@ needs_root() { ((EUID == 0)) || skip "not root"; }
   done
   for host in -oProxyCommand=x 'a b' 'a;b'; do
     run "$TOP/tools/bench.sh" --clients "one,$host"
-    says 2 "--clients: '$host' is no host's name"
+    says 2 "--clients: '$host' is not a host name"
   done
   run "$TOP/tools/bench.sh" --install
   says 2 "--install and --server go with --clients"
   run "$TOP/tools/bench.sh" --target haproxy weights
-  says 2 "--target: the test weights is not made for haproxy"
+  says 2 "--target: the test weights cannot run haproxy"
 }
 
 @test "bench.sh -l lists the tests with a line each" {

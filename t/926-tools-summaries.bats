@@ -308,12 +308,12 @@ END
   refused 'missing is not a file that can be read'
 }
 
-@test "both: no file, or one too many, ends with 2 and the usage" {
+@test "both: no file, or one too many, ends with 2 and says where the help is" {
   local tool
   for tool in sar siege; do
     summary "$tool"
     is "$status" 2
-    like "$stderr" 'Usage:   '
+    like "$stderr" "Try '$tool-summary\\.sh -h'\\."
   done
   summary sar one two
   is "$status" 2

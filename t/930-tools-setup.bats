@@ -29,7 +29,7 @@ fetch() { ip netns exec "vl-client$1" curl -fsS -m 5 "$2"; } # <client> <url>
 
 nothing_left() {
   [[ ! -e $DIR && ! -e $DIR.lock && ! -e /etc/netns/vl-client1 ]] || return 1
-  ! ip netns list | grep -q '^vl-' || return 1
+  ! grep -q '^vl-' <<<"$(ip netns list)" || return 1
   ! grep -q ' /run/netns/vl-' /proc/self/mounts || return 1
   [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name "$BED*") ]] || return 1
   ! grep -qs "[/]run/$BED" /proc/[0-9]*/cmdline

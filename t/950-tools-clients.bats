@@ -26,7 +26,7 @@ teardown() {
 # On vlt-server; its pid is in $bench.
 begin_bench() { # <option>...
   # a shell's background jobs ignore INT, a program started by hand does not
-  on_server env --default-signal=INT "$TOP/tools/bench.sh" --quick --target plain --page static -w 50 -o out "$@" \
+  on_server env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static -w 50 -o out "$@" \
     >report 2>log 3>&- &
   bench=$!
 }
@@ -52,12 +52,16 @@ so_or_over() { "$@" || gone "$bench"; }
 
 began() { grep -qs '^began' "out/$1-static-plain-load$2.err"; }     # <repetition> <client>
 mapped()     { grep -q "^${2-198.18.9.1} site1.test" "/etc/netns/vlt-host$1/hosts"; }   # <number> [<address>]
-server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
+server_rests() { # nothing of a run is left on it
+  local pids
+  mapfile -t pids < <(ip netns pids vlt-server)
+  ((${#pids[@]} == 0)) || fail "left on the server: $(ps -o pid=,etimes=,args= -p "${pids[*]}")"
+}
 
 @test "a client without siege is named, and nothing is installed or left there" {
   begin_bench --clients one,two,three
   end_bench
-  is "$status" 1
+  is "$status" 3
   says 'client one: siege is not installed there'
   machines_clean
   [ ! -e "$MACHINES_DIR/host1/bin/siege" ]
@@ -66,7 +70,7 @@ server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
 @test "a client that cannot be reached is named with ssh's reason" {
   begin_bench --clients two,nowhere.invalid
   end_bench
-  is "$status" 1
+  is "$status" 3
   says 'client nowhere.invalid: ssh: Could not resolve hostname'
   machines_clean
 }
@@ -80,6 +84,9 @@ server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
   machines_clean
   server_rests
   [ -e "$MACHINES_DIR/host1/bin/siege" ]
+  jq -c '.runs[0].client_cpu' out/result.json
+  jq -e '.runs[0].client_cpu | map(.name) == ["client one", "client two", "client three"]
+    and all(.idle >= 0 and .busy > 0 and .steal >= 0 and .idle + .busy + .steal < 101)' out/result.json
   is "$(jq -r '.runs[0].clients | map("\(.client) \(.site) \(.users)") | join(", ")' out/result.json)" \
     '1 site1 100, 2 site2 500, 3 site2 500'
   jq -c '.runs[0].clients | map(.from_s)' out/result.json
@@ -91,7 +98,7 @@ server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
   requires h2load openssl
   begin_bench --clients one,two,three http2
   end_bench
-  is "$status" 1
+  is "$status" 3
   says 'client one: h2load is not installed there'
   begin_bench --clients one,two,three --install http2
   end_bench
@@ -101,6 +108,40 @@ server_rests() { [[ -z $(ip netns pids vlt-server) ]]; }
   jq -c '.options.load, (.runs[0].clients | map([.transactions, .failures, .p99_s]))' out/result.json
   jq -e '(.options.load | test("^h2load [0-9.]+ on one, two, three$"))
     and (.runs[0].clients | length == 3 and all(.transactions > 0 and .p99_s > 0))' out/result.json
+}
+
+# A neighbor in the clients' network that is no client.
+stranger_up() {
+  ip -n vlt-host2 address add 198.18.9.99/32 dev lo
+  ip -n vlt-server route add 198.18.9.99 dev vlt-host2
+}
+
+answer_to() { # <address of machine 2> [port]: its status; 000 if there is no answer
+  on_machine 2 curl -s -m 20 -o /dev/null -w '%{http_code}' --interface "$1" -H 'Host: site1.test' "http://198.18.9.1${2+:$2}/burn.php?ms=1" || true
+}
+
+@test "pages are for the clients and the machine itself; any other address gets 403, through a front too" {
+  requires haproxy
+  stranger_up
+  begin_bench --clients two,three --target plain --repeat 4
+  meanwhile began 1 2
+  is "$(answer_to 198.18.9.99)" 403 'to a stranger'
+  is "$(answer_to 198.18.9.12)" 200 'to a client'
+  is "$(on_server curl -s -m 20 -o /dev/null -w '%{http_code}' -H 'Host: site1.test' http://198.18.9.1/)" 200 'to the machine'
+  kill -INT "$bench"
+  end_bench
+  says 'pages are served to this machine and to 198.18.9.12 198.18.9.13 only'
+  server_rests
+  begin_bench --clients two --target haproxy --repeat 4
+  meanwhile [ -e out/1-static-haproxy-load1.err ]
+  meanwhile grep -q '^began' out/1-static-haproxy-load1.err
+  is "$(answer_to 198.18.9.99)" 403 'to a stranger, from HAProxy'
+  is "$(answer_to 198.18.9.99 8080)" 000 'to a stranger, from Apache behind it'
+  is "$(answer_to 198.18.9.12)" 200 'to a client, through HAProxy'
+  kill -INT "$bench"
+  end_bench
+  machines_clean
+  server_rests
 }
 
 # The server has another address, that the clients do not come by.
@@ -113,8 +154,8 @@ second_address() {
 @test "--server is where the clients go, and it is one of this machine's addresses" {
   begin_bench --clients two --server 198.18.9.3
   end_bench
-  is "$status" 1
-  says '--server: 198.18.9.3 is no address of this machine'
+  is "$status" 3
+  says '--server: 198.18.9.3 is not an address of this machine'
   machines_clean
 }
 
@@ -139,7 +180,7 @@ second_address() {
   meanwhile began 3 2
   machine_off 2
   end_bench
-  is "$status" 1
+  is "$status" 3
   says 'client two, 500 users on site2: the connection was lost'
   grep -q '1 repetition of 3' report
   jq -e '(.complete | not) and (.runs | length) == 1' out/result.json

@@ -49,7 +49,7 @@ result() { # <folder> <victim's rate> <repetitions> [<commands>]
   done
   mkdir "$1"
   with_bench 'test_read noisy; '"${4-:}"'; result_write "{\"command\":\"tools/bench.sh <i>noisy\",\"load\":\"wrk 4\",\"mpm\":\"event\",
-    \"workers\":400,\"children\":10,\"seconds\":3,\"repeat\":9,\"tuning\":[]}" yes run-*.json >"$3/result.json"' "$1"
+    \"workers\":400,\"children\":10,\"seconds\":3,\"repeat\":9,\"tuning\":[]}" yes "[]" run-*.json >"$3/result.json"' "$1"
 }
 
 report() { # <as result>...
@@ -77,7 +77,7 @@ count_of() { in_page "document.querySelectorAll('$1').length"; }  # <selector>
   like "$(in_page 'document.querySelector("#pages").textContent')" 'transactions per second'
   is "$(count_of '#published tbody tr')" 10 "published figures, on two targets"
   like "$(in_page 'document.querySelector("#machine").textContent')" "Linux $(uname -r)"
-  like "$(in_page 'document.querySelector("#machine").textContent')" '3\.0 % of all CPUs'
+  like "$(in_page 'document.querySelector("#machine").textContent')" '3\.0 % of the CPU time'
   at_least "$(count_of 'figure svg')" 3 "charts"
   is "$(in_page 'Array.from(document.querySelectorAll("figure svg")).every(s => s.getBoundingClientRect().height > 60 && s.querySelectorAll("path, polygon").length > 3)')" true
   is "$(in_page 'performance.getEntriesByType("resource").length')" 0 "files fetched beside the page"
@@ -136,9 +136,36 @@ compared() { # <folder> <folder>
   like "$output" 'site1 victim: per second .* too few runs to say'
 }
 
+of_build() { # <folder> <jq filter>: a result of a build that is described, or changed
+  jq '.build = ({ version: "0.1.0", commit: "0123456789abcdef", dirty: false, source_sha256: "s1", configure: "",
+    cflags: "-g -O2", compiler: "gcc 12", module_sha256: "m1" } | '"$2"')' good/result.json >"$1/result.json"
+}
+
+@test "two results side by side: it is said whether they come from the same build" {
+  requires mod_mpm_event
+  result good 300 1
+  mkdir a b
+  of_build a .
+  of_build b .
+  compared a b
+  like "$output" 'module 0\.1\.0, commit 0123456789ab; gcc 12, CFLAGS -g -O2; SHA-256 m1'
+  like "$output" 'Both measured the same build of the module\.'
+  of_build b '.module_sha256 = "m2" | .commit = "fff" | .dirty = true'
+  compared a b
+  like "$output" 'two builds of the same sources with the same compiler and flags'
+  like "$output" 'commit fff with uncommitted changes'
+  of_build b '.module_sha256 = "m2" | .source_sha256 = "s2" | .cflags = "-O0"'
+  compared a b
+  like "$output" 'The results come from different builds of the module: the sources differ, the flags differ\.'
+  compared a good
+  like "$output" 'One of the two results does not say which build of the module it measured\.'
+  compared good good
+  is "$(grep -c build <<<"$output" || true)" 0 'lines about builds'
+}
+
 not_compared() { # <words>
   compared good bad
-  is "$status" 1
+  is "$status" 3
   is "$output" ''
   is "$(wc -l <<<"$stderr")" 1 "lines said"
   [[ $stderr == *"$1"* ]] || fail "not said: $1"

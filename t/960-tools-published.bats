@@ -29,7 +29,7 @@ setup() { cd "$BATS_TEST_TMPDIR" || return; }
 teardown() { [[ -z ${DOCROOTS-} ]] || rm -rf "$DOCROOTS"; }
 
 bench() { # <argument>...
-  run --separate-stderr "$BENCH" --quick -o out "$@" 3>&-
+  run --separate-stderr "$BENCH" --quick --keep-noisy -o out "$@" 3>&-
   printf 'status %s\n%s\n%s\n' "$status" "$output" "$stderr"
 }
 
@@ -83,7 +83,7 @@ nothing_left() {
 @test "what a test has no use for is refused" {
   run "$BENCH" --load wrk cgi
   is "$status" 2
-  [[ $output == *'the test cgi is made with h2load'* ]] || fail "$output"
+  [[ $output == *'the test cgi always uses h2load'* ]] || fail "$output"
   run "$BENCH" --docroot /tmp noisy
   is "$status" 2
   run "$BENCH" --docroot not/full frameworks

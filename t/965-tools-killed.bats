@@ -28,7 +28,7 @@ here() { exec "$@"; }           # as on_server
 # As short as a run can be; its pid is in $bench.
 begin_run() { # <here|on_server> [<option>]...
   # a shell's background jobs ignore INT, a program started by hand does not
-  "$1" env --default-signal=INT "$TOP/tools/bench.sh" --quick --target plain --page static -w 25 -o out "${@:2}" alone \
+  "$1" env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static -w 25 -o out "${@:2}" alone \
     >report 2>log 3>&- &
   bench=$!
 }

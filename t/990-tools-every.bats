@@ -37,7 +37,7 @@ every_test() { # <here|on_server> [<option>]...
 
 what_becomes_of() { # <seconds it may take> <test> <here|on_server> [<option>]...
   local status=0 name=$2
-  ("$3" timeout -k 60 "$1" "$TOP/tools/bench.sh" --quick -o "$name" "${@:4}" "$name") >"$name.out" 2>"$name.err" </dev/null 3>&- || status=$?
+  ("$3" timeout -k 60 "$1" "$TOP/tools/bench.sh" --quick --keep-noisy -o "$name" "${@:4}" "$name") >"$name.out" 2>"$name.err" </dev/null 3>&- || status=$?
   if ((status)); then
     printf 'status %s: %s\n' "$status" "$(grep '^bench.sh: ' "$name.err" | grep -v -e ' left$' -e ': report.html' | tail -n 1)"
     return 1

@@ -1,43 +1,64 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: how sites share a server, on plain Apache and with the module:
-#          installs what is missing, builds, measures, prints tables and ratios
+# Summary: measure how sites share one Apache server, without and with the module:
+#          installs what is missing, builds, runs the loads, prints tables and ratios
 # Usage:   bench.sh [OPTION]... [TEST]
 #          bench.sh --compare A B
-#   TEST              what to measure (noisy); -l lists what there is
-#   --quick           a few seconds a run (3 s); the default is 25 s
-#   --full            the published length: five minutes a run; insulation: one
-#                     minute, all loads and schemes (about an hour)
-#   --repeat N        so often, targets in turns; reported are median and spread
-#                     (3; 1 with --quick and --full)
-#   --target LIST     what is compared: plain, vhostlimit, and as process limits
-#                     limits40, limits20 (those of the test); noisy also takes
+#   TEST              what to measure (noisy); -l lists the tests
+#   --quick           3 seconds a run, one repetition: shows that everything works; its
+#                     figures are no measurement. The default is 25 seconds a run and
+#                     three repetitions: about seven minutes for noisy
+#   --full            publishable length: five minutes a run and three repetitions, about
+#                     65 minutes for noisy; insulation runs one minute, with all loads
+#                     and schemes, about three hours
+#   --repeat N        run N times, alternating targets; median and range are reported
+#                     (3; 1 with --quick)
+#   --strict          exit 1 if a row misses its bar
+#   --keep-noisy      count runs that were disturbed too. Without this option such runs
+#                     are void: they are repeated, at most twice each, and are in no
+#                     median. A run is void if more than 10 % of the CPU time of the
+#                     server or of the clients was steal, if other processes used more
+#                     than 10 %, if the clients' CPUs were full while the server's was
+#                     idle, if the machine stood still, or if its rate is below a fifth
+#                     of the median of its like
+#   --target LIST     what is compared: plain, vhostlimit, and with process limits
+#                     limits40, limits20 (default: the test's); noisy also takes
 #                     mod_qos, haproxy, process-limit
-#   --page LIST       the pages: static, php, sleep (those of the test)
+#   --page LIST       the pages: static, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
-#   --clients LIST    the clients are these machines, host1,host2,host3 or fewer,
-#                     over ssh with the keys, ports and users of ~/.ssh/config;
-#                     root there, or sudo without a password. The sites' names are
-#                     in their hosts files while this runs. Apache is then in this
-#                     machine's own network, port 80, and has all its CPUs
-#   --install         install the load generator on clients that have none
-#   --server ADDRESS  of this machine, where the clients find several or none
-#   --docroot DIR     where frameworks puts its applications, on any file system; may
-#                     be repeated, and the report compares (/var/tmp)
+#   --clients LIST    the load comes from these machines: host1,host2,host3 or fewer,
+#                     over ssh with the keys, ports and users of ~/.ssh/config, as root
+#                     or with sudo without a password. The run adds the sites' names to
+#                     their hosts files and removes them at its end. Apache listens on
+#                     port 80 of this machine's own network and has all its CPUs; only
+#                     this machine and the clients get its pages, any other address gets
+#                     403
+#   --install         install the load generator on clients that lack it
+#   --server ADDRESS  address that the clients use to reach this machine; needed where
+#                     they see several, or none of its own
+#   --docroot DIR     where the test frameworks puts its applications, on any file
+#                     system; may be repeated to compare file systems (/var/tmp)
 #   -k                clients keep their connections alive
-#   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400; plain
-#                     Apache's best number where the test tries several)
-#   -D LINE           configuration for the module instead of the built-in one;
-#                     may be repeated
-#   -o DIR            where raw outputs and result.json go (results/<UTC time>)
+#   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400; plain Apache
+#                     gets its best number where the test tries several)
+#   -D LINE           configure the module with this line instead of the default; may be
+#                     repeated
+#   -o DIR            folder for raw outputs and result.json (results/<UTC time>)
 #   -l                list the tests
-#   -h                this help
-#   --compare A B     puts two result folders of the same test side by side, with
-#                     ratios, and says what is outside the noise
-#   The table goes to stdout, everything else to stderr; the folder gets the same as
-#   report.html, one file for the browser, and the main chart as report.png.
-# Exit:    0 measured, or compared; 1 failed; 2 usage; 77 cannot run here (no root, a program
-#          missing and not installable, port taken, too few file descriptors);
+#   -h, --help        this help
+#   --version         the version
+#   --compare A B     show two result folders of the same test side by side, with ratios
+#                     and whether they differ by more than the spread
+#   The module is built from this checkout with the default flags in the folder
+#   .bench-build, whatever the checkout itself was configured with; result.json has the
+#   commit, the flags and the module's SHA-256.
+#   The table goes to stdout, all other messages to stderr. The result folder gets the
+#   table, report.html for a browser, and the main chart as report.png.
+# Exit:    0 measured, or compared; also if void runs left gaps, which the report says;
+#          1 with --strict: a row missed its bar; 2 usage; 3 failed, a client was lost,
+#          or with --strict a bar could not be judged; 77 cannot run here; the message
+#          says why: no root, a program is missing and cannot be installed, a port is
+#          taken, too few file descriptors, another tool uses the test bed;
 #          130, 143 signals, after everything is undone
 
 set -euo pipefail
@@ -83,42 +104,43 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/measure.sh
 . "$here/lib/measure.sh"
 
-declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]=''
+declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
   [compare]=0 [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [clients]='')
 
 parse() {
-  local words
-  words=$(getopt -n "$prog" -o hlkw:D:o: -l help,quick,full,repeat:,target:,page:,load:,clients:,install,server:,compare,docroot: -- "$@") || usage 2
-  eval "set -- $words"
+  parse_options lkw:D:o: quick,full,strict,keep-noisy,repeat:,target:,page:,load:,clients:,install,server:,compare,docroot: "$@"
+  set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
-      -h | --help) usage 0 ;;
       -l) test_list; exit 0 ;;
-      --quick | --full) option[length]=${1#--}; shift ;;
-      --compare) option[compare]=1; shift ;;
-      -k) option[keepalive]=1; shift ;;
-      --repeat) option[repeat]=$2; shift 2 ;;
-      --target) option[targets]=$2; shift 2 ;;
-      --page) option[pages]=$2; shift 2 ;;
-      --load) option[load]=$2; shift 2 ;;
-      --clients) option[clients]=${2:-,}; shift 2 ;;
-      --install) remote_install=yes; shift ;;
-      --server) remote_server=$2; shift 2 ;;
-      -w) option[workers]=$2; shift 2 ;;
-      -D) option[lines]+=${option[lines]:+$'\n'}$2; shift 2 ;;
-      --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift 2 ;;
-      -o) option[out]=$2; shift 2 ;;
+      --quick | --full) option[length]=${1#--} ;;
+      --strict) option[strict]=yes ;;
+      --keep-noisy) option[noisy]=keep ;;
+      --compare) option[compare]=1 ;;
+      -k) option[keepalive]=1 ;;
+      --install) remote_install=yes ;;
+      --repeat) option[repeat]=$2; shift ;;
+      --target) option[targets]=$2; shift ;;
+      --page) option[pages]=$2; shift ;;
+      --load) option[load]=$2; shift ;;
+      --clients) option[clients]=${2:-,}; shift ;;
+      --server) remote_server=$2; shift ;;
+      -w) option[workers]=$2; shift ;;
+      -D) option[lines]+=${option[lines]:+$'\n'}$2; shift ;;
+      --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift ;;
+      -o) option[out]=$2; shift ;;
     esac
+    shift
   done
   shift
   ((! option[compare])) || compare "$@"
   (($# <= 1)) || misuse "one test at a time, not '$*'"
-  test_known "${1-noisy}" || misuse "unknown test '$1' (see -l)"
+  test_known "${1-noisy}" || misuse "unknown test '$1' (-l lists the tests)"
   test_read "${1-noisy}"
   check_values
 }
 
-compare() { # <folder A> <folder B>: and no more
+compare() { # <folder A> <folder B>; ends the program
   (($# == 2)) || misuse "--compare takes two folders of results, not $#"
   need jq
   compare_print "$@"
@@ -131,7 +153,7 @@ check_values() {
   for word in ${option[targets]//,/ }; do
     target_known "$word" || misuse "--target: '$word' is not one of ${target_kinds[*]}"
     test_takes_target "$word" ||
-      misuse "--target: the test ${test[name]} is not made for $word"
+      misuse "--target: the test ${test[name]} cannot run $word"
   done
   for word in ${option[pages]//,/ }; do
     page_known "$word" || misuse "--page: '$word' is not one of ${page_kinds[*]}"
@@ -146,7 +168,7 @@ check_values() {
   [[ ! ${option[targets]}${option[pages]} =~ ^,+|,, ]] || misuse "--target and --page need at least one name"
 }
 
-check_application() { # <page>: those of packages belong to the test that sets them up
+check_application() { # <page>: applications only on the test that sets them up
   local is=no of=no
   ! app_known "$1" || is=yes
   [[ ${test[name]} != frameworks ]] || of=yes
@@ -161,7 +183,7 @@ check_clients() {
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
     ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: ${#bed_clients[@]} at most"
     for host in "${remote_hosts[@]}"; do
-      remote_host_known "$host" || misuse "--clients: '$host' is no host's name"
+      remote_host_known "$host" || misuse "--clients: '$host' is not a host name"
     done
   fi
 }
@@ -169,7 +191,7 @@ check_clients() {
 check_load() {
   local own
   own=$(test_made_with)
-  [[ -z ${option[load]} ]] || test_takes_load || misuse "--load: the test ${test[name]} is made with $own"
+  [[ -z ${option[load]} ]] || test_takes_load || misuse "--load: the test ${test[name]} always uses $own"
   option[load]=${option[load]:-$(remote_used && echo siege || echo wrk)}
   load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
 }
@@ -182,34 +204,26 @@ check_docroots() {
   done <<<"${option[docroots]}"
 }
 
-# What to measure, from the options and the test's description.
-settle() {
+# Sets what is measured, from the options and the test's description.
+resolve_options() {
   local seconds warm try repeat
   read -r seconds warm try repeat < <(lengths)
   [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
   [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
   [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
   bed[modules]=${test[modules]-}
-  ! remote_used || settle_remote
+  if remote_used; then
+    bed[network]=host
+    cpu_clients_here=no
+  fi
   measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
-    [workers]=${option[workers]:-${bed[workers]}} [fixed]=${option[workers]})
-}
-
-settle_remote() {
-  bed[network]=host
-  cpu_clients_here=no
+    [workers]=${option[workers]:-${bed[workers]}} [fixed]=${option[workers]} [strict]=${option[strict]} [noisy]=${option[noisy]})
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
-  case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo "${test[full]-300}" 10 10 1 ;; *) echo 25 2 3 3 ;; esac
-}
-
-prepare_module() {
-  say "building"
-  # shellcheck disable=SC2119  # with configure's defaults
-  build_module
+  case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo "${test[full]-300}" 10 10 3 ;; *) echo 25 2 3 3 ;; esac
 }
 
 prepare() {
@@ -222,14 +236,18 @@ prepare() {
   # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
     network services sysctl util curl jq sar gnuplot fonts "${needs[@]}" ${test[modules]-}
-  ! measure_has_module || prepare_module
   mkdir -p "${measure[out]}"
+  if measure_has_module; then
+    say "building the module with the default flags"
+    build_bench "${measure[out]}/mod_vhostlimit.so"
+  fi
   bed_lock
   on_exit bed_down
   ! remote_used || on_exit remote_down
   on_exit progress_end
   say "setting up the test bed"
   bed_up
+  ! measure_has_module || bed_load "${measure[out]}/mod_vhostlimit.so"
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi
   for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
   for service in ${test[needs]-}; do service_prepare "$service"; done
@@ -238,11 +256,13 @@ prepare() {
 }
 
 main() {
+  failure_status=3
+  on_exit :                     # from here on, failures end with 3
   parse "$@"
   option[command]=$(bed_command tools/bench.sh "$@")
   need_root
   [[ -n ${option[out]} ]] || option[out]=$(in_tree "results/$(date -u +%Y%m%dT%H%M%SZ)")
-  settle
+  resolve_options
   prepare
   measure_all
   measure_end

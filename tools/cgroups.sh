@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: run a command on a machine that has cgroup v1 and v2 as if it had only one
 #          of them: in a mount namespace without the other
-# Usage:   cgroups.sh [-h] v1|v2 COMMAND [ARGUMENT]...
+# Usage:   cgroups.sh v1|v2 COMMAND [ARGUMENT]...
 #   v1   the v2 tree is not mounted
 #   v2   no v1 hierarchy is mounted, and the tree is /sys/fs/cgroup: with the
 #        controllers only that are in no v1 hierarchy (tools/v2.sh has all)
+#   -h, --help   this help
+#   --version    the version
 #   For example: cgroups.sh v1 prove t/3* t/4* t/5*
 # Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, not mounted)
 
@@ -32,16 +34,10 @@ leave_v2() {
 }
 
 main() {
-  local opt
-  while getopts ':h' opt; do
-    case $opt in
-      h) usage 0 ;;
-      *) misuse "unknown option -$OPTARG" ;;
-    esac
-  done
-  shift $((OPTIND - 1))
+  parse_options + '' "$@"
+  set -- "${words[@]:1}"
   [[ ${1-} =~ ^v[12]$ ]] || misuse "'${1-}' is not v1 or v2"
-  (($# > 1)) || misuse "there is no command"
+  (($# > 1)) || misuse "missing command"
   need_root
   [[ $1 == v1 || $(mounted cgroup2) ]] || cannot "no v2 tree is mounted here"
   [[ $1 == v2 || $(mounted cgroup) ]] || cannot "no v1 hierarchy is mounted here"

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: install what is missing, build with warnings as errors, run the test
 #          files side by side; a test that cannot run is skipped, with its reason
-# Usage:   check.sh [-h] [-j NUMBER] [FILE]...
-#          check.sh [-h] [-j NUMBER] --all [JOB]...
+# Usage:   check.sh [-j NUMBER] [FILE]...
+#          check.sh [-j NUMBER] --all [JOB]...
 #   -j NUMBER   so many files at a time (three for each CPU)
 #   FILE        test files or folders instead of all, for example t/310-admit-counts.bats;
 #               only what these files need is installed
 #   --all       all test files and then the long jobs, one after the other (hours), or
 #               the named JOBs only; t/README.md lists them
+#   -h, --help  this help
+#   --version   the version
 #   What each file wrote stays in .check/ until the next run.
 # Exit:    0 no test failed; 1 a test failed, or the build; 2 usage; 77 cannot run
 #          here (what the build needs is missing and not installable)
@@ -151,16 +153,21 @@ option_jobs() { # [name]...: what --all runs
 
 main() {
   local all='' names=() jobs files name
-  while (($#)); do
+  parse_options j: all "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
     case $1 in
-      -h) usage 0 ;;
-      -j) [[ ${2-} =~ ^[1-9][0-9]?$ ]] || misuse "-j: '${2-}' is not a whole number from 1 to 99"; files_at_once=$2; shift ;;
+      -j)
+        [[ $2 =~ ^[1-9][0-9]?$ ]] || misuse "-j: '$2' is not a whole number from 1 to 99"
+        files_at_once=$2
+        shift
+        ;;
       --all) all=yes ;;
-      -*) misuse "unknown option $1" ;;
-      *) names+=("${1#"$top/"}") ;;
     esac
     shift
   done
+  shift
+  for name; do names+=("${name#"$top/"}"); done
   cd "$(in_tree .)"
   if [[ -n $all ]]; then
     jobs=$(option_jobs "${names[@]}")

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: feed the parsers of what comes from outside with made-up bytes, under
 #          libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer
-# Usage:   fuzz.sh [-h] [-l] [-s SECONDS] [-n EXECUTIONS] [-k DIRECTORY] [TARGET]...
+# Usage:   fuzz.sh [-l] [-s SECONDS] [-n EXECUTIONS] [-k DIRECTORY] [TARGET]...
 #   -s SECONDS      for each target (3)
 #   -n EXECUTIONS   for each target, instead of a time
 #   -k DIRECTORY    keep what opens a new path, and what fails, below it
 #   -l              list the targets
+#   -h, --help      this help
+#   --version       the version
 #   TARGET          file t/fuzz/TARGET.c (all); its first bytes are t/fuzz/corpus/TARGET
 #   Prints one line a target: executions, seconds, paths (libFuzzer's features).
 # Exit:    0 nothing found; 1 a target failed, its input is shown; 2 usage; 77
@@ -67,19 +69,19 @@ fuzz() { # <name>
 }
 
 main() {
-  local opt seconds=3 executions=0 kept='' target failed=0 libraries given
-  while getopts ':hls:n:k:' opt; do
-    case $opt in
-      h) usage 0 ;;
-      l) targets; return ;;
-      s) seconds=$OPTARG ;;
-      n) executions=$OPTARG ;;
-      k) kept=$(realpath -m -- "$OPTARG") ;;
-      :) misuse "-$OPTARG needs a value" ;;
-      *) misuse "unknown option -$OPTARG" ;;
+  local seconds=3 executions=0 kept='' target failed=0 libraries given
+  parse_options ls:n:k: '' "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
+    case $1 in
+      -l) targets; return ;;
+      -s) seconds=$2; shift ;;
+      -n) executions=$2; shift ;;
+      -k) kept=$(realpath -m -- "$2"); shift ;;
     esac
+    shift
   done
-  shift $((OPTIND - 1))
+  shift
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 999999"
   [[ $executions =~ ^(0|[1-9][0-9]{0,9})$ ]] || misuse "-n: '$executions' is not a whole number up to 9999999999"
   for target; do is_target "$target" || misuse "there is no target '$target' (-l lists them)"; done

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: build the module with one of the compiler's sanitizers, in a folder of
 #          its own, and run tests on Apache with it
-# Usage:   sanitize.sh [-h] [-s SECONDS] asan|ubsan|tsan [FILE]...
+# Usage:   sanitize.sh [-s SECONDS] asan|ubsan|tsan [FILE]...
 #   asan    AddressSanitizer and UndefinedBehaviorSanitizer
 #   ubsan   UndefinedBehaviorSanitizer alone
 #   tsan    ThreadSanitizer
 #   -s SECONDS   how long t/880, the load, runs (60)
+#   -h, --help   this help
+#   --version    the version
 #   FILE    test files, as of prove (all that run the module, but those that
 #           cannot_run() names with the reason; an hour)
 #   One file after the other, each with a deadline.  A table of all is printed at the
@@ -29,7 +31,7 @@ library_of() { gcc -print-file-name="lib$1.so"; }                               
 
 copy_tree() {
   mkdir "$work/tree"
-  (cd "$top" && find . \( -name .git -o -name .libs -o -name .deps -o -name results -o -name '*.o' -o -name '*.lo' -o -name '*.la' \
+  (cd "$top" && find . \( -name .git -o -name .bench-build -o -name .libs -o -name .deps -o -name results -o -name '*.o' -o -name '*.lo' -o -name '*.la' \
     -o -name '*.t' -o -name config.status \) -prune -o -type f -print0 | tar --null -T - -cf -) | tar -C "$work/tree" -xf -
 }
 
@@ -146,16 +148,14 @@ try_all() { # <file>...
 }
 
 main() {
-  local opt kind files
-  while getopts ':hs:' opt; do
-    case $opt in
-      h) usage 0 ;;
-      s) seconds=$OPTARG ;;
-      :) misuse "-$OPTARG needs a value" ;;
-      *) misuse "unknown option -$OPTARG" ;;
-    esac
+  local kind files
+  parse_options s: '' "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
+    case $1 in -s) seconds=$2; shift ;; esac
+    shift
   done
-  shift $((OPTIND - 1))
+  shift
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
   kind=${1-}
   [[ $kind =~ ^(asan|ubsan|tsan)$ ]] || misuse "'$kind' is not asan, ubsan or tsan"

@@ -6,7 +6,8 @@
 #   FILE     what sar -o FILE or sadc wrote, on this machine or another one
 #   -P       each CPU too
 #   --json   for programs: one JSON object; kB, percent, seconds, UTC
-#   -h       this help
+#   -h, --help   this help
+#   --version    the version
 #   user, nice, system, iowait, steal and idle are percent of the CPU's time;
 #   pressure is the percent of the time in which some task, or all that could
 #   run, waited for it. What the record does not have is left out.
@@ -33,12 +34,11 @@ print_text() { # <summary>
 }
 
 main() {
-  local words summary
-  words=$(getopt -n "$prog" -o hP -l help,json -- "$@") || usage 2
-  eval "set -- $words"
+  local summary
+  parse_options P json "$@"
+  set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
-      -h | --help) usage 0 ;;
       -P) option[each]=true ;;
       --json) option[json]=1 ;;
     esac

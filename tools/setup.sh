@@ -1,27 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: make or remove the three-vhost test bed: one Apache with PHP-FPM and
-#          three clients, each a host of its own in a network namespace
-# Usage:   setup.sh [-h] up [-LMPT] [-D LINE]... [-m MPM] [-w WORKERS] [-p CHILDREN] [-F FRONT]
-#          setup.sh [-h] down|status
-#   -L           load mod_lua too, for burn.lua?ms=N
-#   -M           load the module from the build tree (conf/testbed/vhostlimit.conf.in)
-#   -P           a PHP-FPM of its own for each site, with -M in the site's cgroup
-#   -T           the sites over TLS and HTTP/2 (https, port 443), not in clear
-#   -D LINE      one more line for Apache's configuration; may be repeated
+# Summary: make or remove the test bed: one Apache with three sites and PHP-FPM, and
+#          three clients, each in a network namespace of its own
+# Usage:   setup.sh up [OPTION]...
+#          setup.sh down|status
+#   -L           load mod_lua, for burn.lua?ms=N
+#   -M           load the module that is built in this tree (after configure and
+#                make); its path and SHA-256 are printed
+#   -P           run a PHP-FPM for each site; with -M it runs in the site's cgroup
+#   -T           serve the sites over TLS and HTTP/2 (https, port 443) only
+#   -D LINE      add one line to Apache's configuration; may be repeated
 #   -m MPM       event, worker or prefork (event)
-#   -w WORKERS   MaxRequestWorkers, a multiple of 25 for event and worker (400)
-#   -p CHILDREN  PHP-FPM children (10); with -P of each site
-#   -F FRONT     an HAProxy before Apache: keepalive (plain, its connections carry
-#                requests of all sites) or proxy (PROXY protocol, version 2)
-#   -h           this help
+#   -w WORKERS   MaxRequestWorkers; for event and worker a multiple of 25 (400)
+#   -p CHILDREN  PHP-FPM children (10); with -P for each site
+#   -F FRONT     put an HAProxy before Apache: keepalive (plain HTTP; its connections
+#                carry requests of all sites) or proxy (PROXY protocol, version 2)
+#   -h, --help   this help
+#   --version    the version
 #   Then, for example: ip netns exec vl-client1 curl http://site1.test/
-#   Pages: / (static), info.php, and burn.php?ms=N, sleep.php?ms=N, burn.cgi?ms=N,
-#   sleep.cgi?ms=N, which burn N ms of CPU time or sleep as long; burn.lua?ms=N
-#   burns about that in Apache's own thread
+#   Pages: / (static), info.php; burn.php?ms=N and burn.cgi?ms=N use N ms of CPU
+#   time, sleep.php?ms=N and sleep.cgi?ms=N sleep N ms, burn.lua?ms=N uses about N ms
+#   of CPU time in Apache's own thread.
 #   The status pages: nsenter --net=/run/netns/vl-server curl http://127.0.0.1:8081/server-status
 # Exit:    0 done, or up; 1 failed, or status of a bed that is not up; 2 usage;
-#          77 cannot run here (no root, a program missing, port taken); 130, 143 signals
+#          77 cannot run here; the message says why: no root, a program is missing,
+#          a port is taken, another tool uses the bed; 130, 143 signals
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -30,42 +33,61 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/bed.sh
 . "$here/lib/bed.sh"
 
-parse_up() {
-  local opt
-  OPTIND=1
-  while getopts ':hLMPTD:m:w:p:F:' opt; do
-    case $opt in
-      h) usage 0 ;;
-      L) bed[modules]=lua ;;
-      M) bed[module]=on ;;
-      P) bed[pools]=own ;;
-      T) bed[tls]=on ;;
-      D) bed[extra]+=$OPTARG$'\n' ;;
-      m) bed[mpm]=$OPTARG ;;
-      w) bed[workers]=$OPTARG ;;
-      p) bed[children]=$OPTARG ;;
-      F) bed[front]=$OPTARG ;;
-      :) misuse "-$OPTARG needs a value" ;;
-      *) misuse "unknown option -$OPTARG" ;;
+parse() { # leaves the command in command, and the rest in arguments
+  local with=''
+  parse_options LMPTD:m:w:p:F: '' "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
+    with=$1
+    case $1 in
+      -L) bed[modules]=lua ;;
+      -M) bed[module]=on ;;
+      -P) bed[pools]=own ;;
+      -T) bed[tls]=on ;;
+      -D) bed[extra]+=$2$'\n'; shift ;;
+      -m) bed[mpm]=$2; shift ;;
+      -w) bed[workers]=$2; shift ;;
+      -p) bed[children]=$2; shift ;;
+      -F) bed[front]=$2; shift ;;
     esac
+    shift
   done
-  shift $((OPTIND - 1))
-  (($# == 0)) || misuse "unexpected argument '$1'"
+  shift
+  command=${1-}
+  case $command in
+    up) check_values ;;
+    down | status) [[ -z $with ]] || misuse "$with goes with up only" ;;
+    '') misuse "missing command: up, down or status" ;;
+    *) misuse "unknown command '$1'" ;;
+  esac
+  (($# == 1)) || misuse "unexpected argument '$2'"
+}
+
+check_values() {
   [[ ${bed[mpm]} =~ ^(event|worker|prefork)$ ]] || misuse "-m: '${bed[mpm]}' is not event, worker or prefork"
   [[ ${bed[workers]} =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-w: '${bed[workers]}' is not a whole number from 1 to 99999"
   [[ ${bed[mpm]} == prefork ]] || ((bed[workers] % 25 == 0)) || misuse "-w: '${bed[workers]}' is not a multiple of 25"
   [[ ${bed[children]} =~ ^[1-9][0-9]{0,3}$ ]] || misuse "-p: '${bed[children]}' is not a whole number from 1 to 9999"
   bed_front_known "${bed[front]}" || misuse "-F: '${bed[front]}' is not none, keepalive or proxy"
-  [[ ${bed[front]} == none || ${bed[tls]} == off ]] || misuse "-F and -T: the front speaks no TLS"
+  [[ ${bed[front]} == none || ${bed[tls]} == off ]] || misuse "-F and -T: the HAProxy of the test bed has no TLS"
 }
 
-give_up() { # the undo of a start that did not get to its end
+give_up() { # undoes a start that was interrupted or failed
   [[ -n $up_done ]] || bed_down
 }
 
+# The module's hash is part of the bed's settings, so that "up" after a new build
+# loads the new module.
+check_module() {
+  [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built (./autogen.sh && ./configure && make)"
+  bed[build]=$(sha256sum "$bed_module_file")
+  bed[build]=${bed[build]%% *}
+  say "the module is $bed_module_file, SHA-256 ${bed[build]}"
+}
+
 cmd_up() {
-  parse_up "$@"
   need_root
+  [[ ${bed[module]} == off ]] || check_module
   need ip nsenter taskset flock findmnt ss curl
   [[ ${bed[tls]} == off ]] || need openssl
   bed_lock
@@ -80,7 +102,6 @@ cmd_up() {
 }
 
 cmd_down() {
-  (($# == 0)) || misuse "unexpected argument '$1'"
   need_root
   need ip findmnt flock
   bed_lock
@@ -88,19 +109,14 @@ cmd_down() {
 }
 
 cmd_status() {
-  (($# == 0)) || misuse "unexpected argument '$1'"
   need_root
   bed_report
   bed_healthy
 }
 
 main() {
-  case ${1-} in
-    up | down | status) "cmd_$1" "${@:2}" ;;
-    -h) usage 0 ;;
-    -*) misuse "unknown option $1" ;;
-    '') misuse "what shall be done? up, down or status" ;;
-    *) misuse "unknown command '$1'" ;;
-  esac
+  local command
+  parse "$@"
+  "cmd_$command"
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

@@ -5,7 +5,8 @@
 #   FILE     the output of one run of siege 3 or 4, on this machine or another one:
 #            JSON (siege -j) or plain text, with whatever else siege said
 #   --json   for programs: an array with an object for each file; times in seconds
-#   -h       this help
+#   -h, --help   this help
+#   --version    the version
 #   A transaction is an answer below 400, everything else has failed; availability
 #   is the part that did not fail, concurrency the mean number of users served.
 # Exit:    0 printed; 1 a file has no complete summary, or several; 2 usage; 77
@@ -38,18 +39,17 @@ print_table() { # <objects>
 }
 
 main() {
-  local words json=0 objects
-  words=$(getopt -n "$prog" -o h -l help,json -- "$@") || usage 2
-  eval "set -- $words"
+  local json=0 objects
+  parse_options '' json "$@"
+  set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
-      -h | --help) usage 0 ;;
       --json) json=1 ;;
     esac
     shift
   done
   shift
-  (($#)) || misuse "no file given"
+  (($#)) || misuse "missing file: the output of a run of siege"
   need jq
   objects=$(summaries "$@")
   if ((json)); then jq -s . <<<"$objects"; else print_table "$objects"; fi

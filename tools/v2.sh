@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: run a command on this machine's own files under another kernel whose
 #          cgroups are pure v2 (or v1), in an emulated machine
-# Usage:   v2.sh [-hi] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
+# Usage:   v2.sh [-i] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
 #   -i           systemd is the machine's first process, COMMAND a service (v2 only)
 #   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
 #   -s SECONDS   how long each machine may take (900)
-#   -h           this help
+#   -h, --help   this help
+#   --version    the version
 #   COMMAND      runs as root in this directory; without one, the unit tests of
 #                cgroups and what t/4* tags "v2", then, in a machine with systemd,
 #                t/460-cgroup-systemd.bats. What it writes is thrown away.
@@ -139,7 +140,7 @@ boot() { # <work directory> <seconds>
   local status=0
   truncate -s 64M "$1/disk"
   timeout "$2" qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -display none -vga none -no-reboot -nodefaults \
-    -serial stdio -kernel "$(compgen -G "$cache/files/boot/vmlinuz-*" | head -n 1)" \
+    -serial stdio -kernel "$(compgen -G "$cache/files/boot/vmlinuz-*" | sed -n 1p)" \
     -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
     -drive "file=$1/disk,format=raw,if=virtio" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
@@ -171,18 +172,18 @@ run_tests() {
 }
 
 main() {
-  local opt cgroups=v2 seconds=900 init=direct
-  while getopts ':hic:s:' opt; do
-    case $opt in
-      h) usage 0 ;;
-      i) init=systemd ;;
-      c) cgroups=$OPTARG ;;
-      s) seconds=$OPTARG ;;
-      :) misuse "-$OPTARG needs a value" ;;
-      *) misuse "unknown option -$OPTARG" ;;
+  local cgroups=v2 seconds=900 init=direct
+  parse_options +ic:s: '' "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
+    case $1 in
+      -i) init=systemd ;;
+      -c) cgroups=$2; shift ;;
+      -s) seconds=$2; shift ;;
     esac
+    shift
   done
-  shift $((OPTIND - 1))
+  shift
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
   [[ $init == direct || $cgroups == v2 ]] || misuse "-i: systemd makes the cgroups, v2"

@@ -19,7 +19,7 @@ scripts() {
   while read -r file; do
     case $file in
       *.sh | *.bash | *.bats) echo "$file" ;;
-      *) if head -c 40 "$file" | head -n 1 | grep -qE '^#!.*\b(ba)?sh\b'; then echo "$file"; fi ;;
+      *) if LC_ALL=C grep -qaE '^#!.*\b(ba)?sh\b' <<<"$(head -c 40 "$file" | tr -d '\0' | sed -n 1p)"; then echo "$file"; fi ;;
     esac
   done < <(our_files)
 }

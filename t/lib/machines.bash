@@ -128,6 +128,6 @@ machine_keeps() { # <number>: our folder; not known of a machine that is off
 machine_runs() { # <number> <word>: pids whose command line has it
   local pid
   for pid in $(ip netns pids "vlt-host$1"); do
-    ! tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "$2" || printf '%s\n' "$pid"
+    ! grep -q "$2" <<<"$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline")" || printf '%s\n' "$pid"
   done
 }

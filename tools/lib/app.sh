@@ -95,6 +95,6 @@ app_check() { # <page>: nothing is asked of the other pages
 app_lines() { # <root>: what Apache reads; nothing where there is none
   local app
   [[ -n $1 ]] || return 0
-  printf '<Directory "%s">\n    Require all granted\n</Directory>\n' "$1"
+  printf '<Directory "%s">\n%s\n</Directory>\n' "$1" "$(bed_allowed apache)"
   for app in "${app_kinds[@]}"; do printf 'Alias /%s "%s/%s"\n' "$app" "$1" "$app"; done
 }

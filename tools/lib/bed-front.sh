@@ -9,7 +9,7 @@
 bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # to setup.sh
 
 bed_front_start() {
-  local start=aside_exec
+  local start=exec_on_client_cpus
   [[ ${bed[front]} != none ]] || return 0
   command -v haproxy >/dev/null || cannot "haproxy is needed and not installed"
   httpd_ports_free "$(bed_server_net)" 80
@@ -23,14 +23,23 @@ bed_front_start() {
 }
 
 bed_front_config() { # <http-reuse> <how the server is spoken to>
+  local backend port allowed
+  backend=$(bed_backend)
+  port=$(bed_port)
+  allowed=$(bed_allowed haproxy)
   template_render "$(in_tree conf/testbed/haproxy-front.conf.in)" "$bed_dir/haproxy.conf" \
-    ADDRESS="$bed_address" PORT="$(bed_port)" REUSE="$1" HOW="$2" MOST="$((($(ulimit -Sn) - 100) / 2))"
+    ADDRESS="$bed_address" BACKEND="$backend" PORT="$port" ALLOWED="$allowed" REUSE="$1" HOW="$2" MOST="$((($(ulimit -Sn) - 100) / 2))"
 }
 
 # A backend for each site, that may work on its part of Apache's workers at once.
 bed_front_config_sites() {
+  local backend port allowed user
+  backend=$(bed_backend)
+  port=$(bed_port)
+  allowed=$(bed_allowed haproxy)
+  user=$(httpd_user)
   template_render "$(in_tree conf/testbed/haproxy-sites.conf.in)" "$bed_dir/haproxy.conf" \
-    ADDRESS="$bed_address" PORT="$(bed_port)" USER="$(httpd_user)" EACH="$((bed[workers] / ${#bed_sites[@]}))"
+    ADDRESS="$bed_address" BACKEND="$backend" PORT="$port" ALLOWED="$allowed" USER="$user" EACH="$((bed[workers] / ${#bed_sites[@]}))"
 }
 
 bed_front_up() { if [[ -e $bed_dir/haproxy.conf ]]; then echo haproxy; fi; }

@@ -97,7 +97,7 @@ bed_instances() { # name, where it listens, where its status page is, workers
     echo "httpd $bed_address:80 127.0.0.1:8081 $((half > 25 ? half : 25))"
     echo "httpd2 $bed_address:81 127.0.0.1:8082 $((half > 25 ? half : 25))"
   else
-    echo "httpd $bed_address:$(bed_port) 127.0.0.1:8081 ${bed[workers]}"
+    echo "httpd $(bed_backend):$(bed_port) 127.0.0.1:8081 ${bed[workers]}"
   fi
 }
 
@@ -121,7 +121,7 @@ bed_httpd_start_one() { # <name> <listens> <status page> <workers>
 # One $(...) a command: a signal that comes in one is handled while bash parses
 # the next, and is then taken for its unexpected end.
 bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
-  local user group types modules more lines apps also threads=25 limited='' per fpm1 fpm2 fpm3
+  local user group types modules more lines apps also threads=25 limited='' per allowed fpm1 fpm2 fpm3
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
@@ -135,6 +135,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
   fpm3=$(bed_fpm_name site3)
+  allowed=$(bed_allowed apache)
   per=$threads
   [[ ${bed[mpm]} != prefork ]] || per=1
   [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
@@ -143,10 +144,36 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
     MIME_TYPES="$types" WORKERS="$5" THREADS="$threads" \
     FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$((($5 + per - 1) / per))" \
-    LOAD_MODULES="$modules" \
+    LOAD_MODULES="$modules" ALLOWED="$allowed" \
     VHOSTLIMIT="$apps"$'\n'"$limited"$'\n'"${bed[extra]}" \
     SITE1="$lines${bed[site1]}" SITE2="$lines${bed[site2]}" SITE3="$lines${bed[site3]}" \
     MORE_VHOSTS="$more"
+}
+
+# Who gets pages.  In namespaces of its own the bed has only its clients as
+# neighbors; in the machine's own network other addresses get 403.
+bed_allowed() { # <apache | haproxy | lighttpd>: lines of its configuration
+  local peers=${bed_peers[*]}
+  if [[ ${bed[network]} == own ]]; then
+    [[ $1 != apache ]] || echo '    Require all granted'
+    return
+  fi
+  case $1 in
+    apache) printf '    Require local\n'; [[ -z $peers ]] || printf '    Require ip %s\n' "$peers" ;;
+    haproxy) printf 'http-request deny deny_status 403 unless { src 127.0.0.0/8 ::1 %s %s }\n' "${bed_address//[][]/}" "$peers" ;;
+    lighttpd)
+      peers="127.0.0.1 ::1 ${bed_address//[][]/} $peers"
+      peers=${peers% }
+      peers=${peers//./\\.}
+      # shellcheck disable=SC2016  # lighttpd's own
+      printf '$HTTP["remoteip"] !~ "^(%s)$" { url.access-deny = ("") }\n' "${peers// /|}" ;;
+  esac
+}
+
+# Where Apache listens.  Behind a front that is the loopback address if other machines
+# could reach it: they could write any address into a PROXY header.
+bed_backend() {
+  if [[ ${bed[front]} != none && ${bed[network]} == host ]]; then echo 127.0.0.1; else printf '%s\n' "$bed_address"; fi
 }
 
 # Where Apache has the sites: clients ask at 443, or at 80, where a front may be.
@@ -175,12 +202,16 @@ bed_more_vhosts() { # <listens>
   printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }
 
+# From a copy in the bed: the bed then runs the same module until it goes down,
+# also when the module is built anew meanwhile.
+bed_load() { # <module>
+  bed_module_file=$bed_dir/mod_vhostlimit.so
+  install -m 644 "$1" "$bed_module_file"
+}
+
 bed_module_config() {
-  local module
-  module=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)
-  [[ -e $module ]] || cannot "$module is not built (./autogen.sh && ./configure && make)"
   template_render "$(in_tree conf/testbed/vhostlimit.conf.in)" "$bed_dir/vhostlimit.conf" \
-    MODULE="$module" CGROUP="$bed_cgroup"
+    MODULE="$bed_module_file" CGROUP="$bed_cgroup"
   cat "$bed_dir/vhostlimit.conf"
 }
 
@@ -244,7 +275,7 @@ bed_answers() { # <client>...
 # Replaces the shell.  Clients that are other machines are not asked to.
 bed_curl() { # <client> <argument>...
   case ${bed[network]} in
-    host) aside_exec curl -fsSk --connect-to "::$bed_address:" "${@:2}" ;;
+    host) exec_on_client_cpus curl -fsSk --connect-to "::$bed_address:" "${@:2}" ;;
     *) client_exec "$1" curl -fsSk "${@:2}" ;;
   esac
 }
@@ -254,10 +285,10 @@ bed_url() { # <site>: less its path
 }
 
 bed_status_page() { # <path>: asked inside the server, where the vhost is Off
-  (aside_exec curl -fsS -m 5 "http://127.0.0.1:8081$1")
+  (exec_on_client_cpus curl -fsS -m 5 "http://127.0.0.1:8081$1")
 }
 
 bed_idle() { # nothing of the last flood is left in the server
-  [[ -z $( (aside_exec ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :$(bed_port) )") ) ]] &&
-    ! grep -qF "$bed_dir/fpm" <<<"$( (aside_exec ss -Hxn state established) )"
+  [[ -z $( (exec_on_client_cpus ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :$(bed_port) )") ) ]] &&
+    ! grep -qF "$bed_dir/fpm" <<<"$( (exec_on_client_cpus ss -Hxn state established) )"
 }

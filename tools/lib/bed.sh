@@ -38,18 +38,20 @@ bed_lock_file=$bed_dir.lock
 bed_server=vl-server
 bed_address=198.18.0.1          # RFC 2544: never routed
 bed_clients=(1 2 3)
+bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, those of a second Apache, over TLS, behind a front; status pages
 bed_cgroup=/$bed_name
 bed_daemons=(httpd httpd2 haproxy lighttpd)      # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
+bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module that is loaded
 bed_commands=                   # a file for the command lines, if they are wanted
 
 # What `up` was asked for; kept in bed_dir/settings for those who come later.
 # network: `own` is the namespaces; `host` is this machine's, for clients that are
-# other machines.  front: see bed-front.sh; instances: of Apache, that share the
+# other machines.  build: SHA-256 of the module.  front: see bed-front.sh; instances: of Apache, that share the
 # workers; apps: a folder of applications.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [pools]=shared [modules]='' [apps]='' [extra]=''
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
   [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
@@ -66,7 +68,8 @@ server_exec() { # <command>...
   bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_server)" "$@"
 }
 
-aside_exec() { # <command>...: in the server's network, off the server's CPU
+# In the server's network namespace, on the clients' CPUs.
+exec_on_client_cpus() { # <command>...
   bed_exec nsenter --net="$(bed_server_net)" taskset -c "$(cpu_clients)" "$@"
 }
 

@@ -1,20 +1,23 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the module in the source tree; what is out of date is make's business.
+# Builds the module: in the source tree for tests, and in a folder of its own for
+# measurements.  What is out of date is left to make.
 
-build_configured() { # [option]...: with these options?
+build_dir=$(in_tree .)          # where build_step works
+
+build_configured() { # [option]...: is the source tree configured with these options?
   local option
   [[ -x $(in_tree config.status) && -e $(in_tree Makefile) ]] || return 1
   for option; do
-    "$(in_tree config.status)" --config | grep -qF -- "$option" || return 1
+    grep -qF -- "$option" <<<"$("$(in_tree config.status)" --config)" || return 1
   done
 }
 
-build_step() { # <name> <command>...: quiet unless it fails
+build_step() { # <name> <command>...: prints the end of the output if it fails
   local name=$1 log
   shift
   log=$(mktemp)
-  if ! (cd "$(in_tree .)" && "$@") </dev/null >"$log" 2>&1; then
+  if ! (cd "$build_dir" && "$@") </dev/null >"$log" 2>&1; then
     tail -n 30 "$log" >&2
     rm -f "$log"
     die "the build failed at: $name"
@@ -22,10 +25,104 @@ build_step() { # <name> <command>...: quiet unless it fails
   rm -f "$log"
 }
 
-build_module() { # [configure option]...
+build_module() { # [configure option]...: in the source tree
   local jobs
   jobs=$(nproc)
   [[ -x $(in_tree configure) ]] || build_step autogen.sh ./autogen.sh
   build_configured "$@" || build_step configure ./configure "$@"
   build_step make make -s -j "$jobs"
+}
+
+# --- the module that is measured --------------------------------------------
+# The source tree may be configured for a debugger, a sanitizer or -Werror.  What is
+# measured is therefore built from a copy of the sources, with configure's defaults
+# and none of the caller's environment.  The copy is kept, so that the next
+# measurement compiles only what has changed.
+
+build_bench_dir=$(in_tree .bench-build)
+build_bench_lock=
+build_record=null               # see build_describe
+
+# Sets build_record, a JSON object, and copies the module.  Bench runs that start at
+# the same time wait for each other here.
+build_bench() { # <file for the module>
+  build_bench_begin
+  build_bench_sync
+  build_dir=$build_bench_dir
+  if [[ ! -e $build_bench_dir/configured ]]; then
+    build_step autogen.sh build_clean_env ./autogen.sh
+    build_step configure build_clean_env ./configure
+    : >"$build_bench_dir/configured"
+  fi
+  build_step make build_clean_env make -s -C mod_vhostlimit -j "$(nproc)"
+  build_dir=$(in_tree .)
+  cp "$build_bench_dir/mod_vhostlimit/.libs/mod_vhostlimit.so" "$1"
+  # shellcheck disable=SC2034  # for result.sh
+  build_record=$(build_describe "$1")
+  exec {build_bench_lock}>&-
+}
+
+# A build that another compiler or another Apache left is thrown away.
+build_bench_begin() {
+  local key binary
+  mkdir -p "$build_bench_dir" || die "$build_bench_dir cannot be made: the module is built there"
+  exec {build_bench_lock}>>"$build_bench_dir/lock"
+  flock -w 900 "$build_bench_lock" || die "another build has been running in $build_bench_dir for 15 minutes"
+  binary=$(httpd_binary)
+  key=$(gcc --version | sed -n 1p; httpd_version "$binary"; httpd_module_dir)
+  [[ ! -e $build_bench_dir/key || $(<"$build_bench_dir/key") != "$key" ]] || return 0
+  find "$build_bench_dir" -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
+  printf '%s\n' "$key" >"$build_bench_dir/key"
+}
+
+build_clean_env() { # <command>...
+  env -i PATH="$PATH" HOME=/ LC_ALL=C ${PKG_CONFIG_PATH+PKG_CONFIG_PATH="$PKG_CONFIG_PATH"} "$@"
+}
+
+# What autogen.sh, configure and make read, without what they write.
+build_inputs() { # paths in the source tree, a line each
+  (cd "$(in_tree .)" && find . -mindepth 1 \( -name '.?*' -o -path ./results -o -path ./deb -o -path ./_build -o -path ./_inst \
+    -o -path './mod_vhostlimit-[0-9]*' -o -name autom4te.cache -o -path ./build-aux \) -prune -o \
+    -type f \( -path './mod_vhostlimit/*' -o -name '*.ac' -o -name '*.am' -o -name '*.in' -o -name '*.m4' -o -name autogen.sh \) \
+    ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name Makefile ! -name Makefile.in ! -name 'config.h.in*' \
+    ! -name aclocal.m4 ! -path './m4/l*.m4' ! -name 'vl_status_page.h*' -print) | LC_ALL=C sort
+}
+
+# Files that differ are copied, which makes them new to make; files that the source
+# tree has no more are removed.
+build_bench_sync() {
+  local file new=$build_bench_dir/inputs.new old=$build_bench_dir/inputs
+  (cd "$(in_tree .)" && build_inputs | xargs -d '\n' sha256sum) >"$new"
+  while read -r file; do
+    mkdir -p "$build_bench_dir/${file%/*}"
+    cp --preserve=mode "$(in_tree "$file")" "$build_bench_dir/$file"
+  done < <(cd "$build_bench_dir" && LC_ALL=C sha256sum -c --quiet inputs.new 2>/dev/null | sed -n 's/: FAILED.*//p')
+  [[ ! -e $old ]] || while read -r file; do
+    rm -f "$build_bench_dir/$file"
+  done < <(comm -13 <(cut -c 67- "$new") <(cut -c 67- "$old"))
+  mv "$new" "$old"
+}
+
+build_describe() { # <module> -> JSON: what it was built from, and how
+  local commit='' dirty='' makefile=$build_bench_dir/mod_vhostlimit/Makefile
+  if [[ $(build_git rev-parse --show-toplevel) -ef $(in_tree .) ]] && commit=$(build_git rev-parse HEAD); then
+    dirty=$(build_git status --porcelain)
+  fi
+  jq -nc --arg commit "$commit" --arg dirty "$dirty" \
+    --arg version "$(sed -n 's/^PACKAGE_VERSION = //p' "$makefile")" \
+    --arg configure "$("$build_bench_dir/config.status" --config)" \
+    --arg cflags "$(sed -n 's/^CFLAGS = //p' "$makefile")" --arg compiler "$(gcc --version | sed -n 1p)" \
+    --arg source "$(grep -E '  \./(mod_vhostlimit/|configure\.ac)' "$build_bench_dir/inputs" | sha256sum | cut -d ' ' -f 1)" \
+    --arg sha256 "$(sha256sum "$1" | cut -d ' ' -f 1)" '
+    { version: $version, commit: (if $commit == "" then null else $commit end),
+      dirty: (if $commit == "" then null else $dirty != "" end), source_sha256: $source,
+      configure: $configure, cflags: $cflags, compiler: $compiler, module_sha256: $sha256 }'
+}
+
+# As the owner of the checkout: git refuses those of other users, also to root.
+build_git() { # <argument>...; nothing if git is missing or this is no checkout
+  local owner as=()
+  owner=$(stat -c %u "$(in_tree .)")
+  ((EUID != 0 || owner == 0)) || as=(setpriv --reuid "$owner" --regid "$(stat -c %g "$(in_tree .)")" --clear-groups)
+  "${as[@]}" env HOME=/ GIT_OPTIONAL_LOCKS=0 git -C "$(in_tree .)" "$@" 2>/dev/null
 }

@@ -33,7 +33,7 @@ client_take() {
   declare -f client_load client_await client_watch >>"$client_dir/load.sh"
 }
 
-client_gone() { ! tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -q '^bash -s'; }    # <pid>
+client_gone() { [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") != 'bash -s'* ]]; }    # <pid>
 
 client_end() {
   local pids
@@ -83,7 +83,7 @@ client_has_ours() { # without arguments it ends with 2
 }
 
 client_preloads() { # <file>
-  ! LD_PRELOAD=$client_dir/$1 true 2>&1 | grep -q "$1" ||
+  ! grep -q "$1" <<<"$(LD_PRELOAD=$client_dir/$1 true 2>&1)" ||
     client_refuse "$1, as compiled for the server, cannot be loaded there"
 }
 
@@ -106,8 +106,12 @@ client_unmap() {
   printf '%s' "${text%x}" >"$client_hosts"
 }
 
-client_reach() { # <name> <port>
-  timeout 5 bash -c "exec 3<>/dev/tcp/$1/$2" 2>/dev/null || client_refuse "$1 cannot be reached from there, port $2"
+client_reach() { # <name> <port> <path>: asks for it; any answer will do
+  local line=''
+  # shellcheck disable=SC2016  # for the inner shell
+  line=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/$1/$2" && printf "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n" "$3" "$1" >&3 &&
+    IFS= read -r line <&3 && echo "$line"' - "$@" 2>/dev/null) || client_refuse "$1 cannot be reached from there, port $2"
+  [[ $line == HTTP/* ]] || client_refuse "$1 does not answer as a web server there, port $2"
   echo ok
 }
 
@@ -117,12 +121,19 @@ client_tell() { # <run> <its instant, us>: the loads look for the file
   echo ok
 }
 
+client_cpu() { # -> ok, and the ticks of all CPUs together: all, idle, steal
+  local user nice system idle iowait irq softirq steal
+  read -r _ user nice system idle iowait irq softirq steal _ </proc/stat
+  echo "ok $((user + nice + system + idle + iowait + irq + softirq + steal)) $((idle + iowait)) $steal"
+}
+
 # What is asked line by line, until nobody is there any more or asks for an hour.
 client_serve() {
   local words
   while read -r -t 3600 -a words; do
     case ${words[0]-} in
       clock) date '+ok %s%6N' ;;
+      cpu) client_cpu ;;
       at) client_tell "${words[1]}" "${words[2]}" ;;
       map | reach | hello) "client_${words[0]}" "${words[@]:1}" ;;
       end) break ;;

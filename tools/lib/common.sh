@@ -5,23 +5,61 @@
 prog=${0##*/}
 top=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 exit_jobs=()
+sleep_pid=                      # of interruptible_sleep
+failure_status=1                # of a program that failed; bench.sh has another one
+words=()                        # what parse_options leaves
 PATH=$PATH:/usr/sbin:/sbin      # not there for everybody who became root
 
 in_tree() { printf '%s/%s\n' "$top" "$1"; }   # <path>: in the source tree
 
 say()    { printf '%s: %s\n' "$prog" "$*" >&2; }
-die()    { say "$*"; exit 1; }
+die()    { say "$*"; exit "$failure_status"; }
 cannot() { say "$*"; exit 77; }
 run()    { printf '+ %s\n' "$*" >&2; "$@"; }
 
-usage() { # <status>: the header comment of the program is its help
-  sed -n '3,/^$/s/^# \{0,1\}//p' "$0" >&"$(($1 == 0 ? 1 : 2))"
-  exit "$1"
+usage() { # the header comment of the program is its help
+  sed -n '3,/^$/s/^# \{0,1\}//p' "$0"
+  exit 0
+}
+
+# The version is in configure.ac; an installed program has it in program_version.
+print_version() {
+  local version=${program_version-}
+  [[ ! -r $top/configure.ac ]] ||
+    version=$(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$top/configure.ac")
+  printf '%s (mod_vhostlimit) %s\n' "$prog" "${version:-unknown}"
+  exit 0
 }
 
 misuse() { # <sentence>
   say "$*"
-  usage 2
+  printf "Try '%s -h'.\n" "$prog" >&2
+  exit 2
+}
+
+# Parses the command line with getopt(1).  Every program knows -h, --help and
+# --version; both are answered here.  All other options are left in the array
+# words, each value in a word of its own, then "--", then the arguments.  Short
+# options that begin with "+" end at the first argument.
+parse_options() { # <short options> <long options, with commas> <argument>...
+  local short=$1 long=$2 said word is_value=no
+  shift 2
+  said=$(LC_ALL=C getopt -n "$prog" -o "${short}h" -l "help,version${long:+,$long}" -- "$@" 2>&1) ||
+    misuse "$(sed -n "1s/^$prog: //p" <<<"$said")"
+  eval "words=($said)"          # getopt quotes its output for the shell
+  for word in "${words[@]}"; do
+    if [[ $is_value == yes ]]; then
+      is_value=no
+      continue
+    fi
+    case $word in
+      --) break ;;
+      -h | --help) usage ;;
+      --version) print_version ;;
+      --*) [[ ",$long," != *",${word#--}:,"* ]] || is_value=yes ;;
+      -*) [[ $short != *"${word#-}:"* ]] || is_value=yes ;;
+    esac
+  done
 }
 
 need() { # <program>...
@@ -59,7 +97,9 @@ on_exit() { # <function>
 
 exit_now() {
   local rc=$? job
+  ((rc != 1)) || rc=$failure_status       # a command failed under set -e
   trap - EXIT
+  [[ -z $sleep_pid ]] || kill "$sleep_pid" 2>/dev/null || true
   trap '' INT TERM HUP        # a second Ctrl-C must not stop the undoing
   for job in "${exit_jobs[@]}"; do
     "$job" || true
@@ -91,7 +131,9 @@ folder_remove() { # <folder>
   rm -rf "$1"
 }
 
-nap() { # <seconds>: a sleep that a signal ends at once
+interruptible_sleep() { # <seconds>: a signal ends it at once
   sleep "$1" &
-  wait "$!"
+  sleep_pid=$!
+  wait "$sleep_pid"
+  sleep_pid=
 }

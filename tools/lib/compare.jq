@@ -39,7 +39,21 @@ def compared($a; $b):
 
 def about: "\(.test), \(.finished)\(if .complete then "" else ", interrupted" end): \(.options.load), \(.options.seconds) s a run, \(.runs | map(.repetition) | max | count("repetition")); \(.machine.cpus) CPU (\(.machine.cpu)), Linux \(.machine.kernel), \(.machine.httpd)";
 
-def facts_of_both: "A:  \(.[0] | about)", "B:  \(.[1] | about)";
+def about_build: if .build then "   module \(.build | build_name); SHA-256 \(.build.module_sha256[:12])" else empty end;
+
+def how_built: { source_sha256, configure, cflags, compiler };
+def builds: map(.build // null)
+  | if all(. == null) then empty
+    elif any(. == null) then "One of the two results does not say which build of the module it measured."
+    elif .[0].module_sha256 == .[1].module_sha256 then "Both measured the same build of the module."
+    elif (map(how_built) | .[0] == .[1]) then "The modules are two builds of the same sources with the same compiler and flags."
+    else "The results come from different builds of the module: " + ([
+        (select(.[0].source_sha256 != .[1].source_sha256) | "the sources differ"),
+        (select(.[0].compiler != .[1].compiler) | "the compilers differ"),
+        (select((map([.configure, .cflags]) | .[0] != .[1])) | "the flags differ")] | join(", ")) + "."
+    end;
+
+def facts_of_both: "A:  \(.[0] | about)", (.[0] | about_build), "B:  \(.[1] | about)", (.[1] | about_build), builds;
 
 def comparison: (.[0] | measured) as $a | (.[1] | measured) as $b
   | [.[0] | of_runs, of_rows | .[].who] | in_order as $whos

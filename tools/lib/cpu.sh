@@ -24,6 +24,8 @@ cpu_clients() { # comma separated
   printf '%s\n' "${others:-$(cpu_server)}"
 }
 
-cpu_of_record() { # what sar calls the server's CPU
-  if [[ $cpu_clients_here == yes ]]; then cpu_server; else echo all; fi
+# What sar calls the CPUs of the server, and of the clients.  Where the clients are
+# other machines, all of this machine's are the server's.
+cpu_of_record() { # <server | clients>
+  if [[ $cpu_clients_here == yes ]]; then "cpu_$1"; else echo all; fi
 }

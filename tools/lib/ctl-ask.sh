@@ -9,6 +9,8 @@ ctl_lib=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 ask_places=(/run/apache2*/vhostlimit.sock /run/httpd*/vhostlimit.sock
   /usr/local/apache2/logs/vhostlimit.sock)
 
+unavailable() { say "$*"; exit 69; }    # <sentence>: no server answers
+
 ask_socket() { # prints the server's socket
   local found=() place
   if [[ -n ${ctl[socket]} ]]; then
@@ -19,8 +21,8 @@ ask_socket() { # prints the server's socket
     [[ ! -S $place ]] || found+=("$place")
   done
   ((${#found[@]} > 0)) ||
-    cannot "no Apache with mod_vhostlimit runs here, or its DefaultRuntimeDir is an unusual one (-s SOCKET)"
-  ((${#found[@]} == 1)) || cannot "several servers run here: say which by -s ${found[*]}"
+    unavailable "no control socket in the usual places: no Apache with mod_vhostlimit runs, or its DefaultRuntimeDir is elsewhere (name the socket with -s SOCKET)"
+  ((${#found[@]} == 1)) || unavailable "several servers run here; choose one with -s: ${found[*]}"
   printf '%s\n' "${found[0]}"
 }
 
@@ -50,7 +52,7 @@ ask_program='
     }
     select(undef, undef, undef, 0.2);
   }
-  die "it hangs up: only root is answered\n";'
+  die "server closed the connection; are you root?\n";'
 
 # Documents are in files: of 10 000 vhosts they are long words for bash.
 ask_dir() {
@@ -61,6 +63,13 @@ ask_dir() {
 remove_ask_dir() { rm -rf "${ctl[dir]}"; }
 kept()           { printf '%s\n' "${ctl[dir]}/$1"; }   # <name>: a file of this program's
 
+ask_failed() { # <socket> <why>
+  if ((EUID != 0)) && [[ $2 == *'Permission denied'* || $2 == *'are you root?'* ]]; then
+    cannot "no answer from $1: $2 (this needs root)"
+  fi
+  unavailable "no answer from $1: $2"
+}
+
 # Keeps the answer; ends the program when there is none or it is no.
 ask() { # <word>...
   local line socket said
@@ -68,7 +77,7 @@ ask() { # <word>...
   line=$(IFS=$'\t'; printf '%s' "$*")
   socket=$(ask_socket) || exit
   ask_dir
-  said=$(perl -e "$ask_program" "$socket" "$line" "$(kept answer)" 2>&1) || cannot "no answer from $socket: $said"
+  said=$(perl -e "$ask_program" "$socket" "$line" "$(kept answer)" 2>&1) || ask_failed "$socket" "$said"
   ctl[pid]=$said
   [[ $(head -c 9 "$(kept answer)") != '{"error":' ]] || die "$(answer_jq -r '.error | gsub("[^ -~]"; "?")')"
 }

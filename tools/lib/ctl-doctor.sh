@@ -82,7 +82,7 @@ doctor_cgroup() {
 
 doctor_unit() { # the server's unit of systemd, where there is one
   [[ -d /run/systemd/system ]] || return 0
-  sed -n 's,.*/\([^/]*\.service\)\(/.*\)\?$,\1,p' "/proc/$(answer_server)/cgroup" 2>/dev/null | head -n 1
+  sed -n 's,.*/\([^/]*\.service\)\(/.*\)\?$,\1,p' "/proc/$(answer_server)/cgroup" 2>/dev/null | sed -n 1p
 }
 
 doctor_delegation() {
@@ -193,7 +193,7 @@ doctor_pools() {
     fi
   done < <(doctor_pool_processes)
   if ((${#outside[@]})); then
-    finding problem php-fpm "$(printf '%s\n' "${outside[@]}" | sort -u | head -n 5 | paste -sd';' -): in no vhost's group" \
+    finding problem php-fpm "$(printf '%s\n' "${outside[@]}" | sort -u | sed -n 1,5p | paste -sd';' -): in no vhost's group" \
       "give each customer's pool a master in the group of its vhost, docs/production.md"
   elif ((inside)); then
     finding good php-fpm "$inside processes of pools are in their vhosts' groups"

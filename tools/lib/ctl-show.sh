@@ -79,7 +79,7 @@ ctl_size() { # [seconds]
   if ((seconds)); then
     ask status
     mv "$(kept answer)" "$(kept before)"
-    nap "$seconds"
+    interruptible_sleep "$seconds"
   fi
   ask status
   # shellcheck disable=SC2016  # jq's own

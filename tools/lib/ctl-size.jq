@@ -38,6 +38,6 @@ def text:
   "\(.processors) processors can do \(.most_per_second // "any number of") of these a second.",
   "Slots: \(.slots_wanted) keep the processors busy (now \(.slots)). VhostLimitSlots auto finds the number by itself and begins with 8 for each processor.",
   "Workers: MaxRequestWorkers \(.workers_wanted) (now \(.workers)): one for each slot, and as many for answers that are being sent, handshakes and threads that wait.",
-  "Erlang: \(.offered_erlangs) slots are taken on average. With \(.slots_wanted) slots \(100 * .wait_with_slots | part) % of the requests would wait, and if none could wait \(100 * .loss_with_slots | part) % would be refused; \(.slots_for_loss_1_percent // "too many") slots would refuse 1 %.",
+  "Erlang: \(.offered_erlangs) slots are taken on average. With \(.slots_wanted) slots \(100 * .wait_with_slots | part) % of the requests would wait; without a queue, \(100 * .loss_with_slots | part) % would be refused; \(.slots_for_loss_1_percent // "too many") slots would refuse 1 %.",
   (select(.workers < .workers_wanted) | "MaxRequestWorkers is too small for this load.")
   end;

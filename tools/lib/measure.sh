@@ -1,12 +1,18 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
 # All runs of a test: for each repetition and page every target and scene, in an
-# order that rotates, so that a machine that becomes slower wrongs nobody.
+# order that rotates, so that a machine that becomes slower wrongs no target.  A run
+# that the machine disturbed (noise.jq) is void: it is made again and is in no median.
 
 declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
 declare -A measure_tuned=()     # page: plain Apache's best number of threads
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
-measure_lost=()                 # runs that do not count, a sentence each
+measure_lost=()                 # runs whose client failed, a sentence each
+measure_void=()                 # files of runs that are void
+measure_missing=()              # "page target scene repetition" without a run that counts
+declare -A measure_slots=()     # file of a run that counts: repetition page target scene
+declare -A measure_again=()     # "repetition page target scene": how often it was made again
+measure_again_all=0 measure_again_most=0       # repeats of all runs: made, allowed
 
 measure_contenders() { # a line "target scene" each
   local target scene
@@ -40,7 +46,13 @@ measure_pages() { # one a line
 
 measure_all() {
   local repetition page target scene contenders who
-  progress_begin "$(measure_seconds)"
+  local seconds runs time
+  seconds=$(measure_seconds)
+  runs=$(measure_count)
+  time=$(progress_time "$seconds")
+  measure_again_most=$(((runs + 1) / 2 + 1))
+  say "$runs runs, about $time"
+  progress_begin "$seconds"
   measure_tune
   on_exit measure_keep
   on_exit trial_end
@@ -53,31 +65,97 @@ measure_all() {
       done
     done
   done
+  measure_outliers
   progress_end
 }
 
+# A run, and again while it is void and may be repeated.
 measure_one() { # <repetition> <page> <target> <scene>
-  local scene=${4#-}
-  progress_step "$2 page on $(target_title "$3")${scene:+, $scene}, $1 of ${measure[repeat]}"
-  measure_set "$@" "${measure[seconds]}" "$(measure_workers "$2" "$3")" "${measure[out]}/$1-$2-$3${scene:+-$scene}"
+  while :; do
+    measure_once "$@"
+    [[ -z ${trial[lost]} ]] || return 0
+    measure_runs+=("${trial[prefix]}.json")
+    measure_slots[${trial[prefix]}.json]=$*
+    if [[ ${measure[noisy]} == keep ]] || jq -e '.noise == []' "${trial[prefix]}.json" >/dev/null; then break; fi
+    measure_take_out "${trial[prefix]}.json"
+    measure_may_repeat "$*" || break
+  done
+  measure_unreported=yes
+  measure_save no
+}
+
+# Takes a run that is void out of those that count.
+measure_take_out() { # <file>
+  local file kept=() who=${measure_slots[$1]}
+  for file in "${measure_runs[@]}"; do
+    [[ $file == "$1" ]] || kept+=("$file")
+  done
+  measure_runs=("${kept[@]}")
+  measure_void+=("$1")
+  say "void run ($who): $(jq -r '.noise | map(.why) | join("; ")' "$1")"
+}
+
+# May this run be made again?  Each at most twice, and all together half as often as
+# there are runs: a machine that is always disturbed has to come to an end.
+measure_may_repeat() { # <repetition page target scene>
+  if ((${measure_again[$1]-0} >= 2 || measure_again_all >= measure_again_most)); then
+    measure_missing+=("$1")
+    return 1
+  fi
+  measure_again[$1]=$((${measure_again[$1]-0} + 1))
+  measure_again_all=$((measure_again_all + 1))
+  progress_more "$(measure_seconds_run)"
+}
+
+# Runs that are far slower than their like are known when all have been made.  They
+# are made again, and are judged again.
+measure_outliers() {
+  local index reason found files repeat
+  while ((${#measure_runs[@]})); do
+    found=$(jq -sr -L "$(in_tree tools/lib)" 'include "noise"; [outliers][] | "\(.[0]) \(.[1] | tojson)"' "${measure_runs[@]}")
+    [[ -n $found ]] || return 0
+    files=("${measure_runs[@]}") repeat=()
+    while read -r index reason; do
+      measure_note "${files[index]}" "$reason"
+      [[ ${measure[noisy]} == void ]] || continue
+      measure_take_out "${files[index]}"
+      ! measure_may_repeat "${measure_slots[${files[index]}]}" || repeat+=("${measure_slots[${files[index]}]}")
+    done <<<"$found"
+    for found in "${repeat[@]}"; do
+      # shellcheck disable=SC2086  # its words
+      measure_one $found
+    done
+    measure_save no
+    ((${#repeat[@]})) || return 0
+  done
+}
+
+measure_note() { # <run.json> <reason as JSON>: adds it to the run's disturbances
+  jq -c --argjson reason "$2" '.noise += [$reason]' "$1" >"$1.tmp"
+  mv "$1.tmp" "$1"
+}
+
+measure_once() { # <repetition> <page> <target> <scene>: leaves trial[prefix].json, unless the run is lost
+  local scene=${4#-} again=${measure_again[$*]-0} prefix title workers
+  prefix=${measure[out]}/$1-$2-$3${scene:+-$scene}
+  ((again == 0)) || prefix+=-again$again
+  title=$(target_title "$3")${scene:+, $scene}
+  ((again == 0)) || title+=" (again)"
+  workers=$(measure_workers "$2" "$3")
+  progress_step "$2 page on $title, $1 of ${measure[repeat]}"
+  measure_set "$@" "${measure[seconds]}" "$workers" "$prefix"
   trial_run
   ! trial_outrun || trial_run
   progress_done "$(measure_seconds_run)"
-  if [[ -n ${trial[lost]} ]]; then
-    measure_lose
-    return
-  fi
-  measure_runs+=("${trial[prefix]}.json")
-  measure_save no
-  measure_unreported=yes
+  [[ -z ${trial[lost]} ]] || measure_lose
 }
 
-# Without one client the run is void; without the machine that it was, all others
-# would be.
+# Without one of its clients a run does not count.  If that machine no longer answers,
+# no further run would count.
 measure_lose() {
   say "this run does not count: ${trial[lost]}"
   measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
-  remote_alive || die "$remote_answer; what was measured until now is all there is"
+  remote_alive || die "$remote_answer; stopping; completed runs are reported"
 }
 
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
@@ -88,9 +166,11 @@ measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <pref
     [warm]=${measure[warm]} [load]=${measure[load]} [keepalive]=${measure[keepalive]})
 }
 
+measure_count() { echo $(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat])); }    # runs
+
 measure_seconds() { # of all, about
   local runs tuned
-  runs=$(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat]))
+  runs=$(measure_count)
   tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
   echo $((runs * $(measure_seconds_run) + tuned * $(measure_seconds_try)))
 }
@@ -161,22 +241,50 @@ measure_workers() { # <page> <target>
 # --- what is kept ---------------------------------------------------------
 
 measure_save() { # <complete: yes or no>
-  (result_write "$(measure_options)" "$1" "${measure_runs[@]}") >"${measure[out]}/result.json.tmp"
+  (result_write "$(measure_options)" "$1" "$(measure_void_json)" "${measure_runs[@]}") >"${measure[out]}/result.json.tmp"
   mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
 }
 
-measure_end() { # 1 if not all runs count
+# Without the parts that only figures need; the file has them.
+measure_void_json() { # JSON
+  local file
+  for file in "${measure_void[@]}"; do
+    jq -c --arg file "${file##*/}" '{ file: $file, page, target, title, scene, repetition, rate: .total.rate, noise,
+      cpu: (.sar.cpu? // null), client_cpu }' "$file"
+  done | jq -sc .
+}
+
+# Fails if runs were lost, or if no run counts.  Sets the exit status of --strict.
+measure_end() {
   local complete=yes
   ((${#measure_lost[@]} == 0)) || complete=no
-  if ((${#measure_runs[@]})); then
+  if ((${#measure_runs[@]} + ${#measure_void[@]})); then
     measure_save "$complete"
     measure_report
   fi
   [[ $complete == yes ]] || die "${#measure_lost[@]} runs do not count: $(printf '%s; ' "${measure_lost[@]}")"
+  ((${#measure_runs[@]})) || say 'all runs are void: this machine is too noisy to measure on'
+  [[ ${measure[strict]} == no ]] || measure_judge
+}
+
+# --strict: 1 if a row missed its bar.  A row that has a bar and no value is no miss,
+# but the run cannot be said to have met its bars.
+measure_judge() {
+  local missed unknown result=${measure[out]}/result.json
+  missed=$(jq '[.rows[] | select(.bar_met == false)] | length' "$result")
+  unknown=$(jq '[.rows[] | select(.bar != "" and .bar_met == null)] | length' "$result")
+  if ((missed)); then
+    say "rows that missed their bars: $missed"
+    # shellcheck disable=SC2034  # for common.sh: 1 is the answer here, not a failure
+    failure_status=1
+    exit 1
+  fi
+  ((${#measure_runs[@]})) || die 'no bar could be judged'
+  ((unknown == 0)) || die "rows with a bar that were not measured: $unknown"
 }
 
 measure_keep() { # interrupted: the runs that came to their end are reported
-  [[ -n $measure_unreported ]] || return 0
+  [[ -n $measure_unreported && -e ${measure[out]}/result.json ]] || return 0
   progress_end
   measure_report
 }
@@ -185,6 +293,10 @@ measure_report() {
   measure_unreported=''
   local out=${measure[out]}
   report_print "$out/result.json" | tee "$out/report.txt"
+  if ((${#measure_runs[@]} == 0)); then
+    say "$out: report.txt, result.json and raw outputs"
+    return
+  fi
   html_print "$out/result.json" >"$out/report.html"
   chart_png "$out/result.json" >"$out/report.png"
   say "$out: report.html, report.png, result.json and raw outputs"
@@ -195,10 +307,16 @@ measure_options() { # JSON
     --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" \
     --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
     --argjson docroots "$(measure_docroots)" --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" \
-    --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
+    --arg noisy "${measure[noisy]-void}" --argjson missing "$(measure_missing_json)" --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
     { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
       keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries, docroots: $docroots, lost: $lost, command: $command }'
+      children: ($c | tonumber), tuning: $tries, docroots: $docroots, lost: $lost, noisy: $noisy, missing: $missing,
+      command: $command }'
+}
+
+measure_missing_json() { # JSON: what has no run that counts
+  printf '%s\n' "${measure_missing[@]}" | jq -Rc 'select(. != "") | split(" ")
+    | { repetition: (.[0] | tonumber), page: .[1], target: .[2], scene: .[3] }' | jq -sc .
 }
 
 measure_docroots() { # JSON: which folder a scene has its applications in, and on what

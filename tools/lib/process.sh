@@ -12,7 +12,7 @@ process_ours() { # <pidfile> <word>: the pid, if its command line has that word
 }
 
 process_says() { # <pid> <word>: in its command line
-  tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline" | grep -qF -- "$2"
+  [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") == *"$2"* ]]
 }
 
 process_program() { # <pid>: path of its program

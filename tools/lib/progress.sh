@@ -13,6 +13,10 @@ progress_begin() { # <seconds in all>
   ((progress_width > 0)) || progress_width=80
 }
 
+progress_more() { # <seconds>: a step is added
+  progress_plan=$((progress_plan + $1)) progress_total=$((progress_total + $1))
+}
+
 progress_done() { # <seconds that this step was thought to take>
   local spent=$((SECONDS - progress_start))
   progress_planned=$((progress_planned + $1))

@@ -10,6 +10,7 @@ remote_install=no remote_server=''
 remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=()
 remote_versions=''              # "load version" of each host, a line each
 remote_answer=''
+remote_cpu_before=() remote_cpu_after=() remote_cpu=''    # see remote_cpu_end
 remote_at=0                     # when the run begins, us of our clock
 remote_run=-                    # its name for the clients; -: loads begin at once
 remote_delay=0                  # seconds from there to the next load's beginning
@@ -125,18 +126,18 @@ remote_why() { # <index>: what ssh said last
 remote_same_server() {
   local seen
   if [[ -n $remote_server ]]; then
-    remote_own "$remote_server" || die "--server: $remote_server is no address of this machine"
+    remote_own "$remote_server" || die "--server: $remote_server is not an address of this machine"
     return
   fi
   seen=$(printf '%s\n' "${remote_seen[@]}" | sort -u)
   [[ $seen != *$'\n'* ]] ||
-    die "the clients see this machine as $(paste -sd' ' <<<"$seen"): say with --server where they shall go"
+    die "the clients see this machine under several addresses ($(paste -sd' ' <<<"$seen")); choose one with --server"
   remote_own "$seen" ||
-    die "the clients see this machine as $seen, which is no address of its own: say with --server where they shall go"
+    die "the clients see this machine as $seen, which is none of its own addresses; choose one with --server"
   remote_server=$seen
 }
 
-remote_own() { ip -o address | awk '{ sub("/.*", "", $4); print $4 }' | grep -qxF -- "$1"; }     # <address>
+remote_own() { grep -qxF -- "$1" <<<"$(ip -o address | awk '{ sub("/.*", "", $4); print $4 }')"; }     # <address>
 
 remote_version() { # <load>
   local versions
@@ -144,11 +145,21 @@ remote_version() { # <load>
   printf '%s\n' "$1${versions:+ $versions}"
 }
 
+# Each client asks for a path that only it knows, and Apache's log tells from which
+# address it comes: behind a router that is not the one that the client has.  Until
+# then only this machine gets pages.
 remote_reach() {
-  local i
+  local i log=$bed_dir/reach.log name
+  bed_switch off "LogFormat \"%a %U\" reach"$'\n'"CustomLog \"$log\" reach"
+  bed_peers=()
   for i in "${!remote_hosts[@]}"; do
-    remote_ask "$i" 10 "reach ${bed_sites[0]}.test 80"
+    name=/reach-$i-$RANDOM$RANDOM$RANDOM
+    remote_ask "$i" 10 "reach ${bed_sites[0]}.test 80 $name"
+    wait_until 5 grep -q " $name\$" "$log" ||
+      die "client ${remote_hosts[i]}: its request did not come to this Apache; another server answers for ${bed_sites[0]}.test there"
+    bed_peers+=("$(sed -n "s|^\([^ ]*\) $name\$|\1|p" "$log" | sed -n 1p)")
   done
+  say "pages are served to this machine and to ${bed_peers[*]} only"
 }
 
 remote_alive() { # 1 and a sentence in remote_answer if one is lost
@@ -192,6 +203,38 @@ remote_start() { # <"pid prefix">...; sets remote_at
     remote_ask "$i" 10 "at $remote_run $((remote_at + remote_offsets[i]))"
   done
 }
+
+# The CPU time of the clients over a run, a JSON object for each of them.
+remote_cpu_begin() { remote_cpu_ask remote_cpu_before; }
+
+remote_cpu_end() {
+  local i
+  local -a after before
+  remote_cpu_ask remote_cpu_after
+  remote_cpu=''
+  for i in "${!remote_hosts[@]}"; do
+    [[ -n ${remote_cpu_before[i]-} && -n ${remote_cpu_after[i]-} ]] || continue
+    read -ra before <<<"${remote_cpu_before[i]}"
+    read -ra after <<<"${remote_cpu_after[i]}"
+    ((after[0] > before[0])) || continue
+    remote_cpu+=$(jq -nc --arg name "client ${remote_hosts[i]}" '($ARGS.positional | map(tonumber)) as [$all, $idle, $steal]
+      | { name: $name, idle: (100 * $idle / $all), steal: (100 * $steal / $all), busy: (100 * ($all - $idle - $steal) / $all) }' \
+      --args $((after[0] - before[0])) $((after[1] - before[1])) $((after[2] - before[2])))$'\n'
+  done
+}
+
+# A client that does not answer now is found by the next question to it.
+remote_cpu_ask() { # <name of an array>
+  local i
+  local -n ticks=$1
+  ticks=()
+  for i in "${!remote_hosts[@]}"; do
+    # shellcheck disable=SC2034  # the caller's array
+    ! remote_try "$i" 10 cpu || ticks[i]=${remote_answer#ok }
+  done
+}
+
+remote_cpu_json() { if remote_used; then jq -sc . <<<"$remote_cpu"; else echo null; fi; }
 
 remote_settled() { grep -qs '^ready' "$2.err" || process_gone "$1"; }     # <pid> <file prefix>
 

@@ -22,31 +22,68 @@ def users: .clients | group_by(.site)
   | map("\(map("\(.users)") | group_by(.) | map("\(if length > 1 then "\(length) x " else "" end)\(.[0])") | join(" + ")) on \(.[0].site) (\(.[0].role))")
   | join(", ");
 
-def facts:
+# Of .build: where the module came from, and how it was built.
+def build_name: "\(.version), "
+  + (if .commit == null then "not from a git checkout, sources \(.source_sha256[:12])"
+     else "commit \(.commit[:12])" + (if .dirty then " with uncommitted changes, sources \(.source_sha256[:12])" else "" end) end)
+  + "; \(.compiler), CFLAGS \(.cflags)" + (if .configure == "" then "" else ", configure \(.configure)" end);
+
+# What the machine disturbed: runs that are void, or that count all the same.
+def scene_name: if .scene == "-" then "" else ", " + .scene end;
+def which_run: "\(.page) page, \(.title)\(scene_name), repetition \(.repetition)";
+def why: map(.why) | join("; ");
+def noise_facts:
+  (.void // []) as $void | (.options.missing // []) as $missing | .runs as $runs
+  | ($void | select(length > 0)
+      | "void:      \(length) of \(length + ($runs | length)) runs were disturbed; they are in no figure:",
+        (.[] | "void:      \(which_run), \(.rate | fixed(1))/s: \(.noise | why)")),
+    ($runs[] | select(.noise // [] | length > 0)
+      | "disturbed: \(which_run), \(.total.rate | fixed(1))/s: \(.noise | why); it counts (--keep-noisy)"),
+    ($missing[] | "missing:   \(.page) page, \(.target)\(scene_name), repetition \(.repetition): no run of it counts"),
+    (select(($missing | length) > 0 or ($void | length) > ($runs | length))
+      | "noise:     this machine was too noisy: "
+        + (if $runs == [] then "no run counts, there are no figures"
+           else "the figures are of \($runs | length) of \($runs + $void | length) runs" end)),
+    ($runs | select(length > 0) | map([.page, .target, .scene]) | group_by(.) | map(length) | min | select(. < 3)
+      | "outliers:  not searched: with fewer than three repetitions a slow run cannot be told from its like");
+
+def measured_facts:
   .machine as $m | .options as $o | .runs[0].keepalive as $keepalive |
   "\(.test): \(.summary)",
   (.runs | map({ scene, users: users }) | in_order[]
     | "users:     " + (if .scene == "-" then "" else .scene + ": " end) + .users),
   "machine:   \($m.cpus) CPU (\($m.cpu)), \($m.memory_kb | gigabytes), \($m.system), Linux \($m.kernel), cgroups \($m.cgroup)",
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
+  (.build | values | "module:    \(build_name); SHA-256 \(.module_sha256)"),
   "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
    else "pinning:   none, server and clients share the only CPU: the figures say little" end),
   (.runs | map(.sar.cpu.all.steal | numbers) | select(length > 0)
-    | "steal:     \(median | percent) of all CPUs in a run, at most \(max | percent): what the machine's host took"),
+    | "steal:     \(median | percent) of the CPU time of a run (median), at most \(max | percent): taken by the host of this machine"),
+  (.runs | map(.others_cpu | numbers) | select(length > 0)
+    | "others:    \(median | percent) of the CPU time of a run (median), at most \(max | percent): used by other processes"),
+  noise_facts,
   (.options.docroots // [] | .[] | "files:     \(.scene): \(.folder), \(.filesystem)"),
   (.runs | map(select(.target != "plain") | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
   ($o.tuning | group_by(.page)[]
     | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
-  "counted:   transactions are answers below 400; any other answer (a refusal with 503 too) and every broken connection is a failure";
+  "counted:   a transaction is an answer below 400; every other answer (503 of a refusal too) and every broken connection is a failure";
+
+def facts: if .runs == [] then
+    "\(.test): \(.summary)",
+    (.machine | "machine:   \(.cpus) CPU (\(.cpu)), \(.system), Linux \(.kernel)"),
+    noise_facts
+  else measured_facts end;
 
 def pages: .runs | map(.page) | in_order[];
 
 # One run for each target and scene.
-def of(page): [.runs[] | select(.page == page) | del(.samples, .usage, .sar.idle, .status, .clients, .commands)] as $runs
+def of(page): (.void // [] | map(select(.page == page))) as $void
+  | [.runs[] | select(.page == page) | del(.samples, .usage, .sar.idle, .sar.still, .status, .clients, .client_cpu, .commands, .noise)] as $runs
   | [$runs | map([.target, .scene]) | sort_by(.[0] != "plain") | in_order[] as $who
-     | $runs | map(select([.target, .scene] == $who)) | medians];
+     | $runs | map(select([.target, .scene] == $who)) | length as $n | medians
+     | .counted = $n | .void = ($void | map(select([.target, .scene] == $who)) | length)];
 def per_site(name; f): [name] + [.[] | .sites[] | f];
 def per_run(name; f): [name] + [.[] | { text: f, span: (.sites | length) }];
 
@@ -56,6 +93,7 @@ def table_rows:
   | (per_run("\($page) page"; .title),
      (if any(.[]; .scene != "-") then per_run(""; .scene) else empty end),
      per_run("MaxRequestWorkers"; .workers),
+     (if any(.[]; .void > 0) then per_run("runs that count, and void ones"; "\(.counted), \(.void) void") else empty end),
      per_site(""; "\(.site) \(.role)"),
      per_site("users"; .users),
      per_site("transactions"; .transactions),
@@ -82,7 +120,10 @@ def table_rows:
      per_run("  iowait"; .sar.cpu.server.iowait | percent),
      per_run("  steal"; .sar.cpu.server.steal | percent),
      per_run("  idle"; .sar.cpu.server.idle | percent),
-     per_run("all CPUs, idle"; .sar.cpu.all.idle | percent),
+     (if all(.[]; .sar.cpu.clients?) then
+       per_run("clients' CPU, steal"; .sar.cpu.clients.steal | percent),
+       per_run("  idle"; .sar.cpu.clients.idle | percent)
+      else per_run("all CPUs, idle"; .sar.cpu.all.idle | percent) end),
      per_run("memory used"; .sar.memory.used_kb | gigabytes),
      per_run("  of all"; .sar.memory.used_percent | percent));
 
@@ -107,7 +148,7 @@ def row_cells($several): . as $row
      (if (.values | length) > 1 then "\(.min | value($row) | split(" ")[0])..\(.max | value($row) | split(" ")[0])" else "" end),
      .bar, .goal, verdict];
 
-def row_head: ["median over repetitions", "value", "spread", "bar", "goal"];
+def row_head: ["median of the repetitions", "value", "range", "bar", "goal"];
 def row_table: .rows as $rows | ($rows | map(.target) | in_order | length > 1) as $several
   | [$rows[] | row_cells($several)];
 
@@ -131,4 +172,4 @@ def published:
 
 def notes: pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
-  | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generator was the limit there, or a queue.";
+  | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit there, not the server.";

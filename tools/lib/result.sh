@@ -24,12 +24,12 @@ result_system() {
   (. /etc/os-release && printf '%s\n' "$PRETTY_NAME")
 }
 
-result_write() { # <options as JSON> <complete: yes or no> <run.json>... ; result on stdout
-  jq -s --argjson options "$1" --arg complete "$2" --argjson machine "$(result_machine)" \
-    --argjson rows "$(rows_json "${@:3}")" --argjson published "$(rows_published_json "${@:3}")" \
-    --argjson figures "$(rows_figures_json "${@:3}")" --arg source "${test[source]-}" --arg test "${test[name]}" --arg summary "${test[summary]}" \
-    --arg when "$(date -u +%Y-%m-%dT%H:%M:%SZ)" '
+result_write() { # <options as JSON> <complete: yes or no> <void runs as JSON> <run.json>... ; result on stdout
+  jq -s --argjson options "$1" --arg complete "$2" --argjson void "$3" --argjson machine "$(result_machine)" \
+    --argjson rows "$(rows_json "${@:4}")" --argjson published "$(rows_published_json "${@:4}")" \
+    --argjson figures "$(rows_figures_json "${@:4}")" --arg source "${test[source]-}" --arg test "${test[name]}" --arg summary "${test[summary]}" \
+    --argjson build "${build_record-null}" --arg when "$(date -u +%Y-%m-%dT%H:%M:%SZ)" '
     { schema: 2, finished: $when, complete: ($complete == "yes"), test: $test, summary: $summary,
-      options: $options, machine: $machine, runs: ., rows: $rows,
-      source: $source, published: $published, figures: $figures }' "${@:3}"
+      options: $options, machine: $machine, build: $build, runs: ., void: $void, rows: $rows,
+      source: $source, published: $published, figures: $figures }' "${@:4}" </dev/null       # there may be no run
 }

@@ -26,13 +26,22 @@ def pressure: { cpu: { some: over_time(.psi."psi-cpu".some_avg) },
 
 def where_there: if all(.. | scalars; . == null) then null else . end;
 
-# For bench.sh: one CPU has the server, and how it went matters.
-def run(server):
+# The mean of several CPUs; names are separated by commas.
+def usage_of(cpus): (cpus | split(",")) as $names
+  | [usage($names[])] as $each
+  | $each[0] | with_entries(.key as $key | .value = ([$each[][$key] | values] | if length > 0 then add / length else null end));
+
+# For bench.sh: the CPUs of the server and of the clients, over the run and in each
+# sample.  A sample is still if all of them did nothing.
+def run(server; clients):
   def busy: .user += .nice | del(.nice) | .busy = .user + .system;
+  def is_still: (server + "," + clients | split(",")) as $cpus | all(."cpu-load"[] | select(.cpu | IN($cpus[])); .idle >= 90);
   samples | map(select(.memory))
   | { samples: length, interval_s: .[0].timestamp.interval,
-      cpu: { server: (usage(server) | busy), all: (usage("all") | busy) },
-      idle: map(."cpu-load"[] | select(.cpu == server).idle),
+      gap_s: ((map(.timestamp.interval) | max) - (map(.timestamp.interval) | min)),
+      cpu: { server: (usage_of(server) | busy), clients: (usage_of(clients) | busy), all: (usage("all") | busy) },
+      idle: map(."cpu-load"[] | select(.cpu == (server | split(",")[0])).idle),
+      still: map(is_still),
       memory: memory }
   | if .cpu.server.idle == null then error("no samples") else . end;
 

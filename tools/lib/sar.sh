@@ -8,7 +8,7 @@ sar_run() { # <seconds> <file> [every]: every second, from a minute on every fiv
   local every=${3-1}
   (($1 < 60)) || every=${3-5}
   rm -f "$2"                    # sar would append
-  LC_ALL=C aside_exec sar -o "$2" "$every" "$(($1 / every))" >/dev/null 2>&1
+  LC_ALL=C exec_on_client_cpus sar -o "$2" "$every" "$(($1 / every))" >/dev/null 2>&1
 }
 
 sar_samples() { # <file> <number>: are there so many?
@@ -16,9 +16,9 @@ sar_samples() { # <file> <number>: are there so many?
   sar_sadf "$1" -q 2>/dev/null | sar_jq --argjson n "$2" '.sysstat.hosts[0].statistics | length >= $n' >/dev/null
 }
 
-sar_summary() { # <file> <server's cpu>
+sar_summary() { # <file> <the server's CPUs> <the clients' CPUs>: "all", or numbers with commas
   # shellcheck disable=SC2016  # jq's own
-  sar_query "$1" -c --arg server "$2" 'include "sar"; run($server)'
+  sar_query "$1" -c --arg server "$2" --arg clients "$3" 'include "sar"; run($server; $clients)'
 }
 
 # sadf of before 2020 knows no pressure and takes no word after -q.

@@ -83,7 +83,7 @@ target_start() { # <target> <the test's lines for the module>
 target_start_mod_qos() {
   local site load
   load=$(httpd_load_lines "$(httpd_binary)" qos)
-  ! ldconfig -p | grep -q 'libpcre\.so\.3 ' || load=$'LoadFile libpcre.so.3\n'$load
+  ! grep -q 'libpcre\.so\.3 ' <<<"$(ldconfig -p)" || load=$'LoadFile libpcre.so.3\n'$load
   for site in "${bed_sites[@]}"; do
     bed_set "$site" "QS_LocRequestLimitDefault $(target_part)"
   done

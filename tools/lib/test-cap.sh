@@ -7,6 +7,7 @@ describe_cap() {
   test_targets vhostlimit
   test_pages mixed
   test_pools own
+  test_idle
   test_site site2 'VhostLimitCPU 25%'
   test_load capped 2 site2 40 0 100 burn20
   test_row all 'the least in 10 s' '>= 24 %' '' '[this | cpu_used("capped"; 10)] | min | values'

@@ -8,6 +8,7 @@ describe_frameworks() {
   test_summary 'siege, 20 users: WordPress, MediaWiki and a Symfony application from packages, on each --docroot'
   test_pages wordpress,mediawiki,symfony
   test_by siege
+  test_idle
   test_needs "$(frameworks_needs "${option[pages]:-wordpress,mediawiki,symfony}")"
   test_row all@vhostlimit 'rate / that of plain Apache' '>= 0.97' '>= 1.0' 'ratio([.this[].total.rate] | add; [.plain[].total.rate] | add)'
   while read -r dir; do

@@ -5,6 +5,7 @@
 describe_light() {
   test_summary 'three sites with two keep-alive users each: throughput with and without'
   test_keepalive
+  test_idle
   test_load light 1 site1 2
   test_load light 2 site2 2
   test_load light 3 site3 2

@@ -9,6 +9,7 @@ describe_mix() {
   test_pages mixed
   test_fpm_children 64
   test_samples 10
+  test_idle
   test_load static 1 site1 300 0 34 static
   test_load computes 2 site2 300 34 67 php
   test_load sleeps 3 site3 300 67 100 sleep

@@ -26,7 +26,7 @@ test_list() { # NAME<TAB>summary
   done < <(test_files)
 }
 
-test_known() { cut -f 1 < <(test_files) | grep -qxF -- "$1"; }
+test_known() { grep -qxF -- "$1" <<<"$(test_files | cut -f 1)"; }
 
 test_read() { # <name>
   # shellcheck disable=SC1090  # one of ours
@@ -58,6 +58,7 @@ test_samples()      { test[samples]=$1; }               # <a second> of the stat
 test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
+test_idle()         { test[idle]=yes; }                 # the server's CPU need not be busy in a run
 test_tls()          { test[tls]=on; }                   # the sites over TLS and HTTP/2
 
 # From here to the next scene; a test without this word has one scene.

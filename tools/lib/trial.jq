@@ -3,6 +3,8 @@
 # Rates are transactions over the load's length, the same for everybody: siege's
 # own clock starts late when it has many threads to make.
 
+include "noise";
+
 ($begun | tonumber) as $t0
 | [$samples[] | .at -= $t0] as $samples
 | [$usage[] | .at -= $t0] as $usage
@@ -45,4 +47,7 @@ def jain: (add * add) / (length * (map(. * .) | add));
       usage: $usage,
       sar: ($sar | if . then .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value })) else . end),
       commands: ([$commands | splits("\n") | select(. != "")] | reduce .[] as $line ([]; if index([$line]) then . else . + [$line] end)),
+      client_cpu: ($client_cpu // (if $sar then [$sar.cpu.clients + { name: "the clients" }] else [] end)),
+      others_cpu: $others,
       status: $status }
+  | .noise = [disturbances($busy)]

@@ -59,8 +59,14 @@ trial_hogs_end() {
   trial_hog_pids=()
 }
 
+# With their children: sadc, which sar starts, would stay until its next sample.
 trial_beside_end() {
-  process_stop "${trial_beside_pids[@]}"
+  local pid pids=()
+  for pid in "${trial_beside_pids[@]}"; do
+    # shellcheck disable=SC2207  # pids
+    pids+=("$pid" $(cat "/proc/$pid/task/$pid/children" 2>/dev/null || true))
+  done
+  process_stop "${pids[@]}"
   trial_beside_pids=()
 }
 
@@ -97,6 +103,8 @@ trial_flood() {
   [[ -z ${trial[lost]} ]] || return 0
   trial_hogs "${test[hogs:${trial[scene]}]-0}"
   trial_await 0
+  ! remote_used || remote_cpu_begin
+  trial[ticks]=$(trial_ticks)
   sar_run "${trial[seconds]}" "${trial[prefix]}.sar" ${trial[requests]:+1} &
   trial_beside_pids+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
@@ -104,9 +112,16 @@ trial_flood() {
   trial_meter >"${trial[prefix]}.usage" &
   trial_beside_pids+=("$!")
   remote_used || trial_loads
+  if [[ -z ${trial[requests]} ]]; then
+    # While the loads still run: when they have ended, others get their CPU time.
+    trial_await "${trial[seconds]}" 200000
+    trial[ticks]+=" $(trial_ticks)"
+  fi
   trial_wait "${trial[seconds]}" "${pids[@]}"
+  [[ -z ${trial[requests]} ]] || trial[ticks]+=" $(trial_ticks)"
   if [[ -n ${trial[requests]} ]]; then trial_beside_end; else trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"; fi
   trial_beside_pids=()
+  [[ -n ${trial[lost]} ]] || ! remote_used || remote_cpu_end
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
 }
 
@@ -154,11 +169,11 @@ trial_load() { if [[ $1 == - ]]; then echo "${trial[load]}"; else echo "$1"; fi;
 
 trial_clock() { printf '%s\n' "${EPOCHREALTIME/,/.}"; }
 
-trial_await() { # <second of the run>
-  local left
-  while left=$(jq -n --arg t0 "${trial[begun]}" --arg s "$1" '($t0 | tonumber) + ($s | tonumber) - now'); do
-    [[ $left != -* && $left != 0 ]] || return 0
-    nap "$(jq -n "[$left, 0.5] | min")"
+trial_await() { # <second of the run> [microseconds less]
+  local until left
+  until=$((${trial[begun]/./} + $1 * 1000000 - ${2-0}))
+  while left=$((until - ${EPOCHREALTIME/[.,]/})) && ((left > 0)); do
+    interruptible_sleep "0.$(printf '%06d' "$((left < 500000 ? left : 500000))")"
     progress_show
   done
 }
@@ -168,7 +183,7 @@ trial_await() { # <second of the run>
 trial_watch() {
   local rate=${test[samples]}
   target_is_module "${trial[target]}" && ((rate)) || return 0
-  (aside_exec timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
+  (exec_on_client_cpus timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
       | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries }' || true
@@ -210,7 +225,7 @@ trial_wait() { # <seconds> <pid>...
   local deadline=$((SECONDS + $1 + $1 / 10 + 60)) pid
   while ! process_gone "${@:2}"; do
     ((SECONDS < deadline)) || { trial_overdue "${@:2}"; return; }
-    nap 0.5
+    interruptible_sleep 0.5
     progress_show
   done
   for pid in "${@:2}"; do
@@ -224,7 +239,7 @@ trial_overdue() { # <pid>...: one of them is still there
   for pid; do
     process_gone "$pid" || break
   done
-  trial_lose "$pid" 'it was still running a minute after its time'
+  invalidate_run "$pid" 'it was still running a minute after its time'
   process_stop "$@"
   trial_who=()
 }
@@ -232,13 +247,15 @@ trial_overdue() { # <pid>...: one of them is still there
 trial_failed() { # <pid> <status>
   local prefix=${trial_who[$1]-}
   if remote_used && [[ -n $prefix ]]; then
-    trial_lose "$1" "$(remote_lost "$2" "${prefix##* }")"
+    invalidate_run "$1" "$(remote_lost "$2" "${prefix##* }")"
   else
     die "$(trial_failure "$@")"
   fi
 }
 
-trial_lose() { # <pid> <why>: of another machine's load the run is lost, not all
+# A load on another machine that failed costs this run; one of this machine's ends
+# the program.
+invalidate_run() { # <pid> <why>
   local client users site
   read -r client users site _ <<<"${trial_who[$1]-}"
   [[ -n $client ]] || die "sar, or what samples the status page: $2"
@@ -278,16 +295,54 @@ trial_gather() { # JSON: the run
   local record status
   status=$(trial_status) || die 'the status page does not answer after the run'
   record=$(trial_sar)
+  # shellcheck disable=SC2086  # ticks are numbers
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
-    --argjson status "$status" --argjson usage "$(trial_usage)" --rawfile commands "${trial[prefix]}.commands" \
+    --argjson status "$status" --argjson usage "$(trial_usage)" --argjson client_cpu "$(remote_cpu_json)" \
+    --argjson busy "$(trial_is_busy)" --argjson others "$(trial_others ${trial[ticks]})" -L "$(in_tree tools/lib)" --rawfile commands "${trial[prefix]}.commands" \
     --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
 }
+
+# CPU time of the CPUs that we use, in ticks: all, busy, and busy with our processes.
+# Ours are the processes in the test bed's networks, this one, and those that run
+# beside the loads; the times of children that ended are in their parents'.  Softirqs
+# belong to no process and are left out.  Where the bed has no networks of its own,
+# nothing is printed.
+trial_ticks() {
+  local names pids=("$$" "${trial_beside_pids[@]}") process name
+  [[ ${bed[network]} == own ]] || return 0
+  for process in "${trial_beside_pids[@]}"; do
+    # shellcheck disable=SC2207  # pids
+    pids+=($(cat "/proc/$process/task/$process/children" 2>/dev/null || true))
+  done
+  names=("/run/netns/$bed_server" "${bed_clients[@]/#//run/netns/vl-client}")
+  for process in /proc/[0-9]*; do
+    for name in "${names[@]}"; do
+      [[ ! $process/ns/net -ef $name ]] || pids+=("${process##*/}")
+    done
+  done
+  { grep -E "^cpu($(cpu_list | paste -sd '|' -)) " /proc/stat
+    mapfile -t pids < <(printf '/proc/%s\n' "${pids[@]}" | sort -u)
+    cat "${pids[@]/%//stat}" 2>/dev/null || true        # one may be gone
+  } | awk '/^cpu/ { for (i = 2; i <= 9; i++) all += $i; busy += $2 + $3 + $4; next }
+    { sub(/.*[)] /, ""); ours += $12 + $13 + $14 + $15 }
+    END { printf "%d %d %d", all, busy, ours }'
+}
+
+# Percent of the CPU time that other processes used meanwhile, or null.
+trial_others() {
+  jq -n '$ARGS.positional | map(tonumber) as [$all0, $busy0, $ours0, $all1, $busy1, $ours1]
+    | if length < 6 or $all1 <= $all0 then null
+      else [0, 100 * (($busy1 - $busy0) - ($ours1 - $ours0)) / ($all1 - $all0)] | max end' --args -- "$@"
+}
+
+# Is the server's CPU to be busy in this run, as the test describes it?
+trial_is_busy() { if [[ -n ${test[idle]-} || ${trial[page]} == sleep ]]; then echo false; else echo true; fi; }
 
 trial_sar() { # JSON: nothing of loads that were over before there were two samples
   if [[ -n ${trial[requests]} ]] && ! sar_samples "${trial[prefix]}.sar" 2; then
     echo null
   else
-    sar_summary "${trial[prefix]}.sar" "$(cpu_of_record)"
+    sar_summary "${trial[prefix]}.sar" "$(cpu_of_record server)" "$(cpu_of_record clients)"
   fi
 }
 
