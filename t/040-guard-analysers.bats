@@ -17,8 +17,8 @@ need_clang_tidy() { need_program clang-tidy; }
   is "$status" 0
 }
 
-# .clang-tidy says what it looks for. Its analyser alone takes minutes of CPU time,
-# so it has its turn with VL_LONG=1.
+# .clang-tidy says what it looks for. Its analyser alone takes minutes of CPU time
+# and runs with VL_LONG=1, in the job "analysers" of tools/check.sh --all.
 @test "clang-tidy has nothing to say about the sources" {
   requires clang_tidy
   local apxs checks=()

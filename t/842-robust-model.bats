@@ -33,11 +33,13 @@ something_is_lost() { # <-DNAME=NUMBER>...
 }
 
 @test "neither when a child dies at any moment outside the lock" {
+  requires long
   nothing_is_lost -DREQUESTS=1 -DACCOUNTS=1 -DDEATHS=1
 }
 
 @test "the search finds wake-ups that are not written, grants that nobody looks for, a death that nobody hears of" {
   something_is_lost -DACCOUNTS=1 -DFAULT=1
+  ((${VL_LONG:-0})) || return 0
   something_is_lost -DACCOUNTS=2 -DFAULT=3
   something_is_lost -DREQUESTS=1 -DACCOUNTS=1 -DDEATHS=1 -DFAULT=4
 }

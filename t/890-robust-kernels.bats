@@ -21,7 +21,7 @@ all_passed() { # <number>: at least
 
 # Half a minute for the machine, ten to thirty seconds a test.
 @test "v2 under systemd: weights, caps, threads, programs and delegation" {
-  requires qemu systemd
+  requires long qemu systemd
   try guest -i bats -f 'share a CPU|capped back end|thread of Apache|CGI program|v2:|delegate:' t/450-cgroup-shares.bats t/460-cgroup-systemd.bats
   [[ $status != 77 ]] || skip "${lines[-1]}"
   all_passed 6
@@ -29,8 +29,7 @@ all_passed() { # <number>: at least
 
 # Six minutes.
 @test "pure v2, and all that needs systemd: what v2.sh runs by itself" {
-  requires qemu systemd
-  ((${VL_LONG:-0})) || skip "VL_LONG=1 runs it"
+  requires long qemu systemd
   try guest
   all_passed 80
 }

@@ -99,15 +99,15 @@ nothing_left() {
 @test "a port that a stranger holds is named with the stranger" {
   ip netns add vl-server
   ip -n vl-server link set lo up
-  ip netns exec vl-server python3 -c 'import socket,time
-s=socket.socket(); s.bind(("0.0.0.0",80)); s.listen(); time.sleep(60)' 3>&- &
+  # shellcheck disable=SC2016  # perl's own
+  ip netns exec vl-server perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(LocalPort => 80, Listen => 1) or die; sleep 60' 3>&- &
   for _ in {1..50}; do
     [[ -z $(nsenter --net=/run/netns/vl-server ss -Hltn 'sport = :80') ]] || break
     sleep 0.1
   done
   bed up
   [ "$status" -eq 77 ]
-  [[ $output == *"port 80 is taken in network namespace vl-server by process"*python3* ]]
+  [[ $output == *"port 80 is taken in network namespace vl-server by process"*perl* ]]
   bed down
   [ "$status" -eq 0 ]
 }

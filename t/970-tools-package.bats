@@ -179,7 +179,7 @@ waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
 }
 
 @test "an operator's day: install, enable, flood, look, change a weight, remove" {
-  requires dpkg machine
+  requires long dpkg machine
   package_file || fail "no package was built"
   start_machine
   clean_the_machine

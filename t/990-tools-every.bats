@@ -10,7 +10,6 @@ load lib/common
 load lib/machines
 load lib/browser
 
-need_long() { [[ ${VL_LONG:-0} != 0 ]] || { echo "VL_LONG is not 1"; return 1; }; }
 
 setup() {
   requires long root netns sar siege wrk chromium

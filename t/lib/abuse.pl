@@ -15,7 +15,7 @@ use warnings;
 use IO::Select;
 use IO::Socket::INET;
 use Socket qw(SOL_SOCKET SO_LINGER);
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 
 $SIG{PIPE} = 'IGNORE';
 my ($port, $what, $much) = @ARGV;
@@ -78,7 +78,17 @@ sub idle {
     push @all, map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Blocking => 0) } @all + 1 .. $_[0];
     $| = 1;
     print "open\n";
-    sleep 60;
+    # With an RST, a hundred at a time: a client's socket in TIME-WAIT would still answer
+    # late SYN-ACKs, and the server would have connections from clients that are gone.
+    # So would it if the kernel dropped packets because thousands close at once.
+    my $waits = 1;
+    local $SIG{TERM} = sub { $waits = 0 };
+    sleep 1 while $waits;
+    while (my @some = splice @all, 0, 100) {
+        setsockopt($_, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0)) for @some;
+        @some = ();
+        sleep 0.01;
+    }
 }
 
 if    ($what eq 'flood') { flood($much) }

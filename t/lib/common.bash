@@ -34,6 +34,8 @@ requires() { # <word>...
   ((${#reasons[@]} == 0)) || skip "$(join '; ' "${reasons[@]}")"
 }
 
+# What takes long is for the jobs of "tools/check.sh --all".
+need_long()       { [[ ${VL_LONG:-0} != 0 ]] || { echo "long: tools/check.sh --all"; return 1; }; }
 need_root()       { ((EUID == 0)) || { echo "not root"; return 1; }; }
 need_event()      { need_module mod_mpm_event; }
 need_worker()     { need_module mod_mpm_worker; }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: run a test file in namespaces of its own, so that files run side by side
 # Usage:   isolate.sh FILE [ARGUMENT]...
-#   The file gets its own process IDs, network, System V IPC, /run and /etc:
+#   The file gets its own process IDs, network, System V IPC, /run, /etc and home of root:
 #   ports, namespace names and lock files of two files never meet, and every
 #   process that the file started ends with it. Only cgroups are shared; their
 #   names contain VL_TEST_ID or VL_BED. The outer network stays reachable for package
@@ -11,17 +11,25 @@
 
 set -euo pipefail
 
+# What is written to the folder is seen by this file only, and lost at its end.
+isolate_folder() { # <folder>
+  local layer=/run/isolated$1
+  mkdir -p "$layer/upper" "$layer/work"
+  mount -t overlay -o "lowerdir=$1,upperdir=$layer/upper,workdir=$layer/work" overlay "$1" ||
+    echo "# no overlay file system: $1 is shared with other test files"
+}
+
 # Runs as the first process of the new namespaces.
 isolate_main() { # <file of the outer network namespace> <command>...
   local outer_net=$1
   shift
   mount -t tmpfs -o mode=755 tmpfs /run
-  mkdir -p /run/lock /run/isolated/upper /run/isolated/work
+  mkdir -p /run/lock
   : >/run/vl-outer-net
   mount --bind "$outer_net" /run/vl-outer-net
   mount -t proc proc /proc
-  mount -t overlay -o lowerdir=/etc,upperdir=/run/isolated/upper,workdir=/run/isolated/work overlay /etc ||
-    echo "# no overlay file system: /etc is shared with other test files"
+  isolate_folder /etc
+  isolate_folder "$(getent passwd 0 | cut -d : -f 6)"
   ip link set lo up
   trap : TERM INT               # the command gets the signal too; we report its status
   "$@" &
@@ -32,7 +40,7 @@ if ((EUID != 0)) || [[ -n ${VL_TEST_ID-} ]] || ! unshare --mount --net --pid --i
   exec "$@"
 fi
 export VL_TEST_ID=$$ VL_BED=vhostlimit-testbed-$$
-export -f isolate_main
+export -f isolate_main isolate_folder
 exec {outer}</proc/self/ns/net
 exec unshare --mount --propagation private --net --pid --ipc --fork --kill-child \
   bash -euc 'isolate_main "$@"' isolate "/proc/$$/fd/$outer" "$@"
