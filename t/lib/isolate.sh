@@ -20,18 +20,23 @@ isolate_folder() { # <folder>
 }
 
 # Runs as the first process of the new namespaces.
-isolate_main() { # <file of the outer network namespace> <command>...
-  local outer_net=$1
-  shift
+isolate_main() { # <file of the outer network namespace> <source tree> <command>...
+  local outer_net=$1 tree
   mount -t tmpfs -o mode=755 tmpfs /run
   mkdir -p /run/lock
   : >/run/vl-outer-net
   mount --bind "$outer_net" /run/vl-outer-net
   mount -t proc proc /proc
   isolate_folder /etc
+  # The source tree stays itself, should it lie there.
+  exec {tree}<"$2"
   isolate_folder "$(getent passwd 0 | cut -d : -f 6)"
+  mount --no-canonicalize --bind "/proc/self/fd/$tree" "$2"
+  exec {tree}<&-
   ip link set lo up
   trap : TERM INT               # the command gets the signal too; we report its status
+  cd "$PWD"                     # below the new mounts
+  shift 2
   "$@" &
   wait "$!"
 }
@@ -43,4 +48,4 @@ export VL_TEST_ID=$$ VL_BED=vhostlimit-testbed-$$
 export -f isolate_main isolate_folder
 exec {outer}</proc/self/ns/net
 exec unshare --mount --propagation private --net --pid --ipc --fork --kill-child \
-  bash -euc 'isolate_main "$@"' isolate "/proc/$$/fd/$outer" "$@"
+  bash -euc 'isolate_main "$@"' isolate "/proc/$$/fd/$outer" "$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)" "$@"
