@@ -179,7 +179,8 @@ test_restarts() {
   wait "${loops[@]}"
   rm -f "$work/stop"
   i=$(cat "$work"/restart.* | wc -l)
-  [[ $(cat "$work"/restart.* | sort -u) == 200 && $i -ge 20 ]] && echo "$i requests" && return
+  # not many: the worker MPM before 2.4.63 stands still for seconds, also without the module
+  [[ $(cat "$work"/restart.* | sort -u) == 200 && $i -ge 4 ]] && return
   cat "$work"/restart.* | sort | uniq -c
   tail -n 3 "$work/curl.log"
   return 1

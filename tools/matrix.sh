@@ -262,7 +262,7 @@ libcgroup_cell() { # <cell>
   local version
   version=$(fact "$1" libcgroup)
   case $version:$(fact "$1" used) in
-    none:* | *:libcgroup*) printf '%s' "$version" ;;
+    none:* | *:libcgroup* | :*) printf '%s' "$version" ;;
     *) printf '%s, not used' "$version" ;;
   esac
 }
