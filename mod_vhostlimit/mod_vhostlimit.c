@@ -22,6 +22,7 @@
 #include "vl_handover.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
+#include "vl_lease.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
 #include "vl_outside.h"
@@ -292,6 +293,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_slot_set_seats(kept->shm, seats());
     vl_drain_set(kept->shm, drains());
     vl_http2_post_config(pconf, main_server);
+    vl_http2_let_wait(pconf, main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);
@@ -350,6 +352,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "memory", vl_conf_get(main_server)->on_error
                      == VL_ERROR_CLOSED ? "refused" : "not limited");
     vl_meter_child_init(kept->shm);
+    vl_lease_child_init(pchild, kept->shm);
     vl_hooks_child_init(kept->shm, place);
     apr_pool_cleanup_register(pchild, NULL, vl_hooks_child_end,
                               apr_pool_cleanup_null);

@@ -27,6 +27,7 @@
 #include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_deputy.h"
+#include "vl_lease.h"
 #include "vl_listener.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
@@ -249,6 +250,7 @@ static void tick(apr_int64_t now_us)
     vl_meter_tick();
     read_usage(now_us);
     vl_notice_tick(now_us);
+    vl_lease_tick(now_us);
     stuck = vl_arrival_tick(now_us);
     if (!vl_acceptor->relays) {
         vl_accept_share_work(stuck, now_us);
@@ -260,7 +262,7 @@ static void tick(apr_int64_t now_us)
     vl_accept_share_processes(now_us);
 }
 
-static int ending(void)
+int vl_accept_is_ending(void)
 {
     return __atomic_load_n(&vl_acceptor->ending, __ATOMIC_RELAXED);
 }
@@ -269,7 +271,7 @@ static void accept_on(void)
 {
     apr_int64_t ticked = 0, now;
 
-    while (!is_over() && !ending()) {
+    while (!is_over() && !vl_accept_is_ending()) {
         vl_accept_wait_for_events();
         now = vl_clock_us();
         if (now - ticked >= TICK_MS * 1000) {
@@ -289,7 +291,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     /* Newcomers do not interrupt the work on those who have come: several are
      * sorted at once. */
     sched_setscheduler(0, SCHED_BATCH, &param);
-    vl_listener_child_take_over(&vl_acceptor->listeners, ending);
+    vl_listener_child_take_over(&vl_acceptor->listeners, vl_accept_is_ending);
     listen_on();
     accept_on();
     vl_deputy_rest();

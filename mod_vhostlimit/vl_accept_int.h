@@ -39,6 +39,8 @@ extern acceptor_t *vl_acceptor;     /* of this child */
 /* No newcomers, until vl_accept_hear(). */
 void vl_accept_go_deaf(void);
 void vl_accept_hear(void);
+/* The process ends. */
+int vl_accept_is_ending(void);
 /* Until a tick is due, at most. */
 void vl_accept_wait_for_events(void);
 

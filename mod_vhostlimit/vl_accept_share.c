@@ -10,6 +10,7 @@
 #include "vl_arrival.h"
 #include "vl_clock.h"
 #include "vl_handover.h"
+#include "vl_lease.h"
 #include "vl_press.h"
 #include "vl_private.h"
 #include "vl_room.h"
@@ -179,7 +180,7 @@ static void recall(void)
 /* Somebody would be lost if we ended now. */
 static int is_needed(void)
 {
-    return vl_arrival_leave() > 0
+    return vl_arrival_leave() > 0 || vl_lease_queued()
            || (vl_acceptor->relays && vl_relay_pending(vl_acceptor->relay));
 }
 
@@ -196,6 +197,7 @@ void vl_accept_give_away(void)
     for (i = 0; i < vl_acceptor->listeners.n; i++)
         close(vl_acceptor->listeners.fds[i]);
     vl_shm_child_leave(vl_acceptor->shm);
+    vl_lease_child_leave();
     if (vl_acceptor->relays)
         vl_relay_acceptor_resign(vl_acceptor->shm);
     do {
@@ -213,7 +215,10 @@ void vl_accept_give_away(void)
         }
         if (is_needed())
             vl_accept_wait_for_events();
-    } while (is_needed() && passed < LEAVE_US);
+        vl_lease_tick(vl_clock_us());
+    } while (((is_needed() && passed < LEAVE_US) || vl_lease_queued())
+             && !vl_accept_is_ending());
+    vl_lease_child_end();
 }
 
 /* The acceptor hangs: nobody comes, and nobody is sorted, but who waits here has

@@ -228,6 +228,7 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     waiter->since_us = vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = vl_arrival_turn_locked;
+    arrival->turn.timeout_us = conf->queue_timeout;
     if (vl_slot_try(vl_arrivals->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {
         arrival->turn.holds = 1;

@@ -188,8 +188,8 @@ static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
     return a->backend_us;
 }
 
-void vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                          const vl_cost_t *cost)
+apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                  const vl_cost_t *cost)
 {
     account_t *a = &shm->accounts[ticket->account];
     int measured;
@@ -208,4 +208,5 @@ void vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
     a->metrics.cpu_us += cost->cpu_us;
     a->service_us += (cost->busy_us >> SERVICE_SHIFT)
                      - (a->service_us >> SERVICE_SHIFT);
+    return cost->cpu_us + elsewhere;
 }

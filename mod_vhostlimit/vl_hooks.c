@@ -44,6 +44,11 @@ apr_int64_t vl_hooks_thread_us(void)
     return last_end.known ? last_end.us : vl_meter_thread_us();
 }
 
+void vl_hooks_forget_thread(void)
+{
+    last_end.known = 0;
+}
+
 static void cpu_begin(req_t *req)
 {
     req->thread = pthread_self();
@@ -61,9 +66,15 @@ static void cpu_end(req_t *req)
     req->cpu_us = last_end.us - req->cpu_start;
 }
 
+static vl_lease_t *lease_of(const conn_t *conn)
+{
+    return conn->master ? conn->master->lease : conn->lease;
+}
+
 void vl_hooks_req_leave(req_t *req)
 {
     vl_cost_t cost;
+    apr_uint64_t charged;
 
     if (!req->running)
         return;
@@ -74,7 +85,9 @@ void vl_hooks_req_leave(req_t *req)
         vl_place_thread(places, VL_PLACE_NONE);
     cost.busy_us = vl_clock_us() - req->started;
     cost.cpu_us = req->cpu_us;
-    vl_park_end(&req->admission.ticket, &cost);
+    charged = vl_park_end(&req->admission.ticket, &cost);
+    if (lease_of(req->conn))
+        vl_lease_charge(lease_of(req->conn), charged);
 }
 
 static apr_status_t req_pool_cleanup(void *data)
@@ -213,10 +226,56 @@ static vl_turn_t take_turn(conn_t *conn, apr_uint32_t account)
     return turn;
 }
 
+/* The slot that the connection was granted, or one above the number of slots. */
+static void take_stream_turn(req_t *req, vl_lease_t *lease,
+                             const vl_conf_t *conf, vl_turn_t *turn)
+{
+    turn->holds = vl_lease_take(lease, &turn->ticket);
+    if (turn->holds && turn->ticket.account == conf->account) {
+        vl_link_stream(accounts, &turn->ticket);
+        return;
+    }
+    if (turn->holds)
+        vl_park_end(&turn->ticket, NULL);
+    turn->holds = vl_slot_resume(accounts, conf->account, 1, &turn->ticket)
+                  == APR_SUCCESS;
+    if (!turn->holds)
+        sit(req->conn, conf, turn);
+}
+
+/* Its connection waits for its turn, and the request runs. A stream waits with
+ * a thread of mod_http2's only at its site's own limits (concurrency, CPU cap). */
+static apr_status_t admit_with_lease(req_t *req, const vl_conf_t *conf,
+                                     vl_turn_t *turn)
+{
+    vl_lease_t *lease = lease_of(req->conn);
+
+    if (conf->mode == VL_MODE_ON)
+        vl_lease_belongs(lease, conf->account,
+                         vl_slot_queue(accounts, conf->account)
+                         ? conf->queue_timeout : 0,
+                         req->r->server->keep_alive_timeout);
+    if (req->conn->master && conf->mode == VL_MODE_ON) {
+        turn->refused = vl_lease_refused(lease, &turn->waited_us);
+        if (!turn->refused)
+            take_stream_turn(req, lease, conf, turn);
+    }
+    else if (turn->given_back && !turn->holds) {
+        sit(req->conn, conf, turn);
+    }
+    vl_hooks_unseat(turn);
+    if (!turn->holds && !turn->refused)
+        return vl_slot_enter(accounts, conf->account, &req->admission);
+    admit_with_turn(req, turn, conf);
+    return APR_SUCCESS;
+}
+
 static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
     vl_turn_t turn = take_turn(req->conn, conf->account);
 
+    if (lease_of(req->conn))
+        return admit_with_lease(req, conf, &turn);
     /* mod_http2 1.x uses the connections of streams again. */
     if (req->conn->master && !req->conn->joined)
         req->conn->joined = vl_park_join(&req->conn->master->link,
@@ -253,7 +312,7 @@ static void close_if_others_wait(request_rec *r, const req_t *req)
 {
     const conn_t *conn = req->conn;
 
-    if (req->admission.backlogged
+    if (req->admission.backlogged && !lease_of(conn)
         && (conn->stays || !vl_arrival_returns(conn->visit)))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
 }
@@ -378,9 +437,10 @@ static int leave_at_switch(conn_rec *c, request_rec *r, server_rec *s,
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
 
     (void)s;
-    (void)protocol;
     if (r && conn && conn->current)
         vl_hooks_req_leave(conn->current);
+    if (conn && conn->lease && !strncmp(protocol, "h2", 2))
+        vl_lease_switch(conn->lease);
     return DECLINED;
 }
 

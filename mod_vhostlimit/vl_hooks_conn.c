@@ -167,16 +167,60 @@ static int pre_connection(conn_rec *c, void *csd)
     return OK;
 }
 
+static void begin_lease(conn_rec *c, conn_t *conn)
+{
+    apr_uint32_t account = conn->turn.ticket.account;
+    apr_int64_t timeout_us = conn->turn.timeout_us;
+
+    vl_hooks_unseat(&conn->turn);
+    conn->lease = vl_lease_make(c, &conn->turn);
+    vl_lease_belongs(conn->lease, account, timeout_us,
+                     c->base_server->keep_alive_timeout);
+}
+
+/* What the client had not taken at the end of its last request may have been sent
+ * since. */
+static int process_with_lease(conn_rec *c, conn_t *conn)
+{
+    int is_first = conn->processed == 1, rc = vl_lease_process(conn->lease);
+
+    /* A handshake and the frames of HTTP/2 are charged already. */
+    if (rc != DECLINED && (is_first || strcmp(ap_get_protocol(c),
+                                              AP_PROTOCOL_HTTP1)))
+        vl_hooks_forget_thread();
+    if (rc != DECLINED && !c->data_in_output_filters)
+        vl_hooks_end_drain(conn);
+    return rc;
+}
+
 /* The handshake is done.  What is spoken now has streams, which ask for themselves,
  * while this thread waits for them and for the client. */
 static int process_connection(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+    int is_http1;
 
-    if (conn && !c->master && strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1)) {
+    if (!conn || c->master)
+        return DECLINED;
+    is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
+    if (!is_http1)
         vl_hooks_end_hello(conn);
+    if (!conn->processed++ && vl_lease_is_possible()
+        && conn->turn.timeout_us && !vl_arrival_returns(conn->visit))
+        begin_lease(c, conn);
+    if (conn->lease)
+        return process_with_lease(c, conn);
+    if (!is_http1)
         vl_hooks_drop_turn(conn);
-    }
+    return DECLINED;
+}
+
+static int pre_close(conn_rec *c)
+{
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+
+    if (conn && conn->lease && !c->master)
+        vl_lease_leave(conn->lease);
     return DECLINED;
 }
 
@@ -195,7 +239,8 @@ void vl_hooks_conn_child_init(vl_shm_t *shm)
 void vl_hooks_conn_register(void)
 {
     static const char *const tls[] = { "mod_ssl.c", NULL };
-    static const char *const http2[] = { "mod_http2.c", NULL };
+    static const char *const http2[] = { "mod_http2.c", "http_core.c",
+                                         "mod_reqtimeout.c", NULL };
 
     end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
@@ -205,4 +250,6 @@ void vl_hooks_conn_register(void)
     ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);
+    ap_hook_pre_close_connection(pre_close, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    vl_lease_register();
 }

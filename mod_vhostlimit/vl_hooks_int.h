@@ -11,6 +11,7 @@
 
 #include "vl_arrival.h"
 #include "vl_hello.h"
+#include "vl_lease.h"
 #include "vl_meter.h"
 #include "vl_park.h"
 
@@ -39,6 +40,8 @@ typedef struct conn_t {
     vl_visit_t *visit;          /* NULL: it came another way */
     vl_turn_t turn;             /* for its next request */
     vl_hello_t *hello;          /* until its first request, or NULL */
+    vl_lease_t *lease;          /* NULL: it has no leases */
+    int processed;              /* the process_connection hook has run */
     req_t *current;             /* at most one is being worked on */
     apr_int64_t idle_us;        /* how long it may wait for its next */
     int stays;                  /* it was to come back and could not */
@@ -60,6 +63,8 @@ void vl_hooks_take_seat(req_t *req);
 void vl_hooks_leave_seat(req_t *req);
 /* CPU of the calling thread at the end of its last request, or now. */
 apr_int64_t vl_hooks_thread_us(void);
+/* What the calling thread has done since then is charged already. */
+void vl_hooks_forget_thread(void);
 
 /* --- the connection ------------------------------------------------------- */
 

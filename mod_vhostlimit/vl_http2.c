@@ -31,6 +31,9 @@ static const char *configure(apr_pool_t *pconf, server_rec *main_server,
 {
     cmd_parms parms = { 0 };
 
+    ap_directive_t nowhere = { 0 };
+
+    parms.directive = &nowhere;
     parms.server = main_server;
     parms.pool = parms.temp_pool = pconf;
     parms.cmd = cmd;
@@ -63,4 +66,16 @@ void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server)
 apr_uint32_t vl_http2_workers(void)
 {
     return workers;
+}
+
+#define FACTOR "1000"
+
+void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server)
+{
+    const module *event = ap_find_linked_module("event.c");
+    const command_rec *cmd = event ? command_of(event, "AsyncRequestWorkerFactor")
+                                   : NULL;
+
+    if (cmd && is_on(main_server) && !vl_conf_argument("AsyncRequestWorkerFactor"))
+        configure(pconf, main_server, cmd, FACTOR);
 }

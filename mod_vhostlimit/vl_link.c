@@ -39,6 +39,14 @@ void vl_link_end(vl_shm_t *shm, apr_uint32_t account)
     vl_slot_dispatch_and_unlock(shm);
 }
 
+void vl_link_hold(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    link_locked(shm, account, 1);
+    vl_shm_unlock(shm);
+}
+
 void vl_link_stream(vl_shm_t *shm, vl_ticket_t *ticket)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)

@@ -11,6 +11,8 @@
 /* Streams of the account begin on a connection that had none.  APR_EAGAIN: what
  * is left of this child's threads is for others (vl_admit_more()). */
 apr_status_t vl_link_begin(vl_shm_t *shm, apr_uint32_t account);
+/* The same without a limit: a connection that has been granted a lease. */
+void vl_link_hold(vl_shm_t *shm, apr_uint32_t account);
 void vl_link_end(vl_shm_t *shm, apr_uint32_t account);
 
 /* The slot that is held is a stream's, which takes no thread of the MPM. */

@@ -29,6 +29,7 @@ void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
     vl_park.workers = workers;
     vl_park.streams_of = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
     vl_park.sitting = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
+    vl_park.parked = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
     vl_park_link_child_init();
 }
 
@@ -79,6 +80,18 @@ void vl_park_add_locked(vl_waiter_t *waiter)
         refuse_locked(vl_wait_newest_of_longest(vl_park.lines), VL_REASON_QUEUE);
 }
 
+static void count_sitting_locked(apr_uint32_t account, int by)
+{
+    vl_park.sitting[account] += (apr_uint32_t)by;
+    vl_seat_sitting(vl_park.shm, account, vl_park.sitting[account]);
+}
+
+void vl_park_count_parked_locked(apr_uint32_t account, int by)
+{
+    vl_park.parked[account] += (apr_uint32_t)by;
+    vl_seat_parked(vl_park.shm, account, vl_park.parked[account]);
+}
+
 void vl_park_put_back_locked(vl_waiter_t *waiter)
 {
     vl_wait_add_first(vl_park.lines, waiter);
@@ -86,18 +99,16 @@ void vl_park_put_back_locked(vl_waiter_t *waiter)
                                             waiter->since_us));
 }
 
-void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
+apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
 {
-    vl_slot_end(vl_park.shm, ticket, cost);
+    apr_uint64_t charged = vl_slot_end(vl_park.shm, ticket, cost);
     if (vl_slot_granted(vl_park.shm)) {
         vl_park_lock();
         vl_park_take_locked();
         vl_park_unlock();
     }
+    return charged;
 }
-
-static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
-                        vl_reason_e refused);
 
 /* While the MPM takes nobody it is one whom it need not take. */
 static vl_waiter_t *pop_locked(apr_uint32_t account)
@@ -106,7 +117,7 @@ static vl_waiter_t *pop_locked(apr_uint32_t account)
 
     if (!vl_seat_only_threads(vl_park.shm))
         return vl_wait_pop(vl_park.lines, account);
-    waiter = vl_wait_first_with(vl_park.lines, account, call_locked);
+    waiter = vl_wait_first_in_mpm(vl_park.lines, account);
     if (waiter)
         vl_wait_remove(vl_park.lines, waiter);
     return waiter;
@@ -158,8 +169,7 @@ static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 {
     sitter_t *sitter = (sitter_t *)waiter;
 
-    vl_seat_sitting(vl_park.shm, waiter->account,
-                    --vl_park.sitting[waiter->account]);
+    count_sitting_locked(waiter->account, -1);
     sitter->done = 1;
     sitter->turn.holds = ticket != NULL;
     if (ticket)
@@ -310,11 +320,12 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     sitter.waiter.since_us = since_us;
     sitter.waiter.deadline_us = since_us + timeout_us;
     sitter.waiter.done = call_locked;
+    sitter.waiter.in_mpm = 1;
     vl_park_called_init(&sitter.called);
     vl_park_lock();
     if (vl_park.threads == 1)
         vl_seat_is_dropped(vl_park.shm);    /* who was served after all */
-    vl_seat_sitting(vl_park.shm, account, ++vl_park.sitting[account]);
+    count_sitting_locked(account, 1);
     line_up_locked(&sitter.waiter, ret_turn->given_back);
     sleep_locked(&sitter);
     vl_park_unlock();
@@ -328,7 +339,7 @@ void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
 
 static int is_socket_locked(const vl_waiter_t *waiter)
 {
-    return waiter->done != call_locked
+    return !waiter->in_mpm
            && !vl_seat_overfills(vl_park.shm, waiter->account);
 }
 
@@ -369,6 +380,11 @@ apr_uint32_t vl_park_expire_locked(apr_int64_t now_us)
     for (; (waiter = vl_wait_expired(vl_park.lines, now_us)); n++)
         refuse_locked(waiter, VL_REASON_TIMEOUT);
     return n;
+}
+
+int vl_park_has_locked(vl_waiter_done_fn done)
+{
+    return vl_wait_any(vl_park.lines, done) != NULL;
 }
 
 vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done)

@@ -21,6 +21,7 @@ typedef struct vl_turn_t {
     int given_back;             /* it was held, and is owed */
     int seated;                 /* its thread has a seat of ticket.account */
     apr_int64_t waited_us;
+    apr_int64_t timeout_us;     /* how long requests of its account may wait */
 } vl_turn_t;
 
 /* most: how many may wait in this child, which is a matter of descriptors.
@@ -35,7 +36,7 @@ void vl_park_unlock(void);
 
 /* A ticket comes back, as vl_slot_end(), and whose turn it is now in this child
  * is told. */
-void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
+apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 
 /* waiter: account, since_us, deadline_us and done are set.  It may be told
  * before this returns, for one that it is refused when the account's queue is
@@ -44,6 +45,10 @@ void vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 void vl_park_add_locked(vl_waiter_t *waiter);
 /* Its turn came and could not be used: it waits again, before the others. */
 void vl_park_put_back_locked(vl_waiter_t *waiter);
+/* So many more waiters of the account are parked in the MPM, without a thread
+ * (vl_waiter_t.in_mpm is set). To be called before vl_park_add_locked(), and
+ * with -1 when done() is called or before vl_park_remove_locked(). */
+void vl_park_count_parked_locked(apr_uint32_t account, int by);
 /* It has not been told anything, and no longer wants to know. */
 void vl_park_remove_locked(vl_waiter_t *waiter);
 
@@ -86,6 +91,8 @@ int vl_park_socket_waits(void);
  * refused. */
 void vl_park_drop_sitter(void);
 /* Takes anybody out of line whose done() is this; NULL: nobody is left. */
+/* 1: somebody is in line whose done() is this. */
+int vl_park_has_locked(vl_waiter_done_fn done);
 vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done);
 
 #endif

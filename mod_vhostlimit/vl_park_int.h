@@ -20,6 +20,7 @@ typedef struct park_t {
     apr_uint32_t streams;           /* HTTP/2's that wait, in all and ... */
     apr_uint32_t *streams_of;       /* ... of each account */
     apr_uint32_t *sitting;          /* in line with a thread, of each account */
+    apr_uint32_t *parked;           /* by account: connections in the MPM */
 } park_t;
 
 extern park_t vl_park;

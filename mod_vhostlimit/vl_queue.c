@@ -235,6 +235,11 @@ int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow)
            && !q->flows[flow].waiting && has_room(&q->flows[flow]);
 }
 
+int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
+{
+    return has_room(&q->flows[flow]);
+}
+
 static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
 {
     vl_flow_t *f = &q->flows[flow];

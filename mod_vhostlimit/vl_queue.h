@@ -86,6 +86,10 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
  * and it is nobody else's turn. */
 int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow);
 
+/* 1: the flow's own bounds (concurrency, cap) let one more run, whether or not
+ * a slot is free. */
+int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow);
+
 /* One of the flow's waiting requests begins.  Returns what was charged, us. */
 apr_uint32_t vl_queue_begin(vl_queue_t *q, apr_uint32_t flow);
 

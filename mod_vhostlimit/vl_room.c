@@ -37,13 +37,18 @@ static apr_uint32_t room_for_threads(const vl_shm_t *shm, apr_uint32_t c)
            && child->ring_len < RING_SIZE ? most - child->running : 0;
 }
 
-apr_uint32_t vl_room_of(const vl_shm_t *shm, apr_uint32_t c)
+/* For connections that the MPM has already: it need not accept them. */
+static apr_uint32_t room_for_parked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
     apr_uint32_t most = vl_room_most_of(shm, c), busy = vl_room_busy(child);
 
-    return !child->paused && room_for_threads(shm, c) && most > busy
-           ? most - busy : 0;
+    return room_for_threads(shm, c) && most > busy ? most - busy : 0;
+}
+
+apr_uint32_t vl_room_of(const vl_shm_t *shm, apr_uint32_t c)
+{
+    return shm->children[c].paused ? 0 : room_for_parked(shm, c);
 }
 
 apr_uint32_t vl_room_granted_to(const child_t *child, apr_uint32_t account)
@@ -74,14 +79,20 @@ static apr_uint32_t threads_in(const vl_shm_t *shm, apr_uint32_t c,
 }
 
 /* Threads and connections of the child, for others. */
-int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
-                    apr_uint32_t granted)
+static int is_left_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
+                      apr_uint32_t granted, apr_uint32_t room)
 {
     apr_uint32_t held = threads_in(shm, c, account, granted);
     apr_uint32_t seated = vl_shm_cell(shm, c, account)->seated;
 
-    return vl_admit_more(held + seated, vl_room_of(shm, c))
+    return vl_admit_more(held + seated, room)
            && vl_drain_leaves_room(shm, c, account, held);
+}
+
+int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
+                    apr_uint32_t granted)
+{
+    return is_left_of(shm, c, account, granted, vl_room_of(shm, c));
 }
 
 /* Under prefork the processes are threads of one. */
@@ -117,6 +128,9 @@ int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
     apr_uint32_t granted = vl_room_granted_to(&shm->children[c], account);
 
     return vl_room_is_left(shm, c, account, granted)
+           || (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
+               && is_left_of(shm, c, account, granted,
+                             room_for_parked(shm, c)))
            || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED) > granted
                && room_for_threads(shm, c) > 0);
 }

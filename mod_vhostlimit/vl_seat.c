@@ -105,6 +105,13 @@ void vl_seat_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
                          __ATOMIC_RELAXED);
 }
 
+void vl_seat_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->parked, n,
+                         __ATOMIC_RELAXED);
+}
+
 int vl_seat_only_threads(vl_shm_t *shm)
 {
     const child_t *child;

@@ -38,6 +38,8 @@ int vl_seat_is_dropped(vl_shm_t *shm);
 /* So many of the account's line in this child wait with a thread, said before
  * they are counted as waiting; the MPM need not take those. */
 void vl_seat_sitting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
+/* The same of connections that the MPM has, without a thread. */
+void vl_seat_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
 /* What is granted to this child is theirs, because there is no thread for
  * others. */
 int vl_seat_only_threads(vl_shm_t *shm);

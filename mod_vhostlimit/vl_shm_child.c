@@ -26,7 +26,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         shm->accounts[a].stalled -= cell->stalled;
         shm->head->stalled -= cell->stalled;
         cell->running = cell->waiting = cell->seated = cell->stalled = 0;
-        cell->sitting = cell->draining = cell->linked = cell->streams = 0;
+        cell->sitting = cell->parked = cell->draining = cell->linked = cell->streams = 0;
     }
     shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;

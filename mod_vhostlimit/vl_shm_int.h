@@ -79,6 +79,8 @@ typedef struct cell_t {
     apr_uint32_t waiting;
     apr_uint32_t seated;            /* threads that wait */
     apr_uint32_t sitting;           /* of its line; atomic, the child's own */
+    apr_uint32_t parked;            /* of its line, in the MPM without a thread;
+                                     * atomic, the child's own */
     apr_uint32_t stalled;           /* slots that wait for the network */
     apr_uint32_t linked;            /* threads of HTTP/2 connections */
     apr_uint32_t streams;           /* slots held that have no other */
@@ -188,8 +190,8 @@ int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
                              int sitting);
 
 /* vl_charge.c's: a slot that was used comes back, and is charged for. */
-void vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                          const vl_cost_t *cost);
+apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                  const vl_cost_t *cost);
 
 /* The i-th of the slots that were granted and not picked up. */
 static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)

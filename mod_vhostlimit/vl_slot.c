@@ -335,6 +335,40 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
+apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
+                            vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (vl_queue_is_within_bounds(&shm->queue, account)) {
+        hold(shm, account, ret_ticket);
+        if (stream) {
+            ret_ticket->stream = 1;
+            vl_shm_cell(shm, shm->self, account)->streams++;
+            shm->children[shm->self].streams++;
+        }
+    }
+    else {
+        rv = APR_EAGAIN;
+    }
+    vl_shm_unlock(shm);
+    return rv;
+}
+
+apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].estimate_us,
+                           __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].waiting,
+                           __ATOMIC_RELAXED);
+}
+
 static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
 {
     metrics->refused++;
@@ -422,14 +456,17 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
     vl_shm_unlock(shm);
 }
 
-void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
-                 const vl_cost_t *cost)
+apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
+                         const vl_cost_t *cost)
 {
+    apr_uint64_t charged = 0;
+
     if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
+        return 0;
     if (cost)
-        vl_charge_end_locked(shm, ticket, cost);
+        charged = vl_charge_end_locked(shm, ticket, cost);
     else
         vl_slot_cancel_locked(shm, ticket);
     vl_slot_dispatch_and_unlock(shm);
+    return charged;
 }

@@ -68,6 +68,17 @@ typedef struct vl_admission_t {
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission);
 
+/* A connection with a lease goes on: one more slot of the account, above the
+ * number of slots if need be. APR_EAGAIN: its concurrency or its CPU cap is
+ * reached. stream: it is worked on by a thread of mod_http2's, none of the
+ * MPM's. */
+apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
+                            vl_ticket_t *ret_ticket);
+/* What a request of the account is expected to cost, us of CPU time. */
+apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account);
+/* Requests and connections of the account that are queued now, in all children. */
+apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account);
+
 /* Somebody who waited is refused: ret_admission's decision is counted, and the
  * rest filled in. */
 void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
@@ -76,8 +87,9 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 /* A request begins on adm->ticket after wait_us; the rest is filled in. */
 void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);
 
-/* cost NULL: the slot was not used. */
-void vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
+/* cost NULL: the slot was not used. Returns what the account was charged for it,
+ * us of CPU time. */
+apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
 
 /* Grants what is free, after slots have come back or a child can be granted

@@ -86,13 +86,12 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
     return first;
 }
 
-vl_waiter_t *vl_wait_first_with(const vl_wait_t *w, apr_uint32_t account,
-                                vl_waiter_done_fn done)
+vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 {
     vl_waiter_t *waiter;
 
     APR_RING_FOREACH(waiter, &w->lines[account].waiters, vl_waiter_t, link) {
-        if (waiter->done == done)
+        if (waiter->in_mpm)
             return waiter;
     }
     return NULL;

@@ -25,6 +25,8 @@ struct vl_waiter_t {
     apr_int64_t since_us;           /* when it came */
     apr_int64_t deadline_us;        /* when it has waited too long */
     vl_waiter_done_fn done;
+    int in_mpm;                     /* the MPM has it already, and need not
+                                     * accept it */
 };
 
 typedef struct vl_wait_t vl_wait_t;
@@ -38,9 +40,8 @@ void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
 /* The first in the account's line, NULL: nobody; _pop takes it out. */
 vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account);
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
-/* The first in the account's line with this done(); stays in line. */
-vl_waiter_t *vl_wait_first_with(const vl_wait_t *w, apr_uint32_t account,
-                                vl_waiter_done_fn done);
+/* The first of the account that is in the MPM; stays in line. */
+vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);
 /* Somebody whose deadline has passed; stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);
 /* Somebody with this done(); stays in line.  NULL: nobody. */

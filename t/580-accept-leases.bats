@@ -1,0 +1,168 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Leases: established TLS connections wait without a thread, are granted leases in
+# turn, and lose nothing at restarts.
+
+load lib/live
+load lib/tls
+
+setup() { requires event mod_ssl openssl; }
+
+teardown() {
+  local fd
+  for fd in "${talks[@]}"; do exec {fd}>&-; done
+  end_server
+}
+
+# One child with eight threads, one slot: whatever waits with a thread is seen.
+start_leases() { # <as start_tls>...
+  start_tls -m event -t 'StartServers 1' -t 'ServerLimit 2' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' \
+    -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
+    'VhostLimit On' 'VhostLimitSlots 1' 'KeepAliveTimeout 15' "$@"
+}
+
+# ---- TLS connections by hand -------------------------------------------------
+
+declare -gA talk=()
+declare -gA talk_pid=()
+declare -ga talks=()
+
+open_talk() { # <name> [option of openssl s_client]...
+  local fd dir=$BATS_TEST_TMPDIR
+  mkfifo "$dir/$1.in"
+  (detached openssl s_client -quiet -no_ign_eof -connect "127.0.0.1:$(tls_port)" -servername s.test "${@:2}" \
+    <"$dir/$1.in" >"$dir/$1.out" 2>"$dir/$1.err") &
+  talk_pid[$1]=$!
+  exec {fd}>"$dir/$1.in"
+  talk[$1]=$fd
+  talks+=("$fd")
+}
+
+ask_for() { printf 'GET %s HTTP/1.1\r\nHost: s.test\r\n\r\n' "$2" >&"${talk[$1]}"; }   # <name> <path>
+
+answers_to() { # <name>: how many, and which
+  grep -a '^HTTP/1.1 ' "$BATS_TEST_TMPDIR/$1.out" | cut -d ' ' -f 2 | xargs
+}
+answers_are() { [[ $(answers_to "$1") == "$2" ]]; }     # <name> <statuses>
+
+# The client has had one answer. What is left of its lease has expired.
+open_kept() { # <name>...
+  local name
+  for name; do
+    open_talk "$name"
+    ask_for "$name" /page.html
+  done
+  for name; do wait_until 10 answers_are "$name" 200; done
+  sleep 0.1
+}
+
+is_closed() { gone "${talk_pid[$1]}"; }     # <name>
+
+end_talk() { # <name>: the client is gone
+  kill -KILL "${talk_pid[$1]}"
+}
+
+# ------------------------------------------------------------------------------
+
+@test "kept connections wait for a lease without a thread, more of them than threads" {
+  local names=() i
+  start_leases
+  for i in {1..12}; do names+=("kept$i"); done
+  open_kept "${names[@]}"
+  hold_request one a
+  for i in "${names[@]}"; do ask_for "$i" /sub/; done
+  settles s waiting 12
+  is "$(get status /vhostlimit?auto)" 200 "a page of a site that is Off, meanwhile"
+  release_request one
+  for i in "${names[@]}"; do wait_until 10 answers_are "$i" '200 200'; done
+  is "$(status_of s queued) $(status_of s refused)" '12 0'
+}
+
+@test "leases are granted in the order of the requests" {
+  start_leases
+  open_kept first second
+  hold_request one a
+  mkfifo -m 666 "$(hold_dir)/first.fifo" "$(hold_dir)/second.fifo"
+  ask_for second '/cgi/hold.sh?second'; settles s waiting 1
+  ask_for first '/cgi/hold.sh?first'; settles s waiting 2
+  release_request one
+  wait_until 10 held second
+  held first && fail "both run at once"
+  let_go "$(hold_dir)/second.fifo"
+  wait_until 10 held first
+  let_go "$(hold_dir)/first.fifo"
+  wait_until 10 answers_are first '200 200'
+}
+
+@test "a connection that waits for a lease is served though its child leaves" {
+  start_leases 'VhostLimitQueue 1000 40s'
+  open_kept one two
+  hold_request hold a
+  ask_for one /sub/; ask_for two /sub/
+  settles s waiting 2
+  graceful_httpd
+  settles s waiting 2
+  release_request hold
+  wait_until 10 answers_are one '200 200'
+  wait_until 10 answers_are two '200 200'
+  is "$(status_of s refused)" 0
+}
+
+@test "a client that has gone leaves the queue, and its program does not run" {
+  start_leases
+  open_kept gone stays
+  hold_request one a
+  ask_for gone '/cgi/write.sh?gone'; settles s waiting 1
+  ask_for stays /sub/; settles s waiting 2
+  end_talk gone
+  settles s waiting 1
+  release_request one
+  wait_until 10 answers_are stays '200 200'
+  is "$(status_of s requests)" 3 "requests that have run"
+}
+
+@test "a request that waits longer than VhostLimitQueue allows is refused" {
+  start_leases 'VhostLimitQueue 100 1s'
+  open_kept late
+  hold_request one a
+  ask_for late /sub/
+  wait_until 10 answers_are late '200 503'
+  is "$(status_of s refused_timeout)" 1
+  release_request one
+}
+
+@test "KeepAliveTimeout closes idle connections" {
+  start_leases 'KeepAliveTimeout 1'
+  open_kept idle
+  wait_until 10 is_closed idle
+}
+
+@test "pipelined requests of one lease are answered in order" {
+  start_leases
+  open_talk many
+  printf 'GET /page.html HTTP/1.1\r\nHost: s.test\r\n\r\nGET /none HTTP/1.1\r\nHost: s.test\r\n\r\nGET /sub/ HTTP/1.1\r\nHost: s.test\r\n\r\n' \
+    >&"${talk[many]}"
+  wait_until 10 answers_are many '200 404 200'
+  counts_as 0 s true
+}
+
+@test "HTTP/2: streams of a connection without a lease wait, and are answered in full" {
+  requires mod_http2 h2load
+  local report
+  start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitQueue 1000 60s'
+  report=$(h2load -n 400 -c 8 -m 10 --connect-to="127.0.0.1:$(tls_port)" "$(url s /page.html)")
+  like "$report" 'status codes: 400 2xx'
+  wait_until 10 nobody_runs
+}
+
+@test "HTTP/2: an upload that is longer than the client's window passes, also while others wait" {
+  requires mod_http2 curl_http2
+  start_leases -l http2 's: Protocols h2 http/1.1'
+  head -c 300000 /dev/zero >"$BATS_TEST_TMPDIR/upload"
+  hold_request one a
+  begin_request up s /cgi/echo.sh --http2 --data-binary "@$BATS_TEST_TMPDIR/upload"
+  settles s waiting 1
+  release_request one
+  is "$(answer_of up)" 200
+}
