@@ -188,7 +188,7 @@ static int process_with_lease(conn_rec *c, conn_t *conn)
     if (rc != DECLINED && (is_first || strcmp(ap_get_protocol(c),
                                               AP_PROTOCOL_HTTP1)))
         vl_hooks_forget_thread();
-    if (rc != DECLINED && !c->data_in_output_filters)
+    if (rc != DECLINED && !vl_has_pending_output(c))
         vl_hooks_end_drain(conn);
     return rc;
 }
@@ -227,6 +227,7 @@ static int pre_close(conn_rec *c)
 apr_status_t vl_hooks_child_end(void *unused)
 {
     accounts = NULL;
+    vl_lease_forget();
     return APR_SUCCESS;
 }
 

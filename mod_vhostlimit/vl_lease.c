@@ -49,6 +49,13 @@
  * further until the connection has a lease. */
 #define HELD_MAX (256 * 1024)
 
+/* Older versions cannot park, so no connection has leases: any state will do. */
+#ifdef AP_MPMQ_CAN_WAITIO
+#define STATE_WAITIO CONN_STATE_ASYNC_WAITIO
+#else
+#define STATE_WAITIO CONN_STATE_SUSPENDED
+#endif
+
 typedef enum { RUNNING, IDLE, QUEUED, GRANTED, REFUSED, EXPIRED } state_e;
 
 struct vl_lease_t {
@@ -81,7 +88,7 @@ struct vl_lease_t {
     vl_ticket_t ticket;             /* for the next stream ... */
     int holds;                      /* ... is held */
     apr_int64_t cpu_us;             /* the thread's clock when last charged */
-    vl_frames_t frames;
+    vl_frames_t *frames;            /* NULL: it does not speak HTTP/2 */
     apr_bucket_brigade *held, *input;
     apr_size_t held_bytes;
     /* parked: the MPM polls poll_fd in place of the socket */
@@ -251,6 +258,15 @@ static int may_have_thread(vl_lease_t *lease)
     return 1;
 }
 
+/* The MPM closes connections that wait for longer than Timeout. They are refused
+ * before that, so that the client gets an answer. */
+static apr_int64_t longest_wait_us(const vl_lease_t *lease)
+{
+    apr_int64_t us = lease->c->base_server->timeout * 9 / 10;
+
+    return us < lease->queue_timeout_us ? us : lease->queue_timeout_us;
+}
+
 /* 1: the connection runs now; 0: it is parked. */
 static int run_or_queue_locked(vl_lease_t *lease, apr_int64_t now_us)
 {
@@ -286,7 +302,7 @@ static int run_or_queue_locked(vl_lease_t *lease, apr_int64_t now_us)
         return 1;
     lease->waiter.account = lease->account;
     lease->waiter.since_us = since_us;
-    lease->waiter.deadline_us = since_us + lease->queue_timeout_us;
+    lease->waiter.deadline_us = since_us + longest_wait_us(lease);
     lease->waiter.done = done_locked;
     lease->waiter.in_mpm = 1;
     lease->state = QUEUED;
@@ -397,7 +413,7 @@ static int pass_held(vl_lease_t *lease, apr_bucket_brigade *bb)
             APR_BRIGADE_INSERT_TAIL(bb, b);
             lease->held_bytes -= b->length;
         }
-        vl_frames_release_one(&lease->frames);
+        vl_frames_release_one(lease->frames);
         reserve(lease);
         some = 1;
     }
@@ -426,7 +442,7 @@ static int split_bytes(vl_lease_t *lease, const char *data, apr_size_t length,
     while (length) {
         vl_frames_e verdict;
         vl_span_t span;
-        apr_size_t n = vl_frames_next(&lease->frames, is_gate_closed(lease),
+        apr_size_t n = vl_frames_next(lease->frames, is_gate_closed(lease),
                                       data, length, &verdict, &span);
         apr_bucket_brigade *to = bb;
 
@@ -499,7 +515,7 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     if (mode != AP_MODE_READBYTES)
         return ap_get_brigade(f->next, bb, mode, block, readbytes);
     charge_connection(lease);
-    if (lease->frames.streams && !is_gate_closed(lease) && pass_held(lease, bb))
+    if (lease->frames->streams && !is_gate_closed(lease) && pass_held(lease, bb))
         return APR_SUCCESS;
     while (!passes) {
         if (lease->held_bytes > HELD_MAX && block == APR_NONBLOCK_READ)
@@ -590,7 +606,7 @@ static int is_kept(const conn_rec *c, int rc)
     return (rc == OK || rc == DONE) && !c->aborted
            && c->keepalive == AP_CONN_KEEPALIVE
            && (c->cs->state == CONN_STATE_WRITE_COMPLETION
-               || c->cs->state == CONN_STATE_KEEPALIVE)
+               || c->cs->state == CONN_STATE_CHECK_REQUEST_LINE_READABLE)
            && c->cs->sense != CONN_SENSE_WANT_READ;
 }
 
@@ -600,12 +616,12 @@ static int after_run(vl_lease_t *lease, int *rc)
     conn_rec *c = lease->c;
 
     lease->blocked = 0;
-    if (lease->http2 && *rc == OK && c->cs->state == CONN_STATE_ASYNC_WAITIO) {
+    if (lease->http2 && *rc == OK && c->cs->state == STATE_WAITIO) {
         /* mod_http2 waits for the client. Held streams need a lease first. */
-        lease->blocked = !lease->frames.streams;
+        lease->blocked = !lease->frames->streams;
         wait_for_client(lease);
         if (!lease->blocked)
-            c->cs->state = CONN_STATE_PROCESSING;
+            c->cs->state = CONN_STATE_READ_REQUEST_LINE;
         return !lease->blocked;
     }
     if (!is_kept(c, *rc) || !is_limited(lease) || leases.leaving) {
@@ -618,17 +634,17 @@ static int after_run(vl_lease_t *lease, int *rc)
         c->cs->state = CONN_STATE_LINGER;
         return 0;
     }
-    if (c->data_in_output_filters) {
+    if (vl_has_pending_output(c)) {
         lease->state = IDLE;
         lease->idle_since_us = vl_clock_us();
         return 0;
     }
     wait_for_client(lease);
-    if (c->data_in_input_filters || lease->frames.streams) {
-        c->cs->state = CONN_STATE_PROCESSING;
+    if (vl_has_pending_input(c) || (lease->frames && lease->frames->streams)) {
+        c->cs->state = CONN_STATE_READ_REQUEST_LINE;
         return 1;
     }
-    c->cs->state = CONN_STATE_ASYNC_WAITIO;
+    c->cs->state = STATE_WAITIO;
     c->cs->sense = CONN_SENSE_WANT_READ;
     return 0;
 }
@@ -680,7 +696,7 @@ int vl_lease_process(vl_lease_t *lease)
         lease->fresh = 0;
         if (has_sent_nothing(lease)) {
             give_slot_back(lease);
-            c->cs->state = CONN_STATE_ASYNC_WAITIO;
+            c->cs->state = STATE_WAITIO;
             c->cs->sense = CONN_SENSE_WANT_READ;
             return OK;
         }
@@ -694,7 +710,7 @@ int vl_lease_process(vl_lease_t *lease)
             return OK;
         }
         if (next == PARK) {
-            c->cs->state = CONN_STATE_ASYNC_WAITIO;
+            c->cs->state = STATE_WAITIO;
             c->cs->sense = CONN_SENSE_WANT_READ;
             return OK;
         }
@@ -743,8 +759,10 @@ static apr_status_t cleanup(void *data)
 {
     vl_lease_t *lease = data;
 
-    leave(lease);
-    end_run(lease);
+    if (leases.shm) {
+        leave(lease);
+        end_run(lease);
+    }
     if (lease->poll_fd >= 0)
         close(lease->poll_fd);
     if (lease->wake_fd >= 0)
@@ -755,7 +773,7 @@ static apr_status_t cleanup(void *data)
 
 void vl_lease_leave(vl_lease_t *lease)
 {
-    if (!lease->nested)
+    if (!lease->nested && leases.shm)
         leave(lease);
 }
 
@@ -770,7 +788,8 @@ void vl_lease_switch(vl_lease_t *lease)
     lease->ticket = lease->turn->ticket;
     lease->turn->holds = 0;
     lease->cpu_us = vl_meter_thread_us();
-    vl_frames_init(&lease->frames);
+    lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
+    vl_frames_init(lease->frames);
     lease->held = apr_brigade_create(c->pool, c->bucket_alloc);
     lease->input = apr_brigade_create(c->pool, c->bucket_alloc);
     ap_add_input_filter_handle(frame_filter, lease, NULL, c);
@@ -821,6 +840,11 @@ void vl_lease_tick(apr_int64_t now_us)
     if (leases.wheel)
         vl_wheel_turn(leases.wheel, now_us, expire_locked);
     vl_park_unlock();
+}
+
+void vl_lease_forget(void)
+{
+    leases.shm = NULL;
 }
 
 int vl_lease_queued(void)

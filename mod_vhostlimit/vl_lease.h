@@ -74,6 +74,9 @@ void vl_lease_tick(apr_int64_t now_us);
 void vl_lease_child_leave(void);
 /* 1: connections are queued in this child. */
 int vl_lease_queued(void);
+/* The shared memory is unmapped: connections that are closed from now on give
+ * nothing back. */
+void vl_lease_forget(void);
 /* Nothing is granted to this child any more: queued connections run. */
 void vl_lease_child_end(void);
 

@@ -12,13 +12,16 @@
 extern module AP_MODULE_DECLARE_DATA vhostlimit_module;
 APLOG_USE_MODULE(vhostlimit);
 
-/* True if a filter of the connection holds output that the client has not taken.
+/* True if a filter of the connection holds output that the client has not taken,
+ * or input that has not been read.
  * httpd 2.5 asks the filters; 2.4 keeps a flag. */
 #if AP_MODULE_MAGIC_AT_LEAST(20180720, 1)
 #include <util_filter.h>
 #define vl_has_pending_output(c) ap_filter_should_yield((c)->output_filters)
+#define vl_has_pending_input(c) (ap_filter_input_pending(c) == OK)
 #else
 #define vl_has_pending_output(c) ((c)->data_in_output_filters)
+#define vl_has_pending_input(c) ((c)->data_in_input_filters)
 #endif
 
 #define VLOGNO(n) "VL" #n ": "
