@@ -352,7 +352,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_meter_child_init(kept->shm);
     vl_hooks_child_init(kept->shm, place);
     most = waiting_most(threads);
-    vl_park_child_init(pchild, kept->shm, kept->capacity, most,
+    vl_park_child_init(pchild, kept->shm, kept->capacity,
                        threads ? threads : 1, vl_http2_workers());
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover,
                          kept->relay, most, usage);

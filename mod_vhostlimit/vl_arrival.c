@@ -97,16 +97,29 @@ void vl_arrival_close_locked(vl_arrival_t *arrival)
     close(fd);
 }
 
-/* Who is closed when there is no room for others: the oldest of those that have
- * been answered, then the oldest that has asked nothing.  0: there is nobody. */
+/* Closes one connection because descriptors are short: the oldest that has been
+ * answered and only waits for its client to close.  Without such, one of the
+ * largest group, which are the site with most waiting connections here (its
+ * newest), idle kept connections (the oldest) and connections without a whole
+ * head (the oldest).  So a flood of one kind or site closes its own.  Returns 0
+ * if there is none. */
 static int close_one_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(LINGER);
+    apr_uint32_t waiting, idle = vl_arrivals->count[IDLE];
+    apr_uint32_t pending = vl_arrivals->count[PENDING];
+    vl_waiter_t *newest;
 
-    if (!arrival)
-        arrival = vl_arrival_first_locked(IDLE);
-    if (!arrival)
-        arrival = vl_arrival_first_locked(PENDING);
+    if (!arrival) {
+        newest = vl_park_newest_of_longest_locked(vl_arrival_turn_locked,
+                                                  &waiting);
+        if (newest && waiting >= idle && waiting >= pending) {
+            vl_park_remove_locked(newest);
+            vl_arrival_reset_locked((vl_arrival_t *)newest);
+            return 1;
+        }
+        arrival = vl_arrival_first_locked(idle >= pending ? IDLE : PENDING);
+    }
     if (arrival)
         vl_arrival_close_locked(arrival);
     return arrival != NULL;
@@ -116,7 +129,8 @@ void vl_arrival_make_room_locked(void)
 {
     while (vl_arrivals->count[IDLE] + vl_arrivals->count[LINGER]
            >= vl_arrivals->most)
-        close_one_locked();
+        vl_arrival_close_locked(vl_arrival_first_locked(
+            vl_arrivals->count[LINGER] ? LINGER : IDLE));
 }
 
 /* The threads need the descriptors that are left. */
@@ -152,7 +166,10 @@ void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     if (ticket)
         arrival->turn.ticket = *ticket;
     arrival->turn.refused = refused;
-    vl_arrival_pass_locked(arrival);
+    if (refused == VL_REASON_QUEUE)
+        vl_arrival_refuse_locked(arrival);
+    else
+        vl_arrival_pass_locked(arrival);
 }
 
 void vl_arrival_give_back_locked(vl_turn_t *turn)
@@ -228,6 +245,8 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     waiter->since_us = vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = vl_arrival_turn_locked;
+    waiter->may_defer = 1;
+    arrival->conf = conf;
     if (vl_slot_try(vl_arrivals->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {
         arrival->turn.holds = 1;
@@ -246,6 +265,8 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
     if (!look->http2 && conf->mode == VL_MODE_ON && !look->exempt
         && vl_slot_queue(vl_arrivals->shm, conf->account)) {
         arrival->returns = !look->tls;
+        arrival->tls = look->tls;
+        arrival->head = look->head;
         ask(arrival, conf);
     }
     else {
@@ -316,6 +337,7 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
     vl_park_lock();
     if (is_crowded_locked())
         close_one_locked();
+    vl_arrivals->came++;
     enter_locked(arrival, SORTING);
     vl_park_unlock();
     sort(arrival, 0);
@@ -367,14 +389,13 @@ int vl_arrival_spare(void)
 
 /* --- closing -------------------------------------------------------------- */
 
-static void drain_locked(vl_arrival_t *arrival)
+int vl_arrival_drain(int fd)
 {
     static char untouched[DRAIN_SIZE];      /* MSG_TRUNC: tcp(7) */
-    ssize_t n = recv(arrival->fd, untouched, sizeof(untouched),
+    ssize_t n = recv(fd, untouched, sizeof(untouched),
                      MSG_TRUNC | MSG_DONTWAIT);
 
-    if (!n || (n < 0 && errno != EAGAIN))
-        vl_arrival_close_locked(arrival);
+    return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
 void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
@@ -397,7 +418,8 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         sorts = 1;
         break;
     case LINGER:
-        drain_locked(arrival);
+        if (!vl_arrival_drain(arrival->fd))
+            vl_arrival_close_locked(arrival);
         break;
     case VISIT:
         arrival->news = 1;

@@ -4,12 +4,14 @@
 
 /* For the files of this room only: vl_arrival.c puts each arrival where it
  * belongs, vl_arrival_time.c acts when nothing has come for too long,
- * vl_arrival_away.c gives it to other children, and vl_arrival_mpm.c to the MPM,
- * from which it may come back.  Each is in one place at a time. */
+ * vl_arrival_away.c gives it to other children, vl_arrival_mpm.c to the MPM,
+ * from which it may come back, and vl_arrival_answer.c answers it without the
+ * MPM.  Each is in one place at a time. */
 
 #include <apr_ring.h>
 
 #include "vl_arrival.h"
+#include "vl_conf.h"
 #include "vl_wheel.h"
 
 /* As long as the MPM waits for the client after closing an idle connection
@@ -19,7 +21,8 @@
 typedef enum {
     SORTING,                        /* the acceptor looks at it */
     PENDING,                        /* its head has not all come */
-    LINE,                           /* (vl_park.h) its turn has not come */
+    LINE,                           /* (vl_park.h) its turn has not come; it is
+                                     * queued or, beyond the queue, deferred */
     PASSING,                        /* to be given to the MPM next: its turn has
                                      * come, it is refused, could not be told
                                      * whose it is, or is not ours to limit */
@@ -47,6 +50,8 @@ struct vl_arrival_t {
     apr_int64_t idle_us;            /* until when it is kept alive */
     int waited;                     /* since waiter.since_us, in line */
     vl_turn_t turn;
+    const vl_conf_t *conf;          /* since it first was in LINE */
+    int tls, head;                  /* of its request: see vl_look.h */
     socklen_t addr_len;             /* of both */
     struct sockaddr_storage local, remote;
 };
@@ -66,6 +71,8 @@ typedef struct places_t {
     apr_int64_t signalled_us;       /* since when */
     apr_int64_t asked_us;           /* when the MPM last asked who may pass */
     int stuck;                      /* it has not for too long */
+    apr_uint32_t came;              /* connections, wraps around */
+    apr_uint32_t refusal_us;        /* CPU time that one costs here */
 } places_t;
 
 extern places_t *vl_arrivals;       /* of this child */
@@ -81,6 +88,15 @@ int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how);
  * the events that the acceptor is working on. */
 void vl_arrival_bury_locked(vl_arrival_t *arrival);
 void vl_arrival_close_locked(vl_arrival_t *arrival);
+
+/* Some of what the client has sent is thrown away.  0: nothing more will come. */
+int vl_arrival_drain(int fd);
+/* It is refused without the MPM: an HTTP request with a prepared answer, a TLS
+ * connection with a reset.  Counted, and charged to its account. */
+void vl_arrival_refuse_locked(vl_arrival_t *arrival);
+/* Its connection is closed with a reset: descriptors are short.  Counted and
+ * charged as well. */
+void vl_arrival_reset_locked(vl_arrival_t *arrival);
 
 /* For one more that has been answered. */
 void vl_arrival_make_room_locked(void);

@@ -75,6 +75,7 @@ vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
                                         peek.host);
     ret_look->tls = peek.tls;
     ret_look->http2 = peek.http2;
+    ret_look->head = peek.head;
     ret_look->exempt = is_exempt((server_rec *)ret_look->server, bytes,
                                  (apr_size_t)n, &here, &there);
     return VL_LOOK_ALL;

@@ -132,6 +132,7 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         }
         else if (!lines++) {
             peek->http2 = len >= 14 && !memcmp(in.at, "PRI * HTTP/2.0", 14);
+            peek->head = len > 5 && !memcmp(in.at, "HEAD ", 5);
             if (is_http_09(in.at, len))
                 return VL_PEEK_NO_HOST;
             absolute = absolute_target(in.at, len, &host);
@@ -256,6 +257,7 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
     ret_peek->host[0] = '\0';
     ret_peek->http2 = 0;
     ret_peek->tls = 0;
+    ret_peek->head = 0;
     if (!in.len)
         return VL_PEEK_MORE;
     skipped = skip_proxy_v1(&in);

@@ -254,7 +254,7 @@ check_idle() {
   wait_until 10 nobody_runs || { status_json; show_log; return 1; }
 }
 
-nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting + .deferred] | add') == 0 ]]; }
 
 # Neither an error of ours nor a crash may be in the log.
 check_log() {
