@@ -65,8 +65,8 @@ static void give_up_slots_locked(apr_int64_t now_us)
 
 int vl_arrival_tick(apr_int64_t now_us)
 {
-    apr_uint32_t most = REFUSALS_ALL
-                        / (vl_shm_child_others(vl_arrivals->shm) + 1);
+    apr_uint32_t children = vl_shm_child_others(vl_arrivals->shm);
+    apr_uint32_t most = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int stuck;
 
     vl_park_lock();

@@ -36,7 +36,7 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
     X(would_queue, VL_COUNTER, "requests_would_queue_total",                  \
       "requests DryRun let in that On would have let wait")                   \
     X(would_refuse, VL_COUNTER, "requests_would_refuse_total",                \
-      "requests DryRun let in that On would have refused")                    \
+      "requests DryRun let in that On would have refused or deferred")        \
     X(wait_us, VL_COUNTER, NULL,                                              \
       "time requests waited before they were let in")                         \
     X(busy_us, VL_COUNTER, "busy_seconds_total",                              \

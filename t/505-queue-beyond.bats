@@ -175,3 +175,39 @@ resets_some() { (($(status_of b reset) >= $1)); }
   like "$(crowd_got many)" '^[0-9]+ 200 [0-9]+ none$'
   is "$(status_of a refused)" 0
 }
+
+# ---- what it costs ------------------------------------------------------------
+
+# CPU time of the server's processes so far, us.
+server_us() {
+  local pid
+  for pid in $(httpd_pid) $(httpd_children); do cat "/proc/$pid/task/"*/schedstat; done 2>/dev/null |
+    awk '{ n += $1 } END { printf "%d\n", n / 1000 }'
+}
+
+refusal_costs() { # <vhost> <seconds>: us of CPU time, of the server, for each refusal
+  local refused used
+  refused=$(status_of "$1" refused) used=$(server_us)
+  wrk -t1 -c200 "-d$2s" --timeout 20s -H 'Connection: close' -H "Host: $1.test" "$(tls_or_not "$1")/page.html" >&2 || :
+  used=$(($(server_us) - used)) refused=$(($(status_of "$1" refused) - refused))
+  at_least "$refused" 100 "refusals" || return
+  echo "# $refused refusals of $1: $((used / refused)) us each" >&2
+  echo $((used / refused))
+}
+tls_or_not() { case $1 in s) echo "https://127.0.0.1:$(tls_port)" ;; *) echo "http://127.0.0.1:$(httpd_port)" ;; esac; }
+
+@test "what a refusal costs: less than one by Apache, and no handshake (shown)" {
+  requires wrk openssl mod_ssl
+  [[ ! ${VL_SANITIZER-} ]] || skip 'a sanitizer makes everything dearer'
+  start_tls 'VhostLimit On' -v 'b VhostLimitQueue 1 100ms' -v 'b VhostLimitConcurrency 1' \
+    's: VhostLimitQueue 1 100ms' 's: VhostLimitConcurrency 1' -v 'c VhostLimitQueue 0' -v 'c VhostLimitConcurrency 1'
+  local seconds=3 acceptor tls apache
+  [[ ! ${VL_LONG-} ]] || seconds=20
+  hold_request one b; hold_request two s; hold_request three c
+  begin_request first b /page.html
+  acceptor=$(refusal_costs b "$seconds")
+  tls=$(refusal_costs s "$seconds")
+  apache=$(refusal_costs c "$seconds")
+  at_most "$acceptor" "$apache" "us, beside one by Apache"
+  at_most "$tls" 400 "us, over TLS"
+}
