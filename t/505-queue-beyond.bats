@@ -155,6 +155,15 @@ is_deferred_and_served_on() { # <mpm>
   is "$(get b /)" 200
 }
 
+@test "a site is charged for what Apache refuses as well" {
+  start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 0'
+  hold_request one b
+  is "$(status_of b charged_us)" 0
+  repeat 20 get b /page.html >"$BATS_TEST_TMPDIR/codes"
+  is "$(sort "$BATS_TEST_TMPDIR/codes" | uniq -c | xargs)" '20 503'
+  at_least "$(status_of b charged_us)" 100 "us for 20 refusals"
+}
+
 # ---- descriptors ----------------------------------------------------------------
 
 resets_some() { (($(status_of b reset) >= $1)); }
