@@ -69,13 +69,22 @@ vl_arrival_t *vl_arrival_first_locked(place_e place)
 int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how)
 {
     struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | how, { .ptr = arrival } };
+    int op = arrival->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-    if (!arrival->watched)
-        arrival->watched = !epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_ADD,
-                                      arrival->fd, &ev);
-    else if (!how)
-        epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_MOD, arrival->fd, &ev);
-    return arrival->watched;
+    if (arrival->watched == WATCHED && how)
+        return 1;
+    if (!epoll_ctl(vl_arrivals->epoll_fd, op, arrival->fd, &ev))
+        arrival->watched = WATCHED;
+    return arrival->watched == WATCHED;
+}
+
+void vl_arrival_watch_end_locked(vl_arrival_t *arrival)
+{
+    struct epoll_event ev = { EPOLLRDHUP | EPOLLET, { .ptr = arrival } };
+
+    if (!arrival->watched
+        && !epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_ADD, arrival->fd, &ev))
+        arrival->watched = WATCHED_FOR_END;
 }
 
 void vl_arrival_bury_locked(vl_arrival_t *arrival)
@@ -204,6 +213,7 @@ static void line_up(vl_arrival_t *arrival)
 {
     arrival->waited = 1;
     vl_park_lock();
+    vl_arrival_watch_end_locked(arrival);
     vl_arrival_move_locked(arrival, LINE);
     vl_park_add_locked(&arrival->waiter);
     vl_park_unlock();
@@ -267,6 +277,8 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
         arrival->returns = !look->tls;
         arrival->tls = look->tls;
         arrival->head = look->head;
+        arrival->http11 = look->http11;
+        arrival->probed = 0;
         ask(arrival, conf);
     }
     else {
@@ -423,6 +435,10 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         break;
     case VISIT:
         arrival->news = 1;
+        break;
+    case LINE:
+        if (vl_arrival_is_gone_locked(arrival, events))
+            vl_arrival_drop_gone_locked(arrival);
         break;
     default:
         break;

@@ -76,6 +76,7 @@ vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
     ret_look->tls = peek.tls;
     ret_look->http2 = peek.http2;
     ret_look->head = peek.head;
+    ret_look->http11 = peek.http11;
     ret_look->exempt = is_exempt((server_rec *)ret_look->server, bytes,
                                  (apr_size_t)n, &here, &there);
     return VL_LOOK_ALL;

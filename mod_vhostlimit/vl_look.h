@@ -21,7 +21,7 @@ typedef enum {
 typedef struct vl_look_t {
     const server_rec *server;
     int tls, http2;
-    int head;                       /* the method is HEAD */
+    int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
 } vl_look_t;
 
