@@ -106,12 +106,12 @@ void vl_arrival_close_locked(vl_arrival_t *arrival)
     close(fd);
 }
 
-/* Closes one connection because descriptors are short: the oldest that has been
- * answered and only waits for its client to close.  Without such, one of the
- * largest group, which are the site with most waiting connections here (its
- * newest), idle kept connections (the oldest) and connections without a whole
- * head (the oldest).  So a flood of one kind or site closes its own.  Returns 0
- * if there is none. */
+/* Closes one connection because descriptors are short.  That is the oldest that
+ * has been answered and only waits for its client to close.  Without such, and if
+ * one site has more waiting connections here than there are idle ones, or ones
+ * without a whole head, it is the newest of that site, so that a flood closes its
+ * own.  Else it is the oldest idle kept connection, then the oldest one without a
+ * whole head.  Returns 0 if there is none. */
 static int close_one_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(LINGER);
@@ -127,7 +127,7 @@ static int close_one_locked(void)
             vl_arrival_reset_locked((vl_arrival_t *)newest);
             return 1;
         }
-        arrival = vl_arrival_first_locked(idle >= pending ? IDLE : PENDING);
+        arrival = vl_arrival_first_locked(idle ? IDLE : PENDING);
     }
     if (arrival)
         vl_arrival_close_locked(arrival);
