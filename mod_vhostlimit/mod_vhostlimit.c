@@ -20,6 +20,7 @@
 #include "vl_drain.h"
 #include "vl_enter.h"
 #include "vl_handover.h"
+#include "vl_headtime.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
 #include "vl_meter.h"
@@ -284,6 +285,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     /* The first of the two passes at start is a rehearsal. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
+    vl_headtime_post_config(main_server);
     kept = kept_get();
     if (vl_enter_post_config(main_server, &kept->shm, &kept->capacity)
         != APR_SUCCESS)

@@ -12,10 +12,9 @@
 
 #include "vl_clock.h"
 #include "vl_conf.h"
+#include "vl_headtime.h"
 #include "vl_look.h"
 
-/* A head that has not come by then is the MPM's, whose timeouts hold. */
-#define PENDING_US (10 * APR_USEC_PER_SEC)
 /* Of what a closing client still sends; then it is others' turn. */
 #define DRAIN_SIZE (1 << 16)
 
@@ -195,13 +194,22 @@ static void pass(vl_arrival_t *arrival)
     vl_park_unlock();
 }
 
-static void pend(vl_arrival_t *arrival)
+/* It waits beside the queues until more of its head comes, as long as Apache
+ * would wait. */
+static void pend(vl_arrival_t *arrival, const vl_look_t *look)
 {
+    apr_int64_t now_us = vl_clock_us();
+
+    if (!arrival->began_us)
+        arrival->began_us = now_us;
+    arrival->tls = look->tls;
     vl_park_lock();
     if (vl_arrival_watch_locked(arrival, EPOLLET)) {
         vl_arrival_move_locked(arrival, PENDING);
         vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
-                     vl_clock_us() + PENDING_US);
+                     vl_headtime_deadline(look->server, look->tls,
+                                          arrival->began_us, now_us,
+                                          look->bytes));
     }
     else {
         vl_arrival_pass_locked(arrival);
@@ -221,12 +229,12 @@ static void line_up(vl_arrival_t *arrival)
 
 /* --- sorting -------------------------------------------------------------- */
 
-/* A connection without a request is the MPM's to answer or close, unless it has
- * had answers. */
-static void give_up(vl_arrival_t *arrival)
+/* Nothing more will come.  What has come of a first request is Apache's to answer;
+ * nothing, or a part of a later request, is not. */
+static void give_up(vl_arrival_t *arrival, int nothing)
 {
     vl_park_lock();
-    if (arrival->keepalives)
+    if (nothing || arrival->keepalives)
         vl_arrival_close_locked(arrival);
     else
         vl_arrival_pass_locked(arrival);
@@ -235,6 +243,7 @@ static void give_up(vl_arrival_t *arrival)
 
 void vl_arrival_idle_locked(vl_arrival_t *arrival)
 {
+    arrival->began_us = 0;
     vl_arrival_move_locked(arrival, IDLE);
     vl_wheel_set(vl_arrivals->wheel, &arrival->timer, arrival->idle_us);
 }
@@ -271,6 +280,7 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
 {
     const vl_conf_t *conf = vl_conf_get(look->server);
 
+    arrival->began_us = 0;
     /* Whose the streams of an HTTP/2 connection are, each of them says. */
     if (!look->http2 && conf->mode == VL_MODE_ON && !look->exempt
         && vl_slot_queue(vl_arrivals->shm, conf->account)) {
@@ -304,11 +314,11 @@ static void sort(vl_arrival_t *arrival, int all)
     if (seen == VL_LOOK_ALL)
         ask_for(arrival, &look);
     else if (seen == VL_LOOK_CLOSED || all)
-        give_up(arrival);
+        give_up(arrival, seen != VL_LOOK_SOME);
     else if (seen == VL_LOOK_NOTHING && arrival->keepalives)
         idle(arrival);
     else
-        pend(arrival);
+        pend(arrival, &look);
 }
 
 /* NULL: there is no memory, and it is closed. */

@@ -75,20 +75,48 @@ static int put_answer(char *to, apr_size_t size, int status, const char *more,
                         head ? "" : "\r\n");
 }
 
-/* The answer is sent, and the connection stays until its client closes it: the
- * kernel would turn the close of a socket with unread bytes into a reset, which
- * can overtake the answer.  Most requests have been read as a whole here. */
+/* Sends the answer, if len is not 0.  The connection stays until its client closes
+ * it: the kernel would turn the close of a socket with unread bytes into a reset,
+ * which can overtake the answer.  Most requests have been read as a whole here. */
 static void answer_locked(vl_arrival_t *arrival, const char *answer, int len)
 {
     vl_arrival_drain(arrival->fd);
-    if (send(arrival->fd, answer, (apr_size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL)
-        != len || !vl_arrival_watch_locked(arrival, 0)) {
+    if (len && send(arrival->fd, answer, (apr_size_t)len,
+                    MSG_DONTWAIT | MSG_NOSIGNAL) != len) {
         vl_arrival_close_locked(arrival);
         return;
     }
     shutdown(arrival->fd, SHUT_WR);
+    if (!vl_arrival_watch_locked(arrival, 0)) {
+        vl_arrival_close_locked(arrival);
+        return;
+    }
     vl_arrival_make_room_locked();
     vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
+}
+
+/* 1: the request line has all come.  Empty lines before it do not count. */
+static int has_request_line(int fd)
+{
+    char bytes[8192];
+    ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    ssize_t i = 0;
+
+    while (i < n && (bytes[i] == '\r' || bytes[i] == '\n'))
+        i++;
+    return i < n && memchr(bytes + i, '\n', (size_t)(n - i)) != NULL;
+}
+
+/* As ap_read_request() does: without a request line there is no answer. */
+void vl_arrival_time_out_locked(vl_arrival_t *arrival)
+{
+    char answer[1024];
+    int len = 0;
+
+    if (!arrival->tls && has_request_line(arrival->fd))
+        len = put_answer(answer, sizeof(answer), HTTP_REQUEST_TIME_OUT, "",
+                         ": the request did not come in time.", 0);
+    answer_locked(arrival, answer, len);
 }
 
 void vl_arrival_refuse_locked(vl_arrival_t *arrival)

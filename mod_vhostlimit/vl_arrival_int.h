@@ -54,6 +54,7 @@ struct vl_arrival_t {
     int begun;                      /* a worker has taken it up */
     apr_uint32_t keepalives;
     apr_int64_t idle_us;            /* until when it is kept alive */
+    apr_int64_t began_us;           /* its head, 0: not yet */
     int waited;                     /* since waiter.since_us, in line */
     vl_turn_t turn;
     const vl_conf_t *conf;          /* since it first was in LINE */
@@ -111,6 +112,9 @@ void vl_arrival_drop_gone_locked(vl_arrival_t *arrival);
  * dropped. */
 vl_arrival_t *vl_arrival_first_passing_locked(void);
 
+/* Its head or ClientHello has not come in time: 408 where Apache answers so, and
+ * it is closed. */
+void vl_arrival_time_out_locked(vl_arrival_t *arrival);
 /* It is refused without the MPM: an HTTP request with a prepared answer, a TLS
  * connection with a reset.  Counted, and charged to its account. */
 void vl_arrival_refuse_locked(vl_arrival_t *arrival);

@@ -22,7 +22,7 @@ static void due_locked(vl_timer_t *timer)
         ((char *)timer - offsetof(vl_arrival_t, timer));
 
     if (arrival->place == PENDING) {
-        vl_arrival_pass_locked(arrival);
+        vl_arrival_time_out_locked(arrival);
     }
     else if (arrival->place == IDLE) {
         vl_arrival_watch_locked(arrival, 0);
