@@ -20,6 +20,7 @@
 #include "vl_drain.h"
 #include "vl_enter.h"
 #include "vl_handover.h"
+#include "vl_headtime.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
 #include "vl_lease.h"
@@ -285,6 +286,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     /* The first of the two passes at start is a rehearsal. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
+    vl_headtime_post_config(main_server);
     kept = kept_get();
     if (vl_enter_post_config(main_server, &kept->shm, &kept->capacity)
         != APR_SUCCESS)
@@ -357,7 +359,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     apr_pool_cleanup_register(pchild, NULL, vl_hooks_child_end,
                               apr_pool_cleanup_null);
     most = waiting_most(threads);
-    vl_park_child_init(pchild, kept->shm, kept->capacity, most,
+    vl_park_child_init(pchild, kept->shm, kept->capacity,
                        threads ? threads : 1, vl_http2_workers());
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover,
                          kept->relay, most, usage);

@@ -123,6 +123,7 @@ static void look_round(void)
         return;
     vl_park_lock();
     vl_park_take_locked();
+    vl_park_refill_locked();
     vl_park_unlock();
     if (!vl_acceptor->deaf)
         vl_accept_adopt();
@@ -248,6 +249,7 @@ static void tick(apr_int64_t now_us)
     vl_slot_adjust(vl_acceptor->shm, now_us);
     vl_slot_pass_over(vl_acceptor->shm, now_us);
     vl_meter_tick();
+    vl_arrival_measure(vl_meter_thread_us());
     read_usage(now_us);
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);

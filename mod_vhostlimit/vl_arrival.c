@@ -12,10 +12,9 @@
 
 #include "vl_clock.h"
 #include "vl_conf.h"
+#include "vl_headtime.h"
 #include "vl_look.h"
 
-/* A head that has not come by then is the MPM's, whose timeouts hold. */
-#define PENDING_US (10 * APR_USEC_PER_SEC)
 /* Of what a closing client still sends; then it is others' turn. */
 #define DRAIN_SIZE (1 << 16)
 
@@ -69,13 +68,22 @@ vl_arrival_t *vl_arrival_first_locked(place_e place)
 int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how)
 {
     struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | how, { .ptr = arrival } };
+    int op = arrival->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-    if (!arrival->watched)
-        arrival->watched = !epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_ADD,
-                                      arrival->fd, &ev);
-    else if (!how)
-        epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_MOD, arrival->fd, &ev);
-    return arrival->watched;
+    if (arrival->watched == WATCHED && how)
+        return 1;
+    if (!epoll_ctl(vl_arrivals->epoll_fd, op, arrival->fd, &ev))
+        arrival->watched = WATCHED;
+    return arrival->watched == WATCHED;
+}
+
+void vl_arrival_watch_end_locked(vl_arrival_t *arrival)
+{
+    struct epoll_event ev = { EPOLLRDHUP | EPOLLET, { .ptr = arrival } };
+
+    if (!arrival->watched
+        && !epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_ADD, arrival->fd, &ev))
+        arrival->watched = WATCHED_FOR_END;
 }
 
 void vl_arrival_bury_locked(vl_arrival_t *arrival)
@@ -97,16 +105,29 @@ void vl_arrival_close_locked(vl_arrival_t *arrival)
     close(fd);
 }
 
-/* Who is closed when there is no room for others: the oldest of those that have
- * been answered, then the oldest that has asked nothing.  0: there is nobody. */
+/* Closes one connection because descriptors are short.  That is the oldest that
+ * has been answered and only waits for its client to close.  Without such, and if
+ * one site has more waiting connections here than there are idle ones, or ones
+ * without a whole head, it is the newest of that site, so that a flood closes its
+ * own.  Else it is the oldest idle kept connection, then the oldest one without a
+ * whole head.  Returns 0 if there is none. */
 static int close_one_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(LINGER);
+    apr_uint32_t waiting, idle = vl_arrivals->count[IDLE];
+    apr_uint32_t pending = vl_arrivals->count[PENDING];
+    vl_waiter_t *newest;
 
-    if (!arrival)
-        arrival = vl_arrival_first_locked(IDLE);
-    if (!arrival)
-        arrival = vl_arrival_first_locked(PENDING);
+    if (!arrival) {
+        newest = vl_park_newest_of_longest_locked(vl_arrival_turn_locked,
+                                                  &waiting);
+        if (newest && waiting >= idle && waiting >= pending) {
+            vl_park_remove_locked(newest);
+            vl_arrival_reset_locked((vl_arrival_t *)newest);
+            return 1;
+        }
+        arrival = vl_arrival_first_locked(idle ? IDLE : PENDING);
+    }
     if (arrival)
         vl_arrival_close_locked(arrival);
     return arrival != NULL;
@@ -116,7 +137,8 @@ void vl_arrival_make_room_locked(void)
 {
     while (vl_arrivals->count[IDLE] + vl_arrivals->count[LINGER]
            >= vl_arrivals->most)
-        close_one_locked();
+        vl_arrival_close_locked(vl_arrival_first_locked(
+            vl_arrivals->count[LINGER] ? LINGER : IDLE));
 }
 
 /* The threads need the descriptors that are left. */
@@ -152,7 +174,10 @@ void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     if (ticket)
         arrival->turn.ticket = *ticket;
     arrival->turn.refused = refused;
-    vl_arrival_pass_locked(arrival);
+    if (refused == VL_REASON_QUEUE)
+        vl_arrival_refuse_locked(arrival);
+    else
+        vl_arrival_pass_locked(arrival);
 }
 
 void vl_arrival_give_back_locked(vl_turn_t *turn)
@@ -169,13 +194,22 @@ static void pass(vl_arrival_t *arrival)
     vl_park_unlock();
 }
 
-static void pend(vl_arrival_t *arrival)
+/* It waits beside the queues until more of its head comes, as long as Apache
+ * would wait. */
+static void pend(vl_arrival_t *arrival, const vl_look_t *look)
 {
+    apr_int64_t now_us = vl_clock_us();
+
+    if (!arrival->began_us)
+        arrival->began_us = now_us;
+    arrival->tls = look->tls;
     vl_park_lock();
     if (vl_arrival_watch_locked(arrival, EPOLLET)) {
         vl_arrival_move_locked(arrival, PENDING);
         vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
-                     vl_clock_us() + PENDING_US);
+                     vl_headtime_deadline(look->server, look->tls,
+                                          arrival->began_us, now_us,
+                                          look->bytes));
     }
     else {
         vl_arrival_pass_locked(arrival);
@@ -187,6 +221,7 @@ static void line_up(vl_arrival_t *arrival)
 {
     arrival->waited = 1;
     vl_park_lock();
+    vl_arrival_watch_end_locked(arrival);
     vl_arrival_move_locked(arrival, LINE);
     vl_park_add_locked(&arrival->waiter);
     vl_park_unlock();
@@ -194,12 +229,12 @@ static void line_up(vl_arrival_t *arrival)
 
 /* --- sorting -------------------------------------------------------------- */
 
-/* A connection without a request is the MPM's to answer or close, unless it has
- * had answers. */
-static void give_up(vl_arrival_t *arrival)
+/* Nothing more will come.  What has come of a first request is Apache's to answer;
+ * nothing, or a part of a later request, is not. */
+static void give_up(vl_arrival_t *arrival, int nothing)
 {
     vl_park_lock();
-    if (arrival->keepalives)
+    if (nothing || arrival->keepalives)
         vl_arrival_close_locked(arrival);
     else
         vl_arrival_pass_locked(arrival);
@@ -208,6 +243,7 @@ static void give_up(vl_arrival_t *arrival)
 
 void vl_arrival_idle_locked(vl_arrival_t *arrival)
 {
+    arrival->began_us = 0;
     vl_arrival_move_locked(arrival, IDLE);
     vl_wheel_set(vl_arrivals->wheel, &arrival->timer, arrival->idle_us);
 }
@@ -229,6 +265,8 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = vl_arrival_turn_locked;
     arrival->turn.timeout_us = conf->queue_timeout;
+    waiter->may_defer = 1;
+    arrival->conf = conf;
     if (vl_slot_try(vl_arrivals->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {
         arrival->turn.holds = 1;
@@ -243,10 +281,15 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
 {
     const vl_conf_t *conf = vl_conf_get(look->server);
 
+    arrival->began_us = 0;
     /* Whose the streams of an HTTP/2 connection are, each of them says. */
     if (!look->http2 && conf->mode == VL_MODE_ON && !look->exempt
         && vl_slot_queue(vl_arrivals->shm, conf->account)) {
         arrival->returns = !look->tls;
+        arrival->tls = look->tls;
+        arrival->head = look->head;
+        arrival->http11 = look->http11;
+        arrival->probed = 0;
         ask(arrival, conf);
     }
     else {
@@ -272,11 +315,11 @@ static void sort(vl_arrival_t *arrival, int all)
     if (seen == VL_LOOK_ALL)
         ask_for(arrival, &look);
     else if (seen == VL_LOOK_CLOSED || all)
-        give_up(arrival);
+        give_up(arrival, seen != VL_LOOK_SOME);
     else if (seen == VL_LOOK_NOTHING && arrival->keepalives)
         idle(arrival);
     else
-        pend(arrival);
+        pend(arrival, &look);
 }
 
 /* NULL: there is no memory, and it is closed. */
@@ -317,6 +360,7 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
     vl_park_lock();
     if (is_crowded_locked())
         close_one_locked();
+    vl_arrivals->came++;
     enter_locked(arrival, SORTING);
     vl_park_unlock();
     sort(arrival, 0);
@@ -368,14 +412,13 @@ int vl_arrival_spare(void)
 
 /* --- closing -------------------------------------------------------------- */
 
-static void drain_locked(vl_arrival_t *arrival)
+int vl_arrival_drain(int fd)
 {
     static char untouched[DRAIN_SIZE];      /* MSG_TRUNC: tcp(7) */
-    ssize_t n = recv(arrival->fd, untouched, sizeof(untouched),
+    ssize_t n = recv(fd, untouched, sizeof(untouched),
                      MSG_TRUNC | MSG_DONTWAIT);
 
-    if (!n || (n < 0 && errno != EAGAIN))
-        vl_arrival_close_locked(arrival);
+    return n > 0 || (n < 0 && errno == EAGAIN);
 }
 
 void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
@@ -398,10 +441,15 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         sorts = 1;
         break;
     case LINGER:
-        drain_locked(arrival);
+        if (!vl_arrival_drain(arrival->fd))
+            vl_arrival_close_locked(arrival);
         break;
     case VISIT:
         arrival->news = 1;
+        break;
+    case LINE:
+        if (vl_arrival_is_gone_locked(arrival, events))
+            vl_arrival_drop_gone_locked(arrival);
         break;
     default:
         break;

@@ -37,6 +37,9 @@ void vl_arrival_keep(int fd);
 /* No descriptor is left for a newcomer: one that can do without is closed.  0:
  * there is none. */
 int vl_arrival_spare(void);
+/* CPU time that the acceptor has used since it began: the cost of a refusal is
+ * worked out from it.  Called now and then. */
+void vl_arrival_measure(apr_int64_t cpu_us);
 /* epoll_fd says that something has come from this one, or nothing will. */
 void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events);
 /* After the events of one epoll_wait(): those who sent more before their last

@@ -19,14 +19,14 @@ static vl_arrival_t *evict_one_locked(void)
     }
     if (!arrival && (arrival = vl_arrival_first_locked(PASSING)))
         vl_arrival_give_back_locked(&arrival->turn);
-    if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_turn_locked)))
+    if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_turn_locked, 0)))
         arrival = (vl_arrival_t *)waiter;
     return arrival;
 }
 
 static vl_arrival_t *shed_one_locked(void)
 {
-    return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_turn_locked);
+    return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_turn_locked, 1);
 }
 
 static vl_arrival_t *unbegun_one_locked(void)

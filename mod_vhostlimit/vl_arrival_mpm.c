@@ -46,7 +46,7 @@ vl_arrival_t *vl_arrival_next(void)
 
     vl_park_lock();
     go_on_locked();
-    arrival = vl_arrival_first_locked(PASSING);
+    arrival = vl_arrival_first_passing_locked();
     if (arrival) {
         arrival->news = arrival->begun = 0;
         vl_arrival_move_locked(arrival, VISIT);
@@ -161,7 +161,7 @@ void vl_arrival_relay(vl_arrival_send_fn *send_one)
     apr_status_t rv = APR_SUCCESS;
 
     vl_park_lock();
-    while (rv == APR_SUCCESS && (arrival = vl_arrival_first_locked(PASSING)))
+    while (rv == APR_SUCCESS && (arrival = vl_arrival_first_passing_locked()))
         rv = relay_one_locked(arrival, send_one);
     if (rv == APR_SUCCESS)
         go_on_locked();
@@ -244,6 +244,7 @@ int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
         visit->arrival = NULL;
         fresh = arrival->news;
         arrival->keepalives = keepalives;
+        arrival->began_us = 0;
         arrival->idle_us = vl_clock_us() + idle_us;
         vl_arrival_make_room_locked();
         if (fresh)

@@ -7,6 +7,12 @@
 
 #include "vl_clock.h"
 
+/* Connections that are refused in a tenth of a second, in all children and at
+ * least in each: the rest of them wait until the next.  So a flood beyond the
+ * queue costs a bounded part of the processors, however large it is. */
+#define REFUSALS_ALL 50
+#define REFUSALS_EACH 4
+
 /* The MPM was told that somebody may pass and has not come for so long. */
 #define STUCK_US (100 * 1000)
 
@@ -16,7 +22,7 @@ static void due_locked(vl_timer_t *timer)
         ((char *)timer - offsetof(vl_arrival_t, timer));
 
     if (arrival->place == PENDING) {
-        vl_arrival_pass_locked(arrival);
+        vl_arrival_time_out_locked(arrival);
     }
     else if (arrival->place == IDLE) {
         vl_arrival_watch_locked(arrival, 0);
@@ -59,10 +65,13 @@ static void give_up_slots_locked(apr_int64_t now_us)
 
 int vl_arrival_tick(apr_int64_t now_us)
 {
+    apr_uint32_t children = vl_shm_child_others(vl_arrivals->shm);
+    apr_uint32_t most = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int stuck;
 
     vl_park_lock();
-    vl_park_expire_locked(now_us);
+    vl_park_expire_locked(now_us, most > REFUSALS_EACH ? most : REFUSALS_EACH);
+    vl_park_refill_locked();
     vl_park_take_locked();
     vl_wheel_turn(vl_arrivals->wheel, now_us, due_locked);
     give_up_slots_locked(now_us);

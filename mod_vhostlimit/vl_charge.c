@@ -73,12 +73,18 @@ apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
     return us;
 }
 
+void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
+                              apr_uint64_t us)
+{
+    vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
+    count_charge(&shm->accounts[account], us, us);
+}
+
 void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
-    count_charge(&shm->accounts[account], us, us);
+    vl_charge_pay_locked(shm, account, us);
     vl_shm_unlock(shm);
 }
 

@@ -10,6 +10,7 @@
 
 #include "vl.h"
 #include "vl_cgroup_value.h"
+#include "vl_headtime.h"
 #include "vl_override.h"
 #include "vl_private.h"
 #include "vl_queue.h"
@@ -28,6 +29,7 @@ typedef struct vl_conf_t {
     int slots;                  /* main server only */
     int on_error;               /* VL_ERROR_*, each server has the main's */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
+    vl_headtime_t head_time;    /* set by vl_headtime_post_config() */
     const char *account_name;   /* set by vl_conf_post_config() */
     apr_uint32_t account;       /* its number in shared memory; set by the
                                  * module once it is entered there ... */

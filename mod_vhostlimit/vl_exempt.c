@@ -12,12 +12,12 @@
 const char *vl_exempt_wrong(apr_pool_t *p, const char *text)
 {
     ap_regex_t *lookup = ap_pregcomp(p, "(^|[^[:alnum:]_])"
-                                     "(-[AFU][[:space:]\"'%$]|REMOTE_HOST)",
+                                     "(-[AFU][[:space:]\"'%$]|REMOTE_(HOST|IDENT))",
                                      AP_REG_EXTENDED | AP_REG_NOSUB);
 
     return !ap_regexec(lookup, text, 0, NULL, 0)
-           ? "-A, -U, -F and REMOTE_HOST look something up, which cannot be "
-             "waited for here" : NULL;
+           ? "-A, -U, -F, REMOTE_HOST and REMOTE_IDENT look something up, "
+             "which cannot be waited for here" : NULL;
 }
 
 int vl_exempt(request_rec *r)

@@ -90,11 +90,24 @@ void vl_hooks_req_leave(req_t *req)
         vl_lease_charge(lease_of(req->conn), charged);
 }
 
+/* The CPU time of a request that was refused, without a slot, is its site's cost
+ * as well. */
+static void charge_refusal(const req_t *req)
+{
+    const vl_conf_t *conf = vl_conf_get(req->r->server);
+
+    if (req->admission.decision.verdict == VL_REFUSE && !req->admission.entered
+        && req->admission.decision.reason != VL_REASON_ERROR
+        && conf->mode == VL_MODE_ON && req->cpu_us > 0)
+        vl_charge_pay(accounts, conf->account, (apr_uint64_t)req->cpu_us);
+}
+
 static apr_status_t req_pool_cleanup(void *data)
 {
     req_t *req = data;
 
     vl_hooks_req_leave(req);
+    charge_refusal(req);
     if (req->seated)
         vl_seat_leave(accounts, req->admission.ticket.account);
     if (req->conn->current == req)

@@ -4,6 +4,7 @@
 #include "vl_hooks.h"
 #include "vl_hooks_int.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <string.h>
 
@@ -125,17 +126,38 @@ static apr_status_t conn_cleanup(void *data)
     return APR_SUCCESS;
 }
 
+static int class_before;
+
+static void restore_class(void)
+{
+    struct sched_param param = { 0 };
+
+    sched_setscheduler(0, class_before, &param);
+}
+
+/* What a worker forks (CGI programs) runs in the class that the server was
+ * started with.  SCHED_RESET_ON_FORK would not do it: it resets real-time classes
+ * only (sched(7)). */
+static void keep_class_of_programs(void)
+{
+    class_before = sched_getscheduler(0);
+    pthread_atfork(NULL, NULL, restore_class);
+}
+
 /* Threads of this class do not preempt the listener when it wakes them, so it
  * sorts and hands on several connections before the first of them is worked
  * on; docs/design/003-fair-accept.md says what that gains. */
 static void yield_to_listener(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     static __thread int done;
     struct sched_param param = { 0 };
 
-    if (!done)
-        sched_setscheduler(0, SCHED_BATCH, &param);
+    if (done)
+        return;
     done = 1;
+    pthread_once(&once, keep_class_of_programs);
+    sched_setscheduler(0, SCHED_BATCH, &param);
 }
 
 static void begin_visit(conn_rec *c, conn_t *conn)

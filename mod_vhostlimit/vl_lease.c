@@ -45,6 +45,8 @@
 #define ROTATION_US 50000
 /* A lease outlives a client's round trip of that length. */
 #define GRACE_US 20000
+/* Refusals in one tick of a child that stops. */
+#define EXPIRE_MOST 16
 /* Held frames of one connection, bytes. A client that sends more is read no
  * further until the connection has a lease. */
 #define HELD_MAX (256 * 1024)
@@ -305,6 +307,7 @@ static int run_or_queue_locked(vl_lease_t *lease, apr_int64_t now_us)
     lease->waiter.deadline_us = since_us + longest_wait_us(lease);
     lease->waiter.done = done_locked;
     lease->waiter.in_mpm = 1;
+    lease->waiter.may_defer = 1;
     lease->state = QUEUED;
     vl_park_count_parked_locked(lease->account, 1);
     if (had_turn)
@@ -333,6 +336,7 @@ static next_e next_locked(vl_lease_t *lease)
     case QUEUED:
         if (is_client_gone(lease)) {
             unqueue_locked(lease);
+            vl_slot_gone(leases.shm, lease->account);
             lease->state = EXPIRED;
             return CLOSE;
         }
@@ -836,7 +840,9 @@ static void expire_locked(vl_timer_t *timer)
 void vl_lease_tick(apr_int64_t now_us)
 {
     vl_park_lock();
-    vl_park_expire_locked(now_us);
+    /* The acceptor's tick does that otherwise. */
+    if (leases.leaving)
+        vl_park_expire_locked(now_us, EXPIRE_MOST);
     if (leases.wheel)
         vl_wheel_turn(leases.wheel, now_us, expire_locked);
     vl_park_unlock();
@@ -862,7 +868,7 @@ void vl_lease_child_end(void)
     vl_waiter_t *waiter;
 
     vl_park_lock();
-    while ((waiter = vl_park_evict_locked(done_locked)))
+    while ((waiter = vl_park_evict_locked(done_locked, 0)))
         done_locked(waiter, NULL, VL_REASON_NONE);
     vl_park_unlock();
 }

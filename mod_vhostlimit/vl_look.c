@@ -53,6 +53,22 @@ static int is_exempt(server_rec *s, const char *bytes, apr_size_t len,
     return vl_exempt_early(looks.scratch, s, bytes, len, local, remote);
 }
 
+/* The connection is the default server's of its address, as it is Apache's as long
+ * as nobody has asked for another. */
+static void look_at_some(const struct sockaddr_storage *local,
+                         socklen_t addr_len, const char *bytes, ssize_t n,
+                         vl_look_t *ret_look)
+{
+    apr_sockaddr_t here;
+
+    address_of(&here, local, addr_len);
+    ret_look->server = vl_vhostmap_find(looks.map, looks.main_server, &here,
+                                        "");
+    ret_look->tls = (n > 0 && *bytes == 0x16)
+                    || vl_conf_get(ret_look->server)->head_time.tls;
+    ret_look->bytes = n > 0 ? (apr_size_t)n : 0;
+}
+
 vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
                   const struct sockaddr_storage *remote, socklen_t addr_len,
                   vl_look_t *ret_look)
@@ -62,19 +78,25 @@ vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
     apr_sockaddr_t here, there;
     vl_peek_t peek;
 
-    if (n < 0 && errno == EAGAIN)
+    if (n < 0 && errno == EAGAIN) {
+        look_at_some(local, addr_len, bytes, n, ret_look);
         return VL_LOOK_NOTHING;
+    }
     if (n <= 0)
         return VL_LOOK_CLOSED;
     if (vl_peek(bytes, (apr_size_t)n, &peek) == VL_PEEK_MORE
-        && n < (ssize_t)sizeof(bytes))
+        && n < (ssize_t)sizeof(bytes)) {
+        look_at_some(local, addr_len, bytes, n, ret_look);
         return VL_LOOK_SOME;
+    }
     address_of(&here, local, addr_len);
     address_of(&there, remote, addr_len);
     ret_look->server = vl_vhostmap_find(looks.map, looks.main_server, &here,
                                         peek.host);
     ret_look->tls = peek.tls;
     ret_look->http2 = peek.http2;
+    ret_look->head = peek.head;
+    ret_look->http11 = peek.http11;
     ret_look->exempt = is_exempt((server_rec *)ret_look->server, bytes,
                                  (apr_size_t)n, &here, &there);
     return VL_LOOK_ALL;

@@ -21,10 +21,14 @@ typedef enum {
 typedef struct vl_look_t {
     const server_rec *server;
     int tls, http2;
+    int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
+    apr_size_t bytes;               /* of a head that has not all come */
 } vl_look_t;
 
-/* ret_look is filled in with VL_LOOK_ALL. */
+/* ret_look is filled in with VL_LOOK_ALL.  With VL_LOOK_NOTHING and VL_LOOK_SOME
+ * server is the default one of the address, and tls says whether a handshake is
+ * expected or has begun. */
 vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
                   const struct sockaddr_storage *remote, socklen_t addr_len,
                   vl_look_t *ret_look);

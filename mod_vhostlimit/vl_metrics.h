@@ -15,6 +15,8 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
     X(running, VL_GAUGE, "requests_running", "requests being worked on")      \
     X(waiting, VL_GAUGE, "requests_waiting",                                  \
       "requests waiting for their turn")                                      \
+    X(deferred, VL_GAUGE, "requests_deferred",                                \
+      "connections waiting beyond VhostLimitQueue")                           \
     X(requests, VL_COUNTER, "requests_total", "requests let in")              \
     X(queued, VL_COUNTER, "requests_queued_total",                            \
       "requests let in that had to wait")                                     \
@@ -27,10 +29,14 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
       "requests refused: they had waited too long")                           \
     X(refused_threads, VL_COUNTER, NULL,                                      \
       "requests refused: as many waited with a thread as may")                \
+    X(reset, VL_COUNTER, "connections_reset_total",                           \
+      "connections refused by a reset, without an answer")                    \
+    X(gone, VL_COUNTER, "connections_gone_total",                             \
+      "connections whose client left while they waited")                      \
     X(would_queue, VL_COUNTER, "requests_would_queue_total",                  \
       "requests DryRun let in that On would have let wait")                   \
     X(would_refuse, VL_COUNTER, "requests_would_refuse_total",                \
-      "requests DryRun let in that On would have refused")                    \
+      "requests DryRun let in that On would have refused or deferred")        \
     X(wait_us, VL_COUNTER, NULL,                                              \
       "time requests waited before they were let in")                         \
     X(busy_us, VL_COUNTER, "busy_seconds_total",                              \

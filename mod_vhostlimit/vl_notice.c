@@ -34,9 +34,10 @@ static void log_begins(const vl_watch_event_t *event)
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0011)
                  "vhost %s: limited by %s: %" APR_UINT64_T_FMT " running, %"
-                 APR_UINT64_T_FMT " waiting, %" APR_UINT64_T_FMT " refused "
-                 "in %.0f s", event->name, cause(text, sizeof(text), event),
+                 APR_UINT64_T_FMT " waiting, %" APR_UINT64_T_FMT " beyond the "
+                 "queue, %" APR_UINT64_T_FMT " refused in %.0f s", event->name, cause(text, sizeof(text), event),
                  event->metrics.running, event->metrics.waiting,
+                 event->metrics.deferred,
                  event->metrics.refused - before->refused,
                  (double)(event->since_us - before->at_us) / APR_USEC_PER_SEC);
 }

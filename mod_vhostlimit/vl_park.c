@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For each account, those in its line here are as many as its cell of this
- * child says are waiting, plus those whose grant is in the child's ring. */
+ * child says are waiting, plus those whose grant is in the child's ring; and its
+ * deferred ones are as many as the cell says. */
 #include "vl_park_int.h"
 
 #include <poll.h>
@@ -19,12 +20,12 @@
 park_t vl_park = { .lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
 
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t most,
-                        apr_uint32_t threads, apr_uint32_t workers)
+                        apr_uint32_t accounts, apr_uint32_t threads,
+                        apr_uint32_t workers)
 {
     vl_park.shm = shm;
     vl_park.lines = vl_wait_create(pchild, accounts);
-    vl_park.most = most;
+    vl_park.deferred = vl_wait_create(pchild, accounts);
     vl_park.threads = threads;
     vl_park.workers = workers;
     vl_park.streams_of = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
@@ -43,18 +44,57 @@ void vl_park_unlock(void)
     pthread_mutex_unlock(&vl_park.lock);
 }
 
-void vl_park_remove_locked(vl_waiter_t *waiter)
+/* Deferred waiters of the account enter its queue, as many as have places. */
+static void refill_locked(apr_uint32_t account)
 {
+    vl_waiter_t *waiter;
+
+    if (!vl_slot_deferred(vl_park.shm, account))
+        return;
+    while ((waiter = vl_wait_first(vl_park.deferred, account))
+           && vl_slot_enqueue_deferred(vl_park.shm, account, waiter->since_us)
+              == APR_SUCCESS) {
+        vl_wait_remove(vl_park.deferred, waiter);
+        waiter->deferred = 0;
+        vl_wait_add(vl_park.lines, waiter);
+    }
+    if (!waiter)
+        vl_slot_wake_deferred(vl_park.shm, account);
+}
+
+void vl_park_refill_locked(void)
+{
+    vl_wait_each_account(vl_park.deferred, refill_locked);
+    vl_park_take_granted_locked();
+}
+
+static void leave_locked(vl_waiter_t *waiter)
+{
+    if (waiter->deferred) {
+        vl_wait_remove(vl_park.deferred, waiter);
+        waiter->deferred = 0;
+        vl_slot_undefer(vl_park.shm, waiter->account);
+        return;
+    }
     vl_wait_remove(vl_park.lines, waiter);
     /* If its grant is on the way, vl_park_take_locked() will find the line
      * one shorter and give the slot back. */
     vl_slot_unwait(vl_park.shm, waiter->account);
 }
 
+void vl_park_remove_locked(vl_waiter_t *waiter)
+{
+    leave_locked(waiter);
+    refill_locked(waiter->account);
+}
+
 static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
 {
-    vl_park_remove_locked(waiter);
+    apr_uint32_t account = waiter->account;
+
+    leave_locked(waiter);
     waiter->done(waiter, NULL, reason);
+    refill_locked(account);
 }
 
 /* It stands in line: the numbers follow, or it is refused.  1: it may wait.
@@ -71,13 +111,20 @@ static int count_locked(vl_waiter_t *waiter, apr_status_t rv)
 
 void vl_park_add_locked(vl_waiter_t *waiter)
 {
+    apr_status_t rv;
+
+    waiter->deferred = waiter->was_deferred = 0;
     vl_wait_add(vl_park.lines, waiter);
-    if (count_locked(waiter, vl_slot_wait(vl_park.shm, waiter->account,
-                                          waiter->since_us))
-        && vl_slot_granted(vl_park.shm))
-        vl_park_take_locked();
-    if (vl_wait_count(vl_park.lines) > vl_park.most)
-        refuse_locked(vl_wait_newest_of_longest(vl_park.lines), VL_REASON_QUEUE);
+    rv = (waiter->may_defer ? vl_slot_wait_or_defer : vl_slot_wait)
+         (vl_park.shm, waiter->account, waiter->since_us);
+    if (waiter->may_defer && APR_STATUS_IS_EAGAIN(rv)) {
+        vl_wait_remove(vl_park.lines, waiter);
+        waiter->deferred = waiter->was_deferred = 1;
+        vl_wait_add(vl_park.deferred, waiter);
+    }
+    else if (count_locked(waiter, rv)) {
+        vl_park_take_granted_locked();
+    }
 }
 
 static void count_sitting_locked(apr_uint32_t account, int by)
@@ -145,6 +192,7 @@ void vl_park_take_locked(void)
             waiter->done(waiter, &ticket, VL_REASON_NONE);
         else
             return_locked(&ticket, next);
+        refill_locked(ticket.account);
     }
 }
 
@@ -372,26 +420,57 @@ void vl_park_drop_sitter(void)
     vl_park_unlock();
 }
 
-apr_uint32_t vl_park_expire_locked(apr_int64_t now_us)
+apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t most)
 {
+    vl_wait_t *const sets[] = { vl_park.lines, vl_park.deferred };
     vl_waiter_t *waiter;
     apr_uint32_t n = 0;
+    int i;
 
-    for (; (waiter = vl_wait_expired(vl_park.lines, now_us)); n++)
-        refuse_locked(waiter, VL_REASON_TIMEOUT);
+    for (i = 0; i < 2; i++) {
+        while ((waiter = vl_wait_expired(sets[i], now_us))) {
+            if (waiter->may_defer && n >= most)
+                break;
+            n += waiter->may_defer != 0;
+            refuse_locked(waiter, waiter->was_deferred ? VL_REASON_QUEUE
+                                                       : VL_REASON_TIMEOUT);
+        }
+    }
     return n;
 }
 
 int vl_park_has_locked(vl_waiter_done_fn done)
 {
-    return vl_wait_any(vl_park.lines, done) != NULL;
+    return vl_wait_any(vl_park.lines, done) != NULL
+           || vl_wait_any(vl_park.deferred, done) != NULL;
 }
 
-vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done)
+vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued)
 {
     vl_waiter_t *waiter = vl_wait_any(vl_park.lines, done);
 
+    if (!waiter && !queued)
+        waiter = vl_wait_any(vl_park.deferred, done);
     if (waiter)
-        vl_park_remove_locked(waiter);
+        leave_locked(waiter);
+    return waiter;
+}
+
+vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
+                                              apr_uint32_t *ret_count)
+{
+    apr_uint32_t account = vl_wait_longest(vl_wait_count(vl_park.deferred)
+                                           ? vl_park.deferred : vl_park.lines);
+    vl_waiter_t *waiter;
+
+    *ret_count = 0;
+    if (account == VL_NO_FLOW)
+        return NULL;
+    waiter = vl_wait_newest_with(vl_park.deferred, account, done);
+    if (!waiter)
+        waiter = vl_wait_newest_with(vl_park.lines, account, done);
+    if (waiter)
+        *ret_count = vl_wait_count_of(vl_park.deferred, account)
+                     + vl_wait_count_of(vl_park.lines, account);
     return waiter;
 }

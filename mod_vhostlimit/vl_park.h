@@ -24,12 +24,11 @@ typedef struct vl_turn_t {
     apr_int64_t timeout_us;     /* how long requests of its account may wait */
 } vl_turn_t;
 
-/* most: how many may wait in this child, which is a matter of descriptors.
- * threads: of the MPM, per child; where there is one, no other picks up the
+/* threads: of the MPM, per child; where there is one, no other picks up the
  * child's grants.  workers: HTTP/2's. */
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t most,
-                        apr_uint32_t threads, apr_uint32_t workers);
+                        apr_uint32_t accounts, apr_uint32_t threads,
+                        apr_uint32_t workers);
 
 void vl_park_lock(void);
 void vl_park_unlock(void);
@@ -38,10 +37,10 @@ void vl_park_unlock(void);
  * is told. */
 apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 
-/* waiter: account, since_us, deadline_us and done are set.  It may be told
- * before this returns, for one that it is refused when the account's queue is
- * full.  When as many wait in this child as may, the newest of the longest line
- * is refused to make room (longest-queue-drop), which may be this one. */
+/* waiter: account, since_us, deadline_us, done and may_defer are set.  It may be
+ * told before this returns.  When the account's queue is full, a waiter that
+ * may_defer is deferred: it waits beyond the queue and enters it, oldest first,
+ * as places become free.  Another one is refused then (VL_REASON_QUEUE). */
 void vl_park_add_locked(vl_waiter_t *waiter);
 /* Its turn came and could not be used: it waits again, before the others. */
 void vl_park_put_back_locked(vl_waiter_t *waiter);
@@ -82,17 +81,27 @@ void vl_park_unlink(vl_connection_t *of);
 
 /* Picks up this child's grants and tells those whose turn it is. */
 void vl_park_take_locked(void);
-/* Tells those who have waited too long.  Returns how many. */
-apr_uint32_t vl_park_expire_locked(apr_int64_t now_us);
+/* Deferred waiters enter the queues that have places for them.  The acceptor
+ * calls it when another child has woken this one, and now and then. */
+void vl_park_refill_locked(void);
+/* Refuses the waiters whose deadline has passed: with VL_REASON_QUEUE those that
+ * were ever deferred, with VL_REASON_TIMEOUT the others.  Of those that may_defer
+ * at most `most`; the others stay until the next call.  Returns how many. */
+apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t most);
 /* Somebody waits here without a thread, whose account does not overfill this child
  * (vl_seat.h). */
 int vl_park_socket_waits(void);
 /* The newest who waits here with a thread of the MPM, for an account that does, is
  * refused. */
 void vl_park_drop_sitter(void);
-/* Takes anybody out of line whose done() is this; NULL: nobody is left. */
-/* 1: somebody is in line whose done() is this. */
+/* 1: somebody is in line whose done() is this, beyond the queue too. */
 int vl_park_has_locked(vl_waiter_done_fn done);
-vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done);
+/* Takes out a waiter with this done(), queued ones first; with `queued` set no
+ * other.  NULL: none is left. */
+vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued);
+/* Of the account with most waiters here the newest with this done(), and how many
+ * waiters the account has.  It stays where it is.  NULL: there is none. */
+vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
+                                              apr_uint32_t *ret_count);
 
 #endif

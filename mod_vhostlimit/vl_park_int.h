@@ -14,7 +14,7 @@ typedef struct park_t {
                                      * hang in, see vl_shm.c */
     vl_shm_t *shm;
     vl_wait_t *lines;
-    apr_uint32_t most;
+    vl_wait_t *deferred;            /* beyond the queues */
     apr_uint32_t threads;
     apr_uint32_t workers;           /* HTTP/2's */
     apr_uint32_t streams;           /* HTTP/2's that wait, in all and ... */

@@ -101,6 +101,13 @@ static int absolute_target(const unsigned char *line, apr_size_t len,
     return 1;
 }
 
+static int is_http_11(const unsigned char *line, apr_size_t len)
+{
+    if (len && line[len - 1] == '\r')
+        len--;
+    return len > 9 && !memcmp(line + len - 9, " HTTP/1.1", 9);
+}
+
 /* HTTP/0.9 ends with its first line. */
 static int is_http_09(const unsigned char *line, apr_size_t len)
 {
@@ -132,6 +139,8 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         }
         else if (!lines++) {
             peek->http2 = len >= 14 && !memcmp(in.at, "PRI * HTTP/2.0", 14);
+            peek->head = len > 5 && !memcmp(in.at, "HEAD ", 5);
+            peek->http11 = is_http_11(in.at, len);
             if (is_http_09(in.at, len))
                 return VL_PEEK_NO_HOST;
             absolute = absolute_target(in.at, len, &host);
@@ -256,6 +265,7 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
     ret_peek->host[0] = '\0';
     ret_peek->http2 = 0;
     ret_peek->tls = 0;
+    ret_peek->head = ret_peek->http11 = 0;
     if (!in.len)
         return VL_PEEK_MORE;
     skipped = skip_proxy_v1(&in);

@@ -23,6 +23,8 @@ typedef struct vl_peek_t {
     char host[VL_PEEK_HOST_SIZE];   /* as sent, no port taken off */
     int http2;                      /* HTTP/2's preface (RFC 9113, 3.4) */
     int tls;                        /* host is from a ClientHello's SNI */
+    int head;                       /* the method is HEAD */
+    int http11;                     /* the protocol is HTTP/1.1 */
 } vl_peek_t;
 
 /* Reads a request head (RFC 9112) or a TLS ClientHello (RFC 8446, also split

@@ -3,6 +3,10 @@
 
 #include <apr_strings.h>
 #include <http_config.h>
+#include <http_core.h>
+
+/* More than modules register (ap_register_request_note()). */
+#define NOTES 64
 
 static char *ip_of(apr_pool_t *p, apr_sockaddr_t *address)
 {
@@ -29,6 +33,16 @@ static conn_rec *scratch_conn(apr_pool_t *p, server_rec *s,
     return c;
 }
 
+/* What the core adds to each request (core_create_req() in core.c): functions
+ * such as ap_document_root() and ap_context_prefix() take it for granted. */
+static void add_core_record(request_rec *r)
+{
+    core_request_config *record = apr_pcalloc(r->pool, sizeof(*record));
+
+    record->notes = apr_pcalloc(r->pool, sizeof(void *) * NOTES);
+    ap_set_core_module_config(r->request_config, record);
+}
+
 request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
                                 apr_sockaddr_t *local, apr_sockaddr_t *remote)
 {
@@ -43,6 +57,7 @@ request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
     r->useragent_ip = c->client_ip;
     r->per_dir_config = s->lookup_defaults;
     r->request_config = ap_create_request_config(r->pool);
+    add_core_record(r);
     r->headers_in = apr_table_make(r->pool, 16);
     r->headers_out = apr_table_make(r->pool, 1);
     r->err_headers_out = apr_table_make(r->pool, 1);

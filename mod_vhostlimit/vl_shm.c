@@ -34,6 +34,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
         child->streams += cell->streams;
         shm->accounts[a].seated += cell->seated;
         shm->accounts[a].stalled += cell->stalled;
+        shm->accounts[a].deferred += cell->deferred;
         shm->head->stalled += cell->stalled;
     }
     shm->head->seated += child->seated;
@@ -52,6 +53,7 @@ static void sum_up_locked(vl_shm_t *shm)
     for (a = 0; a < shm->head->used; a++) {
         q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
         shm->accounts[a].seated = shm->accounts[a].stalled = 0;
+        shm->accounts[a].deferred = 0;
     }
     for (c = 0; c < shm->head->columns; c++) {
         sum_child_locked(shm, c);
@@ -224,7 +226,7 @@ static int is_needed_locked(const vl_shm_t *shm, apr_uint32_t account)
     const vl_flow_t *flow = &shm->queue.flows[account];
 
     return a->generation == shm->head->generation || flow->running
-           || flow->waiting || a->seated || a->stalled;
+           || flow->waiting || a->seated || a->stalled || a->deferred;
 }
 
 /* An account that nobody needs any more, or NULL. */
@@ -345,6 +347,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;
     ret->metrics.waiting = shm->queue.flows[account].waiting;
+    ret->metrics.deferred = a->deferred;
     ret->cost_by = a->cost_by;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;

@@ -15,6 +15,7 @@
  * child does not pick them up (vl_still.c).
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
+ *  - deferred of an account is the sum of its cells;
  *  - seated and stalled of an account and the head, and seated, linked and
  *    streams of a child, are sums of cells too;
  *  - a child's running is the sum of its cells and its ring's length; its
@@ -59,6 +60,7 @@ typedef struct account_t {
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
     apr_uint32_t seated, stalled;
+    apr_uint32_t deferred;          /* connections beyond its queue */
     int measured;                   /* vl_charge_usage() knows its back ends */
     apr_uint64_t usage_us;          /* its last reading; 0: none */
     apr_uint32_t thread_us;         /* a request's CPU in its thread, average */
@@ -77,6 +79,7 @@ typedef struct account_t {
 typedef struct cell_t {
     apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
+    apr_uint32_t deferred;          /* connections beyond the queue */
     apr_uint32_t seated;            /* threads that wait */
     apr_uint32_t sitting;           /* of its line; atomic, the child's own */
     apr_uint32_t parked;            /* of its line, in the MPM without a thread;
@@ -192,6 +195,9 @@ int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
 /* vl_charge.c's: a slot that was used comes back, and is charged for. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   const vl_cost_t *cost);
+/* us of CPU time that the account has cost besides its requests' own. */
+void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
+                              apr_uint64_t us);
 
 /* The i-th of the slots that were granted and not picked up. */
 static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)

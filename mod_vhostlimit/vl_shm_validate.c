@@ -12,7 +12,8 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 
     for (a = 0; a < shm->head->used; a++) {
         running += vl_shm_cell(shm, c, a)->running;
-        waiting += vl_shm_cell(shm, c, a)->waiting;
+        waiting += vl_shm_cell(shm, c, a)->waiting
+                   + vl_shm_cell(shm, c, a)->deferred;
         seated += vl_shm_cell(shm, c, a)->seated;
         linked += vl_shm_cell(shm, c, a)->linked;
         streams += vl_shm_cell(shm, c, a)->streams;
@@ -36,6 +37,7 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
 {
     apr_uint32_t c, i, running = 0, waiting = 0, seated = 0, stalled = 0;
+    apr_uint32_t deferred = 0;
 
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
@@ -44,6 +46,7 @@ static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
         waiting += vl_shm_cell(shm, c, a)->waiting;
         seated += vl_shm_cell(shm, c, a)->seated;
         stalled += vl_shm_cell(shm, c, a)->stalled;
+        deferred += vl_shm_cell(shm, c, a)->deferred;
         for (i = 0; i < child->ring_len; i++)
             running += vl_shm_ticket(child, i)->account == a;
     }
@@ -53,6 +56,8 @@ static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
     if (seated != shm->accounts[a].seated
         || stalled != shm->accounts[a].stalled)
         return "seated and stalled are the sums of the cells";
+    if (deferred != shm->accounts[a].deferred)
+        return "deferred is the sum of the cells";
     return NULL;
 }
 

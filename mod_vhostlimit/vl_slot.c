@@ -229,6 +229,98 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
+/* 1: one more connection of the account may stand in this child's part of the
+ * queue.  more: it is not yet counted as deferred. */
+static int has_place_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
+{
+    const cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    apr_uint64_t limit = shm->accounts[account].limits.queue;
+    apr_uint64_t waiting = shm->queue.flows[account].waiting;
+    apr_uint64_t all = waiting + shm->accounts[account].deferred
+                       + (apr_uint64_t)more;
+    apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
+                        + (apr_uint64_t)more;
+
+    return waiting < limit
+           && (all <= limit || cell->waiting < (limit * here + all - 1) / all);
+}
+
+apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
+                                   apr_int64_t since_us)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+    cell_t *cell;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    cell = vl_shm_cell(shm, shm->self, account);
+    if (!cell->deferred && has_place_locked(shm, account, 1)) {
+        arrive_locked(shm, account, since_us);
+        vl_slot_dispatch_and_unlock(shm);
+        return APR_SUCCESS;
+    }
+    cell->deferred++;
+    __atomic_store_n(&shm->accounts[account].deferred,
+                     shm->accounts[account].deferred + 1, __ATOMIC_RELAXED);
+    vl_shm_unlock(shm);
+    return APR_EAGAIN;
+}
+
+static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
+{
+    vl_shm_cell(shm, shm->self, account)->deferred--;
+    __atomic_store_n(&shm->accounts[account].deferred,
+                     shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
+}
+
+apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
+                                      apr_int64_t since_us)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (!has_place_locked(shm, account, 0)) {
+        vl_shm_unlock(shm);
+        return APR_EAGAIN;
+    }
+    undefer_locked(shm, account);
+    arrive_locked(shm, account, since_us);
+    vl_slot_dispatch_and_unlock(shm);
+    return APR_SUCCESS;
+}
+
+void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    undefer_locked(shm, account);
+    vl_shm_unlock(shm);
+}
+
+apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].deferred, __ATOMIC_RELAXED);
+}
+
+void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t c, found = NO_CHILD;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    if (shm->queue.flows[account].waiting
+        < shm->accounts[account].limits.queue) {
+        for (c = 0; c < shm->head->columns && found == NO_CHILD; c++) {
+            if (c != shm->self && vl_shm_cell(shm, c, account)->deferred)
+                found = c;
+        }
+    }
+    vl_shm_unlock(shm);
+    if (found != NO_CHILD)
+        vl_slot_wake(shm, found);
+}
+
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us)
 {
@@ -324,6 +416,7 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     if (!stalls(shm, account) && leaves_slots(shm, account)
+        && !vl_shm_cell(shm, shm->self, account)->deferred
         && vl_room_is_left(shm, shm->self, account,
                            vl_room_granted_to(&shm->children[shm->self],
                                               account))
@@ -438,6 +531,32 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
     ret_admission->backlogged = 1;
     ret_admission->concurrency = a->limits.concurrency;
     ret_admission->service_us = a->service_us;
+    vl_shm_unlock(shm);
+}
+
+void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
+                                apr_uint32_t cost_us, int reset,
+                                vl_admission_t *ret_admission)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    count_refused(&a->metrics, VL_REASON_QUEUE);
+    a->metrics.reset += reset != 0;
+    vl_charge_pay_locked(shm, account, cost_us);
+    if (ret_admission) {
+        ret_admission->concurrency = a->limits.concurrency;
+        ret_admission->service_us = a->service_us;
+    }
+    vl_shm_unlock(shm);
+}
+
+void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    shm->accounts[account].metrics.gone++;
     vl_shm_unlock(shm);
 }
 

@@ -26,6 +26,24 @@ typedef struct vl_ticket_t {
  * as many wait as may.  A grant may be there to be taken right after. */
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us);
+/* The same for a connection.  APR_EAGAIN: it is counted as deferred, and waits
+ * in this child beyond the queue, because the queue is full or because this
+ * child has its part of it.  A child's part of the queue is the part that it has
+ * of all the account's connections.  So no child depends on another to go on,
+ * and connections enter the queue about in the order in which they came. */
+apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
+                                   apr_int64_t since_us);
+/* A deferred connection of the account in this child, which came at since_us,
+ * enters the queue.  APR_EAGAIN: the queue has no place for it. */
+apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
+                                      apr_int64_t since_us);
+/* A deferred connection of the account in this child leaves. */
+void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account);
+/* Connections of the account that are deferred, in all children. */
+apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account);
+/* If the account's queue has a place that only a deferred connection of another
+ * child can take, that child is woken. */
+void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account);
 /* One whose turn had come and could not be used: as many as it takes. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
@@ -83,6 +101,15 @@ apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account);
  * rest filled in. */
 void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
                      vl_admission_t *ret_admission);
+
+/* A connection is refused without a request: counted, and the account is charged
+ * cost_us.  reset: it is closed without an answer.  ret_admission: as above; may
+ * be NULL. */
+void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
+                                apr_uint32_t cost_us, int reset,
+                                vl_admission_t *ret_admission);
+/* The client of a connection of the account has gone while it waited. */
+void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account);
 
 /* A request begins on adm->ticket after wait_us; the rest is filled in. */
 void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);

@@ -21,6 +21,8 @@ static const struct heading_t {
       "VhostLimitConcurrency, or limited for some time", 1, 0 },
     { "running", "Running", "requests being worked on", 0, 0 },
     { "waiting", "Waiting", "requests waiting for their turn", 0, 0 },
+    { "deferred", "Beyond the queue", "connections that wait unread because "
+      "the queue is full", 0, 0 },
     { "refused", "Refused", "requests refused since the start", 0, 0 },
     { "cpu_now", "CPU now %", "CPU time over the last seconds, 100 is one "
       "processor", 0, 0 },
@@ -215,6 +217,7 @@ static void put_counts(vl_out_t *out, const vl_row_t *row, int dryrun)
 
     put_number(out, metrics->running, 0);
     put_number(out, metrics->waiting, 0);
+    put_number(out, metrics->deferred, 0);
     put_number(out, metrics->refused, 0);
     put_number(out, row->cpu_now_permille, 1);
     put_number(out, row->cpu_minute_permille, 1);

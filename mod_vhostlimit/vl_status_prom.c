@@ -46,7 +46,8 @@ static void put_sample(vl_out_t *out, const char *name, const vl_row_t *row,
 static int is_idle(const vl_row_t *row)
 {
     return !row->metrics.requests && !row->metrics.refused
-           && !row->metrics.running && !row->metrics.waiting;
+           && !row->metrics.running && !row->metrics.waiting
+           && !row->metrics.gone;
 }
 
 static int in_us(const char *key)

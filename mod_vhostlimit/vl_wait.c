@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vl_wait.h"
 
-/* A line is in `busy` iff somebody stands in it.  Within a line deadlines are
- * in order, because an account's timeout is the same for all: only the first
- * need be looked at. */
+#include <stdlib.h>
+
+/* A line is in `busy` iff it has a waiter.  Within a line the waiters are in
+ * the order in which they came.  An account's timeout is the same for all of
+ * them, so deadlines are in order too: only the first need be looked at. */
 typedef struct line_t {
     APR_RING_ENTRY(line_t) link;
     APR_RING_HEAD(line_head_t, vl_waiter_t) waiters;
@@ -16,30 +18,40 @@ struct vl_wait_t {
     apr_uint32_t count;
 };
 
+static apr_status_t free_lines(void *lines)
+{
+    free(lines);
+    return APR_SUCCESS;
+}
+
+/* Lines that no waiter ever joins stay untouched, and their pages cost
+ * nothing: every child has a line for each account. */
 vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts)
 {
     vl_wait_t *w = apr_palloc(p, sizeof(*w));
-    apr_uint32_t a;
 
-    w->lines = apr_pcalloc(p, sizeof(line_t) * accounts);
+    w->lines = calloc(accounts, sizeof(line_t));
+    if (!w->lines)
+        abort();
+    apr_pool_cleanup_register(p, w->lines, free_lines, apr_pool_cleanup_null);
     w->count = 0;
     APR_RING_INIT(&w->busy, line_t, link);
-    for (a = 0; a < accounts; a++)
-        APR_RING_INIT(&w->lines[a].waiters, vl_waiter_t, link);
     return w;
 }
 
-static int is_empty(line_t *line)
+static int is_empty(const line_t *line)
 {
-    return APR_RING_EMPTY(&line->waiters, vl_waiter_t, link);
+    return !line->count;
 }
 
 static line_t *line_to_join(vl_wait_t *w, const vl_waiter_t *waiter)
 {
     line_t *line = &w->lines[waiter->account];
 
-    if (is_empty(line))
+    if (is_empty(line)) {
+        APR_RING_INIT(&line->waiters, vl_waiter_t, link);
         APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
+    }
     line->count++;
     w->count++;
     return line;
@@ -48,8 +60,13 @@ static line_t *line_to_join(vl_wait_t *w, const vl_waiter_t *waiter)
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
 {
     line_t *line = line_to_join(w, waiter);
+    vl_waiter_t *before = APR_RING_LAST(&line->waiters);
 
-    APR_RING_INSERT_TAIL(&line->waiters, waiter, vl_waiter_t, link);
+    /* Only a connection from another child is older than the last one here. */
+    while (before != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link)
+           && before->since_us > waiter->since_us)
+        before = APR_RING_PREV(before, link);
+    APR_RING_INSERT_AFTER(before, waiter, link);
 }
 
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter)
@@ -64,10 +81,10 @@ void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
     line_t *line = &w->lines[waiter->account];
 
     APR_RING_REMOVE(waiter, link);
-    if (is_empty(line))
-        APR_RING_REMOVE(line, link);
     line->count--;
     w->count--;
+    if (is_empty(line))
+        APR_RING_REMOVE(line, link);
 }
 
 vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account)
@@ -88,24 +105,30 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
 
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 {
+    line_t *line = &w->lines[account];
     vl_waiter_t *waiter;
 
-    APR_RING_FOREACH(waiter, &w->lines[account].waiters, vl_waiter_t, link) {
+    if (is_empty(line))
+        return NULL;
+    APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
         if (waiter->in_mpm)
             return waiter;
     }
     return NULL;
 }
 
-vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us)
+vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
 {
     line_t *line;
 
     APR_RING_FOREACH(line, &w->busy, line_t, link) {
         vl_waiter_t *first = APR_RING_FIRST(&line->waiters);
 
-        if (first->deadline_us <= now_us)
-            return first;
+        if (first->deadline_us > now_us)
+            continue;
+        APR_RING_REMOVE(line, link);
+        APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
+        return first;
     }
     return NULL;
 }
@@ -141,7 +164,7 @@ vl_waiter_t *vl_wait_newest_where(const vl_wait_t *w,
     return NULL;
 }
 
-vl_waiter_t *vl_wait_newest_of_longest(const vl_wait_t *w)
+apr_uint32_t vl_wait_longest(const vl_wait_t *w)
 {
     line_t *line, *longest = NULL;
 
@@ -149,10 +172,43 @@ vl_waiter_t *vl_wait_newest_of_longest(const vl_wait_t *w)
         if (!longest || line->count > longest->count)
             longest = line;
     }
-    return longest ? APR_RING_LAST(&longest->waiters) : NULL;
+    return longest ? (apr_uint32_t)(longest - w->lines) : VL_NO_FLOW;
+}
+
+vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
+                                 vl_waiter_done_fn done)
+{
+    line_t *line = &w->lines[account];
+    vl_waiter_t *waiter;
+
+    if (is_empty(line))
+        return NULL;
+    for (waiter = APR_RING_LAST(&line->waiters);
+         waiter != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link);
+         waiter = APR_RING_PREV(waiter, link)) {
+        if (waiter->done == done)
+            return waiter;
+    }
+    return NULL;
+}
+
+void vl_wait_each_account(vl_wait_t *w, void (*fn)(apr_uint32_t account))
+{
+    line_t *line, *next;
+
+    for (line = APR_RING_FIRST(&w->busy);
+         line != APR_RING_SENTINEL(&w->busy, line_t, link); line = next) {
+        next = APR_RING_NEXT(line, link);
+        fn((apr_uint32_t)(line - w->lines));
+    }
 }
 
 apr_uint32_t vl_wait_count(const vl_wait_t *w)
 {
     return w->count;
+}
+
+apr_uint32_t vl_wait_count_of(const vl_wait_t *w, apr_uint32_t account)
+{
+    return w->lines[account].count;
 }

@@ -8,6 +8,7 @@
 #include <apr_pools.h>
 #include <apr_ring.h>
 
+#include "vl_queue.h"
 #include "vl_slot.h"
 
 typedef struct vl_waiter_t vl_waiter_t;
@@ -27,12 +28,16 @@ struct vl_waiter_t {
     vl_waiter_done_fn done;
     int in_mpm;                     /* the MPM has it already, and need not
                                      * accept it */
+    int may_defer;                  /* beyond a full queue it waits on */
+    int deferred;                   /* it waits beyond the queue now */
+    int was_deferred;               /* the queue was full when it came */
 };
 
 typedef struct vl_wait_t vl_wait_t;
 
 vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts);
 
+/* Behind those of its account that came before it, by since_us. */
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);
 /* Before all others of its account. */
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter);
@@ -42,15 +47,24 @@ vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account);
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
 /* The first of the account that is in the MPM; stays in line. */
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);
-/* Somebody whose deadline has passed; stays in line.  NULL: nobody. */
-vl_waiter_t *vl_wait_expired(const vl_wait_t *w, apr_int64_t now_us);
+/* A waiter whose deadline has passed; it stays in line.  Calls look at the
+ * accounts in turn.  NULL: no deadline has passed. */
+vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us);
 /* Somebody with this done(); stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done);
 /* The newest of a line that is like that; stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_newest_where(const vl_wait_t *w,
                                   int (*is)(const vl_waiter_t *waiter));
-/* The newest of the longest line; stays in line.  NULL: nobody waits. */
-vl_waiter_t *vl_wait_newest_of_longest(const vl_wait_t *w);
+/* An account of the longest line; VL_NO_FLOW: no line has a waiter. */
+apr_uint32_t vl_wait_longest(const vl_wait_t *w);
+/* The newest in the account's line with this done(); it stays in line. */
+vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
+                                 vl_waiter_done_fn done);
+/* Calls fn once for each account that has a waiter.  fn may add and remove
+ * waiters of that account. */
+void vl_wait_each_account(vl_wait_t *w, void (*fn)(apr_uint32_t account));
+/* Waiters in all lines, and in one. */
 apr_uint32_t vl_wait_count(const vl_wait_t *w);
+apr_uint32_t vl_wait_count_of(const vl_wait_t *w, apr_uint32_t account);
 
 #endif

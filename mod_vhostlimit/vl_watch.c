@@ -34,6 +34,7 @@ static void tell_locked(const vl_shm_t *shm, apr_uint32_t account,
     event->metrics = a->metrics;
     event->metrics.running = shm->queue.flows[account].running;
     event->metrics.waiting = shm->queue.flows[account].waiting;
+    event->metrics.deferred = a->deferred;
     event->before = a->limited.before;
     event->since_us = a->limited.since_us;
     event->seen_us = a->limited.seen_us;
@@ -58,7 +59,7 @@ static vl_limited_e look_at_locked(const vl_shm_t *shm, apr_uint32_t account,
     vl_limited_look_t look;
 
     look.at_us = now_us;
-    look.waiting = shm->queue.flows[account].waiting;
+    look.waiting = shm->queue.flows[account].waiting + a->deferred;
     look.requests = a->metrics.requests;
     look.queued = a->metrics.queued;
     look.refused = a->metrics.refused;

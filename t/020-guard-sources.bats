@@ -29,7 +29,7 @@ undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
 
 @test "the time of day is asked only for what people read" {
   try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/*.[ch]
-  is "${lines[*]##*/}" 'vl_shm.c vl_status.c' "files that ask"
+  is "${lines[*]##*/}" 'vl_arrival_answer.c vl_shm.c vl_status.c' "files that ask"
 }
 
 @test "the module exports one symbol, vhostlimit_module" {

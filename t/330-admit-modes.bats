@@ -22,6 +22,14 @@ access_log_says() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
   is "$(status_of a running) $(status_of a would_refuse)" '3 2'
 }
 
+@test "CGI programs are scheduled as without the module, with On, DryRun and Off" {
+  local vhost
+  start_httpd 'VhostLimit On' -v 'b VhostLimit DryRun' -v 'c VhostLimit Off'
+  for vhost in a b c; do
+    is "$(get "$vhost" /cgi/policy.sh) $(answer_body)" '200 0' "SCHED_OTHER in $vhost"
+  done
+}
+
 @test "Off counts nothing" {
   start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' -v 'b VhostLimit Off'
   hold_request one b; hold_request two b

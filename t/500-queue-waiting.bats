@@ -70,18 +70,6 @@ waits_and_is_served_on() { # <mpm>
   is "$(find "$(hold_dir)" -name 'n?.in' -printf '%T@ %f\n' | sort -n | sed 's/.* \(n.\)\.in/\1/' | xargs)" 'n1 n2 n3 n4 n5'
 }
 
-@test "beyond a full queue a request is refused, and those in it are served" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 2'
-  hold_request one
-  line_up a /page.html /sub/
-  is "$(get a /) $(get b /)" '503 200'
-  like "$(answer_head Retry-After)" '^$' "Retry-After of b"
-  release_request one
-  is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
-  log_line a '^GET / 503 action=refused reason=queue '
-  is "$(status_of a refused) $(status_of a queued)" '1 2'
-}
-
 @test "who waits too long is refused then, with the ErrorDocument" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 10 700ms' \
     -v 'a ErrorDocument 503 /sorry.html' -v 'a VhostLimitRetryAfter 7'
@@ -185,13 +173,13 @@ waits_and_is_served_on() { # <mpm>
   start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 1'
   hold_request one b
   line_up b /page.html
-  is "$(get b /)" 503
+  begin_request deferred b /
+  settles b deferred 1
   configure_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 2'
   graceful_httpd
-  settles b waiting 1
-  line_up b /sub/
+  settles b waiting 2
   release_request one
-  is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
+  is "$(answer_of pagehtml) $(answer_of deferred)" '200 200'
 }
 
 # ---- shares ------------------------------------------------------------------

@@ -48,16 +48,37 @@ refused_at_start() { # <message> <as configure_httpd>...
 }
 
 @test "exempt requests neither wait nor are refused" {
-  start_httpd -l remoteip 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1' \
+  start_httpd -l remoteip 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 60s' \
     -v "a VhostLimitExempt \"%{REQUEST_URI} == '/page.html' || %{HTTP:X-Probe} == 'yes'\""
   hold_request one
   begin_request two a /sub/
   settles a waiting 1
-  is "$(get a /) $(get a /page.html) $(get a / -H 'X-Probe: yes') $(get a '/page.html?x=1')" '503 200 200 200'
+  begin_request three a /
+  settles a deferred 1
+  is "$(get a /page.html) $(get a / -H 'X-Probe: yes') $(get a '/page.html?x=1')" '200 200 200'
   log_line a '^GET /page\.html 200 action=exempt reason=- wait=0 '
   is "$(status_of a running) $(status_of a waiting)" '1 1'
   release_request one
-  is "$(answer_of two)" 200
+  is "$(answer_of two) $(answer_of three)" '200 200'
+}
+
+# There is no request yet when it is asked: what belongs to one is empty.
+@test "an expression may ask for any variable" {
+  local name any=()
+  for name in HTTP_ACCEPT HTTP_COOKIE HTTP_FORWARDED HTTP_HOST HTTP_PROXY_CONNECTION HTTP_REFERER HTTP_USER_AGENT \
+    REQUEST_METHOD REQUEST_SCHEME REQUEST_URI DOCUMENT_URI REQUEST_FILENAME SCRIPT_FILENAME LAST_MODIFIED SCRIPT_USER \
+    SCRIPT_GROUP PATH_INFO QUERY_STRING IS_SUBREQ THE_REQUEST REMOTE_ADDR REMOTE_PORT REMOTE_USER \
+    SERVER_NAME SERVER_PORT SERVER_ADMIN SERVER_PROTOCOL DOCUMENT_ROOT AUTH_TYPE CONTENT_TYPE HANDLER HTTP2 HTTPS IPV6 REQUEST_STATUS \
+    REQUEST_LOG_ID CONN_LOG_ID CONN_REMOTE_ADDR CONTEXT_PREFIX CONTEXT_DOCUMENT_ROOT TIME API_VERSION SERVER_SOFTWARE \
+    ENV:PATH HTTP:Host SSL:SSL_PROTOCOL SSL:SSL_CLIENT_S_DN; do
+    any+=("%{$name} == '/x'")
+  done
+  any+=("req('Host') == 'x'" "req_novary('Host') == 'x'" "resp('Host') == 'x'" "reqenv('X') == 'x'" "note('X') == 'x'"
+    "env('X') == 'x'" "osenv('X') == 'x'" "tolower('X') == 'y'" "md5('X') == 'x'" "-T req('X')" "-R '10.0.0.0/8'" "-n ''")
+  start_httpd -l ssl -l socache_shmcb -l http2 'VhostLimit On' \
+    -v "a VhostLimitExempt \"$(printf '%s || ' "${any[@]}")%{REQUEST_URI} == '/sub/'\""
+  is "$(get a /page.html) $(get a /sub/) $(get a / -X POST)" '200 200 200'
+  settles a requests 2
 }
 
 @test "what an exemption cannot read it does not exempt" {
@@ -72,10 +93,10 @@ refused_at_start() { # <message> <as configure_httpd>...
   is "$status" 1
   like "$output" "VhostLimitExempt: '%.REQUEST_URI. ===':"
   local lookup
-  for lookup in '-U %{REQUEST_URI}' '-A %{REQUEST_URI}' "! -U'/x'" '-F%{REQUEST_URI}' "%{REMOTE_HOST} == 'x'"; do
+  for lookup in '-U %{REQUEST_URI}' '-A %{REQUEST_URI}' "! -U'/x'" '-F%{REQUEST_URI}' "%{REMOTE_HOST} == 'x'" "%{REMOTE_IDENT} == 'x'"; do
     check_config 'VhostLimit On' -v "a VhostLimitExempt \"$lookup\""
     is "$status" 1
-    like "$output" '-A, -U, -F and REMOTE_HOST look something up'
+    like "$output" '-A, -U, -F, REMOTE_HOST and REMOTE_IDENT look something up'
   done
   check_config 'VhostLimit On' -v "a VhostLimitExempt \"%{REQUEST_URI} == '/x-A-U' && -n 'F'\""
   is "$status" 0

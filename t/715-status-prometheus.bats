@@ -82,7 +82,7 @@ reaches() { local got; got=$(query "$1") && [[ -n $got ]] && ((${got%.*} >= $2))
 
 @test "a Prometheus scrapes a loaded Apache and answers every query of the dashboard" {
   requires prometheus ab
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 5' \
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 5 200ms' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'VhostLimit Off' \
     -x '<Location "/vhostlimit">' -x 'SetHandler vhostlimit-status' -x '</Location>' -x '</VirtualHost>'
   start_prometheus

@@ -232,7 +232,7 @@ prepare() {
   # shellcheck disable=SC2086  # names
   mapfile -t needs < <(load_packages "${generators[@]}" && test_packages && target_packages ${measure[targets]//,/ } &&
     service_packages ${test[needs]-})
-  need_files "$(($(test_users_most) + 200))"
+  need_files "$(test_files_most)"
   # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
     network services sysctl util curl jq sar gnuplot fonts "${needs[@]}" ${test[modules]-}

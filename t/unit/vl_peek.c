@@ -52,6 +52,17 @@ static int grows(const void *bytes, apr_size_t len)
 
 #define GET "GET / HTTP/1.1\r\n"
 
+static void request_lines(void)
+{
+    ok(asks("HEAD / HTTP/1.1\r\n\r\n", NULL) && found.head && found.http11,
+       "the method is HEAD, the protocol HTTP/1.1");
+    ok(asks("GET / HTTP/1.1\n\n", NULL) && !found.head && found.http11,
+       "without a carriage return");
+    ok(asks("HEADER / HTTP/1.0\r\n\r\n", NULL) && !found.head
+       && !found.http11, "another method, and HTTP/1.0");
+    ok(asks("GET /?HTTP/1.1\r\n\r\n", NULL) && !found.http11, "HTTP/0.9");
+}
+
 static void host_lines(void)
 {
     ok(asks(GET "Host: a.example\r\n\r\n", "a.example"), "a host");
@@ -499,6 +510,7 @@ static void damaged_hellos(void)
 int main(void)
 {
     srand(20261121);
+    request_lines();
     host_lines();
     no_host();
     absolute_targets();

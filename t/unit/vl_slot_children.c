@@ -496,6 +496,63 @@ static void kills_at_random_leave_nothing(void)
     ok(requests > 1000, "though there was work done");
 }
 
+static apr_uint32_t defers(vl_shm_t *child, apr_uint32_t a, apr_uint32_t n)
+{
+    apr_uint32_t deferred = 0;
+
+    while (n--)
+        deferred += vl_slot_wait_or_defer(child, a, vl_clock_us())
+                    == APR_EAGAIN;
+    return deferred;
+}
+
+/* A place in the queue comes free when the child's only ticket is used. */
+static void serve_one(vl_shm_t *child)
+{
+    vl_ticket_t ticket;
+
+    if (vl_slot_take(child, &ticket) == APR_SUCCESS)
+        vl_slot_end(child, &ticket, NULL);
+}
+
+static void children_share_the_queue_by_what_they_hold(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_ON, 0, 10));
+    apr_uint32_t n;
+    vl_ticket_t held;
+
+    vl_slot_set(shm, 1);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    enter(&one, a, &held);
+    ok(defers(&one, a, 30) == 20, "ten are queued, the others deferred");
+    ok(metrics(shm, a).waiting == 10 && metrics(shm, a).deferred == 20
+       && metrics(shm, a).refused == 0, "counted, and not refused");
+    ok(defers(&two, a, 10) == 10, "a full queue has no place in another child");
+    vl_slot_end(&one, &held, NULL);
+    serve_one(&one);
+    ok(vl_slot_enqueue_deferred(&one, a, 1) == APR_EAGAIN,
+       "a child that has more than its part of the queue takes no more");
+    ok(vl_slot_enqueue_deferred(&two, a, 1) == APR_SUCCESS,
+       "one that has less does");
+    vl_slot_wake_deferred(&one, a);
+    ok(woken(&two) == 1, "and is woken when it has a place");
+    for (n = 0; n < 9; n++)
+        vl_slot_undefer(&two, a);
+    ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred ones may leave");
+    vl_slot_unwait(&two, a);
+    ok(vl_slot_wait_or_defer(&one, a, 1) == APR_EAGAIN
+       && vl_slot_wait_or_defer(&two, a, 1) == APR_SUCCESS,
+       "a new one stands behind the deferred ones of its child only");
+    vl_shm_parent_reclaim(shm, shm->children[0].pid);
+    ok(metrics(shm, a).deferred == 0 && valid(shm), "the dead leave none");
+    while (vl_slot_unwait(&two, a) == APR_SUCCESS)
+        continue;
+    drain(&two);
+    ok(is_empty(shm), "nothing is left");
+}
+
 int main(void)
 {
     srand(20261121);
@@ -512,6 +569,7 @@ int main(void)
     paused_lines_hold_up_nobody();
     many_are_woken_at_once();
     the_dead_leave_nothing();
+    children_share_the_queue_by_what_they_hold();
     end_sleepers();
     a_sleeping_process_is_woken();
     kills_at_random_leave_nothing();

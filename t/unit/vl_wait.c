@@ -54,6 +54,42 @@ static void first_come_first_served(void)
        "another line is not concerned");
 }
 
+static void an_older_one_stands_before_younger_ones(void)
+{
+    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_waiter_t *a = join(w, 0, 1, 10), *b = join(w, 1, 1, 11), *old, *same;
+
+    old = &waiters[2];
+    same = &waiters[3];
+    memset(old, 0, sizeof(*old) * 2);
+    a->since_us = 5;
+    b->since_us = 7;
+    old->account = same->account = 1;
+    old->since_us = 3;
+    same->since_us = 5;
+    vl_wait_add(w, old);
+    vl_wait_add(w, same);
+    ok(vl_wait_pop(w, 1) == old && vl_wait_pop(w, 1) == a
+       && vl_wait_pop(w, 1) == same && vl_wait_pop(w, 1) == b,
+       "one that another child has had in line stands where it came");
+}
+
+static void accounts_take_turns_in_being_late(void)
+{
+    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_waiter_t *first, *second;
+    int i;
+
+    for (i = 0; i < 4; i++)
+        join(w, i, i < 3 ? 1 : 2, 10);
+    first = vl_wait_expired(w, 10);
+    second = vl_wait_expired(w, 10);
+    ok(first->account != second->account, "a long line hides no other");
+    ok(vl_wait_longest(w) == 1 && vl_wait_count_of(w, 1) == 3
+       && vl_wait_newest_with(w, 1, is_done) == &waiters[2]
+       && !vl_wait_newest_with(w, 0, is_done), "the newest of the longest");
+}
+
 static void anybody_may_leave(void)
 {
     vl_wait_t *w = vl_wait_create(pool, LINES);
@@ -206,6 +242,8 @@ int main(void)
     apr_initialize();
     apr_pool_create(&pool, NULL);
     first_come_first_served();
+    an_older_one_stands_before_younger_ones();
+    accounts_take_turns_in_being_late();
     anybody_may_leave();
     the_late_are_found_in_order();
     some_are_found_by_what_they_are();

@@ -26,7 +26,7 @@ def slots_say($v; $all): (others($v)) as $others | ([.vhosts[].cpu_now_permille]
 def says($v; $free; $all): {
   dryrun: "It has DryRun, so nothing of it is delayed or refused: since the start \(many($v.would_queue; "request")) would have waited and \($v.would_refuse) would have been refused.",
   concurrency: "As many run as may: \($v.running) of VhostLimitConcurrency \($v.concurrency). The next one waits until one ends\(if $v.queue == 0 then ", or rather is refused, as VhostLimitQueue is 0" else "" end). Raise concurrency, or make its requests quicker\(if $v.service_us > 0 then " (they take \($v.service_us | ms) ms)" else "" end).",
-  queue: "Its queue is full: \($v.waiting) wait, VhostLimitQueue is \($v.queue). Whoever comes now is refused.",
+  queue: "Its queue is full: \($v.waiting) wait, VhostLimitQueue is \($v.queue). \(many($v.deferred; "connection")) wait\(if $v.deferred == 1 then "s" else "" end) beyond it, and \(if $v.deferred == 1 then "is" else "are" end) refused unless a place comes free in time.",
   cpu: "It has used up its CPU cap: \($v.cpu_now_permille | percent) % of \($v.cpu) %. What runs is slowed down by it, and the next one's turn comes as time passes; raise cpu to give it more.",
   slots: slots_say($v; $all),
   most: "It has \($v.running) of the server's \(.slots) slots, as many as one site gets: what is left, \($free), is for others. Its program hangs, or its clients do not take their answers, if the processors are idle; VhostLimitSlots auto adds slots then, as long as there are threads." };
@@ -46,7 +46,7 @@ def limited($v): select($v.limited_s > 0) | "It has been limited for \($v.limite
   + if $v.waiting == 0 then ", and is so until ten seconds have passed in which nobody waited for long or was refused." else "." end;
 def reasons($v): [
   (select($v.refused_concurrency > 0) | "\($v.refused_concurrency) because as many ran as may"),
-  (select($v.refused_queue > 0) | "\($v.refused_queue) because as many waited as may"),
+  (select($v.refused_queue > 0) | "\($v.refused_queue) because the queue was full"),
   (select($v.refused_timeout > 0) | "\($v.refused_timeout) because of too long a wait"),
   (select($v.refused_threads > 0) | "\($v.refused_threads) because waiting takes a thread there and none was left for it") ];
 def refusals($v): select($v.refused > 0)

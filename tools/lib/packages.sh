@@ -88,6 +88,7 @@ dpkg_deb        -
 event           httpd
 fuzzer          clang
 git_http        git
+git_program     git
 guest           -
 io              -
 long            -

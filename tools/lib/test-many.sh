@@ -1,16 +1,27 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# A flood far beyond what Apache has threads for.
+# A flood far beyond what Apache has threads for and far beyond VhostLimitQueue,
+# with the module's default configuration.
 
 describe_many() {
-  local client
-  test_summary '8000 connections of one site against 50 of another'
+  local users each client
+  test_summary '8000, and 20000, connections of one site against 50 of another'
   test_pages php
-  test_line 'VhostLimitQueue 10000 60s'
-  test_load victim 1 site1 50
-  for client in 2 3 2 3; do
-    test_load noisy "$client" site2 2000
+  for users in 400 8000 20000; do
+    test_scene "$users"
+    test_load victim 1 site1 50
+    each=$((users / 4))
+    for client in 2 3 2 3; do
+      test_load noisy "$client" site2 "$each"
+    done
   done
-  test_row all "victim's share" '>= 0.45' '>= 0.5' 'this | site("victim").share'
-  test_row all "victim's failures" '= 0' '= 0' 'this | site("victim").failures'
+  for users in 8000 20000; do
+    test_row all "$users: victim's rate / half of plain Apache's total" '>= 0.9' '>= 1.0' \
+      "ratio(this(\"$users\") | site(\"victim\").rate; plain(\"$users\") | .total.rate / 2)"
+    test_row all "$users: total / plain Apache's total" '>= 0.9' '>= 1.0' \
+      "ratio(this(\"$users\") | .total.rate; plain(\"$users\") | .total.rate)"
+    test_row all "$users: victim's p99 / its p99 beside 400" '<= 4' '<= 2' \
+      "ratio(this(\"$users\") | site(\"victim\").p99_s; this(\"400\") | site(\"victim\").p99_s)"
+    test_row all "$users: victim's failures" '= 0' '= 0' "this(\"$users\") | site(\"victim\").failures"
+  done
 }

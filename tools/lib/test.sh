@@ -155,6 +155,13 @@ test_generators() { # <the command line's>: those that make loads
 
 test_is_counted() { [[ -n ${test[quick:${test_scenes[0]}]-} ]]; }   # so many requests, see test_requests
 
-test_users_most() { # of all clients together
-  printf '%s\n' "${test_loads[@]}" | awk '{ sum[$1] += $5; if (sum[$1] > most) most = sum[$1] } END { print most }'
+# Descriptors that one process needs: a generator's, or Apache's. The event MPM
+# spreads connections over two children at least; a front or prefork's acceptor
+# has all of them.
+test_files_most() {
+  local parts=2
+  [[ " ${!test[*]}" != *" front:"* && " ${!test[*]}" != *" mpm:"* ]] || parts=1
+  printf '%s\n' "${test_loads[@]}" | awk -v parts="$parts" '
+    { sum[$1] += $5; if ($5 > most) most = $5; if (sum[$1] / parts > most) most = sum[$1] / parts }
+    END { print int(most) + 200 }'
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Answers that the acceptor gives itself.  They are short and prepared, and go
+ * out in one send(): a refused request takes no thread of the MPM, no pool and
+ * no handshake.  An ErrorDocument needs Apache, so it is not served here. */
+#include "vl_arrival_int.h"
+
+#include <sys/socket.h>
+
+#include <apr_strings.h>
+#include <apr_time.h>
+#include <http_protocol.h>
+
+#include "vl_clock.h"
+
+/* Taken for the cost of a refusal until some connections have been counted. */
+#define REFUSAL_US 50
+/* Connections over which the cost is averaged. */
+#define MEASURE_MIN 32
+
+/* What a connection costs the acceptor, from accept() to close(), taken as the
+ * cost of one that is refused.  The kernel's own work for the connection is not
+ * in it. */
+void vl_arrival_measure(apr_int64_t cpu_us)
+{
+    static apr_int64_t last_us;
+    static apr_uint32_t last_came;
+    apr_uint32_t n = vl_arrivals->came - last_came;
+
+    if (last_us && n < MEASURE_MIN)
+        return;
+    if (last_us)
+        vl_arrivals->refusal_us = vl_average(
+            vl_arrivals->refusal_us ? vl_arrivals->refusal_us : REFUSAL_US,
+            (apr_uint64_t)(cpu_us - last_us) / n);
+    last_us = cpu_us;
+    last_came += n;
+}
+
+static apr_uint32_t refusal_us(void)
+{
+    return vl_arrivals->refusal_us ? vl_arrivals->refusal_us : REFUSAL_US;
+}
+
+/* "Retry-After: n\r\n", or nothing. */
+static void put_retry_after(char *to, apr_size_t size, const vl_conf_t *conf,
+                            const vl_admission_t *admission)
+{
+    apr_uint32_t random, seconds = (apr_uint32_t)conf->retry_after;
+
+    *to = '\0';
+    if (conf->retry_after == VL_RETRY_OFF)
+        return;
+    if (conf->retry_after == VL_RETRY_AUTO) {
+        ap_random_insecure_bytes(&random, sizeof(random));
+        seconds = vl_admit_retry_after(admission->service_us,
+                                       admission->concurrency, random);
+    }
+    apr_snprintf(to, size, "Retry-After: %u\r\n", seconds);
+}
+
+/* The whole answer, without its body for a HEAD request.  Returns its length. */
+static int put_answer(char *to, apr_size_t size, int status, const char *more,
+                      const char *text, int head)
+{
+    const char *line = ap_get_status_line(status);
+    char date[APR_RFC822_DATE_LEN];
+
+    apr_rfc822_date(date, apr_time_now());
+    return apr_snprintf(to, size, "HTTP/1.1 %s\r\nDate: %s\r\nServer: %s\r\n"
+                        "%sContent-Length: %d\r\nConnection: close\r\n"
+                        "Content-Type: text/plain; charset=us-ascii\r\n\r\n"
+                        "%s%s%s", line, date, ap_get_server_banner(), more,
+                        (int)(strlen(line) + strlen(text) + 2),
+                        head ? "" : line, head ? "" : text,
+                        head ? "" : "\r\n");
+}
+
+/* Sends the answer, if len is not 0.  The connection stays until its client closes
+ * it: the kernel would turn the close of a socket with unread bytes into a reset,
+ * which can overtake the answer.  Most requests have been read as a whole here. */
+static void answer_locked(vl_arrival_t *arrival, const char *answer, int len)
+{
+    vl_arrival_drain(arrival->fd);
+    if (len && send(arrival->fd, answer, (apr_size_t)len,
+                    MSG_DONTWAIT | MSG_NOSIGNAL) != len) {
+        vl_arrival_close_locked(arrival);
+        return;
+    }
+    shutdown(arrival->fd, SHUT_WR);
+    if (!vl_arrival_watch_locked(arrival, 0)) {
+        vl_arrival_close_locked(arrival);
+        return;
+    }
+    vl_arrival_make_room_locked();
+    vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
+}
+
+/* 1: the request line has all come.  Empty lines before it do not count. */
+static int has_request_line(int fd)
+{
+    char bytes[8192];
+    ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    ssize_t i = 0;
+
+    while (i < n && (bytes[i] == '\r' || bytes[i] == '\n'))
+        i++;
+    return i < n && memchr(bytes + i, '\n', (size_t)(n - i)) != NULL;
+}
+
+/* As ap_read_request() does: without a request line there is no answer. */
+void vl_arrival_time_out_locked(vl_arrival_t *arrival)
+{
+    char answer[1024];
+    int len = 0;
+
+    if (!arrival->tls && has_request_line(arrival->fd))
+        len = put_answer(answer, sizeof(answer), HTTP_REQUEST_TIME_OUT, "",
+                         ": the request did not come in time.", 0);
+    answer_locked(arrival, answer, len);
+}
+
+void vl_arrival_refuse_locked(vl_arrival_t *arrival)
+{
+    vl_admission_t admission = { .entered = 0 };
+    char answer[1024], retry_after[40];
+
+    if (arrival->tls) {
+        vl_arrival_reset_locked(arrival);
+        return;
+    }
+    vl_slot_refused_connection(vl_arrivals->shm, arrival->waiter.account,
+                               refusal_us(), 0, &admission);
+    put_retry_after(retry_after, sizeof(retry_after), arrival->conf,
+                    &admission);
+    answer_locked(arrival, answer,
+                  put_answer(answer, sizeof(answer), arrival->conf->status_code,
+                             retry_after, ": this site has more requests than "
+                             "it can answer now. Please try again later.",
+                             arrival->head));
+}
+
+void vl_arrival_reset_locked(vl_arrival_t *arrival)
+{
+    const struct linger now = { 1, 0 };
+
+    vl_slot_refused_connection(vl_arrivals->shm, arrival->waiter.account,
+                               refusal_us(), 1, NULL);
+    setsockopt(arrival->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    vl_arrival_close_locked(arrival);
+}

@@ -1,0 +1,222 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Connections beyond VhostLimitQueue: they wait unread, enter the queue as it
+# moves, and are refused by the acceptor when their time is over.
+
+load lib/live
+load lib/tls
+
+ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
+  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
+
+setup() { requires event; }
+
+# One after the other, so that the order is known.
+line_up() { # <vhost> <path>...
+  local vhost=$1 path already
+  already=$(all_of "$vhost")
+  shift
+  for path; do
+    begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
+    ((already += 1))
+    wait_until 5 holds "$vhost" "$already"
+  done
+}
+all_of() { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }
+holds()  { (($(all_of "$1") == $2)); }
+
+head_of() { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }   # <name> <header>
+
+milliseconds() { # <command>...
+  local start=${EPOCHREALTIME/./}
+  "$@" >&2
+  echo $(((${EPOCHREALTIME/./} - start) / 1000))
+}
+
+is_deferred_and_served_on() { # <mpm>
+  start_httpd -m "$1" "${@:2}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 2 60s'
+  hold_request one
+  line_up a /page.html /sub/ '/page.html?3' '/page.html?4' '/page.html?5'
+  is "$(status_of a waiting) $(status_of a deferred) $(status_of a refused)" '2 3 0'
+  is "$(get b /)" 200
+  release_request one
+  is "$(answer_of pagehtml) $(answer_of sub) $(answer_of pagehtml3) $(answer_of pagehtml4) $(answer_of pagehtml5)" \
+    '200 200 200 200 200'
+  is "$(status_of a waiting) $(status_of a deferred) $(status_of a refused) $(status_of a queued)" '0 0 0 5'
+}
+
+@test "event: beyond a full queue connections wait on and are served" {
+  is_deferred_and_served_on event
+}
+
+@test "worker: beyond a full queue connections wait on and are served" {
+  requires worker
+  is_deferred_and_served_on worker
+}
+
+@test "prefork: beyond a full queue connections wait on and are served" {
+  requires prefork
+  is_deferred_and_served_on prefork
+}
+
+@test "the oldest deferred connection enters the queue first" {
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 60s'
+  hold_request one
+  line_up a '/cgi/hold.sh?n1' '/cgi/hold.sh?n2' '/cgi/hold.sh?n3' '/cgi/hold.sh?n4' '/cgi/hold.sh?n5'
+  is "$(status_of a waiting) $(status_of a deferred)" '1 4'
+  release_request one
+  is "$(answer_of cgiholdshn5)" 200
+  settles a running 0
+  is "$(find "$(hold_dir)" -name 'n?.in' -printf '%T@ %f\n' | sort -n | sed 's/.* \(n.\)\.in/\1/' | xargs)" 'n1 n2 n3 n4 n5'
+}
+
+@test "the queue is one over all children: the queue's limit holds, and a place is taken by a connection of any child" {
+  start_httpd -t 'StartServers 4' -t 'ServerLimit 4' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' -t 'MaxRequestWorkers 32' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 5 60s'
+  hold_request one b
+  begin_crowd many 60 b /page.html
+  wait_until 10 holds b 60
+  is "$(status_of b waiting) $(status_of b deferred)" '5 55'
+  release_request one
+  is "$(crowd_got many)" '60 200'
+  is "$(status_of b deferred) $(status_of b refused)" '0 0'
+}
+
+@test "when its time is over a deferred connection gets a short answer, with the status and Retry-After of its vhost" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 700ms' -v 'a VhostLimitRetryAfter 7' \
+    -v 'a VhostLimitStatusCode 429' -v 'a ErrorDocument 429 /sorry.html'
+  local took
+  hold_request one
+  begin_request first a /page.html
+  settles a waiting 1
+  took=$(milliseconds get a /page.html)
+  at_least "$took" 650 milliseconds
+  at_most "$took" 4000 milliseconds
+  is "$(answer_head Retry-After) $(answer_head Connection) $(answer_head Content-Type)" '7 close text/plain; charset=us-ascii'
+  like "$(head -n 1 "$BATS_TEST_TMPDIR/head")" '^HTTP/1.1 429 Too Many Requests'
+  like "$(answer_body)" '^429 Too Many Requests: this site has more requests'
+  is "$(answer_head Content-Length)" "$(wc -c <"$BATS_TEST_TMPDIR/body")"
+  like "$(answer_head Date)" ' GMT$'
+  is "$(answer_of first) $(<"$(hold_dir)/first.body")" '429 sorry from a' "of the queued one, which Apache answers"
+  is "$(status_of a refused_queue) $(status_of a refused_timeout) $(status_of a deferred)" '1 1 0'
+  at_least "$(status_of a charged_us)" 1 charged_us
+  access_log a >"$BATS_TEST_TMPDIR/log"
+  is "$(grep -c 'action=refused' "$BATS_TEST_TMPDIR/log")" 1 "lines in the access log"
+}
+
+@test "a refused HEAD request gets no body, one with a body in parts its whole answer" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 2s' -v 'a VhostLimitRetryAfter off'
+  hold_request one
+  begin_request first a /page.html
+  settles a waiting 1
+  packets 'HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$BATS_TEST_TMPDIR/head-answer" &
+  packets 'POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 300000\r\n\r\n' @send:100000 @until:later @send:200000 >"$BATS_TEST_TMPDIR/post-answer"
+  wait $!
+  like "$(<"$BATS_TEST_TMPDIR/head-answer")" $'^HTTP/1.1 503 [^\n]*\r.*\nContent-Length: [1-9][0-9]*\r\n.*\r$'
+  like "$(<"$BATS_TEST_TMPDIR/post-answer")" $'^HTTP/1.1 503 .*\n503 Service Unavailable: .*later\\.\r$'
+  ! grep -i retry-after "$BATS_TEST_TMPDIR"/*-answer || fail "Retry-After though it is off"
+}
+
+@test "a TLS connection is reset when its time is over: no handshake is made for a refusal" {
+  requires openssl mod_ssl
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: VhostLimitQueue 1 700ms'
+  hold_request one s
+  begin_request first s /page.html
+  settles s waiting 1
+  is "$(tls_packets "$(client_hello s.test)")" '[reset]'
+  is "$(status_of s reset) $(status_of s refused_queue)" '1 1'
+  is "$(answer_of first)" 503 "of the queued one"
+}
+
+@test "a longer queue takes the deferred in" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 60s'
+  hold_request one
+  line_up a /page.html /sub/ '/page.html?3'
+  is "$(status_of a waiting) $(status_of a deferred)" '1 2'
+  configure_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 3 60s'
+  graceful_httpd
+  settles a waiting 3
+  is "$(status_of a deferred)" 0
+  release_request one
+  is "$(answer_of pagehtml) $(answer_of sub) $(answer_of pagehtml3)" '200 200 200'
+}
+
+@test "the counts of a child that is killed with deferred connections come back" {
+  export LOG_MAY_SAY='exit signal Killed'
+  start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 3 60s'
+  hold_request one b
+  begin_crowd many 40 b /page.html
+  wait_until 10 holds b 40
+  httpd_children | xargs kill -KILL
+  settles b deferred 0
+  settles b waiting 0
+  settles b running 0
+  is "$(get b /)" 200
+}
+
+@test "a site is charged for what Apache refuses as well" {
+  start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 0'
+  hold_request one b
+  is "$(status_of b charged_us)" 0
+  repeat 20 get b /page.html >"$BATS_TEST_TMPDIR/codes"
+  is "$(sort "$BATS_TEST_TMPDIR/codes" | uniq -c | xargs)" '20 503'
+  at_least "$(status_of b charged_us)" 100 "us for 20 refusals"
+}
+
+# ---- descriptors ----------------------------------------------------------------
+
+resets_some() { (($(status_of b reset) >= $1)); }
+
+@test "when descriptors run short the site with most connections loses its newest, and others are served" {
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitCgroup off' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 10 60s'
+  prlimit --nofile=500:500 -p "$(httpd_pid)"
+  graceful_httpd
+  hold_request one b
+  line_up b /sub/
+  begin_crowd many 600 b /page.html
+  wait_until 20 resets_some 100
+  is "$(repeat 20 get a / | sort | uniq -c | xargs)" '20 200'
+  at_least "$(status_of b deferred)" 100 "deferred"
+  is "$(status_of b refused_queue)" "$(status_of b reset)"
+  release_request one
+  is "$(answer_of sub)" 200 "the first"
+  like "$(crowd_got many)" '^[0-9]+ 200 [0-9]+ none$'
+  is "$(status_of a refused)" 0
+}
+
+# ---- what it costs ------------------------------------------------------------
+
+# CPU time of the server's processes so far, us.
+server_us() {
+  local pid
+  for pid in $(httpd_pid) $(httpd_children); do cat "/proc/$pid/task/"*/schedstat; done 2>/dev/null |
+    awk '{ n += $1 } END { printf "%d\n", n / 1000 }'
+}
+
+refusal_costs() { # <vhost> <seconds>: us of CPU time, of the server, for each refusal
+  local refused used
+  refused=$(status_of "$1" refused) used=$(server_us)
+  wrk -t1 -c200 "-d$2s" --timeout 20s -H 'Connection: close' -H "Host: $1.test" "$(tls_or_not "$1")/page.html" >&2 || :
+  used=$(($(server_us) - used)) refused=$(($(status_of "$1" refused) - refused))
+  at_least "$refused" 100 "refusals" || return
+  echo "# $refused refusals of $1: $((used / refused)) us each" >&2
+  echo $((used / refused))
+}
+tls_or_not() { case $1 in s) echo "https://127.0.0.1:$(tls_port)" ;; *) echo "http://127.0.0.1:$(httpd_port)" ;; esac; }
+
+@test "what a refusal costs: less than one by Apache, and no handshake (shown)" {
+  requires wrk openssl mod_ssl
+  [[ ! ${VL_SANITIZER-} ]] || skip 'a sanitizer makes everything dearer'
+  start_tls 'VhostLimit On' -v 'b VhostLimitQueue 1 100ms' -v 'b VhostLimitConcurrency 1' \
+    's: VhostLimitQueue 1 100ms' 's: VhostLimitConcurrency 1' -v 'c VhostLimitQueue 0' -v 'c VhostLimitConcurrency 1'
+  local seconds=3 acceptor tls apache
+  [[ ! ${VL_LONG-} ]] || seconds=20
+  hold_request one b; hold_request two s; hold_request three c
+  begin_request first b /page.html
+  acceptor=$(refusal_costs b "$seconds")
+  tls=$(refusal_costs s "$seconds")
+  apache=$(refusal_costs c "$seconds")
+  at_most "$acceptor" "$apache" "us, beside one by Apache"
+  at_most "$tls" 400 "us, over TLS"
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Clients that leave while they wait: nothing runs for them, and their places are
+# for others. Clients that only stop sending are served.
+
+load lib/live
+load lib/tls
+
+setup() { requires event; }
+
+# A connection each, which ends as the step says when its request has been sent.
+leave() { # <number> <step> <text>
+  local n pids=()
+  for ((n = 0; n < $1; n++)); do packets "$3" @100 "$2" 3>&- 4>&- & pids+=($!); done
+  wait "${pids[@]}"
+}
+
+ran() { find "$(hold_dir)" -name 'ran-*.in' | wc -l; }   # how often the program of those was started
+
+# Twenty whole requests of clients that close, in a queue of twenty.
+nothing_runs_on() { # <mpm> <step>
+  start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
+  hold_request one
+  leave 25 "$2" 'GET /cgi/hold.sh?ran-1 HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  settles a waiting 0
+  is "$(status_of a gone) $(status_of a deferred)" '25 0'
+  begin_request live a /page.html
+  settles a waiting 1
+  release_request one
+  is "$(answer_of live)" 200
+  settles a running 0
+  is "$(status_of a requests) $(ran)" '2 0'
+}
+
+@test "event: clients that close leave the queue, and nothing runs for them" {
+  nothing_runs_on event @close
+}
+
+@test "event: so do clients that reset their connection" {
+  nothing_runs_on event @reset
+}
+
+@test "worker: clients that close leave the queue, and nothing runs for them" {
+  requires worker
+  nothing_runs_on worker @close
+}
+
+@test "prefork: clients that close leave the queue, and nothing runs for them" {
+  requires prefork
+  nothing_runs_on prefork @close
+}
+
+@test "a client of a kept connection that closes leaves the queue" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
+  local file=$BATS_TEST_TMPDIR/go
+  hold_request one b
+  begin_request other b /page.html      # while somebody waits, connections come back
+  settles b waiting 1
+  packets 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' '@until:page of a' "@when:$file" \
+    'GET /cgi/hold.sh?ran-1 HTTP/1.1\r\nHost: a.test\r\n\r\n' @1500 @close 3>&- 4>&- &
+  local client=$!
+  settles a requests 1
+  hold_request two
+  touch "$file"
+  settles a waiting 1
+  wait "$client"
+  settles a waiting 0
+  is "$(status_of a gone)" 1
+  release_request one; release_request two
+  is "$(answer_of other)" 200
+  settles a running 0
+  is "$(ran)" 0
+}
+
+half_closed() { # <name> <request line>
+  (packets "$2\r\nHost: a.test\r\nConnection: close\r\n\r\n" @half >"$(hold_dir)/$1.half") 3>&- 4>&- &
+}
+
+@test "a client that has only stopped sending is served, of HTTP/1.1 and of HTTP/1.0" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
+  hold_request one
+  half_closed new 'GET /page.html HTTP/1.1'
+  half_closed old 'GET /page.html HTTP/1.0'
+  settles a waiting 2
+  release_request one
+  wait_until 10 grep -q 'page of a' "$(hold_dir)/new.half"
+  wait_until 10 grep -q 'page of a' "$(hold_dir)/old.half"
+  like "$(head -n 1 "$(hold_dir)/new.half")" '^HTTP/1.1 100 Continue'
+  is "$(grep -c '^HTTP/1.1 200 ' "$(hold_dir)/new.half")" 1
+  like "$(head -n 1 "$(hold_dir)/old.half")" '^HTTP/1.1 200 '
+  is "$(status_of a gone)" 0
+}
+
+@test "a deferred client that closes leaves too, and a TLS client that closes" {
+  requires openssl mod_ssl
+  start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 60s' \
+    's: VhostLimitConcurrency 1' 's: VhostLimitQueue 20 60s'
+  hold_request one; hold_request two s
+  begin_request first a /page.html
+  settles a waiting 1
+  leave 5 @close 'GET / HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  settles a gone 5
+  is "$(status_of a waiting) $(status_of a deferred)" '1 0'
+  repeat 3 tls_packets "$(client_hello s.test)" @100 @close
+  tls_packets "$(client_hello s.test)" @half
+  settles s gone 4
+  is "$(status_of s waiting)" 0
+  release_request one; release_request two
+  is "$(answer_of first)" 200
+}

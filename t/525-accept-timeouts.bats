@@ -1,0 +1,146 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# Clients that do not send their request: Apache's own timeouts hold while it
+# waits with us, and it takes no thread.
+
+load lib/live
+load lib/tls
+
+setup() { requires event mod_reqtimeout; }
+
+# How the connection ended and after how many seconds, of 10: "408 2", "closed 1".
+# The steps send something; then the client waits.
+ends() { # <step>...
+  local start=${EPOCHREALTIME/./} got
+  got=$("${PACKETS:-packets}" "$@")
+  local tenths=$(((${EPOCHREALTIME/./} - start) / 100000))
+  case $got in
+    'HTTP/1.1 408 '*) got=408 ;;
+    '') got=closed ;;
+    *'[reset]') got=reset ;;
+    *) got=${got%%$'\r'*} ;;
+  esac
+  echo "$got $tenths"
+}
+
+# Ended so, between so many and so many tenths of a second.
+ended() { # <how> <least> <most> <step>...
+  local how tenths
+  read -r how tenths < <(ends "${@:4}")
+  is "$how" "$1"
+  at_least "$tenths" "$2" "tenths of a second"
+  at_most "$tenths" $(($3 * SLOWER)) "tenths of a second"
+}
+
+LINE='GET /page.html HTTP/1.1\r\n'
+
+as_configured_on() { # <mpm>
+  start_httpd -m "$1" -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=2' 'AcceptFilter http none'
+  ended 408 19 40 "${LINE}Host: a.te"
+  ended closed 19 40 'GET /page.ht'
+  ended closed 19 40 ''
+  ended closed 19 40 '\r\n'
+  is "$(access_log a | grep -c ' 408 ')" 0 "requests that Apache has seen"
+  is "$(status_of a waiting) $(get a /page.html)" '0 200'
+}
+
+@test "event: half a head is answered with 408, less than a request line is closed, when RequestReadTimeout says so" {
+  as_configured_on event
+}
+
+@test "worker: the same" {
+  requires worker
+  as_configured_on worker
+}
+
+@test "prefork: the same" {
+  requires prefork
+  as_configured_on prefork
+}
+
+@test "without the module it is the same" {
+  start_httpd -n -l reqtimeout 'RequestReadTimeout header=2' 'AcceptFilter http none'
+  ended 408 19 40 "${LINE}Host: a.te"
+  ended closed 19 40 'GET /page.ht'
+  ended closed 19 40 ''
+}
+
+@test "MinRate gives time for bytes, to the maximum" {
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=1-3,MinRate=20'
+  local slowly=() i
+  for ((i = 0; i < 40; i++)); do slowly+=(@200 'xxxxxxxx'); done
+  ended 408 22 40 "${LINE}X: yyyy"              # 32 bytes: 1.6 s more
+  ended 408 29 50 "${LINE}X: " "${slowly[@]:0:32}"
+}
+
+@test "a head that comes in time is served, however slowly" {
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=3'
+  like "$(packets "${LINE}Host: a.test\r\n" @2000 'Connection: close\r\n\r\n')" 'page of a'
+}
+
+@test "Timeout alone: it begins again with each byte" {
+  start_httpd 'VhostLimit On' -x 'Timeout 1'
+  ended 408 9 25 "${LINE}Host: a.te"
+  ended 408 16 35 "${LINE}Host" @700 'x'
+}
+
+@test "each address has the settings of its first vhost, inside IfModule too" {
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=4' \
+    -v 'a <IfModule mod_reqtimeout.c>' -v 'a RequestReadTimeout body=9 header=1' -v 'a </IfModule>' -v 'b RequestReadTimeout header=9'
+  ended 408 9 25 "${LINE}Host: b.te"
+  sed 's/127\.0\.0\.1/127.0.0.2/' "$TOP/t/lib/packets.pl" >"$BATS_TEST_TMPDIR/packets.pl"
+  main_packets() { timeout 60 perl "$BATS_TEST_TMPDIR/packets.pl" "$(httpd_port)" "$@"; }
+  PACKETS=main_packets ended 408 39 60 "${LINE}Host: b.te"
+}
+
+@test "header=0 leaves it to Timeout" {
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=0' -x 'Timeout 2'
+  ended 408 19 40 "${LINE}Host: a.te"
+}
+
+@test "the next request of a kept connection has its own time" {
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=2' 'KeepAliveTimeout 10' -v 'b VhostLimitConcurrency 1'
+  hold_request one b
+  begin_request other b /page.html      # while somebody waits, connections come back
+  settles b waiting 1
+  local got
+  got=$(packets "${LINE}Host: a.test\r\n\r\n" '@until:page of a' @2500 "${LINE}Ho" @1000 "st: a.test\r\n\r\n" '@until:page of a.*page of a' "${LINE}Ho")
+  is "$(grep -c '^HTTP/1.1 200' <<<"$got") $(grep -c '^HTTP/1.1 408' <<<"$got")" '2 1'
+  release_request one
+  is "$(answer_of other)" 200
+}
+
+@test "TLS: a handshake that does not begin or does not go on is closed when handshake= or Timeout says so" {
+  requires openssl mod_ssl
+  start_tls -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=1 header=5' 'AcceptFilter https none' -x 'Timeout 10'
+  local hello
+  hello=$(client_hello s.test)
+  PACKETS=tls_packets
+  ended closed 9 25 "${hello:0:80}"
+  ended closed 9 25 ''
+  ended closed 9 25 0
+  PACKETS=packets
+  ended 408 49 75 "${LINE}Host: a.te"
+}
+
+@test "TLS: without handshake= it is Timeout" {
+  requires openssl mod_ssl
+  start_tls -l reqtimeout 'VhostLimit On' -x 'Timeout 2'
+  PACKETS=tls_packets
+  ended closed 19 40 0
+}
+
+# Those that wait for long took a thread each after ten seconds once.
+@test "two hundred half heads take no thread" {
+  start_httpd -l reqtimeout -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' \
+    -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' 'VhostLimit On' 'RequestReadTimeout header=30'
+  packets --idle 200 25 "${LINE}Host: a.te" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
+  local idle_pid=$! until=$((SECONDS + 13))
+  wait_until 10 grep -q open "$BATS_TEST_TMPDIR/idle"
+  while ((SECONDS < until)); do
+    is "$(get b /page.html -m 3)" 200
+    sleep 0.2
+  done
+  kill "$idle_pid"
+}
