@@ -199,5 +199,5 @@ second_address() {
   wait_until 15 machines_clean
   on_server "$TOP/tools/setup.sh" down 3>&- &
   wait "$!"
-  server_rests
+  wait_until 10 server_rests 2>/dev/null || server_rests        # sar ends with its last sample
 }
