@@ -36,20 +36,18 @@ declare -A option=([suite]=bookworm [keep]='' [worktree]='' [root]='')
 source_folder=/root/mod_vhostlimit
 
 parse() {
-  while (($#)); do
+  parse_options +s:w worktree,keep,root: "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
     case $1 in
-      -h | --help) usage 0 ;;
-      --version) sed -n 's/^AC_INIT(\[\(.*\)\], \[\(.*\)\])$/\1 \2/p' "$(in_tree configure.ac)"; exit 0 ;;
-      -s) (($# > 1)) || misuse "-s needs a suite"; option[suite]=$2; shift ;;
+      -s) option[suite]=$2; shift ;;
       -w | --worktree) option[worktree]=yes ;;
       --keep) option[keep]=yes ;;
-      --root) (($# > 1)) || misuse "--root needs a folder"; option[root]=$2; shift ;;
-      --) shift; break ;;
-      -*) misuse "unknown option $1" ;;
-      *) break ;;
+      --root) option[root]=$2; shift ;;
     esac
     shift
   done
+  shift
   [[ ${option[suite]} =~ ^[a-z]+$ ]] || misuse "'${option[suite]}' is not the name of a suite"
   [[ -z ${option[root]} || -z ${option[worktree]} ]] || misuse "--worktree cannot change the clone of a kept root"
   command=("$@")

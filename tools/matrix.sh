@@ -64,19 +64,18 @@ add_tree() { # <NAME=DIR>
 
 parse() {
   local list=''
-  while (($#)); do
+  parse_options lo: httpd:,keep "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
     case $1 in
-      -h | --help) usage 0 ;;
-      --version) sed -n 's/^AC_INIT(\[\(.*\)\], \[\(.*\)\])$/\1 \2/p' "$(in_tree configure.ac)"; exit 0 ;;
       -l) list=yes ;;
-      --httpd) (($# > 1)) || misuse "--httpd needs NAME=DIR"; add_tree "$2"; shift ;;
+      --httpd) add_tree "$2"; shift ;;
       --keep) keep=yes ;;
-      -o) (($# > 1)) || misuse "-o needs a folder"; out=$2; shift ;;
-      -*) misuse "unknown option $1" ;;
-      *) break ;;
+      -o) out=$2; shift ;;
     esac
     shift
   done
+  shift
   [[ -z $list ]] || { list; exit 0; }
   wanted=("$@")
   local cell
