@@ -101,6 +101,7 @@ run_files() { # <files, one a line>
       if ($held) { print STDERR } else { print }' 2>.check/summary || status=1
   report_files
   cat .check/summary
+  grep -q '^Result: ' .check/summary || { say "prove was ended before all files had run"; status=1; }
   return "$status"
 }
 

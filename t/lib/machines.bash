@@ -21,10 +21,20 @@ machines_up() {
   for n in 1 2 3; do machine_up "$n"; done
   chmod -R go= "$MACHINES_DIR"
   wait_until 10 machines_listen
-  # ssh finds a user's files by the password file, whatever HOME says
-  MACHINES_HOME=$(getent passwd "$(id -u)" | cut -d : -f 6)
+  machines_home
   export MACHINES_DIR MACHINES_HOME
   [[ -e $MACHINES_HOME/.ssh ]] || { mkdir "$MACHINES_HOME/.ssh"; : >"$MACHINES_DIR/made-ssh"; }
+}
+
+# ssh finds a user's files by the password file, whatever HOME says.  Where isolate.sh
+# has given this file an /etc of its own, the user gets a home of its own too.
+machines_home() {
+  MACHINES_HOME=$(getent passwd "$(id -u)" | cut -d : -f 6)
+  if grep -q ' /etc overlay ' /proc/self/mounts; then
+    mkdir "$MACHINES_DIR/home"
+    sed -i "s,^\([^:]*:[^:]*:$(id -u):.*:\)$MACHINES_HOME:,\1$MACHINES_DIR/home:," /etc/passwd
+    MACHINES_HOME=$MACHINES_DIR/home
+  fi
 }
 
 machine_up() { # <number>
