@@ -142,6 +142,7 @@ pristine_remove() {
     find "$pristine_cache/debs/$suite" -name '*.deb' -ctime +14 -delete
   fi
   rm -rf --one-file-system "$folder"
+  exec {pristine_lock}>&-
   pristine_root=
 }
 
@@ -180,7 +181,7 @@ pristine_run() { # <folder in the root> <command>...
     kill -0 "$pristine_child" 2>/dev/null || break
   done
   pristine_child=
-  trap 'exit 130' INT
+  trap 'exit 130' INT         # as on_exit has set them
   trap 'exit 143' TERM HUP
   [[ -z ${pristine_killed-} ]] || exit 143
   return "$status"
