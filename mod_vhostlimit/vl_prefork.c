@@ -24,6 +24,7 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 #include <http_core.h>
+#include <http_main.h>
 #include <mpm_common.h>
 #include <scoreboard.h>
 #include <unixd.h>
@@ -193,7 +194,9 @@ static int begin_take_over(void)
     return 1;
 }
 
-/* 0: there are not enough descriptors. */
+/* What the MPM's list points to is allocated in ap_pglobal: a signal may close the
+ * listeners while the child destroys pchild.  0: there are not enough
+ * descriptors. */
 static int make_stand_ins(apr_socket_t **sockets)
 {
     int i, fd;
@@ -203,7 +206,7 @@ static int make_stand_ins(apr_socket_t **sockets)
         sockets[i] = NULL;
         if (fd < 0)
             return 0;
-        apr_os_sock_put(&sockets[i], &fd, prefork.pchild);
+        apr_os_sock_put(&sockets[i], &fd, ap_pglobal);
     }
     return 1;
 }
@@ -217,7 +220,7 @@ static void move_listeners(apr_socket_t **stand_ins)
     while (last->next)
         last = last->next;
     for (i = 0; i < prefork.n; i++, lr = lr->next) {
-        moved = apr_pmemdup(prefork.pchild, lr, sizeof(*lr));
+        moved = apr_pmemdup(ap_pglobal, lr, sizeof(*lr));
         moved->next = NULL;
         last = last->next = moved;
         if (!i)

@@ -11,6 +11,8 @@
  * virtual time if its own lies behind. */
 #include "vl_queue.h"
 
+#include <stddef.h>
+
 #include "vl.h"
 
 static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)

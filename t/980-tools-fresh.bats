@@ -94,6 +94,9 @@ nothing_waits() { ! waits_inside "$1"; }
   # shellcheck disable=SC2016
   in_root bash -c 'echo "words: $VL_WORD, $OTHER_WORD."'
   like "$output" 'words: passed, \.'
+  # shellcheck disable=SC2016
+  in_root bash -c 'exec echo descriptors: /proc/$$/fd/*' 9</dev/null
+  like "$output" $'descriptors: /proc/[0-9]+/fd/0 /proc/[0-9]+/fd/1 /proc/[0-9]+/fd/2( /proc/[0-9]+/fd/3)?\nfresh'
   grep -q "$kept/root/proc" /proc/self/mounts && fail "a mount is left outside"
   in_root cat <<<"from outside"
   like "$output" "from outside"

@@ -203,20 +203,20 @@ run_cell() { # <name> <suite> <option of configure>
   local name=$1 suite=$2 option=${3-} log=$out/$1.log facts=$out/$1.facts begin=$SECONDS status=0 functions
   mapfile -t functions < <(compgen -A function cell_)
   say "$name: making a root of Debian $suite"
-  (
-    exit_jobs=()
-    on_exit cell_finish
-    pristine_make "$suite" || exit 1
-    clone || exit 1
+  : >"$facts"
+  # a suite that cannot be made fails its cell, and not the others
+  if (pristine_make_base "$suite") && pristine_make "$suite" && clone; then
     if [[ ${trees[$name]-} ]]; then
       mkdir "$pristine_root/root/httpd-tree"
       cp -a "${trees[$name]}/." "$pristine_root/root/httpd-tree/"
     fi
     say "$name: building and testing; see $log"
     pristine_run /root nice -n 10 bash -c "$(declare -f "${functions[@]}")"'; cell_main "$@"' cell "$name" "$option" \
-      >"$facts" 2>"$log"
-  ) || status=$?
-  ((status < 128)) || exit "$status"
+      >"$facts" 2>"$log" || status=$?
+  else
+    status=1
+  fi
+  cell_finish
   if ((status == 0)) && ! grep -q FAILED "$facts"; then
     passed=$((passed + 1))
     say "$name: passed in $((SECONDS - begin)) s"
@@ -231,6 +231,7 @@ cell_finish() {
   if [[ $keep && ${pristine_root-} ]]; then
     pristine_keep
     say "kept ${pristine_root%/root}"
+    pristine_root=
   else
     pristine_remove
   fi
@@ -240,7 +241,7 @@ clone() {
   local safe
   safe=$(mktemp)
   printf '[safe]\n\tdirectory = *\n' >"$safe"
-  GIT_CONFIG_GLOBAL=$safe git clone -q --no-hardlinks "$top" "$pristine_root$source_folder" || die "git could not clone $top"
+  GIT_CONFIG_GLOBAL=$safe git clone -q --no-hardlinks "$top" "$pristine_root$source_folder" || { say "git could not clone $top"; return 1; }
   rm -f "$safe"
 }
 
@@ -273,6 +274,8 @@ main() {
   : "${out:=$(in_tree "results/matrix-$(date -u +%Y%m%dT%H%M%SZ)")}"
   mkdir -p "$out"
   out=$(cd -- "$out" && pwd)
+  pristine_root=
+  on_exit cell_finish
   say "testing commit $(git -c safe.directory='*' -C "$top" rev-parse --short HEAD)"
   while read -r name suite option <&4; do
     ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $name "* ]] || continue

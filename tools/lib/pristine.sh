@@ -142,6 +142,7 @@ pristine_remove() {
     find "$pristine_cache/debs/$suite" -name '*.deb' -ctime +14 -delete
   fi
   rm -rf --one-file-system "$folder"
+  exec {pristine_lock}>&-
   pristine_root=
 }
 
@@ -171,7 +172,7 @@ pristine_run() { # <folder in the root> <command>...
   setpriv --pdeathsig KILL -- unshare --mount --propagation private --pid --ipc --uts --fork --kill-child -- \
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
     DEBIAN_FRONTEND=noninteractive "${environment[@]}" \
-    bash -euc "$(declare -f pristine_init)"'; pristine_init "$@"' pristine "$pristine_lock" "$pristine_root" "$@" <&0 &
+    bash -euc "$(declare -f pristine_init)"'; pristine_init "$@"' pristine "$pristine_root" "$@" <&0 &
   pristine_child=$!
   trap : INT
   trap pristine_kill TERM HUP
@@ -180,7 +181,7 @@ pristine_run() { # <folder in the root> <command>...
     kill -0 "$pristine_child" 2>/dev/null || break
   done
   pristine_child=
-  trap 'exit 130' INT
+  trap 'exit 130' INT         # as on_exit has set them
   trap 'exit 143' TERM HUP
   [[ -z ${pristine_killed-} ]] || exit 143
   return "$status"
@@ -192,9 +193,9 @@ pristine_kill() {
 }
 
 # The first process of the new namespaces.
-pristine_init() { # <descriptor of the lock> <root> <folder> <command>...
-  local lock=$1 root=$2 folder=$3 status=0
-  shift 3
+pristine_init() { # <root> <folder> <command>...
+  local root=$1 folder=$2 status=0 fd
+  shift 2
   trap : INT TERM HUP
   hostname pristine
   mount --bind "$root" "$root"
@@ -212,7 +213,12 @@ pristine_init() { # <descriptor of the lock> <root> <folder> <command>...
   rmdir /run/old
   hash -r
   cd "$folder"
+  # descriptors of files outside, and the lock, which the parent process holds
+  for fd in /proc/self/fd/*; do
+    fd=${fd##*/}
+    ((fd <= 2)) || exec {fd}>&-
+  done
   # what was started in the background ignores INT; a command started by hand does not
-  env --default-signal=INT,QUIT "$@" {lock}>&- || status=$?
+  env --default-signal=INT,QUIT "$@" || status=$?
   exit "$status"
 }
