@@ -326,10 +326,13 @@ static int serve_control(apr_pool_t *pconf, apr_pool_t *plog,
 
 /* Of the descriptors that a child may have, those that its threads may need
  * (a client twice, a file, a back end and one more each) and a hundred are not
- * for waiting.  Half of the others may wait in line, half for a request. */
+ * for waiting, nor are those that every child has of the others (an eventfd
+ * each) and of the groups.  Half of the rest may wait in line, half for a
+ * request. */
 static apr_uint32_t waiting_most(int threads)
 {
-    rlim_t kept_back = (rlim_t)threads * 5 + 100 + vl_place_open_count(place);
+    rlim_t kept_back = (rlim_t)threads * 5 + 100 + vl_place_open_count(place)
+                       + vl_shm_columns(kept->shm);
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)

@@ -11,6 +11,9 @@
 #define READER_GONE_US 500000
 /* Nobody has for so long: nobody will (the prefork MPM). */
 #define UNREAD_US (5 * APR_USEC_PER_SEC)
+/* Requests of back ends have ended for so long and their group has used nothing:
+ * the back ends have left it. */
+#define LEFT_US (5 * APR_USEC_PER_SEC)
 
 /* The clock of the work done elsewhere runs as fast as one such request would
  * get on if all of them burned CPU and shared the processors equally: that is
@@ -171,6 +174,23 @@ static int is_usage_read(const head_t *head)
     return passed >= 0 && passed < UNREAD_US;
 }
 
+/* A group's reading comes when it has grown.  One that does not grow while its
+ * requests end is no measure: the clock counts again, and the next reading is
+ * where it begins. */
+static void forget_left_group(account_t *a)
+{
+    apr_int64_t now_us = vl_clock_us();
+
+    if (!a->backend_ended) {
+        a->backend_since_us = now_us;
+    }
+    else if (now_us - a->backend_since_us > LEFT_US) {
+        a->measured = 0;
+        a->usage_us = 0;
+        a->backend_ended = 0;
+    }
+}
+
 /* The part of the cost that the thread's clock does not see. */
 static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
                                          const vl_cost_t *cost,
@@ -182,6 +202,7 @@ static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
     *ret_measured = 0;
     if (!cost->elsewhere)
         return 0;
+    forget_left_group(a);
     us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;

@@ -114,13 +114,24 @@ static void charge(vl_flow_t *f, apr_uint64_t us)
         f->credit_us -= (apr_int64_t)us;
 }
 
-static void refund(vl_flow_t *f, apr_uint64_t us)
+static apr_int64_t most_credit(const vl_flow_t *f)
+{
+    return (apr_int64_t)VL_CREDIT_US * f->cap / 100;
+}
+
+static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
 {
     apr_uint64_t too_much = virtual_of(f, us);
+    apr_uint64_t behind = virtual_of(f, VL_REFUND_US);
+    apr_uint64_t least = q->head->vt > behind ? q->head->vt - behind : 0;
 
-    f->vt -= too_much < f->vt ? too_much : f->vt;
-    if (f->cap)
-        f->credit_us += (apr_int64_t)us;
+    if (f->vt > least)
+        f->vt = f->vt - least > too_much ? f->vt - too_much : least;
+    if (!f->cap)
+        return;
+    f->credit_us += (apr_int64_t)us;
+    if (f->credit_us > most_credit(f))
+        f->credit_us = most_credit(f);
 }
 
 /* An idle flow earns nothing. */
@@ -138,11 +149,6 @@ void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
     if (!q->flows[flow].estimate_us)
         q->flows[flow].estimate_us = 1;
     settle(q, flow);
-}
-
-static apr_int64_t most_credit(const vl_flow_t *f)
-{
-    return (apr_int64_t)VL_CREDIT_US * f->cap / 100;
 }
 
 void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent)
@@ -180,7 +186,7 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
     if (us >= 0)
         charge(f, (apr_uint64_t)us);
     else
-        refund(f, (apr_uint64_t)-us);
+        refund(q, f, (apr_uint64_t)-us);
     settle(q, flow);
 }
 
@@ -271,7 +277,7 @@ apr_uint32_t vl_queue_begin_now(vl_queue_t *q, apr_uint32_t flow)
 
 void vl_queue_cancel(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged)
 {
-    refund(&q->flows[flow], charged);
+    refund(q, &q->flows[flow], charged);
     vl_queue_forget(q, flow, 1);
 }
 
@@ -283,7 +289,7 @@ void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
     if (cost >= charged)
         charge(f, cost - charged);
     else
-        refund(f, charged - cost);
+        refund(q, f, charged - cost);
     f->estimate_us = vl_average(f->estimate_us, cost);
     if (!f->estimate_us)
         f->estimate_us = 1;

@@ -65,6 +65,9 @@ void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent);
 void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow);
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us);
 
+/* A refund leaves a flow at most so much behind the others, us of CPU time: what
+ * it was charged too much long ago does not stop them now. */
+#define VL_REFUND_US 1000000
 /* What the flow has cost besides its requests' own cost; below 0: less. */
 void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us);
 

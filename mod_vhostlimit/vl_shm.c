@@ -405,6 +405,11 @@ apr_uint32_t vl_shm_processors(const vl_shm_t *shm)
     return shm->head->processors;
 }
 
+apr_uint32_t vl_shm_columns(const vl_shm_t *shm)
+{
+    return shm->head->children;
+}
+
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
 {
     return shm->head->created;

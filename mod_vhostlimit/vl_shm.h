@@ -89,6 +89,9 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               apr_int64_t *held_us);
 /* Processors that the server may use. */
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
+/* Children that there may be, old generations included: every child has a
+ * descriptor for each of them. */
+apr_uint32_t vl_shm_columns(const vl_shm_t *shm);
 /* Children alive, old generations included. */
 apr_uint32_t vl_shm_children(vl_shm_t *shm);
 /* When the segment was made, i.e. the server started; microseconds (Unix). */

@@ -65,7 +65,8 @@ typedef struct account_t {
     apr_uint64_t usage_us;          /* its last reading; 0: none */
     apr_uint32_t thread_us;         /* a request's CPU in its thread, average */
     apr_uint32_t backend_us;        /* a request's part of that, estimated */
-    apr_uint32_t backend_ended;     /* requests charged so since then */
+    apr_uint32_t backend_ended;     /* requests charged so since then ... */
+    apr_int64_t backend_since_us;   /* ... of which the first ended */
     vl_cost_by_e cost_by;
     int kills_known;
     apr_uint64_t kills;             /* vl_usage_kills(), the last reading */

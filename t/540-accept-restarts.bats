@@ -224,6 +224,19 @@ idle() { # <number> <text>   holds them open until the test ends
   kill "$idle_pid"
 }
 
+@test "connections leave descriptors for files, however many children the server may have" {
+  local idle_pid before codes
+  before=$(ulimit -Sn)
+  ulimit -Sn 1000
+  start_httpd -t 'StartServers 1' -t 'ServerLimit 200' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' 'VhostLimit On' 'VhostLimitCgroup off'
+  ulimit -Sn "$before"
+  idle 900 'GET / HTTP/1.1\r\nHost: b.t'
+  codes=$(repeat 30 get a /page.html -m 5 | sort | uniq -c | xargs)
+  is "$codes" '30 200'
+  kill "$idle_pid"
+}
+
 # With one listener these MPMs do not poll: a child that does not sleep in accept()
 # spins.
 goes_back_to_plain() { # <mpm>

@@ -245,6 +245,44 @@ static void measured_back_ends(void)
     ok(is_empty(shm), "nothing is left");
 }
 
+static void a_group_that_is_left(void)
+{
+    vl_shm_t *shm = with_threads(100, 10, 0);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), i;
+    vl_cost_t cost = { 0, 0, 1, 0, 0 };
+    vl_ticket_t ticket;
+
+    vl_charge_usage(shm, a, reading = 1000, 1);
+    for (i = 0; i < 20; i++)
+        tick(shm, a, 10, 20000);
+    /* The group has no back end any more: no reading, and requests end. */
+    for (i = 0; i < 5000; i++) {
+        enter(shm, a, &ticket);
+        cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
+        vl_slot_end(shm, &ticket, &cost);
+    }
+    ok(shm->accounts[a].measured, "for a while they are charged as before");
+    shm->accounts[a].backend_since_us -= 10 * APR_USEC_PER_SEC;
+    enter(shm, a, &ticket);
+    cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
+    vl_slot_end(shm, &ticket, &cost);
+    ok(!shm->accounts[a].measured, "then by the clock");
+    shm->accounts[a].measured = 1;
+    shm->accounts[a].usage_us = reading;
+    shm->accounts[a].backend_ended = 5000;
+    enter(shm, b, &ticket);
+    vl_charge_pay(shm, b, 100 * APR_USEC_PER_SEC);
+    vl_slot_end(shm, &ticket, NULL);
+    enter(shm, b, &ticket);
+    vl_slot_end(shm, &ticket, NULL);
+    shm->queue.flows[a].vt = shm->queue.head->vt;
+    vl_charge_usage(shm, a, reading + 1, 1);
+    ok(shm->queue.head->vt - shm->queue.flows[a].vt
+       == (apr_uint64_t)VL_REFUND_US * VL_VT_UNIT / 100,
+       "what it gets back is bounded: a second, of ten");
+    ok(is_empty(shm), "nothing is left");
+}
+
 /* What the next look at all accounts says was killed in the first. */
 static apr_uint64_t told(vl_shm_t *shm, apr_int64_t now_us)
 {
@@ -330,6 +368,7 @@ int main(void)
     the_dead_leave_their_seats();
     what_was_paid_is_not_charged_again();
     measured_back_ends();
+    a_group_that_is_left();
     kills_are_counted_and_told();
     cost_is_known_by();
     groups_that_nobody_reads();
