@@ -62,7 +62,7 @@ phpmysql    php:mysqli              php-mysql                 php-mysqlnd
 wordpress   file:/usr/share/wordpress/wp-load.php  wordpress wordpress-theme-twentytwentythree php  wordpress
 mediawiki   file:/usr/share/mediawiki/index.php  mediawiki php php-intl php-mbstring php-xml  mediawiki
 symfony     file:/usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php  php-symfony-framework-bundle php-symfony-twig-bundle php-symfony-yaml  php-symfony
-debootstrap command:debootstrap     debootstrap               debootstrap
+debootstrap  command:debootstrap     debootstrap               debootstrap
 fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
 END
 }
