@@ -206,13 +206,13 @@ pristine_init() { # <root> <folder> <command>...
   mount -t tmpfs -o mode=755 tmpfs "$root/run"
   mkdir -m 1777 "$root/run/lock"
   mkdir "$root/run/old"
-  cd "$root"
+  cd "$root" || exit
   pivot_root . run/old
-  cd /
+  cd / || exit
   umount -l /run/old
   rmdir /run/old
   hash -r
-  cd "$folder"
+  cd "$folder" || exit
   # descriptors of files outside, and the lock, which the parent process holds
   for fd in /proc/self/fd/*; do
     fd=${fd##*/}
