@@ -180,7 +180,7 @@ static void recall(void)
 /* Somebody would be lost if we ended now. */
 static int is_needed(void)
 {
-    return vl_arrival_leave() > 0 || vl_lease_queued()
+    return vl_arrival_leave() > 0
            || (vl_acceptor->relays && vl_relay_pending(vl_acceptor->relay));
 }
 
@@ -213,11 +213,11 @@ void vl_accept_give_away(void)
         else if (passed > ALONE_US) {
             hand_on_all();          /* to whoever comes */
         }
-        if (is_needed())
+        if (is_needed() || vl_lease_queued())
             vl_accept_wait_for_events();
         vl_lease_tick(vl_clock_us());
-    } while (((is_needed() && passed < LEAVE_US) || vl_lease_queued())
-             && !vl_accept_is_ending());
+    } while ((is_needed() && passed < LEAVE_US)
+             || (vl_lease_queued() && !vl_accept_is_ending()));
     vl_lease_child_end();
 }
 

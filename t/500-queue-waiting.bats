@@ -190,7 +190,7 @@ share_of_a_in() { # <requests> <slots, that are held>
   local i of_a
   for ((i = 1; i <= $2; i++)); do release_request "held$i"; done
   is "$(crowd_got a) $(crowd_got b)" "$crowds" "answers" >&2 || return
-  of_a=$(grep -E '^[ab]\.test ' "$HTTPD_ROOT/logs/access.log" | head -n "$1" | grep -c '^a\.test ')
+  of_a=$(grep -E '^[ab]\.test ' "$HTTPD_ROOT/logs/access.log" | sed -n "1,${1}p" | grep -c '^a\.test ')
   echo $((100 * of_a / $1))
 }
 

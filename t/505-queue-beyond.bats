@@ -15,7 +15,7 @@ setup() { requires event; }
 # One after the other, so that the order is known.
 line_up() { # <vhost> <path>...
   local vhost=$1 path already
-  already=$(all_of "$vhost")
+  already=$(waiting_of "$vhost")
   shift
   for path; do
     begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
@@ -23,8 +23,8 @@ line_up() { # <vhost> <path>...
     wait_until 5 holds "$vhost" "$already"
   done
 }
-all_of() { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }
-holds()  { (($(all_of "$1") == $2)); }
+waiting_of() { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }
+holds()  { (($(waiting_of "$1") == $2)); }
 
 head_of() { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }   # <name> <header>
 

@@ -140,7 +140,7 @@ as_configured_on() { # <mpm>
   wait_until 10 grep -q open "$BATS_TEST_TMPDIR/idle"
   while ((SECONDS < until)); do
     is "$(get b /page.html -m 3)" 200
-    sleep 0.2
+    time_passes 200
   done
   kill "$idle_pid"
 }

@@ -96,10 +96,6 @@ waits_through_graceful_on() { # <mpm>
   is "$(status_of s refused)" 0
 }
 
-@test "event: who waits with a thread is served though its child leaves" {
-  waits_through_graceful_on event
-}
-
 @test "worker: who waits with a thread is served though its child leaves" {
   requires worker
   waits_through_graceful_on worker

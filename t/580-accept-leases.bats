@@ -54,7 +54,7 @@ open_kept() { # <name>...
     ask_for "$name" /page.html
   done
   for name; do wait_until 10 answers_are "$name" 200; done
-  sleep 0.1
+  time_passes 100
 }
 
 is_closed() { gone "${talk_pid[$1]}"; }     # <name>

@@ -54,7 +54,7 @@ said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                    
 refused_as_time_passes() { pass_time 1; get a / >/dev/null; said a 1; }
 
 # The process that wrote the line.
-looked() { sed -nE 's/.*\[pid ([0-9]+)[^]]*\].*VL0011.*/\1/p' "$HTTPD_ROOT/logs/error.log" | head -n 1; }
+looked() { sed -nE 's/.*\[pid ([0-9]+)[^]]*\].*VL0011.*/\1/p' "$HTTPD_ROOT/logs/error.log" | sed -n 1p; }
 
 # Its monitor hook runs every ten seconds, or when ten children have ended.
 @test "prefork, several listener buckets: no child keeps time, and the parent looks" {
@@ -66,7 +66,7 @@ looked() { sed -nE 's/.*\[pid ([0-9]+)[^]]*\].*VL0011.*/\1/p' "$HTTPD_ROOT/logs/
     local idle
     pass_time 1
     get a / >/dev/null
-    idle=$(httpd_children | grep -vx "$(holder_of one)" | head -n 1) && kill -TERM "$idle"
+    idle=$(httpd_children | grep -vx "$(holder_of one)" | sed -n 1p) && kill -TERM "$idle"
     said a 1
   }
   wait_until 40 refused_once_more

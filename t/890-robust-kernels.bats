@@ -51,7 +51,7 @@ all_passed() { # <number>: at least
   like "$output" "'v3' is not v1 or v2"
   try "$TOP/tools/cgroups.sh" v1
   is "$status" 2
-  like "$output" 'there is no command'
+  like "$output" 'missing command'
   try "$TOP/tools/v2.sh" -i -c v1 true
   is "$status" 2
   like "$output" "-i: systemd makes the cgroups, v2"

@@ -108,7 +108,7 @@ cell_main() { # <name> <option of configure>
   tell libcgroup "$(pkg-config --modversion libcgroup 2>/dev/null || echo none)"
   cd /root/mod_vhostlimit || return 1
   stage build cell_build "$option" || return 1
-  tell used "$(ldd mod_vhostlimit/.libs/mod_vhostlimit.so | grep -o 'libcgroup\.so\.[0-9]*' | head -n 1 || true)"
+  tell used "$(ldd mod_vhostlimit/.libs/mod_vhostlimit.so | grep -o 'libcgroup\.so\.[0-9]*' | sed -n 1p || true)"
   stage unit cell_unit
   for mpm in event worker prefork motorz; do
     [[ -e $(apxs -q LIBEXECDIR)/mod_mpm_$mpm.so ]] || continue
@@ -176,7 +176,7 @@ cell_rpm() {
   make -s dist || return 1
   rpmbuild -tb --nodeps --without libcgroup --define '_libdir /usr/lib64' --define '_topdir /root/rpmbuild' \
     --define '_httpd_mmn none' mod_vhostlimit-*.tar.gz || return 1
-  rpm=$(compgen -G '/root/rpmbuild/RPMS/*/mod_vhostlimit-[0-9]*.rpm' | head -n 1)
+  rpm=$(compgen -G '/root/rpmbuild/RPMS/*/mod_vhostlimit-[0-9]*.rpm' | sed -n 1p)
   rpm -qlp "$rpm"
   (cd / && rpm2cpio "$rpm" | cpio -idmu) || return 1
   cat >/etc/httpd/conf/rpm-test.conf <<'END'

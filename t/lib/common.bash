@@ -134,6 +134,10 @@ wait_until() { # <seconds> <command>...
   done
 }
 
+# For what has to stay as it is for a while, or expires in the server.
+time_passes() { wait_until $(($1 / 1000 + 1)) moment_is_over $((${EPOCHREALTIME/./} + $1 * 1000)); }   # <ms>
+moment_is_over() { ((${EPOCHREALTIME/./} >= $1)); }
+
 # A process that has ended but that nobody has asked about yet is gone as well.
 gone() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [ZX]* ]]; }  # <pid>
 
