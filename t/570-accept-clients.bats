@@ -50,7 +50,7 @@ has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
   hold_request one s --http1.1
   in_page '(() => { window.got = ""; for (const p of ["/sub/", "/index.html"])
     fetch(p).then(r => { got += r.status + p }) })()' >/dev/null
-  settles s waiting 2
+  settles s waiting 1           # the connection, with both streams
   is "$(get t /page.html -m 8)" 200
   release_request one
   wait_until 10 has_fetched

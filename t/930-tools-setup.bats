@@ -114,8 +114,8 @@ nothing_left() {
 
 # Phases of up that can be seen from outside, in their order.
 has_begun()       { [[ -e $DIR ]]; }
-has_namespaces()  { ip netns list | grep -q '^vl-server'; }
-has_a_client()    { ip netns list | grep -q '^vl-client2'; }
+has_namespaces()  { grep -q '^vl-server' <<<"$(ip netns list)"; }
+has_a_client()    { grep -q '^vl-client2' <<<"$(ip netns list)"; }
 has_started_php() { [[ -e $DIR/fpm.pid ]]; }
 
 @test "up that is interrupted undoes what it did, in each of its phases" {
