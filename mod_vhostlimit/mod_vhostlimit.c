@@ -23,6 +23,7 @@
 #include "vl_headtime.h"
 #include "vl_hooks.h"
 #include "vl_http2.h"
+#include "vl_layout.h"
 #include "vl_lease.h"
 #include "vl_meter.h"
 #include "vl_notice.h"
@@ -35,12 +36,15 @@
 #include "vl_status.h"
 #include "vl_usage.h"
 
-/* Lives as long as the parent, in the process's pool under its name: a restart
- * loads the module anew and clears its variables. */
+/* Lives as long as the parent, in the process's pool under KEPT_KEY: a restart
+ * loads the module anew and clears its variables.  The key has the layout's
+ * stamp, so that a module with another layout, installed before the restart, does
+ * not take it for its own: it begins anew. */
+#define KEPT_KEY "mod_vhostlimit:" VL_LAYOUT
 typedef struct kept_t {
     vl_shm_t *shm;
     apr_uint32_t capacity;          /* of shm, in accounts */
-    int handover[2];                /* see vl_handover.h */
+    const int *handover;            /* see vl_handover.h */
     int relay[2];                   /* see vl_relay.h */
     vl_control_kept_t control;
     vl_cgroup_t *cgroup;
@@ -54,21 +58,48 @@ static kept_t *kept_find(void)
 {
     void *data = NULL;
 
-    apr_pool_userdata_get(&data, "mod_vhostlimit", ap_pglobal);
+    apr_pool_userdata_get(&data, KEPT_KEY, ap_pglobal);
     return data;
 }
 
-static kept_t *kept_get(void)
+/* The pair by which children pass connections on.  Children of all versions of
+ * the module use it, so it is kept by itself: int[2], for good. */
+static apr_status_t handover_get(const int **ret_pair)
+{
+    static const char key[] = "mod_vhostlimit:handover";
+    void *data = NULL;
+    apr_status_t rv = APR_SUCCESS;
+
+    apr_pool_userdata_get(&data, key, ap_pglobal);
+    if (!data) {
+        data = apr_pcalloc(ap_pglobal, sizeof(int) * 2);
+        rv = vl_handover_create(data);
+        if (rv == APR_SUCCESS)
+            apr_pool_userdata_set(data, key, apr_pool_cleanup_null, ap_pglobal);
+    }
+    *ret_pair = data;
+    return rv;
+}
+
+/* NULL: there are no descriptors for it, which is logged. */
+static kept_t *kept_get(server_rec *main_server)
 {
     kept_t *k = kept_find();
+    apr_status_t rv;
 
-    if (!k) {
-        k = apr_pcalloc(ap_pglobal, sizeof(*k));
-        vl_handover_create(k->handover);
-        vl_relay_create(k->relay);
-        apr_pool_userdata_set(k, "mod_vhostlimit", apr_pool_cleanup_null,
-                              ap_pglobal);
+    if (k)
+        return k;
+    k = apr_pcalloc(ap_pglobal, sizeof(*k));
+    rv = handover_get(&k->handover);
+    if (rv == APR_SUCCESS)
+        rv = vl_relay_create(k->relay);
+    if (rv != APR_SUCCESS) {
+        ap_log_error(APLOG_MARK, APLOG_EMERG, rv, main_server, VLOGNO(0002)
+                     "the socket pairs between children cannot be made, so the "
+                     "server does not start: raise LimitNOFILE");
+        return NULL;
     }
+    apr_pool_userdata_set(k, KEPT_KEY, apr_pool_cleanup_null, ap_pglobal);
     return k;
 }
 
@@ -287,8 +318,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     vl_headtime_post_config(main_server);
-    kept = kept_get();
-    if (vl_enter_post_config(main_server, &kept->shm, &kept->capacity)
+    kept = kept_get(main_server);
+    if (!kept || vl_enter_post_config(main_server, &kept->shm, &kept->capacity)
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);

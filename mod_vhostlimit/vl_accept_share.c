@@ -43,16 +43,18 @@ void vl_accept_warn_full(void)
 static apr_status_t adopt_some(void)
 {
     int fds[VL_HANDOVER_MAX];
+    vl_passed_t passed[VL_HANDOVER_MAX];
     apr_size_t i, n;
-    apr_status_t rv = vl_handover_receive(vl_acceptor->handover, fds, &n);
+    apr_status_t rv = vl_handover_receive(vl_acceptor->handover, fds, passed,
+                                          &n);
 
     for (i = 0; i < n; i++)
-        vl_arrival_come(fds[i], NULL);
+        vl_arrival_adopt(fds[i], &passed[i]);
     return rv;
 }
 
-/* What another child has handed on is sorted like a newcomer, and when there is
- * no descriptor left comes before newcomers. */
+/* When no descriptor is left, what another child has passed on comes before
+ * newcomers. */
 void vl_accept_adopt(void)
 {
     apr_status_t rv;
@@ -68,15 +70,16 @@ void vl_accept_adopt(void)
 }
 
 /* Returns how many have gone: the others have not taken what they got before. */
-static apr_size_t hand_on(const int *fds, apr_size_t n)
+static apr_size_t hand_on(const int *fds, const vl_passed_t *passed,
+                          apr_size_t n)
 {
     apr_size_t gone = 0;
 
     while (gone < n) {
         apr_size_t some = n - gone < HANDOVER_BATCH ? n - gone : HANDOVER_BATCH;
 
-        if (vl_handover_send(vl_acceptor->handover, fds + gone, some)
-            != APR_SUCCESS)
+        if (vl_handover_send(vl_acceptor->handover, fds + gone, passed + gone,
+                             some) != APR_SUCCESS)
             break;
         vl_handover_close(fds + gone, some);
         gone += some;
@@ -86,12 +89,13 @@ static apr_size_t hand_on(const int *fds, apr_size_t n)
 }
 
 /* Who has not gone stays.  0: somebody did. */
-static int hand_on_or_keep(const int *fds, apr_size_t n)
+static int hand_on_or_keep(const int *fds, const vl_passed_t *passed,
+                           apr_size_t n)
 {
-    apr_size_t gone = hand_on(fds, n), i;
+    apr_size_t gone = hand_on(fds, passed, n), i;
 
     for (i = gone; i < n; i++)
-        vl_arrival_keep(fds[i]);
+        vl_arrival_keep(fds[i], &passed[i]);
     return gone == n;
 }
 
@@ -99,22 +103,24 @@ static int hand_on_or_keep(const int *fds, apr_size_t n)
 static void hand_on_all(void)
 {
     int fds[VL_HANDOVER_MAX];
+    vl_passed_t passed[VL_HANDOVER_MAX];
     apr_size_t n;
 
     do {
-        n = vl_arrival_evict(fds, VL_HANDOVER_MAX);
-    } while (n && hand_on_or_keep(fds, n));
+        n = vl_arrival_evict(fds, passed, VL_HANDOVER_MAX);
+    } while (n && hand_on_or_keep(fds, passed, n));
 }
 
 /* Who waits for a thread of this child that others have free. */
 static void hand_on_some(apr_uint32_t most)
 {
     int fds[VL_HANDOVER_MAX];
-    apr_size_t n = vl_arrival_shed(fds, most < VL_HANDOVER_MAX
-                                        ? most : VL_HANDOVER_MAX);
+    vl_passed_t passed[VL_HANDOVER_MAX];
+    apr_size_t n = vl_arrival_shed(fds, passed, most < VL_HANDOVER_MAX
+                                                ? most : VL_HANDOVER_MAX);
 
     if (n)
-        hand_on_or_keep(fds, n);
+        hand_on_or_keep(fds, passed, n);
 }
 
 /* A child whose MPM takes nobody leaves the work to those that can do it, if there
@@ -170,11 +176,13 @@ static int others_take(void)
 /* What no child has taken, or will take, comes back. */
 static void recall(void)
 {
+    vl_passed_t passed;
     int fd;
 
     while (vl_acceptor->relays
-           && vl_relay_acceptor_recall(vl_acceptor->relay, &fd) == APR_SUCCESS)
-        vl_arrival_come(fd, NULL);
+           && vl_relay_acceptor_recall(vl_acceptor->relay, &passed, &fd)
+              == APR_SUCCESS)
+        vl_arrival_adopt(fd, &passed);
 }
 
 /* Somebody would be lost if we ended now. */
@@ -211,6 +219,7 @@ void vl_accept_give_away(void)
             vl_arrival_dismiss();
         }
         else if (passed > ALONE_US) {
+            recall();
             hand_on_all();          /* to whoever comes */
         }
         if (is_needed() || vl_lease_queued())
@@ -239,13 +248,14 @@ void vl_accept_stand_in(apr_int64_t now_us)
 void vl_accept_hand_on_unbegun(void)
 {
     int fds[VL_HANDOVER_MAX], tries = LAST_TRIES;
+    vl_passed_t passed[VL_HANDOVER_MAX];
     apr_size_t n, gone;
 
-    while ((n = vl_arrival_unbegun(fds, VL_HANDOVER_MAX)) > 0) {
-        gone = hand_on(fds, n);
+    while ((n = vl_arrival_unbegun(fds, passed, VL_HANDOVER_MAX)) > 0) {
+        gone = hand_on(fds, passed, n);
         while (gone < n && tries--) {
             apr_sleep(10 * 1000);
-            gone += hand_on(fds + gone, n - gone);
+            gone += hand_on(fds + gone, passed + gone, n - gone);
         }
         vl_handover_close(fds + gone, n - gone);
     }

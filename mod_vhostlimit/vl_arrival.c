@@ -243,7 +243,7 @@ static void give_up(vl_arrival_t *arrival, int nothing)
 
 void vl_arrival_idle_locked(vl_arrival_t *arrival)
 {
-    arrival->began_us = 0;
+    arrival->began_us = arrival->asked_us = 0;
     vl_arrival_move_locked(arrival, IDLE);
     vl_wheel_set(vl_arrivals->wheel, &arrival->timer, arrival->idle_us);
 }
@@ -261,7 +261,7 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     vl_waiter_t *waiter = &arrival->waiter;
 
     waiter->account = conf->account;
-    waiter->since_us = vl_clock_us();
+    waiter->since_us = arrival->asked_us ? arrival->asked_us : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = vl_arrival_turn_locked;
     arrival->turn.timeout_us = conf->queue_timeout;
@@ -270,6 +270,7 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     if (vl_slot_try(vl_arrivals->shm, conf->account, &arrival->turn.ticket)
         == APR_SUCCESS) {
         arrival->turn.holds = 1;
+        arrival->waited = arrival->asked_us != 0;
         pass(arrival);
     }
     else {
@@ -351,30 +352,66 @@ static vl_arrival_t *arrival_of(int fd, const struct sockaddr_storage *remote)
     return arrival;
 }
 
+static vl_arrival_t *arrival_passed(int fd, const vl_passed_t *passed)
+{
+    vl_arrival_t *arrival = arrival_of(fd, NULL);
+
+    if (!arrival)
+        return NULL;
+    arrival->keepalives = passed->keepalives;
+    arrival->began_us = passed->began_us;
+    arrival->asked_us = passed->since_us;
+    arrival->idle_us = passed->idle_us;
+    return arrival;
+}
+
+static void enter(vl_arrival_t *arrival, place_e place)
+{
+    vl_park_lock();
+    if (place == SORTING && is_crowded_locked())
+        close_one_locked();
+    vl_arrivals->came += place == SORTING;
+    enter_locked(arrival, place);
+    vl_park_unlock();
+}
+
 void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
 {
     vl_arrival_t *arrival = arrival_of(fd, remote);
 
     if (!arrival)
         return;
-    vl_park_lock();
-    if (is_crowded_locked())
-        close_one_locked();
-    vl_arrivals->came++;
-    enter_locked(arrival, SORTING);
-    vl_park_unlock();
+    enter(arrival, SORTING);
     sort(arrival, 0);
 }
 
-void vl_arrival_keep(int fd)
+/* Of one that is idle what has come meanwhile is an event. */
+void vl_arrival_adopt(int fd, const vl_passed_t *passed)
 {
-    vl_arrival_t *arrival = arrival_of(fd, NULL);
+    vl_arrival_t *arrival = arrival_passed(fd, passed);
 
     if (!arrival)
         return;
+    enter(arrival, SORTING);
+    if (!passed->idle_us) {
+        sort(arrival, 0);
+        return;
+    }
     vl_park_lock();
-    enter_locked(arrival, FRESH);
+    vl_arrival_make_room_locked();
+    if (vl_arrival_watch_locked(arrival, EPOLLET))
+        vl_arrival_idle_locked(arrival);
+    else
+        vl_arrival_close_locked(arrival);
     vl_park_unlock();
+}
+
+void vl_arrival_keep(int fd, const vl_passed_t *passed)
+{
+    vl_arrival_t *arrival = arrival_passed(fd, passed);
+
+    if (arrival)
+        enter(arrival, FRESH);
 }
 
 void vl_arrival_come_back(const vl_item_t *item, int fd)

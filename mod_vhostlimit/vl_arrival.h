@@ -14,6 +14,7 @@
 
 #include <httpd.h>
 
+#include "vl_handover.h"
 #include "vl_park.h"
 #include "vl_relay.h"
 #include "vl_shm.h"
@@ -28,12 +29,15 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
 
 /* --- the acceptor --------------------------------------------------------- */
 
-/* A connection that was accepted, or (remote NULL) that another child has
- * handed on, is put where it belongs.  Without memory it is closed. */
+/* A connection that was accepted is put where it belongs.  Without memory it is
+ * closed. */
 void vl_arrival_come(int fd, const struct sockaddr_storage *remote);
+/* The same of one that another child has passed on: what it has waited for, and
+ * how long, goes on. */
+void vl_arrival_adopt(int fd, const vl_passed_t *passed);
 /* One of those that _evict or _shed took and nobody else has.  It is looked at by
  * vl_arrival_settle(). */
-void vl_arrival_keep(int fd);
+void vl_arrival_keep(int fd, const vl_passed_t *passed);
 /* No descriptor is left for a newcomer: one that can do without is closed.  0:
  * there is none. */
 int vl_arrival_spare(void);
@@ -54,14 +58,17 @@ int vl_arrival_tick(apr_int64_t now_us);
  * Who has sent something that it has not looked at goes to the MPM as he is. */
 int vl_arrival_stand_in(apr_int64_t now_us);
 
-/* The descriptors of up to `most` arrivals, which are no more.  Returns how
- * many; 0: nobody is left.  _evict takes them from all places, and nothing is
+/* The descriptors of up to `most` arrivals, which are no more, and what another
+ * child has to know of them.  Returns how many; 0: nobody is left.  _evict takes them from all places, and nothing is
  * granted to this child until the MPM asks again; _shed takes those in line. */
-apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most);
-apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most);
+apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
+                            apr_size_t most);
+apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
+                           apr_size_t most);
 /* The same of those that the MPM took and that no worker has begun.  Its threads
  * have ended. */
-apr_size_t vl_arrival_unbegun(int *ret_fds, apr_size_t most);
+apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
+                              apr_size_t most);
 /* There are no other children: each is told so, as far as it can be (503), and
  * closed. */
 void vl_arrival_dismiss(void);

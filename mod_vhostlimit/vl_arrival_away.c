@@ -42,31 +42,39 @@ static vl_arrival_t *unbegun_one_locked(void)
     return NULL;
 }
 
+/* Times are those of one clock in all processes (vl_clock.h). */
+static vl_passed_t passed_of(const vl_arrival_t *arrival)
+{
+    vl_passed_t passed = { .keepalives = arrival->keepalives };
+
+    if (arrival->place == IDLE)
+        passed.idle_us = arrival->idle_us;
+    else if (arrival->waited)
+        passed.since_us = arrival->waiter.since_us;
+    else if (arrival->place == FRESH)
+        passed.since_us = arrival->asked_us;
+    else
+        passed.began_us = arrival->began_us;
+    return passed;
+}
+
 static apr_size_t take_out_locked(vl_arrival_t *(*one_locked)(void),
-                                  int *ret_fds, apr_size_t most)
+                                  int *ret_fds, vl_passed_t *ret_passed,
+                                  apr_size_t most)
 {
     vl_arrival_t *arrival;
     apr_size_t n;
 
     for (n = 0; n < most && (arrival = one_locked()); n++) {
         ret_fds[n] = arrival->fd;
+        ret_passed[n] = passed_of(arrival);
         vl_arrival_bury_locked(arrival);
     }
     return n;
 }
 
-static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
-                           apr_size_t most)
-{
-    apr_size_t n;
-
-    vl_park_lock();
-    n = take_out_locked(one_locked, ret_fds, most);
-    vl_park_unlock();
-    return n;
-}
-
-apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
+apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
+                            apr_size_t most)
 {
     apr_size_t n;
 
@@ -74,14 +82,20 @@ apr_size_t vl_arrival_evict(int *ret_fds, apr_size_t most)
     vl_park_lock();
     vl_arrivals->stuck = 1;
     vl_park_take_locked();
-    n = take_out_locked(evict_one_locked, ret_fds, most);
+    n = take_out_locked(evict_one_locked, ret_fds, ret_passed, most);
     vl_park_unlock();
     return n;
 }
 
-apr_size_t vl_arrival_shed(int *ret_fds, apr_size_t most)
+apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
+                           apr_size_t most)
 {
-    return take_out(shed_one_locked, ret_fds, most);
+    apr_size_t n;
+
+    vl_park_lock();
+    n = take_out_locked(shed_one_locked, ret_fds, ret_passed, most);
+    vl_park_unlock();
+    return n;
 }
 
 /* A request that has been read in full gets an answer. */
@@ -114,9 +128,15 @@ void vl_arrival_dismiss(void)
     vl_park_unlock();
 }
 
-apr_size_t vl_arrival_unbegun(int *ret_fds, apr_size_t most)
+apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
+                              apr_size_t most)
 {
-    return take_out(unbegun_one_locked, ret_fds, most);
+    apr_size_t n;
+
+    vl_park_lock();
+    n = take_out_locked(unbegun_one_locked, ret_fds, ret_passed, most);
+    vl_park_unlock();
+    return n;
 }
 
 apr_uint32_t vl_arrival_leave(void)

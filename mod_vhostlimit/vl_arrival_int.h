@@ -55,6 +55,8 @@ struct vl_arrival_t {
     apr_uint32_t keepalives;
     apr_int64_t idle_us;            /* until when it is kept alive */
     apr_int64_t began_us;           /* its head, 0: not yet */
+    apr_int64_t asked_us;           /* its request has waited since, in another
+                                     * child; 0: it has not */
     int waited;                     /* since waiter.since_us, in line */
     vl_turn_t turn;
     const vl_conf_t *conf;          /* since it first was in LINE */

@@ -244,7 +244,7 @@ int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
         visit->arrival = NULL;
         fresh = arrival->news;
         arrival->keepalives = keepalives;
-        arrival->began_us = 0;
+        arrival->began_us = arrival->asked_us = 0;
         arrival->idle_us = vl_clock_us() + idle_us;
         vl_arrival_make_room_locked();
         if (fresh)

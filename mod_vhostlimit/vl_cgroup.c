@@ -167,8 +167,15 @@ static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
 
     if (!failed && strcmp(here, server))
         failed = vl_cgroup_move_self(cg, cg->pool, server);
-    if (!failed)
-        cg->origin = old && old->origin ? old->origin : here;
+    if (failed)
+        return failed;
+    if (old && old->origin)
+        cg->origin = old->origin;
+    else if (strcmp(here, server))
+        cg->origin = here;
+    else    /* a module of another layout has moved it: back above the tree */
+        cg->origin = apr_pstrndup(cg->pool, cg->path, (apr_size_t)
+                                  (strrchr(cg->path, '/') - cg->path));
     return failed;
 }
 

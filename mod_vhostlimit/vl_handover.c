@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,11 +13,21 @@ typedef union control_t {
     char bytes[CMSG_SPACE(sizeof(int) * VL_HANDOVER_MAX)];
 } control_t;
 
-/* What a message says beside its descriptors: which one it is. */
-typedef struct stamp_t {
+/* Raised when vl_passed_t changes: after an update, children of both versions
+ * use the pair. */
+#define VERSION 1
+
+/* What a message says beside its descriptors: which one it is, and what is known
+ * of each. */
+typedef struct message_t {
     pid_t sender;
     apr_uint32_t number;
-} stamp_t;
+    apr_uint32_t version;
+    apr_uint32_t size;          /* of vl_passed_t */
+    vl_passed_t passed[VL_HANDOVER_MAX];
+} message_t;
+
+#define HEAD_SIZE offsetof(message_t, passed)
 
 apr_status_t vl_handover_create(int ret_pair[2])
 {
@@ -53,13 +64,17 @@ apr_status_t vl_handover_write(int to, const void *bytes, apr_size_t size,
            ? APR_SUCCESS : errno;
 }
 
-apr_status_t vl_handover_send(const int pair[2], const int *fds, apr_size_t n)
+apr_status_t vl_handover_send(const int pair[2], const int *fds,
+                              const vl_passed_t *passed, apr_size_t n)
 {
     static apr_uint32_t sent;
-    stamp_t stamp = { getpid(),
-                      __atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED) };
+    message_t message = { getpid(),
+                          __atomic_add_fetch(&sent, 1, __ATOMIC_RELAXED),
+                          VERSION, sizeof(vl_passed_t), { { 0 } } };
 
-    return vl_handover_write(pair[1], &stamp, sizeof(stamp), fds, n);
+    memcpy(message.passed, passed, sizeof(*passed) * n);
+    return vl_handover_write(pair[1], &message, HEAD_SIZE + sizeof(*passed) * n,
+                             fds, n);
 }
 
 static apr_size_t detach(struct msghdr *msg, int *ret_fds)
@@ -132,10 +147,11 @@ int vl_handover_has_room(int any)
  * duplicates of is not ours. */
 apr_status_t vl_handover_receive(const int pair[2],
                                  int ret_fds[VL_HANDOVER_MAX],
+                                 vl_passed_t ret_passed[VL_HANDOVER_MAX],
                                  apr_size_t *ret_n)
 {
-    stamp_t seen = { 0, 0 }, taken = { 0, 0 };
-    struct iovec see = { &seen, sizeof(seen) };
+    message_t seen = { 0 }, taken = { 0 };
+    struct iovec see = { &seen, HEAD_SIZE };
     struct iovec have = { &taken, sizeof(taken) };
     int fds[VL_HANDOVER_MAX];
     apr_size_t n;
@@ -146,12 +162,17 @@ apr_status_t vl_handover_receive(const int pair[2],
     if (rv != APR_SUCCESS)
         return rv;
     rv = take(pair[0], MSG_DONTWAIT, &have, fds, VL_HANDOVER_MAX, &size, &n);
-    if (size >= 0 && !memcmp(&seen, &taken, sizeof(seen))) {
+    if (size >= 0 && !memcmp(&seen, &taken, HEAD_SIZE)) {
         vl_handover_close(fds, n);
-        return APR_SUCCESS;
+        rv = APR_SUCCESS;
     }
-    vl_handover_close(ret_fds, *ret_n);
-    memcpy(ret_fds, fds, sizeof(int) * n);
-    *ret_n = n;
+    else {
+        vl_handover_close(ret_fds, *ret_n);
+        memcpy(ret_fds, fds, sizeof(int) * n);
+        *ret_n = n;
+    }
+    if (taken.version != VERSION || taken.size != sizeof(vl_passed_t))
+        memset(taken.passed, 0, sizeof(taken.passed));
+    memcpy(ret_passed, taken.passed, sizeof(*ret_passed) * *ret_n);
     return rv;
 }

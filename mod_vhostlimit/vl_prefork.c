@@ -9,7 +9,11 @@
  * time accept then, as the global list says.  So each listener has a stand-in here,
  * which is readable all the time, and the global list is cut short in this
  * process.  The real sockets follow at the end of the MPM's own list, where it
- * only looks in order to close them. */
+ * only looks in order to close them.
+ *
+ * The MPM's handler of SIGUSR1 walks that list, also while the child's pool is
+ * being destroyed at its exit.  So what is put into the list lives in the pool
+ * above it, which no child destroys. */
 #include "vl_prefork.h"
 
 #include <errno.h>
@@ -40,6 +44,7 @@
 static struct {
     vl_shm_t *shm;
     apr_pool_t *pchild;
+    apr_pool_t *lasting;            /* of what is in the MPM's list */
     const int *relay;
     ap_listen_rec *first;           /* of the MPM's list */
     int n;                          /* stand-ins, at its beginning */
@@ -206,7 +211,7 @@ static int make_stand_ins(apr_socket_t **sockets)
         sockets[i] = NULL;
         if (fd < 0)
             return 0;
-        apr_os_sock_put(&sockets[i], &fd, ap_pglobal);
+        apr_os_sock_put(&sockets[i], &fd, prefork.lasting);
     }
     return 1;
 }
@@ -220,14 +225,14 @@ static void move_listeners(apr_socket_t **stand_ins)
     while (last->next)
         last = last->next;
     for (i = 0; i < prefork.n; i++, lr = lr->next) {
-        moved = apr_pmemdup(ap_pglobal, lr, sizeof(*lr));
+        moved = apr_pmemdup(prefork.lasting, lr, sizeof(*lr));
         moved->next = NULL;
         last = last->next = moved;
         if (!i)
             prefork.real = moved;
         lr->sd = stand_ins[i];
     }
-    ap_listeners = apr_pmemdup(prefork.pchild, prefork.first,
+    ap_listeners = apr_pmemdup(prefork.lasting, prefork.first,
                                sizeof(*prefork.first));
     ap_listeners->next = NULL;
     __atomic_store_n(&prefork.moved, 1, __ATOMIC_RELEASE);
@@ -252,6 +257,7 @@ int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
         return 0;
     prefork.shm = shm;
     prefork.pchild = pchild;
+    prefork.lasting = apr_pool_parent_get(pchild);
     prefork.relay = relay;
     prefork.first = ap_listeners;
     for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)

@@ -196,11 +196,19 @@ static apr_status_t read_item(int from, int flags, vl_item_t *ret_item,
     return rv == APR_SUCCESS && !n ? APR_EAGAIN : rv;
 }
 
-apr_status_t vl_relay_acceptor_recall(const int pair[2], int *ret_fd)
+apr_status_t vl_relay_acceptor_recall(const int pair[2],
+                                      vl_passed_t *ret_passed, int *ret_fd)
 {
     vl_item_t item;
+    apr_status_t rv = read_item(pair[0], MSG_DONTWAIT, &item, ret_fd);
 
-    return read_item(pair[0], MSG_DONTWAIT, &item, ret_fd);
+    memset(ret_passed, 0, sizeof(*ret_passed));
+    if (rv != APR_SUCCESS)
+        return rv;
+    ret_passed->keepalives = item.keepalives;
+    if (item.turn.waited_us)
+        ret_passed->since_us = vl_clock_us() - item.turn.waited_us;
+    return APR_SUCCESS;
 }
 
 apr_status_t vl_relay_acceptor_take_back(const int pair[2],

@@ -17,6 +17,7 @@
 
 #include <sys/socket.h>
 
+#include "vl_handover.h"
 #include "vl_park.h"
 
 typedef struct vl_item_t {
@@ -56,8 +57,10 @@ apr_status_t vl_relay_acceptor_take_back(const int pair[2],
  * back. */
 void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
                             apr_int64_t now_us);
-/* One that was sent and not taken, after vl_relay_acceptor_resign(). */
-apr_status_t vl_relay_acceptor_recall(const int pair[2], int *ret_fd);
+/* One that was sent and not taken, after vl_relay_acceptor_resign(), and what
+ * another child has to know of it. */
+apr_status_t vl_relay_acceptor_recall(const int pair[2],
+                                      vl_passed_t *ret_passed, int *ret_fd);
 /* 1: there is one. */
 int vl_relay_pending(const int pair[2]);
 

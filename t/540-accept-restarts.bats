@@ -224,6 +224,78 @@ idle() { # <number> <text>   holds them open until the test ends
   kill "$idle_pid"
 }
 
+milliseconds() { # <command>...
+  local start=${EPOCHREALTIME/./}
+  "$@" >&2
+  echo $(((${EPOCHREALTIME/./} - start) / 1000))
+}
+
+three_restarts() {
+  local n
+  for n in 1 2 3; do sleep 1; graceful_httpd; done
+}
+
+@test "the time that a request may wait goes on through restarts, and so does what the log says of it" {
+  local took wait_us
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 100 5s' 'LogLevel info' -v 'b VhostLimitConcurrency 1'
+  hold_request one b
+  begin_request other b /sub/
+  settles b waiting 1
+  three_restarts 3>&- 4>&- &
+  local restarts=$!
+  took=$(milliseconds get b /page.html)
+  is "$(answer_of other)" 503
+  wait "$restarts"
+  at_least "$took" 4800 milliseconds
+  at_most "$took" $((6500 * SLOWER)) milliseconds
+  wait_us=$(access_log b | sed -n 's/.*page\.html.* wait=\([0-9]*\).*/\1/p;s/.*503.* wait=\([0-9]*\).*/\1/p' | sort -n | tail -n 1)
+  at_least "$wait_us" 4800000 "us of waiting in the log"
+}
+
+# Kept connections that are with us go to the next children as what they are.
+idle_goes_on_on() { # <mpm>
+  local file=$BATS_TEST_TMPDIR/go seconds
+  start_httpd -m "$1" -l reqtimeout "${@:2}" 'VhostLimit On' 'KeepAliveTimeout 30' 'MaxKeepAliveRequests 2' 'RequestReadTimeout header=2' \
+    "$CROWD" -v 'c VhostLimitConcurrency 1'
+  hold_request one c
+  begin_request waits c /page.html      # while somebody waits, connections come back
+  settles c waiting 1
+  local request='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  for ((n = 0; n < 60; n++)); do
+    packets "$request" '@until:page of a' "@when:$file" "$request" '@until:page of a.*page of a' "$request" >"$BATS_TEST_TMPDIR/kept-$n" 3>&- 4>&- &
+    kept_pids+=($!)
+  done
+  settles a requests 60
+  graceful_httpd
+  for seconds in 1 2 3 4 5; do
+    sleep 1
+    is "$(get b /page.html -m 3)" 200 "$seconds s later"
+  done
+  touch "$file"
+  wait "${kept_pids[@]}"
+  is "$(grep -c '^HTTP/1.1 200' "$BATS_TEST_TMPDIR"/kept-* | sed 's/.*://' | sort | uniq -c | xargs)" '60 3' "answers"
+  is "$(grep -ci '^Connection: close' "$BATS_TEST_TMPDIR"/kept-* | sed 's/.*://' | sort | uniq -c | xargs)" '60 1' "the third is the last"
+  release_request one
+  is "$(answer_of waits)" 200
+}
+
+@test "event: idle kept connections are idle after a graceful restart, with the requests they have had" {
+  local kept_pids=() n
+  idle_goes_on_on event
+}
+
+@test "worker: idle kept connections are idle after a graceful restart" {
+  requires worker
+  local kept_pids=() n
+  idle_goes_on_on worker
+}
+
+@test "prefork: idle kept connections are idle after a graceful restart" {
+  requires prefork
+  local kept_pids=() n
+  idle_goes_on_on prefork
+}
+
 @test "connections leave descriptors for files, however many children the server may have" {
   local idle_pid before codes
   before=$(ulimit -Sn)

@@ -106,3 +106,19 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   stop_httpd
   for pid in "${pids[@]}"; do wait_until 5 gone "$pid"; done
 }
+
+# The MPM's handler of this signal walks the list of listeners, at whatever moment.
+@test "children that are told to stop again and again while they exit do not crash" {
+  start_httpd -m prefork 'VhostLimit On' 'VhostLimitCgroup off' 'MaxConnectionsPerChild 3' \
+    -t 'StartServers 20' -t 'MinSpareServers 20' -t 'MaxSpareServers 40' -t 'ServerLimit 60' -t 'MaxRequestWorkers 60'
+  local round
+  for round in 1 2 3 4 5 6 7 8; do
+    perl -e 'my $end = time + 2; my $parent = shift;
+      while (time < $end) {
+        open my $f, "<", "/proc/$parent/task/$parent/children" or last;
+        kill "USR1", split " ", (<$f> // "");
+      }' "$(httpd_pid)"
+    is "$(get a /page.html)" 200 "round $round"
+  done
+  check_log
+}

@@ -4,6 +4,7 @@
 # Restarts: what goes on running goes on being counted, by name.
 
 load lib/live
+load lib/control
 load lib/fault
 
 accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | join(" ")'; }
@@ -184,4 +185,35 @@ address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/
   restart_httpd
   is "$(status_of a requests) $(get d /)" '1 200'
   wait_until 10 cgroup_gone "$(httpd_cgroup)/b.test:$(httpd_port)"
+}
+
+# As a package does it: a new file in the place of the old one. The stamp in it is
+# what another layout would have.
+install_with_other_layout() { # <module>
+  perl -pe 's/(mod_vhostlimit:)(\d)(\d*-\d+)/$1 . (9 - $2) . $3/e' "$1" >"$1.new"
+  cmp -s "$1" "$1.new" && fail "no stamp in $1"
+  mv "$1.new" "$1"
+}
+
+@test "a graceful restart with an updated module of another layout does not read the old one's memory: it begins anew" {
+  VL_MODULE=$BATS_FILE_TMPDIR/mod_vhostlimit.so
+  cp "${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so" "$VL_MODULE"
+  chmod 755 "$VL_MODULE"
+  export VL_MODULE
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 1000 60s' -v 'a VhostLimitConcurrency 1'
+  hold_request one
+  begin_request waits a /page.html
+  settles a waiting 1
+  graceful_httpd
+  is "$(status_of a requests)" 1 "the same module goes on"
+  install_with_other_layout "$VL_MODULE"
+  graceful_httpd
+  is "$(status_of a running) $(status_of a requests)" '0 0' "the new one begins anew"
+  is "$(get a /page.html) $(get b /page.html)" '200 200'
+  like "$(ctl list 2>&1)" 'a\.test'
+  release_request one
+  is "$(answer_of one)" 200 "what ran through the restart"
+  is "$(answer_of waits)" 200 "what waited"
+  graceful_httpd
+  is "$(status_of a requests)" 2
 }

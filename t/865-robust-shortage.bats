@@ -82,6 +82,14 @@ without() { # <mpm> <what>...
   wait_until 10 error_log_says 'Too many open files: VL0002'
 }
 
+@test "no descriptors for the ways between children: the start stops, and says so" {
+  start_frail 'VhostLimit On'
+  stop_httpd
+  runs_short socketpair
+  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  wait_until 10 error_log_says 'Too many open files: VL0002'
+}
+
 # ---- who comes from another child --------------------------------------------
 
 descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }     # <pid>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Preloaded into a server: what a file in the folder SHORT is named after fails,
  * everywhere, or, if the name ends in a dot and a pid, in that process.
- *   eventfd, dup          no descriptor is left
+ *   eventfd, dup, socketpair    no descriptor is left
  *   epoll, thread         a process's first cannot be made
  *   pass                  descriptors are on their way that nobody takes, for 1.5 s
  *   stuck                 the acceptor's thread stands still
@@ -80,6 +80,15 @@ int eventfd(unsigned count, int flags)
 
     NEXT("eventfd");
     return is_short("eventfd") ? fail(EMFILE) : next(count, flags);
+}
+
+int socketpair(int domain, int type, int protocol, int pair[2])
+{
+    static int (*next)(int, int, int, int[2]);
+
+    NEXT("socketpair");
+    return is_short("socketpair") ? fail(EMFILE)
+                                  : next(domain, type, protocol, pair);
 }
 
 int epoll_create1(int flags)

@@ -55,13 +55,17 @@ static int room(void)
     return free;
 }
 
+static vl_passed_t passed[VL_HANDOVER_MAX];
+
 static void send_ends(const int pair[2], int n)
 {
     int fds[VL_HANDOVER_MAX], i;
 
-    for (i = 0; i < n; i++)
+    for (i = 0; i < n; i++) {
         fds[i] = fd_open();
-    ok(vl_handover_send(pair, fds, (apr_size_t)n) == APR_SUCCESS,
+        passed[i].keepalives = (apr_uint32_t)(n * 100 + i);
+    }
+    ok(vl_handover_send(pair, fds, passed, (apr_size_t)n) == APR_SUCCESS,
        "%d are sent", n);
     for (i = 0; i < n; i++)
         close(fds[i]);
@@ -73,7 +77,7 @@ static int receive(const int pair[2], apr_status_t *ret_rv)
     int fds[VL_HANDOVER_MAX], i, open = 0;
     apr_size_t n;
 
-    *ret_rv = vl_handover_receive(pair, fds, &n);
+    *ret_rv = vl_handover_receive(pair, fds, passed, &n);
     for (i = 0; i < (int)n; i++) {
         open += fcntl(fds[i], F_GETFD) == FD_CLOEXEC
                 && eventfd_write(fds[i], 1) == 0;
@@ -101,6 +105,8 @@ static void no_room_loses_nothing(void)
     leave_room_for(4);
     got = receive(pair, &rv);
     ok(got == 4 && rv == APR_SUCCESS, "with room for four all do,");
+    ok(passed[0].keepalives == 400 && passed[3].keepalives == 403,
+       "with what is known of each,");
     ok(room() == 4 && receive(pair, &rv) == 2, "and the two after them");
     leave_all_room();
     close(pair[0]);
@@ -145,7 +151,7 @@ static int each_comes_once(void)
     for (i = 0; i < MESSAGES * IN_ONE; i++)
         fds[i] = fd_open();
     for (i = 0; i < MESSAGES; i++)
-        vl_handover_send(pair, fds + i * IN_ONE, IN_ONE);
+        vl_handover_send(pair, fds + i * IN_ONE, passed, IN_ONE);
     begin_readers(pair);
     for (i = 0; i < MESSAGES * IN_ONE; i++) {
         once += eventfd_read(fds[i], &times) == 0 && times == 1;
@@ -154,6 +160,32 @@ static int each_comes_once(void)
     close(pair[0]);
     close(pair[1]);
     return once == MESSAGES * IN_ONE;
+}
+
+/* What an older or newer module sends. */
+static void another_version_is_not_understood(void)
+{
+    struct {
+        pid_t sender;
+        apr_uint32_t number, version, size;
+        vl_passed_t passed[2];
+    } message = { 1, 1, 4711, sizeof(vl_passed_t), { { 0 } } };
+    apr_status_t rv;
+    int pair[2], fds[2];
+
+    vl_handover_create(pair);
+    fds[0] = fd_open();
+    fds[1] = fd_open();
+    message.passed[1].keepalives = 7;
+    passed[1].keepalives = 9;
+    vl_handover_write(pair[1], &message, sizeof(message), fds, 2);
+    ok(receive(pair, &rv) == 2 && rv == APR_SUCCESS && !passed[1].keepalives,
+       "of another version the connections come, as new ones");
+    vl_handover_write(pair[1], &message, 8, fds, 1);
+    ok(receive(pair, &rv) == 1 && rv == APR_SUCCESS && !passed[0].keepalives,
+       "and of one that says less");
+    close(fds[0]);
+    close(fds[1]);
 }
 
 static void one_item_is_lost(void)
@@ -183,6 +215,7 @@ int main(void)
         right += each_comes_once();
     ok(right == ROUNDS, "each came to one of four who read, and once: %d of %d "
        "times", right, ROUNDS);
+    another_version_is_not_understood();
     one_item_is_lost();
     return tap_done();
 }

@@ -116,6 +116,7 @@ static void lost_slots_come_back(void)
     apr_uint32_t a = account(shm, "a", 0);
     apr_int64_t later = vl_clock_us() + 10 * APR_USEC_PER_SEC;
     vl_ticket_t ticket;
+    vl_passed_t passed;
     vl_item_t item;
     int pair[2], fd = -1;
 
@@ -126,7 +127,7 @@ static void lost_slots_come_back(void)
     send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_tidy(&one, pair, later);
     ok(one.children[one.self].running == 1, "what nobody has read is not lost");
-    vl_relay_acceptor_recall(pair, &fd);        /* by a child that dies then */
+    vl_relay_acceptor_recall(pair, &passed, &fd);        /* by a child that dies then */
     close(fd);
     vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
     ok(one.children[one.self].running == 1, "nor is what was just read,");
