@@ -9,7 +9,7 @@ need_cc() { need_program cc; }
 validator() {
   local so=$BATS_FILE_TMPDIR/mod_validate.so
   # shellcheck disable=SC2046  # several flags
-  [[ -e $so ]] || cc -shared -fPIC -w -o "$so" -I"$TOP/mod_vhostlimit" -I"$(apxs_query INCLUDEDIR)" -D_GNU_SOURCE \
+  [[ -e $so ]] || cc -shared -fPIC -w -o "$so" -I"$TOP/mod_vhostlimit" -I"${VL_BUILD_DIR:-$TOP}/mod_vhostlimit" -I"$(apxs_query INCLUDEDIR)" -D_GNU_SOURCE \
     $("$(apxs_query APR_CONFIG)" --includes --cppflags) "$TOP/t/lib/mod_validate.c" "${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/libvlcore.a"
   printf '%s\n' "$so"
 }

@@ -9,6 +9,7 @@
 #include <http_main.h>
 #include <http_protocol.h>
 
+#include "vl_layout.h"
 #include "vl_shm_int.h"
 
 /* What mod_vhostlimit keeps under its name begins with the segment. */
@@ -16,7 +17,7 @@ static vl_shm_t *find_segment(void)
 {
     void *data = NULL;
 
-    apr_pool_userdata_get(&data, "mod_vhostlimit", ap_pglobal);
+    apr_pool_userdata_get(&data, "mod_vhostlimit:" VL_LAYOUT, ap_pglobal);
     return data ? *(vl_shm_t **)data : NULL;
 }
 
