@@ -93,6 +93,8 @@ machines_listen() {
 machine_off() { # <number>: everything that runs on it, at once
   local pids
   mapfile -t pids < <(ip netns pids "vlt-host$1")
+  # None of them is to see the others end.
+  kill -STOP "${pids[@]}" 2>/dev/null || true
   kill -KILL "${pids[@]}" 2>/dev/null || true
 }
 
