@@ -94,7 +94,7 @@ static kept_t *kept_get(server_rec *main_server)
     if (rv == APR_SUCCESS)
         rv = vl_relay_create(k->relay);
     if (rv != APR_SUCCESS) {
-        ap_log_error(APLOG_MARK, APLOG_EMERG, rv, main_server, VLOGNO(0002)
+        ap_log_error(APLOG_MARK, APLOG_EMERG, rv, main_server, VLOGNO(0035)
                      "the socket pairs between children cannot be made, so the "
                      "server does not start: raise LimitNOFILE");
         return NULL;
