@@ -358,7 +358,7 @@ static vl_arrival_t *arrival_passed(int fd, const vl_passed_t *passed)
 
     if (!arrival)
         return NULL;
-    arrival->keepalives = passed->keepalives;
+    arrival->keepalives = (apr_uint32_t)passed->keepalives;
     arrival->began_us = passed->began_us;
     arrival->asked_us = passed->since_us;
     arrival->idle_us = passed->idle_us;

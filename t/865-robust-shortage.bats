@@ -79,7 +79,7 @@ without() { # <mpm> <what>...
   stop_httpd
   runs_short eventfd
   LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
-  wait_until 10 error_log_says 'Too many open files: VL0002'
+  wait_until 10 error_log_says 'Too many open files: VL0035'
 }
 
 @test "no descriptors for the ways between children: the start stops, and says so" {
@@ -87,7 +87,7 @@ without() { # <mpm> <what>...
   stop_httpd
   runs_short socketpair
   LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
-  wait_until 10 error_log_says 'Too many open files: VL0002'
+  wait_until 10 error_log_says 'Too many open files: VL0035'
 }
 
 # ---- who comes from another child --------------------------------------------
@@ -191,7 +191,7 @@ no_more_room() { # <open | closed>
   runs_short "eventfd.$(httpd_pid)"
   configure_frail "${few[@]}" -x "$(many m 1030)" -v 'c VhostLimit DryRun'
   graceful_httpd
-  error_log_says 'Too many open files: VL0002'
+  error_log_says 'Too many open files: VL0035'
   settles a requests 1
   is "$(error_log | grep -c VL0003)" 2 "vhosts without room"
 }
