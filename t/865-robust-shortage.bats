@@ -9,7 +9,7 @@ load lib/live
 load lib/fault
 load lib/control
 
-export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0004|VL0008|VL0020|VL0024'
+export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0004|VL0008|VL0020|VL0024|VL0035'
 
 setup() { requires cc; }
 
@@ -79,7 +79,7 @@ without() { # <mpm> <what>...
   stop_httpd
   runs_short eventfd
   LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
-  wait_until 10 error_log_says 'Too many open files: VL0035'
+  wait_until 10 error_log_says 'Too many open files: VL0002'
 }
 
 @test "no descriptors for the ways between children: the start stops, and says so" {
@@ -191,7 +191,7 @@ no_more_room() { # <open | closed>
   runs_short "eventfd.$(httpd_pid)"
   configure_frail "${few[@]}" -x "$(many m 1030)" -v 'c VhostLimit DryRun'
   graceful_httpd
-  error_log_says 'Too many open files: VL0035'
+  error_log_says 'Too many open files: VL0002'
   settles a requests 1
   is "$(error_log | grep -c VL0003)" 2 "vhosts without room"
 }
