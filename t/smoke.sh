@@ -211,8 +211,10 @@ test_stops() {
   within 20 ended "$pid" || { echo "process $pid has not ended after 20 s"; return 1; }
 }
 
-test_log() { # no crash, and nothing above a warning, but for what the MPM says of itself
-  ! grep -vE '\[mpm_[a-z]+:' "$work/error.log" | grep -E 'Segmentation|exit signal|:(emerg|alert|crit|error)\]'
+# No crash, and nothing above a warning, but for what the MPM says of itself. AH00546 is the
+# MPM's count of generations: prefork 2.4.33 logs it at most restarts, also without the module.
+test_log() {
+  ! grep -vE '\[mpm_[a-z]+:|AH00546' "$work/error.log" | grep -E 'Segmentation|exit signal|:(emerg|alert|crit|error)\]'
 }
 
 test_unknown_mpm() { # once each time the configuration is read
