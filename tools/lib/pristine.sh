@@ -24,10 +24,9 @@ pristine_uri() { # main|security
   uri=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
     awk -v kind="$1" '$3 == "main" && ($4 == "Debian" || $1 ~ /debian/) && !found &&
       ($2 ~ /-security$/) == (kind == "security") { found = 1; sub("/$", "", $1); print $1 }')
-  case $1 in
-    main)     printf '%s\n' "$uri" ;;
-    security) printf '%s\n' "$uri" ;;
-  esac
+  [[ -n $uri || $1 == security ]] ||
+    cannot "apt has no package source of Debian's here, so no root can be made: see sources.list(5)"
+  printf '%s\n' "$uri"
 }
 
 pristine_need() {
@@ -79,7 +78,7 @@ pristine_configure_apt() { # <root> <suite>
       sid | unstable | testing | experimental) ;;
       *)
         echo "deb $main $suite-updates main"
-        echo "deb $security $suite-security main"
+        [[ -z $security ]] || echo "deb $security $suite-security main"
         ;;
     esac
   } >"$root/etc/apt/sources.list"
