@@ -168,8 +168,8 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
 # where v1 has them, else one in a group that hands none down.
 see_no_controllers() {
   if [[ $(cgroup_cpu_root) == /sys/fs/cgroup ]]; then
-    mkdir -p "/sys/fs/cgroup/bare-$$/root"
-    with_cgroups 'umount -l /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup' "/sys/fs/cgroup/bare-$$/root"
+    mkdir -p "/sys/fs/cgroup/bare-${VL_TEST_ID:-$$}/root"
+    with_cgroups 'umount -l /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup' "/sys/fs/cgroup/bare-${VL_TEST_ID:-$$}/root"
   else
     with_cgroups "$(unmount '')"
   fi
@@ -191,9 +191,9 @@ see_no_controllers() {
     start_fails "VL0020: vhost b\\.test:[0-9]+: .*the $controller controller is missing: it is not delegated to /"
     : >"$HTTPD_ROOT/logs/error.log"
   done
-  if cgroup_exists "/bare-$$"; then
-    is "$(find "/sys/fs/cgroup/bare-$$" -mindepth 2 -type d)" '' "groups that are left"
-    rmdir "/sys/fs/cgroup/bare-$$/root" "/sys/fs/cgroup/bare-$$"
+  if cgroup_exists "/bare-${VL_TEST_ID:-$$}"; then
+    is "$(find "/sys/fs/cgroup/bare-${VL_TEST_ID:-$$}" -mindepth 2 -type d)" '' "groups that are left"
+    rmdir "/sys/fs/cgroup/bare-${VL_TEST_ID:-$$}/root" "/sys/fs/cgroup/bare-${VL_TEST_ID:-$$}"
   fi
 }
 
@@ -213,15 +213,15 @@ see_no_controllers() {
   requires cgroups
   [[ $(cgroup_cpu_root) == /sys/fs/cgroup ]] || skip "no pure v2 here"
   local squatter
-  mkdir "/sys/fs/cgroup/squat-$$"
+  mkdir "/sys/fs/cgroup/squat-${VL_TEST_ID:-$$}"
   (exec sleep 60) 3>&- 4>&- &
   squatter=$!
-  echo "$squatter" >"/sys/fs/cgroup/squat-$$/cgroup.procs"
-  configure_new 'VhostLimit On' "VhostLimitCgroup /squat-$$/tree" -v 'a VhostLimitProcesses 50'
-  start_fails "the pids controller is missing: it cannot be enabled in /squat-$$: there are processes in that group itself"
+  echo "$squatter" >"/sys/fs/cgroup/squat-${VL_TEST_ID:-$$}/cgroup.procs"
+  configure_new 'VhostLimit On' "VhostLimitCgroup /squat-${VL_TEST_ID:-$$}/tree" -v 'a VhostLimitProcesses 50'
+  start_fails "the pids controller is missing: it cannot be enabled in /squat-${VL_TEST_ID:-$$}: there are processes in that group itself"
   kill "$squatter"
   wait_until 5 gone "$squatter"
-  rmdir "/sys/fs/cgroup/squat-$$"
+  rmdir "/sys/fs/cgroup/squat-${VL_TEST_ID:-$$}"
 }
 
 # ---- a child that cannot count -----------------------------------------------
