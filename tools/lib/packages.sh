@@ -56,6 +56,7 @@ prometheus  command:prometheus,promtool  prometheus           prometheus
 chromium    command:chromium        chromium                  chromium
 rpm         command:rpmspec         rpm                       rpm-build
 debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
+essential   file:/usr/share/build-essential/list  build-essential  gcc make
 lintian     command:lintian         lintian                   lintian
 gnuplot     command:gnuplot         gnuplot-nox               gnuplot
 bubblewrap  command:bwrap           bubblewrap                bubblewrap
@@ -83,7 +84,7 @@ cgroups         -
 clang_tidy      clang-tidy
 cpu             -
 curl_http2      curl
-dpkg            debhelper apxs
+dpkg            debhelper apxs essential
 dpkg_deb        -
 event           httpd
 fuzzer          clang
