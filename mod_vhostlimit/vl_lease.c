@@ -507,7 +507,7 @@ static apr_status_t split_brigade(vl_lease_t *lease, apr_bucket_brigade *bb,
 }
 
 /* Connection input filter above mod_ssl. Reads until something passes or the
- * socket has no more: bytes that mod_ssl has decrypted wake nobody. */
+ * socket has no more: poll() does not see bytes that mod_ssl has decrypted. */
 static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
                                   ap_input_mode_t mode, apr_read_type_e block,
                                   apr_off_t readbytes)

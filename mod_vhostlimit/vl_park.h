@@ -94,7 +94,7 @@ int vl_park_socket_waits(void);
 /* The newest who waits here with a thread of the MPM, for an account that does, is
  * refused. */
 void vl_park_drop_sitter(void);
-/* 1: somebody is in line whose done() is this, beyond the queue too. */
+/* 1: a waiter with this done() is queued, or waits beyond the queue. */
 int vl_park_has_locked(vl_waiter_done_fn done);
 /* Takes out a waiter with this done(), queued ones first; with `queued` set no
  * other.  NULL: none is left. */
