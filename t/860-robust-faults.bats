@@ -27,16 +27,19 @@ no_errors_but() { # <children that died>
   [[ $got != *' 000 '* ]] || at_most "${got%% *}" $(($1 * 8)) "requests without an answer"
 }
 
-a_child() { httpd_children | shuf -n 1; }
+# Sets child; the parent starts another one within a second of a death.
+a_child()  { wait_until 20 has_child; }
+has_child() { child=$(httpd_children | shuf -n 1); [[ -n $child ]]; }
 
 @test "children killed by -9 under load: 10 times, in the long form 100" {
-  local times=$((${VL_LONG:-0} ? 100 : 10)) i
+  local times=$((${VL_LONG:-0} ? 100 : 10)) i child
   start_httpd 'VhostLimit On' 'VhostLimitQueue 100 5s' -v 'b VhostLimitConcurrency 2'
   begin_load 4 a /page.html
   begin_load 4 b /cgi/nap.sh
   for ((i = 0; i < times; i++)); do
     load_goes_on 20
-    kill -KILL "$(a_child)"
+    a_child
+    kill -KILL "$child"
   done
   load_goes_on 20
   end_load
@@ -58,7 +61,7 @@ has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  
   unset LD_PRELOAD
   begin_load 4 a /page.html
   for ((i = 0; i < times; i++)); do
-    child=$(a_child)
+    a_child
     : >"$FALL/$child"
     wait_until 20 has_crashed $((i + 1))
     load_goes_on 20
