@@ -229,8 +229,8 @@ static void line_up(vl_arrival_t *arrival)
 
 /* --- sorting -------------------------------------------------------------- */
 
-/* Nothing more will come.  What has come of a first request is Apache's to answer;
- * nothing, or a part of a later request, is not. */
+/* The client sends nothing more.  Apache answers an incomplete first request.  A
+ * connection that sent nothing, or a part of a later request, is closed here. */
 static void give_up(vl_arrival_t *arrival, int nothing)
 {
     vl_park_lock();
@@ -385,7 +385,8 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
     sort(arrival, 0);
 }
 
-/* Of one that is idle what has come meanwhile is an event. */
+/* If the client of an idle connection has sent something meanwhile, the epoll set
+ * reports it once the connection is watched. */
 void vl_arrival_adopt(int fd, const vl_passed_t *passed)
 {
     vl_arrival_t *arrival = arrival_passed(fd, passed);

@@ -58,9 +58,10 @@ int vl_arrival_tick(apr_int64_t now_us);
  * Who has sent something that it has not looked at goes to the MPM as he is. */
 int vl_arrival_stand_in(apr_int64_t now_us);
 
-/* The descriptors of up to `most` arrivals, which are no more, and what another
- * child has to know of them.  Returns how many; 0: nobody is left.  _evict takes them from all places, and nothing is
- * granted to this child until the MPM asks again; _shed takes those in line. */
+/* Takes up to `most` connections out of this child: their descriptors, and the
+ * record that another child needs.  Returns how many; 0: none is left.  _evict
+ * takes connections in any place, and this child is granted nothing until the MPM
+ * asks again; _shed takes queued ones. */
 apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
                             apr_size_t most);
 apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,

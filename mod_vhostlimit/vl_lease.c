@@ -7,7 +7,7 @@
  *   IDLE     --input, others are queued-->     QUEUED    (parked)
  *   IDLE     --KeepAliveTimeout-->             EXPIRED
  *   QUEUED   --grant-->                        GRANTED   (the MPM is woken)
- *   QUEUED   --queue full, timeout-->          REFUSED   (the MPM is woken)
+ *   QUEUED   --queue timeout-->                REFUSED   (the MPM is woken)
  *   QUEUED   --client has gone-->              EXPIRED
  *   GRANTED, REFUSED --a worker takes it-->    RUNNING
  *   EXPIRED  --a worker takes it-->            (closed)

@@ -54,7 +54,7 @@ static int is_exempt(server_rec *s, const char *bytes, apr_size_t len,
 }
 
 /* The connection is the default server's of its address, as it is Apache's as long
- * as nobody has asked for another. */
+ * as its first bytes name no other. */
 static void look_at_some(const struct sockaddr_storage *local,
                          socklen_t addr_len, const char *bytes, ssize_t n,
                          vl_look_t *ret_look)

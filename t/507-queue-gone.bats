@@ -55,7 +55,7 @@ nothing_runs_on() { # <mpm> <step>
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
   local file=$BATS_TEST_TMPDIR/go
   hold_request one b
-  begin_request other b /page.html      # while somebody waits, connections come back
+  begin_request other b /page.html      # while a request is queued, connections come back
   settles b waiting 1
   packets 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' '@until:page of a' "@when:$file" \
     'GET /cgi/hold.sh?ran-1 HTTP/1.1\r\nHost: a.test\r\n\r\n' @1500 @close 3>&- 4>&- &

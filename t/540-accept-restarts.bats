@@ -258,7 +258,7 @@ idle_goes_on_on() { # <mpm>
   start_httpd -m "$1" -l reqtimeout "${@:2}" 'VhostLimit On' 'KeepAliveTimeout 30' 'MaxKeepAliveRequests 2' 'RequestReadTimeout header=2' \
     "$CROWD" -v 'c VhostLimitConcurrency 1'
   hold_request one c
-  begin_request waits c /page.html      # while somebody waits, connections come back
+  begin_request waits c /page.html      # while a request is queued, connections come back
   settles c waiting 1
   local request='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
   for ((n = 0; n < 60; n++)); do

@@ -46,7 +46,7 @@ answers_to() { # <name>: how many, and which
 }
 answers_are() { [[ $(answers_to "$1") == "$2" ]]; }     # <name> <statuses>
 
-# The client has had one answer. What is left of its lease has expired.
+# The client has had one answer, and the unused credit of its lease has expired.
 open_kept() { # <name>...
   local name
   for name; do
