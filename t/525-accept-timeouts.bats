@@ -102,7 +102,7 @@ as_configured_on() { # <mpm>
 @test "the next request of a kept connection has its own time" {
   start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=2' 'KeepAliveTimeout 10' -v 'b VhostLimitConcurrency 1'
   hold_request one b
-  begin_request other b /page.html      # while somebody waits, connections come back
+  begin_request other b /page.html      # while a request is queued, connections come back
   settles b waiting 1
   local got
   got=$(packets "${LINE}Host: a.test\r\n\r\n" '@until:page of a' @2500 "${LINE}Ho" @1000 "st: a.test\r\n\r\n" '@until:page of a.*page of a' "${LINE}Ho")
