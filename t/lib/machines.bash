@@ -123,11 +123,12 @@ on_machine() { # <number> <command>...
 
 # The hosts files are as they were, and nothing of ours runs or lies on a machine.
 machines_clean() {
-  local n
+  local n left
   for n in 1 2 3; do
-    cmp "/etc/netns/vlt-host$n/hosts" "$MACHINES_DIR/host$n/hosts" || return 1
-    [[ -z $(machine_runs "$n" siege)$(machine_runs "$n" 'bash -s')$(machine_runs "$n" vhostlimit-client) ]] || return 1
-    ! machine_keeps "$n" || return 1
+    cmp "/etc/netns/vlt-host$n/hosts" "$MACHINES_DIR/host$n/hosts" || fail "machine $n has another hosts file"
+    left=$(machine_runs "$n" siege)$(machine_runs "$n" 'bash -s')$(machine_runs "$n" vhostlimit-client)
+    [[ -z $left ]] || fail "left on machine $n: $(xargs ps -o pid=,etimes=,args= -p <<<"$left")"
+    ! machine_keeps "$n" || fail "our folder is left on machine $n"
   done
 }
 

@@ -59,13 +59,17 @@ trial_hogs_end() {
   trial_hog_pids=()
 }
 
-# With their children: sadc, which sar starts, would stay until its next sample.
+# With their children: sadc, which sar starts, would stay until its next sample. A
+# process is stopped first, so that it starts none after its children have been listed.
 trial_beside_end() {
   local pid pids=()
   for pid in "${trial_beside_pids[@]}"; do
+    kill -STOP "$pid" 2>/dev/null || true
     # shellcheck disable=SC2207  # pids
     pids+=("$pid" $(cat "/proc/$pid/task/$pid/children" 2>/dev/null || true))
   done
+  kill -TERM "${pids[@]}" 2>/dev/null || true
+  kill -CONT "${pids[@]}" 2>/dev/null || true
   process_stop "${pids[@]}"
   trial_beside_pids=()
 }
