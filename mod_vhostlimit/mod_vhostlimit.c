@@ -17,7 +17,6 @@
 #include "vl_cgroup.h"
 #include "vl_conf.h"
 #include "vl_control.h"
-#include "vl_drain.h"
 #include "vl_enter.h"
 #include "vl_handover.h"
 #include "vl_headtime.h"
@@ -283,30 +282,6 @@ static void log_banner(server_rec *main_server, int accounts)
                  *path ? " at " : "", path, *reason ? ": " : "", reason);
 }
 
-/* A quarter of the threads is for working. */
-static apr_uint32_t seats(void)
-{
-    int daemons = 1, threads = 1;
-
-    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
-    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1)
-           * 3 / 4;
-}
-
-/* As the event MPM counts (connections_above_limit): besides as many connections
- * as it has threads it takes so many for each of them that is idle. */
-static apr_uint32_t drains(void)
-{
-    const char *factor = vl_conf_argument("AsyncRequestWorkerFactor");
-    double each = factor ? strtod(factor, NULL) : 2;
-    int async = 0, threads = 1;
-
-    ap_mpm_query(AP_MPMQ_IS_ASYNC, &async);
-    ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    return async ? (apr_uint32_t)(threads * each) : 0;
-}
-
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
@@ -323,9 +298,6 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
-    vl_slot_set_seats(kept->shm, seats());
-    vl_drain_set(kept->shm, drains());
-    vl_http2_post_config(pconf, main_server);
     vl_http2_let_wait(pconf, main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
@@ -388,15 +360,15 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                      "memory", vl_conf_get(main_server)->on_error
                      == VL_ERROR_CLOSED ? "refused" : "not limited");
     vl_meter_child_init(kept->shm);
-    vl_lease_child_init(pchild, kept->shm);
     vl_hooks_child_init(kept->shm, place);
     apr_pool_cleanup_register(pchild, NULL, vl_hooks_child_end,
                               apr_pool_cleanup_null);
     most = waiting_most(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity,
-                       threads ? threads : 1, vl_http2_workers());
+                       threads ? threads : 1, vl_http2_workers(threads));
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover,
                          kept->relay, most, usage);
+    vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time());
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,

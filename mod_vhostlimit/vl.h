@@ -23,8 +23,6 @@ typedef enum {
     VL_REASON_CONCURRENCY,  /* as many running as VhostLimitConcurrency */
     VL_REASON_QUEUE,        /* as many waiting as VhostLimitQueue */
     VL_REASON_TIMEOUT,      /* waited as long as VhostLimitQueue lets */
-    VL_REASON_THREADS,      /* it could wait only with a thread, and as many of
-                             * the vhost's do as may */
     VL_REASON_ERROR         /* could not be counted, VhostLimitOnError closed */
 } vl_reason_e;
 

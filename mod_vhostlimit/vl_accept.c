@@ -41,8 +41,7 @@
 
 acceptor_t *vl_acceptor;
 
-/* what: which listener or arrival, NULL: the wake-up descriptor, &relay: what
- * children send back. */
+/* what: which listener or arrival, NULL: the wake-up descriptor. */
 static void watch(int fd, apr_uint32_t events, void *what)
 {
     struct epoll_event ev = { events, { .ptr = what } };
@@ -90,7 +89,7 @@ static int accept_one(int listener)
     }
     if (!is_shortage(errno))
         return 0;
-    if (vl_arrival_spare())
+    if (vl_arrival_spare() == VL_SPARED)
         return 1;
     vl_accept_go_deaf();
     return 0;
@@ -135,42 +134,6 @@ static apr_status_t relay_one(vl_item_t *item, int fd)
                                   fd);
 }
 
-static void hear_relay(void)
-{
-    watch(vl_acceptor->relay[1], EPOLLIN, &vl_acceptor->relay);
-    vl_acceptor->relay_deaf = 0;
-}
-
-static apr_status_t take_one_back(void)
-{
-    vl_item_t item;
-    int fd;
-    apr_status_t rv = vl_relay_acceptor_take_back(vl_acceptor->relay, &item,
-                                                  &fd);
-
-    if (rv == APR_SUCCESS)
-        vl_arrival_come_back(&item, fd);
-    else if (rv == APR_EMFILE && vl_arrival_spare())
-        rv = APR_SUCCESS;
-    return rv;
-}
-
-/* Other children are done with a request. */
-static void take_back(void)
-{
-    apr_status_t rv = APR_SUCCESS;
-    int i;
-
-    for (i = 0; i < ACCEPT_BATCH && rv == APR_SUCCESS; i++)
-        rv = take_one_back();
-    if (rv == APR_EMFILE) {
-        vl_accept_warn_full();
-        epoll_ctl(vl_acceptor->epoll_fd, EPOLL_CTL_DEL, vl_acceptor->relay[1],
-                  NULL);
-        vl_acceptor->relay_deaf = 1;
-    }
-}
-
 static int is_listener(const void *what)
 {
     const int *fd = what, *fds = vl_acceptor->listeners.fds;
@@ -195,8 +158,6 @@ void vl_accept_wait_for_events(void)
             look_round();
         else if (is_listener(what))
             accept_some(*(const int *)what);
-        else if (what == &vl_acceptor->relay)
-            take_back();
         else
             vl_arrival_revisit(what, events[i].events);
     }
@@ -259,8 +220,6 @@ static void tick(apr_int64_t now_us)
         return;
     }
     vl_relay_acceptor_tidy(vl_acceptor->shm, vl_acceptor->relay, now_us);
-    if (vl_acceptor->relay_deaf)
-        hear_relay();
     vl_accept_share_processes(now_us);
 }
 
@@ -348,9 +307,14 @@ static void warn_of(apr_status_t rv)
 
 static apr_status_t start_thread(apr_pool_t *pchild)
 {
+    apr_status_t rv;
+
     pthread_mutex_init(&vl_acceptor->set_up, NULL);
     pthread_mutex_lock(&vl_acceptor->set_up);
-    return apr_thread_create(&vl_acceptor->thread, NULL, run, NULL, pchild);
+    rv = apr_thread_create(&vl_acceptor->thread, NULL, run, NULL, pchild);
+    if (rv != APR_SUCCESS)
+        vl_acceptor->thread = NULL;
+    return rv;
 }
 
 /* Without the thread nobody would accept: it has to be there first.  Then it may
@@ -432,7 +396,6 @@ void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals)
 {
     vl_acceptor->listeners.first = first;
     vl_acceptor->signals = signals;
-    hear_relay();
     listen_on();
     accept_on();
 }
@@ -441,6 +404,11 @@ void vl_accept_open_logs(void)
 {
     if (vl_accept_works())
         vl_listener_open_logs();
+}
+
+int vl_accept_keeps_time(void)
+{
+    return vl_acceptor && vl_acceptor->thread;
 }
 
 int vl_accept_works(void)

@@ -46,6 +46,8 @@ void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals);
 /* Who is to come from another child waits, for want of descriptors here: a line
  * in the log, once a minute. */
 void vl_accept_warn_full(void);
+/* A thread of ours looks what time has changed, in this child. */
+int vl_accept_keeps_time(void);
 /* Connections wait with us in this child. */
 int vl_accept_works(void);
 

@@ -20,7 +20,6 @@ typedef struct acceptor_t {
     const sigset_t *signals;        /* its mask while it sleeps, or NULL */
     int deaf;                       /* no listener is in the set, for a while */
     int no_room;                    /* for those who were handed on */
-    int relay_deaf;                 /* what comes back is not in the set */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
     const int *relay;

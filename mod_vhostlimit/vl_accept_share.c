@@ -11,7 +11,6 @@
 #include "vl_clock.h"
 #include "vl_handover.h"
 #include "vl_lease.h"
-#include "vl_press.h"
 #include "vl_private.h"
 #include "vl_room.h"
 
@@ -61,7 +60,7 @@ void vl_accept_adopt(void)
 
     do {
         rv = adopt_some();
-    } while (rv == APR_SUCCESS || (rv == APR_EMFILE && vl_arrival_spare()));
+    } while (rv == APR_SUCCESS || (rv == APR_EMFILE && vl_arrival_spare() == VL_SPARED));
     vl_acceptor->no_room = rv == APR_EMFILE;
     if (vl_acceptor->no_room) {
         vl_accept_warn_full();
@@ -132,7 +131,6 @@ void vl_accept_share_work(int stuck, apr_int64_t now_us)
     int full, stalled;
 
     vl_room_count(vl_acceptor->shm, &rooms);
-    vl_press_tick(vl_acceptor->shm, &rooms, now_us);
     full = !rooms.here && rooms.elsewhere;
     stalled = full && rooms.ended == vl_acceptor->ended;
     vl_acceptor->ended = rooms.ended;
@@ -154,7 +152,6 @@ void vl_accept_share_processes(apr_int64_t now_us)
     vl_rooms_t rooms;
 
     vl_room_count(vl_acceptor->shm, &rooms);
-    vl_press_tick(vl_acceptor->shm, &rooms, now_us);
     vl_accept_hear();
     vl_accept_adopt();
 }
@@ -188,7 +185,7 @@ static void recall(void)
 /* Somebody would be lost if we ended now. */
 static int is_needed(void)
 {
-    return vl_arrival_leave() > 0
+    return vl_arrival_count() > 0
            || (vl_acceptor->relays && vl_relay_pending(vl_acceptor->relay));
 }
 

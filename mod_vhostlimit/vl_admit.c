@@ -27,19 +27,6 @@ vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
     return decision;
 }
 
-/* Times weight / VL_WEIGHT_DEFAULT. */
-#define SEAT_ALPHA 2
-
-int vl_admit_seat(apr_uint32_t held, apr_uint32_t all, apr_uint32_t most,
-                  apr_uint32_t weight)
-{
-    apr_uint64_t left = most > all ? most - all : 0;
-
-    return held == all || held < all / 2
-           || (apr_uint64_t)held * VL_WEIGHT_DEFAULT
-              < left * SEAT_ALPHA * weight;
-}
-
 #define MORE_ALPHA 4
 
 int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
@@ -70,8 +57,6 @@ const char *vl_admit_reason_name(vl_reason_e reason)
         return "queue";
     case VL_REASON_TIMEOUT:
         return "timeout";
-    case VL_REASON_THREADS:
-        return "threads";
     case VL_REASON_ERROR:
         return "error";
     case VL_REASON_NONE:

@@ -20,17 +20,10 @@ vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running);
 vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
                               int *ret_waits);
 
-/* 1: an account of that weight may hold one more waiting thread.  It holds
- * `held` of the `all` that wait, and `most` may.  One that is alone, or holds
- * less than half, always may: refusing it would help nobody.  Others have
- * dynamic thresholds (Choudhury and Hahne 1998): a multiple, by weight, of what
- * is left, so that nobody who comes finds none. */
-int vl_admit_seat(apr_uint32_t held, apr_uint32_t all, apr_uint32_t most,
-                  apr_uint32_t weight);
-
-/* 1: one that holds `held` of something may have one more while `left` are free.
- * Dynamic thresholds again: one that is alone gets four fifths, and whoever comes
- * next finds some, however long those are held.  Of up to four it may have all. */
+/* 1: an account that holds `held` of something may have one more while `left` are
+ * free.  Dynamic thresholds (Choudhury and Hahne 1998): an account that is alone
+ * gets four fifths, and the next one that comes finds some, however long those are
+ * held.  Of up to four it may have all. */
 int vl_admit_more(apr_uint32_t held, apr_uint32_t left);
 
 /* Seconds a refused client should stay away: the time until a place is

@@ -13,12 +13,32 @@
 #include "vl_clock.h"
 #include "vl_conf.h"
 #include "vl_headtime.h"
+#include "vl_lease.h"
 #include "vl_look.h"
+#include "vl_thread.h"
 
+/* A connection that waits for longer is watched for the end of its client.  One that
+ * does not is asked before it is passed: two system calls less. */
+#define WATCH_END_US 100000
 /* Of what a closing client still sends; then it is others' turn. */
 #define DRAIN_SIZE (1 << 16)
 
 places_t *vl_arrivals;
+
+/* The child ends.  Those that the MPM has are its to close. */
+static apr_status_t free_all(void *unused)
+{
+    place_e place;
+    vl_arrival_t *arrival;
+
+    for (place = SORTING; place < PLACES; place++) {
+        while (place != PASSED && (arrival = vl_arrival_first_locked(place))) {
+            APR_RING_REMOVE(arrival, link);
+            free(arrival);
+        }
+    }
+    return APR_SUCCESS;
+}
 
 int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, int epoll_fd, apr_uint32_t most)
@@ -34,6 +54,7 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     vl_arrivals->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     for (i = 0; i < PLACES; i++)
         APR_RING_INIT(&vl_arrivals->in[i], vl_arrival_t, link);
+    apr_pool_cleanup_register(pchild, NULL, free_all, apr_pool_cleanup_null);
     return vl_arrivals->pass_fd;
 }
 
@@ -46,7 +67,7 @@ static void leave_locked(vl_arrival_t *arrival)
     vl_arrivals->count[arrival->place]--;
 }
 
-static void enter_locked(vl_arrival_t *arrival, place_e place)
+void vl_arrival_enter_locked(vl_arrival_t *arrival, place_e place)
 {
     arrival->place = place;
     APR_RING_INSERT_TAIL(&vl_arrivals->in[place], arrival, vl_arrival_t, link);
@@ -56,7 +77,7 @@ static void enter_locked(vl_arrival_t *arrival, place_e place)
 void vl_arrival_move_locked(vl_arrival_t *arrival, place_e place)
 {
     leave_locked(arrival);
-    enter_locked(arrival, place);
+    vl_arrival_enter_locked(arrival, place);
 }
 
 vl_arrival_t *vl_arrival_first_locked(place_e place)
@@ -106,49 +127,50 @@ void vl_arrival_close_locked(vl_arrival_t *arrival)
 }
 
 /* Closes one connection because descriptors are short.  That is the oldest that
- * has been answered and only waits for its client to close.  Without such, and if
- * one site has more waiting connections here than there are idle ones, or ones
+ * was refused here and only waits for its client to close.  Without such, and if
+ * one site has more waiting connections here than there are others, in the MPM or
  * without a whole head, it is the newest of that site, so that a flood closes its
- * own.  Else it is the oldest idle kept connection, then the oldest one without a
- * whole head.  Returns 0 if there is none. */
-static int close_one_locked(void)
+ * own.  Else it is one that the MPM has (vl_lease_spare_locked()), then the oldest
+ * one without a whole head. */
+static vl_spared_e close_one_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(LINGER);
-    apr_uint32_t waiting, idle = vl_arrivals->count[IDLE];
-    apr_uint32_t pending = vl_arrivals->count[PENDING];
+    apr_uint32_t waiting;
     vl_waiter_t *newest;
 
     if (!arrival) {
         newest = vl_park_newest_of_longest_locked(vl_arrival_turn_locked,
                                                   &waiting);
-        if (newest && waiting >= idle && waiting >= pending) {
+        if (newest && waiting >= vl_arrivals->count[PENDING]
+            && waiting >= vl_lease_descriptors()) {
             vl_park_remove_locked(newest);
             vl_arrival_reset_locked((vl_arrival_t *)newest);
-            return 1;
+            return VL_SPARED;
         }
-        arrival = vl_arrival_first_locked(idle ? IDLE : PENDING);
+        if (vl_lease_spare_locked())
+            return VL_SPARED_SOON;
+        arrival = vl_arrival_first_locked(PENDING);
     }
-    if (arrival)
-        vl_arrival_close_locked(arrival);
-    return arrival != NULL;
+    if (!arrival)
+        return VL_SPARED_NONE;
+    vl_arrival_close_locked(arrival);
+    return VL_SPARED;
 }
 
 void vl_arrival_make_room_locked(void)
 {
-    while (vl_arrivals->count[IDLE] + vl_arrivals->count[LINGER]
-           >= vl_arrivals->most)
-        vl_arrival_close_locked(vl_arrival_first_locked(
-            vl_arrivals->count[LINGER] ? LINGER : IDLE));
+    while (vl_arrivals->count[LINGER] >= vl_arrivals->most)
+        vl_arrival_close_locked(vl_arrival_first_locked(LINGER));
 }
 
 /* The threads need the descriptors that are left. */
 static int is_crowded_locked(void)
 {
-    apr_uint32_t all = 0;
+    apr_uint32_t all = vl_lease_descriptors();
     int i;
 
     for (i = 0; i < PLACES; i++)
-        all += i == VISIT || i == GONE ? 0 : vl_arrivals->count[i];
+        all += i == PASSED || i == GONE ? 0 : vl_arrivals->count[i];
     return all / 2 > vl_arrivals->most;
 }
 
@@ -184,7 +206,9 @@ void vl_arrival_give_back_locked(vl_turn_t *turn)
 {
     if (turn->holds)
         vl_slot_end(vl_arrivals->shm, &turn->ticket, NULL);
-    turn->holds = 0;
+    if (turn->occupies)
+        vl_thread_free(vl_arrivals->shm, turn->ticket.account);
+    turn->holds = turn->occupies = 0;
 }
 
 static void pass(vl_arrival_t *arrival)
@@ -202,7 +226,7 @@ static void pend(vl_arrival_t *arrival, const vl_look_t *look)
 
     if (!arrival->began_us)
         arrival->began_us = now_us;
-    arrival->tls = look->tls;
+    arrival->client.tls = look->tls;
     vl_park_lock();
     if (vl_arrival_watch_locked(arrival, EPOLLET)) {
         vl_arrival_move_locked(arrival, PENDING);
@@ -221,37 +245,24 @@ static void line_up(vl_arrival_t *arrival)
 {
     arrival->waited = 1;
     vl_park_lock();
-    vl_arrival_watch_end_locked(arrival);
     vl_arrival_move_locked(arrival, LINE);
+    vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
+                 vl_clock_us() + WATCH_END_US);
     vl_park_add_locked(&arrival->waiter);
     vl_park_unlock();
 }
 
 /* --- sorting -------------------------------------------------------------- */
 
-/* The client sends nothing more.  Apache answers an incomplete first request.  A
- * connection that sent nothing, or a part of a later request, is closed here. */
+/* The client sends nothing more.  Apache answers an incomplete request.  A
+ * connection that sent nothing is closed here. */
 static void give_up(vl_arrival_t *arrival, int nothing)
 {
     vl_park_lock();
-    if (nothing || arrival->keepalives)
+    if (nothing)
         vl_arrival_close_locked(arrival);
     else
         vl_arrival_pass_locked(arrival);
-    vl_park_unlock();
-}
-
-void vl_arrival_idle_locked(vl_arrival_t *arrival)
-{
-    arrival->began_us = arrival->asked_us = 0;
-    vl_arrival_move_locked(arrival, IDLE);
-    vl_wheel_set(vl_arrivals->wheel, &arrival->timer, arrival->idle_us);
-}
-
-static void idle(vl_arrival_t *arrival)
-{
-    vl_park_lock();
-    vl_arrival_idle_locked(arrival);
     vl_park_unlock();
 }
 
@@ -278,19 +289,35 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     }
 }
 
+/* Whose the streams of HTTP/2 in cleartext are, the first of them says. Until then
+ * the connection counts as one of the address's default server. It needs no slot,
+ * and waits only if that server has too many of this child's threads. */
+static int passes_with_thread(vl_arrival_t *arrival, const vl_conf_t *conf)
+{
+    if (conf->mode != VL_MODE_ON
+        || vl_thread_try_occupy(vl_arrivals->shm, conf->account) != APR_SUCCESS)
+        return 0;
+    arrival->turn.occupies = 1;
+    arrival->turn.ticket.account = conf->account;
+    pass(arrival);
+    return 1;
+}
+
 static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
 {
     const vl_conf_t *conf = vl_conf_get(look->server);
 
     arrival->began_us = 0;
-    /* Whose the streams of an HTTP/2 connection are, each of them says. */
-    if (!look->http2 && conf->mode == VL_MODE_ON && !look->exempt
+    arrival->http2 = look->http2;
+    if (look->http2 && passes_with_thread(arrival, conf))
+        return;
+    if (conf->mode == VL_MODE_ON && !look->exempt
         && vl_slot_queue(vl_arrivals->shm, conf->account)) {
-        arrival->returns = !look->tls;
-        arrival->tls = look->tls;
+        arrival->ready = !look->tls && !look->http2;
+        arrival->client.tls = look->tls;
         arrival->head = look->head;
-        arrival->http11 = look->http11;
-        arrival->probed = 0;
+        arrival->client.http11 = look->http11 && !look->http2;
+        arrival->client.probed = 0;
         ask(arrival, conf);
     }
     else {
@@ -300,7 +327,7 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
 
 void vl_arrival_forget_turn(vl_arrival_t *arrival)
 {
-    arrival->returns = 0;
+    arrival->ready = 0;
     arrival->waited = 0;
     memset(&arrival->turn, 0, sizeof(arrival->turn));
 }
@@ -317,14 +344,11 @@ static void sort(vl_arrival_t *arrival, int all)
         ask_for(arrival, &look);
     else if (seen == VL_LOOK_CLOSED || all)
         give_up(arrival, seen != VL_LOOK_SOME);
-    else if (seen == VL_LOOK_NOTHING && arrival->keepalives)
-        idle(arrival);
     else
         pend(arrival, &look);
 }
 
-/* NULL: there is no memory, and it is closed. */
-static vl_arrival_t *arrival_make(int fd)
+vl_arrival_t *vl_arrival_make(int fd)
 {
     vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
 
@@ -333,17 +357,17 @@ static vl_arrival_t *arrival_make(int fd)
         return NULL;
     }
     arrival->fd = fd;
-    arrival->addr_len = sizeof(arrival->local);
     return arrival;
 }
 
 static vl_arrival_t *arrival_of(int fd, const struct sockaddr_storage *remote)
 {
-    vl_arrival_t *arrival = arrival_make(fd);
+    vl_arrival_t *arrival = vl_arrival_make(fd);
     socklen_t len = sizeof(arrival->remote);
 
     if (!arrival)
         return NULL;
+    arrival->addr_len = sizeof(arrival->local);
     getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
     if (remote)
         arrival->remote = *remote;
@@ -358,10 +382,8 @@ static vl_arrival_t *arrival_passed(int fd, const vl_passed_t *passed)
 
     if (!arrival)
         return NULL;
-    arrival->keepalives = (apr_uint32_t)passed->keepalives;
     arrival->began_us = passed->began_us;
     arrival->asked_us = passed->since_us;
-    arrival->idle_us = passed->idle_us;
     return arrival;
 }
 
@@ -371,7 +393,7 @@ static void enter(vl_arrival_t *arrival, place_e place)
     if (place == SORTING && is_crowded_locked())
         close_one_locked();
     vl_arrivals->came += place == SORTING;
-    enter_locked(arrival, place);
+    vl_arrival_enter_locked(arrival, place);
     vl_park_unlock();
 }
 
@@ -385,8 +407,6 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
     sort(arrival, 0);
 }
 
-/* If the client of an idle connection has sent something meanwhile, the epoll set
- * reports it once the connection is watched. */
 void vl_arrival_adopt(int fd, const vl_passed_t *passed)
 {
     vl_arrival_t *arrival = arrival_passed(fd, passed);
@@ -394,17 +414,7 @@ void vl_arrival_adopt(int fd, const vl_passed_t *passed)
     if (!arrival)
         return;
     enter(arrival, SORTING);
-    if (!passed->idle_us) {
-        sort(arrival, 0);
-        return;
-    }
-    vl_park_lock();
-    vl_arrival_make_room_locked();
-    if (vl_arrival_watch_locked(arrival, EPOLLET))
-        vl_arrival_idle_locked(arrival);
-    else
-        vl_arrival_close_locked(arrival);
-    vl_park_unlock();
+    sort(arrival, 0);
 }
 
 void vl_arrival_keep(int fd, const vl_passed_t *passed)
@@ -412,35 +422,12 @@ void vl_arrival_keep(int fd, const vl_passed_t *passed)
     vl_arrival_t *arrival = arrival_passed(fd, passed);
 
     if (arrival)
-        enter(arrival, FRESH);
+        enter(arrival, KEPT);
 }
 
-void vl_arrival_come_back(const vl_item_t *item, int fd)
+vl_spared_e vl_arrival_spare(void)
 {
-    vl_arrival_t *arrival = arrival_make(fd);
-
-    if (!arrival)
-        return;
-    arrival->addr_len = item->addr_len;
-    arrival->local = item->local;
-    arrival->remote = item->remote;
-    arrival->keepalives = item->keepalives;
-    arrival->idle_us = item->until_us;
-    vl_park_lock();
-    enter_locked(arrival, SORTING);
-    vl_arrival_make_room_locked();
-    if (!vl_arrival_watch_locked(arrival, item->lingers ? 0 : EPOLLET))
-        vl_arrival_close_locked(arrival);
-    else if (item->lingers)
-        vl_arrival_linger_locked(arrival, item->until_us);
-    else
-        vl_arrival_idle_locked(arrival);
-    vl_park_unlock();
-}
-
-int vl_arrival_spare(void)
-{
-    int spared;
+    vl_spared_e spared;
 
     vl_park_lock();
     spared = close_one_locked();
@@ -474,16 +461,12 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
     vl_park_lock();
     switch (arrival->place) {
     case PENDING:
-    case IDLE:
         vl_arrival_move_locked(arrival, SORTING);
         sorts = 1;
         break;
     case LINGER:
         if (!vl_arrival_drain(arrival->fd))
             vl_arrival_close_locked(arrival);
-        break;
-    case VISIT:
-        arrival->news = 1;
         break;
     case LINE:
         if (vl_arrival_is_gone_locked(arrival, events))
@@ -497,12 +480,12 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         sort(arrival, !!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
 }
 
-static vl_arrival_t *next_fresh(void)
+static vl_arrival_t *next_kept(void)
 {
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    arrival = vl_arrival_first_locked(FRESH);
+    arrival = vl_arrival_first_locked(KEPT);
     if (arrival)
         vl_arrival_move_locked(arrival, SORTING);
     vl_park_unlock();
@@ -513,7 +496,7 @@ void vl_arrival_settle(void)
 {
     vl_arrival_t *arrival;
 
-    while ((arrival = next_fresh()))
+    while ((arrival = next_kept()))
         sort(arrival, 0);
     vl_park_lock();
     while ((arrival = vl_arrival_first_locked(GONE))) {

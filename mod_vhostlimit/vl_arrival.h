@@ -2,10 +2,8 @@
 #ifndef VL_ARRIVAL_H
 #define VL_ARRIVAL_H
 
-/* Connections that have come: whose they are, and where they wait.  The MPM
- * sees one for each of its requests, as a connection of its own; between them,
- * and while it closes, it is here: a descriptor and a small record, no thread
- * and no pool.
+/* New connections: whose they are, and where they wait until the MPM gets them:
+ * a descriptor and a small record, no thread and no pool.
  *
  * The acceptor's thread (vl_accept.c), the MPM's listener and its workers share
  * them; the lock is vl_park_lock(). */
@@ -38,9 +36,10 @@ void vl_arrival_adopt(int fd, const vl_passed_t *passed);
 /* One of those that _evict or _shed took and nobody else has.  It is looked at by
  * vl_arrival_settle(). */
 void vl_arrival_keep(int fd, const vl_passed_t *passed);
-/* No descriptor is left for a newcomer: one that can do without is closed.  0:
- * there is none. */
-int vl_arrival_spare(void);
+/* No descriptor is left for a newcomer: a connection that can do without is closed.
+ * _SOON: the MPM has it, and closes it when it gets to it. */
+typedef enum { VL_SPARED_NONE, VL_SPARED_SOON, VL_SPARED } vl_spared_e;
+vl_spared_e vl_arrival_spare(void);
 /* CPU time that the acceptor has used since it began: the cost of a refusal is
  * worked out from it.  Called now and then. */
 void vl_arrival_measure(apr_int64_t cpu_us);
@@ -50,8 +49,8 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events);
  * answer was done are looked at, and who has gone is forgotten. */
 void vl_arrival_settle(void);
 
-/* What time has changed: heads that have not come, waits that are over, idle
- * connections, slots that are held for connections that the MPM does not take.
+/* What time has changed: heads that have not come, waits that are over, slots that
+ * are held for connections that the MPM does not take.
  * 1: the MPM takes nobody. */
 int vl_arrival_tick(apr_int64_t now_us);
 /* The same by another thread while the acceptor hangs, in whatever but the lock.
@@ -73,8 +72,8 @@ apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
 /* There are no other children: each is told so, as far as it can be (503), and
  * closed. */
 void vl_arrival_dismiss(void);
-/* From now on none comes back from the MPM.  Returns how many are still here. */
-apr_uint32_t vl_arrival_leave(void);
+/* How many are still here, but for those that the MPM has. */
+apr_uint32_t vl_arrival_count(void);
 
 /* --- the MPM's listener --------------------------------------------------- */
 
@@ -89,40 +88,25 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 /* The acceptor: who may pass is sent, one after the other, until that fails. */
 typedef apr_status_t vl_arrival_send_fn(vl_item_t *item, int fd);
 void vl_arrival_relay(vl_arrival_send_fn *send_one);
-/* It has come back. */
-void vl_arrival_come_back(const vl_item_t *item, int fd);
-/* There: what was sent becomes a socket of APR's, which lives in p.  back: how
- * it goes back. */
-apr_status_t vl_arrival_from(const vl_item_t *item, int fd,
-                             vl_arrival_send_fn *back, apr_pool_t *p,
+/* There: what was sent becomes a socket of APR's, which lives in p. */
+apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
                              apr_socket_t **ret_sock);
 
 /* --- its workers ---------------------------------------------------------- */
 
 /* What such a socket carries; it lives as long as the socket's pool. */
-typedef struct vl_visit_t {
+typedef struct vl_passport_t {
     vl_turn_t turn;             /* whoever takes it clears turn.holds */
-    apr_uint32_t keepalives;    /* requests of the connection so far */
     int ready;                  /* its first request can be read at once */
-    vl_arrival_t *arrival;      /* NULL: it does not come back, ... */
-    vl_item_t *item;            /* ... or goes back to another process, ... */
-    int fd;                     /* ... with this descriptor, ... */
-    vl_arrival_send_fn *back;   /* ... so */
-} vl_visit_t;
+    int http2;                  /* it begins with the preface of HTTP/2 */
+    vl_arrival_t *arrival;      /* NULL: a worker has begun with it */
+} vl_passport_t;
 
-/* Its connection may have another visit.  visit: may be NULL. */
-int vl_arrival_returns(const vl_visit_t *visit);
-
-/* A worker takes it up.  NULL: the socket came another way. */
-vl_visit_t *vl_arrival_begin(apr_socket_t *sock);
-
-/* The answer is with the kernel, and the MPM is to forget the connection
- * without shutting it down: it waits here for its next request, for idle_us.
- * 0: it can not, and the MPM goes on with it. */
-int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
-                      apr_int64_t idle_us);
-/* The same, and it waits here for the client to close, for linger_us, after
- * ours has been shut down. */
-int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us);
+/* A worker begins with the connection.  NULL: the socket came another way. */
+vl_passport_t *vl_arrival_begin(apr_socket_t *sock);
+/* The connection of this descriptor has had its last answer. It is shut down, and
+ * waits here for its client to close, linger_us at most: that takes no second
+ * worker.  The descriptor stays the caller's.  Returns 0 if that cannot be. */
+int vl_arrival_linger(int fd, apr_int64_t linger_us);
 
 #endif

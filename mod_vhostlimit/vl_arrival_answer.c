@@ -113,7 +113,7 @@ void vl_arrival_time_out_locked(vl_arrival_t *arrival)
     char answer[1024];
     int len = 0;
 
-    if (!arrival->tls && has_request_line(arrival->fd))
+    if (!arrival->client.tls && has_request_line(arrival->fd))
         len = put_answer(answer, sizeof(answer), HTTP_REQUEST_TIME_OUT, "",
                          ": the request did not come in time.", 0);
     answer_locked(arrival, answer, len);
@@ -124,7 +124,7 @@ void vl_arrival_refuse_locked(vl_arrival_t *arrival)
     vl_admission_t admission = { .entered = 0 };
     char answer[1024], retry_after[40];
 
-    if (arrival->tls) {
+    if (arrival->client.tls) {
         vl_arrival_reset_locked(arrival);
         return;
     }

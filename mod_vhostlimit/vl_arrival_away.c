@@ -3,6 +3,7 @@
  * told that there are none. */
 #include "vl_arrival_int.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include "vl_clock.h"
@@ -12,11 +13,8 @@ static vl_arrival_t *evict_one_locked(void)
     vl_arrival_t *arrival = vl_arrival_first_locked(PENDING);
     vl_waiter_t *waiter;
 
-    if (!arrival && vl_arrivals->leaving) {
-        arrival = vl_arrival_first_locked(IDLE);
-        if (!arrival)
-            arrival = vl_arrival_first_locked(FRESH);
-    }
+    if (!arrival)
+        arrival = vl_arrival_first_locked(KEPT);
     if (!arrival && (arrival = vl_arrival_first_locked(PASSING)))
         vl_arrival_give_back_locked(&arrival->turn);
     if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_turn_locked, 0)))
@@ -29,29 +27,26 @@ static vl_arrival_t *shed_one_locked(void)
     return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_turn_locked, 1);
 }
 
+/* The descriptor is the MPM's. */
 static vl_arrival_t *unbegun_one_locked(void)
 {
-    vl_arrival_t *arrival;
+    vl_arrival_t *arrival = vl_arrival_first_locked(PASSED);
 
-    APR_RING_FOREACH(arrival, &vl_arrivals->in[VISIT], vl_arrival_t, link) {
-        if (!arrival->begun) {
-            vl_arrival_give_back_locked(&arrival->turn);
-            return arrival;
-        }
+    if (arrival) {
+        vl_arrival_give_back_locked(&arrival->turn);
+        arrival->fd = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
     }
-    return NULL;
+    return arrival;
 }
 
 /* Times are those of one clock in all processes (vl_clock.h). */
 static vl_passed_t passed_of(const vl_arrival_t *arrival)
 {
-    vl_passed_t passed = { .keepalives = arrival->keepalives };
+    vl_passed_t passed = { 0 };
 
-    if (arrival->place == IDLE)
-        passed.idle_us = arrival->idle_us;
-    else if (arrival->waited)
+    if (arrival->waited)
         passed.since_us = arrival->waiter.since_us;
-    else if (arrival->place == FRESH)
+    else if (arrival->place == KEPT)
         passed.since_us = arrival->asked_us;
     else
         passed.began_us = arrival->began_us;
@@ -105,7 +100,7 @@ static void dismiss_locked(vl_arrival_t *arrival)
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
         "Content-Length: 0\r\nConnection: close\r\n\r\n";
 
-    if (arrival->returns && arrival->place != IDLE
+    if (arrival->ready
         && send(arrival->fd, answer, sizeof(answer) - 1,
                 MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
         vl_arrival_close_locked(arrival);
@@ -139,15 +134,14 @@ apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
     return n;
 }
 
-apr_uint32_t vl_arrival_leave(void)
+apr_uint32_t vl_arrival_count(void)
 {
     apr_uint32_t here;
 
     vl_park_lock();
-    vl_arrivals->leaving = 1;
     here = vl_arrivals->count[PENDING] + vl_arrivals->count[LINE]
-           + vl_arrivals->count[PASSING] + vl_arrivals->count[IDLE]
-           + vl_arrivals->count[FRESH] + vl_arrivals->count[LINGER];
+           + vl_arrivals->count[PASSING] + vl_arrivals->count[KEPT]
+           + vl_arrivals->count[LINGER];
     vl_park_unlock();
     return here;
 }

@@ -5,12 +5,13 @@
 /* For the files of this room only: vl_arrival.c puts each arrival where it
  * belongs, vl_arrival_time.c acts when nothing has come for too long,
  * vl_arrival_away.c gives it to other children, vl_arrival_mpm.c to the MPM,
- * from which it may come back, vl_arrival_answer.c answers it without the MPM,
- * and vl_arrival_gone.c forgets it when its client has gone.  Each is in one place at a time. */
+ * vl_arrival_answer.c answers it without the MPM, and vl_arrival_gone.c forgets it
+ * when its client has gone.  Each is in one place at a time. */
 
 #include <apr_ring.h>
 
 #include "vl_arrival.h"
+#include "vl_client.h"
 #include "vl_conf.h"
 #include "vl_wheel.h"
 
@@ -26,12 +27,11 @@ typedef enum {
     PASSING,                        /* to be given to the MPM next: its turn has
                                      * come, it is refused, could not be told
                                      * whose it is, or is not ours to limit */
-    VISIT,                          /* in the MPM's hands, and may come back */
-    IDLE,                           /* kept alive */
-    FRESH,                          /* kept alive, and its next request had come
-                                     * before it was back; or no other child has
-                                     * taken it */
-    LINGER,                         /* shut down; the client has not closed */
+    PASSED,                         /* the MPM has it, and no worker has begun */
+    KEPT,                           /* no other child has taken it: it is sorted
+                                     * again */
+    LINGER,                         /* answered and shut down; the client has not
+                                     * closed */
     GONE,                           /* memory to be freed */
     PLACES
 } place_e;
@@ -46,23 +46,19 @@ struct vl_arrival_t {
     vl_waiter_t waiter;             /* first: a waiter is its arrival */
     APR_RING_ENTRY(vl_arrival_t) link;  /* with the others in its place */
     place_e place;
-    vl_timer_t timer;               /* PENDING, IDLE, LINGER */
+    vl_timer_t timer;               /* PENDING, LINE, LINGER */
     int fd;
     int watched;                    /* in the epoll set: a watched_e */
-    int news;                       /* there was an event during its VISIT */
-    int returns;                    /* the MPM gets a duplicate of fd */
-    int begun;                      /* a worker has taken it up */
-    apr_uint32_t keepalives;
-    apr_int64_t idle_us;            /* until when it is kept alive */
+    int ready;                      /* its request can be read at once */
+    int http2;                      /* HTTP/2's preface has come */
     apr_int64_t began_us;           /* its head, 0: not yet */
     apr_int64_t asked_us;           /* its request has waited since, in another
                                      * child; 0: it has not */
     int waited;                     /* since waiter.since_us, in line */
     vl_turn_t turn;
     const vl_conf_t *conf;          /* since it first was in LINE */
-    int tls, head, http11;          /* of its request: see vl_look.h */
-    int probed;                     /* its client has been asked whether it is
-                                     * still there */
+    vl_client_t client;
+    int head;                       /* its method is HEAD */
     socklen_t addr_len;             /* of both */
     struct sockaddr_storage local, remote;
 };
@@ -73,10 +69,9 @@ typedef struct places_t {
     vl_shm_t *shm;
     vl_wheel_t *wheel;
     int epoll_fd;
-    apr_uint32_t most;              /* in IDLE and LINGER, and half of all */
+    apr_uint32_t most;              /* in LINGER, and half of all */
     struct arrivals_t in[PLACES];
     apr_uint32_t count[PLACES];
-    int leaving;                    /* nobody comes back */
     int pass_fd;                    /* eventfd: somebody is in PASSING */
     int signalled;                  /* it is readable */
     apr_int64_t signalled_us;       /* since when */
@@ -88,6 +83,9 @@ typedef struct places_t {
 
 extern places_t *vl_arrivals;       /* of this child */
 
+/* In no place yet.  NULL: there is no memory, and fd is closed. */
+vl_arrival_t *vl_arrival_make(int fd);
+void vl_arrival_enter_locked(vl_arrival_t *arrival, place_e place);
 /* NULL: nobody is there. */
 vl_arrival_t *vl_arrival_first_locked(place_e place);
 void vl_arrival_move_locked(vl_arrival_t *arrival, place_e place);
@@ -95,7 +93,7 @@ void vl_arrival_move_locked(vl_arrival_t *arrival, place_e place);
 /* how: EPOLLET, or 0 for one that closes, which is read piece by piece and may
  * have sent something before.  0: it cannot be watched. */
 int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how);
-/* Before it waits in LINE: only the end of the connection is an event. */
+/* While it waits in LINE: only the end of the connection is an event. */
 void vl_arrival_watch_end_locked(vl_arrival_t *arrival);
 /* Its descriptor is no longer our business.  One that was watched may be among
  * the events that the acceptor is working on. */
@@ -126,8 +124,6 @@ void vl_arrival_reset_locked(vl_arrival_t *arrival);
 
 /* For one more that has been answered. */
 void vl_arrival_make_room_locked(void);
-/* Until its idle_us. */
-void vl_arrival_idle_locked(vl_arrival_t *arrival);
 void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us);
 
 /* To PASSING.  The MPM is told once that somebody may pass, and finds no more
@@ -138,7 +134,7 @@ void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                             vl_reason_e refused);
 /* With the child paused, so that no grant comes of it. */
 void vl_arrival_give_back_locked(vl_turn_t *turn);
-/* It has none, and is asked nothing when it comes back. */
+/* It has none. */
 void vl_arrival_forget_turn(vl_arrival_t *arrival);
 
 #endif

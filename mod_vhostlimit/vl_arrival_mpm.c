@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Visits to the MPM.  Those that may come back from it keep their descriptor
- * and lend it a duplicate: it closes that one, told that the client has gone
- * (c->aborted) so that it shuts nothing down, and the connection is open as
- * before. */
+/* Connections that are passed to the MPM.  The descriptor is the MPM's from then on;
+ * the record stays until a worker begins with the connection, because a child that
+ * stops may have to take back what no worker has begun with. */
 #include "vl_arrival_int.h"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,8 +12,9 @@
 #include <apr_strings.h>
 
 #include "vl_clock.h"
+#include "vl_thread.h"
 
-static const char visit_key[] = "vhostlimit";
+static const char passport_key[] = "vhostlimit";
 
 /* --- the MPM's listener --------------------------------------------------- */
 
@@ -48,8 +47,7 @@ vl_arrival_t *vl_arrival_next(void)
     go_on_locked();
     arrival = vl_arrival_first_passing_locked();
     if (arrival) {
-        arrival->news = arrival->begun = 0;
-        vl_arrival_move_locked(arrival, VISIT);
+        vl_arrival_move_locked(arrival, PASSED);
     }
     else {
         quiet_locked();
@@ -58,55 +56,40 @@ vl_arrival_t *vl_arrival_next(void)
     return arrival;
 }
 
-/* The MPM has done with the connection, and it has not come back. */
-static apr_status_t end_visit(void *data)
+static void forget(vl_passport_t *passport)
 {
-    vl_visit_t *visit = data;
+    if (!passport->arrival)
+        return;
+    vl_park_lock();
+    vl_arrival_bury_locked(passport->arrival);
+    vl_park_unlock();
+    passport->arrival = NULL;
+}
 
-    if (visit->turn.holds)
-        vl_park_end(&visit->turn.ticket, NULL);
-    visit->turn.holds = 0;
-    if (visit->arrival) {
-        vl_park_lock();
-        vl_arrival_close_locked(visit->arrival);
-        vl_park_unlock();
-    }
-    visit->arrival = NULL;
+/* The MPM closes the connection. */
+static apr_status_t end_passport(void *data)
+{
+    vl_passport_t *passport = data;
+
+    if (passport->turn.holds)
+        vl_park_end(&passport->turn.ticket, NULL);
+    if (passport->turn.occupies)
+        vl_thread_free(vl_arrivals->shm, passport->turn.ticket.account);
+    passport->turn.holds = passport->turn.occupies = 0;
+    forget(passport);
     return APR_SUCCESS;
 }
 
-/* The descriptor for the MPM.  One that is not to come back leaves now. */
-static int lend(vl_arrival_t *arrival)
+static vl_passport_t *passport_make(apr_pool_t *p, const vl_turn_t *turn,
+                                    int ready)
 {
-    int fd = arrival->fd, lent = -1;
+    vl_passport_t *passport = apr_pcalloc(p, sizeof(*passport));
 
-    if (arrival->returns)
-        lent = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (lent >= 0)
-        return lent;
-    arrival->returns = 0;
-    return fd;
-}
-
-static vl_visit_t *begin_visit(vl_arrival_t *arrival, apr_pool_t *p)
-{
-    vl_visit_t *visit = apr_pcalloc(p, sizeof(*visit));
-
-    visit->turn = arrival->turn;
-    if (arrival->waited)
-        visit->turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
-    visit->keepalives = arrival->keepalives;
-    visit->ready = arrival->returns;
-    if (arrival->returns) {
-        visit->arrival = arrival;
-    }
-    else {
-        vl_park_lock();
-        vl_arrival_bury_locked(arrival);
-        vl_park_unlock();
-    }
-    apr_pool_cleanup_register(p, visit, end_visit, apr_pool_cleanup_null);
-    return visit;
+    passport->turn = *turn;
+    passport->ready = ready;
+    apr_pool_cleanup_register(p, passport, end_passport,
+                              apr_pool_cleanup_null);
+    return passport;
 }
 
 static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
@@ -127,12 +110,18 @@ static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock)
 {
-    apr_status_t rv = make_socket(lend(arrival), &arrival->local,
+    apr_status_t rv = make_socket(arrival->fd, &arrival->local,
                                   &arrival->remote, p, ret_sock);
-    vl_visit_t *visit = begin_visit(arrival, p);
+    vl_passport_t *passport = passport_make(p, &arrival->turn, arrival->ready);
 
+    if (arrival->waited)
+        passport->turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
+    passport->http2 = arrival->http2;
+    passport->arrival = arrival;
     if (rv == APR_SUCCESS)
-        apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
+        apr_socket_data_set(*ret_sock, passport, passport_key, NULL);
+    else
+        forget(passport);
     return rv;
 }
 
@@ -141,8 +130,7 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 static apr_status_t relay_one_locked(vl_arrival_t *arrival,
                                      vl_arrival_send_fn *send_one)
 {
-    vl_item_t item = { .turn = arrival->turn, .ready = arrival->returns,
-                       .keepalives = arrival->keepalives,
+    vl_item_t item = { .turn = arrival->turn, .ready = arrival->ready,
                        .addr_len = arrival->addr_len,
                        .local = arrival->local, .remote = arrival->remote };
     apr_status_t rv;
@@ -168,113 +156,49 @@ void vl_arrival_relay(vl_arrival_send_fn *send_one)
     vl_park_unlock();
 }
 
-apr_status_t vl_arrival_from(const vl_item_t *item, int fd,
-                             vl_arrival_send_fn *back, apr_pool_t *p,
+apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
                              apr_socket_t **ret_sock)
 {
-    vl_visit_t *visit = apr_pcalloc(p, sizeof(*visit));
     vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
     apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
                                   ret_sock);
+    vl_passport_t *passport = passport_make(p, &item->turn, item->ready);
 
-    visit->turn = item->turn;
-    visit->ready = item->ready;
-    visit->keepalives = item->keepalives;
-    visit->item = item->ready ? copy : NULL;
-    visit->fd = fd;
-    visit->back = back;
-    apr_pool_cleanup_register(p, visit, end_visit, apr_pool_cleanup_null);
     if (rv == APR_SUCCESS)
-        apr_socket_data_set(*ret_sock, visit, visit_key, NULL);
+        apr_socket_data_set(*ret_sock, passport, passport_key, NULL);
     return rv;
 }
 
 /* --- its workers ---------------------------------------------------------- */
 
-vl_visit_t *vl_arrival_begin(apr_socket_t *sock)
+vl_passport_t *vl_arrival_begin(apr_socket_t *sock)
 {
     void *data = NULL;
-    vl_visit_t *visit;
 
-    if (apr_socket_data_get(&data, visit_key, sock) != APR_SUCCESS || !data)
+    if (apr_socket_data_get(&data, passport_key, sock) != APR_SUCCESS || !data)
         return NULL;
-    visit = data;
-    if (visit->arrival)
-        visit->arrival->begun = 1;
-    return visit;
+    forget(data);
+    return data;
 }
 
-static void wake_acceptor(void)
+int vl_arrival_linger(int fd, apr_int64_t linger_us)
 {
-    apr_uint64_t one = 1;
+    vl_arrival_t *arrival;
+    int ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
-    /* Fails only when it is readable already. */
-    if (write(vl_shm_child_wake_fd(vl_arrivals->shm), &one, sizeof(one)) < 0)
-        return;
-}
-
-int vl_arrival_returns(const vl_visit_t *visit)
-{
-    return visit && (visit->arrival || visit->item);
-}
-
-static int send_back(vl_visit_t *visit, int lingers, apr_int64_t for_us)
-{
-    vl_item_t *item = visit->item;
-
-    memset(&item->turn, 0, sizeof(item->turn));
-    item->lingers = lingers;
-    item->until_us = vl_clock_us() + for_us;
-    return visit->back(item, visit->fd) == APR_SUCCESS;
-}
-
-int vl_arrival_return(vl_visit_t *visit, apr_uint32_t keepalives,
-                      apr_int64_t idle_us)
-{
-    vl_arrival_t *arrival = visit->arrival;
-    int back, fresh = 0;
-
-    if (!arrival) {
-        visit->item->keepalives = keepalives;
-        return send_back(visit, 0, idle_us);
-    }
+    if (ours < 0)
+        return 0;
+    arrival = vl_arrival_make(ours);
+    if (!arrival)
+        return 0;
+    shutdown(ours, SHUT_WR);
     vl_park_lock();
-    back = !vl_arrivals->leaving && vl_arrival_watch_locked(arrival, EPOLLET);
-    if (back) {
-        visit->arrival = NULL;
-        fresh = arrival->news;
-        arrival->keepalives = keepalives;
-        arrival->began_us = arrival->asked_us = 0;
-        arrival->idle_us = vl_clock_us() + idle_us;
-        vl_arrival_make_room_locked();
-        if (fresh)
-            vl_arrival_move_locked(arrival, FRESH);
-        else
-            vl_arrival_idle_locked(arrival);
-    }
-    vl_park_unlock();
-    if (fresh)
-        wake_acceptor();
-    return back;
-}
-
-int vl_arrival_linger(vl_visit_t *visit, apr_int64_t linger_us)
-{
-    vl_arrival_t *arrival = visit->arrival;
-    int back;
-
-    if (!arrival) {
-        shutdown(visit->fd, SHUT_WR);
-        return send_back(visit, 1, linger_us);
-    }
-    vl_park_lock();
-    back = !vl_arrivals->leaving && vl_arrival_watch_locked(arrival, 0);
-    if (back) {
-        visit->arrival = NULL;
-        shutdown(arrival->fd, SHUT_WR);
-        vl_arrival_make_room_locked();
+    vl_arrival_make_room_locked();
+    vl_arrival_enter_locked(arrival, LINGER);
+    if (vl_arrival_watch_locked(arrival, 0))
         vl_arrival_linger_locked(arrival, vl_clock_us() + linger_us);
-    }
+    else
+        vl_arrival_close_locked(arrival);
     vl_park_unlock();
-    return back;
+    return 1;
 }

@@ -21,17 +21,12 @@ static void due_locked(vl_timer_t *timer)
     vl_arrival_t *arrival = (vl_arrival_t *)(void *)
         ((char *)timer - offsetof(vl_arrival_t, timer));
 
-    if (arrival->place == PENDING) {
+    if (arrival->place == PENDING)
         vl_arrival_time_out_locked(arrival);
-    }
-    else if (arrival->place == IDLE) {
-        vl_arrival_watch_locked(arrival, 0);
-        shutdown(arrival->fd, SHUT_WR);
-        vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
-    }
-    else {
+    else if (arrival->place == LINE)
+        vl_arrival_watch_end_locked(arrival);
+    else
         vl_arrival_close_locked(arrival);
-    }
 }
 
 /* The MPM has stopped accepting, because its connections or its threads are at
@@ -106,8 +101,7 @@ int vl_arrival_stand_in(apr_int64_t now_us)
 {
     vl_park_lock();
     pass_senders_locked(PENDING);
-    pass_senders_locked(IDLE);
-    pass_senders_locked(FRESH);
+    pass_senders_locked(KEPT);
     vl_park_unlock();
     return vl_arrival_tick(now_us);
 }

@@ -67,7 +67,8 @@ static vl_frames_e hold_new(vl_frames_t *frames, apr_uint32_t stream, int ends)
 
 /* The frame header is complete. Client streams have increasing numbers (RFC 9113,
  * section 5.1.1); mod_http2 treats anything else as an error. */
-static vl_frames_e decide(vl_frames_t *frames, int closed)
+static vl_frames_e decide(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,
+                          void *context)
 {
     const unsigned char *h = frames->header;
     apr_uint32_t stream = (apr_uint32_t)(h[5] & 0x7f) << 24
@@ -84,7 +85,7 @@ static vl_frames_e decide(vl_frames_t *frames, int closed)
     apr_uint32_t i;
 
     frames->payload = (apr_uint32_t)h[0] << 16 | (apr_uint32_t)h[1] << 8 | h[2];
-    if (opens && (closed || frames->streams))
+    if (opens && (frames->streams || !may_begin(context)))
         return hold_new(frames, stream, ends);
     if (!frames->streams || !(is_block || stream > frames->last_stream))
         return pass(frames, stream, opens, ends);
@@ -102,9 +103,9 @@ static vl_frames_e decide(vl_frames_t *frames, int closed)
     return VL_FRAMES_HOLD;
 }
 
-apr_size_t vl_frames_next(vl_frames_t *frames, int closed, const char *data,
-                          apr_size_t length, vl_frames_e *ret_verdict,
-                          vl_span_t *ret_span)
+apr_size_t vl_frames_next(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,
+                          void *context, const char *data, apr_size_t length,
+                          vl_frames_e *ret_verdict, vl_span_t *ret_span)
 {
     apr_size_t n;
 
@@ -133,7 +134,7 @@ apr_size_t vl_frames_next(vl_frames_t *frames, int closed, const char *data,
     if (frames->header_length < VL_FRAMES_HEADER)
         return n;
     frames->header_length = 0;
-    *ret_verdict = decide(frames, closed);
+    *ret_verdict = decide(frames, may_begin, context);
     ret_span->data = (const char *)frames->header;
     ret_span->length = VL_FRAMES_HEADER;
     return n;

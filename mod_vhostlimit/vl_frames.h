@@ -7,8 +7,8 @@
  * frame whether it passes to mod_http2 or is held until the connection has a
  * lease (RFC 9113, section 4.1 for the frame header).
  *
- * While the gate is closed, HEADERS that open a new stream are held. With them
- * is held everything that belongs to a held stream, and every later HEADERS or
+ * HEADERS that open a new stream are held unless the caller lets the stream
+ * begin. With them is held everything that belongs to a held stream, and every later HEADERS or
  * CONTINUATION frame of the connection: header compression (HPACK) needs header
  * blocks in the order in which they were sent. All other frames pass, so that
  * flow control, PING, SETTINGS and RST_STREAM of running streams work.
@@ -61,12 +61,15 @@ typedef struct vl_span_t {
 /* Starts before the connection preface. */
 void vl_frames_init(vl_frames_t *frames);
 
+/* Returns 1 if a new stream may begin. Called when no stream is held. */
+typedef int (*vl_frames_may_begin_fn)(void *context);
+
 /* Takes the first bytes of data (length > 0) and returns how many. *ret_span
  * says which bytes the verdict is about; with VL_FRAMES_NONE it is empty. It is
- * valid until the next call. closed: the gate is closed. */
-apr_size_t vl_frames_next(vl_frames_t *frames, int closed, const char *data,
-                          apr_size_t length, vl_frames_e *ret_verdict,
-                          vl_span_t *ret_span);
+ * valid until the next call. */
+apr_size_t vl_frames_next(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,
+                          void *context, const char *data, apr_size_t length,
+                          vl_frames_e *ret_verdict, vl_span_t *ret_span);
 
 /* The caller has passed the oldest held stream: all held bytes before the start
  * of the next one. */

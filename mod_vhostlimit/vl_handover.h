@@ -14,9 +14,6 @@
 typedef struct vl_passed_t {
     apr_int64_t since_us;       /* its request has waited since; 0: it has not */
     apr_int64_t began_us;       /* its head began to come, 0: it has not */
-    apr_int64_t idle_us;        /* it is kept alive until, 0: it is not idle */
-    apr_uint64_t keepalives;    /* requests that it has had; 64 bits: no padding,
-                                 * whose bytes would be sent unset */
 } vl_passed_t;
 
 /* ret_pair: read end, write end. */

@@ -8,7 +8,7 @@
 
 #include "vl_meter.h"
 #include "vl_private.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 
 struct vl_hello_t {
     vl_turn_t *turn;
@@ -41,25 +41,10 @@ static void release_slot(vl_hello_t *hello)
     if (!hello->turn->holds)
         return;
     hello->turn->holds = 0;
-    hello->turn->given_back = 1;
+    hello->turn->given_back = hello->turn->occupies = 1;
+    vl_thread_occupy(accounts, hello->account);
     cost.cpu_us = work_us(hello);
     vl_park_end(&hello->turn->ticket, &cost);
-}
-
-/* With a seat, or, when there is none, with the slot. */
-static apr_status_t wait_for_client(vl_hello_t *hello, ap_filter_t *f,
-                                    apr_bucket_brigade *bb,
-                                    ap_input_mode_t mode, apr_off_t readbytes)
-{
-    int stalls = hello->turn->holds;
-    apr_status_t rv;
-
-    if (stalls)
-        vl_seat_stall(accounts, hello->account);
-    rv = ap_get_brigade(f->next, bb, mode, APR_BLOCK_READ, readbytes);
-    if (stalls)
-        vl_seat_unstall(accounts, hello->account);
-    return rv;
 }
 
 static apr_status_t filter_hello(ap_filter_t *f, apr_bucket_brigade *bb,
@@ -78,13 +63,9 @@ static apr_status_t filter_hello(ap_filter_t *f, apr_bucket_brigade *bb,
         && (rv != APR_SUCCESS || !APR_BRIGADE_EMPTY(bb)
             || mode == AP_MODE_INIT))
         return rv;
-    if (!hello->turn->seated)
-        hello->turn->seated = vl_seat_take(accounts, hello->account)
-                              == APR_SUCCESS;
-    if (hello->turn->seated)
-        release_slot(hello);
+    release_slot(hello);
     return block == APR_NONBLOCK_READ
-           ? rv : wait_for_client(hello, f, bb, mode, readbytes);
+           ? rv : ap_get_brigade(f->next, bb, mode, block, readbytes);
 }
 
 vl_hello_t *vl_hello_begin(conn_rec *c, vl_turn_t *turn, apr_int64_t thread_us)

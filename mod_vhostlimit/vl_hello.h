@@ -5,10 +5,8 @@
 /* What a connection does before its first request: a TLS handshake, mostly, and
  * waiting for the client.  It comes with a slot, because a handshake burns CPU;
  * once it has to wait for the client it gives the slot back, because a slot is
- * for work, and takes a seat for its thread instead; when there is none it keeps
- * the slot, which counts as stalled (vl_seat.h has both).  So who opens
- * connections and sends nothing gets a part of the threads that are free, and
- * half of the slots. */
+ * for work, and its thread is counted as occupied (vl_thread.h).  So a client that
+ * opens connections and sends nothing gets no slots, and not all threads. */
 
 #include <httpd.h>
 
@@ -23,7 +21,7 @@ typedef struct vl_hello_t vl_hello_t;
 /* turn is held, and outlives the connection's filters. */
 vl_hello_t *vl_hello_begin(conn_rec *c, vl_turn_t *turn, apr_int64_t thread_us);
 /* The first request has come, or the connection ends: what has not been charged
- * is.  A seat stays with the turn.  hello may be NULL. */
+ * is.  The thread stays occupied (turn->occupies).  hello may be NULL. */
 void vl_hello_end(vl_hello_t *hello);
 
 #endif

@@ -2,9 +2,9 @@
 /* A request runs from post_read_request until its end-of-request bucket has
  * been handed down the output filters: then the handler has returned and all
  * it wrote is with the kernel or with the MPM's write completion.  One whose
- * client takes it more slowly than it is made leaves when that is seen, and a
- * seat for its thread takes the place of the slot.  A request that never gets
- * there (aborted, HTTP/2 reset) leaves when its pool is destroyed.
+ * client takes it more slowly than it is made gives its slot back when that is
+ * seen.  A request that never gets there (aborted, HTTP/2 reset) leaves when its
+ * pool is destroyed.
  *
  * Internal redirects and subrequests belong to the request that made them. */
 #include "vl_hooks.h"
@@ -20,9 +20,8 @@
 #include "vl_conf.h"
 #include "vl_exempt.h"
 #include "vl_hooks_int.h"
-#include "vl_link.h"
 #include "vl_private.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 
 /* CPU of a request for which its thread moves into its vhost's cgroup, us. */
 #define PLACE_MIN_US 1000
@@ -66,6 +65,7 @@ static void cpu_end(req_t *req)
     req->cpu_us = last_end.us - req->cpu_start;
 }
 
+/* Not NULL while a request is looked at. */
 static vl_lease_t *lease_of(const conn_t *conn)
 {
     return conn->master ? conn->master->lease : conn->lease;
@@ -86,8 +86,7 @@ void vl_hooks_req_leave(req_t *req)
     cost.busy_us = vl_clock_us() - req->started;
     cost.cpu_us = req->cpu_us;
     charged = vl_park_end(&req->admission.ticket, &cost);
-    if (lease_of(req->conn))
-        vl_lease_charge(lease_of(req->conn), charged);
+    vl_lease_charge(lease_of(req->conn), charged);
 }
 
 /* The CPU time of a request that was refused, without a slot, is its site's cost
@@ -108,35 +107,35 @@ static apr_status_t req_pool_cleanup(void *data)
 
     vl_hooks_req_leave(req);
     charge_refusal(req);
-    if (req->seated)
-        vl_seat_leave(accounts, req->admission.ticket.account);
+    if (req->blocked && !vl_lease_has_thread())
+        vl_thread_free(accounts, req->admission.ticket.account);
     if (req->conn->current == req)
         req->conn->current = NULL;
     return APR_SUCCESS;
 }
 
-void vl_hooks_take_seat(req_t *req)
+void vl_hooks_block(req_t *req)
 {
-    if (vl_seat_take(accounts, req->admission.ticket.account) != APR_SUCCESS)
-        return;
-    req->seated = 1;
+    req->blocked = 1;
+    if (!vl_lease_has_thread())
+        vl_thread_occupy(accounts, req->admission.ticket.account);
     vl_hooks_req_leave(req);
 }
 
-/* What the thread has done without a slot is charged as well. */
-void vl_hooks_leave_seat(req_t *req)
+void vl_hooks_unblock(req_t *req)
 {
     apr_uint32_t account = req->admission.ticket.account;
     apr_int64_t from_us = last_end.us;
 
-    if (!req->seated)
+    if (!req->blocked)
         return;
-    req->seated = 0;
+    req->blocked = 0;
     if (pthread_equal(req->thread, pthread_self())) {
         last_end.us = vl_meter_thread_us();
         vl_charge_pay(accounts, account, (apr_uint64_t)(last_end.us - from_us));
     }
-    vl_seat_leave(accounts, account);
+    if (!vl_lease_has_thread())
+        vl_thread_free(accounts, account);
 }
 
 static void set_retry_after(request_rec *r, const vl_conf_t *conf,
@@ -205,25 +204,85 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
     }
 }
 
-/* Its connection has not waited for it: it waits here, with its thread.  1: it
- * has its turn, or is refused; 0: it is let in as who cannot wait, if it can be
- * counted.  If no thread may wait, a connection that has come through the
- * acceptor is let in above the slots: it closes after that (see
- * close_if_others_wait), so no flood is made of these. */
-static int sit(const conn_t *conn, const vl_conf_t *conf, vl_turn_t *ret_turn)
+/* A stream of a connection that is parked when it has to wait: it has come
+ * because the connection has a lease. */
+static int take_stream_slot(vl_lease_t *lease, const vl_conf_t *conf,
+                            vl_turn_t *turn)
 {
+    turn->holds = vl_lease_take(lease, &turn->ticket);
+    if (turn->holds && turn->ticket.account != conf->account) {
+        vl_park_end(&turn->ticket, NULL);
+        turn->holds = 0;
+    }
+    return turn->holds
+           || vl_slot_resume(accounts, conf->account, 1, &turn->ticket)
+              == APR_SUCCESS;
+}
+
+/* Waits with the thread, unless its site has too many. */
+static int sit(const req_t *req, const vl_conf_t *conf, vl_turn_t *turn)
+{
+    int is_stream = req->conn->master != NULL;
+    int occupies = !is_stream && !vl_lease_has_thread(), sat;
+
+    if (vl_lease_has_thread() && vl_thread_overfills(accounts, conf->account))
+        return 0;
+    if (occupies
+        && vl_thread_try_occupy(accounts, conf->account) != APR_SUCCESS)
+        return 0;
+    sat = vl_park_sit(conf->account, is_stream, conf->queue_timeout, turn);
+    if (occupies)
+        vl_thread_free(accounts, conf->account);
+    return sat;
+}
+
+/* The connection has not waited for this request. A lease that is not used up, or
+ * a free slot, will do. If neither is there, the request waits with its thread, if
+ * it may (vl_park_sit()), or runs above the slots. */
+static void take_slot(const req_t *req, vl_lease_t *lease,
+                      const vl_conf_t *conf, vl_turn_t *turn)
+{
+    int takes_no_thread = req->conn->master || vl_lease_has_thread();
     apr_status_t rv;
 
-    if (conf->mode != VL_MODE_ON || !vl_slot_queue(accounts, conf->account))
-        return 0;
-    rv = vl_slot_try(accounts, conf->account, &ret_turn->ticket);
-    ret_turn->holds = rv == APR_SUCCESS;
-    if (rv == APR_EAGAIN)
-        vl_park_sit(conf->account, conn->master != NULL, conf->queue_timeout,
-                    ret_turn);
-    if (ret_turn->refused == VL_REASON_THREADS)
-        return !conn->visit || vl_seat_crowds(accounts, conf->account);
-    return ret_turn->holds || ret_turn->refused;
+    turn->holds = vl_lease_resume(lease, takes_no_thread, &turn->ticket);
+    if (turn->holds)
+        return;
+    rv = vl_slot_try(accounts, conf->account, &turn->ticket);
+    turn->holds = rv == APR_SUCCESS;
+    if (APR_STATUS_IS_EAGAIN(rv) && !sit(req, conf, turn)) {
+        rv = vl_slot_resume(accounts, conf->account, takes_no_thread,
+                            &turn->ticket);
+        turn->holds = rv == APR_SUCCESS;
+        if (APR_STATUS_IS_EAGAIN(rv))
+            turn->refused = VL_REASON_QUEUE;
+    }
+    if (turn->holds)
+        vl_lease_renew(lease);
+}
+
+/* Its requests may have to wait. */
+static int is_limited(const vl_conf_t *conf)
+{
+    return conf->mode == VL_MODE_ON && vl_slot_queue(accounts, conf->account);
+}
+
+static void get_slot(const req_t *req, const vl_conf_t *conf, vl_turn_t *turn)
+{
+    vl_lease_t *lease = lease_of(req->conn);
+
+    if (turn->holds || turn->refused)
+        return;
+    if (!req->conn->master || !vl_lease_parks()) {
+        take_slot(req, lease, conf, turn);
+        return;
+    }
+    turn->refused = vl_lease_refused(lease, &turn->waited_us);
+    if (turn->refused || (turn->holds = take_stream_slot(lease, conf, turn)))
+        return;
+    /* Its site is at its own limits. */
+    if (!sit(req, conf, turn))
+        turn->refused = VL_REASON_QUEUE;
 }
 
 /* Not if the request names another host than its first bytes did: what it has
@@ -239,66 +298,15 @@ static vl_turn_t take_turn(conn_t *conn, apr_uint32_t account)
     return turn;
 }
 
-/* The slot that the connection was granted, or one above the number of slots. */
-static void take_stream_turn(req_t *req, vl_lease_t *lease,
-                             const vl_conf_t *conf, vl_turn_t *turn)
-{
-    turn->holds = vl_lease_take(lease, &turn->ticket);
-    if (turn->holds && turn->ticket.account == conf->account) {
-        vl_link_stream(accounts, &turn->ticket);
-        return;
-    }
-    if (turn->holds)
-        vl_park_end(&turn->ticket, NULL);
-    turn->holds = vl_slot_resume(accounts, conf->account, 1, &turn->ticket)
-                  == APR_SUCCESS;
-    if (!turn->holds)
-        sit(req->conn, conf, turn);
-}
-
-/* Its connection waits for its turn, and the request runs. A stream waits with
- * a thread of mod_http2's only at its site's own limits (concurrency, CPU cap). */
-static apr_status_t admit_with_lease(req_t *req, const vl_conf_t *conf,
-                                     vl_turn_t *turn)
-{
-    vl_lease_t *lease = lease_of(req->conn);
-
-    if (conf->mode == VL_MODE_ON)
-        vl_lease_belongs(lease, conf->account,
-                         vl_slot_queue(accounts, conf->account)
-                         ? conf->queue_timeout : 0,
-                         req->r->server->keep_alive_timeout);
-    if (req->conn->master && conf->mode == VL_MODE_ON) {
-        turn->refused = vl_lease_refused(lease, &turn->waited_us);
-        if (!turn->refused)
-            take_stream_turn(req, lease, conf, turn);
-    }
-    else if (turn->given_back && !turn->holds) {
-        sit(req->conn, conf, turn);
-    }
-    vl_hooks_unseat(turn);
-    if (!turn->holds && !turn->refused)
-        return vl_slot_enter(accounts, conf->account, &req->admission);
-    admit_with_turn(req, turn, conf);
-    return APR_SUCCESS;
-}
-
 static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
     vl_turn_t turn = take_turn(req->conn, conf->account);
 
-    if (lease_of(req->conn))
-        return admit_with_lease(req, conf, &turn);
-    /* mod_http2 1.x uses the connections of streams again. */
-    if (req->conn->master && !req->conn->joined)
-        req->conn->joined = vl_park_join(&req->conn->master->link,
-                                         conf->account,
-                                         conf->queue_timeout, &turn);
-    if (!turn.holds && !turn.refused && !sit(req->conn, conf, &turn)) {
-        vl_hooks_unseat(&turn);
+    if (is_limited(conf))
+        get_slot(req, conf, &turn);
+    vl_hooks_unoccupy(&turn);
+    if (!turn.holds && !turn.refused)
         return vl_slot_enter(accounts, conf->account, &req->admission);
-    }
-    vl_hooks_unseat(&turn);
     admit_with_turn(req, &turn, conf);
     return APR_SUCCESS;
 }
@@ -316,26 +324,23 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
     req->leaves = moves && vl_slot_capped(accounts, conf->account);
 }
 
-/* A connection that cannot wait with us, or has its next requests in Apache's
- * filters already, closes while requests of its vhost wait: those take their
- * turn with them as a new connection.  Said by the variable that the core asks
- * (ap_set_keepalive) after it has chosen chunks for an answer of unknown length;
- * AP_CONN_CLOSE would leave it without an end. */
+/* A connection that cannot be parked closes when others are queued and its lease is
+ * used up, or threads are short: its next request takes its turn with a new connection.  Said by the
+ * variable that the core asks (ap_set_keepalive) after it has chosen chunks for an
+ * answer of unknown length; AP_CONN_CLOSE would leave it without an end. */
 static void close_if_others_wait(request_rec *r, const req_t *req)
 {
-    const conn_t *conn = req->conn;
-
-    if (req->admission.backlogged && !lease_of(conn)
-        && (conn->stays || !vl_arrival_returns(conn->visit)))
+    if (!req->conn->master && !vl_lease_parks() && vl_slot_contended(accounts)
+        && (vl_lease_ends(req->conn->lease) || vl_thread_is_short(accounts)))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
 }
 
 static void req_begin(req_t *req, const vl_conf_t *conf)
 {
     req->running = req->admission.entered;
-    if (req->running && req->conn->master
+    if (req->running && (req->conn->master || vl_lease_has_thread())
         && !req->admission.ticket.stream)
-        vl_link_stream(accounts, &req->admission.ticket);
+        vl_thread_is_stream(accounts, &req->admission.ticket);
     place_thread(req, conf);
     req->started = vl_clock_us();
     vl_place_fork_for(places, conf->account);
@@ -387,6 +392,7 @@ static int req_admit(request_rec *r)
                                         &vhostlimit_module);
     req_t *req;
     apr_status_t rv;
+    int is_exempt;
 
     if (!conn)
         return DECLINED;
@@ -395,10 +401,12 @@ static int req_admit(request_rec *r)
             go_home();
         return DECLINED;
     }
-    conn->idle_us = r->server->keep_alive_timeout;
     if (vl_hooks_end_hello(conn))
         last_end.known = 0;
-    vl_hooks_end_drain(conn);
+    is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r);
+    if (is_limited(conf) && !is_exempt)
+        vl_lease_belongs(lease_of(conn), conf->account, conf->queue_timeout);
+    vl_lease_request(lease_of(conn), r);
     if (conf->mode == VL_MODE_OFF) {
         pass_by(conn);
         if (conf->refused)
@@ -406,7 +414,7 @@ static int req_admit(request_rec *r)
         return DECLINED;
     }
     req = req_make(r, conn);
-    if (conf->exempt && vl_exempt(r)) {
+    if (is_exempt) {
         req->exempt = 1;
         pass_by(conn);
         ap_set_module_config(r->request_config, &vhostlimit_module, req);

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include <apr_portable.h>
 #include <http_core.h>             /* before http_connection.h */
 #include <http_connection.h>
 #include <http_protocol.h>
@@ -15,28 +16,81 @@
 #include <util_filter.h>
 
 #include "vl_private.h"
-#include "vl_relay.h"
-#include "vl_return.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 
 static ap_filter_rec_t *end_filter_handle;
 static vl_shm_t *accounts;
 
-/* The request is done.  For the MPM the client of a connection that comes back
- * has gone.  While nobody waits, for a slot or for a process, the MPM's own way
- * is the cheaper one. */
-static void take_back(conn_rec *c, conn_t *conn, apr_bucket_brigade *bb)
+/* Bytes that the client has sent are here, in a filter or in the socket. */
+static int has_input(conn_rec *c, apr_bucket_brigade *bb)
 {
-    if (!vl_arrival_returns(conn->visit) || c->aborted
-        || (!vl_slot_contended(accounts) && !vl_relay_short(accounts)))
+    apr_status_t rv;
+    int has;
+
+    apr_brigade_cleanup(bb);
+    rv = ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE,
+                        APR_NONBLOCK_READ, 1);
+    has = rv == APR_SUCCESS ? !APR_BRIGADE_EMPTY(bb)
+                            : !APR_STATUS_IS_EAGAIN(rv);
+    apr_brigade_cleanup(bb);
+    return has;
+}
+
+/* A kept connection that cannot be parked has a thread. When others wait for
+ * threads it closes if its client is idle for a tenth of a second. Under prefork it
+ * sees to that itself. */
+static void idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
+{
+    conn_rec *c = f->c;
+
+    if (c->master || vl_lease_parks() || c->keepalive != AP_CONN_KEEPALIVE
+        || c->aborted)
         return;
-    if (vl_return(c, conn->visit, conn->idle_us, bb)) {
-        c->keepalive = AP_CONN_CLOSE;
+    if (vl_lease_has_thread()) {
+        vl_lease_idles(conn->lease);
+        return;
+    }
+    if (!vl_thread_is_short(accounts) || has_input(c, bb))
+        return;
+    /* The core sends the end of a short answer with the flush that follows. */
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(c->bucket_alloc));
+    if (ap_pass_brigade(f->next, bb) != APR_SUCCESS
+        || vl_lease_waits(conn->lease))
+        return;
+    apr_table_setn(c->notes, "short-lingering-close", "1");
+    c->keepalive = AP_CONN_CLOSE;
+}
+
+/* Its first request could be read at once: there was no handshake. */
+static int is_ready(const conn_t *conn)
+{
+    return conn->passport && conn->passport->ready;
+}
+
+/* As Apache lingers (MAX_SECS_TO_LINGER, SECONDS_TO_LINGER). */
+static apr_int64_t linger_us(const conn_rec *c)
+{
+    return apr_time_from_sec(apr_table_get(c->notes, "short-lingering-close")
+                             ? 2 : 30);
+}
+
+/* A connection in cleartext that closes. The event MPM would wait for its client, and
+ * a second worker would close it; under worker its thread would wait. Told that the
+ * client has gone, the MPM closes it at once, without shutting it down; the acceptor
+ * waits for the client. Under prefork the acceptor is another process. */
+static void linger(conn_rec *c, const conn_t *conn)
+{
+    int fd = -1;
+
+    if (!(vl_lease_parks() || vl_lease_has_thread()) || !is_ready(conn)
+        || c->aborted || c->keepalive != AP_CONN_CLOSE)
+        return;
+    if (vl_has_pending_output(c))
+        vl_hooks_flush(c);
+    apr_os_sock_get(&fd, ap_get_conn_socket(c));
+    if (!c->aborted && !vl_has_pending_output(c)
+        && vl_arrival_linger(fd, linger_us(c)))
         c->aborted = 1;
-    }
-    else {
-        conn->stays = 1;
-    }
 }
 
 /* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
@@ -52,35 +106,31 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     int ends = vl_hooks_ends_request(bb);
-    int counted = conn->current && conn->current->admission.entered;
-    apr_uint32_t account = counted
-                           ? conn->current->admission.ticket.account : 0;
     apr_status_t rv;
 
     if (!ends && conn->current && conn->current->running
         && is_tunnel(conn->current))
-        vl_hooks_take_seat(conn->current);
+        vl_hooks_block(conn->current);
     if (ends && conn->current)
-        vl_hooks_leave_seat(conn->current);
+        vl_hooks_unblock(conn->current);
     rv = ap_pass_brigade(f->next, bb);
-    /* Before its slot is another's, so that they are not more than may. */
-    if (ends && counted)
-        vl_hooks_begin_drain(f->c, conn, account);
     /* The pass may have destroyed the request, and with it conn->current. */
     if (ends && conn->current) {
         vl_hooks_req_leave(conn->current);
         conn->current = NULL;
     }
-    if (ends && rv == APR_SUCCESS)
-        take_back(f->c, conn, bb);
+    if (ends && rv == APR_SUCCESS) {
+        idle(f, conn, bb);
+        linger(f->c, conn);
+    }
     return rv;
 }
 
-void vl_hooks_unseat(vl_turn_t *turn)
+void vl_hooks_unoccupy(vl_turn_t *turn)
 {
-    if (turn->seated)
-        vl_seat_leave(accounts, turn->ticket.account);
-    turn->seated = 0;
+    if (turn->occupies)
+        vl_thread_free(accounts, turn->ticket.account);
+    turn->occupies = 0;
 }
 
 void vl_hooks_drop_turn(conn_t *conn)
@@ -88,7 +138,7 @@ void vl_hooks_drop_turn(conn_t *conn)
     vl_turn_t turn = conn->turn;
 
     memset(&conn->turn, 0, sizeof(conn->turn));
-    vl_hooks_unseat(&turn);
+    vl_hooks_unoccupy(&turn);
     if (turn.holds)
         vl_park_end(&turn.ticket, NULL);
 }
@@ -102,15 +152,6 @@ int vl_hooks_end_hello(conn_t *conn)
     return ends;
 }
 
-/* An asynchronous MPM has the thread of a connection back with its last stream. */
-static void part(conn_t *conn)
-{
-    if (!conn->master)
-        vl_park_unlink(&conn->link);
-    else if (conn->joined)
-        vl_park_part(&conn->master->link, !vl_hooks_is_async());
-}
-
 /* A connection that ends before a request has used its turn. */
 static apr_status_t conn_cleanup(void *data)
 {
@@ -120,9 +161,7 @@ static apr_status_t conn_cleanup(void *data)
     if (!accounts)
         return APR_SUCCESS;
     vl_hello_end(conn->hello);
-    vl_hooks_end_drain(conn);
     vl_hooks_drop_turn(conn);
-    part(conn);
     return APR_SUCCESS;
 }
 
@@ -160,13 +199,12 @@ static void yield_to_listener(void)
     sched_setscheduler(0, SCHED_BATCH, &param);
 }
 
-static void begin_visit(conn_rec *c, conn_t *conn)
+static void take_passport(conn_rec *c, conn_t *conn)
 {
     yield_to_listener();
-    conn->turn = conn->visit->turn;
-    conn->visit->turn.holds = 0;
-    c->keepalives = (int)conn->visit->keepalives;
-    if (conn->turn.holds && !conn->visit->ready)
+    conn->turn = conn->passport->turn;
+    conn->passport->turn.holds = conn->passport->turn.occupies = 0;
+    if (conn->turn.holds && !conn->passport->ready)
         conn->hello = vl_hello_begin(c, &conn->turn, vl_hooks_thread_us());
 }
 
@@ -174,12 +212,12 @@ static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
-    conn->visit = c->master ? NULL : vl_arrival_begin(csd);
+    conn->passport = c->master ? NULL : vl_arrival_begin(csd);
     if (c->master)
         conn->master = ap_get_module_config(c->master->conn_config,
                                             &vhostlimit_module);
-    if (conn->visit)
-        begin_visit(c, conn);
+    if (conn->passport)
+        take_passport(c, conn);
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
@@ -194,25 +232,14 @@ static void begin_lease(conn_rec *c, conn_t *conn)
     apr_uint32_t account = conn->turn.ticket.account;
     apr_int64_t timeout_us = conn->turn.timeout_us;
 
-    vl_hooks_unseat(&conn->turn);
-    conn->lease = vl_lease_make(c, &conn->turn);
-    vl_lease_belongs(conn->lease, account, timeout_us,
-                     c->base_server->keep_alive_timeout);
-}
-
-/* What the client had not taken at the end of its last request may have been sent
- * since. */
-static int process_with_lease(conn_rec *c, conn_t *conn)
-{
-    int is_first = conn->processed == 1, rc = vl_lease_process(conn->lease);
-
-    /* A handshake and the frames of HTTP/2 are charged already. */
-    if (rc != DECLINED && (is_first || strcmp(ap_get_protocol(c),
-                                              AP_PROTOCOL_HTTP1)))
-        vl_hooks_forget_thread();
-    if (rc != DECLINED && !vl_has_pending_output(c))
-        vl_hooks_end_drain(conn);
-    return rc;
+    conn->lease = vl_lease_make(c, &conn->turn, is_ready(conn));
+    if (vl_lease_parks())
+        vl_hooks_unoccupy(&conn->turn);
+    if (conn->passport && conn->passport->http2
+        && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
+        vl_lease_switch(conn->lease);
+    else if (timeout_us)
+        vl_lease_belongs(conn->lease, account, timeout_us);
 }
 
 /* The handshake is done.  What is spoken now has streams, which ask for themselves,
@@ -220,21 +247,23 @@ static int process_with_lease(conn_rec *c, conn_t *conn)
 static int process_connection(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
-    int is_http1;
+    int is_http1, is_first, rc;
 
     if (!conn || c->master)
         return DECLINED;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
         vl_hooks_end_hello(conn);
-    if (!conn->processed++ && vl_lease_is_possible()
-        && conn->turn.timeout_us && !vl_arrival_returns(conn->visit))
+    is_first = !conn->lease;
+    if (is_first)
         begin_lease(c, conn);
-    if (conn->lease)
-        return process_with_lease(c, conn);
-    if (!is_http1)
+    rc = vl_lease_process(conn->lease);
+    /* A handshake and the frames of HTTP/2 are charged already. */
+    if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
+        vl_hooks_forget_thread();
+    if (!vl_lease_parks() && !is_http1)
         vl_hooks_drop_turn(conn);
-    return DECLINED;
+    return rc;
 }
 
 static int pre_close(conn_rec *c)
@@ -256,7 +285,7 @@ apr_status_t vl_hooks_child_end(void *unused)
 void vl_hooks_conn_child_init(vl_shm_t *shm)
 {
     accounts = shm;
-    vl_hooks_net_child_init(shm);
+    vl_hooks_net_child_init();
 }
 
 void vl_hooks_conn_register(void)

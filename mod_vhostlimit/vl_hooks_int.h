@@ -22,9 +22,7 @@ typedef struct req_t {
     int exempt;                 /* nothing else is known of it */
     int running;                /* holds its ticket */
     int leaves;                 /* its thread goes home at its end */
-    int seated;                 /* a seat has taken its slot's place */
-    int passed;                 /* some of its answer */
-    int stalls;                 /* its slot does, for its client */
+    int blocked;                /* by its client: its thread is occupied */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_int64_t started;        /* when it was let in */
@@ -37,18 +35,13 @@ typedef struct req_t {
 
 /* Lives in c->pool. */
 typedef struct conn_t {
-    vl_visit_t *visit;          /* NULL: it came another way */
+    vl_passport_t *passport;    /* NULL: it came another way */
     vl_turn_t turn;             /* for its next request */
     vl_hello_t *hello;          /* until its first request, or NULL */
-    vl_lease_t *lease;          /* NULL: it has no leases */
-    int processed;              /* the process_connection hook has run */
+    vl_lease_t *lease;          /* NULL: it is a stream, or not yet processed */
     req_t *current;             /* at most one is being worked on */
-    apr_int64_t idle_us;        /* how long it may wait for its next */
-    int stays;                  /* it was to come back and could not */
-    int drains;                 /* its client has not taken the last answer */
-    apr_uint32_t drained;       /* whose that was */
-    vl_connection_t link;       /* of HTTP/2: its thread */
-    int joined;                 /* of a stream: it is counted there */
+    apr_size_t unasked;         /* bytes passed since its socket was last asked
+                                 * whether it is full */
     struct conn_t *master;      /* of a stream */
 } conn_t;
 
@@ -56,11 +49,11 @@ typedef struct conn_t {
 
 /* Its work is done. */
 void vl_hooks_req_leave(req_t *req);
-/* A slot is for work, not for the network: a seat takes its place, if there is
- * one. */
-void vl_hooks_take_seat(req_t *req);
-/* ... and is left, if it has been taken. */
-void vl_hooks_leave_seat(req_t *req);
+/* A slot is for work, not for the network: the request gives it back while its
+ * thread waits for the client ... */
+void vl_hooks_block(req_t *req);
+/* ... until its end.  What its thread has done since is charged. */
+void vl_hooks_unblock(req_t *req);
 /* CPU of the calling thread at the end of its last request, or now. */
 apr_int64_t vl_hooks_thread_us(void);
 /* What the calling thread has done since then is charged already. */
@@ -74,21 +67,17 @@ void vl_hooks_conn_child_init(vl_shm_t *shm);
 int vl_hooks_end_hello(conn_t *conn);
 /* Its turn is for nobody. */
 void vl_hooks_drop_turn(conn_t *conn);
-/* The seat that a turn has come with. */
-void vl_hooks_unseat(vl_turn_t *turn);
+/* The thread that the turn has occupied is free, or holds a slot. */
+void vl_hooks_unoccupy(vl_turn_t *turn);
 
 /* --- the network ---------------------------------------------------------- */
 
 void vl_hooks_net_register(void);
-void vl_hooks_net_child_init(vl_shm_t *shm);
+void vl_hooks_net_child_init(void);
 /* Its filter, for a connection that has a socket. */
 void vl_hooks_net_add(conn_rec *c, conn_t *conn);
-int vl_hooks_is_async(void);        /* the MPM */
+/* As the MPM does in CONN_STATE_WRITE_COMPLETION: without blocking. */
+apr_status_t vl_hooks_flush(conn_rec *c);
 int vl_hooks_ends_request(const apr_bucket_brigade *bb);
-/* A request of the account is done: if the client has not taken all, the MPM
- * keeps the connection.  It ends with the connection or its next request. */
-void vl_hooks_begin_drain(const conn_rec *c, conn_t *conn,
-                          apr_uint32_t account);
-void vl_hooks_end_drain(conn_t *conn);
 
 #endif

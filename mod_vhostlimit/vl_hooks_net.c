@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that take their answers slowly.  While the thread waits for one, a seat
- * takes the place of its request's slot, or the slot stalls.  What is left when
- * the request is done an asynchronous MPM keeps: see vl_drain.h. */
+/* Clients that take their answers slowly.  While the thread waits for one, the
+ * request holds no slot.  What is left when the request is done an asynchronous
+ * MPM keeps. */
 #include "vl_hooks_int.h"
 
 #include <poll.h>
@@ -14,22 +14,25 @@
 #include <http_request.h>
 #include <util_filter.h>
 
-#include "vl_drain.h"
 #include "vl_private.h"
-#include "vl_seat.h"
 
 /* A client that takes nothing for so long is slow. */
 #define SLOW_MS 10
 /* What the core's filter keeps without waiting (FlushMaxThreshold). */
 #define PIECE_MIN (1 << 16)
+/* Bytes that are passed before the socket is asked whether it is full: less than a third of the smallest buffer (tcp_wmem is 16 KB at first). */
+#define UNASKED 4096
 
 static ap_filter_rec_t *net_filter_handle;
-static vl_shm_t *accounts;
 static int is_async;
 
-int vl_hooks_is_async(void)
+apr_status_t vl_hooks_flush(conn_rec *c)
 {
-    return is_async;
+    ap_filter_t *last = c->output_filters;
+
+    while (last->next)
+        last = last->next;
+    return last->frec->filter_func.out_func(last, NULL);
 }
 
 int vl_hooks_ends_request(const apr_bucket_brigade *bb)
@@ -75,22 +78,25 @@ static apr_size_t piece_size(conn_rec *c)
 }
 
 /* The core's filter would wait for the client now. */
-static void wait_if_full(conn_rec *c, req_t *req)
+static void block_if_full(conn_rec *c, req_t *req)
 {
-    if (!req->passed++ || !req->running || req->stalls || !is_full(c))
+    if (req->conn->unasked <= UNASKED || !req->running)
         return;
-    vl_hooks_take_seat(req);
-    if (!req->running)
-        return;
-    req->stalls = 1;
-    vl_seat_stall(accounts, req->admission.ticket.account);
+    if (is_full(c))
+        vl_hooks_block(req);
+    else
+        req->conn->unasked = 0;
 }
 
-static void wait_no_more(req_t *req)
+static apr_size_t length_of(const apr_bucket_brigade *bb)
 {
-    if (req->stalls)
-        vl_seat_unstall(accounts, req->admission.ticket.account);
-    req->stalls = 0;
+    apr_size_t length = 0;
+    const apr_bucket *b;
+
+    for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b))
+        length += b->length == (apr_size_t)-1 ? UNASKED + 1 : b->length;
+    return length;
 }
 
 /* The core sends it without reading it, and keeps what is left. */
@@ -164,8 +170,8 @@ static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
 
     if (is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c))
         return rv;
-    wait_if_full(f->c, req);
-    if (!req->stalls && !req->seated)
+    block_if_full(f->c, req);
+    if (!req->blocked)
         return rv;
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
     return ap_pass_brigade(f->next, bb);
@@ -180,13 +186,15 @@ static apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb,
     apr_status_t rv = APR_SUCCESS;
     apr_size_t size = PIECE_MIN;
 
-    wait_if_full(f->c, req);
+    block_if_full(f->c, req);
+    req->conn->unasked += length_of(bb);
     while (rv == APR_SUCCESS && is_longer(bb, size)
            && is_longer(bb, size = piece_size(f->c))) {
         if (!rest)
             rest = apr_brigade_create(req->r->pool, f->c->bucket_alloc);
         rv = pass_piece(f, bb, rest, size);
-        wait_if_full(f->c, req);
+        req->conn->unasked = UNASKED + 1;
+        block_if_full(f->c, req);
     }
     return rv == APR_SUCCESS ? pass_last(f, bb, req) : rv;
 }
@@ -197,30 +205,12 @@ static apr_status_t filter_net(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     req_t *req = conn->current;
-    apr_status_t rv;
 
-    if (!req || !(req->running || req->seated) || vl_hooks_ends_request(bb))
+    if (conn->lease)
+        vl_lease_io(conn->lease);
+    if (!req || !(req->running || req->blocked) || vl_hooks_ends_request(bb))
         return ap_pass_brigade(f->next, bb);
-    rv = pass_pieces(f, bb, req);
-    wait_no_more(req);
-    return rv;
-}
-
-void vl_hooks_begin_drain(const conn_rec *c, conn_t *conn,
-                          apr_uint32_t account)
-{
-    if (!vl_has_pending_output(c) || c->aborted || c->master)
-        return;
-    conn->drains = 1;
-    conn->drained = account;
-    vl_drain_begin(accounts, account);
-}
-
-void vl_hooks_end_drain(conn_t *conn)
-{
-    if (conn->drains)
-        vl_drain_end(accounts, conn->drained);
-    conn->drains = 0;
+    return pass_pieces(f, bb, req);
 }
 
 void vl_hooks_net_add(conn_rec *c, conn_t *conn)
@@ -228,9 +218,8 @@ void vl_hooks_net_add(conn_rec *c, conn_t *conn)
     ap_add_output_filter_handle(net_filter_handle, conn, NULL, c);
 }
 
-void vl_hooks_net_child_init(vl_shm_t *shm)
+void vl_hooks_net_child_init(void)
 {
-    accounts = shm;
     if (ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async) != APR_SUCCESS)
         is_async = 0;
 }

@@ -6,13 +6,9 @@
 
 #include <httpd.h>
 
-/* Where the configuration does not say how many of them a child may have at most
- * (H2MaxWorkers) and a vhost is On, it is enough for those that wait; see
- * vl_park_sit(). */
-void vl_http2_post_config(apr_pool_t *pconf, server_rec *main_server);
-
-/* How many that is; 0: there is no HTTP/2, or nobody waits. */
-apr_uint32_t vl_http2_workers(void);
+/* How many threads mod_http2 has at most, in a child with so many threads of the
+ * MPM; 0: there is no mod_http2. */
+apr_uint32_t vl_http2_workers(int threads);
 
 /* Parked connections count as connections of the event MPM, which accepts no more
  * than AsyncRequestWorkerFactor allows. It is raised where the configuration does

@@ -4,13 +4,16 @@
  *
  *   RUNNING  --no more input, lease or not-->  IDLE      (waits for its client)
  *   IDLE     --input, lease left or renewed--> RUNNING
- *   IDLE     --input, others are queued-->     QUEUED    (parked)
+ *   IDLE     --input, others are queued-->     PARKED    (and queued)
  *   IDLE     --KeepAliveTimeout-->             EXPIRED
- *   QUEUED   --grant-->                        GRANTED   (the MPM is woken)
- *   QUEUED   --queue timeout-->                REFUSED   (the MPM is woken)
- *   QUEUED   --client has gone-->              EXPIRED
- *   GRANTED, REFUSED --a worker takes it-->    RUNNING
+ *   RUNNING  --held streams, others queued-->  RUNNING   (and queued; HTTP/2)
+ *   RUNNING  --no more to do while queued-->   PARKED
+ *   PARKED   --client has gone-->              EXPIRED
+ *   PARKED   --a worker takes it-->            RUNNING
  *   EXPIRED  --a worker takes it-->            (closed)
+ *
+ * The queue answers a queued connection with a lease or a refusal (`answer`) and
+ * wakes it: the MPM if it is parked, mod_http2 if it runs.
  */
 #include "vl_lease.h"
 
@@ -23,51 +26,65 @@
 #include <unistd.h>
 
 #include <ap_mpm.h>
+#include <apr_ring.h>
 #include <apr_portable.h>
 #include <http_connection.h>
 #include <http_core.h>
 #include <http_protocol.h>
 #include <util_filter.h>
 
+#include "vl_client.h"
 #include "vl_clock.h"
 #include "vl_frames.h"
-#include "vl_link.h"
 #include "vl_meter.h"
 #include "vl_private.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 #include "vl_wheel.h"
 
 /* The CPU time that one lease may use. Longer leases cost fewer grants, shorter
  * ones give shorter waits: docs/design/007-leases.md has the measurements. */
 #define QUANTUM_US 2000
-#define QUANTUM_MIN_US 100
+#define QUANTUM_MIN_US 400
 /* Within this time each queued connection of a site is to have had a lease. */
 #define ROTATION_US 50000
 /* A lease outlives a client's round trip of that length. */
 #define GRACE_US 20000
+/* Where connections are not parked: how long one may be idle when threads are
+ * short. */
+#define IDLE_US 100000
 /* Refusals in one tick of a child that stops. */
 #define EXPIRE_MOST 16
 /* Held frames of one connection, bytes. A client that sends more is read no
  * further until the connection has a lease. */
 #define HELD_MAX (256 * 1024)
 
-/* Older versions cannot park, so no connection has leases: any state will do. */
+/* httpd 2.4.63 and newer have a state for connections that wait for the client.
+ * Before that it is CONN_STATE_WRITE_COMPLETION, with CONN_SENSE_WANT_READ, and
+ * with clogging_input_filters so that our hook is called afterwards. */
 #ifdef AP_MPMQ_CAN_WAITIO
 #define STATE_WAITIO CONN_STATE_ASYNC_WAITIO
 #else
-#define STATE_WAITIO CONN_STATE_SUSPENDED
+#define STATE_WAITIO CONN_STATE_WRITE_COMPLETION
 #endif
 
-typedef enum { RUNNING, IDLE, QUEUED, GRANTED, REFUSED, EXPIRED } state_e;
+typedef enum { RUNNING, IDLE, PARKED, EXPIRED } state_e;
+typedef enum { NO_ANSWER, GRANTED, REFUSED } answer_e;
+/* Whose the streams of an HTTP/2 connection in cleartext are, the first says. */
+typedef enum { NOT_SENT, SENT, READ, TOLD } first_stream_e;
 
 struct vl_lease_t {
     vl_waiter_t waiter;             /* first: a waiter is its lease */
     conn_rec *c;
     int fd;                         /* the client's socket */
+    vl_client_t client;
     state_e state;
+    int queued;
+    answer_e answer;                /* of the queue, not used yet */
     int nested;                     /* the other hooks run, called by ours */
     int fresh;                      /* it has not been processed yet */
-    int known;                      /* account is known */
+    int classified;                 /* account is the acceptor's guess ... */
+    int known;                      /* ... or that of a request */
+    int foreign;                    /* it speaks something else, by itself */
     apr_uint32_t account;
     apr_int64_t queue_timeout_us;   /* 0: the account does not queue */
     apr_int64_t keepalive_us;
@@ -85,26 +102,60 @@ struct vl_lease_t {
     int http2;
     apr_uint32_t estimate_us;       /* reserved for each stream */
     int blocked;                    /* streams wait for the client */
-    int linked;                     /* its thread is counted (vl_link.h) ... */
-    apr_uint32_t linked_account;    /* ... as one of this account */
-    vl_ticket_t ticket;             /* for the next stream ... */
-    int holds;                      /* ... is held */
+    int occupies;                   /* its thread is counted (vl_thread.h) ... */
+    apr_uint32_t occupied_for;      /* ... as one of this account */
+    apr_array_header_t *tickets;    /* held for streams that begin */
+    int may_begin;                  /* one more stream, with the lease */
+    int meets_http2;                /* its session has not begun */
+    first_stream_e first;
     apr_int64_t cpu_us;             /* the thread's clock when last charged */
     vl_frames_t *frames;            /* NULL: it does not speak HTTP/2 */
     apr_bucket_brigade *held, *input;
     apr_size_t held_bytes;
-    /* parked: the MPM polls poll_fd in place of the socket */
+    /* Parked: the MPM polls poll_fd in place of the socket. While an HTTP/2
+     * connection runs, mod_http2 does. */
     int wake_fd, poll_fd;           /* -1: not made */
-    int swapped;
+    apr_uint32_t polled;            /* events of the socket that make poll_fd
+                                     * readable */
+    int swapped;                    /* poll_fd is in the socket */
+    APR_RING_ENTRY(vl_lease_t) link;    /* with others that ... */
+    struct leases_t *in;            /* ... are idle, or close; NULL: neither */
 };
+
+APR_RING_HEAD(leases_t, vl_lease_t);
 
 static ap_filter_rec_t *frame_filter;
 static struct {
     vl_shm_t *shm;
     vl_wheel_t *wheel;
-    int possible;
+    struct leases_t *idle, *closing;    /* oldest first */
+    apr_uint32_t descriptors;
+    int parks;
+    int threads;                    /* of the MPM, in this child */
+    int has_waitio;                 /* the MPM has STATE_WAITIO for that */
     int leaving;
 } leases;
+
+/* --- idle and closing connections ------------------------------------------ */
+
+static void leave_ring_locked(vl_lease_t *lease)
+{
+    if (lease->in)
+        APR_RING_REMOVE(lease, link);
+    lease->in = NULL;
+}
+
+static void enter_ring_locked(vl_lease_t *lease, struct leases_t *ring)
+{
+    leave_ring_locked(lease);
+    APR_RING_INSERT_TAIL(ring, lease, vl_lease_t, link);
+    lease->in = ring;
+}
+
+apr_uint32_t vl_lease_descriptors(void)
+{
+    return __atomic_load_n(&leases.descriptors, __ATOMIC_RELAXED);
+}
 
 /* --- the descriptor that the MPM polls ------------------------------------ */
 
@@ -117,21 +168,24 @@ static void put_descriptor(vl_lease_t *lease, int fd)
         apr_os_sock_put(&socket, &os, lease->c->pool);
 }
 
-/* A descriptor that is readable when the connection is granted a lease and when
- * its client has gone, but not when the client sends something. */
+/* A descriptor that is readable when the connection is woken and at some events
+ * of its client. */
 static int make_poll_fd(vl_lease_t *lease)
 {
     struct epoll_event wake = { .events = EPOLLIN };
-    struct epoll_event gone = { .events = EPOLLRDHUP };
+    struct epoll_event client = { .events = EPOLLRDHUP };
 
     if (lease->poll_fd >= 0)
         return 1;
+    lease->polled = client.events;
     lease->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     lease->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (lease->wake_fd >= 0 && lease->poll_fd >= 0
         && !epoll_ctl(lease->poll_fd, EPOLL_CTL_ADD, lease->wake_fd, &wake)
-        && !epoll_ctl(lease->poll_fd, EPOLL_CTL_ADD, lease->fd, &gone))
+        && !epoll_ctl(lease->poll_fd, EPOLL_CTL_ADD, lease->fd, &client)) {
+        __atomic_add_fetch(&leases.descriptors, 2, __ATOMIC_RELAXED);
         return 1;
+    }
     if (lease->wake_fd >= 0)
         close(lease->wake_fd);
     if (lease->poll_fd >= 0)
@@ -140,35 +194,42 @@ static int make_poll_fd(vl_lease_t *lease)
     return 0;
 }
 
-static void park_locked(vl_lease_t *lease)
+static void poll_client(vl_lease_t *lease, apr_uint32_t events)
+{
+    struct epoll_event client = { .events = events };
+
+    if (lease->poll_fd < 0 || lease->polled == events)
+        return;
+    lease->polled = events;
+    epoll_ctl(lease->poll_fd, EPOLL_CTL_MOD, lease->fd, &client);
+}
+
+static void swap(vl_lease_t *lease)
 {
     put_descriptor(lease, lease->poll_fd);
     lease->swapped = 1;
 }
 
-static void unpark_locked(vl_lease_t *lease)
+static void unswap(vl_lease_t *lease)
 {
-    eventfd_t value;
-
     if (!lease->swapped)
         return;
     lease->swapped = 0;
     put_descriptor(lease, lease->fd);
-    eventfd_read(lease->wake_fd, &value);
 }
 
-static void wake_locked(vl_lease_t *lease)
+/* A client that has closed its sending side may wait for an answer: the MPM is
+ * not woken for that again. Streams that wait for their client need its input. */
+static void park_locked(vl_lease_t *lease, int has_ended)
 {
-    if (lease->swapped)
-        eventfd_write(lease->wake_fd, 1);
-}
+    apr_uint32_t events = has_ended ? 0 : EPOLLRDHUP;
 
-static int is_client_gone(const vl_lease_t *lease)
-{
-    struct pollfd pfd = { lease->fd, POLLRDHUP, 0 };
-
-    return poll(&pfd, 1, 0) > 0
-           && pfd.revents & (POLLRDHUP | POLLHUP | POLLERR);
+    if (lease->blocked && lease->held_bytes <= HELD_MAX)
+        events |= EPOLLIN;
+    if (vl_has_pending_output(lease->c))
+        events |= EPOLLOUT;
+    poll_client(lease, events);
+    swap(lease);
 }
 
 /* --- the queue ------------------------------------------------------------ */
@@ -201,7 +262,18 @@ static void charge(vl_lease_t *lease, apr_int64_t us)
 
 void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us)
 {
-    charge(lease, (apr_int64_t)us - (lease->http2 ? lease->estimate_us : 0));
+    charge(lease, (apr_int64_t)us - (lease->frames ? lease->estimate_us : 0));
+    if (!leases.parks)
+        __atomic_store_n(&lease->idle_since_us, vl_clock_us(),
+                         __ATOMIC_RELAXED);
+}
+
+static void count_queued_locked(vl_lease_t *lease, int by)
+{
+    if (lease->state == RUNNING)
+        vl_park_count_with_thread_locked(lease->waiter.account, by);
+    else
+        vl_park_count_parked_locked(lease->waiter.account, by);
 }
 
 /* vl_waiter_done_fn */
@@ -210,7 +282,8 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 {
     vl_lease_t *lease = (vl_lease_t *)waiter;
 
-    vl_park_count_parked_locked(waiter->account, -1);
+    count_queued_locked(lease, -1);
+    lease->queued = 0;
     memset(&lease->mine, 0, sizeof(lease->mine));
     lease->mine.ticket.account = waiter->account;
     lease->mine.waited_us = vl_clock_us() - waiter->since_us;
@@ -219,44 +292,79 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
         lease->mine.ticket = *ticket;
     }
     lease->mine.refused = refused;
-    lease->state = ticket || refused == VL_REASON_NONE ? GRANTED : REFUSED;
-    wake_locked(lease);
+    lease->answer = ticket || refused == VL_REASON_NONE ? GRANTED : REFUSED;
+    if (lease->wake_fd >= 0)
+        eventfd_write(lease->wake_fd, 1);
 }
 
 static void unqueue_locked(vl_lease_t *lease)
 {
-    vl_park_count_parked_locked(lease->waiter.account, -1);
+    if (!lease->queued)
+        return;
+    lease->queued = 0;
+    count_queued_locked(lease, -1);
     vl_park_remove_locked(&lease->waiter);
+}
+
+/* From a thread to none, or back. */
+static void change_state_locked(vl_lease_t *lease, state_e state)
+{
+    if (lease->queued)
+        count_queued_locked(lease, -1);
+    lease->state = state;
+    if (lease->queued)
+        count_queued_locked(lease, 1);
 }
 
 static int is_limited(const vl_lease_t *lease)
 {
-    return lease->known && lease->queue_timeout_us
+    return lease->known && !lease->foreign && lease->queue_timeout_us
            && vl_slot_queue(leases.shm, lease->account);
+}
+
+static void add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket)
+{
+    APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = *ticket;
 }
 
 /* The slot is for the connection's next request or stream. */
 static void use_turn_locked(vl_lease_t *lease, const vl_turn_t *turn)
 {
-    if (lease->http2) {
-        lease->holds = turn->holds;
-        lease->ticket = turn->ticket;
+    if (lease->frames) {
+        lease->may_begin = 1;
         lease->refused = turn->refused;
+        if (turn->holds)
+            add_ticket_locked(lease, &turn->ticket);
     }
     else {
         *lease->turn = *turn;
     }
 }
 
+static void use_answer_locked(vl_lease_t *lease)
+{
+    eventfd_t value;
+
+    if (lease->answer == NO_ANSWER)
+        return;
+    eventfd_read(lease->wake_fd, &value);
+    if (lease->answer == GRANTED)
+        renew(lease);
+    else
+        __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
+    lease->answer = NO_ANSWER;
+    use_turn_locked(lease, &lease->mine);
+}
+
 /* An HTTP/2 connection has a thread of the MPM as long as streams run. Too many
  * of one site's leave none for others. */
 static int may_have_thread(vl_lease_t *lease)
 {
-    if (!lease->linked
-        && vl_link_begin(leases.shm, lease->account) != APR_SUCCESS)
+    if (!lease->occupies
+        && vl_thread_try_occupy(leases.shm, lease->account) != APR_SUCCESS)
         return 0;
-    lease->linked = 1;
-    lease->linked_account = lease->account;
+    lease->occupies = 1;
+    lease->occupied_for = lease->account;
     return 1;
 }
 
@@ -269,97 +377,111 @@ static apr_int64_t longest_wait_us(const vl_lease_t *lease)
     return us < lease->queue_timeout_us ? us : lease->queue_timeout_us;
 }
 
-/* 1: the connection runs now; 0: it is parked. */
-static int run_or_queue_locked(vl_lease_t *lease, apr_int64_t now_us)
+/* A slot that is free, or a place in the queue. Returns 1 if the connection has its
+ * turn, or cannot be queued. */
+static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
 {
     vl_turn_t turn = { 0 };
-    apr_int64_t since_us = now_us - lease->waited_us;
-    int had_turn = lease->had_turn;
 
-    lease->had_turn = 0;
-    lease->waited_us = 0;
-    if (!is_limited(lease))
-        return 1;
-    if (lease->blocked)
-        return 1;
-    if (credit(lease) > 0 && now_us - lease->idle_since_us < GRACE_US) {
-        /* Each stream takes a slot of its own. */
-        if (lease->http2 && may_have_thread(lease))
-            return 1;
-        if (!lease->http2
-            && vl_slot_resume(leases.shm, lease->account, 0, &turn.ticket)
-               == APR_SUCCESS) {
-            turn.holds = 1;
-            use_turn_locked(lease, &turn);
-            return 1;
-        }
-    }
     renew(lease);
     if (vl_slot_try(leases.shm, lease->account, &turn.ticket) == APR_SUCCESS) {
         turn.holds = 1;
         use_turn_locked(lease, &turn);
         return 1;
     }
-    if (leases.leaving || !make_poll_fd(lease))
+    if (leases.leaving || !make_poll_fd(lease)) {
+        use_turn_locked(lease, &turn);
         return 1;
+    }
     lease->waiter.account = lease->account;
     lease->waiter.since_us = since_us;
     lease->waiter.deadline_us = since_us + longest_wait_us(lease);
     lease->waiter.done = done_locked;
     lease->waiter.in_mpm = 1;
     lease->waiter.may_defer = 1;
-    lease->state = QUEUED;
-    vl_park_count_parked_locked(lease->account, 1);
-    if (had_turn)
+    lease->queued = 1;
+    count_queued_locked(lease, 1);
+    if (first)
         vl_park_put_back_locked(&lease->waiter);
     else
         vl_park_add_locked(&lease->waiter);
-    if (lease->state == QUEUED) {
-        park_locked(lease);
+    if (lease->queued)
         return 0;
-    }
-    use_turn_locked(lease, &lease->mine);
+    use_answer_locked(lease);
     return 1;
 }
 
+/* A lease that is not used up goes on. */
+static int goes_on_locked(vl_lease_t *lease, apr_int64_t now_us)
+{
+    vl_turn_t turn = { 0 };
+
+    if (credit(lease) <= 0 || now_us - lease->idle_since_us >= GRACE_US)
+        return 0;
+    if (lease->frames && !lease->frames->streams)
+        return may_have_thread(lease);
+    if ((lease->frames && !may_have_thread(lease))
+        || vl_slot_resume(leases.shm, lease->account, 0, &turn.ticket)
+           != APR_SUCCESS)
+        return 0;
+    turn.holds = 1;
+    use_turn_locked(lease, &turn);
+    return 1;
+}
+
+/* Input has come. Returns 1 if the connection runs now. */
+static int run_or_queue_locked(vl_lease_t *lease)
+{
+    apr_int64_t now_us = vl_clock_us();
+    apr_int64_t since_us = now_us - lease->waited_us;
+    int first = lease->had_turn;
+
+    lease->had_turn = 0;
+    lease->waited_us = 0;
+    return !is_limited(lease) || lease->blocked || goes_on_locked(lease, now_us)
+           || ask_locked(lease, since_us, first);
+}
+
 typedef enum { RUN, PARK, CLOSE } next_e;
+
+/* It is parked and queued. */
+static next_e stay_parked_locked(vl_lease_t *lease)
+{
+    apr_uint32_t events = vl_client_events(lease->fd);
+
+    if (vl_client_is_gone(&lease->client, lease->fd, events)) {
+        unqueue_locked(lease);
+        vl_slot_gone(leases.shm, lease->account);
+        lease->state = EXPIRED;
+        return CLOSE;
+    }
+    if (lease->polled & EPOLLIN)
+        return RUN;
+    park_locked(lease, events != 0);
+    return PARK;
+}
 
 /* A worker has the connection. */
 static next_e next_locked(vl_lease_t *lease)
 {
     next_e next = RUN;
 
-    unpark_locked(lease);
+    unswap(lease);
     vl_wheel_clear(&lease->timer);
+    leave_ring_locked(lease);
     lease->refused = VL_REASON_NONE;
-    switch (lease->state) {
-    case QUEUED:
-        if (is_client_gone(lease)) {
-            unqueue_locked(lease);
-            vl_slot_gone(leases.shm, lease->account);
-            lease->state = EXPIRED;
-            return CLOSE;
-        }
-        park_locked(lease);
-        return PARK;
-    case EXPIRED:
+    if (lease->state == EXPIRED)
         return CLOSE;
-    case GRANTED:
-        renew(lease);
-        use_turn_locked(lease, &lease->mine);
-        break;
-    case REFUSED:
-        __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
-        use_turn_locked(lease, &lease->mine);
-        break;
-    case IDLE:
-        next = run_or_queue_locked(lease, vl_clock_us()) ? RUN : PARK;
-        break;
-    case RUNNING:
-        break;
+    if (lease->queued)
+        next = stay_parked_locked(lease);
+    else if (lease->answer != NO_ANSWER)
+        use_answer_locked(lease);
+    else if (lease->state == IDLE && !run_or_queue_locked(lease)) {
+        park_locked(lease, 0);
+        next = PARK;
     }
-    if (next == RUN)
-        lease->state = RUNNING;
+    if (next != CLOSE)
+        change_state_locked(lease, next == RUN ? RUNNING : PARKED);
     return next;
 }
 
@@ -378,18 +500,6 @@ static void charge_connection(vl_lease_t *lease)
     charge(lease, us);
 }
 
-/* 1: frames that open new streams are held. */
-static int is_gate_closed(vl_lease_t *lease)
-{
-    if (!is_limited(lease) || leases.leaving || lease->refused
-        || credit(lease) > 0)
-        return 0;
-    if (vl_slot_contended(leases.shm))
-        return 1;
-    renew(lease);
-    return 0;
-}
-
 /* A stream that begins is charged what a request of its account costs on
  * average, so that a lease lets in no more streams than it can pay for. The rest
  * is charged when the stream ends. */
@@ -399,14 +509,44 @@ static void reserve(vl_lease_t *lease)
         charge(lease, lease->estimate_us);
 }
 
-/* Held streams, until the credit is used up; at least one. In `held` each stream
- * begins with a flush bucket, which stays here. */
+/* vl_frames_may_begin_fn. Each stream takes a slot, above the number of slots if
+ * need be, as long as the lease lasts and its account is within its own limits. */
+static int may_begin(void *context)
+{
+    vl_lease_t *lease = context;
+    vl_ticket_t ticket;
+
+    if (!lease->known && lease->first == SENT)
+        return 0;
+    if (lease->first == NOT_SENT)
+        lease->first = SENT;
+    if (!is_limited(lease) || leases.leaving || lease->refused)
+        return 1;
+    if (lease->may_begin) {
+        lease->may_begin = 0;
+        return 1;
+    }
+    if (credit(lease) <= 0) {
+        if (vl_slot_contended(leases.shm))
+            return 0;
+        renew(lease);
+    }
+    if (vl_slot_resume(leases.shm, lease->account, 1, &ticket) != APR_SUCCESS)
+        return 0;
+    vl_park_lock();
+    add_ticket_locked(lease, &ticket);
+    vl_park_unlock();
+    return 1;
+}
+
+/* Held streams that may begin. In `held` each stream begins with a flush bucket,
+ * which stays here. */
 static int pass_held(vl_lease_t *lease, apr_bucket_brigade *bb)
 {
     apr_bucket_brigade *held = lease->held;
     int some = 0;
 
-    while (!APR_BRIGADE_EMPTY(held) && !(some && is_gate_closed(lease))) {
+    while (!APR_BRIGADE_EMPTY(held) && may_begin(lease)) {
         apr_bucket *b = APR_BRIGADE_FIRST(held);
 
         if (APR_BUCKET_IS_FLUSH(b))
@@ -446,8 +586,8 @@ static int split_bytes(vl_lease_t *lease, const char *data, apr_size_t length,
     while (length) {
         vl_frames_e verdict;
         vl_span_t span;
-        apr_size_t n = vl_frames_next(lease->frames, is_gate_closed(lease),
-                                      data, length, &verdict, &span);
+        apr_size_t n = vl_frames_next(lease->frames, may_begin, lease, data,
+                                      length, &verdict, &span);
         apr_bucket_brigade *to = bb;
 
         data += n;
@@ -506,6 +646,20 @@ static apr_status_t split_brigade(vl_lease_t *lease, apr_bucket_brigade *bb,
     return APR_SUCCESS;
 }
 
+/* Nothing more can be read now. Returns 1 if held streams may begin; otherwise the
+ * connection is queued, and mod_http2, or the MPM, is woken with the answer. */
+static int ask_for_held(vl_lease_t *lease)
+{
+    int may;
+
+    vl_park_lock();
+    may = !lease->queued && (lease->answer != NO_ANSWER
+                             || ask_locked(lease, vl_clock_us(), 0));
+    use_answer_locked(lease);
+    vl_park_unlock();
+    return may;
+}
+
 /* Connection input filter above mod_ssl. Reads until something passes or the
  * socket has no more: poll() does not see bytes that mod_ssl has decrypted. */
 static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
@@ -513,27 +667,41 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
                                   apr_off_t readbytes)
 {
     vl_lease_t *lease = f->ctx;
-    apr_status_t rv;
+    apr_status_t rv = APR_SUCCESS;
+    eventfd_t value;
     int passes = 0;
 
+    /* mod_ssl asks for its handshake once more, before the session begins. */
+    if (mode != AP_MODE_INIT)
+        vl_lease_io(lease);
     if (mode != AP_MODE_READBYTES)
         return ap_get_brigade(f->next, bb, mode, block, readbytes);
     charge_connection(lease);
-    if (lease->frames->streams && !is_gate_closed(lease) && pass_held(lease, bb))
-        return APR_SUCCESS;
-    while (!passes) {
-        if (lease->held_bytes > HELD_MAX && block == APR_NONBLOCK_READ)
-            return APR_EAGAIN;
-        rv = ap_get_brigade(f->next, lease->input, mode, block, readbytes);
-        if (rv != APR_SUCCESS || APR_BRIGADE_EMPTY(lease->input)) {
-            APR_BRIGADE_CONCAT(bb, lease->input);
-            return rv;
-        }
-        rv = split_brigade(lease, bb, block, &passes);
-        if (rv != APR_SUCCESS)
-            return rv;
+    vl_park_lock();
+    if (lease->first == READ) {
+        lease->first = TOLD;
+        eventfd_read(lease->wake_fd, &value);
     }
-    return APR_SUCCESS;
+    use_answer_locked(lease);
+    vl_park_unlock();
+    if (lease->frames->streams && pass_held(lease, bb))
+        return APR_SUCCESS;
+    while (!passes && rv == APR_SUCCESS) {
+        if (lease->held_bytes > HELD_MAX && block == APR_NONBLOCK_READ)
+            rv = APR_EAGAIN;
+        else
+            rv = ap_get_brigade(f->next, lease->input, mode, block, readbytes);
+        if (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(lease->input))
+            break;
+        if (rv == APR_SUCCESS)
+            rv = split_brigade(lease, bb, block, &passes);
+    }
+    if (!passes && lease->frames->streams && is_limited(lease)
+        && (rv == APR_SUCCESS || APR_STATUS_IS_EAGAIN(rv))
+        && ask_for_held(lease) && pass_held(lease, bb))
+        return APR_SUCCESS;
+    APR_BRIGADE_CONCAT(bb, lease->input);
+    return rv;
 }
 
 vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us)
@@ -544,41 +712,83 @@ vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us
 
 int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket)
 {
-    int holds;
+    vl_ticket_t *ticket = NULL;
 
     vl_park_lock();
-    holds = lease->holds;
-    *ret_ticket = lease->ticket;
-    lease->holds = 0;
+    if (lease->tickets)
+        ticket = apr_array_pop(lease->tickets);
+    if (ticket)
+        *ret_ticket = *ticket;
     vl_park_unlock();
-    return holds;
+    return ticket != NULL;
 }
 
 /* --- running -------------------------------------------------------------- */
+
+static void occupy(vl_lease_t *lease)
+{
+    if (!(lease->known || lease->classified) || lease->occupies)
+        return;
+    lease->occupies = 1;
+    lease->occupied_for = lease->account;
+    vl_thread_occupy(leases.shm, lease->account);
+}
+
+static void free_thread(vl_lease_t *lease)
+{
+    if (lease->occupies)
+        vl_thread_free(leases.shm, lease->occupied_for);
+    lease->occupies = 0;
+}
+
+/* While a connection runs, mod_http2 polls what the socket has for a descriptor
+ * when the session begins (h2_mplx_c1_create): poll_fd, so that the queue can
+ * wake mod_http2. Our filters put the socket's own back before it is used. */
+static void show_poll_fd(vl_lease_t *lease)
+{
+    if (!lease->meets_http2)
+        return;
+    lease->meets_http2 = 0;
+    if (!make_poll_fd(lease))
+        return;
+    poll_client(lease, EPOLLIN | EPOLLRDHUP);
+    swap(lease);
+}
+
+void vl_lease_io(vl_lease_t *lease)
+{
+    if (lease->nested)
+        unswap(lease);
+}
 
 static void begin_run(vl_lease_t *lease)
 {
     if (!lease->http2)
         return;
     lease->cpu_us = vl_meter_thread_us();
-    if (lease->known && !lease->linked) {
-        lease->linked = 1;
-        lease->linked_account = lease->account;
-        vl_link_hold(leases.shm, lease->account);
-    }
+    poll_client(lease, EPOLLIN | EPOLLRDHUP);
+    show_poll_fd(lease);
+    occupy(lease);
 }
 
 static void end_run(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
-    if (!lease->http2)
+    if (!leases.parks)
+        free_thread(lease);
+    if (!lease->frames) {
+        /* No request has come after all. */
+        if (leases.parks && lease->turn->holds)
+            vl_park_end(&lease->turn->ticket, NULL);
+        if (leases.parks)
+            lease->turn->holds = 0;
         return;
+    }
     charge_connection(lease);
-    if (lease->linked)
-        vl_link_end(leases.shm, lease->linked_account);
-    lease->linked = 0;
-    if (vl_lease_take(lease, &ticket))
+    free_thread(lease);
+    lease->may_begin = 0;
+    while (vl_lease_take(lease, &ticket))
         vl_park_end(&ticket, NULL);
 }
 
@@ -592,6 +802,27 @@ static apr_status_t flush(conn_rec *c)
     return last->frec->filter_func.out_func(last, NULL);
 }
 
+static conn_state_e wait_state(void)
+{
+    return leases.has_waitio ? STATE_WAITIO : CONN_STATE_WRITE_COMPLETION;
+}
+
+/* The MPM waits until the client, or whoever wakes the connection, has something
+ * for it. */
+static void wait_in_mpm(conn_rec *c)
+{
+    c->cs->state = wait_state();
+    c->cs->sense = CONN_SENSE_WANT_READ;
+    c->clogging_input_filters = !leases.has_waitio;
+}
+
+/* mod_http2 has told the MPM to wait. */
+static int waits_in_mpm(const conn_rec *c)
+{
+    return c->cs->state == wait_state()
+           && (leases.has_waitio || c->cs->sense == CONN_SENSE_WANT_READ);
+}
+
 static void wait_for_client(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
@@ -599,9 +830,11 @@ static void wait_for_client(vl_lease_t *lease)
     vl_park_lock();
     lease->state = IDLE;
     lease->idle_since_us = now_us;
+    enter_ring_locked(lease, leases.idle);
     if (!lease->blocked)
         vl_wheel_set(leases.wheel, &lease->timer,
-                     now_us + lease->keepalive_us);
+                     now_us + __atomic_load_n(&lease->keepalive_us,
+                                              __ATOMIC_RELAXED));
     vl_park_unlock();
 }
 
@@ -614,43 +847,76 @@ static int is_kept(const conn_rec *c, int rc)
            && c->cs->sense != CONN_SENSE_WANT_READ;
 }
 
-/* After the other hooks. 1: the connection has more input already. */
-static int after_run(vl_lease_t *lease, int *rc)
+/* The MPM goes on with it; should it come back, it has been idle. */
+static int leave_to_mpm(vl_lease_t *lease)
+{
+    vl_park_lock();
+    unqueue_locked(lease);
+    lease->state = IDLE;
+    lease->idle_since_us = vl_clock_us();
+    vl_park_unlock();
+    return 0;
+}
+
+/* Streams are held. Returns 1 if the connection runs again at once. */
+static int wait_with_held(vl_lease_t *lease)
+{
+    vl_park_lock();
+    if (lease->queued) {
+        park_locked(lease, 0);
+        change_state_locked(lease, PARKED);
+    }
+    else if (lease->answer == NO_ANSWER) {
+        lease->state = IDLE;
+        lease->idle_since_us = vl_clock_us();
+    }
+    vl_park_unlock();
+    return lease->state != PARKED;
+}
+
+/* After the other hooks. Returns 1 if the connection has more input already. */
+static int after_run(vl_lease_t *lease, int rc)
 {
     conn_rec *c = lease->c;
+    int again;
 
-    lease->blocked = 0;
-    if (lease->http2 && *rc == OK && c->cs->state == STATE_WAITIO) {
-        /* mod_http2 waits for the client. Held streams need a lease first. */
-        lease->blocked = !lease->frames->streams;
-        wait_for_client(lease);
-        if (!lease->blocked)
-            c->cs->state = CONN_STATE_READ_REQUEST_LINE;
-        return !lease->blocked;
-    }
-    if (!is_kept(c, *rc) || !is_limited(lease) || leases.leaving) {
-        /* The MPM goes on with it; should it come back, it has been idle. */
-        lease->state = IDLE;
-        lease->idle_since_us = vl_clock_us();
-        return 0;
-    }
-    if (flush(c) != APR_SUCCESS) {
-        c->cs->state = CONN_STATE_LINGER;
-        return 0;
-    }
-    if (vl_has_pending_output(c)) {
-        lease->state = IDLE;
-        lease->idle_since_us = vl_clock_us();
-        return 0;
-    }
-    wait_for_client(lease);
-    if (vl_has_pending_input(c) || (lease->frames && lease->frames->streams)) {
+    if (!lease->http2 && strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1))
+        lease->foreign = 1;
+    lease->blocked = lease->frames && rc == OK && waits_in_mpm(c);
+    if (!(lease->blocked || is_kept(c, rc)))
+        return leave_to_mpm(lease);
+    if (leases.leaving || !is_limited(lease)) {
+        leave_to_mpm(lease);
+        if (!lease->frames || !lease->frames->streams)
+            return 0;
+        /* The first stream came to nothing: the next says whose they are. */
+        lease->first = NOT_SENT;
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
         return 1;
     }
-    c->cs->state = STATE_WAITIO;
-    c->cs->sense = CONN_SENSE_WANT_READ;
-    return 0;
+    if (!lease->blocked && flush(c) != APR_SUCCESS) {
+        c->cs->state = CONN_STATE_LINGER;
+        return 0;
+    }
+    if (lease->frames && lease->frames->streams) {
+        /* Without STATE_WAITIO the MPM writes what is left before it waits, to what
+         * the socket has for a descriptor then. */
+        if (!leases.has_waitio && vl_has_pending_output(c))
+            ap_flush_conn(c);
+        again = wait_with_held(lease);
+    }
+    else if (!lease->blocked && vl_has_pending_output(c)) {
+        return leave_to_mpm(lease);
+    }
+    else {
+        wait_for_client(lease);
+        again = !lease->blocked && vl_has_pending_input(c);
+    }
+    if (again)
+        c->cs->state = CONN_STATE_READ_REQUEST_LINE;
+    else
+        wait_in_mpm(c);
+    return again;
 }
 
 /* After the handshake the client has not sent its first request. */
@@ -680,8 +946,6 @@ static void give_slot_back(vl_lease_t *lease)
     memset(lease->turn, 0, sizeof(*lease->turn));
     if (turn.holds)
         vl_park_end(&turn.ticket, NULL);
-    if (turn.seated)
-        vl_seat_leave(leases.shm, turn.ticket.account);
     lease->had_turn = 1;
     lease->waited_us = turn.waited_us;
     __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
@@ -694,17 +958,22 @@ int vl_lease_process(vl_lease_t *lease)
     next_e next;
     int rc, again;
 
-    if (lease->nested)
+    if (lease->nested || !leases.parks)
         return DECLINED;
+    if (c->clogging_input_filters) {
+        c->clogging_input_filters = 0;
+        c->cs->state = CONN_STATE_READ_REQUEST_LINE;
+    }
     if (lease->fresh) {
         lease->fresh = 0;
         if (has_sent_nothing(lease)) {
             give_slot_back(lease);
-            c->cs->state = STATE_WAITIO;
-            c->cs->sense = CONN_SENSE_WANT_READ;
+            wait_in_mpm(c);
             return OK;
         }
     }
+    if (lease->state == PARKED && vl_has_pending_output(c))
+        flush(c);
     do {
         vl_park_lock();
         next = next_locked(lease);
@@ -714,29 +983,90 @@ int vl_lease_process(vl_lease_t *lease)
             return OK;
         }
         if (next == PARK) {
-            c->cs->state = STATE_WAITIO;
-            c->cs->sense = CONN_SENSE_WANT_READ;
+            wait_in_mpm(c);
             return OK;
         }
         begin_run(lease);
         lease->nested = 1;
         rc = ap_run_process_connection(c);
         lease->nested = 0;
+        unswap(lease);
         end_run(lease);
-        again = after_run(lease, &rc);
+        again = after_run(lease, rc);
     } while (again);
     return rc;
 }
 
+void vl_lease_request(vl_lease_t *lease, const request_rec *r)
+{
+    __atomic_store_n(&lease->keepalive_us, r->server->keep_alive_timeout,
+                     __ATOMIC_RELAXED);
+    if (!lease->http2)
+        lease->client.http11 = r->proto_num >= HTTP_VERSION(1, 1);
+    if (leases.parks && (!lease->frames || lease->first != SENT))
+        return;
+    vl_park_lock();
+    if (leases.parks) {
+        lease->first = READ;
+        if (lease->wake_fd >= 0)
+            eventfd_write(lease->wake_fd, 1);
+    }
+    else {
+        leave_ring_locked(lease);
+    }
+    vl_park_unlock();
+}
+
 void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
-                      apr_int64_t timeout_us, apr_int64_t idle_us)
+                      apr_int64_t timeout_us)
 {
     vl_park_lock();
     lease->account = account;
     lease->queue_timeout_us = timeout_us;
-    lease->keepalive_us = idle_us;
     lease->known = 1;
+    if (lease->occupies && lease->occupied_for != account)
+        free_thread(lease);
+    /* It has its thread while streams run, or until it ends. */
+    if (lease->http2 || vl_lease_has_thread())
+        occupy(lease);
     vl_park_unlock();
+}
+
+/* --- without parking ------------------------------------------------------ */
+
+int vl_lease_resume(vl_lease_t *lease, int stream, vl_ticket_t *ret_ticket)
+{
+    apr_int64_t since_us = __atomic_load_n(&lease->idle_since_us,
+                                           __ATOMIC_RELAXED);
+
+    return credit(lease) > 0 && vl_clock_us() - since_us < GRACE_US
+           && vl_slot_resume(leases.shm, lease->account, stream, ret_ticket)
+              == APR_SUCCESS;
+}
+
+void vl_lease_renew(vl_lease_t *lease)
+{
+    renew(lease);
+}
+
+int vl_lease_ends(const vl_lease_t *lease)
+{
+    return lease->known && credit(lease) <= (apr_int64_t)lease->estimate_us;
+}
+
+void vl_lease_idles(vl_lease_t *lease)
+{
+    vl_park_lock();
+    lease->idle_since_us = vl_clock_us();
+    enter_ring_locked(lease, leases.idle);
+    vl_park_unlock();
+}
+
+int vl_lease_waits(const vl_lease_t *lease)
+{
+    struct pollfd pfd = { lease->fd, POLLIN, 0 };
+
+    return poll(&pfd, 1, IDLE_US / 1000) > 0;
 }
 
 /* --- the connection ------------------------------------------------------- */
@@ -747,13 +1077,14 @@ static void leave(vl_lease_t *lease)
     vl_turn_t turn = { 0 };
 
     vl_park_lock();
-    unpark_locked(lease);
+    unswap(lease);
     vl_wheel_clear(&lease->timer);
-    if (lease->state == QUEUED)
-        unqueue_locked(lease);
-    if (lease->state == GRANTED)
+    unqueue_locked(lease);
+    if (lease->answer != NO_ANSWER)
         turn = lease->mine;
+    lease->answer = NO_ANSWER;
     lease->state = EXPIRED;
+    enter_ring_locked(lease, leases.closing);
     vl_park_unlock();
     if (turn.holds)
         vl_park_end(&turn.ticket, NULL);
@@ -767,6 +1098,11 @@ static apr_status_t cleanup(void *data)
         leave(lease);
         end_run(lease);
     }
+    vl_park_lock();
+    leave_ring_locked(lease);
+    vl_park_unlock();
+    __atomic_sub_fetch(&leases.descriptors, lease->poll_fd >= 0 ? 3 : 1,
+                       __ATOMIC_RELAXED);
     if (lease->poll_fd >= 0)
         close(lease->poll_fd);
     if (lease->wake_fd >= 0)
@@ -788,8 +1124,14 @@ void vl_lease_switch(vl_lease_t *lease)
     if (lease->http2)
         return;
     lease->http2 = 1;
-    lease->holds = lease->turn->holds;
-    lease->ticket = lease->turn->ticket;
+    if (!leases.parks)
+        return;
+    /* The end of its input is the end of an HTTP/2 connection, too. */
+    lease->client.tls = 1;
+    lease->tickets = apr_array_make(c->pool, 4, sizeof(vl_ticket_t));
+    if (lease->turn->holds)
+        APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = lease->turn->ticket;
+    lease->may_begin = lease->turn->holds;
     lease->turn->holds = 0;
     lease->cpu_us = vl_meter_thread_us();
     lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
@@ -797,9 +1139,12 @@ void vl_lease_switch(vl_lease_t *lease)
     lease->held = apr_brigade_create(c->pool, c->bucket_alloc);
     lease->input = apr_brigade_create(c->pool, c->bucket_alloc);
     ap_add_input_filter_handle(frame_filter, lease, NULL, c);
+    lease->meets_http2 = 1;
+    if (lease->nested)
+        show_poll_fd(lease);
 }
 
-vl_lease_t *vl_lease_make(conn_rec *c, vl_turn_t *turn)
+vl_lease_t *vl_lease_make(conn_rec *c, vl_turn_t *turn, int ready)
 {
     vl_lease_t *lease = apr_pcalloc(c->pool, sizeof(*lease));
     const char *protocol = ap_get_protocol(c);
@@ -808,9 +1153,11 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_turn_t *turn)
     apr_os_sock_get(&lease->fd, ap_get_conn_socket(c));
     lease->wake_fd = lease->poll_fd = -1;
     lease->turn = turn;
-    lease->fresh = 1;
+    lease->fresh = lease->client.tls = !ready;
+    lease->keepalive_us = c->base_server->keep_alive_timeout;
     lease->state = RUNNING;
-    if (turn->holds || turn->given_back)
+    lease->classified = turn->holds || turn->given_back || turn->occupies;
+    if (lease->classified)
         lease->account = turn->ticket.account;
     if (turn->holds)
         renew(lease);
@@ -821,6 +1168,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_turn_t *turn)
     }
     if (protocol && !strcmp(protocol, "h2"))
         vl_lease_switch(lease);
+    __atomic_add_fetch(&leases.descriptors, 1, __ATOMIC_RELAXED);
     apr_pool_cleanup_register(c->pool, lease, cleanup, apr_pool_cleanup_null);
     return lease;
 }
@@ -837,9 +1185,56 @@ static void expire_locked(vl_timer_t *timer)
     shutdown(lease->fd, SHUT_RD);
 }
 
+/* The MPM closes a socket shortly before the connection's pool is destroyed. */
+static int has_socket(const vl_lease_t *lease)
+{
+    int fd = -1;
+
+    apr_os_sock_get(&fd, ap_get_conn_socket(lease->c));
+    return fd == lease->fd;
+}
+
+int vl_lease_spare_locked(void)
+{
+    vl_lease_t *lease;
+
+    while (!APR_RING_EMPTY(leases.closing, vl_lease_t, link)) {
+        lease = APR_RING_FIRST(leases.closing);
+        leave_ring_locked(lease);
+        if (!has_socket(lease))
+            continue;
+        shutdown(lease->fd, SHUT_RDWR);
+        return 1;
+    }
+    if (APR_RING_EMPTY(leases.idle, vl_lease_t, link))
+        return 0;
+    lease = APR_RING_FIRST(leases.idle);
+    leave_ring_locked(lease);
+    vl_wheel_clear(&lease->timer);
+    expire_locked(&lease->timer);
+    return 1;
+}
+
+/* Where connections are not parked, those that have been idle for a while give
+ * their threads to others that wait for some. */
+static void close_idle_locked(apr_int64_t now_us)
+{
+    vl_lease_t *lease;
+
+    while (vl_thread_is_short(leases.shm)
+           && !APR_RING_EMPTY(leases.idle, vl_lease_t, link)
+           && now_us - APR_RING_FIRST(leases.idle)->idle_since_us > IDLE_US) {
+        lease = APR_RING_FIRST(leases.idle);
+        leave_ring_locked(lease);
+        shutdown(lease->fd, SHUT_RD);
+    }
+}
+
 void vl_lease_tick(apr_int64_t now_us)
 {
     vl_park_lock();
+    if (!leases.parks && leases.shm)
+        close_idle_locked(now_us);
     /* The acceptor's tick does that otherwise. */
     if (leases.leaving)
         vl_park_expire_locked(now_us, EXPIRE_MOST);
@@ -882,23 +1277,41 @@ void vl_lease_child_leave(void)
     vl_park_unlock();
 }
 
-int vl_lease_is_possible(void)
+int vl_lease_parks(void)
 {
-    return leases.possible;
+    return leases.parks;
 }
 
-void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm)
+int vl_lease_has_thread(void)
 {
-    int can = 0;
+    return !leases.parks && leases.threads > 1;
+}
+
+static struct leases_t *ring_make(apr_pool_t *p)
+{
+    struct leases_t *ring = apr_palloc(p, sizeof(*ring));
+
+    APR_RING_INIT(ring, vl_lease_t, link);
+    return ring;
+}
+
+void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks)
+{
+    int is_async = 0, has_waitio = 0;
 
     leases.shm = shm;
     leases.leaving = 0;
     leases.wheel = vl_wheel_create(pchild, vl_clock_us());
+    leases.idle = ring_make(pchild);
+    leases.closing = ring_make(pchild);
+    ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
+    if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
+        leases.threads = 1;
 #ifdef AP_MPMQ_CAN_WAITIO
-    if (ap_mpm_query(AP_MPMQ_CAN_WAITIO, &can) != APR_SUCCESS)
-        can = 0;
+    ap_mpm_query(AP_MPMQ_CAN_WAITIO, &has_waitio);
 #endif
-    leases.possible = can;
+    leases.parks = is_async && ticks;
+    leases.has_waitio = has_waitio;
 }
 
 void vl_lease_register(void)

@@ -27,8 +27,6 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
       "requests refused: as many waited as may")                              \
     X(refused_timeout, VL_COUNTER, NULL,                                      \
       "requests refused: they had waited too long")                           \
-    X(refused_threads, VL_COUNTER, NULL,                                      \
-      "requests refused: as many waited with a thread as may")                \
     X(reset, VL_COUNTER, "connections_reset_total",                           \
       "connections refused by a reset, without an answer")                    \
     X(gone, VL_COUNTER, "connections_gone_total",                             \

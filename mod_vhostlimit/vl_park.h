@@ -19,13 +19,13 @@ typedef struct vl_turn_t {
     vl_ticket_t ticket;
     vl_reason_e refused;        /* is to be refused, with this reason */
     int given_back;             /* it was held, and is owed */
-    int seated;                 /* its thread has a seat of ticket.account */
+    int occupies;               /* its thread is counted as ticket.account's */
     apr_int64_t waited_us;
     apr_int64_t timeout_us;     /* how long requests of its account may wait */
 } vl_turn_t;
 
 /* threads: of the MPM, per child; where there is one, no other picks up the
- * child's grants.  workers: HTTP/2's. */
+ * child's grants.  workers: mod_http2's. */
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t accounts, apr_uint32_t threads,
                         apr_uint32_t workers);
@@ -48,36 +48,22 @@ void vl_park_put_back_locked(vl_waiter_t *waiter);
  * (vl_waiter_t.in_mpm is set). To be called before vl_park_add_locked(), and
  * with -1 when done() is called or before vl_park_remove_locked(). */
 void vl_park_count_parked_locked(apr_uint32_t account, int by);
+/* The same of waiters that have a thread: they need no other when they are
+ * granted a slot. */
+void vl_park_count_with_thread_locked(apr_uint32_t account, int by);
 /* It has not been told anything, and no longer wants to know. */
 void vl_park_remove_locked(vl_waiter_t *waiter);
 
-/* The calling thread waits, if it may: for a ticket, or to be refused, at the
- * latest after timeout_us.  It gets neither if it cannot be counted.  stream:
- * it is none of the MPM's but one of HTTP/2's workers, of which each child has
- * its own.  Who has given its turn back is first, and has waited for waited_us
- * already. */
-void vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
-                 vl_turn_t *ret_turn);
-
-/* A connection of HTTP/2; all zero at first. */
-typedef struct vl_connection_t {
-    int linked;                 /* it has its thread (vl_link.h), as one of ... */
-    apr_uint32_t account;       /* ... this account, for so many ... */
-    apr_uint32_t streams;
-    apr_uint32_t waiting;       /* streams that wait for that, with a ... */
-    apr_uint32_t seat_of;       /* ... seat of this account */
-} vl_connection_t;
-
-/* A stream of the account begins, and from now on the connection's thread of the
- * MPM is counted.  If the account has too many of those the calling thread, one
- * of HTTP/2's workers, waits, for timeout_us at most.  0: the stream is refused,
- * as ret_turn says, or cannot be counted. */
-int vl_park_join(vl_connection_t *of, apr_uint32_t account,
-                 apr_int64_t timeout_us, vl_turn_t *ret_turn);
-/* One that has joined ends; keeps: the connection has its thread until it ends,
- * without streams as well. */
-void vl_park_part(vl_connection_t *of, int keeps);
-void vl_park_unlink(vl_connection_t *of);
+/* The calling thread waits for a ticket, or to be refused, for timeout_us at
+ * most. It gets neither if it cannot be counted. stream: it is one of mod_http2's
+ * threads. Streams wait so when their site is at its own limits, and over HTTP/2
+ * where connections cannot be parked; requests on kept connections do where the
+ * MPM keeps a thread for each of these (worker, prefork). A turn that was given
+ * back comes first, and has waited for waited_us already. Returns 0, at once, if
+ * as many threads wait as may: half of the child's, five sixths of mod_http2's,
+ * and of those four fifths for one account. */
+int vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
+                vl_turn_t *turn);
 
 /* Picks up this child's grants and tells those whose turn it is. */
 void vl_park_take_locked(void);
@@ -88,12 +74,6 @@ void vl_park_refill_locked(void);
  * were ever deferred, with VL_REASON_TIMEOUT the others.  Of those that may_defer
  * at most `most`; the others stay until the next call.  Returns how many. */
 apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t most);
-/* Somebody waits here without a thread, whose account does not overfill this child
- * (vl_seat.h). */
-int vl_park_socket_waits(void);
-/* The newest who waits here with a thread of the MPM, for an account that does, is
- * refused. */
-void vl_park_drop_sitter(void);
 /* 1: a waiter with this done() is queued, or waits beyond the queue. */
 int vl_park_has_locked(vl_waiter_done_fn done);
 /* Takes out a waiter with this done(), queued ones first; with `queued` set no

@@ -99,12 +99,6 @@ static void be_acceptor(void)
 
 /* --- the others ----------------------------------------------------------- */
 
-/* A connection is done with and may have another request. */
-static apr_status_t send_back(vl_item_t *item, int fd)
-{
-    return vl_relay_child_send_back(prefork.shm, prefork.relay, item, fd);
-}
-
 /* Who comes may go to another child, or waits until there is a descriptor. */
 static void wait_for_room(void)
 {
@@ -134,7 +128,7 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
         if (rv == APR_EMFILE)
             wait_for_room();
         if (rv == APR_SUCCESS) {
-            rv = vl_arrival_from(&item, fd, send_back, ptrans, &sock);
+            rv = vl_arrival_from(&item, fd, ptrans, &sock);
             *csd = sock;
             return rv;
         }

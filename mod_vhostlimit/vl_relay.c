@@ -205,30 +205,9 @@ apr_status_t vl_relay_acceptor_recall(const int pair[2],
     memset(ret_passed, 0, sizeof(*ret_passed));
     if (rv != APR_SUCCESS)
         return rv;
-    ret_passed->keepalives = item.keepalives;
     if (item.turn.waited_us)
         ret_passed->since_us = vl_clock_us() - item.turn.waited_us;
     return APR_SUCCESS;
-}
-
-apr_status_t vl_relay_acceptor_take_back(const int pair[2],
-                                         vl_item_t *ret_item, int *ret_fd)
-{
-    return read_item(pair[1], MSG_DONTWAIT, ret_item, ret_fd);
-}
-
-int vl_relay_short(const vl_shm_t *shm)
-{
-    return vl_relay_has_acceptor(shm)
-           && !__atomic_load_n(&shm->head->asking, __ATOMIC_RELAXED);
-}
-
-apr_status_t vl_relay_child_send_back(const vl_shm_t *shm, const int pair[2],
-                                      const vl_item_t *item, int fd)
-{
-    if (!vl_relay_has_acceptor(shm))
-        return APR_EAGAIN;
-    return vl_handover_write(pair[0], item, sizeof(*item), &fd, 1);
 }
 
 /* The slot is this child's from now on, unless it has been given up. */

@@ -4,8 +4,7 @@
 
 /* Where a child works on one connection at a time (the prefork MPM), one child
  * accepts for all.  Whoever may pass goes through a socket pair, with the slot
- * that was granted, to whichever child asks next, and back when its request has
- * been answered.
+ * that was granted, to whichever child asks next.
  *
  *   _acceptor_*   the child that accepts, and keeps the lines
  *   _child_*      the others
@@ -25,10 +24,6 @@ typedef struct vl_item_t {
     int ready;                      /* its request can be read at once */
     apr_int64_t epoch;              /* vl_relay.c's own: who sent it ... */
     apr_uint32_t number;            /* ... as which */
-    apr_uint32_t keepalives;        /* requests of the connection so far */
-    int lingers;                    /* on its way back: it was shut down */
-    apr_int64_t until_us;           /* it is waited for its next request, or for
-                                     * its end */
     socklen_t addr_len;             /* of both */
     struct sockaddr_storage local, remote;
 } vl_item_t;
@@ -49,16 +44,13 @@ void vl_relay_acceptor_resign(vl_shm_t *shm);
 /* The descriptor stays open here.  APR_EAGAIN: the pair is full. */
 apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *item, int fd);
-/* The next that came back.  APR_EMFILE, here and below: no descriptor is left,
- * and what is there stays there. */
-apr_status_t vl_relay_acceptor_take_back(const int pair[2],
-                                         vl_item_t *ret_item, int *ret_fd);
 /* Now and then: slots that were taken by a child which died on the spot come
  * back. */
 void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
                             apr_int64_t now_us);
 /* One that was sent and not taken, after vl_relay_acceptor_resign(), and what
- * another child has to know of it. */
+ * another child has to know of it.  APR_EMFILE, here and below: no descriptor is
+ * left, and what is there stays there. */
 apr_status_t vl_relay_acceptor_recall(const int pair[2],
                                       vl_passed_t *ret_passed, int *ret_fd);
 /* 1: there is one. */
@@ -71,11 +63,5 @@ void vl_relay_child_unask(vl_shm_t *shm);
  * has come, or it is time to look around. */
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *ret_item, int *ret_fd);
-/* There is an acceptor, and no child asks. */
-int vl_relay_short(const vl_shm_t *shm);
-/* Its own descriptor stays open.  APR_EAGAIN: there is no acceptor, or the pair
- * is full. */
-apr_status_t vl_relay_child_send_back(const vl_shm_t *shm, const int pair[2],
-                                      const vl_item_t *item, int fd);
 
 #endif

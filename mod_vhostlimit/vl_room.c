@@ -1,40 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much a child can still work on, and how much of that one account may have:
- * its threads, less those that are busy and those that wait. */
+ * its threads, less those that are not free. */
 #include "vl_room.h"
 
 #include <string.h>
 
-#include "vl_drain.h"
 #include "vl_shm_int.h"
 
 /* The event MPM's listener keeps the last idle thread to itself and then stops
- * accepting (connections_above_limit), so it works on one request less.  Threads
- * that wait are not free either. */
+ * accepting (connections_above_limit), so it works on one request less. */
 apr_uint32_t vl_room_most_of(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
 
     if (shm->head->acceptor == c + 1)
         return shm->head->asking;
-    if (child->threads == 1)
-        return 1;
-    return child->threads > child->seated + 1
-           ? child->threads - child->seated - 1 : 0;
+    return child->threads > 1 ? child->threads - 1 : child->threads;
 }
 
 apr_uint32_t vl_room_busy(const child_t *child)
 {
-    return child->running - child->streams + child->linked;
+    return child->running - child->streams + child->occupied;
 }
 
-static apr_uint32_t room_for_threads(const vl_shm_t *shm, apr_uint32_t c)
+static int can_be_granted_to(const child_t *child)
 {
-    const child_t *child = &shm->children[c];
-    apr_uint32_t most = vl_room_most_of(shm, c);
-
-    return child->pid && !child->still && child->running < most
-           && child->ring_len < RING_SIZE ? most - child->running : 0;
+    return child->pid && !child->still && child->ring_len < RING_SIZE;
 }
 
 /* For connections that the MPM has already: it need not accept them. */
@@ -43,7 +34,7 @@ static apr_uint32_t room_for_parked(const vl_shm_t *shm, apr_uint32_t c)
     const child_t *child = &shm->children[c];
     apr_uint32_t most = vl_room_most_of(shm, c), busy = vl_room_busy(child);
 
-    return room_for_threads(shm, c) && most > busy ? most - busy : 0;
+    return can_be_granted_to(child) && most > busy ? most - busy : 0;
 }
 
 apr_uint32_t vl_room_of(const vl_shm_t *shm, apr_uint32_t c)
@@ -60,33 +51,23 @@ apr_uint32_t vl_room_granted_to(const child_t *child, apr_uint32_t account)
     return n;
 }
 
-/* The acceptor is granted slots for all children. */
-static apr_uint32_t held_in(const vl_shm_t *shm, apr_uint32_t c,
-                            apr_uint32_t account, apr_uint32_t granted)
-{
-    return shm->head->acceptor == c + 1
-           ? shm->queue.flows[account].running
-           : vl_shm_cell(shm, c, account)->running + granted;
-}
-
-/* Of its threads, but for those that wait. */
-static apr_uint32_t threads_in(const vl_shm_t *shm, apr_uint32_t c,
+/* Threads of the child that the account has. The acceptor of prefork is granted
+ * slots for all processes. */
+static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c,
                                apr_uint32_t account, apr_uint32_t granted)
 {
     const cell_t *cell = vl_shm_cell(shm, c, account);
 
-    return held_in(shm, c, account, granted) - cell->streams + cell->linked;
+    if (shm->head->acceptor == c + 1)
+        return shm->queue.flows[account].running
+               + shm->accounts[account].occupied;
+    return cell->running + granted - cell->streams + cell->occupied;
 }
 
-/* Threads and connections of the child, for others. */
 static int is_left_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                       apr_uint32_t granted, apr_uint32_t room)
 {
-    apr_uint32_t held = threads_in(shm, c, account, granted);
-    apr_uint32_t seated = vl_shm_cell(shm, c, account)->seated;
-
-    return vl_admit_more(held + seated, room)
-           && vl_drain_leaves_room(shm, c, account, held);
+    return vl_admit_more(threads_of(shm, c, account, granted), room);
 }
 
 int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
@@ -95,44 +76,47 @@ int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     return is_left_of(shm, c, account, granted, vl_room_of(shm, c));
 }
 
-/* Under prefork the processes are threads of one. */
+/* Children of one thread are as threads of one child. */
 static int overfills_processes(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t held = shm->queue.flows[account].running
-                        + shm->accounts[account].seated;
+                        + shm->accounts[account].occupied;
+    apr_uint32_t c, all = 0, busy = 0, left = shm->head->asking;
 
-    return held > 1 && !vl_admit_more(held - 1, shm->head->asking + 1);
+    for (c = 0; c < shm->head->columns; c++) {
+        all += shm->children[c].pid != 0;
+        busy += vl_room_busy(&shm->children[c]);
+    }
+    if (!shm->head->acceptor)
+        left = all > busy ? all - busy : 0;
+    return held > 1 && !vl_admit_more(held - 1, left + 1);
 }
 
-int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
-                             int sitting)
+int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const child_t *child = &shm->children[shm->self];
-    const cell_t *cell = vl_shm_cell(shm, shm->self, account);
-    apr_uint32_t most = vl_room_most_of(shm, shm->self)
-                        + (sitting ? 0 : child->seated);
+    apr_uint32_t most = vl_room_most_of(shm, shm->self);
     apr_uint32_t busy = vl_room_busy(child) - child->ring_len;
-    apr_uint32_t held = cell->running - cell->streams + cell->linked
-                        + (sitting ? cell->seated : 0);
+    apr_uint32_t held = threads_of(shm, shm->self, account, 0);
 
-    if (shm->head->acceptor)
+    if (child->threads == 1)
         return overfills_processes(shm, account);
     return held > 1
            && !vl_admit_more(held - 1, most + 1 > busy ? most + 1 - busy : 0);
 }
 
-/* Where the MPM has no thread for a socket it has to be one who waits with his. */
 int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
+    const child_t *child = &shm->children[c];
     const cell_t *cell = vl_shm_cell(shm, c, account);
-    apr_uint32_t granted = vl_room_granted_to(&shm->children[c], account);
+    apr_uint32_t granted = vl_room_granted_to(child, account);
 
     return vl_room_is_left(shm, c, account, granted)
            || (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
                && is_left_of(shm, c, account, granted,
                              room_for_parked(shm, c)))
-           || (__atomic_load_n(&cell->sitting, __ATOMIC_RELAXED) > granted
-               && room_for_threads(shm, c) > 0);
+           || (__atomic_load_n(&cell->with_thread, __ATOMIC_RELAXED) > granted
+               && can_be_granted_to(child));
 }
 
 /* What is left when one account has all it may is for others. */

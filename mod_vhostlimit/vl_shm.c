@@ -20,7 +20,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     apr_uint32_t a, i;
 
     child->running = child->ring_len;
-    child->seated = child->linked = child->streams = 0;
+    child->occupied = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)
         q->flows[vl_shm_ticket(child, i)->account].running++;
     for (a = 0; a < shm->head->used; a++) {
@@ -29,15 +29,11 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
         q->flows[a].running += cell->running;
         q->flows[a].waiting += cell->waiting;
         child->running += cell->running;
-        child->seated += cell->seated;
-        child->linked += cell->linked;
+        child->occupied += cell->occupied;
         child->streams += cell->streams;
-        shm->accounts[a].seated += cell->seated;
-        shm->accounts[a].stalled += cell->stalled;
+        shm->accounts[a].occupied += cell->occupied;
         shm->accounts[a].deferred += cell->deferred;
-        shm->head->stalled += cell->stalled;
     }
-    shm->head->seated += child->seated;
     shm->head->elsewhere += child->elsewhere;
 }
 
@@ -48,12 +44,11 @@ static void sum_up_locked(vl_shm_t *shm)
     vl_queue_t *q = &shm->queue;
     apr_uint32_t a, c, asking = 0, waiting = 0;
 
-    shm->head->elsewhere = shm->head->seated = shm->head->stalled = 0;
+    shm->head->elsewhere = 0;
     q->head->running = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
         q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
-        shm->accounts[a].seated = shm->accounts[a].stalled = 0;
-        shm->accounts[a].deferred = 0;
+        shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
     for (c = 0; c < shm->head->columns; c++) {
         sum_child_locked(shm, c);
@@ -81,6 +76,8 @@ apr_status_t vl_shm_lock(vl_shm_t *shm)
 
 void vl_shm_unlock(vl_shm_t *shm)
 {
+    __atomic_store_n(&shm->head->contended, shm->head->queue.heap_len > 0,
+                     __ATOMIC_RELAXED);
     pthread_mutex_unlock(&shm->head->lock);
 }
 
@@ -226,7 +223,7 @@ static int is_needed_locked(const vl_shm_t *shm, apr_uint32_t account)
     const vl_flow_t *flow = &shm->queue.flows[account];
 
     return a->generation == shm->head->generation || flow->running
-           || flow->waiting || a->seated || a->stalled || a->deferred;
+           || flow->waiting || a->occupied || a->deferred;
 }
 
 /* An account that nobody needs any more, or NULL. */

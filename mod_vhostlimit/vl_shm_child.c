@@ -23,14 +23,9 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
             vl_queue_abandon(&shm->queue, a, cell->waiting);
         left += cell->running + cell->waiting + cell->deferred;
         shm->accounts[a].deferred -= cell->deferred;
-        shm->accounts[a].seated -= cell->seated;
-        shm->accounts[a].stalled -= cell->stalled;
-        shm->head->stalled -= cell->stalled;
-        cell->running = cell->waiting = cell->seated = cell->stalled = 0;
-        cell->deferred = 0;
-        cell->sitting = cell->parked = cell->draining = cell->linked = cell->streams = 0;
+        shm->accounts[a].occupied -= cell->occupied;
+        memset(cell, 0, sizeof(*cell));
     }
-    shm->head->seated -= dead->seated;
     shm->head->elsewhere -= dead->elsewhere;
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     if (shm->head->acceptor == child + 1)

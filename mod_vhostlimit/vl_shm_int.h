@@ -15,19 +15,17 @@
  * child does not pick them up (vl_still.c).
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
- *  - deferred of an account is the sum of its cells;
- *  - seated and stalled of an account and the head, and seated, linked and
- *    streams of a child, are sums of cells too;
- *  - a child's running is the sum of its cells and its ring's length; its
- *    draining that of its cells, but for the moment between two atomic counts;
+ *  - deferred and occupied of an account, and occupied and streams of a child,
+ *    are sums of cells;
+ *  - a child's running is the sum of its cells and its ring's length;
  *  - asking of the head is how many children ask; the acceptor, if there is one,
  *    is a child with a pid that does not ask;
  *  - a child with pid 0 has nothing in its cells and its ring, one that stands
  *    still has nothing in its ring;
  *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
  *  - an account is configured if it carries the head's generation.  Others are
- *    kept, and their room is used again when it is short and nothing runs,
- *    waits or sits in them.
+ *    kept, and their room is used again when it is short and nothing runs
+ *    or waits in them.
  * All of it is guarded by head.lock, a robust mutex: whoever finds its owner
  * dead computes the sums again, because the cells and rings are the truth: a
  * grant is there or not with one store, and one that was not yet taken off the
@@ -59,7 +57,7 @@ typedef struct account_t {
     vl_override_t override;
     vl_metrics_t metrics;           /* its gauges are in the flow */
     apr_uint64_t service_us;
-    apr_uint32_t seated, stalled;
+    apr_uint32_t occupied;          /* threads without a slot */
     apr_uint32_t deferred;          /* connections beyond its queue */
     int measured;                   /* vl_charge_usage() knows its back ends */
     apr_uint64_t usage_us;          /* its last reading; 0: none */
@@ -81,30 +79,23 @@ typedef struct cell_t {
     apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
     apr_uint32_t deferred;          /* connections beyond the queue */
-    apr_uint32_t seated;            /* threads that wait */
-    apr_uint32_t sitting;           /* of its line; atomic, the child's own */
+    apr_uint32_t with_thread;       /* of its line; atomic, the child's own */
     apr_uint32_t parked;            /* of its line, in the MPM without a thread;
                                      * atomic, the child's own */
-    apr_uint32_t stalled;           /* slots that wait for the network */
-    apr_uint32_t linked;            /* threads of HTTP/2 connections */
-    apr_uint32_t streams;           /* slots held that have no other */
-    apr_uint32_t draining;          /* connections (vl_drain.h); atomic */
+    apr_uint32_t occupied;          /* threads without a slot (vl_thread.h) */
+    apr_uint32_t streams;           /* slots held without a thread of the MPM */
     apr_int64_t first_us;           /* when the first of them came */
 } cell_t;
 
 typedef struct child_t {
     pid_t pid;                      /* 0: column is free */
     apr_uint32_t threads;           /* most it can run */
-    int paused;                     /* only its threads are granted to */
+    int paused;                     /* only what its MPM has is granted to */
     int leaving;                    /* for good */
     int asks;                       /* for a connection, see vl_relay.h */
     apr_uint32_t running;
-    apr_uint32_t seated;
-    apr_uint32_t draining;          /* sum of its cells; atomic */
-    apr_uint32_t linked;
+    apr_uint32_t occupied;
     apr_uint32_t streams;
-    int pressed;                    /* see vl_seat_press(); atomic */
-    int dropped;                    /* who sits in it is to go; atomic */
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     int woken;                      /* its descriptor has been written */
@@ -123,10 +114,7 @@ typedef struct head_t {
     apr_uint32_t used;              /* accounts with a name */
     apr_uint32_t generation;        /* of the configuration, from 1 */
     vl_queue_head_t queue;
-    apr_uint32_t seats;             /* threads that may wait */
-    apr_uint32_t seated;            /* and do */
-    apr_uint32_t stalled;           /* slots that wait for the network */
-    apr_uint32_t drains;            /* most of a child, see vl_drain_set() */
+    int contended;                  /* a flow is ready to run; atomic */
     apr_uint32_t processors;        /* that the server may use */
     apr_uint32_t elsewhere;         /* requests worked on elsewhere */
     apr_int64_t elsewhere_at;       /* us, when their clock was last moved */
@@ -175,23 +163,22 @@ void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
 /* vl_room.c's, for the rooms beside it.  Requests a child can work on at once,
  * or, of the acceptor, that it can pass on. */
 apr_uint32_t vl_room_most_of(const vl_shm_t *shm, apr_uint32_t child);
-/* Threads of the MPM that are worked with. */
+/* Threads of the MPM that are not free. */
 apr_uint32_t vl_room_busy(const child_t *child);
 /* How many more sockets it can work on. */
 apr_uint32_t vl_room_of(const vl_shm_t *shm, apr_uint32_t child);
 /* The account's slots in the child's ring. */
 apr_uint32_t vl_room_granted_to(const child_t *child, apr_uint32_t account);
-/* Threads and connections of the child, for others, if the account, which has
- * been granted so many slots there, gets one more. */
+/* Threads of the child are left for others if the account, which has been
+ * granted so many slots there, gets one more. */
 int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t child,
                     apr_uint32_t account, apr_uint32_t granted);
 /* One who waits there may be granted a slot, as far as the child goes. */
 int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t child,
                       apr_uint32_t account);
-/* The account has more of this child's threads than are to be one's
- * (vl_admit_more()).  sitting: those that wait among them. */
-int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account,
-                             int sitting);
+/* The account has more of this child's threads than one account may have
+ * (vl_admit_more()). */
+int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account);
 
 /* vl_charge.c's: a slot that was used comes back, and is charged for. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,

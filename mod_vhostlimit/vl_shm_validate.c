@@ -7,25 +7,19 @@
 static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
-    apr_uint32_t a, running = child->ring_len, waiting = 0, seated = 0;
-    apr_uint32_t linked = 0, streams = 0, draining = 0;
+    apr_uint32_t a, running = child->ring_len, waiting = 0, occupied = 0;
+    apr_uint32_t streams = 0;
 
     for (a = 0; a < shm->head->used; a++) {
         running += vl_shm_cell(shm, c, a)->running;
         waiting += vl_shm_cell(shm, c, a)->waiting
                    + vl_shm_cell(shm, c, a)->deferred;
-        seated += vl_shm_cell(shm, c, a)->seated;
-        linked += vl_shm_cell(shm, c, a)->linked;
+        occupied += vl_shm_cell(shm, c, a)->occupied;
         streams += vl_shm_cell(shm, c, a)->streams;
-        draining += __atomic_load_n(&vl_shm_cell(shm, c, a)->draining,
-                                    __ATOMIC_RELAXED);
     }
-    if (seated != child->seated || linked != child->linked
-        || streams != child->streams)
-        return "a child's seated, linked and streams are sums of its cells";
-    if (draining != __atomic_load_n(&child->draining, __ATOMIC_RELAXED))
-        return "a child's draining is the sum of its cells";
-    if (!child->pid && (running || waiting || seated || linked || draining))
+    if (occupied != child->occupied || streams != child->streams)
+        return "a child's occupied and streams are sums of its cells";
+    if (!child->pid && (running || waiting || occupied))
         return "a free column has nothing in its cells and its ring";
     if (child->still && child->ring_len)
         return "a child that stands still has nothing in its ring";
@@ -36,16 +30,14 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 
 static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
 {
-    apr_uint32_t c, i, running = 0, waiting = 0, seated = 0, stalled = 0;
-    apr_uint32_t deferred = 0;
+    apr_uint32_t c, i, running = 0, waiting = 0, occupied = 0, deferred = 0;
 
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
 
         running += vl_shm_cell(shm, c, a)->running;
         waiting += vl_shm_cell(shm, c, a)->waiting;
-        seated += vl_shm_cell(shm, c, a)->seated;
-        stalled += vl_shm_cell(shm, c, a)->stalled;
+        occupied += vl_shm_cell(shm, c, a)->occupied;
         deferred += vl_shm_cell(shm, c, a)->deferred;
         for (i = 0; i < child->ring_len; i++)
             running += vl_shm_ticket(child, i)->account == a;
@@ -53,9 +45,8 @@ static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
     if (running != shm->queue.flows[a].running
         || waiting != shm->queue.flows[a].waiting)
         return "running and waiting are the sums of the cells and rings";
-    if (seated != shm->accounts[a].seated
-        || stalled != shm->accounts[a].stalled)
-        return "seated and stalled are the sums of the cells";
+    if (occupied != shm->accounts[a].occupied)
+        return "occupied is the sum of the cells";
     if (deferred != shm->accounts[a].deferred)
         return "deferred is the sum of the cells";
     return NULL;

@@ -47,13 +47,6 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
     return best;
 }
 
-static int stalls(const vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_uint32_t stalled = shm->accounts[account].stalled;
-
-    return stalled && stalled + shm->head->stalled >= shm->head->queue.slots;
-}
-
 typedef struct choice_t {
     const vl_shm_t *shm;
     apr_uint32_t child;             /* for the account that was asked about last */
@@ -63,7 +56,7 @@ static int can_serve(void *data, apr_uint32_t account)
 {
     choice_t *choice = data;
 
-    if (stalls(choice->shm, account) || !leaves_slots(choice->shm, account))
+    if (!leaves_slots(choice->shm, account))
         return 0;
     choice->child = pick_child(choice->shm, account);
     return choice->child != NO_CHILD;
@@ -397,7 +390,7 @@ void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
 
 int vl_slot_contended(const vl_shm_t *shm)
 {
-    return __atomic_load_n(&shm->head->queue.waiting, __ATOMIC_RELAXED) > 0;
+    return __atomic_load_n(&shm->head->contended, __ATOMIC_RELAXED);
 }
 
 int vl_slot_granted(const vl_shm_t *shm)
@@ -415,7 +408,7 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (!stalls(shm, account) && leaves_slots(shm, account)
+    if (leaves_slots(shm, account)
         && !vl_shm_cell(shm, shm->self, account)->deferred
         && vl_room_is_left(shm, shm->self, account,
                            vl_room_granted_to(&shm->children[shm->self],
@@ -468,7 +461,6 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
     metrics->refused_concurrency += reason == VL_REASON_CONCURRENCY;
     metrics->refused_queue += reason == VL_REASON_QUEUE;
     metrics->refused_timeout += reason == VL_REASON_TIMEOUT;
-    metrics->refused_threads += reason == VL_REASON_THREADS;
 }
 
 static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)

@@ -19,7 +19,7 @@
 typedef struct vl_ticket_t {
     apr_uint32_t account;
     apr_uint32_t charged;       /* us */
-    int stream;                 /* see vl_link_stream() */
+    int stream;                 /* see vl_thread_is_stream() */
 } vl_ticket_t;
 
 /* One more of the account waits in this child since `since_us`, or APR_EAGAIN:
@@ -58,7 +58,8 @@ void vl_slot_pass_over(vl_shm_t *shm, apr_int64_t now_us);
 void vl_slot_move_again(vl_shm_t *shm);
 /* Wakes the other children that have room: there is work they should look for. */
 void vl_slot_wake_others(vl_shm_t *shm);
-/* Somebody waits, in whatever child. */
+/* Something is queued, in whatever child, that could run if a slot or a thread
+ * were free.  What waits for its own site's limits is not. */
 int vl_slot_contended(const vl_shm_t *shm);
 /* There are grants to take; not exact for those that other children give. */
 int vl_slot_granted(const vl_shm_t *shm);
@@ -129,9 +130,6 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
 /* As many may wait as it says; 0: nobody. */
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
-apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account);
-/* Threads of the MPM that may wait, in the whole server. */
-void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats);
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
 /* To be called now and then in every child: one of them does a step of
  * vl_auto.h when it is due. */

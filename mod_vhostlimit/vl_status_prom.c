@@ -105,8 +105,6 @@ static void put_refused(vl_out_t *out, const vl_page_t *page)
                    row->metrics.refused_queue, 0);
         put_sample(out, name, row, ",reason=\"timeout\"",
                    row->metrics.refused_timeout, 0);
-        put_sample(out, name, row, ",reason=\"threads\"",
-                   row->metrics.refused_threads, 0);
     }
 }
 

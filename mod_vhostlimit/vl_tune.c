@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many slots and seats there are. */
+/* How many slots there are. */
 #include "vl_slot.h"
 
 #include "vl_shm_int.h"
@@ -30,20 +30,6 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 {
     return __atomic_load_n(&shm->accounts[account].limits.queue,
                            __ATOMIC_RELAXED);
-}
-
-apr_uint32_t vl_slot_weight(const vl_shm_t *shm, apr_uint32_t account)
-{
-    return __atomic_load_n(&shm->accounts[account].limits.weight,
-                           __ATOMIC_RELAXED);
-}
-
-void vl_slot_set_seats(vl_shm_t *shm, apr_uint32_t seats)
-{
-    if (vl_shm_lock(shm) != APR_SUCCESS)
-        return;
-    shm->head->seats = seats;
-    vl_shm_unlock(shm);
 }
 
 apr_uint32_t vl_slot_count(const vl_shm_t *shm)

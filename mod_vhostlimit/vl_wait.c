@@ -147,23 +147,6 @@ vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
     return NULL;
 }
 
-vl_waiter_t *vl_wait_newest_where(const vl_wait_t *w,
-                                  int (*is)(const vl_waiter_t *waiter))
-{
-    line_t *line;
-    vl_waiter_t *waiter;
-
-    APR_RING_FOREACH(line, &w->busy, line_t, link) {
-        for (waiter = APR_RING_LAST(&line->waiters);
-             waiter != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link);
-             waiter = APR_RING_PREV(waiter, link)) {
-            if (is(waiter))
-                return waiter;
-        }
-    }
-    return NULL;
-}
-
 apr_uint32_t vl_wait_longest(const vl_wait_t *w)
 {
     line_t *line, *longest = NULL;

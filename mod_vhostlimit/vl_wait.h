@@ -52,9 +52,6 @@ vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);
 vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us);
 /* Somebody with this done(); stays in line.  NULL: nobody. */
 vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done);
-/* The newest of a line that is like that; stays in line.  NULL: nobody. */
-vl_waiter_t *vl_wait_newest_where(const vl_wait_t *w,
-                                  int (*is)(const vl_waiter_t *waiter));
 /* An account of the longest line; VL_NO_FLOW: no line has a waiter. */
 apr_uint32_t vl_wait_longest(const vl_wait_t *w);
 /* The newest in the account's line with this done(); it stays in line. */

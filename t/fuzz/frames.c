@@ -20,6 +20,11 @@ static void release_one(vl_frames_t *frames, out_t *out)
     vl_frames_release_one(frames);
 }
 
+static int is_open(void *closed)
+{
+    return !*(const int *)closed;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     vl_frames_t frames;
@@ -39,8 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t n;
 
         memcpy(exact, data + at, part);
-        n = vl_frames_next(&frames, closed, (char *)exact, part, &verdict,
-                           &span);
+        n = vl_frames_next(&frames, is_open, &closed, (char *)exact, part,
+                           &verdict, &span);
         must(n > 0 && n <= part);
         at += n;
         kept += n;

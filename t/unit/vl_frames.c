@@ -34,6 +34,11 @@ static void release(side_t *s, size_t bytes)
     s->n_held -= bytes;
 }
 
+static int is_open(void *side)
+{
+    return !((const side_t *)side)->closed;
+}
+
 /* As vl_lease.c does it. */
 static void say(side_t *s, const char *data, size_t length, size_t piece)
 {
@@ -42,7 +47,7 @@ static void say(side_t *s, const char *data, size_t length, size_t piece)
         vl_frames_e verdict;
         vl_span_t span;
 
-        n = vl_frames_next(&s->frames, s->closed, data, part, &verdict, &span);
+        n = vl_frames_next(&s->frames, is_open, s, data, part, &verdict, &span);
         data += n;
         length -= n;
         if (verdict == VL_FRAMES_RELEASE) {
@@ -234,9 +239,10 @@ static void test_many(void)
 
     vl_frames_init(&s->frames);
     s->frames.preface = 0;
+    s->closed = 1;
     for (i = 0; i <= VL_FRAMES_STREAMS; i++) {
         put(header, HEADERS, 5, 2 * i + 1, 0);
-        vl_frames_next(&s->frames, 1, header, 9, &verdict, &span);
+        vl_frames_next(&s->frames, is_open, s, header, 9, &verdict, &span);
         if (verdict != VL_FRAMES_HOLD_NEW)
             break;
     }

@@ -63,7 +63,7 @@ static void send_ends(const int pair[2], int n)
 
     for (i = 0; i < n; i++) {
         fds[i] = fd_open();
-        passed[i].keepalives = (apr_uint32_t)(n * 100 + i);
+        passed[i].since_us = n * 100 + i;
     }
     ok(vl_handover_send(pair, fds, passed, (apr_size_t)n) == APR_SUCCESS,
        "%d are sent", n);
@@ -105,7 +105,7 @@ static void no_room_loses_nothing(void)
     leave_room_for(4);
     got = receive(pair, &rv);
     ok(got == 4 && rv == APR_SUCCESS, "with room for four all do,");
-    ok(passed[0].keepalives == 400 && passed[3].keepalives == 403,
+    ok(passed[0].since_us == 400 && passed[3].since_us == 403,
        "with what is known of each,");
     ok(room() == 4 && receive(pair, &rv) == 2, "and the two after them");
     leave_all_room();
@@ -176,13 +176,13 @@ static void another_version_is_not_understood(void)
     vl_handover_create(pair);
     fds[0] = fd_open();
     fds[1] = fd_open();
-    message.passed[1].keepalives = 7;
-    passed[1].keepalives = 9;
+    message.passed[1].since_us = 7;
+    passed[1].since_us = 9;
     vl_handover_write(pair[1], &message, sizeof(message), fds, 2);
-    ok(receive(pair, &rv) == 2 && rv == APR_SUCCESS && !passed[1].keepalives,
+    ok(receive(pair, &rv) == 2 && rv == APR_SUCCESS && !passed[1].since_us,
        "of another version the connections come, as new ones");
     vl_handover_write(pair[1], &message, 8, fds, 1);
-    ok(receive(pair, &rv) == 1 && rv == APR_SUCCESS && !passed[0].keepalives,
+    ok(receive(pair, &rv) == 1 && rv == APR_SUCCESS && !passed[0].since_us,
        "and of one that says less");
     close(fds[0]);
     close(fds[1]);

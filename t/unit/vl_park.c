@@ -3,7 +3,9 @@
 #include "segment.h"
 #include "vl_park.h"
 
-#define WAIT_US 1000
+#include <pthread.h>
+
+#define WAIT_US 100000
 
 static vl_shm_t *shm;
 static apr_uint32_t a;
@@ -15,7 +17,6 @@ static void begin(apr_uint32_t threads)
     if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, 1);
-    vl_slot_set_seats(shm, 10);
     vl_park_child_init(pool, shm, 10, threads, 4);
 }
 
@@ -23,7 +24,8 @@ static vl_turn_t sit(int stream)
 {
     vl_turn_t turn = { 0 };
 
-    vl_park_sit(a, stream, WAIT_US, &turn);
+    if (!vl_park_sit(a, stream, WAIT_US, &turn))
+        abort();
     return turn;
 }
 
@@ -45,11 +47,31 @@ static void somebody_is_told(void)
     ok(is_empty(shm), "and he is not counted any more");
 }
 
-static void no_thread_may_wait(void)
+static void *sit_in_thread(void *unused)
 {
+    sit(0);
+    return NULL;
+}
+
+static void threads_are_left(void)
+{
+    vl_turn_t turn = { 0 };
+    vl_ticket_t ticket;
+    pthread_t thread;
+    int sat;
+
     begin(2);
-    ok(sit(0).refused == VL_REASON_THREADS, "one of two has to work");
-    ok(sit(1).holds, "but a stream may");
+    if (!enter(shm, a, &ticket) || pthread_create(&thread, NULL, sit_in_thread,
+                                                  NULL))
+        abort();
+    while (!metrics(shm, a).waiting)
+        apr_sleep(100);
+    sat = vl_park_sit(a, 0, WAIT_US, &turn);
+    pthread_join(thread, NULL);
+    ok(!sat && !turn.refused, "of two threads one may wait");
+    ok(sit(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are others");
+    vl_slot_end(shm, &ticket, NULL);
+    ok(is_empty(shm), "nothing is left");
 }
 
 /* As a child is that has no place in the segment. */
@@ -162,7 +184,7 @@ int main(void)
     beyond_the_queue();
     few_refusals_at_a_time();
     somebody_is_told();
-    no_thread_may_wait();
+    threads_are_left();
     who_cannot_be_counted_is_not_refused();
     return tap_done();
 }

@@ -7,6 +7,7 @@
 
 #include "segment.h"
 #include "vl_relay.h"
+#include "vl_thread.h"
 
 #define CHILDREN 4
 
@@ -141,25 +142,15 @@ static void lost_slots_come_back(void)
     close(fd);
 }
 
-static void what_comes_back(void)
+static void an_acceptor_is_short(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
-    vl_item_t item = { .keepalives = 3 }, got;
-    int pair[2], fd = fd_open(), back = -1, again = -1;
 
-    vl_relay_create(pair);
-    ok(vl_relay_child_send_back(&two, pair, &item, fd) == APR_EAGAIN,
-       "nothing goes back to nobody");
+    ok(!vl_thread_is_short(&two), "without an acceptor nothing is");
     vl_relay_claim(&one);
-    ok(vl_relay_short(shm), "no child asks,");
+    ok(vl_thread_is_short(&two), "no child asks,");
     vl_relay_child_ask(&two);
-    ok(!vl_relay_short(shm), "one does");
-    ok(vl_relay_child_send_back(&two, pair, &item, fd) == APR_SUCCESS
-       && vl_relay_acceptor_take_back(pair, &got, &back) == APR_SUCCESS
-       && got.keepalives == 3, "a connection comes back");
-    ok(vl_relay_acceptor_take_back(pair, &got, &again) == APR_EAGAIN, "once");
-    close(fd);
-    close(back);
+    ok(!vl_thread_is_short(&two), "one does");
 }
 
 /* Nothing can be opened any more; returns the limit that was. */
@@ -182,26 +173,20 @@ static void who_has_no_room_leaves_it(void)
     apr_uint32_t a = account(shm, "a", 0);
     struct rlimit limit;
     vl_ticket_t ticket;
-    vl_item_t item = { .keepalives = 3 };
-    int pair[2], fd = fd_open();
+    vl_item_t item;
+    int pair[2], fd;
 
     vl_slot_set(shm, 1);
     vl_relay_create(pair);
     vl_relay_claim(&one);
     vl_relay_child_ask(&two);
-    vl_relay_child_send_back(&two, pair, &item, fd);
-    close(fd);
     send_slot(&one, pair, a, &ticket);
     limit = take_all_room();
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_EMFILE
-       && vl_relay_acceptor_take_back(pair, &item, &fd) == APR_EMFILE
        && vl_relay_pending(pair), "who has no descriptor left takes nothing,");
     setrlimit(RLIMIT_NOFILE, &limit);
-    ok(vl_relay_acceptor_take_back(pair, &item, &fd) == APR_SUCCESS
-       && item.keepalives == 3, "and gets it when there is one:");
-    close(fd);
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
-       && item.turn.holds, "both");
+       && item.turn.holds, "and gets it when there is one");
     close(fd);
     vl_slot_end(&two, &item.turn.ticket, NULL);
     ok(is_empty(shm), "nothing is left");
@@ -248,7 +233,7 @@ int main(void)
     one_claims();
     grants_for_who_asks();
     lost_slots_come_back();
-    what_comes_back();
+    an_acceptor_is_short();
     who_has_no_room_leaves_it();
     children_are_told();
     a_signal_handler_does_not_hang();

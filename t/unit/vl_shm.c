@@ -3,7 +3,7 @@
 #include <sys/poll.h>
 
 #include "segment.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 
 #define ACCOUNTS 4
 #define CHILDREN 3
@@ -95,19 +95,18 @@ static void waiting_keeps_an_account(void)
     ok(valid(shm), "state holds");
 }
 
-static void a_seat_keeps_an_account(void)
+static void a_thread_keeps_an_account(void)
 {
     vl_shm_t *shm = make(1, CHILDREN);
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_shm_child_attach(shm, getpid(), 8);
-    vl_slot_set_seats(shm, 8);
-    vl_seat_take(shm, a);
+    vl_thread_occupy(shm, a);
     vl_shm_post_config_begin(shm);
-    ok(account(shm, "b", 0) == NONE, "nor that of one in which somebody sits");
-    vl_seat_leave(shm, a);
+    ok(account(shm, "b", 0) == NONE, "nor that of one that occupies a thread");
+    vl_thread_free(shm, a);
     vl_shm_post_config_begin(shm);
-    ok(account(shm, "b", 0) == a && valid(shm), "until that has risen");
+    ok(account(shm, "b", 0) == a && valid(shm), "until that is free");
 }
 
 static void limits_follow_the_configuration(void)
@@ -268,7 +267,7 @@ int main(void)
     dry_run_lets_in();
     restarts_keep_names();
     waiting_keeps_an_account();
-    a_seat_keeps_an_account();
+    a_thread_keeps_an_account();
     limits_follow_the_configuration();
     the_dead_give_back();
     a_number_comes_again();

@@ -5,8 +5,7 @@
 #include <poll.h>
 
 #include "segment.h"
-#include "vl_link.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 
 #define CHILDREN 48
 
@@ -235,21 +234,21 @@ static void threads_get_their_turn_where_sockets_do_not(void)
     one = view(shm, 0, 4);
     vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
-    vl_seat_sitting(&one, a, 1);
+    vl_thread_waiting(&one, a, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
-       && vl_seat_only_threads(&one),
+       && vl_thread_only_in_mpm(&one),
        "a paused child is granted as many as wait with a thread");
-    vl_seat_sitting(&one, a, 0);
+    vl_thread_waiting(&one, a, 0);
     vl_slot_end(&one, &held, NULL);
     ok(!vl_slot_granted(&one), "and no more");
     vl_shm_child_pause(&one, 0);
-    ok(drain(&one) == 1 && !vl_seat_only_threads(&one), "and goes on");
+    ok(drain(&one) == 1 && !vl_thread_only_in_mpm(&one), "and goes on");
     for (i = 0; i < 3; i++)
-        vl_link_begin(&one, a);
+        vl_thread_occupy(&one, a);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "who has no thread left for a socket has none");
-    vl_link_end(&one, a);
+    vl_thread_free(&one, a);
     ok(drain(&one) == 1 && is_empty(shm), "until a connection has done");
 }
 

@@ -1,86 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that wait, slots that stall, and what is charged while requests run. */
+/* Threads that wait, and what is charged while requests run. */
 #include "segment.h"
-#include "vl_drain.h"
-#include "vl_room.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 #include "vl_watch.h"
 
-static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots,
-                              apr_uint32_t seats)
+static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots)
 {
     vl_shm_t *shm = make(10, 2);
 
     if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, slots);
-    vl_slot_set_seats(shm, seats);
     return shm;
 }
 
-static apr_uint32_t sit(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t most)
-{
-    apr_uint32_t n = 0;
-
-    while (n < most && vl_seat_take(shm, a) == APR_SUCCESS)
-        n++;
-    return n;
-}
-
-static void seats_are_shared(void)
-{
-    vl_shm_t *shm = with_threads(1000, 10, 300);
-    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
-
-    ok(sit(shm, a, 400) == 400, "one alone sits as it likes");
-    ok(sit(shm, b, 50) == 50, "who holds less than half always may");
-    ok(vl_seat_take(shm, a) == APR_EAGAIN, "who holds most may not");
-    ok(valid(shm), "the sums hold");
-    for (n = 0; n < 300; n++)
-        vl_seat_leave(shm, a);
-    n = 100 + sit(shm, a, 400);
-    ok(n >= 160 && n <= 170, "but two thirds of what the other leaves: %u", n);
-    ok(valid(shm), "the sums still hold");
-}
-
-static void seats_follow_weight(void)
-{
-    vl_shm_t *shm = with_threads(1000, 10, 300);
-    vl_limits_t light = limits_of(VL_MODE_ON, 0, 1000);
-    apr_uint32_t a, b = account(shm, "b", 0), n;
-
-    light.weight = 25;
-    a = account_with(shm, "light", light);
-    sit(shm, b, 10);
-    n = sit(shm, a, 400);
-    ok(n >= 90 && n <= 100, "a quarter of the weight: a third (%u)", n);
-}
-
-static void half_of_a_child_works(void)
-{
-    vl_shm_t *shm = with_threads(25, 100, 300);
-    apr_uint32_t a = account(shm, "a", 0);
-    vl_rooms_t rooms;
-
-    ok(sit(shm, a, 100) == 12, "half of a child's threads may wait");
-    vl_room_count(shm, &rooms);
-    ok(rooms.here == 12, "the others are granted to (%u)", rooms.here);
-    shm = with_threads(1, 10, 300);
-    a = account(shm, "a", 0);
-    ok(sit(shm, a, 400) == 400, "a child of one thread may wait with it");
-}
-
 /* The only thread of a child waits, and is granted a slot all the same. */
-static void who_sits_is_granted(void)
+static void a_waiting_thread_is_granted(void)
 {
-    vl_shm_t *shm = with_threads(1, 1, 10);
+    vl_shm_t *shm = with_threads(1, 1);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
-    ok(vl_seat_take(shm, a) == APR_SUCCESS, "it sits");
+    vl_thread_occupy(shm, a);
+    vl_thread_waiting(shm, a, 1);
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
-       && vl_slot_take(shm, &ticket) == APR_SUCCESS, "and gets a slot");
-    vl_seat_leave(shm, a);
+       && vl_slot_take(shm, &ticket) == APR_SUCCESS, "it gets a slot");
+    vl_thread_waiting(shm, a, 0);
+    vl_thread_free(shm, a);
     end(shm, &ticket, 5);
     ok(is_empty(shm), "nothing is left");
 }
@@ -97,26 +43,6 @@ static void only_others_are_granted(vl_shm_t *shm, apr_uint32_t a,
        "another finds a slot at once");
 }
 
-static void stalled_slots_are_bounded(void)
-{
-    vl_shm_t *shm = with_threads(100, 10, 0);
-    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
-    vl_ticket_t ticket, last;
-
-    for (n = 0; vl_slot_try(shm, a, &ticket) == APR_SUCCESS; n++) {
-        last = ticket;
-        vl_seat_stall(shm, a);
-    }
-    ok(n == 5, "one that only stalls gets half of the slots (%u)", n);
-    only_others_are_granted(shm, a, b);
-    ok(valid(shm), "the sums hold");
-    vl_seat_unstall(shm, a);
-    ok(vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == a,
-       "once one goes on, the next gets its slot");
-    end(shm, &last, 1);
-    ok(valid(shm), "the sums still hold");
-}
-
 static apr_uint32_t takes(vl_shm_t *shm, apr_uint32_t account)
 {
     vl_ticket_t ticket;
@@ -129,63 +55,25 @@ static apr_uint32_t takes(vl_shm_t *shm, apr_uint32_t account)
 
 static void one_alone_leaves_some(void)
 {
-    vl_shm_t *shm = with_threads(100, 10, 0);
+    vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
 
     ok(takes(shm, a) == 8, "of ten slots one that is alone gets eight");
     only_others_are_granted(shm, a, b);
     ok(valid(shm), "the sums hold");
-    shm = with_threads(11, 100, 0);
+    shm = with_threads(11, 100);
     a = account(shm, "a", 0);
     b = account(shm, "b", 0);
     ok(takes(shm, a) == 8 && takes(shm, b) > 0,
        "and of the ten threads that a child can use");
-    shm = with_threads(100, 4, 0);
+    shm = with_threads(100, 4);
     a = account(shm, "a", 0);
     ok(takes(shm, a) == 4, "it gets all of a few");
 }
 
-static void connections_that_drain_leave_some(void)
-{
-    vl_shm_t *shm = with_threads(100, 100, 0);
-    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
-    vl_ticket_t ticket;
-
-    for (n = 0; n < 8; n++)
-        vl_drain_begin(shm, a);
-    ok(vl_slot_try(shm, a, &ticket) == APR_SUCCESS,
-       "where the MPM keeps none they do not count");
-    end(shm, &ticket, 1);
-    vl_drain_set(shm, 10);
-    ok(vl_slot_try(shm, a, &ticket) == APR_EAGAIN, "who has eight of ten may not");
-    only_others_are_granted(shm, a, b);
-    shm->children[0].draining++;
-    ok(!!vl_shm_validate(shm), "a child's sum that is wrong is found");
-    shm->children[0].draining--;
-    vl_drain_end(shm, a);
-    ok(vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == a,
-       "until a client has taken its answer");
-    ok(valid(shm), "the sums hold");
-    vl_shm_parent_reclaim(shm, getpid());
-    ok(!vl_shm_cell(shm, 0, a)->draining && valid(shm),
-       "a dead child has none");
-}
-
-static void the_dead_leave_their_seats(void)
-{
-    vl_shm_t *shm = with_threads(100, 10, 300);
-    apr_uint32_t a = account(shm, "a", 0);
-
-    vl_seat_take(shm, a);
-    vl_seat_stall(shm, a);
-    vl_shm_parent_reclaim(shm, getpid());
-    ok(!shm->head->seated && !shm->head->stalled && valid(shm),
-       "what a dead child held is free");
-}
-
 static void what_was_paid_is_not_charged_again(void)
 {
-    vl_shm_t *shm = with_threads(100, 10, 0);
+    vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
     vl_cost_t cost = { 900, 900, 0, 0, 0 };
     vl_ticket_t ticket;
@@ -219,7 +107,7 @@ static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 
 static void measured_back_ends(void)
 {
-    vl_shm_t *shm = with_threads(100, 10, 0);
+    vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), i;
     apr_uint64_t start;
 
@@ -247,7 +135,7 @@ static void measured_back_ends(void)
 
 static void a_group_that_is_left(void)
 {
-    vl_shm_t *shm = with_threads(100, 10, 0);
+    vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), i;
     vl_cost_t cost = { 0, 0, 1, 0, 0 };
     vl_ticket_t ticket;
@@ -294,7 +182,7 @@ static apr_uint64_t told(vl_shm_t *shm, apr_int64_t now_us)
 
 static void kills_are_counted_and_told(void)
 {
-    vl_shm_t *shm = with_threads(100, 10, 0);
+    vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0);
     apr_int64_t now = 100 * APR_USEC_PER_SEC;
 
@@ -317,7 +205,7 @@ static void kills_are_counted_and_told(void)
 
 static void cost_is_known_by(void)
 {
-    vl_shm_t *shm = with_threads(100, 10, 0);
+    vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0);
     vl_account_snapshot_t seen;
 
@@ -347,7 +235,7 @@ static apr_uint64_t charged_for_a_program(vl_shm_t *shm, apr_uint32_t a)
 
 static void groups_that_nobody_reads(void)
 {
-    vl_shm_t *shm = with_threads(100, 10, 0);
+    vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0);
 
     ok(charged_for_a_program(shm, a) >= 49000, "the clock charges");
@@ -358,14 +246,8 @@ static void groups_that_nobody_reads(void)
 int main(void)
 {
     segment_init();
-    seats_are_shared();
-    seats_follow_weight();
-    half_of_a_child_works();
-    who_sits_is_granted();
-    stalled_slots_are_bounded();
+    a_waiting_thread_is_granted();
     one_alone_leaves_some();
-    connections_that_drain_leave_some();
-    the_dead_leave_their_seats();
     what_was_paid_is_not_charged_again();
     measured_back_ends();
     a_group_that_is_left();

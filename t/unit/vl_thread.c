@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that HTTP/2 connections have, and those that are given away for who has
- * none. */
+/* Threads that are occupied without a slot. */
 #include "segment.h"
-#include "vl_link.h"
 #include "vl_room.h"
-#include "vl_seat.h"
+#include "vl_thread.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads)
 {
@@ -13,15 +11,14 @@ static vl_shm_t *with_threads(apr_uint32_t threads)
     if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, 100);
-    vl_slot_set_seats(shm, 100);
     return shm;
 }
 
-static apr_uint32_t links(vl_shm_t *shm, apr_uint32_t a)
+static apr_uint32_t occupies(vl_shm_t *shm, apr_uint32_t a)
 {
     apr_uint32_t n = 0;
 
-    while (n < 1000 && vl_link_begin(shm, a) == APR_SUCCESS)
+    while (n < 1000 && vl_thread_try_occupy(shm, a) == APR_SUCCESS)
         n++;
     return n;
 }
@@ -32,18 +29,18 @@ static void one_alone_leaves_threads(void)
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
     vl_ticket_t ticket;
 
-    n = links(shm, a);
+    n = occupies(shm, a);
     ok(n == 12, "of fifteen threads one that is alone gets twelve (%u)", n);
     ok(vl_slot_try(shm, a, &ticket) == APR_EAGAIN,
        "no more of it are given a slot that takes a thread");
     ok(vl_slot_try(shm, b, &ticket) == APR_SUCCESS, "another finds one");
-    ok(links(shm, b) > 0, "and one for its connection");
+    ok(occupies(shm, b) > 0, "and one for its connection");
     ok(valid(shm), "the sums hold");
-    vl_link_end(shm, a);
-    ok(links(shm, a) == 0, "which are then missing");
+    vl_thread_free(shm, a);
+    ok(occupies(shm, a) == 0, "which are then missing");
     end(shm, &ticket, 1);
-    vl_link_end(shm, b);
-    ok(links(shm, a) == 1, "until they are back");
+    vl_thread_free(shm, b);
+    ok(occupies(shm, a) == 1, "until they are back");
 }
 
 /* It works already, with one of the MPM's threads. */
@@ -52,8 +49,8 @@ static void the_first_always_may(void)
     vl_shm_t *shm = with_threads(4);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
 
-    ok(links(shm, a) == 3, "few threads are for whoever comes");
-    ok(links(shm, b) == 1, "and one of each goes on");
+    ok(occupies(shm, a) == 3, "few threads are for whoever comes");
+    ok(occupies(shm, b) == 1, "and one of each goes on");
     ok(valid(shm), "the sums hold");
 }
 
@@ -65,10 +62,10 @@ static void who_cannot_wait_is_not_refused(void)
     apr_uint32_t none = account_with(shm, "none",
                                      limits_of(VL_MODE_ON, 0, 0));
 
-    ok(links(shm, dry) == 1000, "under DryRun nobody is");
+    ok(occupies(shm, dry) == 1000, "under DryRun nobody is");
     vl_shm_parent_reclaim(shm, getpid());
     shm = with_threads(16);
-    ok(links(shm, none) == 1000, "nor where there is no queue");
+    ok(occupies(shm, none) == 1000, "nor where there is no queue");
 }
 
 static void streams_take_no_thread(void)
@@ -78,10 +75,10 @@ static void streams_take_no_thread(void)
     vl_ticket_t of[14];
     vl_rooms_t rooms;
 
-    vl_link_begin(shm, a);
+    vl_thread_occupy(shm, a);
     for (n = 0; n < 14; n++) {
         enter(shm, a, &of[n]);
-        vl_link_stream(shm, &of[n]);
+        vl_thread_is_stream(shm, &of[n]);
     }
     vl_room_count(shm, &rooms);
     ok(rooms.here == 14, "fourteen streams of a connection have its thread (%u)",
@@ -89,8 +86,8 @@ static void streams_take_no_thread(void)
     ok(valid(shm), "the sums hold");
     for (n = 0; n < 14; n++)
         end(shm, &of[n], 1);
-    vl_link_end(shm, a);
-    ok(is_empty(shm) && links(shm, b) == 12, "and all is as it was");
+    vl_thread_free(shm, a);
+    ok(is_empty(shm) && occupies(shm, b) == 12, "and all is as it was");
 }
 
 static void the_dead_leave_their_threads(void)
@@ -99,36 +96,12 @@ static void the_dead_leave_their_threads(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
-    vl_link_begin(shm, a);
+    vl_thread_occupy(shm, a);
     enter(shm, a, &ticket);
-    vl_link_stream(shm, &ticket);
+    vl_thread_is_stream(shm, &ticket);
     vl_shm_parent_reclaim(shm, getpid());
-    ok(is_empty(shm) && !vl_shm_cell(shm, 0, a)->linked
+    ok(is_empty(shm) && !vl_shm_cell(shm, 0, a)->occupied
        && !vl_shm_cell(shm, 0, a)->streams, "a dead child has none");
-}
-
-static void who_overfills_a_pressed_child_does_not_sit(void)
-{
-    vl_shm_t *shm = with_threads(16);
-    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
-    vl_ticket_t ticket;
-
-    for (n = 0; n < 12; n++)
-        enter(shm, a, &ticket);
-    ok(!vl_seat_overfills(shm, a), "with what it may have it does not overfill");
-    ok(vl_seat_take(shm, a) == APR_SUCCESS && vl_seat_overfills(shm, a),
-       "who waits counts");
-    ok(!vl_seat_crowds(shm, a) && vl_seat_take(shm, a) == APR_SUCCESS,
-       "and may as long as nobody is in need");
-    vl_seat_press(shm, 1);
-    ok(vl_seat_crowds(shm, a) && vl_seat_take(shm, a) == APR_EAGAIN,
-       "not when somebody is");
-    ok(!vl_seat_crowds(shm, b) && vl_seat_take(shm, b) == APR_SUCCESS,
-       "others may");
-    ok(!vl_seat_overfills(shm, b), "one is never too many");
-    vl_seat_press(shm, 0);
-    ok(!vl_seat_crowds(shm, a), "until that is over");
-    ok(valid(shm), "the sums hold");
 }
 
 int main(void)
@@ -139,6 +112,5 @@ int main(void)
     who_cannot_wait_is_not_refused();
     streams_take_no_thread();
     the_dead_leave_their_threads();
-    who_overfills_a_pressed_child_does_not_sit();
     return tap_done();
 }

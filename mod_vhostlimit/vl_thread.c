@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_thread.h"
+
+#include "vl_shm_int.h"
+
+static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
+{
+    vl_shm_cell(shm, shm->self, account)->occupied += (apr_uint32_t)by;
+    shm->children[shm->self].occupied += (apr_uint32_t)by;
+    shm->accounts[account].occupied += (apr_uint32_t)by;
+}
+
+void vl_thread_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, 1);
+    vl_shm_unlock(shm);
+}
+
+/* Only what can wait is refused: the account may say that nothing waits. */
+static int is_limited(const account_t *a)
+{
+    return a->limits.mode == VL_MODE_ON && a->limits.queue;
+}
+
+apr_status_t vl_thread_try_occupy(vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    occupy_locked(shm, account, 1);
+    if (is_limited(&shm->accounts[account])
+        && vl_room_overfills_locked(shm, account)) {
+        occupy_locked(shm, account, -1);
+        rv = APR_EAGAIN;
+    }
+    vl_shm_unlock(shm);
+    return rv;
+}
+
+void vl_thread_free(vl_shm_t *shm, apr_uint32_t account)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    occupy_locked(shm, account, -1);
+    vl_slot_dispatch_and_unlock(shm);
+}
+
+void vl_thread_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    ticket->stream = 1;
+    vl_shm_cell(shm, shm->self, ticket->account)->streams++;
+    shm->children[shm->self].streams++;
+    vl_shm_unlock(shm);
+}
+
+void vl_thread_waiting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->with_thread, n,
+                         __ATOMIC_RELAXED);
+}
+
+void vl_thread_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->parked, n,
+                         __ATOMIC_RELAXED);
+}
+
+static apr_uint32_t look(const apr_uint32_t *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED);
+}
+
+int vl_thread_is_short(const vl_shm_t *shm)
+{
+    const child_t *child;
+
+    if (shm->self == NO_CHILD)
+        return 0;
+    child = &shm->children[shm->self];
+    if (look(&shm->head->acceptor))
+        return !look(&shm->head->asking);
+    return vl_slot_contended(shm)
+           && (look(&child->running) - look(&child->streams)
+               + look(&child->occupied) + 1) * 5
+              >= (look(&child->threads) - 1) * 4;
+}
+
+int vl_thread_overfills(vl_shm_t *shm, apr_uint32_t account)
+{
+    int yes;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    yes = vl_room_overfills_locked(shm, account);
+    vl_shm_unlock(shm);
+    return yes;
+}
+
+int vl_thread_only_in_mpm(vl_shm_t *shm)
+{
+    int yes;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    yes = shm->children[shm->self].paused
+          || vl_room_busy(&shm->children[shm->self])
+             > vl_room_most_of(shm, shm->self);
+    vl_shm_unlock(shm);
+    return yes;
+}
