@@ -27,6 +27,7 @@ rude()        { repeat 60 abort_request b /big.bin; }
 # Threads enough: these MPMs close kept connections when all threads of a child are busy.
 THREADS=(-t 'StartServers 2' -t 'ServerLimit 8' -t 'ThreadsPerChild 16' -t 'ThreadLimit 16' -t 'MinSpareThreads 1'
   -t 'MaxSpareThreads 64' -t 'MaxRequestWorkers 64')
+PROCESSES=(-t 'StartServers 24' -t 'MinSpareServers 8' -t 'MaxSpareServers 64' -t 'MaxRequestWorkers 64')
 
 ten_thousand_on() { # <mpm> [argument of start_httpd]...
   local through=$BATS_TEST_TMPDIR/through requests
@@ -70,5 +71,5 @@ in_background() { # <command>...
 
 @test "prefork: the running count is 0 after ten thousand requests of all kinds" {
   requires prefork ab
-  ten_thousand_on prefork
+  ten_thousand_on prefork "${PROCESSES[@]}"
 }

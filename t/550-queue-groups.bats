@@ -113,7 +113,7 @@ refused_at_start() { # <message> <as configure_httpd>...
   is "$(answer_of two) $(status_of a queued)" '200 1'
 }
 
-@test "prefork, a listener of another protocol: who holds most of the processes that wait is refused, and nobody who is alone" {
+@test "prefork, a listener of another protocol: a site has no more than four fifths of the processes, also to wait with" {
   requires prefork
   start_httpd -m prefork -t 'StartServers 8' -t 'MaxRequestWorkers 8' -t 'ServerLimit 8' \
     "Listen 127.0.0.1:$(free_port other) other" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
@@ -123,8 +123,8 @@ refused_at_start() { # <message> <as configure_httpd>...
   begin_request b1 b /page.html
   settles b waiting 1
   is "$(get a /) $(get c /)" '503 200'
-  log_line a '^GET / 503 action=refused reason=threads '
-  is "$(status_of a refused_threads)" 1
+  log_line a '^GET / 503 action=refused reason=queue '
+  is "$(status_of a refused_queue)" 1
   release_request one; release_request two
   is "$(answer_of a1) $(answer_of a2) $(answer_of a3) $(answer_of a4) $(answer_of b1)" '200 200 200 200 200'
   settles a running 0

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Leases: established TLS connections wait without a thread, are granted leases in
-# turn, and lose nothing at restarts.
+# Leases: established connections wait without a thread, are granted leases in turn, and
+# lose nothing at restarts.
 
 load lib/live
 load lib/tls
@@ -77,6 +77,22 @@ end_talk() { # <name>: the client is gone
   release_request one
   for i in "${names[@]}"; do wait_until 10 answers_are "$i" '200 200'; done
   is "$(status_of s queued) $(status_of s refused)" '12 0'
+}
+
+@test "so do kept connections in cleartext" {
+  local kept_pid page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  start_leases
+  packets --kept 12 "$BATS_TEST_TMPDIR/go" "$page" >"$BATS_TEST_TMPDIR/kept" 2>&1 3>&- 4>&- &
+  kept_pid=$!
+  wait_until 20 grep -q ' ' "$BATS_TEST_TMPDIR/kept"
+  time_passes 100
+  hold_request one b
+  : >"$BATS_TEST_TMPDIR/go"
+  settles a waiting 12
+  is "$(get status /vhostlimit?auto)" 200 "a page of a site that is Off, meanwhile"
+  release_request one
+  wait "$kept_pid"
+  is "$(xargs <"$BATS_TEST_TMPDIR/kept") $(status_of a refused)" '12 200 12 200 0'
 }
 
 @test "leases are granted in the order of the requests" {
@@ -165,4 +181,38 @@ end_talk() { # <name>: the client is gone
   settles s waiting 1
   release_request one
   is "$(answer_of up)" 200
+}
+
+@test "HTTP/2: a stream that waits is served while a long answer of its connection goes on" {
+  requires mod_http2 h2load
+  local h2load_pid dir=$BATS_TEST_TMPDIR
+  start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitSlots 8' 's: VhostLimitConcurrency 2'
+  mkfifo -m 666 "$(hold_dir)/long.fifo"
+  printf '0\t%s\n2000\t%s\n' "$(url s '/cgi/events.sh?long')" "$(url s /page.html)" >"$dir/script"
+  h2load --timing-script-file="$dir/script" -n 2 -c 1 -m 10 --connect-to="127.0.0.1:$(tls_port)" >"$dir/report" 2>&1 3>&- 4>&- &
+  h2load_pid=$!
+  settles s running 1
+  hold_request other s
+  settles s waiting 1
+  release_request other
+  wait_until 10 status_is s requests 3
+  settles s running 1
+  let_go "$(hold_dir)/long.fifo"
+  wait "$h2load_pid"
+  like "$(<"$dir/report")" 'status codes: 2 2xx'
+}
+
+@test "HTTP/2 in cleartext: more streams than a site may run are held until its first has said whose they are" {
+  requires mod_http2 h2load
+  local h2load_pid
+  start_leases -l http2 'Protocols h2c http/1.1' 'VhostLimitSlots 8' -v 'a VhostLimitConcurrency 1'
+  hold_request one a
+  h2load -n 20 -c 1 -m 20 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /page.html)" >"$BATS_TEST_TMPDIR/report" 2>&1 3>&- 4>&- &
+  h2load_pid=$!
+  settles a waiting 2     # the first stream, and the connection with the others
+  is "$(get b /page.html --http2-prior-knowledge -m 10)" 200
+  release_request one
+  wait "$h2load_pid"
+  like "$(<"$BATS_TEST_TMPDIR/report")" 'status codes: 20 2xx'
+  is "$(status_of a refused)" 0
 }

@@ -47,8 +47,7 @@ def limited($v): select($v.limited_s > 0) | "It has been limited for \($v.limite
 def reasons($v): [
   (select($v.refused_concurrency > 0) | "\($v.refused_concurrency) because as many ran as may"),
   (select($v.refused_queue > 0) | "\($v.refused_queue) because the queue was full"),
-  (select($v.refused_timeout > 0) | "\($v.refused_timeout) because of too long a wait"),
-  (select($v.refused_threads > 0) | "\($v.refused_threads) because waiting takes a thread there and none was left for it") ];
+  (select($v.refused_timeout > 0) | "\($v.refused_timeout) because of too long a wait") ];
 def refusals($v): select($v.refused > 0)
   | "Since the start \(many($v.refused; "request")) of it had to be refused: \(reasons($v) | join(", ")).";
 def waits($v): select($v.queued > 0)
