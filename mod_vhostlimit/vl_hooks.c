@@ -331,7 +331,7 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
 static void close_if_others_wait(request_rec *r, const req_t *req)
 {
     if (!req->conn->master && !vl_lease_parks() && vl_slot_contended(accounts)
-        && (vl_lease_ends(req->conn->lease) || vl_thread_is_short(accounts)))
+        && (vl_lease_ends(req->conn->lease) || vl_lease_threads_are_short()))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
 }
 

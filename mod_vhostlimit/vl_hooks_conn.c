@@ -50,7 +50,7 @@ static void idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
         vl_lease_idles(conn->lease);
         return;
     }
-    if (!vl_thread_is_short(accounts) || has_input(c, bb))
+    if (!vl_lease_threads_are_short() || has_input(c, bb))
         return;
     /* The core sends the end of a short answer with the flush that follows. */
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(c->bucket_alloc));

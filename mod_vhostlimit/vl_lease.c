@@ -132,6 +132,7 @@ static struct {
     apr_uint32_t descriptors;
     int parks;
     int threads;                    /* of the MPM, in this child */
+    int processes;                  /* of the MPM, at most */
     int has_waitio;                 /* the MPM has STATE_WAITIO for that */
     int leaving;
 } leases;
@@ -1221,7 +1222,7 @@ static void close_idle_locked(apr_int64_t now_us)
 {
     vl_lease_t *lease;
 
-    while (vl_thread_is_short(leases.shm)
+    while (vl_lease_threads_are_short()
            && !APR_RING_EMPTY(leases.idle, vl_lease_t, link)
            && now_us - APR_RING_FIRST(leases.idle)->idle_since_us > IDLE_US) {
         lease = APR_RING_FIRST(leases.idle);
@@ -1282,6 +1283,11 @@ int vl_lease_parks(void)
     return leases.parks;
 }
 
+int vl_lease_threads_are_short(void)
+{
+    return vl_thread_is_short(leases.shm, (apr_uint32_t)leases.processes);
+}
+
 int vl_lease_has_thread(void)
 {
     return !leases.parks && leases.threads > 1;
@@ -1307,6 +1313,8 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks)
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
     if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
         leases.threads = 1;
+    if (ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &leases.processes) != APR_SUCCESS)
+        leases.processes = 1;
 #ifdef AP_MPMQ_CAN_WAITIO
     ap_mpm_query(AP_MPMQ_CAN_WAITIO, &has_waitio);
 #endif

@@ -38,6 +38,8 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks);
 int vl_lease_parks(void);
 /* A connection has its thread until it ends, and is counted so (worker). */
 int vl_lease_has_thread(void);
+/* See vl_thread_is_short(). */
+int vl_lease_threads_are_short(void);
 
 /* Before the connection is first processed, after a TLS handshake. *turn is
  * where the next request of the connection finds its slot; if it holds one now

@@ -77,19 +77,31 @@ static apr_uint32_t look(const apr_uint32_t *count)
     return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
 
-int vl_thread_is_short(const vl_shm_t *shm)
+static int are_processes_short(const vl_shm_t *shm, apr_uint32_t most)
+{
+    apr_uint32_t c, alive = 0;
+
+    if (look(&shm->head->asking))
+        return 0;
+    for (c = 0; c < look(&shm->head->columns); c++)
+        alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
+    return alive >= most || vl_slot_contended(shm);
+}
+
+int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t most)
 {
     const child_t *child;
 
     if (shm->self == NO_CHILD)
         return 0;
-    child = &shm->children[shm->self];
     if (look(&shm->head->acceptor))
-        return !look(&shm->head->asking);
-    return vl_slot_contended(shm)
-           && (look(&child->running) - look(&child->streams)
-               + look(&child->occupied) + 1) * 5
-              >= (look(&child->threads) - 1) * 4;
+        return are_processes_short(shm, most);
+    if (!vl_slot_contended(shm))
+        return 0;
+    child = &shm->children[shm->self];
+    return (look(&child->running) - look(&child->streams)
+            + look(&child->occupied) + 1) * 5
+           >= (look(&child->threads) - 1) * 4;
 }
 
 int vl_thread_overfills(vl_shm_t *shm, apr_uint32_t account)

@@ -31,9 +31,10 @@ void vl_thread_waiting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
  * but the MPM need not accept them. */
 void vl_thread_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
 /* Connections wait, and so many threads of this child are not free that one account
- * may have no more (vl_admit_more()); under prefork: no process is free. Not
- * exact: asked without the lock. */
-int vl_thread_is_short(const vl_shm_t *shm);
+ * may have no more (vl_admit_more()); under prefork: no process is free, and there
+ * are as many as may be (`most`), or connections wait. Not exact: asked without the
+ * lock. */
+int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t most);
 /* The account has more of this child's threads, under prefork of the processes,
  * than one account may have. */
 int vl_thread_overfills(vl_shm_t *shm, apr_uint32_t account);

@@ -142,15 +142,19 @@ static void lost_slots_come_back(void)
     close(fd);
 }
 
-static void an_acceptor_is_short(void)
+static void processes_are_short(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    apr_uint32_t a = account(shm, "a", 0);
 
-    ok(!vl_thread_is_short(&two), "without an acceptor nothing is");
     vl_relay_claim(&one);
-    ok(vl_thread_is_short(&two), "no child asks,");
+    ok(!vl_thread_is_short(&two, 3), "nothing waits, and there may be more");
+    ok(vl_thread_is_short(&two, 2), "there may be no more");
+    vl_slot_wait(&one, a, 1);
+    ok(vl_thread_is_short(&two, 3), "a connection waits, and no child asks");
+    vl_slot_unwait(&one, a);
     vl_relay_child_ask(&two);
-    ok(!vl_thread_is_short(&two), "one does");
+    ok(!vl_thread_is_short(&two, 2), "one does");
 }
 
 /* Nothing can be opened any more; returns the limit that was. */
@@ -233,7 +237,7 @@ int main(void)
     one_claims();
     grants_for_who_asks();
     lost_slots_come_back();
-    an_acceptor_is_short();
+    processes_are_short();
     who_has_no_room_leaves_it();
     children_are_told();
     a_signal_handler_does_not_hang();
