@@ -216,11 +216,12 @@ static void tick(apr_int64_t now_us)
     vl_lease_tick(now_us);
     stuck = vl_arrival_tick(now_us);
     if (!vl_acceptor->relays) {
-        vl_accept_share_work(stuck, now_us);
+        vl_accept_share_work(stuck);
         return;
     }
     vl_relay_acceptor_tidy(vl_acceptor->shm, vl_acceptor->relay, now_us);
-    vl_accept_share_processes(now_us);
+    vl_accept_hear();
+    vl_accept_adopt();
 }
 
 int vl_accept_is_ending(void)

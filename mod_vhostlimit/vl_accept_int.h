@@ -45,8 +45,7 @@ void vl_accept_wait_for_events(void);
 
 void vl_accept_adopt(void);
 /* stuck: the MPM takes nobody. */
-void vl_accept_share_work(int stuck, apr_int64_t now_us);
-void vl_accept_share_processes(apr_int64_t now_us);
+void vl_accept_share_work(int stuck);
 /* The thread that accepts does nothing after it. */
 void vl_accept_give_away(void);
 /* vl_deputy_start()'s. */

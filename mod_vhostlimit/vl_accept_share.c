@@ -125,7 +125,7 @@ static void hand_on_some(apr_uint32_t most)
 /* A child whose MPM takes nobody leaves the work to those that can do it, if there
  * are some.  So does one whose threads are all taken: who waits goes to where some
  * are free, and so do newcomers, unless threads here come free all the time. */
-void vl_accept_share_work(int stuck, apr_int64_t now_us)
+void vl_accept_share_work(int stuck)
 {
     vl_rooms_t rooms;
     int full, stalled;
@@ -144,16 +144,6 @@ void vl_accept_share_work(int stuck, apr_int64_t now_us)
         hand_on_some(rooms.elsewhere);
     else if (!stuck)
         vl_accept_adopt();
-}
-
-/* The same of processes, which the MPM makes and ends as it likes. */
-void vl_accept_share_processes(apr_int64_t now_us)
-{
-    vl_rooms_t rooms;
-
-    vl_room_count(vl_acceptor->shm, &rooms);
-    vl_accept_hear();
-    vl_accept_adopt();
 }
 
 /* The parent removes its pid file before it tells its children to stop for good,

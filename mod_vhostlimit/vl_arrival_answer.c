@@ -45,17 +45,12 @@ static apr_uint32_t refusal_us(void)
 static void put_retry_after(char *to, apr_size_t size, const vl_conf_t *conf,
                             const vl_admission_t *admission)
 {
-    apr_uint32_t random, seconds = (apr_uint32_t)conf->retry_after;
+    apr_uint32_t seconds = vl_conf_retry_after(conf, admission->service_us,
+                                               admission->concurrency);
 
     *to = '\0';
-    if (conf->retry_after == VL_RETRY_OFF)
-        return;
-    if (conf->retry_after == VL_RETRY_AUTO) {
-        ap_random_insecure_bytes(&random, sizeof(random));
-        seconds = vl_admit_retry_after(admission->service_us,
-                                       admission->concurrency, random);
-    }
-    apr_snprintf(to, size, "Retry-After: %u\r\n", seconds);
+    if (seconds)
+        apr_snprintf(to, size, "Retry-After: %u\r\n", seconds);
 }
 
 /* The whole answer, without its body for a HEAD request.  Returns its length. */

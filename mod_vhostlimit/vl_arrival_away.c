@@ -68,6 +68,17 @@ static apr_size_t take_out_locked(vl_arrival_t *(*one_locked)(void),
     return n;
 }
 
+static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
+                           vl_passed_t *ret_passed, apr_size_t most)
+{
+    apr_size_t n;
+
+    vl_park_lock();
+    n = take_out_locked(one_locked, ret_fds, ret_passed, most);
+    vl_park_unlock();
+    return n;
+}
+
 apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
                             apr_size_t most)
 {
@@ -85,12 +96,7 @@ apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
 apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
                            apr_size_t most)
 {
-    apr_size_t n;
-
-    vl_park_lock();
-    n = take_out_locked(shed_one_locked, ret_fds, ret_passed, most);
-    vl_park_unlock();
-    return n;
+    return take_out(shed_one_locked, ret_fds, ret_passed, most);
 }
 
 /* A request that has been read in full gets an answer. */
@@ -126,12 +132,7 @@ void vl_arrival_dismiss(void)
 apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
                               apr_size_t most)
 {
-    apr_size_t n;
-
-    vl_park_lock();
-    n = take_out_locked(unbegun_one_locked, ret_fds, ret_passed, most);
-    vl_park_unlock();
-    return n;
+    return take_out(unbegun_one_locked, ret_fds, ret_passed, most);
 }
 
 apr_uint32_t vl_arrival_count(void)

@@ -5,6 +5,7 @@
 
 #include <apr_strings.h>
 
+#include "vl_admit.h"
 #include "vl_exempt.h"
 #include "vl_value.h"
 
@@ -373,6 +374,19 @@ static const char *set_exempt(cmd_parms *cmd, void *dconf, const char *arg)
         return apr_psprintf(cmd->pool, "VhostLimitExempt: '%s': %s", arg,
                             wrong);
     return NULL;
+}
+
+apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
+                                 apr_uint32_t places)
+{
+    apr_uint32_t random;
+
+    if (conf->retry_after == VL_RETRY_OFF)
+        return 0;
+    if (conf->retry_after != VL_RETRY_AUTO)
+        return (apr_uint32_t)conf->retry_after;
+    ap_random_insecure_bytes(&random, sizeof(random));
+    return vl_admit_retry_after(service_us, places, random);
 }
 
 const char *vl_conf_argument(const char *name)

@@ -62,6 +62,11 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
  * there is none.  While the configuration is read, and in post_config. */
 const char *vl_conf_argument(const char *name);
 
+/* What a refused client is told in Retry-After, seconds; 0: nothing.  service_us and
+ * places: see vl_admit_retry_after(). */
+apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
+                                 apr_uint32_t places);
+
 /* False with an MPM other than event, worker and prefork.  Then every server's
  * mode is VL_MODE_OFF after vl_conf_post_config(). */
 int vl_conf_knows_mpm(void);

@@ -33,7 +33,7 @@ typedef enum {
     VL_FRAMES_NONE,         /* a part of a frame header: kept here for now */
     VL_FRAMES_PASS,         /* these bytes go to mod_http2 */
     VL_FRAMES_PASS_NEW,     /* the same; a new stream begins with them */
-    VL_FRAMES_HOLD,         /* these bytes are to be appended to what is held */
+    VL_FRAMES_HOLD,         /* append these bytes to the held ones */
     VL_FRAMES_HOLD_NEW,     /* the same; a new stream begins with them */
     VL_FRAMES_RELEASE       /* all that is held goes to mod_http2, then these */
 } vl_frames_e;

@@ -141,17 +141,12 @@ void vl_hooks_unblock(req_t *req)
 static void set_retry_after(request_rec *r, const vl_conf_t *conf,
                             const vl_admission_t *admission)
 {
-    apr_uint32_t random, seconds = conf->retry_after;
+    apr_uint32_t seconds = vl_conf_retry_after(conf, admission->service_us,
+                                               admission->concurrency);
 
-    if (conf->retry_after == VL_RETRY_OFF)
-        return;
-    if (conf->retry_after == VL_RETRY_AUTO) {
-        ap_random_insecure_bytes(&random, sizeof(random));
-        seconds = vl_admit_retry_after(admission->service_us,
-                                       admission->concurrency, random);
-    }
-    apr_table_setn(r->err_headers_out, "Retry-After",
-                   apr_psprintf(r->pool, "%u", seconds));
+    if (seconds)
+        apr_table_setn(r->err_headers_out, "Retry-After",
+                       apr_psprintf(r->pool, "%u", seconds));
 }
 
 /* The decision as log formats see it. */

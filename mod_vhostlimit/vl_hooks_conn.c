@@ -86,7 +86,7 @@ static void linger(conn_rec *c, const conn_t *conn)
         || c->aborted || c->keepalive != AP_CONN_CLOSE)
         return;
     if (vl_has_pending_output(c))
-        vl_hooks_flush(c);
+        vl_flush(c);
     apr_os_sock_get(&fd, ap_get_conn_socket(c));
     if (!c->aborted && !vl_has_pending_output(c)
         && vl_arrival_linger(fd, linger_us(c)))

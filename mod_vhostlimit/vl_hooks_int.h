@@ -76,8 +76,6 @@ void vl_hooks_net_register(void);
 void vl_hooks_net_child_init(void);
 /* Its filter, for a connection that has a socket. */
 void vl_hooks_net_add(conn_rec *c, conn_t *conn);
-/* As the MPM does in CONN_STATE_WRITE_COMPLETION: without blocking. */
-apr_status_t vl_hooks_flush(conn_rec *c);
 int vl_hooks_ends_request(const apr_bucket_brigade *bb);
 
 #endif

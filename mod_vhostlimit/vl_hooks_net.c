@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that take their answers slowly.  While the thread waits for one, the
- * request holds no slot.  What is left when the request is done an asynchronous
- * MPM keeps. */
+/* Clients that take their answers slowly.  While the thread waits for its client, the
+ * request holds no slot.  Output that is pending when the request has ended is kept by
+ * an asynchronous MPM. */
 #include "vl_hooks_int.h"
 
 #include <poll.h>
@@ -25,15 +25,6 @@
 
 static ap_filter_rec_t *net_filter_handle;
 static int is_async;
-
-apr_status_t vl_hooks_flush(conn_rec *c)
-{
-    ap_filter_t *last = c->output_filters;
-
-    while (last->next)
-        last = last->next;
-    return last->frec->filter_func.out_func(last, NULL);
-}
 
 int vl_hooks_ends_request(const apr_bucket_brigade *bb)
 {

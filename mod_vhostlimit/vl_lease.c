@@ -91,7 +91,6 @@ struct vl_lease_t {
     apr_int64_t credit_us;          /* left of the quantum; atomic */
     apr_int64_t idle_since_us;
     vl_timer_t timer;               /* KeepAliveTimeout */
-    apr_int64_t expires_us;
     vl_turn_t *turn;                /* for the next request (HTTP/1) ... */
     vl_turn_t mine;                 /* ... what the queue gave */
     vl_reason_e refused;            /* of the streams of this run */
@@ -793,23 +792,12 @@ static void end_run(vl_lease_t *lease)
         vl_park_end(&ticket, NULL);
 }
 
-/* As the MPM does in CONN_STATE_WRITE_COMPLETION. */
-static apr_status_t flush(conn_rec *c)
-{
-    ap_filter_t *last = c->output_filters;
-
-    while (last->next)
-        last = last->next;
-    return last->frec->filter_func.out_func(last, NULL);
-}
-
 static conn_state_e wait_state(void)
 {
     return leases.has_waitio ? STATE_WAITIO : CONN_STATE_WRITE_COMPLETION;
 }
 
-/* The MPM waits until the client, or whoever wakes the connection, has something
- * for it. */
+/* The MPM waits for input of the client, or until the queue wakes the connection. */
 static void wait_in_mpm(conn_rec *c)
 {
     c->cs->state = wait_state();
@@ -895,13 +883,13 @@ static int after_run(vl_lease_t *lease, int rc)
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
         return 1;
     }
-    if (!lease->blocked && flush(c) != APR_SUCCESS) {
+    if (!lease->blocked && vl_flush(c) != APR_SUCCESS) {
         c->cs->state = CONN_STATE_LINGER;
         return 0;
     }
     if (lease->frames && lease->frames->streams) {
-        /* Without STATE_WAITIO the MPM writes what is left before it waits, to what
-         * the socket has for a descriptor then. */
+        /* Without STATE_WAITIO the MPM writes pending output before it waits. The
+         * socket has poll_fd for a descriptor by then. */
         if (!leases.has_waitio && vl_has_pending_output(c))
             ap_flush_conn(c);
         again = wait_with_held(lease);
@@ -974,7 +962,7 @@ int vl_lease_process(vl_lease_t *lease)
         }
     }
     if (lease->state == PARKED && vl_has_pending_output(c))
-        flush(c);
+        vl_flush(c);
     do {
         vl_park_lock();
         next = next_locked(lease);
@@ -1021,6 +1009,10 @@ void vl_lease_request(vl_lease_t *lease, const request_rec *r)
 void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
                       apr_int64_t timeout_us)
 {
+    /* Streams of one connection begin on several threads. */
+    if (!lease->http2 && lease->known && lease->account == account
+        && lease->queue_timeout_us == timeout_us)
+        return;
     vl_park_lock();
     lease->account = account;
     lease->queue_timeout_us = timeout_us;

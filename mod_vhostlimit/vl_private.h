@@ -8,6 +8,7 @@
 #include <httpd.h>
 #include <http_config.h>
 #include <http_log.h>
+#include <util_filter.h>
 
 extern module AP_MODULE_DECLARE_DATA vhostlimit_module;
 APLOG_USE_MODULE(vhostlimit);
@@ -16,13 +17,23 @@ APLOG_USE_MODULE(vhostlimit);
  * or input that has not been read.
  * httpd 2.5 asks the filters; 2.4 keeps a flag. */
 #if AP_MODULE_MAGIC_AT_LEAST(20180720, 1)
-#include <util_filter.h>
 #define vl_has_pending_output(c) ap_filter_should_yield((c)->output_filters)
 #define vl_has_pending_input(c) (ap_filter_input_pending(c) == OK)
 #else
 #define vl_has_pending_output(c) ((c)->data_in_output_filters)
 #define vl_has_pending_input(c) ((c)->data_in_input_filters)
 #endif
+
+/* Sends what the filters of the connection hold, without blocking, as the MPM does
+ * in CONN_STATE_WRITE_COMPLETION. */
+static inline apr_status_t vl_flush(conn_rec *c)
+{
+    ap_filter_t *last = c->output_filters;
+
+    while (last->next)
+        last = last->next;
+    return last->frec->filter_func.out_func(last, NULL);
+}
 
 #define VLOGNO(n) "VL" #n ": "
 

@@ -127,34 +127,16 @@ static apr_uint32_t room_for_anybody(const vl_shm_t *shm, apr_uint32_t c)
     return vl_admit_more(vl_room_busy(&shm->children[c]), room) ? room : 0;
 }
 
-/* For the acceptor of prefork the processes are here. */
-static void count_processes_locked(const vl_shm_t *shm, vl_rooms_t *ret_rooms)
+void vl_room_count(vl_shm_t *shm, vl_rooms_t *ret_rooms)
 {
     apr_uint32_t c;
 
-    ret_rooms->here = shm->head->asking;
-    for (c = 0; c < shm->head->columns; c++)
-        ret_rooms->ended += c == shm->self ? 0 : shm->children[c].ended;
-}
-
-static void count_threads_locked(const vl_shm_t *shm, vl_rooms_t *ret_rooms)
-{
-    apr_uint32_t c;
-
+    memset(ret_rooms, 0, sizeof(*ret_rooms));
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_rooms->here : &ret_rooms->elsewhere)
             += room_for_anybody(shm, c);
     ret_rooms->ended = shm->children[shm->self].ended;
-}
-
-void vl_room_count(vl_shm_t *shm, vl_rooms_t *ret_rooms)
-{
-    memset(ret_rooms, 0, sizeof(*ret_rooms));
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
-    if (shm->head->acceptor)
-        count_processes_locked(shm, ret_rooms);
-    else
-        count_threads_locked(shm, ret_rooms);
     vl_shm_unlock(shm);
 }

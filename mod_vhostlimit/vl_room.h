@@ -15,6 +15,7 @@ typedef struct vl_rooms_t {
     apr_uint32_t ended;             /* wraps around */
 } vl_rooms_t;
 
+/* Not under prefork. */
 void vl_room_count(vl_shm_t *shm, vl_rooms_t *ret_rooms);
 
 #endif

@@ -154,7 +154,6 @@ void vl_shm_unlock(vl_shm_t *shm);
  * is no child; every holder grants what is free before it unlocks. */
 apr_status_t vl_slot_lock(vl_shm_t *shm);
 void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
-void vl_slot_wake(const vl_shm_t *shm, apr_uint32_t child);
 /* A slot comes back, used or not. */
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us);

@@ -99,7 +99,7 @@ static void grant_free(vl_shm_t *shm, wakes_t *wakes)
         grant(shm, choice.child, account, wakes);
 }
 
-void vl_slot_wake(const vl_shm_t *shm, apr_uint32_t child)
+static void wake(const vl_shm_t *shm, apr_uint32_t child)
 {
     apr_uint64_t one = 1;
 
@@ -118,7 +118,7 @@ void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
         grant_free(shm, &wakes);
         vl_shm_unlock(shm);
         for (i = 0; i < wakes.n; i++)
-            vl_slot_wake(shm, wakes.child[i]);
+            wake(shm, wakes.child[i]);
     } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
 }
 
@@ -139,7 +139,7 @@ void vl_slot_wake_others(vl_shm_t *shm)
 
     for (c = 0; c < shm->head->columns; c++) {
         if (c != shm->self && has_room(shm, c))
-            vl_slot_wake(shm, c);
+            wake(shm, c);
     }
 }
 
@@ -153,7 +153,7 @@ void vl_slot_dispatch(vl_shm_t *shm)
     /* Whoever died may have been about to wake somebody. */
     for (c = 0; c < shm->head->columns; c++) {
         if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
-            vl_slot_wake(shm, c);
+            wake(shm, c);
     }
 }
 
@@ -311,7 +311,7 @@ void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
     }
     vl_shm_unlock(shm);
     if (found != NO_CHILD)
-        vl_slot_wake(shm, found);
+        wake(shm, found);
 }
 
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,

@@ -30,17 +30,17 @@ void vl_thread_waiting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
 /* The same of connections that are parked in the MPM. They need a thread of it,
  * but the MPM need not accept them. */
 void vl_thread_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
-/* Connections wait, and so many threads of this child are not free that one account
- * may have no more (vl_admit_more()); under prefork: no process is free, and there
- * are as many as may be (`most`), or connections wait. Not exact: asked without the
- * lock. */
+/* Returns 1 if connections wait, and one account could have no more of this child's
+ * threads (vl_admit_more()). Under prefork it returns 1 if no process is free, and
+ * `most` processes exist or connections wait. It reads without the lock, so the
+ * answer is not exact. */
 int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t most);
 /* The account has more of this child's threads, under prefork of the processes,
  * than one account may have. */
 int vl_thread_overfills(vl_shm_t *shm, apr_uint32_t account);
 
-/* 1: the MPM accepts nothing, so what is granted to this child is for waiters
- * that it has already. */
+/* Returns 1 if the MPM accepts nothing. Slots that this child is granted are then for
+ * connections that the MPM already has. */
 int vl_thread_only_in_mpm(vl_shm_t *shm);
 
 #endif

@@ -11,18 +11,6 @@ ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'Thread
 
 setup() { requires event; }
 
-# One after the other, so that the order is known.
-line_up() { # <vhost> <path>...
-  local vhost=$1 path already
-  already=$(status_of "$vhost" waiting)
-  shift
-  for path; do
-    begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
-    settles "$vhost" waiting $((++already))
-  done
-}
-
-head_of() { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }   # <name> <header>
 log_line() { wait_until 5 access_log_says "$1" "$2"; }                   # <vhost> <regular expression>
 access_log_says() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 

@@ -12,22 +12,6 @@ ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'Thread
 
 setup() { requires event; }
 
-# One after the other, so that the order is known.
-line_up() { # <vhost> <path>...
-  local vhost=$1 path already
-  already=$(waiting_of "$vhost")
-  shift
-  for path; do
-    begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
-    ((already += 1))
-    wait_until 5 holds "$vhost" "$already"
-  done
-}
-waiting_of() { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }
-holds()  { (($(waiting_of "$1") == $2)); }
-
-head_of() { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }   # <name> <header>
-
 milliseconds() { # <command>...
   local start=${EPOCHREALTIME/./}
   "$@" >&2
@@ -76,7 +60,7 @@ is_deferred_and_served_on() { # <mpm>
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 5 60s'
   hold_request one b
   begin_crowd many 60 b /page.html
-  wait_until 10 holds b 60
+  wait_until 10 has_waiting b 60
   is "$(status_of b waiting) $(status_of b deferred)" '5 55'
   release_request one
   is "$(crowd_got many)" '60 200'
@@ -147,7 +131,7 @@ is_deferred_and_served_on() { # <mpm>
   start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 3 60s'
   hold_request one b
   begin_crowd many 40 b /page.html
-  wait_until 10 holds b 40
+  wait_until 10 has_waiting b 40
   httpd_children | xargs kill -KILL
   settles b deferred 0
   settles b waiting 0

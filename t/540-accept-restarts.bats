@@ -139,7 +139,7 @@ fifty_wait_in_two() {
 }
 children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
 
-@test "a child that is killed takes with it those who wait in it, and nobody else" {
+@test "a child that is killed loses the requests that wait in it, and no others" {
   local here there
   fifty_wait_in_two
   kill -KILL "$there"

@@ -55,7 +55,7 @@ fake_apt() { # <commands of the installation>
 
 installation="packages_policy=\$PWD/policy; PATH=\$PWD/bin:\$PATH; packages_enabled() { :; }; packages_apt something"
 
-@test "while packages are installed no daemon starts: the policy forbids it to the installation, to nobody else, and goes with it" {
+@test "while packages are installed no daemon starts: the policy holds for the installation only, and goes with it" {
   fake_apt './policy; echo "$?" >inside; env -u VL_INSTALLS ./policy; echo "$?" >outside'
   try with_packages "$installation"
   is "$status $(<inside) $(<outside)" '0 101 0'

@@ -177,3 +177,19 @@ counts_as() { # <number> <vhost> <command>...
 
 # The access log of one vhost, written once all its requests are over.
 access_log() { sed -n "s/^$1\.test //p" "$HTTPD_ROOT/logs/access.log"; }  # <vhost>
+
+# Requests that wait, one after the other, so that their order is known. Each has the name
+# of its path, letters and digits only.
+line_up() { # <vhost> <path>...
+  local vhost=$1 path already
+  already=$(waiting_of "$vhost")
+  shift
+  for path; do
+    begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
+    ((already += 1))
+    wait_until 5 has_waiting "$vhost" "$already"
+  done
+}
+waiting_of()  { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }  # <vhost>: in the queue and beyond it
+has_waiting() { (($(waiting_of "$1") == $2)); }                                      # <vhost> <number>
+head_of()     { sed -n "s/^$2: *\(.*\)\r\$/\1/Ip" "$(hold_dir)/$1.head"; }            # <name> <header>

@@ -164,7 +164,7 @@ static void few_refusals_at_a_time(void)
     n = vl_park_expire_locked(1999, 3);
     ok(!n && !told.n, "none before its deadline");
     n = vl_park_expire_locked(3000, 3);
-    ok(n == 3 && told.n == 3, "as many as may be refused at once");
+    ok(n == 3 && told.n == 3, "not more are refused than one call may refuse");
     ok(told.who[0] == &crowd[0] && told.why[0] == VL_REASON_TIMEOUT,
        "one that was queued from the beginning has waited too long");
     ok(told.who[2] == &crowd[2] && told.why[2] == VL_REASON_QUEUE,

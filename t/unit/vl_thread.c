@@ -49,7 +49,7 @@ static void the_first_always_may(void)
     vl_shm_t *shm = with_threads(4);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
 
-    ok(occupies(shm, a) == 3, "few threads are for whoever comes");
+    ok(occupies(shm, a) == 3, "a few threads may all be one account's");
     ok(occupies(shm, b) == 1, "and one of each goes on");
     ok(valid(shm), "the sums hold");
 }
@@ -62,7 +62,7 @@ static void who_cannot_wait_is_not_refused(void)
     apr_uint32_t none = account_with(shm, "none",
                                      limits_of(VL_MODE_ON, 0, 0));
 
-    ok(occupies(shm, dry) == 1000, "under DryRun nobody is");
+    ok(occupies(shm, dry) == 1000, "under DryRun none is refused");
     vl_shm_parent_reclaim(shm, getpid());
     shm = with_threads(16);
     ok(occupies(shm, none) == 1000, "nor where there is no queue");
