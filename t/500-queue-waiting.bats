@@ -55,7 +55,7 @@ waits_and_is_served_on() { # <mpm>
   release_request one
   is "$(answer_of cgiholdshn5)" 200
   settles a running 0
-  is "$(find "$(hold_dir)" -name 'n?.in' -printf '%T@ %f\n' | sort -n | sed 's/.* \(n.\)\.in/\1/' | xargs)" 'n1 n2 n3 n4 n5'
+  is "$(begun n.)" 'n1 n2 n3 n4 n5'
 }
 
 @test "who waits too long is refused then, with the ErrorDocument" {
@@ -127,7 +127,7 @@ waits_and_is_served_on() { # <mpm>
   release_request one
   is "$(answer_of cgiholdshn4) $(answer_of two | xargs)" '200 200 200'
   settles a running 0
-  is "$(find "$(hold_dir)" -name 'n?.in' -printf '%T@ %f\n' | sort -n | sed 's/.* \(n.\)\.in/\1/' | xargs)" 'n1 n3 n4 n2'
+  is "$(begun n.)" 'n1 n3 n4 n2'
 }
 
 @test "with one slot for all, a request of another vhost waits too" {

@@ -52,7 +52,7 @@ is_deferred_and_served_on() { # <mpm>
   release_request one
   is "$(answer_of cgiholdshn5)" 200
   settles a running 0
-  is "$(find "$(hold_dir)" -name 'n?.in' -printf '%T@ %f\n' | sort -n | sed 's/.* \(n.\)\.in/\1/' | xargs)" 'n1 n2 n3 n4 n5'
+  is "$(begun n.)" 'n1 n2 n3 n4 n5'
 }
 
 @test "the queue is one over all children: the queue's limit holds, and a place is taken by a connection of any child" {

@@ -5,6 +5,7 @@
 # most. Tells the test which httpd child it hangs on.
 
 hold=$(dirname "$0")/../hold/$QUERY_STRING
+echo "$QUERY_STRING" >>"$(dirname "$hold")/begun"
 echo "$PPID" >"$hold.in.part" && mv "$hold.in.part" "$hold.in"
 timeout 60 head -n 1 "$hold.fifo" >/dev/null
 printf 'Content-Type: text/plain\r\n\r\nheld %s\n' "$QUERY_STRING"

@@ -64,6 +64,10 @@ abort_request() { # <vhost> <path>
 
 hold_dir() { printf '%s\n' "$HTTPD_ROOT/hold"; }
 
+# Names of requests held by hold.sh, in the order they began. File times would not
+# tell: they have the resolution of the kernel's tick.
+begun() { grep -x "$1" "$(hold_dir)/begun" | xargs; }  # <regex>
+
 begin_request() { # <name> <vhost> <path> [curl argument]...
   local out target
   out=$(hold_dir)/$1
