@@ -209,7 +209,7 @@ static void tick(apr_int64_t now_us)
 
     vl_slot_adjust(vl_acceptor->shm, now_us);
     vl_slot_pass_over(vl_acceptor->shm, now_us);
-    vl_meter_tick();
+    vl_meter_tick(now_us);
     vl_arrival_measure(vl_meter_thread_us());
     read_usage(now_us);
     vl_notice_tick(now_us);

@@ -34,7 +34,8 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     head->elsewhere_at = now_us;
 }
 
-apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
+/* So many more requests are worked on elsewhere. */
+static apr_uint64_t count_elsewhere(vl_shm_t *shm, apr_int64_t now_us, int by)
 {
     apr_uint64_t clock;
 
@@ -42,10 +43,27 @@ apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
         return 0;
     advance_elsewhere(shm->head, now_us);
     clock = shm->head->elsewhere_ns;
-    shm->head->elsewhere++;
-    shm->children[shm->self].elsewhere++;
+    shm->head->elsewhere += (apr_uint32_t)by;
+    shm->children[shm->self].elsewhere += (apr_uint32_t)by;
     vl_shm_unlock(shm);
     return clock;
+}
+
+apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
+{
+    return count_elsewhere(shm, now_us, 1);
+}
+
+apr_uint64_t vl_charge_elsewhere_pause(vl_shm_t *shm, apr_int64_t now_us,
+                                       apr_uint64_t from)
+{
+    return count_elsewhere(shm, now_us, -1) - from;
+}
+
+apr_uint64_t vl_charge_elsewhere_go_on(vl_shm_t *shm, apr_int64_t now_us,
+                                       apr_uint64_t done)
+{
+    return count_elsewhere(shm, now_us, 1) - done;
 }
 
 static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,

@@ -22,6 +22,13 @@ typedef struct vl_cost_t {
  * clock to be given to vl_slot_end(). */
 apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
 
+/* The back end waits for the client as well, and goes on. pause returns what go_on
+ * takes, and go_on a new reading of the clock in place of `from`. */
+apr_uint64_t vl_charge_elsewhere_pause(vl_shm_t *shm, apr_int64_t now_us,
+                                       apr_uint64_t from);
+apr_uint64_t vl_charge_elsewhere_go_on(vl_shm_t *shm, apr_int64_t now_us,
+                                       apr_uint64_t done);
+
 /* What has been done elsewhere since that reading; 0 for an account whose back
  * ends are measured: they are charged by vl_charge_usage(). */
 apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,

@@ -71,6 +71,23 @@ static vl_lease_t *lease_of(const conn_t *conn)
     return conn->master ? conn->master->lease : conn->lease;
 }
 
+void vl_hooks_pause(req_t *req)
+{
+    if (!req->occupies && !req->conn->master && !vl_lease_has_thread()) {
+        req->occupies = 1;
+        vl_thread_occupy(accounts, req->admission.ticket.account);
+    }
+    vl_meter_pause(&req->meter);
+}
+
+void vl_hooks_go_on(req_t *req)
+{
+    vl_meter_go_on(&req->meter);
+    if (req->occupies)
+        vl_thread_free(accounts, req->admission.ticket.account);
+    req->occupies = 0;
+}
+
 void vl_hooks_req_leave(req_t *req)
 {
     vl_cost_t cost;
@@ -78,12 +95,13 @@ void vl_hooks_req_leave(req_t *req)
 
     if (!req->running)
         return;
+    vl_hooks_go_on(req);
     req->running = 0;
     vl_meter_end(&req->meter, &cost);
     cpu_end(req);
     if (req->leaves && pthread_equal(req->thread, pthread_self()))
         vl_place_thread(places, VL_PLACE_NONE);
-    cost.busy_us = vl_clock_us() - req->started;
+    cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
     cost.cpu_us = req->cpu_us;
     charged = vl_park_end(&req->admission.ticket, &cost);
     vl_lease_charge(lease_of(req->conn), charged);
@@ -107,35 +125,9 @@ static apr_status_t req_pool_cleanup(void *data)
 
     vl_hooks_req_leave(req);
     charge_refusal(req);
-    if (req->blocked && !vl_lease_has_thread())
-        vl_thread_free(accounts, req->admission.ticket.account);
     if (req->conn->current == req)
         req->conn->current = NULL;
     return APR_SUCCESS;
-}
-
-void vl_hooks_block(req_t *req)
-{
-    req->blocked = 1;
-    if (!vl_lease_has_thread())
-        vl_thread_occupy(accounts, req->admission.ticket.account);
-    vl_hooks_req_leave(req);
-}
-
-void vl_hooks_unblock(req_t *req)
-{
-    apr_uint32_t account = req->admission.ticket.account;
-    apr_int64_t from_us = last_end.us;
-
-    if (!req->blocked)
-        return;
-    req->blocked = 0;
-    if (pthread_equal(req->thread, pthread_self())) {
-        last_end.us = vl_meter_thread_us();
-        vl_charge_pay(accounts, account, (apr_uint64_t)(last_end.us - from_us));
-    }
-    if (!vl_lease_has_thread())
-        vl_thread_free(accounts, account);
 }
 
 static void set_retry_after(request_rec *r, const vl_conf_t *conf,
@@ -341,7 +333,7 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
     vl_place_fork_for(places, conf->account);
     cpu_begin(req);
     if (req->running)
-        vl_meter_begin(&req->meter, req->admission.ticket.account,
+        vl_meter_begin(&req->meter, &req->admission.ticket,
                        req->cpu_start);
     req->conn->current = req;
 }
@@ -493,7 +485,8 @@ static int req_fixups(request_rec *r)
 
     if (req && req->running && !req->meter.elsewhere && is_elsewhere(r))
         vl_meter_elsewhere(&req->meter, is_forked_by_us(r)
-                           && vl_place_forks(places, req->meter.account));
+                           && vl_place_forks(places,
+                                             req->meter.ticket->account));
     return DECLINED;
 }
 

@@ -18,6 +18,9 @@
 #include "vl_private.h"
 #include "vl_thread.h"
 
+/* The media type of server-sent events. */
+#define EVENTS "text/event-stream"
+
 static ap_filter_rec_t *end_filter_handle;
 static vl_shm_t *accounts;
 
@@ -93,11 +96,18 @@ static void linger(conn_rec *c, const conn_t *conn)
         c->aborted = 1;
 }
 
-/* Bytes to and fro, for as long as both ends like (ap_proxy_tunnel_create): a
- * WebSocket. */
-static int is_tunnel(const req_t *req)
+/* It lasts as long as both ends like, and works now and then: bytes to and fro
+ * (ap_proxy_tunnel_create), for a WebSocket, or server-sent events. */
+static int is_endless(const req_t *req)
 {
-    return req->r->output_filters == req->r->connection->output_filters;
+    const request_rec *r = req->r;
+
+    if (r->output_filters == r->connection->output_filters)
+        return 1;
+    while (r->next)
+        r = r->next;
+    return r->content_type && !ap_cstr_casecmpn(r->content_type, EVENTS,
+                                                sizeof(EVENTS) - 1);
 }
 
 /* Connection output filter, above TLS: encrypting the end of the response is
@@ -105,14 +115,14 @@ static int is_tunnel(const req_t *req)
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
+    req_t *req = conn->current;
     int ends = vl_hooks_ends_request(bb);
     apr_status_t rv;
 
-    if (!ends && conn->current && conn->current->running
-        && is_tunnel(conn->current))
-        vl_hooks_block(conn->current);
-    if (ends && conn->current)
-        vl_hooks_unblock(conn->current);
+    if (!ends && req && req->running && !req->is_endless && is_endless(req)) {
+        req->is_endless = 1;
+        vl_hooks_pause(req);
+    }
     rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request, and with it conn->current. */
     if (ends && conn->current) {
@@ -222,8 +232,7 @@ static int pre_connection(conn_rec *c, void *csd)
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
     ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
-    if (!c->master)
-        vl_hooks_net_add(c, conn);
+    vl_hooks_net_add(c, conn);
     return OK;
 }
 

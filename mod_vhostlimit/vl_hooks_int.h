@@ -20,9 +20,11 @@ typedef struct req_t {
     struct conn_t *conn;
     const request_rec *r;
     int exempt;                 /* nothing else is known of it */
-    int running;                /* holds its ticket */
+    int running;                /* has a slot, unless its meter is paused */
     int leaves;                 /* its thread goes home at its end */
-    int blocked;                /* by its client: its thread is occupied */
+    int occupies;               /* paused: its thread is counted (vl_thread.h) */
+    int is_endless;             /* paused until its end */
+    int is_slow;                /* its client is */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_int64_t started;        /* when it was let in */
@@ -49,11 +51,10 @@ typedef struct conn_t {
 
 /* Its work is done. */
 void vl_hooks_req_leave(req_t *req);
-/* A slot is for work, not for the network: the request gives it back while its
- * thread waits for the client ... */
-void vl_hooks_block(req_t *req);
-/* ... until its end.  What its thread has done since is charged. */
-void vl_hooks_unblock(req_t *req);
+/* A slot is for work, not for the network: the request has none while its thread
+ * waits for the client. Both may be called more than once. */
+void vl_hooks_pause(req_t *req);
+void vl_hooks_go_on(req_t *req);
 /* CPU of the calling thread at the end of its last request, or now. */
 apr_int64_t vl_hooks_thread_us(void);
 /* What the calling thread has done since then is charged already. */
@@ -74,7 +75,7 @@ void vl_hooks_unoccupy(vl_turn_t *turn);
 
 void vl_hooks_net_register(void);
 void vl_hooks_net_child_init(void);
-/* Its filter, for a connection that has a socket. */
+/* Its filters. */
 void vl_hooks_net_add(conn_rec *c, conn_t *conn);
 int vl_hooks_ends_request(const apr_bucket_brigade *bb);
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that take their answers slowly.  While the thread waits for its client, the
- * request holds no slot.  Output that is pending when the request has ended is kept by
- * an asynchronous MPM. */
+/* Clients that take their answers slowly, or send their requests slowly. While the
+ * thread waits for its client, the request has no slot. Output that is pending when
+ * the request has ended is kept by an asynchronous MPM.
+ *
+ * Streams of HTTP/2 wait in mod_http2, for its buffer, and not for a socket that
+ * could be asked: vl_meter_tick() sees that a stream has not gone on. */
 #include "vl_hooks_int.h"
 
 #include <poll.h>
@@ -23,7 +26,7 @@
 /* Bytes that are passed before the socket is asked whether it is full: less than a third of the smallest buffer (tcp_wmem is 16 KB at first). */
 #define UNASKED 4096
 
-static ap_filter_rec_t *net_filter_handle;
+static ap_filter_rec_t *output_handle, *stream_output_handle, *input_handle;
 static int is_async;
 
 int vl_hooks_ends_request(const apr_bucket_brigade *bb)
@@ -48,11 +51,16 @@ static int socket_of(conn_rec *c)
     return fd;
 }
 
-static int is_full(conn_rec *c)
+/* Whether the client has not been ready for a while, or, if it is known to be slow,
+ * is not ready now. */
+static int is_waiting(conn_rec *c, req_t *req, short events)
 {
-    struct pollfd pfd = { socket_of(c), POLLOUT, 0 };
+    struct pollfd pfd = { socket_of(c), events, 0 };
 
-    return poll(&pfd, 1, SLOW_MS) == 0;
+    if (poll(&pfd, 1, req->is_slow ? 0 : SLOW_MS))
+        return 0;
+    req->is_slow = 1;
+    return 1;
 }
 
 /* What a socket takes that is not full: a third of its buffer is free then
@@ -68,17 +76,6 @@ static apr_size_t piece_size(conn_rec *c)
     return (apr_size_t)size / 4;
 }
 
-/* The core's filter would wait for the client now. */
-static void block_if_full(conn_rec *c, req_t *req)
-{
-    if (req->conn->unasked <= UNASKED || !req->running)
-        return;
-    if (is_full(c))
-        vl_hooks_block(req);
-    else
-        req->conn->unasked = 0;
-}
-
 static apr_size_t length_of(const apr_bucket_brigade *bb)
 {
     apr_size_t length = 0;
@@ -88,6 +85,25 @@ static apr_size_t length_of(const apr_bucket_brigade *bb)
          b = APR_BUCKET_NEXT(b))
         length += b->length == (apr_size_t)-1 ? UNASKED + 1 : b->length;
     return length;
+}
+
+/* The core's filter may wait for the client. */
+static apr_status_t pass(ap_filter_t *f, apr_bucket_brigade *bb, req_t *req)
+{
+    conn_t *conn = req->conn;
+    apr_status_t rv;
+
+    if (conn->unasked > UNASKED) {
+        if (is_waiting(f->c, req, POLLOUT))
+            vl_hooks_pause(req);
+        else
+            conn->unasked = 0;
+    }
+    conn->unasked += length_of(bb);
+    rv = ap_pass_brigade(f->next, bb);
+    if (conn->current == req)
+        vl_hooks_go_on(req);
+    return rv;
 }
 
 /* The core sends it without reading it, and keeps what is left. */
@@ -134,7 +150,7 @@ static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t *size)
     return rv;
 }
 
-static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb,
+static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb, req_t *req,
                                apr_bucket_brigade *rest, apr_size_t size)
 {
     apr_bucket *after;
@@ -148,7 +164,7 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb,
         return rv;
     }
     apr_brigade_split_ex(bb, after, rest);
-    rv = ap_pass_brigade(f->next, bb);
+    rv = pass(f, bb, req);
     APR_BRIGADE_CONCAT(bb, rest);
     return rv;
 }
@@ -157,15 +173,13 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb,
 static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
                               req_t *req)
 {
-    apr_status_t rv = ap_pass_brigade(f->next, bb);
+    apr_status_t rv = pass(f, bb, req);
 
-    if (is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c))
-        return rv;
-    block_if_full(f->c, req);
-    if (!req->blocked)
+    if (is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c)
+        || !is_waiting(f->c, req, POLLOUT))
         return rv;
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
-    return ap_pass_brigade(f->next, bb);
+    return pass(f, bb, req);
 }
 
 /* A file comes as a whole.  The core's filter would map megabytes of it and wait
@@ -177,36 +191,79 @@ static apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb,
     apr_status_t rv = APR_SUCCESS;
     apr_size_t size = PIECE_MIN;
 
-    block_if_full(f->c, req);
-    req->conn->unasked += length_of(bb);
     while (rv == APR_SUCCESS && is_longer(bb, size)
            && is_longer(bb, size = piece_size(f->c))) {
         if (!rest)
             rest = apr_brigade_create(req->r->pool, f->c->bucket_alloc);
-        rv = pass_piece(f, bb, rest, size);
-        req->conn->unasked = UNASKED + 1;
-        block_if_full(f->c, req);
+        rv = pass_piece(f, bb, req, rest, size);
     }
     return rv == APR_SUCCESS ? pass_last(f, bb, req) : rv;
 }
 
 /* Connection output filter, right above the core's.  The end of an answer that
  * keeps for the MPM. */
-static apr_status_t filter_net(ap_filter_t *f, apr_bucket_brigade *bb)
+static apr_status_t filter_output(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     req_t *req = conn->current;
 
     if (conn->lease)
         vl_lease_io(conn->lease);
-    if (!req || !(req->running || req->blocked) || vl_hooks_ends_request(bb))
+    if (!req || !req->running || req->is_endless || vl_hooks_ends_request(bb))
         return ap_pass_brigade(f->next, bb);
     return pass_pieces(f, bb, req);
 }
 
+/* The same of a stream. */
+static apr_status_t filter_stream_output(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    conn_t *conn = f->ctx;
+    req_t *req = conn->current;
+    apr_status_t rv;
+
+    if (!req || !req->running || req->is_endless)
+        return ap_pass_brigade(f->next, bb);
+    vl_meter_may_wait(&req->meter);
+    rv = ap_pass_brigade(f->next, bb);
+    /* The pass may have destroyed the request. */
+    if (conn->current == req)
+        vl_hooks_go_on(req);
+    return rv;
+}
+
+static int is_empty(apr_status_t rv, const apr_bucket_brigade *bb)
+{
+    return APR_STATUS_IS_EAGAIN(rv)
+           || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
+}
+
+/* Connection input filter: the body of a request. */
+static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
+                                 ap_input_mode_t mode, apr_read_type_e block,
+                                 apr_off_t readbytes)
+{
+    conn_t *conn = f->ctx;
+    req_t *req = conn->current;
+    apr_status_t rv;
+
+    if (!req || !req->running || req->is_endless || block != APR_BLOCK_READ
+        || (mode != AP_MODE_READBYTES && mode != AP_MODE_GETLINE))
+        return ap_get_brigade(f->next, bb, mode, block, readbytes);
+    rv = ap_get_brigade(f->next, bb, mode, APR_NONBLOCK_READ, readbytes);
+    if (!is_empty(rv, bb))
+        return rv;
+    if (f->c->master || is_waiting(f->c, req, POLLIN))
+        vl_hooks_pause(req);
+    rv = ap_get_brigade(f->next, bb, mode, APR_BLOCK_READ, readbytes);
+    vl_hooks_go_on(req);
+    return rv;
+}
+
 void vl_hooks_net_add(conn_rec *c, conn_t *conn)
 {
-    ap_add_output_filter_handle(net_filter_handle, conn, NULL, c);
+    ap_add_output_filter_handle(c->master ? stream_output_handle : output_handle,
+                                conn, NULL, c);
+    ap_add_input_filter_handle(input_handle, conn, NULL, c);
 }
 
 void vl_hooks_net_child_init(void)
@@ -217,6 +274,11 @@ void vl_hooks_net_child_init(void)
 
 void vl_hooks_net_register(void)
 {
-    net_filter_handle = ap_register_output_filter("VHOSTLIMIT_NET", filter_net,
-                                                  NULL, AP_FTYPE_NETWORK - 1);
+    output_handle = ap_register_output_filter("VHOSTLIMIT_OUT", filter_output,
+                                              NULL, AP_FTYPE_NETWORK - 1);
+    stream_output_handle = ap_register_output_filter("VHOSTLIMIT_STREAM_OUT",
+                                                     filter_stream_output, NULL,
+                                                     AP_FTYPE_NETWORK - 1);
+    input_handle = ap_register_input_filter("VHOSTLIMIT_IN", filter_input, NULL,
+                                            AP_FTYPE_NETWORK - 1);
 }

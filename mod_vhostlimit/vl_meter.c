@@ -2,13 +2,19 @@
 #include "vl_meter.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include <apr_time.h>
 
 #include "vl_clock.h"
+#include "vl_park.h"
 
 /* Less is left to the end of the request: a lock and a system call each. */
 #define PAY_MIN_US 10000
+/* A thread that writes to its client for so long waits for it. */
+#define WAIT_MIN_US 10000
+/* In place of the time since when it waits. */
+#define PAUSED (-1)
 
 APR_RING_HEAD(meters_t, vl_meter_t);
 
@@ -37,13 +43,12 @@ apr_int64_t vl_meter_thread_us(void)
     return clock_us(CLOCK_THREAD_CPUTIME_ID);
 }
 
-void vl_meter_begin(vl_meter_t *meter, apr_uint32_t account,
+void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket,
                     apr_int64_t thread_from_us)
 {
-    meter->account = account;
+    memset(meter, 0, sizeof(*meter));
+    meter->ticket = ticket;
     meter->thread_from = thread_from_us;
-    meter->elsewhere = meter->grouped = 0;
-    meter->paid_us = 0;
     pthread_getcpuclockid(pthread_self(), &meter->clock);
     pthread_mutex_lock(&meters.lock);
     APR_RING_INSERT_TAIL(&meters.running, meter, vl_meter_t, link);
@@ -72,30 +77,101 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
     cost->grouped = meter->grouped;
 }
 
-static apr_uint64_t so_far_us(const vl_meter_t *meter)
+static apr_uint64_t elsewhere_us(const vl_meter_t *meter)
 {
-    apr_int64_t us = clock_us(meter->clock) - meter->thread_from;
-
-    if (meter->elsewhere && !meter->grouped)
-        us += (apr_int64_t)vl_charge_so_far(meters.shm, meter->account,
-                                            meter->elsewhere_from);
-    return us > 0 ? (apr_uint64_t)us : 0;
+    if (!meter->elsewhere || meter->grouped)
+        return 0;
+    return __atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED) == PAUSED
+           ? meter->elsewhere_us
+           : vl_charge_so_far(meters.shm, meter->ticket->account,
+                              meter->elsewhere_from);
 }
 
-void vl_meter_tick(void)
+/* What has been used since the last payment, if it is at least as much. */
+static apr_uint64_t to_pay_us(vl_meter_t *meter, apr_uint64_t least_us)
+{
+    apr_int64_t us = clock_us(meter->clock) - meter->thread_from
+                     + (apr_int64_t)elsewhere_us(meter)
+                     - (apr_int64_t)meter->paid_us;
+
+    if (us <= 0 || (apr_uint64_t)us < least_us)
+        return 0;
+    meter->paid_us += (apr_uint64_t)us;
+    return (apr_uint64_t)us;
+}
+
+/* --- waiting for the client ----------------------------------------------- */
+
+static void pause_locked(vl_meter_t *meter, apr_int64_t now_us)
+{
+    apr_uint64_t us = to_pay_us(meter, 0);
+
+    if (meter->elsewhere) {
+        meter->elsewhere_us = elsewhere_us(meter);
+        meter->elsewhere_done = vl_charge_elsewhere_pause(
+                                    meters.shm, now_us, meter->elsewhere_from);
+    }
+    meter->paused_since_us = now_us;
+    vl_park_pause(meter->ticket, us);
+}
+
+void vl_meter_pause(vl_meter_t *meter)
+{
+    pthread_mutex_lock(&meters.lock);
+    if (__atomic_exchange_n(&meter->waits_us, PAUSED, __ATOMIC_RELAXED) != PAUSED)
+        pause_locked(meter, vl_clock_us());
+    pthread_mutex_unlock(&meters.lock);
+}
+
+void vl_meter_may_wait(vl_meter_t *meter)
+{
+    __atomic_store_n(&meter->waits_us, vl_clock_us(), __ATOMIC_RELAXED);
+}
+
+static void go_on_locked(vl_meter_t *meter, apr_int64_t now_us)
+{
+    meter->paused_us += now_us - meter->paused_since_us;
+    if (meter->elsewhere)
+        meter->elsewhere_from = vl_charge_elsewhere_go_on(
+                                    meters.shm, now_us, meter->elsewhere_done);
+    vl_slot_go_on(meters.shm, meter->ticket);
+}
+
+void vl_meter_go_on(vl_meter_t *meter)
+{
+    if (__atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED) != PAUSED
+        && __atomic_exchange_n(&meter->waits_us, 0, __ATOMIC_RELAXED) != PAUSED)
+        return;
+    pthread_mutex_lock(&meters.lock);
+    __atomic_store_n(&meter->waits_us, 0, __ATOMIC_RELAXED);
+    go_on_locked(meter, vl_clock_us());
+    pthread_mutex_unlock(&meters.lock);
+}
+
+static void tick_locked(vl_meter_t *meter, apr_int64_t now_us)
+{
+    apr_int64_t since_us = __atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED);
+    apr_uint64_t us;
+
+    if (since_us > 0 && now_us - since_us >= WAIT_MIN_US
+        && __atomic_compare_exchange_n(&meter->waits_us, &since_us, PAUSED, 0,
+                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        pause_locked(meter, now_us);
+        return;
+    }
+    us = to_pay_us(meter, PAY_MIN_US);
+    if (us)
+        vl_charge_pay(meters.shm, meter->ticket->account, us);
+}
+
+void vl_meter_tick(apr_int64_t now_us)
 {
     vl_meter_t *meter;
 
     pthread_mutex_lock(&meters.lock);
     for (meter = APR_RING_FIRST(&meters.running);
          meter != APR_RING_SENTINEL(&meters.running, vl_meter_t, link);
-         meter = APR_RING_NEXT(meter, link)) {
-        apr_uint64_t us = so_far_us(meter);
-
-        if (us < meter->paid_us + PAY_MIN_US)
-            continue;
-        vl_charge_pay(meters.shm, meter->account, us - meter->paid_us);
-        meter->paid_us = us;
-    }
+         meter = APR_RING_NEXT(meter, link))
+        tick_locked(meter, now_us);
     pthread_mutex_unlock(&meters.lock);
 }

@@ -175,15 +175,27 @@ void vl_park_put_back_locked(vl_waiter_t *waiter)
                                             waiter->since_us));
 }
 
+static void take_granted(void)
+{
+    if (!vl_slot_granted(park.shm))
+        return;
+    vl_park_lock();
+    vl_park_take_locked();
+    vl_park_unlock();
+}
+
 apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
 {
     apr_uint64_t charged = vl_slot_end(park.shm, ticket, cost);
-    if (vl_slot_granted(park.shm)) {
-        vl_park_lock();
-        vl_park_take_locked();
-        vl_park_unlock();
-    }
+
+    take_granted();
     return charged;
+}
+
+void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us)
+{
+    vl_slot_pause(park.shm, ticket, us);
+    take_granted();
 }
 
 /* While the MPM takes nobody it is one whom it need not take. */

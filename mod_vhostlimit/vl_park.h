@@ -37,6 +37,9 @@ void vl_park_unlock(void);
  * is told. */
 apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 
+/* The same after vl_slot_pause(). */
+void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us);
+
 /* waiter: account, since_us, deadline_us, done and may_defer are set.  It may be
  * told before this returns.  When the account's queue is full, a waiter that
  * may_defer is deferred: it waits beyond the queue and enters it, oldest first,

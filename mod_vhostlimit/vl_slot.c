@@ -157,13 +157,19 @@ void vl_slot_dispatch(vl_shm_t *shm)
     }
 }
 
-static void hold(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ticket)
+static void hold(vl_shm_t *shm, apr_uint32_t account, int stream,
+                 vl_ticket_t *ticket)
 {
+    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    child_t *child = &shm->children[shm->self];
+
     ticket->account = account;
     ticket->charged = vl_queue_begin_now(&shm->queue, account);
-    ticket->stream = 0;
-    vl_shm_cell(shm, shm->self, account)->running++;
-    shm->children[shm->self].running++;
+    ticket->stream = stream;
+    cell->running++;
+    child->running++;
+    cell->streams += (apr_uint32_t)stream;
+    child->streams += (apr_uint32_t)stream;
 }
 
 static void let_go(vl_shm_t *shm, const vl_ticket_t *ticket)
@@ -414,7 +420,7 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                            vl_room_granted_to(&shm->children[shm->self],
                                               account))
         && vl_queue_may_begin_now(&shm->queue, account))
-        hold(shm, account, ret_ticket);
+        hold(shm, account, 0, ret_ticket);
     else
         rv = APR_EAGAIN;
     vl_shm_unlock(shm);
@@ -428,17 +434,10 @@ apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (vl_queue_is_within_bounds(&shm->queue, account)) {
-        hold(shm, account, ret_ticket);
-        if (stream) {
-            ret_ticket->stream = 1;
-            vl_shm_cell(shm, shm->self, account)->streams++;
-            shm->children[shm->self].streams++;
-        }
-    }
-    else {
+    if (vl_queue_is_within_bounds(&shm->queue, account))
+        hold(shm, account, stream, ret_ticket);
+    else
         rv = APR_EAGAIN;
-    }
     vl_shm_unlock(shm);
     return rv;
 }
@@ -504,7 +503,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     if (adm.entered) {
         a->metrics.requests++;
         a->waits[0]++;
-        hold(shm, account, &adm.ticket);
+        hold(shm, account, 0, &adm.ticket);
     }
     vl_shm_unlock(shm);
     *ret_admission = adm;
@@ -580,4 +579,21 @@ apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
         vl_slot_cancel_locked(shm, ticket);
     vl_slot_dispatch_and_unlock(shm);
     return charged;
+}
+
+void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    vl_charge_pay_locked(shm, ticket->account, us);
+    vl_slot_cancel_locked(shm, ticket);
+    vl_slot_dispatch_and_unlock(shm);
+}
+
+void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
+{
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return;
+    hold(shm, ticket->account, ticket->stream, ticket);
+    vl_shm_unlock(shm);
 }

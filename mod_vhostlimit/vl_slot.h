@@ -120,6 +120,13 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
 
+/* The slot's request waits for its client: the slot is free, and the account is
+ * charged us for what the request has used since it was last charged. */
+void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us);
+/* It goes on, in a slot above the number of slots and the account's own limits if
+ * need be. */
+void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
+
 /* Grants what is free, after slots have come back or a child can be granted
  * some again.  Parent or child. */
 void vl_slot_dispatch(vl_shm_t *shm);

@@ -173,10 +173,11 @@ begin_and_leave() {
   counts_as 1 a leave_in_body
 }
 leave_in_body() {
-  local fd
+  local fd before
+  before=$(status_of a requests)
   exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
   printf 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000\r\n\r\nhalf' >&"$fd"
-  wait_until 5 status_is a running 1
+  wait_until 5 status_is a requests "$((before + 1))"
   exec {fd}>&-
 }
 

@@ -319,6 +319,69 @@ reads_slowly() { # <name> <vhost> <path>
   done
 }
 
+@test "a slow reader over HTTP/2 holds no slot while its stream waits for it" {
+  requires mod_http2 curl_http2
+  start_tls -l http2 's: Protocols h2 http/1.1' 'VhostLimit On' 's: VhostLimitConcurrency 1'
+  truncate -s 300000000 "$TLS_DIR/s/large.bin"
+  begin_request slow s /large.bin --http2 --limit-rate 2M --max-time 12
+  wait_until 10 status_is s requests 1
+  settles s running 0
+  is "$(get s /page.html -m 10)" 200
+  answered slow && fail "it was not slow"
+  is "$(answer_of slow)" 200
+  settles s running 0
+}
+
+# An upload whose client sends one half, and the other when it is told to.
+uploads_slowly() { # <name> <vhost> [curl argument]...
+  local up
+  mkfifo "$BATS_TEST_TMPDIR/$1"
+  begin_request "$1" "$2" /cgi/echo.sh -X POST -T "$BATS_TEST_TMPDIR/$1" "${@:3}"
+  exec {up}>"$BATS_TEST_TMPDIR/$1"
+  printf 'half' >&"$up"
+  wait_until 10 status_is "$2" requests 1
+  settles "$2" running 0
+  is "$(get "$2" /page.html -m 10)" 200 "beside the upload"
+  answered "$1" && fail "it was not slow"
+  printf ' and half' >&"$up"
+  exec {up}>&-
+  is "$(answer_of "$1") $(<"$(hold_dir)/$1.body")" '200 13 bytes' "$1"
+  settles "$2" running 0
+}
+
+@test "a slow upload holds no slot while its client sends nothing" {
+  start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1' 's: VhostLimitConcurrency 1'
+  uploads_slowly http a
+  uploads_slowly tls s
+}
+
+@test "a slow upload over HTTP/2 holds no slot while its client sends nothing" {
+  requires mod_http2 curl_http2
+  start_tls -l http2 's: Protocols h2 http/1.1' 'VhostLimit On' 's: VhostLimitConcurrency 1'
+  uploads_slowly http2 s --http2
+}
+
+# A program waits for its input, and then works: what it works is charged, by the
+# clock here, and what it waits is not.
+@test "a request is charged while it works and not while it waits for its client" {
+  local up charged
+  start_tls 'VhostLimit On' 'VhostLimitCgroup off'
+  mkfifo "$BATS_TEST_TMPDIR/up"
+  begin_request up a /cgi/echo.sh -X POST -T "$BATS_TEST_TMPDIR/up"
+  exec {up}>"$BATS_TEST_TMPDIR/up"
+  printf 'half' >&"$up"
+  settles a requests 1
+  settles a running 0
+  charged=$(status_of a charged_us)
+  sleep 1
+  is "$(status_of a charged_us)" "$charged" "while it waits"
+  exec {up}>&-
+  is "$(answer_of up)" 200
+  settles a running 0
+  (($(status_of a charged_us) < charged + 500000)) || fail "charged $(status_of a charged_us) us"
+  (($(status_of a charged_us) > charged)) || fail "what it did afterwards is not charged"
+}
+
 # ---- bodies --------------------------------------------------------------------------
 
 @test "Expect: 100-continue and a body in chunks on connections that have waited" {

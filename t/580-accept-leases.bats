@@ -188,7 +188,7 @@ end_talk() { # <name>: the client is gone
   local h2load_pid dir=$BATS_TEST_TMPDIR
   start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitSlots 8' 's: VhostLimitConcurrency 2'
   mkfifo -m 666 "$(hold_dir)/long.fifo"
-  printf '0\t%s\n2000\t%s\n' "$(url s '/cgi/events.sh?long')" "$(url s /page.html)" >"$dir/script"
+  printf '0\t%s\n2000\t%s\n' "$(url s '/cgi/hold.sh?long')" "$(url s /page.html)" >"$dir/script"
   h2load --timing-script-file="$dir/script" -n 2 -c 1 -m 10 --connect-to="127.0.0.1:$(tls_port)" >"$dir/report" 2>&1 3>&- 4>&- &
   h2load_pid=$!
   settles s running 1
