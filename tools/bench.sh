@@ -21,10 +21,12 @@
 #                     than 10 %, if the clients' CPUs were full while the server's was
 #                     idle, if the machine stood still, or if its rate is below a fifth
 #                     of the median of its like
-#   --target LIST     what is compared: plain, vhostlimit, and with process limits
+#   --target LIST     what is compared: plain, vhostlimit; plain-best, which is plain
+#                     Apache with the number of threads that does most in short runs
+#                     with 25, 50, 100, WORKERS and 1200 of them; and with process limits
 #                     limits40, limits20 (default: the test's); noisy also takes
 #                     mod_qos, haproxy, process-limit
-#   --page LIST       the pages: static, php, sleep (default: the test's)
+#   --page LIST       the pages: static, large, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
 #   --clients LIST    the load comes from these machines: host1,host2,host3 or fewer,
 #                     over ssh with the keys, ports and users of ~/.ssh/config, as root
@@ -39,8 +41,7 @@
 #   --docroot DIR     where the test frameworks puts its applications, on any file
 #                     system; may be repeated to compare file systems (/var/tmp)
 #   -k                clients keep their connections alive
-#   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400; plain Apache
-#                     gets its best number where the test tries several)
+#   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400)
 #   -D LINE           configure the module with this line instead of the default; may be
 #                     repeated
 #   -o DIR            folder for raw outputs and result.json (results/<UTC time>)
@@ -219,7 +220,7 @@ resolve_options() {
   measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
     [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
     [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
-    [workers]=${option[workers]:-${bed[workers]}} [fixed]=${option[workers]} [strict]=${option[strict]} [noisy]=${option[noisy]})
+    [workers]=${option[workers]:-${bed[workers]}} [strict]=${option[strict]} [noisy]=${option[noisy]})
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions

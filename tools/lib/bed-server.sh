@@ -3,7 +3,7 @@
 # The test bed's inside: pages, PHP-FPM and Apache.  Part of bed.sh, where the
 # variables are.
 
-bed_pages() { # about 1 KB of text, phpinfo(), and what burns or sleeps
+bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and what burns or sleeps
   local site dir line
   for site in "${bed_sites[@]}"; do
     dir=$bed_dir/www/$site
@@ -16,6 +16,7 @@ bed_pages() { # about 1 KB of text, phpinfo(), and what burns or sleeps
         printf '<p>Line %s of the static page of %s.test, all alike.\n' "$line" "$site"
       done
     } >"$dir/index.html"
+    head -c 1M /dev/zero >"$dir/large.bin"
   done
 }
 
@@ -65,6 +66,16 @@ bed_fpm_up() { # names
     config=${config##*/}
     if [[ $config == 'fpm*.conf' ]]; then echo fpm; else echo "${config%.conf}"; fi
   done
+}
+
+bed_httpd_child() { # pid of a child that serves, the oldest
+  local parent child
+  parent=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || return 1
+  for child in $(<"/proc/$parent/task/$parent/children"); do
+    # One thread has mod_cgid's daemon.
+    [[ ! -e /proc/$child/task || $(find "/proc/$child/task" -mindepth 1 -maxdepth 1 | wc -l) -lt 5 ]] || { echo "$child"; return; }
+  done
+  return 1
 }
 
 bed_fpm_pids() { # masters and workers
@@ -136,6 +147,8 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   fpm2=$(bed_fpm_name site2)
   fpm3=$(bed_fpm_name site3)
   allowed=$(bed_allowed apache)
+  # Two children where there are very many.
+  ((10#$5 < 1000)) || threads=$(($5 / 2))
   per=$threads
   [[ ${bed[mpm]} != prefork ]] || per=1
   [[ ${bed[module]} == off ]] || limited=$(bed_module_config)

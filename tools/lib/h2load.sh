@@ -3,21 +3,39 @@
 # h2load: HTTP/2 with several streams a connection, as the same record that siege
 # gives.  What was begun and not answered at the end is not counted.  A log of all
 # answers, PREFIX.times, tells the percentiles.
+#
+# A load is h2load:STREAMS, with so many streams of one connection, and options:
+#   :rate=N      N requests a second of each connection, whether or not the earlier
+#                ones were answered (up to STREAMS of them): a slow server makes the
+#                answers late, it does not make the questions fewer
+#   :window=N    a stream's window of 2^N bytes, and the connection's 32 times as many
+#   :upload      each request is a POST of 1 MB
 
 h2load_version() { h2load --version; }
 
 h2load_prepare() { # see h2load-end.c
   gcc -std=gnu11 -O2 -Wall -shared -fPIC -o "$(load_dir)/h2load-end.so" "$(in_tree tools/lib/h2load-end.c)" ||
     die 'h2load-end.c did not compile'
+  truncate -s 1M "$(load_dir)/upload"
 }
 
-h2load_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times> <streams a connection>
+h2load_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times> <streams[:option]...>
   local before=(timeout -k 5 "$(($3 + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$3") length=(-D"$3")
+  local streams=${7%%:*} options=() option
   [[ -z ${trial[requests]} ]] || before=() length=(-n"${trial[requests]}" -N30s)
-  load_words=("${before[@]}" h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" "${length[@]}" --log-file="$6" "$5")
+  for option in $(cut -s -d : -f 2- --output-delimiter=' ' <<<"$7"); do
+    case $option in
+      rate=*) options+=(--rps="${option#*=}") ;;
+      window=*) options+=(-w"${option#*=}" -W"$((${option#*=} + 5))") ;;
+      upload) options+=(-d"$1/upload") ;;
+      *) die "h2load: '$option' is no option of a load" ;;
+    esac
+  done
+  load_words=("${before[@]}" h2load -t1 -c"$((($2 + streams - 1) / streams))" -m"$streams" "${options[@]}"
+    "${length[@]}" --log-file="$6" "$5")
 }
 
-h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams a connection>
+h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams[:option]...>
   rm -f "$6.times"            # it would append
   h2load_words "$(load_dir)" "${@:2:4}" "$6.times" "$7"
   client_exec "$1" "${load_words[@]}" >"$6.h2load" 2>"$6.err"

@@ -5,7 +5,7 @@
 # that the machine disturbed (noise.jq) is void: it is made again and is in no median.
 
 declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
-declare -A measure_tuned=()     # page: plain Apache's best number of threads
+declare -A measure_tuned=()     # page: plain Apache's best number of threads (plain-best)
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
 measure_lost=()                 # runs whose client failed, a sentence each
 measure_void=()                 # files of runs that are void
@@ -180,16 +180,14 @@ measure_seconds_try() { echo $((measure[try] + measure[warm] + 4)); }
 
 # --- plain Apache with its best number of threads -------------------------
 
-measure_threads() { # the numbers that are tried, one a line
-  printf '%s\n' 25 50 100 "${measure[workers]}" | sort -nu
+# The numbers that are tried, one a line: also one above the users of most tests, which
+# kept connections want.
+measure_threads() {
+  printf '%s\n' 25 50 100 "${measure[workers]}" 1200 | sort -nu
 }
 
-measure_tuned_pages() { # none where -w says how many threads
-  local page
-  [[ ,${measure[targets]}, == *,plain,* && -z ${measure[fixed]} ]] || return 0
-  for page in $(measure_pages); do
-    [[ ${test[tuned]-} != *" $page "* ]] || printf '%s\n' "$page"
-  done
+measure_tuned_pages() {
+  [[ ,${measure[targets]}, != *,plain-best,* ]] || measure_pages
 }
 
 measure_tune() {
@@ -235,7 +233,7 @@ measure_tries_json() { # <page>
 }
 
 measure_workers() { # <page> <target>
-  if [[ $2 == plain ]]; then echo "${measure_tuned[$1]:-${measure[workers]}}"; else echo "${measure[workers]}"; fi
+  if [[ $2 == plain-best ]]; then echo "${measure_tuned[$1]}"; else echo "${measure[workers]}"; fi
 }
 
 # --- what is kept ---------------------------------------------------------

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The test bed's pages by the names that bench.sh knows them by.
 
-page_kinds=(static php sleep burn2 burn20 lua2 lua20 hello-cgi hello insert
+page_kinds=(static large php sleep burn2 burn20 lua2 lua20 hello-cgi hello insert
   wordpress mediawiki symfony)
 
 page_known() { [[ " ${page_kinds[*]} " == *" $1 "* ]]; }
@@ -10,6 +10,7 @@ page_known() { [[ " ${page_kinds[*]} " == *" $1 "* ]]; }
 page_path() { # <page>
   case $1 in
     static) echo /index.html ;;
+    large) echo /large.bin ;;
     php) echo /info.php ;;
     sleep) echo "/sleep.php?ms=50" ;;
     burn*) echo "/burn.php?ms=${1#burn}" ;;

@@ -65,7 +65,7 @@ def measured_facts:
     | "others:    \(median | percent) of the CPU time of a run (median), at most \(max | percent): used by other processes"),
   noise_facts,
   (.options.docroots // [] | .[] | "files:     \(.scene): \(.folder), \(.filesystem)"),
-  (.runs | map(select(.target != "plain") | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
+  (.runs | map(select(.target | startswith("plain") | not) | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
   ($o.tuning | group_by(.page)[]
     | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
   "counted:   a transaction is an answer below 400; every other answer (503 of a refusal too) and every broken connection is a failure";

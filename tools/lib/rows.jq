@@ -103,7 +103,7 @@ def repetitions(page; target; values):
        of: (group_by(.target) | map({ key: .[0].target, value: by_scene }) | from_entries) } | values];
 
 # What others are compared with has no rows of its own.
-def is_reference: . == "plain" or startswith("limits");
+def is_reference: startswith("plain") or startswith("limits");
 
 def rows($described; values): . as $runs
   | [(map(.page) | in_order[]) as $page

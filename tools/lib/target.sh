@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is measured side by side.  A target has a title and a way to start it.
 
-target_kinds=(plain vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap lighttpd)
+target_kinds=(plain plain-best vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap lighttpd)
 
 # Process limits, as they were before there were shares: each site so many
 # requests at once, and what comes beyond is refused.
@@ -34,6 +34,7 @@ target_packages() { # <target>...: roles
 target_title() { # <target>
   case $1 in
     plain) echo 'plain Apache' ;;
+    plain-best) echo 'plain Apache, its best number of threads' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
     limits*) echo "process limits ${1#limits}:${1#limits}" ;;
     haproxy) echo 'HAProxy in front' ;;
@@ -45,7 +46,7 @@ target_title() { # <target>
 target_lines() { # <target> <the test's lines for the module>: its configuration, one line
   local lines=$'VhostLimit On\n'$target_vhostlimit_lines$'\n'$2
   case $1 in
-    plain) echo 'no limits' ;;
+    plain | plain-best) echo 'no limits' ;;
     limits*) target_process_limits "${1#limits}" | target_one_line ;;
     vhostlimit) target_one_line <<<"$lines" ;;
     mod_qos) echo "QS_LocRequestLimitDefault $(target_part) in each vhost; QS_ErrorResponseCode 503" ;;
@@ -68,7 +69,7 @@ target_prepare() { # <target>: once, when the bed is up
 
 target_start() { # <target> <the test's lines for the module>
   case $1 in
-    plain) bed_switch off '' ;;
+    plain | plain-best) bed_switch off '' ;;
     limits*) bed_switch on "$(target_process_limits "${1#limits}")" ;;
     bubblewrap) bed_switch off "$(sandbox_lines)" ;;
     lighttpd) lighttpd_start ;;

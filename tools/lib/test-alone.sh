@@ -5,6 +5,6 @@
 describe_alone() {
   test_summary '100 users on the only busy site: throughput with and without'
   test_load alone 1 site1 100
-  test_row all 'throughput / that of plain Apache' '>= 0.97' '>= 0.99' \
+  test_row all 'throughput / that of plain Apache' '>= 0.98' '>= 1.0' \
     'ratio(this | .total.rate; plain | .total.rate)'
 }

@@ -6,7 +6,6 @@ describe_equal() {
   local least='[.sites[].rate] | min / (add / length)' page
   test_summary 'one, two and three sites with 100 users each, static and PHP pages'
   test_pages static,php
-  test_tuned static
   test_scene one
   test_load first 1 site1 100
   test_scene two

@@ -16,10 +16,7 @@ describe_many() {
     done
   done
   for users in 8000 20000; do
-    test_row all "$users: victim's rate / half of plain Apache's total" '>= 0.9' '>= 1.0' \
-      "ratio(this(\"$users\") | site(\"victim\").rate; plain(\"$users\") | .total.rate / 2)"
-    test_row all "$users: total / plain Apache's total" '>= 0.9' '>= 1.0' \
-      "ratio(this(\"$users\") | .total.rate; plain(\"$users\") | .total.rate)"
+    test_row_rates all '>= 0.9' '>= 1.0' "$users"
     test_row all "$users: victim's p99 / its p99 beside 400" '<= 4' '<= 2' \
       "ratio(this(\"$users\") | site(\"victim\").p99_s; this(\"400\") | site(\"victim\").p99_s)"
     test_row all "$users: victim's failures" '= 0' '= 0' "this(\"$users\") | site(\"victim\").failures"

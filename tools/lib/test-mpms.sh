@@ -4,15 +4,17 @@
 
 describe_mpms() {
   local mpm
-  test_summary 'prefork and worker: 100 users on one site beside 2 x 500 on its neighbour, PHP'
-  test_pages php
+  test_summary 'prefork and worker: 100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'
+  test_pages static,php
   for mpm in prefork worker; do
     test_scene "$mpm"
     test_mpm "$mpm"
     test_load victim 1 site1 100
     test_load noisy 2 site2 500
     test_load noisy 3 site2 500
-    test_row all "$mpm: victim's share of 2xx" '>= 0.40' '>= 0.5' "this(\"$mpm\") | site(\"victim\").share"
-    test_row all "$mpm: victim's failures" '= 0' '= 0' "this(\"$mpm\") | site(\"victim\").failures"
+    test_row_share all 0.47 0.53 0.49 0.51 "$mpm"
+    test_row all "$mpm: total / plain Apache's total" '>= 0.9' '>= 1.0' \
+      "ratio(this(\"$mpm\") | .total.rate; plain(\"$mpm\") | .total.rate)"
+    test_row_failures all "$mpm"
   done
 }

@@ -49,7 +49,6 @@ test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
 test_rivals()       { test[rivals]=$1; }                # <target,...>: what it may be run on beside the module
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
-test_tuned()        { test[tuned]+=" $1 "; }            # <page>: plain Apache with its best number of threads
 test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
 test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
@@ -73,9 +72,12 @@ test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
 test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy>: HAProxy before Apache
 test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs that burn the server's CPU, not Apache's
 
+# So many of Apache's child processes are killed with SIGKILL, spread over the run.
+test_kills()  { test[kills:$test_scene_now]=$1; }       # <number>
+
 # Who makes the next loads, whatever the command line says; with h2load so many of
-# the users are streams of one connection.
-test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams]
+# the users are streams of one connection, with options of h2load.sh.
+test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams[:option]...]
 
 test_docroot() { test[docroot:$test_scene_now]=$1; }    # <folder>: that has the applications
 
@@ -107,6 +109,42 @@ test_full_seconds() { test[full]=$1; }                  # <of a run>, with --ful
 # nothing.  The value is an expression in the words of rows.jq.
 test_row() { # <where> <name> <bar> <goal> <value>
   test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
+}
+
+# Rows of the roles "victim" and "noisy" beside plain Apache in the same repetition:
+# the victim's rate is divided by half of plain Apache's total, which is the victim's
+# share of it.
+test_row_rates() { # <where> <bar> <goal> [scene [target]]
+  local scene=${4--} target=${5-plain} best='' prefix=''
+  [[ $scene == - ]] || prefix="$scene: "
+  [[ $target == plain ]] || best=', at its best number of threads'
+  test_row "$1" "${prefix}victim's rate / half of plain Apache's total$best" "$2" "$3" \
+    "ratio(this(\"$scene\") | site(\"victim\").rate; with(\"$target\"; \"$scene\") | .total.rate / 2)"
+  test_row "$1" "${prefix}total / plain Apache's total$best" "$2" "$3" \
+    "ratio(this(\"$scene\") | .total.rate; with(\"$target\"; \"$scene\") | .total.rate)"
+}
+
+test_row_share() { # <where> <least> <most> <goal: least> <goal: most> [scene]
+  local scene=${6--} prefix=''
+  [[ $scene == - ]] || prefix="$scene: "
+  test_row "$1" "${prefix}victim's share of the answers" ">= $2" ">= $4" "this(\"$scene\") | site(\"victim\").share"
+  test_row "$1" "${prefix}victim's share of the answers, at most" "<= $3" "<= $5" "this(\"$scene\") | site(\"victim\").share"
+}
+
+test_row_failures() { # <where> [scene]
+  local scene=${2--} prefix=''
+  [[ $scene == - ]] || prefix="$scene: "
+  test_row "$1" "${prefix}failures of either site" '= 0' '= 0' "this(\"$scene\") | .total.failures"
+}
+
+# How far the victim's slowest answers are from its usual ones, and from plain Apache's.
+test_row_p99() { # <where> [scene]
+  local scene=${2--} prefix=''
+  [[ $scene == - ]] || prefix="$scene: "
+  test_row "$1" "${prefix}victim's p99 / its mean" '<= 6' '<= 3' \
+    "ratio(this(\"$scene\") | site(\"victim\").p99_s; this(\"$scene\") | site(\"victim\").mean_s)"
+  test_row "$1" "${prefix}victim's p99 / its p99 on plain Apache" '<= 1' '<= 0.3' \
+    "ratio(this(\"$scene\") | site(\"victim\").p99_s; plain(\"$scene\") | site(\"victim\").p99_s)"
 }
 
 # A figure of the published test; where, value and words as in test_row, but also
@@ -143,7 +181,7 @@ test_packages() { # roles in packages.sh of what the bed needs for it
 }
 
 test_takes_target() { # <target>
-  [[ $1 == plain || ,${test[targets]},${test[rivals]-}, == *,$1,* ]] || target_is_module "$1"
+  [[ $1 == plain* || ,${test[targets]},${test[rivals]-}, == *,$1,* ]] || target_is_module "$1"
 }
 
 test_takes_load() { grep -qx -- - < <(test_generators -); }     # is any made as the command line says?

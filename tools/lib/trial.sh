@@ -115,6 +115,8 @@ trial_flood() {
   trial_beside_pids+=("$!")
   trial_meter >"${trial[prefix]}.usage" &
   trial_beside_pids+=("$!")
+  trial_kill "${test[kills:${trial[scene]}]-0}" &
+  trial_beside_pids+=("$!")
   remote_used || trial_loads
   if [[ -z ${trial[requests]} ]]; then
     # While the loads still run: when they have ended, others get their CPU time.
@@ -191,6 +193,17 @@ trial_watch() {
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
       | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries }' || true
+}
+
+# Kills so many children of Apache, one after the other.
+trial_kill() { # <number>
+  local n child
+  bed_unlock_child
+  for ((n = 1; n <= $1; n++)); do
+    trial_await $((trial[seconds] * n / ($1 + 1)))
+    child=$(bed_httpd_child) || die 'no child of Apache is there to be killed'
+    kill -9 "$child"
+  done
 }
 
 # CPU time in us that the kernel has counted, every second and at both ends: of
