@@ -368,7 +368,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
                        threads ? threads : 1, vl_http2_workers(threads));
     vl_accept_child_init(pchild, main_server, kept->shm, kept->handover,
                          kept->relay, most, usage);
-    vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time());
+    vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
+                        kept->capacity, vl_http2_workers(threads));
     /* httpd -X ends as a child does. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,

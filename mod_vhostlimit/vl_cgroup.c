@@ -18,7 +18,7 @@ static const char *const v2_mounts[] = {
 /* The tree holds its own against what runs beside it, and in the tree Apache,
  * without which no back end gets work, against them: the most that both
  * versions take. */
-static const vl_cgroup_limits_t heaviest = { .weight = 10000 };
+static const vl_cgroup_limits_t heaviest = { .weight = 1000 };
 
 const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
                                  const char *controller)

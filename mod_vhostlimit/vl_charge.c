@@ -15,9 +15,26 @@
  * the back ends have left it. */
 #define LEFT_US (5 * APR_USEC_PER_SEC)
 
-/* The clock of the work done elsewhere runs as fast as one such request would
- * get on if all of them burned CPU and shared the processors equally: that is
- * what each is charged, since nobody tells what it really burns. */
+/* Of what n back ends could use at most, the part that they are taken to use at
+ * least: each keeps a slot from others. */
+#define ELSEWHERE_LEAST 8
+
+/* Thousandths of a processor that n back ends use together. Nobody tells what each
+ * of them uses. It is no more than what all processes beside Apache's use, and no
+ * more than n processors. */
+static apr_uint64_t elsewhere_permille(const head_t *head, apr_uint32_t n)
+{
+    apr_uint64_t most = 1000 * (apr_uint64_t)(n < head->processors
+                                              ? n : head->processors);
+    apr_uint64_t others = head->others_permille;
+
+    if (others >= most)
+        return most;
+    return others > most / ELSEWHERE_LEAST ? others : most / ELSEWHERE_LEAST;
+}
+
+/* The clock of the work done elsewhere runs as fast as one such request gets on if
+ * all of them share that equally: it is what each is charged. */
 static void advance_elsewhere(head_t *head, apr_int64_t now_us)
 {
     apr_uint32_t n = head->elsewhere;
@@ -28,8 +45,7 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     if (passed < 0 && passed > -APR_USEC_PER_SEC)
         return;
     if (n && passed > 0)
-        head->elsewhere_ns += (apr_uint64_t)passed * 1000
-                              * (n < head->processors ? n : head->processors)
+        head->elsewhere_ns += (apr_uint64_t)passed * elsewhere_permille(head, n)
                               / n;
     head->elsewhere_at = now_us;
 }

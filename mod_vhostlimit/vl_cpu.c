@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The lines of the processors come first: ten numbers each. */
@@ -51,7 +52,7 @@ void vl_cpu_parse(const char *text, int (*wanted)(void *data, unsigned cpu),
 {
     const char *line;
 
-    ret_cpu->busy = ret_cpu->total = 0;
+    ret_cpu->busy = ret_cpu->total = ret_cpu->work = 0;
     for (line = text; line; line = strchr(line, '\n')) {
         unsigned long long t[8], busy;
         int cpu;
@@ -63,6 +64,7 @@ void vl_cpu_parse(const char *text, int (*wanted)(void *data, unsigned cpu),
         busy = t[0] + t[1] + t[2] + t[5] + t[6] + t[7];
         ret_cpu->busy += busy;
         ret_cpu->total += busy + t[3] + t[4];
+        ret_cpu->work += t[0] + t[1] + t[2];
     }
 }
 
@@ -104,4 +106,27 @@ apr_uint32_t vl_cpu_busy_permille(const vl_cpu_t *from, const vl_cpu_t *to)
     if (busy >= total)          /* idle times may go back (proc(5)) */
         return 1000;
     return (apr_uint32_t)(busy * 1000 / total);
+}
+
+apr_uint64_t vl_cpu_of_process(pid_t pid)
+{
+    clockid_t clock;
+    struct timespec used;
+
+    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &used))
+        return 0;
+    return (apr_uint64_t)used.tv_sec * 1000000
+           + (apr_uint64_t)used.tv_nsec / 1000;
+}
+
+apr_uint32_t vl_cpu_others_permille(const vl_cpu_t *from, const vl_cpu_t *to,
+                                    apr_uint64_t used_us,
+                                    apr_int64_t passed_us)
+{
+    apr_uint64_t ticks = to->work > from->work ? to->work - from->work : 0;
+    apr_uint64_t us = ticks * 1000000 / (apr_uint64_t)sysconf(_SC_CLK_TCK);
+
+    if (us <= used_us || passed_us <= 0)
+        return 0;
+    return (apr_uint32_t)((us - used_us) * 1000 / (apr_uint64_t)passed_us);
 }

@@ -18,22 +18,27 @@ void vl_frames_release_one(vl_frames_t *frames)
 {
     if (!frames->streams)
         return;
+    /* The rest of a frame that is passed in part follows it. */
+    if (frames->stream[0].id == frames->id)
+        frames->holding = 0;
     frames->last_stream = frames->stream[0].id;
     frames->uploads += (apr_uint32_t)frames->stream[0].uploads;
     frames->streams--;
     memmove(frames->stream, frames->stream + 1,
             sizeof(frames->stream[0]) * frames->streams);
-    /* The rest of a frame whose start has been released follows it. */
     if (!frames->streams)
         frames->holding = 0;
 }
 
-static vl_frames_e release_all(vl_frames_t *frames)
+int vl_frames_is_between(const vl_frames_t *frames)
+{
+    return !frames->payload || frames->holding;
+}
+
+void vl_frames_release_all(vl_frames_t *frames)
 {
     while (frames->streams)
         vl_frames_release_one(frames);
-    frames->holding = 0;
-    return VL_FRAMES_RELEASE;
 }
 
 /* A frame that passes. opens: it opens a stream; ends: it has END_STREAM. */
@@ -54,7 +59,7 @@ static vl_frames_e pass(vl_frames_t *frames, apr_uint32_t stream, int opens,
 static vl_frames_e hold_new(vl_frames_t *frames, apr_uint32_t stream, int ends)
 {
     if (frames->streams == VL_FRAMES_STREAMS) {
-        release_all(frames);
+        vl_frames_release_all(frames);
         pass(frames, stream, 1, ends);
         return VL_FRAMES_RELEASE;
     }
@@ -78,29 +83,24 @@ static vl_frames_e decide(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,
                           ? frames->stream[frames->streams - 1].id
                           : frames->last_stream;
     int type = h[3];
-    int is_block = type == TYPE_HEADERS || type == TYPE_CONTINUATION;
     int ends = (type == TYPE_DATA || type == TYPE_HEADERS)
                && h[4] & FLAG_END_STREAM;
     int opens = type == TYPE_HEADERS && stream > newest;
     apr_uint32_t i;
 
+    frames->id = stream;
+    frames->is_block = type == TYPE_HEADERS || type == TYPE_CONTINUATION;
     frames->payload = (apr_uint32_t)h[0] << 16 | (apr_uint32_t)h[1] << 8 | h[2];
     if (opens && (frames->streams || !may_begin(context)))
         return hold_new(frames, stream, ends);
-    if (!frames->streams || !(is_block || stream > frames->last_stream))
+    if (!frames->streams || !(frames->is_block || stream > frames->last_stream))
         return pass(frames, stream, opens, ends);
-    if (type == TYPE_DATA && frames->uploads) {
-        release_all(frames);
-        if (ends && frames->uploads)
-            frames->uploads--;
-        return VL_FRAMES_RELEASE;
-    }
     for (i = 0; ends && i < frames->streams; i++) {
         if (frames->stream[i].id == stream)
             frames->stream[i].uploads = 0;
     }
     frames->holding = 1;
-    return VL_FRAMES_HOLD;
+    return VL_FRAMES_HOLD_NEW;
 }
 
 apr_size_t vl_frames_next(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,

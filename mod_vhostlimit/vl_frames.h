@@ -13,10 +13,11 @@
  * blocks in the order in which they were sent. All other frames pass, so that
  * flow control, PING, SETTINGS and RST_STREAM of running streams work.
  *
- * Held DATA uses up the flow control window of the whole connection. While an
- * upload of a running stream is under way, DATA of a held stream therefore
- * releases all that is held: otherwise the upload could wait for a window that
- * only the held streams could open.
+ * Held DATA does not keep uploads of running streams from going on: mod_http2 opens
+ * the window of the connection as far as it goes (h2_session_start), and a held
+ * stream can use up no more than its own. A caller that reads no further because too
+ * much is held has to release all while an upload is under way, because its next
+ * bytes may be behind held ones.
  *
  * Pure: no memory, no lock, no clock. The caller owns the bytes.
  */
@@ -34,7 +35,7 @@ typedef enum {
     VL_FRAMES_PASS,         /* these bytes go to mod_http2 */
     VL_FRAMES_PASS_NEW,     /* the same; a new stream begins with them */
     VL_FRAMES_HOLD,         /* append these bytes to the held ones */
-    VL_FRAMES_HOLD_NEW,     /* the same; a new stream begins with them */
+    VL_FRAMES_HOLD_NEW,     /* the same; a frame begins with them */
     VL_FRAMES_RELEASE       /* all that is held goes to mod_http2, then these */
 } vl_frames_e;
 
@@ -43,7 +44,9 @@ typedef struct vl_frames_t {
     apr_uint32_t header_length;     /* bytes of `header` that have arrived */
     unsigned char header[VL_FRAMES_HEADER];
     apr_uint32_t payload;           /* bytes of the frame still to come */
-    int holding;                    /* the frame under way is held */
+    apr_uint32_t id;                /* the frame's stream */
+    int is_block;                   /* it is HEADERS or CONTINUATION */
+    int holding;                    /* it is held */
     apr_uint32_t last_stream;       /* highest client stream that has passed */
     apr_uint32_t uploads;           /* passed streams without END_STREAM yet */
     apr_uint32_t streams;           /* held streams, oldest first */
@@ -71,8 +74,11 @@ apr_size_t vl_frames_next(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,
                           void *context, const char *data, apr_size_t length,
                           vl_frames_e *ret_verdict, vl_span_t *ret_span);
 
-/* The caller has passed the oldest held stream: all held bytes before the start
- * of the next one. */
+/* Returns 1 if held frames may be passed now: no frame has passed in part. */
+int vl_frames_is_between(const vl_frames_t *frames);
+/* The caller passes the oldest held stream, with all of its frames (vl_held.h). */
 void vl_frames_release_one(vl_frames_t *frames);
+/* The caller passes all that is held. */
+void vl_frames_release_all(vl_frames_t *frames);
 
 #endif

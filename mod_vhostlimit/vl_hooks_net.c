@@ -237,6 +237,18 @@ static int is_empty(apr_status_t rv, const apr_bucket_brigade *bb)
            || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
 }
 
+/* mod_http2 would not return from AP_MODE_GETLINE before a line is there
+ * (h2_c2_filter_in). */
+static int has_no_input(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    apr_status_t rv = ap_get_brigade(f->next, bb, AP_MODE_SPECULATIVE,
+                                     APR_NONBLOCK_READ, 1);
+    int none = is_empty(rv, bb);
+
+    apr_brigade_cleanup(bb);
+    return none;
+}
+
 /* Connection input filter: the body of a request. */
 static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
                                  ap_input_mode_t mode, apr_read_type_e block,
@@ -249,11 +261,17 @@ static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
     if (!req || !req->running || req->is_endless || block != APR_BLOCK_READ
         || (mode != AP_MODE_READBYTES && mode != AP_MODE_GETLINE))
         return ap_get_brigade(f->next, bb, mode, block, readbytes);
-    rv = ap_get_brigade(f->next, bb, mode, APR_NONBLOCK_READ, readbytes);
-    if (!is_empty(rv, bb))
-        return rv;
-    if (f->c->master || is_waiting(f->c, req, POLLIN))
-        vl_hooks_pause(req);
+    if (f->c->master) {
+        if (has_no_input(f, bb))
+            vl_hooks_pause(req);
+    }
+    else {
+        rv = ap_get_brigade(f->next, bb, mode, APR_NONBLOCK_READ, readbytes);
+        if (!is_empty(rv, bb))
+            return rv;
+        if (is_waiting(f->c, req, POLLIN))
+            vl_hooks_pause(req);
+    }
     rv = ap_get_brigade(f->next, bb, mode, APR_BLOCK_READ, readbytes);
     vl_hooks_go_on(req);
     return rv;

@@ -36,6 +36,7 @@
 #include "vl_client.h"
 #include "vl_clock.h"
 #include "vl_frames.h"
+#include "vl_held.h"
 #include "vl_meter.h"
 #include "vl_private.h"
 #include "vl_thread.h"
@@ -54,9 +55,10 @@
 #define IDLE_US 100000
 /* Refusals in one tick of a child that stops. */
 #define EXPIRE_MOST 16
-/* Held frames of one connection, bytes. A client that sends more is read no
- * further until the connection has a lease. */
-#define HELD_MAX (256 * 1024)
+/* Memory of the held frames of one connection, bytes: of 100 streams that have used up
+ * their windows (H2MaxSessionStreams, H2WindowSize), and of their heads. A client that sends more is
+ * read no further until the connection has a lease. */
+#define HELD_MAX (100 * 65536 + 256 * 1024)
 
 /* httpd 2.4.63 and newer have a state for connections that wait for the client.
  * Before that it is CONN_STATE_WRITE_COMPLETION, with CONN_SENSE_WANT_READ, and
@@ -105,12 +107,15 @@ struct vl_lease_t {
     apr_uint32_t occupied_for;      /* ... as one of this account */
     apr_array_header_t *tickets;    /* held for streams that begin */
     int may_begin;                  /* one more stream, with the lease */
+    apr_uint32_t begun;             /* streams that no worker has begun with ... */
+    apr_uint32_t begun_for;         /* ... counted as ones of this account */
+    int has_worker;                 /* woken because one is free */
     int meets_http2;                /* its session has not begun */
     first_stream_e first;
     apr_int64_t cpu_us;             /* the thread's clock when last charged */
     vl_frames_t *frames;            /* NULL: it does not speak HTTP/2 */
-    apr_bucket_brigade *held, *input;
-    apr_size_t held_bytes;
+    vl_held_t held;
+    apr_bucket_brigade *input;
     /* Parked: the MPM polls poll_fd in place of the socket. While an HTTP/2
      * connection runs, mod_http2 does. */
     int wake_fd, poll_fd;           /* -1: not made */
@@ -118,7 +123,7 @@ struct vl_lease_t {
                                      * readable */
     int swapped;                    /* poll_fd is in the socket */
     APR_RING_ENTRY(vl_lease_t) link;    /* with others that ... */
-    struct leases_t *in;            /* ... are idle, or close; NULL: neither */
+    struct leases_t *in;            /* ... are idle, or want a worker, or close */
 };
 
 APR_RING_HEAD(leases_t, vl_lease_t);
@@ -127,7 +132,9 @@ static ap_filter_rec_t *frame_filter;
 static struct {
     vl_shm_t *shm;
     vl_wheel_t *wheel;
-    struct leases_t *idle, *closing;    /* oldest first */
+    struct leases_t *idle, *wanting, *closing;      /* oldest first */
+    apr_uint32_t workers;           /* of mod_http2, in this child */
+    apr_uint32_t busy, *busy_for;   /* those that have streams, by account */
     apr_uint32_t descriptors;
     int parks;
     int threads;                    /* of the MPM, in this child */
@@ -218,13 +225,18 @@ static void unswap(vl_lease_t *lease)
     put_descriptor(lease, lease->fd);
 }
 
+static int is_held_most(const vl_lease_t *lease)
+{
+    return lease->frames && lease->held.bytes > HELD_MAX;
+}
+
 /* A client that has closed its sending side may wait for an answer: the MPM is
  * not woken for that again. Streams that wait for their client need its input. */
 static void park_locked(vl_lease_t *lease, int has_ended)
 {
     apr_uint32_t events = has_ended ? 0 : EPOLLRDHUP;
 
-    if (lease->blocked && lease->held_bytes <= HELD_MAX)
+    if (lease->blocked && !is_held_most(lease))
         events |= EPOLLIN;
     if (vl_has_pending_output(lease->c))
         events |= EPOLLOUT;
@@ -500,6 +512,70 @@ static void charge_connection(vl_lease_t *lease)
     charge(lease, us);
 }
 
+/* mod_http2 has so many workers for all connections of a child. A stream keeps its
+ * worker for as long as its client or its back end likes, so no account gets all of
+ * them: its streams are held until one is left for it. */
+static int is_worker_left(apr_uint32_t account)
+{
+    return vl_admit_more(leases.busy_for[account],
+                         leases.workers > leases.busy
+                         ? leases.workers - leases.busy : 0);
+}
+
+static void count_busy_locked(apr_uint32_t account, int by)
+{
+    vl_lease_t *lease;
+
+    leases.busy += (apr_uint32_t)by;
+    leases.busy_for[account] += (apr_uint32_t)by;
+    if (by > 0)
+        return;
+    APR_RING_FOREACH(lease, leases.wanting, vl_lease_t, link) {
+        if (is_worker_left(lease->account)) {
+            leave_ring_locked(lease);
+            lease->has_worker = 1;
+            eventfd_write(lease->wake_fd, 1);
+            return;
+        }
+    }
+}
+
+void vl_lease_stream_begins(vl_lease_t *lease, apr_uint32_t *account)
+{
+    *account = VL_NO_FLOW;
+    if (!leases.parks)
+        return;
+    vl_park_lock();
+    if (lease->begun) {
+        lease->begun--;
+        *account = lease->begun_for;
+    }
+    vl_park_unlock();
+}
+
+void vl_lease_stream_ends(apr_uint32_t *account)
+{
+    if (*account == VL_NO_FLOW || !leases.shm)
+        return;
+    vl_park_lock();
+    count_busy_locked(*account, -1);
+    vl_park_unlock();
+    *account = VL_NO_FLOW;
+}
+
+/* It is woken when a worker is free. What it has been granted is others'. */
+static void want_worker_locked(vl_lease_t *lease)
+{
+    vl_ticket_t *ticket;
+
+    lease->may_begin = 0;
+    while ((ticket = apr_array_pop(lease->tickets)))
+        vl_slot_end(leases.shm, ticket, NULL);
+    if (vl_slot_granted(leases.shm))
+        vl_park_take_locked();
+    enter_ring_locked(lease, leases.wanting);
+}
+
 /* A stream that begins is charged what a request of its account costs on
  * average, so that a lease lets in no more streams than it can pay for. The rest
  * is charged when the stream ends. */
@@ -509,23 +585,10 @@ static void reserve(vl_lease_t *lease)
         charge(lease, lease->estimate_us);
 }
 
-/* vl_frames_may_begin_fn. Each stream takes a slot, above the number of slots if
- * need be, as long as the lease lasts and its account is within its own limits. */
-static int may_begin(void *context)
+static int begins_with_credit_locked(vl_lease_t *lease)
 {
-    vl_lease_t *lease = context;
     vl_ticket_t ticket;
 
-    if (!lease->known && lease->first == SENT)
-        return 0;
-    if (lease->first == NOT_SENT)
-        lease->first = SENT;
-    if (!is_limited(lease) || leases.leaving || lease->refused)
-        return 1;
-    if (lease->may_begin) {
-        lease->may_begin = 0;
-        return 1;
-    }
     if (credit(lease) <= 0) {
         if (vl_slot_contended(leases.shm))
             return 0;
@@ -533,48 +596,83 @@ static int may_begin(void *context)
     }
     if (vl_slot_resume(leases.shm, lease->account, 1, &ticket) != APR_SUCCESS)
         return 0;
-    vl_park_lock();
     add_ticket_locked(lease, &ticket);
-    vl_park_unlock();
     return 1;
 }
 
-/* Held streams that may begin. In `held` each stream begins with a flush bucket,
- * which stays here. */
-static int pass_held(vl_lease_t *lease, apr_bucket_brigade *bb)
+static int may_begin_locked(vl_lease_t *lease)
 {
-    apr_bucket_brigade *held = lease->held;
-    int some = 0;
-
-    while (!APR_BRIGADE_EMPTY(held) && may_begin(lease)) {
-        apr_bucket *b = APR_BRIGADE_FIRST(held);
-
-        if (APR_BUCKET_IS_FLUSH(b))
-            apr_bucket_delete(b);
-        while (!APR_BRIGADE_EMPTY(held)
-               && !APR_BUCKET_IS_FLUSH(b = APR_BRIGADE_FIRST(held))) {
-            APR_BUCKET_REMOVE(b);
-            APR_BRIGADE_INSERT_TAIL(bb, b);
-            lease->held_bytes -= b->length;
-        }
-        vl_frames_release_one(lease->frames);
-        reserve(lease);
-        some = 1;
+    if (!is_worker_left(lease->account) && make_poll_fd(lease)) {
+        want_worker_locked(lease);
+        return 0;
     }
-    return some;
+    if (!lease->may_begin && !begins_with_credit_locked(lease))
+        return 0;
+    lease->may_begin = 0;
+    if (!lease->begun++)
+        lease->begun_for = lease->account;
+    count_busy_locked(lease->begun_for, 1);
+    return 1;
+}
+
+/* vl_frames_may_begin_fn. Each stream takes a slot, above the number of slots if
+ * need be, as long as the lease lasts and its account is within its own limits. */
+static int may_begin(void *context)
+{
+    vl_lease_t *lease = context;
+    int may;
+
+    if (!lease->known && lease->first == SENT)
+        return 0;
+    if (lease->first == NOT_SENT)
+        lease->first = SENT;
+    if (!is_limited(lease) || leases.leaving || lease->refused)
+        return 1;
+    vl_park_lock();
+    may = may_begin_locked(lease);
+    vl_park_unlock();
+    return may;
+}
+
+static void pass_pieces(vl_lease_t *lease, apr_uint32_t stream,
+                        apr_bucket_brigade *bb)
+{
+    vl_piece_t *piece;
+
+    while ((piece = vl_held_take(&lease->held, stream)))
+        APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_heap_create(
+            piece->bytes, piece->length, vl_held_free_bytes, bb->bucket_alloc));
 }
 
 static void release_all(vl_lease_t *lease, apr_bucket_brigade *bb)
 {
-    apr_bucket *b = APR_BRIGADE_FIRST(lease->held), *next;
+    vl_frames_release_all(lease->frames);
+    pass_pieces(lease, 0, bb);
+    reserve(lease);
+}
 
-    for (; b != APR_BRIGADE_SENTINEL(lease->held); b = next) {
-        next = APR_BUCKET_NEXT(b);
-        if (APR_BUCKET_IS_FLUSH(b))
-            apr_bucket_delete(b);
+/* Held streams that may begin. */
+static int pass_held(vl_lease_t *lease, apr_bucket_brigade *bb)
+{
+    vl_frames_t *frames = lease->frames;
+    int some = 0;
+
+    while (frames->streams && vl_frames_is_between(frames) && may_begin(lease)) {
+        apr_uint32_t stream = frames->stream[0].id;
+
+        some = 1;
+        if (!vl_held_is_free(&lease->held, stream)) {
+            release_all(lease, bb);
+            break;
+        }
+        pass_pieces(lease, stream, bb);
+        vl_frames_release_one(frames);
+        reserve(lease);
     }
-    APR_BRIGADE_CONCAT(bb, lease->held);
-    lease->held_bytes = 0;
+    /* Frames that belong to none of them. */
+    if (some && !frames->streams)
+        pass_pieces(lease, 0, bb);
+    return some;
 }
 
 /* One bucket's bytes. Returns whether some of them pass. */
@@ -588,7 +686,6 @@ static int split_bytes(vl_lease_t *lease, const char *data, apr_size_t length,
         vl_span_t span;
         apr_size_t n = vl_frames_next(lease->frames, may_begin, lease, data,
                                       length, &verdict, &span);
-        apr_bucket_brigade *to = bb;
 
         data += n;
         length -= n;
@@ -596,16 +693,15 @@ static int split_bytes(vl_lease_t *lease, const char *data, apr_size_t length,
         case VL_FRAMES_NONE:
             continue;
         case VL_FRAMES_HOLD_NEW:
-            APR_BRIGADE_INSERT_TAIL(lease->held, apr_bucket_flush_create(
-                                        lease->held->bucket_alloc));
-            to = lease->held;
-            break;
+            vl_held_begin(&lease->held, lease->frames->id,
+                          lease->frames->is_block,
+                          VL_FRAMES_HEADER + (apr_size_t)lease->frames->payload);
+            /* fall through */
         case VL_FRAMES_HOLD:
-            to = lease->held;
-            break;
+            vl_held_add(&lease->held, span.data, span.length);
+            continue;
         case VL_FRAMES_RELEASE:
             release_all(lease, bb);
-            reserve(lease);
             break;
         case VL_FRAMES_PASS_NEW:
             reserve(lease);
@@ -613,10 +709,8 @@ static int split_bytes(vl_lease_t *lease, const char *data, apr_size_t length,
         case VL_FRAMES_PASS:
             break;
         }
-        passes |= to == bb;
-        if (to == lease->held)
-            lease->held_bytes += span.length;
-        apr_brigade_write(to, NULL, NULL, span.data, span.length);
+        passes = 1;
+        apr_brigade_write(bb, NULL, NULL, span.data, span.length);
     }
     return passes;
 }
@@ -653,8 +747,9 @@ static int ask_for_held(vl_lease_t *lease)
     int may;
 
     vl_park_lock();
-    may = !lease->queued && (lease->answer != NO_ANSWER
-                             || ask_locked(lease, vl_clock_us(), 0));
+    may = !lease->queued && lease->in != leases.wanting
+          && (lease->answer != NO_ANSWER
+              || ask_locked(lease, vl_clock_us(), 0));
     use_answer_locked(lease);
     vl_park_unlock();
     return may;
@@ -678,8 +773,9 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
         return ap_get_brigade(f->next, bb, mode, block, readbytes);
     charge_connection(lease);
     vl_park_lock();
-    if (lease->first == READ) {
-        lease->first = TOLD;
+    if (lease->first == READ || lease->has_worker) {
+        lease->first = lease->first == READ ? TOLD : lease->first;
+        lease->has_worker = 0;
         eventfd_read(lease->wake_fd, &value);
     }
     use_answer_locked(lease);
@@ -687,7 +783,12 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     if (lease->frames->streams && pass_held(lease, bb))
         return APR_SUCCESS;
     while (!passes && rv == APR_SUCCESS) {
-        if (lease->held_bytes > HELD_MAX && block == APR_NONBLOCK_READ)
+        if (is_held_most(lease) && lease->frames->uploads
+            && vl_frames_is_between(lease->frames)) {
+            release_all(lease, bb);
+            return APR_SUCCESS;
+        }
+        if (is_held_most(lease) && block == APR_NONBLOCK_READ)
             rv = APR_EAGAIN;
         else
             rv = ap_get_brigade(f->next, lease->input, mode, block, readbytes);
@@ -790,6 +891,10 @@ static void end_run(vl_lease_t *lease)
     lease->may_begin = 0;
     while (vl_lease_take(lease, &ticket))
         vl_park_end(&ticket, NULL);
+    vl_park_lock();
+    for (; lease->begun; lease->begun--)
+        count_busy_locked(lease->begun_for, -1);
+    vl_park_unlock();
 }
 
 static conn_state_e wait_state(void)
@@ -851,7 +956,7 @@ static int leave_to_mpm(vl_lease_t *lease)
 static int wait_with_held(vl_lease_t *lease)
 {
     vl_park_lock();
-    if (lease->queued) {
+    if (lease->queued || lease->in == leases.wanting) {
         park_locked(lease, 0);
         change_state_locked(lease, PARKED);
     }
@@ -1094,6 +1199,8 @@ static apr_status_t cleanup(void *data)
     vl_park_lock();
     leave_ring_locked(lease);
     vl_park_unlock();
+    if (lease->frames)
+        vl_held_free(&lease->held);
     __atomic_sub_fetch(&leases.descriptors, lease->poll_fd >= 0 ? 3 : 1,
                        __ATOMIC_RELAXED);
     if (lease->poll_fd >= 0)
@@ -1129,7 +1236,7 @@ void vl_lease_switch(vl_lease_t *lease)
     lease->cpu_us = vl_meter_thread_us();
     lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
     vl_frames_init(lease->frames);
-    lease->held = apr_brigade_create(c->pool, c->bucket_alloc);
+    vl_held_init(&lease->held);
     lease->input = apr_brigade_create(c->pool, c->bucket_alloc);
     ap_add_input_filter_handle(frame_filter, lease, NULL, c);
     lease->meets_http2 = 1;
@@ -1293,7 +1400,8 @@ static struct leases_t *ring_make(apr_pool_t *p)
     return ring;
 }
 
-void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks)
+void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
+                         apr_uint32_t accounts, apr_uint32_t workers)
 {
     int is_async = 0, has_waitio = 0;
 
@@ -1301,7 +1409,10 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks)
     leases.leaving = 0;
     leases.wheel = vl_wheel_create(pchild, vl_clock_us());
     leases.idle = ring_make(pchild);
+    leases.wanting = ring_make(pchild);
     leases.closing = ring_make(pchild);
+    leases.workers = workers;
+    leases.busy_for = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
     if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
         leases.threads = 1;

@@ -31,8 +31,9 @@
 typedef struct vl_lease_t vl_lease_t;
 
 void vl_lease_register(void);
-/* ticks: vl_lease_tick() will be called in this child. */
-void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks);
+/* ticks: vl_lease_tick() will be called in this child. workers: of mod_http2. */
+void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
+                         apr_uint32_t accounts, apr_uint32_t workers);
 
 /* Connections of this child can be parked. */
 int vl_lease_parks(void);
@@ -92,6 +93,11 @@ void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us);
 /* A stream begins: the slot that the queue gave to the connection, if it has not
  * been taken yet. Any thread. */
 int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket);
+
+/* A worker of mod_http2 begins with a stream of the connection, and has done its
+ * work. *account is set by the first. Any thread. */
+void vl_lease_stream_begins(vl_lease_t *lease, apr_uint32_t *account);
+void vl_lease_stream_ends(apr_uint32_t *account);
 
 /* Why the streams of the connection are refused; VL_REASON_NONE: they are not. */
 vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us);

@@ -150,6 +150,7 @@ static void set_up(vl_shm_t *shm, apr_uint32_t accounts,
     shm->head->capacity = accounts;
     shm->head->children = children;
     shm->head->processors = vl_cpu_count();
+    shm->head->others_permille = UINT32_MAX;
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
 }

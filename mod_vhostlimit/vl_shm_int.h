@@ -98,6 +98,7 @@ typedef struct child_t {
     apr_uint32_t streams;
     apr_uint32_t ended;             /* since it began; wraps around */
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
+    apr_uint64_t cpu_us;            /* that it had used at head_t.cpu_at */
     int woken;                      /* its descriptor has been written */
     int still;                      /* it is granted nothing, see vl_still.c */
     apr_int64_t moved_us;           /* when its ring was last empty, or read */
@@ -119,12 +120,14 @@ typedef struct head_t {
     apr_uint32_t elsewhere;         /* requests worked on elsewhere */
     apr_int64_t elsewhere_at;       /* us, when their clock was last moved */
     apr_uint64_t elsewhere_ns;      /* what it shows */
+    apr_uint32_t others_permille;   /* of a processor, used by processes that are
+                                     * not the children; UINT32_MAX: not known */
+    apr_int64_t cpu_at;             /* us, when the processors' times were read */
+    vl_cpu_t cpu;                   /* those */
     apr_uint32_t reader;            /* child that reads usage ... */
     apr_int64_t read_at;            /* ... and did at, us */
     int auto_on;                    /* the slots are found by vl_auto.h */
     vl_auto_t auto_state;
-    apr_int64_t auto_at;            /* last step, us */
-    vl_cpu_t auto_cpu;              /* and the processors' times then */
     apr_int64_t watch_at;           /* when vl_watch.c last looked, us */
     apr_uint32_t acceptor;          /* child that accepts for all, and 1 */
     apr_uint32_t asking;            /* children that wait for a connection */

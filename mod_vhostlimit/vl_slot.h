@@ -139,7 +139,7 @@ int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
 /* To be called now and then in every child: one of them does a step of
- * vl_auto.h when it is due. */
+ * vl_auto.h when it is due, and measures what other processes use. */
 void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us);
 
 #endif

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many slots there are. */
+/* How many slots there are, and how much of the processors the back ends use. */
 #include "vl_slot.h"
 
 #include "vl_shm_int.h"
+
+/* Readings of the processors that are so far apart say nothing about now. */
+#define STALE_US (1 * APR_USEC_PER_SEC)
 
 static apr_uint32_t auto_min(void)
 {
@@ -59,27 +62,79 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
     sample.max = rooms_locked(shm);
     sample.running = head->queue.running;
     sample.waiting = head->queue.waiting;
-    sample.busy_permille = vl_cpu_busy_permille(&head->auto_cpu, cpu);
+    sample.busy_permille = vl_cpu_busy_permille(&head->cpu, cpu);
     __atomic_store_n(&head->queue.slots,
                      vl_auto_step(&head->auto_state, &sample),
                      __ATOMIC_RELAXED);
-    head->auto_cpu = *cpu;
+}
+
+/* CPU time that the children have used since the last step. A new child is younger
+ * than that. */
+static apr_uint64_t children_used_us(vl_shm_t *shm)
+{
+    apr_uint64_t sum = 0;
+    apr_uint32_t c;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        child_t *child = &shm->children[c];
+        pid_t pid = __atomic_load_n(&child->pid, __ATOMIC_RELAXED);
+        apr_uint64_t us = pid ? vl_cpu_of_process(pid) : 0;
+
+        if (us > child->cpu_us)
+            sum += us - child->cpu_us;
+        child->cpu_us = us;
+    }
+    return sum;
+}
+
+/* The half of what was known before makes one reading less of an accident: ticks
+ * are long beside a step. */
+static void measure_others_locked(head_t *head, const vl_cpu_t *cpu,
+                                  apr_uint64_t used_us, apr_int64_t passed_us)
+{
+    apr_uint32_t permille = vl_cpu_others_permille(&head->cpu, cpu, used_us,
+                                                   passed_us);
+
+    if (passed_us > STALE_US)
+        head->others_permille = UINT32_MAX;
+    else if (head->others_permille == UINT32_MAX)
+        head->others_permille = permille;
+    else
+        head->others_permille = (head->others_permille + permille) / 2;
+}
+
+/* Returns 1 if the step is due and this child's. */
+static int begins_step(vl_shm_t *shm, apr_int64_t now_us,
+                       apr_int64_t *ret_passed_us)
+{
+    head_t *head = shm->head;
+    int begins;
+
+    if (!(head->auto_on || head->elsewhere) || vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    *ret_passed_us = now_us - head->cpu_at;
+    begins = *ret_passed_us >= VL_AUTO_STEP_US || *ret_passed_us < 0;
+    if (begins)
+        head->cpu_at = now_us;
+    vl_shm_unlock(shm);
+    return begins;
 }
 
 void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
 {
+    apr_int64_t passed_us;
+    apr_uint64_t used_us;
     vl_cpu_t cpu;
-    int mine;
 
-    if (!shm->head->auto_on || vl_slot_lock(shm) != APR_SUCCESS)
+    if (!begins_step(shm, now_us, &passed_us)
+        || vl_cpu_read(&cpu) != APR_SUCCESS)
         return;
-    mine = now_us - shm->head->auto_at >= VL_AUTO_STEP_US;
-    if (mine)
-        shm->head->auto_at = now_us;
-    vl_shm_unlock(shm);
-    if (!mine || vl_cpu_read(&cpu) != APR_SUCCESS
-        || vl_shm_lock(shm) != APR_SUCCESS)
+    used_us = children_used_us(shm);
+    if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
-    adjust_locked(shm, &cpu);
+    measure_others_locked(shm->head, &cpu, used_us, passed_us);
+    if (shm->head->auto_on)
+        adjust_locked(shm, &cpu);
+    shm->head->cpu = cpu;
     vl_slot_dispatch_and_unlock(shm);
 }

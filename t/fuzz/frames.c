@@ -3,21 +3,42 @@
  * The first byte says how the input is cut and when the gate closes. */
 #include "fuzz.h"
 #include "vl_frames.h"
+#include "vl_held.h"
 
 typedef struct out_t {
-    size_t passed, held, starts[VL_FRAMES_STREAMS + 1], streams;
+    vl_frames_t frames;
+    vl_held_t held;
+    size_t passed, added;
 } out_t;
 
-static void release_one(vl_frames_t *frames, out_t *out)
+static void pass_pieces(out_t *out, apr_uint32_t stream)
 {
-    size_t i, bytes = out->streams > 1 ? out->starts[1] : out->held;
+    vl_piece_t *piece;
 
-    for (i = 1; i < out->streams; i++)
-        out->starts[i - 1] = out->starts[i] - bytes;
-    out->streams--;
-    out->passed += bytes;
-    out->held -= bytes;
-    vl_frames_release_one(frames);
+    while ((piece = vl_held_take(&out->held, stream))) {
+        must(piece->length <= piece->size);
+        must(!stream || piece->stream == stream);
+        out->passed += piece->length;
+        out->added -= piece->length;
+        vl_held_free_bytes(piece->bytes);
+    }
+}
+
+/* As vl_lease.c does it. */
+static void release_one(out_t *out)
+{
+    apr_uint32_t stream = out->frames.stream[0].id, streams = out->frames.streams;
+
+    if (!vl_held_is_free(&out->held, stream)) {
+        vl_frames_release_all(&out->frames);
+        pass_pieces(out, 0);
+        return;
+    }
+    pass_pieces(out, stream);
+    vl_frames_release_one(&out->frames);
+    must(out->frames.streams == streams - 1);
+    if (!out->frames.streams)
+        pass_pieces(out, 0);
 }
 
 static int is_open(void *closed)
@@ -27,13 +48,13 @@ static int is_open(void *closed)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    vl_frames_t frames;
-    out_t out = { 0 };
+    out_t out = { .passed = 0 };
     size_t at = 1, kept = 0, piece, turn = 0;
 
     if (!size)
         return 0;
-    vl_frames_init(&frames);
+    vl_frames_init(&out.frames);
+    vl_held_init(&out.held);
     piece = 1 + (data[0] & 31);
     while (at < size) {
         size_t part = size - at < piece ? size - at : piece;
@@ -44,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t n;
 
         memcpy(exact, data + at, part);
-        n = vl_frames_next(&frames, is_open, &closed, (char *)exact, part,
+        n = vl_frames_next(&out.frames, is_open, &closed, (char *)exact, part,
                            &verdict, &span);
         must(n > 0 && n <= part);
         at += n;
@@ -56,34 +77,34 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             must(!span.length && kept < VL_FRAMES_HEADER);
             break;
         case VL_FRAMES_HOLD_NEW:
-            must(out.streams < VL_FRAMES_STREAMS);
-            out.starts[out.streams++] = out.held;
-            out.held += span.length;
-            break;
+            vl_held_begin(&out.held, out.frames.id, out.frames.is_block,
+                          VL_FRAMES_HEADER + out.frames.payload);
+            /* fall through */
         case VL_FRAMES_HOLD:
-            must(out.streams);
-            out.held += span.length;
+            must(out.frames.streams);
+            vl_held_add(&out.held, span.data, span.length);
+            out.added += span.length;
             break;
         case VL_FRAMES_RELEASE:
-            out.passed += out.held;
-            out.held = out.streams = 0;
+            pass_pieces(&out, 0);
             out.passed += span.length;
             break;
         case VL_FRAMES_PASS_NEW:
-            must(!out.streams && !closed);
+            must(!out.frames.streams && !closed);
             out.passed += span.length;
             break;
         case VL_FRAMES_PASS:
             out.passed += span.length;
             break;
         }
-        must(frames.streams == out.streams);
-        if (!closed && out.streams)
-            release_one(&frames, &out);
+        must(out.held.bytes >= out.added);
+        if (!closed && out.frames.streams && vl_frames_is_between(&out.frames))
+            release_one(&out);
         free(exact);
     }
-    while (out.streams)
-        release_one(&frames, &out);
-    must(!out.held && out.passed + kept == size - 1);
+    while (out.frames.streams)
+        release_one(&out);
+    must(!out.held.bytes && !out.added && out.passed + kept == size - 1);
+    vl_held_free(&out.held);
     return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "tap.h"
 #include "vl_frames.h"
+#include "vl_held.h"
 
 enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, PING = 6,
        WINDOW_UPDATE = 8, CONTINUATION = 9 };
@@ -13,30 +14,38 @@ enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, PING = 6,
 
 typedef struct side_t {
     vl_frames_t frames;
+    vl_held_t held;
     int closed;
-    char passed[4096], held[4096];
-    size_t n_passed, n_held;
-    size_t starts[64];              /* in held, of each stream */
-    size_t streams;
+    char passed[8192];
+    size_t n_passed;
 } side_t;
 
 static void begin(side_t *s)
 {
     memset(s, 0, sizeof(*s));
     vl_frames_init(&s->frames);
-}
-
-static void release(side_t *s, size_t bytes)
-{
-    memcpy(s->passed + s->n_passed, s->held, bytes);
-    s->n_passed += bytes;
-    memmove(s->held, s->held + bytes, s->n_held - bytes);
-    s->n_held -= bytes;
+    vl_held_init(&s->held);
 }
 
 static int is_open(void *side)
 {
     return !((const side_t *)side)->closed;
+}
+
+static void pass(side_t *s, const char *bytes, size_t length)
+{
+    memcpy(s->passed + s->n_passed, bytes, length);
+    s->n_passed += length;
+}
+
+static void pass_pieces(side_t *s, apr_uint32_t stream)
+{
+    vl_piece_t *piece;
+
+    while ((piece = vl_held_take(&s->held, stream))) {
+        pass(s, piece->bytes, piece->length);
+        vl_held_free_bytes(piece->bytes);
+    }
 }
 
 /* As vl_lease.c does it. */
@@ -50,32 +59,31 @@ static void say(side_t *s, const char *data, size_t length, size_t piece)
         n = vl_frames_next(&s->frames, is_open, s, data, part, &verdict, &span);
         data += n;
         length -= n;
-        if (verdict == VL_FRAMES_RELEASE) {
-            release(s, s->n_held);
-            s->streams = 0;
-        }
+        if (verdict == VL_FRAMES_RELEASE)
+            pass_pieces(s, 0);
         if (verdict == VL_FRAMES_HOLD_NEW)
-            s->starts[s->streams++] = s->n_held;
-        if (verdict == VL_FRAMES_HOLD || verdict == VL_FRAMES_HOLD_NEW) {
-            memcpy(s->held + s->n_held, span.data, span.length);
-            s->n_held += span.length;
-        }
-        else {
-            memcpy(s->passed + s->n_passed, span.data, span.length);
-            s->n_passed += span.length;
-        }
+            vl_held_begin(&s->held, s->frames.id, s->frames.is_block,
+                          VL_FRAMES_HEADER + s->frames.payload);
+        if (verdict == VL_FRAMES_HOLD || verdict == VL_FRAMES_HOLD_NEW)
+            vl_held_add(&s->held, span.data, span.length);
+        else
+            pass(s, span.data, span.length);
     }
 }
 
 static void release_one(side_t *s)
 {
-    size_t i, bytes = s->streams > 1 ? s->starts[1] : s->n_held;
+    apr_uint32_t stream = s->frames.stream[0].id;
 
-    release(s, bytes);
-    for (i = 1; i < s->streams; i++)
-        s->starts[i - 1] = s->starts[i] - bytes;
-    s->streams--;
+    if (!vl_held_is_free(&s->held, stream)) {
+        vl_frames_release_all(&s->frames);
+        pass_pieces(s, 0);
+        return;
+    }
+    pass_pieces(s, stream);
     vl_frames_release_one(&s->frames);
+    if (!s->frames.streams)
+        pass_pieces(s, 0);
 }
 
 static size_t put(char *to, int type, int flags, unsigned stream,
@@ -107,6 +115,19 @@ static const char *listed(const char *data, size_t length)
         at += 9 + ((size_t)h[1] << 8 | h[2]);
     }
     return text;
+}
+
+static const char *held_by(const side_t *s)
+{
+    static char bytes[8192];
+    const vl_piece_t *piece;
+    size_t length = 0;
+
+    APR_RING_FOREACH(piece, &((side_t *)s)->held.pieces, vl_piece_t, link) {
+        memcpy(bytes + length, piece->bytes, piece->length);
+        length += piece->length;
+    }
+    return listed(bytes, length);
 }
 
 static void is(const char *got, const char *want, const char *what)
@@ -166,7 +187,7 @@ static void test_closed(void)
     frame(&s, CONTINUATION, 4, 3, 10);
     frame(&s, DATA, 0, 5, 3);
     is(listed(s.passed, s.n_passed), "4:0 6:0 8:0", "control frames pass");
-    is(listed(s.held, s.n_held), "1:1 1:3 9:3 0:5",
+    is(held_by(&s), "1:1 1:3 9:3 0:5",
        "streams are held, in order, and what belongs to them");
     release_one(&s);
     is(listed(s.passed, s.n_passed), "4:0 6:0 8:0 1:1", "one is released");
@@ -176,12 +197,12 @@ static void test_closed(void)
        "the reset of a released stream passes, that of a held one waits");
     s.closed = 0;
     frame(&s, HEADERS, 5, 7, 1);
-    is(listed(s.held, s.n_held), "1:3 9:3 0:5 3:3 1:7",
+    is(held_by(&s), "1:3 9:3 0:5 3:3 1:7",
        "a stream that comes behind held ones is held, though the gate is open");
     release_one(&s);
     release_one(&s);
     frame(&s, HEADERS, 5, 9, 1);
-    ok(!s.n_held && s.frames.last_stream == 9, "then it passes again");
+    ok(!s.held.bytes && s.frames.last_stream == 9, "then it passes again");
 }
 
 static void test_running(void)
@@ -195,21 +216,101 @@ static void test_running(void)
     s.closed = 1;
     frame(&s, DATA, 0, 1, 50);
     frame(&s, HEADERS, 5, 3, 10);
-    is(listed(s.held, s.n_held), "1:3", "another stream is held meanwhile");
+    is(held_by(&s), "1:3", "another stream is held meanwhile");
     frame(&s, HEADERS, 4, 5, 10);
-    is(listed(s.held, s.n_held), "1:3 1:5", "also one that is an upload");
+    is(held_by(&s), "1:3 1:5", "also one that is an upload");
     frame(&s, DATA, 0, 5, 70);
-    is(listed(s.passed, s.n_passed), "1:1 0:1 1:3 1:5 0:5",
-       "whose data releases all: it is in the way of the other upload");
+    is(listed(s.passed, s.n_passed), "1:1 0:1", "and its data");
     frame(&s, DATA, 1, 1, 5);
+    is(listed(s.passed, s.n_passed), "1:1 0:1 0:1",
+       "the data of the running upload passes them");
     frame(&s, DATA, 1, 5, 5);
-    ok(s.frames.uploads == 0, "both uploads have ended");
-    frame(&s, HEADERS, 4, 7, 10);
-    frame(&s, DATA, 1, 7, 90);
-    is(listed(s.held, s.n_held), "1:7 0:7",
-       "an upload waits with its data when no other is under way");
+    is(held_by(&s), "1:3 1:5 0:5 0:5", "in the order of arrival");
     release_one(&s);
+    release_one(&s);
+    is(listed(s.passed, s.n_passed), "1:1 0:1 0:1 1:3 1:5 0:5 0:5",
+       "an upload that is released takes its data along");
     ok(s.frames.uploads == 0, "and is known to be complete");
+}
+
+/* Two uploads whose data comes in turns. */
+static void test_order(void)
+{
+    side_t s;
+
+    begin(&s);
+    s.closed = 1;
+    preface(&s);
+    frame(&s, HEADERS, 4, 1, 10);
+    frame(&s, HEADERS, 4, 3, 10);
+    frame(&s, DATA, 0, 1, 20);
+    frame(&s, DATA, 0, 3, 20);
+    frame(&s, DATA, 1, 1, 30);
+    release_one(&s);
+    is(listed(s.passed, s.n_passed), "1:1 0:1 0:1",
+       "data passes that of an upload that is still held");
+    is(held_by(&s), "1:3 0:3", "which stays");
+    frame(&s, HEADERS, 4, 5, 10);
+    frame(&s, HEADERS, 5, 3, 4);
+    frame(&s, HEADERS, 5, 7, 4);
+    release_one(&s);
+    is(listed(s.passed, s.n_passed), "1:1 0:1 0:1 1:3 0:3 1:5 1:3 1:7",
+       "trailers cannot pass a header block: all are released");
+    ok(!s.frames.streams && !s.held.bytes && s.frames.uploads == 1,
+       "and one upload is under way");
+}
+
+/* A frame that arrives in two parts, and its stream is released in between. */
+static void test_parts(void)
+{
+    char bytes[128];
+    size_t length;
+    side_t s;
+
+    begin(&s);
+    s.closed = 1;
+    preface(&s);
+    frame(&s, HEADERS, 4, 1, 10);
+    frame(&s, HEADERS, 5, 3, 10);
+    length = put(bytes, DATA, 1, 1, 50);
+    say(&s, bytes, 30, 30);
+    ok(vl_frames_is_between(&s.frames), "a held part is in nobody's way");
+    release_one(&s);
+    ok(!vl_frames_is_between(&s.frames), "one that has passed is");
+    say(&s, bytes + 30, length - 30, 7);
+    is(listed(s.passed, s.n_passed), "1:1 0:1", "its rest follows it");
+    ok(vl_frames_is_between(&s.frames) && s.n_passed == 19 + 59, "to its end");
+    release_one(&s);
+    is(listed(s.passed, s.n_passed), "1:1 0:1 1:3", "then the next is released");
+    ok(!s.held.bytes, "nothing is left");
+}
+
+/* What a client says of the length of a frame is not believed. */
+static void test_long(void)
+{
+    char bytes[1000] = "", header[9];
+    int i;
+    side_t s;
+    vl_piece_t *piece;
+    size_t n = 0, pieces = 0;
+
+    begin(&s);
+    s.frames.preface = 0;
+    s.closed = 1;
+    put(header, HEADERS, 5, 1, 0);
+    header[0] = 1;                          /* 65536 bytes */
+    say(&s, header, 9, 9);
+    ok(s.held.bytes < 20000, "no more memory than for a frame of 16 KB");
+    for (i = 0; i < 65; i++)
+        say(&s, bytes, sizeof(bytes), sizeof(bytes));
+    say(&s, bytes, 536, 536);
+    while ((piece = vl_held_take(&s.held, 1))) {
+        n += piece->length;
+        pieces++;
+        vl_held_free_bytes(piece->bytes);
+    }
+    ok(n == 9 + 65536 && pieces == 4, "what comes is held all the same");
+    ok(!s.held.bytes, "and its memory was counted");
 }
 
 static void test_trailers(void)
@@ -225,7 +326,7 @@ static void test_trailers(void)
     ok(s.frames.uploads == 0, "and end the upload");
     frame(&s, HEADERS, 5, 3, 3);
     frame(&s, CONTINUATION, 4, 1, 3);
-    is(listed(s.held, s.n_held), "1:3 9:1",
+    is(held_by(&s), "1:3 9:1",
        "behind a held header block no other passes");
 }
 
@@ -258,6 +359,9 @@ int main(void)
     test_open();
     test_closed();
     test_running();
+    test_order();
+    test_parts();
+    test_long();
     test_trailers();
     test_many();
     return tap_done();

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vl_held.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory of one piece, bytes: a frame as long as mod_http2 takes them (RFC 9113,
+ * section 4.2) and its header. What a client says of a longer one is not believed. */
+#define SIZE_MAX_PIECE (16384 + 9)
+
+void vl_held_init(vl_held_t *held)
+{
+    APR_RING_INIT(&held->pieces, vl_piece_t, link);
+    held->bytes = 0;
+}
+
+void vl_held_free(vl_held_t *held)
+{
+    vl_piece_t *piece;
+
+    while ((piece = vl_held_take(held, 0)))
+        free(piece);
+}
+
+static vl_piece_t *last_of(const vl_held_t *held)
+{
+    return APR_RING_LAST(&held->pieces);
+}
+
+void vl_held_begin(vl_held_t *held, apr_uint32_t stream, int is_block,
+                   apr_size_t length)
+{
+    apr_size_t size = length < SIZE_MAX_PIECE ? length : SIZE_MAX_PIECE;
+    vl_piece_t *piece = malloc(sizeof(*piece) + size);
+
+    if (!piece)
+        abort();                    /* as httpd does (ap_abort_on_oom) */
+    piece->stream = stream;
+    piece->is_block = is_block;
+    piece->length = 0;
+    piece->size = size;
+    APR_RING_INSERT_TAIL(&held->pieces, piece, vl_piece_t, link);
+    held->bytes += sizeof(*piece) + size;
+}
+
+void vl_held_add(vl_held_t *held, const char *data, apr_size_t length)
+{
+    while (length) {
+        vl_piece_t *piece = last_of(held);
+        apr_size_t n = piece->size - piece->length;
+
+        if (!n) {
+            vl_held_begin(held, piece->stream, piece->is_block, SIZE_MAX_PIECE);
+            continue;
+        }
+        if (n > length)
+            n = length;
+        memcpy(piece->bytes + piece->length, data, n);
+        piece->length += n;
+        data += n;
+        length -= n;
+    }
+}
+
+int vl_held_is_free(const vl_held_t *held, apr_uint32_t stream)
+{
+    const vl_piece_t *piece;
+    int others = 0;
+
+    APR_RING_FOREACH(piece, &((vl_held_t *)held)->pieces, vl_piece_t, link) {
+        if (piece->is_block && piece->stream == stream && others)
+            return 0;
+        others |= piece->is_block && piece->stream != stream;
+    }
+    return 1;
+}
+
+vl_piece_t *vl_held_take(vl_held_t *held, apr_uint32_t stream)
+{
+    vl_piece_t *piece;
+
+    APR_RING_FOREACH(piece, &held->pieces, vl_piece_t, link) {
+        if (!stream || piece->stream == stream) {
+            APR_RING_REMOVE(piece, link);
+            held->bytes -= sizeof(*piece) + piece->size;
+            return piece;
+        }
+    }
+    return NULL;
+}
+
+void vl_held_free_bytes(void *bytes)
+{
+    free((char *)bytes - offsetof(vl_piece_t, bytes));
+}
