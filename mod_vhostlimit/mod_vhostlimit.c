@@ -34,6 +34,7 @@
 #include "vl_shm.h"
 #include "vl_status.h"
 #include "vl_usage.h"
+#include "vl_yield.h"
 
 /* Lives as long as the parent, in the process's pool under KEPT_KEY: a restart
  * loads the module anew and clears its variables.  The key has the layout's
@@ -252,6 +253,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
                                         most_group_descriptors());
     usage = vl_usage_post_config_create(pconf, kept->cgroup,
                                         vl_enter_count(main_server));
+    vl_yield_post_config(pconf, kept->cgroup);
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
                                                           server_rec *));

@@ -33,6 +33,7 @@
 #include "vl_notice.h"
 #include "vl_prefork.h"
 #include "vl_private.h"
+#include "vl_yield.h"
 
 #define TICK_MS 100
 /* Accepted in one go; then whoever else has something to say. */
@@ -195,9 +196,11 @@ static void read_usage(apr_int64_t now_us)
 {
     int mine = vl_charge_reads_usage(vl_acceptor->shm, now_us);
 
-    if (mine)
+    if (mine) {
         vl_usage_child_read(vl_acceptor->usage, charge_usage, count_kills,
                             NULL);
+        vl_yield_child_set(vl_charge_has_outside(vl_acceptor->shm, now_us));
+    }
     else if (vl_acceptor->reads)
         vl_usage_child_close(vl_acceptor->usage);
     vl_acceptor->reads = mine;

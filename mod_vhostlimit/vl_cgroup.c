@@ -15,10 +15,13 @@ static const char *const v2_mounts[] = {
     "/sys/fs/cgroup", "/sys/fs/cgroup/unified", NULL
 };
 
-/* The tree holds its own against what runs beside it, and in the tree Apache,
- * without which no back end gets work, against them: the most that both
- * versions take. */
-static const vl_cgroup_limits_t heaviest = { .weight = 1000 };
+/* The tree beside what runs outside of it: the most that both versions take, and as
+ * any other group (vl_yield.h). */
+static const vl_cgroup_limits_t heavy = { .weight = 10000 }, light = { .weight = 100 };
+/* In the tree Apache, without which no back end gets work, beside a site's back ends.
+ * As many groups of sites as run at once have no more than that together, and one
+ * of them still gets a quarter of a processor that Apache could use up. */
+static const vl_cgroup_limits_t server_limits = { .weight = 300 };
 
 const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
                                  const char *controller)
@@ -206,10 +209,10 @@ static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
         cpu->missing = vl_cgroup_enable(cg->pool, cpu->mount, server, "cpu");
     if (!cpu->missing)
         cpu->missing = vl_cgroup_set(cg, cg->pool, VL_CG_CPU, cg->path,
-                                     &heaviest);
+                                     &heavy);
     if (!cpu->missing)
         cpu->missing = vl_cgroup_set(cg, cg->pool, VL_CG_CPU, server,
-                                     &heaviest);
+                                     &server_limits);
     if (cpu->missing)
         cg->reason = apr_pstrcat(cg->pool, "no CPU shares: ", cpu->missing,
                                  NULL);
@@ -324,4 +327,19 @@ const char *vl_cgroup_path(const vl_cgroup_t *cg)
 const char *vl_cgroup_reason(const vl_cgroup_t *cg)
 {
     return cg->reason;
+}
+
+const char *vl_cgroup_weight_file(const vl_cgroup_t *cg, apr_pool_t *p,
+                                  const char **ret_heavy, const char **ret_light)
+{
+    const place_t *cpu = &cg->places[VL_CG_CPU];
+    const vl_cgroup_value_t *value;
+
+    if (!*cg->path || !cpu->version || cpu->missing)
+        return NULL;
+    value = vl_cgroup_values(p, VL_CG_CPU, cpu->version, &light, cg->disks);
+    *ret_light = value->value;
+    value = vl_cgroup_values(p, VL_CG_CPU, cpu->version, &heavy, cg->disks);
+    *ret_heavy = value->value;
+    return apr_pstrcat(p, cpu->mount, cg->path, "/", value->file, NULL);
 }

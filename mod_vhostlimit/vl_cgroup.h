@@ -45,6 +45,11 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
  * again when cg is the old one. */
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg);
 
+/* The file of the tree's weight, and what to write there (vl_yield.h). NULL: there is
+ * no tree with CPU shares. */
+const char *vl_cgroup_weight_file(const vl_cgroup_t *cg, apr_pool_t *p,
+                                  const char **ret_heavy, const char **ret_light);
+
 /* "v1"; "v2"; "hybrid": cpu in a v1 hierarchy and a v2 tree beside it; "off". */
 const char *vl_cgroup_backend(const vl_cgroup_t *cg);
 /* Path of the tree's root from the hierarchy's, "" when off. */

@@ -15,6 +15,8 @@
  * the back ends have left it. */
 #define LEFT_US (5 * APR_USEC_PER_SEC)
 
+/* "Lately", for vl_charge_has_outside(). */
+#define OUTSIDE_US (5 * APR_USEC_PER_SEC)
 /* Of what n back ends could use at most, the part that they are taken to use at
  * least: each keeps a slot from others. */
 #define ELSEWHERE_LEAST 8
@@ -87,7 +89,8 @@ static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     if (shm->accounts[account].measured)
         return 0;
-    advance_elsewhere(shm->head, vl_clock_us());
+    shm->head->outside_at = vl_clock_us();
+    advance_elsewhere(shm->head, shm->head->outside_at);
     return (shm->head->elsewhere_ns - from) / 1000;
 }
 
@@ -170,6 +173,12 @@ int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
     }
     vl_slot_dispatch_and_unlock(shm);
     return mine;
+}
+
+int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us)
+{
+    return shm->head->outside_at
+           && now_us - shm->head->outside_at < OUTSIDE_US;
 }
 
 void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,

@@ -45,6 +45,10 @@ int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
 void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
                      int resident);
 
+/* Requests have lately been worked on by back ends that no group measures: they are
+ * outside of the tree. */
+int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us);
+
 /* The kernel has killed so many of them for memory in all, since the group was
  * made.  vl_watch.h tells of those that are new. */
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);

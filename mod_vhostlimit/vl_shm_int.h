@@ -120,6 +120,8 @@ typedef struct head_t {
     apr_uint32_t elsewhere;         /* requests worked on elsewhere */
     apr_int64_t elsewhere_at;       /* us, when their clock was last moved */
     apr_uint64_t elsewhere_ns;      /* what it shows */
+    apr_int64_t outside_at;         /* us, when some were last known that no
+                                     * group measures */
     apr_uint32_t others_permille;   /* of a processor, used by processes that are
                                      * not the children; UINT32_MAX: not known */
     apr_int64_t cpu_at;             /* us, when the processors' times were read */
