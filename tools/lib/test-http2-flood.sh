@@ -12,6 +12,8 @@ describe_http2-flood() {
   test_by h2load 1
   test_load noisy 2 site2 2000
   test_load noisy 3 site2 2000
-  test_row_rates all '>= 0.9' '>= 1.0'
+  test_row all "victim's rate / half of plain Apache's total" '>= 0.9' '>= 1.0' \
+    'ratio(this | site("victim").rate; plain | .total.rate / 2)'
+  test_row all "total / plain Apache's total" '' '' 'ratio(this | .total.rate; plain | .total.rate)'
   test_row all "victim's failures" '= 0' '= 0' 'this | site("victim").failures'
 }
