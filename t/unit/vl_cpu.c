@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Processor times from the text of /proc/stat. */
 #include <string.h>
+#include <unistd.h>
 
 #include "tap.h"
 #include "vl_cpu.h"
@@ -135,6 +136,27 @@ static void permille_between_readings(void)
          "never more than 1000, whatever the kernel shows");
 }
 
+static void others_between_readings(void)
+{
+    apr_uint64_t tick_us = 1000000 / (apr_uint64_t)sysconf(_SC_CLK_TCK);
+    vl_cpu_t from = { .work = 100 }, to = { .work = 120 };
+
+    ok(vl_cpu_others_permille(&from, &to, 0, (apr_int64_t)(20 * tick_us)) == 1000,
+       "all of one processor");
+    ok(vl_cpu_others_permille(&from, &to, 15 * tick_us,
+                              (apr_int64_t)(20 * tick_us)) == 250,
+       "what the children used is not others'");
+    ok(vl_cpu_others_permille(&from, &to, 21 * tick_us, 1000) == 0,
+       "ticks are coarse: the children may have used more than they show");
+    ok(vl_cpu_others_permille(&to, &from, 0, 1000) == 0
+       && vl_cpu_others_permille(&from, &to, 0, 0) == 0,
+       "readings that mean nothing");
+    ok(parse("cpu0 1 2 4 8 16 32 64 128 0 0\n").work == 7,
+       "interrupts and stolen time are no process's");
+    ok(vl_cpu_of_process(getpid()) > 0 && !vl_cpu_of_process(0x7ffffffe),
+       "a process's time, and none of nobody");
+}
+
 static void this_machine(void)
 {
     vl_cpu_t cpu;
@@ -151,6 +173,7 @@ int main(void)
     garbage_is_passed_over();
     cut_anywhere();
     permille_between_readings();
+    others_between_readings();
     this_machine();
     return tap_done();
 }

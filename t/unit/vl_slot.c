@@ -416,9 +416,52 @@ static void work_elsewhere_is_charged_once(void)
     sum = second_elsewhere(shm, 8);
     ok(sum > 3920000 && sum < 5200000, "8 at once on four: four seconds "
        "(%u us)", (unsigned)sum);
+    shm->head->others_permille = 1000;
+    sum = second_elsewhere(shm, 8);
+    ok(sum > 980000 && sum < 1300000, "which have used one processor: a second "
+       "(%u us)", (unsigned)sum);
+    shm->head->others_permille = 0;
+    sum = second_elsewhere(shm, 8);
+    ok(sum > 490000 && sum < 650000, "none: an eighth of what they could have "
+       "(%u us)", (unsigned)sum);
+    shm->head->others_permille = UINT32_MAX;
     ok(is_empty(shm), "none is elsewhere any more");
     ok(shm->head->elsewhere_ns > 0 && !shm->children[0].elsewhere,
        "the clock has moved");
+}
+
+static void a_request_that_waits_for_its_client_has_no_slot(void)
+{
+    vl_shm_t *shm = alone(100, 2);
+    vl_cost_t cost = { .busy_us = 900, .cpu_us = 700, .paid_us = 300 };
+    vl_ticket_t first, second;
+    apr_uint64_t from, before, charged;
+    apr_int64_t now = vl_clock_us();
+
+    accounts(shm, 2);
+    vl_slot_set(shm, 1);
+    enter(shm, 0, &first);
+    first.stream = 0;
+    before = cost_of(shm, 0) - first.charged;
+    ok(vl_slot_try(shm, 1, &second) != APR_SUCCESS, "no slot is free");
+    vl_slot_pause(shm, &first, 300);
+    ok(shm->accounts[0].metrics.charged_us == 300, "it has paid what it used");
+    ok(vl_slot_try(shm, 1, &second) == APR_SUCCESS, "its slot is another's");
+    vl_slot_go_on(shm, &first);
+    ok(shm->head->queue.running == 2 && shm->queue.flows[0].running == 1,
+       "it goes on above the number of slots");
+    charged = vl_slot_end(shm, &first, &cost);
+    ok(charged == 700 && cost_of(shm, 0) - before == 700,
+       "and pays the rest at its end");
+    vl_slot_end(shm, &second, NULL);
+    from = vl_charge_elsewhere(shm, now);
+    from = vl_charge_elsewhere_pause(shm, now + 1000, from);
+    ok(!shm->head->elsewhere, "its back end waits too");
+    from = vl_charge_elsewhere_go_on(shm, now + 5000, from);
+    ok(vl_charge_elsewhere(shm, now + 6000) - from == 2000000,
+       "and is charged for the time in which it does not");
+    shm->head->elsewhere = shm->children[0].elsewhere = 0;
+    ok(is_empty(shm), "nothing is left");
 }
 
 static void the_clock_does_not_run_twice(void)
@@ -494,6 +537,7 @@ int main(void)
     an_unused_ticket_costs_nothing();
     the_ring_does_not_overflow();
     work_elsewhere_is_charged_once();
+    a_request_that_waits_for_its_client_has_no_slot();
     the_clock_does_not_run_twice();
     slots_by_themselves();
     more_slots_are_used_at_once();
