@@ -11,7 +11,7 @@
 
 void vl_held_init(vl_held_t *held)
 {
-    APR_RING_INIT(&held->pieces, vl_piece_t, link);
+    held->first = held->last = NULL;
     held->bytes = 0;
 }
 
@@ -21,11 +21,6 @@ void vl_held_free(vl_held_t *held)
 
     while ((piece = vl_held_take(held, 0)))
         free(piece);
-}
-
-static vl_piece_t *last_of(const vl_held_t *held)
-{
-    return APR_RING_LAST(&held->pieces);
 }
 
 void vl_held_begin(vl_held_t *held, apr_uint32_t stream, int is_block,
@@ -40,14 +35,19 @@ void vl_held_begin(vl_held_t *held, apr_uint32_t stream, int is_block,
     piece->is_block = is_block;
     piece->length = 0;
     piece->size = size;
-    APR_RING_INSERT_TAIL(&held->pieces, piece, vl_piece_t, link);
+    piece->next = NULL;
+    if (held->last)
+        held->last->next = piece;
+    else
+        held->first = piece;
+    held->last = piece;
     held->bytes += sizeof(*piece) + size;
 }
 
 void vl_held_add(vl_held_t *held, const char *data, apr_size_t length)
 {
     while (length) {
-        vl_piece_t *piece = last_of(held);
+        vl_piece_t *piece = held->last;
         apr_size_t n = piece->size - piece->length;
 
         if (!n) {
@@ -68,7 +68,7 @@ int vl_held_is_free(const vl_held_t *held, apr_uint32_t stream)
     const vl_piece_t *piece;
     int others = 0;
 
-    APR_RING_FOREACH(piece, &((vl_held_t *)held)->pieces, vl_piece_t, link) {
+    for (piece = held->first; piece; piece = piece->next) {
         if (piece->is_block && piece->stream == stream && others)
             return 0;
         others |= piece->is_block && piece->stream != stream;
@@ -78,16 +78,22 @@ int vl_held_is_free(const vl_held_t *held, apr_uint32_t stream)
 
 vl_piece_t *vl_held_take(vl_held_t *held, apr_uint32_t stream)
 {
-    vl_piece_t *piece;
+    vl_piece_t *piece, *before = NULL;
 
-    APR_RING_FOREACH(piece, &held->pieces, vl_piece_t, link) {
-        if (!stream || piece->stream == stream) {
-            APR_RING_REMOVE(piece, link);
-            held->bytes -= sizeof(*piece) + piece->size;
-            return piece;
-        }
+    for (piece = held->first; piece; before = piece, piece = piece->next) {
+        if (!stream || piece->stream == stream)
+            break;
     }
-    return NULL;
+    if (!piece)
+        return NULL;
+    if (before)
+        before->next = piece->next;
+    else
+        held->first = piece->next;
+    if (held->last == piece)
+        held->last = before;
+    held->bytes -= sizeof(*piece) + piece->size;
+    return piece;
 }
 
 void vl_held_free_bytes(void *bytes)

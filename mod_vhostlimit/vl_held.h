@@ -13,21 +13,19 @@
  * long the connection lives. No lock.
  */
 
-#include <apr_ring.h>
+#include <apr.h>
 
 /* Bytes of one held frame, or of a part of it. */
 typedef struct vl_piece_t {
-    APR_RING_ENTRY(vl_piece_t) link;
+    struct vl_piece_t *next;
     apr_uint32_t stream;
     int is_block;                   /* of HEADERS or CONTINUATION */
     apr_size_t length, size;        /* there are, and there may be */
     char bytes[];
 } vl_piece_t;
 
-APR_RING_HEAD(vl_pieces_t, vl_piece_t);
-
 typedef struct vl_held_t {
-    struct vl_pieces_t pieces;      /* in the order of arrival */
+    vl_piece_t *first, *last;       /* in the order of arrival */
     apr_size_t bytes;               /* memory of all of them */
 } vl_held_t;
 

@@ -373,7 +373,7 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   settles a requests 1
   settles a running 0
   charged=$(status_of a charged_us)
-  sleep 1
+  time_passes 1000
   is "$(status_of a charged_us)" "$charged" "while it waits"
   exec {up}>&-
   is "$(answer_of up)" 200

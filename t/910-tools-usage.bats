@@ -92,9 +92,9 @@ programs() { # every program in tools
   run "$TOP/tools/bench.sh" quiet
   says 2 "unknown test 'quiet'"
   run "$TOP/tools/bench.sh" --target plain,other
-  says 2 "--target: 'other' is not one of plain vhostlimit limits40 limits20"
+  says 2 "--target: 'other' is not one of plain plain-best vhostlimit limits40 limits20"
   run "$TOP/tools/bench.sh" --page cgi
-  says 2 "--page: 'cgi' is not one of static php sleep"
+  says 2 "--page: 'cgi' is not one of static large php sleep"
   run "$TOP/tools/bench.sh" --page static mix
   says 2 "--page: the test mix has its own pages"
   run "$TOP/tools/bench.sh" --page php frameworks

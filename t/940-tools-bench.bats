@@ -120,7 +120,7 @@ let_in_by_weight() {
   printf '%s\n' "$output"
   [ "$status" -eq 130 ]
   nothing_left
-  jq -e '(.complete | not) and (.runs | length) >= 1 and (.options.tuning | length) == 4' out/result.json
+  jq -e '(.complete | not) and (.runs | length) >= 1' out/result.json
   grep -q 'of 50, interrupted' report
   cmp report out/report.txt
 }

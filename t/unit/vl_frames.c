@@ -123,7 +123,7 @@ static const char *held_by(const side_t *s)
     const vl_piece_t *piece;
     size_t length = 0;
 
-    APR_RING_FOREACH(piece, &((side_t *)s)->held.pieces, vl_piece_t, link) {
+    for (piece = s->held.first; piece; piece = piece->next) {
         memcpy(bytes + length, piece->bytes, piece->length);
         length += piece->length;
     }

@@ -21,9 +21,10 @@ h2load_prepare() { # see h2load-end.c
 
 h2load_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times> <streams[:option]...>
   local before=(timeout -k 5 "$(($3 + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$3") length=(-D"$3")
-  local streams=${7%%:*} options=() option
+  local streams=${7%%:*} options=() option words
   [[ -z ${trial[requests]} ]] || before=() length=(-n"${trial[requests]}" -N30s)
-  for option in $(cut -s -d : -f 2- --output-delimiter=' ' <<<"$7"); do
+  IFS=: read -ra words <<<"$7"
+  for option in "${words[@]:1}"; do
     case $option in
       rate=*) options+=(--rps="${option#*=}") ;;
       window=*) options+=(-w"${option#*=}" -W"$((${option#*=} + 5))") ;;

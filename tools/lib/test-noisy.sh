@@ -4,7 +4,7 @@
 
 describe_noisy() {
   test_summary '100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'
-  test_targets plain,plain-best,vhostlimit
+  ! test_is_kept || test_targets plain,plain-best,vhostlimit
   test_rivals mod_qos,haproxy,process-limit
   test_pages static,php
   test_load victim 1 site1 100

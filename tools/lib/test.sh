@@ -100,6 +100,7 @@ test_cheap_and_dear() { # <page> <page>
   test_load dear 2 site2 100 0 100 "$2"
 }
 
+test_is_kept()      { [[ ${option[keepalive]-0} == 1 ]]; }      # does the command line say -k?
 test_is_full()      { [[ ${option[length]-} == full ]]; }
 test_full_seconds() { test[full]=$1; }                  # <of a run>, with --full
 
