@@ -23,7 +23,8 @@ typedef enum {
     VL_REASON_CONCURRENCY,  /* as many running as VhostLimitConcurrency */
     VL_REASON_QUEUE,        /* as many waiting as VhostLimitQueue */
     VL_REASON_TIMEOUT,      /* waited as long as VhostLimitQueue lets */
-    VL_REASON_ERROR         /* could not be counted, VhostLimitOnError closed */
+    VL_REASON_ERROR,        /* could not be counted, VhostLimitOnError closed */
+    VL_REASON_GONE          /* its client has gone while it waited */
 } vl_reason_e;
 
 /* How the cost of a request that a back end worked on is known, beyond the CPU

@@ -59,6 +59,8 @@ const char *vl_admit_reason_name(vl_reason_e reason)
         return "timeout";
     case VL_REASON_ERROR:
         return "error";
+    case VL_REASON_GONE:
+        return "gone";
     case VL_REASON_NONE:
         break;
     }

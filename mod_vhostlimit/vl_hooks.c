@@ -148,6 +148,8 @@ static const char *action_name(const req_t *req)
         return "exempt";
     if (req->admission.decision.verdict == VL_PASS)
         return "pass";
+    if (req->admission.decision.reason == VL_REASON_GONE)
+        return "gone";
     return req->admission.entered ? "dryrun" : "refused";
 }
 
@@ -187,7 +189,8 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
     else {
         adm->decision.verdict = VL_REFUSE;
         adm->decision.reason = turn->refused;
-        vl_slot_refused(accounts, conf->account, adm);
+        if (turn->refused != VL_REASON_GONE)
+            vl_slot_refused(accounts, conf->account, adm);
     }
 }
 
@@ -220,6 +223,12 @@ static int sit(const req_t *req, const vl_conf_t *conf, vl_turn_t *turn)
     sat = vl_park_sit(conf->account, is_stream, conf->queue_timeout, turn);
     if (occupies)
         vl_thread_free(accounts, conf->account);
+    if (sat && turn->holds && !is_stream && vl_lease_is_gone(lease_of(req->conn))) {
+        vl_park_end(&turn->ticket, NULL);
+        turn->holds = 0;
+        turn->refused = VL_REASON_GONE;
+        vl_slot_gone(accounts, conf->account);
+    }
     return sat;
 }
 
@@ -333,8 +342,8 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
     vl_place_fork_for(places, conf->account);
     cpu_begin(req);
     if (req->running)
-        vl_meter_begin(&req->meter, &req->admission.ticket,
-                       req->cpu_start);
+        vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
+                       req->conn->master ? vl_lease_workers_wait : NULL);
     req->conn->current = req;
 }
 

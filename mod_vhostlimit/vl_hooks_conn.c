@@ -129,8 +129,6 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
         vl_hooks_req_leave(conn->current);
         conn->current = NULL;
     }
-    if (ends)
-        vl_lease_stream_ends(&conn->worker_for);
     if (ends && rv == APR_SUCCESS) {
         idle(f, conn, bb);
         linger(f->c, conn);
@@ -172,7 +170,6 @@ static apr_status_t conn_cleanup(void *data)
     /* The parent takes back what this child still holds. */
     if (!accounts)
         return APR_SUCCESS;
-    vl_lease_stream_ends(&conn->worker_for);
     vl_hello_end(conn->hello);
     vl_hooks_drop_turn(conn);
     return APR_SUCCESS;
@@ -226,12 +223,9 @@ static int pre_connection(conn_rec *c, void *csd)
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
     conn->passport = c->master ? NULL : vl_arrival_begin(csd);
-    conn->worker_for = VL_NO_FLOW;
     if (c->master)
         conn->master = ap_get_module_config(c->master->conn_config,
                                             &vhostlimit_module);
-    if (conn->master && conn->master->lease)
-        vl_lease_stream_begins(conn->master->lease, &conn->worker_for);
     if (conn->passport)
         take_passport(c, conn);
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);

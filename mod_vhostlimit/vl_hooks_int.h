@@ -45,8 +45,6 @@ typedef struct conn_t {
     apr_size_t unasked;         /* bytes passed since its socket was last asked
                                  * whether it is full */
     struct conn_t *master;      /* of a stream */
-    apr_uint32_t worker_for;    /* whose stream has a worker of mod_http2, or
-                                 * VL_NO_FLOW */
 } conn_t;
 
 /* --- the request ---------------------------------------------------------- */

@@ -8,7 +8,8 @@
  *   IDLE     --KeepAliveTimeout-->             EXPIRED
  *   RUNNING  --held streams, others queued-->  RUNNING   (and queued; HTTP/2)
  *   RUNNING  --no more to do while queued-->   PARKED
- *   PARKED   --client has gone-->              EXPIRED
+ *   PARKED   --client has gone-->              RUNNING   (and refused), EXPIRED
+ *                                              with HTTP/2
  *   PARKED   --a worker takes it-->            RUNNING
  *   EXPIRED  --a worker takes it-->            (closed)
  *
@@ -53,6 +54,8 @@
 /* Where connections are not parked: how long one may be idle when threads are
  * short. */
 #define IDLE_US 100000
+/* For the answer of a client whose input has ended, milliseconds. */
+#define ASK_MS 10
 /* Refusals in one tick of a child that stops. */
 #define EXPIRE_MOST 16
 /* Memory of the held frames of one connection, bytes: of 100 streams that have used up
@@ -107,8 +110,6 @@ struct vl_lease_t {
     apr_uint32_t occupied_for;      /* ... as one of this account */
     apr_array_header_t *tickets;    /* held for streams that begin */
     int may_begin;                  /* one more stream, with the lease */
-    apr_uint32_t begun;             /* streams that no worker has begun with ... */
-    apr_uint32_t begun_for;         /* ... counted as ones of this account */
     int has_worker;                 /* woken because one is free */
     int meets_http2;                /* its session has not begun */
     first_stream_e first;
@@ -134,7 +135,8 @@ static struct {
     vl_wheel_t *wheel;
     struct leases_t *idle, *wanting, *closing;      /* oldest first */
     apr_uint32_t workers;           /* of mod_http2, in this child */
-    apr_uint32_t busy, *busy_for;   /* those that have streams, by account */
+    apr_uint32_t waiting, *waiting_for;     /* of these, with a stream that waits;
+                                             * by account */
     apr_uint32_t descriptors;
     int parks;
     int threads;                    /* of the MPM, in this child */
@@ -464,6 +466,11 @@ static next_e stay_parked_locked(vl_lease_t *lease)
     if (vl_client_is_gone(&lease->client, lease->fd, events)) {
         unqueue_locked(lease);
         vl_slot_gone(leases.shm, lease->account);
+        if (!lease->frames) {
+            lease->turn->ticket.account = lease->account;
+            lease->turn->refused = VL_REASON_GONE;
+            return RUN;             /* for the access log */
+        }
         lease->state = EXPIRED;
         return CLOSE;
     }
@@ -512,24 +519,20 @@ static void charge_connection(vl_lease_t *lease)
     charge(lease, us);
 }
 
-/* mod_http2 has so many workers for all connections of a child. A stream keeps its
- * worker for as long as its client or its back end likes, so no account gets all of
- * them: its streams are held until one is left for it. */
+/* mod_http2 has so many workers for all connections of a child. A stream that waits
+ * for its client or its back end keeps its worker, so no account gets all of them: its
+ * next streams are held. */
 static int is_worker_left(apr_uint32_t account)
 {
-    return vl_admit_more(leases.busy_for[account],
-                         leases.workers > leases.busy
-                         ? leases.workers - leases.busy : 0);
+    return vl_admit_more(leases.waiting_for[account],
+                         leases.workers > leases.waiting
+                         ? leases.workers - leases.waiting : 0);
 }
 
-static void count_busy_locked(apr_uint32_t account, int by)
+static void wake_wanting_locked(void)
 {
     vl_lease_t *lease;
 
-    leases.busy += (apr_uint32_t)by;
-    leases.busy_for[account] += (apr_uint32_t)by;
-    if (by > 0)
-        return;
     APR_RING_FOREACH(lease, leases.wanting, vl_lease_t, link) {
         if (is_worker_left(lease->account)) {
             leave_ring_locked(lease);
@@ -540,27 +543,16 @@ static void count_busy_locked(apr_uint32_t account, int by)
     }
 }
 
-void vl_lease_stream_begins(vl_lease_t *lease, apr_uint32_t *account)
+void vl_lease_workers_wait(apr_uint32_t account, int by)
 {
-    *account = VL_NO_FLOW;
-    if (!leases.parks)
+    if (!leases.parks || !leases.shm)
         return;
     vl_park_lock();
-    if (lease->begun) {
-        lease->begun--;
-        *account = lease->begun_for;
-    }
+    leases.waiting += (apr_uint32_t)by;
+    leases.waiting_for[account] += (apr_uint32_t)by;
+    if (by < 0)
+        wake_wanting_locked();
     vl_park_unlock();
-}
-
-void vl_lease_stream_ends(apr_uint32_t *account)
-{
-    if (*account == VL_NO_FLOW || !leases.shm)
-        return;
-    vl_park_lock();
-    count_busy_locked(*account, -1);
-    vl_park_unlock();
-    *account = VL_NO_FLOW;
 }
 
 /* It is woken when a worker is free. What it has been granted is others'. */
@@ -609,9 +601,6 @@ static int may_begin_locked(vl_lease_t *lease)
     if (!lease->may_begin && !begins_with_credit_locked(lease))
         return 0;
     lease->may_begin = 0;
-    if (!lease->begun++)
-        lease->begun_for = lease->account;
-    count_busy_locked(lease->begun_for, 1);
     return 1;
 }
 
@@ -891,10 +880,6 @@ static void end_run(vl_lease_t *lease)
     lease->may_begin = 0;
     while (vl_lease_take(lease, &ticket))
         vl_park_end(&ticket, NULL);
-    vl_park_lock();
-    for (; lease->begun; lease->begun--)
-        count_busy_locked(lease->begun_for, -1);
-    vl_park_unlock();
 }
 
 static conn_state_e wait_state(void)
@@ -1160,6 +1145,21 @@ void vl_lease_idles(vl_lease_t *lease)
     vl_park_unlock();
 }
 
+int vl_lease_is_gone(vl_lease_t *lease)
+{
+    apr_uint32_t events = vl_client_events(lease->fd);
+    struct pollfd pfd = { lease->fd, 0, 0 };
+
+    if (!events)
+        return 0;
+    if (vl_client_is_gone(&lease->client, lease->fd, events))
+        return 1;
+    /* It has been asked, and may answer with a reset. */
+    return poll(&pfd, 1, ASK_MS) > 0
+           && vl_client_is_gone(&lease->client, lease->fd,
+                                vl_client_events(lease->fd));
+}
+
 int vl_lease_waits(const vl_lease_t *lease)
 {
     struct pollfd pfd = { lease->fd, POLLIN, 0 };
@@ -1412,7 +1412,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     leases.wanting = ring_make(pchild);
     leases.closing = ring_make(pchild);
     leases.workers = workers;
-    leases.busy_for = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
+    leases.waiting_for = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
     if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
         leases.threads = 1;

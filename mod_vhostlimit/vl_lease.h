@@ -65,6 +65,8 @@ int vl_lease_ends(const vl_lease_t *lease);
 /* The connection waits for its next request. When threads are short it is closed
  * after a tenth of a second (vl_lease_tick()). */
 void vl_lease_idles(vl_lease_t *lease);
+/* Its client has gone while its request waited with a thread. */
+int vl_lease_is_gone(vl_lease_t *lease);
 /* Waits until the client sends something, for a tenth of a second. Returns 0 if
  * nothing came. */
 int vl_lease_waits(const vl_lease_t *lease);
@@ -94,10 +96,9 @@ void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us);
  * been taken yet. Any thread. */
 int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket);
 
-/* A worker of mod_http2 begins with a stream of the connection, and has done its
- * work. *account is set by the first. Any thread. */
-void vl_lease_stream_begins(vl_lease_t *lease, apr_uint32_t *account);
-void vl_lease_stream_ends(apr_uint32_t *account);
+/* So many more workers of mod_http2 have a stream of the account that waits for its
+ * client or its back end. Any thread. */
+void vl_lease_workers_wait(apr_uint32_t account, int by);
 
 /* Why the streams of the connection are refused; VL_REASON_NONE: they are not. */
 vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us);

@@ -44,15 +44,22 @@ apr_int64_t vl_meter_thread_us(void)
 }
 
 void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket,
-                    apr_int64_t thread_from_us)
+                    apr_int64_t thread_from_us, vl_meter_waits_fn *waits)
 {
     memset(meter, 0, sizeof(*meter));
     meter->ticket = ticket;
+    meter->waits = waits;
     meter->thread_from = thread_from_us;
     pthread_getcpuclockid(pthread_self(), &meter->clock);
     pthread_mutex_lock(&meters.lock);
     APR_RING_INSERT_TAIL(&meters.running, meter, vl_meter_t, link);
     pthread_mutex_unlock(&meters.lock);
+}
+
+static void tell_waits(const vl_meter_t *meter, int by)
+{
+    if (meter->waits)
+        meter->waits(meter->ticket->account, by);
 }
 
 void vl_meter_elsewhere(vl_meter_t *meter, int grouped)
@@ -64,6 +71,7 @@ void vl_meter_elsewhere(vl_meter_t *meter, int grouped)
     meter->elsewhere = 1;
     meter->grouped = grouped;
     pthread_mutex_unlock(&meters.lock);
+    tell_waits(meter, 1);
 }
 
 void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
@@ -75,6 +83,8 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
     cost->elsewhere_from = meter->elsewhere_from;
     cost->paid_us = meter->paid_us;
     cost->grouped = meter->grouped;
+    if (meter->elsewhere)
+        tell_waits(meter, -1);
 }
 
 static apr_uint64_t elsewhere_us(const vl_meter_t *meter)
@@ -111,6 +121,9 @@ static void pause_locked(vl_meter_t *meter, apr_int64_t now_us)
         meter->elsewhere_done = vl_charge_elsewhere_pause(
                                     meters.shm, now_us, meter->elsewhere_from);
     }
+    else {
+        tell_waits(meter, 1);
+    }
     meter->paused_since_us = now_us;
     vl_park_pause(meter->ticket, us);
 }
@@ -134,6 +147,8 @@ static void go_on_locked(vl_meter_t *meter, apr_int64_t now_us)
     if (meter->elsewhere)
         meter->elsewhere_from = vl_charge_elsewhere_go_on(
                                     meters.shm, now_us, meter->elsewhere_done);
+    else
+        tell_waits(meter, -1);
     vl_slot_go_on(meters.shm, meter->ticket);
 }
 

@@ -18,6 +18,7 @@
 typedef struct vl_meter_t {
     APR_RING_ENTRY(vl_meter_t) link;
     vl_ticket_t *ticket;            /* its slot */
+    void (*waits)(apr_uint32_t account, int by);
     clockid_t clock;                /* of the thread that works on it */
     apr_int64_t thread_from;        /* what that clock showed at the start, us */
     int elsewhere;
@@ -36,9 +37,11 @@ typedef struct vl_meter_t {
 void vl_meter_child_init(vl_shm_t *shm);
 
 /* The calling thread begins to work with the slot that the ticket stands for;
- * thread_from_us: its clock then. */
+ * thread_from_us: its clock then. waits: told when the thread waits for a back end or
+ * its client, and with -1 when it does not any more; or NULL. */
+typedef void vl_meter_waits_fn(apr_uint32_t account, int by);
 void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket,
-                    apr_int64_t thread_from_us);
+                    apr_int64_t thread_from_us, vl_meter_waits_fn *waits);
 /* From now on a back end works on it too; grouped: one of which it is certain
  * that it is in the account's group. */
 void vl_meter_elsewhere(vl_meter_t *meter, int grouped);

@@ -31,7 +31,10 @@ nothing_runs_on() { # <mpm> <step>
   is "$(answer_of live)" 200
   settles a running 0
   is "$(status_of a requests) $(ran)" '2 0'
+  # A reset takes the request along: nothing is left to log.
+  [[ $2 == @reset ]] || wait_until 5 logged_gone a
 }
+logged_gone() { grep -qE '^GET /cgi/hold\.sh 503 action=gone reason=gone ' < <(access_log "$1"); }  # <vhost>
 
 @test "event: clients that close leave the queue, and nothing runs for them" {
   nothing_runs_on event @close
