@@ -32,6 +32,7 @@
 #include <http_connection.h>
 #include <http_core.h>
 #include <http_protocol.h>
+#include <mpm_common.h>
 #include <util_filter.h>
 
 #include "vl_client.h"
@@ -111,6 +112,7 @@ struct vl_lease_t {
     apr_array_header_t *tickets;    /* held for streams that begin */
     int may_begin;                  /* one more stream, with the lease */
     int has_worker;                 /* woken because one is free */
+    int is_drained;                 /* in this run all input was read once */
     int meets_http2;                /* its session has not begun */
     first_stream_e first;
     apr_int64_t cpu_us;             /* the thread's clock when last charged */
@@ -244,6 +246,37 @@ static void park_locked(vl_lease_t *lease, int has_ended)
         events |= EPOLLOUT;
     poll_client(lease, events);
     swap(lease);
+}
+
+/* The connection whose hooks the calling thread runs. */
+static __thread vl_lease_t *running;
+
+/* The child stops. The MPM says so before the acceptor knows. */
+static int is_leaving(void)
+{
+    vl_lease_t *lease = running;
+    apr_status_t rv;
+    int state;
+
+    if (leases.leaving)
+        return 1;
+    running = NULL;
+    rv = ap_mpm_query(AP_MPMQ_MPM_STATE, &state);
+    running = lease;
+    return rv == APR_SUCCESS && state == AP_MPMQ_STOPPING;
+}
+
+/* mpm_query hook. mod_http2 takes no new stream when it has heard that the child stops,
+ * and that is what streams are to it that are held, or have not been read while their
+ * connection was parked. It hears it when all that had come has passed. */
+static int hide_state(int query, int *result, apr_status_t *rv)
+{
+    if (query != AP_MPMQ_MPM_STATE || !running || !running->frames
+        || (running->is_drained && !running->frames->streams))
+        return DECLINED;
+    *result = AP_MPMQ_RUNNING;
+    *rv = APR_SUCCESS;
+    return OK;
 }
 
 /* --- the queue ------------------------------------------------------------ */
@@ -403,7 +436,7 @@ static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
         use_turn_locked(lease, &turn);
         return 1;
     }
-    if (leases.leaving || !make_poll_fd(lease)) {
+    if (is_leaving() || !make_poll_fd(lease)) {
         use_turn_locked(lease, &turn);
         return 1;
     }
@@ -615,7 +648,7 @@ static int may_begin(void *context)
         return 0;
     if (lease->first == NOT_SENT)
         lease->first = SENT;
-    if (!is_limited(lease) || leases.leaving || lease->refused)
+    if (!is_limited(lease) || is_leaving() || lease->refused)
         return 1;
     vl_park_lock();
     may = may_begin_locked(lease);
@@ -786,6 +819,8 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
         if (rv == APR_SUCCESS)
             rv = split_brigade(lease, bb, block, &passes);
     }
+    if (!passes)
+        lease->is_drained = 1;
     if (!passes && lease->frames->streams && is_limited(lease)
         && (rv == APR_SUCCESS || APR_STATUS_IS_EAGAIN(rv))
         && ask_for_held(lease) && pass_held(lease, bb))
@@ -856,6 +891,7 @@ static void begin_run(vl_lease_t *lease)
     if (!lease->http2)
         return;
     lease->cpu_us = vl_meter_thread_us();
+    lease->is_drained = 0;
     poll_client(lease, EPOLLIN | EPOLLRDHUP);
     show_poll_fd(lease);
     occupy(lease);
@@ -964,7 +1000,7 @@ static int after_run(vl_lease_t *lease, int rc)
     lease->blocked = lease->frames && rc == OK && waits_in_mpm(c);
     if (!(lease->blocked || is_kept(c, rc)))
         return leave_to_mpm(lease);
-    if (leases.leaving || !is_limited(lease)) {
+    if (is_leaving() || !is_limited(lease)) {
         leave_to_mpm(lease);
         if (!lease->frames || !lease->frames->streams)
             return 0;
@@ -1067,7 +1103,9 @@ int vl_lease_process(vl_lease_t *lease)
         }
         begin_run(lease);
         lease->nested = 1;
+        running = lease;
         rc = ap_run_process_connection(c);
+        running = NULL;
         lease->nested = 0;
         unswap(lease);
         end_run(lease);
@@ -1370,10 +1408,18 @@ void vl_lease_child_end(void)
 
 void vl_lease_child_leave(void)
 {
+    vl_lease_t *lease;
+
     vl_park_lock();
     leases.leaving = 1;
     if (leases.wheel)
         vl_wheel_turn(leases.wheel, APR_INT64_MAX / 2, expire_locked);
+    while (leases.wanting && !APR_RING_EMPTY(leases.wanting, vl_lease_t, link)) {
+        lease = APR_RING_FIRST(leases.wanting);
+        leave_ring_locked(lease);
+        lease->has_worker = 1;
+        eventfd_write(lease->wake_fd, 1);
+    }
     vl_park_unlock();
 }
 
@@ -1427,6 +1473,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
 
 void vl_lease_register(void)
 {
+    ap_hook_mpm_query(hide_state, NULL, NULL, APR_HOOK_REALLY_FIRST);
     frame_filter = ap_register_input_filter("VHOSTLIMIT_FRAMES", filter_frames,
                                             NULL, AP_FTYPE_CONNECTION);
 }
