@@ -112,7 +112,7 @@ struct vl_lease_t {
     apr_array_header_t *tickets;    /* held for streams that begin */
     int may_begin;                  /* one more stream, with the lease */
     int has_worker;                 /* woken because one is free */
-    int is_drained;                 /* in this run all input was read once */
+    int is_drained;                 /* the last read found nothing */
     int meets_http2;                /* its session has not begun */
     first_stream_e first;
     apr_int64_t cpu_us;             /* the thread's clock when last charged */
@@ -802,6 +802,7 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     }
     use_answer_locked(lease);
     vl_park_unlock();
+    lease->is_drained = 0;
     if (lease->frames->streams && pass_held(lease, bb))
         return APR_SUCCESS;
     while (!passes && rv == APR_SUCCESS) {
@@ -819,12 +820,11 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
         if (rv == APR_SUCCESS)
             rv = split_brigade(lease, bb, block, &passes);
     }
-    if (!passes)
-        lease->is_drained = 1;
     if (!passes && lease->frames->streams && is_limited(lease)
         && (rv == APR_SUCCESS || APR_STATUS_IS_EAGAIN(rv))
         && ask_for_held(lease) && pass_held(lease, bb))
         return APR_SUCCESS;
+    lease->is_drained = !passes;
     APR_BRIGADE_CONCAT(bb, lease->input);
     return rv;
 }
@@ -1316,7 +1316,12 @@ static void expire_locked(vl_timer_t *timer)
     vl_lease_t *lease = (vl_lease_t *)(void *)
         ((char *)timer - offsetof(vl_lease_t, timer));
 
+    struct pollfd pfd = { lease->fd, POLLIN, 0 };
+
     if (lease->state != IDLE)
+        return;
+    /* It is not idle any more, and the MPM is about to notice. */
+    if (leases.leaving && poll(&pfd, 1, 0) > 0)
         return;
     /* The MPM polls the socket, finds its end and calls our hook. */
     lease->state = EXPIRED;
