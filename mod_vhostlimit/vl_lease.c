@@ -786,13 +786,20 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     vl_lease_t *lease = f->ctx;
     apr_status_t rv = APR_SUCCESS;
     eventfd_t value;
-    int passes = 0;
+    int passes = 0, shown;
 
-    /* mod_ssl asks for its handshake once more, before the session begins. */
-    if (mode != AP_MODE_INIT)
-        vl_lease_io(lease);
-    if (mode != AP_MODE_READBYTES)
-        return ap_get_brigade(f->next, bb, mode, block, readbytes);
+    if (mode != AP_MODE_READBYTES) {
+        /* Before the session begins, mod_ssl asks for its handshake once more, and
+         * mod_http2 looks for the preface. */
+        shown = lease->swapped;
+        if (mode != AP_MODE_INIT)
+            vl_lease_io(lease);
+        rv = ap_get_brigade(f->next, bb, mode, block, readbytes);
+        if (shown && !lease->swapped)
+            swap(lease);
+        return rv;
+    }
+    vl_lease_io(lease);
     charge_connection(lease);
     vl_park_lock();
     if (lease->first == READ || lease->has_worker) {
