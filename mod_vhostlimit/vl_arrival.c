@@ -47,6 +47,7 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
 
     vl_arrivals = apr_pcalloc(pchild, sizeof(*vl_arrivals));
     vl_arrivals->shm = shm;
+    vl_arrivals->main_server = main_server;
     vl_look_child_init(pchild, main_server);
     vl_arrivals->wheel = vl_wheel_create(pchild, vl_clock_us());
     vl_arrivals->epoll_fd = epoll_fd;

@@ -2,9 +2,10 @@
 /* Clients that leave while their connection waits: see vl_client.h. */
 #include "vl_arrival_int.h"
 
-/* Gone requests go to the MPM for the access log, while no more than so many
- * connections wait to be taken by it. */
-#define LOGGED_MOST 16
+#include <http_log.h>
+
+#include "vl_clock.h"
+#include "vl_private.h"
 
 int vl_arrival_is_gone_locked(vl_arrival_t *arrival, apr_uint32_t events)
 {
@@ -13,22 +14,17 @@ int vl_arrival_is_gone_locked(vl_arrival_t *arrival, apr_uint32_t events)
 
 void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
 {
-    int waits = arrival->place == LINE;
-
     vl_slot_gone(vl_arrivals->shm, arrival->waiter.account);
-    if (waits)
+    if (arrival->place == LINE)
         vl_park_remove_locked(&arrival->waiter);
     else
         vl_arrival_give_back_locked(&arrival->turn);
-    if (arrival->ready && vl_arrivals->count[PASSING] <= LOGGED_MOST) {
-        arrival->turn.ticket.account = arrival->waiter.account;
-        arrival->turn.refused = VL_REASON_GONE;
-        if (waits)
-            vl_arrival_pass_locked(arrival);
-    }
-    else {
-        vl_arrival_close_locked(arrival);
-    }
+    ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_arrivals->main_server,
+                 VLOGNO(0037) "vhost %s: a client has gone after %" APR_INT64_T_FMT
+                 " ms in the queue, and nothing runs for it",
+                 arrival->conf->account_name,
+                 (vl_clock_us() - arrival->waiter.since_us) / 1000);
+    vl_arrival_close_locked(arrival);
     vl_park_take_locked();
 }
 
@@ -37,7 +33,6 @@ vl_arrival_t *vl_arrival_first_passing_locked(void)
     vl_arrival_t *arrival;
 
     while ((arrival = vl_arrival_first_locked(PASSING)) && arrival->waited
-           && arrival->turn.refused != VL_REASON_GONE
            && vl_arrival_is_gone_locked(arrival, vl_client_events(arrival->fd)))
         vl_arrival_drop_gone_locked(arrival);
     return arrival;

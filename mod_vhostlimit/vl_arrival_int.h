@@ -67,6 +67,7 @@ APR_RING_HEAD(arrivals_t, vl_arrival_t);
 
 typedef struct places_t {
     vl_shm_t *shm;
+    server_rec *main_server;
     vl_wheel_t *wheel;
     int epoll_fd;
     apr_uint32_t most;              /* in LINGER, and half of all */
@@ -105,8 +106,8 @@ int vl_arrival_drain(int fd);
 /* 1: the client of this connection, which waits or has waited, has gone.
  * events: of epoll_wait() or poll(). */
 int vl_arrival_is_gone_locked(vl_arrival_t *arrival, apr_uint32_t events);
-/* It is counted as gone, whatever it waited for is given back, and it is closed, or
- * passed for the log. It is in LINE or PASSING. */
+/* It is counted as gone, whatever it waited for is given back, and it is closed.
+ * It is in LINE or PASSING. */
 void vl_arrival_drop_gone_locked(vl_arrival_t *arrival);
 /* The first in PASSING whose client is still there, NULL: none.  Others are
  * dropped. */
