@@ -242,17 +242,6 @@ static void pend(vl_arrival_t *arrival, const vl_look_t *look)
     vl_park_unlock();
 }
 
-static void line_up(vl_arrival_t *arrival)
-{
-    arrival->waited = 1;
-    vl_park_lock();
-    vl_arrival_move_locked(arrival, LINE);
-    vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
-                 vl_clock_us() + WATCH_END_US);
-    vl_park_add_locked(&arrival->waiter);
-    vl_park_unlock();
-}
-
 /* --- sorting -------------------------------------------------------------- */
 
 /* The client sends nothing more.  Apache answers an incomplete request.  A
@@ -279,15 +268,17 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     arrival->turn.timeout_us = conf->queue_timeout;
     waiter->may_defer = 1;
     arrival->conf = conf;
-    if (vl_slot_try(vl_arrivals->shm, conf->account, &arrival->turn.ticket)
-        == APR_SUCCESS) {
+    arrival->waited = 1;
+    vl_park_lock();
+    vl_arrival_move_locked(arrival, LINE);
+    vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
+                 vl_clock_us() + WATCH_END_US);
+    if (vl_park_ask_locked(waiter, &arrival->turn.ticket)) {
         arrival->turn.holds = 1;
         arrival->waited = arrival->asked_us != 0;
-        pass(arrival);
+        vl_arrival_pass_locked(arrival);
     }
-    else {
-        line_up(arrival);
-    }
+    vl_park_unlock();
 }
 
 /* Whose the streams of HTTP/2 in cleartext are, the first of them says. Until then

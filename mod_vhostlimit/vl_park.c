@@ -156,6 +156,26 @@ void vl_park_add_locked(vl_waiter_t *waiter)
     }
 }
 
+int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv;
+
+    waiter->deferred = waiter->was_deferred = 0;
+    rv = vl_slot_try_or_wait(park.shm, waiter->account, waiter->since_us,
+                             ret_ticket);
+    if (rv == APR_SUCCESS)
+        return 1;
+    if (APR_STATUS_IS_EAGAIN(rv)) {
+        waiter->deferred = waiter->was_deferred = 1;
+        vl_wait_add(park.deferred, waiter);
+        return 0;
+    }
+    vl_wait_add(park.lines, waiter);
+    if (count_locked(waiter, APR_STATUS_IS_EINPROGRESS(rv) ? APR_SUCCESS : rv))
+        take_granted_locked();
+    return 0;
+}
+
 void vl_park_count_parked_locked(apr_uint32_t account, int by)
 {
     park.parked[account] += (apr_uint32_t)by;

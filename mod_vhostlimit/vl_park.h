@@ -45,6 +45,9 @@ void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us);
  * may_defer is deferred: it waits beyond the queue and enters it, oldest first,
  * as places become free.  Another one is refused then (VL_REASON_QUEUE). */
 void vl_park_add_locked(vl_waiter_t *waiter);
+/* The same of a waiter that may_defer, unless a slot is free for it: then it returns 1
+ * and is not added. */
+int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
 /* Its turn came and could not be used: it waits again, before the others. */
 void vl_park_put_back_locked(vl_waiter_t *waiter);
 /* So many more waiters of the account are parked in the MPM, without a thread

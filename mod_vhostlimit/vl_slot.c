@@ -81,7 +81,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     cell->waiting--;
     child->running++;
     if (c != shm->self && !child->woken) {
-        child->woken = 1;
+        __atomic_store_n(&child->woken, 1, __ATOMIC_RELAXED);
         wakes->child[wakes->n++] = c;
     }
 }
@@ -244,25 +244,60 @@ static int has_place_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
            && (all <= limit || cell->waiting < (limit * here + all - 1) / all);
 }
 
-apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
-                                   apr_int64_t since_us)
+static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,
+                                         apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
-    cell_t *cell;
+    cell_t *cell = vl_shm_cell(shm, shm->self, account);
 
-    if (rv != APR_SUCCESS)
-        return rv;
-    cell = vl_shm_cell(shm, shm->self, account);
     if (!cell->deferred && has_place_locked(shm, account, 1)) {
         arrive_locked(shm, account, since_us);
-        vl_slot_dispatch_and_unlock(shm);
         return APR_SUCCESS;
     }
     cell->deferred++;
     __atomic_store_n(&shm->accounts[account].deferred,
                      shm->accounts[account].deferred + 1, __ATOMIC_RELAXED);
-    vl_shm_unlock(shm);
     return APR_EAGAIN;
+}
+
+apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
+                                   apr_int64_t since_us)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    rv = wait_or_defer_locked(shm, account, since_us);
+    vl_slot_dispatch_and_unlock(shm);
+    return rv;
+}
+
+static int may_hold_now(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return leaves_slots(shm, account)
+           && !vl_shm_cell(shm, shm->self, account)->deferred
+           && vl_room_is_left(shm, shm->self, account,
+                              vl_room_granted_to(&shm->children[shm->self],
+                                                 account))
+           && vl_queue_may_begin_now(&shm->queue, account);
+}
+
+apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
+                                 apr_int64_t since_us, vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_slot_lock(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (may_hold_now(shm, account)) {
+        hold(shm, account, 0, ret_ticket);
+        vl_shm_unlock(shm);
+        return APR_SUCCESS;
+    }
+    rv = wait_or_defer_locked(shm, account, since_us);
+    if (rv == APR_SUCCESS)
+        rv = APR_EINPROGRESS;
+    vl_slot_dispatch_and_unlock(shm);
+    return rv;
 }
 
 static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
@@ -358,6 +393,18 @@ static int is_passed_over(const vl_shm_t *shm)
                               __ATOMIC_RELAXED);
 }
 
+/* The next grant of this child, which has one. */
+static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
+{
+    child_t *child = &shm->children[shm->self];
+
+    *ret_ticket = child->ring[child->ring_head];
+    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
+    child->ring_head = (child->ring_head + 1) % RING_SIZE;
+    __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
+    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
+}
+
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv;
@@ -365,20 +412,22 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 
     if (is_passed_over(shm))
         vl_slot_move_again(shm);
+    if (shm->self == NO_CHILD)
+        return APR_EINIT;
+    child = &shm->children[shm->self];
+    /* Whoever grants something after that wakes this child. */
+    if (!__atomic_load_n(&child->ring_len, __ATOMIC_ACQUIRE)
+        && !__atomic_load_n(&child->woken, __ATOMIC_RELAXED))
+        return APR_EAGAIN;
     rv = vl_slot_lock(shm);
     if (rv != APR_SUCCESS)
         return rv;
-    child = &shm->children[shm->self];
     if (!child->ring_len) {
-        child->woken = 0;
+        __atomic_store_n(&child->woken, 0, __ATOMIC_RELAXED);
         vl_shm_unlock(shm);
         return APR_EAGAIN;
     }
-    *ret_ticket = child->ring[child->ring_head];
-    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
-    child->ring_head = (child->ring_head + 1) % RING_SIZE;
-    __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
-    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
+    take_locked(shm, ret_ticket);
     if (child->ring_len == RING_SIZE - 1)
         vl_slot_dispatch_and_unlock(shm);   /* it was full */
     else
@@ -388,10 +437,9 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
-    vl_shm_cell(shm, shm->self, account)->first_us = since_us;
-    vl_shm_unlock(shm);
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->first_us,
+                         since_us, __ATOMIC_RELAXED);
 }
 
 int vl_slot_contended(const vl_shm_t *shm)
@@ -414,12 +462,7 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (leaves_slots(shm, account)
-        && !vl_shm_cell(shm, shm->self, account)->deferred
-        && vl_room_is_left(shm, shm->self, account,
-                           vl_room_granted_to(&shm->children[shm->self],
-                                              account))
-        && vl_queue_may_begin_now(&shm->queue, account))
+    if (may_hold_now(shm, account))
         hold(shm, account, 0, ret_ticket);
     else
         rv = APR_EAGAIN;
@@ -479,6 +522,22 @@ static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
     return decision;
 }
 
+/* Counters that need not agree with anything. */
+static void count(apr_uint64_t *counter, apr_uint64_t n)
+{
+    __atomic_add_fetch(counter, n, __ATOMIC_RELAXED);
+}
+
+static void count_request(account_t *a, apr_uint64_t wait_us)
+{
+    count(&a->metrics.requests, 1);
+    count(&a->waits[vl_metrics_wait_bucket(wait_us)], 1);
+    if (!wait_us)
+        return;
+    count(&a->metrics.queued, 1);
+    count(&a->metrics.wait_us, wait_us);
+}
+
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
@@ -501,8 +560,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
     if (adm.decision.verdict == VL_REFUSE && !dry)
         count_refused(&a->metrics, adm.decision.reason);
     if (adm.entered) {
-        a->metrics.requests++;
-        a->waits[0]++;
+        count_request(a, 0);
         hold(shm, account, 0, &adm.ticket);
     }
     vl_shm_unlock(shm);
@@ -555,15 +613,11 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
 {
     account_t *a = &shm->accounts[adm->ticket.account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (shm->self == NO_CHILD)
         return;
-    adm->backlogged = shm->queue.flows[adm->ticket.account].waiting > 0;
-    adm->thread_us = a->thread_us;
-    a->metrics.requests++;
-    a->metrics.queued += wait_us > 0;
-    a->metrics.wait_us += wait_us;
-    a->waits[vl_metrics_wait_bucket(wait_us)]++;
-    vl_shm_unlock(shm);
+    adm->backlogged = vl_slot_queued(shm, adm->ticket.account) > 0;
+    adm->thread_us = __atomic_load_n(&a->thread_us, __ATOMIC_RELAXED);
+    count_request(a, wait_us);
 }
 
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,

@@ -33,6 +33,10 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
  * and connections enter the queue about in the order in which they came. */
 apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
                                    apr_int64_t since_us);
+/* A slot at once, as vl_slot_try(), or else as vl_slot_wait_or_defer(), with
+ * APR_EINPROGRESS in place of its APR_SUCCESS. */
+apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
+                                 apr_int64_t since_us, vl_ticket_t *ret_ticket);
 /* A deferred connection of the account in this child, which came at since_us,
  * enters the queue.  APR_EAGAIN: the queue has no place for it. */
 apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,

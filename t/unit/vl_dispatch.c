@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the dispatcher costs: acquisitions of the lock of the shared segment for a request
+ * that is queued, the time under it, and grants a second of one process and of two. The
+ * counts are asserted; the times are only told. */
+#include <pthread.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "segment.h"
+#include "vl_slot.h"
+
+#define RUN_US 300000
+#define ACCOUNTS 50
+#define QUEUED 8                    /* requests of a process that are always queued */
+
+/* Linked with --wrap: every lock of the code under test comes here. */
+int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex);
+
+static apr_uint64_t locks, under_ns;
+static int is_timed;
+static struct timespec since;
+
+static apr_uint64_t ns_since(const struct timespec *from)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (apr_uint64_t)(now.tv_sec - from->tv_sec) * 1000000000
+           + (apr_uint64_t)now.tv_nsec - (apr_uint64_t)from->tv_nsec;
+}
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    int err = __real_pthread_mutex_lock(mutex);
+
+    locks++;
+    if (is_timed)
+        clock_gettime(CLOCK_MONOTONIC, &since);
+    return err;
+}
+
+int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+    if (is_timed)
+        under_ns += ns_since(&since);
+    return __real_pthread_mutex_unlock(mutex);
+}
+
+static void come(vl_shm_t *shm, apr_uint32_t n)
+{
+    vl_ticket_t ticket;
+
+    if (vl_slot_try_or_wait(shm, n % ACCOUNTS, vl_clock_us(), &ticket) == APR_SUCCESS)
+        vl_slot_end(shm, &ticket, NULL);
+}
+
+/* A request is granted its slot, runs and ends; another one comes. Returns whether there
+ * was a grant. */
+static int serve(vl_shm_t *shm, apr_uint32_t n)
+{
+    vl_admission_t adm = { .entered = 1 };
+    vl_cost_t cost = { .busy_us = 100, .cpu_us = 100 };
+
+    if (vl_slot_take(shm, &adm.ticket) != APR_SUCCESS)
+        return 0;
+    vl_slot_first(shm, adm.ticket.account, vl_clock_us());
+    vl_slot_begin(shm, 10, &adm);
+    come(shm, n);
+    vl_slot_end(shm, &adm.ticket, &cost);
+    return 1;
+}
+
+static apr_uint64_t serve_for_a_while(vl_shm_t *shm)
+{
+    apr_int64_t until = vl_clock_us() + RUN_US;
+    apr_uint64_t n = 0;
+
+    while (vl_clock_us() < until)
+        n += (apr_uint64_t)serve(shm, (apr_uint32_t)n);
+    return n;
+}
+
+static vl_shm_t *busy_segment(apr_uint32_t children)
+{
+    vl_shm_t *shm = make(ACCOUNTS, children);
+    char name[16];
+    apr_uint32_t i;
+
+    for (i = 0; i < ACCOUNTS; i++) {
+        snprintf(name, sizeof(name), "site%u", i);
+        account(shm, name, 0);
+    }
+    vl_slot_set(shm, children);
+    return shm;
+}
+
+static void attach(vl_shm_t *shm, pid_t pid)
+{
+    apr_uint32_t i;
+
+    if (vl_shm_child_attach(shm, pid, 1000) != APR_SUCCESS)
+        abort();
+    for (i = 0; i <= QUEUED; i++)
+        vl_slot_wait(shm, i % ACCOUNTS, vl_clock_us());
+}
+
+static void one_process(void)
+{
+    vl_shm_t *shm = busy_segment(1);
+    apr_uint64_t n, before;
+
+    attach(shm, getpid());
+    before = locks;
+    n = serve_for_a_while(shm);
+    before = locks - before;
+    ok(n > 100 && before <= 3 * n + 3, "a queued request takes the lock three times: "
+       "it comes, is granted, ends (%.2f)", (double)before / (double)n);
+    printf("# one process: %.0f grants/s\n", (double)n * 1e6 / RUN_US);
+    is_timed = 1;
+    n = serve_for_a_while(shm);
+    is_timed = 0;
+    printf("# under the lock: %.0f ns for each grant, reading the clock included\n",
+           (double)under_ns / (double)n);
+}
+
+static void two_processes(void)
+{
+    vl_shm_t *shm = busy_segment(2);
+    apr_uint64_t *served = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid[2];
+    int i, status, well = 1;
+
+    for (i = 0; i < 2; i++) {
+        pid[i] = fork();
+        if (!pid[i]) {
+            attach(shm, getpid());
+            served[i] = serve_for_a_while(shm);
+            _exit(0);
+        }
+    }
+    for (i = 0; i < 2; i++)
+        well &= waitpid(pid[i], &status, 0) == pid[i] && !status;
+    ok(well && served[0] && served[1], "two processes serve (%u, %u)",
+       (unsigned)served[0], (unsigned)served[1]);
+    printf("# two processes: %.0f grants/s\n",
+           (double)(served[0] + served[1]) * 1e6 / RUN_US);
+}
+
+int main(void)
+{
+    segment_init();
+    one_process();
+    two_processes();
+    return tap_done();
+}
