@@ -251,18 +251,18 @@ static void park_locked(vl_lease_t *lease, int has_ended)
 /* The connection whose hooks the calling thread runs. */
 static __thread vl_lease_t *running;
 
-/* The child stops. The MPM says so before the acceptor knows. */
-static int is_leaving(void)
+/* The child stops. The MPM, which mod_http2 asks, says so before the acceptor knows. */
+static int is_leaving(const vl_lease_t *lease)
 {
-    vl_lease_t *lease = running;
+    vl_lease_t *was_running = running;
     apr_status_t rv;
     int state;
 
-    if (leases.leaving)
-        return 1;
+    if (leases.leaving || !lease->frames)
+        return leases.leaving;
     running = NULL;
     rv = ap_mpm_query(AP_MPMQ_MPM_STATE, &state);
-    running = lease;
+    running = was_running;
     return rv == APR_SUCCESS && state == AP_MPMQ_STOPPING;
 }
 
@@ -436,7 +436,7 @@ static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
         use_turn_locked(lease, &turn);
         return 1;
     }
-    if (is_leaving() || !make_poll_fd(lease)) {
+    if (is_leaving(lease) || !make_poll_fd(lease)) {
         use_turn_locked(lease, &turn);
         return 1;
     }
@@ -648,7 +648,7 @@ static int may_begin(void *context)
         return 0;
     if (lease->first == NOT_SENT)
         lease->first = SENT;
-    if (!is_limited(lease) || is_leaving() || lease->refused)
+    if (!is_limited(lease) || is_leaving(lease) || lease->refused)
         return 1;
     vl_park_lock();
     may = may_begin_locked(lease);
@@ -1007,7 +1007,7 @@ static int after_run(vl_lease_t *lease, int rc)
     lease->blocked = lease->frames && rc == OK && waits_in_mpm(c);
     if (!(lease->blocked || is_kept(c, rc)))
         return leave_to_mpm(lease);
-    if (is_leaving() || !is_limited(lease)) {
+    if (is_leaving(lease) || !is_limited(lease)) {
         leave_to_mpm(lease);
         if (!lease->frames || !lease->frames->streams)
             return 0;
