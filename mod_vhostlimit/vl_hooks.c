@@ -321,8 +321,8 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
 }
 
 /* A connection that cannot be parked closes when others are queued and its lease is
- * used up, or threads are short: its next request takes its turn with a new connection.  Said by the
- * variable that the core asks (ap_set_keepalive) after it has chosen chunks for an
+ * used up, or threads are short: its next request takes its turn with a new connection.
+ * Said by the variable that the core asks (ap_set_keepalive) after it has chosen chunks for an
  * answer of unknown length; AP_CONN_CLOSE would leave it without an end. */
 static void close_if_others_wait(request_rec *r, const req_t *req)
 {

@@ -23,7 +23,8 @@
 #define SLOW_MS 10
 /* What the core's filter keeps without waiting (FlushMaxThreshold). */
 #define PIECE_MIN (1 << 16)
-/* Bytes that are passed before the socket is asked whether it is full: less than a third of the smallest buffer (tcp_wmem is 16 KB at first). */
+/* Bytes that are passed before the socket is asked whether it is full: less than a third
+ * of the smallest buffer (tcp_wmem is 16 KB at first). */
 #define UNASKED 4096
 
 static ap_filter_rec_t *output_handle, *stream_output_handle, *input_handle;

@@ -8,8 +8,8 @@
  *   IDLE     --KeepAliveTimeout-->             EXPIRED
  *   RUNNING  --held streams, others queued-->  RUNNING   (and queued; HTTP/2)
  *   RUNNING  --no more to do while queued-->   PARKED
- *   PARKED   --client has gone-->              RUNNING   (and refused), EXPIRED
- *                                              with HTTP/2
+ *   PARKED   --client has gone-->              RUNNING   (and refused: for the log)
+ *   PARKED   --the same, HTTP/2-->             EXPIRED
  *   PARKED   --a worker takes it-->            RUNNING
  *   EXPIRED  --a worker takes it-->            (closed)
  *
@@ -60,8 +60,8 @@
 /* Refusals in one tick of a child that stops. */
 #define EXPIRE_MOST 16
 /* Memory of the held frames of one connection, bytes: of 100 streams that have used up
- * their windows (H2MaxSessionStreams, H2WindowSize), and of their heads. A client that sends more is
- * read no further until the connection has a lease. */
+ * their windows (H2MaxSessionStreams, H2WindowSize), and of their heads. A client that
+ * sends more is read no further until the connection has a lease. */
 #define HELD_MAX (100 * 65536 + 256 * 1024)
 
 /* httpd 2.4.63 and newer have a state for connections that wait for the client.
@@ -229,9 +229,12 @@ static void unswap(vl_lease_t *lease)
     put_descriptor(lease, lease->fd);
 }
 
-static int is_held_most(const vl_lease_t *lease)
+/* So much is held that nothing more is read, unless a frame has passed in part: its
+ * rest has to follow. */
+static int is_full(const vl_lease_t *lease)
 {
-    return lease->frames && lease->held.bytes > HELD_MAX;
+    return lease->frames && lease->held.bytes > HELD_MAX
+           && vl_frames_is_between(lease->frames);
 }
 
 /* A client that has closed its sending side may wait for an answer: the MPM is
@@ -240,7 +243,7 @@ static void park_locked(vl_lease_t *lease, int has_ended)
 {
     apr_uint32_t events = has_ended ? 0 : EPOLLRDHUP;
 
-    if (lease->blocked && !is_held_most(lease))
+    if (lease->blocked && !is_full(lease))
         events |= EPOLLIN;
     if (vl_has_pending_output(lease->c))
         events |= EPOLLOUT;
@@ -813,12 +816,11 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     if (lease->frames->streams && pass_held(lease, bb))
         return APR_SUCCESS;
     while (!passes && rv == APR_SUCCESS) {
-        if (is_held_most(lease) && lease->frames->uploads
-            && vl_frames_is_between(lease->frames)) {
+        if (is_full(lease) && lease->frames->uploads) {
             release_all(lease, bb);
             return APR_SUCCESS;
         }
-        if (is_held_most(lease) && block == APR_NONBLOCK_READ)
+        if (is_full(lease) && block == APR_NONBLOCK_READ)
             rv = APR_EAGAIN;
         else
             rv = ap_get_brigade(f->next, lease->input, mode, block, readbytes);

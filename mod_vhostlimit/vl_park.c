@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For each account, those in its line here are as many as its cell of this
- * child says are waiting, plus those whose grant is in the child's ring; and its
- * deferred ones are as many as the cell says. */
+ * child says are waiting, plus those whose grant is in the child's ring or was just
+ * taken out of it; and its deferred ones are as many as the cell says. */
 #include "vl_park.h"
 
 #include <poll.h>
@@ -16,6 +16,8 @@
 /* How often one who waits alone gives credit, and others look for themselves
  * whether a grant has come: the acceptor, who tells them, leaves before them. */
 #define LOOK_US 100000
+/* Grants that are taken when a slot comes back. */
+#define GRANTS_MOST 4
 
 /* Threads that may wait, and those that do. */
 typedef struct pool_t {
@@ -195,6 +197,8 @@ void vl_park_put_back_locked(vl_waiter_t *waiter)
                                             waiter->since_us));
 }
 
+static void hand_out_locked(const vl_ticket_t *ticket);
+
 static void take_granted(void)
 {
     if (!vl_slot_granted(park.shm))
@@ -206,8 +210,17 @@ static void take_granted(void)
 
 apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
 {
-    apr_uint64_t charged = vl_slot_end(park.shm, ticket, cost);
+    vl_ticket_t granted[GRANTS_MOST];
+    apr_uint64_t charged;
+    apr_uint32_t i, n = vl_slot_end_and_take(park.shm, ticket, cost, &charged,
+                                             granted, GRANTS_MOST);
 
+    if (n) {
+        vl_park_lock();
+        for (i = 0; i < n; i++)
+            hand_out_locked(&granted[i]);
+        vl_park_unlock();
+    }
     take_granted();
     return charged;
 }
@@ -239,22 +252,27 @@ static void return_locked(const vl_ticket_t *ticket, const vl_waiter_t *first)
         vl_slot_wait_again(park.shm, ticket->account, first->since_us);
 }
 
+/* A grant that was taken from the ring. */
+static void hand_out_locked(const vl_ticket_t *ticket)
+{
+    vl_waiter_t *waiter = pop_locked(ticket->account);
+    vl_waiter_t *next = vl_wait_first(park.lines, ticket->account);
+
+    if (next)
+        vl_slot_first(park.shm, ticket->account, next->since_us);
+    if (waiter)
+        waiter->done(waiter, ticket, VL_REASON_NONE);
+    else
+        return_locked(ticket, next);
+    refill_locked(ticket->account);
+}
+
 void vl_park_take_locked(void)
 {
     vl_ticket_t ticket;
 
-    while (vl_slot_take(park.shm, &ticket) == APR_SUCCESS) {
-        vl_waiter_t *waiter = pop_locked(ticket.account);
-        vl_waiter_t *next = vl_wait_first(park.lines, ticket.account);
-
-        if (next)
-            vl_slot_first(park.shm, ticket.account, next->since_us);
-        if (waiter)
-            waiter->done(waiter, &ticket, VL_REASON_NONE);
-        else
-            return_locked(&ticket, next);
-        refill_locked(ticket.account);
-    }
+    while (vl_slot_take(park.shm, &ticket) == APR_SUCCESS)
+        hand_out_locked(&ticket);
 }
 
 /* --- waiting with a thread ------------------------------------------------ */

@@ -108,18 +108,40 @@ static void wake(const vl_shm_t *shm, apr_uint32_t child)
         return;
 }
 
-/* What each holder of the lock does last. */
-void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
+/* The next grant of this child, which has one. */
+static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 {
+    child_t *child = &shm->children[shm->self];
+
+    *ret_ticket = child->ring[child->ring_head];
+    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
+    child->ring_head = (child->ring_head + 1) % RING_SIZE;
+    __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
+    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
+}
+
+/* What each holder of the lock does last. Up to `most` grants of this child are taken
+ * at once; the others stay in its ring. Returns how many. */
+static apr_uint32_t dispatch_and_unlock(vl_shm_t *shm, vl_ticket_t *ret_tickets,
+                                        apr_uint32_t most)
+{
+    apr_uint32_t i, taken = 0;
     wakes_t wakes;
-    apr_uint32_t i;
 
     do {
         grant_free(shm, &wakes);
+        while (taken < most && shm->children[shm->self].ring_len)
+            take_locked(shm, &ret_tickets[taken++]);
         vl_shm_unlock(shm);
         for (i = 0; i < wakes.n; i++)
             wake(shm, wakes.child[i]);
     } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
+    return taken;
+}
+
+void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
+{
+    dispatch_and_unlock(shm, NULL, 0);
 }
 
 static int has_room(vl_shm_t *shm, apr_uint32_t c)
@@ -393,18 +415,6 @@ static int is_passed_over(const vl_shm_t *shm)
                               __ATOMIC_RELAXED);
 }
 
-/* The next grant of this child, which has one. */
-static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
-{
-    child_t *child = &shm->children[shm->self];
-
-    *ret_ticket = child->ring[child->ring_head];
-    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
-    child->ring_head = (child->ring_head + 1) % RING_SIZE;
-    __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
-    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
-}
-
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv;
@@ -620,19 +630,37 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
     count_request(a, wait_us);
 }
 
+static apr_uint64_t end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                               const vl_cost_t *cost)
+{
+    if (cost)
+        return vl_charge_end_locked(shm, ticket, cost);
+    vl_slot_cancel_locked(shm, ticket);
+    return 0;
+}
+
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                          const vl_cost_t *cost)
 {
-    apr_uint64_t charged = 0;
+    apr_uint64_t charged;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    if (cost)
-        charged = vl_charge_end_locked(shm, ticket, cost);
-    else
-        vl_slot_cancel_locked(shm, ticket);
+    charged = end_locked(shm, ticket, cost);
     vl_slot_dispatch_and_unlock(shm);
     return charged;
+}
+
+apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                  const vl_cost_t *cost,
+                                  apr_uint64_t *ret_charged,
+                                  vl_ticket_t *ret_tickets, apr_uint32_t most)
+{
+    *ret_charged = 0;
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 0;
+    *ret_charged = end_locked(shm, ticket, cost);
+    return dispatch_and_unlock(shm, ret_tickets, most);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)

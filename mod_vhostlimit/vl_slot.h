@@ -124,6 +124,13 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
 
+/* The same, and takes up to `most` grants of this child, whoever gave them: one
+ * acquisition of the lock less than vl_slot_take(). Returns how many. */
+apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                  const vl_cost_t *cost,
+                                  apr_uint64_t *ret_charged,
+                                  vl_ticket_t *ret_tickets, apr_uint32_t most);
+
 /* The slot's request waits for its client: the slot is free, and the account is
  * charged us for what the request has used since it was last charged. */
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us);
