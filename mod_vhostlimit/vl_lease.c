@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,6 +58,8 @@
 #define IDLE_US 100000
 /* For the answer of a client whose input has ended, milliseconds. */
 #define ASK_MS 10
+/* The bytes of an alert over TLS are fewer. */
+#define ALERT_MAX 64
 /* Refusals in one tick of a child that stops. */
 #define EXPIRE_MOST 16
 /* Memory of the held frames of one connection, bytes: of 100 streams that have used up
@@ -427,6 +430,19 @@ static apr_int64_t longest_wait_us(const vl_lease_t *lease)
     return us < lease->queue_timeout_us ? us : lease->queue_timeout_us;
 }
 
+/* The client has closed an idle connection: its next input is the end, or over TLS an
+ * alert before it. That is no request, and needs no lease. */
+static int input_is_end(const vl_lease_t *lease)
+{
+    apr_uint32_t events = vl_client_events(lease->fd);
+    int length = 0;
+
+    return (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+           && (!lease->frames || !lease->frames->streams)
+           && !ioctl(lease->fd, FIONREAD, &length)
+           && length <= (lease->client.tls ? ALERT_MAX : 0);
+}
+
 /* A slot that is free, or a place in the queue. Returns 1 if the connection has its
  * turn, or cannot be queued. */
 static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
@@ -439,7 +455,7 @@ static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
         use_turn_locked(lease, &turn);
         return 1;
     }
-    if (is_leaving(lease) || !make_poll_fd(lease)) {
+    if (is_leaving(lease) || input_is_end(lease) || !make_poll_fd(lease)) {
         use_turn_locked(lease, &turn);
         return 1;
     }

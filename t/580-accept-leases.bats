@@ -138,6 +138,18 @@ end_talk() { # <name>: the client is gone
   is "$(status_of s requests)" 3 "requests that have run"
 }
 
+@test "a kept connection that its client closes is not queued: nothing was asked" {
+  start_leases
+  open_kept stays idle
+  hold_request one a
+  ask_for stays /sub/; settles s waiting 1
+  end_talk idle
+  time_passes 300
+  is "$(status_of s waiting) $(status_of s gone)" '1 0'
+  release_request one
+  wait_until 10 answers_are stays '200 200'
+}
+
 @test "a request that waits longer than VhostLimitQueue allows is refused" {
   start_leases 'VhostLimitQueue 100 1s'
   open_kept late
