@@ -68,15 +68,15 @@ is_deferred_and_served_on() { # <mpm>
 }
 
 @test "when its time is over a deferred connection gets a short answer, with the status and Retry-After of its vhost" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 700ms' -v 'a VhostLimitRetryAfter 7' \
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 3s' -v 'a VhostLimitRetryAfter 7' \
     -v 'a VhostLimitStatusCode 429' -v 'a ErrorDocument 429 /sorry.html'
   local took
   hold_request one
   begin_request first a /page.html
   settles a waiting 1
   took=$(milliseconds get a /page.html)
-  at_least "$took" 650 milliseconds
-  at_most "$took" 4000 milliseconds
+  at_least "$took" 2900 milliseconds
+  at_most "$took" 9000 milliseconds
   is "$(answer_head Retry-After) $(answer_head Connection) $(answer_head Content-Type)" '7 close text/plain; charset=us-ascii'
   like "$(head -n 1 "$BATS_TEST_TMPDIR/head")" '^HTTP/1.1 429 Too Many Requests'
   like "$(answer_body)" '^429 Too Many Requests: this site has more requests'
@@ -104,7 +104,7 @@ is_deferred_and_served_on() { # <mpm>
 
 @test "a TLS connection is reset when its time is over: no handshake is made for a refusal" {
   requires openssl mod_ssl
-  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: VhostLimitQueue 1 700ms'
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: VhostLimitQueue 1 3s'
   hold_request one s
   begin_request first s /page.html
   settles s waiting 1
