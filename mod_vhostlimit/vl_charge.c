@@ -17,13 +17,13 @@
 
 /* "Lately", for vl_charge_has_outside(). */
 #define OUTSIDE_US (5 * APR_USEC_PER_SEC)
-/* Of what n back ends could use at most, the part that they are taken to use at
- * least: each keeps a slot from others. */
+/* Back ends are charged at least this part (1/8) of what they could use, because each of
+ * their requests holds a slot. */
 #define ELSEWHERE_LEAST 8
 
-/* Thousandths of a processor that n back ends use together. Nobody tells what each
- * of them uses. It is no more than what all processes beside Apache's use, and no
- * more than n processors. */
+/* Thousandths of a processor that n back ends use together. The CPU time of a single one
+ * is not known. The upper bounds are n processors, and what all processes other than
+ * Apache's children use. */
 static apr_uint64_t elsewhere_permille(const head_t *head, apr_uint32_t n)
 {
     apr_uint64_t most = 1000 * (apr_uint64_t)(n < head->processors

@@ -15,10 +15,14 @@
 
 #include "vl_slot.h"
 
+/* So many more requests of the account wait (by: 1 or -1), for a back end or for their
+ * clients. */
+typedef void vl_meter_waits_fn(apr_uint32_t account, int by);
+
 typedef struct vl_meter_t {
     APR_RING_ENTRY(vl_meter_t) link;
     vl_ticket_t *ticket;            /* its slot */
-    void (*waits)(apr_uint32_t account, int by);
+    vl_meter_waits_fn *waits;       /* or NULL */
     clockid_t clock;                /* of the thread that works on it */
     apr_int64_t thread_from;        /* what that clock showed at the start, us */
     int elsewhere;
@@ -37,9 +41,7 @@ typedef struct vl_meter_t {
 void vl_meter_child_init(vl_shm_t *shm);
 
 /* The calling thread begins to work with the slot that the ticket stands for;
- * thread_from_us: its clock then. waits: told when the thread waits for a back end or
- * its client, and with -1 when it does not any more; or NULL. */
-typedef void vl_meter_waits_fn(apr_uint32_t account, int by);
+ * thread_from_us: its clock then. waits: may be NULL. */
 void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket,
                     apr_int64_t thread_from_us, vl_meter_waits_fn *waits);
 /* From now on a back end works on it too; grouped: one of which it is certain

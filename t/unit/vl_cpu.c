@@ -154,7 +154,7 @@ static void others_between_readings(void)
     ok(parse("cpu0 1 2 4 8 16 32 64 128 0 0\n").work == 7,
        "interrupts and stolen time are no process's");
     ok(vl_cpu_of_process(getpid()) > 0 && !vl_cpu_of_process(0x7ffffffe),
-       "a process's time, and none of nobody");
+       "the time of a process, and 0 if there is no such process");
 }
 
 static void this_machine(void)

@@ -274,9 +274,9 @@ static void test_parts(void)
     frame(&s, HEADERS, 5, 3, 10);
     length = put(bytes, DATA, 1, 1, 50);
     say(&s, bytes, 30, 30);
-    ok(vl_frames_is_between(&s.frames), "a held part is in nobody's way");
+    ok(vl_frames_is_between(&s.frames), "a frame that is held in part does not block others");
     release_one(&s);
-    ok(!vl_frames_is_between(&s.frames), "one that has passed is");
+    ok(!vl_frames_is_between(&s.frames), "a frame that has passed in part does");
     say(&s, bytes + 30, length - 30, 7);
     is(listed(s.passed, s.n_passed), "1:1 0:1", "its rest follows it");
     ok(vl_frames_is_between(&s.frames) && s.n_passed == 19 + 59, "to its end");

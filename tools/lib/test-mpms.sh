@@ -13,6 +13,8 @@ describe_mpms() {
     test_load noisy 2 site2 500
     test_load noisy 3 site2 500
     test_row_share all 0.47 0.53 0.49 0.51 "$mpm"
+    test_row all "$mpm: victim's rate / half of plain Apache's total" '' '' \
+      "ratio(this(\"$mpm\") | site(\"victim\").rate; plain(\"$mpm\") | .total.rate / 2)"
     test_row all "$mpm: total / plain Apache's total" '>= 0.9' '>= 1.0' \
       "ratio(this(\"$mpm\") | .total.rate; plain(\"$mpm\") | .total.rate)"
     test_row_failures all "$mpm"

@@ -114,37 +114,39 @@ test_row() { # <where> <name> <bar> <goal> <value>
 
 # Rows of the roles "victim" and "noisy" beside plain Apache in the same repetition:
 # the victim's rate is divided by half of plain Apache's total, which is the victim's
-# share of it.
+# share of it.  Without a scene it is the only one.
+test_row_of() { # <scene> <where> <name> <bar> <goal> <value>: the name has the scene, if there are several
+  local prefix=''
+  [[ $1 == - ]] || prefix="$1: "
+  test_row "$2" "$prefix$3" "${@:4}"
+}
+
 test_row_rates() { # <where> <bar> <goal> [scene [target]]
-  local scene=${4--} target=${5-plain} best='' prefix=''
-  [[ $scene == - ]] || prefix="$scene: "
+  local scene=${4--} target=${5-plain} best=''
   [[ $target == plain ]] || best=', at its best number of threads'
-  test_row "$1" "${prefix}victim's rate / half of plain Apache's total$best" "$2" "$3" \
+  test_row_of "$scene" "$1" "victim's rate / half of plain Apache's total$best" "$2" "$3" \
     "ratio(this(\"$scene\") | site(\"victim\").rate; with(\"$target\"; \"$scene\") | .total.rate / 2)"
-  test_row "$1" "${prefix}total / plain Apache's total$best" "$2" "$3" \
+  test_row_of "$scene" "$1" "total / plain Apache's total$best" "$2" "$3" \
     "ratio(this(\"$scene\") | .total.rate; with(\"$target\"; \"$scene\") | .total.rate)"
 }
 
 test_row_share() { # <where> <least> <most> <goal: least> <goal: most> [scene]
-  local scene=${6--} prefix=''
-  [[ $scene == - ]] || prefix="$scene: "
-  test_row "$1" "${prefix}victim's share of the answers" ">= $2" ">= $4" "this(\"$scene\") | site(\"victim\").share"
-  test_row "$1" "${prefix}victim's share of the answers, at most" "<= $3" "<= $5" "this(\"$scene\") | site(\"victim\").share"
+  local scene=${6--} share
+  share="this(\"$scene\") | site(\"victim\").share"
+  test_row_of "$scene" "$1" "victim's share of the answers" ">= $2" ">= $4" "$share"
+  test_row_of "$scene" "$1" "victim's share of the answers, at most" "<= $3" "<= $5" "$share"
 }
 
 test_row_failures() { # <where> [scene]
-  local scene=${2--} prefix=''
-  [[ $scene == - ]] || prefix="$scene: "
-  test_row "$1" "${prefix}failures of either site" '= 0' '= 0' "this(\"$scene\") | .total.failures"
+  test_row_of "${2--}" "$1" 'failures of either site' '= 0' '= 0' "this(\"${2--}\") | .total.failures"
 }
 
 # How far the victim's slowest answers are from its usual ones, and from plain Apache's.
 test_row_p99() { # <where> [scene]
-  local scene=${2--} prefix=''
-  [[ $scene == - ]] || prefix="$scene: "
-  test_row "$1" "${prefix}victim's p99 / its mean" '<= 6' '<= 3' \
+  local scene=${2--}
+  test_row_of "$scene" "$1" "victim's p99 / its mean" '<= 6' '<= 3' \
     "ratio(this(\"$scene\") | site(\"victim\").p99_s; this(\"$scene\") | site(\"victim\").mean_s)"
-  test_row "$1" "${prefix}victim's p99 / its p99 on plain Apache" '<= 1' '<= 0.3' \
+  test_row_of "$scene" "$1" "victim's p99 / its p99 on plain Apache" '<= 1' '<= 0.3' \
     "ratio(this(\"$scene\") | site(\"victim\").p99_s; plain(\"$scene\") | site(\"victim\").p99_s)"
 }
 
