@@ -86,12 +86,13 @@ reaches() { local got; got=$(query "$1") && [[ -n $got ]] && ((${got%.*} >= $2))
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'VhostLimit Off' \
     -x '<Location "/vhostlimit">' -x 'SetHandler vhostlimit-status' -x '</Location>' -x '</VirtualHost>'
   start_prometheus
-  ab -q -r -t 6 -n 100000 -c 20 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/cgi/nap.sh" >/dev/null 2>&1 3>&- 4>&- &
+  ab -q -r -t 100 -n 1000000 -c 20 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/cgi/nap.sh" >/dev/null 2>&1 3>&- 4>&- &
   local load_pid=$!
   wait_until 20 reaches 'up{job="vhostlimit"}' 1
   wait_until 20 reaches 'sum(rate(vhostlimit_requests_total{vhost=~"a.test.*"}[5s]))' 1
   wait_until 20 reaches 'sum(rate(vhostlimit_requests_refused_total{reason="queue"}[5s]))' 1
-  wait "$load_pid"
+  kill "$load_pid"
+  wait "$load_pid" || true
   settles a running 0
   wait_until 10 reaches 'vhostlimit_requests_total{vhost=~"a.test.*"}' "$(status_of a requests)"
   local expr
