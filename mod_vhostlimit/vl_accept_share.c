@@ -212,8 +212,12 @@ void vl_accept_give_away(void)
         if (is_needed() || vl_lease_queued())
             vl_accept_wait_for_events();
         vl_lease_tick(vl_clock_us());
-    } while ((is_needed() && passed < LEAVE_US)
-             || (vl_lease_queued() && !vl_accept_is_ending()));
+    } while (is_needed() && passed < LEAVE_US);
+    /* Established connections are granted leases as long as the MPM serves them. */
+    while (vl_lease_parks() && !vl_accept_is_ending()) {
+        vl_accept_wait_for_events();
+        vl_lease_tick(vl_clock_us());
+    }
     vl_lease_child_end();
 }
 

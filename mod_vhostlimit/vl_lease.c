@@ -148,6 +148,7 @@ static struct {
     int processes;                  /* of the MPM, at most */
     int has_waitio;                 /* the MPM has STATE_WAITIO for that */
     int leaving;
+    int ended;                      /* nobody is granted anything any more */
 } leases;
 
 /* --- idle and closing connections ------------------------------------------ */
@@ -455,7 +456,7 @@ static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
         use_turn_locked(lease, &turn);
         return 1;
     }
-    if (is_leaving(lease) || input_is_end(lease) || !make_poll_fd(lease)) {
+    if (leases.ended || input_is_end(lease) || !make_poll_fd(lease)) {
         use_turn_locked(lease, &turn);
         return 1;
     }
@@ -667,7 +668,7 @@ static int may_begin(void *context)
         return 0;
     if (lease->first == NOT_SENT)
         lease->first = SENT;
-    if (!is_limited(lease) || is_leaving(lease) || lease->refused)
+    if (!is_limited(lease) || lease->refused)
         return 1;
     vl_park_lock();
     may = may_begin_locked(lease);
@@ -1025,7 +1026,8 @@ static int after_run(vl_lease_t *lease, int rc)
     lease->blocked = lease->frames && rc == OK && waits_in_mpm(c);
     if (!(lease->blocked || is_kept(c, rc)))
         return leave_to_mpm(lease);
-    if (is_leaving(lease) || !is_limited(lease)) {
+    if (!is_limited(lease)
+        || (is_leaving(lease) && !(lease->frames && lease->frames->streams))) {
         leave_to_mpm(lease);
         if (!lease->frames || !lease->frames->streams)
             return 0;
@@ -1433,6 +1435,7 @@ void vl_lease_child_end(void)
     vl_park_lock();
     while ((waiter = vl_park_evict_locked(done_locked, 0)))
         done_locked(waiter, NULL, VL_REASON_NONE);
+    leases.ended = 1;
     vl_park_unlock();
 }
 
@@ -1482,7 +1485,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     int is_async = 0, has_waitio = 0;
 
     leases.shm = shm;
-    leases.leaving = 0;
+    leases.leaving = leases.ended = 0;
     leases.wheel = vl_wheel_create(pchild, vl_clock_us());
     leases.idle = ring_make(pchild);
     leases.wanting = ring_make(pchild);

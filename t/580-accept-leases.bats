@@ -209,6 +209,24 @@ end_talk() { # <name>: the client is gone
   like "$(<"$BATS_TEST_TMPDIR/report")" 'status codes: 60 2xx'
 }
 
+# mod_http2 hears of the stop when the long answer ends, before it reads the held ones.
+@test "HTTP/2: a graceful restart answers what is held behind a long answer" {
+  requires mod_http2 h2load
+  local h2load_pid dir=$BATS_TEST_TMPDIR
+  start_leases -l http2 's: Protocols h2 http/1.1' 's: VhostLimitConcurrency 1' 'VhostLimitQueue 1000 60s'
+  mkfifo -m 666 "$(hold_dir)/long.fifo"
+  { printf '0\t%s\n' "$(url s '/cgi/hold.sh?long')"; printf '500\t%s\n' "$(url s /page.html)"{,,}; } >"$dir/script"
+  h2load --timing-script-file="$dir/script" -n 4 -c 1 -m 10 --connect-to="127.0.0.1:$(tls_port)" >"$dir/report" 2>&1 3>&- 4>&- &
+  h2load_pid=$!
+  settles s running 1
+  settles s waiting 1
+  time_passes 300
+  graceful_httpd
+  let_go "$(hold_dir)/long.fifo"
+  wait "$h2load_pid"
+  like "$(<"$dir/report")" 'status codes: 4 2xx'
+}
+
 @test "HTTP/2: a stream that waits is served while a long answer of its connection goes on" {
   requires mod_http2 h2load
   local h2load_pid dir=$BATS_TEST_TMPDIR
