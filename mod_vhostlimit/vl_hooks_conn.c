@@ -49,11 +49,7 @@ static void idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
     if (c->master || vl_lease_parks() || c->keepalive != AP_CONN_KEEPALIVE
         || c->aborted)
         return;
-    if (vl_lease_has_thread()) {
-        vl_lease_idles(conn->lease);
-        return;
-    }
-    if (!vl_lease_threads_are_short() || has_input(c, bb))
+    if (vl_lease_idles(conn->lease) || has_input(c, bb))
         return;
     /* The core sends the end of a short answer with the flush that follows. */
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(c->bucket_alloc));

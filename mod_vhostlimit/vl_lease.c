@@ -1157,6 +1157,8 @@ void vl_lease_request(vl_lease_t *lease, const request_rec *r)
     }
     else {
         leave_ring_locked(lease);
+        if (!vl_lease_has_thread())
+            free_thread(lease);
     }
     vl_park_unlock();
 }
@@ -1202,12 +1204,29 @@ int vl_lease_ends(const vl_lease_t *lease)
     return lease->known && credit(lease) <= (apr_int64_t)lease->estimate_us;
 }
 
-void vl_lease_idles(vl_lease_t *lease)
+/* No other thread sees to it. */
+static int idles_with_process(vl_lease_t *lease)
 {
+    int leaves = 1;
+
+    if (lease->known && !lease->occupies) {
+        lease->occupies = 1;
+        lease->occupied_for = lease->account;
+        leaves = vl_thread_occupy_idle(leases.shm, lease->account,
+                                       (apr_uint32_t)leases.processes);
+    }
+    return leaves && !vl_lease_threads_are_short();
+}
+
+int vl_lease_idles(vl_lease_t *lease)
+{
+    if (!vl_lease_has_thread())
+        return idles_with_process(lease);
     vl_park_lock();
     lease->idle_since_us = vl_clock_us();
     enter_ring_locked(lease, leases.idle);
     vl_park_unlock();
+    return 1;
 }
 
 int vl_lease_is_gone(vl_lease_t *lease)

@@ -62,9 +62,10 @@ int vl_lease_resume(vl_lease_t *lease, int stream, vl_ticket_t *ret_ticket);
 void vl_lease_renew(vl_lease_t *lease);
 /* The lease will be used up when a request that begins now has ended. */
 int vl_lease_ends(const vl_lease_t *lease);
-/* The connection waits for its next request. When threads are short it is closed
- * after a tenth of a second (vl_lease_tick()). */
-void vl_lease_idles(vl_lease_t *lease);
+/* The connection waits for its next request. Under worker it is closed after a tenth of
+ * a second when threads are short (vl_lease_tick()). Returns 0 under prefork if processes
+ * are short: the caller closes it then. */
+int vl_lease_idles(vl_lease_t *lease);
 /* Its client has gone while its request waited with a thread. */
 int vl_lease_is_gone(vl_lease_t *lease);
 /* Waits until the client sends something, for a tenth of a second. Returns 0 if

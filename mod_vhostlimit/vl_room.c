@@ -51,6 +51,12 @@ apr_uint32_t vl_room_granted_to(const child_t *child, apr_uint32_t account)
     return n;
 }
 
+/* Children of one thread are as threads of one child. */
+static apr_uint32_t processes_of(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return shm->queue.flows[account].running + shm->accounts[account].occupied;
+}
+
 /* Threads of the child that the account has. The acceptor of prefork is granted
  * slots for all processes. */
 static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c,
@@ -59,8 +65,7 @@ static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c,
     const cell_t *cell = vl_shm_cell(shm, c, account);
 
     if (shm->head->acceptor == c + 1)
-        return shm->queue.flows[account].running
-               + shm->accounts[account].occupied;
+        return processes_of(shm, account);
     return cell->running + granted - cell->streams + cell->occupied;
 }
 
@@ -76,20 +81,29 @@ int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     return is_left_of(shm, c, account, granted, vl_room_of(shm, c));
 }
 
-/* Children of one thread are as threads of one child. */
-static int overfills_processes(const vl_shm_t *shm, apr_uint32_t account)
+static apr_uint32_t processes_left(const vl_shm_t *shm)
 {
-    apr_uint32_t held = shm->queue.flows[account].running
-                        + shm->accounts[account].occupied;
-    apr_uint32_t c, all = 0, busy = 0, left = shm->head->asking;
+    apr_uint32_t c, all = 0, busy = 0;
 
+    if (shm->head->acceptor)
+        return shm->head->asking;
     for (c = 0; c < shm->head->columns; c++) {
         all += shm->children[c].pid != 0;
         busy += vl_room_busy(&shm->children[c]);
     }
-    if (!shm->head->acceptor)
-        left = all > busy ? all - busy : 0;
-    return held > 1 && !vl_admit_more(held - 1, left + 1);
+    return all > busy ? all - busy : 0;
+}
+
+static int overfills_processes(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t held = processes_of(shm, account);
+
+    return held > 1 && !vl_admit_more(held - 1, processes_left(shm) + 1);
+}
+
+int vl_room_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return vl_admit_more(processes_of(shm, account), processes_left(shm));
 }
 
 int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account)

@@ -183,6 +183,9 @@ int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t child,
 /* The account has more of this child's threads than one account may have
  * (vl_admit_more()). */
 int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account);
+/* Under prefork: beside the processes that the account has, its idle connections'
+ * included, it may be granted one more. */
+int vl_room_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account);
 
 /* vl_charge.c's: a slot that was used comes back, and is charged for. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,

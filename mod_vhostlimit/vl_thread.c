@@ -77,15 +77,32 @@ static apr_uint32_t look(const apr_uint32_t *count)
     return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
 
-static int are_processes_short(const vl_shm_t *shm, apr_uint32_t most)
+static apr_uint32_t count_alive(const vl_shm_t *shm)
 {
     apr_uint32_t c, alive = 0;
 
-    if (look(&shm->head->asking))
-        return 0;
     for (c = 0; c < look(&shm->head->columns); c++)
         alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
-    return alive >= most || vl_slot_contended(shm);
+    return alive;
+}
+
+int vl_thread_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t most)
+{
+    int leaves;
+
+    if (vl_slot_lock(shm) != APR_SUCCESS)
+        return 1;
+    occupy_locked(shm, account, 1);
+    leaves = !shm->head->acceptor || !is_limited(&shm->accounts[account])
+             || vl_room_leaves_process_locked(shm, account);
+    vl_shm_unlock(shm);
+    return leaves || count_alive(shm) < most;
+}
+
+static int are_processes_short(const vl_shm_t *shm, apr_uint32_t most)
+{
+    return !look(&shm->head->asking)
+           && (count_alive(shm) >= most || vl_slot_contended(shm));
 }
 
 int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t most)

@@ -19,6 +19,9 @@
 void vl_thread_occupy(vl_shm_t *shm, apr_uint32_t account);
 /* The same if enough threads are left for other accounts, else APR_EAGAIN. */
 apr_status_t vl_thread_try_occupy(vl_shm_t *shm, apr_uint32_t account);
+/* Under prefork, a connection that is idle keeps its process. Returns 0 if the account
+ * could have no more of `most` processes then: so it should close. */
+int vl_thread_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t most);
 void vl_thread_free(vl_shm_t *shm, apr_uint32_t account);
 
 /* The slot that is held is a stream's, which takes no thread of the MPM. */
