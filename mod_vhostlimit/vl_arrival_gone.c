@@ -7,6 +7,9 @@
 #include "vl_clock.h"
 #include "vl_private.h"
 
+/* Who has waited for longer is asked whether it is still there. */
+#define ASK_US 10000
+
 int vl_arrival_is_gone_locked(vl_arrival_t *arrival, apr_uint32_t events)
 {
     return vl_client_is_gone(&arrival->client, arrival->fd, events);
@@ -28,11 +31,17 @@ void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
     vl_park_take_locked();
 }
 
+/* Who came just now is not asked: that is a system call. */
+static int has_waited(const vl_arrival_t *arrival)
+{
+    return arrival->waited && vl_clock_us() - arrival->waiter.since_us > ASK_US;
+}
+
 vl_arrival_t *vl_arrival_first_passing_locked(void)
 {
     vl_arrival_t *arrival;
 
-    while ((arrival = vl_arrival_first_locked(PASSING)) && arrival->waited
+    while ((arrival = vl_arrival_first_locked(PASSING)) && has_waited(arrival)
            && vl_arrival_is_gone_locked(arrival, vl_client_events(arrival->fd)))
         vl_arrival_drop_gone_locked(arrival);
     return arrival;
