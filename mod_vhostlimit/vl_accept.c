@@ -78,14 +78,15 @@ static int is_shortage(int error)
 
 /* 0: nobody is there.  When no descriptor is left the sockets would stay
  * readable: they are not heard until the next tick. */
-static int accept_one(int listener)
+static int accept_one(int i)
 {
+    const vl_local_t *local = &vl_acceptor->listeners.local[i];
     struct sockaddr_storage remote;
     socklen_t len = sizeof(remote);
-    int fd = accept4(listener, (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
+    int fd = accept4(vl_acceptor->listeners.fds[i], (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
 
     if (fd >= 0) {
-        vl_arrival_come(fd, &remote);
+        vl_arrival_come(fd, &remote, &local->address, local->length);
         return 1;
     }
     if (!is_shortage(errno))
@@ -105,11 +106,12 @@ static int is_over(void)
     return first && !first->active;
 }
 
-static void accept_some(int listener)
+/* i: of the listener. */
+static void accept_some(int i)
 {
-    int i;
+    int n;
 
-    for (i = 0; i < ACCEPT_BATCH && !is_over() && accept_one(listener); i++)
+    for (n = 0; n < ACCEPT_BATCH && !is_over() && accept_one(i); n++)
         ;
 }
 
@@ -158,7 +160,7 @@ void vl_accept_wait_for_events(void)
         if (!what)
             look_round();
         else if (is_listener(what))
-            accept_some(*(const int *)what);
+            accept_some((int)((const int *)what - vl_acceptor->listeners.fds));
         else
             vl_arrival_revisit(what, events[i].events);
     }
@@ -177,7 +179,7 @@ void vl_accept_hear(void)
         return;
     listen_on();
     for (i = 0; i < vl_acceptor->listeners.n; i++)
-        accept_some(vl_acceptor->listeners.fds[i]);
+        accept_some(i);
 }
 
 static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,

@@ -352,28 +352,22 @@ vl_arrival_t *vl_arrival_make(int fd)
     return arrival;
 }
 
-static vl_arrival_t *arrival_of(int fd, const struct sockaddr_storage *remote)
+static void find_local(vl_arrival_t *arrival)
 {
-    vl_arrival_t *arrival = vl_arrival_make(fd);
-    socklen_t len = sizeof(arrival->remote);
-
-    if (!arrival)
-        return NULL;
     arrival->addr_len = sizeof(arrival->local);
-    getsockname(fd, (struct sockaddr *)&arrival->local, &arrival->addr_len);
-    if (remote)
-        arrival->remote = *remote;
-    else
-        getpeername(fd, (struct sockaddr *)&arrival->remote, &len);
-    return arrival;
+    getsockname(arrival->fd, (struct sockaddr *)&arrival->local,
+                &arrival->addr_len);
 }
 
 static vl_arrival_t *arrival_passed(int fd, const vl_passed_t *passed)
 {
-    vl_arrival_t *arrival = arrival_of(fd, NULL);
+    vl_arrival_t *arrival = vl_arrival_make(fd);
+    socklen_t length = sizeof(arrival->remote);
 
     if (!arrival)
         return NULL;
+    find_local(arrival);
+    getpeername(fd, (struct sockaddr *)&arrival->remote, &length);
     arrival->began_us = passed->began_us;
     arrival->asked_us = passed->since_us;
     return arrival;
@@ -389,12 +383,19 @@ static void enter(vl_arrival_t *arrival, place_e place)
     vl_park_unlock();
 }
 
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote)
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
+                     const struct sockaddr_storage *local,
+                     socklen_t local_length)
 {
-    vl_arrival_t *arrival = arrival_of(fd, remote);
+    vl_arrival_t *arrival = vl_arrival_make(fd);
 
     if (!arrival)
         return;
+    arrival->remote = *remote;
+    arrival->local = *local;
+    arrival->addr_len = local_length;
+    if (!local_length)
+        find_local(arrival);
     enter(arrival, SORTING);
     sort(arrival, 0);
 }

@@ -29,7 +29,9 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
 
 /* A connection that was accepted is put where it belongs.  Without memory it is
  * closed. */
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote);
+void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
+                     const struct sockaddr_storage *local,
+                     socklen_t local_length);
 /* The same of one that another child has passed on: what it has waited for, and
  * how long, goes on. */
 void vl_arrival_adopt(int fd, const vl_passed_t *passed);

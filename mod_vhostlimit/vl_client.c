@@ -14,6 +14,13 @@ apr_uint32_t vl_client_events(int fd)
     return poll(&pfd, 1, 0) > 0 ? (apr_uint32_t)(unsigned short)pfd.revents : 0;
 }
 
+int vl_client_has_sent(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 int vl_client_is_gone(vl_client_t *client, int fd, apr_uint32_t events)
 {
     static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";

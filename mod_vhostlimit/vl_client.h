@@ -26,5 +26,7 @@ typedef struct vl_client_t {
 int vl_client_is_gone(vl_client_t *client, int fd, apr_uint32_t events);
 /* Asks the socket. */
 apr_uint32_t vl_client_events(int fd);
+/* Returns 1 if there is input that has not been read. */
+int vl_client_has_sent(int fd);
 
 #endif

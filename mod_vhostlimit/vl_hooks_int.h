@@ -42,6 +42,7 @@ typedef struct conn_t {
     vl_hello_t *hello;          /* until its first request, or NULL */
     vl_lease_t *lease;          /* NULL: it is a stream, or not yet processed */
     req_t *current;             /* at most one is being worked on */
+    int is_last;                /* its client sends no request after this one */
     apr_size_t unasked;         /* bytes passed since its socket was last asked
                                  * whether it is full */
     struct conn_t *master;      /* of a stream */

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -149,6 +150,26 @@ static int real_fd(const ap_listen_rec *lr)
     return fd;
 }
 
+static int is_any(const struct sockaddr_storage *address)
+{
+    const struct sockaddr_in *in = (const void *)address;
+    const struct sockaddr_in6 *in6 = (const void *)address;
+
+    if (address->ss_family == AF_INET)
+        return in->sin_addr.s_addr == htonl(INADDR_ANY);
+    return address->ss_family != AF_INET6
+           || IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+}
+
+static void find_local(int fd, vl_local_t *ret_local)
+{
+    ret_local->length = sizeof(ret_local->address);
+    if (getsockname(fd, (struct sockaddr *)&ret_local->address,
+                    &ret_local->length)
+        || is_any(&ret_local->address))
+        ret_local->length = 0;
+}
+
 static int count_all(void)
 {
     const ap_listen_rec *lr;
@@ -193,7 +214,9 @@ static void replace(ap_listen_rec *lr, int fd, apr_pool_t *pchild,
 {
     apr_socket_t *sd = NULL;
 
-    listeners->fds[listeners->n++] = real_fd(lr);
+    listeners->fds[listeners->n] = real_fd(lr);
+    find_local(listeners->fds[listeners->n], &listeners->local[listeners->n]);
+    listeners->n++;
     apr_os_sock_put(&sd, &fd, pchild);
     lr->sd = sd;
     if (!listeners->first)
@@ -206,6 +229,8 @@ void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
     ap_listen_rec *lr;
 
     ret_listeners->fds = apr_pcalloc(pchild, sizeof(int) * (count_all() + 1));
+    ret_listeners->local = apr_pcalloc(pchild, sizeof(*ret_listeners->local)
+                                               * (count_all() + 1));
     for (lr = ap_listeners; lr; lr = lr->next) {
         if (is_http(lr))
             replace(lr, *stand_ins++, pchild, ret_listeners);
@@ -237,12 +262,15 @@ int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
     int i;
 
     listeners->fds = apr_pcalloc(pchild, sizeof(int) * listeners->n);
+    listeners->local = apr_pcalloc(pchild,
+                                   sizeof(*listeners->local) * listeners->n);
     for (i = 0; real; real = real->next, i++) {
         listeners->fds[i] = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
         if (listeners->fds[i] < 0) {
             close_all(listeners->fds, i);
             return 0;
         }
+        find_local(listeners->fds[i], &listeners->local[i]);
     }
     return 1;
 }

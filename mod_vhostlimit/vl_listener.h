@@ -5,11 +5,21 @@
 /* The sockets that Apache listens on: the acceptor (vl_accept.h) gets them, and
  * the MPM something else in their place. */
 
+#include <sys/socket.h>
+
 #include <httpd.h>
 #include <ap_listen.h>
 
+/* The local address of all connections to a listener; length 0: it listens on more than
+ * one. */
+typedef struct vl_local_t {
+    struct sockaddr_storage address;
+    socklen_t length;
+} vl_local_t;
+
 typedef struct vl_listeners_t {
     int *fds;                       /* the real listening sockets */
+    vl_local_t *local;              /* of each */
     int n;
     const ap_listen_rec *first;     /* of those that were replaced, or NULL */
 } vl_listeners_t;

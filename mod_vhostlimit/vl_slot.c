@@ -25,7 +25,7 @@ static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
 /* How much earlier somebody in another child must have come to be preferred to
  * the first in the child that has the processor right now: waking another costs
  * two switches. */
-#define FAR_US 20000
+#define FAR_US 10000
 
 /* The child in which the first of the account waits, by and large.  NO_CHILD:
  * nobody waits where a thread is free. */

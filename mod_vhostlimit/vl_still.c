@@ -37,9 +37,10 @@ static void pass_over(vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     if (is_still(shm, c, now_us)) {
+        /* First: a child that finds its ring empty must find that, too, and not sleep. */
+        __atomic_store_n(&shm->children[c].still, 1, __ATOMIC_RELAXED);
         while (shm->children[c].ring_len)
             revoke_locked(shm, c);
-        __atomic_store_n(&shm->children[c].still, 1, __ATOMIC_RELAXED);
     }
     vl_slot_dispatch_and_unlock(shm);
 }

@@ -567,6 +567,41 @@ stops_with_all_kinds_on() { # <mpm> <signal>
   like "$(xargs <"$BATS_TEST_TMPDIR/kept")" '^100 200 (([0-9]+ 200 )?[0-9]+ none|100 200)$' "before and after"
 }
 
+# ---- connections that close ---------------------------------------------------------------
+
+# Asks over a connection that the client keeps open, and reads the answer to its end.
+ask_and_stay() { # <request as printf takes it>
+  # shellcheck disable=SC2059  # a format
+  printf "$1" >&"$client"
+  wait_until 5 read_to_end
+}
+read_to_end() { timeout 1 cat <&"$client" >"$BATS_TEST_TMPDIR/answer"; }
+has_descriptors() { (($(descriptors) == $1)); }  # <number>
+
+@test "a client that says it closes is not waited for; one that may send more is" {
+  local before client
+  start_httpd -m event -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' 'KeepAlive Off'
+  is "$(get a /)" 200
+  before=$(descriptors)
+  exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  ask_and_stay 'GET /page.html HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
+  wait_until 5 has_descriptors "$before"
+  exec {client}>&-
+  exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  ask_and_stay 'GET /page.html HTTP/1.0\r\nHost: a.test\r\n\r\n'
+  wait_until 5 has_descriptors "$before"
+  exec {client}>&-
+  exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  ask_and_stay 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  has_descriptors $((before + 1)) || fail "closed, and more could have come"
+  exec {client}>&-
+  wait_until 5 has_descriptors "$before"
+  exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+  ask_and_stay 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab'
+  has_descriptors $((before + 1)) || fail "closed, and more could have come after the body"
+  exec {client}>&-
+}
+
 # ---- connections that keep something -----------------------------------------------------
 
 @test "a TLS connection stays with mod_ssl from one request to the next" {

@@ -25,6 +25,7 @@ typedef struct actor_t {
 } actor_t;
 
 static apr_uint32_t running, most_running;
+static apr_uint32_t done;               /* children that nothing waits in any more */
 
 static void count_running(int by)
 {
@@ -126,6 +127,13 @@ static void *act(void *data)
         one_turn(me);
     while (waits(me) && !me->lost)
         take_or_sleep(me);
+    /* A grant that was revoked after its waiter had left comes once more. A child that
+     * did not take it would keep the slot. */
+    __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST);
+    while (__atomic_load_n(&done, __ATOMIC_SEQ_CST) < CHILDREN) {
+        take(me);
+        usleep(1000);
+    }
     take(me);
     return NULL;
 }
@@ -143,7 +151,7 @@ static void play(unsigned seed, const pid_t *pids)
         account_with(shm, name, limits_of(VL_MODE_ON, i % 3, 1000));
     }
     vl_slot_set(shm, SLOTS);
-    running = most_running = 0;
+    running = most_running = done = 0;
     for (i = 0; i < CHILDREN; i++) {
         actors[i].shm = *shm;
         actors[i].seed = seed * 100 + i;
