@@ -19,6 +19,9 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     vl_queue_t *q = &shm->queue;
     apr_uint32_t a, i;
 
+    /* Who died may have been about to revoke what it was granted. */
+    if (child->ring_len)
+        __atomic_store_n(&child->still, 0, __ATOMIC_RELAXED);
     child->running = child->ring_len;
     child->occupied = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)
