@@ -23,12 +23,12 @@ load lib/guard
 undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
 
 @test "only vl_cgroup_mount.c includes libcgroup" {
-  try grep -lE '#[ \t]*include[ \t]*<libcgroup' "$TOP"/mod_vhostlimit/*.[ch]
-  is "$output" "$TOP/mod_vhostlimit/vl_cgroup_mount.c" "files that include libcgroup"
+  try grep -lE '#[ \t]*include[ \t]*<libcgroup' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
+  is "$output" "$TOP/mod_vhostlimit/cgroup/vl_cgroup_mount.c" "files that include libcgroup"
 }
 
 @test "the time of day is asked only for what people read" {
-  try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/*.[ch]
+  try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
   is "${lines[*]##*/}" 'vl_arrival_answer.c vl_shm.c vl_status.c' "files that ask"
 }
 

@@ -11,9 +11,9 @@ need_clang_tidy() { need_program clang-tidy; }
 @test "cppcheck has nothing to say about the sources" {
   requires cppcheck
   try cppcheck -q -j 2 --enable=warning,performance,portability --error-exitcode=1 -D'APR_INT64_T_FMT="ld"' \
-    --suppress=uninitvar:"$TOP/mod_vhostlimit/vl_arrival_away.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/vl_wait.c" \
-    --suppress=uninitvar:"$TOP/mod_vhostlimit/vl_lease.c" \
-    -I "$TOP/mod_vhostlimit" "$TOP"/mod_vhostlimit/*.c
+    --suppress=uninitvar:"$TOP/mod_vhostlimit/accept/vl_arrival_away.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/core/vl_wait.c" \
+    --suppress=uninitvar:"$TOP/mod_vhostlimit/request/vl_lease.c" \
+    -I "$TOP/mod_vhostlimit" "$TOP"/mod_vhostlimit/{,*/}*.c
   is "$output" ''
   is "$status" 0
 }
@@ -30,7 +30,7 @@ need_clang_tidy() { need_program clang-tidy; }
     -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
   [[ ${VL_LONG:-} == 1 ]] || checks=('--checks=-clang-analyzer-*')
   tidy() {
-    printf '%s\n' "$TOP"/mod_vhostlimit/*.c |
+    printf '%s\n' "$TOP"/mod_vhostlimit/{,*/}*.c |
       timeout 1800 xargs -P 2 -n 4 clang-tidy --quiet --config-file="$TOP/.clang-tidy" -p "$BATS_TEST_TMPDIR" "${checks[@]}" 2>/dev/null
   }
   try tidy

@@ -27,7 +27,7 @@ configured_otherwise() {
   printf '#!/bin/sh\nexit 1\n' | tee "$COPY/config.status" >"$COPY/configure"
   chmod +x "$COPY/config.status" "$COPY/configure"
   mkdir "$COPY/mod_vhostlimit/.libs"
-  echo 'not a module' | tee "$COPY/mod_vhostlimit/.libs/mod_vhostlimit.so" >"$COPY/mod_vhostlimit/vl_value.o"
+  echo 'not a module' | tee "$COPY/mod_vhostlimit/.libs/mod_vhostlimit.so" >"$COPY/mod_vhostlimit/base/vl_value.o"
 }
 
 setup() {
@@ -66,23 +66,23 @@ built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \
   is "$(built stamp)" ''
   local before
   before=$(described '.module_sha256 + .source_sha256')
-  echo 'extern int vl_changed; int vl_changed = 1;' >>"$COPY/mod_vhostlimit/vl_value.c"
-  : >"$COPY/mod_vhostlimit/vl_extra.h"
+  echo 'extern int vl_changed; int vl_changed = 1;' >>"$COPY/mod_vhostlimit/base/vl_value.c"
+  : >"$COPY/mod_vhostlimit/base/vl_extra.h"
   build module.so
   is "$(built stamp)" 'libvlcore_la-vl_value.o mod_vhostlimit.so'
   isnt "$(described .module_sha256)" "${before:0:64}"
   isnt "$(described .source_sha256)" "${before:64}"
-  [[ -e $COPY/.bench-build/mod_vhostlimit/vl_extra.h ]] || fail 'a new file is not copied'
-  rm "$COPY/mod_vhostlimit/vl_extra.h"
+  [[ -e $COPY/.bench-build/mod_vhostlimit/base/vl_extra.h ]] || fail 'a new file is not copied'
+  rm "$COPY/mod_vhostlimit/base/vl_extra.h"
   build module.so
-  [[ ! -e $COPY/.bench-build/mod_vhostlimit/vl_extra.h ]] || fail 'a removed file stays'
+  [[ ! -e $COPY/.bench-build/mod_vhostlimit/base/vl_extra.h ]] || fail 'a removed file stays'
 }
 
 @test "sources that do not compile are not measured with an older module" {
-  cp "$COPY/mod_vhostlimit/vl_value.c" value.c
-  echo 'int vl_broken = ;' >>"$COPY/mod_vhostlimit/vl_value.c"
+  cp "$COPY/mod_vhostlimit/base/vl_value.c" value.c
+  echo 'int vl_broken = ;' >>"$COPY/mod_vhostlimit/base/vl_value.c"
   try build other.so
-  cp value.c "$COPY/mod_vhostlimit/vl_value.c"
+  cp value.c "$COPY/mod_vhostlimit/base/vl_value.c"
   is "$status" 1
   like "$output" 'the build failed at: make'
   [[ ! -e other.so ]] || fail 'there is a module'
@@ -99,7 +99,7 @@ built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \
   build module.so
   is "$(described .commit)" "$(git -C "$COPY" rev-parse HEAD)"
   is "$(described .dirty)" false
-  echo '/* changed */' >>"$COPY/mod_vhostlimit/vl.h"
+  echo '/* changed */' >>"$COPY/mod_vhostlimit/core/vl.h"
   # A checkout of another user, as under sudo.
   ((EUID != 0)) || { chmod a+x "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_FILE_TMPDIR%/*}"; chown -R 65534:65534 "$COPY"; }
   build module.so

@@ -31,12 +31,12 @@ is_target() { [[ -f $(in_tree "t/fuzz/$1.c") ]]; }   # <name>
 
 core_sources() {
   sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$(in_tree mod_vhostlimit/Makefile.am)" |
-    grep -oE 'vl[a-z_]*\.c' | sed "s|^|$(in_tree mod_vhostlimit)/|"
+    grep -oE '[a-z]*/vl[a-z_0-9]*\.c' | sed "s|^|$(in_tree mod_vhostlimit)/|"
 }
 
 build_core() { # all of it, so that a new target is one new file
   (cd "$work" && core_sources | xargs -n 6 -P "$(nproc)" \
-    clang "${flags[@]}" -fsanitize="fuzzer-no-link,$checks" -fno-sanitize-recover=all -c) &&
+    clang "${flags[@]}" -I"$(in_tree mod_vhostlimit)" -fsanitize="fuzzer-no-link,$checks" -fno-sanitize-recover=all -c) &&
     ar rc "$work/core.a" "$work"/*.o
 }
 

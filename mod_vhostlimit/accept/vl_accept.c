@@ -9,7 +9,7 @@
  *
  * Under the prefork MPM the acceptor is no thread but one of the children, see
  * vl_prefork.c. */
-#include "vl_accept_int.h"
+#include "accept/vl_accept_int.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,17 +23,17 @@
 #include <apr_strings.h>
 #include <apr_thread_proc.h>
 
-#include "vl_arrival.h"
-#include "vl_clock.h"
-#include "vl_conf.h"
-#include "vl_deputy.h"
-#include "vl_lease.h"
-#include "vl_listener.h"
-#include "vl_meter.h"
-#include "vl_notice.h"
-#include "vl_prefork.h"
-#include "vl_private.h"
-#include "vl_yield.h"
+#include "accept/vl_arrival.h"
+#include "base/vl_clock.h"
+#include "config/vl_conf.h"
+#include "accept/vl_deputy.h"
+#include "request/vl_lease.h"
+#include "accept/vl_listener.h"
+#include "cost/vl_meter.h"
+#include "status/vl_notice.h"
+#include "accept/vl_prefork.h"
+#include "base/vl_private.h"
+#include "cgroup/vl_yield.h"
 
 #define TICK_MS 100
 /* Accepted in one go; then whoever else has something to say. */

@@ -23,8 +23,8 @@
 #include <httpd.h>
 #include <ap_listen.h>
 
-#include "vl_shm.h"
-#include "vl_usage.h"
+#include "core/vl_shm.h"
+#include "cost/vl_usage.h"
 
 /* Parent, as soon as its listeners are open: before that they are not as they
  * stay, and children of an earlier configuration may accept from them still. */

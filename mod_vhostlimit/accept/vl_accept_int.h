@@ -9,8 +9,8 @@
 
 #include <apr_thread_proc.h>
 
-#include "vl_accept.h"
-#include "vl_listener.h"
+#include "accept/vl_accept.h"
+#include "accept/vl_listener.h"
 
 typedef struct acceptor_t {
     vl_shm_t *shm;

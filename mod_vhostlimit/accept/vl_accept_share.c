@@ -2,17 +2,17 @@
 /* Work that is shared with other children: connections that they hand on are
  * taken in here, and who waits here goes to those that have threads free, or to
  * whoever is left when this child stops. */
-#include "vl_accept_int.h"
+#include "accept/vl_accept_int.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-#include "vl_arrival.h"
-#include "vl_clock.h"
-#include "vl_handover.h"
-#include "vl_lease.h"
-#include "vl_private.h"
-#include "vl_room.h"
+#include "accept/vl_arrival.h"
+#include "base/vl_clock.h"
+#include "accept/vl_handover.h"
+#include "request/vl_lease.h"
+#include "base/vl_private.h"
+#include "core/vl_room.h"
 
 /* As long as a child that stops waits for other children to begin, and for
  * clients to close. */

@@ -2,7 +2,7 @@
 /* Where the arrivals of this child are, and how the acceptor sorts them.  It is
  * the only one to free what may still be among the events it has got: see
  * vl_arrival_bury_locked(). */
-#include "vl_arrival_int.h"
+#include "accept/vl_arrival_int.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "vl_clock.h"
-#include "vl_conf.h"
-#include "vl_headtime.h"
-#include "vl_lease.h"
-#include "vl_look.h"
-#include "vl_thread.h"
+#include "base/vl_clock.h"
+#include "config/vl_conf.h"
+#include "accept/vl_headtime.h"
+#include "request/vl_lease.h"
+#include "accept/vl_look.h"
+#include "core/vl_thread.h"
 
 /* A connection that waits for longer is watched for the end of its client.  One that
  * does not is asked before it is passed: two system calls less. */

@@ -12,10 +12,10 @@
 
 #include <httpd.h>
 
-#include "vl_handover.h"
-#include "vl_park.h"
-#include "vl_relay.h"
-#include "vl_shm.h"
+#include "accept/vl_handover.h"
+#include "core/vl_park.h"
+#include "accept/vl_relay.h"
+#include "core/vl_shm.h"
 
 typedef struct vl_arrival_t vl_arrival_t;
 

@@ -2,7 +2,7 @@
 /* Answers that the acceptor gives itself.  They are short and prepared, and go
  * out in one send(): a refused request takes no thread of the MPM, no pool and
  * no handshake.  An ErrorDocument needs Apache, so it is not served here. */
-#include "vl_arrival_int.h"
+#include "accept/vl_arrival_int.h"
 
 #include <sys/socket.h>
 
@@ -10,7 +10,7 @@
 #include <apr_time.h>
 #include <http_protocol.h>
 
-#include "vl_clock.h"
+#include "base/vl_clock.h"
 
 /* Taken for the cost of a refusal until some connections have been counted. */
 #define REFUSAL_US 50

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrivals that are not for this child's MPM: they go to other children, or are
  * told that there are none. */
-#include "vl_arrival_int.h"
+#include "accept/vl_arrival_int.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include "vl_clock.h"
+#include "base/vl_clock.h"
 
 static vl_arrival_t *evict_one_locked(void)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients that leave while their connection waits: see vl_client.h. */
-#include "vl_arrival_int.h"
+#include "accept/vl_arrival_int.h"
 
 #include <http_log.h>
 
-#include "vl_clock.h"
-#include "vl_private.h"
+#include "base/vl_clock.h"
+#include "base/vl_private.h"
 
 /* Who has waited for longer is asked whether it is still there. */
 #define ASK_US 10000

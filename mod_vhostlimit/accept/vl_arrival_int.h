@@ -10,10 +10,10 @@
 
 #include <apr_ring.h>
 
-#include "vl_arrival.h"
-#include "vl_client.h"
-#include "vl_conf.h"
-#include "vl_wheel.h"
+#include "accept/vl_arrival.h"
+#include "accept/vl_client.h"
+#include "config/vl_conf.h"
+#include "base/vl_wheel.h"
 
 /* As long as the MPM waits for the client after closing an idle connection
  * (SECONDS_TO_LINGER). */

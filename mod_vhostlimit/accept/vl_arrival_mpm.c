@@ -2,7 +2,7 @@
 /* Connections that are passed to the MPM.  The descriptor is the MPM's from then on;
  * the record stays until a worker begins with the connection, because a child that
  * stops may have to take back what no worker has begun with. */
-#include "vl_arrival_int.h"
+#include "accept/vl_arrival_int.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,8 +11,8 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 
-#include "vl_clock.h"
-#include "vl_thread.h"
+#include "base/vl_clock.h"
+#include "core/vl_thread.h"
 
 static const char passport_key[] = "vhostlimit";
 

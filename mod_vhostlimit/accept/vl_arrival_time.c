@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What time does to arrivals, while the acceptor lives and when it hangs. */
-#include "vl_arrival_int.h"
+#include "accept/vl_arrival_int.h"
 
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "vl_clock.h"
+#include "base/vl_clock.h"
 
 /* Connections that are refused in a tenth of a second, in all children and at
  * least in each: the rest of them wait until the next.  So a flood beyond the

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_deputy.h"
+#include "accept/vl_deputy.h"
 
 #include <pthread.h>
 
 #include <apr_thread_proc.h>
 #include <apr_time.h>
 
-#include "vl_clock.h"
+#include "base/vl_clock.h"
 
 /* Longer than an acceptor that only waits for a processor takes. */
 #define HANGS_US (1 * APR_USEC_PER_SEC)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_handover.h"
+#include "accept/vl_handover.h"
 
 #include <errno.h>
 #include <fcntl.h>

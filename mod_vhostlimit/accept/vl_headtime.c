@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_headtime.h"
+#include "accept/vl_headtime.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <http_core.h>
 #include <http_protocol.h>
 
-#include "vl_conf.h"
+#include "config/vl_conf.h"
 
 #define TLS_UNSET (-1)
 

@@ -5,7 +5,7 @@
  * sorted.  The worker MPM's does not poll when there is one listener, and lets
  * one child at a time accept when there are more: it is given one, and waits in
  * accept_fair(). */
-#include "vl_listener.h"
+#include "accept/vl_listener.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #include <apr_portable.h>
 #include <unixd.h>
 
-#include "vl_arrival.h"
+#include "accept/vl_arrival.h"
 
 static struct {
     int pass_fd;                    /* see vl_arrival_child_init() */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_look.h"
+#include "accept/vl_look.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 
-#include "vl_conf.h"
-#include "vl_exempt.h"
-#include "vl_peek.h"
-#include "vl_vhostmap.h"
+#include "config/vl_conf.h"
+#include "config/vl_exempt.h"
+#include "accept/vl_peek.h"
+#include "accept/vl_vhostmap.h"
 
 /* Bytes of a head that are looked at. */
 #define PEEK_SIZE 8192

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_peek.h"
+#include "accept/vl_peek.h"
 
 #include <string.h>
 #include <strings.h>

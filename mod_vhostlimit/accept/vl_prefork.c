@@ -14,7 +14,7 @@
  * The MPM's handler of SIGUSR1 walks that list, also while the child's pool is
  * being destroyed at its exit.  So what is put into the list lives in the pool
  * above it, which no child destroys. */
-#include "vl_prefork.h"
+#include "accept/vl_prefork.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -33,10 +33,10 @@
 #include <scoreboard.h>
 #include <unixd.h>
 
-#include "vl_accept.h"
-#include "vl_arrival.h"
-#include "vl_listener.h"
-#include "vl_relay.h"
+#include "accept/vl_accept.h"
+#include "accept/vl_arrival.h"
+#include "accept/vl_listener.h"
+#include "accept/vl_relay.h"
 
 /* Until a child that has no descriptor left looks again. */
 #define FULL_US (100 * 1000)

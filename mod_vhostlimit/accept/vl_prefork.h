@@ -7,7 +7,7 @@
 
 #include <httpd.h>
 
-#include "vl_shm.h"
+#include "core/vl_shm.h"
 
 /* There are children enough for one to do nothing else.  Parent or child. */
 int vl_prefork_can_spare_one(void);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_relay.h"
+#include "accept/vl_relay.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/time.h>
 
-#include "vl_clock.h"
-#include "vl_handover.h"
-#include "vl_shm_int.h"
+#include "base/vl_clock.h"
+#include "accept/vl_handover.h"
+#include "core/vl_shm_int.h"
 
 /* A signal that comes right before the child waits is noticed after so long. */
 #define LOOK_S 5

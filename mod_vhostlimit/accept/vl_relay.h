@@ -16,8 +16,8 @@
 
 #include <sys/socket.h>
 
-#include "vl_handover.h"
-#include "vl_park.h"
+#include "accept/vl_handover.h"
+#include "core/vl_park.h"
 
 typedef struct vl_item_t {
     vl_turn_t turn;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_vhostmap.h"
+#include "accept/vl_vhostmap.h"
 
 #include <apr_hash.h>
 #include <apr_lib.h>
@@ -8,8 +8,8 @@
 #include <http_config.h>           /* before http_vhost.h */
 #include <http_vhost.h>
 
-#include "vl_peek.h"
-#include "vl_scratch.h"
+#include "accept/vl_peek.h"
+#include "config/vl_scratch.h"
 
 /* Hosts that nobody configured come from clients, so what is remembered has a
  * bound; past it everything is forgotten. */

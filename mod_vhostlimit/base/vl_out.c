@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_out.h"
+#include "base/vl_out.h"
 
 #include <stdarg.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_rate.h"
+#include "base/vl_rate.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_value.h"
+#include "base/vl_value.h"
 
 #include <errno.h>
 #include <string.h>

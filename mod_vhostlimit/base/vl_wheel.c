@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_wheel.h"
+#include "base/vl_wheel.h"
 
 APR_RING_HEAD(timers_t, vl_timer_t);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_cgroup_int.h"
+#include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include <apr_strings.h>
 
-#include "vl_cgroup_file.h"
-#include "vl_cgroup_mount.h"
+#include "cgroup/vl_cgroup_file.h"
+#include "cgroup/vl_cgroup_mount.h"
 
 /* Where v2 may be mounted when it is not found through a controller (a v2 tree
  * without controllers still counts CPU time). */

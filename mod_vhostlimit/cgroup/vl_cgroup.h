@@ -11,7 +11,7 @@
 #include <apr_errno.h>
 #include <apr_pools.h>
 
-#include "vl_cgroup_value.h"
+#include "cgroup/vl_cgroup_value.h"
 
 typedef struct vl_cgroup_t vl_cgroup_t;
 

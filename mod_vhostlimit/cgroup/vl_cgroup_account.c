@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_cgroup_int.h"
+#include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
 #include <unistd.h>
 
 #include <apr_strings.h>
 
-#include "vl_cgroup_file.h"
+#include "cgroup/vl_cgroup_file.h"
 
 const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *path)

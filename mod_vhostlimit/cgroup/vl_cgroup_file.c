@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_cgroup_file.h"
+#include "cgroup/vl_cgroup_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <apr_strings.h>
 #include <apr_tables.h>
 
-#include "vl_cgroup_value.h"
+#include "cgroup/vl_cgroup_value.h"
 
 const char *vl_cgroup_file_read(apr_pool_t *p, const char *file)
 {

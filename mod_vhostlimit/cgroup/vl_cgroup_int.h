@@ -8,7 +8,7 @@
 
 #include <apr_hash.h>
 
-#include "vl_cgroup.h"
+#include "cgroup/vl_cgroup.h"
 
 /* Name of the tree below the server's own group, of the server's group in the
  * tree, and in v1 of the threads' below the account's.  No account's file name

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_cgroup_mount.h"
+#include "cgroup/vl_cgroup_mount.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@
 #include <libcgroup.h>
 #endif
 
-#include "vl_cgroup_file.h"
-#include "vl_cgroup_value.h"
+#include "cgroup/vl_cgroup_file.h"
+#include "cgroup/vl_cgroup_value.h"
 
 static int is_type(const char *path, long type)
 {

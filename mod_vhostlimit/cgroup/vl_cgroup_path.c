@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_cgroup_int.h"
+#include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_place.h"
+#include "cgroup/vl_place.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,7 +13,7 @@
 #include <apr_errno.h>
 #include <apr_pools.h>
 
-#include "vl_cgroup.h"
+#include "cgroup/vl_cgroup.h"
 
 typedef struct vl_place_t vl_place_t;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_yield.h"
+#include "cgroup/vl_yield.h"
 
 #include <fcntl.h>
 #include <string.h>

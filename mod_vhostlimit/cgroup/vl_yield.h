@@ -13,7 +13,7 @@
 
 #include <apr_pools.h>
 
-#include "vl_cgroup.h"
+#include "cgroup/vl_cgroup.h"
 
 /* Parent, as root: the file stays open for the children, as long as p lives. */
 void vl_yield_post_config(apr_pool_t *p, const vl_cgroup_t *cg);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_conf.h"
+#include "config/vl_conf.h"
 
 #include <stddef.h>
 
 #include <apr_strings.h>
 
-#include "vl_admit.h"
-#include "vl_exempt.h"
-#include "vl_value.h"
+#include "core/vl_admit.h"
+#include "config/vl_exempt.h"
+#include "base/vl_value.h"
 
 /* A value that is written as a word; lists end in a NULL word. */
 typedef struct word_t {

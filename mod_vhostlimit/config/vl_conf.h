@@ -8,13 +8,13 @@
 
 #include <ap_expr.h>
 
-#include "vl.h"
-#include "vl_cgroup_value.h"
-#include "vl_headtime.h"
-#include "vl_override.h"
-#include "vl_private.h"
-#include "vl_queue.h"
-#include "vl_settings.h"
+#include "core/vl.h"
+#include "cgroup/vl_cgroup_value.h"
+#include "accept/vl_headtime.h"
+#include "core/vl_override.h"
+#include "base/vl_private.h"
+#include "core/vl_queue.h"
+#include "config/vl_settings.h"
 
 typedef struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can only be settled once all of the configuration has been read. */
-#include "vl_conf.h"
+#include "config/vl_conf.h"
 
 #include <ap_mpm.h>
 #include <apr_hash.h>

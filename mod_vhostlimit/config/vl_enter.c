@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_enter.h"
+#include "config/vl_enter.h"
 
 #include <ap_mpm.h>
 #include <http_log.h>
 #include <http_main.h>
 
-#include "vl_conf.h"
-#include "vl_private.h"
+#include "config/vl_conf.h"
+#include "base/vl_private.h"
 
 /* Room for vhosts that later configurations add or rename.  Pages that are
  * never touched cost nothing. */

@@ -7,7 +7,7 @@
 
 #include <httpd.h>
 
-#include "vl_shm.h"
+#include "core/vl_shm.h"
 
 /* How many accounts at most: vhosts of a group share one. */
 apr_uint32_t vl_enter_count(server_rec *main_server);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_exempt.h"
+#include "config/vl_exempt.h"
 
 #include <ap_expr.h>
 #include <apr_strings.h>
 #include <http_config.h>
 
-#include "vl_conf.h"
-#include "vl_head.h"
-#include "vl_scratch.h"
+#include "config/vl_conf.h"
+#include "accept/vl_head.h"
+#include "config/vl_scratch.h"
 
 const char *vl_exempt_wrong(apr_pool_t *p, const char *text)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_scratch.h"
+#include "config/vl_scratch.h"
 
 #include <apr_strings.h>
 #include <http_config.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_command.h"
+#include "control/vl_command.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
  *
  * A KEY is one of VL_KEYS.  What a VALUE may be is for others to say.  Pure. */
 
-#include "vl_override.h"
+#include "core/vl_override.h"
 
 /* Longest line, with its newline. */
 #define VL_COMMAND_MAX 1024

@@ -10,7 +10,7 @@
  *    or with a descriptor that child_init does not know of;
  *  - its memory is of pools that nobody else knows.
  * Connections are served side by side, and none for longer than it may take. */
-#include "vl_control.h"
+#include "control/vl_control.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -28,10 +28,10 @@
 #include <http_core.h>
 #include <mpm_common.h>
 
-#include "vl_clock.h"
-#include "vl_command.h"
-#include "vl_control_int.h"
-#include "vl_private.h"
+#include "base/vl_clock.h"
+#include "control/vl_command.h"
+#include "control/vl_control_int.h"
+#include "base/vl_private.h"
 
 /* Served at once; others wait to be accepted. */
 #define CLIENTS 16

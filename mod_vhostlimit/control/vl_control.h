@@ -9,8 +9,8 @@
 
 #include <httpd.h>
 
-#include "vl_cgroup.h"
-#include "vl_shm.h"
+#include "cgroup/vl_cgroup.h"
+#include "core/vl_shm.h"
 
 #define VL_CONTROL_SOCKET "vhostlimit.sock"
 

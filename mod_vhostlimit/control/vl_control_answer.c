@@ -4,11 +4,11 @@
  * with, then in shared memory. */
 #include <apr_strings.h>
 
-#include "vl_command.h"
-#include "vl_conf.h"
-#include "vl_control_int.h"
-#include "vl_modules.h"
-#include "vl_status_int.h"
+#include "control/vl_command.h"
+#include "config/vl_conf.h"
+#include "control/vl_control_int.h"
+#include "control/vl_modules.h"
+#include "status/vl_status_int.h"
 
 static server_rec *main_server;
 static vl_shm_t *accounts;

@@ -5,9 +5,9 @@
 /* Between the control socket (vl_control.c) and what is done there
  * (vl_control_answer.c). */
 
-#include "vl_cgroup.h"
-#include "vl_out.h"
-#include "vl_shm.h"
+#include "cgroup/vl_cgroup.h"
+#include "base/vl_out.h"
+#include "core/vl_shm.h"
 
 void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm,
                                    const vl_cgroup_t *cg);

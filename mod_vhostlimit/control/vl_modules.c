@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_modules.h"
+#include "control/vl_modules.h"
 
 #include <http_config.h>
 #include <http_protocol.h>

@@ -5,7 +5,7 @@
 /* Who else is in this server, and when they have their say: for vhostlimitctl
  * doctor. */
 
-#include "vl_out.h"
+#include "base/vl_out.h"
 
 /* {"modules":[...],"hooks":{"post_read_request":[...],...}}: names of their
  * source files; those of a hook in the order in which they are called. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_outside.h"
+#include "control/vl_outside.h"
 
 #include <http_config.h>
 
-#include "vl_private.h"
+#include "base/vl_private.h"
 
 const char *vl_outside(const vl_cgroup_t *cg)
 {

@@ -7,7 +7,7 @@
 
 #include <httpd.h>
 
-#include "vl_cgroup.h"
+#include "cgroup/vl_cgroup.h"
 
 /* The name of one that is loaded, "" if none is or there is no tree. */
 const char *vl_outside(const vl_cgroup_t *cg);

@@ -4,7 +4,7 @@
 
 /* The decision about one request: a pure function of limits and counts. */
 
-#include "vl.h"
+#include "core/vl.h"
 
 typedef struct vl_decision_t {
     vl_verdict_e verdict;

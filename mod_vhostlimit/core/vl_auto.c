@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_auto.h"
+#include "core/vl_auto.h"
 
 /* More than this idle while somebody waits: too few slots.  Less than that:
  * perhaps too many.  In between lies what a clock of 10 ms ticks cannot tell. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_override.h"
+#include "core/vl_override.h"
 
 #include <string.h>
 

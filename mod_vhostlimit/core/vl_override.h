@@ -5,7 +5,7 @@
 /* Limits that are changed while the server runs: what of an account's limits is
  * not as configured, and what was.  Pure; the lock is the caller's. */
 
-#include "vl.h"
+#include "core/vl.h"
 
 #define VL_KEYS(X) X(weight) X(concurrency) X(queue) X(cpu)
 

@@ -2,7 +2,7 @@
 /* For each account, those in its line here are as many as its cell of this
  * child says are waiting, plus those whose grant is in the child's ring or was just
  * taken out of it; and its deferred ones are as many as the cell says. */
-#include "vl_park.h"
+#include "core/vl_park.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@
 
 #include <apr_time.h>
 
-#include "vl_clock.h"
-#include "vl_thread.h"
+#include "base/vl_clock.h"
+#include "core/vl_thread.h"
 
 /* How often one who waits alone gives credit, and others look for themselves
  * whether a grant has come: the acceptor, who tells them, leaves before them. */

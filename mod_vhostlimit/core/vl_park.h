@@ -10,8 +10,8 @@
  * The one who wants to wait embeds a vl_waiter_t and is told through its
  * done(): once, with the lock held, unless it left before. */
 
-#include "vl_slot.h"
-#include "vl_wait.h"
+#include "core/vl_slot.h"
+#include "core/vl_wait.h"
 
 /* What a request comes with that had to ask for a slot first. */
 typedef struct vl_turn_t {

@@ -9,11 +9,11 @@
  *
  * No credit is hoarded: a flow that had nobody waiting joins at the current
  * virtual time if its own lies behind. */
-#include "vl_queue.h"
+#include "core/vl_queue.h"
 
 #include <stddef.h>
 
-#include "vl.h"
+#include "core/vl.h"
 
 static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much a child can still work on, and how much of that one account may have:
  * its threads, less those that are not free. */
-#include "vl_room.h"
+#include "core/vl_room.h"
 
 #include <string.h>
 
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 /* The event MPM's listener keeps the last idle thread to itself and then stops
  * accepting (connections_above_limit), so it works on one request less. */

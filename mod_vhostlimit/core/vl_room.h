@@ -5,7 +5,7 @@
 /* What a child has room for: its threads, and of them those that an account may
  * have so that some are left for others. */
 
-#include "vl_shm.h"
+#include "core/vl_shm.h"
 
 /* How many more this child and the others have threads for, besides those that
  * each keeps for who has none (vl_admit_more()), and how many requests have ended

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The segment and its accounts; vl_shm_int.h has the layout and its rules. */
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include <apr_shm.h>
 #include <apr_strings.h>
 
-#include "vl_clock.h"
+#include "base/vl_clock.h"
 
 /* Adds what the child has to the sums. */
 static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)

@@ -17,10 +17,10 @@
 #include <apr_pools.h>
 #include <sys/types.h>
 
-#include "vl.h"
-#include "vl_metrics.h"
-#include "vl_override.h"
-#include "vl_rate.h"
+#include "core/vl.h"
+#include "core/vl_metrics.h"
+#include "core/vl_override.h"
+#include "base/vl_rate.h"
 
 typedef struct vl_shm_t vl_shm_t;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The children that have a column of the segment, from when they come to when
  * what they left is taken back. */
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 #include <errno.h>
 #include <signal.h>

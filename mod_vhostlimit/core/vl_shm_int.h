@@ -37,12 +37,12 @@
 #include <apr_hash.h>
 #include <apr_time.h>
 
-#include "vl_auto.h"
-#include "vl_cpu.h"
-#include "vl_limited.h"
-#include "vl_queue.h"
-#include "vl_shm.h"
-#include "vl_slot.h"
+#include "core/vl_auto.h"
+#include "cost/vl_cpu.h"
+#include "status/vl_limited.h"
+#include "core/vl_queue.h"
+#include "core/vl_shm.h"
+#include "core/vl_slot.h"
 
 /* Slots granted to a child that it has not picked up; a power of 2. */
 #define RING_SIZE 128

@@ -2,7 +2,7 @@
 /* Do the sentences of vl_shm_int.h hold?  For tests. */
 #include <string.h>
 
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_slot.h"
+#include "core/vl_slot.h"
 
 #include <unistd.h>
 
-#include "vl_clock.h"
-#include "vl_shm_int.h"
+#include "base/vl_clock.h"
+#include "core/vl_shm_int.h"
 
 /* Children to wake once the lock is released: a write() is a system call. */
 typedef struct wakes_t {

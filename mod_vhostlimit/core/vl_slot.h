@@ -11,9 +11,9 @@
  * through its descriptor, one's own is not: after vl_slot_wait() and
  * vl_slot_end(), ask vl_slot_granted().  vl_park.h does so for everybody. */
 
-#include "vl_admit.h"
-#include "vl_charge.h"
-#include "vl_shm.h"
+#include "core/vl_admit.h"
+#include "cost/vl_charge.h"
+#include "core/vl_shm.h"
 
 /* A slot that is held: give it back with vl_slot_end(), once. */
 typedef struct vl_ticket_t {

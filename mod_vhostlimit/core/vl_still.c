@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Children that stand still (stopped, starved, a thread that hangs) do not pick up
  * what they are granted: others are to have it. */
-#include "vl_slot.h"
+#include "core/vl_slot.h"
 
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 /* Longer than a child that only waits for a processor takes. */
 #define STILL_US 1000000

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_thread.h"
+#include "core/vl_thread.h"
 
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
 {

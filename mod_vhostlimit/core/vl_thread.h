@@ -13,7 +13,7 @@
  * (vl_admit_more()).
  */
 
-#include "vl_slot.h"
+#include "core/vl_slot.h"
 
 /* A connection of the account occupies a thread of this child without a slot. */
 void vl_thread_occupy(vl_shm_t *shm, apr_uint32_t account);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many slots there are, and how much of the processors the back ends use. */
-#include "vl_slot.h"
+#include "core/vl_slot.h"
 
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 /* Readings of the processors that are so far apart say nothing about now. */
 #define STALE_US (1 * APR_USEC_PER_SEC)

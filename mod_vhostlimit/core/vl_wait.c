@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_wait.h"
+#include "core/vl_wait.h"
 
 #include <stdlib.h>
 

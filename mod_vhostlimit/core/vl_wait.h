@@ -8,8 +8,8 @@
 #include <apr_pools.h>
 #include <apr_ring.h>
 
-#include "vl_queue.h"
-#include "vl_slot.h"
+#include "core/vl_queue.h"
+#include "core/vl_slot.h"
 
 typedef struct vl_waiter_t vl_waiter_t;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_charge.h"
+#include "cost/vl_charge.h"
 
-#include "vl_clock.h"
-#include "vl_shm_int.h"
+#include "base/vl_clock.h"
+#include "core/vl_shm_int.h"
 
 /* The moving average of a vhost's service time forgets by 1/8 a request, as
  * TCP's smoothed round-trip time does (RFC 6298, alpha). */

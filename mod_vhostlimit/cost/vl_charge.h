@@ -6,7 +6,7 @@
  * back ends what their group has burned, where that is measured, and otherwise
  * what a clock says. */
 
-#include "vl_shm.h"
+#include "core/vl_shm.h"
 
 typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from being let in to being done */

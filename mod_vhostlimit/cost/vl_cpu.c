@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_cpu.h"
+#include "cost/vl_cpu.h"
 
 #include <fcntl.h>
 #include <sched.h>

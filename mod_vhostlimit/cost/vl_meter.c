@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_meter.h"
+#include "cost/vl_meter.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #include <apr_time.h>
 
-#include "vl_clock.h"
-#include "vl_park.h"
+#include "base/vl_clock.h"
+#include "core/vl_park.h"
 
 /* Less is left to the end of the request: a lock and a system call each. */
 #define PAY_MIN_US 10000

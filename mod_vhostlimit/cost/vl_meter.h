@@ -13,7 +13,7 @@
 
 #include <apr_ring.h>
 
-#include "vl_slot.h"
+#include "core/vl_slot.h"
 
 /* So many more requests of the account wait (by: 1 or -1), for a back end or for their
  * clients. */

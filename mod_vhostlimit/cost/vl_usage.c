@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_usage.h"
+#include "cost/vl_usage.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "vl_cgroup_file.h"
+#include "cgroup/vl_cgroup_file.h"
 
 #define NO_READING (~(apr_uint64_t)0)
 

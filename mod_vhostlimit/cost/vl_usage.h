@@ -14,7 +14,7 @@
 #include <apr_errno.h>
 #include <apr_pools.h>
 
-#include "vl_cgroup.h"
+#include "cgroup/vl_cgroup.h"
 
 #define VL_USAGE_IDLE 600
 #define VL_USAGE_LOOKS 20

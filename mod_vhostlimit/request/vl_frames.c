@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_frames.h"
+#include "request/vl_frames.h"
 
 #include <string.h>
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_hello.h"
+#include "request/vl_hello.h"
 
 #include <pthread.h>
 
 #include <http_connection.h>
 #include <util_filter.h>
 
-#include "vl_meter.h"
-#include "vl_private.h"
-#include "vl_thread.h"
+#include "cost/vl_meter.h"
+#include "base/vl_private.h"
+#include "core/vl_thread.h"
 
 struct vl_hello_t {
     vl_turn_t *turn;

@@ -10,8 +10,8 @@
 
 #include <httpd.h>
 
-#include "vl_park.h"
-#include "vl_shm.h"
+#include "core/vl_park.h"
+#include "core/vl_shm.h"
 
 void vl_hello_register(void);
 void vl_hello_child_init(vl_shm_t *shm);

@@ -7,7 +7,7 @@
  * pool is destroyed.
  *
  * Internal redirects and subrequests belong to the request that made them. */
-#include "vl_hooks.h"
+#include "request/vl_hooks.h"
 
 #include <string.h>
 
@@ -16,12 +16,12 @@
 #include <http_protocol.h>
 #include <http_request.h>
 
-#include "vl_clock.h"
-#include "vl_conf.h"
-#include "vl_exempt.h"
-#include "vl_hooks_int.h"
-#include "vl_private.h"
-#include "vl_thread.h"
+#include "base/vl_clock.h"
+#include "config/vl_conf.h"
+#include "config/vl_exempt.h"
+#include "request/vl_hooks_int.h"
+#include "base/vl_private.h"
+#include "core/vl_thread.h"
 
 /* CPU of a request for which its thread moves into its vhost's cgroup, us. */
 #define PLACE_MIN_US 1000

@@ -7,8 +7,8 @@
 
 #include <apr_pools.h>
 
-#include "vl_place.h"
-#include "vl_shm.h"
+#include "cgroup/vl_place.h"
+#include "core/vl_shm.h"
 
 void vl_hooks_register(apr_pool_t *p);
 

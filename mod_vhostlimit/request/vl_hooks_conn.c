@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The connections of requests: what each comes with, who else works on it, and
  * what its filters see of how the answers get on. */
-#include "vl_hooks.h"
-#include "vl_hooks_int.h"
+#include "request/vl_hooks.h"
+#include "request/vl_hooks_int.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -15,9 +15,9 @@
 #include <http_request.h>
 #include <util_filter.h>
 
-#include "vl_client.h"
-#include "vl_private.h"
-#include "vl_thread.h"
+#include "accept/vl_client.h"
+#include "base/vl_private.h"
+#include "core/vl_thread.h"
 
 /* The media type of server-sent events. */
 #define EVENTS "text/event-stream"

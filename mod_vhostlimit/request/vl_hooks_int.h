@@ -9,11 +9,11 @@
 
 #include <httpd.h>
 
-#include "vl_arrival.h"
-#include "vl_hello.h"
-#include "vl_lease.h"
-#include "vl_meter.h"
-#include "vl_park.h"
+#include "accept/vl_arrival.h"
+#include "request/vl_hello.h"
+#include "request/vl_lease.h"
+#include "cost/vl_meter.h"
+#include "core/vl_park.h"
 
 /* A request that was looked at; lives in r->pool. */
 typedef struct req_t {

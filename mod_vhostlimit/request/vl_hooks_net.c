@@ -5,7 +5,7 @@
  *
  * Streams of HTTP/2 wait in mod_http2, for its buffer, and not for a socket that
  * could be asked: vl_meter_tick() sees that a stream has not gone on. */
-#include "vl_hooks_int.h"
+#include "request/vl_hooks_int.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -17,7 +17,7 @@
 #include <http_request.h>
 #include <util_filter.h>
 
-#include "vl_private.h"
+#include "base/vl_private.h"
 
 /* A client that takes nothing for so long is slow. */
 #define SLOW_MS 10

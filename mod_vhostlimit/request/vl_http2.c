@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_http2.h"
+#include "request/vl_http2.h"
 
 #include <stdlib.h>
 
@@ -7,8 +7,8 @@
 #include <http_config.h>
 #include <http_log.h>
 
-#include "vl_conf.h"
-#include "vl_private.h"
+#include "config/vl_conf.h"
+#include "base/vl_private.h"
 
 /* Only then does anything wait. */
 static int is_on(server_rec *s)

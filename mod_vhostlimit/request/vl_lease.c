@@ -16,7 +16,7 @@
  * The queue answers a queued connection with a lease or a refusal (`answer`) and
  * wakes it: the MPM if it is parked, mod_http2 if it runs.
  */
-#include "vl_lease.h"
+#include "request/vl_lease.h"
 
 #include <poll.h>
 #include <stddef.h>
@@ -36,14 +36,14 @@
 #include <mpm_common.h>
 #include <util_filter.h>
 
-#include "vl_client.h"
-#include "vl_clock.h"
-#include "vl_frames.h"
-#include "vl_held.h"
-#include "vl_meter.h"
-#include "vl_private.h"
-#include "vl_thread.h"
-#include "vl_wheel.h"
+#include "accept/vl_client.h"
+#include "base/vl_clock.h"
+#include "request/vl_frames.h"
+#include "request/vl_held.h"
+#include "cost/vl_meter.h"
+#include "base/vl_private.h"
+#include "core/vl_thread.h"
+#include "base/vl_wheel.h"
 
 /* The CPU time that one lease may use. Longer leases cost fewer grants, shorter
  * ones give shorter waits: docs/design/007-leases.md has the measurements. */

@@ -26,7 +26,7 @@
 
 #include <httpd.h>
 
-#include "vl_park.h"
+#include "core/vl_park.h"
 
 typedef struct vl_lease_t vl_lease_t;
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_notice.h"
+#include "status/vl_notice.h"
 
 #include <apr_strings.h>
 #include <mpm_common.h>
 
-#include "vl_clock.h"
-#include "vl_private.h"
-#include "vl_slot.h"
-#include "vl_watch.h"
+#include "base/vl_clock.h"
+#include "base/vl_private.h"
+#include "core/vl_slot.h"
+#include "status/vl_watch.h"
 
 static server_rec *main_server;
 static vl_shm_t *accounts;

@@ -7,7 +7,7 @@
 
 #include <httpd.h>
 
-#include "vl_shm.h"
+#include "core/vl_shm.h"
 
 void vl_notice_register(apr_pool_t *p);
 /* Parent, after each (re)configuration. */

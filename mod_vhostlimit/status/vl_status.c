@@ -3,19 +3,19 @@
  * then reduced to what the formats show. */
 #include "config.h"
 
-#include "vl_status.h"
+#include "status/vl_status.h"
 
 #include <ap_mpm.h>
 #include <apr_strings.h>
 #include <http_protocol.h>
 
-#include "vl_accept.h"
-#include "vl_clock.h"
-#include "vl_conf.h"
-#include "vl_outside.h"
-#include "vl_private.h"
-#include "vl_slot.h"
-#include "vl_status_int.h"
+#include "accept/vl_accept.h"
+#include "base/vl_clock.h"
+#include "config/vl_conf.h"
+#include "control/vl_outside.h"
+#include "base/vl_private.h"
+#include "core/vl_slot.h"
+#include "status/vl_status_int.h"
 
 /* Vhosts copied under one lock. */
 #define BATCH 64

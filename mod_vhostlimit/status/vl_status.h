@@ -8,8 +8,8 @@
 
 #include <apr_tables.h>
 
-#include "vl_cgroup.h"
-#include "vl_shm.h"
+#include "cgroup/vl_cgroup.h"
+#include "core/vl_shm.h"
 
 void vl_status_register(apr_pool_t *p);
 /* Parent, after each (re)configuration.  servers: see vl_conf_servers(). */

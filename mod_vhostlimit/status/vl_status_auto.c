@@ -3,8 +3,8 @@
 
 #include <apr_strings.h>
 
-#include "vl_conf.h"
-#include "vl_status_int.h"
+#include "config/vl_conf.h"
+#include "status/vl_status_int.h"
 
 static void put_key(vl_out_t *out, const char *name, const char *key)
 {

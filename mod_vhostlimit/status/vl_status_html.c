@@ -8,8 +8,8 @@
 #include <apr_strings.h>
 #include <httpd.h>
 
-#include "vl_conf.h"
-#include "vl_status_int.h"
+#include "config/vl_conf.h"
+#include "status/vl_status_int.h"
 #include "vl_status_page.h"
 
 static const struct heading_t {

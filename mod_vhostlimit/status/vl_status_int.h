@@ -5,9 +5,9 @@
 /* The facts of a status page, gathered once, and the formats that write them.
  * For the vl_status rooms only. */
 
-#include "vl_metrics.h"
-#include "vl_out.h"
-#include "vl_shm.h"
+#include "core/vl_metrics.h"
+#include "base/vl_out.h"
+#include "core/vl_shm.h"
 
 /* Raised when a key of ?json or ?auto is renamed or changes its meaning. */
 #define VL_STATUS_SCHEMA 1

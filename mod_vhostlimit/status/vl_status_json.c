@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "vl_conf.h"
-#include "vl_status_int.h"
+#include "config/vl_conf.h"
+#include "status/vl_status_int.h"
 
 static void put_string(vl_out_t *out, const char *before, const char *text)
 {

@@ -5,7 +5,7 @@
 
 #include <apr_strings.h>
 
-#include "vl_status_int.h"
+#include "status/vl_status_int.h"
 
 static void put_head(vl_out_t *out, const char *name, const char *type,
                      const char *help)

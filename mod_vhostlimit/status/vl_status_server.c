@@ -4,7 +4,7 @@
 
 #include <mod_status.h>
 
-#include "vl_status_int.h"
+#include "status/vl_status_int.h"
 
 /* Most vhosts that are named. */
 #define NAMED 10

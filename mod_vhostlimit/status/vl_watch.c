@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vl_watch.h"
+#include "status/vl_watch.h"
 
 #include <apr_strings.h>
 
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 /* Accounts looked at under one lock. */
 #define LOOK_BATCH 256

@@ -6,8 +6,8 @@
  * memory, over all children.  Any process may
  * look; only the first to come when a look is due does. */
 
-#include "vl_limited.h"
-#include "vl_shm.h"
+#include "status/vl_limited.h"
+#include "core/vl_shm.h"
 
 typedef struct vl_watch_event_t {
     char name[VL_NAME_SIZE];

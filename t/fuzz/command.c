@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is said over the control socket. */
 #include "fuzz.h"
-#include "vl_command.h"
+#include "control/vl_command.h"
 
 static int is_inside(const vl_command_t *command, const char *text)
 {

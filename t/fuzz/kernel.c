@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernel's files say, and names that become names of groups. */
 #include "fuzz.h"
-#include "vl_cgroup.h"
-#include "vl_cgroup_int.h"
-#include "vl_cgroup_value.h"
-#include "vl_cpu.h"
-#include "vl_usage.h"
+#include "cgroup/vl_cgroup.h"
+#include "cgroup/vl_cgroup_int.h"
+#include "cgroup/vl_cgroup_value.h"
+#include "cost/vl_cpu.h"
+#include "cost/vl_usage.h"
 
 static int every_other(void *data, unsigned cpu)
 {

@@ -2,7 +2,7 @@
 /* The first bytes of a connection: request head, PROXY header, TLS record and
  * ClientHello.  What is told from a part of them is told from all. */
 #include "fuzz.h"
-#include "vl_peek.h"
+#include "accept/vl_peek.h"
 
 static vl_peek_e peek(const uint8_t *data, size_t size, vl_peek_t *ret_peek)
 {

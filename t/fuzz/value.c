@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arguments of directives. */
 #include "fuzz.h"
-#include "vl_value.h"
+#include "base/vl_value.h"
 
 #define MOST APR_INT64_C(0x4000000000000)
 

@@ -42,7 +42,7 @@ sources() {
 # The sources of libvlcore, which the unit tests link without httpd.
 core_files() {
   sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$TOP/mod_vhostlimit/Makefile.am" |
-    grep -oE 'vl[a-z_]*\.[ch]' | sed "s|^|$TOP/mod_vhostlimit/|" | sort
+    grep -oE '[a-z]*/vl[a-z_0-9]*\.[ch]' | sed "s|^|$TOP/mod_vhostlimit/|" | sort
 }
 
 # Asked of the server that has loaded the module, not read from the source.
@@ -57,4 +57,4 @@ make_room() { mkdir -p "$HTTPD_ROOT"; }
 
 core_library() { printf '%s\n' "${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/libvlcore.a"; }
 
-log_ids() { grep -ohE 'VLOGNO\([0-9]+\)' "$TOP"/mod_vhostlimit/*.c | tr -cd '0-9\n' | sort; }
+log_ids() { grep -ohE 'VLOGNO\([0-9]+\)' "$TOP"/mod_vhostlimit/{,*/}*.c | tr -cd '0-9\n' | sort; }

@@ -10,7 +10,7 @@
 #include <http_protocol.h>
 
 #include "vl_layout.h"
-#include "vl_shm_int.h"
+#include "core/vl_shm_int.h"
 
 /* What mod_vhostlimit keeps under its name begins with the segment. */
 static vl_shm_t *find_segment(void)

@@ -13,8 +13,8 @@
 #include <apr_general.h>
 
 #include "tap.h"
-#include "vl_clock.h"
-#include "vl_shm_int.h"
+#include "base/vl_clock.h"
+#include "core/vl_shm_int.h"
 
 #define NONE ((apr_uint32_t)-1)
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "vl_admit.h"
+#include "core/vl_admit.h"
 
 static vl_verdict_e verdict(apr_uint32_t concurrency, apr_uint64_t running)
 {

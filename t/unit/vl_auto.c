@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "vl_auto.h"
+#include "core/vl_auto.h"
 
 #define CPUS 2
 #define MIN (CPUS * VL_AUTO_MIN_PER_CPU)

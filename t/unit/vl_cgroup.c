@@ -8,9 +8,9 @@
 #include <apr_strings.h>
 
 #include "tap.h"
-#include "vl_cgroup.h"
-#include "vl_cgroup_file.h"
-#include "vl_cgroup_mount.h"
+#include "cgroup/vl_cgroup.h"
+#include "cgroup/vl_cgroup_file.h"
+#include "cgroup/vl_cgroup_mount.h"
 
 static apr_pool_t *pool;
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "vl_command.h"
+#include "control/vl_command.h"
 
 static vl_command_t command;
 

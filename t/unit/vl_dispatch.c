@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "segment.h"
-#include "vl_slot.h"
+#include "core/vl_slot.h"
 
 #define RUN_US 300000
 #define ACCOUNTS 50

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tap.h"
-#include "vl_handover.h"
+#include "accept/vl_handover.h"
 
 #define READERS 4
 #define MESSAGES 240

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "vl_limited.h"
+#include "status/vl_limited.h"
 
 #define S 1000000
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "tap.h"
-#include "vl_metrics.h"
+#include "core/vl_metrics.h"
 
 #define LAST (VL_WAIT_BUCKETS - 1)
 

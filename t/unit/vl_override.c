@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "segment.h"
-#include "vl_override.h"
+#include "core/vl_override.h"
 
 static vl_limits_t limits_with(apr_uint32_t weight, apr_uint32_t queue)
 {

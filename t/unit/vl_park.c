@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a thread is told that waits for a slot. */
 #include "segment.h"
-#include "vl_park.h"
+#include "core/vl_park.h"
 
 #include <pthread.h>
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "vl_peek.h"
+#include "accept/vl_peek.h"
 
 static vl_peek_t found;
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "vl_queue.h"
+#include "core/vl_queue.h"
 
 #define FLOWS_MAX 10000
 #define SLOTS_MAX 64

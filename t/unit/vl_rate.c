@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "vl_rate.h"
+#include "base/vl_rate.h"
 
 #define S ((apr_int64_t)1000000)
 #define START (1800000000 * S)     /* on a slot's border */

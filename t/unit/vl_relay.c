@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 
 #include "segment.h"
-#include "vl_relay.h"
-#include "vl_thread.h"
+#include "accept/vl_relay.h"
+#include "core/vl_thread.h"
 
 #define CHILDREN 4
 

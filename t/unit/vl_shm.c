@@ -3,7 +3,7 @@
 #include <sys/poll.h>
 
 #include "segment.h"
-#include "vl_thread.h"
+#include "core/vl_thread.h"
 
 #define ACCOUNTS 4
 #define CHILDREN 3

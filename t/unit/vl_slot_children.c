@@ -5,7 +5,7 @@
 #include <poll.h>
 
 #include "segment.h"
-#include "vl_thread.h"
+#include "core/vl_thread.h"
 
 #define CHILDREN 48
 

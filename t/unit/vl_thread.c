@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that are occupied without a slot. */
 #include "segment.h"
-#include "vl_room.h"
-#include "vl_thread.h"
+#include "core/vl_room.h"
+#include "core/vl_thread.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads)
 {

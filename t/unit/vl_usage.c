@@ -11,8 +11,8 @@
 #include <apr_strings.h>
 
 #include "tap.h"
-#include "vl_place.h"
-#include "vl_usage.h"
+#include "cgroup/vl_place.h"
+#include "cost/vl_usage.h"
 
 static apr_pool_t *pool;
 static const vl_cgroup_limits_t none = { .weight = 100 };

@@ -6,7 +6,7 @@
 #include <apr_general.h>
 
 #include "tap.h"
-#include "vl_wait.h"
+#include "core/vl_wait.h"
 
 #define LINES 5
 #define WAITERS 64

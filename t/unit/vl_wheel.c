@@ -7,7 +7,7 @@
 #include <apr_general.h>
 
 #include "tap.h"
-#include "vl_wheel.h"
+#include "base/vl_wheel.h"
 
 #define STEP VL_WHEEL_STEP_US
 #define TURN ((apr_int64_t)STEP * VL_WHEEL_SLOTS)
