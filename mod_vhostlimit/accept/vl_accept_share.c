@@ -10,7 +10,7 @@
 #include "accept/vl_arrival.h"
 #include "base/vl_clock.h"
 #include "accept/vl_handover.h"
-#include "request/vl_lease.h"
+#include "lease/vl_lease.h"
 #include "base/vl_private.h"
 #include "core/vl_room.h"
 

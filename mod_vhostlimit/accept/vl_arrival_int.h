@@ -11,7 +11,7 @@
 #include <apr_ring.h>
 
 #include "accept/vl_arrival.h"
-#include "accept/vl_client.h"
+#include "base/vl_client.h"
 #include "config/vl_conf.h"
 #include "base/vl_wheel.h"
 

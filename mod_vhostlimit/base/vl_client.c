@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_client.h"
+#include "base/vl_client.h"
 
 #include <poll.h>
 #include <sys/epoll.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_head.h"
+#include "base/vl_head.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/vl_outside.h"
+#include "cgroup/vl_outside.h"
 
 #include <http_config.h>
 

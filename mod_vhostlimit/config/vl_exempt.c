@@ -6,7 +6,7 @@
 #include <http_config.h>
 
 #include "config/vl_conf.h"
-#include "accept/vl_head.h"
+#include "base/vl_head.h"
 #include "config/vl_scratch.h"
 
 const char *vl_exempt_wrong(apr_pool_t *p, const char *text)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cost/vl_charge.h"
+#include "core/vl_charge.h"
 
 #include "base/vl_clock.h"
 #include "core/vl_shm_int.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cost/vl_cpu.h"
+#include "core/vl_cpu.h"
 
 #include <fcntl.h>
 #include <sched.h>

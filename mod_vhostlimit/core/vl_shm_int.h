@@ -38,8 +38,8 @@
 #include <apr_time.h>
 
 #include "core/vl_auto.h"
-#include "cost/vl_cpu.h"
-#include "status/vl_limited.h"
+#include "core/vl_cpu.h"
+#include "log/vl_limited.h"
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
 #include "core/vl_slot.h"

@@ -12,7 +12,7 @@
  * vl_slot_end(), ask vl_slot_granted().  vl_park.h does so for everybody. */
 
 #include "core/vl_admit.h"
-#include "cost/vl_charge.h"
+#include "core/vl_charge.h"
 #include "core/vl_shm.h"
 
 /* A slot that is held: give it back with vl_slot_end(), once. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "request/vl_frames.h"
+#include "lease/vl_frames.h"
 
 #include <string.h>
 

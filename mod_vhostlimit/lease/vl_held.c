@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "request/vl_held.h"
+#include "lease/vl_held.h"
 
 #include <stddef.h>
 #include <stdlib.h>

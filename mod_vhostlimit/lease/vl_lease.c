@@ -16,7 +16,7 @@
  * The queue answers a queued connection with a lease or a refusal (`answer`) and
  * wakes it: the MPM if it is parked, mod_http2 if it runs.
  */
-#include "request/vl_lease.h"
+#include "lease/vl_lease.h"
 
 #include <poll.h>
 #include <stddef.h>
@@ -36,10 +36,10 @@
 #include <mpm_common.h>
 #include <util_filter.h>
 
-#include "accept/vl_client.h"
+#include "base/vl_client.h"
 #include "base/vl_clock.h"
-#include "request/vl_frames.h"
-#include "request/vl_held.h"
+#include "lease/vl_frames.h"
+#include "lease/vl_held.h"
 #include "cost/vl_meter.h"
 #include "base/vl_private.h"
 #include "core/vl_thread.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "status/vl_notice.h"
+#include "log/vl_notice.h"
 
 #include <apr_strings.h>
 #include <mpm_common.h>
@@ -7,7 +7,7 @@
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "core/vl_slot.h"
-#include "status/vl_watch.h"
+#include "log/vl_watch.h"
 
 static server_rec *main_server;
 static vl_shm_t *accounts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "status/vl_watch.h"
+#include "log/vl_watch.h"
 
 #include <apr_strings.h>
 

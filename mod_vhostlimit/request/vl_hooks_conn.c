@@ -15,7 +15,7 @@
 #include <http_request.h>
 #include <util_filter.h>
 
-#include "accept/vl_client.h"
+#include "base/vl_client.h"
 #include "base/vl_private.h"
 #include "core/vl_thread.h"
 

@@ -11,7 +11,7 @@
 
 #include "accept/vl_arrival.h"
 #include "request/vl_hello.h"
-#include "request/vl_lease.h"
+#include "lease/vl_lease.h"
 #include "cost/vl_meter.h"
 #include "core/vl_park.h"
 

@@ -12,7 +12,7 @@
 #include "accept/vl_accept.h"
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
-#include "control/vl_outside.h"
+#include "cgroup/vl_outside.h"
 #include "base/vl_private.h"
 #include "core/vl_slot.h"
 #include "status/vl_status_int.h"

@@ -2,8 +2,8 @@
 /* What an HTTP/2 client sends, while its connection is granted and loses leases.
  * The first byte says how the input is cut and when the gate closes. */
 #include "fuzz.h"
-#include "request/vl_frames.h"
-#include "request/vl_held.h"
+#include "lease/vl_frames.h"
+#include "lease/vl_held.h"
 
 typedef struct out_t {
     vl_frames_t frames;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The head that VhostLimitExempt is asked about. */
 #include "fuzz.h"
-#include "accept/vl_head.h"
+#include "base/vl_head.h"
 
 static void see(void *data, const char *name, char *value)
 {

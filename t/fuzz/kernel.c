@@ -4,7 +4,7 @@
 #include "cgroup/vl_cgroup.h"
 #include "cgroup/vl_cgroup_int.h"
 #include "cgroup/vl_cgroup_value.h"
-#include "cost/vl_cpu.h"
+#include "core/vl_cpu.h"
 #include "cost/vl_usage.h"
 
 static int every_other(void *data, unsigned cpu)

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "tap.h"
-#include "cost/vl_cpu.h"
+#include "core/vl_cpu.h"
 
 static int all(void *data, unsigned cpu)
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "tap.h"
-#include "request/vl_frames.h"
-#include "request/vl_held.h"
+#include "lease/vl_frames.h"
+#include "lease/vl_held.h"
 
 enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4, PING = 6,
        WINDOW_UPDATE = 8, CONTINUATION = 9 };

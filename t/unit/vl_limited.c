@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "status/vl_limited.h"
+#include "log/vl_limited.h"
 
 #define S 1000000
 

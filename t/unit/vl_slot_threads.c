@@ -2,7 +2,7 @@
 /* Threads that wait, and what is charged while requests run. */
 #include "segment.h"
 #include "core/vl_thread.h"
-#include "status/vl_watch.h"
+#include "log/vl_watch.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots)
 {
