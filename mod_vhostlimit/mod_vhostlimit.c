@@ -19,7 +19,7 @@
 #include "control/vl_control.h"
 #include "config/vl_enter.h"
 #include "accept/vl_handover.h"
-#include "accept/vl_headtime.h"
+#include "config/vl_headtime.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
 #include "vl_layout.h"

@@ -9,7 +9,7 @@ load lib/guard
   local files
   mapfile -t files < <(core_files)
   at_least "${#files[@]}" 6 "core files found"
-  try grep -nE '#[ \t]*include[ \t]*[<"](httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|deputy|listener|vhostmap|notice|out|control|outside))' "${files[@]}"
+  try grep -nE '#[ \t]*include[ \t]*[<"]([a-z]+/)?(httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|deputy|listener|vhostmap|notice|out|control|outside))' "${files[@]}"
   is "$status $output" "1 " "includes of httpd or of the edge"
 }
 
@@ -21,6 +21,47 @@ load lib/guard
   is "$(grep -E '^ap_' <<<"$names")" "" "functions of httpd"
 }
 undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
+
+# ---- layers: a folder uses those before it -----------------------------------------
+
+LAYERS=(base cgroup core cost log config lease accept request status control)
+
+@test "the folders of the module are its layers" {
+  local folders
+  folders=$(find "$TOP/mod_vhostlimit" -name '*.c' -path '*/mod_vhostlimit/*/*' -printf '%h\n' | sed 's|.*/||' | sort -u | xargs)
+  is "$folders" "$(printf '%s\n' "${LAYERS[@]}" | sort | xargs)"
+}
+
+# Prints "FOLDER FOLDER FILE" for each include.
+includes_of_folders() {
+  (cd "$TOP/mod_vhostlimit" && grep -oE '^# *include "[a-z]+/' ./*/*.[ch]) | sed -E 's|^\./([a-z]+)/([^:]+):.*"([a-z]+)/|\1 \3 \2|'
+}
+
+# The same for each call, or use of a variable: from the objects, whose folders have the
+# sources' names.
+calls_of_folders() {
+  local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit object
+  find "$built" -path '*/.libs/*.o' -printf '%P\n' |
+    while read -r object; do nm "$built/$object" | sed "s|^|${object%%/*} ${object##*/} |"; done |
+    awk '$NF ~ /^vl_/ && $(NF - 1) ~ /[TDBR]/ { owner[$NF] = $1 }
+      $(NF - 1) == "U" { uses[++n] = $1 " " $2 " " $NF }
+      END { for (i = 1; i <= n; i++) { split(uses[i], u, " "); if (u[3] in owner) print u[1], owner[u[3]], u[2] ":" u[3] } }'
+}
+
+# Prints what goes upward.
+upward() {
+  awk -v layers="${LAYERS[*]}" 'BEGIN { n = split(layers, l, " "); for (i = 1; i <= n; i++) height[l[i]] = i }
+    ($1 in height) && ($2 in height) && height[$1] < height[$2]'
+}
+
+@test "a folder includes headers of its own layer and of lower ones" {
+  is "$(found 300 words includes_of_folders | upward)" ''
+}
+
+@test "a folder calls functions of its own layer and of lower ones" {
+  requires nm
+  is "$(found 1000 words calls_of_folders | upward)" ''
+}
 
 @test "only vl_cgroup_mount.c includes libcgroup" {
   try grep -lE '#[ \t]*include[ \t]*<libcgroup' "$TOP"/mod_vhostlimit/{,*/}*.[ch]

@@ -12,7 +12,7 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
-#include "accept/vl_headtime.h"
+#include "config/vl_headtime.h"
 #include "lease/vl_lease.h"
 #include "accept/vl_look.h"
 #include "core/vl_thread.h"

@@ -10,7 +10,7 @@
 
 #include "core/vl.h"
 #include "cgroup/vl_cgroup_value.h"
-#include "accept/vl_headtime.h"
+#include "config/vl_headtime.h"
 #include "core/vl_override.h"
 #include "base/vl_private.h"
 #include "core/vl_queue.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_headtime.h"
+#include "config/vl_headtime.h"
 
 #include <stdlib.h>
 #include <string.h>

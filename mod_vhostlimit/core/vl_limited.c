@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "log/vl_limited.h"
+#include "core/vl_limited.h"
 
 /* Those who wait now would need longer than this, at the pace of late. */
 #define SLOW_US 100000

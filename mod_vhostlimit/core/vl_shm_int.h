@@ -39,7 +39,7 @@
 
 #include "core/vl_auto.h"
 #include "core/vl_cpu.h"
-#include "log/vl_limited.h"
+#include "core/vl_limited.h"
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
 #include "core/vl_slot.h"

@@ -6,7 +6,7 @@
  * memory, over all children.  Any process may
  * look; only the first to come when a look is due does. */
 
-#include "log/vl_limited.h"
+#include "core/vl_limited.h"
 #include "core/vl_shm.h"
 
 typedef struct vl_watch_event_t {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tap.h"
-#include "log/vl_limited.h"
+#include "core/vl_limited.h"
 
 #define S 1000000
 
