@@ -17,8 +17,8 @@
 #include "cgroup/vl_cgroup.h"
 #include "config/vl_conf.h"
 #include "control/vl_control.h"
-#include "config/vl_enter.h"
-#include "accept/vl_handover.h"
+#include "config/vl_accounts.h"
+#include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
@@ -44,7 +44,7 @@
 typedef struct kept_t {
     vl_shm_t *shm;
     apr_uint32_t capacity;          /* of shm, in accounts */
-    const int *handover;            /* see vl_handover.h */
+    const int *handover;            /* see vl_transfer.h */
     int relay[2];                   /* see vl_relay.h */
     vl_control_kept_t control;
     vl_cgroup_t *cgroup;
@@ -73,7 +73,7 @@ static apr_status_t handover_get(const int **ret_pair)
     apr_pool_userdata_get(&data, key, ap_pglobal);
     if (!data) {
         data = apr_pcalloc(ap_pglobal, sizeof(int) * 2);
-        rv = vl_handover_create(data);
+        rv = vl_transfer_create(data);
         if (rv == APR_SUCCESS)
             apr_pool_userdata_set(data, key, apr_pool_cleanup_null, ap_pglobal);
     }
@@ -206,7 +206,7 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
-    int wanted = vl_enter_count(main_server) > 0;
+    int wanted = vl_accounts_count(main_server) > 0;
     apr_status_t rv = APR_SUCCESS;
     server_rec *s;
 
@@ -252,7 +252,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
     place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
                                         most_group_descriptors());
     usage = vl_usage_post_config_create(pconf, kept->cgroup,
-                                        vl_enter_count(main_server));
+                                        vl_accounts_count(main_server));
     vl_yield_post_config(pconf, kept->cgroup);
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
@@ -296,7 +296,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         return OK;
     vl_headtime_post_config(main_server);
     kept = kept_get(main_server);
-    if (!kept || vl_enter_post_config(main_server, &kept->shm, &kept->capacity)
+    if (!kept || vl_accounts_post_config(main_server, &kept->shm, &kept->capacity)
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);

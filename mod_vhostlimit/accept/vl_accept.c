@@ -26,7 +26,7 @@
 #include "accept/vl_arrival.h"
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
-#include "accept/vl_deputy.h"
+#include "accept/vl_watchdog.h"
 #include "lease/vl_lease.h"
 #include "accept/vl_listener.h"
 #include "cost/vl_meter.h"
@@ -54,20 +54,20 @@ static void listen_on(void)
 {
     int i;
 
-    for (i = 0; vl_acceptor->deaf && i < vl_acceptor->listeners.n; i++)
+    for (i = 0; vl_acceptor->not_listening && i < vl_acceptor->listeners.n; i++)
         watch(vl_acceptor->listeners.fds[i], EPOLLIN | EPOLLEXCLUSIVE,
               &vl_acceptor->listeners.fds[i]);
-    vl_acceptor->deaf = 0;
+    vl_acceptor->not_listening = 0;
 }
 
-void vl_accept_go_deaf(void)
+void vl_accept_stop_listening(void)
 {
     int i;
 
-    for (i = 0; !vl_acceptor->deaf && i < vl_acceptor->listeners.n; i++)
+    for (i = 0; !vl_acceptor->not_listening && i < vl_acceptor->listeners.n; i++)
         epoll_ctl(vl_acceptor->epoll_fd, EPOLL_CTL_DEL,
                   vl_acceptor->listeners.fds[i], NULL);
-    vl_acceptor->deaf = 1;
+    vl_acceptor->not_listening = 1;
 }
 
 static int is_shortage(int error)
@@ -93,7 +93,7 @@ static int accept_one(int i)
         return 0;
     if (vl_arrival_spare() == VL_SPARED)
         return 1;
-    vl_accept_go_deaf();
+    vl_accept_stop_listening();
     return 0;
 }
 
@@ -127,7 +127,7 @@ static void look_round(void)
     vl_park_take_locked();
     vl_park_refill_locked();
     vl_park_unlock();
-    if (!vl_acceptor->deaf)
+    if (!vl_acceptor->not_listening)
         vl_accept_adopt();
 }
 
@@ -149,7 +149,7 @@ void vl_accept_wait_for_events(void)
     struct epoll_event events[EVENTS];
     int i, n;
 
-    vl_deputy_alive();
+    vl_watchdog_alive();
     if (vl_acceptor->relays)
         vl_arrival_relay(relay_one);
     n = epoll_pwait(vl_acceptor->epoll_fd, events, EVENTS, TICK_MS,
@@ -169,7 +169,7 @@ void vl_accept_wait_for_events(void)
 
 /* An exclusive wake-up is not said twice: one that a child used up which then
  * went deaf is made good for here. */
-void vl_accept_hear(void)
+void vl_accept_resume_listening(void)
 {
     int i;
 
@@ -213,7 +213,7 @@ static void tick(apr_int64_t now_us)
     int stuck;
 
     vl_slot_adjust(vl_acceptor->shm, now_us);
-    vl_slot_pass_over(vl_acceptor->shm, now_us);
+    vl_slot_revoke_stalled(vl_acceptor->shm, now_us);
     vl_meter_tick(now_us);
     vl_arrival_measure(vl_meter_thread_us());
     read_usage(now_us);
@@ -221,11 +221,11 @@ static void tick(apr_int64_t now_us)
     vl_lease_tick(now_us);
     stuck = vl_arrival_tick(now_us);
     if (!vl_acceptor->relays) {
-        vl_accept_share_work(stuck);
+        vl_accept_balance(stuck);
         return;
     }
     vl_relay_acceptor_tidy(vl_acceptor->shm, vl_acceptor->relay, now_us);
-    vl_accept_hear();
+    vl_accept_resume_listening();
     vl_accept_adopt();
 }
 
@@ -246,7 +246,7 @@ static void accept_on(void)
             tick(now);
         }
     }
-    vl_accept_give_away();
+    vl_accept_leave();
 }
 
 static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
@@ -261,7 +261,7 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
     vl_listener_child_take_over(&vl_acceptor->listeners, vl_accept_is_ending);
     listen_on();
     accept_on();
-    vl_deputy_rest();
+    vl_watchdog_rest();
     return NULL;
 }
 
@@ -274,8 +274,8 @@ static apr_status_t stop(void *unused)
     __atomic_store_n(&vl_acceptor->ending, 1, __ATOMIC_RELAXED);
     if (write(vl_shm_child_wake_fd(vl_acceptor->shm), &one, sizeof(one)) > 0) {
         apr_thread_join(&rv, vl_acceptor->thread);
-        vl_deputy_stop();
-        vl_accept_hand_on_unbegun();
+        vl_watchdog_stop();
+        vl_accept_transfer_unbegun();
     }
     return APR_SUCCESS;
 }
@@ -288,7 +288,7 @@ static int open_up(apr_pool_t *pchild)
 {
     int pass_fd;
 
-    vl_acceptor->deaf = 1;
+    vl_acceptor->not_listening = 1;
     vl_acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (vl_acceptor->epoll_fd < 0)
         return -1;
@@ -336,7 +336,7 @@ static apr_status_t begin_on(apr_pool_t *pchild, int *stand_ins)
     if (stand_ins)
         vl_listener_child_replace(pchild, stand_ins, &vl_acceptor->listeners);
     pthread_mutex_unlock(&vl_acceptor->set_up);
-    vl_deputy_start(pchild, vl_accept_stand_in);
+    vl_watchdog_start(pchild, vl_accept_stand_in);
     apr_pool_pre_cleanup_register(pchild, NULL, stop);
     return APR_SUCCESS;
 }

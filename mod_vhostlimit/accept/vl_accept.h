@@ -30,7 +30,7 @@
  * stay, and children of an earlier configuration may accept from them still. */
 void vl_accept_open_logs(void);
 /* Child, before its MPM starts its threads.  Takes the listeners over where
- * that can be done.  handover and relay: see vl_handover.h and vl_relay.h; they
+ * that can be done.  handover and relay: see vl_transfer.h and vl_relay.h; they
  * must last.  most: how many kept-alive connections may wait here for their
  * next request. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,

@@ -18,7 +18,7 @@ typedef struct acceptor_t {
     vl_listeners_t listeners;
     int relays;                     /* to the other children: the prefork MPM */
     const sigset_t *signals;        /* its mask while it sleeps, or NULL */
-    int deaf;                       /* no listener is in the set, for a while */
+    int not_listening;                       /* no listener is in the set, for a while */
     int no_room;                    /* for those who were handed on */
     apr_uint32_t ended;             /* requests of this child, at the last tick */
     const int *handover;
@@ -35,9 +35,9 @@ typedef struct acceptor_t {
 
 extern acceptor_t *vl_acceptor;     /* of this child */
 
-/* No newcomers, until vl_accept_hear(). */
-void vl_accept_go_deaf(void);
-void vl_accept_hear(void);
+/* No newcomers, until vl_accept_resume_listening(). */
+void vl_accept_stop_listening(void);
+void vl_accept_resume_listening(void);
 /* The process ends. */
 int vl_accept_is_ending(void);
 /* Until a tick is due, at most. */
@@ -45,12 +45,12 @@ void vl_accept_wait_for_events(void);
 
 void vl_accept_adopt(void);
 /* stuck: the MPM takes nobody. */
-void vl_accept_share_work(int stuck);
+void vl_accept_balance(int stuck);
 /* The thread that accepts does nothing after it. */
-void vl_accept_give_away(void);
-/* vl_deputy_start()'s. */
+void vl_accept_leave(void);
+/* vl_watchdog_start()'s. */
 void vl_accept_stand_in(apr_int64_t now_us);
 /* The acceptor's thread is gone. */
-void vl_accept_hand_on_unbegun(void);
+void vl_accept_transfer_unbegun(void);
 
 #endif

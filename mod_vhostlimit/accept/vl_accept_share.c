@@ -9,10 +9,10 @@
 
 #include "accept/vl_arrival.h"
 #include "base/vl_clock.h"
-#include "accept/vl_handover.h"
+#include "accept/vl_transfer.h"
 #include "lease/vl_lease.h"
 #include "base/vl_private.h"
-#include "core/vl_room.h"
+#include "core/vl_capacity.h"
 
 /* As long as a child that stops waits for other children to begin, and for
  * clients to close. */
@@ -41,10 +41,10 @@ void vl_accept_warn_full(void)
 
 static apr_status_t adopt_some(void)
 {
-    int fds[VL_HANDOVER_MAX];
-    vl_passed_t passed[VL_HANDOVER_MAX];
+    int fds[VL_TRANSFER_MAX];
+    vl_passed_t passed[VL_TRANSFER_MAX];
     apr_size_t i, n;
-    apr_status_t rv = vl_handover_receive(vl_acceptor->handover, fds, passed,
+    apr_status_t rv = vl_transfer_receive(vl_acceptor->handover, fds, passed,
                                           &n);
 
     for (i = 0; i < n; i++)
@@ -64,12 +64,12 @@ void vl_accept_adopt(void)
     vl_acceptor->no_room = rv == APR_EMFILE;
     if (vl_acceptor->no_room) {
         vl_accept_warn_full();
-        vl_accept_go_deaf();
+        vl_accept_stop_listening();
     }
 }
 
 /* Returns how many have gone: the others have not taken what they got before. */
-static apr_size_t hand_on(const int *fds, const vl_passed_t *passed,
+static apr_size_t transfer(const int *fds, const vl_passed_t *passed,
                           apr_size_t n)
 {
     apr_size_t gone = 0;
@@ -77,10 +77,10 @@ static apr_size_t hand_on(const int *fds, const vl_passed_t *passed,
     while (gone < n) {
         apr_size_t some = n - gone < HANDOVER_BATCH ? n - gone : HANDOVER_BATCH;
 
-        if (vl_handover_send(vl_acceptor->handover, fds + gone, passed + gone,
+        if (vl_transfer_send(vl_acceptor->handover, fds + gone, passed + gone,
                              some) != APR_SUCCESS)
             break;
-        vl_handover_close(fds + gone, some);
+        vl_transfer_close(fds + gone, some);
         gone += some;
     }
     vl_slot_wake_others(vl_acceptor->shm);
@@ -91,7 +91,7 @@ static apr_size_t hand_on(const int *fds, const vl_passed_t *passed,
 static int hand_on_or_keep(const int *fds, const vl_passed_t *passed,
                            apr_size_t n)
 {
-    apr_size_t gone = hand_on(fds, passed, n), i;
+    apr_size_t gone = transfer(fds, passed, n), i;
 
     for (i = gone; i < n; i++)
         vl_arrival_keep(fds[i], &passed[i]);
@@ -99,24 +99,24 @@ static int hand_on_or_keep(const int *fds, const vl_passed_t *passed,
 }
 
 /* Everybody who waits goes to the other children. */
-static void hand_on_all(void)
+static void transfer_all(void)
 {
-    int fds[VL_HANDOVER_MAX];
-    vl_passed_t passed[VL_HANDOVER_MAX];
+    int fds[VL_TRANSFER_MAX];
+    vl_passed_t passed[VL_TRANSFER_MAX];
     apr_size_t n;
 
     do {
-        n = vl_arrival_evict(fds, passed, VL_HANDOVER_MAX);
+        n = vl_arrival_evict(fds, passed, VL_TRANSFER_MAX);
     } while (n && hand_on_or_keep(fds, passed, n));
 }
 
 /* Who waits for a thread of this child that others have free. */
 static void hand_on_some(apr_uint32_t most)
 {
-    int fds[VL_HANDOVER_MAX];
-    vl_passed_t passed[VL_HANDOVER_MAX];
-    apr_size_t n = vl_arrival_shed(fds, passed, most < VL_HANDOVER_MAX
-                                                ? most : VL_HANDOVER_MAX);
+    int fds[VL_TRANSFER_MAX];
+    vl_passed_t passed[VL_TRANSFER_MAX];
+    apr_size_t n = vl_arrival_shed(fds, passed, most < VL_TRANSFER_MAX
+                                                ? most : VL_TRANSFER_MAX);
 
     if (n)
         hand_on_or_keep(fds, passed, n);
@@ -125,21 +125,21 @@ static void hand_on_some(apr_uint32_t most)
 /* A child whose MPM takes nobody leaves the work to those that can do it, if there
  * are some.  So does one whose threads are all taken: who waits goes to where some
  * are free, and so do newcomers, unless threads here come free all the time. */
-void vl_accept_share_work(int stuck)
+void vl_accept_balance(int stuck)
 {
-    vl_rooms_t rooms;
+    vl_capacity_t rooms;
     int full, stalled;
 
-    vl_room_count(vl_acceptor->shm, &rooms);
+    vl_capacity_count(vl_acceptor->shm, &rooms);
     full = !rooms.here && rooms.elsewhere;
     stalled = full && rooms.ended == vl_acceptor->ended;
     vl_acceptor->ended = rooms.ended;
     if ((stuck && rooms.elsewhere) || stalled)
-        vl_accept_go_deaf();
+        vl_accept_stop_listening();
     else
-        vl_accept_hear();
+        vl_accept_resume_listening();
     if (stuck && rooms.elsewhere)
-        hand_on_all();
+        transfer_all();
     else if (full)
         hand_on_some(rooms.elsewhere);
     else if (!stuck)
@@ -183,12 +183,12 @@ static int is_needed(void)
  * children; when there are none, because the server stops and not only this
  * child, and none has come for a second, nobody will serve them.  Connections
  * that are closing get the time that the MPM gives its own then. */
-void vl_accept_give_away(void)
+void vl_accept_leave(void)
 {
     apr_int64_t start = vl_clock_us(), passed;
     int i;
 
-    vl_accept_go_deaf();
+    vl_accept_stop_listening();
     for (i = 0; i < vl_acceptor->listeners.n; i++)
         close(vl_acceptor->listeners.fds[i]);
     vl_shm_child_leave(vl_acceptor->shm);
@@ -198,7 +198,7 @@ void vl_accept_give_away(void)
     do {
         passed = vl_clock_us() - start;
         if (others_take()) {
-            hand_on_all();
+            transfer_all();
         }
         else if (passed > ALONE_US && server_stops()) {
             vl_accept_adopt();
@@ -207,7 +207,7 @@ void vl_accept_give_away(void)
         }
         else if (passed > ALONE_US) {
             recall();
-            hand_on_all();          /* to whoever comes */
+            transfer_all();          /* to whoever comes */
         }
         if (is_needed() || vl_lease_queued())
             vl_accept_wait_for_events();
@@ -225,29 +225,29 @@ void vl_accept_give_away(void)
  * his turn or goes where threads are free. */
 void vl_accept_stand_in(apr_int64_t now_us)
 {
-    vl_rooms_t rooms;
+    vl_capacity_t rooms;
     int stuck = vl_arrival_stand_in(now_us);
 
-    vl_room_count(vl_acceptor->shm, &rooms);
+    vl_capacity_count(vl_acceptor->shm, &rooms);
     if (stuck && rooms.elsewhere)
-        hand_on_all();
+        transfer_all();
 }
 
 /* A dying event MPM's workers leave as soon as it has as few connections as are
  * left of them, and sockets in their queue are not counted
  * (worker_thread_should_exit_early): those would be lost. */
-void vl_accept_hand_on_unbegun(void)
+void vl_accept_transfer_unbegun(void)
 {
-    int fds[VL_HANDOVER_MAX], tries = LAST_TRIES;
-    vl_passed_t passed[VL_HANDOVER_MAX];
+    int fds[VL_TRANSFER_MAX], tries = LAST_TRIES;
+    vl_passed_t passed[VL_TRANSFER_MAX];
     apr_size_t n, gone;
 
-    while ((n = vl_arrival_unbegun(fds, passed, VL_HANDOVER_MAX)) > 0) {
-        gone = hand_on(fds, passed, n);
+    while ((n = vl_arrival_unbegun(fds, passed, VL_TRANSFER_MAX)) > 0) {
+        gone = transfer(fds, passed, n);
         while (gone < n && tries--) {
             apr_sleep(10 * 1000);
-            gone += hand_on(fds + gone, passed + gone, n - gone);
+            gone += transfer(fds + gone, passed + gone, n - gone);
         }
-        vl_handover_close(fds + gone, n - gone);
+        vl_transfer_close(fds + gone, n - gone);
     }
 }

@@ -14,7 +14,7 @@
 #include "config/vl_conf.h"
 #include "config/vl_headtime.h"
 #include "lease/vl_lease.h"
-#include "accept/vl_look.h"
+#include "accept/vl_classify.h"
 #include "core/vl_thread.h"
 
 /* A connection that waits for longer is watched for the end of its client.  One that
@@ -48,7 +48,7 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     vl_arrivals = apr_pcalloc(pchild, sizeof(*vl_arrivals));
     vl_arrivals->shm = shm;
     vl_arrivals->main_server = main_server;
-    vl_look_child_init(pchild, main_server);
+    vl_classify_child_init(pchild, main_server);
     vl_arrivals->wheel = vl_wheel_create(pchild, vl_clock_us());
     vl_arrivals->epoll_fd = epoll_fd;
     vl_arrivals->most = most;
@@ -140,7 +140,7 @@ static vl_spared_e close_one_locked(void)
     vl_waiter_t *newest;
 
     if (!arrival) {
-        newest = vl_park_newest_of_longest_locked(vl_arrival_turn_locked,
+        newest = vl_park_newest_of_longest_locked(vl_arrival_granted_locked,
                                                   &waiting);
         if (newest && waiting >= vl_arrivals->count[PENDING]
             && waiting >= vl_lease_descriptors()) {
@@ -187,29 +187,29 @@ void vl_arrival_pass_locked(vl_arrival_t *arrival)
     }
 }
 
-void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+void vl_arrival_granted_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                             vl_reason_e refused)
 {
     vl_arrival_t *arrival = (vl_arrival_t *)waiter;
 
-    arrival->turn.holds = ticket != NULL;
-    arrival->turn.ticket.account = waiter->account;
+    arrival->grant.holds = ticket != NULL;
+    arrival->grant.ticket.account = waiter->account;
     if (ticket)
-        arrival->turn.ticket = *ticket;
-    arrival->turn.refused = refused;
+        arrival->grant.ticket = *ticket;
+    arrival->grant.refused = refused;
     if (refused == VL_REASON_QUEUE)
         vl_arrival_refuse_locked(arrival);
     else
         vl_arrival_pass_locked(arrival);
 }
 
-void vl_arrival_give_back_locked(vl_turn_t *turn)
+void vl_arrival_give_back_locked(vl_grant_t *grant)
 {
-    if (turn->holds)
-        vl_slot_end(vl_arrivals->shm, &turn->ticket, NULL);
-    if (turn->occupies)
-        vl_thread_free(vl_arrivals->shm, turn->ticket.account);
-    turn->holds = turn->occupies = 0;
+    if (grant->holds)
+        vl_slot_end(vl_arrivals->shm, &grant->ticket, NULL);
+    if (grant->occupies)
+        vl_thread_free(vl_arrivals->shm, grant->ticket.account);
+    grant->holds = grant->occupies = 0;
 }
 
 static void pass(vl_arrival_t *arrival)
@@ -221,7 +221,7 @@ static void pass(vl_arrival_t *arrival)
 
 /* It waits beside the queues until more of its head comes, as long as Apache
  * would wait. */
-static void pend(vl_arrival_t *arrival, const vl_look_t *look)
+static void pend(vl_arrival_t *arrival, const vl_classified_t *look)
 {
     apr_int64_t now_us = vl_clock_us();
 
@@ -264,8 +264,8 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     waiter->account = conf->account;
     waiter->since_us = arrival->asked_us ? arrival->asked_us : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
-    waiter->done = vl_arrival_turn_locked;
-    arrival->turn.timeout_us = conf->queue_timeout;
+    waiter->done = vl_arrival_granted_locked;
+    arrival->grant.timeout_us = conf->queue_timeout;
     waiter->may_defer = 1;
     arrival->conf = conf;
     arrival->waited = 1;
@@ -273,8 +273,8 @@ static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
     vl_arrival_move_locked(arrival, LINE);
     vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
                  vl_clock_us() + WATCH_END_US);
-    if (vl_park_ask_locked(waiter, &arrival->turn.ticket)) {
-        arrival->turn.holds = 1;
+    if (vl_park_ask_locked(waiter, &arrival->grant.ticket)) {
+        arrival->grant.holds = 1;
         arrival->waited = arrival->asked_us != 0;
         vl_arrival_pass_locked(arrival);
     }
@@ -289,13 +289,13 @@ static int passes_with_thread(vl_arrival_t *arrival, const vl_conf_t *conf)
     if (conf->mode != VL_MODE_ON
         || vl_thread_try_occupy(vl_arrivals->shm, conf->account) != APR_SUCCESS)
         return 0;
-    arrival->turn.occupies = 1;
-    arrival->turn.ticket.account = conf->account;
+    arrival->grant.occupies = 1;
+    arrival->grant.ticket.account = conf->account;
     pass(arrival);
     return 1;
 }
 
-static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
+static void ask_for(vl_arrival_t *arrival, const vl_classified_t *look)
 {
     const vl_conf_t *conf = vl_conf_get(look->server);
 
@@ -317,25 +317,25 @@ static void ask_for(vl_arrival_t *arrival, const vl_look_t *look)
     }
 }
 
-void vl_arrival_forget_turn(vl_arrival_t *arrival)
+void vl_arrival_forget_grant(vl_arrival_t *arrival)
 {
     arrival->ready = 0;
     arrival->waited = 0;
-    memset(&arrival->turn, 0, sizeof(arrival->turn));
+    memset(&arrival->grant, 0, sizeof(arrival->grant));
 }
 
 /* all: nothing more will come. */
 static void sort(vl_arrival_t *arrival, int all)
 {
-    vl_look_t look;
-    vl_look_e seen = vl_look(arrival->fd, &arrival->local, &arrival->remote,
+    vl_classified_t look;
+    vl_classify_e seen = vl_classify(arrival->fd, &arrival->local, &arrival->remote,
                              arrival->addr_len, &look);
 
-    vl_arrival_forget_turn(arrival);
-    if (seen == VL_LOOK_ALL)
+    vl_arrival_forget_grant(arrival);
+    if (seen == VL_CLASSIFY_ALL)
         ask_for(arrival, &look);
-    else if (seen == VL_LOOK_CLOSED || all)
-        give_up(arrival, seen != VL_LOOK_SOME);
+    else if (seen == VL_CLASSIFY_CLOSED || all)
+        give_up(arrival, seen != VL_CLASSIFY_SOME);
     else
         pend(arrival, &look);
 }

@@ -12,7 +12,7 @@
 
 #include <httpd.h>
 
-#include "accept/vl_handover.h"
+#include "accept/vl_transfer.h"
 #include "core/vl_park.h"
 #include "accept/vl_relay.h"
 #include "core/vl_shm.h"
@@ -98,7 +98,7 @@ apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
 
 /* What such a socket carries; it lives as long as the socket's pool. */
 typedef struct vl_passport_t {
-    vl_turn_t turn;             /* whoever takes it clears turn.holds */
+    vl_grant_t grant;             /* whoever takes it clears turn.holds */
     int ready;                  /* its first request can be read at once */
     int http2;                  /* it begins with the preface of HTTP/2 */
     vl_arrival_t *arrival;      /* NULL: a worker has begun with it */

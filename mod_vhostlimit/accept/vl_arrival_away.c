@@ -16,15 +16,15 @@ static vl_arrival_t *evict_one_locked(void)
     if (!arrival)
         arrival = vl_arrival_first_locked(KEPT);
     if (!arrival && (arrival = vl_arrival_first_locked(PASSING)))
-        vl_arrival_give_back_locked(&arrival->turn);
-    if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_turn_locked, 0)))
+        vl_arrival_give_back_locked(&arrival->grant);
+    if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_granted_locked, 0)))
         arrival = (vl_arrival_t *)waiter;
     return arrival;
 }
 
 static vl_arrival_t *shed_one_locked(void)
 {
-    return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_turn_locked, 1);
+    return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_granted_locked, 1);
 }
 
 /* The descriptor is the MPM's. */
@@ -33,7 +33,7 @@ static vl_arrival_t *unbegun_one_locked(void)
     vl_arrival_t *arrival = vl_arrival_first_locked(PASSED);
 
     if (arrival) {
-        vl_arrival_give_back_locked(&arrival->turn);
+        vl_arrival_give_back_locked(&arrival->grant);
         arrival->fd = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
     }
     return arrival;

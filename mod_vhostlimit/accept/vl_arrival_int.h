@@ -55,7 +55,7 @@ struct vl_arrival_t {
     apr_int64_t asked_us;           /* its request has waited since, in another
                                      * child; 0: it has not */
     int waited;                     /* since waiter.since_us, in line */
-    vl_turn_t turn;
+    vl_grant_t grant;
     const vl_conf_t *conf;          /* since it first was in LINE */
     vl_client_t client;
     int head;                       /* its method is HEAD */
@@ -131,11 +131,11 @@ void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us);
  * when all have passed. */
 void vl_arrival_pass_locked(vl_arrival_t *arrival);
 /* done() of those in line. */
-void vl_arrival_turn_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+void vl_arrival_granted_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                             vl_reason_e refused);
 /* With the child paused, so that no grant comes of it. */
-void vl_arrival_give_back_locked(vl_turn_t *turn);
+void vl_arrival_give_back_locked(vl_grant_t *grant);
 /* It has none. */
-void vl_arrival_forget_turn(vl_arrival_t *arrival);
+void vl_arrival_forget_grant(vl_arrival_t *arrival);
 
 #endif

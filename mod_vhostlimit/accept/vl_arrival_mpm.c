@@ -71,21 +71,21 @@ static apr_status_t end_passport(void *data)
 {
     vl_passport_t *passport = data;
 
-    if (passport->turn.holds)
-        vl_park_end(&passport->turn.ticket, NULL);
-    if (passport->turn.occupies)
-        vl_thread_free(vl_arrivals->shm, passport->turn.ticket.account);
-    passport->turn.holds = passport->turn.occupies = 0;
+    if (passport->grant.holds)
+        vl_park_end(&passport->grant.ticket, NULL);
+    if (passport->grant.occupies)
+        vl_thread_free(vl_arrivals->shm, passport->grant.ticket.account);
+    passport->grant.holds = passport->grant.occupies = 0;
     forget(passport);
     return APR_SUCCESS;
 }
 
-static vl_passport_t *passport_make(apr_pool_t *p, const vl_turn_t *turn,
+static vl_passport_t *passport_make(apr_pool_t *p, const vl_grant_t *grant,
                                     int ready)
 {
     vl_passport_t *passport = apr_pcalloc(p, sizeof(*passport));
 
-    passport->turn = *turn;
+    passport->grant = *grant;
     passport->ready = ready;
     apr_pool_cleanup_register(p, passport, end_passport,
                               apr_pool_cleanup_null);
@@ -112,10 +112,10 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 {
     apr_status_t rv = make_socket(arrival->fd, &arrival->local,
                                   &arrival->remote, p, ret_sock);
-    vl_passport_t *passport = passport_make(p, &arrival->turn, arrival->ready);
+    vl_passport_t *passport = passport_make(p, &arrival->grant, arrival->ready);
 
     if (arrival->waited)
-        passport->turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
+        passport->grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
     passport->http2 = arrival->http2;
     passport->arrival = arrival;
     if (rv == APR_SUCCESS)
@@ -130,13 +130,13 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 static apr_status_t relay_one_locked(vl_arrival_t *arrival,
                                      vl_arrival_send_fn *send_one)
 {
-    vl_item_t item = { .turn = arrival->turn, .ready = arrival->ready,
+    vl_item_t item = { .grant = arrival->grant, .ready = arrival->ready,
                        .addr_len = arrival->addr_len,
                        .local = arrival->local, .remote = arrival->remote };
     apr_status_t rv;
 
     if (arrival->waited)
-        item.turn.waited_us = vl_clock_us() - arrival->waiter.since_us;
+        item.grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
     rv = send_one(&item, arrival->fd);
     if (rv == APR_SUCCESS)
         vl_arrival_close_locked(arrival);
@@ -162,7 +162,7 @@ apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
     vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
     apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
                                   ret_sock);
-    vl_passport_t *passport = passport_make(p, &item->turn, item->ready);
+    vl_passport_t *passport = passport_make(p, &item->grant, item->ready);
 
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, passport, passport_key, NULL);

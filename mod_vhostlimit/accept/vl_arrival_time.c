@@ -49,8 +49,8 @@ static void give_up_slots_locked(apr_int64_t now_us)
          arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
          arrival = before) {
         before = APR_RING_PREV(arrival, link);
-        if (arrival->turn.holds) {
-            vl_arrival_give_back_locked(&arrival->turn);
+        if (arrival->grant.holds) {
+            vl_arrival_give_back_locked(&arrival->grant);
             arrival->waited = 1;
             vl_arrival_move_locked(arrival, LINE);
             vl_park_put_back_locked(&arrival->waiter);
@@ -91,7 +91,7 @@ static void pass_senders_locked(place_e place)
          arrival != APR_RING_SENTINEL(in, vl_arrival_t, link); arrival = next) {
         next = APR_RING_NEXT(arrival, link);
         if (has_sent(arrival)) {
-            vl_arrival_forget_turn(arrival);
+            vl_arrival_forget_grant(arrival);
             vl_arrival_pass_locked(arrival);
         }
     }

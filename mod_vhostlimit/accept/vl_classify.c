@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_look.h"
+#include "accept/vl_classify.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,7 +18,7 @@ static struct {
     apr_pool_t *scratch;
 } looks;
 
-void vl_look_child_init(apr_pool_t *pchild, server_rec *main_server)
+void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server)
 {
     looks.main_server = main_server;
     looks.map = vl_vhostmap_child_init(pchild);
@@ -57,7 +57,7 @@ static int is_exempt(server_rec *s, const char *bytes, apr_size_t len,
  * as its first bytes name no other. */
 static void look_at_some(const struct sockaddr_storage *local,
                          socklen_t addr_len, const char *bytes, ssize_t n,
-                         vl_look_t *ret_look)
+                         vl_classified_t *ret_look)
 {
     apr_sockaddr_t here;
 
@@ -69,9 +69,9 @@ static void look_at_some(const struct sockaddr_storage *local,
     ret_look->bytes = n > 0 ? (apr_size_t)n : 0;
 }
 
-vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
+vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
                   const struct sockaddr_storage *remote, socklen_t addr_len,
-                  vl_look_t *ret_look)
+                  vl_classified_t *ret_look)
 {
     char bytes[PEEK_SIZE];
     ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
@@ -80,14 +80,14 @@ vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
 
     if (n < 0 && errno == EAGAIN) {
         look_at_some(local, addr_len, bytes, n, ret_look);
-        return VL_LOOK_NOTHING;
+        return VL_CLASSIFY_NOTHING;
     }
     if (n <= 0)
-        return VL_LOOK_CLOSED;
+        return VL_CLASSIFY_CLOSED;
     if (vl_peek(bytes, (apr_size_t)n, &peek) == VL_PEEK_MORE
         && n < (ssize_t)sizeof(bytes)) {
         look_at_some(local, addr_len, bytes, n, ret_look);
-        return VL_LOOK_SOME;
+        return VL_CLASSIFY_SOME;
     }
     address_of(&here, local, addr_len);
     address_of(&there, remote, addr_len);
@@ -99,5 +99,5 @@ vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
     ret_look->http11 = peek.http11;
     ret_look->exempt = is_exempt((server_rec *)ret_look->server, bytes,
                                  (apr_size_t)n, &here, &there);
-    return VL_LOOK_ALL;
+    return VL_CLASSIFY_ALL;
 }

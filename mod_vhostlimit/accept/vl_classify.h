@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_LOOK_H
-#define VL_LOOK_H
+#ifndef VL_CLASSIFY_H
+#define VL_CLASSIFY_H
 
 /* What the first bytes of a socket, which stay in it, say of its request: whose
  * it is, as Apache would map it.  The acceptor's thread only. */
@@ -9,28 +9,28 @@
 
 #include <httpd.h>
 
-void vl_look_child_init(apr_pool_t *pchild, server_rec *main_server);
+void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server);
 
 typedef enum {
-    VL_LOOK_CLOSED,                 /* by the client */
-    VL_LOOK_NOTHING,                /* has come ... */
-    VL_LOOK_SOME,                   /* ... of a head */
-    VL_LOOK_ALL
-} vl_look_e;
+    VL_CLASSIFY_CLOSED,                 /* by the client */
+    VL_CLASSIFY_NOTHING,                /* has come ... */
+    VL_CLASSIFY_SOME,                   /* ... of a head */
+    VL_CLASSIFY_ALL
+} vl_classify_e;
 
-typedef struct vl_look_t {
+typedef struct vl_classified_t {
     const server_rec *server;
     int tls, http2;
     int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
     apr_size_t bytes;               /* of a head that has not all come */
-} vl_look_t;
+} vl_classified_t;
 
-/* ret_look is filled in with VL_LOOK_ALL.  With VL_LOOK_NOTHING and VL_LOOK_SOME
+/* ret_look is filled in with VL_CLASSIFY_ALL.  With VL_CLASSIFY_NOTHING and VL_CLASSIFY_SOME
  * server is the default one of the address, and tls says whether a handshake is
  * expected or has begun. */
-vl_look_e vl_look(int fd, const struct sockaddr_storage *local,
+vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
                   const struct sockaddr_storage *remote, socklen_t addr_len,
-                  vl_look_t *ret_look);
+                  vl_classified_t *ret_look);
 
 #endif

@@ -220,7 +220,7 @@ static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
 static vl_peek_e peek_tls(span_t in, vl_peek_t *peek)
 {
     unsigned char flat[8192];
-    span_t hello = { flat, 0 };
+    span_t handshake = { flat, 0 };
     apr_size_t want = 4;
 
     while (in.len) {
@@ -234,22 +234,22 @@ static vl_peek_e peek_tls(span_t in, vl_peek_t *peek)
         take(&in, 2);                       /* record version */
         size = take(&in, 2);
         part = take_span(&in, size);
-        if (!size || hello.len + part.len > sizeof(flat))
+        if (!size || handshake.len + part.len > sizeof(flat))
             return VL_PEEK_NO_HOST;
-        memcpy(flat + hello.len, part.at, part.len);
-        hello.len += part.len;
-        if (hello.len >= 1 && flat[0] != 1) /* not a ClientHello */
+        memcpy(flat + handshake.len, part.at, part.len);
+        handshake.len += part.len;
+        if (handshake.len >= 1 && flat[0] != 1) /* not a ClientHello */
             return VL_PEEK_NO_HOST;
-        if (hello.len >= 4)
+        if (handshake.len >= 4)
             want = 4 + ((apr_size_t)flat[1] << 16 | (apr_size_t)flat[2] << 8
                         | flat[3]);
         if (want > sizeof(flat))
             return VL_PEEK_NO_HOST;
-        if (hello.len >= want) {
-            hello.at += 4;
-            hello.len = want - 4;
+        if (handshake.len >= want) {
+            handshake.at += 4;
+            handshake.len = want - 4;
             peek->tls = 1;
-            return hello_sni(hello, peek);
+            return hello_sni(handshake, peek);
         }
         if (part.len < size)
             return VL_PEEK_MORE;

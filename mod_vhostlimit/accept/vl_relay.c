@@ -7,7 +7,7 @@
 #include <sys/time.h>
 
 #include "base/vl_clock.h"
-#include "accept/vl_handover.h"
+#include "accept/vl_transfer.h"
 #include "core/vl_shm_int.h"
 
 /* A signal that comes right before the child waits is noticed after so long. */
@@ -45,7 +45,7 @@ int vl_relay_has_acceptor(const vl_shm_t *shm)
 void vl_relay_parent_look(vl_shm_t *shm, const int pair[2])
 {
     if (shm->head->epoch && !vl_relay_has_acceptor(shm))
-        vl_handover_write(pair[1], "", 1, NULL, 0);
+        vl_transfer_write(pair[1], "", 1, NULL, 0);
 }
 
 static void ask_locked(vl_shm_t *shm, int asks)
@@ -170,12 +170,12 @@ apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
         return APR_EAGAIN;
     item->epoch = mine.epoch;
     item->number = number;
-    rv = vl_handover_write(pair[1], item, sizeof(*item), &fd, 1);
+    rv = vl_transfer_write(pair[1], item, sizeof(*item), &fd, 1);
     if (rv != APR_SUCCESS)
         return rv;
     mine.number = number;
-    sent->number = item->turn.holds ? number : 0;
-    sent->ticket = item->turn.ticket;
+    sent->number = item->grant.holds ? number : 0;
+    sent->ticket = item->grant.ticket;
     sent->at_us = vl_clock_us();
     return APR_SUCCESS;
 }
@@ -188,9 +188,9 @@ static apr_status_t read_item(int from, int flags, vl_item_t *ret_item,
     apr_status_t rv;
 
     do {
-        if (!vl_handover_has_room(from))
+        if (!vl_transfer_has_room(from))
             return APR_EMFILE;
-        rv = vl_handover_read(from, flags, ret_item, sizeof(*ret_item), ret_fd,
+        rv = vl_transfer_read(from, flags, ret_item, sizeof(*ret_item), ret_fd,
                               1, &n);
     } while (rv == APR_EOF && flags);
     return rv == APR_SUCCESS && !n ? APR_EAGAIN : rv;
@@ -205,8 +205,8 @@ apr_status_t vl_relay_acceptor_recall(const int pair[2],
     memset(ret_passed, 0, sizeof(*ret_passed));
     if (rv != APR_SUCCESS)
         return rv;
-    if (item.turn.waited_us)
-        ret_passed->since_us = vl_clock_us() - item.turn.waited_us;
+    if (item.grant.waited_us)
+        ret_passed->since_us = vl_clock_us() - item.grant.waited_us;
     return APR_SUCCESS;
 }
 
@@ -214,11 +214,11 @@ apr_status_t vl_relay_acceptor_recall(const int pair[2],
 static void take_locked(vl_shm_t *shm, vl_item_t *item)
 {
     head_t *head = shm->head;
-    apr_uint32_t account = item->turn.ticket.account, from;
+    apr_uint32_t account = item->grant.ticket.account, from;
 
     if (!head->acceptor || item->epoch != head->epoch
         || is_taken_locked(shm, item->number)) {
-        item->turn.holds = 0;
+        item->grant.holds = 0;
         return;
     }
     from = head->acceptor - 1;
@@ -237,11 +237,11 @@ apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
     if (rv != APR_SUCCESS)
         return rv == APR_EMFILE ? rv : APR_EAGAIN;
     if (vl_slot_lock(shm) != APR_SUCCESS) {
-        ret_item->turn.holds = 0;
+        ret_item->grant.holds = 0;
         return APR_SUCCESS;
     }
     ask_locked(shm, 0);
-    if (ret_item->turn.holds)
+    if (ret_item->grant.holds)
         take_locked(shm, ret_item);
     vl_shm_unlock(shm);
     return APR_SUCCESS;

@@ -16,11 +16,11 @@
 
 #include <sys/socket.h>
 
-#include "accept/vl_handover.h"
+#include "accept/vl_transfer.h"
 #include "core/vl_park.h"
 
 typedef struct vl_item_t {
-    vl_turn_t turn;
+    vl_grant_t grant;
     int ready;                      /* its request can be read at once */
     apr_int64_t epoch;              /* vl_relay.c's own: who sent it ... */
     apr_uint32_t number;            /* ... as which */

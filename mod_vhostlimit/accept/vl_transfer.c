@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_handover.h"
+#include "accept/vl_transfer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 typedef union control_t {
     struct cmsghdr header;      /* for its alignment */
-    char bytes[CMSG_SPACE(sizeof(int) * VL_HANDOVER_MAX)];
+    char bytes[CMSG_SPACE(sizeof(int) * VL_TRANSFER_MAX)];
 } control_t;
 
 /* Raised when vl_passed_t changes: after an update, children of both versions
@@ -24,12 +24,12 @@ typedef struct message_t {
     apr_uint32_t number;
     apr_uint32_t version;
     apr_uint32_t size;          /* of vl_passed_t */
-    vl_passed_t passed[VL_HANDOVER_MAX];
+    vl_passed_t passed[VL_TRANSFER_MAX];
 } message_t;
 
 #define HEAD_SIZE offsetof(message_t, passed)
 
-apr_status_t vl_handover_create(int ret_pair[2])
+apr_status_t vl_transfer_create(int ret_pair[2])
 {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
                    ret_pair))
@@ -51,7 +51,7 @@ static void attach(struct msghdr *msg, control_t *control, const int *fds,
     memcpy(CMSG_DATA(header), fds, sizeof(int) * n);
 }
 
-apr_status_t vl_handover_write(int to, const void *bytes, apr_size_t size,
+apr_status_t vl_transfer_write(int to, const void *bytes, apr_size_t size,
                                const int *fds, apr_size_t n)
 {
     struct iovec iov = { (void *)bytes, size };
@@ -64,7 +64,7 @@ apr_status_t vl_handover_write(int to, const void *bytes, apr_size_t size,
            ? APR_SUCCESS : errno;
 }
 
-apr_status_t vl_handover_send(const int pair[2], const int *fds,
+apr_status_t vl_transfer_send(const int pair[2], const int *fds,
                               const vl_passed_t *passed, apr_size_t n)
 {
     static apr_uint32_t sent;
@@ -73,7 +73,7 @@ apr_status_t vl_handover_send(const int pair[2], const int *fds,
                           VERSION, sizeof(vl_passed_t), { { 0 } } };
 
     memcpy(message.passed, passed, sizeof(*passed) * n);
-    return vl_handover_write(pair[1], &message, HEAD_SIZE + sizeof(*passed) * n,
+    return vl_transfer_write(pair[1], &message, HEAD_SIZE + sizeof(*passed) * n,
                              fds, n);
 }
 
@@ -89,7 +89,7 @@ static apr_size_t detach(struct msghdr *msg, int *ret_fds)
     return bytes / sizeof(int);
 }
 
-void vl_handover_close(const int *fds, apr_size_t n)
+void vl_transfer_close(const int *fds, apr_size_t n)
 {
     while (n)
         close(fds[--n]);
@@ -112,12 +112,12 @@ static apr_status_t take(int from, int flags, struct iovec *iov, int *ret_fds,
     *ret_n = detach(&msg, ret_fds);
     if (!(msg.msg_flags & MSG_CTRUNC))
         return APR_SUCCESS;
-    vl_handover_close(ret_fds, *ret_n);
+    vl_transfer_close(ret_fds, *ret_n);
     *ret_n = 0;
     return APR_EMFILE;
 }
 
-apr_status_t vl_handover_read(int from, int flags, void *ret_bytes,
+apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,
                               apr_size_t size, int *ret_fds, apr_size_t most,
                               apr_size_t *ret_n)
 {
@@ -127,12 +127,12 @@ apr_status_t vl_handover_read(int from, int flags, void *ret_bytes,
 
     if (rv != APR_SUCCESS || got == (ssize_t)size)
         return rv;
-    vl_handover_close(ret_fds, *ret_n);
+    vl_transfer_close(ret_fds, *ret_n);
     *ret_n = 0;
     return APR_EOF;
 }
 
-int vl_handover_has_room(int any)
+int vl_transfer_has_room(int any)
 {
     int fd = fcntl(any, F_DUPFD_CLOEXEC, 0);
 
@@ -145,29 +145,29 @@ int vl_handover_has_room(int any)
  * only who has got them all takes it away, and needs no other room for that.
  * If another child took it in between, we hold the next one, and what we have
  * duplicates of is not ours. */
-apr_status_t vl_handover_receive(const int pair[2],
-                                 int ret_fds[VL_HANDOVER_MAX],
-                                 vl_passed_t ret_passed[VL_HANDOVER_MAX],
+apr_status_t vl_transfer_receive(const int pair[2],
+                                 int ret_fds[VL_TRANSFER_MAX],
+                                 vl_passed_t ret_passed[VL_TRANSFER_MAX],
                                  apr_size_t *ret_n)
 {
     message_t seen = { 0 }, taken = { 0 };
     struct iovec see = { &seen, HEAD_SIZE };
     struct iovec have = { &taken, sizeof(taken) };
-    int fds[VL_HANDOVER_MAX];
+    int fds[VL_TRANSFER_MAX];
     apr_size_t n;
     ssize_t size;
     apr_status_t rv = take(pair[0], MSG_DONTWAIT | MSG_PEEK, &see, ret_fds,
-                           VL_HANDOVER_MAX, &size, ret_n);
+                           VL_TRANSFER_MAX, &size, ret_n);
 
     if (rv != APR_SUCCESS)
         return rv;
-    rv = take(pair[0], MSG_DONTWAIT, &have, fds, VL_HANDOVER_MAX, &size, &n);
+    rv = take(pair[0], MSG_DONTWAIT, &have, fds, VL_TRANSFER_MAX, &size, &n);
     if (size >= 0 && !memcmp(&seen, &taken, HEAD_SIZE)) {
-        vl_handover_close(fds, n);
+        vl_transfer_close(fds, n);
         rv = APR_SUCCESS;
     }
     else {
-        vl_handover_close(ret_fds, *ret_n);
+        vl_transfer_close(ret_fds, *ret_n);
         memcpy(ret_fds, fds, sizeof(int) * n);
         *ret_n = n;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_deputy.h"
+#include "accept/vl_watchdog.h"
 
 #include <pthread.h>
 
@@ -23,12 +23,12 @@ static struct {
     int stopping;                   /* under the lock */
 } deputy = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-void vl_deputy_alive(void)
+void vl_watchdog_alive(void)
 {
     __atomic_store_n(&deputy.alive_us, vl_clock_us(), __ATOMIC_RELAXED);
 }
 
-void vl_deputy_rest(void)
+void vl_watchdog_rest(void)
 {
     __atomic_store_n(&deputy.alive_us, 0, __ATOMIC_RELAXED);
 }
@@ -40,7 +40,7 @@ static int hangs(apr_int64_t now_us)
     return alive_us && now_us - alive_us > HANGS_US;
 }
 
-static void sleep_locked(apr_int64_t until_us)
+static void wait_for_grant_locked(apr_int64_t until_us)
 {
     struct timespec until = {
         (time_t)(until_us / APR_USEC_PER_SEC),
@@ -63,13 +63,13 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *unused)
             deputy.stand_in(now_us);
             pthread_mutex_lock(&deputy.lock);
         }
-        sleep_locked(now_us + (hanging ? TICK_US : LOOK_US));
+        wait_for_grant_locked(now_us + (hanging ? TICK_US : LOOK_US));
     }
     pthread_mutex_unlock(&deputy.lock);
     return NULL;
 }
 
-void vl_deputy_start(apr_pool_t *pchild, void (*stand_in)(apr_int64_t now_us))
+void vl_watchdog_start(apr_pool_t *pchild, void (*stand_in)(apr_int64_t now_us))
 {
     pthread_condattr_t attr;
 
@@ -83,7 +83,7 @@ void vl_deputy_start(apr_pool_t *pchild, void (*stand_in)(apr_int64_t now_us))
         deputy.thread = NULL;
 }
 
-void vl_deputy_stop(void)
+void vl_watchdog_stop(void)
 {
     apr_status_t rv;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config/vl_enter.h"
+#include "config/vl_accounts.h"
 
 #include <ap_mpm.h>
 #include <http_log.h>
@@ -12,7 +12,7 @@
  * never touched cost nothing. */
 #define SPARE_ACCOUNTS 1024
 
-apr_uint32_t vl_enter_count(server_rec *s)
+apr_uint32_t vl_accounts_count(server_rec *s)
 {
     apr_uint32_t n = 0;
 
@@ -100,10 +100,10 @@ static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
     return APR_SUCCESS;
 }
 
-apr_status_t vl_enter_post_config(server_rec *main_server, vl_shm_t **shm,
+apr_status_t vl_accounts_post_config(server_rec *main_server, vl_shm_t **shm,
                                   apr_uint32_t *capacity)
 {
-    apr_uint32_t accounts = vl_enter_count(main_server);
+    apr_uint32_t accounts = vl_accounts_count(main_server);
     apr_status_t rv = APR_ENOSPC;
 
     if (*shm && accounts <= *capacity)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much a child can still work on, and how much of that one account may have:
  * its threads, less those that are not free. */
-#include "core/vl_room.h"
+#include "core/vl_capacity.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 /* The event MPM's listener keeps the last idle thread to itself and then stops
  * accepting (connections_above_limit), so it works on one request less. */
-apr_uint32_t vl_room_most_of(const vl_shm_t *shm, apr_uint32_t c)
+apr_uint32_t vl_capacity_most(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
 
@@ -18,31 +18,31 @@ apr_uint32_t vl_room_most_of(const vl_shm_t *shm, apr_uint32_t c)
     return child->threads > 1 ? child->threads - 1 : child->threads;
 }
 
-apr_uint32_t vl_room_busy(const child_t *child)
+apr_uint32_t vl_capacity_busy(const child_t *child)
 {
     return child->running - child->streams + child->occupied;
 }
 
 static int can_be_granted_to(const child_t *child)
 {
-    return child->pid && !child->still && child->ring_len < RING_SIZE;
+    return child->pid && !child->stalled && child->ring_len < RING_SIZE;
 }
 
 /* For connections that the MPM has already: it need not accept them. */
 static apr_uint32_t room_for_parked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
-    apr_uint32_t most = vl_room_most_of(shm, c), busy = vl_room_busy(child);
+    apr_uint32_t most = vl_capacity_most(shm, c), busy = vl_capacity_busy(child);
 
     return can_be_granted_to(child) && most > busy ? most - busy : 0;
 }
 
-apr_uint32_t vl_room_of(const vl_shm_t *shm, apr_uint32_t c)
+apr_uint32_t vl_capacity_left(const vl_shm_t *shm, apr_uint32_t c)
 {
     return shm->children[c].paused ? 0 : room_for_parked(shm, c);
 }
 
-apr_uint32_t vl_room_granted_to(const child_t *child, apr_uint32_t account)
+apr_uint32_t vl_capacity_granted_to(const child_t *child, apr_uint32_t account)
 {
     apr_uint32_t i, n = 0;
 
@@ -75,10 +75,10 @@ static int is_left_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     return vl_admit_more(threads_of(shm, c, account, granted), room);
 }
 
-int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
+int vl_capacity_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                     apr_uint32_t granted)
 {
-    return is_left_of(shm, c, account, granted, vl_room_of(shm, c));
+    return is_left_of(shm, c, account, granted, vl_capacity_left(shm, c));
 }
 
 static apr_uint32_t processes_left(const vl_shm_t *shm)
@@ -89,7 +89,7 @@ static apr_uint32_t processes_left(const vl_shm_t *shm)
         return shm->head->asking;
     for (c = 0; c < shm->head->columns; c++) {
         all += shm->children[c].pid != 0;
-        busy += vl_room_busy(&shm->children[c]);
+        busy += vl_capacity_busy(&shm->children[c]);
     }
     return all > busy ? all - busy : 0;
 }
@@ -101,16 +101,16 @@ static int overfills_processes(const vl_shm_t *shm, apr_uint32_t account)
     return held > 1 && !vl_admit_more(held - 1, processes_left(shm) + 1);
 }
 
-int vl_room_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account)
+int vl_capacity_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     return vl_admit_more(processes_of(shm, account), processes_left(shm));
 }
 
-int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account)
+int vl_capacity_is_exceeded_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     const child_t *child = &shm->children[shm->self];
-    apr_uint32_t most = vl_room_most_of(shm, shm->self);
-    apr_uint32_t busy = vl_room_busy(child) - child->ring_len;
+    apr_uint32_t most = vl_capacity_most(shm, shm->self);
+    apr_uint32_t busy = vl_capacity_busy(child) - child->ring_len;
     apr_uint32_t held = threads_of(shm, shm->self, account, 0);
 
     if (child->threads == 1)
@@ -119,13 +119,13 @@ int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account)
            && !vl_admit_more(held - 1, most + 1 > busy ? most + 1 - busy : 0);
 }
 
-int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
+int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
     const child_t *child = &shm->children[c];
     const cell_t *cell = vl_shm_cell(shm, c, account);
-    apr_uint32_t granted = vl_room_granted_to(child, account);
+    apr_uint32_t granted = vl_capacity_granted_to(child, account);
 
-    return vl_room_is_left(shm, c, account, granted)
+    return vl_capacity_is_left(shm, c, account, granted)
            || (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
                && is_left_of(shm, c, account, granted,
                              room_for_parked(shm, c)))
@@ -136,12 +136,12 @@ int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 /* What is left when one account has all it may is for others. */
 static apr_uint32_t room_for_anybody(const vl_shm_t *shm, apr_uint32_t c)
 {
-    apr_uint32_t room = vl_room_of(shm, c);
+    apr_uint32_t room = vl_capacity_left(shm, c);
 
-    return vl_admit_more(vl_room_busy(&shm->children[c]), room) ? room : 0;
+    return vl_admit_more(vl_capacity_busy(&shm->children[c]), room) ? room : 0;
 }
 
-void vl_room_count(vl_shm_t *shm, vl_rooms_t *ret_rooms)
+void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_rooms)
 {
     apr_uint32_t c;
 

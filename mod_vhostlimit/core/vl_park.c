@@ -277,33 +277,33 @@ void vl_park_take_locked(void)
 
 /* --- waiting with a thread ------------------------------------------------ */
 
-typedef struct sitter_t {
+typedef struct thread_waiter_t {
     vl_waiter_t waiter;             /* first: a waiter is its sitter */
     pthread_cond_t called;
     int stream;
     int done;
-    vl_turn_t turn;
-} sitter_t;
+    vl_grant_t grant;
+} thread_waiter_t;
 
 static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                         vl_reason_e refused)
 {
-    sitter_t *sitter = (sitter_t *)waiter;
+    thread_waiter_t *waiter_of_thread = (thread_waiter_t *)waiter;
 
     vl_park_count_with_thread_locked(waiter->account, -1);
-    sitter->done = 1;
-    sitter->turn.holds = ticket != NULL;
+    waiter_of_thread->done = 1;
+    waiter_of_thread->grant.holds = ticket != NULL;
     if (ticket)
-        sitter->turn.ticket = *ticket;
-    if (ticket && sitter->stream)
-        vl_thread_is_stream(park.shm, &sitter->turn.ticket);
-    sitter->turn.refused = refused;
-    pthread_cond_signal(&sitter->called);
+        waiter_of_thread->grant.ticket = *ticket;
+    if (ticket && waiter_of_thread->stream)
+        vl_thread_is_stream(park.shm, &waiter_of_thread->grant.ticket);
+    waiter_of_thread->grant.refused = refused;
+    pthread_cond_signal(&waiter_of_thread->called);
 }
 
 /* Until the child is woken, or the time has come.  No other thread gives credit
  * to an account that is capped. */
-static void doze(apr_uint32_t account, apr_int64_t until_us)
+static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
 {
     struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
     apr_int64_t left_us = until_us - vl_clock_us();
@@ -322,7 +322,7 @@ static void doze(apr_uint32_t account, apr_int64_t until_us)
     vl_park_take_locked();
 }
 
-static void nap_locked(pthread_cond_t *called, apr_int64_t until_us)
+static void wait_for_signal_locked(pthread_cond_t *called, apr_int64_t until_us)
 {
     apr_int64_t look_us = vl_clock_us() + LOOK_US;
     struct timespec until;
@@ -335,57 +335,57 @@ static void nap_locked(pthread_cond_t *called, apr_int64_t until_us)
         take_granted_locked();
 }
 
-static void sleep_locked(sitter_t *sitter)
+static void wait_for_grant_locked(thread_waiter_t *waiter_of_thread)
 {
-    apr_int64_t until_us = sitter->waiter.deadline_us;
+    apr_int64_t until_us = waiter_of_thread->waiter.deadline_us;
 
-    while (!sitter->done && vl_clock_us() < until_us) {
+    while (!waiter_of_thread->done && vl_clock_us() < until_us) {
         if (park.threads > 1)
-            nap_locked(&sitter->called, until_us);
+            wait_for_signal_locked(&waiter_of_thread->called, until_us);
         else
-            doze(sitter->waiter.account, until_us);
+            wait_for_wakeup(waiter_of_thread->waiter.account, until_us);
     }
-    if (!sitter->done)
-        refuse_locked(&sitter->waiter, VL_REASON_TIMEOUT);
+    if (!waiter_of_thread->done)
+        refuse_locked(&waiter_of_thread->waiter, VL_REASON_TIMEOUT);
     /* A grant may have come too late: it goes back. */
     take_granted_locked();
 }
 
 /* So many threads of the pool may wait that others find some. */
-static int may_sit_locked(const pool_t *pool, apr_uint32_t account)
+static int may_wait_locked(const pool_t *pool, apr_uint32_t account)
 {
     return vl_admit_more(pool->of[account],
                          pool->most > pool->all ? pool->most - pool->all : 0);
 }
 
-static void sit_down_locked(sitter_t *sitter, pool_t *pool, int first)
+static void begin_wait_locked(thread_waiter_t *waiter_of_thread, pool_t *pool, int first)
 {
-    apr_uint32_t account = sitter->waiter.account;
+    apr_uint32_t account = waiter_of_thread->waiter.account;
 
     pool->all++;
     pool->of[account]++;
     vl_park_count_with_thread_locked(account, 1);
     if (first) {
-        vl_park_put_back_locked(&sitter->waiter);
+        vl_park_put_back_locked(&waiter_of_thread->waiter);
         take_granted_locked();
     }
     else {
-        vl_park_add_locked(&sitter->waiter);
+        vl_park_add_locked(&waiter_of_thread->waiter);
     }
 }
 
-static void rise_locked(const sitter_t *sitter, pool_t *pool)
+static void end_wait_locked(const thread_waiter_t *waiter_of_thread, pool_t *pool)
 {
     pool->all--;
-    pool->of[sitter->waiter.account]--;
+    pool->of[waiter_of_thread->waiter.account]--;
 }
 
-int vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
-                vl_turn_t *turn)
+int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
+                vl_grant_t *grant)
 {
     pool_t *pool = stream ? &park.streams : &park.requests;
-    apr_int64_t since_us = vl_clock_us() - turn->waited_us;
-    sitter_t sitter = {
+    apr_int64_t since_us = vl_clock_us() - grant->waited_us;
+    thread_waiter_t waiter_of_thread = {
         .stream = stream,
         .waiter = { .account = account, .since_us = since_us,
                     .deadline_us = since_us + timeout_us, .done = call_locked,
@@ -394,21 +394,21 @@ int vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     pthread_condattr_t attr;
 
     vl_park_lock();
-    if (!may_sit_locked(pool, account)) {
+    if (!may_wait_locked(pool, account)) {
         vl_park_unlock();
         return 0;
     }
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, VL_CLOCK);
-    pthread_cond_init(&sitter.called, &attr);
+    pthread_cond_init(&waiter_of_thread.called, &attr);
     pthread_condattr_destroy(&attr);
-    sit_down_locked(&sitter, pool, turn->given_back);
-    sleep_locked(&sitter);
-    rise_locked(&sitter, pool);
+    begin_wait_locked(&waiter_of_thread, pool, grant->given_back);
+    wait_for_grant_locked(&waiter_of_thread);
+    end_wait_locked(&waiter_of_thread, pool);
     vl_park_unlock();
-    pthread_cond_destroy(&sitter.called);
-    *turn = sitter.turn;
-    turn->waited_us = vl_clock_us() - since_us;
+    pthread_cond_destroy(&waiter_of_thread.called);
+    *grant = waiter_of_thread.grant;
+    grant->waited_us = vl_clock_us() - since_us;
     return 1;
 }
 

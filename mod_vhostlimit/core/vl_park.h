@@ -14,7 +14,7 @@
 #include "core/vl_wait.h"
 
 /* What a request comes with that had to ask for a slot first. */
-typedef struct vl_turn_t {
+typedef struct vl_grant_t {
     int holds;                  /* ticket is held */
     vl_ticket_t ticket;
     vl_reason_e refused;        /* is to be refused, with this reason */
@@ -22,7 +22,7 @@ typedef struct vl_turn_t {
     int occupies;               /* its thread is counted as ticket.account's */
     apr_int64_t waited_us;
     apr_int64_t timeout_us;     /* how long requests of its account may wait */
-} vl_turn_t;
+} vl_grant_t;
 
 /* threads: of the MPM, per child; where there is one, no other picks up the
  * child's grants.  workers: mod_http2's. */
@@ -68,8 +68,8 @@ void vl_park_remove_locked(vl_waiter_t *waiter);
  * back comes first, and has waited for waited_us already. Returns 0, at once, if
  * as many threads wait as may: half of the child's, five sixths of mod_http2's,
  * and of those four fifths for one account. */
-int vl_park_sit(apr_uint32_t account, int stream, apr_int64_t timeout_us,
-                vl_turn_t *turn);
+int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
+                vl_grant_t *grant);
 
 /* Picks up this child's grants and tells those whose turn it is. */
 void vl_park_take_locked(void);

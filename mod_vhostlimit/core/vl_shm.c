@@ -21,7 +21,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
 
     /* Who died may have been about to revoke what it was granted. */
     if (child->ring_len)
-        __atomic_store_n(&child->still, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&child->stalled, 0, __ATOMIC_RELAXED);
     child->running = child->ring_len;
     child->occupied = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)

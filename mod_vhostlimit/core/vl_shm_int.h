@@ -12,7 +12,7 @@
  * its cells, and the parent once it is dead, but for a slot that a child takes
  * from the acceptor (vl_relay.c); dispatch (vl_slot.c) puts grants
  * into the ring and then counts one waiting less, and the other way round when a
- * child does not pick them up (vl_still.c).
+ * child does not pick them up (vl_stalled.c).
  *  - running of a flow is the sum of its cells and its tickets in the rings,
  *    waiting the sum of its cells;
  *  - deferred and occupied of an account, and occupied and streams of a child,
@@ -100,7 +100,7 @@ typedef struct child_t {
     apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
     apr_uint64_t cpu_us;            /* that it had used at head_t.cpu_at */
     int woken;                      /* its descriptor has been written */
-    int still;                      /* it is granted nothing, see vl_still.c */
+    int stalled;                      /* it is granted nothing, see vl_stalled.c */
     apr_int64_t moved_us;           /* when its ring was last empty, or read */
     apr_uint32_t ring_head, ring_len;
     vl_ticket_t ring[RING_SIZE];
@@ -164,28 +164,28 @@ void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us);
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
 
-/* vl_room.c's, for the rooms beside it.  Requests a child can work on at once,
+/* vl_capacity.c's, for the rooms beside it.  Requests a child can work on at once,
  * or, of the acceptor, that it can pass on. */
-apr_uint32_t vl_room_most_of(const vl_shm_t *shm, apr_uint32_t child);
+apr_uint32_t vl_capacity_most(const vl_shm_t *shm, apr_uint32_t child);
 /* Threads of the MPM that are not free. */
-apr_uint32_t vl_room_busy(const child_t *child);
+apr_uint32_t vl_capacity_busy(const child_t *child);
 /* How many more sockets it can work on. */
-apr_uint32_t vl_room_of(const vl_shm_t *shm, apr_uint32_t child);
+apr_uint32_t vl_capacity_left(const vl_shm_t *shm, apr_uint32_t child);
 /* The account's slots in the child's ring. */
-apr_uint32_t vl_room_granted_to(const child_t *child, apr_uint32_t account);
+apr_uint32_t vl_capacity_granted_to(const child_t *child, apr_uint32_t account);
 /* Threads of the child are left for others if the account, which has been
  * granted so many slots there, gets one more. */
-int vl_room_is_left(const vl_shm_t *shm, apr_uint32_t child,
+int vl_capacity_is_left(const vl_shm_t *shm, apr_uint32_t child,
                     apr_uint32_t account, apr_uint32_t granted);
 /* One who waits there may be granted a slot, as far as the child goes. */
-int vl_room_may_grant(const vl_shm_t *shm, apr_uint32_t child,
+int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t child,
                       apr_uint32_t account);
 /* The account has more of this child's threads than one account may have
  * (vl_admit_more()). */
-int vl_room_overfills_locked(const vl_shm_t *shm, apr_uint32_t account);
+int vl_capacity_is_exceeded_locked(const vl_shm_t *shm, apr_uint32_t account);
 /* Under prefork: beside the processes that the account has, its idle connections'
  * included, it may be granted one more. */
-int vl_room_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account);
+int vl_capacity_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account);
 
 /* vl_charge.c's: a slot that was used comes back, and is charged for. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,

@@ -21,7 +21,7 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
         return "a child's occupied and streams are sums of its cells";
     if (!child->pid && (running || waiting || occupied))
         return "a free column has nothing in its cells and its ring";
-    if (child->still && child->ring_len)
+    if (child->stalled && child->ring_len)
         return "a child that stands still has nothing in its ring";
     if (running != child->running)
         return "a child's running is the sum of its cells and its ring";

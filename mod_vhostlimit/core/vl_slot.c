@@ -39,7 +39,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
 
         if (cell->waiting && came < earliest
-            && vl_room_may_grant(shm, c, account)) {
+            && vl_capacity_may_grant(shm, c, account)) {
             earliest = came;
             best = c;
         }
@@ -150,7 +150,7 @@ static int has_room(vl_shm_t *shm, apr_uint32_t c)
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    has = vl_room_of(shm, c) > 0;
+    has = vl_capacity_left(shm, c) > 0;
     vl_shm_unlock(shm);
     return has;
 }
@@ -297,8 +297,8 @@ static int may_hold_now(const vl_shm_t *shm, apr_uint32_t account)
 {
     return leaves_slots(shm, account)
            && !vl_shm_cell(shm, shm->self, account)->deferred
-           && vl_room_is_left(shm, shm->self, account,
-                              vl_room_granted_to(&shm->children[shm->self],
+           && vl_capacity_is_left(shm, shm->self, account,
+                              vl_capacity_granted_to(&shm->children[shm->self],
                                                  account))
            && vl_queue_may_begin_now(&shm->queue, account);
 }
@@ -408,10 +408,10 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
     return rv;
 }
 
-static int is_passed_over(const vl_shm_t *shm)
+static int is_revoked(const vl_shm_t *shm)
 {
     return shm->self != NO_CHILD
-           && __atomic_load_n(&shm->children[shm->self].still,
+           && __atomic_load_n(&shm->children[shm->self].stalled,
                               __ATOMIC_RELAXED);
 }
 
@@ -420,8 +420,8 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     apr_status_t rv;
     child_t *child;
 
-    if (is_passed_over(shm))
-        vl_slot_move_again(shm);
+    if (is_revoked(shm))
+        vl_slot_resume_child(shm);
     if (shm->self == NO_CHILD)
         return APR_EINIT;
     child = &shm->children[shm->self];
@@ -459,7 +459,7 @@ int vl_slot_contended(const vl_shm_t *shm)
 
 int vl_slot_granted(const vl_shm_t *shm)
 {
-    return is_passed_over(shm)
+    return is_revoked(shm)
            || (shm->self != NO_CHILD
                && __atomic_load_n(&shm->children[shm->self].ring_len,
                                   __ATOMIC_RELAXED) > 0);

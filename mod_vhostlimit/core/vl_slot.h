@@ -57,9 +57,9 @@ void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
 /* Now and then in every child: what other children were granted and have not
  * picked up for a second goes to others, until they look again. */
-void vl_slot_pass_over(vl_shm_t *shm, apr_int64_t now_us);
+void vl_slot_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us);
 /* This child looks again: vl_slot_take() says so. */
-void vl_slot_move_again(vl_shm_t *shm);
+void vl_slot_resume_child(vl_shm_t *shm);
 /* Wakes the other children that have room: there is work they should look for. */
 void vl_slot_wake_others(vl_shm_t *shm);
 /* Something is queued, in whatever child, that could run if a slot or a thread

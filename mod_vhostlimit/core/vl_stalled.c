@@ -6,16 +6,16 @@
 #include "core/vl_shm_int.h"
 
 /* Longer than a child that only waits for a processor takes. */
-#define STILL_US 1000000
+#define STALLED_US 1000000
 
-static int is_still(const vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
+static int is_stalled(const vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
 {
     const child_t *child = &shm->children[c];
 
     return c != shm->self
            && __atomic_load_n(&child->ring_len, __ATOMIC_RELAXED)
            && now_us - __atomic_load_n(&child->moved_us, __ATOMIC_RELAXED)
-              > STILL_US;
+              > STALLED_US;
 }
 
 /* The last of the ring; who waited for it in the child waits again.  He is
@@ -32,33 +32,33 @@ static void revoke_locked(vl_shm_t *shm, apr_uint32_t c)
     vl_queue_arrive(&shm->queue, ticket.account);
 }
 
-static void pass_over(vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
+static void revoke_stalled(vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    if (is_still(shm, c, now_us)) {
+    if (is_stalled(shm, c, now_us)) {
         /* First: a child that finds its ring empty must find that, too, and not sleep. */
-        __atomic_store_n(&shm->children[c].still, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&shm->children[c].stalled, 1, __ATOMIC_RELAXED);
         while (shm->children[c].ring_len)
             revoke_locked(shm, c);
     }
     vl_slot_dispatch_and_unlock(shm);
 }
 
-void vl_slot_pass_over(vl_shm_t *shm, apr_int64_t now_us)
+void vl_slot_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us)
 {
     apr_uint32_t c;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (is_still(shm, c, now_us))
-            pass_over(shm, c, now_us);
+        if (is_stalled(shm, c, now_us))
+            revoke_stalled(shm, c, now_us);
     }
 }
 
-void vl_slot_move_again(vl_shm_t *shm)
+void vl_slot_resume_child(vl_shm_t *shm)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    __atomic_store_n(&shm->children[shm->self].still, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&shm->children[shm->self].stalled, 0, __ATOMIC_RELAXED);
     vl_slot_dispatch_and_unlock(shm);
 }

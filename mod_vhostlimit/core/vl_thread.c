@@ -32,7 +32,7 @@ apr_status_t vl_thread_try_occupy(vl_shm_t *shm, apr_uint32_t account)
         return rv;
     occupy_locked(shm, account, 1);
     if (is_limited(&shm->accounts[account])
-        && vl_room_overfills_locked(shm, account)) {
+        && vl_capacity_is_exceeded_locked(shm, account)) {
         occupy_locked(shm, account, -1);
         rv = APR_EAGAIN;
     }
@@ -94,7 +94,7 @@ int vl_thread_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t most
         return 1;
     occupy_locked(shm, account, 1);
     leaves = !shm->head->acceptor || !is_limited(&shm->accounts[account])
-             || vl_room_leaves_process_locked(shm, account);
+             || vl_capacity_leaves_process_locked(shm, account);
     vl_shm_unlock(shm);
     return leaves || count_alive(shm) < most;
 }
@@ -121,13 +121,13 @@ int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t most)
            >= (look(&child->threads) - 1) * 4;
 }
 
-int vl_thread_overfills(vl_shm_t *shm, apr_uint32_t account)
+int vl_thread_exceeds_capacity(vl_shm_t *shm, apr_uint32_t account)
 {
     int yes;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    yes = vl_room_overfills_locked(shm, account);
+    yes = vl_capacity_is_exceeded_locked(shm, account);
     vl_shm_unlock(shm);
     return yes;
 }
@@ -139,8 +139,8 @@ int vl_thread_only_in_mpm(vl_shm_t *shm)
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
     yes = shm->children[shm->self].paused
-          || vl_room_busy(&shm->children[shm->self])
-             > vl_room_most_of(shm, shm->self);
+          || vl_capacity_busy(&shm->children[shm->self])
+             > vl_capacity_most(shm, shm->self);
     vl_shm_unlock(shm);
     return yes;
 }

@@ -3,7 +3,7 @@
 #define VL_THREAD_H
 
 /*
- * Threads of the MPM, for the decision what may be granted (vl_room.h).
+ * Threads of the MPM, for the decision what may be granted (vl_capacity.h).
  *
  * A request that holds a slot has a thread. Other threads are occupied without
  * a slot: the one of an HTTP/2 connection while its streams run on threads of
@@ -40,7 +40,7 @@ void vl_thread_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n);
 int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t most);
 /* The account has more of this child's threads, under prefork of the processes,
  * than one account may have. */
-int vl_thread_overfills(vl_shm_t *shm, apr_uint32_t account);
+int vl_thread_exceeds_capacity(vl_shm_t *shm, apr_uint32_t account);
 
 /* Returns 1 if the MPM accepts nothing. Slots that this child is granted are then for
  * connections that the MPM already has. */

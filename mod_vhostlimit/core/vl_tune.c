@@ -47,7 +47,7 @@ static apr_uint32_t rooms_locked(const vl_shm_t *shm)
 
     for (c = 0; c < shm->head->columns; c++) {
         if (shm->children[c].pid && shm->head->acceptor != c + 1)
-            rooms += vl_room_most_of(shm, c);
+            rooms += vl_capacity_most(shm, c);
     }
     return rooms;
 }

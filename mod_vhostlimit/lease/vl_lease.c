@@ -100,10 +100,10 @@ struct vl_lease_t {
     apr_int64_t credit_us;          /* left of the quantum; atomic */
     apr_int64_t idle_since_us;
     vl_timer_t timer;               /* KeepAliveTimeout */
-    vl_turn_t *turn;                /* for the next request (HTTP/1) ... */
-    vl_turn_t mine;                 /* ... what the queue gave */
+    vl_grant_t *grant;                /* for the next request (HTTP/1) ... */
+    vl_grant_t mine;                 /* ... what the queue gave */
     vl_reason_e refused;            /* of the streams of this run */
-    int had_turn;                   /* its first slot was given back during the
+    int had_grant;                   /* its first slot was given back during the
                                      * handshake: it is first in the queue ... */
     apr_int64_t waited_us;          /* ... and has waited before */
     /* HTTP/2 */
@@ -382,16 +382,16 @@ static void add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket)
 }
 
 /* The slot is for the connection's next request or stream. */
-static void use_turn_locked(vl_lease_t *lease, const vl_turn_t *turn)
+static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
 {
     if (lease->frames) {
         lease->may_begin = 1;
-        lease->refused = turn->refused;
-        if (turn->holds)
-            add_ticket_locked(lease, &turn->ticket);
+        lease->refused = grant->refused;
+        if (grant->holds)
+            add_ticket_locked(lease, &grant->ticket);
     }
     else {
-        *lease->turn = *turn;
+        *lease->grant = *grant;
     }
 }
 
@@ -407,7 +407,7 @@ static void use_answer_locked(vl_lease_t *lease)
     else
         __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
     lease->answer = NO_ANSWER;
-    use_turn_locked(lease, &lease->mine);
+    use_grant_locked(lease, &lease->mine);
 }
 
 /* An HTTP/2 connection has a thread of the MPM as long as streams run. Too many
@@ -448,16 +448,16 @@ static int input_is_end(const vl_lease_t *lease)
  * turn, or cannot be queued. */
 static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
 {
-    vl_turn_t turn = { 0 };
+    vl_grant_t grant = { 0 };
 
     renew(lease);
-    if (vl_slot_try(leases.shm, lease->account, &turn.ticket) == APR_SUCCESS) {
-        turn.holds = 1;
-        use_turn_locked(lease, &turn);
+    if (vl_slot_try(leases.shm, lease->account, &grant.ticket) == APR_SUCCESS) {
+        grant.holds = 1;
+        use_grant_locked(lease, &grant);
         return 1;
     }
     if (leases.ended || input_is_end(lease) || !make_poll_fd(lease)) {
-        use_turn_locked(lease, &turn);
+        use_grant_locked(lease, &grant);
         return 1;
     }
     lease->waiter.account = lease->account;
@@ -481,18 +481,18 @@ static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
 /* A lease that is not used up goes on. */
 static int goes_on_locked(vl_lease_t *lease, apr_int64_t now_us)
 {
-    vl_turn_t turn = { 0 };
+    vl_grant_t grant = { 0 };
 
     if (credit(lease) <= 0 || now_us - lease->idle_since_us >= GRACE_US)
         return 0;
     if (lease->frames && !lease->frames->streams)
         return may_have_thread(lease);
     if ((lease->frames && !may_have_thread(lease))
-        || vl_slot_resume(leases.shm, lease->account, 0, &turn.ticket)
+        || vl_slot_resume(leases.shm, lease->account, 0, &grant.ticket)
            != APR_SUCCESS)
         return 0;
-    turn.holds = 1;
-    use_turn_locked(lease, &turn);
+    grant.holds = 1;
+    use_grant_locked(lease, &grant);
     return 1;
 }
 
@@ -501,9 +501,9 @@ static int run_or_queue_locked(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
     apr_int64_t since_us = now_us - lease->waited_us;
-    int first = lease->had_turn;
+    int first = lease->had_grant;
 
-    lease->had_turn = 0;
+    lease->had_grant = 0;
     lease->waited_us = 0;
     return !is_limited(lease) || lease->blocked || goes_on_locked(lease, now_us)
            || ask_locked(lease, since_us, first);
@@ -520,8 +520,8 @@ static next_e stay_parked_locked(vl_lease_t *lease)
         unqueue_locked(lease);
         vl_slot_gone(leases.shm, lease->account);
         if (!lease->frames) {
-            lease->turn->ticket.account = lease->account;
-            lease->turn->refused = VL_REASON_GONE;
+            lease->grant->ticket.account = lease->account;
+            lease->grant->refused = VL_REASON_GONE;
             return RUN;             /* for the access log */
         }
         lease->state = EXPIRED;
@@ -931,10 +931,10 @@ static void end_run(vl_lease_t *lease)
         free_thread(lease);
     if (!lease->frames) {
         /* No request has come after all. */
-        if (leases.parks && lease->turn->holds)
-            vl_park_end(&lease->turn->ticket, NULL);
+        if (leases.parks && lease->grant->holds)
+            vl_park_end(&lease->grant->ticket, NULL);
         if (leases.parks)
-            lease->turn->holds = 0;
+            lease->grant->holds = 0;
         return;
     }
     charge_connection(lease);
@@ -1069,7 +1069,7 @@ static int has_sent_nothing(vl_lease_t *lease)
     apr_status_t rv;
     int nothing;
 
-    if (lease->http2 || !lease->turn->holds)
+    if (lease->http2 || !lease->grant->holds)
         return 0;
     bb = apr_brigade_create(c->pool, c->bucket_alloc);
     rv = ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE,
@@ -1083,13 +1083,13 @@ static int has_sent_nothing(vl_lease_t *lease)
 /* A slot is for work. The connection gets the next one when its request comes. */
 static void give_slot_back(vl_lease_t *lease)
 {
-    vl_turn_t turn = *lease->turn;
+    vl_grant_t grant = *lease->grant;
 
-    memset(lease->turn, 0, sizeof(*lease->turn));
-    if (turn.holds)
-        vl_park_end(&turn.ticket, NULL);
-    lease->had_turn = 1;
-    lease->waited_us = turn.waited_us;
+    memset(lease->grant, 0, sizeof(*lease->grant));
+    if (grant.holds)
+        vl_park_end(&grant.ticket, NULL);
+    lease->had_grant = 1;
+    lease->waited_us = grant.waited_us;
     __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
     lease->state = IDLE;
 }
@@ -1256,20 +1256,20 @@ int vl_lease_waits(const vl_lease_t *lease)
 /* The MPM closes the connection, or its pool is destroyed. */
 static void leave(vl_lease_t *lease)
 {
-    vl_turn_t turn = { 0 };
+    vl_grant_t grant = { 0 };
 
     vl_park_lock();
     unswap(lease);
     vl_wheel_clear(&lease->timer);
     unqueue_locked(lease);
     if (lease->answer != NO_ANSWER)
-        turn = lease->mine;
+        grant = lease->mine;
     lease->answer = NO_ANSWER;
     lease->state = EXPIRED;
     enter_ring_locked(lease, leases.closing);
     vl_park_unlock();
-    if (turn.holds)
-        vl_park_end(&turn.ticket, NULL);
+    if (grant.holds)
+        vl_park_end(&grant.ticket, NULL);
 }
 
 static apr_status_t cleanup(void *data)
@@ -1313,10 +1313,10 @@ void vl_lease_switch(vl_lease_t *lease)
     /* The end of its input is the end of an HTTP/2 connection, too. */
     lease->client.tls = 1;
     lease->tickets = apr_array_make(c->pool, 4, sizeof(vl_ticket_t));
-    if (lease->turn->holds)
-        APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = lease->turn->ticket;
-    lease->may_begin = lease->turn->holds;
-    lease->turn->holds = 0;
+    if (lease->grant->holds)
+        APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = lease->grant->ticket;
+    lease->may_begin = lease->grant->holds;
+    lease->grant->holds = 0;
     lease->cpu_us = vl_meter_thread_us();
     lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
     vl_frames_init(lease->frames);
@@ -1328,7 +1328,7 @@ void vl_lease_switch(vl_lease_t *lease)
         show_poll_fd(lease);
 }
 
-vl_lease_t *vl_lease_make(conn_rec *c, vl_turn_t *turn, int ready)
+vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
 {
     vl_lease_t *lease = apr_pcalloc(c->pool, sizeof(*lease));
     const char *protocol = ap_get_protocol(c);
@@ -1336,19 +1336,19 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_turn_t *turn, int ready)
     lease->c = c;
     apr_os_sock_get(&lease->fd, ap_get_conn_socket(c));
     lease->wake_fd = lease->poll_fd = -1;
-    lease->turn = turn;
+    lease->grant = grant;
     lease->fresh = lease->client.tls = !ready;
     lease->keepalive_us = c->base_server->keep_alive_timeout;
     lease->state = RUNNING;
-    lease->classified = turn->holds || turn->given_back || turn->occupies;
+    lease->classified = grant->holds || grant->given_back || grant->occupies;
     if (lease->classified)
-        lease->account = turn->ticket.account;
-    if (turn->holds)
+        lease->account = grant->ticket.account;
+    if (grant->holds)
         renew(lease);
-    else if (turn->given_back) {
+    else if (grant->given_back) {
         lease->state = IDLE;
-        lease->had_turn = 1;
-        lease->waited_us = turn->waited_us;
+        lease->had_grant = 1;
+        lease->waited_us = grant->waited_us;
     }
     if (protocol && !strcmp(protocol, "h2"))
         vl_lease_switch(lease);

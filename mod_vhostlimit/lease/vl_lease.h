@@ -46,7 +46,7 @@ int vl_lease_threads_are_short(void);
  * where the next request of the connection finds its slot; if it holds one now
  * the connection begins with a lease. ready: its first request can be read at
  * once. Lives as long as c->pool. */
-vl_lease_t *vl_lease_make(conn_rec *c, vl_turn_t *turn, int ready);
+vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready);
 
 /* The process_connection hook. Returns DECLINED while it runs the other hooks
  * itself, and where connections are not parked. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_HELLO_H
-#define VL_HELLO_H
+#ifndef VL_HANDSHAKE_H
+#define VL_HANDSHAKE_H
 
 /* What a connection does before its first request: a TLS handshake, mostly, and
  * waiting for the client.  It comes with a slot, because a handshake burns CPU;
@@ -13,15 +13,15 @@
 #include "core/vl_park.h"
 #include "core/vl_shm.h"
 
-void vl_hello_register(void);
-void vl_hello_child_init(vl_shm_t *shm);
+void vl_handshake_register(void);
+void vl_handshake_child_init(vl_shm_t *shm);
 
-typedef struct vl_hello_t vl_hello_t;
+typedef struct vl_handshake_t vl_handshake_t;
 
 /* turn is held, and outlives the connection's filters. */
-vl_hello_t *vl_hello_begin(conn_rec *c, vl_turn_t *turn, apr_int64_t thread_us);
+vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t thread_us);
 /* The first request has come, or the connection ends: what has not been charged
  * is.  The thread stays occupied (turn->occupies).  hello may be NULL. */
-void vl_hello_end(vl_hello_t *hello);
+void vl_handshake_end(vl_handshake_t *handshake);
 
 #endif

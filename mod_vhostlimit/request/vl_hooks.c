@@ -175,21 +175,21 @@ static void admit_not(req_t *req)
 }
 
 /* It comes with a slot that its connection waited for, or was refused one. */
-static void admit_with_turn(req_t *req, const vl_turn_t *turn,
+static void admit_with_grant(req_t *req, const vl_grant_t *grant,
                             const vl_conf_t *conf)
 {
     vl_admission_t *adm = &req->admission;
 
-    req->waited_us = turn->waited_us;
-    adm->entered = turn->holds;
-    if (turn->holds) {
-        adm->ticket = turn->ticket;
-        vl_slot_begin(accounts, turn->waited_us, adm);
+    req->waited_us = grant->waited_us;
+    adm->entered = grant->holds;
+    if (grant->holds) {
+        adm->ticket = grant->ticket;
+        vl_slot_begin(accounts, grant->waited_us, adm);
     }
     else {
         adm->decision.verdict = VL_REFUSE;
-        adm->decision.reason = turn->refused;
-        if (turn->refused != VL_REASON_GONE)
+        adm->decision.reason = grant->refused;
+        if (grant->refused != VL_REASON_GONE)
             vl_slot_refused(accounts, conf->account, adm);
     }
 }
@@ -197,63 +197,63 @@ static void admit_with_turn(req_t *req, const vl_turn_t *turn,
 /* A stream of a connection that is parked when it has to wait: it has come
  * because the connection has a lease. */
 static int take_stream_slot(vl_lease_t *lease, const vl_conf_t *conf,
-                            vl_turn_t *turn)
+                            vl_grant_t *grant)
 {
-    turn->holds = vl_lease_take(lease, &turn->ticket);
-    if (turn->holds && turn->ticket.account != conf->account) {
-        vl_park_end(&turn->ticket, NULL);
-        turn->holds = 0;
+    grant->holds = vl_lease_take(lease, &grant->ticket);
+    if (grant->holds && grant->ticket.account != conf->account) {
+        vl_park_end(&grant->ticket, NULL);
+        grant->holds = 0;
     }
-    return turn->holds
-           || vl_slot_resume(accounts, conf->account, 1, &turn->ticket)
+    return grant->holds
+           || vl_slot_resume(accounts, conf->account, 1, &grant->ticket)
               == APR_SUCCESS;
 }
 
 /* Waits with the thread, unless its site has too many. */
-static int sit(const req_t *req, const vl_conf_t *conf, vl_turn_t *turn)
+static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     int is_stream = req->conn->master != NULL;
-    int occupies = !is_stream && !vl_lease_has_thread(), sat;
+    int occupies = !is_stream && !vl_lease_has_thread(), waited;
 
-    if (vl_lease_has_thread() && vl_thread_overfills(accounts, conf->account))
+    if (vl_lease_has_thread() && vl_thread_exceeds_capacity(accounts, conf->account))
         return 0;
     if (occupies
         && vl_thread_try_occupy(accounts, conf->account) != APR_SUCCESS)
         return 0;
-    sat = vl_park_sit(conf->account, is_stream, conf->queue_timeout, turn);
+    waited = vl_park_wait(conf->account, is_stream, conf->queue_timeout, grant);
     if (occupies)
         vl_thread_free(accounts, conf->account);
-    if (sat && turn->holds && !is_stream && vl_lease_is_gone(lease_of(req->conn))) {
-        vl_park_end(&turn->ticket, NULL);
-        turn->holds = 0;
-        turn->refused = VL_REASON_GONE;
+    if (waited && grant->holds && !is_stream && vl_lease_is_gone(lease_of(req->conn))) {
+        vl_park_end(&grant->ticket, NULL);
+        grant->holds = 0;
+        grant->refused = VL_REASON_GONE;
         vl_slot_gone(accounts, conf->account);
     }
-    return sat;
+    return waited;
 }
 
 /* The connection has not waited for this request. A lease that is not used up, or
  * a free slot, will do. If neither is there, the request waits with its thread, if
- * it may (vl_park_sit()), or runs above the slots. */
+ * it may (vl_park_wait()), or runs above the slots. */
 static void take_slot(const req_t *req, vl_lease_t *lease,
-                      const vl_conf_t *conf, vl_turn_t *turn)
+                      const vl_conf_t *conf, vl_grant_t *grant)
 {
     int takes_no_thread = req->conn->master || vl_lease_has_thread();
     apr_status_t rv;
 
-    turn->holds = vl_lease_resume(lease, takes_no_thread, &turn->ticket);
-    if (turn->holds)
+    grant->holds = vl_lease_resume(lease, takes_no_thread, &grant->ticket);
+    if (grant->holds)
         return;
-    rv = vl_slot_try(accounts, conf->account, &turn->ticket);
-    turn->holds = rv == APR_SUCCESS;
-    if (APR_STATUS_IS_EAGAIN(rv) && !sit(req, conf, turn)) {
+    rv = vl_slot_try(accounts, conf->account, &grant->ticket);
+    grant->holds = rv == APR_SUCCESS;
+    if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
         rv = vl_slot_resume(accounts, conf->account, takes_no_thread,
-                            &turn->ticket);
-        turn->holds = rv == APR_SUCCESS;
+                            &grant->ticket);
+        grant->holds = rv == APR_SUCCESS;
         if (APR_STATUS_IS_EAGAIN(rv))
-            turn->refused = VL_REASON_QUEUE;
+            grant->refused = VL_REASON_QUEUE;
     }
-    if (turn->holds)
+    if (grant->holds)
         vl_lease_renew(lease);
 }
 
@@ -263,47 +263,47 @@ static int is_limited(const vl_conf_t *conf)
     return conf->mode == VL_MODE_ON && vl_slot_queue(accounts, conf->account);
 }
 
-static void get_slot(const req_t *req, const vl_conf_t *conf, vl_turn_t *turn)
+static void get_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     vl_lease_t *lease = lease_of(req->conn);
 
-    if (turn->holds || turn->refused)
+    if (grant->holds || grant->refused)
         return;
     if (!req->conn->master || !vl_lease_parks()) {
-        take_slot(req, lease, conf, turn);
+        take_slot(req, lease, conf, grant);
         return;
     }
-    turn->refused = vl_lease_refused(lease, &turn->waited_us);
-    if (turn->refused || (turn->holds = take_stream_slot(lease, conf, turn)))
+    grant->refused = vl_lease_refused(lease, &grant->waited_us);
+    if (grant->refused || (grant->holds = take_stream_slot(lease, conf, grant)))
         return;
     /* Its site is at its own limits. */
-    if (!sit(req, conf, turn))
-        turn->refused = VL_REASON_QUEUE;
+    if (!wait_with_thread(req, conf, grant))
+        grant->refused = VL_REASON_QUEUE;
 }
 
 /* Not if the request names another host than its first bytes did: what it has
  * waited for is another's. */
-static vl_turn_t take_turn(conn_t *conn, apr_uint32_t account)
+static vl_grant_t take_grant(conn_t *conn, apr_uint32_t account)
 {
-    vl_turn_t turn;
+    vl_grant_t grant;
 
-    if (conn->turn.ticket.account != account)
-        vl_hooks_drop_turn(conn);
-    turn = conn->turn;
-    memset(&conn->turn, 0, sizeof(turn));
-    return turn;
+    if (conn->grant.ticket.account != account)
+        vl_hooks_drop_grant(conn);
+    grant = conn->grant;
+    memset(&conn->grant, 0, sizeof(grant));
+    return grant;
 }
 
 static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
-    vl_turn_t turn = take_turn(req->conn, conf->account);
+    vl_grant_t grant = take_grant(req->conn, conf->account);
 
     if (is_limited(conf))
-        get_slot(req, conf, &turn);
-    vl_hooks_unoccupy(&turn);
-    if (!turn.holds && !turn.refused)
+        get_slot(req, conf, &grant);
+    vl_hooks_unoccupy(&grant);
+    if (!grant.holds && !grant.refused)
         return vl_slot_enter(accounts, conf->account, &req->admission);
-    admit_with_turn(req, &turn, conf);
+    admit_with_grant(req, &grant, conf);
     return APR_SUCCESS;
 }
 
@@ -357,7 +357,7 @@ static void go_home(void)
 /* The vhost, or the request, takes no part. */
 static void pass_by(conn_t *conn)
 {
-    vl_hooks_drop_turn(conn);
+    vl_hooks_drop_grant(conn);
     last_end.known = 0;
     go_home();
 }
@@ -397,7 +397,7 @@ static int req_admit(request_rec *r)
             go_home();
         return DECLINED;
     }
-    if (vl_hooks_end_hello(conn))
+    if (vl_hooks_end_handshake(conn))
         last_end.known = 0;
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r);
     if (is_limited(conf) && !is_exempt)
@@ -528,14 +528,14 @@ static int req_log(request_rec *r)
 void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place)
 {
     accounts = shm;
-    vl_hello_child_init(shm);
+    vl_handshake_child_init(shm);
     vl_hooks_conn_child_init(shm);
     places = place;
 }
 
 void vl_hooks_register(apr_pool_t *p)
 {
-    vl_hello_register();
+    vl_handshake_register();
     vl_hooks_conn_register();
     /* Last: mod_remoteip and mod_setenvif have had their say, and what they
      * refuse costs nobody a place. */

@@ -154,29 +154,29 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     return rv;
 }
 
-void vl_hooks_unoccupy(vl_turn_t *turn)
+void vl_hooks_unoccupy(vl_grant_t *grant)
 {
-    if (turn->occupies)
-        vl_thread_free(accounts, turn->ticket.account);
-    turn->occupies = 0;
+    if (grant->occupies)
+        vl_thread_free(accounts, grant->ticket.account);
+    grant->occupies = 0;
 }
 
-void vl_hooks_drop_turn(conn_t *conn)
+void vl_hooks_drop_grant(conn_t *conn)
 {
-    vl_turn_t turn = conn->turn;
+    vl_grant_t grant = conn->grant;
 
-    memset(&conn->turn, 0, sizeof(conn->turn));
-    vl_hooks_unoccupy(&turn);
-    if (turn.holds)
-        vl_park_end(&turn.ticket, NULL);
+    memset(&conn->grant, 0, sizeof(conn->grant));
+    vl_hooks_unoccupy(&grant);
+    if (grant.holds)
+        vl_park_end(&grant.ticket, NULL);
 }
 
-int vl_hooks_end_hello(conn_t *conn)
+int vl_hooks_end_handshake(conn_t *conn)
 {
-    int ends = conn->hello != NULL;
+    int ends = conn->handshake != NULL;
 
-    vl_hello_end(conn->hello);
-    conn->hello = NULL;
+    vl_handshake_end(conn->handshake);
+    conn->handshake = NULL;
     return ends;
 }
 
@@ -188,8 +188,8 @@ static apr_status_t conn_cleanup(void *data)
     /* The parent takes back what this child still holds. */
     if (!accounts)
         return APR_SUCCESS;
-    vl_hello_end(conn->hello);
-    vl_hooks_drop_turn(conn);
+    vl_handshake_end(conn->handshake);
+    vl_hooks_drop_grant(conn);
     return APR_SUCCESS;
 }
 
@@ -230,10 +230,10 @@ static void yield_to_listener(void)
 static void take_passport(conn_rec *c, conn_t *conn)
 {
     yield_to_listener();
-    conn->turn = conn->passport->turn;
-    conn->passport->turn.holds = conn->passport->turn.occupies = 0;
-    if (conn->turn.holds && !conn->passport->ready)
-        conn->hello = vl_hello_begin(c, &conn->turn, vl_hooks_thread_us());
+    conn->grant = conn->passport->grant;
+    conn->passport->grant.holds = conn->passport->grant.occupies = 0;
+    if (conn->grant.holds && !conn->passport->ready)
+        conn->handshake = vl_handshake_begin(c, &conn->grant, vl_hooks_thread_us());
 }
 
 static int pre_connection(conn_rec *c, void *csd)
@@ -256,12 +256,12 @@ static int pre_connection(conn_rec *c, void *csd)
 
 static void begin_lease(conn_rec *c, conn_t *conn)
 {
-    apr_uint32_t account = conn->turn.ticket.account;
-    apr_int64_t timeout_us = conn->turn.timeout_us;
+    apr_uint32_t account = conn->grant.ticket.account;
+    apr_int64_t timeout_us = conn->grant.timeout_us;
 
-    conn->lease = vl_lease_make(c, &conn->turn, is_ready(conn));
+    conn->lease = vl_lease_make(c, &conn->grant, is_ready(conn));
     if (vl_lease_parks())
-        vl_hooks_unoccupy(&conn->turn);
+        vl_hooks_unoccupy(&conn->grant);
     if (conn->passport && conn->passport->http2
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
         vl_lease_switch(conn->lease);
@@ -280,7 +280,7 @@ static int process_connection(conn_rec *c)
         return DECLINED;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
-        vl_hooks_end_hello(conn);
+        vl_hooks_end_handshake(conn);
     is_first = !conn->lease;
     if (is_first)
         begin_lease(c, conn);
@@ -289,7 +289,7 @@ static int process_connection(conn_rec *c)
     if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
         vl_hooks_forget_thread();
     if (!vl_lease_parks() && !is_http1)
-        vl_hooks_drop_turn(conn);
+        vl_hooks_drop_grant(conn);
     return rc;
 }
 

@@ -10,7 +10,7 @@
 #include <httpd.h>
 
 #include "accept/vl_arrival.h"
-#include "request/vl_hello.h"
+#include "request/vl_handshake.h"
 #include "lease/vl_lease.h"
 #include "cost/vl_meter.h"
 #include "core/vl_park.h"
@@ -38,8 +38,8 @@ typedef struct req_t {
 /* Lives in c->pool. */
 typedef struct conn_t {
     vl_passport_t *passport;    /* NULL: it came another way */
-    vl_turn_t turn;             /* for its next request */
-    vl_hello_t *hello;          /* until its first request, or NULL */
+    vl_grant_t grant;             /* for its next request */
+    vl_handshake_t *handshake;          /* until its first request, or NULL */
     vl_lease_t *lease;          /* NULL: it is a stream, or not yet processed */
     req_t *current;             /* at most one is being worked on */
     int is_last;                /* its client sends no request after this one */
@@ -66,11 +66,11 @@ void vl_hooks_forget_thread(void);
 void vl_hooks_conn_register(void);
 void vl_hooks_conn_child_init(vl_shm_t *shm);
 /* 1: there was one. */
-int vl_hooks_end_hello(conn_t *conn);
+int vl_hooks_end_handshake(conn_t *conn);
 /* Its turn is for nobody. */
-void vl_hooks_drop_turn(conn_t *conn);
+void vl_hooks_drop_grant(conn_t *conn);
 /* The thread that the turn has occupied is free, or holds a slot. */
-void vl_hooks_unoccupy(vl_turn_t *turn);
+void vl_hooks_unoccupy(vl_grant_t *grant);
 
 /* --- the network ---------------------------------------------------------- */
 

@@ -22,7 +22,7 @@
 #define SLOTS     1
 #endif
 #ifndef ROOM
-#define ROOM      2             /* vl_room_most_of() */
+#define ROOM      2             /* vl_capacity_most() */
 #endif
 #ifndef REQUESTS
 #define REQUESTS  2             /* that come to each child */

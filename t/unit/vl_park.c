@@ -20,28 +20,28 @@ static void begin(apr_uint32_t threads)
     vl_park_child_init(pool, shm, 10, threads, 4);
 }
 
-static vl_turn_t sit(int stream)
+static vl_grant_t wait_with_thread(int stream)
 {
-    vl_turn_t turn = { 0 };
+    vl_grant_t grant = { 0 };
 
-    if (!vl_park_sit(a, stream, WAIT_US, &turn))
+    if (!vl_park_wait(a, stream, WAIT_US, &grant))
         abort();
-    return turn;
+    return grant;
 }
 
 static void somebody_is_told(void)
 {
     vl_ticket_t ticket;
-    vl_turn_t turn;
+    vl_grant_t grant;
 
     begin(4);
-    turn = sit(0);
-    ok(turn.holds && !turn.refused, "a slot that is free is his");
-    vl_slot_end(shm, &turn.ticket, NULL);
+    grant = wait_with_thread(0);
+    ok(grant.holds && !grant.refused, "a slot that is free is his");
+    vl_slot_end(shm, &grant.ticket, NULL);
     if (!enter(shm, a, &ticket))
         abort();
-    turn = sit(0);
-    ok(!turn.holds && turn.refused == VL_REASON_TIMEOUT,
+    grant = wait_with_thread(0);
+    ok(!grant.holds && grant.refused == VL_REASON_TIMEOUT,
        "or that he has waited too long");
     vl_slot_end(shm, &ticket, NULL);
     ok(is_empty(shm), "and he is not counted any more");
@@ -49,16 +49,16 @@ static void somebody_is_told(void)
 
 static void *sit_in_thread(void *unused)
 {
-    sit(0);
+    wait_with_thread(0);
     return NULL;
 }
 
 static void threads_are_left(void)
 {
-    vl_turn_t turn = { 0 };
+    vl_grant_t grant = { 0 };
     vl_ticket_t ticket;
     pthread_t thread;
-    int sat;
+    int waited;
 
     begin(2);
     if (!enter(shm, a, &ticket) || pthread_create(&thread, NULL, sit_in_thread,
@@ -66,10 +66,10 @@ static void threads_are_left(void)
         abort();
     while (!metrics(shm, a).waiting)
         apr_sleep(100);
-    sat = vl_park_sit(a, 0, WAIT_US, &turn);
+    waited = vl_park_wait(a, 0, WAIT_US, &grant);
     pthread_join(thread, NULL);
-    ok(!sat && !turn.refused, "of two threads one may wait");
-    ok(sit(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are others");
+    ok(!waited && !grant.refused, "of two threads one may wait");
+    ok(wait_with_thread(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are others");
     vl_slot_end(shm, &ticket, NULL);
     ok(is_empty(shm), "nothing is left");
 }
@@ -77,14 +77,14 @@ static void threads_are_left(void)
 /* As a child is that has no place in the segment. */
 static void who_cannot_be_counted_is_not_refused(void)
 {
-    vl_turn_t turn;
+    vl_grant_t grant;
     int stream;
 
     begin(4);
     shm->self = NO_CHILD;
     for (stream = 0; stream < 2; stream++) {
-        turn = sit(stream);
-        ok(!turn.holds && turn.refused == VL_REASON_NONE,
+        grant = wait_with_thread(stream);
+        ok(!grant.holds && grant.refused == VL_REASON_NONE,
            "neither a slot nor a refusal, %s",
            stream ? "for a stream" : "for a thread");
     }

@@ -54,13 +54,13 @@ static int fd_open(void)
 static apr_status_t send_slot(vl_shm_t *acceptor, const int pair[2],
                               apr_uint32_t a, vl_ticket_t *ret_ticket)
 {
-    vl_item_t item = { .turn = { .holds = 1 } };
-    apr_status_t rv = vl_slot_try(acceptor, a, &item.turn.ticket);
+    vl_item_t item = { .grant = { .holds = 1 } };
+    apr_status_t rv = vl_slot_try(acceptor, a, &item.grant.ticket);
     int fd = fd_open();
 
     if (rv == APR_SUCCESS)
         rv = vl_relay_acceptor_send(acceptor, pair, &item, fd);
-    *ret_ticket = item.turn.ticket;
+    *ret_ticket = item.grant.ticket;
     close(fd);
     return rv;
 }
@@ -101,12 +101,12 @@ static void grants_for_who_asks(void)
     vl_slot_end(&one, &ticket, NULL);
     ok(send_slot(&one, pair, a, &ticket) == APR_SUCCESS, "it is sent,");
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
-       && item.turn.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
+       && item.grant.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
        "and is with the child, with its descriptor");
     ok(one.children[one.self].running == 0
        && two.children[two.self].running == 1 && !vl_shm_validate(shm), "whose it is from now on");
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN, "it no longer asks");
-    vl_slot_end(&two, &item.turn.ticket, NULL);
+    vl_slot_end(&two, &item.grant.ticket, NULL);
     ok(is_empty(shm), "nothing is left");
     close(fd);
 }
@@ -138,7 +138,7 @@ static void lost_slots_come_back(void)
     vl_relay_acceptor_resign(&one);
     ok(is_empty(shm), "who resigns leaves no slot on its way");
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
-       && !item.turn.holds && is_empty(shm), "who comes with it comes without");
+       && !item.grant.holds && is_empty(shm), "who comes with it comes without");
     close(fd);
 }
 
@@ -190,9 +190,9 @@ static void who_has_no_room_leaves_it(void)
        && vl_relay_pending(pair), "who has no descriptor left takes nothing,");
     setrlimit(RLIMIT_NOFILE, &limit);
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
-       && item.turn.holds, "and gets it when there is one");
+       && item.grant.holds, "and gets it when there is one");
     close(fd);
-    vl_slot_end(&two, &item.turn.ticket, NULL);
+    vl_slot_end(&two, &item.grant.ticket, NULL);
     ok(is_empty(shm), "nothing is left");
 }
 

@@ -207,11 +207,11 @@ static void a_child_that_stands_still_gets_nothing(void)
     vl_slot_wait(&two, b, now);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the only place of b is granted to the child where the first waits");
-    vl_slot_pass_over(&two, now + 500000);
+    vl_slot_revoke_stalled(&two, now + 500000);
     ok(!vl_slot_granted(&two), "which has time to pick it up");
-    vl_slot_pass_over(&one, now + 5000000);
+    vl_slot_revoke_stalled(&one, now + 5000000);
     ok(shm->children[0].ring_len == 2, "and does not judge itself");
-    vl_slot_pass_over(&two, now + 5000000);
+    vl_slot_revoke_stalled(&two, now + 5000000);
     ok(!shm->children[0].ring_len && valid(shm) && drain(&two) == 1,
        "then the other child has it");
     ok(metrics(shm, a).waiting == 1 && metrics(shm, b).waiting == 1

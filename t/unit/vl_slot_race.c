@@ -96,7 +96,7 @@ static void one_turn(actor_t *me)
     apr_uint32_t a = (apr_uint32_t)rand_r(&me->seed) % ACCOUNTS;
 
     if (!(rand_r(&me->seed) % 16))
-        vl_slot_pass_over(&me->shm, vl_clock_us() + LATER_US);
+        vl_slot_revoke_stalled(&me->shm, vl_clock_us() + LATER_US);
     switch (rand_r(&me->seed) % 6) {
     case 0:
     case 1:
@@ -121,9 +121,9 @@ static void one_turn(actor_t *me)
 static void *act(void *data)
 {
     actor_t *me = data;
-    int turn;
+    int grant;
 
-    for (turn = 0; turn < TURNS && !me->lost; turn++)
+    for (grant = 0; grant < TURNS && !me->lost; grant++)
         one_turn(me);
     while (waits(me) && !me->lost)
         take_or_sleep(me);

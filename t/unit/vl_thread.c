@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that are occupied without a slot. */
 #include "segment.h"
-#include "core/vl_room.h"
+#include "core/vl_capacity.h"
 #include "core/vl_thread.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads)
@@ -73,14 +73,14 @@ static void streams_take_no_thread(void)
     vl_shm_t *shm = with_threads(16);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
     vl_ticket_t of[14];
-    vl_rooms_t rooms;
+    vl_capacity_t rooms;
 
     vl_thread_occupy(shm, a);
     for (n = 0; n < 14; n++) {
         enter(shm, a, &of[n]);
         vl_thread_is_stream(shm, &of[n]);
     }
-    vl_room_count(shm, &rooms);
+    vl_capacity_count(shm, &rooms);
     ok(rooms.here == 14, "fourteen streams of a connection have its thread (%u)",
        rooms.here);
     ok(valid(shm), "the sums hold");

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tap.h"
-#include "accept/vl_handover.h"
+#include "accept/vl_transfer.h"
 
 #define READERS 4
 #define MESSAGES 240
@@ -55,17 +55,17 @@ static int room(void)
     return free;
 }
 
-static vl_passed_t passed[VL_HANDOVER_MAX];
+static vl_passed_t passed[VL_TRANSFER_MAX];
 
 static void send_ends(const int pair[2], int n)
 {
-    int fds[VL_HANDOVER_MAX], i;
+    int fds[VL_TRANSFER_MAX], i;
 
     for (i = 0; i < n; i++) {
         fds[i] = fd_open();
         passed[i].since_us = n * 100 + i;
     }
-    ok(vl_handover_send(pair, fds, passed, (apr_size_t)n) == APR_SUCCESS,
+    ok(vl_transfer_send(pair, fds, passed, (apr_size_t)n) == APR_SUCCESS,
        "%d are sent", n);
     for (i = 0; i < n; i++)
         close(fds[i]);
@@ -74,10 +74,10 @@ static void send_ends(const int pair[2], int n)
 /* Each is told that it has come. */
 static int receive(const int pair[2], apr_status_t *ret_rv)
 {
-    int fds[VL_HANDOVER_MAX], i, open = 0;
+    int fds[VL_TRANSFER_MAX], i, open = 0;
     apr_size_t n;
 
-    *ret_rv = vl_handover_receive(pair, fds, passed, &n);
+    *ret_rv = vl_transfer_receive(pair, fds, passed, &n);
     for (i = 0; i < (int)n; i++) {
         open += fcntl(fds[i], F_GETFD) == FD_CLOEXEC
                 && eventfd_write(fds[i], 1) == 0;
@@ -91,7 +91,7 @@ static void no_room_loses_nothing(void)
     apr_status_t rv;
     int pair[2], got;
 
-    vl_handover_create(pair);
+    vl_transfer_create(pair);
     ok(receive(pair, &rv) == 0 && rv == APR_EAGAIN, "nothing is there");
     send_ends(pair, 4);
     send_ends(pair, 2);
@@ -147,11 +147,11 @@ static int each_comes_once(void)
     int pair[2], i, once = 0;
     eventfd_t times;
 
-    vl_handover_create(pair);
+    vl_transfer_create(pair);
     for (i = 0; i < MESSAGES * IN_ONE; i++)
         fds[i] = fd_open();
     for (i = 0; i < MESSAGES; i++)
-        vl_handover_send(pair, fds + i * IN_ONE, passed, IN_ONE);
+        vl_transfer_send(pair, fds + i * IN_ONE, passed, IN_ONE);
     begin_readers(pair);
     for (i = 0; i < MESSAGES * IN_ONE; i++) {
         once += eventfd_read(fds[i], &times) == 0 && times == 1;
@@ -173,15 +173,15 @@ static void another_version_is_not_understood(void)
     apr_status_t rv;
     int pair[2], fds[2];
 
-    vl_handover_create(pair);
+    vl_transfer_create(pair);
     fds[0] = fd_open();
     fds[1] = fd_open();
     message.passed[1].since_us = 7;
     passed[1].since_us = 9;
-    vl_handover_write(pair[1], &message, sizeof(message), fds, 2);
+    vl_transfer_write(pair[1], &message, sizeof(message), fds, 2);
     ok(receive(pair, &rv) == 2 && rv == APR_SUCCESS && !passed[1].since_us,
        "of another version the connections come, as new ones");
-    vl_handover_write(pair[1], &message, 8, fds, 1);
+    vl_transfer_write(pair[1], &message, 8, fds, 1);
     ok(receive(pair, &rv) == 1 && rv == APR_SUCCESS && !passed[0].since_us,
        "and of one that says less");
     close(fds[0]);
@@ -194,14 +194,14 @@ static void one_item_is_lost(void)
     apr_size_t n = 7;
     int pair[2], fd;
 
-    vl_handover_create(pair);
+    vl_transfer_create(pair);
     fd = fd_open();
-    ok(vl_handover_write(pair[1], "x", 1, &fd, 1) == APR_SUCCESS, "one is sent");
+    ok(vl_transfer_write(pair[1], "x", 1, &fd, 1) == APR_SUCCESS, "one is sent");
     close(fd);
-    ok(vl_handover_has_room(pair[0]), "there is room;");
+    ok(vl_transfer_has_room(pair[0]), "there is room;");
     leave_room_for(0);
-    ok(!vl_handover_has_room(pair[0]), "there is none,");
-    ok(vl_handover_read(pair[0], 0, &byte, 1, &fd, 1, &n) == APR_EMFILE && !n,
+    ok(!vl_transfer_has_room(pair[0]), "there is none,");
+    ok(vl_transfer_read(pair[0], 0, &byte, 1, &fd, 1, &n) == APR_EMFILE && !n,
        "and who reads all the same is told");
     leave_all_room();
 }
