@@ -47,6 +47,7 @@ start_contended() { # <mpm> <as start_httpd>...
   start_httpd -m "$1" -l status "${children[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' \
     'Timeout 60' 'VhostLimitQueue 3000 60s' 'VhostLimitSlots 6' -v 'c VhostLimitConcurrency 1' "${@:2}"
   is "$(get a / -H 'Connection: close')" 200
+  settles a running 0         # an answer has come before its slot is free
   hold_request busy c
   begin_request waits c /page.html
   settles c waiting 1
@@ -79,12 +80,13 @@ keeps_order_on() { # <mpm>
   in_background kept "$PAGE" '@until:page of a' "$(when two)" \
     'GET /cgi/hold.sh?k2 HTTP/1.1\r\nHost: a.test\r\n\r\n' '@until:held k2' "$(when three)" \
     'GET /cgi/hold.sh?k3 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
-  settles a requests 2
+  settles a requests 2; settles a running 0
   hold_request one a
   go two; settles a waiting 1
   begin_request n2 a '/cgi/hold.sh?n2'; settles a waiting 2
   release_request one
   is "$(answer_of n2)" 200
+  settles a running 0
   hold_request again a
   go three; settles a waiting 1
   begin_request n3 a '/cgi/hold.sh?n3'; settles a waiting 2

@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# needs: bed haproxy mod_lua openssl openssl-dev
+# needs: bed h2load haproxy mod_lua openssl openssl-dev
 # The test bed: up, up again, up after a crash, down leaves nothing.
 
+bats_require_minimum_version 1.5.0
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 SETUP=$TOP/tools/setup.sh
 BED=${VL_BED:-vhostlimit-testbed}
@@ -260,5 +261,22 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
     if [[ $front == proxy ]]; then grep -q '^198.18.0.13 site3.test' "$DIR/from.log"; else grep -q '^198.18.0.1 site3.test' "$DIR/from.log"; fi
   done
   bed down
+  nothing_left
+}
+
+@test "memory.sh prints what an idle connection takes, for each protocol, and leaves nothing" {
+  command -v h2load >/dev/null || skip "no h2load"
+  [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  run --separate-stderr "$TOP/tools/memory.sh" -n 100 3>&-
+  # shellcheck disable=SC2154  # set by run --separate-stderr
+  printf '%s\n' "$output" "$stderr"
+  [ "$status" -eq 0 ]
+  [ "${#lines[@]}" -eq 4 ]
+  local line words
+  for line in "${lines[@]:1}"; do
+    read -ra words <<<"$line"
+    ((words[1] > 0 && words[2] > 0 && words[3] > 0 && words[4] == 100))
+  done
+  [[ $output == *$'\nHTTP/1.1 '*$'\nTLS '*$'\nHTTP/2 '* ]]
   nothing_left
 }

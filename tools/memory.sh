@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Summary: print the memory of Apache that an idle kept connection takes, without the
+#          module and with it, for HTTP/1.1, TLS and HTTP/2
+# Usage:   memory.sh [-n CONNECTIONS]
+#   -n CONNECTIONS  so many are opened, from 100 to 9000 (1000)
+#   -h, --help      this help
+#   --version       the version
+#   It is the growth of the proportional set size (/proc/PID/smaps_rollup) of all
+#   processes of Apache, after one request on each connection, by the number of those
+#   that Apache keeps open then. The module has to be built (./autogen.sh &&
+#   ./configure && make). Takes about two minutes.
+# Exit:    0 printed; 1 failed; 2 usage; 77 cannot run here (no root, no h2load, not built)
+
+set -euo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+. "$here/lib/common.sh"
+
+connections=1000
+load_pid=
+log=
+script=
+
+end_load() {
+  [[ -z $load_pid ]] || { kill "$load_pid" 2>/dev/null && wait "$load_pid"; } || :
+  load_pid=
+}
+
+clean_up() {
+  end_load
+  "$here/setup.sh" down >&2 || :
+  rm -f "$log" "$script"
+}
+
+processes() { # of the Apache in the server's namespace
+  local pid
+  for pid in $(ip netns pids vl-server); do
+    [[ $(cat "/proc/$pid/comm" 2>/dev/null) != @(apache2|httpd) ]] || printf '%s\n' "$pid"
+  done
+}
+
+set_size() { # kB
+  local pid
+  for pid in $(processes); do sed -n 's/^Pss: *//p' "/proc/$pid/smaps_rollup" 2>/dev/null; done |
+    awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+established() { # <port>
+  ip netns exec vl-server ss -Htn state established "sport = :$1" | wc -l
+}
+
+wait_for_answers() { # half of the requests, the others come later
+  local i
+  for ((i = 0; i < 600; i++)); do
+    ! grep -q '^progress: 50%' "$log" || return 0
+    kill -0 "$load_pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$log" >&2
+  die "the first requests were not all answered"
+}
+
+measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how many were open
+  local url=http://site1.test/ port=80 options=(--h1) before open
+  [[ $1 == HTTP/1.1 ]] || url=https://site1.test/ port=443
+  [[ $1 != HTTP/2 ]] || options=()
+  [[ $port == 80 ]] || set -- "$@" -T
+  "$here/setup.sh" up -D 'KeepAliveTimeout 300' "${@:2}" >&2
+  before=$(set_size)
+  # One request on each at once, the next in 200 seconds.
+  printf '%d\t%s\n' 0 "$url" 200000 "$url" >"$script"
+  ip netns exec vl-client1 h2load "${options[@]}" -t1 -m1 -c"$connections" -n$((connections * 2)) --timing-script-file="$script" >"$log" 2>&1 &
+  load_pid=$!
+  wait_for_answers
+  sleep 3                     # the threads are idle again
+  open=$(established "$port")
+  ((open > 0)) || die "no connection is open"
+  echo "$((($(set_size) - before) * 1024 / open)) $open"
+  end_load
+  "$here/setup.sh" down >&2
+}
+
+main() {
+  local kind plain with
+  parse_options n: '' "$@"
+  set -- "${words[@]}"
+  while [[ $1 != -- ]]; do
+    case $1 in -n) connections=$2; shift ;; esac
+    shift
+  done
+  shift
+  (($# == 0)) || misuse "unexpected argument '$1'"
+  [[ $connections =~ ^([1-8][0-9]{2,3}|9[0-9]{2}|9000)$ ]] ||
+    misuse "-n: '$connections' is not a whole number from 100 to 9000"
+  need_root
+  need h2load ip ss
+  need_files $((connections * 5 + 1000))
+  log=$(mktemp)
+  script=$(mktemp)
+  on_exit clean_up
+  printf '%-10s %15s %6s %15s %6s\n' connection 'plain, bytes' open 'module, bytes' open
+  for kind in HTTP/1.1 TLS HTTP/2; do
+    plain=$(measure "$kind")
+    with=$(measure "$kind" -M)
+    # shellcheck disable=SC2086  # two numbers each
+    printf '%-10s %15d %6d %15d %6d\n' "$kind" $plain $with
+  done
+}
+[[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"
