@@ -131,9 +131,9 @@ void vl_arrival_close_locked(vl_arrival_t *arrival)
 /* Closes one connection because descriptors are short. Returns whether one is closed
  * now, will be closed soon, or none can be. It chooses in this order:
  * 1. the oldest lingering connection;
- * 2. the newest connection of the site with most queued ones here, if these are at
- *    least as many as the connections with incomplete heads, and as those with leases;
- *    so a flood closes its own connections;
+ * 2. the newest connection of the site with most queued connections here, if their
+ *    number is at least that of connections with incomplete heads, and at least that
+ *    of connections with leases; so a flood closes its own connections;
  * 3. a connection that the MPM has (vl_lease_spare_locked());
  * 4. the oldest connection with an incomplete head. */
 static vl_spared_e close_one_locked(void)

@@ -64,9 +64,9 @@ int vl_arrival_stand_in(apr_int64_t now_us);
 
 /* Takes up to `max` connections out of this child: their descriptors, and the record
  * that the other child needs. Returns their number, 0 if none is left.
- * vl_arrival_evict() takes queued connections, those with incomplete heads and those
- * that the MPM has not taken yet. This child is then granted nothing until its MPM asks
- * for a connection. vl_arrival_shed() takes only queued ones. */
+ * vl_arrival_evict() takes queued connections, connections with incomplete heads, and
+ * connections that the MPM has not taken yet. This child is then granted nothing until
+ * its MPM asks for a connection. vl_arrival_shed() takes only queued connections. */
 apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
                             apr_size_t max);
 apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
@@ -78,7 +78,7 @@ apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
 /* No other child is left: answers requests that were read with 503 and closes all
  * connections. */
 void vl_arrival_dismiss(void);
-/* Returns the number of connections here, without those that the MPM has. */
+/* Returns the number of connections here. Connections that the MPM has do not count. */
 apr_uint32_t vl_arrival_count(void);
 
 /* --- the MPM's listener --------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections whose client goes while they are queued: see vl_client.h. */
+/* Connections whose client has gone while they were queued: see vl_client.h. */
 #include "accept/vl_arrival_int.h"
 
 #include <http_log.h>

@@ -54,7 +54,7 @@ void vl_listener_child_replace(apr_pool_t *pchild, const int *placeholders,
 void vl_listener_child_take_over(const vl_listeners_t *listeners,
                                  int (*is_ending)(void));
 /* A child that accepts for all (vl_prefork.h) duplicates the sockets in `real`,
- * because the MPM closes those. listeners->n is set. Returns 0 if there are not enough
+ * because the MPM closes them. listeners->n is set. Returns 0 if there are not enough
  * descriptors. */
 int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
                            vl_listeners_t *listeners);

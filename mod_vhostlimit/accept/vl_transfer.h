@@ -41,7 +41,7 @@ apr_status_t vl_transfer_receive(const int pair[2],
 /* The same with the caller's bytes, at least one, over any such socket. n, most: 0 to
  * VL_TRANSFER_MAX. flags: of recvmsg(). Returns APR_EOF if the message had another
  * length; its descriptors are closed. Returns APR_EMFILE if there were too few free
- * descriptors; those of the message are lost. */
+ * descriptors; the message's descriptors are lost. */
 apr_status_t vl_transfer_write(int to, const void *bytes, apr_size_t size,
                                const int *fds, apr_size_t n);
 apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,

@@ -2,14 +2,14 @@
 #ifndef VL_WATCHDOG_H
 #define VL_WATCHDOG_H
 
-/* The watchdog thread takes over timers when the acceptor of its child is stalled, for
- * example while it writes to a log that is not read, or opens a file on a file system
- * that does not answer. It dispatches queued connections that are granted slots and
- * refuses those with expired deadlines.
- * Invariant: it opens, reads and logs nothing, so it cannot stall where the acceptor
- * does.
- * Owns its thread and the time of the last sign of life; the latter is atomic.
- * vl_accept.c is the caller. */
+/* The watchdog thread handles timers while the acceptor of its child is stalled, for
+ * example in a write to a log that is not read, or on a file system that does not
+ * answer.  It passes connections that are granted slots to the MPM, and refuses
+ * connections whose deadline has passed.
+ *
+ * It opens, reads and logs nothing, so it cannot stall where the acceptor does.
+ * Owns its thread and the time of the last sign of life, which is atomic.  There is no
+ * other lock to hold.  vl_accept.c is the caller. */
 
 #include <apr_pools.h>
 
