@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The acceptor is a thread of ours in each child.  It sleeps on an epoll set of
- * the listening sockets (EPOLLEXCLUSIVE: one child wakes for a newcomer), of
- * connections whose head has not all come, and of the descriptor by which other
- * children say that they have granted us a slot.  Ten times a second it looks
- * for what time has changed: see vl_arrival_tick(), sockets that a stopping
- * child has handed on, the number of slots, and whether the MPM has closed its
- * listeners because this child stops.
+/* The acceptor is a thread in each child. It sleeps on an epoll set of
+ * - the listening sockets (EPOLLEXCLUSIVE: one child wakes for a connection),
+ * - the connections whose head is incomplete,
+ * - the descriptor by which other children tell this one of granted slots.
+ * Ten times a second it handles timers (vl_arrival_tick()), connections that a
+ * stopping child has transferred, and the number of slots. It also checks whether the
+ * MPM has closed its listeners because this child stops.
  *
- * Under the prefork MPM the acceptor is no thread but one of the children, see
+ * Under the prefork MPM the acceptor is one of the children and no thread, see
  * vl_prefork.c. */
 #include "accept/vl_accept_int.h"
 
@@ -36,21 +36,21 @@
 #include "cgroup/vl_yield.h"
 
 #define TICK_MS 100
-/* Accepted in one go; then whoever else has something to say. */
+/* Connections accepted in one go, before other events are handled. */
 #define ACCEPT_BATCH 64
 #define EVENTS 64
 
 acceptor_t *vl_acceptor;
 
-/* what: which listener or arrival, NULL: the wake-up descriptor. */
-static void watch(int fd, apr_uint32_t events, void *what)
+/* source: the listener or the connection; NULL: the wake-up descriptor. */
+static void watch(int fd, apr_uint32_t events, void *source)
 {
-    struct epoll_event ev = { events, { .ptr = what } };
+    struct epoll_event ev = { events, { .ptr = source } };
 
     epoll_ctl(vl_acceptor->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-static void listen_on(void)
+static void watch_listeners(void)
 {
     int i;
 
@@ -76,14 +76,15 @@ static int is_shortage(int error)
            || error == ENOMEM;
 }
 
-/* 0: nobody is there.  When no descriptor is left the sockets would stay
- * readable: they are not heard until the next tick. */
+/* Returns 0 if no connection was accepted. When no descriptor is left the listening
+ * sockets stay readable, so they leave the epoll set until the next tick. */
 static int accept_one(int i)
 {
     const vl_local_t *local = &vl_acceptor->listeners.local[i];
     struct sockaddr_storage remote;
     socklen_t len = sizeof(remote);
-    int fd = accept4(vl_acceptor->listeners.fds[i], (struct sockaddr *)&remote, &len, SOCK_CLOEXEC);
+    int fd = accept4(vl_acceptor->listeners.fds[i], (struct sockaddr *)&remote,
+                     &len, SOCK_CLOEXEC);
 
     if (fd >= 0) {
         vl_arrival_come(fd, &remote, &local->address, local->length);
@@ -97,27 +98,27 @@ static int accept_one(int i)
     return 0;
 }
 
-/* The MPM has closed its listeners: whose they are now may want to wait in
- * accept() as well. */
-static int is_over(void)
+/* Returns 1 if the MPM has closed its listeners. Their next owner may set the sockets to
+ * blocking mode, so this child must not call accept() any more. */
+static int mpm_closed_listeners(void)
 {
     const ap_listen_rec *first = vl_acceptor->listeners.first;
 
     return first && !first->active;
 }
 
-/* i: of the listener. */
-static void accept_some(int i)
+/* i: index of the listener. */
+static void accept_batch(int i)
 {
     int n;
 
-    for (n = 0; n < ACCEPT_BATCH && !is_over() && accept_one(i); n++)
+    for (n = 0; n < ACCEPT_BATCH && !mpm_closed_listeners() && accept_one(i); n++)
         ;
 }
 
-/* Other children have granted us slots or handed connections on, or a worker
- * has something for vl_arrival_settle(). */
-static void look_round(void)
+/* Called when other children have granted slots or transferred connections, or a
+ * worker needs vl_arrival_settle(). */
+static void handle_wake_up(void)
 {
     apr_uint64_t count;
 
@@ -133,13 +134,13 @@ static void look_round(void)
 
 static apr_status_t relay_one(vl_item_t *item, int fd)
 {
-    return vl_relay_acceptor_send(vl_acceptor->shm, vl_acceptor->relay, item,
-                                  fd);
+    return vl_relay_acceptor_send(vl_acceptor->shm, vl_acceptor->relay_pair,
+                                  item, fd);
 }
 
-static int is_listener(const void *what)
+static int is_listener(const void *source)
 {
-    const int *fd = what, *fds = vl_acceptor->listeners.fds;
+    const int *fd = source, *fds = vl_acceptor->listeners.fds;
 
     return fd >= fds && fd < fds + vl_acceptor->listeners.n;
 }
@@ -150,36 +151,36 @@ void vl_accept_wait_for_events(void)
     int i, n;
 
     vl_watchdog_alive();
-    if (vl_acceptor->relays)
+    if (vl_acceptor->is_prefork)
         vl_arrival_relay(relay_one);
     n = epoll_pwait(vl_acceptor->epoll_fd, events, EVENTS, TICK_MS,
                     vl_acceptor->signals);
     for (i = 0; i < n; i++) {
-        void *what = events[i].data.ptr;
+        void *source = events[i].data.ptr;
 
-        if (!what)
-            look_round();
-        else if (is_listener(what))
-            accept_some((int)((const int *)what - vl_acceptor->listeners.fds));
+        if (!source)
+            handle_wake_up();
+        else if (is_listener(source))
+            accept_batch((int)((const int *)source - vl_acceptor->listeners.fds));
         else
-            vl_arrival_revisit(what, events[i].events);
+            vl_arrival_revisit(source, events[i].events);
     }
     vl_arrival_settle();
 }
 
-/* An exclusive wake-up is not said twice: one that a child used up which then
- * went deaf is made good for here. */
+/* EPOLLEXCLUSIVE does not repeat a wake-up. This child may have consumed one and then
+ * left the epoll set, so each listener is tried here. */
 void vl_accept_resume_listening(void)
 {
     int i;
 
-    if (vl_acceptor->no_room)
+    if (vl_acceptor->no_descriptors)
         vl_accept_adopt();
-    if (vl_acceptor->no_room)
+    if (vl_acceptor->no_descriptors)
         return;
-    listen_on();
+    watch_listeners();
     for (i = 0; i < vl_acceptor->listeners.n; i++)
-        accept_some(i);
+        accept_batch(i);
 }
 
 static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
@@ -193,7 +194,7 @@ static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
     vl_charge_kills(vl_acceptor->shm, account, kills);
 }
 
-/* One child does, until it is gone. */
+/* One child reads for all until it ends. */
 static void read_usage(apr_int64_t now_us)
 {
     int mine = vl_charge_reads_usage(vl_acceptor->shm, now_us);
@@ -203,14 +204,14 @@ static void read_usage(apr_int64_t now_us)
                             NULL);
         vl_yield_child_set(vl_charge_has_outside(vl_acceptor->shm, now_us));
     }
-    else if (vl_acceptor->reads)
+    else if (vl_acceptor->reads_usage)
         vl_usage_child_close(vl_acceptor->usage);
-    vl_acceptor->reads = mine;
+    vl_acceptor->reads_usage = mine;
 }
 
 static void tick(apr_int64_t now_us)
 {
-    int stuck;
+    int mpm_stalled;
 
     vl_slot_adjust(vl_acceptor->shm, now_us);
     vl_slot_revoke_stalled(vl_acceptor->shm, now_us);
@@ -219,26 +220,26 @@ static void tick(apr_int64_t now_us)
     read_usage(now_us);
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
-    stuck = vl_arrival_tick(now_us);
-    if (!vl_acceptor->relays) {
-        vl_accept_balance(stuck);
+    mpm_stalled = vl_arrival_tick(now_us);
+    if (!vl_acceptor->is_prefork) {
+        vl_accept_balance(mpm_stalled);
         return;
     }
-    vl_relay_acceptor_tidy(vl_acceptor->shm, vl_acceptor->relay, now_us);
+    vl_relay_acceptor_tidy(vl_acceptor->shm, vl_acceptor->relay_pair, now_us);
     vl_accept_resume_listening();
     vl_accept_adopt();
 }
 
 int vl_accept_is_ending(void)
 {
-    return __atomic_load_n(&vl_acceptor->ending, __ATOMIC_RELAXED);
+    return __atomic_load_n(&vl_acceptor->stopping, __ATOMIC_RELAXED);
 }
 
-static void accept_on(void)
+static void accept_until_stopped(void)
 {
     apr_int64_t ticked = 0, now;
 
-    while (!is_over() && !vl_accept_is_ending()) {
+    while (!mpm_closed_listeners() && !vl_accept_is_ending()) {
         vl_accept_wait_for_events();
         now = vl_clock_us();
         if (now - ticked >= TICK_MS * 1000) {
@@ -253,25 +254,25 @@ static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
 {
     struct sched_param param = { 0 };
 
-    pthread_mutex_lock(&vl_acceptor->set_up);
-    pthread_mutex_unlock(&vl_acceptor->set_up);
-    /* Newcomers do not interrupt the work on those who have come: several are
-     * sorted at once. */
+    pthread_mutex_lock(&vl_acceptor->may_begin);
+    pthread_mutex_unlock(&vl_acceptor->may_begin);
+    /* New connections then do not preempt the work on accepted ones, so several are
+     * classified per wake-up. */
     sched_setscheduler(0, SCHED_BATCH, &param);
     vl_listener_child_take_over(&vl_acceptor->listeners, vl_accept_is_ending);
-    listen_on();
-    accept_on();
+    watch_listeners();
+    accept_until_stopped();
     vl_watchdog_rest();
     return NULL;
 }
 
-/* Before the pool goes in which everything of ours lives. */
+/* Runs before the pool is destroyed that holds the acceptor's data. */
 static apr_status_t stop(void *unused)
 {
     apr_uint64_t one = 1;
     apr_status_t rv;
 
-    __atomic_store_n(&vl_acceptor->ending, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&vl_acceptor->stopping, 1, __ATOMIC_RELAXED);
     if (write(vl_shm_child_wake_fd(vl_acceptor->shm), &one, sizeof(one)) > 0) {
         apr_thread_join(&rv, vl_acceptor->thread);
         vl_watchdog_stop();
@@ -282,9 +283,9 @@ static apr_status_t stop(void *unused)
 
 /* --- set-up --------------------------------------------------------------- */
 
-/* The epoll set, and what is watched from the beginning.  Returns pass_fd, see
- * vl_arrival_child_init(), or -1: there are not enough descriptors. */
-static int open_up(apr_pool_t *pchild)
+/* Makes the epoll set with its first descriptors. Returns pass_fd
+ * (vl_arrival_child_init()), or -1 if there are not enough descriptors. */
+static int open_epoll(apr_pool_t *pchild)
 {
     int pass_fd;
 
@@ -294,7 +295,7 @@ static int open_up(apr_pool_t *pchild)
         return -1;
     pass_fd = vl_arrival_child_init(pchild, vl_acceptor->main_server,
                                     vl_acceptor->shm, vl_acceptor->epoll_fd,
-                                    vl_acceptor->most);
+                                    vl_acceptor->max_lingering);
     if (pass_fd < 0) {
         close(vl_acceptor->epoll_fd);
         return -1;
@@ -303,11 +304,11 @@ static int open_up(apr_pool_t *pchild)
     return pass_fd;
 }
 
-static void warn_of(apr_status_t rv)
+static void log_failure(apr_status_t rv)
 {
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, vl_acceptor->main_server,
                  VLOGNO(0024) "connections cannot wait as sockets in this "
-                 "child: %s", vl_acceptor->relays
+                 "child: %s", vl_acceptor->is_prefork
                  ? "it tries again" : "their requests wait with threads");
 }
 
@@ -315,50 +316,51 @@ static apr_status_t start_thread(apr_pool_t *pchild)
 {
     apr_status_t rv;
 
-    pthread_mutex_init(&vl_acceptor->set_up, NULL);
-    pthread_mutex_lock(&vl_acceptor->set_up);
+    pthread_mutex_init(&vl_acceptor->may_begin, NULL);
+    pthread_mutex_lock(&vl_acceptor->may_begin);
     rv = apr_thread_create(&vl_acceptor->thread, NULL, run, NULL, pchild);
     if (rv != APR_SUCCESS)
         vl_acceptor->thread = NULL;
     return rv;
 }
 
-/* Without the thread nobody would accept: it has to be there first.  Then it may
- * begin.  stand_ins: NULL, the MPM keeps its listeners. */
-static apr_status_t begin_on(apr_pool_t *pchild, int *stand_ins)
+/* Starts the thread before the listeners are replaced: without it no connection would
+ * be accepted. Then the thread may begin. placeholders: NULL if the MPM keeps its
+ * listeners. */
+static apr_status_t start_with(apr_pool_t *pchild, int *placeholders)
 {
     apr_status_t rv = start_thread(pchild);
 
     if (rv != APR_SUCCESS) {
-        vl_listener_child_discard(stand_ins);
+        vl_listener_child_discard(placeholders);
         return rv;
     }
-    if (stand_ins)
-        vl_listener_child_replace(pchild, stand_ins, &vl_acceptor->listeners);
-    pthread_mutex_unlock(&vl_acceptor->set_up);
+    if (placeholders)
+        vl_listener_child_replace(pchild, placeholders, &vl_acceptor->listeners);
+    pthread_mutex_unlock(&vl_acceptor->may_begin);
     vl_watchdog_start(pchild, vl_accept_stand_in);
     apr_pool_pre_cleanup_register(pchild, NULL, stop);
     return APR_SUCCESS;
 }
 
-static apr_status_t begin_with(apr_pool_t *pchild, int pass_fd)
+static apr_status_t start_acceptor(apr_pool_t *pchild, int pass_fd)
 {
-    int *stand_ins;
+    int *placeholders;
 
     if (!vl_listener_may_replace())
-        return begin_on(pchild, NULL);
-    stand_ins = vl_listener_child_stand_ins(pchild, pass_fd);
-    return stand_ins ? begin_on(pchild, stand_ins) : errno;
+        return start_with(pchild, NULL);
+    placeholders = vl_listener_child_stand_ins(pchild, pass_fd);
+    return placeholders ? start_with(pchild, placeholders) : errno;
 }
 
-static void begin_thread(apr_pool_t *pchild)
+static void open_and_start(apr_pool_t *pchild)
 {
-    int pass_fd = open_up(pchild);
-    apr_status_t rv = pass_fd < 0 ? errno : begin_with(pchild, pass_fd);
+    int pass_fd = open_epoll(pchild);
+    apr_status_t rv = pass_fd < 0 ? errno : start_acceptor(pchild, pass_fd);
 
     if (rv == APR_SUCCESS)
         return;
-    warn_of(rv);
+    log_failure(rv);
     if (pass_fd >= 0) {
         close(pass_fd);
         close(vl_acceptor->epoll_fd);
@@ -366,35 +368,35 @@ static void begin_thread(apr_pool_t *pchild)
 }
 
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, const int handover[2],
-                          const int relay[2], apr_uint32_t most,
+                          vl_shm_t *shm, const int transfer_pair[2],
+                          const int relay_pair[2], apr_uint32_t max_lingering,
                           vl_usage_t *usage)
 {
     if (vl_shm_child_wake_fd(shm) < 0 || !vl_conf_knows_mpm())
         return;
     vl_acceptor = apr_pcalloc(pchild, sizeof(*vl_acceptor));
     vl_acceptor->shm = shm;
-    vl_acceptor->handover = handover;
-    vl_acceptor->relay = relay;
+    vl_acceptor->transfer_pair = transfer_pair;
+    vl_acceptor->relay_pair = relay_pair;
     vl_acceptor->usage = usage;
     vl_acceptor->main_server = main_server;
-    vl_acceptor->most = most;
+    vl_acceptor->max_lingering = max_lingering;
     vl_acceptor->pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname);
     if (vl_listener_is_threaded())
-        begin_thread(pchild);
+        open_and_start(pchild);
     else if (vl_listener_may_replace())
-        vl_acceptor->listeners.n = vl_prefork_child_init(pchild, shm, relay);
+        vl_acceptor->listeners.n = vl_prefork_child_init(pchild, shm, relay_pair);
 }
 
 int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real)
 {
-    vl_acceptor->relays = 1;
+    vl_acceptor->is_prefork = 1;
     if (vl_listener_child_copy(pchild, real, &vl_acceptor->listeners)) {
-        if (open_up(pchild) >= 0)
+        if (open_epoll(pchild) >= 0)
             return 1;
         vl_listener_child_close(&vl_acceptor->listeners);
     }
-    warn_of(errno);
+    log_failure(errno);
     return 0;
 }
 
@@ -402,8 +404,8 @@ void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals)
 {
     vl_acceptor->listeners.first = first;
     vl_acceptor->signals = signals;
-    listen_on();
-    accept_on();
+    watch_listeners();
+    accept_until_stopped();
 }
 
 void vl_accept_open_logs(void)

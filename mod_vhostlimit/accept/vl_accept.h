@@ -2,21 +2,15 @@
 #ifndef VL_ACCEPT_H
 #define VL_ACCEPT_H
 
-/* The fair acceptor: new connections wait with us, as bare sockets in their
- * vhost's line, before the MPM ever sees them.
+/* The acceptor: a thread of each child process that accepts connections early, classifies
+ * them by their first bytes, which stay in the socket, and queues them per site.  The
+ * MPM never sees a queued connection.  In place of each real listener the MPM polls a
+ * descriptor that is readable while a connection is to be passed to it (vl_listener.h).
  *
- * A thread of ours in each child accepts early, reads (without consuming) whose
- * request has come, and lets it wait.  What the MPM polls for a listening socket
- * is replaced by a descriptor that is readable while somebody may pass, and the
- * listener's accept function by one that hands on whose turn it is.  A waiting
- * connection costs a descriptor and a small record: no thread, no pool.
- *
- * Under the prefork MPM one of the children does all that for the others, see
- * vl_prefork.h.
- *
- * With several listener buckets (ListenCoresBucketsRatio), or other protocols
- * beside HTTP under worker and prefork, the thread only keeps time and picks up
- * grants for requests that wait with their threads; prefork has none. */
+ * Under prefork one child is the acceptor for all (vl_prefork.h).  With several listener
+ * buckets (ListenCoresBucketsRatio), or protocols other than HTTP under worker and
+ * prefork, nothing is queued here: the thread handles timers, and the grants of requests
+ * that wait with their threads.  Prefork has no such thread then. */
 
 #include <signal.h>
 
@@ -26,29 +20,30 @@
 #include "core/vl_shm.h"
 #include "cost/vl_usage.h"
 
-/* Parent, as soon as its listeners are open: before that they are not as they
- * stay, and children of an earlier configuration may accept from them still. */
+/* Parent. Called as soon as its listeners are open: before, they are not final, and
+ * children of an earlier configuration may still accept from them. */
 void vl_accept_open_logs(void);
-/* Child, before its MPM starts its threads.  Takes the listeners over where
- * that can be done.  handover and relay: see vl_transfer.h and vl_relay.h; they
- * must last.  most: how many kept-alive connections may wait here for their
- * next request. */
+/* Child, before its MPM starts its threads. Starts the acceptor and takes over the
+ * listeners where possible. transfer_pair, relay_pair: see vl_transfer.h and
+ * vl_relay.h; they must last. max_lingering: limit of lingering connections, and half
+ * the limit of descriptors for all connections here. */
 void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, const int handover[2],
-                          const int relay[2], apr_uint32_t most,
+                          vl_shm_t *shm, const int transfer_pair[2],
+                          const int relay_pair[2], apr_uint32_t max_lingering,
                           vl_usage_t *usage);
-/* The calling process is to accept for all.  real: a list with the real sockets.
- * 0: it cannot, for want of descriptors. */
+/* Prepares the calling process to accept for all children (prefork). real: list with
+ * the real sockets. Returns 0 if there are not enough descriptors. */
 int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real);
-/* Then it does nothing but that, until the MPM has closed its listeners: `first`
- * is no longer active.  signals: its mask while it sleeps. */
+/* Accepts for all children, and returns when the MPM has closed its listeners: `first`
+ * is no longer active. signals: signal mask while it sleeps. */
 void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals);
-/* Who is to come from another child waits, for want of descriptors here: a line
- * in the log, once a minute. */
+/* Logs, at most once a minute, that connections from other children stay queued
+ * because this child has no descriptors left. */
 void vl_accept_warn_full(void);
-/* A thread of ours looks what time has changed, in this child. */
+/* Returns 1 if the acceptor's thread handles timers in this child. */
 int vl_accept_keeps_time(void);
-/* Connections wait with us in this child. */
+/* Returns 1 if connections are queued as sockets in this child; in the parent, if they
+ * will be. */
 int vl_accept_works(void);
 
 #endif

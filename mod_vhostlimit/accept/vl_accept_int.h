@@ -2,8 +2,12 @@
 #ifndef VL_ACCEPT_INT_H
 #define VL_ACCEPT_INT_H
 
-/* For the files of this room only: vl_accept.c waits for events and accepts,
- * vl_accept_share.c shares the work with other children. */
+/* Internal to vl_accept*.c: the acceptor of this child process. vl_accept.c waits for
+ * events and accepts connections; vl_accept_share.c exchanges connections with other
+ * children.
+ * Only the acceptor's thread uses acceptor_t once it runs. The exceptions are
+ * `stopping`, which is atomic, and what vl_accept_stand_in() and
+ * vl_accept_transfer_unbegun() need. */
 
 #include <pthread.h>
 
@@ -16,41 +20,46 @@ typedef struct acceptor_t {
     vl_shm_t *shm;
     int epoll_fd;
     vl_listeners_t listeners;
-    int relays;                     /* to the other children: the prefork MPM */
-    const sigset_t *signals;        /* its mask while it sleeps, or NULL */
-    int not_listening;                       /* no listener is in the set, for a while */
-    int no_room;                    /* for those who were handed on */
-    apr_uint32_t ended;             /* requests of this child, at the last tick */
-    const int *handover;
-    const int *relay;
+    int is_prefork;                 /* the acceptor of the prefork MPM, for all children */
+    const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
+    int not_listening;              /* no listener is in the epoll set */
+    int no_descriptors;             /* none left for connections from other children */
+    apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
+    const int *transfer_pair;
+    const int *relay_pair;
     const char *pid_file;
     server_rec *main_server;
-    apr_uint32_t most;
+    apr_uint32_t max_lingering;
     vl_usage_t *usage;
-    int reads;                      /* it, for all children */
+    int reads_usage;                /* this child reads the CPU usage for all children */
     apr_thread_t *thread;
-    pthread_mutex_t set_up;         /* it begins when it gets this */
-    int ending;                     /* atomic: the thread is to stop */
+    pthread_mutex_t may_begin;      /* the thread starts to accept when it gets this */
+    int stopping;                   /* atomic: the thread is to stop */
 } acceptor_t;
 
-extern acceptor_t *vl_acceptor;     /* of this child */
+extern acceptor_t *vl_acceptor;     /* one for each child process */
 
-/* No newcomers, until vl_accept_resume_listening(). */
+/* Stops accepting connections until vl_accept_resume_listening(). */
 void vl_accept_stop_listening(void);
 void vl_accept_resume_listening(void);
-/* The process ends. */
+/* Returns 1 if the child process ends. */
 int vl_accept_is_ending(void);
-/* Until a tick is due, at most. */
+/* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
 void vl_accept_wait_for_events(void);
 
+/* Receives the connections that other children have transferred. */
 void vl_accept_adopt(void);
-/* stuck: the MPM takes nobody. */
-void vl_accept_balance(int stuck);
-/* The thread that accepts does nothing after it. */
+/* Called at each tick. Shares connections with other children. mpm_stalled: the MPM
+ * takes no connections. */
+void vl_accept_balance(int mpm_stalled);
+/* Called when the MPM has closed its listeners; the last thing the acceptor does. It
+ * closes the real listeners, and transfers or answers the connections here, in at most
+ * 3 s. Then it returns; where leases are granted it does when the child ends. */
 void vl_accept_leave(void);
-/* vl_watchdog_start()'s. */
+/* The callback of vl_watchdog_start(). */
 void vl_accept_stand_in(apr_int64_t now_us);
-/* The acceptor's thread is gone. */
+/* Transfers connections that the MPM took and no worker has begun. The acceptor's
+ * thread and the MPM's threads have ended. */
 void vl_accept_transfer_unbegun(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work that is shared with other children: connections that they hand on are
- * taken in here, and who waits here goes to those that have threads free, or to
- * whoever is left when this child stops. */
+/* Exchange of connections with other children: connections that they transfer are
+ * received here, and queued ones are transferred to children with free threads, or to
+ * any other child when this one stops. */
 #include "accept/vl_accept_int.h"
 
 #include <errno.h>
@@ -14,15 +14,16 @@
 #include "base/vl_private.h"
 #include "core/vl_capacity.h"
 
-/* As long as a child that stops waits for other children to begin, and for
- * clients to close. */
-#define ALONE_US (1 * APR_USEC_PER_SEC)
-#define LEAVE_US (3 * APR_USEC_PER_SEC)
-/* Tries, 10 ms apart, to hand on what nobody reads, when it is that or nothing. */
-#define LAST_TRIES 100
-/* Handed on at once: another child takes all of them when it has room for all. */
-#define HANDOVER_BATCH 16
-/* How often a child says that it has no room. */
+/* A stopping child waits as long for other children to start, and for clients to
+ * close. */
+#define WAIT_FOR_OTHERS_US (1 * APR_USEC_PER_SEC)
+#define STOP_US (3 * APR_USEC_PER_SEC)
+/* Attempts, 10 ms apart, before connections that no child receives are closed. */
+#define TRANSFER_TRIES 100
+/* Connections per message. Another child receives all of them, if it has descriptors
+ * for all. */
+#define TRANSFER_BATCH 16
+/* Interval of the warning that no descriptors are left. */
 #define FULL_WARN_US (60 * APR_USEC_PER_SEC)
 
 void vl_accept_warn_full(void)
@@ -39,12 +40,12 @@ void vl_accept_warn_full(void)
                  "some, or another child");
 }
 
-static apr_status_t adopt_some(void)
+static apr_status_t receive_batch(void)
 {
     int fds[VL_TRANSFER_MAX];
     vl_passed_t passed[VL_TRANSFER_MAX];
     apr_size_t i, n;
-    apr_status_t rv = vl_transfer_receive(vl_acceptor->handover, fds, passed,
+    apr_status_t rv = vl_transfer_receive(vl_acceptor->transfer_pair, fds, passed,
                                           &n);
 
     for (i = 0; i < n; i++)
@@ -52,53 +53,54 @@ static apr_status_t adopt_some(void)
     return rv;
 }
 
-/* When no descriptor is left, what another child has passed on comes before
- * newcomers. */
+/* When no descriptor is left, connections from other children come before new ones. */
 void vl_accept_adopt(void)
 {
     apr_status_t rv;
 
     do {
-        rv = adopt_some();
-    } while (rv == APR_SUCCESS || (rv == APR_EMFILE && vl_arrival_spare() == VL_SPARED));
-    vl_acceptor->no_room = rv == APR_EMFILE;
-    if (vl_acceptor->no_room) {
+        rv = receive_batch();
+    } while (rv == APR_SUCCESS
+             || (rv == APR_EMFILE && vl_arrival_spare() == VL_SPARED));
+    vl_acceptor->no_descriptors = rv == APR_EMFILE;
+    if (vl_acceptor->no_descriptors) {
         vl_accept_warn_full();
         vl_accept_stop_listening();
     }
 }
 
-/* Returns how many have gone: the others have not taken what they got before. */
-static apr_size_t transfer(const int *fds, const vl_passed_t *passed,
-                          apr_size_t n)
+/* Returns the number of connections that were sent. It is less than n if other
+ * children have not received earlier ones yet. */
+static apr_size_t send_batches(const int *fds, const vl_passed_t *passed,
+                               apr_size_t n)
 {
-    apr_size_t gone = 0;
+    apr_size_t sent = 0;
 
-    while (gone < n) {
-        apr_size_t some = n - gone < HANDOVER_BATCH ? n - gone : HANDOVER_BATCH;
+    while (sent < n) {
+        apr_size_t some = n - sent < TRANSFER_BATCH ? n - sent : TRANSFER_BATCH;
 
-        if (vl_transfer_send(vl_acceptor->handover, fds + gone, passed + gone,
+        if (vl_transfer_send(vl_acceptor->transfer_pair, fds + sent, passed + sent,
                              some) != APR_SUCCESS)
             break;
-        vl_transfer_close(fds + gone, some);
-        gone += some;
+        vl_transfer_close(fds + sent, some);
+        sent += some;
     }
     vl_slot_wake_others(vl_acceptor->shm);
-    return gone;
+    return sent;
 }
 
-/* Who has not gone stays.  0: somebody did. */
-static int hand_on_or_keep(const int *fds, const vl_passed_t *passed,
-                           apr_size_t n)
+/* Keeps what could not be sent. Returns 1 if all connections were sent. */
+static int transfer_or_keep(const int *fds, const vl_passed_t *passed,
+                            apr_size_t n)
 {
-    apr_size_t gone = transfer(fds, passed, n), i;
+    apr_size_t sent = send_batches(fds, passed, n), i;
 
-    for (i = gone; i < n; i++)
+    for (i = sent; i < n; i++)
         vl_arrival_keep(fds[i], &passed[i]);
-    return gone == n;
+    return sent == n;
 }
 
-/* Everybody who waits goes to the other children. */
+/* Transfers all connections that wait here to other children. */
 static void transfer_all(void)
 {
     int fds[VL_TRANSFER_MAX];
@@ -107,85 +109,84 @@ static void transfer_all(void)
 
     do {
         n = vl_arrival_evict(fds, passed, VL_TRANSFER_MAX);
-    } while (n && hand_on_or_keep(fds, passed, n));
+    } while (n && transfer_or_keep(fds, passed, n));
 }
 
-/* Who waits for a thread of this child that others have free. */
-static void hand_on_some(apr_uint32_t most)
+/* Transfers up to `max` queued connections to children with free threads. */
+static void transfer_queued(apr_uint32_t max)
 {
     int fds[VL_TRANSFER_MAX];
     vl_passed_t passed[VL_TRANSFER_MAX];
-    apr_size_t n = vl_arrival_shed(fds, passed, most < VL_TRANSFER_MAX
-                                                ? most : VL_TRANSFER_MAX);
+    apr_size_t n = vl_arrival_shed(fds, passed, max < VL_TRANSFER_MAX
+                                                ? max : VL_TRANSFER_MAX);
 
     if (n)
-        hand_on_or_keep(fds, passed, n);
+        transfer_or_keep(fds, passed, n);
 }
 
-/* A child whose MPM takes nobody leaves the work to those that can do it, if there
- * are some.  So does one whose threads are all taken: who waits goes to where some
- * are free, and so do newcomers, unless threads here come free all the time. */
-void vl_accept_balance(int stuck)
+/* A child whose MPM is stalled transfers all connections if other children have free
+ * threads, and stops accepting. A child without free threads transfers only queued
+ * ones; it stops accepting too, unless its requests end all the time. */
+void vl_accept_balance(int mpm_stalled)
 {
-    vl_capacity_t rooms;
-    int full, stalled;
+    vl_capacity_t capacity;
+    int no_thread, stalled;
 
-    vl_capacity_count(vl_acceptor->shm, &rooms);
-    full = !rooms.here && rooms.elsewhere;
-    stalled = full && rooms.ended == vl_acceptor->ended;
-    vl_acceptor->ended = rooms.ended;
-    if ((stuck && rooms.elsewhere) || stalled)
+    vl_capacity_count(vl_acceptor->shm, &capacity);
+    no_thread = !capacity.here && capacity.elsewhere;
+    stalled = no_thread && capacity.ended == vl_acceptor->ended_requests;
+    vl_acceptor->ended_requests = capacity.ended;
+    if ((mpm_stalled && capacity.elsewhere) || stalled)
         vl_accept_stop_listening();
     else
         vl_accept_resume_listening();
-    if (stuck && rooms.elsewhere)
+    if (mpm_stalled && capacity.elsewhere)
         transfer_all();
-    else if (full)
-        hand_on_some(rooms.elsewhere);
-    else if (!stuck)
+    else if (no_thread)
+        transfer_queued(capacity.elsewhere);
+    else if (!mpm_stalled)
         vl_accept_adopt();
 }
 
-/* The parent removes its pid file before it tells its children to stop for good,
- * which is all that tells this from a restart. */
-static int server_stops(void)
+/* The parent removes its pid file before it tells its children to stop for good.
+ * Nothing else distinguishes this from a restart. */
+static int server_is_stopping(void)
 {
     return access(vl_acceptor->pid_file, F_OK) && errno == ENOENT;
 }
 
-/* Somebody takes what is handed on. */
-static int others_take(void)
+/* Returns 1 if another process receives what is transferred. */
+static int can_transfer(void)
 {
-    return vl_acceptor->relays ? vl_relay_has_acceptor(vl_acceptor->shm)
+    return vl_acceptor->is_prefork ? vl_relay_has_acceptor(vl_acceptor->shm)
                                : vl_shm_child_others(vl_acceptor->shm) > 0;
 }
 
-/* What no child has taken, or will take, comes back. */
+/* Takes back connections that were sent and that no child has received. */
 static void recall(void)
 {
     vl_passed_t passed;
     int fd;
 
-    while (vl_acceptor->relays
-           && vl_relay_acceptor_recall(vl_acceptor->relay, &passed, &fd)
+    while (vl_acceptor->is_prefork
+           && vl_relay_acceptor_recall(vl_acceptor->relay_pair, &passed, &fd)
               == APR_SUCCESS)
         vl_arrival_adopt(fd, &passed);
 }
 
-/* Somebody would be lost if we ended now. */
-static int is_needed(void)
+/* Returns 1 if connections would be lost if the acceptor ended now. */
+static int has_connections(void)
 {
     return vl_arrival_count() > 0
-           || (vl_acceptor->relays && vl_relay_pending(vl_acceptor->relay));
+           || (vl_acceptor->is_prefork && vl_relay_pending(vl_acceptor->relay_pair));
 }
 
-/* The MPM has closed its listeners: so do we.  Who waits goes to the other
- * children; when there are none, because the server stops and not only this
- * child, and none has come for a second, nobody will serve them.  Connections
- * that are closing get the time that the MPM gives its own then. */
+/* Connections are transferred to the other children. When the server stops there are
+ * none: if none has started for a second, requests get 503. Closing connections get
+ * the time that the MPM gives its own then. */
 void vl_accept_leave(void)
 {
-    apr_int64_t start = vl_clock_us(), passed;
+    apr_int64_t start = vl_clock_us(), elapsed;
     int i;
 
     vl_accept_stop_listening();
@@ -193,26 +194,26 @@ void vl_accept_leave(void)
         close(vl_acceptor->listeners.fds[i]);
     vl_shm_child_leave(vl_acceptor->shm);
     vl_lease_child_leave();
-    if (vl_acceptor->relays)
+    if (vl_acceptor->is_prefork)
         vl_relay_acceptor_resign(vl_acceptor->shm);
     do {
-        passed = vl_clock_us() - start;
-        if (others_take()) {
+        elapsed = vl_clock_us() - start;
+        if (can_transfer()) {
             transfer_all();
         }
-        else if (passed > ALONE_US && server_stops()) {
+        else if (elapsed > WAIT_FOR_OTHERS_US && server_is_stopping()) {
             vl_accept_adopt();
             recall();
             vl_arrival_dismiss();
         }
-        else if (passed > ALONE_US) {
+        else if (elapsed > WAIT_FOR_OTHERS_US) {
             recall();
-            transfer_all();          /* to whoever comes */
+            transfer_all();          /* to a child that starts */
         }
-        if (is_needed() || vl_lease_queued())
+        if (has_connections() || vl_lease_queued())
             vl_accept_wait_for_events();
         vl_lease_tick(vl_clock_us());
-    } while (is_needed() && passed < LEAVE_US);
+    } while (has_connections() && elapsed < STOP_US);
     /* Established connections are granted leases as long as the MPM serves them. */
     while (vl_lease_parks() && !vl_accept_is_ending()) {
         vl_accept_wait_for_events();
@@ -221,33 +222,33 @@ void vl_accept_leave(void)
     vl_lease_child_end();
 }
 
-/* The acceptor hangs: nobody comes, and nobody is sorted, but who waits here has
- * his turn or goes where threads are free. */
+/* The acceptor is stalled: nothing is accepted or classified. Queued connections are
+ * still granted slots, or transferred to children with free threads. */
 void vl_accept_stand_in(apr_int64_t now_us)
 {
-    vl_capacity_t rooms;
-    int stuck = vl_arrival_stand_in(now_us);
+    vl_capacity_t capacity;
+    int mpm_stalled = vl_arrival_stand_in(now_us);
 
-    vl_capacity_count(vl_acceptor->shm, &rooms);
-    if (stuck && rooms.elsewhere)
+    vl_capacity_count(vl_acceptor->shm, &capacity);
+    if (mpm_stalled && capacity.elsewhere)
         transfer_all();
 }
 
-/* A dying event MPM's workers leave as soon as it has as few connections as are
- * left of them, and sockets in their queue are not counted
- * (worker_thread_should_exit_early): those would be lost. */
+/* The workers of a stopping event MPM exit as soon as the connections are no more than
+ * the workers that are left. Sockets in their queue are not counted
+ * (worker_thread_should_exit_early), so they would be lost. */
 void vl_accept_transfer_unbegun(void)
 {
-    int fds[VL_TRANSFER_MAX], tries = LAST_TRIES;
+    int fds[VL_TRANSFER_MAX], tries = TRANSFER_TRIES;
     vl_passed_t passed[VL_TRANSFER_MAX];
-    apr_size_t n, gone;
+    apr_size_t n, sent;
 
     while ((n = vl_arrival_unbegun(fds, passed, VL_TRANSFER_MAX)) > 0) {
-        gone = transfer(fds, passed, n);
-        while (gone < n && tries--) {
+        sent = send_batches(fds, passed, n);
+        while (sent < n && tries--) {
             apr_sleep(10 * 1000);
-            gone += transfer(fds + gone, passed + gone, n - gone);
+            sent += send_batches(fds + sent, passed + sent, n - sent);
         }
-        vl_transfer_close(fds + gone, n - gone);
+        vl_transfer_close(fds + sent, n - sent);
     }
 }

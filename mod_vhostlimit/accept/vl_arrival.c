@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the arrivals of this child are, and how the acceptor sorts them.  It is
- * the only one to free what may still be among the events it has got: see
- * vl_arrival_bury_locked(). */
+/* The states of this child's new connections, and their classification by the
+ * acceptor. */
 #include "accept/vl_arrival_int.h"
 
 #include <errno.h>
@@ -17,22 +16,24 @@
 #include "accept/vl_classify.h"
 #include "core/vl_thread.h"
 
-/* A connection that waits for longer is watched for the end of its client.  One that
- * does not is asked before it is passed: two system calls less. */
-#define WATCH_END_US 100000
-/* Of what a closing client still sends; then it is others' turn. */
+/* A connection that is queued for longer is watched for the close of its client. A
+ * shorter one is checked before it is passed to the MPM, which saves two system calls. */
+#define WATCH_CLOSE_US 100000
+/* Bytes of input that are discarded in one call, so that other connections are not
+ * delayed. */
 #define DRAIN_SIZE (1 << 16)
 
-places_t *vl_arrivals;
+child_arrivals_t *vl_arrivals;
 
-/* The child ends.  Those that the MPM has are its to close. */
-static apr_status_t free_all(void *unused)
+/* Frees the records when the child ends. Connections in IN_MPM are skipped: the MPM
+ * still closes them. */
+static apr_status_t free_records(void *unused)
 {
-    place_e place;
+    state_e state;
     vl_arrival_t *arrival;
 
-    for (place = SORTING; place < PLACES; place++) {
-        while (place != PASSED && (arrival = vl_arrival_first_locked(place))) {
+    for (state = CLASSIFYING; state < STATES; state++) {
+        while (state != IN_MPM && (arrival = vl_arrival_first_locked(state))) {
             APR_RING_REMOVE(arrival, link);
             free(arrival);
         }
@@ -41,7 +42,7 @@ static apr_status_t free_all(void *unused)
 }
 
 int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, int epoll_fd, apr_uint32_t most)
+                          vl_shm_t *shm, int epoll_fd, apr_uint32_t max)
 {
     int i;
 
@@ -51,40 +52,40 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     vl_classify_child_init(pchild, main_server);
     vl_arrivals->wheel = vl_wheel_create(pchild, vl_clock_us());
     vl_arrivals->epoll_fd = epoll_fd;
-    vl_arrivals->most = most;
+    vl_arrivals->max_lingering = max;
     vl_arrivals->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    for (i = 0; i < PLACES; i++)
-        APR_RING_INIT(&vl_arrivals->in[i], vl_arrival_t, link);
-    apr_pool_cleanup_register(pchild, NULL, free_all, apr_pool_cleanup_null);
+    for (i = 0; i < STATES; i++)
+        APR_RING_INIT(&vl_arrivals->ring[i], vl_arrival_t, link);
+    apr_pool_cleanup_register(pchild, NULL, free_records, apr_pool_cleanup_null);
     return vl_arrivals->pass_fd;
 }
 
-/* --- places --------------------------------------------------------------- */
+/* --- states --------------------------------------------------------------- */
 
-static void leave_locked(vl_arrival_t *arrival)
+static void unlink_locked(vl_arrival_t *arrival)
 {
     vl_wheel_clear(&arrival->timer);
     APR_RING_REMOVE(arrival, link);
-    vl_arrivals->count[arrival->place]--;
+    vl_arrivals->count[arrival->state]--;
 }
 
-void vl_arrival_enter_locked(vl_arrival_t *arrival, place_e place)
+void vl_arrival_enter_locked(vl_arrival_t *arrival, state_e state)
 {
-    arrival->place = place;
-    APR_RING_INSERT_TAIL(&vl_arrivals->in[place], arrival, vl_arrival_t, link);
-    vl_arrivals->count[place]++;
+    arrival->state = state;
+    APR_RING_INSERT_TAIL(&vl_arrivals->ring[state], arrival, vl_arrival_t, link);
+    vl_arrivals->count[state]++;
 }
 
-void vl_arrival_move_locked(vl_arrival_t *arrival, place_e place)
+void vl_arrival_move_locked(vl_arrival_t *arrival, state_e state)
 {
-    leave_locked(arrival);
-    vl_arrival_enter_locked(arrival, place);
+    unlink_locked(arrival);
+    vl_arrival_enter_locked(arrival, state);
 }
 
-vl_arrival_t *vl_arrival_first_locked(place_e place)
+vl_arrival_t *vl_arrival_first_locked(state_e state)
 {
-    return APR_RING_EMPTY(&vl_arrivals->in[place], vl_arrival_t, link)
-           ? NULL : APR_RING_FIRST(&vl_arrivals->in[place]);
+    return APR_RING_EMPTY(&vl_arrivals->ring[state], vl_arrival_t, link)
+           ? NULL : APR_RING_FIRST(&vl_arrivals->ring[state]);
 }
 
 int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how)
@@ -92,11 +93,11 @@ int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how)
     struct epoll_event ev = { EPOLLIN | EPOLLRDHUP | how, { .ptr = arrival } };
     int op = arrival->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-    if (arrival->watched == WATCHED && how)
+    if (arrival->watched == WATCHED_FOR_INPUT && how)
         return 1;
     if (!epoll_ctl(vl_arrivals->epoll_fd, op, arrival->fd, &ev))
-        arrival->watched = WATCHED;
-    return arrival->watched == WATCHED;
+        arrival->watched = WATCHED_FOR_INPUT;
+    return arrival->watched == WATCHED_FOR_INPUT;
 }
 
 void vl_arrival_watch_end_locked(vl_arrival_t *arrival)
@@ -105,18 +106,18 @@ void vl_arrival_watch_end_locked(vl_arrival_t *arrival)
 
     if (!arrival->watched
         && !epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_ADD, arrival->fd, &ev))
-        arrival->watched = WATCHED_FOR_END;
+        arrival->watched = WATCHED_FOR_CLOSE;
 }
 
 void vl_arrival_bury_locked(vl_arrival_t *arrival)
 {
     if (!arrival->watched) {
-        leave_locked(arrival);
+        unlink_locked(arrival);
         free(arrival);
         return;
     }
     epoll_ctl(vl_arrivals->epoll_fd, EPOLL_CTL_DEL, arrival->fd, NULL);
-    vl_arrival_move_locked(arrival, GONE);
+    vl_arrival_move_locked(arrival, RELEASED);
 }
 
 void vl_arrival_close_locked(vl_arrival_t *arrival)
@@ -127,22 +128,24 @@ void vl_arrival_close_locked(vl_arrival_t *arrival)
     close(fd);
 }
 
-/* Closes one connection because descriptors are short.  That is the oldest that
- * was refused here and only waits for its client to close.  Without such, and if
- * one site has more waiting connections here than there are others, in the MPM or
- * without a whole head, it is the newest of that site, so that a flood closes its
- * own.  Else it is one that the MPM has (vl_lease_spare_locked()), then the oldest
- * one without a whole head. */
+/* Closes one connection because descriptors are short. Returns whether one is closed
+ * now, will be closed soon, or none can be. It chooses in this order:
+ * 1. the oldest lingering connection;
+ * 2. the newest connection of the site with most queued connections here, if their
+ *    number is at least that of connections with incomplete heads, and at least that
+ *    of connections with leases; so a flood closes its own connections;
+ * 3. a connection that the MPM has (vl_lease_spare_locked());
+ * 4. the oldest connection with an incomplete head. */
 static vl_spared_e close_one_locked(void)
 {
-    vl_arrival_t *arrival = vl_arrival_first_locked(LINGER);
+    vl_arrival_t *arrival = vl_arrival_first_locked(LINGERING);
     apr_uint32_t waiting;
     vl_waiter_t *newest;
 
     if (!arrival) {
         newest = vl_park_newest_of_longest_locked(vl_arrival_granted_locked,
                                                   &waiting);
-        if (newest && waiting >= vl_arrivals->count[PENDING]
+        if (newest && waiting >= vl_arrivals->count[INCOMPLETE_HEAD]
             && waiting >= vl_lease_descriptors()) {
             vl_park_remove_locked(newest);
             vl_arrival_reset_locked((vl_arrival_t *)newest);
@@ -150,7 +153,7 @@ static vl_spared_e close_one_locked(void)
         }
         if (vl_lease_spare_locked())
             return VL_SPARED_SOON;
-        arrival = vl_arrival_first_locked(PENDING);
+        arrival = vl_arrival_first_locked(INCOMPLETE_HEAD);
     }
     if (!arrival)
         return VL_SPARED_NONE;
@@ -160,26 +163,27 @@ static vl_spared_e close_one_locked(void)
 
 void vl_arrival_make_room_locked(void)
 {
-    while (vl_arrivals->count[LINGER] >= vl_arrivals->most)
-        vl_arrival_close_locked(vl_arrival_first_locked(LINGER));
+    while (vl_arrivals->count[LINGERING] >= vl_arrivals->max_lingering)
+        vl_arrival_close_locked(vl_arrival_first_locked(LINGERING));
 }
 
-/* The threads need the descriptors that are left. */
-static int is_crowded_locked(void)
+/* Returns 1 if the connections here use more than their part of the descriptors. The
+ * rest is for the MPM's threads. */
+static int descriptors_are_short_locked(void)
 {
     apr_uint32_t all = vl_lease_descriptors();
     int i;
 
-    for (i = 0; i < PLACES; i++)
-        all += i == PASSED || i == GONE ? 0 : vl_arrivals->count[i];
-    return all / 2 > vl_arrivals->most;
+    for (i = 0; i < STATES; i++)
+        all += i == IN_MPM || i == RELEASED ? 0 : vl_arrivals->count[i];
+    return all / 2 > vl_arrivals->max_lingering;
 }
 
 void vl_arrival_pass_locked(vl_arrival_t *arrival)
 {
     apr_uint64_t one = 1;
 
-    vl_arrival_move_locked(arrival, PASSING);
+    vl_arrival_move_locked(arrival, FOR_MPM);
     if (!vl_arrivals->signalled) {
         vl_arrivals->signalled = write(vl_arrivals->pass_fd, &one, sizeof(one))
                                  == sizeof(one);
@@ -188,7 +192,7 @@ void vl_arrival_pass_locked(vl_arrival_t *arrival)
 }
 
 void vl_arrival_granted_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
-                            vl_reason_e refused)
+                               vl_reason_e refused)
 {
     vl_arrival_t *arrival = (vl_arrival_t *)waiter;
 
@@ -219,22 +223,22 @@ static void pass(vl_arrival_t *arrival)
     vl_park_unlock();
 }
 
-/* It waits beside the queues until more of its head comes, as long as Apache
- * would wait. */
-static void pend(vl_arrival_t *arrival, const vl_classified_t *look)
+/* Waits for more of the head, outside of the queues and for as long as Apache would
+ * wait. If epoll fails the connection is passed to the MPM. */
+static void wait_for_head(vl_arrival_t *arrival, const vl_classified_t *found)
 {
     apr_int64_t now_us = vl_clock_us();
 
-    if (!arrival->began_us)
-        arrival->began_us = now_us;
-    arrival->client.tls = look->tls;
+    if (!arrival->head_since_us)
+        arrival->head_since_us = now_us;
+    arrival->client.tls = found->tls;
     vl_park_lock();
     if (vl_arrival_watch_locked(arrival, EPOLLET)) {
-        vl_arrival_move_locked(arrival, PENDING);
+        vl_arrival_move_locked(arrival, INCOMPLETE_HEAD);
         vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
-                     vl_headtime_deadline(look->server, look->tls,
-                                          arrival->began_us, now_us,
-                                          look->bytes));
+                     vl_headtime_deadline(found->server, found->tls,
+                                          arrival->head_since_us, now_us,
+                                          found->bytes));
     }
     else {
         vl_arrival_pass_locked(arrival);
@@ -242,11 +246,11 @@ static void pend(vl_arrival_t *arrival, const vl_classified_t *look)
     vl_park_unlock();
 }
 
-/* --- sorting -------------------------------------------------------------- */
+/* --- classification ------------------------------------------------------- */
 
-/* The client sends nothing more.  Apache answers an incomplete request.  A
- * connection that sent nothing is closed here. */
-static void give_up(vl_arrival_t *arrival, int nothing)
+/* Handles the end of the client's input. Apache answers an incomplete request. A
+ * connection without any input is closed here. */
+static void end_of_input(vl_arrival_t *arrival, int nothing)
 {
     vl_park_lock();
     if (nothing)
@@ -256,35 +260,38 @@ static void give_up(vl_arrival_t *arrival, int nothing)
     vl_park_unlock();
 }
 
-/* Its account's slot at once, or its line. */
-static void ask(vl_arrival_t *arrival, const vl_conf_t *conf)
+/* Asks for a slot of the account. The connection is passed at once if a slot is free;
+ * otherwise it is queued or deferred. */
+static void request_slot(vl_arrival_t *arrival, const vl_conf_t *conf)
 {
     vl_waiter_t *waiter = &arrival->waiter;
 
     waiter->account = conf->account;
-    waiter->since_us = arrival->asked_us ? arrival->asked_us : vl_clock_us();
+    waiter->since_us = arrival->queued_since_us ? arrival->queued_since_us
+                                                : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = vl_arrival_granted_locked;
     arrival->grant.timeout_us = conf->queue_timeout;
     waiter->may_defer = 1;
     arrival->conf = conf;
-    arrival->waited = 1;
+    arrival->was_queued = 1;
     vl_park_lock();
-    vl_arrival_move_locked(arrival, LINE);
+    vl_arrival_move_locked(arrival, QUEUED);
     vl_wheel_set(vl_arrivals->wheel, &arrival->timer,
-                 vl_clock_us() + WATCH_END_US);
+                 vl_clock_us() + WATCH_CLOSE_US);
     if (vl_park_ask_locked(waiter, &arrival->grant.ticket)) {
         arrival->grant.holds = 1;
-        arrival->waited = arrival->asked_us != 0;
+        arrival->was_queued = arrival->queued_since_us != 0;
         vl_arrival_pass_locked(arrival);
     }
     vl_park_unlock();
 }
 
-/* Whose the streams of HTTP/2 in cleartext are, the first of them says. Until then
- * the connection counts as one of the address's default server. It needs no slot,
- * and waits only if that server has too many of this child's threads. */
-static int passes_with_thread(vl_arrival_t *arrival, const vl_conf_t *conf)
+/* The first stream of cleartext HTTP/2 tells the site of its connection. Until then
+ * the connection counts for the default server of its address. It needs no slot. It is
+ * queued only if that server has too many threads of this child. Returns 1 if the
+ * connection was passed. */
+static int try_pass_with_thread(vl_arrival_t *arrival, const vl_conf_t *conf)
 {
     if (conf->mode != VL_MODE_ON
         || vl_thread_try_occupy(vl_arrivals->shm, conf->account) != APR_SUCCESS)
@@ -295,22 +302,24 @@ static int passes_with_thread(vl_arrival_t *arrival, const vl_conf_t *conf)
     return 1;
 }
 
-static void ask_for(vl_arrival_t *arrival, const vl_classified_t *look)
+/* Decides what a classified connection needs: a slot, only a thread, or nothing
+ * because its site is not limited or the request is exempt. */
+static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
 {
-    const vl_conf_t *conf = vl_conf_get(look->server);
+    const vl_conf_t *conf = vl_conf_get(found->server);
 
-    arrival->began_us = 0;
-    arrival->http2 = look->http2;
-    if (look->http2 && passes_with_thread(arrival, conf))
+    arrival->head_since_us = 0;
+    arrival->http2 = found->http2;
+    if (found->http2 && try_pass_with_thread(arrival, conf))
         return;
-    if (conf->mode == VL_MODE_ON && !look->exempt
+    if (conf->mode == VL_MODE_ON && !found->exempt
         && vl_slot_queue(vl_arrivals->shm, conf->account)) {
-        arrival->ready = !look->tls && !look->http2;
-        arrival->client.tls = look->tls;
-        arrival->head = look->head;
-        arrival->client.http11 = look->http11 && !look->http2;
+        arrival->ready = !found->tls && !found->http2;
+        arrival->client.tls = found->tls;
+        arrival->is_head = found->head;
+        arrival->client.http11 = found->http11 && !found->http2;
         arrival->client.probed = 0;
-        ask(arrival, conf);
+        request_slot(arrival, conf);
     }
     else {
         pass(arrival);
@@ -320,24 +329,25 @@ static void ask_for(vl_arrival_t *arrival, const vl_classified_t *look)
 void vl_arrival_forget_grant(vl_arrival_t *arrival)
 {
     arrival->ready = 0;
-    arrival->waited = 0;
+    arrival->was_queued = 0;
     memset(&arrival->grant, 0, sizeof(arrival->grant));
 }
 
-/* all: nothing more will come. */
-static void sort(vl_arrival_t *arrival, int all)
+/* at_end: the client sends nothing more. */
+static void classify(vl_arrival_t *arrival, int at_end)
 {
-    vl_classified_t look;
-    vl_classify_e seen = vl_classify(arrival->fd, &arrival->local, &arrival->remote,
-                             arrival->addr_len, &look);
+    vl_classified_t found;
+    vl_classify_e result = vl_classify(arrival->fd, &arrival->local,
+                                       &arrival->remote, arrival->addr_len,
+                                       &found);
 
     vl_arrival_forget_grant(arrival);
-    if (seen == VL_CLASSIFY_ALL)
-        ask_for(arrival, &look);
-    else if (seen == VL_CLASSIFY_CLOSED || all)
-        give_up(arrival, seen != VL_CLASSIFY_SOME);
+    if (result == VL_CLASSIFY_ALL)
+        admit(arrival, &found);
+    else if (result == VL_CLASSIFY_CLOSED || at_end)
+        end_of_input(arrival, result != VL_CLASSIFY_SOME);
     else
-        pend(arrival, &look);
+        wait_for_head(arrival, &found);
 }
 
 vl_arrival_t *vl_arrival_make(int fd)
@@ -359,7 +369,9 @@ static void find_local(vl_arrival_t *arrival)
                 &arrival->addr_len);
 }
 
-static vl_arrival_t *arrival_passed(int fd, const vl_passed_t *passed)
+/* Returns the record of a connection that another child transferred, or NULL without
+ * memory. */
+static vl_arrival_t *make_received(int fd, const vl_passed_t *passed)
 {
     vl_arrival_t *arrival = vl_arrival_make(fd);
     socklen_t length = sizeof(arrival->remote);
@@ -368,18 +380,18 @@ static vl_arrival_t *arrival_passed(int fd, const vl_passed_t *passed)
         return NULL;
     find_local(arrival);
     getpeername(fd, (struct sockaddr *)&arrival->remote, &length);
-    arrival->began_us = passed->began_us;
-    arrival->asked_us = passed->since_us;
+    arrival->head_since_us = passed->began_us;
+    arrival->queued_since_us = passed->since_us;
     return arrival;
 }
 
-static void enter(vl_arrival_t *arrival, place_e place)
+static void add(vl_arrival_t *arrival, state_e state)
 {
     vl_park_lock();
-    if (place == SORTING && is_crowded_locked())
+    if (state == CLASSIFYING && descriptors_are_short_locked())
         close_one_locked();
-    vl_arrivals->came += place == SORTING;
-    vl_arrival_enter_locked(arrival, place);
+    vl_arrivals->accepted += state == CLASSIFYING;
+    vl_arrival_enter_locked(arrival, state);
     vl_park_unlock();
 }
 
@@ -396,26 +408,26 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
     arrival->addr_len = local_length;
     if (!local_length)
         find_local(arrival);
-    enter(arrival, SORTING);
-    sort(arrival, 0);
+    add(arrival, CLASSIFYING);
+    classify(arrival, 0);
 }
 
 void vl_arrival_adopt(int fd, const vl_passed_t *passed)
 {
-    vl_arrival_t *arrival = arrival_passed(fd, passed);
+    vl_arrival_t *arrival = make_received(fd, passed);
 
     if (!arrival)
         return;
-    enter(arrival, SORTING);
-    sort(arrival, 0);
+    add(arrival, CLASSIFYING);
+    classify(arrival, 0);
 }
 
 void vl_arrival_keep(int fd, const vl_passed_t *passed)
 {
-    vl_arrival_t *arrival = arrival_passed(fd, passed);
+    vl_arrival_t *arrival = make_received(fd, passed);
 
     if (arrival)
-        enter(arrival, KEPT);
+        add(arrival, TRANSFER_FAILED);
 }
 
 vl_spared_e vl_arrival_spare(void)
@@ -432,8 +444,8 @@ vl_spared_e vl_arrival_spare(void)
 
 int vl_arrival_drain(int fd)
 {
-    static char untouched[DRAIN_SIZE];      /* MSG_TRUNC: tcp(7) */
-    ssize_t n = recv(fd, untouched, sizeof(untouched),
+    static char discarded[DRAIN_SIZE];      /* MSG_TRUNC leaves it unwritten: tcp(7) */
+    ssize_t n = recv(fd, discarded, sizeof(discarded),
                      MSG_TRUNC | MSG_DONTWAIT);
 
     return n > 0 || (n < 0 && errno == EAGAIN);
@@ -441,7 +453,7 @@ int vl_arrival_drain(int fd)
 
 void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
 {
-    vl_arrival_move_locked(arrival, LINGER);
+    vl_arrival_move_locked(arrival, LINGERING);
     vl_wheel_set(vl_arrivals->wheel, &arrival->timer, until_us);
 }
 
@@ -449,19 +461,19 @@ void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t until_us)
 
 void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
 {
-    int sorts = 0;
+    int classify_again = 0;
 
     vl_park_lock();
-    switch (arrival->place) {
-    case PENDING:
-        vl_arrival_move_locked(arrival, SORTING);
-        sorts = 1;
+    switch (arrival->state) {
+    case INCOMPLETE_HEAD:
+        vl_arrival_move_locked(arrival, CLASSIFYING);
+        classify_again = 1;
         break;
-    case LINGER:
+    case LINGERING:
         if (!vl_arrival_drain(arrival->fd))
             vl_arrival_close_locked(arrival);
         break;
-    case LINE:
+    case QUEUED:
         if (vl_arrival_is_gone_locked(arrival, events))
             vl_arrival_drop_gone_locked(arrival);
         break;
@@ -469,18 +481,18 @@ void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
         break;
     }
     vl_park_unlock();
-    if (sorts)
-        sort(arrival, !!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
+    if (classify_again)
+        classify(arrival, !!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
 }
 
-static vl_arrival_t *next_kept(void)
+static vl_arrival_t *next_failed_transfer(void)
 {
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    arrival = vl_arrival_first_locked(KEPT);
+    arrival = vl_arrival_first_locked(TRANSFER_FAILED);
     if (arrival)
-        vl_arrival_move_locked(arrival, SORTING);
+        vl_arrival_move_locked(arrival, CLASSIFYING);
     vl_park_unlock();
     return arrival;
 }
@@ -489,11 +501,11 @@ void vl_arrival_settle(void)
 {
     vl_arrival_t *arrival;
 
-    while ((arrival = next_kept()))
-        sort(arrival, 0);
+    while ((arrival = next_failed_transfer()))
+        classify(arrival, 0);
     vl_park_lock();
-    while ((arrival = vl_arrival_first_locked(GONE))) {
-        leave_locked(arrival);
+    while ((arrival = vl_arrival_first_locked(RELEASED))) {
+        unlink_locked(arrival);
         free(arrival);
     }
     vl_park_unlock();

@@ -2,11 +2,12 @@
 #ifndef VL_ARRIVAL_H
 #define VL_ARRIVAL_H
 
-/* New connections: whose they are, and where they wait until the MPM gets them:
- * a descriptor and a small record, no thread and no pool.
- *
- * The acceptor's thread (vl_accept.c), the MPM's listener and its workers share
- * them; the lock is vl_park_lock(). */
+/* New connections from accept() until the MPM takes them: classification and queueing.
+ * Owns the records of these connections (vl_arrival_int.h). A queued connection costs
+ * a descriptor and a small record: no thread and no pool.
+ * The lock is vl_park_lock(). Each function takes it itself.
+ * Callers: the acceptor (vl_accept.c), the MPM's listener thread, its workers, and the
+ * watchdog while the acceptor is stalled. */
 
 #include <sys/socket.h>
 
@@ -19,96 +20,102 @@
 
 typedef struct vl_arrival_t vl_arrival_t;
 
-/* epoll_fd: where those are watched that something is expected of, each with
- * its arrival as the event's data.  Returns a descriptor (an eventfd) that is
- * readable while somebody may pass. */
+/* Returns a descriptor (an eventfd) that is readable while a connection is to be
+ * passed to the MPM. epoll_fd: connections that wait for an event are added to it,
+ * with the vl_arrival_t as the data of the event. max: limit of lingering connections,
+ * and half the limit of descriptors for all connections. */
 int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, int epoll_fd, apr_uint32_t most);
+                          vl_shm_t *shm, int epoll_fd, apr_uint32_t max);
 
 /* --- the acceptor --------------------------------------------------------- */
 
-/* A connection that was accepted is put where it belongs.  Without memory it is
- * closed. */
+/* Classifies an accepted connection and moves it to its next state. Closes it if
+ * memory is short. */
 void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
                      const struct sockaddr_storage *local,
                      socklen_t local_length);
-/* The same of one that another child has passed on: what it has waited for, and
- * how long, goes on. */
+/* The same for a connection that another child has transferred. The time that it was
+ * queued, and the time since its head began, go on. */
 void vl_arrival_adopt(int fd, const vl_passed_t *passed);
-/* One of those that _evict or _shed took and nobody else has.  It is looked at by
- * vl_arrival_settle(). */
+/* Takes back a connection from vl_arrival_evict() or vl_arrival_shed() that no other
+ * child took. vl_arrival_settle() classifies it again. */
 void vl_arrival_keep(int fd, const vl_passed_t *passed);
-/* No descriptor is left for a newcomer: a connection that can do without is closed.
- * _SOON: the MPM has it, and closes it when it gets to it. */
+/* Closes one connection because no descriptor is left. Returns VL_SPARED_NONE if none
+ * can be closed, VL_SPARED_SOON if the MPM has it and will close it. */
 typedef enum { VL_SPARED_NONE, VL_SPARED_SOON, VL_SPARED } vl_spared_e;
 vl_spared_e vl_arrival_spare(void);
-/* CPU time that the acceptor has used since it began: the cost of a refusal is
- * worked out from it.  Called now and then. */
+/* Updates the average cost of a refusal. cpu_us: CPU time that the acceptor has used
+ * since it began. Called about ten times a second. */
 void vl_arrival_measure(apr_int64_t cpu_us);
-/* epoll_fd says that something has come from this one, or nothing will. */
+/* Handles an event of epoll_fd: input, or the end of the connection. */
 void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events);
-/* After the events of one epoll_wait(): those who sent more before their last
- * answer was done are looked at, and who has gone is forgotten. */
+/* Called after the events of each epoll_wait(). Classifies connections whose transfer
+ * failed, and frees released records. */
 void vl_arrival_settle(void);
 
-/* What time has changed: heads that have not come, waits that are over, slots that
- * are held for connections that the MPM does not take.
- * 1: the MPM takes nobody. */
+/* Called ten times a second. Handles heads that are too late, queue timeouts, and
+ * slots of connections that the MPM does not take. Returns 1 if the MPM is stalled: it
+ * asks for no connection. */
 int vl_arrival_tick(apr_int64_t now_us);
-/* The same by another thread while the acceptor hangs, in whatever but the lock.
- * Who has sent something that it has not looked at goes to the MPM as he is. */
+/* The same for the watchdog, while the acceptor is stalled without holding the lock.
+ * Connections with input that was not classified yet are passed to the MPM as they
+ * are. */
 int vl_arrival_stand_in(apr_int64_t now_us);
 
-/* Takes up to `most` connections out of this child: their descriptors, and the
- * record that another child needs.  Returns how many; 0: none is left.  _evict
- * takes connections in any place, and this child is granted nothing until the MPM
- * asks again; _shed takes queued ones. */
+/* Takes up to `max` connections out of this child: their descriptors, and the record
+ * that the other child needs. Returns their number, 0 if none is left.
+ * vl_arrival_evict() takes queued connections, connections with incomplete heads, and
+ * connections that the MPM has not taken yet. This child is then granted nothing until
+ * its MPM asks for a connection. vl_arrival_shed() takes only queued connections. */
 apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
-                            apr_size_t most);
+                            apr_size_t max);
 apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
-                           apr_size_t most);
-/* The same of those that the MPM took and that no worker has begun.  Its threads
- * have ended. */
+                           apr_size_t max);
+/* The same for connections that the MPM took and no worker has begun. The MPM's
+ * threads have ended before. */
 apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
-                              apr_size_t most);
-/* There are no other children: each is told so, as far as it can be (503), and
- * closed. */
+                              apr_size_t max);
+/* No other child is left: answers requests that were read with 503 and closes all
+ * connections. */
 void vl_arrival_dismiss(void);
-/* How many are still here, but for those that the MPM has. */
+/* Returns the number of connections here. Connections that the MPM has do not count. */
 apr_uint32_t vl_arrival_count(void);
 
 /* --- the MPM's listener --------------------------------------------------- */
 
-/* The next who may pass, NULL: nobody. */
+/* Returns the next connection for the MPM, or NULL if there is none. */
 vl_arrival_t *vl_arrival_next(void);
-/* It becomes a socket of APR's, which lives in p. */
+/* Makes an APR socket of the connection. It lives in p. */
 apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                apr_socket_t **ret_sock);
 
 /* --- the MPM in another process (vl_prefork.c) ---------------------------- */
 
-/* The acceptor: who may pass is sent, one after the other, until that fails. */
+/* Acceptor: sends the connections for the MPM in order, until one cannot be sent. A
+ * connection that was sent is closed here. */
 typedef apr_status_t vl_arrival_send_fn(vl_item_t *item, int fd);
 void vl_arrival_relay(vl_arrival_send_fn *send_one);
-/* There: what was sent becomes a socket of APR's, which lives in p. */
+/* Child process: makes an APR socket of a connection that the acceptor sent. It lives
+ * in p. */
 apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
                              apr_socket_t **ret_sock);
 
 /* --- its workers ---------------------------------------------------------- */
 
-/* What such a socket carries; it lives as long as the socket's pool. */
+/* Data of such a socket. It lives as long as the socket's pool. */
 typedef struct vl_passport_t {
-    vl_grant_t grant;             /* whoever takes it clears turn.holds */
-    int ready;                  /* its first request can be read at once */
-    int http2;                  /* it begins with the preface of HTTP/2 */
-    vl_arrival_t *arrival;      /* NULL: a worker has begun with it */
+    vl_grant_t grant;             /* the worker that takes the slot clears grant.holds */
+    int ready;                  /* the first request can be read at once */
+    int http2;                  /* begins with the preface of HTTP/2 */
+    vl_arrival_t *arrival;      /* NULL: a worker has begun with the connection */
 } vl_passport_t;
 
-/* A worker begins with the connection.  NULL: the socket came another way. */
+/* Called when a worker begins with the connection. Returns NULL if the socket did not
+ * come from here. */
 vl_passport_t *vl_arrival_begin(apr_socket_t *sock);
-/* The connection of this descriptor has had its last answer. It is shut down, and
- * waits here for its client to close, linger_us at most: that takes no second
- * worker.  The descriptor stays the caller's.  Returns 0 if that cannot be. */
+/* Shuts down a connection whose last answer has been sent. A duplicate of fd waits
+ * here until the client closes, for at most linger_us; no worker is needed. fd stays
+ * the caller's. Returns 0 if there is no descriptor or no memory. */
 int vl_arrival_linger(int fd, apr_int64_t linger_us);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Answers that the acceptor gives itself.  They are short and prepared, and go
- * out in one send(): a refused request takes no thread of the MPM, no pool and
- * no handshake.  An ErrorDocument needs Apache, so it is not served here. */
+/* Answers that the acceptor sends itself. Each is short and goes out in one send(): a
+ * refused request takes no thread of the MPM, no pool and no handshake. ErrorDocument
+ * is not used, because it needs a request in Apache. */
 #include "accept/vl_arrival_int.h"
 
 #include <sys/socket.h>
@@ -12,19 +12,18 @@
 
 #include "base/vl_clock.h"
 
-/* Taken for the cost of a refusal until some connections have been counted. */
+/* Assumed cost of a refusal until enough connections have been counted. */
 #define REFUSAL_US 50
 /* Connections over which the cost is averaged. */
 #define MEASURE_MIN 32
 
-/* What a connection costs the acceptor, from accept() to close(), taken as the
- * cost of one that is refused.  The kernel's own work for the connection is not
- * in it. */
+/* The CPU time of the acceptor per connection, from accept() to close(), is taken as
+ * the cost of a refusal. The kernel's own work for the connection is not included. */
 void vl_arrival_measure(apr_int64_t cpu_us)
 {
     static apr_int64_t last_us;
-    static apr_uint32_t last_came;
-    apr_uint32_t n = vl_arrivals->came - last_came;
+    static apr_uint32_t last_accepted;
+    apr_uint32_t n = vl_arrivals->accepted - last_accepted;
 
     if (last_us && n < MEASURE_MIN)
         return;
@@ -33,7 +32,7 @@ void vl_arrival_measure(apr_int64_t cpu_us)
             vl_arrivals->refusal_us ? vl_arrivals->refusal_us : REFUSAL_US,
             (apr_uint64_t)(cpu_us - last_us) / n);
     last_us = cpu_us;
-    last_came += n;
+    last_accepted += n;
 }
 
 static apr_uint32_t refusal_us(void)
@@ -41,7 +40,7 @@ static apr_uint32_t refusal_us(void)
     return vl_arrivals->refusal_us ? vl_arrivals->refusal_us : REFUSAL_US;
 }
 
-/* "Retry-After: n\r\n", or nothing. */
+/* Writes "Retry-After: n\r\n", or an empty string. */
 static void put_retry_after(char *to, apr_size_t size, const vl_conf_t *conf,
                             const vl_admission_t *admission)
 {
@@ -53,8 +52,8 @@ static void put_retry_after(char *to, apr_size_t size, const vl_conf_t *conf,
         apr_snprintf(to, size, "Retry-After: %u\r\n", seconds);
 }
 
-/* The whole answer, without its body for a HEAD request.  Returns its length. */
-static int put_answer(char *to, apr_size_t size, int status, const char *more,
+/* Writes the complete answer, without its body for a HEAD request. Returns its length. */
+static int put_answer(char *to, apr_size_t size, int status, const char *headers,
                       const char *text, int head)
 {
     const char *line = ap_get_status_line(status);
@@ -64,15 +63,15 @@ static int put_answer(char *to, apr_size_t size, int status, const char *more,
     return apr_snprintf(to, size, "HTTP/1.1 %s\r\nDate: %s\r\nServer: %s\r\n"
                         "%sContent-Length: %d\r\nConnection: close\r\n"
                         "Content-Type: text/plain; charset=us-ascii\r\n\r\n"
-                        "%s%s%s", line, date, ap_get_server_banner(), more,
+                        "%s%s%s", line, date, ap_get_server_banner(), headers,
                         (int)(strlen(line) + strlen(text) + 2),
                         head ? "" : line, head ? "" : text,
                         head ? "" : "\r\n");
 }
 
-/* Sends the answer, if len is not 0.  The connection stays until its client closes
- * it: the kernel would turn the close of a socket with unread bytes into a reset,
- * which can overtake the answer.  Most requests have been read as a whole here. */
+/* Sends the answer, if len is not 0. The connection lingers until its client closes
+ * it: close() of a socket with unread input makes the kernel send a reset, which can
+ * overtake the answer. Most requests have been read completely by then. */
 static void answer_locked(vl_arrival_t *arrival, const char *answer, int len)
 {
     vl_arrival_drain(arrival->fd);
@@ -90,7 +89,8 @@ static void answer_locked(vl_arrival_t *arrival, const char *answer, int len)
     vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
 }
 
-/* 1: the request line has all come.  Empty lines before it do not count. */
+/* Returns 1 if the request line has arrived completely. Empty lines before it do not
+ * count. */
 static int has_request_line(int fd)
 {
     char bytes[8192];
@@ -102,7 +102,7 @@ static int has_request_line(int fd)
     return i < n && memchr(bytes + i, '\n', (size_t)(n - i)) != NULL;
 }
 
-/* As ap_read_request() does: without a request line there is no answer. */
+/* Answers as ap_read_request() does: without a request line it sends nothing. */
 void vl_arrival_time_out_locked(vl_arrival_t *arrival)
 {
     char answer[1024];
@@ -131,15 +131,15 @@ void vl_arrival_refuse_locked(vl_arrival_t *arrival)
                   put_answer(answer, sizeof(answer), arrival->conf->status_code,
                              retry_after, ": this site has more requests than "
                              "it can answer now. Please try again later.",
-                             arrival->head));
+                             arrival->is_head));
 }
 
 void vl_arrival_reset_locked(vl_arrival_t *arrival)
 {
-    const struct linger now = { 1, 0 };
+    const struct linger reset = { 1, 0 };
 
     vl_slot_refused_connection(vl_arrivals->shm, arrival->waiter.account,
                                refusal_us(), 1, NULL);
-    setsockopt(arrival->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    setsockopt(arrival->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     vl_arrival_close_locked(arrival);
 }

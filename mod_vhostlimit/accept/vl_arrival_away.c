@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrivals that are not for this child's MPM: they go to other children, or are
- * told that there are none. */
+/* Connections that leave this child without its MPM. They are transferred to other
+ * children, or answered with 503 if there are no other children. */
 #include "accept/vl_arrival_int.h"
 
 #include <fcntl.h>
@@ -8,29 +8,30 @@
 
 #include "base/vl_clock.h"
 
-static vl_arrival_t *evict_one_locked(void)
+/* Returns a connection that can be transferred, without a grant, or NULL. */
+static vl_arrival_t *take_any_locked(void)
 {
-    vl_arrival_t *arrival = vl_arrival_first_locked(PENDING);
+    vl_arrival_t *arrival = vl_arrival_first_locked(INCOMPLETE_HEAD);
     vl_waiter_t *waiter;
 
     if (!arrival)
-        arrival = vl_arrival_first_locked(KEPT);
-    if (!arrival && (arrival = vl_arrival_first_locked(PASSING)))
+        arrival = vl_arrival_first_locked(TRANSFER_FAILED);
+    if (!arrival && (arrival = vl_arrival_first_locked(FOR_MPM)))
         vl_arrival_give_back_locked(&arrival->grant);
     if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_granted_locked, 0)))
         arrival = (vl_arrival_t *)waiter;
     return arrival;
 }
 
-static vl_arrival_t *shed_one_locked(void)
+static vl_arrival_t *take_queued_locked(void)
 {
     return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_granted_locked, 1);
 }
 
-/* The descriptor is the MPM's. */
-static vl_arrival_t *unbegun_one_locked(void)
+/* The descriptor is the MPM's, so the transfer gets a duplicate. */
+static vl_arrival_t *take_unbegun_locked(void)
 {
-    vl_arrival_t *arrival = vl_arrival_first_locked(PASSED);
+    vl_arrival_t *arrival = vl_arrival_first_locked(IN_MPM);
 
     if (arrival) {
         vl_arrival_give_back_locked(&arrival->grant);
@@ -39,68 +40,69 @@ static vl_arrival_t *unbegun_one_locked(void)
     return arrival;
 }
 
-/* Times are those of one clock in all processes (vl_clock.h). */
-static vl_passed_t passed_of(const vl_arrival_t *arrival)
+/* All processes use the same clock (vl_clock.h), so the times are valid in the other
+ * child. */
+static vl_passed_t transfer_record(const vl_arrival_t *arrival)
 {
     vl_passed_t passed = { 0 };
 
-    if (arrival->waited)
+    if (arrival->was_queued)
         passed.since_us = arrival->waiter.since_us;
-    else if (arrival->place == KEPT)
-        passed.since_us = arrival->asked_us;
+    else if (arrival->state == TRANSFER_FAILED)
+        passed.since_us = arrival->queued_since_us;
     else
-        passed.began_us = arrival->began_us;
+        passed.began_us = arrival->head_since_us;
     return passed;
 }
 
-static apr_size_t take_out_locked(vl_arrival_t *(*one_locked)(void),
-                                  int *ret_fds, vl_passed_t *ret_passed,
-                                  apr_size_t most)
+static apr_size_t take_locked(vl_arrival_t *(*take_one_locked)(void),
+                              int *ret_fds, vl_passed_t *ret_passed,
+                              apr_size_t max)
 {
     vl_arrival_t *arrival;
     apr_size_t n;
 
-    for (n = 0; n < most && (arrival = one_locked()); n++) {
+    for (n = 0; n < max && (arrival = take_one_locked()); n++) {
         ret_fds[n] = arrival->fd;
-        ret_passed[n] = passed_of(arrival);
+        ret_passed[n] = transfer_record(arrival);
         vl_arrival_bury_locked(arrival);
     }
     return n;
 }
 
-static apr_size_t take_out(vl_arrival_t *(*one_locked)(void), int *ret_fds,
-                           vl_passed_t *ret_passed, apr_size_t most)
+static apr_size_t take(vl_arrival_t *(*take_one_locked)(void), int *ret_fds,
+                       vl_passed_t *ret_passed, apr_size_t max)
 {
     apr_size_t n;
 
     vl_park_lock();
-    n = take_out_locked(one_locked, ret_fds, ret_passed, most);
+    n = take_locked(take_one_locked, ret_fds, ret_passed, max);
     vl_park_unlock();
     return n;
 }
 
 apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
-                            apr_size_t most)
+                            apr_size_t max)
 {
     apr_size_t n;
 
     vl_shm_child_pause(vl_arrivals->shm, 1);
     vl_park_lock();
-    vl_arrivals->stuck = 1;
+    vl_arrivals->mpm_stalled = 1;
     vl_park_take_locked();
-    n = take_out_locked(evict_one_locked, ret_fds, ret_passed, most);
+    n = take_locked(take_any_locked, ret_fds, ret_passed, max);
     vl_park_unlock();
     return n;
 }
 
 apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
-                           apr_size_t most)
+                           apr_size_t max)
 {
-    return take_out(shed_one_locked, ret_fds, ret_passed, most);
+    return take(take_queued_locked, ret_fds, ret_passed, max);
 }
 
-/* A request that has been read in full gets an answer. */
-static void dismiss_locked(vl_arrival_t *arrival)
+/* Answers a request that has been read completely, then lingers. */
+static void answer_503_locked(vl_arrival_t *arrival)
 {
     static const char answer[] =
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
@@ -124,25 +126,25 @@ void vl_arrival_dismiss(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    while ((arrival = evict_one_locked()))
-        dismiss_locked(arrival);
+    while ((arrival = take_any_locked()))
+        answer_503_locked(arrival);
     vl_park_unlock();
 }
 
 apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
-                              apr_size_t most)
+                              apr_size_t max)
 {
-    return take_out(unbegun_one_locked, ret_fds, ret_passed, most);
+    return take(take_unbegun_locked, ret_fds, ret_passed, max);
 }
 
 apr_uint32_t vl_arrival_count(void)
 {
-    apr_uint32_t here;
+    apr_uint32_t n;
 
     vl_park_lock();
-    here = vl_arrivals->count[PENDING] + vl_arrivals->count[LINE]
-           + vl_arrivals->count[PASSING] + vl_arrivals->count[KEPT]
-           + vl_arrivals->count[LINGER];
+    n = vl_arrivals->count[INCOMPLETE_HEAD] + vl_arrivals->count[QUEUED]
+        + vl_arrivals->count[FOR_MPM] + vl_arrivals->count[TRANSFER_FAILED]
+        + vl_arrivals->count[LINGERING];
     vl_park_unlock();
-    return here;
+    return n;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that leave while their connection waits: see vl_client.h. */
+/* Connections whose client has gone while they were queued: see vl_client.h. */
 #include "accept/vl_arrival_int.h"
 
 #include <http_log.h>
@@ -7,8 +7,8 @@
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 
-/* Who has waited for longer is asked whether it is still there. */
-#define ASK_US 10000
+/* A connection that was queued for longer is checked for a client that has gone. */
+#define PROBE_US 10000
 
 int vl_arrival_is_gone_locked(vl_arrival_t *arrival, apr_uint32_t events)
 {
@@ -18,7 +18,7 @@ int vl_arrival_is_gone_locked(vl_arrival_t *arrival, apr_uint32_t events)
 void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
 {
     vl_slot_gone(vl_arrivals->shm, arrival->waiter.account);
-    if (arrival->place == LINE)
+    if (arrival->state == QUEUED)
         vl_park_remove_locked(&arrival->waiter);
     else
         vl_arrival_give_back_locked(&arrival->grant);
@@ -31,17 +31,17 @@ void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
     vl_park_take_locked();
 }
 
-/* Who came just now is not asked: that is a system call. */
-static int has_waited(const vl_arrival_t *arrival)
+/* Newer connections are not checked, because the check is a system call. */
+static int was_queued_long(const vl_arrival_t *arrival)
 {
-    return arrival->waited && vl_clock_us() - arrival->waiter.since_us > ASK_US;
+    return arrival->was_queued && vl_clock_us() - arrival->waiter.since_us > PROBE_US;
 }
 
 vl_arrival_t *vl_arrival_first_passing_locked(void)
 {
     vl_arrival_t *arrival;
 
-    while ((arrival = vl_arrival_first_locked(PASSING)) && has_waited(arrival)
+    while ((arrival = vl_arrival_first_locked(FOR_MPM)) && was_queued_long(arrival)
            && vl_arrival_is_gone_locked(arrival, vl_client_events(arrival->fd)))
         vl_arrival_drop_gone_locked(arrival);
     return arrival;

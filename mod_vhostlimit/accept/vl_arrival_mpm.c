@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections that are passed to the MPM.  The descriptor is the MPM's from then on;
- * the record stays until a worker begins with the connection, because a child that
- * stops may have to take back what no worker has begun with. */
+/* Connections that are passed to the MPM. The descriptor belongs to the MPM from then
+ * on. The record stays until a worker begins with the connection, because a child that
+ * stops may have to transfer connections that no worker has begun. */
 #include "accept/vl_arrival_int.h"
 
 #include <fcntl.h>
@@ -18,17 +18,19 @@ static const char passport_key[] = "vhostlimit";
 
 /* --- the MPM's listener --------------------------------------------------- */
 
-static void go_on_locked(void)
+/* The MPM asks for connections. If it was stalled, this child can be granted slots
+ * again. */
+static void resume_grants_locked(void)
 {
-    vl_arrivals->asked_us = vl_clock_us();
-    if (vl_arrivals->stuck) {
-        vl_arrivals->stuck = 0;
+    vl_arrivals->mpm_polled_us = vl_clock_us();
+    if (vl_arrivals->mpm_stalled) {
+        vl_arrivals->mpm_stalled = 0;
         vl_shm_child_pause(vl_arrivals->shm, 0);
         vl_park_take_locked();
     }
 }
 
-static void quiet_locked(void)
+static void clear_pass_fd_locked(void)
 {
     apr_uint64_t count;
 
@@ -37,26 +39,28 @@ static void quiet_locked(void)
         vl_arrivals->signalled = 0;
 }
 
-/* One socket a call is all the MPM takes, so pass_fd stays readable as long as
- * there are more. */
+/* The MPM takes one socket per call, so pass_fd stays readable until the list is
+ * empty. */
 vl_arrival_t *vl_arrival_next(void)
 {
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    go_on_locked();
+    resume_grants_locked();
     arrival = vl_arrival_first_passing_locked();
     if (arrival) {
-        vl_arrival_move_locked(arrival, PASSED);
+        vl_arrival_move_locked(arrival, IN_MPM);
     }
     else {
-        quiet_locked();
+        clear_pass_fd_locked();
     }
     vl_park_unlock();
     return arrival;
 }
 
-static void forget(vl_passport_t *passport)
+/* Releases the record, once a worker has begun with the connection or its pool is
+ * destroyed. */
+static void release_record(vl_passport_t *passport)
 {
     if (!passport->arrival)
         return;
@@ -66,8 +70,8 @@ static void forget(vl_passport_t *passport)
     passport->arrival = NULL;
 }
 
-/* The MPM closes the connection. */
-static apr_status_t end_passport(void *data)
+/* Pool cleanup, when the MPM closes the connection: returns what is left of the grant. */
+static apr_status_t cleanup_passport(void *data)
 {
     vl_passport_t *passport = data;
 
@@ -76,7 +80,7 @@ static apr_status_t end_passport(void *data)
     if (passport->grant.occupies)
         vl_thread_free(vl_arrivals->shm, passport->grant.ticket.account);
     passport->grant.holds = passport->grant.occupies = 0;
-    forget(passport);
+    release_record(passport);
     return APR_SUCCESS;
 }
 
@@ -87,7 +91,7 @@ static vl_passport_t *passport_make(apr_pool_t *p, const vl_grant_t *grant,
 
     passport->grant = *grant;
     passport->ready = ready;
-    apr_pool_cleanup_register(p, passport, end_passport,
+    apr_pool_cleanup_register(p, passport, cleanup_passport,
                               apr_pool_cleanup_null);
     return passport;
 }
@@ -114,14 +118,14 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
                                   &arrival->remote, p, ret_sock);
     vl_passport_t *passport = passport_make(p, &arrival->grant, arrival->ready);
 
-    if (arrival->waited)
+    if (arrival->was_queued)
         passport->grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
     passport->http2 = arrival->http2;
     passport->arrival = arrival;
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, passport, passport_key, NULL);
     else
-        forget(passport);
+        release_record(passport);
     return rv;
 }
 
@@ -135,7 +139,7 @@ static apr_status_t relay_one_locked(vl_arrival_t *arrival,
                        .local = arrival->local, .remote = arrival->remote };
     apr_status_t rv;
 
-    if (arrival->waited)
+    if (arrival->was_queued)
         item.grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
     rv = send_one(&item, arrival->fd);
     if (rv == APR_SUCCESS)
@@ -152,7 +156,7 @@ void vl_arrival_relay(vl_arrival_send_fn *send_one)
     while (rv == APR_SUCCESS && (arrival = vl_arrival_first_passing_locked()))
         rv = relay_one_locked(arrival, send_one);
     if (rv == APR_SUCCESS)
-        go_on_locked();
+        resume_grants_locked();
     vl_park_unlock();
 }
 
@@ -177,24 +181,24 @@ vl_passport_t *vl_arrival_begin(apr_socket_t *sock)
 
     if (apr_socket_data_get(&data, passport_key, sock) != APR_SUCCESS || !data)
         return NULL;
-    forget(data);
+    release_record(data);
     return data;
 }
 
 int vl_arrival_linger(int fd, apr_int64_t linger_us)
 {
     vl_arrival_t *arrival;
-    int ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int copy_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
-    if (ours < 0)
+    if (copy_fd < 0)
         return 0;
-    arrival = vl_arrival_make(ours);
+    arrival = vl_arrival_make(copy_fd);
     if (!arrival)
         return 0;
-    shutdown(ours, SHUT_WR);
+    shutdown(copy_fd, SHUT_WR);
     vl_park_lock();
     vl_arrival_make_room_locked();
-    vl_arrival_enter_locked(arrival, LINGER);
+    vl_arrival_enter_locked(arrival, LINGERING);
     if (vl_arrival_watch_locked(arrival, 0))
         vl_arrival_linger_locked(arrival, vl_clock_us() + linger_us);
     else

@@ -2,8 +2,10 @@
 #ifndef VL_CLASSIFY_H
 #define VL_CLASSIFY_H
 
-/* What the first bytes of a socket, which stay in it, say of its request: whose
- * it is, as Apache would map it.  The acceptor's thread only. */
+/* Classification of a connection by its first bytes, which stay in the socket: finds
+ * the server that Apache would map its request to.
+ * Owns the cache of server names (vl_vhostmap.h) and a scratch pool. There is no lock:
+ * only the acceptor's thread may call. */
 
 #include <sys/socket.h>
 
@@ -12,10 +14,10 @@
 void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server);
 
 typedef enum {
-    VL_CLASSIFY_CLOSED,                 /* by the client */
-    VL_CLASSIFY_NOTHING,                /* has come ... */
-    VL_CLASSIFY_SOME,                   /* ... of a head */
-    VL_CLASSIFY_ALL
+    VL_CLASSIFY_CLOSED,                 /* the client has closed the connection */
+    VL_CLASSIFY_NOTHING,                /* no byte has arrived */
+    VL_CLASSIFY_SOME,                   /* the head is incomplete */
+    VL_CLASSIFY_ALL                     /* the head or the ClientHello is complete */
 } vl_classify_e;
 
 typedef struct vl_classified_t {
@@ -23,14 +25,14 @@ typedef struct vl_classified_t {
     int tls, http2;
     int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
-    apr_size_t bytes;               /* of a head that has not all come */
+    apr_size_t bytes;               /* of an incomplete head */
 } vl_classified_t;
 
-/* ret_look is filled in with VL_CLASSIFY_ALL.  With VL_CLASSIFY_NOTHING and VL_CLASSIFY_SOME
- * server is the default one of the address, and tls says whether a handshake is
- * expected or has begun. */
+/* VL_CLASSIFY_ALL fills in ret_found, except for bytes. VL_CLASSIFY_NOTHING and
+ * VL_CLASSIFY_SOME set server, the default one of the address, tls, which says whether
+ * a handshake is expected or has begun, and bytes. */
 vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
-                  const struct sockaddr_storage *remote, socklen_t addr_len,
-                  vl_classified_t *ret_look);
+                          const struct sockaddr_storage *remote, socklen_t addr_len,
+                          vl_classified_t *ret_found);
 
 #endif

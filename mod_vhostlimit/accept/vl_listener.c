@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event MPM's listener thread polls an eventfd in place of each listening
- * socket and takes from accept_fair() whoever may pass.  When it does not,
- * because its threads or connections are at their limit, newcomers go on being
- * sorted.  The worker MPM's does not poll when there is one listener, and lets
- * one child at a time accept when there are more: it is given one, and waits in
- * accept_fair(). */
+/* The event MPM's listener thread polls an eventfd in place of each listening socket,
+ * and accept_passed() returns the next connection to it. While the MPM does not poll,
+ * because its threads or connections are at their limit, new connections are still
+ * classified. The worker MPM does not poll when there is one listener, and lets one
+ * child at a time accept when there are more. So it is given one listener, and blocks
+ * in accept_passed(). */
 #include "accept/vl_listener.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 static struct {
     int pass_fd;                    /* see vl_arrival_child_init() */
-    int waits;                      /* in accept_fair(): the worker MPM */
+    int blocks;                     /* accept_passed() blocks: the worker MPM */
 } mpm;
 
 /* --- what there is -------------------------------------------------------- */
@@ -56,7 +56,7 @@ int vl_listener_may_replace(void)
 
     if (ap_num_listen_buckets > 1)
         return 0;
-    /* The worker MPM's only listener must be ours. */
+    /* Worker has one listener left, so all its listeners must be replaced. */
     for (lr = ap_listeners; lr && !is_async(); lr = lr->next) {
         if (!is_http(lr))
             return 0;
@@ -85,7 +85,7 @@ void vl_listener_open_logs(void)
 
 /* --- the MPM's listener thread -------------------------------------------- */
 
-/* NULL: a signal has come, by which the MPM stops its listener thread. */
+/* Returns NULL after a signal: the MPM stops its listener thread with one. */
 static vl_arrival_t *wait_for_next(void)
 {
     struct pollfd pfd = { mpm.pass_fd, POLLIN, 0 };
@@ -98,19 +98,19 @@ static vl_arrival_t *wait_for_next(void)
     return arrival;
 }
 
-static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
+static apr_status_t accept_passed(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
-    vl_arrival_t *arrival = mpm.waits ? wait_for_next() : vl_arrival_next();
+    vl_arrival_t *arrival = mpm.blocks ? wait_for_next() : vl_arrival_next();
     apr_socket_t *sock = NULL;
     apr_status_t rv;
 
     *csd = NULL;
     if (!arrival) {
-        /* The worker MPM forgets the pool when there is no connection. */
-        if (mpm.waits)
+        /* The worker MPM drops the pool when there is no connection. */
+        if (mpm.blocks)
             apr_pool_destroy(ptrans);
-        return mpm.waits ? APR_EINTR : APR_EAGAIN;
+        return mpm.blocks ? APR_EINTR : APR_EAGAIN;
     }
     rv = vl_arrival_socket(arrival, ptrans, &sock);
     *csd = sock;
@@ -119,8 +119,8 @@ static apr_status_t accept_fair(void **csd, ap_listen_rec *lr,
 
 /* --- set-up --------------------------------------------------------------- */
 
-/* What the event MPM polls for a listener.  Each has its own, because a poll
- * set takes a descriptor once. */
+/* Returns what the event MPM polls for a listener. Each listener needs its own
+ * descriptor, because a poll set takes a descriptor once. */
 static int polled_fd(void)
 {
     return fcntl(mpm.pass_fd, F_DUPFD_CLOEXEC, 0);
@@ -150,7 +150,7 @@ static int real_fd(const ap_listen_rec *lr)
     return fd;
 }
 
-static int is_any(const struct sockaddr_storage *address)
+static int is_wildcard(const struct sockaddr_storage *address)
 {
     const struct sockaddr_in *in = (const void *)address;
     const struct sockaddr_in6 *in6 = (const void *)address;
@@ -161,12 +161,12 @@ static int is_any(const struct sockaddr_storage *address)
            || IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
 }
 
-static void find_local(int fd, vl_local_t *ret_local)
+static void get_local_address(int fd, vl_local_t *ret_local)
 {
     ret_local->length = sizeof(ret_local->address);
     if (getsockname(fd, (struct sockaddr *)&ret_local->address,
                     &ret_local->length)
-        || is_any(&ret_local->address))
+        || is_wildcard(&ret_local->address))
         ret_local->length = 0;
 }
 
@@ -192,9 +192,9 @@ int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd)
     int *fds = apr_palloc(pchild, sizeof(*fds) * (n + 1));
 
     mpm.pass_fd = pass_fd;
-    mpm.waits = !is_async();
+    mpm.blocks = !is_async();
     for (i = 0; i < n; i++) {
-        fds[i] = mpm.waits ? vl_listener_empty_fd() : polled_fd();
+        fds[i] = mpm.blocks ? vl_listener_empty_fd() : polled_fd();
         if (fds[i] < 0) {
             close_all(fds, i);
             return NULL;
@@ -203,10 +203,10 @@ int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd)
     return fds;
 }
 
-void vl_listener_child_discard(const int *stand_ins)
+void vl_listener_child_discard(const int *placeholders)
 {
-    if (stand_ins)
-        close_all(stand_ins, count_all());
+    if (placeholders)
+        close_all(placeholders, count_all());
 }
 
 static void replace(ap_listen_rec *lr, int fd, apr_pool_t *pchild,
@@ -215,7 +215,7 @@ static void replace(ap_listen_rec *lr, int fd, apr_pool_t *pchild,
     apr_socket_t *sd = NULL;
 
     listeners->fds[listeners->n] = real_fd(lr);
-    find_local(listeners->fds[listeners->n], &listeners->local[listeners->n]);
+    get_local_address(listeners->fds[listeners->n], &listeners->local[listeners->n]);
     listeners->n++;
     apr_os_sock_put(&sd, &fd, pchild);
     lr->sd = sd;
@@ -223,7 +223,7 @@ static void replace(ap_listen_rec *lr, int fd, apr_pool_t *pchild,
         listeners->first = lr;
 }
 
-void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
+void vl_listener_child_replace(apr_pool_t *pchild, const int *placeholders,
                                vl_listeners_t *ret_listeners)
 {
     ap_listen_rec *lr;
@@ -233,26 +233,26 @@ void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
                                                * (count_all() + 1));
     for (lr = ap_listeners; lr; lr = lr->next) {
         if (is_http(lr))
-            replace(lr, *stand_ins++, pchild, ret_listeners);
+            replace(lr, *placeholders++, pchild, ret_listeners);
     }
-    if (mpm.waits) {
-        /* In this child only; who waits has a listener. */
+    if (mpm.blocks) {
+        /* Changes this child only. blocks is set only if there is a listener. */
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
         ap_listeners->next = NULL;
     }
 }
 
 void vl_listener_child_take_over(const vl_listeners_t *listeners,
-                                 int (*ending)(void))
+                                 int (*is_ending)(void))
 {
     ap_listen_rec *lr;
 
     for (lr = ap_listeners; lr && listeners->first; lr = lr->next) {
         if (!is_http(lr))
             continue;
-        while (lr->accept_func != ap_unixd_accept && !ending())
+        while (lr->accept_func != ap_unixd_accept && !is_ending())
             apr_sleep(1000);
-        lr->accept_func = accept_fair;
+        lr->accept_func = accept_passed;
     }
 }
 
@@ -270,7 +270,7 @@ int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
             close_all(listeners->fds, i);
             return 0;
         }
-        find_local(listeners->fds[i], &listeners->local[i]);
+        get_local_address(listeners->fds[i], &listeners->local[i]);
     }
     return 1;
 }

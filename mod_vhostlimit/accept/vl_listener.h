@@ -2,16 +2,20 @@
 #ifndef VL_LISTENER_H
 #define VL_LISTENER_H
 
-/* The sockets that Apache listens on: the acceptor (vl_accept.h) gets them, and
- * the MPM something else in their place. */
+/* The listening sockets of Apache: the acceptor (vl_accept.h) gets the real ones, and
+ * the MPM gets a placeholder for each.
+ * Owns ap_listeners and its accept functions in a child process, from child_init on.
+ * There is no lock: vl_listener_child_take_over() waits until the MPM has set its own
+ * functions.
+ * vl_accept.c and vl_prefork.c are the callers. */
 
 #include <sys/socket.h>
 
 #include <httpd.h>
 #include <ap_listen.h>
 
-/* The local address of all connections to a listener; length 0: it listens on more than
- * one. */
+/* Local address of all connections to a listener. length 0: it listens on several
+ * addresses. */
 typedef struct vl_local_t {
     struct sockaddr_storage address;
     socklen_t length;
@@ -19,42 +23,46 @@ typedef struct vl_local_t {
 
 typedef struct vl_listeners_t {
     int *fds;                       /* the real listening sockets */
-    vl_local_t *local;              /* of each */
+    vl_local_t *local;              /* one for each of fds */
     int n;
-    const ap_listen_rec *first;     /* of those that were replaced, or NULL */
+    const ap_listen_rec *first;     /* first listener that was replaced, or NULL */
 } vl_listeners_t;
 
-/* The MPM has threads. */
+/* Returns 1 if the MPM has threads. */
 int vl_listener_is_threaded(void);
-/* There is one for HTTP. */
+/* Returns 1 if there is a listener for HTTP. */
 int vl_listener_is_there(void);
-/* The MPM can do without them. */
+/* Returns 1 if the MPM's listeners can be replaced. */
 int vl_listener_may_replace(void);
 
-/* Parent.  Its acceptors do not wait in accept().  Apache is told so, which else
- * would not undo it in a configuration without this module. */
+/* Parent. Makes the listeners non-blocking, so that acceptors do not block in
+ * accept(). It sets the option through APR, so that Apache resets it in a
+ * configuration without this module. */
 void vl_listener_open_logs(void);
 
-/* Child.  What the MPM gets, one for each listener for HTTP.  pass_fd: readable
- * while somebody may pass.  NULL: there are not enough descriptors. */
+/* Child. Returns a placeholder for each listener for HTTP, or NULL if there are not
+ * enough descriptors. pass_fd: readable while a connection is to be passed to the MPM. */
 int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd);
-/* They are not needed.  NULL: there are none. */
-void vl_listener_child_discard(const int *stand_ins);
-void vl_listener_child_replace(apr_pool_t *pchild, const int *stand_ins,
+/* Closes placeholders that are not used. NULL: there are none. */
+void vl_listener_child_discard(const int *placeholders);
+/* Gives the placeholders to the MPM, and the real sockets to ret_listeners. */
+void vl_listener_child_replace(apr_pool_t *pchild, const int *placeholders,
                                vl_listeners_t *ret_listeners);
-/* The MPM sets its own accept function when its threads start, after
- * child_init: ours must come later.  Until then nobody can pass. */
+/* The acceptor's thread: replaces the accept functions of the MPM. The MPM sets its
+ * own when its threads start, which is after child_init, so this waits for them or for
+ * is_ending(). Until then no connection is passed. */
 void vl_listener_child_take_over(const vl_listeners_t *listeners,
-                                 int (*ending)(void));
-/* A child that accepts for others (vl_prefork.h) has listeners->n of its own,
- * since the MPM closes those in `real`.  0: there are not enough descriptors. */
+                                 int (*is_ending)(void));
+/* A child that accepts for all (vl_prefork.h) duplicates the sockets in `real`,
+ * because the MPM closes them. listeners->n is set. Returns 0 if there are not enough
+ * descriptors. */
 int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
                            vl_listeners_t *listeners);
 void vl_listener_child_close(const vl_listeners_t *listeners);
 
-/* What an MPM that does not poll accepts from until our accept function is in
- * place: a listening socket that nobody connects to and that gives up after
- * 10 ms.  -1: no descriptor is left. */
+/* Returns a listening socket without any client, whose accept() fails after 10 ms. An
+ * MPM that does not poll accepts from it until its accept function is replaced.
+ * Returns -1 if no descriptor is left. */
 int vl_listener_empty_fd(void);
 
 #endif

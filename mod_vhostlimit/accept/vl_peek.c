@@ -18,7 +18,7 @@ static int keep_host(vl_peek_t *peek, const void *host, apr_size_t len)
     return VL_PEEK_HOST;
 }
 
-/* 1: a header was skipped; 0: there is none; -1: more must come. */
+/* Returns 1 if it skipped a header, 0 if there is none, -1 if it is incomplete. */
 static int skip_proxy_v1(span_t *in)
 {
     static const char word[] = "PROXY ";
@@ -55,7 +55,7 @@ static int skip_proxy_v2(span_t *in)
     return 1;
 }
 
-/* The value of a "Host:" line, blanks around it taken off. */
+/* Returns 1 and the value of a "Host:" line without blanks around it, or 0. */
 static int host_line(const unsigned char *line, apr_size_t len, span_t *ret)
 {
     if (len < 5 || strncasecmp((const char *)line, "Host:", 5))
@@ -74,7 +74,7 @@ static int host_line(const unsigned char *line, apr_size_t len, span_t *ret)
     return 1;
 }
 
-/* "GET http://host/path HTTP/1.1": the target's authority, which wins over the
+/* "GET http://host/path HTTP/1.1": returns the target's authority, which overrides the
  * Host line (RFC 9112, 3.2.2). */
 static int absolute_target(const unsigned char *line, apr_size_t len,
                            span_t *ret)
@@ -108,7 +108,7 @@ static int is_http_11(const unsigned char *line, apr_size_t len)
     return len > 9 && !memcmp(line + len - 9, " HTTP/1.1", 9);
 }
 
-/* HTTP/0.9 ends with its first line. */
+/* An HTTP/0.9 request consists of its first line. */
 static int is_http_09(const unsigned char *line, apr_size_t len)
 {
     const unsigned char *end = line + len;
@@ -132,7 +132,7 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
             break;
         len = (apr_size_t)(end - in.at);
         if (!len || (len == 1 && *in.at == '\r')) {
-            /* Empty lines before a request line are passed over. */
+            /* Empty lines before the request line are skipped. */
             if (lines)
                 return host.at ? keep_host(peek, host.at, host.len)
                                : VL_PEEK_NO_HOST;
@@ -150,14 +150,14 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         in.len -= len + 1;
         in.at = end + 1;
     }
-    /* For who does not wait for more. */
+    /* For callers that do not wait for the rest. */
     if (host.at)
         keep_host(peek, host.at, host.len);
     return VL_PEEK_MORE;
 }
 
-/* Big-endian number of n bytes taken off the front; 0 when they are not there,
- * which the caller sees by `in` having become empty. */
+/* Takes a big-endian number of n bytes off the front. Returns 0 if they are not there;
+ * `in` is then empty. */
 static apr_size_t take(span_t *in, int n)
 {
     apr_size_t value = 0;
@@ -171,7 +171,7 @@ static apr_size_t take(span_t *in, int n)
     return value;
 }
 
-/* n bytes taken off the front, as many as there are. */
+/* Takes n bytes off the front, or as many as there are. */
 static span_t take_span(span_t *in, apr_size_t n)
 {
     span_t out = { in->at, n < in->len ? n : in->len };
@@ -196,7 +196,7 @@ static vl_peek_e sni_name(span_t ext, vl_peek_t *peek)
     return VL_PEEK_NO_HOST;
 }
 
-/* body: a whole ClientHello. */
+/* body: a complete ClientHello. */
 static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
 {
     span_t exts;
@@ -216,7 +216,7 @@ static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
     return VL_PEEK_NO_HOST;
 }
 
-/* A ClientHello may span records; they are put together in `flat`. */
+/* A ClientHello may span several records; `flat` gets their contents. */
 static vl_peek_e peek_tls(span_t in, vl_peek_t *peek)
 {
     unsigned char flat[8192];

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any child becomes the acceptor that finds there is none while it asks for a
- * connection: so the MPM starts it, replaces it when it dies, and tells it to
- * stop, as any of its children.  It goes on in accept_relayed(), with the MPM's
- * signals blocked but while it sleeps, until the MPM's handler of one of them
- * has closed the listeners or ended the process.
+/* A child becomes the acceptor if it asks for a connection and finds that there is no
+ * acceptor. So the MPM starts it, replaces it when it dies, and stops it, like any
+ * child. It runs in accept_relayed() with the MPM's signals blocked except while it
+ * sleeps, until a signal handler of the MPM has closed the listeners or ended the
+ * process.
  *
- * The MPM polls its listeners if there are several, and lets one child at a
- * time accept then, as the global list says.  So each listener has a stand-in here,
- * which is readable all the time, and the global list is cut short in this
- * process.  The real sockets follow at the end of the MPM's own list, where it
- * only looks in order to close them.
+ * The MPM polls its listeners if there are several, and then lets one child at a time
+ * accept, as the global list says. So each listener is replaced by a placeholder that
+ * is always readable, and the global list is cut to one entry in this process. The
+ * real sockets are appended to the MPM's own list, where it only closes them.
  *
  * The MPM's handler of SIGUSR1 walks that list, also while the child's pool is
- * being destroyed at its exit.  So what is put into the list lives in the pool
- * above it, which no child destroys. */
+ * destroyed at exit. So what is put into the list lives in the parent of that pool,
+ * which no child destroys. */
 #include "accept/vl_prefork.h"
 
 #include <errno.h>
@@ -38,27 +37,27 @@
 #include "accept/vl_listener.h"
 #include "accept/vl_relay.h"
 
-/* Until a child that has no descriptor left looks again. */
-#define FULL_US (100 * 1000)
+/* Interval at which a child without free descriptors tries again. */
+#define RETRY_US (100 * 1000)
 
 static struct {
     vl_shm_t *shm;
     apr_pool_t *pchild;
-    apr_pool_t *lasting;            /* of what is in the MPM's list */
+    apr_pool_t *list_pool;          /* of what is put into the MPM's list */
     const int *relay;
     ap_listen_rec *first;           /* of the MPM's list */
-    int n;                          /* stand-ins, at its beginning */
-    ap_listen_rec *real;            /* of it too: the real sockets */
-    pthread_t thread;               /* take_over() */
-    int moved;                      /* atomic: the list is as it stays */
-    int ending;                     /* atomic: it is to stop */
+    int n;                          /* placeholders at the start of the list */
+    ap_listen_rec *real;            /* the real sockets, at the end of the list */
+    pthread_t thread;               /* runs take_over() */
+    int list_is_final;              /* atomic: the list does not change any more */
+    int stopping;                   /* atomic: take_over() is to stop */
 } prefork;
 
 /* --- the acceptor --------------------------------------------------------- */
 
-/* It is not idle, else the MPM would count on it to take connections; and
- * mod_status does not count this state among the busy ones. */
-static void leave_the_idle(void)
+/* The acceptor must not count as idle, or the MPM would rely on it to take connections.
+ * mod_status does not count this state as busy. */
+static void mark_not_idle(void)
 {
     int i, daemons = 0;
 
@@ -69,13 +68,13 @@ static void leave_the_idle(void)
     }
 }
 
-/* If it cannot accept, somebody else may be able to. */
+/* If this child cannot accept it resigns: another one may be able to. */
 static void claim_and_serve(const sigset_t *signals)
 {
     if (!prefork.first->active || !vl_relay_claim(prefork.shm))
         return;
     if (vl_accept_open(prefork.pchild, prefork.real)) {
-        leave_the_idle();
+        mark_not_idle();
         vl_accept_serve(prefork.first, signals);
     }
     else {
@@ -84,7 +83,7 @@ static void claim_and_serve(const sigset_t *signals)
     }
 }
 
-static void be_acceptor(void)
+static void run_as_acceptor(void)
 {
     sigset_t stops, before;
 
@@ -99,16 +98,18 @@ static void be_acceptor(void)
 
 /* --- the others ----------------------------------------------------------- */
 
-/* Who comes may go to another child, or waits until there is a descriptor. */
-static void wait_for_room(void)
+/* Stops asking for connections until there may be a descriptor again. Until then they
+ * go to other children, or stay queued. */
+static void wait_for_descriptor(void)
 {
     vl_accept_warn_full();
     vl_relay_child_unask(prefork.shm);
-    apr_sleep(FULL_US);
+    apr_sleep(RETRY_US);
     vl_relay_child_ask(prefork.shm);
 }
 
-/* APR_EINTR: the MPM looks whether it is to stop. */
+/* Returns APR_EINTR if a listener has been closed: the MPM then checks whether this
+ * child is to stop. */
 static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
                                    apr_pool_t *ptrans)
 {
@@ -121,12 +122,12 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
     vl_relay_child_ask(prefork.shm);
     while (lr->active) {
         if (!vl_relay_has_acceptor(prefork.shm))
-            be_acceptor();
+            run_as_acceptor();
         if (!lr->active)
             break;
         rv = vl_relay_child_receive(prefork.shm, prefork.relay, &item, &fd);
         if (rv == APR_EMFILE)
-            wait_for_room();
+            wait_for_descriptor();
         if (rv == APR_SUCCESS) {
             rv = vl_arrival_from(&item, fd, ptrans, &sock);
             *csd = sock;
@@ -139,12 +140,12 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
 
 /* --- set-up --------------------------------------------------------------- */
 
-static int is_mpms(void)
+static int mpm_is_ready(void)
 {
     const ap_listen_rec *lr = prefork.first;
     int i;
 
-    if (!__atomic_load_n(&prefork.moved, __ATOMIC_ACQUIRE))
+    if (!__atomic_load_n(&prefork.list_is_final, __ATOMIC_ACQUIRE))
         return 0;
     for (i = 0; i < prefork.n; i++, lr = lr->next) {
         if (lr->accept_func != ap_unixd_accept)
@@ -153,15 +154,15 @@ static int is_mpms(void)
     return 1;
 }
 
-/* The MPM sets its own accept function after child_init, and has no hook before
- * its first use.  Until ours is in place nothing can be accepted. */
+/* Thread that replaces the accept functions. The MPM sets its own after child_init,
+ * and has no hook before it first uses them. Nothing can be accepted before. */
 static void *take_over(void *unused)
 {
     ap_listen_rec *lr = prefork.first;
     int i, fd;
 
-    while (!is_mpms()) {
-        if (__atomic_load_n(&prefork.ending, __ATOMIC_RELAXED))
+    while (!mpm_is_ready()) {
+        if (__atomic_load_n(&prefork.stopping, __ATOMIC_RELAXED))
             return NULL;
         apr_sleep(1000);
     }
@@ -175,17 +176,19 @@ static void *take_over(void *unused)
     return NULL;
 }
 
-/* Before the module goes, which that thread may still be in. */
+/* The thread must end before the module is unloaded, because it runs code of the
+ * module. */
 static apr_status_t end_take_over(void *unused)
 {
-    __atomic_store_n(&prefork.ending, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&prefork.stopping, 1, __ATOMIC_RELAXED);
     pthread_join(prefork.thread, NULL);
     return APR_SUCCESS;
 }
 
-/* Signals are blocked in child_init, and so in this thread.  It begins before the
- * listeners are moved, which cannot be undone.  0: there is none. */
-static int begin_take_over(void)
+/* Signals are blocked in child_init, and so in this thread. It starts before the
+ * listeners are moved, which cannot be undone. Returns 0 if the thread cannot be
+ * started. */
+static int start_take_over(void)
 {
     if (pthread_create(&prefork.thread, NULL, take_over, NULL))
         return 0;
@@ -193,10 +196,9 @@ static int begin_take_over(void)
     return 1;
 }
 
-/* What the MPM's list points to is allocated in ap_pglobal: a signal may close the
- * listeners while the child destroys pchild.  0: there are not enough
- * descriptors. */
-static int make_stand_ins(apr_socket_t **sockets)
+/* Placeholders live in the parent of pchild, because a signal may close the listeners
+ * while the child destroys pchild. Returns 0 if there are not enough descriptors. */
+static int make_placeholders(apr_socket_t **sockets)
 {
     int i, fd;
 
@@ -205,31 +207,31 @@ static int make_stand_ins(apr_socket_t **sockets)
         sockets[i] = NULL;
         if (fd < 0)
             return 0;
-        apr_os_sock_put(&sockets[i], &fd, prefork.lasting);
+        apr_os_sock_put(&sockets[i], &fd, prefork.list_pool);
     }
     return 1;
 }
 
-/* What the MPM has for each listener moves to the end of its list. */
-static void move_listeners(apr_socket_t **stand_ins)
+/* Appends the MPM's listeners to its list, and puts the placeholders at its start. */
+static void move_listeners(apr_socket_t **placeholders)
 {
-    ap_listen_rec *lr = prefork.first, *last = lr, *moved;
+    ap_listen_rec *lr = prefork.first, *last = lr, *copy;
     int i;
 
     while (last->next)
         last = last->next;
     for (i = 0; i < prefork.n; i++, lr = lr->next) {
-        moved = apr_pmemdup(prefork.lasting, lr, sizeof(*lr));
-        moved->next = NULL;
-        last = last->next = moved;
+        copy = apr_pmemdup(prefork.list_pool, lr, sizeof(*lr));
+        copy->next = NULL;
+        last = last->next = copy;
         if (!i)
-            prefork.real = moved;
-        lr->sd = stand_ins[i];
+            prefork.real = copy;
+        lr->sd = placeholders[i];
     }
-    ap_listeners = apr_pmemdup(prefork.lasting, prefork.first,
+    ap_listeners = apr_pmemdup(prefork.list_pool, prefork.first,
                                sizeof(*prefork.first));
     ap_listeners->next = NULL;
-    __atomic_store_n(&prefork.moved, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&prefork.list_is_final, 1, __ATOMIC_RELEASE);
 }
 
 int vl_prefork_can_spare_one(void)
@@ -244,22 +246,22 @@ int vl_prefork_can_spare_one(void)
 int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                           const int relay[2])
 {
-    apr_socket_t **stand_ins;
+    apr_socket_t **placeholders;
     ap_listen_rec *lr;
 
     if (!vl_prefork_can_spare_one())
         return 0;
     prefork.shm = shm;
     prefork.pchild = pchild;
-    prefork.lasting = apr_pool_parent_get(pchild);
+    prefork.list_pool = apr_pool_parent_get(pchild);
     prefork.relay = relay;
     prefork.first = ap_listeners;
     for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)
         lr->accept_func = NULL;     /* until the MPM sets it */
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-    stand_ins = apr_palloc(pchild, sizeof(*stand_ins) * prefork.n);
-    if (!make_stand_ins(stand_ins) || !begin_take_over())
+    placeholders = apr_palloc(pchild, sizeof(*placeholders) * prefork.n);
+    if (!make_placeholders(placeholders) || !start_take_over())
         return 0;
-    move_listeners(stand_ins);
+    move_listeners(placeholders);
     return prefork.n;
 }

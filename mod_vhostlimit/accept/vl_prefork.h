@@ -2,19 +2,23 @@
 #ifndef VL_PREFORK_H
 #define VL_PREFORK_H
 
-/* The prefork MPM: one of its children accepts and keeps the lines for all, the
- * others are given a connection each, when its turn has come. */
+/* The prefork MPM: one child accepts, classifies and queues connections for all. The
+ * others get one connection each, when it is granted a slot.
+ * Owns the state of that in a child: the moved listener list and the thread that moves
+ * it. The lock of the segment decides which child is the acceptor (vl_relay.h).
+ * Called from vl_accept.c. */
 
 #include <httpd.h>
 
 #include "core/vl_shm.h"
 
-/* There are children enough for one to do nothing else.  Parent or child. */
+/* Returns 1 if there are enough children for one of them to be the acceptor only.
+ * Parent or child. */
 int vl_prefork_can_spare_one(void);
 
-/* Child, before its MPM's loop.  relay: see vl_relay.h; it must last.  Returns
- * how many listeners are ours now; 0: none, the MPM accepts as ever. */
+/* Child, before the MPM's loop. relay_pair: see vl_relay.h; it must last. Returns the
+ * number of listeners that were replaced; 0: none, and the MPM accepts as usual. */
 int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                          const int relay[2]);
+                          const int relay_pair[2]);
 
 #endif

@@ -10,12 +10,12 @@
 #include "accept/vl_transfer.h"
 #include "core/vl_shm_int.h"
 
-/* A signal that comes right before the child waits is noticed after so long. */
-#define LOOK_S 5
-/* What nobody has taken by then, and is not in the pair, is lost. */
+/* A signal that arrives right before the child waits is noticed after this time. */
+#define RECEIVE_TIMEOUT_S 5
+/* A slot that was sent so long ago, was not taken and is not in the pair is lost. */
 #define LOST_US (1 * APR_USEC_PER_SEC)
 
-/* The acceptor's: slots on their way.  One is where its number says. */
+/* Slots that the acceptor has sent. The index is the number modulo RELAY_SIZE. */
 static struct {
     apr_int64_t epoch;
     apr_uint32_t number;            /* of the last item */
@@ -24,11 +24,11 @@ static struct {
         vl_ticket_t ticket;
         apr_int64_t at_us;
     } sent[RELAY_SIZE];
-} mine;
+} acceptor;
 
 apr_status_t vl_relay_create(int ret_pair[2])
 {
-    struct timeval timeout = { LOOK_S, 0 };
+    struct timeval timeout = { RECEIVE_TIMEOUT_S, 0 };
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_pair)
         || setsockopt(ret_pair[0], SOL_SOCKET, SO_RCVTIMEO, &timeout,
@@ -48,7 +48,7 @@ void vl_relay_parent_look(vl_shm_t *shm, const int pair[2])
         vl_transfer_write(pair[1], "", 1, NULL, 0);
 }
 
-static void ask_locked(vl_shm_t *shm, int asks)
+static void set_asking_locked(vl_shm_t *shm, int asks)
 {
     child_t *child = &shm->children[shm->self];
 
@@ -61,7 +61,7 @@ void vl_relay_child_ask(vl_shm_t *shm)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    ask_locked(shm, 1);
+    set_asking_locked(shm, 1);
     vl_slot_dispatch_and_unlock(shm);
 }
 
@@ -69,28 +69,28 @@ void vl_relay_child_unask(vl_shm_t *shm)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    ask_locked(shm, 0);
+    set_asking_locked(shm, 0);
     vl_shm_unlock(shm);
 }
 
 int vl_relay_claim(vl_shm_t *shm)
 {
     head_t *head = shm->head;
-    int free;
+    int claimed;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    free = !head->acceptor;
-    if (free) {
-        ask_locked(shm, 0);
+    claimed = !head->acceptor;
+    if (claimed) {
+        set_asking_locked(shm, 0);
         vl_shm_set_acceptor_locked(shm, shm->self + 1);
         head->epoch = vl_clock_us();
         memset(head->taken, 0, sizeof(head->taken));
-        memset(&mine, 0, sizeof(mine));
-        mine.epoch = head->epoch;
+        memset(&acceptor, 0, sizeof(acceptor));
+        acceptor.epoch = head->epoch;
     }
     vl_shm_unlock(shm);
-    return free;
+    return claimed;
 }
 
 static int is_taken_locked(const vl_shm_t *shm, apr_uint32_t number)
@@ -104,8 +104,8 @@ static void set_taken_locked(vl_shm_t *shm, apr_uint32_t number)
                      __ATOMIC_RELAXED);
 }
 
-/* Nobody takes it any more. */
-static void forget_locked(vl_shm_t *shm, struct sent_t *sent)
+/* Cancels a slot that no child will take any more. */
+static void cancel_sent_locked(vl_shm_t *shm, struct sent_t *sent)
 {
     if (!is_taken_locked(shm, sent->number)) {
         set_taken_locked(shm, sent->number);
@@ -114,22 +114,22 @@ static void forget_locked(vl_shm_t *shm, struct sent_t *sent)
     sent->number = 0;
 }
 
-static void forget_older(vl_shm_t *shm, apr_int64_t than_us)
+static void cancel_sent_before(vl_shm_t *shm, apr_int64_t before_us)
 {
     int i;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     for (i = 0; i < RELAY_SIZE; i++) {
-        if (mine.sent[i].number && mine.sent[i].at_us < than_us)
-            forget_locked(shm, &mine.sent[i]);
+        if (acceptor.sent[i].number && acceptor.sent[i].at_us < before_us)
+            cancel_sent_locked(shm, &acceptor.sent[i]);
     }
     vl_slot_dispatch_and_unlock(shm);
 }
 
 void vl_relay_acceptor_resign(vl_shm_t *shm)
 {
-    forget_older(shm, INT64_MAX);
+    cancel_sent_before(shm, INT64_MAX);
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     if (shm->head->acceptor == shm->self + 1)
@@ -148,11 +148,11 @@ void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
                             apr_int64_t now_us)
 {
     if (!vl_relay_pending(pair))
-        forget_older(shm, now_us - LOST_US);
+        cancel_sent_before(shm, now_us - LOST_US);
 }
 
-/* Whether there was one long ago that is on its way still. */
-static int is_free(const vl_shm_t *shm, const struct sent_t *sent)
+/* Returns 1 unless an earlier slot in this entry has not been taken yet. */
+static int is_entry_free(const vl_shm_t *shm, const struct sent_t *sent)
 {
     return !sent->number
            || __atomic_load_n(&shm->head->taken[sent->number % RELAY_SIZE],
@@ -162,25 +162,25 @@ static int is_free(const vl_shm_t *shm, const struct sent_t *sent)
 apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *item, int fd)
 {
-    apr_uint32_t number = mine.number + 1 ? mine.number + 1 : 1;
-    struct sent_t *sent = &mine.sent[number % RELAY_SIZE];
+    apr_uint32_t number = acceptor.number + 1 ? acceptor.number + 1 : 1;
+    struct sent_t *sent = &acceptor.sent[number % RELAY_SIZE];
     apr_status_t rv;
 
-    if (!is_free(shm, sent))
+    if (!is_entry_free(shm, sent))
         return APR_EAGAIN;
-    item->epoch = mine.epoch;
+    item->epoch = acceptor.epoch;
     item->number = number;
     rv = vl_transfer_write(pair[1], item, sizeof(*item), &fd, 1);
     if (rv != APR_SUCCESS)
         return rv;
-    mine.number = number;
+    acceptor.number = number;
     sent->number = item->grant.holds ? number : 0;
     sent->ticket = item->grant.ticket;
     sent->at_us = vl_clock_us();
     return APR_SUCCESS;
 }
 
-/* Who does not wait passes over what is no item. */
+/* A caller that does not wait (flags) skips messages that are not items. */
 static apr_status_t read_item(int from, int flags, vl_item_t *ret_item,
                               int *ret_fd)
 {
@@ -210,8 +210,8 @@ apr_status_t vl_relay_acceptor_recall(const int pair[2],
     return APR_SUCCESS;
 }
 
-/* The slot is this child's from now on, unless it has been given up. */
-static void take_locked(vl_shm_t *shm, vl_item_t *item)
+/* Moves the slot from the acceptor to this child, unless it has been canceled. */
+static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
 {
     head_t *head = shm->head;
     apr_uint32_t account = item->grant.ticket.account, from;
@@ -240,9 +240,9 @@ apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
         ret_item->grant.holds = 0;
         return APR_SUCCESS;
     }
-    ask_locked(shm, 0);
+    set_asking_locked(shm, 0);
     if (ret_item->grant.holds)
-        take_locked(shm, ret_item);
+        take_slot_locked(shm, ret_item);
     vl_shm_unlock(shm);
     return APR_SUCCESS;
 }

@@ -13,12 +13,11 @@ typedef union control_t {
     char bytes[CMSG_SPACE(sizeof(int) * VL_TRANSFER_MAX)];
 } control_t;
 
-/* Raised when vl_passed_t changes: after an update, children of both versions
- * use the pair. */
+/* Incremented when vl_passed_t changes: after an update, children of both versions use
+ * the pair. */
 #define VERSION 1
 
-/* What a message says beside its descriptors: which one it is, and what is known
- * of each. */
+/* Data of a message: its identity, and a record for each of its descriptors. */
 typedef struct message_t {
     pid_t sender;
     apr_uint32_t number;
@@ -95,10 +94,10 @@ void vl_transfer_close(const int *fds, apr_size_t n)
         close(fds[--n]);
 }
 
-/* The kernel throws away what it finds no descriptor for.  APR_EMFILE: there
- * was one for some at most, and they are closed. */
-static apr_status_t take(int from, int flags, struct iovec *iov, int *ret_fds,
-                         apr_size_t most, ssize_t *ret_size, apr_size_t *ret_n)
+/* The kernel discards descriptors that this process has no room for. Returns
+ * APR_EMFILE if it did; the others are closed then. */
+static apr_status_t receive(int from, int flags, struct iovec *iov, int *ret_fds,
+                            apr_size_t most, ssize_t *ret_size, apr_size_t *ret_n)
 {
     control_t control;
     struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 1,
@@ -123,7 +122,7 @@ apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,
 {
     struct iovec iov = { ret_bytes, size };
     ssize_t got;
-    apr_status_t rv = take(from, flags, &iov, ret_fds, most, &got, ret_n);
+    apr_status_t rv = receive(from, flags, &iov, ret_fds, most, &got, ret_n);
 
     if (rv != APR_SUCCESS || got == (ssize_t)size)
         return rv;
@@ -141,28 +140,28 @@ int vl_transfer_has_room(int any)
     return fd >= 0;
 }
 
-/* A look at a message gives duplicates of its descriptors and leaves it there:
- * only who has got them all takes it away, and needs no other room for that.
- * If another child took it in between, we hold the next one, and what we have
- * duplicates of is not ours. */
+/* MSG_PEEK duplicates the descriptors of a message and leaves the message there. Only
+ * a child that could duplicate all of them removes the message, and needs no more
+ * descriptors for that. If another child removed it in between, this child has removed
+ * the next message, and closes its duplicates. */
 apr_status_t vl_transfer_receive(const int pair[2],
                                  int ret_fds[VL_TRANSFER_MAX],
                                  vl_passed_t ret_passed[VL_TRANSFER_MAX],
                                  apr_size_t *ret_n)
 {
-    message_t seen = { 0 }, taken = { 0 };
-    struct iovec see = { &seen, HEAD_SIZE };
-    struct iovec have = { &taken, sizeof(taken) };
+    message_t peeked = { 0 }, taken = { 0 };
+    struct iovec peek_iov = { &peeked, HEAD_SIZE };
+    struct iovec read_iov = { &taken, sizeof(taken) };
     int fds[VL_TRANSFER_MAX];
     apr_size_t n;
     ssize_t size;
-    apr_status_t rv = take(pair[0], MSG_DONTWAIT | MSG_PEEK, &see, ret_fds,
+    apr_status_t rv = receive(pair[0], MSG_DONTWAIT | MSG_PEEK, &peek_iov, ret_fds,
                            VL_TRANSFER_MAX, &size, ret_n);
 
     if (rv != APR_SUCCESS)
         return rv;
-    rv = take(pair[0], MSG_DONTWAIT, &have, fds, VL_TRANSFER_MAX, &size, &n);
-    if (size >= 0 && !memcmp(&seen, &taken, HEAD_SIZE)) {
+    rv = receive(pair[0], MSG_DONTWAIT, &read_iov, fds, VL_TRANSFER_MAX, &size, &n);
+    if (size >= 0 && !memcmp(&peeked, &taken, HEAD_SIZE)) {
         vl_transfer_close(fds, n);
         rv = APR_SUCCESS;
     }

@@ -2,48 +2,53 @@
 #ifndef VL_TRANSFER_H
 #define VL_TRANSFER_H
 
-/* Connections passed from a child that stops to whichever reads first, through
- * a socket pair that the parent makes once in its life. */
+/* Transfer of connections from a child to whichever child reads first, through a
+ * socket pair that the parent makes once in its life. Also messages with descriptors
+ * over any such socket.
+ * Owns no state but the pair, which is the caller's, and needs no lock: the kernel
+ * keeps messages whole. Any process or thread may call. */
 
 #include <apr_errno.h>
 
-/* In one message; the kernel's bound is 253 (SCM_MAX_FD). */
+/* Descriptors per message. The kernel's limit is 253 (SCM_MAX_FD). */
 #define VL_TRANSFER_MAX 64
 
-/* What is known of a connection that is passed on.  All zero: it is new. */
+/* What is known of a transferred connection. All zero: it is new. */
 typedef struct vl_passed_t {
-    apr_int64_t since_us;       /* its request has waited since; 0: it has not */
-    apr_int64_t began_us;       /* its head began to come, 0: it has not */
+    apr_int64_t since_us;       /* when it was queued; 0: it was not */
+    apr_int64_t began_us;       /* when its head began to arrive; 0: not yet */
 } vl_passed_t;
 
-/* ret_pair: read end, write end. */
+/* ret_pair: the read end, then the write end. */
 apr_status_t vl_transfer_create(int ret_pair[2]);
-/* n: 1 to VL_TRANSFER_MAX; passed: one for each.  The sender closes its own after this; until they
- * are received they live in the pair.  APR_EAGAIN: the pair is full.
- * ETOOMANYREFS: its user has more on their way than RLIMIT_NOFILE (unix(7)). */
+/* Sends a message. n: 1 to VL_TRANSFER_MAX; passed: one for each descriptor. The
+ * sender then closes its own descriptors; the connections stay open in the pair until
+ * they are received. Returns APR_EAGAIN if the pair is full, and ETOOMANYREFS if the
+ * user has more descriptors in transit than RLIMIT_NOFILE (unix(7)). */
 apr_status_t vl_transfer_send(const int pair[2], const int *fds,
                               const vl_passed_t *passed, apr_size_t n);
+/* Closes n descriptors. */
 void vl_transfer_close(const int *fds, apr_size_t n);
-/* APR_EAGAIN: none are there.  APR_EMFILE: this process has no room for those
- * that are, and they stay there; unless two children read and neither has: then
- * some may be lost.  What a module of another version says of them is not
- * understood: they are new. */
+/* Receives a message. Returns APR_EAGAIN if there is none. Returns APR_EMFILE if this
+ * process has too few free descriptors; the message then stays in the pair. If two
+ * children read it and both have too few, some of its connections may be lost. Records
+ * of another version of the module are ignored: the connections count as new. */
 apr_status_t vl_transfer_receive(const int pair[2],
                                  int ret_fds[VL_TRANSFER_MAX],
                                  vl_passed_t ret_passed[VL_TRANSFER_MAX],
                                  apr_size_t *ret_n);
 
-/* The same with bytes of the caller's, one at least, to and from any such
- * socket.  n, most: 0 to VL_TRANSFER_MAX.  flags: of recvmsg().  APR_EOF: it
- * was another number of bytes; descriptors that came with them are closed.
- * APR_EMFILE: there was no room for the descriptors, which are lost. */
+/* The same with the caller's bytes, at least one, over any such socket. n, most: 0 to
+ * VL_TRANSFER_MAX. flags: of recvmsg(). Returns APR_EOF if the message had another
+ * length; its descriptors are closed. Returns APR_EMFILE if there were too few free
+ * descriptors; the message's descriptors are lost. */
 apr_status_t vl_transfer_write(int to, const void *bytes, apr_size_t size,
                                const int *fds, apr_size_t n);
 apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,
                               apr_size_t size, int *ret_fds, apr_size_t most,
                               apr_size_t *ret_n);
-/* There is for one, as far as the only thread of a process can know.  any: a
- * descriptor that is open. */
+/* Returns 1 if a descriptor is free. The answer is exact in a process with one thread.
+ * any: an open descriptor. */
 int vl_transfer_has_room(int any);
 
 #endif

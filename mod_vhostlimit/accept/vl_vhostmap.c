@@ -11,14 +11,14 @@
 #include "accept/vl_peek.h"
 #include "config/vl_scratch.h"
 
-/* Hosts that nobody configured come from clients, so what is remembered has a
- * bound; past it everything is forgotten. */
-#define REMEMBERED_MAX 32768
+/* Clients can send names that are not configured, so the cache is bounded. A full
+ * cache is cleared. */
+#define CACHE_MAX 32768
 
 struct vl_vhostmap_t {
     apr_thread_mutex_t *lock;
-    apr_pool_t *pool;           /* of what is remembered */
-    apr_hash_t *known;          /* key_of() -> server_rec * */
+    apr_pool_t *pool;           /* of the cache */
+    apr_hash_t *cache;          /* map_key_t -> server_rec * */
 };
 
 typedef struct map_key_t {
@@ -32,7 +32,7 @@ vl_vhostmap_t *vl_vhostmap_child_init(apr_pool_t *pchild)
 
     apr_thread_mutex_create(&map->lock, APR_THREAD_MUTEX_DEFAULT, pchild);
     apr_pool_create(&map->pool, pchild);
-    map->known = apr_hash_make(map->pool);
+    map->cache = apr_hash_make(map->pool);
     return map;
 }
 
@@ -50,8 +50,8 @@ static void make_key(map_key_t *key, const apr_sockaddr_t *local,
     key->len = (apr_size_t)(to - key->bytes);
 }
 
-/* Apache's own mapping, of a request that has nothing but a Host line. */
-static const server_rec *ask_apache(apr_pool_t *p, server_rec *main_server,
+/* Maps the name as Apache does, with a request that has only a Host line. */
+static const server_rec *map_by_httpd(apr_pool_t *p, server_rec *main_server,
                                     apr_sockaddr_t *local, const char *host)
 {
     request_rec *r = vl_scratch_request(p, main_server, local, local);
@@ -75,18 +75,18 @@ const server_rec *vl_vhostmap_find(vl_vhostmap_t *map, server_rec *main_server,
 
     make_key(&key, local, host);
     apr_thread_mutex_lock(map->lock);
-    found = apr_hash_get(map->known, key.bytes, (apr_ssize_t)key.len);
+    found = apr_hash_get(map->cache, key.bytes, (apr_ssize_t)key.len);
     if (!found) {
         apr_pool_t *scratch;
 
-        if (apr_hash_count(map->known) >= REMEMBERED_MAX) {
+        if (apr_hash_count(map->cache) >= CACHE_MAX) {
             apr_pool_clear(map->pool);
-            map->known = apr_hash_make(map->pool);
+            map->cache = apr_hash_make(map->pool);
         }
         apr_pool_create(&scratch, map->pool);
-        found = ask_apache(scratch, main_server, local, host);
+        found = map_by_httpd(scratch, main_server, local, host);
         apr_pool_destroy(scratch);
-        apr_hash_set(map->known, apr_pmemdup(map->pool, key.bytes, key.len),
+        apr_hash_set(map->cache, apr_pmemdup(map->pool, key.bytes, key.len),
                      (apr_ssize_t)key.len, found);
     }
     apr_thread_mutex_unlock(map->lock);

@@ -2,21 +2,25 @@
 #ifndef VL_WATCHDOG_H
 #define VL_WATCHDOG_H
 
-/* A thread that sleeps as long as the acceptor of its child gives a sign of life.
- * When that hangs (in a log that nobody reads, a file system that does not answer),
- * the deputy keeps time in its place: whose turn comes goes to the MPM, and who has
- * waited too long is refused.  It does nothing that the acceptor may be hanging in:
- * it opens, reads and logs nothing. */
+/* The watchdog thread handles timers while the acceptor of its child is stalled, for
+ * example in a write to a log that is not read, or on a file system that does not
+ * answer.  It passes connections that are granted slots to the MPM, and refuses
+ * connections whose deadline has passed.
+ *
+ * It opens, reads and logs nothing, so it cannot stall where the acceptor does.
+ * Owns its thread and the time of the last sign of life, which is atomic.  There is no
+ * other lock to hold.  vl_accept.c is the caller. */
 
 #include <apr_pools.h>
 
-/* stand_in: called ten times a second while the acceptor hangs, beside it.  Where
- * no thread is to be had the child does without. */
-void vl_watchdog_start(apr_pool_t *pchild, void (*stand_in)(apr_int64_t now_us));
-/* The acceptor is alive, or (_rest) is not missed from now on. */
+/* while_stalled: called by the watchdog ten times a second while the acceptor is
+ * stalled, concurrently with it. If no thread can be created the child has no
+ * watchdog. */
+void vl_watchdog_start(apr_pool_t *pchild, void (*while_stalled)(apr_int64_t now_us));
+/* The acceptor is alive; with _rest, no sign of life is expected any more. */
 void vl_watchdog_alive(void);
 void vl_watchdog_rest(void);
-/* Returns when it has ended. */
+/* Returns when the thread has ended. */
 void vl_watchdog_stop(void);
 
 #endif
