@@ -38,8 +38,9 @@ apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
 /* Charges the account us of CPU time for a part of a request's work. */
 void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 
-/* Returns 1 if this child is the one that currently reads the usage of back ends. Gives
- * credit to the accounts with a cap. Every child calls it about ten times a second. */
+/* Returns 1 if this child is the one that currently reads the usage of back ends. In that
+ * case it also gives credit to the accounts with a cap. Every child calls it about ten
+ * times a second. Dispatches. */
 int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
 /* Charges the measured CPU time of the account's cgroup. us: what its processes have used
  * in total. resident: its back ends are among them, so their requests need not be charged
