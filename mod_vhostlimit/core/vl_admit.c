@@ -34,11 +34,11 @@ int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
     return held < (apr_uint64_t)left * MORE_ALPHA;
 }
 
-apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t places,
+apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t slots,
                                   apr_uint32_t random)
 {
     apr_uint64_t second = 1000000;
-    apr_uint64_t wait_us = service_us / (places ? places : 1);
+    apr_uint64_t wait_us = service_us / (slots ? slots : 1);
     apr_uint64_t wait = (wait_us + second - 1) / second;
 
     if (wait < 1)

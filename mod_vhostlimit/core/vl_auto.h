@@ -2,9 +2,9 @@
 #ifndef VL_AUTO_H
 #define VL_AUTO_H
 
-/* VhostLimitSlots auto: as few slots as keep the processors busy.  Work that
- * burns CPU needs few; work that sleeps on a back end needs more, which shows
- * as idle time while requests wait.  Pure: one step per sample. */
+/* VhostLimitSlots auto: the smallest number of slots that keeps the processors busy.
+ * CPU-bound work needs few slots. Work that waits for a back end needs more, which shows as
+ * idle time while requests are queued. Pure: one step per sample. Lock: the caller's. */
 
 #include <apr.h>
 
@@ -14,19 +14,19 @@
 #define VL_AUTO_MIN_PER_CPU 8
 
 typedef struct vl_auto_t {
-    apr_uint32_t floor;         /* fewer than these left processors idle ... */
-    apr_uint32_t hold;          /* ... and are not tried for so many steps */
+    apr_uint32_t floor;         /* fewer slots than this left processors idle ... */
+    apr_uint32_t hold;          /* ... and are not tried for this many steps */
 } vl_auto_t;
 
 typedef struct vl_auto_sample_t {
-    apr_uint32_t slots;         /* now */
+    apr_uint32_t slots;         /* current number */
     apr_uint32_t min, max;
     apr_uint32_t running, waiting;
-    apr_uint32_t busy_permille; /* of the processors the server may use, since
-                                 * the last step */
+    apr_uint32_t busy_permille; /* busy time of the processors that the server may use,
+                                 * since the last step */
 } vl_auto_sample_t;
 
-/* Returns how many slots there should be from now on. */
+/* Performs one step. Returns the new number of slots. */
 apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *sample);
 
 #endif

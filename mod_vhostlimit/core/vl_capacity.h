@@ -2,20 +2,22 @@
 #ifndef VL_CAPACITY_H
 #define VL_CAPACITY_H
 
-/* What a child has room for: its threads, and of them those that an account may
- * have so that some are left for others. */
+/* Capacity of child processes: the threads that are free, and the capacity threshold of one
+ * account, which keeps some of them for other accounts. The state is in the segment
+ * (vl_shm_int.h), which also declares the functions for use within the core. Lock: the
+ * segment lock. */
 
 #include "core/vl_shm.h"
 
-/* How many more this child and the others have threads for, besides those that
- * each keeps for who has none (vl_admit_more()), and how many requests have ended
- * in this one so far. */
+/* Free capacity of this child (here) and of the other children together (elsewhere),
+ * without the threads that each child reserves for accounts that hold none
+ * (vl_admit_more()). ended: requests that have ended in this child. */
 typedef struct vl_capacity_t {
     apr_uint32_t here, elsewhere;
     apr_uint32_t ended;             /* wraps around */
 } vl_capacity_t;
 
-/* Not under prefork. */
-void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_rooms);
+/* Fills in *ret_capacity. Takes the segment lock. Not used under prefork. */
+void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_capacity);
 
 #endif

@@ -4,26 +4,26 @@
 #include "base/vl_clock.h"
 #include "core/vl_shm_int.h"
 
-/* The moving average of a vhost's service time forgets by 1/8 a request, as
- * TCP's smoothed round-trip time does (RFC 6298, alpha). */
+/* The moving average of an account's service time uses a factor of 1/8 per request, like
+ * TCP's smoothed round-trip time (RFC 6298, alpha). */
 #define SERVICE_SHIFT 3
-/* A child that has not read the usage for so long does not any more. */
-#define READER_GONE_US 500000
-/* Nobody has for so long: nobody will (the prefork MPM). */
+/* If the reader has not read the usage for this long, another child becomes the reader. */
+#define READER_TIMEOUT_US 500000
+/* If no child has read the usage for this long, none will (the prefork MPM). */
 #define UNREAD_US (5 * APR_USEC_PER_SEC)
-/* Requests of back ends have ended for so long and their group has used nothing:
- * the back ends have left it. */
+/* If requests of back ends end for this long while their group uses no CPU time, the back
+ * ends have left the group. */
 #define LEFT_US (5 * APR_USEC_PER_SEC)
 
-/* "Lately", for vl_charge_has_outside(). */
+/* The meaning of "recently" in vl_charge_has_outside(). */
 #define OUTSIDE_US (5 * APR_USEC_PER_SEC)
-/* Back ends are charged at least this part (1/8) of what they could use, because each of
- * their requests holds a slot. */
+/* Back ends are charged at least this fraction (1/8) of what they could use, because each
+ * of their requests holds a slot. */
 #define ELSEWHERE_LEAST 8
 
-/* Thousandths of a processor that n back ends use together. The CPU time of a single one
- * is not known. The upper bounds are n processors, and what all processes other than
- * Apache's children use. */
+/* Returns how many thousandths of a processor n back ends use together. The CPU time of a
+ * single one is unknown. The upper bounds are n processors, and what all processes other
+ * than Apache's children use. */
 static apr_uint64_t elsewhere_permille(const head_t *head, apr_uint32_t n)
 {
     apr_uint64_t most = 1000 * (apr_uint64_t)(n < head->processors
@@ -35,15 +35,16 @@ static apr_uint64_t elsewhere_permille(const head_t *head, apr_uint32_t n)
     return others > most / ELSEWHERE_LEAST ? others : most / ELSEWHERE_LEAST;
 }
 
-/* The clock of the work done elsewhere runs as fast as one such request gets on if
- * all of them share that equally: it is what each is charged. */
+/* Advances the clock of back-end work. It runs at the rate at which one such request
+ * progresses if all of them share the CPU time equally. Each request is charged the
+ * difference of two readings. Requires the segment lock. */
 static void advance_elsewhere(head_t *head, apr_int64_t now_us)
 {
     apr_uint32_t n = head->elsewhere;
     apr_int64_t passed = now_us - head->elsewhere_at;
 
-    /* Whoever read the time before another got the lock comes late; a clock
-     * that was set back by more than that is followed. */
+    /* A thread that read the time before it waited for the lock may be slightly late. A
+     * clock that was set back by a second or more is followed. */
     if (passed < 0 && passed > -APR_USEC_PER_SEC)
         return;
     if (n && passed > 0)
@@ -52,7 +53,8 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     head->elsewhere_at = now_us;
 }
 
-/* So many more requests are worked on elsewhere. */
+/* Adds `by` to the number of requests that run in back ends. Returns the reading of their
+ * clock. */
 static apr_uint64_t count_elsewhere(vl_shm_t *shm, apr_int64_t now_us, int by)
 {
     apr_uint64_t clock;
@@ -94,7 +96,7 @@ static apr_uint64_t elsewhere_us_locked(vl_shm_t *shm, apr_uint32_t account,
     return (shm->head->elsewhere_ns - from) / 1000;
 }
 
-/* For the status page: us of CPU, used in the busy_us that end now. */
+/* Counts us of CPU time, used in the last busy_us, for the status page. */
 static void count_charge(account_t *a, apr_uint64_t busy_us, apr_uint64_t us)
 {
     a->metrics.charged_us += us;
@@ -128,7 +130,8 @@ void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
     vl_shm_unlock(shm);
 }
 
-/* Requests were charged an estimate of what was measured at their ends. */
+/* Replaces the estimate that requests were charged at their ends by the measured us.
+ * Requires the segment lock. */
 static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t us)
 {
@@ -159,20 +162,20 @@ static void give_credit_locked(vl_shm_t *shm, apr_int64_t passed_us)
 int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
 {
     head_t *head = shm->head;
-    int mine;
+    int is_reader;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    mine = head->reader == shm->self
-           || now_us - head->read_at > READER_GONE_US
-           || now_us < head->read_at;
-    if (mine) {
+    is_reader = head->reader == shm->self
+                || now_us - head->read_at > READER_TIMEOUT_US
+                || now_us < head->read_at;
+    if (is_reader) {
         give_credit_locked(shm, now_us - head->read_at);
         head->reader = shm->self;
         head->read_at = now_us;
     }
     vl_slot_dispatch_and_unlock(shm);
-    return mine;
+    return is_reader;
 }
 
 int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us)
@@ -190,7 +193,7 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
         return;
     if (a->usage_us && us > a->usage_us)
         settle_usage_locked(shm, account, (apr_int64_t)(us - a->usage_us));
-    /* Until now the clock has guessed, which knows nothing of a quota. */
+    /* The charges so far were estimated by the clock, which ignores a CPU quota. */
     if (resident && !a->measured)
         vl_queue_forgive(&shm->queue, account);
     a->usage_us = us;
@@ -204,7 +207,7 @@ void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    /* Fewer: the group was made anew. */
+    /* A smaller number means that the group was created again. */
     a->metrics.memory_kills += kills >= a->kills ? kills - a->kills : kills;
     a->kills = kills;
     vl_shm_unlock(shm);
@@ -217,9 +220,9 @@ static int is_usage_read(const head_t *head)
     return passed >= 0 && passed < UNREAD_US;
 }
 
-/* A group's reading comes when it has grown.  One that does not grow while its
- * requests end is no measure: the clock counts again, and the next reading is
- * where it begins. */
+/* A group is read when its CPU time has grown. If it does not grow while requests of the
+ * account end, it does not measure their back ends. Then the clock estimates again, and the
+ * next reading is the new start. */
 static void forget_left_group(account_t *a)
 {
     apr_int64_t now_us = vl_clock_us();
@@ -234,7 +237,8 @@ static void forget_left_group(account_t *a)
     }
 }
 
-/* The part of the cost that the thread's clock does not see. */
+/* Returns the cost of the request beyond the CPU time of its thread. *ret_measured is 1 if
+ * it is measured by the group. Requires the segment lock. */
 static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
                                          const vl_cost_t *cost,
                                          int *ret_measured)
@@ -265,7 +269,7 @@ apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
     int measured;
     apr_uint64_t elsewhere = end_elsewhere_locked(shm, ticket->account, cost,
                                                   &measured);
-    /* What is measured is counted when it is. */
+    /* vl_charge_usage() counts measured CPU time, so it is not counted here. */
     apr_uint64_t known = cost->cpu_us + (measured ? 0 : elsewhere);
 
     vl_queue_charge(&shm->queue, ticket->account,

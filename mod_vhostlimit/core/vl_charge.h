@@ -2,55 +2,58 @@
 #ifndef VL_CHARGE_H
 #define VL_CHARGE_H
 
-/* What requests are charged: the CPU time of their threads; of work done by
- * back ends what their group has burned, where that is measured, and otherwise
- * what a clock says. */
+/* The cost of requests: the CPU time of their threads, plus the work of back ends. Back-end
+ * work is measured by the CPU time of the account's cgroup if possible, and otherwise
+ * estimated by a clock. The state is in the segment. Lock: the segment lock, which the
+ * functions take themselves unless stated otherwise. */
 
 #include "core/vl_shm.h"
 
 typedef struct vl_cost_t {
-    apr_uint64_t busy_us;       /* from being let in to being done */
-    apr_uint64_t cpu_us;        /* of Apache's thread */
-    int elsewhere;              /* worked on elsewhere since ... */
+    apr_uint64_t busy_us;       /* from the start to the end */
+    apr_uint64_t cpu_us;        /* CPU time of Apache's thread */
+    int elsewhere;              /* 1: runs in a back end since ... */
     apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
-    apr_uint64_t paid_us;       /* of all that: vl_charge_pay() had it */
-    int grouped;                /* elsewhere: surely in the account's group */
+    apr_uint64_t paid_us;       /* part of it that vl_charge_pay() has charged */
+    int grouped;                /* 1: its back end is in the account's cgroup */
 } vl_cost_t;
 
-/* The request is handed to a back end (PHP-FPM, CGI, a proxied server), which
- * burns CPU that its thread's clock does not see.  Returns the reading of the
- * clock to be given to vl_slot_end(). */
+/* Counts a request that is sent to a back end (PHP-FPM, CGI, a proxied server), which uses
+ * CPU time that its thread's clock does not show. Returns the reading of the clock for
+ * vl_cost_t.elsewhere_from. */
 apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
 
-/* The back end waits for the client as well, and goes on. pause returns what go_on
- * takes, and go_on a new reading of the clock in place of `from`. */
+/* vl_charge_elsewhere_pause() stops the clock of a request whose back end waits for the
+ * client, too, and returns the value for vl_charge_elsewhere_go_on(). That one continues
+ * the clock and returns a new reading in place of `from`. */
 apr_uint64_t vl_charge_elsewhere_pause(vl_shm_t *shm, apr_int64_t now_us,
                                        apr_uint64_t from);
 apr_uint64_t vl_charge_elsewhere_go_on(vl_shm_t *shm, apr_int64_t now_us,
                                        apr_uint64_t done);
 
-/* What has been done elsewhere since that reading; 0 for an account whose back
- * ends are measured: they are charged by vl_charge_usage(). */
+/* Returns the estimated back-end work since that reading, us of CPU time. Returns 0 for an
+ * account whose back ends are measured: vl_charge_usage() charges them. */
 apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t from);
-/* Charges a request of the account for a part of its work. */
+/* Charges the account us of CPU time for a part of a request's work. */
 void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 
-/* Some ten times a second, in every child.  1: the caller is the one that reads
- * what back ends have used, for now.  Accounts with a cap get their credit. */
+/* Returns 1 if this child is the one that currently reads the usage of back ends. In that
+ * case it also gives credit to the accounts with a cap. Every child calls it about ten
+ * times a second. Dispatches. */
 int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
-/* The processes in the account's group have used so much CPU in all: measured,
- * not estimated.  It is charged.  resident: its back ends are among them, so
- * that their requests need not be charged by the clock. */
+/* Charges the measured CPU time of the account's cgroup. us: what its processes have used
+ * in total. resident: its back ends are among them, so their requests need not be charged
+ * by the clock. */
 void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
                      int resident);
 
-/* Requests have lately been worked on by back ends that no group measures: they are
- * outside of the tree. */
+/* Returns 1 if requests have recently run in back ends that no group measures, because they
+ * are outside of the tree. Takes no lock. */
 int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us);
 
-/* The kernel has killed so many of them for memory in all, since the group was
- * made.  vl_watch.h tells of those that are new. */
+/* Counts the processes of the account's group that the kernel killed for lack of memory.
+ * kills: total since the group was created. vl_watch.h logs new ones. */
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);
 
 #endif

@@ -8,7 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The lines of the processors come first: ten numbers each. */
+/* Size of the start of /proc/stat that is read. The lines of the processors come first and
+ * have ten numbers each. */
 #define START_SIZE (CPU_SETSIZE * 128)
 
 static int wanted_by_set(void *data, unsigned cpu)
@@ -25,8 +26,8 @@ apr_uint32_t vl_cpu_count(void)
     return (apr_uint32_t)CPU_COUNT(&set);
 }
 
-/* "cpuN user nice system idle iowait irq softirq steal ..." (proc(5)).  Returns
- * N, or -1 for another line. */
+/* Parses "cpuN user nice system idle iowait irq softirq steal ..." (proc(5)). Returns N, or
+ * -1 for any other line. */
 static int parse_line(const char *line, unsigned long long ticks[8])
 {
     const char *end = line + strcspn(line, "\n");
@@ -68,7 +69,7 @@ void vl_cpu_parse(const char *text, int (*wanted)(void *data, unsigned cpu),
     }
 }
 
-/* NULL: it cannot be read. */
+/* Returns the start of the file in allocated memory, or NULL if it cannot be read. */
 static char *read_start(const char *file)
 {
     char *text = malloc(START_SIZE);
@@ -103,7 +104,7 @@ apr_uint32_t vl_cpu_busy_permille(const vl_cpu_t *from, const vl_cpu_t *to)
     apr_uint64_t busy = to->busy > from->busy ? to->busy - from->busy : 0;
     apr_uint64_t total = to->total > from->total ? to->total - from->total : 0;
 
-    if (busy >= total)          /* idle times may go back (proc(5)) */
+    if (busy >= total)          /* idle times may decrease (proc(5)) */
         return 1000;
     return (apr_uint32_t)(busy * 1000 / total);
 }

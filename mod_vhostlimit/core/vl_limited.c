@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_limited.h"
 
-/* Those who wait now would need longer than this, at the pace of late. */
+/* At the recent rate, the queued requests would need longer than this. */
 #define SLOW_US 100000
 
 static int is_slow(const vl_limited_look_t *last, const vl_limited_look_t *look)
@@ -24,7 +24,7 @@ static int is_limited(vl_limited_t *state, const vl_limited_look_t *look)
 vl_limited_e vl_limited_step(vl_limited_t *state, const vl_limited_look_t *look)
 {
     vl_limited_look_t last = state->last;
-    /* No time has passed when the clock was set back. */
+    /* If the clock was set back, no time has passed. */
     int limited = last.at_us && look->at_us > last.at_us
                   && is_limited(state, look);
 

@@ -2,14 +2,14 @@
 #ifndef VL_LIMITED_H
 #define VL_LIMITED_H
 
-/* When an account begins and ceases to be limited, from looks about a second
- * apart.  Pure: one step per look; the lock is the caller's.
+/* Detects when an account begins and ceases to be limited, from samples about a second
+ * apart. Pure: one step per sample. Lock: the caller's.
  *
- * It is limited while requests are refused, or while more wait, at two looks
- * one after the other, than it gets through in a tenth of a second: a short
- * wait now and then is what sharing a server means.  It is limited no more
- * once that has not been so for VL_LIMITED_QUIET_US, which also lies between
- * an end and the next beginning: a line in the log every ten seconds at most. */
+ * An account is limited while requests are refused, or while at two successive samples more
+ * requests are queued than it completes in a tenth of a second. A short wait is
+ * normal on a shared server. It ceases to be limited when neither has been true for
+ * VL_LIMITED_QUIET_US. That time also separates an end from the next beginning, so at
+ * most one message is logged every ten seconds. */
 
 #include <apr.h>
 
@@ -23,23 +23,25 @@ typedef struct vl_limited_look_t {
 } vl_limited_look_t;
 
 typedef struct vl_limited_t {
-    vl_limited_look_t last;     /* at_us 0: none yet */
-    int slow;                   /* too many waited at it */
+    vl_limited_look_t last;     /* at_us 0: no sample yet */
+    int slow;                   /* 1: too many were queued at it */
     apr_int64_t since_us;       /* 0: not limited */
-    apr_int64_t seen_us;        /* last time it was */
+    apr_int64_t seen_us;        /* last time the account was limited */
     apr_int64_t ended_us;
-    vl_limited_look_t before;   /* the look before it began */
+    vl_limited_look_t before;   /* the sample before it began */
 } vl_limited_t;
 
 typedef enum {
     VL_LIMITED_AS_BEFORE,
     VL_LIMITED_BEGINS,
-    VL_LIMITED_ENDS             /* state->since_us and ->before still say when
-                                 * it began; vl_limited_clear() comes next */
+    VL_LIMITED_ENDS             /* since_us and before still describe the beginning; call
+                                 * vl_limited_clear() next */
 } vl_limited_e;
 
+/* Evaluates one sample. Returns what changed. */
 vl_limited_e vl_limited_step(vl_limited_t *state,
                              const vl_limited_look_t *look);
+/* Records the end that vl_limited_step() has returned. */
 void vl_limited_clear(vl_limited_t *state);
 
 #endif

@@ -2,9 +2,9 @@
 #ifndef VL_METRICS_H
 #define VL_METRICS_H
 
-/* What is counted per account: one list makes the cells in shared memory, the
- * columns of the status page and their help.  Units are in the names: what
- * ends in _us is microseconds, and seconds in ?prometheus. */
+/* The metrics of an account. One list defines the counters in shared memory, the columns of
+ * the status page and their help. Names ending in _us are microseconds, and are seconds in
+ * ?prometheus. Counters are updated under the segment lock or atomically (vl_slot.c). */
 
 #include <apr.h>
 
@@ -54,9 +54,9 @@ typedef struct vl_metrics_t {
 #undef X
 } vl_metrics_t;
 
-/* Waiting times are counted in buckets, four to each doubling, so a percentile
- * is known to a quarter: bucket b < 4 holds b us, the others from
- * vl_metrics_wait_us(b) up to the next one's.  The last holds the rest. */
+/* Wait times are counted in buckets, four to each doubling, so a percentile is exact to a
+ * quarter. Bucket b < 4 holds b us. The others hold from vl_metrics_wait_us(b) up to the
+ * start of the next one. The last one holds everything above. */
 #define VL_WAIT_BUCKETS 104
 
 static inline unsigned vl_metrics_wait_bucket(apr_uint64_t us)
@@ -77,8 +77,8 @@ static inline apr_uint64_t vl_metrics_wait_us(unsigned bucket)
     return (apr_uint64_t)(4 + bucket % 4) << (bucket / 4 - 1);
 }
 
-/* The least time that so many permille of the waits did not exceed, rounded up
- * to its bucket's end; 0 when nothing was counted. */
+/* Returns the smallest wait time that `permille` of the waits did not exceed, rounded up to
+ * the end of its bucket. Returns 0 if nothing was counted. */
 static inline apr_uint64_t vl_metrics_wait_percentile(
     const apr_uint64_t waits[VL_WAIT_BUCKETS], unsigned permille)
 {

@@ -2,8 +2,9 @@
 #ifndef VL_OVERRIDE_H
 #define VL_OVERRIDE_H
 
-/* Limits that are changed while the server runs: what of an account's limits is
- * not as configured, and what was.  Pure; the lock is the caller's. */
+/* Overrides: limits changed while the server runs. Records which limits of an account
+ * differ from the configuration, and the configured values. Pure. Lock: the caller's (the
+ * segment lock). */
 
 #include "core/vl.h"
 
@@ -20,25 +21,26 @@ typedef enum {
 #define VL_KEY_ALL (VL_KEY_BIT(VL_KEY_COUNT) - 1)
 
 typedef struct vl_override_t {
-    unsigned keys;              /* VL_KEY_BIT() of those that are overridden */
+    unsigned keys;              /* VL_KEY_BIT() of the overridden limits */
     vl_limits_t configured;
 } vl_override_t;
 
 typedef struct vl_change_t {
-    unsigned set, reset;        /* VL_KEY_BIT(), none in both */
-    vl_limits_t limits;         /* values of those to be set */
+    unsigned set, reset;        /* VL_KEY_BIT(); no bit is in both */
+    vl_limits_t limits;         /* values for the bits in set */
 } vl_change_t;
 
 const char *vl_override_key_name(vl_key_e key);
-/* VL_KEY_COUNT: it is none. */
+/* Returns the key of that name, or VL_KEY_COUNT if there is none. */
 vl_key_e vl_override_key(const char *name);
 
 apr_uint32_t vl_override_get(const vl_limits_t *limits, vl_key_e key);
 void vl_override_put(vl_limits_t *limits, vl_key_e key, apr_uint32_t value);
 
+/* Applies a change to *limits. */
 void vl_override_change(vl_override_t *state, const vl_change_t *change,
                         vl_limits_t *limits);
-/* The configuration has been read.  What it says otherwise than before is no
+/* Applies a new configuration to *limits. Limits whose configured value has changed are no
  * longer overridden. */
 void vl_override_configure(vl_override_t *state,
                            const vl_limits_t *configured, vl_limits_t *limits);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For each account, those in its line here are as many as its cell of this
- * child says are waiting, plus those whose grant is in the child's ring or was just
- * taken out of it; and its deferred ones are as many as the cell says. */
+/* Invariants. The queue of an account here has as many waiters as the account's cell of
+ * this child counts as waiting, plus those whose grant is in the child's ring or was just
+ * taken out of it. It has as many deferred waiters as the cell counts. */
 #include "core/vl_park.h"
 
 #include <poll.h>
@@ -13,28 +13,29 @@
 #include "base/vl_clock.h"
 #include "core/vl_thread.h"
 
-/* How often one who waits alone gives credit, and others look for themselves
- * whether a grant has come: the acceptor, who tells them, leaves before them. */
-#define LOOK_US 100000
-/* Grants that are taken when a slot comes back. */
-#define GRANTS_MOST 4
+/* Interval at which a thread waiter acts without a wakeup. In a child with one thread it
+ * gives credit to its capped account. In other children it checks for grants, because the
+ * acceptor thread, which normally wakes it, ends before it when the child stops. */
+#define CHECK_US 100000
+/* Maximum number of grants that are taken when a slot is released. */
+#define GRANTS_MAX 4
 
-/* Threads that may wait, and those that do. */
+/* Limit and number of thread waiters on one kind of threads. */
 typedef struct pool_t {
-    apr_uint32_t most, all;
-    apr_uint32_t *of;               /* by account */
+    apr_uint32_t limit, total;
+    apr_uint32_t *by_account;       /* thread waiters, by account */
 } pool_t;
 
 static struct {
-    pthread_mutex_t lock;           /* of a kind that a signal handler does not
-                                     * hang in, see vl_shm.c */
+    pthread_mutex_t lock;           /* error-checking, so that a signal handler does not
+                                     * hang in it, see vl_shm.c */
     vl_shm_t *shm;
-    vl_wait_t *lines;
-    vl_wait_t *deferred;            /* beyond the queues */
+    vl_wait_t *queues;
+    vl_wait_t *deferred;            /* waiters beyond the queues */
     apr_uint32_t threads;
-    pool_t requests, streams;       /* the MPM's threads, mod_http2's */
-    apr_uint32_t *with_thread;      /* in line with a thread, by account */
-    apr_uint32_t *parked;           /* by account: connections in the MPM */
+    pool_t requests, streams;       /* threads of the MPM, of mod_http2 */
+    apr_uint32_t *thread_waiters;   /* queued thread waiters, by account */
+    apr_uint32_t *parked;           /* connections parked in the MPM, by account */
 } park = { .lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
 
 static apr_uint32_t *counts_make(apr_pool_t *p, apr_uint32_t accounts)
@@ -47,14 +48,14 @@ void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t workers)
 {
     park.shm = shm;
-    park.lines = vl_wait_create(pchild, accounts);
+    park.queues = vl_wait_create(pchild, accounts);
     park.deferred = vl_wait_create(pchild, accounts);
     park.threads = threads;
-    park.requests.most = threads > 1 ? threads / 2 : 1;
-    park.streams.most = workers * 5 / 6;
-    park.requests.of = counts_make(pchild, accounts);
-    park.streams.of = counts_make(pchild, accounts);
-    park.with_thread = counts_make(pchild, accounts);
+    park.requests.limit = threads > 1 ? threads / 2 : 1;
+    park.streams.limit = workers * 5 / 6;
+    park.requests.by_account = counts_make(pchild, accounts);
+    park.streams.by_account = counts_make(pchild, accounts);
+    park.thread_waiters = counts_make(pchild, accounts);
     park.parked = counts_make(pchild, accounts);
 }
 
@@ -68,14 +69,15 @@ void vl_park_unlock(void)
     pthread_mutex_unlock(&park.lock);
 }
 
-/* vl_park_take_locked(), if there is something to take. */
+/* Calls vl_park_take_locked() if this child may have grants. */
 static void take_granted_locked(void)
 {
     if (vl_slot_granted(park.shm))
         vl_park_take_locked();
 }
 
-/* Deferred waiters of the account enter its queue, as many as have places. */
+/* Moves deferred waiters of the account to its queue until the queue is full. If none is
+ * left here, wakes another child that has some. */
 static void refill_locked(apr_uint32_t account)
 {
     vl_waiter_t *waiter;
@@ -87,7 +89,7 @@ static void refill_locked(apr_uint32_t account)
               == APR_SUCCESS) {
         vl_wait_remove(park.deferred, waiter);
         waiter->deferred = 0;
-        vl_wait_add(park.lines, waiter);
+        vl_wait_add(park.queues, waiter);
     }
     if (!waiter)
         vl_slot_wake_deferred(park.shm, account);
@@ -99,7 +101,7 @@ void vl_park_refill_locked(void)
     take_granted_locked();
 }
 
-static void leave_locked(vl_waiter_t *waiter)
+static void dequeue_locked(vl_waiter_t *waiter)
 {
     if (waiter->deferred) {
         vl_wait_remove(park.deferred, waiter);
@@ -107,15 +109,15 @@ static void leave_locked(vl_waiter_t *waiter)
         vl_slot_undefer(park.shm, waiter->account);
         return;
     }
-    vl_wait_remove(park.lines, waiter);
-    /* If its grant is on the way, vl_park_take_locked() will find the line
-     * one shorter and give the slot back. */
+    vl_wait_remove(park.queues, waiter);
+    /* If its grant is already in the ring, vl_park_take_locked() will find one waiter less
+     * and release the slot. */
     vl_slot_unwait(park.shm, waiter->account);
 }
 
 void vl_park_remove_locked(vl_waiter_t *waiter)
 {
-    leave_locked(waiter);
+    dequeue_locked(waiter);
     refill_locked(waiter->account);
 }
 
@@ -123,18 +125,20 @@ static void refuse_locked(vl_waiter_t *waiter, vl_reason_e reason)
 {
     apr_uint32_t account = waiter->account;
 
-    leave_locked(waiter);
+    dequeue_locked(waiter);
     waiter->done(waiter, NULL, reason);
     refill_locked(account);
 }
 
-/* It stands in line: the numbers follow, or it is refused.  1: it may wait.
- * What cannot be counted is not refused for that: its request decides. */
-static int count_locked(vl_waiter_t *waiter, apr_status_t rv)
+/* Handles the result of counting a waiter that was just added to its queue. Returns 1 if
+ * it is counted. Otherwise removes it, calls done() and returns 0. A waiter that cannot
+ * be counted because of an error is not refused here: the request decides
+ * (VhostLimitOnError). */
+static int keep_if_counted_locked(vl_waiter_t *waiter, apr_status_t rv)
 {
     if (rv == APR_SUCCESS)
         return 1;
-    vl_wait_remove(park.lines, waiter);
+    vl_wait_remove(park.queues, waiter);
     waiter->done(waiter, NULL, APR_STATUS_IS_EAGAIN(rv) ? VL_REASON_QUEUE
                                                         : VL_REASON_NONE);
     return 0;
@@ -145,15 +149,15 @@ void vl_park_add_locked(vl_waiter_t *waiter)
     apr_status_t rv;
 
     waiter->deferred = waiter->was_deferred = 0;
-    vl_wait_add(park.lines, waiter);
+    vl_wait_add(park.queues, waiter);
     rv = (waiter->may_defer ? vl_slot_wait_or_defer : vl_slot_wait)
          (park.shm, waiter->account, waiter->since_us);
     if (waiter->may_defer && APR_STATUS_IS_EAGAIN(rv)) {
-        vl_wait_remove(park.lines, waiter);
+        vl_wait_remove(park.queues, waiter);
         waiter->deferred = waiter->was_deferred = 1;
         vl_wait_add(park.deferred, waiter);
     }
-    else if (count_locked(waiter, rv)) {
+    else if (keep_if_counted_locked(waiter, rv)) {
         take_granted_locked();
     }
 }
@@ -172,8 +176,8 @@ int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
         vl_wait_add(park.deferred, waiter);
         return 0;
     }
-    vl_wait_add(park.lines, waiter);
-    if (count_locked(waiter, APR_STATUS_IS_EINPROGRESS(rv) ? APR_SUCCESS : rv))
+    vl_wait_add(park.queues, waiter);
+    if (keep_if_counted_locked(waiter, APR_STATUS_IS_EINPROGRESS(rv) ? APR_SUCCESS : rv))
         take_granted_locked();
     return 0;
 }
@@ -186,18 +190,18 @@ void vl_park_count_parked_locked(apr_uint32_t account, int by)
 
 void vl_park_count_with_thread_locked(apr_uint32_t account, int by)
 {
-    park.with_thread[account] += (apr_uint32_t)by;
-    vl_thread_waiting(park.shm, account, park.with_thread[account]);
+    park.thread_waiters[account] += (apr_uint32_t)by;
+    vl_thread_waiting(park.shm, account, park.thread_waiters[account]);
 }
 
 void vl_park_put_back_locked(vl_waiter_t *waiter)
 {
-    vl_wait_add_first(park.lines, waiter);
-    count_locked(waiter, vl_slot_wait_again(park.shm, waiter->account,
-                                            waiter->since_us));
+    vl_wait_add_first(park.queues, waiter);
+    keep_if_counted_locked(waiter, vl_slot_wait_again(park.shm, waiter->account,
+                                                      waiter->since_us));
 }
 
-static void hand_out_locked(const vl_ticket_t *ticket);
+static void deliver_grant_locked(const vl_ticket_t *ticket);
 
 static void take_granted(void)
 {
@@ -210,15 +214,15 @@ static void take_granted(void)
 
 apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
 {
-    vl_ticket_t granted[GRANTS_MOST];
+    vl_ticket_t granted[GRANTS_MAX];
     apr_uint64_t charged;
     apr_uint32_t i, n = vl_slot_end_and_take(park.shm, ticket, cost, &charged,
-                                             granted, GRANTS_MOST);
+                                             granted, GRANTS_MAX);
 
     if (n) {
         vl_park_lock();
         for (i = 0; i < n; i++)
-            hand_out_locked(&granted[i]);
+            deliver_grant_locked(&granted[i]);
         vl_park_unlock();
     }
     take_granted();
@@ -231,39 +235,42 @@ void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us)
     take_granted();
 }
 
-/* While the MPM takes nobody it is one whom it need not take. */
+/* Removes and returns the first waiter of the account. While the MPM accepts no
+ * connections, it is the first one that the MPM already has. Returns NULL if there is
+ * none. */
 static vl_waiter_t *pop_locked(apr_uint32_t account)
 {
     vl_waiter_t *waiter;
 
     if (!vl_thread_only_in_mpm(park.shm))
-        return vl_wait_pop(park.lines, account);
-    waiter = vl_wait_first_in_mpm(park.lines, account);
+        return vl_wait_pop(park.queues, account);
+    waiter = vl_wait_first_in_mpm(park.queues, account);
     if (waiter)
-        vl_wait_remove(park.lines, waiter);
+        vl_wait_remove(park.queues, waiter);
     return waiter;
 }
 
-/* Nobody is there to use it; if somebody waits, he still does. */
-static void return_locked(const vl_ticket_t *ticket, const vl_waiter_t *first)
+/* Releases an unused grant, because no waiter can use it. If the account still has a waiter
+ * (first), that one is counted as waiting again. */
+static void release_unused_locked(const vl_ticket_t *ticket, const vl_waiter_t *first)
 {
     vl_slot_end(park.shm, ticket, NULL);
     if (first)
         vl_slot_wait_again(park.shm, ticket->account, first->since_us);
 }
 
-/* A grant that was taken from the ring. */
-static void hand_out_locked(const vl_ticket_t *ticket)
+/* Hands a grant that was taken from the ring to the account's first waiter. */
+static void deliver_grant_locked(const vl_ticket_t *ticket)
 {
     vl_waiter_t *waiter = pop_locked(ticket->account);
-    vl_waiter_t *next = vl_wait_first(park.lines, ticket->account);
+    vl_waiter_t *next = vl_wait_first(park.queues, ticket->account);
 
     if (next)
         vl_slot_first(park.shm, ticket->account, next->since_us);
     if (waiter)
         waiter->done(waiter, ticket, VL_REASON_NONE);
     else
-        return_locked(ticket, next);
+        release_unused_locked(ticket, next);
     refill_locked(ticket->account);
 }
 
@@ -272,37 +279,37 @@ void vl_park_take_locked(void)
     vl_ticket_t ticket;
 
     while (vl_slot_take(park.shm, &ticket) == APR_SUCCESS)
-        hand_out_locked(&ticket);
+        deliver_grant_locked(&ticket);
 }
 
-/* --- waiting with a thread ------------------------------------------------ */
+/* --- thread waiters ------------------------------------------------------- */
 
 typedef struct thread_waiter_t {
-    vl_waiter_t waiter;             /* first: a waiter is its sitter */
-    pthread_cond_t called;
+    vl_waiter_t waiter;             /* first member: done() casts a vl_waiter_t */
+    pthread_cond_t wakeup;
     int stream;
     int done;
     vl_grant_t grant;
 } thread_waiter_t;
 
-static void call_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
-                        vl_reason_e refused)
+static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                               vl_reason_e refused)
 {
-    thread_waiter_t *waiter_of_thread = (thread_waiter_t *)waiter;
+    thread_waiter_t *tw = (thread_waiter_t *)waiter;
 
     vl_park_count_with_thread_locked(waiter->account, -1);
-    waiter_of_thread->done = 1;
-    waiter_of_thread->grant.holds = ticket != NULL;
+    tw->done = 1;
+    tw->grant.holds = ticket != NULL;
     if (ticket)
-        waiter_of_thread->grant.ticket = *ticket;
-    if (ticket && waiter_of_thread->stream)
-        vl_thread_is_stream(park.shm, &waiter_of_thread->grant.ticket);
-    waiter_of_thread->grant.refused = refused;
-    pthread_cond_signal(&waiter_of_thread->called);
+        tw->grant.ticket = *ticket;
+    if (ticket && tw->stream)
+        vl_thread_is_stream(park.shm, &tw->grant.ticket);
+    tw->grant.refused = refused;
+    pthread_cond_signal(&tw->wakeup);
 }
 
-/* Until the child is woken, or the time has come.  No other thread gives credit
- * to an account that is capped. */
+/* Waits without the park lock until the child is woken or until_us. Gives credit to a
+ * capped account, because a child with one thread has no other thread that does. */
 static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
 {
     struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
@@ -312,72 +319,73 @@ static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
     pthread_mutex_unlock(&park.lock);
     if (vl_slot_capped(park.shm, account)) {
         vl_charge_reads_usage(park.shm, vl_clock_us());
-        if (left_us > LOOK_US)
-            left_us = LOOK_US;
+        if (left_us > CHECK_US)
+            left_us = CHECK_US;
     }
     if (left_us > 0 && poll(&pfd, 1, (int)(left_us / 1000) + 1) > 0
         && read(pfd.fd, &count, sizeof(count)) < 0)
-        apr_sleep(1000);            /* another process has read it */
+        apr_sleep(1000);            /* another thread or process has read it */
     pthread_mutex_lock(&park.lock);
     vl_park_take_locked();
 }
 
-static void wait_for_signal_locked(pthread_cond_t *called, apr_int64_t until_us)
+static void wait_for_signal_locked(pthread_cond_t *wakeup, apr_int64_t until_us)
 {
-    apr_int64_t look_us = vl_clock_us() + LOOK_US;
+    apr_int64_t check_us = vl_clock_us() + CHECK_US;
     struct timespec until;
 
-    if (look_us > until_us)
-        look_us = until_us;
-    until.tv_sec = (time_t)(look_us / APR_USEC_PER_SEC);
-    until.tv_nsec = (long)(look_us % APR_USEC_PER_SEC) * 1000;
-    if (pthread_cond_timedwait(called, &park.lock, &until))
+    if (check_us > until_us)
+        check_us = until_us;
+    until.tv_sec = (time_t)(check_us / APR_USEC_PER_SEC);
+    until.tv_nsec = (long)(check_us % APR_USEC_PER_SEC) * 1000;
+    if (pthread_cond_timedwait(wakeup, &park.lock, &until))
         take_granted_locked();
 }
 
-static void wait_for_grant_locked(thread_waiter_t *waiter_of_thread)
+static void wait_for_grant_locked(thread_waiter_t *tw)
 {
-    apr_int64_t until_us = waiter_of_thread->waiter.deadline_us;
+    apr_int64_t until_us = tw->waiter.deadline_us;
 
-    while (!waiter_of_thread->done && vl_clock_us() < until_us) {
+    while (!tw->done && vl_clock_us() < until_us) {
         if (park.threads > 1)
-            wait_for_signal_locked(&waiter_of_thread->called, until_us);
+            wait_for_signal_locked(&tw->wakeup, until_us);
         else
-            wait_for_wakeup(waiter_of_thread->waiter.account, until_us);
+            wait_for_wakeup(tw->waiter.account, until_us);
     }
-    if (!waiter_of_thread->done)
-        refuse_locked(&waiter_of_thread->waiter, VL_REASON_TIMEOUT);
-    /* A grant may have come too late: it goes back. */
+    if (!tw->done)
+        refuse_locked(&tw->waiter, VL_REASON_TIMEOUT);
+    /* A grant may have arrived too late. This releases it. */
     take_granted_locked();
 }
 
-/* So many threads of the pool may wait that others find some. */
+/* Returns 1 if the account may block one more thread of the pool. The threshold keeps
+ * threads for other accounts (vl_admit_more()). */
 static int may_wait_locked(const pool_t *pool, apr_uint32_t account)
 {
-    return vl_admit_more(pool->of[account],
-                         pool->most > pool->all ? pool->most - pool->all : 0);
+    return vl_admit_more(pool->by_account[account],
+                         pool->limit > pool->total ? pool->limit - pool->total : 0);
 }
 
-static void begin_wait_locked(thread_waiter_t *waiter_of_thread, pool_t *pool, int first)
+static void begin_wait_locked(thread_waiter_t *tw, pool_t *pool, int first)
 {
-    apr_uint32_t account = waiter_of_thread->waiter.account;
+    apr_uint32_t account = tw->waiter.account;
 
-    pool->all++;
-    pool->of[account]++;
+    pool->total++;
+    pool->by_account[account]++;
     vl_park_count_with_thread_locked(account, 1);
     if (first) {
-        vl_park_put_back_locked(&waiter_of_thread->waiter);
+        vl_park_put_back_locked(&tw->waiter);
         take_granted_locked();
     }
     else {
-        vl_park_add_locked(&waiter_of_thread->waiter);
+        vl_park_add_locked(&tw->waiter);
     }
 }
 
-static void end_wait_locked(const thread_waiter_t *waiter_of_thread, pool_t *pool)
+static void end_wait_locked(const thread_waiter_t *tw, pool_t *pool)
 {
-    pool->all--;
-    pool->of[waiter_of_thread->waiter.account]--;
+    pool->total--;
+    pool->by_account[tw->waiter.account]--;
 }
 
 int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
@@ -385,10 +393,10 @@ int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
 {
     pool_t *pool = stream ? &park.streams : &park.requests;
     apr_int64_t since_us = vl_clock_us() - grant->waited_us;
-    thread_waiter_t waiter_of_thread = {
+    thread_waiter_t tw = {
         .stream = stream,
         .waiter = { .account = account, .since_us = since_us,
-                    .deadline_us = since_us + timeout_us, .done = call_locked,
+                    .deadline_us = since_us + timeout_us, .done = finish_wait_locked,
                     .in_mpm = 1 }
     };
     pthread_condattr_t attr;
@@ -400,30 +408,30 @@ int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
     }
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, VL_CLOCK);
-    pthread_cond_init(&waiter_of_thread.called, &attr);
+    pthread_cond_init(&tw.wakeup, &attr);
     pthread_condattr_destroy(&attr);
-    begin_wait_locked(&waiter_of_thread, pool, grant->given_back);
-    wait_for_grant_locked(&waiter_of_thread);
-    end_wait_locked(&waiter_of_thread, pool);
+    begin_wait_locked(&tw, pool, grant->given_back);
+    wait_for_grant_locked(&tw);
+    end_wait_locked(&tw, pool);
     vl_park_unlock();
-    pthread_cond_destroy(&waiter_of_thread.called);
-    *grant = waiter_of_thread.grant;
+    pthread_cond_destroy(&tw.wakeup);
+    *grant = tw.grant;
     grant->waited_us = vl_clock_us() - since_us;
     return 1;
 }
 
-/* --- for all of them ------------------------------------------------------ */
+/* --- all waiters ---------------------------------------------------------- */
 
-apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t most)
+apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t max)
 {
-    vl_wait_t *const sets[] = { park.lines, park.deferred };
+    vl_wait_t *const sets[] = { park.queues, park.deferred };
     vl_waiter_t *waiter;
     apr_uint32_t n = 0;
     int i;
 
     for (i = 0; i < 2; i++) {
         while ((waiter = vl_wait_expired(sets[i], now_us))) {
-            if (waiter->may_defer && n >= most)
+            if (waiter->may_defer && n >= max)
                 break;
             n += waiter->may_defer != 0;
             refuse_locked(waiter, waiter->was_deferred ? VL_REASON_QUEUE
@@ -435,18 +443,18 @@ apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t most)
 
 int vl_park_has_locked(vl_waiter_done_fn done)
 {
-    return vl_wait_any(park.lines, done) != NULL
+    return vl_wait_any(park.queues, done) != NULL
            || vl_wait_any(park.deferred, done) != NULL;
 }
 
 vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued)
 {
-    vl_waiter_t *waiter = vl_wait_any(park.lines, done);
+    vl_waiter_t *waiter = vl_wait_any(park.queues, done);
 
     if (!waiter && !queued)
         waiter = vl_wait_any(park.deferred, done);
     if (waiter)
-        leave_locked(waiter);
+        dequeue_locked(waiter);
     return waiter;
 }
 
@@ -454,7 +462,7 @@ vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
                                               apr_uint32_t *ret_count)
 {
     apr_uint32_t account = vl_wait_longest(vl_wait_count(park.deferred)
-                                           ? park.deferred : park.lines);
+                                           ? park.deferred : park.queues);
     vl_waiter_t *waiter;
 
     *ret_count = 0;
@@ -462,9 +470,9 @@ vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
         return NULL;
     waiter = vl_wait_newest_with(park.deferred, account, done);
     if (!waiter)
-        waiter = vl_wait_newest_with(park.lines, account, done);
+        waiter = vl_wait_newest_with(park.queues, account, done);
     if (waiter)
         *ret_count = vl_wait_count_of(park.deferred, account)
-                     + vl_wait_count_of(park.lines, account);
+                     + vl_wait_count_of(park.queues, account);
     return waiter;
 }

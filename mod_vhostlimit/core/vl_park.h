@@ -2,91 +2,98 @@
 #ifndef VL_PARK_H
 #define VL_PARK_H
 
-/* What waits in this child for a slot, whatever it is: lines of waiters in
- * step with the numbers in vl_slot.h.
+/* Queues of the waiters in this child process, of every kind: for each account the waiters
+ * that wait for a slot. The queues agree with the counts in vl_slot.h (see vl_park.c).
  *
- *   _locked    between vl_park_lock() and vl_park_unlock()
+ *   _locked    requires the park lock: vl_park_lock() ... vl_park_unlock()
  *
- * The one who wants to wait embeds a vl_waiter_t and is told through its
- * done(): once, with the lock held, unless it left before. */
+ * The owner of a waiter embeds a vl_waiter_t. Its done() is called once, with the park lock
+ * held, unless the waiter is removed before. The park lock is taken before the segment
+ * lock. */
 
 #include "core/vl_slot.h"
 #include "core/vl_wait.h"
 
-/* What a request comes with that had to ask for a slot first. */
+/* The result of asking for a slot, which a request carries. */
 typedef struct vl_grant_t {
-    int holds;                  /* ticket is held */
+    int holds;                  /* 1: ticket is held */
     vl_ticket_t ticket;
-    vl_reason_e refused;        /* is to be refused, with this reason */
-    int given_back;             /* it was held, and is owed */
-    int occupies;               /* its thread is counted as ticket.account's */
+    vl_reason_e refused;        /* reason to refuse it, or VL_REASON_NONE */
+    int given_back;             /* 1: slot released early; requeue at the head */
+    int occupies;               /* 1: its thread is counted for ticket.account */
     apr_int64_t waited_us;
-    apr_int64_t timeout_us;     /* how long requests of its account may wait */
+    apr_int64_t timeout_us;     /* maximum wait of requests of its account */
 } vl_grant_t;
 
-/* threads: of the MPM, per child; where there is one, no other picks up the
- * child's grants.  workers: mod_http2's. */
+/* Initializes the queues of this child. threads: threads of the MPM in a child. With a
+ * single one, the thread that waits must take the child's grants itself. workers: threads
+ * of mod_http2. */
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t accounts, apr_uint32_t threads,
                         apr_uint32_t workers);
 
+/* The park lock: of this process, guards the queues. */
 void vl_park_lock(void);
 void vl_park_unlock(void);
 
-/* A ticket comes back, as vl_slot_end(), and whose turn it is now in this child
- * is told. */
+/* Releases the slot like vl_slot_end(), and hands the grants of this child to its waiters.
+ * Returns what the account was charged. Takes the park lock if there are grants. */
 apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 
-/* The same after vl_slot_pause(). */
+/* The same with vl_slot_pause(). */
 void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us);
 
-/* waiter: account, since_us, deadline_us, done and may_defer are set.  It may be
- * told before this returns.  When the account's queue is full, a waiter that
- * may_defer is deferred: it waits beyond the queue and enters it, oldest first,
- * as places become free.  Another one is refused then (VL_REASON_QUEUE). */
+/* Queues a waiter. The caller has set account, since_us, deadline_us, done and may_defer.
+ * done() may be called before this function returns. If the account's queue is full, a
+ * waiter with may_defer is deferred: it waits beyond the queue and enters it, oldest first,
+ * as soon as the queue is no longer full. Any other waiter is refused then
+ * (VL_REASON_QUEUE). */
 void vl_park_add_locked(vl_waiter_t *waiter);
-/* The same of a waiter that may_defer, unless a slot is free for it: then it returns 1
- * and is not added. */
+/* Returns 1 and does not add the waiter if a slot is free for it: the slot is in
+ * *ret_ticket. Otherwise does the same as vl_park_add_locked() for a waiter with may_defer,
+ * and returns 0. */
 int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
-/* Its turn came and could not be used: it waits again, before the others. */
+/* Requeues a waiter at the head, because its grant could not be used. */
 void vl_park_put_back_locked(vl_waiter_t *waiter);
-/* So many more waiters of the account are parked in the MPM, without a thread
- * (vl_waiter_t.in_mpm is set). To be called before vl_park_add_locked(), and
- * with -1 when done() is called or before vl_park_remove_locked(). */
+/* Adds `by` to the number of the account's waiters that are parked in the MPM without a
+ * thread (vl_waiter_t.in_mpm is set). Call it with 1 before vl_park_add_locked(), and with
+ * -1 in done() or before vl_park_remove_locked(). */
 void vl_park_count_parked_locked(apr_uint32_t account, int by);
-/* The same of waiters that have a thread: they need no other when they are
- * granted a slot. */
+/* The same for thread waiters. They need no other thread when they are granted a slot. */
 void vl_park_count_with_thread_locked(apr_uint32_t account, int by);
-/* It has not been told anything, and no longer wants to know. */
+/* Removes a waiter whose done() has not been called. done() will not be called. */
 void vl_park_remove_locked(vl_waiter_t *waiter);
 
-/* The calling thread waits for a ticket, or to be refused, for timeout_us at
- * most. It gets neither if it cannot be counted. stream: it is one of mod_http2's
- * threads. Streams wait so when their site is at its own limits, and over HTTP/2
- * where connections cannot be parked; requests on kept connections do where the
- * MPM keeps a thread for each of these (worker, prefork). A turn that was given
- * back comes first, and has waited for waited_us already. Returns 0, at once, if
- * as many threads wait as may: half of the child's, five sixths of mod_http2's,
- * and of those four fifths for one account. */
+/* Blocks the calling thread until it gets a slot, is refused, or timeout_us has passed.
+ * Without a slot and without a refusal, the waiter could not be counted. stream: the thread
+ * is one of mod_http2. Streams wait like this when their site is at its own limits, and
+ * over HTTP/2 where connections cannot be parked. Requests on kept-alive connections wait
+ * like this where the MPM keeps a thread for each connection (worker, prefork). A grant
+ * with given_back is requeued at the head and has waited for waited_us already. Returns 1
+ * and fills in *grant after the wait. Returns 0 at once if too many threads wait: half of
+ * the child's threads, five sixths of mod_http2's, and of those four fifths for one
+ * account. Takes the park lock. */
 int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
                 vl_grant_t *grant);
 
-/* Picks up this child's grants and tells those whose turn it is. */
+/* Takes the grants of this child and hands them to its waiters. */
 void vl_park_take_locked(void);
-/* Deferred waiters enter the queues that have places for them.  The acceptor
- * calls it when another child has woken this one, and now and then. */
+/* Moves deferred waiters to the queues that are not full. The acceptor calls it when
+ * another child has woken this one, and periodically. */
 void vl_park_refill_locked(void);
-/* Refuses the waiters whose deadline has passed: with VL_REASON_QUEUE those that
- * were ever deferred, with VL_REASON_TIMEOUT the others.  Of those that may_defer
- * at most `most`; the others stay until the next call.  Returns how many. */
-apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t most);
-/* 1: a waiter with this done() is queued, or waits beyond the queue. */
+/* Refuses the waiters whose deadline has passed: with VL_REASON_QUEUE if they were ever
+ * deferred, otherwise with VL_REASON_TIMEOUT. Refuses at most max waiters with
+ * may_defer; the others stay until the next call. Returns the number of waiters with
+ * may_defer that it refused. */
+apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t max);
+/* Returns 1 if a waiter with this done() is queued or deferred. */
 int vl_park_has_locked(vl_waiter_done_fn done);
-/* Takes out a waiter with this done(), queued ones first; with `queued` set no
- * other.  NULL: none is left. */
+/* Removes and returns a waiter with this done(), a queued one if there is any. queued 1:
+ * returns only queued waiters. Returns NULL if there is none. */
 vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued);
-/* Of the account with most waiters here the newest with this done(), and how many
- * waiters the account has.  It stays where it is.  NULL: there is none. */
+/* Returns the newest waiter with this done() of the account that has the most waiters here,
+ * and in *ret_count the number of that account's waiters. The waiter stays queued. Returns
+ * NULL if there is none. */
 vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
                                               apr_uint32_t *ret_count);
 

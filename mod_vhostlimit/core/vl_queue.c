@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A flow is in the heap iff it has somebody waiting, room under its concurrency
- * and credit under its cap; the heap's order is virtual time, then number.  head.running
- * and head.waiting are the sums over the flows.
+/* A flow is in the heap if and only if it has a waiting request, runs less than its
+ * concurrency and has credit under its cap. The heap is ordered by virtual time, then by
+ * number. head.running and head.waiting are the sums over the flows.
  *
  * Example: two slots, weights a=2 b=1, every request costs 6, all waiting.
  *   start tags   a: 0 3 6 9 12 …   b: 0 6 12 …
  *   begin        a b a a b a a b …      (ties go to the lower number)
  *
- * No credit is hoarded: a flow that had nobody waiting joins at the current
- * virtual time if its own lies behind. */
+ * Idle time earns no service: a flow that had no waiting request joins at the current
+ * virtual time if its own is earlier. */
 #include "core/vl_queue.h"
 
 #include <stddef.h>
@@ -25,7 +25,7 @@ static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
 static void heap_put(vl_queue_t *q, apr_uint32_t i, apr_uint32_t flow)
 {
     q->heap[i] = flow;
-    q->flows[flow].place = i + 1;
+    q->flows[flow].heap_pos = i + 1;
 }
 
 static void sift_up(vl_queue_t *q, apr_uint32_t i)
@@ -64,18 +64,18 @@ static void heap_add(vl_queue_t *q, apr_uint32_t flow)
 
 static void heap_remove(vl_queue_t *q, apr_uint32_t flow)
 {
-    apr_uint32_t i = q->flows[flow].place - 1;
+    apr_uint32_t i = q->flows[flow].heap_pos - 1;
     apr_uint32_t last = q->heap[--q->head->heap_len];
 
-    q->flows[flow].place = 0;
+    q->flows[flow].heap_pos = 0;
     if (last != flow) {
         heap_put(q, i, last);
         sift_up(q, i);
-        sift_down(q, q->flows[last].place - 1);
+        sift_down(q, q->flows[last].heap_pos - 1);
     }
 }
 
-static int has_room(const vl_flow_t *f)
+static int is_within_limits(const vl_flow_t *f)
 {
     return (!f->concurrency || f->running < f->concurrency)
            && (!f->cap || f->credit_us > 0);
@@ -83,22 +83,22 @@ static int has_room(const vl_flow_t *f)
 
 static int is_ready(const vl_flow_t *f)
 {
-    return f->waiting && has_room(f);
+    return f->waiting && is_within_limits(f);
 }
 
-/* After any change of a flow: in the heap if it belongs there, at its place. */
-static void settle(vl_queue_t *q, apr_uint32_t flow)
+/* Restores the heap after any change of a flow: adds, removes or moves it. */
+static void update_heap(vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_flow_t *f = &q->flows[flow];
     int ready = is_ready(f);
 
-    if (ready && !f->place)
+    if (ready && !f->heap_pos)
         heap_add(q, flow);
-    else if (!ready && f->place)
+    else if (!ready && f->heap_pos)
         heap_remove(q, flow);
     else if (ready) {
-        sift_up(q, f->place - 1);
-        sift_down(q, f->place - 1);
+        sift_up(q, f->heap_pos - 1);
+        sift_down(q, f->heap_pos - 1);
     }
 }
 
@@ -134,7 +134,7 @@ static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
         f->credit_us = most_credit(f);
 }
 
-/* An idle flow earns nothing. */
+/* A flow without waiting requests does not fall behind the current virtual time. */
 static void catch_up(const vl_queue_t *q, vl_flow_t *f)
 {
     if (!f->waiting && f->vt < q->head->vt)
@@ -148,7 +148,7 @@ void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
     q->flows[flow].concurrency = concurrency;
     if (!q->flows[flow].estimate_us)
         q->flows[flow].estimate_us = 1;
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
 void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent)
@@ -159,14 +159,14 @@ void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent)
         f->cap = percent;
         f->credit_us = most_credit(f);
     }
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
 void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow)
 {
     if (q->flows[flow].credit_us < 0)
         q->flows[flow].credit_us = 0;
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
@@ -176,7 +176,7 @@ void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
     f->credit_us += (apr_int64_t)(passed_us * f->cap / 100);
     if (f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
 void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
@@ -187,10 +187,10 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
         charge(f, (apr_uint64_t)us);
     else
         refund(q, f, (apr_uint64_t)-us);
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
-/* vl_slot_contended() reads it without the lock. */
+/* Atomic, because the sum may be read without the lock. */
 static void count_waiting(vl_queue_t *q, int more)
 {
     __atomic_store_n(&q->head->waiting, q->head->waiting + (apr_uint32_t)more,
@@ -202,14 +202,14 @@ void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow)
     catch_up(q, &q->flows[flow]);
     q->flows[flow].waiting++;
     count_waiting(q, 1);
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
 void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 {
     q->flows[flow].waiting -= n;
     count_waiting(q, -(int)n);
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
 apr_uint32_t vl_queue_next(const vl_queue_t *q)
@@ -222,17 +222,18 @@ apr_uint32_t vl_queue_next(const vl_queue_t *q)
 apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
                                  void *data)
 {
-    apr_uint32_t flow, aside = 0;
+    apr_uint32_t flow, set_aside = 0;
 
-    /* Those that cannot be served step out of the heap into the room that
-     * this leaves behind it, and come back: nearly always none. */
+    /* A flow that cannot be served is removed from the heap and stored in the cell that its
+     * removal frees behind the heap. All of them are added again afterwards. Nearly always
+     * there is none. */
     for (flow = vl_queue_next(q); flow != VL_NO_FLOW && !can_serve(data, flow);
          flow = vl_queue_next(q)) {
         heap_remove(q, flow);
         q->heap[q->head->heap_len] = flow;
-        aside++;
+        set_aside++;
     }
-    for (; aside; aside--)
+    for (; set_aside; set_aside--)
         heap_add(q, q->heap[q->head->heap_len]);
     return flow;
 }
@@ -240,12 +241,12 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
 int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow)
 {
     return q->head->running < q->head->slots && !q->head->heap_len
-           && !q->flows[flow].waiting && has_room(&q->flows[flow]);
+           && !q->flows[flow].waiting && is_within_limits(&q->flows[flow]);
 }
 
 int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
 {
-    return has_room(&q->flows[flow]);
+    return is_within_limits(&q->flows[flow]);
 }
 
 static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
@@ -258,7 +259,7 @@ static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
     charge(f, charged);
     f->running++;
     q->head->running++;
-    settle(q, flow);
+    update_heap(q, flow);
     return charged;
 }
 
@@ -300,7 +301,7 @@ void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 {
     q->flows[flow].running -= n;
     q->head->running -= n;
-    settle(q, flow);
+    update_heap(q, flow);
 }
 
 apr_uint32_t vl_queue_longest(const vl_queue_t *q, apr_uint32_t flows)
@@ -330,11 +331,11 @@ const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
         running += x->running;
         waiting += x->waiting;
         ready += in;
-        if (in != (x->place != 0))
+        if (in != (x->heap_pos != 0))
             return "a flow is in the heap iff it waits and may run";
-        if (in && (x->place > q->head->heap_len
-                   || q->heap[x->place - 1] != f))
-            return "a flow knows its place in the heap";
+        if (in && (x->heap_pos > q->head->heap_len
+                   || q->heap[x->heap_pos - 1] != f))
+            return "a flow's heap_pos is 1 + its index in the heap";
     }
     if (running != q->head->running || waiting != q->head->waiting)
         return "running and waiting are the sums over the flows";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The segment and its accounts; vl_shm_int.h has the layout and its rules. */
+/* Creation of the segment and its accounts. vl_shm_int.h describes the layout and its
+ * invariants. */
 #include "core/vl_shm_int.h"
 
 #include <errno.h>
@@ -12,14 +13,15 @@
 
 #include "base/vl_clock.h"
 
-/* Adds what the child has to the sums. */
+/* Adds the cells and the ring of child c to the sums. Requires the segment lock. */
 static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
 {
     child_t *child = &shm->children[c];
     vl_queue_t *q = &shm->queue;
     apr_uint32_t a, i;
 
-    /* Who died may have been about to revoke what it was granted. */
+    /* The process that died with the lock may have been revoking grants of this child. A
+     * stalled child has an empty ring, so a child that still has grants is not stalled. */
     if (child->ring_len)
         __atomic_store_n(&child->stalled, 0, __ATOMIC_RELAXED);
     child->running = child->ring_len;
@@ -40,8 +42,8 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     shm->head->elsewhere += child->elsewhere;
 }
 
-/* The cells and the rings are the truth.  Two of the sums are read without the lock:
- * nobody sees a part of them. */
+/* Computes all sums again from the cells and rings. asking and waiting are read without the
+ * lock, so they are stored once, when they are complete. Requires the segment lock. */
 static void sum_up_locked(vl_shm_t *shm)
 {
     vl_queue_t *q = &shm->queue;
@@ -50,7 +52,7 @@ static void sum_up_locked(vl_shm_t *shm)
     shm->head->elsewhere = 0;
     q->head->running = q->head->heap_len = 0;
     for (a = 0; a < shm->head->used; a++) {
-        q->flows[a].running = q->flows[a].waiting = q->flows[a].place = 0;
+        q->flows[a].running = q->flows[a].waiting = q->flows[a].heap_pos = 0;
         shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
     for (c = 0; c < shm->head->columns; c++) {
@@ -92,9 +94,9 @@ static apr_status_t lock_init(pthread_mutex_t *mutex)
     if (err)
         return err;
     err = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    /* A signal may end a child of the prefork MPM at any place: the MPM's handler
-     * destroys its pools, and what their cleanups want of a lock that the child
-     * holds fails.  The parent takes everything back. */
+    /* A signal may end a child of the prefork MPM at any instruction. The MPM's handler
+     * destroys its pools, and their cleanups may need a lock that the child holds. With
+     * this type the cleanup fails instead of hanging. The parent reclaims everything. */
     if (!err)
         err = pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
     if (!err)
@@ -105,7 +107,8 @@ static apr_status_t lock_init(pthread_mutex_t *mutex)
     return err;
 }
 
-/* Made before any child, so that every child has all of them. */
+/* Creates the eventfds before the first child is forked, so that every child inherits all
+ * of them. */
 static apr_status_t make_wake_fds(vl_shm_t *shm, apr_uint32_t children)
 {
     apr_size_t size = sizeof(int) * children;
@@ -120,8 +123,8 @@ static apr_status_t make_wake_fds(vl_shm_t *shm, apr_uint32_t children)
     return APR_SUCCESS;
 }
 
-/* Takes the next `size` bytes of the segment, or counts them if there is none
- * yet. */
+/* Returns the address of the next `size` bytes of the segment, or NULL if base is NULL.
+ * Adds their size to *offset. */
 static void *carve(char *base, apr_size_t *offset, apr_size_t size)
 {
     apr_size_t at = *offset;
@@ -164,8 +167,8 @@ static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
     apr_shm_t *segment;
     apr_status_t rv;
 
-    /* Anonymous: pages nobody writes cost nothing, and it cannot be left
-     * behind.  The kernel hands it out zeroed. */
+    /* Anonymous: pages that are never written use no memory, and the segment cannot outlive
+     * the server. The kernel delivers it zeroed. */
     rv = apr_shm_create(&segment, lay_out(shm, NULL, accounts, children), NULL,
                         shm->pool);
     if (rv != APR_SUCCESS)
@@ -195,7 +198,8 @@ apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
     return rv;
 }
 
-/* A cleanup of the pool would be called when the module is no longer loaded. */
+/* Closes the descriptors here, because a cleanup of the pool would run after the module was
+ * unloaded. */
 void vl_shm_post_config_destroy(vl_shm_t *shm)
 {
     apr_uint32_t c;
@@ -217,7 +221,7 @@ void vl_shm_post_config_begin(vl_shm_t *shm)
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
     shm->head->generation++;
-    shm->spare = 0;
+    shm->reuse_from = 0;
     vl_shm_unlock(shm);
 }
 
@@ -230,13 +234,14 @@ static int is_needed_locked(const vl_shm_t *shm, apr_uint32_t account)
            || flow->waiting || a->occupied || a->deferred;
 }
 
-/* An account that nobody needs any more, or NULL. */
-static account_t *account_spare_locked(vl_shm_t *shm)
+/* Returns an account that is no longer needed and removes its name, or NULL if there is
+ * none. Requires the segment lock. */
+static account_t *account_reuse_locked(vl_shm_t *shm)
 {
-    for (; shm->spare < shm->head->used; shm->spare++) {
-        account_t *account = &shm->accounts[shm->spare];
+    for (; shm->reuse_from < shm->head->used; shm->reuse_from++) {
+        account_t *account = &shm->accounts[shm->reuse_from];
 
-        if (!is_needed_locked(shm, shm->spare)) {
+        if (!is_needed_locked(shm, shm->reuse_from)) {
             apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                          NULL);
             return account;
@@ -245,7 +250,7 @@ static account_t *account_spare_locked(vl_shm_t *shm)
     return NULL;
 }
 
-static account_t *account_place_locked(vl_shm_t *shm, const char *name)
+static account_t *account_get_locked(vl_shm_t *shm, const char *name)
 {
     account_t *account = apr_hash_get(shm->by_name, name, APR_HASH_KEY_STRING);
 
@@ -254,7 +259,7 @@ static account_t *account_place_locked(vl_shm_t *shm, const char *name)
     if (shm->head->used < shm->head->capacity)
         account = &shm->accounts[shm->head->used++];
     else
-        account = account_spare_locked(shm);
+        account = account_reuse_locked(shm);
     if (account) {
         memset(account, 0, sizeof(*account));
         memset(&shm->queue.flows[account - shm->accounts], 0,
@@ -275,7 +280,8 @@ static void limit_flow_locked(vl_shm_t *shm, apr_uint32_t account)
     vl_queue_cap(&shm->queue, account, limits->cpu);
 }
 
-/* An account that the last configuration did not name begins anew. */
+/* Applies the limits of the configuration. An account that the previous configuration did
+ * not name loses its overrides. Requires the segment lock. */
 static void configure_locked(vl_shm_t *shm, account_t *account,
                              const vl_limits_t *limits)
 {
@@ -301,7 +307,7 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
     rv = vl_shm_lock(shm);
     if (rv != APR_SUCCESS)
         return rv;
-    account = account_place_locked(shm, name);
+    account = account_get_locked(shm, name);
     if (account) {
         configure_locked(shm, account, limits);
         *ret_account = (apr_uint32_t)(account - shm->accounts);
@@ -354,8 +360,8 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->limited_since_us = a->limited.since_us;
 }
 
-/* Names do not change, and of the others a count more or less does not matter.
- * For accounts that nobody has used yet there is nothing to read. */
+/* Copies what needs no lock: names do not change, and the counters need not be consistent.
+ * An account without requests has nothing else to read. */
 static void snapshot_rest(const vl_shm_t *shm, apr_uint32_t account,
                           vl_account_snapshot_t *ret)
 {

@@ -2,16 +2,16 @@
 #ifndef VL_SHM_H
 #define VL_SHM_H
 
-/* The state all children share: one account per vhost, found by name when the
+/* The state that all children share: one account per site, found by name while the
  * configuration is read and by number on the request path.
  *
- *   _post_config_*   parent, while reading the configuration
+ *   _post_config_*   parent, while it reads the configuration
  *   _parent_*        parent, any time
  *   _child_*         a child, before its threads start
  *
- * The segment outlives graceful and hard restarts: an account keeps its number
- * and its counts as long as the configuration names it or a request of an old
- * generation runs in it. */
+ * The segment outlives graceful and hard restarts. An account keeps its number and its
+ * counters as long as the configuration names it or a request of an old generation runs in
+ * it. Lock: the segment lock. Functions take it themselves. */
 
 #include <apr_errno.h>
 #include <apr_pools.h>
@@ -24,81 +24,91 @@
 
 typedef struct vl_shm_t vl_shm_t;
 
-/* Copied out under the lock; nobody else walks shared memory. */
+/* A copy made under the lock, so that its reader does not access the segment. */
 typedef struct vl_account_snapshot_t {
     char name[VL_NAME_SIZE];
     vl_limits_t limits;
-    vl_override_t override;     /* what of them is not as configured */
+    vl_override_t override;     /* which limits differ from the configuration */
     vl_metrics_t metrics;
-    vl_cost_by_e cost_by;       /* that of the last request with a back end */
+    vl_cost_by_e cost_by;       /* of the last request with a back end */
     apr_uint64_t service_us;    /* moving average of busy time per request */
-    apr_int64_t limited_since_us;   /* see vl_limited.h; 0: it is not */
+    apr_int64_t limited_since_us;   /* see vl_limited.h; 0: not limited */
     vl_rate_t rate;             /* of the CPU time charged */
     apr_uint64_t waits[VL_WAIT_BUCKETS];    /* see vl_metrics_wait_bucket() */
 } vl_account_snapshot_t;
 
-/* children: most that can be alive at once, old generations included. */
+/* Creates the segment. children: maximum number of children alive at once, old generations
+ * included. */
 apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
                                        apr_uint32_t children,
                                        vl_shm_t **ret_shm);
 
-/* Parent: no child that is made from now on will need it. */
+/* Destroys the segment in the parent, when no later child will need it. */
 void vl_shm_post_config_destroy(vl_shm_t *shm);
-/* There is an account of that name. */
+/* Returns 1 if an account of that name exists. Takes no lock: the parent's table of
+ * names. */
 int vl_shm_post_config_knows(const vl_shm_t *shm, const char *name);
 
-/* A new configuration follows, one vl_shm_post_config_account() per vhost. */
+/* Begins a new configuration. One vl_shm_post_config_account() per site follows. */
 void vl_shm_post_config_begin(vl_shm_t *shm);
-/* Finds the account by name or makes it.  APR_ENOSPC: no room for another. */
+/* Finds the account by name or creates it, and applies the limits. Returns APR_ENOSPC if
+ * all accounts are in use, APR_ENAMETOOLONG if the name is too long. */
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
                                         const vl_limits_t *limits,
                                         apr_uint32_t *ret_account);
-/* Its limits change, for all children and at once.  Until the server ends, or
- * the configuration says otherwise of them, or no longer names the account. */
+/* Changes limits of the account for all children at once. The change lasts until the server
+ * ends, the configuration changes the same limits, or the configuration no longer names the
+ * account. */
 apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change);
-/* What vl_usage_kills() says of the account's group when it is first used:
- * nothing that this server has to tell of. */
+/* Sets the base of the account's kill counter when its group is first used: kills before
+ * that are not reported. kills: from vl_usage_kills(). */
 void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t kills);
 
-/* The child takes a column of cells, so that what it holds can be taken back
- * when it dies.  threads: most requests it can work on at once.  APR_ENOSPC:
- * more children than vl_shm_post_config_create() was told of. */
+/* Gives the child a column of cells, so that its slots can be reclaimed when it dies.
+ * threads: maximum number of requests it can run at once. Returns APR_ENOSPC if more
+ * children exist than vl_shm_post_config_create() was told. */
 apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
                                  apr_uint32_t threads);
-/* Readable when slots were granted to this child (an eventfd); -1: none. */
+/* Returns the eventfd that becomes readable when another process grants slots to this
+ * child, or -1 if this process has no column. Takes no lock. */
 int vl_shm_child_wake_fd(const vl_shm_t *shm);
-/* Only to who waits with a thread is granted in this child until it goes on
- * (paused 0). */
+/* paused 1: this child is granted slots only for thread waiters and for connections parked
+ * in its MPM, until the next call with 0. */
 void vl_shm_child_pause(vl_shm_t *shm, int paused);
-/* This child stops: nothing more is granted to it, and it takes nobody. */
+/* Marks this child as a draining child and pauses it for good: it accepts no more
+ * connections. */
 void vl_shm_child_leave(vl_shm_t *shm);
-/* The children that do not: they can be handed connections. */
+/* Returns the number of children that are not draining. Connections can be transferred to
+ * them. The calling child is included unless it is draining. */
 apr_uint32_t vl_shm_child_others(vl_shm_t *shm);
-/* Returns how many running and waiting requests the dead child left behind. */
+/* Reclaims what the dead child held, and dispatches. Returns the number of its running,
+ * queued and deferred requests. */
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
 
+/* Copies one account. */
 apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
                              vl_account_snapshot_t *ret_snapshot);
-/* n of them under one lock: keep n small.  Only what must be of one moment is
- * copied under it.  Adds the time it was held to held_us. */
+/* Copies n accounts under one lock, so keep n small. Only values that must be consistent
+ * are copied under it. Adds the time the lock was held to *held_us. */
 apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               apr_size_t n,
                               vl_account_snapshot_t *ret_snapshots,
                               apr_int64_t *held_us);
-/* Processors that the server may use. */
+/* Returns the number of processors that the server may use. */
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
-/* Children that there may be, old generations included: every child has a
+/* Returns the maximum number of children, old generations included. Every child has one
  * descriptor for each of them. */
 apr_uint32_t vl_shm_columns(const vl_shm_t *shm);
-/* Children alive, old generations included. */
+/* Returns the number of children alive, old generations included. */
 apr_uint32_t vl_shm_children(vl_shm_t *shm);
-/* When the segment was made, i.e. the server started; microseconds (Unix). */
+/* Returns the time when the segment was created, i.e. when the server started, in
+ * microseconds (Unix). */
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm);
 
-/* Checks the sentences at the top of vl_shm_int.h; NULL when all hold, else the
- * first that does not.  For tests. */
+/* Checks the invariants of vl_shm_int.h. Returns NULL if all hold, otherwise the first one
+ * that does not. For tests. */
 const char *vl_shm_validate(vl_shm_t *shm);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The children that have a column of the segment, from when they come to when
- * what they left is taken back. */
+/* Columns of the segment: attaching a child, draining it, and reclaiming what it held after
+ * its death. */
 #include "core/vl_shm_int.h"
 
 #include <errno.h>
@@ -45,8 +45,8 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
     for (c = 0; c < shm->head->children && found == NO_CHILD; c++) {
         pid_t owner = shm->children[c].pid;
 
-        /* A child may be replaced before the parent has heard of its death,
-         * and its number may be ours now. */
+        /* A child may be replaced before the parent is notified of its death, and its
+         * process id may have been reused for this process. */
         if (owner && (owner == pid || (kill(owner, 0) && errno == ESRCH)))
             reclaim_locked(shm, c);
         if (!shm->children[c].pid)

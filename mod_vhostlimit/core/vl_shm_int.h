@@ -2,35 +2,36 @@
 #ifndef VL_SHM_INT_H
 #define VL_SHM_INT_H
 
-/* The segment's layout, for the rooms of the core that keep it.
+/* The segment's layout, for the files that access it: core, vl_relay.c and vl_watch.c.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity ]
  *
- * cells[child][account] says what the child has of the account, and its ring
- * which slots it has been granted and not picked up.  Only that child writes
- * its cells, and the parent once it is dead, but for a slot that a child takes
- * from the acceptor (vl_relay.c); dispatch (vl_slot.c) puts grants
- * into the ring and then counts one waiting less, and the other way round when a
- * child does not pick them up (vl_stalled.c).
- *  - running of a flow is the sum of its cells and its tickets in the rings,
- *    waiting the sum of its cells;
- *  - deferred and occupied of an account, and occupied and streams of a child,
- *    are sums of cells;
- *  - a child's running is the sum of its cells and its ring's length;
- *  - asking of the head is how many children ask; the acceptor, if there is one,
- *    is a child with a pid that does not ask;
- *  - a child with pid 0 has nothing in its cells and its ring, one that stands
- *    still has nothing in its ring;
- *  - accounts 0 ... used-1 have a name, no two the same; the others have none;
- *  - an account is configured if it carries the head's generation.  Others are
- *    kept, and their room is used again when it is short and nothing runs
- *    or waits in them.
- * All of it is guarded by head.lock, a robust mutex: whoever finds its owner
- * dead computes the sums again, because the cells and rings are the truth: a
- * grant is there or not with one store, and one that was not yet taken off the
- * waiting only leads to a grant that nobody wants.  Nothing on
- * the request path makes a system call while it holds the lock. */
+ * cells[child][account] holds the child's counts of the account. The child's ring holds the
+ * slots that were granted to it and not yet taken. Only the child writes its cells.
+ * Exceptions: the parent clears them after the child's death; dispatch (vl_slot.c) puts a
+ * grant into the ring and then decrements waiting; vl_stalled.c does the reverse for a
+ * stalled child; a child takes a slot over from the acceptor's cell (vl_relay.c).
+ * Invariants:
+ *  - running of a flow is the sum of its cells and its tickets in the rings; waiting is the
+ *    sum of its cells;
+ *  - deferred and occupied of an account, and occupied and streams of a child, are sums of
+ *    cells;
+ *  - running of a child is the sum of its cells and the length of its ring;
+ *  - head.asking is the number of children with asks set; the acceptor, if there is one, is
+ *    a child with a pid and without asks;
+ *  - a child with pid 0 has nothing in its cells and its ring, and a stalled child has
+ *    nothing in its ring;
+ *  - accounts 0 ... used-1 have a name, and no two names are equal; the others have no
+ *    name;
+ *  - an account is configured if its generation is the head's. Other accounts are kept.
+ *    They are reused if no unused one is left and they have no requests, threads or
+ *    connections.
+ * Lock: head.lock, the segment lock, guards all of it. It is a robust mutex. The process
+ * that finds its owner dead computes the sums again from the cells and rings. That is safe:
+ * a single store makes or revokes a grant, and a grant whose waiter is still counted as
+ * waiting only leads to one unused grant. No function on the request path makes a system
+ * call while it holds the lock. */
 
 #include <pthread.h>
 
@@ -44,10 +45,10 @@
 #include "core/vl_shm.h"
 #include "core/vl_slot.h"
 
-/* Slots granted to a child that it has not picked up; a power of 2. */
+/* Maximum number of grants that a child has not yet taken; a power of 2. */
 #define RING_SIZE 128
-/* Slots on their way to a child (vl_relay.h); a power of 2, because numbers wrap
- * around. */
+/* Maximum number of slots on their way to a child (vl_relay.h). A power of 2, because the
+ * item numbers wrap around. */
 #define RELAY_SIZE 1024
 
 typedef struct account_t {
@@ -55,22 +56,22 @@ typedef struct account_t {
     apr_uint32_t generation;
     vl_limits_t limits;
     vl_override_t override;
-    vl_metrics_t metrics;           /* its gauges are in the flow */
+    vl_metrics_t metrics;           /* without the gauges, which are in the flow */
     apr_uint64_t service_us;
-    apr_uint32_t occupied;          /* threads without a slot */
-    apr_uint32_t deferred;          /* connections beyond its queue */
-    int measured;                   /* vl_charge_usage() knows its back ends */
-    apr_uint64_t usage_us;          /* its last reading; 0: none */
-    apr_uint32_t thread_us;         /* a request's CPU in its thread, average */
-    apr_uint32_t backend_us;        /* a request's part of that, estimated */
-    apr_uint32_t backend_ended;     /* requests charged so since then ... */
-    apr_int64_t backend_since_us;   /* ... of which the first ended */
+    apr_uint32_t occupied;          /* threads that it uses without a slot */
+    apr_uint32_t deferred;          /* connections that wait beyond its queue */
+    int measured;                   /* 1: vl_charge_usage() measures its back ends */
+    apr_uint64_t usage_us;          /* last reading of vl_charge_usage(); 0: none */
+    apr_uint32_t thread_us;         /* average CPU time of a request in its thread */
+    apr_uint32_t backend_us;        /* average CPU time of a request in back ends */
+    apr_uint32_t backend_ended;     /* requests charged with it since the reading */
+    apr_int64_t backend_since_us;   /* when the first of those ended */
     vl_cost_by_e cost_by;
     int kills_known;
-    apr_uint64_t kills;             /* vl_usage_kills(), the last reading */
-    apr_uint64_t kills_told;        /* of metrics.memory_kills, in the log ... */
-    apr_int64_t kills_told_at;      /* ... when, us */
-    vl_rate_t rate;                 /* of what was charged */
+    apr_uint64_t kills;             /* last reading of vl_usage_kills() */
+    apr_uint64_t kills_told;        /* part of metrics.memory_kills that is logged */
+    apr_int64_t kills_told_at;      /* when it was logged, us */
+    vl_rate_t rate;                 /* of the CPU time charged */
     vl_limited_t limited;
     apr_uint64_t waits[VL_WAIT_BUCKETS];
 } account_t;
@@ -78,30 +79,30 @@ typedef struct account_t {
 typedef struct cell_t {
     apr_uint32_t running;           /* slots held */
     apr_uint32_t waiting;
-    apr_uint32_t deferred;          /* connections beyond the queue */
-    apr_uint32_t with_thread;       /* of its line; atomic, the child's own */
-    apr_uint32_t parked;            /* of its line, in the MPM without a thread;
-                                     * atomic, the child's own */
-    apr_uint32_t occupied;          /* threads without a slot (vl_thread.h) */
-    apr_uint32_t streams;           /* slots held without a thread of the MPM */
-    apr_int64_t first_us;           /* when the first of them came */
+    apr_uint32_t deferred;          /* connections that wait beyond the queue */
+    apr_uint32_t thread_waiters;    /* in this child; atomic, written only by the child */
+    apr_uint32_t parked;            /* queued connections that are parked in the MPM;
+                                     * atomic, written only by the child */
+    apr_uint32_t occupied;          /* threads used without a slot (vl_thread.h) */
+    apr_uint32_t streams;           /* slots held that use no thread of the MPM */
+    apr_int64_t first_us;           /* arrival of the first waiter */
 } cell_t;
 
 typedef struct child_t {
-    pid_t pid;                      /* 0: column is free */
-    apr_uint32_t threads;           /* most it can run */
-    int paused;                     /* only what its MPM has is granted to */
-    int leaving;                    /* for good */
-    int asks;                       /* for a connection, see vl_relay.h */
+    pid_t pid;                      /* 0: the column is free */
+    apr_uint32_t threads;           /* maximum number of running requests */
+    int paused;                     /* 1: grants only for waiters its MPM has */
+    int leaving;                    /* 1: a draining child */
+    int asks;                       /* 1: waits for a connection, see vl_relay.h */
     apr_uint32_t running;
     apr_uint32_t occupied;
     apr_uint32_t streams;
-    apr_uint32_t ended;             /* since it began; wraps around */
-    apr_uint32_t elsewhere;         /* of them, worked on elsewhere */
-    apr_uint64_t cpu_us;            /* that it had used at head_t.cpu_at */
-    int woken;                      /* its descriptor has been written */
-    int stalled;                      /* it is granted nothing, see vl_stalled.c */
-    apr_int64_t moved_us;           /* when its ring was last empty, or read */
+    apr_uint32_t ended;             /* requests ended since it attached; wraps */
+    apr_uint32_t elsewhere;         /* requests that run in back ends */
+    apr_uint64_t cpu_us;            /* CPU time used until head_t.cpu_at */
+    int woken;                      /* 1: its eventfd has been written */
+    int stalled;                    /* 1: no grants, see vl_stalled.c */
+    apr_int64_t moved_us;           /* last time the ring was empty or was read */
     apr_uint32_t ring_head, ring_len;
     vl_ticket_t ring[RING_SIZE];
 } child_t;
@@ -109,32 +110,34 @@ typedef struct child_t {
 typedef struct head_t {
     pthread_mutex_t lock;
     apr_time_t created;
-    apr_uint32_t capacity;          /* accounts */
+    apr_uint32_t capacity;          /* maximum number of accounts */
     apr_uint32_t children;
     apr_uint32_t columns;           /* children 0 ... columns-1 were ever used */
-    apr_uint32_t used;              /* accounts with a name */
-    apr_uint32_t generation;        /* of the configuration, from 1 */
+    apr_uint32_t used;              /* accounts that have a name */
+    apr_uint32_t generation;        /* of the configuration, starts at 1 */
     vl_queue_head_t queue;
-    int contended;                  /* a flow is ready to run; atomic */
+    int contended;                  /* 1: the heap is not empty; atomic */
     apr_uint32_t processors;        /* that the server may use */
-    apr_uint32_t elsewhere;         /* requests worked on elsewhere */
-    apr_int64_t elsewhere_at;       /* us, when their clock was last moved */
-    apr_uint64_t elsewhere_ns;      /* what it shows */
-    apr_int64_t outside_at;         /* us, when some were last known that no
-                                     * group measures */
-    apr_uint32_t others_permille;   /* of a processor, used by processes that are
-                                     * not the children; UINT32_MAX: not known */
-    apr_int64_t cpu_at;             /* us, when the processors' times were read */
-    vl_cpu_t cpu;                   /* those */
-    apr_uint32_t reader;            /* child that reads usage ... */
-    apr_int64_t read_at;            /* ... and did at, us */
-    int auto_on;                    /* the slots are found by vl_auto.h */
+    apr_uint32_t elsewhere;         /* requests that run in back ends */
+    apr_int64_t elsewhere_at;       /* when elsewhere_ns was last advanced, us */
+    apr_uint64_t elsewhere_ns;      /* clock of back-end work (vl_charge.c) */
+    apr_int64_t outside_at;         /* when a request last ended in a back end that no group
+                                     * measures, us */
+    apr_uint32_t others_permille;   /* permille of a processor that processes other than the
+                                     * children use; UINT32_MAX: unknown */
+    apr_int64_t cpu_at;             /* when `cpu` was read, us */
+    vl_cpu_t cpu;                   /* last reading of the processors' times */
+    apr_uint32_t reader;            /* child that reads the back ends' usage */
+    apr_int64_t read_at;            /* when it last did, us */
+    int auto_on;                    /* 1: vl_auto.h sets the number of slots */
     vl_auto_t auto_state;
-    apr_int64_t watch_at;           /* when vl_watch.c last looked, us */
-    apr_uint32_t acceptor;          /* child that accepts for all, and 1 */
+    apr_int64_t watch_at;           /* when vl_watch.c last ran, us */
+    apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
+                                     * for all children */
     apr_uint32_t asking;            /* children that wait for a connection */
-    apr_int64_t epoch;              /* when the acceptor began, us */
-    apr_uint32_t taken[RELAY_SIZE]; /* the last number that was taken there */
+    apr_int64_t epoch;              /* when the acceptor took over, us */
+    apr_uint32_t taken[RELAY_SIZE]; /* last item number taken, by number modulo RELAY_SIZE
+                                     * (vl_relay.c) */
 } head_t;
 
 #define NO_CHILD ((apr_uint32_t)-1)
@@ -142,59 +145,62 @@ typedef struct head_t {
 struct vl_shm_t {
     head_t *head;
     account_t *accounts;
-    vl_queue_t queue;               /* view of the flows */
+    vl_queue_t queue;               /* pointers into the segment */
     child_t *children;
     cell_t *cells;
     int *wake_fds;                  /* eventfd of each column, or -1 */
-    apr_uint32_t self;              /* this process's column, or NO_CHILD */
-    apr_pool_t *pool;               /* the parent's; all of this is in it */
-    apr_hash_t *by_name;            /* the parent's; name -> account_t */
-    apr_uint32_t spare;             /* the parent's; search for room from here */
+    apr_uint32_t self;              /* column of this process, or NO_CHILD */
+    apr_pool_t *pool;               /* parent only: holds all of this */
+    apr_hash_t *by_name;            /* parent only: name -> account_t */
+    apr_uint32_t reuse_from;        /* parent only: first account to check for reuse */
 };
 
 apr_status_t vl_shm_lock(vl_shm_t *shm);
 void vl_shm_unlock(vl_shm_t *shm);
 
-/* vl_slot.c's, for the rooms beside it.  vl_slot_lock() fails in a process that
- * is no child; every holder grants what is free before it unlocks. */
+/* From vl_slot.c. vl_slot_lock() takes the segment lock and fails in a process that is no
+ * child. A function that may have freed a slot dispatches before it unlocks. */
 apr_status_t vl_slot_lock(vl_shm_t *shm);
 void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
-/* A slot comes back, used or not. */
+/* Release a slot that was used (release) or not used (cancel). Require the segment lock. */
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us);
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
 
-/* vl_capacity.c's, for the rooms beside it.  Requests a child can work on at once,
- * or, of the acceptor, that it can pass on. */
+/* From vl_capacity.c. All require the segment lock. vl_capacity_most() returns the number
+ * of requests that a child can run at once, or the number of connections that the acceptor
+ * can relay. */
 apr_uint32_t vl_capacity_most(const vl_shm_t *shm, apr_uint32_t child);
-/* Threads of the MPM that are not free. */
+/* Returns the number of busy threads of the MPM in the child. */
 apr_uint32_t vl_capacity_busy(const child_t *child);
-/* How many more sockets it can work on. */
+/* Returns how many more new connections the child can run. */
 apr_uint32_t vl_capacity_left(const vl_shm_t *shm, apr_uint32_t child);
-/* The account's slots in the child's ring. */
+/* Returns the number of grants of the account in the child's ring. */
 apr_uint32_t vl_capacity_granted_to(const child_t *child, apr_uint32_t account);
-/* Threads of the child are left for others if the account, which has been
- * granted so many slots there, gets one more. */
+/* Returns 1 if the account may use one more thread of the child under the capacity
+ * threshold. granted: its grants in the child's ring. */
 int vl_capacity_is_left(const vl_shm_t *shm, apr_uint32_t child,
                     apr_uint32_t account, apr_uint32_t granted);
-/* One who waits there may be granted a slot, as far as the child goes. */
+/* Returns 1 if the child has capacity for one more request of the account. */
 int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t child,
                       apr_uint32_t account);
-/* The account has more of this child's threads than one account may have
+/* Returns 1 if the account exceeds its capacity threshold in this child
  * (vl_admit_more()). */
 int vl_capacity_is_exceeded_locked(const vl_shm_t *shm, apr_uint32_t account);
-/* Under prefork: beside the processes that the account has, its idle connections'
- * included, it may be granted one more. */
+/* Prefork only. Returns 1 if the account may use one more process under the capacity
+ * threshold. Its processes include those of its idle connections. */
 int vl_capacity_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account);
 
-/* vl_charge.c's: a slot that was used comes back, and is charged for. */
+/* From vl_charge.c. Charges the cost of a slot that was used, and releases it. Returns the
+ * cost charged, us of CPU time. Requires the segment lock. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   const vl_cost_t *cost);
-/* us of CPU time that the account has cost besides its requests' own. */
+/* Charges the account us of CPU time beyond the cost of its requests. Requires the segment
+ * lock. */
 void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t us);
 
-/* The i-th of the slots that were granted and not picked up. */
+/* Returns the i-th grant in the child's ring. */
 static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)
 {
     return &child->ring[(child->ring_head + i) % RING_SIZE];
@@ -206,7 +212,8 @@ static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
     return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
 }
 
-/* Some ask who it is without the lock.  0: nobody. */
+/* Sets the acceptor (1 + its child, 0: none). The store is atomic, because some readers do
+ * not take the lock. */
 static inline void vl_shm_set_acceptor_locked(vl_shm_t *shm,
                                               apr_uint32_t acceptor)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the sentences of vl_shm_int.h hold?  For tests. */
+/* Checks the invariants of vl_shm_int.h. For tests. */
 #include <string.h>
 
 #include "core/vl_shm_int.h"
@@ -22,7 +22,7 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
     if (!child->pid && (running || waiting || occupied))
         return "a free column has nothing in its cells and its ring";
     if (child->stalled && child->ring_len)
-        return "a child that stands still has nothing in its ring";
+        return "a stalled child has nothing in its ring";
     if (running != child->running)
         return "a child's running is the sum of its cells and its ring";
     return NULL;
@@ -60,7 +60,7 @@ static const char *validate_relay_locked(const vl_shm_t *shm)
     for (c = 0; c < head->children; c++)
         asking += shm->children[c].asks != 0;
     if (asking != head->asking)
-        return "asking is how many children ask";
+        return "asking is the number of children with asks set";
     if (head->acceptor && (!shm->children[head->acceptor - 1].pid
                            || shm->children[head->acceptor - 1].asks))
         return "the acceptor is a child with a pid that does not ask";

@@ -6,7 +6,7 @@
 #include "base/vl_clock.h"
 #include "core/vl_shm_int.h"
 
-/* Children to wake once the lock is released: a write() is a system call. */
+/* Children to wake after the lock is released, because write() is a system call. */
 typedef struct wakes_t {
     apr_uint32_t n;
     apr_uint32_t child[32];
@@ -14,7 +14,7 @@ typedef struct wakes_t {
 
 #define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
 
-static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
+static int is_below_slot_threshold(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_queue_head_t *q = shm->queue.head;
 
@@ -22,13 +22,13 @@ static int leaves_slots(const vl_shm_t *shm, apr_uint32_t account)
                          q->slots > q->running ? q->slots - q->running : 0);
 }
 
-/* How much earlier somebody in another child must have come to be preferred to
- * the first in the child that has the processor right now: waking another costs
- * two switches. */
-#define FAR_US 10000
+/* A waiter in another child is preferred to the first one in this child only if it arrived
+ * more than this much earlier. This child has the processor now, and waking another one
+ * costs two context switches. */
+#define REMOTE_PENALTY_US 10000
 
-/* The child in which the first of the account waits, by and large.  NO_CHILD:
- * nobody waits where a thread is free. */
+/* Returns the child in which the account's first waiter probably waits. Returns NO_CHILD if
+ * no child with a waiter of the account has capacity. Requires the segment lock. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t c, best = NO_CHILD;
@@ -36,11 +36,11 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 
     for (c = 0; c < shm->head->columns; c++) {
         const cell_t *cell = vl_shm_cell(shm, c, account);
-        apr_int64_t came = cell->first_us - (c == shm->self ? FAR_US : 0);
+        apr_int64_t arrived_us = cell->first_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
 
-        if (cell->waiting && came < earliest
+        if (cell->waiting && arrived_us < earliest
             && vl_capacity_may_grant(shm, c, account)) {
-            earliest = came;
+            earliest = arrived_us;
             best = c;
         }
     }
@@ -49,20 +49,21 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 
 typedef struct choice_t {
     const vl_shm_t *shm;
-    apr_uint32_t child;             /* for the account that was asked about last */
+    apr_uint32_t child;             /* child for the account that was checked last */
 } choice_t;
 
 static int can_serve(void *data, apr_uint32_t account)
 {
     choice_t *choice = data;
 
-    if (!leaves_slots(choice->shm, account))
+    if (!is_below_slot_threshold(choice->shm, account))
         return 0;
     choice->child = pick_child(choice->shm, account);
     return choice->child != NO_CHILD;
 }
 
-/* One store makes the grant; see vl_shm_int.h for a death before or after. */
+/* Grants a slot to the account in child c. One store makes the grant valid; vl_shm_int.h
+ * explains a crash before or after it. Requires the segment lock. */
 static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                   wakes_t *wakes)
 {
@@ -74,7 +75,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
     ticket->stream = 0;
-    cell->first_us = vl_clock_us();    /* until the child says who is next */
+    cell->first_us = vl_clock_us();    /* until the child sets it in vl_slot_first() */
     if (!child->ring_len)
         __atomic_store_n(&child->moved_us, cell->first_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
@@ -86,7 +87,8 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     }
 }
 
-/* Every free slot goes to whose turn it is, as long as `wakes` has room. */
+/* Grants free slots to eligible accounts until none is left or `wakes` is full. Requires
+ * the segment lock. */
 static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 {
     choice_t choice = { shm, NO_CHILD };
@@ -103,12 +105,14 @@ static void wake(const vl_shm_t *shm, apr_uint32_t child)
 {
     apr_uint64_t one = 1;
 
-    /* Fails only when it is readable already. */
+    /* write() fails only if the counter is at its maximum. The descriptor is readable
+     * then. */
     if (write(shm->wake_fds[child], &one, sizeof(one)) < 0)
         return;
 }
 
-/* The next grant of this child, which has one. */
+/* Takes the next grant of this child, whose ring must not be empty. Requires the segment
+ * lock. */
 static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
 {
     child_t *child = &shm->children[shm->self];
@@ -120,17 +124,18 @@ static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
 }
 
-/* What each holder of the lock does last. Up to `most` grants of this child are taken
- * at once; the others stay in its ring. Returns how many. */
+/* Dispatches and releases the lock. Every function that may have freed a slot ends with it.
+ * Takes up to max grants of this child; the others stay in its ring. Returns the number of
+ * grants taken. */
 static apr_uint32_t dispatch_and_unlock(vl_shm_t *shm, vl_ticket_t *ret_tickets,
-                                        apr_uint32_t most)
+                                        apr_uint32_t max)
 {
     apr_uint32_t i, taken = 0;
     wakes_t wakes;
 
     do {
         grant_free(shm, &wakes);
-        while (taken < most && shm->children[shm->self].ring_len)
+        while (taken < max && shm->children[shm->self].ring_len)
             take_locked(shm, &ret_tickets[taken++]);
         vl_shm_unlock(shm);
         for (i = 0; i < wakes.n; i++)
@@ -144,15 +149,15 @@ void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
     dispatch_and_unlock(shm, NULL, 0);
 }
 
-static int has_room(vl_shm_t *shm, apr_uint32_t c)
+static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
 {
-    int has;
+    int result;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    has = vl_capacity_left(shm, c) > 0;
+    result = vl_capacity_left(shm, c) > 0;
     vl_shm_unlock(shm);
-    return has;
+    return result;
 }
 
 void vl_slot_wake_others(vl_shm_t *shm)
@@ -160,7 +165,7 @@ void vl_slot_wake_others(vl_shm_t *shm)
     apr_uint32_t c;
 
     for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && has_room(shm, c))
+        if (c != shm->self && has_free_capacity(shm, c))
             wake(shm, c);
     }
 }
@@ -172,15 +177,15 @@ void vl_slot_dispatch(vl_shm_t *shm)
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
     vl_slot_dispatch_and_unlock(shm);
-    /* Whoever died may have been about to wake somebody. */
+    /* A child that crashed may have made a grant without waking its receiver. */
     for (c = 0; c < shm->head->columns; c++) {
         if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
             wake(shm, c);
     }
 }
 
-static void hold(vl_shm_t *shm, apr_uint32_t account, int stream,
-                 vl_ticket_t *ticket)
+static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
+                             vl_ticket_t *ticket)
 {
     cell_t *cell = vl_shm_cell(shm, shm->self, account);
     child_t *child = &shm->children[shm->self];
@@ -194,7 +199,7 @@ static void hold(vl_shm_t *shm, apr_uint32_t account, int stream,
     child->streams += (apr_uint32_t)stream;
 }
 
-static void let_go(vl_shm_t *shm, const vl_ticket_t *ticket)
+static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     cell_t *cell = vl_shm_cell(shm, shm->self, ticket->account);
     child_t *child = &shm->children[shm->self];
@@ -209,13 +214,13 @@ static void let_go(vl_shm_t *shm, const vl_ticket_t *ticket)
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us)
 {
-    let_go(shm, ticket);
+    free_slot_locked(shm, ticket);
     vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
 }
 
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    let_go(shm, ticket);
+    free_slot_locked(shm, ticket);
     vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
 }
 
@@ -250,9 +255,9 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
-/* 1: one more connection of the account may stand in this child's part of the
- * queue.  more: it is not yet counted as deferred. */
-static int has_place_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
+/* Returns 1 if one more connection of the account fits into this child's part of the queue.
+ * more: 1 if that connection is not yet counted as deferred. Requires the segment lock. */
+static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
 {
     const cell_t *cell = vl_shm_cell(shm, shm->self, account);
     apr_uint64_t limit = shm->accounts[account].limits.queue;
@@ -271,7 +276,7 @@ static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     cell_t *cell = vl_shm_cell(shm, shm->self, account);
 
-    if (!cell->deferred && has_place_locked(shm, account, 1)) {
+    if (!cell->deferred && fits_in_queue_locked(shm, account, 1)) {
         arrive_locked(shm, account, since_us);
         return APR_SUCCESS;
     }
@@ -293,9 +298,9 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
-static int may_hold_now(const vl_shm_t *shm, apr_uint32_t account)
+static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return leaves_slots(shm, account)
+    return is_below_slot_threshold(shm, account)
            && !vl_shm_cell(shm, shm->self, account)->deferred
            && vl_capacity_is_left(shm, shm->self, account,
                               vl_capacity_granted_to(&shm->children[shm->self],
@@ -310,8 +315,8 @@ apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (may_hold_now(shm, account)) {
-        hold(shm, account, 0, ret_ticket);
+    if (may_take_now(shm, account)) {
+        take_slot_locked(shm, account, 0, ret_ticket);
         vl_shm_unlock(shm);
         return APR_SUCCESS;
     }
@@ -336,7 +341,7 @@ apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (!has_place_locked(shm, account, 0)) {
+    if (!fits_in_queue_locked(shm, account, 0)) {
         vl_shm_unlock(shm);
         return APR_EAGAIN;
     }
@@ -425,7 +430,7 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     if (shm->self == NO_CHILD)
         return APR_EINIT;
     child = &shm->children[shm->self];
-    /* Whoever grants something after that wakes this child. */
+    /* Any grant after this check finds woken at 0 and wakes this child. */
     if (!__atomic_load_n(&child->ring_len, __ATOMIC_ACQUIRE)
         && !__atomic_load_n(&child->woken, __ATOMIC_RELAXED))
         return APR_EAGAIN;
@@ -439,7 +444,7 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     }
     take_locked(shm, ret_ticket);
     if (child->ring_len == RING_SIZE - 1)
-        vl_slot_dispatch_and_unlock(shm);   /* it was full */
+        vl_slot_dispatch_and_unlock(shm);   /* the ring was full */
     else
         vl_shm_unlock(shm);
     return APR_SUCCESS;
@@ -472,8 +477,8 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (may_hold_now(shm, account))
-        hold(shm, account, 0, ret_ticket);
+    if (may_take_now(shm, account))
+        take_slot_locked(shm, account, 0, ret_ticket);
     else
         rv = APR_EAGAIN;
     vl_shm_unlock(shm);
@@ -488,7 +493,7 @@ apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
     if (rv != APR_SUCCESS)
         return rv;
     if (vl_queue_is_within_bounds(&shm->queue, account))
-        hold(shm, account, stream, ret_ticket);
+        take_slot_locked(shm, account, stream, ret_ticket);
     else
         rv = APR_EAGAIN;
     vl_shm_unlock(shm);
@@ -532,7 +537,7 @@ static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
     return decision;
 }
 
-/* Counters that need not agree with anything. */
+/* Adds to a counter that need not be consistent with any other one. */
 static void count(apr_uint64_t *counter, apr_uint64_t n)
 {
     __atomic_add_fetch(counter, n, __ATOMIC_RELAXED);
@@ -571,7 +576,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
         count_refused(&a->metrics, adm.decision.reason);
     if (adm.entered) {
         count_request(a, 0);
-        hold(shm, account, 0, &adm.ticket);
+        take_slot_locked(shm, account, 0, &adm.ticket);
     }
     vl_shm_unlock(shm);
     *ret_admission = adm;
@@ -654,13 +659,13 @@ apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
 apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   const vl_cost_t *cost,
                                   apr_uint64_t *ret_charged,
-                                  vl_ticket_t *ret_tickets, apr_uint32_t most)
+                                  vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
     *ret_charged = end_locked(shm, ticket, cost);
-    return dispatch_and_unlock(shm, ret_tickets, most);
+    return dispatch_and_unlock(shm, ret_tickets, max);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
@@ -676,6 +681,6 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 {
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
-    hold(shm, ticket->account, ticket->stream, ticket);
+    take_slot_locked(shm, ticket->account, ticket->stream, ticket);
     vl_shm_unlock(shm);
 }

@@ -2,155 +2,169 @@
 #ifndef VL_SLOT_H
 #define VL_SLOT_H
 
-/* Slots: who waits for one, who is given one, and how it comes back.  The fair
- * queue of vl_queue.h over all children, in the segment of vl_shm.h.
+/* Slots of the server: requests and connections wait for one, are granted one and release
+ * it. The fair queue of vl_queue.h runs over all children in the segment of vl_shm.h.
  *
- * What waits (a socket, a parked connection) stays in its child; here it is
- * only a number.  Whoever frees a slot grants it to the account whose turn it
- * is, in a child where that account waits; another child is woken
- * through its descriptor, one's own is not: after vl_slot_wait() and
- * vl_slot_end(), ask vl_slot_granted().  vl_park.h does so for everybody. */
+ * A waiter (a socket, a parked connection, a blocked thread) stays in its child process.
+ * The segment only counts it. The thread that releases a slot dispatches: it grants the
+ * slot to the next account, in a child where that account waits. A grant to another child
+ * wakes it through its eventfd. A grant to the calling child does not: after vl_slot_wait()
+ * and vl_slot_end(), check vl_slot_granted(). vl_park.h does that.
+ *
+ * Every function takes the segment lock unless its comment says otherwise. */
 
 #include "core/vl_admit.h"
 #include "core/vl_charge.h"
 #include "core/vl_shm.h"
 
-/* A slot that is held: give it back with vl_slot_end(), once. */
+/* A slot that is held. Release it once with vl_slot_end(). */
 typedef struct vl_ticket_t {
     apr_uint32_t account;
-    apr_uint32_t charged;       /* us */
-    int stream;                 /* see vl_thread_is_stream() */
+    apr_uint32_t charged;       /* estimated cost charged at the start, us */
+    int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
 } vl_ticket_t;
 
-/* One more of the account waits in this child since `since_us`, or APR_EAGAIN:
- * as many wait as may.  A grant may be there to be taken right after. */
+/* Adds one waiter of the account, which arrived at since_us, to this child's part of the
+ * queue, and dispatches. Returns APR_EAGAIN if the account's queue is full. A grant may
+ * already be in this child's ring when the function returns. */
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us);
-/* The same for a connection.  APR_EAGAIN: it is counted as deferred, and waits
- * in this child beyond the queue, because the queue is full or because this
- * child has its part of it.  A child's part of the queue is the part that it has
- * of all the account's connections.  So no child depends on another to go on,
- * and connections enter the queue about in the order in which they came. */
+/* Like vl_slot_wait(), for a connection. Returns APR_EAGAIN if the connection was counted
+ * as deferred: it waits in this child beyond the queue. That happens when the account's
+ * queue is full or when this child uses its whole part of it. A child's part is
+ * proportional to its number of queued and deferred connections of the account. So no child
+ * depends on another one to make progress, and connections enter the queue approximately in
+ * order of arrival. */
 apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
                                    apr_int64_t since_us);
-/* A slot at once, as vl_slot_try(), or else as vl_slot_wait_or_defer(), with
- * APR_EINPROGRESS in place of its APR_SUCCESS. */
+/* Takes a slot at once if vl_slot_try() would. Otherwise does what vl_slot_wait_or_defer()
+ * does, and returns APR_EINPROGRESS if the connection is queued. */
 apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket);
-/* A deferred connection of the account in this child, which came at since_us,
- * enters the queue.  APR_EAGAIN: the queue has no place for it. */
+/* Moves one deferred connection of the account in this child, which arrived at since_us, to
+ * the queue and dispatches. Returns APR_EAGAIN if the queue is full for this child. */
 apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
                                       apr_int64_t since_us);
-/* A deferred connection of the account in this child leaves. */
+/* Uncounts one deferred connection of the account in this child. */
 void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account);
-/* Connections of the account that are deferred, in all children. */
+/* Returns the number of deferred connections of the account in all children. Takes no
+ * lock. */
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account);
-/* If the account's queue has a place that only a deferred connection of another
- * child can take, that child is woken. */
+/* If the account's queue is not full, wakes one other child that has deferred connections
+ * of the account. */
 void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account);
-/* One whose turn had come and could not be used: as many as it takes. */
+/* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
-/* The one of the account who is now first in this child came at since_us. */
+/* Records that the first waiter of the account in this child arrived at since_us. Takes no
+ * lock. */
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
-/* One of them gives up.  APR_EAGAIN: too late, its grant is on the way. */
+/* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
+ * waiting any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
-/* Now and then in every child: what other children were granted and have not
- * picked up for a second goes to others, until they look again. */
+/* Revokes the grants of children that have not taken any for a second, and marks those
+ * children as stalled. They are granted nothing until they resume. Every child calls this
+ * periodically. */
 void vl_slot_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us);
-/* This child looks again: vl_slot_take() says so. */
+/* Clears the stalled mark of this child and dispatches. vl_slot_take() calls it. */
 void vl_slot_resume_child(vl_shm_t *shm);
-/* Wakes the other children that have room: there is work they should look for. */
+/* Wakes the other children that have free capacity, to make them check for new work. */
 void vl_slot_wake_others(vl_shm_t *shm);
-/* Something is queued, in whatever child, that could run if a slot or a thread
- * were free.  What waits for its own site's limits is not. */
+/* Returns 1 if some child has a queued waiter that only lacks a slot or a thread. Waiters
+ * of an account that is at its own limits do not count. Takes no lock. */
 int vl_slot_contended(const vl_shm_t *shm);
-/* There are grants to take; not exact for those that other children give. */
+/* Returns 1 if this child has grants to take. Takes no lock, so a grant that another child
+ * is adding may be missed. */
 int vl_slot_granted(const vl_shm_t *shm);
-/* The next grant of this child; APR_EAGAIN: none, and other children will say
- * when there is. */
+/* Takes the next grant of this child. Returns APR_EAGAIN if there is none. In that case the
+ * next process that grants a slot to this child wakes it. */
 apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
 
-/* A slot without waiting, if one is free and it is nobody else's turn; else
- * APR_EAGAIN. */
+/* Takes a slot without waiting. Returns APR_EAGAIN unless a slot is free and no other
+ * account is eligible for it. */
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket);
 
-/* For who cannot wait: in at once, above the slots if need be, unless the
- * account's concurrency is reached. */
+/* Result of vl_slot_enter(). */
 typedef struct vl_admission_t {
     vl_decision_t decision;
-    int entered;                /* a vl_slot_end() is owed */
-    int backlogged;             /* others of the account wait */
+    int entered;                /* 1: the slot must be released with vl_slot_end() */
+    int backlogged;             /* 1: other waiters of the account are queued */
     vl_ticket_t ticket;
     apr_uint32_t concurrency;   /* for vl_admit_retry_after() */
     apr_uint64_t service_us;
-    apr_uint32_t thread_us;     /* CPU that its thread will burn, by and large */
+    apr_uint32_t thread_us;     /* average CPU time of a request in its thread */
 } vl_admission_t;
 
+/* Admits a request immediately, bypassing the queue, even above the number of slots.
+ * Refuses it only if the account has reached its concurrency. */
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission);
 
-/* A connection with a lease goes on: one more slot of the account, above the
- * number of slots if need be. APR_EAGAIN: its concurrency or its CPU cap is
- * reached. stream: it is worked on by a thread of mod_http2's, none of the
- * MPM's. */
+/* Takes one more slot of the account for a connection with a lease, even above the number
+ * of slots. Returns APR_EAGAIN if the account has reached its concurrency or its CPU cap.
+ * stream: the request runs on a thread of mod_http2 and uses no thread of the MPM. */
 apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
                             vl_ticket_t *ret_ticket);
-/* What a request of the account is expected to cost, us of CPU time. */
+/* Returns the estimated cost of a request of the account, us of CPU time. Takes no lock. */
 apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account);
-/* Requests and connections of the account that are queued now, in all children. */
+/* Returns the number of queued requests and connections of the account in all children.
+ * Takes no lock. */
 apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account);
 
-/* Somebody who waited is refused: ret_admission's decision is counted, and the
- * rest filled in. */
+/* Counts the refusal of a queued request with the reason in ret_admission->decision, and
+ * fills in the other members. */
 void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
                      vl_admission_t *ret_admission);
 
-/* A connection is refused without a request: counted, and the account is charged
- * cost_us.  reset: it is closed without an answer.  ret_admission: as above; may
- * be NULL. */
+/* Counts the refusal of a connection that carried no request, and charges cost_us to the
+ * account. reset: the connection is closed without an answer. Fills in concurrency and
+ * service_us of ret_admission, which may be NULL. */
 void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
                                 apr_uint32_t cost_us, int reset,
                                 vl_admission_t *ret_admission);
-/* The client of a connection of the account has gone while it waited. */
+/* Counts a queued connection of the account whose client has closed it. */
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account);
 
-/* A request begins on adm->ticket after wait_us; the rest is filled in. */
+/* Counts the start of a request on adm->ticket after wait_us, and fills in backlogged and
+ * thread_us. Takes no lock. */
 void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);
 
-/* cost NULL: the slot was not used. Returns what the account was charged for it,
- * us of CPU time. */
+/* Releases the slot and dispatches. cost NULL: the slot was not used, and its charge is
+ * refunded. Returns what the account was charged for it, us of CPU time. */
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
 
-/* The same, and takes up to `most` grants of this child, whoever gave them: one
- * acquisition of the lock less than vl_slot_take(). Returns how many. */
+/* Like vl_slot_end(), and takes up to max grants of this child, regardless of the process
+ * that made them. Saves one acquisition of the lock compared with vl_slot_take(). Returns
+ * the number of grants taken. */
 apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   const vl_cost_t *cost,
                                   apr_uint64_t *ret_charged,
-                                  vl_ticket_t *ret_tickets, apr_uint32_t most);
+                                  vl_ticket_t *ret_tickets, apr_uint32_t max);
 
-/* The slot's request waits for its client: the slot is free, and the account is
- * charged us for what the request has used since it was last charged. */
+/* Releases the slot of a request that waits for its client, and dispatches. us: CPU time
+ * that the request has used since it was last charged. It is charged to the account. */
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us);
-/* It goes on, in a slot above the number of slots and the account's own limits if
- * need be. */
+/* Takes a slot again for a request that was paused, even above the number of slots and the
+ * account's own limits. */
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
 
-/* Grants what is free, after slots have come back or a child can be granted
- * some again.  Parent or child. */
+/* Dispatches all free slots, after slots were released or a child became eligible again.
+ * May be called in the parent and in children. */
 void vl_slot_dispatch(vl_shm_t *shm);
 
-/* Slots the server has in all; 0: as many as vl_auto.h finds, from now on. */
+/* Sets the number of slots of the server. 0: vl_auto.h determines it from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
-/* It has a cap, so its turn may come with time alone. */
+/* Returns 1 if the account has a CPU cap, so it may become eligible without any release.
+ * Takes no lock. */
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
-/* As many may wait as it says; 0: nobody. */
+/* Returns the queue limit of the account. 0: its requests never wait. Takes no lock. */
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
+/* Returns the number of slots of the server. Takes no lock. */
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
-/* To be called now and then in every child: one of them does a step of
- * vl_auto.h when it is due, and measures what other processes use. */
+/* Performs a step of vl_auto.h when it is due, and measures the CPU time that other
+ * processes use. Every child calls this periodically; one of them performs each step. */
 void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children that stand still (stopped, starved, a thread that hangs) do not pick up
- * what they are granted: others are to have it. */
+/* Revocation of grants of stalled children (stopped, starved or with a thread that hangs).
+ * A stalled child does not take its grants, so they go to other children. All state is in
+ * the segment (vl_shm_int.h), under the segment lock. */
 #include "core/vl_slot.h"
 
 #include "core/vl_shm_int.h"
 
-/* Longer than a child that only waits for a processor takes. */
+/* Longer than a child needs that only waits for a processor. */
 #define STALLED_US 1000000
 
 static int is_stalled(const vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
@@ -18,8 +19,9 @@ static int is_stalled(const vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
               > STALLED_US;
 }
 
-/* The last of the ring; who waited for it in the child waits again.  He is
- * counted before the grant goes: see vl_shm_int.h for a death in between. */
+/* Revokes the last grant in the ring of child c and counts its waiter as waiting again. The
+ * waiter is counted before the grant is removed; vl_shm_int.h explains a crash in between.
+ * Requires the segment lock. */
 static void revoke_locked(vl_shm_t *shm, apr_uint32_t c)
 {
     child_t *child = &shm->children[c];
@@ -37,7 +39,8 @@ static void revoke_stalled(vl_shm_t *shm, apr_uint32_t c, apr_int64_t now_us)
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     if (is_stalled(shm, c, now_us)) {
-        /* First: a child that finds its ring empty must find that, too, and not sleep. */
+        /* Set before the ring is emptied: a child that finds its ring empty must see the
+         * mark, too, and must not sleep. */
         __atomic_store_n(&shm->children[c].stalled, 1, __ATOMIC_RELAXED);
         while (shm->children[c].ring_len)
             revoke_locked(shm, c);

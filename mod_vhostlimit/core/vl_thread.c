@@ -18,7 +18,8 @@ void vl_thread_occupy(vl_shm_t *shm, apr_uint32_t account)
     vl_shm_unlock(shm);
 }
 
-/* Only what can wait is refused: the account may say that nothing waits. */
+/* Returns 1 if requests of the account may be queued. The capacity threshold applies only
+ * to such accounts, because a queue limit of 0 says that nothing waits. */
 static int is_limited(const account_t *a)
 {
     return a->limits.mode == VL_MODE_ON && a->limits.queue;
@@ -61,7 +62,7 @@ void vl_thread_is_stream(vl_shm_t *shm, vl_ticket_t *ticket)
 void vl_thread_waiting(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
 {
     if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->with_thread, n,
+        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->thread_waiters, n,
                          __ATOMIC_RELAXED);
 }
 
@@ -72,7 +73,7 @@ void vl_thread_parked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t n)
                          __ATOMIC_RELAXED);
 }
 
-static apr_uint32_t look(const apr_uint32_t *count)
+static apr_uint32_t load(const apr_uint32_t *count)
 {
     return __atomic_load_n(count, __ATOMIC_RELAXED);
 }
@@ -81,66 +82,66 @@ static apr_uint32_t count_alive(const vl_shm_t *shm)
 {
     apr_uint32_t c, alive = 0;
 
-    for (c = 0; c < look(&shm->head->columns); c++)
+    for (c = 0; c < load(&shm->head->columns); c++)
         alive += __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED) != 0;
     return alive;
 }
 
-int vl_thread_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t most)
+int vl_thread_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
 {
-    int leaves;
+    int may_grow;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 1;
     occupy_locked(shm, account, 1);
-    leaves = !shm->head->acceptor || !is_limited(&shm->accounts[account])
-             || vl_capacity_leaves_process_locked(shm, account);
+    may_grow = !shm->head->acceptor || !is_limited(&shm->accounts[account])
+               || vl_capacity_leaves_process_locked(shm, account);
     vl_shm_unlock(shm);
-    return leaves || count_alive(shm) < most;
+    return may_grow || count_alive(shm) < max;
 }
 
-static int are_processes_short(const vl_shm_t *shm, apr_uint32_t most)
+static int are_processes_short(const vl_shm_t *shm, apr_uint32_t max)
 {
-    return !look(&shm->head->asking)
-           && (count_alive(shm) >= most || vl_slot_contended(shm));
+    return !load(&shm->head->asking)
+           && (count_alive(shm) >= max || vl_slot_contended(shm));
 }
 
-int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t most)
+int vl_thread_is_short(const vl_shm_t *shm, apr_uint32_t max)
 {
     const child_t *child;
 
     if (shm->self == NO_CHILD)
         return 0;
-    if (look(&shm->head->acceptor))
-        return are_processes_short(shm, most);
+    if (load(&shm->head->acceptor))
+        return are_processes_short(shm, max);
     if (!vl_slot_contended(shm))
         return 0;
     child = &shm->children[shm->self];
-    return (look(&child->running) - look(&child->streams)
-            + look(&child->occupied) + 1) * 5
-           >= (look(&child->threads) - 1) * 4;
+    return (load(&child->running) - load(&child->streams)
+            + load(&child->occupied) + 1) * 5
+           >= (load(&child->threads) - 1) * 4;
 }
 
 int vl_thread_exceeds_capacity(vl_shm_t *shm, apr_uint32_t account)
 {
-    int yes;
+    int result;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    yes = vl_capacity_is_exceeded_locked(shm, account);
+    result = vl_capacity_is_exceeded_locked(shm, account);
     vl_shm_unlock(shm);
-    return yes;
+    return result;
 }
 
 int vl_thread_only_in_mpm(vl_shm_t *shm)
 {
-    int yes;
+    int result;
 
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
-    yes = shm->children[shm->self].paused
-          || vl_capacity_busy(&shm->children[shm->self])
-             > vl_capacity_most(shm, shm->self);
+    result = shm->children[shm->self].paused
+             || vl_capacity_busy(&shm->children[shm->self])
+                > vl_capacity_most(shm, shm->self);
     vl_shm_unlock(shm);
-    return yes;
+    return result;
 }

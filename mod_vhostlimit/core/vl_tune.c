@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many slots there are, and how much of the processors the back ends use. */
+/* The number of slots, and measurements of the CPU time that back ends use. */
 #include "core/vl_slot.h"
 
 #include "core/vl_shm_int.h"
 
-/* Readings of the processors that are so far apart say nothing about now. */
+/* Two readings of the processors' times that are further apart say nothing about now. */
 #define STALE_US (1 * APR_USEC_PER_SEC)
 
 static apr_uint32_t auto_min(void)
@@ -16,7 +16,7 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return;
-    /* A restart does not forget what has been found. */
+    /* A restart keeps the number of slots that vl_auto.h has found. */
     if (slots || !shm->head->auto_on)
         shm->head->queue.slots = slots ? slots : auto_min();
     shm->head->auto_on = !slots;
@@ -40,16 +40,17 @@ apr_uint32_t vl_slot_count(const vl_shm_t *shm)
     return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);
 }
 
-/* What the children that are there can work on. */
-static apr_uint32_t rooms_locked(const vl_shm_t *shm)
+/* Returns the number of requests that the attached children can run. Requires the segment
+ * lock. */
+static apr_uint32_t request_threads_locked(const vl_shm_t *shm)
 {
-    apr_uint32_t c, rooms = 0;
+    apr_uint32_t c, threads = 0;
 
     for (c = 0; c < shm->head->columns; c++) {
         if (shm->children[c].pid && shm->head->acceptor != c + 1)
-            rooms += vl_capacity_most(shm, c);
+            threads += vl_capacity_most(shm, c);
     }
-    return rooms;
+    return threads;
 }
 
 static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
@@ -59,7 +60,7 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
 
     sample.slots = head->queue.slots;
     sample.min = auto_min();
-    sample.max = rooms_locked(shm);
+    sample.max = request_threads_locked(shm);
     sample.running = head->queue.running;
     sample.waiting = head->queue.waiting;
     sample.busy_permille = vl_cpu_busy_permille(&head->cpu, cpu);
@@ -68,8 +69,8 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
                      __ATOMIC_RELAXED);
 }
 
-/* CPU time that the children have used since the last step. A new child is younger
- * than that. */
+/* Returns the CPU time that the children have used since the last step. A child that
+ * attached since then counts with all its CPU time. Takes no lock. */
 static apr_uint64_t children_used_us(vl_shm_t *shm)
 {
     apr_uint64_t sum = 0;
@@ -87,8 +88,8 @@ static apr_uint64_t children_used_us(vl_shm_t *shm)
     return sum;
 }
 
-/* The half of what was known before makes one reading less of an accident: ticks
- * are long beside a step. */
+/* Averages the reading with the previous value, because clock ticks are long compared with
+ * a step. Requires the segment lock. */
 static void measure_others_locked(head_t *head, const vl_cpu_t *cpu,
                                   apr_uint64_t used_us, apr_int64_t passed_us)
 {
@@ -103,7 +104,7 @@ static void measure_others_locked(head_t *head, const vl_cpu_t *cpu,
         head->others_permille = (head->others_permille + permille) / 2;
 }
 
-/* Returns 1 if the step is due and this child's. */
+/* Returns 1 if the step is due and this child performs it. */
 static int begins_step(vl_shm_t *shm, apr_int64_t now_us,
                        apr_int64_t *ret_passed_us)
 {

@@ -3,67 +3,68 @@
 
 #include <stdlib.h>
 
-/* A line is in `busy` iff it has a waiter.  Within a line the waiters are in
- * the order in which they came.  An account's timeout is the same for all of
- * them, so deadlines are in order too: only the first need be looked at. */
-typedef struct line_t {
-    APR_RING_ENTRY(line_t) link;
-    APR_RING_HEAD(line_head_t, vl_waiter_t) waiters;
+/* A FIFO is in `busy` if and only if it has a waiter. Its waiters are ordered by arrival.
+ * All waiters of an account have the same timeout, so their deadlines have the same order,
+ * and only the first one need be checked. */
+typedef struct fifo_t {
+    APR_RING_ENTRY(fifo_t) link;
+    APR_RING_HEAD(fifo_head_t, vl_waiter_t) waiters;
     apr_uint32_t count;
-} line_t;
+} fifo_t;
 
 struct vl_wait_t {
-    line_t *lines;                  /* by account */
-    APR_RING_HEAD(busy_head_t, line_t) busy;
+    fifo_t *fifos;                  /* by account */
+    APR_RING_HEAD(busy_head_t, fifo_t) busy;
     apr_uint32_t count;
 };
 
-static apr_status_t free_lines(void *lines)
+static apr_status_t free_fifos(void *fifos)
 {
-    free(lines);
+    free(fifos);
     return APR_SUCCESS;
 }
 
-/* Lines that no waiter ever joins stay untouched, and their pages cost
- * nothing: every child has a line for each account. */
+/* calloc() leaves the pages of FIFOs that are never used untouched, so they use no memory.
+ * Every child has a FIFO for each account. */
 vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts)
 {
     vl_wait_t *w = apr_palloc(p, sizeof(*w));
 
-    w->lines = calloc(accounts, sizeof(line_t));
-    if (!w->lines)
+    w->fifos = calloc(accounts, sizeof(fifo_t));
+    if (!w->fifos)
         abort();
-    apr_pool_cleanup_register(p, w->lines, free_lines, apr_pool_cleanup_null);
+    apr_pool_cleanup_register(p, w->fifos, free_fifos, apr_pool_cleanup_null);
     w->count = 0;
-    APR_RING_INIT(&w->busy, line_t, link);
+    APR_RING_INIT(&w->busy, fifo_t, link);
     return w;
 }
 
-static int is_empty(const line_t *line)
+static int is_empty(const fifo_t *fifo)
 {
-    return !line->count;
+    return !fifo->count;
 }
 
-static line_t *line_to_join(vl_wait_t *w, const vl_waiter_t *waiter)
+static fifo_t *fifo_to_join(vl_wait_t *w, const vl_waiter_t *waiter)
 {
-    line_t *line = &w->lines[waiter->account];
+    fifo_t *fifo = &w->fifos[waiter->account];
 
-    if (is_empty(line)) {
-        APR_RING_INIT(&line->waiters, vl_waiter_t, link);
-        APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
+    if (is_empty(fifo)) {
+        APR_RING_INIT(&fifo->waiters, vl_waiter_t, link);
+        APR_RING_INSERT_TAIL(&w->busy, fifo, fifo_t, link);
     }
-    line->count++;
+    fifo->count++;
     w->count++;
-    return line;
+    return fifo;
 }
 
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    line_t *line = line_to_join(w, waiter);
-    vl_waiter_t *before = APR_RING_LAST(&line->waiters);
+    fifo_t *fifo = fifo_to_join(w, waiter);
+    vl_waiter_t *before = APR_RING_LAST(&fifo->waiters);
 
-    /* Only a connection from another child is older than the last one here. */
-    while (before != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link)
+    /* Only a connection transferred from another child can be older than the last
+     * waiter. */
+    while (before != APR_RING_SENTINEL(&fifo->waiters, vl_waiter_t, link)
            && before->since_us > waiter->since_us)
         before = APR_RING_PREV(before, link);
     APR_RING_INSERT_AFTER(before, waiter, link);
@@ -71,27 +72,27 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
 
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    line_t *line = line_to_join(w, waiter);
+    fifo_t *fifo = fifo_to_join(w, waiter);
 
-    APR_RING_INSERT_HEAD(&line->waiters, waiter, vl_waiter_t, link);
+    APR_RING_INSERT_HEAD(&fifo->waiters, waiter, vl_waiter_t, link);
 }
 
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    line_t *line = &w->lines[waiter->account];
+    fifo_t *fifo = &w->fifos[waiter->account];
 
     APR_RING_REMOVE(waiter, link);
-    line->count--;
+    fifo->count--;
     w->count--;
-    if (is_empty(line))
-        APR_RING_REMOVE(line, link);
+    if (is_empty(fifo))
+        APR_RING_REMOVE(fifo, link);
 }
 
 vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account)
 {
-    line_t *line = &w->lines[account];
+    fifo_t *fifo = &w->fifos[account];
 
-    return is_empty(line) ? NULL : APR_RING_FIRST(&line->waiters);
+    return is_empty(fifo) ? NULL : APR_RING_FIRST(&fifo->waiters);
 }
 
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
@@ -105,12 +106,12 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
 
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 {
-    line_t *line = &w->lines[account];
+    fifo_t *fifo = &w->fifos[account];
     vl_waiter_t *waiter;
 
-    if (is_empty(line))
+    if (is_empty(fifo))
         return NULL;
-    APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
+    APR_RING_FOREACH(waiter, &fifo->waiters, vl_waiter_t, link) {
         if (waiter->in_mpm)
             return waiter;
     }
@@ -119,15 +120,15 @@ vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 
 vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
 {
-    line_t *line;
+    fifo_t *fifo;
 
-    APR_RING_FOREACH(line, &w->busy, line_t, link) {
-        vl_waiter_t *first = APR_RING_FIRST(&line->waiters);
+    APR_RING_FOREACH(fifo, &w->busy, fifo_t, link) {
+        vl_waiter_t *first = APR_RING_FIRST(&fifo->waiters);
 
         if (first->deadline_us > now_us)
             continue;
-        APR_RING_REMOVE(line, link);
-        APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
+        APR_RING_REMOVE(fifo, link);
+        APR_RING_INSERT_TAIL(&w->busy, fifo, fifo_t, link);
         return first;
     }
     return NULL;
@@ -135,11 +136,11 @@ vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
 
 vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
 {
-    line_t *line;
+    fifo_t *fifo;
     vl_waiter_t *waiter;
 
-    APR_RING_FOREACH(line, &w->busy, line_t, link) {
-        APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
+    APR_RING_FOREACH(fifo, &w->busy, fifo_t, link) {
+        APR_RING_FOREACH(waiter, &fifo->waiters, vl_waiter_t, link) {
             if (waiter->done == done)
                 return waiter;
         }
@@ -149,25 +150,25 @@ vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
 
 apr_uint32_t vl_wait_longest(const vl_wait_t *w)
 {
-    line_t *line, *longest = NULL;
+    fifo_t *fifo, *longest = NULL;
 
-    APR_RING_FOREACH(line, &w->busy, line_t, link) {
-        if (!longest || line->count > longest->count)
-            longest = line;
+    APR_RING_FOREACH(fifo, &w->busy, fifo_t, link) {
+        if (!longest || fifo->count > longest->count)
+            longest = fifo;
     }
-    return longest ? (apr_uint32_t)(longest - w->lines) : VL_NO_FLOW;
+    return longest ? (apr_uint32_t)(longest - w->fifos) : VL_NO_FLOW;
 }
 
 vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
                                  vl_waiter_done_fn done)
 {
-    line_t *line = &w->lines[account];
+    fifo_t *fifo = &w->fifos[account];
     vl_waiter_t *waiter;
 
-    if (is_empty(line))
+    if (is_empty(fifo))
         return NULL;
-    for (waiter = APR_RING_LAST(&line->waiters);
-         waiter != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link);
+    for (waiter = APR_RING_LAST(&fifo->waiters);
+         waiter != APR_RING_SENTINEL(&fifo->waiters, vl_waiter_t, link);
          waiter = APR_RING_PREV(waiter, link)) {
         if (waiter->done == done)
             return waiter;
@@ -177,12 +178,12 @@ vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
 
 void vl_wait_each_account(vl_wait_t *w, void (*fn)(apr_uint32_t account))
 {
-    line_t *line, *next;
+    fifo_t *fifo, *next;
 
-    for (line = APR_RING_FIRST(&w->busy);
-         line != APR_RING_SENTINEL(&w->busy, line_t, link); line = next) {
-        next = APR_RING_NEXT(line, link);
-        fn((apr_uint32_t)(line - w->lines));
+    for (fifo = APR_RING_FIRST(&w->busy);
+         fifo != APR_RING_SENTINEL(&w->busy, fifo_t, link); fifo = next) {
+        next = APR_RING_NEXT(fifo, link);
+        fn((apr_uint32_t)(fifo - w->fifos));
     }
 }
 
@@ -193,5 +194,5 @@ apr_uint32_t vl_wait_count(const vl_wait_t *w)
 
 apr_uint32_t vl_wait_count_of(const vl_wait_t *w, apr_uint32_t account)
 {
-    return w->lines[account].count;
+    return w->fifos[account].count;
 }
