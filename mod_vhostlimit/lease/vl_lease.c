@@ -326,7 +326,7 @@ static int hide_stopping_state(int query, int *result, apr_status_t *rv)
     return OK;
 }
 
-/* --- the queue ------------------------------------------------------------ */
+/* --- credit and the queue ------------------------------------------------- */
 
 /* Starts a new quantum. The quantum shrinks as more connections of the site are queued,
  * so that the last of them does not wait for the whole quanta of all others. */
@@ -554,6 +554,8 @@ static int run_or_queue_locked(vl_lease_t *lease)
            || request_slot_locked(lease, since_us, first);
 }
 
+/* --- a worker of the MPM takes up a connection ---------------------------- */
+
 typedef enum { RUN, PARK, CLOSE } next_e;
 
 /* What to do with a queued connection that a worker of the MPM has taken up. It runs if
@@ -671,6 +673,8 @@ static void wait_for_worker_locked(vl_lease_t *lease)
     enter_ring_locked(lease, leases.want_worker);
 }
 
+/* --- HTTP/2: streams that begin ------------------------------------------- */
+
 /* Charges the lease in advance for a stream that begins, with the average cost of a
  * request of its account. A lease therefore admits no more streams than it can pay for.
  * The difference is charged when the stream ends. */
@@ -769,6 +773,8 @@ static int pass_held(vl_lease_t *lease, apr_bucket_brigade *bb)
         pass_pieces(lease, 0, bb);
     return some;
 }
+
+/* --- HTTP/2: the input filter --------------------------------------------- */
 
 /* Splits the bytes of one bucket into those that pass, appended to bb, and those that
  * are held. Returns 1 if any bytes pass. */
@@ -1077,6 +1083,8 @@ static int wait_with_held(vl_lease_t *lease)
     vl_park_unlock();
     return lease->state != PARKED;
 }
+
+/* --- the process_connection hook ------------------------------------------ */
 
 /* Decides what the connection does after the other hooks have run. Returns 1 if it runs
  * again at once, because it has more input already. */
@@ -1427,7 +1435,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     return lease;
 }
 
-/* --- timeouts, and shortage of descriptors or threads ------------------------ */
+/* --- timeouts, and shortage of descriptors or threads --------------------- */
 
 /* Closes an idle connection whose KeepAliveTimeout has expired (vl_wheel_turn()). */
 static void expire_locked(vl_timer_t *timer)
@@ -1505,6 +1513,8 @@ void vl_lease_tick(apr_int64_t now_us)
         vl_wheel_turn(leases.wheel, now_us, expire_locked);
     vl_park_unlock();
 }
+
+/* --- the child process ---------------------------------------------------- */
 
 void vl_lease_forget(void)
 {
