@@ -31,7 +31,7 @@ typedef struct vl_meter_t {
     int grouped;                    /* ... in the account's cgroup */
     apr_uint64_t elsewhere_from;    /* see vl_charge_elsewhere() */
     apr_uint64_t paid_us;           /* charged so far */
-    apr_int64_t waits_us;           /* when its thread began to wait for the client; 0:
+    apr_int64_t waits_us;           /* when its thread began a write that may block; 0:
                                      * it works; -1: it is paused; atomic */
     apr_int64_t paused_since_us;
     apr_int64_t paused_us;          /* sum of earlier pauses */
