@@ -198,7 +198,7 @@ static void check_kills(const reading_t *reading, entry_t *entry)
 /* Reads an open entry. Closes it when its cgroup is gone, or when its reading has not
  * grown for more than max_idle calls. */
 static void read_account(const reading_t *reading, entry_t *entry,
-                  apr_uint32_t max_idle)
+                         apr_uint32_t max_idle)
 {
     apr_uint64_t us;
 

@@ -372,7 +372,7 @@ static void count_queued_locked(vl_lease_t *lease, int by)
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
 static void answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
-                        vl_reason_e refused)
+                          vl_reason_e refused)
 {
     vl_lease_t *lease = (vl_lease_t *)waiter;
 

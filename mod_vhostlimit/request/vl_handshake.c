@@ -50,8 +50,8 @@ static void release_slot(vl_handshake_t *handshake)
 
 /* Connection input filter: releases the slot when the client has to be waited for. */
 static apr_status_t filter_handshake(ap_filter_t *f, apr_bucket_brigade *bb,
-                                 ap_input_mode_t mode, apr_read_type_e block,
-                                 apr_off_t readbytes)
+                                     ap_input_mode_t mode, apr_read_type_e block,
+                                     apr_off_t readbytes)
 {
     vl_handshake_t *handshake = f->ctx;
     apr_status_t rv;

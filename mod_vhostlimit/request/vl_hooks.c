@@ -179,7 +179,7 @@ static void refuse_uncounted(req_t *req)
 
 /* Admits or refuses a request with the slot, or the refusal, that it was queued for. */
 static void admit_with_grant(req_t *req, const vl_grant_t *grant,
-                            const vl_conf_t *conf)
+                             const vl_conf_t *conf)
 {
     vl_admission_t *adm = &req->admission;
 
