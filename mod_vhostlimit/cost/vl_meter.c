@@ -9,11 +9,12 @@
 #include "base/vl_clock.h"
 #include "core/vl_park.h"
 
-/* Less is left to the end of the request: a lock and a system call each. */
-#define PAY_MIN_US 10000
-/* A thread that writes to its client for so long waits for it. */
+/* A smaller amount is charged at the end of the request. Each charge costs a lock and a
+ * system call. */
+#define CHARGE_MIN_US 10000
+/* A stream whose thread writes for this long waits for its client. */
 #define WAIT_MIN_US 10000
-/* In place of the time since when it waits. */
+/* Value of waits_us while the request is paused. */
 #define PAUSED (-1)
 
 APR_RING_HEAD(meters_t, vl_meter_t);
@@ -56,7 +57,7 @@ void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket,
     pthread_mutex_unlock(&meters.lock);
 }
 
-static void tell_waits(const vl_meter_t *meter, int by)
+static void report_wait(const vl_meter_t *meter, int by)
 {
     if (meter->waits)
         meter->waits(meter->ticket->account, by);
@@ -71,7 +72,7 @@ void vl_meter_elsewhere(vl_meter_t *meter, int grouped)
     meter->elsewhere = 1;
     meter->grouped = grouped;
     pthread_mutex_unlock(&meters.lock);
-    tell_waits(meter, 1);
+    report_wait(meter, 1);
 }
 
 void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
@@ -84,9 +85,11 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
     cost->paid_us = meter->paid_us;
     cost->grouped = meter->grouped;
     if (meter->elsewhere)
-        tell_waits(meter, -1);
+        report_wait(meter, -1);
 }
 
+/* Returns the back end's cost so far, 0 if it is in the account's cgroup and measured
+ * there. */
 static apr_uint64_t elsewhere_us(const vl_meter_t *meter)
 {
     if (!meter->elsewhere || meter->grouped)
@@ -97,8 +100,9 @@ static apr_uint64_t elsewhere_us(const vl_meter_t *meter)
                               meter->elsewhere_from);
 }
 
-/* What has been used since the last payment, if it is at least as much. */
-static apr_uint64_t to_pay_us(vl_meter_t *meter, apr_uint64_t least_us)
+/* Returns the cost since the last charge and counts it as charged. Returns 0 if it is
+ * less than least_us. */
+static apr_uint64_t take_charge_us(vl_meter_t *meter, apr_uint64_t least_us)
 {
     apr_int64_t us = clock_us(meter->clock) - meter->thread_from
                      + (apr_int64_t)elsewhere_us(meter)
@@ -114,7 +118,7 @@ static apr_uint64_t to_pay_us(vl_meter_t *meter, apr_uint64_t least_us)
 
 static void pause_locked(vl_meter_t *meter, apr_int64_t now_us)
 {
-    apr_uint64_t us = to_pay_us(meter, 0);
+    apr_uint64_t us = take_charge_us(meter, 0);
 
     if (meter->elsewhere) {
         meter->elsewhere_us = elsewhere_us(meter);
@@ -122,7 +126,7 @@ static void pause_locked(vl_meter_t *meter, apr_int64_t now_us)
                                     meters.shm, now_us, meter->elsewhere_from);
     }
     else {
-        tell_waits(meter, 1);
+        report_wait(meter, 1);
     }
     meter->paused_since_us = now_us;
     vl_park_pause(meter->ticket, us);
@@ -148,7 +152,7 @@ static void go_on_locked(vl_meter_t *meter, apr_int64_t now_us)
         meter->elsewhere_from = vl_charge_elsewhere_go_on(
                                     meters.shm, now_us, meter->elsewhere_done);
     else
-        tell_waits(meter, -1);
+        report_wait(meter, -1);
     vl_slot_go_on(meters.shm, meter->ticket);
 }
 
@@ -174,7 +178,7 @@ static void tick_locked(vl_meter_t *meter, apr_int64_t now_us)
         pause_locked(meter, now_us);
         return;
     }
-    us = to_pay_us(meter, PAY_MIN_US);
+    us = take_charge_us(meter, CHARGE_MIN_US);
     if (us)
         vl_charge_pay(meters.shm, meter->ticket->account, us);
 }

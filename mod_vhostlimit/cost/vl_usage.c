@@ -13,21 +13,21 @@
 typedef struct entry_t {
     apr_uint32_t account;
     const char *name;
-    int fd, less_fd;            /* -1: closed, or there is none */
-    apr_uint32_t idle;          /* calls since it last grew */
+    int fd, subtract_fd;        /* -1: closed, or there is none */
+    apr_uint32_t idle;          /* calls since the reading last grew */
     apr_uint64_t us;            /* the last reading */
-    apr_uint32_t visits;
-    long first;                 /* pid, of who was in it at the last look */
-    int resident;               /* and at the one before */
+    apr_uint32_t readings;      /* that grew */
+    long first_pid;             /* first process at the last check */
+    int resident;               /* it was there at the check before, too */
     int has_memory;
-    apr_uint32_t looks;         /* for kills */
+    apr_uint32_t kill_checks;
     apr_uint64_t kills;         /* the last reading */
 } entry_t;
 
 struct vl_usage_t {
     const vl_cgroup_t *cg;
     apr_uint32_t n, most;
-    apr_uint32_t next;          /* to be looked at */
+    apr_uint32_t next;          /* entry to be opened next, if closed */
     entry_t *entries;
 };
 
@@ -84,29 +84,29 @@ void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
     entry->name = name;
     entry->has_memory = has_memory;
     entry->kills = NO_READING;
-    entry->fd = entry->less_fd = -1;
+    entry->fd = entry->subtract_fd = -1;
 }
 
 static void close_entry(entry_t *entry)
 {
     if (entry->fd >= 0)
         close(entry->fd);
-    if (entry->less_fd >= 0)
-        close(entry->less_fd);
-    entry->fd = entry->less_fd = -1;
+    if (entry->subtract_fd >= 0)
+        close(entry->subtract_fd);
+    entry->fd = entry->subtract_fd = -1;
 }
 
 static int open_entry(const vl_usage_t *usage, entry_t *entry)
 {
-    const char *file, *less;
+    const char *file, *subtract;
     apr_pool_t *p;
 
     apr_pool_create(&p, NULL);
-    file = vl_cgroup_usage_file(usage->cg, p, entry->name, &less);
+    file = vl_cgroup_usage_file(usage->cg, p, entry->name, &subtract);
     if (file)
         entry->fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (entry->fd >= 0 && less)
-        entry->less_fd = open(less, O_RDONLY | O_CLOEXEC);
+    if (entry->fd >= 0 && subtract)
+        entry->subtract_fd = open(subtract, O_RDONLY | O_CLOEXEC);
     apr_pool_destroy(p);
     entry->idle = 0;
     return entry->fd >= 0;
@@ -127,21 +127,21 @@ static apr_status_t read_fd(int fd, apr_uint64_t *ret_us)
     return vl_usage_parse(buf, ret_us);
 }
 
-/* APR_ENOENT: the group is gone. */
+/* Reads the usage: fd minus subtract_fd. Returns APR_ENOENT if the cgroup is gone. */
 static apr_status_t read_entry(entry_t *entry, apr_uint64_t *ret_us)
 {
-    apr_uint64_t us, less = 0;
+    apr_uint64_t us, subtract = 0;
 
     if (read_fd(entry->fd, &us) != APR_SUCCESS)
         return APR_ENOENT;
-    if (entry->less_fd >= 0)
-        read_fd(entry->less_fd, &less);
-    *ret_us = us > less ? us - less : 0;
+    if (entry->subtract_fd >= 0)
+        read_fd(entry->subtract_fd, &subtract);
+    *ret_us = us > subtract ? us - subtract : 0;
     return APR_SUCCESS;
 }
 
-/* The first process in the group, 0: none. */
-static long first_inside(const vl_usage_t *usage, const entry_t *entry)
+/* Returns the pid of the first process in the cgroup, 0 if there is none. */
+static long first_process(const vl_usage_t *usage, const entry_t *entry)
 {
     char buf[32];
     const char *file;
@@ -161,18 +161,18 @@ static long first_inside(const vl_usage_t *usage, const entry_t *entry)
     return strtol(buf, NULL, 10);
 }
 
-static void look_inside(const vl_usage_t *usage, entry_t *entry)
+static void check_processes(const vl_usage_t *usage, entry_t *entry)
 {
     long first;
 
-    if (entry->visits++ % VL_USAGE_INSIDE)
+    if (entry->readings++ % VL_USAGE_INSIDE)
         return;
-    first = first_inside(usage, entry);
-    entry->resident = first && first == entry->first;
-    entry->first = first;
+    first = first_process(usage, entry);
+    entry->resident = first && first == entry->first_pid;
+    entry->first_pid = first;
 }
 
-/* Who reads, and whom to tell. */
+/* The arguments of vl_usage_child_read(). */
 typedef struct reading_t {
     const vl_usage_t *usage;
     vl_usage_grown_fn *grown;
@@ -180,12 +180,12 @@ typedef struct reading_t {
     void *data;
 } reading_t;
 
-static void look_for_kills(const reading_t *reading, entry_t *entry)
+static void check_kills(const reading_t *reading, entry_t *entry)
 {
     apr_uint64_t kills;
     apr_pool_t *p;
 
-    if (!entry->has_memory || entry->looks++ % VL_USAGE_INSIDE)
+    if (!entry->has_memory || entry->kill_checks++ % VL_USAGE_INSIDE)
         return;
     apr_pool_create(&p, NULL);
     kills = vl_usage_kills(reading->usage->cg, p, entry->name);
@@ -195,9 +195,10 @@ static void look_for_kills(const reading_t *reading, entry_t *entry)
     entry->kills = kills;
 }
 
-/* An open one is read; it is closed when it is gone or has long stood still. */
-static void visit(const reading_t *reading, entry_t *entry,
-                  apr_uint32_t patience)
+/* Reads an open entry. Closes it when its cgroup is gone, or when its reading has not
+ * grown for more than max_idle calls. */
+static void read_account(const reading_t *reading, entry_t *entry,
+                         apr_uint32_t max_idle)
 {
     apr_uint64_t us;
 
@@ -205,14 +206,14 @@ static void visit(const reading_t *reading, entry_t *entry,
         close_entry(entry);
         return;
     }
-    look_for_kills(reading, entry);
+    check_kills(reading, entry);
     if (us != entry->us) {
         entry->us = us;
         entry->idle = 0;
-        look_inside(reading->usage, entry);
+        check_processes(reading->usage, entry);
         reading->grown(reading->data, entry->account, us, entry->resident);
     }
-    else if (++entry->idle > patience) {
+    else if (++entry->idle > max_idle) {
         close_entry(entry);
     }
 }
@@ -226,14 +227,14 @@ void vl_usage_child_read(vl_usage_t *usage, vl_usage_grown_fn *grown,
 
     for (i = 0; i < usage->n; i++) {
         if (usage->entries[i].fd >= 0)
-            visit(&reading, &usage->entries[i], VL_USAGE_IDLE);
+            read_account(&reading, &usage->entries[i], VL_USAGE_IDLE);
     }
     for (i = 0; i < looks; i++) {
         entry_t *entry = &usage->entries[usage->next];
 
         usage->next = (usage->next + 1) % usage->n;
         if (entry->fd < 0 && open_entry(usage, entry))
-            visit(&reading, entry, 0);
+            read_account(&reading, entry, 0);
     }
 }
 

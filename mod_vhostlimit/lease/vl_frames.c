@@ -1,4 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Held DATA does not stop uploads of running streams. mod_http2 opens the connection's
+ * window to its maximum (h2_session_start), and a held stream can use up only its own
+ * window. A caller that stops reading because too much is held has to release all while an
+ * upload runs, because the upload's next bytes may follow held ones.
+ */
 #include "lease/vl_frames.h"
 
 #include <string.h>
@@ -18,7 +24,7 @@ void vl_frames_release_one(vl_frames_t *frames)
 {
     if (!frames->streams)
         return;
-    /* The rest of a frame that is passed in part follows it. */
+    /* The caller passes the first part of the frame, so its rest has to pass too. */
     if (frames->stream[0].id == frames->id)
         frames->holding = 0;
     frames->last_stream = frames->stream[0].id;
@@ -41,7 +47,7 @@ void vl_frames_release_all(vl_frames_t *frames)
         vl_frames_release_one(frames);
 }
 
-/* A frame that passes. opens: it opens a stream; ends: it has END_STREAM. */
+/* A frame passes. opens: it opens a stream; ends: it has END_STREAM. */
 static vl_frames_e pass(vl_frames_t *frames, apr_uint32_t stream, int opens,
                         int ends)
 {
@@ -70,8 +76,8 @@ static vl_frames_e hold_new(vl_frames_t *frames, apr_uint32_t stream, int ends)
     return VL_FRAMES_HOLD_NEW;
 }
 
-/* The frame header is complete. Client streams have increasing numbers (RFC 9113,
- * section 5.1.1); mod_http2 treats anything else as an error. */
+/* Decides about a frame when its header is complete. Client streams have increasing
+ * numbers (RFC 9113, section 5.1.1); mod_http2 treats any other order as an error. */
 static vl_frames_e decide(vl_frames_t *frames, vl_frames_may_begin_fn may_begin,
                           void *context)
 {

@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory of one piece, bytes: a frame as long as mod_http2 takes them (RFC 9113,
- * section 4.2) and its header. What a client says of a longer one is not believed. */
-#define SIZE_MAX_PIECE (16384 + 9)
+/* Upper bound for the bytes of one piece: the longest frame that mod_http2 accepts (RFC
+ * 9113, section 4.2) and its header. A longer frame, as its header says, gets further
+ * pieces as its bytes arrive. */
+#define PIECE_MAX (16384 + 9)
 
 void vl_held_init(vl_held_t *held)
 {
@@ -26,7 +27,7 @@ void vl_held_free(vl_held_t *held)
 void vl_held_begin(vl_held_t *held, apr_uint32_t stream, int is_block,
                    apr_size_t length)
 {
-    apr_size_t size = length < SIZE_MAX_PIECE ? length : SIZE_MAX_PIECE;
+    apr_size_t size = length < PIECE_MAX ? length : PIECE_MAX;
     vl_piece_t *piece = malloc(sizeof(*piece) + size);
 
     if (!piece)
@@ -51,7 +52,7 @@ void vl_held_add(vl_held_t *held, const char *data, apr_size_t length)
         apr_size_t n = piece->size - piece->length;
 
         if (!n) {
-            vl_held_begin(held, piece->stream, piece->is_block, SIZE_MAX_PIECE);
+            vl_held_begin(held, piece->stream, piece->is_block, PIECE_MAX);
             continue;
         }
         if (n > length)

@@ -1,20 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * States of a connection with leases, and the event that leads to the next one.
+ * States of a connection. Where connections cannot be parked (worker, prefork), the
+ * state does not change.
  *
- *   RUNNING  --no more input, lease or not-->  IDLE      (waits for its client)
- *   IDLE     --input, lease left or renewed--> RUNNING
- *   IDLE     --input, others are queued-->     PARKED    (and queued)
- *   IDLE     --KeepAliveTimeout-->             EXPIRED
- *   RUNNING  --held streams, others queued-->  RUNNING   (and queued; HTTP/2)
- *   RUNNING  --no more to do while queued-->   PARKED
- *   PARKED   --client has gone-->              RUNNING   (and refused: for the log)
- *   PARKED   --the same, HTTP/2-->             EXPIRED
- *   PARKED   --a worker takes it-->            RUNNING
- *   EXPIRED  --a worker takes it-->            (closed)
+ *   RUNNING  a thread of the MPM runs the connection's hooks
+ *   IDLE     the MPM polls the connection, which waits for its client
+ *   PARKED   the MPM polls the connection, which is queued, or waits for a worker of
+ *            mod_http2
+ *   EXPIRED  the connection is to be closed
  *
- * The queue answers a queued connection with a lease or a refusal (`answer`) and
- * wakes it: the MPM if it is parked, mod_http2 if it runs.
+ *   from     event                                                  to
+ *   (new)    connection begins                                      RUNNING
+ *   (new)    connection begins, handshake has released its slot     IDLE
+ *   RUNNING  handshake is done, no request has come (slot returned) IDLE
+ *   RUNNING  no more input, or the MPM continues the connection     IDLE
+ *   RUNNING  streams are held, no slot is free (HTTP/2)             RUNNING, queued
+ *   RUNNING  streams are held, no worker of mod_http2 is left       RUNNING, in want_worker
+ *   RUNNING  end of the run while queued or in want_worker          PARKED
+ *   IDLE     input, and lease left, or slot free, or not limited    RUNNING
+ *   IDLE     input, no lease left, no slot free                     PARKED, queued
+ *   IDLE     KeepAliveTimeout, child stops, or descriptors short    EXPIRED
+ *   PARKED   answer of the queue, or worker of mod_http2 is free    RUNNING
+ *   PARKED   input for running streams that wait for their client   RUNNING, queued
+ *   PARKED   client has gone, HTTP/1 (the request is refused)       RUNNING
+ *   PARKED   client has gone, HTTP/2                                EXPIRED
+ *   any      the MPM closes the connection, or its pool ends        EXPIRED
+ *
+ * The acceptor's thread changes IDLE to EXPIRED (expire_locked()). The last row happens in
+ * vl_lease_leave(), or in the cleanup of the connection's pool. vl_lease_process(), called
+ * by a worker of the MPM, makes all other changes.
+ *
+ * The queue answers a queued connection with a lease or with a refusal (`answer`), and then
+ * makes wake_fd readable. That wakes the MPM if the connection is parked, and mod_http2 if
+ * it runs.
+ *
+ * The MPM closes idle connections in CONN_STATE_KEEPALIVE as soon as all its workers are
+ * busy for a moment. A connection with leases therefore waits in the state of a parked
+ * one, and this file applies KeepAliveTimeout.
+ *
+ * Functions that end in _locked need vl_park_lock(). Exported functions without that
+ * ending take the lock themselves where they need it.
  */
 #include "lease/vl_lease.h"
 
@@ -45,31 +70,36 @@
 #include "core/vl_thread.h"
 #include "base/vl_wheel.h"
 
-/* The CPU time that one lease may use. Longer leases cost fewer grants, shorter
- * ones give shorter waits: docs/design/007-leases.md has the measurements. */
+/* The quantum: CPU time that one lease may use. A longer quantum costs fewer grants, a
+ * shorter one gives shorter waits. docs/design/007-leases.md has the measurements. */
 #define QUANTUM_US 2000
 #define QUANTUM_MIN_US 400
-/* Within this time each queued connection of a site is to have had a lease. */
+/* The quantum is chosen so that each queued connection of a site gets a lease within
+ * this time. */
 #define ROTATION_US 50000
-/* A lease outlives a client's round trip of that length. */
+/* Unused credit expires when the connection has been idle for this long. A shorter round
+ * trip of the client costs no new lease. */
 #define GRACE_US 20000
-/* Where connections are not parked: how long one may be idle when threads are
- * short. */
+/* Without parking, a connection that has been idle for this long is closed when threads
+ * are short. */
 #define IDLE_US 100000
-/* For the answer of a client whose input has ended, milliseconds. */
+/* Milliseconds to wait for the reset with which a closed client answers "100 Continue"
+ * (vl_client.h). */
 #define ASK_MS 10
-/* The bytes of an alert over TLS are fewer. */
+/* Upper bound for the bytes of a TLS alert. */
 #define ALERT_MAX 64
-/* Refusals in one tick of a child that stops. */
+/* Upper bound for queue timeouts that one tick of a stopping child handles. */
 #define EXPIRE_MOST 16
-/* Memory of the held frames of one connection, bytes: of 100 streams that have used up
- * their windows (H2MaxSessionStreams, H2WindowSize), and of their heads. A client that
- * sends more is read no further until the connection has a lease. */
+/* Upper bound for the held frames of one connection, bytes of memory. It covers 100
+ * streams that have used up their windows (H2MaxSessionStreams, H2WindowSize) and their
+ * heads. When a client sends more, no more of its input is read until the connection has
+ * a lease. */
 #define HELD_MAX (100 * 65536 + 256 * 1024)
 
-/* httpd 2.4.63 and newer have a state for connections that wait for the client.
- * Before that it is CONN_STATE_WRITE_COMPLETION, with CONN_SENSE_WANT_READ, and
- * with clogging_input_filters so that our hook is called afterwards. */
+/* httpd 2.4.63 and newer have a state for connections that wait for the client. Older
+ * versions use CONN_STATE_WRITE_COMPLETION with CONN_SENSE_WANT_READ. There
+ * clogging_input_filters is set too, so that the MPM calls the process_connection hooks
+ * afterwards. */
 #ifdef AP_MPMQ_CAN_WAITIO
 #define STATE_WAITIO CONN_STATE_ASYNC_WAITIO
 #else
@@ -78,93 +108,99 @@
 
 typedef enum { RUNNING, IDLE, PARKED, EXPIRED } state_e;
 typedef enum { NO_ANSWER, GRANTED, REFUSED } answer_e;
-/* Whose the streams of an HTTP/2 connection in cleartext are, the first says. */
-typedef enum { NOT_SENT, SENT, READ, TOLD } first_stream_e;
+/* The first stream of an HTTP/2 connection in cleartext tells its site. Until that
+ * stream's request has been read, the account is not known, and later streams are held.
+ * STREAM_NONE: no stream has passed. STREAM_PASSED: the first has passed to mod_http2.
+ * STREAM_READ: its request has been read. STREAM_SEEN: the input filter has seen
+ * STREAM_READ. */
+typedef enum { STREAM_NONE, STREAM_PASSED, STREAM_READ, STREAM_SEEN } first_stream_e;
 
 struct vl_lease_t {
-    vl_waiter_t waiter;             /* first: a waiter is its lease */
+    vl_waiter_t waiter;             /* first: a waiter is cast to its lease */
     conn_rec *c;
     int fd;                         /* the client's socket */
     vl_client_t client;
     state_e state;
     int queued;
     answer_e answer;                /* of the queue, not used yet */
-    int nested;                     /* the other hooks run, called by ours */
-    int fresh;                      /* it has not been processed yet */
-    int classified;                 /* account is the acceptor's guess ... */
-    int known;                      /* ... or that of a request */
-    int foreign;                    /* it speaks something else, by itself */
+    int nested;                     /* vl_lease_process() runs the other hooks */
+    int is_new;                     /* vl_lease_process() has not been called */
+    int classified;                 /* account was set by the acceptor ... */
+    int account_known;              /* ... or by a request */
+    int other_protocol;             /* neither HTTP/1 nor HTTP/2 */
     apr_uint32_t account;
     apr_int64_t queue_timeout_us;   /* 0: the account does not queue */
     apr_int64_t keepalive_us;
     apr_int64_t credit_us;          /* left of the quantum; atomic */
     apr_int64_t idle_since_us;
     vl_timer_t timer;               /* KeepAliveTimeout */
-    vl_grant_t *grant;                /* for the next request (HTTP/1) ... */
-    vl_grant_t mine;                 /* ... what the queue gave */
+    vl_grant_t *grant;              /* for the next request (HTTP/1) */
+    vl_grant_t queue_grant;         /* what the queue answered */
     vl_reason_e refused;            /* of the streams of this run */
-    int had_grant;                   /* its first slot was given back during the
-                                     * handshake: it is first in the queue ... */
-    apr_int64_t waited_us;          /* ... and has waited before */
+    int requeue_at_head;            /* the first slot was returned during the
+                                     * handshake ... */
+    apr_int64_t waited_us;          /* ... after the connection waited so long */
     /* HTTP/2 */
     int http2;
-    apr_uint32_t estimate_us;       /* reserved for each stream */
-    int blocked;                    /* streams wait for the client */
-    int occupies;                   /* its thread is counted (vl_thread.h) ... */
-    apr_uint32_t occupied_for;      /* ... as one of this account */
-    apr_array_header_t *tickets;    /* held for streams that begin */
-    int may_begin;                  /* one more stream, with the lease */
-    int has_worker;                 /* woken because one is free */
-    int is_drained;                 /* the last read found nothing */
-    int meets_http2;                /* its session has not begun */
-    first_stream_e first;
-    apr_int64_t cpu_us;             /* the thread's clock when last charged */
-    vl_frames_t *frames;            /* NULL: it does not speak HTTP/2 */
+    apr_uint32_t estimate_us;       /* charged in advance for each stream */
+    int streams_blocked;            /* running streams wait for the client */
+    int thread_counted;             /* the connection's thread is counted
+                                     * (vl_thread.h) ... */
+    apr_uint32_t thread_account;    /* ... for this account */
+    apr_array_header_t *tickets;    /* slots for streams that begin */
+    int stream_allowed;             /* the grant admits one more stream */
+    int worker_free;                /* woken because a worker is free */
+    int input_exhausted;            /* the last read found nothing */
+    int session_pending;            /* mod_http2 has not begun its session */
+    first_stream_e first_stream;
+    apr_int64_t cpu_us;             /* the thread's clock at the last charge */
+    vl_frames_t *frames;            /* NULL: the connection is not HTTP/2 */
     vl_held_t held;
     apr_bucket_brigade *input;
-    /* Parked: the MPM polls poll_fd in place of the socket. While an HTTP/2
-     * connection runs, mod_http2 does. */
+    /* A parked connection has poll_fd in its socket, and the MPM polls it. While an
+     * HTTP/2 connection runs, mod_http2 polls it. */
     int wake_fd, poll_fd;           /* -1: not made */
     apr_uint32_t polled;            /* events of the socket that make poll_fd
                                      * readable */
-    int swapped;                    /* poll_fd is in the socket */
-    APR_RING_ENTRY(vl_lease_t) link;    /* with others that ... */
-    struct leases_t *in;            /* ... are idle, or want a worker, or close */
+    int poll_fd_installed;          /* the socket has poll_fd in place of fd */
+    APR_RING_ENTRY(vl_lease_t) link;
+    struct lease_ring_t *ring;      /* idle, want_worker, closing, or NULL */
 };
 
-APR_RING_HEAD(leases_t, vl_lease_t);
+APR_RING_HEAD(lease_ring_t, vl_lease_t);
 
 static ap_filter_rec_t *frame_filter;
 static struct {
-    vl_shm_t *shm;
+    vl_shm_t *shm;                  /* NULL: shared memory is unmapped */
     vl_wheel_t *wheel;
-    struct leases_t *idle, *wanting, *closing;      /* oldest first */
-    apr_uint32_t workers;           /* of mod_http2, in this child */
-    apr_uint32_t waiting, *waiting_for;     /* of these, with a stream that waits;
-                                             * by account */
-    apr_uint32_t descriptors;
-    int parks;
+    struct lease_ring_t *idle, *want_worker, *closing;  /* oldest first */
+    apr_uint32_t workers;           /* threads of mod_http2 in this child */
+    apr_uint32_t waiting;           /* of these, with a stream that waits for its
+                                     * client or its back end */
+    apr_uint32_t *waiting_by_account;
+    apr_uint32_t descriptors;       /* atomic */
+    int parks;                      /* connections can be parked */
     int threads;                    /* of the MPM, in this child */
-    int processes;                  /* of the MPM, at most */
-    int has_waitio;                 /* the MPM has STATE_WAITIO for that */
-    int leaving;
-    int ended;                      /* nobody is granted anything any more */
+    int processes;                  /* of the MPM, upper bound */
+    int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */
+    int stopping;                   /* the child stops */
+    int granting_ended;             /* the child is granted no more slots */
 } leases;
 
-/* --- idle and closing connections ------------------------------------------ */
+/* --- rings of idle, waiting and closing connections ----------------------- */
 
 static void leave_ring_locked(vl_lease_t *lease)
 {
-    if (lease->in)
+    if (lease->ring)
         APR_RING_REMOVE(lease, link);
-    lease->in = NULL;
+    lease->ring = NULL;
 }
 
-static void enter_ring_locked(vl_lease_t *lease, struct leases_t *ring)
+static void enter_ring_locked(vl_lease_t *lease, struct lease_ring_t *ring)
 {
     leave_ring_locked(lease);
     APR_RING_INSERT_TAIL(ring, lease, vl_lease_t, link);
-    lease->in = ring;
+    lease->ring = ring;
 }
 
 apr_uint32_t vl_lease_descriptors(void)
@@ -172,7 +208,7 @@ apr_uint32_t vl_lease_descriptors(void)
     return __atomic_load_n(&leases.descriptors, __ATOMIC_RELAXED);
 }
 
-/* --- the descriptor that the MPM polls ------------------------------------ */
+/* --- the descriptor that the MPM and mod_http2 poll ----------------------- */
 
 static void put_descriptor(vl_lease_t *lease, int fd)
 {
@@ -183,8 +219,9 @@ static void put_descriptor(vl_lease_t *lease, int fd)
         apr_os_sock_put(&socket, &os, lease->c->pool);
 }
 
-/* A descriptor that is readable when the connection is woken and at some events
- * of its client. */
+/* Makes wake_fd and poll_fd. poll_fd is an epoll descriptor that is readable when
+ * wake_fd is written, and at the events of the client's socket in `polled`. Returns 0 if
+ * no descriptor is left. */
 static int make_poll_fd(vl_lease_t *lease)
 {
     struct epoll_event wake = { .events = EPOLLIN };
@@ -219,77 +256,80 @@ static void poll_client(vl_lease_t *lease, apr_uint32_t events)
     epoll_ctl(lease->poll_fd, EPOLL_CTL_MOD, lease->fd, &client);
 }
 
-static void swap(vl_lease_t *lease)
+static void install_poll_fd(vl_lease_t *lease)
 {
     put_descriptor(lease, lease->poll_fd);
-    lease->swapped = 1;
+    lease->poll_fd_installed = 1;
 }
 
-static void unswap(vl_lease_t *lease)
+static void restore_socket_fd(vl_lease_t *lease)
 {
-    if (!lease->swapped)
+    if (!lease->poll_fd_installed)
         return;
-    lease->swapped = 0;
+    lease->poll_fd_installed = 0;
     put_descriptor(lease, lease->fd);
 }
 
-/* So much is held that nothing more is read, unless a frame has passed in part: its
- * rest has to follow. */
-static int is_full(const vl_lease_t *lease)
+/* Returns 1 if the held frames use so much memory that no more input is read. The rest
+ * of a frame that has passed in part still has to follow. */
+static int is_held_full(const vl_lease_t *lease)
 {
     return lease->frames && lease->held.bytes > HELD_MAX
            && vl_frames_is_between(lease->frames);
 }
 
-/* A client that has closed its sending side may wait for an answer: the MPM is
- * not woken for that again. Streams that wait for their client need its input. */
+/* Installs poll_fd before the MPM polls the connection. has_ended: the client has closed
+ * its sending side and may still wait for the answer, so that event must not wake the
+ * MPM again. Streams that wait for their client need its input. */
 static void park_locked(vl_lease_t *lease, int has_ended)
 {
     apr_uint32_t events = has_ended ? 0 : EPOLLRDHUP;
 
-    if (lease->blocked && !is_full(lease))
+    if (lease->streams_blocked && !is_held_full(lease))
         events |= EPOLLIN;
     if (vl_has_pending_output(lease->c))
         events |= EPOLLOUT;
     poll_client(lease, events);
-    swap(lease);
+    install_poll_fd(lease);
 }
 
-/* The connection whose hooks the calling thread runs. */
-static __thread vl_lease_t *running;
+/* The connection whose process_connection hooks the calling thread runs. */
+static __thread vl_lease_t *current;
 
-/* The child stops. The MPM, which mod_http2 asks, says so before the acceptor knows. */
-static int is_leaving(const vl_lease_t *lease)
+/* Returns 1 if the child stops. The MPM, whose state mod_http2 queries, knows this
+ * before the acceptor does. The query must not be answered by hide_stopping_state(). */
+static int is_stopping(const vl_lease_t *lease)
 {
-    vl_lease_t *was_running = running;
+    vl_lease_t *was_current = current;
     apr_status_t rv;
     int state;
 
-    if (leases.leaving || !lease->frames)
-        return leases.leaving;
-    running = NULL;
+    if (leases.stopping || !lease->frames)
+        return leases.stopping;
+    current = NULL;
     rv = ap_mpm_query(AP_MPMQ_MPM_STATE, &state);
-    running = was_running;
+    current = was_current;
     return rv == APR_SUCCESS && state == AP_MPMQ_STOPPING;
 }
 
-/* mpm_query hook. mod_http2 takes no new stream when it has heard that the child stops,
- * and that is what streams are to it that are held, or have not been read while their
- * connection was parked. It hears it when all that had come has passed. */
-static int hide_state(int query, int *result, apr_status_t *rv)
+/* mpm_query hook. mod_http2 accepts no new stream once the MPM reports that the child
+ * stops. Streams that are held, or that arrived while their connection was parked, are
+ * new to mod_http2. So the state is hidden from it until all input that has arrived has
+ * passed. */
+static int hide_stopping_state(int query, int *result, apr_status_t *rv)
 {
-    if (query != AP_MPMQ_MPM_STATE || !running || !running->frames
-        || (running->is_drained && !running->frames->streams))
+    if (query != AP_MPMQ_MPM_STATE || !current || !current->frames
+        || (current->input_exhausted && !current->frames->streams))
         return DECLINED;
     *result = AP_MPMQ_RUNNING;
     *rv = APR_SUCCESS;
     return OK;
 }
 
-/* --- the queue ------------------------------------------------------------ */
+/* --- credit and the queue ------------------------------------------------- */
 
-/* The quantum shrinks as more connections of the site are queued, so that the
- * last of them does not wait for whole quanta of all others. */
+/* Starts a new quantum. The quantum shrinks as more connections of the site are queued,
+ * so that the last of them does not wait for the whole quanta of all others. */
 static void renew(vl_lease_t *lease)
 {
     apr_int64_t us = ROTATION_US
@@ -330,22 +370,22 @@ static void count_queued_locked(vl_lease_t *lease, int by)
         vl_park_count_parked_locked(lease->waiter.account, by);
 }
 
-/* vl_waiter_done_fn */
-static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
-                        vl_reason_e refused)
+/* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
+static void answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                          vl_reason_e refused)
 {
     vl_lease_t *lease = (vl_lease_t *)waiter;
 
     count_queued_locked(lease, -1);
     lease->queued = 0;
-    memset(&lease->mine, 0, sizeof(lease->mine));
-    lease->mine.ticket.account = waiter->account;
-    lease->mine.waited_us = vl_clock_us() - waiter->since_us;
+    memset(&lease->queue_grant, 0, sizeof(lease->queue_grant));
+    lease->queue_grant.ticket.account = waiter->account;
+    lease->queue_grant.waited_us = vl_clock_us() - waiter->since_us;
     if (ticket) {
-        lease->mine.holds = 1;
-        lease->mine.ticket = *ticket;
+        lease->queue_grant.holds = 1;
+        lease->queue_grant.ticket = *ticket;
     }
-    lease->mine.refused = refused;
+    lease->queue_grant.refused = refused;
     lease->answer = ticket || refused == VL_REASON_NONE ? GRANTED : REFUSED;
     if (lease->wake_fd >= 0)
         eventfd_write(lease->wake_fd, 1);
@@ -360,7 +400,7 @@ static void unqueue_locked(vl_lease_t *lease)
     vl_park_remove_locked(&lease->waiter);
 }
 
-/* From a thread to none, or back. */
+/* Changes the state, and keeps the counts of waiters with a thread and without one. */
 static void change_state_locked(vl_lease_t *lease, state_e state)
 {
     if (lease->queued)
@@ -370,9 +410,10 @@ static void change_state_locked(vl_lease_t *lease, state_e state)
         count_queued_locked(lease, 1);
 }
 
+/* Returns 1 if the connection's requests may have to wait. */
 static int is_limited(const vl_lease_t *lease)
 {
-    return lease->known && !lease->foreign && lease->queue_timeout_us
+    return lease->account_known && !lease->other_protocol && lease->queue_timeout_us
            && vl_slot_queue(leases.shm, lease->account);
 }
 
@@ -381,11 +422,11 @@ static void add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket)
     APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = *ticket;
 }
 
-/* The slot is for the connection's next request or stream. */
+/* Gives the slot, or the refusal, to the next request or stream of the connection. */
 static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
 {
     if (lease->frames) {
-        lease->may_begin = 1;
+        lease->stream_allowed = 1;
         lease->refused = grant->refused;
         if (grant->holds)
             add_ticket_locked(lease, &grant->ticket);
@@ -395,6 +436,7 @@ static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
     }
 }
 
+/* Uses the answer of the queue, if there is one: a new lease, or a refusal. */
 static void use_answer_locked(vl_lease_t *lease)
 {
     eventfd_t value;
@@ -407,23 +449,23 @@ static void use_answer_locked(vl_lease_t *lease)
     else
         __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
     lease->answer = NO_ANSWER;
-    use_grant_locked(lease, &lease->mine);
+    use_grant_locked(lease, &lease->queue_grant);
 }
 
-/* An HTTP/2 connection has a thread of the MPM as long as streams run. Too many
- * of one site's leave none for others. */
+/* An HTTP/2 connection keeps a thread of the MPM as long as its streams run. Returns 0
+ * if its site has so many threads that none would be left for others. */
 static int may_have_thread(vl_lease_t *lease)
 {
-    if (!lease->occupies
+    if (!lease->thread_counted
         && vl_thread_try_occupy(leases.shm, lease->account) != APR_SUCCESS)
         return 0;
-    lease->occupies = 1;
-    lease->occupied_for = lease->account;
+    lease->thread_counted = 1;
+    lease->thread_account = lease->account;
     return 1;
 }
 
-/* The MPM closes connections that wait for longer than Timeout. They are refused
- * before that, so that the client gets an answer. */
+/* The MPM closes connections that wait for longer than Timeout. They are refused before
+ * that, so that the client gets an answer. */
 static apr_int64_t longest_wait_us(const vl_lease_t *lease)
 {
     apr_int64_t us = lease->c->base_server->timeout * 9 / 10;
@@ -431,8 +473,8 @@ static apr_int64_t longest_wait_us(const vl_lease_t *lease)
     return us < lease->queue_timeout_us ? us : lease->queue_timeout_us;
 }
 
-/* The client has closed an idle connection: its next input is the end, or over TLS an
- * alert before it. That is no request, and needs no lease. */
+/* Returns 1 if the client has closed an idle connection. Its input is then empty, or
+ * over TLS an alert. That is no request and needs no lease. */
 static int input_is_end(const vl_lease_t *lease)
 {
     apr_uint32_t events = vl_client_events(lease->fd);
@@ -444,9 +486,10 @@ static int input_is_end(const vl_lease_t *lease)
            && length <= (lease->client.tls ? ALERT_MAX : 0);
 }
 
-/* A slot that is free, or a place in the queue. Returns 1 if the connection has its
- * turn, or cannot be queued. */
-static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
+/* Begins a new lease with a free slot, or queues the connection. first: at the head of
+ * the queue. Returns 1 if the connection may run now, which includes a connection that
+ * cannot be queued. */
+static int request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
 {
     vl_grant_t grant = { 0 };
 
@@ -456,14 +499,14 @@ static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
         use_grant_locked(lease, &grant);
         return 1;
     }
-    if (leases.ended || input_is_end(lease) || !make_poll_fd(lease)) {
+    if (leases.granting_ended || input_is_end(lease) || !make_poll_fd(lease)) {
         use_grant_locked(lease, &grant);
         return 1;
     }
     lease->waiter.account = lease->account;
     lease->waiter.since_us = since_us;
     lease->waiter.deadline_us = since_us + longest_wait_us(lease);
-    lease->waiter.done = done_locked;
+    lease->waiter.done = answer_locked;
     lease->waiter.in_mpm = 1;
     lease->waiter.may_defer = 1;
     lease->queued = 1;
@@ -478,8 +521,9 @@ static int ask_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
     return 1;
 }
 
-/* A lease that is not used up goes on. */
-static int goes_on_locked(vl_lease_t *lease, apr_int64_t now_us)
+/* Continues a lease that has credit left and takes a slot for the next request. Returns
+ * 0 if the lease is used up or has expired, or if the site is at its own limits. */
+static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
 {
     vl_grant_t grant = { 0 };
 
@@ -496,23 +540,28 @@ static int goes_on_locked(vl_lease_t *lease, apr_int64_t now_us)
     return 1;
 }
 
-/* Input has come. Returns 1 if the connection runs now. */
+/* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
+ * has been queued. */
 static int run_or_queue_locked(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
     apr_int64_t since_us = now_us - lease->waited_us;
-    int first = lease->had_grant;
+    int first = lease->requeue_at_head;
 
-    lease->had_grant = 0;
+    lease->requeue_at_head = 0;
     lease->waited_us = 0;
-    return !is_limited(lease) || lease->blocked || goes_on_locked(lease, now_us)
-           || ask_locked(lease, since_us, first);
+    return !is_limited(lease) || lease->streams_blocked || continue_locked(lease, now_us)
+           || request_slot_locked(lease, since_us, first);
 }
+
+/* --- a worker of the MPM takes up a connection ---------------------------- */
 
 typedef enum { RUN, PARK, CLOSE } next_e;
 
-/* It is parked and queued. */
-static next_e stay_parked_locked(vl_lease_t *lease)
+/* What to do with a queued connection that a worker of the MPM has taken up. It runs if
+ * its client has gone (HTTP/1), so that the access log has its request, or if streams
+ * that wait for their client may have input. */
+static next_e next_of_queued_locked(vl_lease_t *lease)
 {
     apr_uint32_t events = vl_client_events(lease->fd);
 
@@ -522,7 +571,7 @@ static next_e stay_parked_locked(vl_lease_t *lease)
         if (!lease->frames) {
             lease->grant->ticket.account = lease->account;
             lease->grant->refused = VL_REASON_GONE;
-            return RUN;             /* for the access log */
+            return RUN;
         }
         lease->state = EXPIRED;
         return CLOSE;
@@ -533,19 +582,19 @@ static next_e stay_parked_locked(vl_lease_t *lease)
     return PARK;
 }
 
-/* A worker has the connection. */
+/* A worker of the MPM has taken up the connection. Returns what the worker does with it. */
 static next_e next_locked(vl_lease_t *lease)
 {
     next_e next = RUN;
 
-    unswap(lease);
+    restore_socket_fd(lease);
     vl_wheel_clear(&lease->timer);
     leave_ring_locked(lease);
     lease->refused = VL_REASON_NONE;
     if (lease->state == EXPIRED)
         return CLOSE;
     if (lease->queued)
-        next = stay_parked_locked(lease);
+        next = next_of_queued_locked(lease);
     else if (lease->answer != NO_ANSWER)
         use_answer_locked(lease);
     else if (lease->state == IDLE && !run_or_queue_locked(lease)) {
@@ -557,39 +606,41 @@ static next_e next_locked(vl_lease_t *lease)
     return next;
 }
 
-/* --- HTTP/2 --------------------------------------------------------------- */
+/* --- HTTP/2: charges and workers ------------------------------------------ */
 
-/* What the thread of the connection has done since it was last asked. */
+/* Charges the account and the lease for the CPU time that the connection's thread has
+ * used since the last charge. */
 static void charge_connection(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_meter_thread_us();
     apr_int64_t us = now_us - lease->cpu_us;
 
     lease->cpu_us = now_us;
-    if (us <= 0 || !lease->known)
+    if (us <= 0 || !lease->account_known)
         return;
     vl_charge_pay(leases.shm, lease->account, (apr_uint64_t)us);
     charge(lease, us);
 }
 
-/* mod_http2 has so many workers for all connections of a child. A stream that waits
- * for its client or its back end keeps its worker, so no account gets all of them: its
- * next streams are held. */
-static int is_worker_left(apr_uint32_t account)
+/* mod_http2 has one pool of workers for all connections of a child. A stream that waits
+ * for its client or its back end keeps its worker. Returns 0 if one more would leave too
+ * few for other accounts (vl_admit_more()). Then the account's next streams are held. */
+static int may_use_worker(apr_uint32_t account)
 {
-    return vl_admit_more(leases.waiting_for[account],
+    return vl_admit_more(leases.waiting_by_account[account],
                          leases.workers > leases.waiting
                          ? leases.workers - leases.waiting : 0);
 }
 
-static void wake_wanting_locked(void)
+/* Wakes the oldest connection in want_worker whose account may use a worker. */
+static void wake_one_for_worker_locked(void)
 {
     vl_lease_t *lease;
 
-    APR_RING_FOREACH(lease, leases.wanting, vl_lease_t, link) {
-        if (is_worker_left(lease->account)) {
+    APR_RING_FOREACH(lease, leases.want_worker, vl_lease_t, link) {
+        if (may_use_worker(lease->account)) {
             leave_ring_locked(lease);
-            lease->has_worker = 1;
+            lease->worker_free = 1;
             eventfd_write(lease->wake_fd, 1);
             return;
         }
@@ -602,35 +653,40 @@ void vl_lease_workers_wait(apr_uint32_t account, int by)
         return;
     vl_park_lock();
     leases.waiting += (apr_uint32_t)by;
-    leases.waiting_for[account] += (apr_uint32_t)by;
+    leases.waiting_by_account[account] += (apr_uint32_t)by;
     if (by < 0)
-        wake_wanting_locked();
+        wake_one_for_worker_locked();
     vl_park_unlock();
 }
 
-/* It is woken when a worker is free. What it has been granted is others'. */
-static void want_worker_locked(vl_lease_t *lease)
+/* Puts the connection in want_worker until a worker is free. Slots that it has been
+ * granted go to other connections. */
+static void wait_for_worker_locked(vl_lease_t *lease)
 {
     vl_ticket_t *ticket;
 
-    lease->may_begin = 0;
+    lease->stream_allowed = 0;
     while ((ticket = apr_array_pop(lease->tickets)))
         vl_slot_end(leases.shm, ticket, NULL);
     if (vl_slot_granted(leases.shm))
         vl_park_take_locked();
-    enter_ring_locked(lease, leases.wanting);
+    enter_ring_locked(lease, leases.want_worker);
 }
 
-/* A stream that begins is charged what a request of its account costs on
- * average, so that a lease lets in no more streams than it can pay for. The rest
- * is charged when the stream ends. */
+/* --- HTTP/2: streams that begin ------------------------------------------- */
+
+/* Charges the lease in advance for a stream that begins, with the average cost of a
+ * request of its account. A lease therefore admits no more streams than it can pay for.
+ * The difference is charged when the stream ends. */
 static void reserve(vl_lease_t *lease)
 {
-    if (lease->known)
+    if (lease->account_known)
         charge(lease, lease->estimate_us);
 }
 
-static int begins_with_credit_locked(vl_lease_t *lease)
+/* Takes a slot for one more stream on the credit of the lease. Without credit the lease
+ * is renewed, unless other connections are queued. Returns 0 if the stream has to wait. */
+static int take_slot_by_credit_locked(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
@@ -647,27 +703,27 @@ static int begins_with_credit_locked(vl_lease_t *lease)
 
 static int may_begin_locked(vl_lease_t *lease)
 {
-    if (!is_worker_left(lease->account) && make_poll_fd(lease)) {
-        want_worker_locked(lease);
+    if (!may_use_worker(lease->account) && make_poll_fd(lease)) {
+        wait_for_worker_locked(lease);
         return 0;
     }
-    if (!lease->may_begin && !begins_with_credit_locked(lease))
+    if (!lease->stream_allowed && !take_slot_by_credit_locked(lease))
         return 0;
-    lease->may_begin = 0;
+    lease->stream_allowed = 0;
     return 1;
 }
 
-/* vl_frames_may_begin_fn. Each stream takes a slot, above the number of slots if
- * need be, as long as the lease lasts and its account is within its own limits. */
+/* vl_frames_may_begin_fn. Each stream takes a slot while the lease lasts and its account
+ * is within its own limits. The total number of slots may be exceeded. */
 static int may_begin(void *context)
 {
     vl_lease_t *lease = context;
     int may;
 
-    if (!lease->known && lease->first == SENT)
+    if (!lease->account_known && lease->first_stream == STREAM_PASSED)
         return 0;
-    if (lease->first == NOT_SENT)
-        lease->first = SENT;
+    if (lease->first_stream == STREAM_NONE)
+        lease->first_stream = STREAM_PASSED;
     if (!is_limited(lease) || lease->refused)
         return 1;
     vl_park_lock();
@@ -693,7 +749,8 @@ static void release_all(vl_lease_t *lease, apr_bucket_brigade *bb)
     reserve(lease);
 }
 
-/* Held streams that may begin. */
+/* Passes held streams, oldest first, as long as they may begin. Returns 1 if any has
+ * passed. */
 static int pass_held(vl_lease_t *lease, apr_bucket_brigade *bb)
 {
     vl_frames_t *frames = lease->frames;
@@ -711,13 +768,16 @@ static int pass_held(vl_lease_t *lease, apr_bucket_brigade *bb)
         vl_frames_release_one(frames);
         reserve(lease);
     }
-    /* Frames that belong to none of them. */
+    /* Frames that belong to no held stream. */
     if (some && !frames->streams)
         pass_pieces(lease, 0, bb);
     return some;
 }
 
-/* One bucket's bytes. Returns whether some of them pass. */
+/* --- HTTP/2: the input filter --------------------------------------------- */
+
+/* Splits the bytes of one bucket into those that pass, appended to bb, and those that
+ * are held. Returns 1 if any bytes pass. */
 static int split_bytes(vl_lease_t *lease, const char *data, apr_size_t length,
                        apr_bucket_brigade *bb)
 {
@@ -757,6 +817,7 @@ static int split_bytes(vl_lease_t *lease, const char *data, apr_size_t length,
     return passes;
 }
 
+/* Does the same for all of lease->input. *ret_passes is 1 if anything passes. */
 static apr_status_t split_brigade(vl_lease_t *lease, apr_bucket_brigade *bb,
                                   apr_read_type_e block, int *ret_passes)
 {
@@ -782,23 +843,24 @@ static apr_status_t split_brigade(vl_lease_t *lease, apr_bucket_brigade *bb,
     return APR_SUCCESS;
 }
 
-/* Nothing more can be read now. Returns 1 if held streams may begin; otherwise the
- * connection is queued, and mod_http2, or the MPM, is woken with the answer. */
-static int ask_for_held(vl_lease_t *lease)
+/* Called when no more input can be read. Returns 1 if held streams may begin. Otherwise
+ * the connection is queued, and the answer wakes mod_http2 or the MPM. */
+static int request_slot_for_held(vl_lease_t *lease)
 {
     int may;
 
     vl_park_lock();
-    may = !lease->queued && lease->in != leases.wanting
+    may = !lease->queued && lease->ring != leases.want_worker
           && (lease->answer != NO_ANSWER
-              || ask_locked(lease, vl_clock_us(), 0));
+              || request_slot_locked(lease, vl_clock_us(), 0));
     use_answer_locked(lease);
     vl_park_unlock();
     return may;
 }
 
-/* Connection input filter above mod_ssl. Reads until something passes or the
- * socket has no more: poll() does not see bytes that mod_ssl has decrypted. */
+/* Connection input filter above mod_ssl. It reads until some bytes pass or the socket
+ * has no more input, because poll() does not see bytes that mod_ssl has decrypted
+ * already. */
 static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
                                   ap_input_mode_t mode, apr_read_type_e block,
                                   apr_off_t readbytes)
@@ -806,38 +868,39 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     vl_lease_t *lease = f->ctx;
     apr_status_t rv = APR_SUCCESS;
     eventfd_t value;
-    int passes = 0, shown;
+    int passes = 0, was_installed;
 
     if (mode != AP_MODE_READBYTES) {
-        /* Before the session begins, mod_ssl asks for its handshake once more, and
-         * mod_http2 looks for the preface. */
-        shown = lease->swapped;
+        /* Before the HTTP/2 session begins, mod_ssl asks for its handshake once more,
+         * and mod_http2 looks for the preface. */
+        was_installed = lease->poll_fd_installed;
         if (mode != AP_MODE_INIT)
             vl_lease_io(lease);
         rv = ap_get_brigade(f->next, bb, mode, block, readbytes);
-        if (shown && !lease->swapped)
-            swap(lease);
+        if (was_installed && !lease->poll_fd_installed)
+            install_poll_fd(lease);
         return rv;
     }
     vl_lease_io(lease);
     charge_connection(lease);
     vl_park_lock();
-    if (lease->first == READ || lease->has_worker) {
-        lease->first = lease->first == READ ? TOLD : lease->first;
-        lease->has_worker = 0;
+    if (lease->first_stream == STREAM_READ || lease->worker_free) {
+        lease->first_stream = lease->first_stream == STREAM_READ
+                              ? STREAM_SEEN : lease->first_stream;
+        lease->worker_free = 0;
         eventfd_read(lease->wake_fd, &value);
     }
     use_answer_locked(lease);
     vl_park_unlock();
-    lease->is_drained = 0;
+    lease->input_exhausted = 0;
     if (lease->frames->streams && pass_held(lease, bb))
         return APR_SUCCESS;
     while (!passes && rv == APR_SUCCESS) {
-        if (is_full(lease) && lease->frames->uploads) {
+        if (is_held_full(lease) && lease->frames->uploads) {
             release_all(lease, bb);
             return APR_SUCCESS;
         }
-        if (is_full(lease) && block == APR_NONBLOCK_READ)
+        if (is_held_full(lease) && block == APR_NONBLOCK_READ)
             rv = APR_EAGAIN;
         else
             rv = ap_get_brigade(f->next, lease->input, mode, block, readbytes);
@@ -848,16 +911,16 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     }
     if (!passes && lease->frames->streams && is_limited(lease)
         && (rv == APR_SUCCESS || APR_STATUS_IS_EAGAIN(rv))
-        && ask_for_held(lease) && pass_held(lease, bb))
+        && request_slot_for_held(lease) && pass_held(lease, bb))
         return APR_SUCCESS;
-    lease->is_drained = !passes;
+    lease->input_exhausted = !passes;
     APR_BRIGADE_CONCAT(bb, lease->input);
     return rv;
 }
 
 vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us)
 {
-    *ret_waited_us = lease->mine.waited_us;
+    *ret_waited_us = lease->queue_grant.waited_us;
     return lease->refused;
 }
 
@@ -874,42 +937,43 @@ int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket)
     return ticket != NULL;
 }
 
-/* --- running -------------------------------------------------------------- */
+/* --- one run: a worker of the MPM runs the connection's hooks ------------- */
 
-static void occupy(vl_lease_t *lease)
+/* Counts the thread of the connection for its account (vl_thread.h). */
+static void count_thread(vl_lease_t *lease)
 {
-    if (!(lease->known || lease->classified) || lease->occupies)
+    if (!(lease->account_known || lease->classified) || lease->thread_counted)
         return;
-    lease->occupies = 1;
-    lease->occupied_for = lease->account;
+    lease->thread_counted = 1;
+    lease->thread_account = lease->account;
     vl_thread_occupy(leases.shm, lease->account);
 }
 
-static void free_thread(vl_lease_t *lease)
+static void uncount_thread(vl_lease_t *lease)
 {
-    if (lease->occupies)
-        vl_thread_free(leases.shm, lease->occupied_for);
-    lease->occupies = 0;
+    if (lease->thread_counted)
+        vl_thread_free(leases.shm, lease->thread_account);
+    lease->thread_counted = 0;
 }
 
-/* While a connection runs, mod_http2 polls what the socket has for a descriptor
- * when the session begins (h2_mplx_c1_create): poll_fd, so that the queue can
- * wake mod_http2. Our filters put the socket's own back before it is used. */
-static void show_poll_fd(vl_lease_t *lease)
+/* mod_http2 takes the descriptor that it polls from the socket when its session begins
+ * (h2_mplx_c1_create()). Installs poll_fd there, so that the queue can wake mod_http2.
+ * The filters restore the socket's own descriptor before it is used (vl_lease_io()). */
+static void prepare_http2_session(vl_lease_t *lease)
 {
-    if (!lease->meets_http2)
+    if (!lease->session_pending)
         return;
-    lease->meets_http2 = 0;
+    lease->session_pending = 0;
     if (!make_poll_fd(lease))
         return;
     poll_client(lease, EPOLLIN | EPOLLRDHUP);
-    swap(lease);
+    install_poll_fd(lease);
 }
 
 void vl_lease_io(vl_lease_t *lease)
 {
     if (lease->nested)
-        unswap(lease);
+        restore_socket_fd(lease);
 }
 
 static void begin_run(vl_lease_t *lease)
@@ -917,20 +981,21 @@ static void begin_run(vl_lease_t *lease)
     if (!lease->http2)
         return;
     lease->cpu_us = vl_meter_thread_us();
-    lease->is_drained = 0;
+    lease->input_exhausted = 0;
     poll_client(lease, EPOLLIN | EPOLLRDHUP);
-    show_poll_fd(lease);
-    occupy(lease);
+    prepare_http2_session(lease);
+    count_thread(lease);
 }
 
+/* Returns the slots that the run has not used. */
 static void end_run(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
     if (!leases.parks)
-        free_thread(lease);
+        uncount_thread(lease);
     if (!lease->frames) {
-        /* No request has come after all. */
+        /* No request has come. */
         if (leases.parks && lease->grant->holds)
             vl_park_end(&lease->grant->ticket, NULL);
         if (leases.parks)
@@ -938,8 +1003,8 @@ static void end_run(vl_lease_t *lease)
         return;
     }
     charge_connection(lease);
-    free_thread(lease);
-    lease->may_begin = 0;
+    uncount_thread(lease);
+    lease->stream_allowed = 0;
     while (vl_lease_take(lease, &ticket))
         vl_park_end(&ticket, NULL);
 }
@@ -949,7 +1014,7 @@ static conn_state_e wait_state(void)
     return leases.has_waitio ? STATE_WAITIO : CONN_STATE_WRITE_COMPLETION;
 }
 
-/* The MPM waits for input of the client, or until the queue wakes the connection. */
+/* Makes the MPM poll the connection until the client sends input or the queue wakes it. */
 static void wait_in_mpm(conn_rec *c)
 {
     c->cs->state = wait_state();
@@ -957,13 +1022,14 @@ static void wait_in_mpm(conn_rec *c)
     c->clogging_input_filters = !leases.has_waitio;
 }
 
-/* mod_http2 has told the MPM to wait. */
+/* Returns 1 if mod_http2 has left the connection to the MPM to poll. */
 static int waits_in_mpm(const conn_rec *c)
 {
     return c->cs->state == wait_state()
            && (leases.has_waitio || c->cs->sense == CONN_SENSE_WANT_READ);
 }
 
+/* The connection becomes idle. KeepAliveTimeout runs unless streams wait for the client. */
 static void wait_for_client(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
@@ -972,14 +1038,16 @@ static void wait_for_client(vl_lease_t *lease)
     lease->state = IDLE;
     lease->idle_since_us = now_us;
     enter_ring_locked(lease, leases.idle);
-    if (!lease->blocked)
+    if (!lease->streams_blocked)
         vl_wheel_set(leases.wheel, &lease->timer,
                      now_us + __atomic_load_n(&lease->keepalive_us,
                                               __ATOMIC_RELAXED));
     vl_park_unlock();
 }
 
-static int is_kept(const conn_rec *c, int rc)
+/* Returns 1 if the hooks have left an HTTP/1 or HTTP/2 connection to wait for its next
+ * request. */
+static int is_kept_alive(const conn_rec *c, int rc)
 {
     return (rc == OK || rc == DONE) && !c->aborted
            && c->keepalive == AP_CONN_KEEPALIVE
@@ -988,7 +1056,8 @@ static int is_kept(const conn_rec *c, int rc)
            && c->cs->sense != CONN_SENSE_WANT_READ;
 }
 
-/* The MPM goes on with it; should it come back, it has been idle. */
+/* The MPM continues the connection by itself. If the MPM calls the hook again, the
+ * connection has been idle. Returns 0. */
 static int leave_to_mpm(vl_lease_t *lease)
 {
     vl_park_lock();
@@ -999,11 +1068,11 @@ static int leave_to_mpm(vl_lease_t *lease)
     return 0;
 }
 
-/* Streams are held. Returns 1 if the connection runs again at once. */
+/* The run has ended with held streams. Returns 1 if the connection runs again at once. */
 static int wait_with_held(vl_lease_t *lease)
 {
     vl_park_lock();
-    if (lease->queued || lease->in == leases.wanting) {
+    if (lease->queued || lease->ring == leases.want_worker) {
         park_locked(lease, 0);
         change_state_locked(lease, PARKED);
     }
@@ -1015,44 +1084,47 @@ static int wait_with_held(vl_lease_t *lease)
     return lease->state != PARKED;
 }
 
-/* After the other hooks. Returns 1 if the connection has more input already. */
+/* --- the process_connection hook ------------------------------------------ */
+
+/* Decides what the connection does after the other hooks have run. Returns 1 if it runs
+ * again at once, because it has more input already. */
 static int after_run(vl_lease_t *lease, int rc)
 {
     conn_rec *c = lease->c;
     int again;
 
     if (!lease->http2 && strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1))
-        lease->foreign = 1;
-    lease->blocked = lease->frames && rc == OK && waits_in_mpm(c);
-    if (!(lease->blocked || is_kept(c, rc)))
+        lease->other_protocol = 1;
+    lease->streams_blocked = lease->frames && rc == OK && waits_in_mpm(c);
+    if (!(lease->streams_blocked || is_kept_alive(c, rc)))
         return leave_to_mpm(lease);
     if (!is_limited(lease)
-        || (is_leaving(lease) && !(lease->frames && lease->frames->streams))) {
+        || (is_stopping(lease) && !(lease->frames && lease->frames->streams))) {
         leave_to_mpm(lease);
         if (!lease->frames || !lease->frames->streams)
             return 0;
-        /* The first stream came to nothing: the next says whose they are. */
-        lease->first = NOT_SENT;
+        /* No request came from the first stream, so the next stream tells the site. */
+        lease->first_stream = STREAM_NONE;
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
         return 1;
     }
-    if (!lease->blocked && vl_flush(c) != APR_SUCCESS) {
+    if (!lease->streams_blocked && vl_flush(c) != APR_SUCCESS) {
         c->cs->state = CONN_STATE_LINGER;
         return 0;
     }
     if (lease->frames && lease->frames->streams) {
-        /* Without STATE_WAITIO the MPM writes pending output before it waits. The
-         * socket has poll_fd for a descriptor by then. */
+        /* Without STATE_WAITIO the MPM writes pending output before it polls. By then
+         * the socket has poll_fd in place of its own descriptor. */
         if (!leases.has_waitio && vl_has_pending_output(c))
             ap_flush_conn(c);
         again = wait_with_held(lease);
     }
-    else if (!lease->blocked && vl_has_pending_output(c)) {
+    else if (!lease->streams_blocked && vl_has_pending_output(c)) {
         return leave_to_mpm(lease);
     }
     else {
         wait_for_client(lease);
-        again = !lease->blocked && vl_has_pending_input(c);
+        again = !lease->streams_blocked && vl_has_pending_input(c);
     }
     if (again)
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
@@ -1061,7 +1133,8 @@ static int after_run(vl_lease_t *lease, int rc)
     return again;
 }
 
-/* After the handshake the client has not sent its first request. */
+/* Returns 1 if the connection holds a slot, and after the handshake its client has not
+ * sent the first request. */
 static int has_sent_nothing(vl_lease_t *lease)
 {
     conn_rec *c = lease->c;
@@ -1080,15 +1153,16 @@ static int has_sent_nothing(vl_lease_t *lease)
     return nothing;
 }
 
-/* A slot is for work. The connection gets the next one when its request comes. */
-static void give_slot_back(vl_lease_t *lease)
+/* Returns the slot: a connection that waits for its client holds none. It is queued at
+ * the head when its request comes. */
+static void return_slot(vl_lease_t *lease)
 {
     vl_grant_t grant = *lease->grant;
 
     memset(lease->grant, 0, sizeof(*lease->grant));
     if (grant.holds)
         vl_park_end(&grant.ticket, NULL);
-    lease->had_grant = 1;
+    lease->requeue_at_head = 1;
     lease->waited_us = grant.waited_us;
     __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
     lease->state = IDLE;
@@ -1106,10 +1180,10 @@ int vl_lease_process(vl_lease_t *lease)
         c->clogging_input_filters = 0;
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
     }
-    if (lease->fresh) {
-        lease->fresh = 0;
+    if (lease->is_new) {
+        lease->is_new = 0;
         if (has_sent_nothing(lease)) {
-            give_slot_back(lease);
+            return_slot(lease);
             wait_in_mpm(c);
             return OK;
         }
@@ -1130,11 +1204,11 @@ int vl_lease_process(vl_lease_t *lease)
         }
         begin_run(lease);
         lease->nested = 1;
-        running = lease;
+        current = lease;
         rc = ap_run_process_connection(c);
-        running = NULL;
+        current = NULL;
         lease->nested = 0;
-        unswap(lease);
+        restore_socket_fd(lease);
         end_run(lease);
         again = after_run(lease, rc);
     } while (again);
@@ -1147,18 +1221,18 @@ void vl_lease_request(vl_lease_t *lease, const request_rec *r)
                      __ATOMIC_RELAXED);
     if (!lease->http2)
         lease->client.http11 = r->proto_num >= HTTP_VERSION(1, 1);
-    if (leases.parks && (!lease->frames || lease->first != SENT))
+    if (leases.parks && (!lease->frames || lease->first_stream != STREAM_PASSED))
         return;
     vl_park_lock();
     if (leases.parks) {
-        lease->first = READ;
+        lease->first_stream = STREAM_READ;
         if (lease->wake_fd >= 0)
             eventfd_write(lease->wake_fd, 1);
     }
     else {
         leave_ring_locked(lease);
         if (!vl_lease_has_thread())
-            free_thread(lease);
+            uncount_thread(lease);
     }
     vl_park_unlock();
 }
@@ -1166,23 +1240,24 @@ void vl_lease_request(vl_lease_t *lease, const request_rec *r)
 void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
                       apr_int64_t timeout_us)
 {
-    /* Streams of one connection begin on several threads. */
-    if (!lease->http2 && lease->known && lease->account == account
+    /* Streams of one HTTP/2 connection begin on several threads, so only HTTP/1 may read
+     * these fields without the lock. */
+    if (!lease->http2 && lease->account_known && lease->account == account
         && lease->queue_timeout_us == timeout_us)
         return;
     vl_park_lock();
     lease->account = account;
     lease->queue_timeout_us = timeout_us;
-    lease->known = 1;
-    if (lease->occupies && lease->occupied_for != account)
-        free_thread(lease);
-    /* It has its thread while streams run, or until it ends. */
+    lease->account_known = 1;
+    if (lease->thread_counted && lease->thread_account != account)
+        uncount_thread(lease);
+    /* The connection keeps its thread while streams run, or under worker until it ends. */
     if (lease->http2 || vl_lease_has_thread())
-        occupy(lease);
+        count_thread(lease);
     vl_park_unlock();
 }
 
-/* --- without parking ------------------------------------------------------ */
+/* --- worker and prefork: connections that keep their thread --------------- */
 
 int vl_lease_resume(vl_lease_t *lease, int stream, vl_ticket_t *ret_ticket)
 {
@@ -1201,17 +1276,19 @@ void vl_lease_renew(vl_lease_t *lease)
 
 int vl_lease_ends(const vl_lease_t *lease)
 {
-    return lease->known && credit(lease) <= (apr_int64_t)lease->estimate_us;
+    return lease->account_known && credit(lease) <= (apr_int64_t)lease->estimate_us;
 }
 
-/* No other thread sees to it. */
-static int idles_with_process(vl_lease_t *lease)
+/* Under prefork there is no other thread in this process. The idle connection's process
+ * is counted here. Returns 0 if processes are short, and the caller closes the
+ * connection. */
+static int idle_under_prefork(vl_lease_t *lease)
 {
     int leaves = 1;
 
-    if (lease->known && !lease->occupies) {
-        lease->occupies = 1;
-        lease->occupied_for = lease->account;
+    if (lease->account_known && !lease->thread_counted) {
+        lease->thread_counted = 1;
+        lease->thread_account = lease->account;
         leaves = vl_thread_occupy_idle(leases.shm, lease->account,
                                        (apr_uint32_t)leases.processes);
     }
@@ -1221,7 +1298,7 @@ static int idles_with_process(vl_lease_t *lease)
 int vl_lease_idles(vl_lease_t *lease)
 {
     if (!vl_lease_has_thread())
-        return idles_with_process(lease);
+        return idle_under_prefork(lease);
     vl_park_lock();
     lease->idle_since_us = vl_clock_us();
     enter_ring_locked(lease, leases.idle);
@@ -1238,7 +1315,7 @@ int vl_lease_is_gone(vl_lease_t *lease)
         return 0;
     if (vl_client_is_gone(&lease->client, lease->fd, events))
         return 1;
-    /* It has been asked, and may answer with a reset. */
+    /* The client was sent "100 Continue" and may answer with a reset. */
     return poll(&pfd, 1, ASK_MS) > 0
            && vl_client_is_gone(&lease->client, lease->fd,
                                 vl_client_events(lease->fd));
@@ -1251,19 +1328,20 @@ int vl_lease_waits(const vl_lease_t *lease)
     return poll(&pfd, 1, IDLE_US / 1000) > 0;
 }
 
-/* --- the connection ------------------------------------------------------- */
+/* --- begin and end of a connection ---------------------------------------- */
 
-/* The MPM closes the connection, or its pool is destroyed. */
-static void leave(vl_lease_t *lease)
+/* The MPM closes the connection, or its pool is destroyed: leaves the queue and the
+ * timer, and returns a slot that was granted and not used. */
+static void detach(vl_lease_t *lease)
 {
     vl_grant_t grant = { 0 };
 
     vl_park_lock();
-    unswap(lease);
+    restore_socket_fd(lease);
     vl_wheel_clear(&lease->timer);
     unqueue_locked(lease);
     if (lease->answer != NO_ANSWER)
-        grant = lease->mine;
+        grant = lease->queue_grant;
     lease->answer = NO_ANSWER;
     lease->state = EXPIRED;
     enter_ring_locked(lease, leases.closing);
@@ -1277,7 +1355,7 @@ static apr_status_t cleanup(void *data)
     vl_lease_t *lease = data;
 
     if (leases.shm) {
-        leave(lease);
+        detach(lease);
         end_run(lease);
     }
     vl_park_lock();
@@ -1298,7 +1376,7 @@ static apr_status_t cleanup(void *data)
 void vl_lease_leave(vl_lease_t *lease)
 {
     if (!lease->nested && leases.shm)
-        leave(lease);
+        detach(lease);
 }
 
 void vl_lease_switch(vl_lease_t *lease)
@@ -1310,12 +1388,12 @@ void vl_lease_switch(vl_lease_t *lease)
     lease->http2 = 1;
     if (!leases.parks)
         return;
-    /* The end of its input is the end of an HTTP/2 connection, too. */
+    /* The end of the input ends an HTTP/2 connection, as it ends a TLS connection. */
     lease->client.tls = 1;
     lease->tickets = apr_array_make(c->pool, 4, sizeof(vl_ticket_t));
     if (lease->grant->holds)
         APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = lease->grant->ticket;
-    lease->may_begin = lease->grant->holds;
+    lease->stream_allowed = lease->grant->holds;
     lease->grant->holds = 0;
     lease->cpu_us = vl_meter_thread_us();
     lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
@@ -1323,9 +1401,9 @@ void vl_lease_switch(vl_lease_t *lease)
     vl_held_init(&lease->held);
     lease->input = apr_brigade_create(c->pool, c->bucket_alloc);
     ap_add_input_filter_handle(frame_filter, lease, NULL, c);
-    lease->meets_http2 = 1;
+    lease->session_pending = 1;
     if (lease->nested)
-        show_poll_fd(lease);
+        prepare_http2_session(lease);
 }
 
 vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
@@ -1337,7 +1415,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     apr_os_sock_get(&lease->fd, ap_get_conn_socket(c));
     lease->wake_fd = lease->poll_fd = -1;
     lease->grant = grant;
-    lease->fresh = lease->client.tls = !ready;
+    lease->is_new = lease->client.tls = !ready;
     lease->keepalive_us = c->base_server->keep_alive_timeout;
     lease->state = RUNNING;
     lease->classified = grant->holds || grant->given_back || grant->occupies;
@@ -1347,7 +1425,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
         renew(lease);
     else if (grant->given_back) {
         lease->state = IDLE;
-        lease->had_grant = 1;
+        lease->requeue_at_head = 1;
         lease->waited_us = grant->waited_us;
     }
     if (protocol && !strcmp(protocol, "h2"))
@@ -1357,6 +1435,9 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     return lease;
 }
 
+/* --- timeouts, and shortage of descriptors or threads --------------------- */
+
+/* Closes an idle connection whose KeepAliveTimeout has expired (vl_wheel_turn()). */
 static void expire_locked(vl_timer_t *timer)
 {
     vl_lease_t *lease = (vl_lease_t *)(void *)
@@ -1366,15 +1447,16 @@ static void expire_locked(vl_timer_t *timer)
 
     if (lease->state != IDLE)
         return;
-    /* It is not idle any more, and the MPM is about to notice. */
-    if (leases.leaving && poll(&pfd, 1, 0) > 0)
+    /* The connection has input that the MPM has not noticed yet. */
+    if (leases.stopping && poll(&pfd, 1, 0) > 0)
         return;
-    /* The MPM polls the socket, finds its end and calls our hook. */
+    /* The MPM polls the socket, finds its end and calls vl_lease_process(). */
     lease->state = EXPIRED;
     shutdown(lease->fd, SHUT_RD);
 }
 
-/* The MPM closes a socket shortly before the connection's pool is destroyed. */
+/* Returns 0 if the MPM has closed the socket. It does so shortly before it destroys the
+ * connection's pool. */
 static int has_socket(const vl_lease_t *lease)
 {
     int fd = -1;
@@ -1404,8 +1486,8 @@ int vl_lease_spare_locked(void)
     return 1;
 }
 
-/* Where connections are not parked, those that have been idle for a while give
- * their threads to others that wait for some. */
+/* Under worker: closes connections that have been idle for longer than IDLE_US while
+ * threads are short. */
 static void close_idle_locked(apr_int64_t now_us)
 {
     vl_lease_t *lease;
@@ -1424,13 +1506,15 @@ void vl_lease_tick(apr_int64_t now_us)
     vl_park_lock();
     if (!leases.parks && leases.shm)
         close_idle_locked(now_us);
-    /* The acceptor's tick does that otherwise. */
-    if (leases.leaving)
+    /* As long as the child does not stop, the acceptor's tick handles queue timeouts. */
+    if (leases.stopping)
         vl_park_expire_locked(now_us, EXPIRE_MOST);
     if (leases.wheel)
         vl_wheel_turn(leases.wheel, now_us, expire_locked);
     vl_park_unlock();
 }
+
+/* --- the child process ---------------------------------------------------- */
 
 void vl_lease_forget(void)
 {
@@ -1442,7 +1526,7 @@ int vl_lease_queued(void)
     int any;
 
     vl_park_lock();
-    any = vl_park_has_locked(done_locked);
+    any = vl_park_has_locked(answer_locked);
     vl_park_unlock();
     return any;
 }
@@ -1452,9 +1536,9 @@ void vl_lease_child_end(void)
     vl_waiter_t *waiter;
 
     vl_park_lock();
-    while ((waiter = vl_park_evict_locked(done_locked, 0)))
-        done_locked(waiter, NULL, VL_REASON_NONE);
-    leases.ended = 1;
+    while ((waiter = vl_park_evict_locked(answer_locked, 0)))
+        answer_locked(waiter, NULL, VL_REASON_NONE);
+    leases.granting_ended = 1;
     vl_park_unlock();
 }
 
@@ -1463,13 +1547,13 @@ void vl_lease_child_leave(void)
     vl_lease_t *lease;
 
     vl_park_lock();
-    leases.leaving = 1;
+    leases.stopping = 1;
     if (leases.wheel)
         vl_wheel_turn(leases.wheel, APR_INT64_MAX / 2, expire_locked);
-    while (leases.wanting && !APR_RING_EMPTY(leases.wanting, vl_lease_t, link)) {
-        lease = APR_RING_FIRST(leases.wanting);
+    while (leases.want_worker && !APR_RING_EMPTY(leases.want_worker, vl_lease_t, link)) {
+        lease = APR_RING_FIRST(leases.want_worker);
         leave_ring_locked(lease);
-        lease->has_worker = 1;
+        lease->worker_free = 1;
         eventfd_write(lease->wake_fd, 1);
     }
     vl_park_unlock();
@@ -1490,9 +1574,9 @@ int vl_lease_has_thread(void)
     return !leases.parks && leases.threads > 1;
 }
 
-static struct leases_t *ring_make(apr_pool_t *p)
+static struct lease_ring_t *ring_make(apr_pool_t *p)
 {
-    struct leases_t *ring = apr_palloc(p, sizeof(*ring));
+    struct lease_ring_t *ring = apr_palloc(p, sizeof(*ring));
 
     APR_RING_INIT(ring, vl_lease_t, link);
     return ring;
@@ -1504,13 +1588,13 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     int is_async = 0, has_waitio = 0;
 
     leases.shm = shm;
-    leases.leaving = leases.ended = 0;
+    leases.stopping = leases.granting_ended = 0;
     leases.wheel = vl_wheel_create(pchild, vl_clock_us());
     leases.idle = ring_make(pchild);
-    leases.wanting = ring_make(pchild);
+    leases.want_worker = ring_make(pchild);
     leases.closing = ring_make(pchild);
     leases.workers = workers;
-    leases.waiting_for = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
+    leases.waiting_by_account = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
     if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
         leases.threads = 1;
@@ -1525,7 +1609,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
 
 void vl_lease_register(void)
 {
-    ap_hook_mpm_query(hide_state, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    ap_hook_mpm_query(hide_stopping_state, NULL, NULL, APR_HOOK_REALLY_FIRST);
     frame_filter = ap_register_input_filter("VHOSTLIMIT_FRAMES", filter_frames,
                                             NULL, AP_FTYPE_CONNECTION);
 }

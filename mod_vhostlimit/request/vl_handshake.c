@@ -14,15 +14,15 @@ struct vl_handshake_t {
     vl_grant_t *grant;
     apr_uint32_t account;
     pthread_t thread;
-    apr_int64_t charged_us;         /* up to here, on that thread's clock */
+    apr_int64_t charged_us;         /* reading of that thread's clock at the last charge */
     int over;
 };
 
 static ap_filter_rec_t *filter_handle;
 static vl_shm_t *accounts;
 
-/* What the thread has done since it was last charged. */
-static apr_uint64_t work_us(vl_handshake_t *handshake)
+/* Returns the CPU time of the thread since the last charge, 0 on another thread. */
+static apr_uint64_t uncharged_us(vl_handshake_t *handshake)
 {
     apr_int64_t now, us;
 
@@ -34,6 +34,7 @@ static apr_uint64_t work_us(vl_handshake_t *handshake)
     return us > 0 ? (apr_uint64_t)us : 0;
 }
 
+/* Returns the slot, if the connection still has it, and counts its thread as occupied. */
 static void release_slot(vl_handshake_t *handshake)
 {
     vl_cost_t cost = { 0 };
@@ -43,13 +44,14 @@ static void release_slot(vl_handshake_t *handshake)
     handshake->grant->holds = 0;
     handshake->grant->given_back = handshake->grant->occupies = 1;
     vl_thread_occupy(accounts, handshake->account);
-    cost.cpu_us = work_us(handshake);
+    cost.cpu_us = uncharged_us(handshake);
     vl_park_end(&handshake->grant->ticket, &cost);
 }
 
-static apr_status_t filter_hello(ap_filter_t *f, apr_bucket_brigade *bb,
-                                 ap_input_mode_t mode, apr_read_type_e block,
-                                 apr_off_t readbytes)
+/* Connection input filter: releases the slot when the client has to be waited for. */
+static apr_status_t filter_handshake(ap_filter_t *f, apr_bucket_brigade *bb,
+                                     ap_input_mode_t mode, apr_read_type_e block,
+                                     apr_off_t readbytes)
 {
     vl_handshake_t *handshake = f->ctx;
     apr_status_t rv;
@@ -87,15 +89,15 @@ void vl_handshake_end(vl_handshake_t *handshake)
     if (!handshake || handshake->over)
         return;
     handshake->over = 1;
-    us = work_us(handshake);
+    us = uncharged_us(handshake);
     if (us)
         vl_charge_pay(accounts, handshake->account, us);
 }
 
 void vl_handshake_register(void)
 {
-    /* Right above the core's, which reads the socket. */
-    filter_handle = ap_register_input_filter("VHOSTLIMIT_HELLO", filter_hello,
+    /* Directly above the core's filter, which reads the socket. */
+    filter_handle = ap_register_input_filter("VHOSTLIMIT_HELLO", filter_handshake,
                                              NULL, AP_FTYPE_NETWORK - 1);
 }
 

@@ -2,26 +2,32 @@
 #ifndef VL_HANDSHAKE_H
 #define VL_HANDSHAKE_H
 
-/* What a connection does before its first request: a TLS handshake, mostly, and
- * waiting for the client.  It comes with a slot, because a handshake burns CPU;
- * once it has to wait for the client it gives the slot back, because a slot is
- * for work, and its thread is counted as occupied (vl_thread.h).  So a client that
- * opens connections and sends nothing gets no slots, and not all threads. */
+/*
+ * Work of a connection before its first request, usually a TLS handshake. The connection
+ * begins with a slot, because a handshake uses CPU time. As soon as it has to wait for the
+ * client it releases the slot, and its thread is counted as occupied (vl_thread.h). So a
+ * client that opens connections and sends nothing gets no slots, and not all threads.
+ * There is no lock. The hooks of the connection call these functions on its thread, and
+ * the cleanup of its pool may call vl_handshake_end() on another one.
+ */
 
 #include <httpd.h>
 
 #include "core/vl_park.h"
 #include "core/vl_shm.h"
 
+/* Registers the input filter. */
 void vl_handshake_register(void);
+/* Child, before its threads start. */
 void vl_handshake_child_init(vl_shm_t *shm);
 
 typedef struct vl_handshake_t vl_handshake_t;
 
-/* turn is held, and outlives the connection's filters. */
+/* Begins to charge the handshake. *grant holds a slot and lives longer than the
+ * connection's filters. thread_us: the thread's CPU clock at the start. */
 vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t thread_us);
-/* The first request has come, or the connection ends: what has not been charged
- * is.  The thread stays occupied (turn->occupies).  hello may be NULL. */
+/* The first request has come, or the connection ends: charges the rest. The thread stays
+ * counted (grant->occupies). handshake may be NULL. */
 void vl_handshake_end(vl_handshake_t *handshake);
 
 #endif

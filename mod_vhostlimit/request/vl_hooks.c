@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request runs from post_read_request until its end-of-request bucket has
- * been handed down the output filters: then the handler has returned and all
- * it wrote is with the kernel or with the MPM's write completion.  One whose
- * client takes it more slowly than it is made gives its slot back when that is
- * seen.  A request that never gets there (aborted, HTTP/2 reset) leaves when its
- * pool is destroyed.
+/* A request runs from post_read_request until its end-of-request bucket has passed down the
+ * output filters. By then the handler has returned, and the kernel or the MPM's write
+ * completion has all of its output. A request whose client reads more slowly than the
+ * handler writes releases its slot while its thread waits (vl_hooks_net.c). A request that
+ * does not reach its end-of-request bucket (aborted, HTTP/2 reset) ends when its pool is
+ * destroyed.
  *
- * Internal redirects and subrequests belong to the request that made them. */
+ * Internal redirects and subrequests are a part of the request that made them.
+ *
+ * A request is handled by one thread at a time, so this file has no lock. */
 #include "request/vl_hooks.h"
 
 #include <string.h>
@@ -23,18 +25,19 @@
 #include "base/vl_private.h"
 #include "core/vl_thread.h"
 
-/* CPU of a request for which its thread moves into its vhost's cgroup, us. */
+/* Average CPU time of the account's requests, us, from which a thread moves into the
+ * site's cgroup. */
 #define PLACE_MIN_US 1000
 
 static vl_shm_t *accounts;
 static const vl_place_t *places;
 
-/* Reading a thread's CPU clock is a system call, so it is read once a request,
- * at its end: a request begins where the thread's last one ended.  What the
- * thread did in between for this one, such as taking up its connection and a
- * TLS handshake, is its work too. */
+/* Reading a thread's CPU clock is a system call, so it is read once for each request, at
+ * its end. The next request of the thread begins at that reading. Work of the thread
+ * between the two, such as taking up the connection and a TLS handshake, is a part of
+ * the next request's cost. */
 static __thread struct {
-    int known;                  /* nobody else's work has come in between */
+    int known;                  /* us is where the next request begins */
     apr_int64_t us;
 } last_end;
 
@@ -48,14 +51,14 @@ void vl_hooks_forget_thread(void)
     last_end.known = 0;
 }
 
-static void cpu_begin(req_t *req)
+static void start_cpu_clock(req_t *req)
 {
     req->thread = pthread_self();
     req->cpu_start = vl_hooks_thread_us();
 }
 
-/* As far as this thread can tell: the end may come on another one. */
-static void cpu_end(req_t *req)
+/* Sets cpu_us. The request may end on another thread, whose clock says nothing about it. */
+static void stop_cpu_clock(req_t *req)
 {
     if (req->measured || !pthread_equal(req->thread, pthread_self()))
         return;
@@ -65,7 +68,8 @@ static void cpu_end(req_t *req)
     req->cpu_us = last_end.us - req->cpu_start;
 }
 
-/* Not NULL while a request is looked at. */
+/* Returns the lease of the connection, for a stream that of its master connection. It is
+ * not NULL while a request is admitted or runs. */
 static vl_lease_t *lease_of(const conn_t *conn)
 {
     return conn->master ? conn->master->lease : conn->lease;
@@ -98,8 +102,8 @@ void vl_hooks_req_leave(req_t *req)
     vl_hooks_go_on(req);
     req->running = 0;
     vl_meter_end(&req->meter, &cost);
-    cpu_end(req);
-    if (req->leaves && pthread_equal(req->thread, pthread_self()))
+    stop_cpu_clock(req);
+    if (req->resets_group && pthread_equal(req->thread, pthread_self()))
         vl_place_thread(places, VL_PLACE_NONE);
     cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
     cost.cpu_us = req->cpu_us;
@@ -107,8 +111,7 @@ void vl_hooks_req_leave(req_t *req)
     vl_lease_charge(lease_of(req->conn), charged);
 }
 
-/* The CPU time of a request that was refused, without a slot, is its site's cost
- * as well. */
+/* Charges the site for the CPU time of a request that was refused without a slot. */
 static void charge_refusal(const req_t *req)
 {
     const vl_conf_t *conf = vl_conf_get(req->r->server);
@@ -141,7 +144,7 @@ static void set_retry_after(request_rec *r, const vl_conf_t *conf,
                        apr_psprintf(r->pool, "%u", seconds));
 }
 
-/* The decision as log formats see it. */
+/* Returns the decision in words, for VHOSTLIMIT_ACTION. */
 static const char *action_name(const req_t *req)
 {
     if (req->exempt)
@@ -166,17 +169,17 @@ static int refuse(request_rec *r, const vl_conf_t *conf, const req_t *req)
     return conf->status_code;
 }
 
-/* With VhostLimitOnError closed: refused, and in no count. */
-static void admit_not(req_t *req)
+/* VhostLimitOnError closed: refuses the request without counting it. */
+static void refuse_uncounted(req_t *req)
 {
     req->admission.entered = 0;
     req->admission.decision.verdict = VL_REFUSE;
     req->admission.decision.reason = VL_REASON_ERROR;
 }
 
-/* It comes with a slot that its connection waited for, or was refused one. */
+/* Admits or refuses a request with the slot, or the refusal, that it was queued for. */
 static void admit_with_grant(req_t *req, const vl_grant_t *grant,
-                            const vl_conf_t *conf)
+                             const vl_conf_t *conf)
 {
     vl_admission_t *adm = &req->admission;
 
@@ -194,8 +197,8 @@ static void admit_with_grant(req_t *req, const vl_grant_t *grant,
     }
 }
 
-/* A stream of a connection that is parked when it has to wait: it has come
- * because the connection has a lease. */
+/* Takes the slot of a stream whose connection can be parked. The stream began because
+ * the connection has a lease. Returns 0 if the site is at its own limits. */
 static int take_stream_slot(vl_lease_t *lease, const vl_conf_t *conf,
                             vl_grant_t *grant)
 {
@@ -209,7 +212,8 @@ static int take_stream_slot(vl_lease_t *lease, const vl_conf_t *conf,
               == APR_SUCCESS;
 }
 
-/* Waits with the thread, unless its site has too many. */
+/* Waits for a slot with the thread blocked. Returns 0 at once if the site has too many
+ * threads or too many thread waiters (vl_park_wait()). */
 static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     int is_stream = req->conn->master != NULL;
@@ -232,9 +236,9 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     return waited;
 }
 
-/* The connection has not waited for this request. A lease that is not used up, or
- * a free slot, will do. If neither is there, the request waits with its thread, if
- * it may (vl_park_wait()), or runs above the slots. */
+/* Takes a slot for a request whose connection was not queued for it: by the lease, or a
+ * free slot. If there is neither, the request waits with its thread (vl_park_wait()). If
+ * it may not wait, it runs above the number of slots. */
 static void take_slot(const req_t *req, vl_lease_t *lease,
                       const vl_conf_t *conf, vl_grant_t *grant)
 {
@@ -257,12 +261,13 @@ static void take_slot(const req_t *req, vl_lease_t *lease,
         vl_lease_renew(lease);
 }
 
-/* Its requests may have to wait. */
+/* Returns 1 if requests of the site may have to wait. */
 static int is_limited(const vl_conf_t *conf)
 {
     return conf->mode == VL_MODE_ON && vl_slot_queue(accounts, conf->account);
 }
 
+/* Fills in *grant with a slot or a refusal, unless it has one already. */
 static void get_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     vl_lease_t *lease = lease_of(req->conn);
@@ -276,13 +281,13 @@ static void get_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
     grant->refused = vl_lease_refused(lease, &grant->waited_us);
     if (grant->refused || (grant->holds = take_stream_slot(lease, conf, grant)))
         return;
-    /* Its site is at its own limits. */
+    /* The site is at its own limits. */
     if (!wait_with_thread(req, conf, grant))
         grant->refused = VL_REASON_QUEUE;
 }
 
-/* Not if the request names another host than its first bytes did: what it has
- * waited for is another's. */
+/* Takes the grant of the connection. If the request names another host than the
+ * connection's first bytes did, the slot belongs to another site and is returned. */
 static vl_grant_t take_grant(conn_t *conn, apr_uint32_t account)
 {
     vl_grant_t grant;
@@ -294,6 +299,7 @@ static vl_grant_t take_grant(conn_t *conn, apr_uint32_t account)
     return grant;
 }
 
+/* Admits or refuses the request. Returns an error if it cannot be counted. */
 static apr_status_t admit(req_t *req, const vl_conf_t *conf)
 {
     vl_grant_t grant = take_grant(req->conn, conf->account);
@@ -307,9 +313,10 @@ static apr_status_t admit(req_t *req, const vl_conf_t *conf)
     return APR_SUCCESS;
 }
 
-/* A move costs 5 us, and the kernel does one after the other: only threads that
- * will burn CPU themselves move.  Where a quota may be used up nobody stays when
- * the work is done. */
+/* Moves the thread into the site's cgroup if the site's requests use CPU time in their
+ * thread. A move costs 5 us, and the kernel makes one move at a time. If the site has a
+ * quota, the thread leaves the cgroup at the end of the request, so that the quota does
+ * not throttle other work of the thread. */
 static void place_thread(req_t *req, const vl_conf_t *conf)
 {
     int moves = req->running && conf->mode == VL_MODE_ON
@@ -317,14 +324,15 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
 
     vl_place_thread(places, moves ? req->admission.ticket.account
                                   : VL_PLACE_NONE);
-    req->leaves = moves && vl_slot_capped(accounts, conf->account);
+    req->resets_group = moves && vl_slot_capped(accounts, conf->account);
 }
 
-/* A connection that cannot be parked closes when others are queued and its lease is
- * used up, or threads are short: its next request takes its turn with a new connection.
- * Said by the variable that the core asks (ap_set_keepalive) after it has chosen chunks for an
- * answer of unknown length; AP_CONN_CLOSE would leave it without an end. */
-static void close_if_others_wait(request_rec *r, const req_t *req)
+/* Closes a connection that cannot be parked after this request if other connections are
+ * queued, and its lease will be used up or threads are short. Its next request is queued
+ * with a new connection. The core asks for this variable (ap_set_keepalive) after it has
+ * chosen chunks for an answer of unknown length. AP_CONN_CLOSE would leave such an answer
+ * without an end. */
+static void close_if_contended(request_rec *r, const req_t *req)
 {
     if (!req->conn->master && !vl_lease_parks() && vl_slot_contended(accounts)
         && (vl_lease_ends(req->conn->lease) || vl_lease_threads_are_short()))
@@ -340,26 +348,26 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
     place_thread(req, conf);
     req->started = vl_clock_us();
     vl_place_fork_for(places, conf->account);
-    cpu_begin(req);
+    start_cpu_clock(req);
     if (req->running)
         vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
                        req->conn->master ? vl_lease_workers_wait : NULL);
     req->conn->current = req;
 }
 
-/* The thread, and what it forks, work for no vhost. */
-static void go_home(void)
+/* The thread, and the processes that it forks, work for no site from now on. */
+static void leave_groups(void)
 {
     vl_place_fork_for(places, VL_PLACE_NONE);
     vl_place_thread(places, VL_PLACE_NONE);
 }
 
-/* The vhost, or the request, takes no part. */
-static void pass_by(conn_t *conn)
+/* The site or the request is not limited. */
+static void pass_unlimited(conn_t *conn)
 {
     vl_hooks_drop_grant(conn);
     last_end.known = 0;
-    go_home();
+    leave_groups();
 }
 
 static req_t *req_make(request_rec *r, conn_t *conn)
@@ -371,16 +379,17 @@ static req_t *req_make(request_rec *r, conn_t *conn)
     return req;
 }
 
-/* Its vhost has no account, see VL0003. */
-static void refuse_unentered(request_rec *r, conn_t *conn)
+/* Refuses a request whose site has no account (VL0003). */
+static void refuse_without_account(request_rec *r, conn_t *conn)
 {
     req_t *req = req_make(r, conn);
 
-    admit_not(req);
-    req->measured = 1;          /* no CPU time of it is known */
+    refuse_uncounted(req);
+    req->measured = 1;          /* cpu_us stays 0: the clock was not started */
     ap_set_module_config(r->request_config, &vhostlimit_module, req);
 }
 
+/* post_read_request hook. */
 static int req_admit(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
@@ -393,8 +402,8 @@ static int req_admit(request_rec *r)
     if (!conn)
         return DECLINED;
     if (r->main || r->prev) {
-        if (!conn->current)     /* the error document of what cannot be read */
-            go_home();
+        if (!conn->current)     /* error document of a request that could not be read */
+            leave_groups();
         return DECLINED;
     }
     if (vl_hooks_end_handshake(conn))
@@ -404,15 +413,15 @@ static int req_admit(request_rec *r)
         vl_lease_belongs(lease_of(conn), conf->account, conf->queue_timeout);
     vl_lease_request(lease_of(conn), r);
     if (conf->mode == VL_MODE_OFF) {
-        pass_by(conn);
+        pass_unlimited(conn);
         if (conf->refused)
-            refuse_unentered(r, conn);
+            refuse_without_account(r, conn);
         return DECLINED;
     }
     req = req_make(r, conn);
     if (is_exempt) {
         req->exempt = 1;
-        pass_by(conn);
+        pass_unlimited(conn);
         ap_set_module_config(r->request_config, &vhostlimit_module, req);
         return DECLINED;
     }
@@ -421,12 +430,12 @@ static int req_admit(request_rec *r)
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
                       "vhost %s: not counted", conf->account_name);
         if (conf->on_error != VL_ERROR_CLOSED) {
-            pass_by(conn);
+            pass_unlimited(conn);
             return DECLINED;
         }
-        admit_not(req);
+        refuse_uncounted(req);
     }
-    close_if_others_wait(r, req);
+    close_if_contended(r, req);
     req_begin(req, conf);
     ap_set_module_config(r->request_config, &vhostlimit_module, req);
     apr_pool_cleanup_register(r->pool, req, req_pool_cleanup,
@@ -434,8 +443,8 @@ static int req_admit(request_rec *r)
     return DECLINED;
 }
 
-/* Not from post_read_request: a status returned there ends the connection
- * without saying so to the client (ap_read_request). */
+/* quick_handler hook: answers a refused request. A status that post_read_request returns
+ * ends the connection without an answer (ap_read_request). */
 static int req_refuse(request_rec *r, int lookup)
 {
     const req_t *req = ap_get_module_config(r->request_config,
@@ -446,8 +455,9 @@ static int req_refuse(request_rec *r, int lookup)
     return refuse(r, vl_conf_get(r->server), req);
 }
 
-/* An upgrade to h2c: the request becomes the first stream, which asks for a slot
- * itself, while this one's handler lasts as long as the connection. */
+/* protocol_switch hook. With an upgrade to h2c the request becomes the first stream,
+ * which takes a slot by itself. The handler of the upgrade request lasts as long as the
+ * connection, so the request ends here. */
 static int leave_at_switch(conn_rec *c, request_rec *r, server_rec *s,
                            const char *protocol)
 {
@@ -461,7 +471,8 @@ static int leave_at_switch(conn_rec *c, request_rec *r, server_rec *s,
     return DECLINED;
 }
 
-static int is_elsewhere(const request_rec *r)
+/* Returns 1 if a back end (a proxied server, CGI, FastCGI) works on the request. */
+static int has_back_end(const request_rec *r)
 {
     static const char *const handlers[] = {
         "proxy-server", "cgi-script", "fcgid-script", NULL
@@ -477,30 +488,32 @@ static int is_elsewhere(const request_rec *r)
     return !strncmp(r->handler, "proxy:", 6);
 }
 
-/* mod_cgi's programs begin in the account's group; mod_cgid's daemon is outside. */
+/* Returns 1 for mod_cgi, whose programs start in the account's cgroup. The daemon of
+ * mod_cgid is outside of it. */
 static int is_forked_by_us(const request_rec *r)
 {
     return r->handler && !strcmp(r->handler, "cgi-script")
            && ap_find_linked_module("mod_cgi.c") != NULL;
 }
 
-/* The last moment before the handler, of the request or of what it was
- * redirected to. */
+/* fixups hook, the last one before the handler of the request, or of its internal
+ * redirect. */
 static int req_fixups(request_rec *r)
 {
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
     req_t *req = conn ? conn->current : NULL;
 
-    if (req && req->running && !req->meter.elsewhere && is_elsewhere(r))
+    if (req && req->running && !req->meter.elsewhere && has_back_end(r))
         vl_meter_elsewhere(&req->meter, is_forked_by_us(r)
                            && vl_place_forks(places,
                                              req->meter.ticket->account));
     return DECLINED;
 }
 
-/* mod_log_config reads the environment of the last request in a chain of
- * internal redirects, others that of the first: every one gets it. */
+/* log_transaction hook: sets the variables for logs. mod_log_config reads the
+ * environment of the last request in a chain of internal redirects, other modules that
+ * of the first, so all requests of the chain get them. */
 static int req_log(request_rec *r)
 {
     req_t *req = ap_get_module_config(r->request_config, &vhostlimit_module);
@@ -509,7 +522,7 @@ static int req_log(request_rec *r)
 
     if (!req)
         return DECLINED;
-    cpu_end(req);
+    stop_cpu_clock(req);
     wait = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->waited_us);
     cpu = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->cpu_us);
     for (each = r; each; each = each->next) {
@@ -537,14 +550,14 @@ void vl_hooks_register(apr_pool_t *p)
 {
     vl_handshake_register();
     vl_hooks_conn_register();
-    /* Last: mod_remoteip and mod_setenvif have had their say, and what they
-     * refuse costs nobody a place. */
+    /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes
+     * no slot. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);
-    /* First: a page from a cache is work as well. */
+    /* First: a page from a cache is work too. */
     ap_hook_quick_handler(req_refuse, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_protocol_switch(leave_at_switch, NULL, NULL,
                             APR_HOOK_REALLY_FIRST);
-    /* Before the logs are written. */
+    /* First: the logs are written by later hooks. */
     ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

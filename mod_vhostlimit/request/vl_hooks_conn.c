@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The connections of requests: what each comes with, who else works on it, and
- * what its filters see of how the answers get on. */
+/* The connections of requests: what the acceptor knows of a connection, its handshake,
+ * its lease, and the output filter that sees the end of each response. */
 #include "request/vl_hooks.h"
 #include "request/vl_hooks_int.h"
 
@@ -25,7 +25,7 @@
 static ap_filter_rec_t *end_filter_handle;
 static vl_shm_t *accounts;
 
-/* Bytes that the client has sent are here, in a filter or in the socket. */
+/* Returns 1 if input of the client is available, in a filter or in the socket. */
 static int has_input(conn_rec *c, apr_bucket_brigade *bb)
 {
     apr_status_t rv;
@@ -40,10 +40,11 @@ static int has_input(conn_rec *c, apr_bucket_brigade *bb)
     return has;
 }
 
-/* A kept connection that cannot be parked has a thread. When others wait for
- * threads it closes if its client is idle for a tenth of a second. Under prefork it
- * sees to that itself. */
-static void idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
+/* After a response: a kept connection that cannot be parked keeps its thread. When
+ * threads are short, it closes if its client is idle for a tenth of a second. Under
+ * worker the acceptor's tick closes it (vl_lease_tick()), under prefork this function
+ * does. */
+static void begin_idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
 {
     conn_rec *c = f->c;
 
@@ -52,7 +53,7 @@ static void idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
         return;
     if (vl_lease_idles(conn->lease) || has_input(c, bb))
         return;
-    /* The core sends the end of a short answer with the flush that follows. */
+    /* The core sends the end of a short response with the flush that follows. */
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(c->bucket_alloc));
     if (ap_pass_brigade(f->next, bb) != APR_SUCCESS
         || vl_lease_waits(conn->lease))
@@ -61,21 +62,22 @@ static void idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
     c->keepalive = AP_CONN_CLOSE;
 }
 
-/* Its first request could be read at once: there was no handshake. */
+/* Returns 1 if the first request could be read at once. Then there was no handshake. */
 static int is_ready(const conn_t *conn)
 {
     return conn->passport && conn->passport->ready;
 }
 
-/* As Apache lingers (MAX_SECS_TO_LINGER, SECONDS_TO_LINGER). */
+/* Returns how long Apache lingers (MAX_SECS_TO_LINGER, SECONDS_TO_LINGER). */
 static apr_int64_t linger_us(const conn_rec *c)
 {
     return apr_time_from_sec(apr_table_get(c->notes, "short-lingering-close")
                              ? 2 : 30);
 }
 
-/* A client that says it closes sends nothing after this request (RFC 9112, 9.6). What
- * follows a body is not relied on. */
+/* Returns 1 if the client sends no request after this one, because it has said that it
+ * closes the connection (RFC 9112, 9.6). A request with a body does not count: what
+ * follows it is not known. */
 static int is_last(const request_rec *r)
 {
     const char *connection = apr_table_get(r->headers_in, "Connection");
@@ -89,13 +91,14 @@ static int is_last(const request_rec *r)
     return connection && ap_find_token(r->pool, connection, "close");
 }
 
-/* A connection in cleartext that closes. The event MPM would wait for its client, and
- * a second worker would close it; under worker its thread would wait. Told that the
- * client has gone, the MPM closes it at once, without shutting it down; the acceptor
- * waits for the client. Under prefork the acceptor is another process.
+/* Closes a cleartext connection after its last response. The event MPM would poll it until
+ * its client closes, and a second worker would then close it. Under worker the thread would
+ * wait. If c->aborted is set, the MPM closes the socket at once without shutting it down,
+ * and the acceptor lingers in its place (vl_arrival_linger()). Not under prefork, where the
+ * acceptor is another process.
  *
- * Lingering protects the answer from the reset that unread input causes. Where none
- * can follow it is left out, as nginx does: six system calls less. */
+ * Lingering protects the response from the reset that unread input causes. If no input
+ * can follow, it is left out, as nginx does. That saves six system calls. */
 static void linger(conn_rec *c, const conn_t *conn)
 {
     int fd = -1;
@@ -112,8 +115,8 @@ static void linger(conn_rec *c, const conn_t *conn)
         c->aborted = 1;
 }
 
-/* It lasts as long as both ends like, and works now and then: bytes to and fro
- * (ap_proxy_tunnel_create), for a WebSocket, or server-sent events. */
+/* Returns 1 if the request lasts as long as both ends keep it, and works only now and
+ * then: a tunnel (ap_proxy_tunnel_create), such as a WebSocket, or server-sent events. */
 static int is_endless(const req_t *req)
 {
     const request_rec *r = req->r;
@@ -126,8 +129,9 @@ static int is_endless(const req_t *req)
                                                 sizeof(EVENTS) - 1);
 }
 
-/* Connection output filter, above TLS: encrypting the end of the response is
- * still work. */
+/* Connection output filter above TLS, because encrypting the end of the response is a
+ * part of the request's work. It ends the request after its end-of-request bucket has
+ * passed. */
 static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
@@ -148,7 +152,7 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
         conn->current = NULL;
     }
     if (ends && rv == APR_SUCCESS) {
-        idle(f, conn, bb);
+        begin_idle(f, conn, bb);
         linger(f->c, conn);
     }
     return rv;
@@ -180,12 +184,12 @@ int vl_hooks_end_handshake(conn_t *conn)
     return ends;
 }
 
-/* A connection that ends before a request has used its turn. */
+/* Returns the slot of a connection that ends before a request has used it. */
 static apr_status_t conn_cleanup(void *data)
 {
     conn_t *conn = data;
 
-    /* The parent takes back what this child still holds. */
+    /* The process exits. The parent reclaims the slots of this child. */
     if (!accounts)
         return APR_SUCCESS;
     vl_handshake_end(conn->handshake);
@@ -202,19 +206,20 @@ static void restore_class(void)
     sched_setscheduler(0, class_before, &param);
 }
 
-/* What a worker forks (CGI programs) runs in the class that the server was
- * started with.  SCHED_RESET_ON_FORK would not do it: it resets real-time classes
- * only (sched(7)). */
-static void keep_class_of_programs(void)
+/* CGI programs that a worker forks run in the scheduling class that the server was
+ * started with. SCHED_RESET_ON_FORK does not do that: it resets real-time classes only
+ * (sched(7)). */
+static void prepare_fork(void)
 {
     class_before = sched_getscheduler(0);
     pthread_atfork(NULL, NULL, restore_class);
 }
 
-/* Threads of this class do not preempt the listener when it wakes them, so it
- * sorts and hands on several connections before the first of them is worked
- * on; docs/design/003-fair-accept.md says what that gains. */
-static void yield_to_listener(void)
+/* Puts the calling worker into SCHED_BATCH. Its threads do not preempt the listener when
+ * the listener wakes them, so the listener classifies and passes on several connections
+ * before a worker begins with the first. docs/design/003-fair-accept.md says what that
+ * gains. */
+static void use_batch_class(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static __thread int done;
@@ -223,19 +228,22 @@ static void yield_to_listener(void)
     if (done)
         return;
     done = 1;
-    pthread_once(&once, keep_class_of_programs);
+    pthread_once(&once, prepare_fork);
     sched_setscheduler(0, SCHED_BATCH, &param);
 }
 
+/* Takes the grant that the acceptor has left for the connection, and begins its
+ * handshake. */
 static void take_passport(conn_rec *c, conn_t *conn)
 {
-    yield_to_listener();
+    use_batch_class();
     conn->grant = conn->passport->grant;
     conn->passport->grant.holds = conn->passport->grant.occupies = 0;
     if (conn->grant.holds && !conn->passport->ready)
         conn->handshake = vl_handshake_begin(c, &conn->grant, vl_hooks_thread_us());
 }
 
+/* pre_connection hook, also for the secondary connections of HTTP/2. */
 static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
@@ -254,6 +262,7 @@ static int pre_connection(conn_rec *c, void *csd)
     return OK;
 }
 
+/* Makes the lease after the handshake, when the protocol is known. */
 static void begin_lease(conn_rec *c, conn_t *conn)
 {
     apr_uint32_t account = conn->grant.ticket.account;
@@ -269,8 +278,9 @@ static void begin_lease(conn_rec *c, conn_t *conn)
         vl_lease_belongs(conn->lease, account, timeout_us);
 }
 
-/* The handshake is done.  What is spoken now has streams, which ask for themselves,
- * while this thread waits for them and for the client. */
+/* process_connection hook, after the TLS handshake. Over HTTP/2 the handshake ends here,
+ * because each stream takes its own slot while this thread waits for the streams and for
+ * the client. Over HTTP/1 it ends with the first request. */
 static int process_connection(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
@@ -285,7 +295,7 @@ static int process_connection(conn_rec *c)
     if (is_first)
         begin_lease(c, conn);
     rc = vl_lease_process(conn->lease);
-    /* A handshake and the frames of HTTP/2 are charged already. */
+    /* The handshake and the frames of HTTP/2 are charged already. */
     if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
         vl_hooks_forget_thread();
     if (!vl_lease_parks() && !is_http1)
@@ -293,6 +303,7 @@ static int process_connection(conn_rec *c)
     return rc;
 }
 
+/* pre_close_connection hook. */
 static int pre_close(conn_rec *c)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
@@ -324,8 +335,8 @@ void vl_hooks_conn_register(void)
     end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
     vl_hooks_net_register();
-    /* Before any request of the connection exists, so that its filters are
-     * chained behind ours.  Secondary connections (HTTP/2) come here too. */
+    /* Before any request of the connection exists, so that the request's filters are
+     * chained behind these. Secondary connections (HTTP/2) come here too. */
     ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that take their answers slowly, or send their requests slowly. While the
- * thread waits for its client, the request has no slot. Output that is pending when
- * the request has ended is kept by an asynchronous MPM.
+/* Filters for clients that read their responses slowly or send their requests slowly. A
+ * request holds no slot while its thread waits for its client. An asynchronous MPM keeps
+ * the output that is pending when the request has ended.
  *
- * Streams of HTTP/2 wait in mod_http2, for its buffer, and not for a socket that
- * could be asked: vl_meter_tick() sees that a stream has not gone on. */
+ * A stream of HTTP/2 waits for the buffer of mod_http2, which is no socket that could be
+ * polled. vl_meter_tick() detects that a stream makes no progress. */
 #include "request/vl_hooks_int.h"
 
 #include <poll.h>
@@ -19,13 +19,13 @@
 
 #include "base/vl_private.h"
 
-/* A client that takes nothing for so long is slow. */
+/* A client that is not ready for this long is slow, milliseconds. */
 #define SLOW_MS 10
-/* What the core's filter keeps without waiting (FlushMaxThreshold). */
+/* Bytes that the core's filter keeps without blocking (FlushMaxThreshold). */
 #define PIECE_MIN (1 << 16)
-/* Bytes that are passed before the socket is asked whether it is full: less than a third
- * of the smallest buffer (tcp_wmem is 16 KB at first). */
-#define UNASKED 4096
+/* Bytes that are passed between two checks whether the socket is full. It is less than a
+ * third of the smallest send buffer (tcp_wmem is 16 KB at first). */
+#define UNCHECKED_MAX 4096
 
 static ap_filter_rec_t *output_handle, *stream_output_handle, *input_handle;
 static int is_async;
@@ -52,9 +52,9 @@ static int socket_of(conn_rec *c)
     return fd;
 }
 
-/* Whether the client has not been ready for a while, or, if it is known to be slow,
- * is not ready now. */
-static int is_waiting(conn_rec *c, req_t *req, short events)
+/* Returns 1 if the client is not ready for SLOW_MS, or, if it is known to be slow, is
+ * not ready now. */
+static int is_not_ready(conn_rec *c, req_t *req, short events)
 {
     struct pollfd pfd = { socket_of(c), events, 0 };
 
@@ -64,8 +64,9 @@ static int is_waiting(conn_rec *c, req_t *req, short events)
     return 1;
 }
 
-/* What a socket takes that is not full: a third of its buffer is free then
- * (sk_stream_min_wspace() of Linux), and packets have their price. */
+/* Returns how many bytes a socket accepts that is not full. A third of its buffer is
+ * free then (sk_stream_min_wspace() of Linux), and the buffer also holds the overhead of
+ * each packet. */
 static apr_size_t piece_size(conn_rec *c)
 {
     int size = 0;
@@ -77,6 +78,8 @@ static apr_size_t piece_size(conn_rec *c)
     return (apr_size_t)size / 4;
 }
 
+/* Returns the bytes in the brigade. A bucket of unknown length counts as more than
+ * UNCHECKED_MAX. */
 static apr_size_t length_of(const apr_bucket_brigade *bb)
 {
     apr_size_t length = 0;
@@ -84,54 +87,58 @@ static apr_size_t length_of(const apr_bucket_brigade *bb)
 
     for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
          b = APR_BUCKET_NEXT(b))
-        length += b->length == (apr_size_t)-1 ? UNASKED + 1 : b->length;
+        length += b->length == (apr_size_t)-1 ? UNCHECKED_MAX + 1 : b->length;
     return length;
 }
 
-/* The core's filter may wait for the client. */
-static apr_status_t pass(ap_filter_t *f, apr_bucket_brigade *bb, req_t *req)
+/* Passes the brigade on. The request releases its slot if the core's filter may block on
+ * the client. */
+static apr_status_t pass_brigade(ap_filter_t *f, apr_bucket_brigade *bb, req_t *req)
 {
     conn_t *conn = req->conn;
     apr_status_t rv;
 
-    if (conn->unasked > UNASKED) {
-        if (is_waiting(f->c, req, POLLOUT))
+    if (conn->unchecked > UNCHECKED_MAX) {
+        if (is_not_ready(f->c, req, POLLOUT))
             vl_hooks_pause(req);
         else
-            conn->unasked = 0;
+            conn->unchecked = 0;
     }
-    conn->unasked += length_of(bb);
+    conn->unchecked += length_of(bb);
     rv = ap_pass_brigade(f->next, bb);
     if (conn->current == req)
         vl_hooks_go_on(req);
     return rv;
 }
 
-/* The core sends it without reading it, and keeps what is left. */
-static int is_sent_as_file(const apr_bucket *b)
+/* Returns 1 if the core sends the bucket with sendfile(). It does not read such a
+ * bucket, and it keeps the rest. */
+static int uses_sendfile(const apr_bucket *b)
 {
     return APR_BUCKET_IS_FILE(b)
            && apr_file_flags_get(((apr_bucket_file *)b->data)->fd)
               & APR_SENDFILE_ENABLED;
 }
 
-/* There is more than that, and it need not be read to know that. */
+/* Returns 1 if the brigade is longer than size, as far as that is known without reading
+ * buckets. */
 static int is_longer(const apr_bucket_brigade *bb, apr_size_t size)
 {
     apr_size_t length = 0;
     const apr_bucket *b;
 
     for (b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb)
-         && b->length != (apr_size_t)-1 && !is_sent_as_file(b)
+         && b->length != (apr_size_t)-1 && !uses_sendfile(b)
          && length <= size; b = APR_BUCKET_NEXT(b))
         length += b->length;
     return length > size;
 }
 
-/* A part of a file that the core's filter sets aside costs a descriptor.  What is
- * not mapped takes memory: of that the smallest piece.  A file that has become
- * shorter is an error (APR_EOF), as it is for the core's filter; else what is_longer()
- * has counted is there. */
+/* Reads at least *size bytes into memory. Otherwise a part of a file that the core's
+ * filter sets aside costs a descriptor. Data that is not mapped takes heap memory, so
+ * *size is reduced to PIECE_MIN then. A file that has become shorter is an error
+ * (APR_EOF), as for the core's filter. In all other cases the bytes that is_longer() has
+ * counted exist. */
 static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t *size)
 {
     apr_status_t rv = APR_SUCCESS;
@@ -151,6 +158,7 @@ static apr_status_t read_piece(apr_bucket_brigade *bb, apr_size_t *size)
     return rv;
 }
 
+/* Passes the first `size` bytes and leaves the rest in bb. */
 static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb, req_t *req,
                                apr_bucket_brigade *rest, apr_size_t size)
 {
@@ -160,31 +168,33 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb, req_t *re
     if (rv == APR_SUCCESS)
         rv = apr_brigade_partition(bb, (apr_off_t)size, &after);
     if (rv != APR_SUCCESS) {
-        /* Another answer would be taken for the rest of this one. */
+        /* The client would take another response for the rest of this one. */
         f->c->keepalive = AP_CONN_CLOSE;
         return rv;
     }
     apr_brigade_split_ex(bb, after, rest);
-    rv = pass(f, bb, req);
+    rv = pass_brigade(f, bb, req);
     APR_BRIGADE_CONCAT(bb, rest);
     return rv;
 }
 
-/* The last one.  An MPM that keeps nothing would wait after the request. */
+/* Passes the last piece. An MPM that is not asynchronous would block after the request's
+ * end. */
 static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
                               req_t *req)
 {
-    apr_status_t rv = pass(f, bb, req);
+    apr_status_t rv = pass_brigade(f, bb, req);
 
     if (is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c)
-        || !is_waiting(f->c, req, POLLOUT))
+        || !is_not_ready(f->c, req, POLLOUT))
         return rv;
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
-    return pass(f, bb, req);
+    return pass_brigade(f, bb, req);
 }
 
-/* A file comes as a whole.  The core's filter would map megabytes of it and wait
- * until they are sent, in the end after the request is done. */
+/* Passes the brigade in pieces. A file arrives as one bucket. The core's filter would
+ * map megabytes of it and block until they are sent, the last of them after the request
+ * has ended. */
 static apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb,
                                 req_t *req)
 {
@@ -201,8 +211,8 @@ static apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb,
     return rv == APR_SUCCESS ? pass_last(f, bb, req) : rv;
 }
 
-/* Connection output filter, right above the core's.  The end of an answer that
- * keeps for the MPM. */
+/* Connection output filter directly above the core's. An asynchronous MPM keeps the end
+ * of the response, so a brigade with the end-of-request bucket passes unchanged. */
 static apr_status_t filter_output(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
@@ -215,7 +225,7 @@ static apr_status_t filter_output(ap_filter_t *f, apr_bucket_brigade *bb)
     return pass_pieces(f, bb, req);
 }
 
-/* The same of a stream. */
+/* The same filter for a stream of HTTP/2. */
 static apr_status_t filter_stream_output(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
@@ -238,8 +248,8 @@ static int is_empty(apr_status_t rv, const apr_bucket_brigade *bb)
            || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
 }
 
-/* mod_http2 would not return from AP_MODE_GETLINE before a line is there
- * (h2_c2_filter_in). */
+/* Returns 1 if a stream has no input. mod_http2 does not return from a nonblocking
+ * AP_MODE_GETLINE before a line is complete (h2_c2_filter_in). */
 static int has_no_input(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     apr_status_t rv = ap_get_brigade(f->next, bb, AP_MODE_SPECULATIVE,
@@ -250,7 +260,8 @@ static int has_no_input(ap_filter_t *f, apr_bucket_brigade *bb)
     return none;
 }
 
-/* Connection input filter: the body of a request. */
+/* Connection input filter: the request releases its slot while its thread waits for the
+ * body. */
 static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
                                  ap_input_mode_t mode, apr_read_type_e block,
                                  apr_off_t readbytes)
@@ -270,7 +281,7 @@ static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
         rv = ap_get_brigade(f->next, bb, mode, APR_NONBLOCK_READ, readbytes);
         if (!is_empty(rv, bb))
             return rv;
-        if (is_waiting(f->c, req, POLLIN))
+        if (is_not_ready(f->c, req, POLLIN))
             vl_hooks_pause(req);
     }
     rv = ap_get_brigade(f->next, bb, mode, APR_BLOCK_READ, readbytes);

@@ -10,34 +10,35 @@
 #include "config/vl_conf.h"
 #include "base/vl_private.h"
 
-/* Only then does anything wait. */
-static int is_on(server_rec *s)
+/* Returns 1 if any server has mode On. Otherwise no connection is queued. */
+static int is_any_on(server_rec *s)
 {
     while (s && vl_conf_get(s)->mode != VL_MODE_ON)
         s = s->next;
     return s != NULL;
 }
 
-/* Sets it as if it stood in the configuration: the MPM offers no other way. */
+/* Sets the factor as if it were in the configuration, because the MPM offers no other
+ * way. */
 void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server)
 {
     static const char name[] = "AsyncRequestWorkerFactor", factor[] = "1000";
     const module *event = ap_find_linked_module("event.c");
     const command_rec *cmd = event ? event->cmds : NULL;
-    ap_directive_t nowhere = { 0 };
+    ap_directive_t directive = { 0 };
     cmd_parms parms = { 0 };
     const char *error;
 
-    if (!is_on(main_server) || vl_conf_argument(name))
+    if (!is_any_on(main_server) || vl_conf_argument(name))
         return;
     while (cmd && cmd->name && ap_cstr_casecmp(cmd->name, name))
         cmd++;
     if (!cmd || !cmd->name || cmd->args_how != TAKE1)
         return;
-    parms.directive = &nowhere;
+    parms.directive = &directive;
     parms.server = main_server;
     parms.pool = parms.temp_pool = pconf;
-    parms.limited = -1;             /* in no <Limit> */
+    parms.limited = -1;             /* not inside <Limit> */
     parms.cmd = cmd;
     parms.info = cmd->cmd_data;
     error = cmd->AP_TAKE1(&parms, NULL, factor);
@@ -47,13 +48,13 @@ void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server)
                      "MPM may keep it from accepting others", name, factor, error);
 }
 
-/* As h2_get_workers_config() of mod_http2. */
+/* The same rules as h2_get_workers_config() of mod_http2. */
 apr_uint32_t vl_http2_workers(int threads)
 {
-    const char *most = vl_conf_argument("H2MaxWorkers");
-    const char *least = vl_conf_argument("H2MinWorkers");
-    long min = least ? strtol(least, NULL, 10) : 0;
-    long max = most ? strtol(most, NULL, 10) : 0;
+    const char *max_text = vl_conf_argument("H2MaxWorkers");
+    const char *min_text = vl_conf_argument("H2MinWorkers");
+    long min = min_text ? strtol(min_text, NULL, 10) : 0;
+    long max = max_text ? strtol(max_text, NULL, 10) : 0;
 
     if (!ap_find_linked_module("mod_http2.c"))
         return 0;
