@@ -128,6 +128,20 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   validated
 }
 
+@test "worker: a child without descriptors closes an idle connection for a new one" {
+  requires worker
+  local child kept_pid kept=$BATS_TEST_TMPDIR/kept
+  start_frail -m worker -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 16' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' 'VhostLimit On' 'KeepAliveTimeout 60'
+  child=$(httpd_children)
+  packets --kept 8 "$BATS_TEST_TMPDIR/go" 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$kept" 2>&1 3>&- 4>&- &
+  kept_pid=$!
+  wait_until 20 grep -q '^8 200' "$kept"
+  may_have "$child" "$(descriptors_of "$child")"
+  is "$(get status '/vhostlimit?auto' -m $((15 * SLOWER)))" 200 "a page that needs no file"
+  kill "$kept_pid"; wait "$kept_pid" || :
+}
+
 @test "a child that stops keeps who waits in it until others can be sent descriptors" {
   requires event
   start_frail -t 'StartServers 1' -t 'ServerLimit 4' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' \

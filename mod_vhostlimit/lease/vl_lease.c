@@ -1482,7 +1482,10 @@ int vl_lease_spare_locked(void)
     lease = APR_RING_FIRST(leases.idle);
     leave_ring_locked(lease);
     vl_wheel_clear(&lease->timer);
-    expire_locked(&lease->timer);
+    if (leases.parks)
+        expire_locked(&lease->timer);
+    else
+        shutdown(lease->fd, SHUT_RD);       /* Its thread, which reads, finds the end. */
     return 1;
 }
 
