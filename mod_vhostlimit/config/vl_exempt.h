@@ -3,8 +3,8 @@
 #define VL_EXEMPT_H
 
 /* VhostLimitExempt: requests that are never queued and never refused, such as the
- * requests of a health check.  The functions keep no state and need no lock; any thread of a child
- * process may call them. */
+ * requests of a health check.  The functions keep no state and need no lock; any thread
+ * of a child process may call them. */
 
 #include <apr_network_io.h>
 #include <httpd.h>
