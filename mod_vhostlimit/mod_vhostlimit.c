@@ -121,8 +121,8 @@ static apr_status_t remove_cgroups(void *unused)
 }
 
 /* Cleanup of the configuration pool: removes all groups when the server exits.  httpd
- * clears this pool before every restart too, and then the groups stay.  No later cleanup
- * would do: the module is unloaded when the configuration pool is gone. */
+ * clears this pool before every restart too, and then the groups stay.  A later cleanup
+ * cannot do it, because httpd unloads the module with the configuration pool. */
 static apr_status_t remove_cgroups_at_exit(void *unused)
 {
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)

@@ -21,7 +21,7 @@ typedef void vl_head_field_fn(void *data, const char *name, char *value);
 
 /* Parses a request line such as "GET /path?args HTTP/1.1" and calls `field` for each
  * following line that has a colon.  Modifies `head`.  Returns 0 if the first line is not a
- * request line whose target begins with "/". */
+ * request line with a target that begins with "/". */
 int vl_head_parse(char *head, vl_head_t *ret_head, vl_head_field_fn *field,
                   void *data);
 

@@ -23,7 +23,7 @@ vl_out_t *vl_out_to_request(request_rec *r)
     return out;
 }
 
-/* Appends to the memory, whose size at least doubles when it is full. */
+/* Appends to the memory and at least doubles its size when it is full. */
 static void append_to_memory(vl_out_t *out, const char *bytes, apr_size_t len)
 {
     if (out->memory_len + len > out->memory_size) {

@@ -3,9 +3,9 @@
 #define VL_RATE_H
 
 /* CPU time used during the last minute: a sliding window of intervals of two seconds
- * (VL_RATE_SLOTS; not the slots of requests).  The
- * window needs no timer: the next call advances it.  The functions have no other side
- * effects.  The caller must hold the lock that protects the vl_rate_t. */
+ * (VL_RATE_SLOTS, not the slots of requests).  The window needs no timer: the next call
+ * advances it.  The functions have no other side effects.  The caller must hold the lock
+ * that protects the vl_rate_t. */
 
 #include <apr.h>
 

@@ -2,7 +2,7 @@
 #ifndef VL_WHEEL_H
 #define VL_WHEEL_H
 
-/* Timers for many objects whose timers mostly never expire: a hashed timing wheel (Varghese
+/* Timers for many objects that mostly never expire: a hashed timing wheel (Varghese
  * and Lauck 1987, scheme 6).  Setting and clearing a timer is O(1).  Timers expire in
  * steps of VL_WHEEL_STEP_US and never early.  The caller must hold the lock that protects
  * the wheel and its timers. */

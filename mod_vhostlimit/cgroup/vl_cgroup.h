@@ -30,8 +30,8 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
 const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
                               const vl_cgroup_limits_t *limits);
 
-/* Creates the account's groups unless they exist, and sets the limits whose controllers are
- * available.  On any status other than APR_SUCCESS vl_cgroup_reason() tells why. */
+/* Creates the account's groups unless they exist, and sets the limits for which controllers
+ * are available.  On any status other than APR_SUCCESS vl_cgroup_reason() tells why. */
 apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
                            const vl_cgroup_limits_t *limits);
 
@@ -80,8 +80,8 @@ const char *vl_cgroup_process_file(const vl_cgroup_t *cg, apr_pool_t *p,
 const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account, const char **ret_less);
 
-/* The file whose field "oom_kill" counts the back-end processes that the kernel has killed
- * because of VhostLimitMemory.  NULL also if no vhost has that limit. */
+/* The file in which the field "oom_kill" counts the back-end processes that the kernel
+ * has killed because of VhostLimitMemory.  NULL also if no vhost has that limit. */
 const char *vl_cgroup_kills_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account);
 

@@ -67,9 +67,9 @@ static const char *make_threaded(apr_pool_t *p, const char *dir)
     return vl_cgroup_file_write(file, "threaded");
 }
 
-/* Creates the group for the server threads of the account.  In v1 it is below the account's
- * group, whose limits apply to it.  In v2 it must be below the server's group, so it gets
- * the CPU limits itself.  Returns NULL or an error message. */
+/* Creates the group for the server threads of the account.  In v1 it is below the
+ * account's group, and the limits of that group apply to it.  In v2 it must be below the
+ * server's group, so it gets the CPU limits itself.  Returns NULL or an error message. */
 static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                       const char *name,
                                       const vl_cgroup_limits_t *limits)

@@ -36,7 +36,7 @@ struct vl_cgroup_t {
     controller_t controllers[VL_CG_CONTROLLERS];
     const char *const *disks;       /* see vl_cgroup_disks() */
     apr_hash_t *accounts;           /* accounts that were added: file name -> itself */
-    apr_hash_t *left;               /* accounts whose groups could not be removed yet:
+    apr_hash_t *left;               /* accounts with groups that could not be removed:
                                      * file name -> itself */
     vl_cgroup_t *earlier;           /* previous tree with another path that could not be
                                      * removed yet; a linked list */

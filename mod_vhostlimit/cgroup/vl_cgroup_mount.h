@@ -20,7 +20,7 @@ const char *vl_cgroup_mount_find(apr_pool_t *p, const char *controller,
 int vl_cgroup_mount_is_v2(const char *path);
 
 /* Has no side effects and is exported for its unit test.  Returns the i-th mount point, i
- * from 0, in a text like /proc/self/mounts whose file system has the given type and option
+ * from 0, in a text like /proc/self/mounts with a file system of the given type and option
  * ("": any option).  NULL: there are no more. */
 const char *vl_cgroup_parse_mounts(apr_pool_t *p, const char *text,
                                    const char *type, const char *option,

@@ -2,10 +2,10 @@
 #ifndef VL_WATCH_H
 #define VL_WATCH_H
 
-/* Finds the accounts that become limited or are no longer limited, and the accounts whose
- * processes the kernel has killed for memory.  The state is in shared memory and covers
- * all child processes.  Any process may call the functions; when a check is due, only the
- * first caller makes it.  Both functions take the segment lock. */
+/* Finds the accounts that become limited or are no longer limited, and the accounts of
+ * which the kernel has killed processes for memory.  The state is in shared memory and
+ * covers all child processes.  Any process may call the functions; when a check is due,
+ * only the first caller makes it.  Both functions take the segment lock. */
 
 #include "core/vl_limited.h"
 #include "core/vl_shm.h"
