@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module record and what happens once per server or child; the request's
- * life is in vl_hooks.c. */
+/* The module record, and the work done once per server start, restart or child process:
+ * configuration, shared memory, cgroups, child start and child exit.  The hooks that run
+ * for each request are in request/vl_hooks.c.  All file-level state belongs to the main
+ * thread of the parent, and is read-only in the child processes. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -36,16 +38,16 @@
 #include "cost/vl_usage.h"
 #include "cgroup/vl_yield.h"
 
-/* Lives as long as the parent, in the process's pool under KEPT_KEY: a restart
- * loads the module anew and clears its variables.  The key has the layout's
- * stamp, so that a module with another layout, installed before the restart, does
- * not take it for its own: it begins anew. */
+/* State that survives a restart.  A restart loads the module again and clears its
+ * variables, so this struct is allocated in ap_pglobal and stored there under KEPT_KEY.
+ * The key contains the layout stamp: a module version with another layout does not find
+ * the struct of the previous version and creates its own. */
 #define KEPT_KEY "mod_vhostlimit:" VL_LAYOUT
 typedef struct kept_t {
     vl_shm_t *shm;
-    apr_uint32_t capacity;          /* of shm, in accounts */
-    const int *handover;            /* see vl_transfer.h */
-    int relay[2];                   /* see vl_relay.h */
+    apr_uint32_t capacity;          /* number of accounts that shm can hold */
+    const int *transfer;            /* socket pair, see vl_transfer.h */
+    int relay[2];                   /* socket pair, see vl_relay.h */
     vl_control_kept_t control;
     vl_cgroup_t *cgroup;
 } kept_t;
@@ -54,6 +56,7 @@ static kept_t *kept;
 static vl_place_t *place;
 static vl_usage_t *usage;
 
+/* Returns the state of the previous configuration, or NULL at the first start. */
 static kept_t *kept_find(void)
 {
     void *data = NULL;
@@ -62,9 +65,10 @@ static kept_t *kept_find(void)
     return data;
 }
 
-/* The pair by which children pass connections on.  Children of all versions of
- * the module use it, so it is kept by itself: int[2], for good. */
-static apr_status_t handover_get(const int **ret_pair)
+/* Finds or creates the socket pair through which child processes transfer connections.
+ * Child processes of all module versions share the pair, so it has a key of its own,
+ * without the layout stamp.  Its type int[2] and its key must never change. */
+static apr_status_t transfer_pair_get(const int **ret_pair)
 {
     static const char key[] = "mod_vhostlimit:handover";
     void *data = NULL;
@@ -81,7 +85,8 @@ static apr_status_t handover_get(const int **ret_pair)
     return rv;
 }
 
-/* NULL: there are no descriptors for it, which is logged. */
+/* Finds or creates the state that survives restarts.  Returns NULL and logs the reason
+ * when the socket pairs cannot be created. */
 static kept_t *kept_get(server_rec *main_server)
 {
     kept_t *k = kept_find();
@@ -90,7 +95,7 @@ static kept_t *kept_get(server_rec *main_server)
     if (k)
         return k;
     k = apr_pcalloc(ap_pglobal, sizeof(*k));
-    rv = handover_get(&k->handover);
+    rv = transfer_pair_get(&k->transfer);
     if (rv == APR_SUCCESS)
         rv = vl_relay_create(k->relay);
     if (rv != APR_SUCCESS) {
@@ -103,6 +108,7 @@ static kept_t *kept_get(server_rec *main_server)
     return k;
 }
 
+/* Pool cleanup: removes all groups of the module. */
 static apr_status_t remove_cgroups(void *unused)
 {
     kept_t *k = kept_find();
@@ -114,8 +120,9 @@ static apr_status_t remove_cgroups(void *unused)
     return APR_SUCCESS;
 }
 
-/* The configuration pool is cleared before every restart too, and only here is
- * the module still loaded when the server ends. */
+/* Cleanup of the configuration pool: removes all groups when the server exits.  httpd
+ * clears this pool before every restart too, and then the groups stay.  A later cleanup
+ * cannot do it, because httpd unloads the module with the configuration pool. */
 static apr_status_t remove_cgroups_at_exit(void *unused)
 {
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
@@ -123,13 +130,14 @@ static apr_status_t remove_cgroups_at_exit(void *unused)
     return APR_SUCCESS;
 }
 
-/* One server for each account: the first of those that share it. */
+/* Returns an array of server_rec *: one server for each account.  An account that several
+ * vhosts share is represented by the first of them in configuration order. */
 static apr_array_header_t *account_servers(apr_pool_t *p,
                                            server_rec *main_server)
 {
     apr_array_header_t *all = vl_conf_servers(p, main_server);
-    apr_array_header_t *firsts = apr_array_make(p, all->nelts,
-                                                sizeof(server_rec *));
+    apr_array_header_t *servers = apr_array_make(p, all->nelts,
+                                                 sizeof(server_rec *));
     apr_hash_t *seen = apr_hash_make(p);
     int i;
 
@@ -141,11 +149,12 @@ static apr_array_header_t *account_servers(apr_pool_t *p,
             || apr_hash_get(seen, conf->account_name, APR_HASH_KEY_STRING))
             continue;
         apr_hash_set(seen, conf->account_name, APR_HASH_KEY_STRING, s);
-        APR_ARRAY_PUSH(firsts, server_rec *) = s;
+        APR_ARRAY_PUSH(servers, server_rec *) = s;
     }
-    return firsts;
+    return servers;
 }
 
+/* Returns vl_cgroup_needs() of all servers combined. */
 static unsigned all_needs(server_rec *s)
 {
     unsigned needs = 0;
@@ -158,22 +167,24 @@ static unsigned all_needs(server_rec *s)
     return needs;
 }
 
-/* A limit that nobody enforces stops the start, unless VhostLimitOnError says
- * open.  A restart goes on: to stop it would be to stop the server. */
-static apr_status_t limit_failed(server_rec *s, const char *why, int restart)
+/* Logs that the kernel cannot enforce a limit of the vhost.  Returns APR_EGENERAL if the
+ * server must not start.  A restart never fails here, because a failed restart would stop
+ * the running server.  "VhostLimitOnError open" lets the server start as well. */
+static apr_status_t report_unenforced(server_rec *s, const char *why, int restart)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    int stops = conf->on_error != VL_ERROR_OPEN;
+    int is_fatal = conf->on_error != VL_ERROR_OPEN;
 
-    ap_log_error(APLOG_MARK, !stops ? APLOG_WARNING
+    ap_log_error(APLOG_MARK, !is_fatal ? APLOG_WARNING
                  : restart ? APLOG_ERR : APLOG_EMERG, 0, s, VLOGNO(0020)
                  "vhost %s: a limit cannot be enforced: %s%s",
-                 conf->account_name, why, stops && !restart
+                 conf->account_name, why, is_fatal && !restart
                  ? " (VhostLimitOnError open starts without)" : "");
-    return stops && !restart ? APR_EGENERAL : APR_SUCCESS;
+    return is_fatal && !restart ? APR_EGENERAL : APR_SUCCESS;
 }
 
-/* As configured, but for what has been changed since the server began. */
+/* Returns the configured cgroup limits of the vhost, with the limits that vhostlimitctl
+ * has changed since the server started. */
 static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
 {
     vl_account_snapshot_t now;
@@ -183,26 +194,29 @@ static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
     return vl_conf_cgroup_limits_with(conf, &now.limits);
 }
 
+/* Creates or updates the groups of the server's account.  Returns APR_EGENERAL if the
+ * server must not start. */
 static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     vl_cgroup_limits_t limits = limits_now(conf);
     const char *missing = vl_cgroup_missing(kept->cgroup, ptemp, &limits);
 
-    if (missing && limit_failed(s, missing, restart) != APR_SUCCESS)
+    if (missing && report_unenforced(s, missing, restart) != APR_SUCCESS)
         return APR_EGENERAL;
     if (vl_cgroup_add(kept->cgroup, conf->account_name, &limits)
         == APR_SUCCESS)
         return APR_SUCCESS;
     if (vl_cgroup_needs(&limits))
-        return limit_failed(s, vl_cgroup_reason(kept->cgroup), restart);
+        return report_unenforced(s, vl_cgroup_reason(kept->cgroup), restart);
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
                  "vhost %s has no cgroup: %s", conf->account_name,
                  vl_cgroup_reason(kept->cgroup));
     return APR_SUCCESS;
 }
 
-/* One group per account; those of vhosts that are gone are removed. */
+/* Opens the cgroup tree, creates the groups of all accounts, and removes the groups of
+ * vhosts that are no longer configured. */
 static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
@@ -221,8 +235,9 @@ static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
     return rv;
 }
 
-/* A child keeps the others for its connections and files. */
-static apr_uint32_t most_group_descriptors(void)
+/* Returns how many descriptors may be open for cgroup files: a quarter of RLIMIT_NOFILE.
+ * A child process needs the rest for its connections and files. */
+static apr_uint32_t max_group_descriptors(void)
 {
     struct rlimit limit;
 
@@ -231,6 +246,8 @@ static apr_uint32_t most_group_descriptors(void)
     return (apr_uint32_t)(limit.rlim_cur / 4);
 }
 
+/* Registers the account for CPU usage readings and, if it has a memory limit, records the
+ * kill count of its group so far: earlier kills must not be reported. */
 static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
 {
     int has_memory = vl_conf_cgroup_limits(conf).memory > 0;
@@ -242,15 +259,16 @@ static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
                                  kept->cgroup, p, conf->account_name));
 }
 
-/* Opened while the parent is root. */
+/* Opens the cgroup files of all accounts.  The parent does this while it is root, because
+ * the kernel checks the rights of the process that opened the file. */
 static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 {
     apr_array_header_t *servers = vl_conf_servers(pconf, main_server);
-    apr_uint32_t without = 0;
+    apr_uint32_t without_fds = 0;
     int i;
 
     place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
-                                        most_group_descriptors());
+                                        max_group_descriptors());
     usage = vl_usage_post_config_create(pconf, kept->cgroup,
                                         vl_accounts_count(main_server));
     vl_yield_post_config(pconf, kept->cgroup);
@@ -261,15 +279,15 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
         if (conf->mode != VL_MODE_OFF)
             watch_usage(pconf, conf);
         if (conf->mode == VL_MODE_ON)
-            without += vl_place_post_config_add(place, conf->account,
-                                                conf->account_name)
-                       == APR_ENOSPC;
+            without_fds += vl_place_post_config_add(place, conf->account,
+                                                    conf->account_name)
+                           == APR_ENOSPC;
     }
-    if (without)
+    if (without_fds)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0021)
                      "the last %u vhosts have no descriptors for their cgroups "
                      "(LimitNOFILE %u would do): their CGI programs and busy "
-                     "threads stay in the server's", without,
+                     "threads stay in the server's", without_fds,
                      vl_place_wanted_count(place) * 4 + 4);
 }
 
@@ -287,11 +305,11 @@ static void log_banner(server_rec *main_server, int accounts)
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
-    apr_array_header_t *firsts;
+    apr_array_header_t *servers;
 
     if (vl_conf_post_config(pconf, ptemp, main_server) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
-    /* The first of the two passes at start is a rehearsal. */
+    /* httpd reads the configuration twice at start.  The first pass only checks it. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     vl_headtime_post_config(main_server);
@@ -304,14 +322,15 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);
-    firsts = account_servers(pconf, main_server);
-    vl_status_post_config(firsts, kept->shm, kept->cgroup);
+    servers = account_servers(pconf, main_server);
+    vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
-    log_banner(main_server, firsts->nelts);
+    log_banner(main_server, servers->nelts);
     vl_outside_post_config(main_server, kept->cgroup);
     return OK;
 }
 
+/* Runs after the MPM has opened the listening sockets. */
 static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                      server_rec *main_server)
 {
@@ -319,8 +338,8 @@ static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     return OK;
 }
 
-/* All other modules are ready. */
-static int serve_control(apr_pool_t *pconf, apr_pool_t *plog,
+/* Starts the control socket.  Runs last, when all other modules are configured. */
+static int start_control(apr_pool_t *pconf, apr_pool_t *plog,
                          apr_pool_t *ptemp, server_rec *main_server)
 {
     if (kept)
@@ -329,27 +348,29 @@ static int serve_control(apr_pool_t *pconf, apr_pool_t *plog,
     return OK;
 }
 
-/* Of the descriptors that a child may have, those that its threads may need
- * (a client twice, a file, a back end and one more each) and a hundred are not
- * for waiting, nor are those that every child has of the others (an eventfd
- * each) and of the groups.  Half of the rest may wait in line, half for a
- * request. */
-static apr_uint32_t waiting_most(int threads)
+/* Returns how many idle keep-alive connections a child process may park.  As many queued
+ * connections are allowed in addition.  Both together use the descriptors below
+ * RLIMIT_NOFILE that remain after these are reserved:
+ *  - 5 for each thread (two for its client, a file, a back end, one spare), plus 100;
+ *  - the open cgroup files;
+ *  - one eventfd for each child process that can exist. */
+static apr_uint32_t max_parked_connections(int threads)
 {
-    rlim_t kept_back = (rlim_t)threads * 5 + 100 + vl_place_open_count(place)
-                       + vl_shm_columns(kept->shm);
+    rlim_t reserved = (rlim_t)threads * 5 + 100 + vl_place_open_count(place)
+                      + vl_shm_columns(kept->shm);
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
         return APR_UINT32_MAX;
-    return limit.rlim_cur > kept_back + 1
-           ? (apr_uint32_t)((limit.rlim_cur - kept_back) / 2) : 1;
+    return limit.rlim_cur > reserved + 1
+           ? (apr_uint32_t)((limit.rlim_cur - reserved) / 2) : 1;
 }
 
+/* Child process: attaches to shared memory and starts the module's threads. */
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
     int threads = 1;
-    apr_uint32_t most;
+    apr_uint32_t max_parked;
     apr_status_t rv;
 
     vl_control_child_init();
@@ -365,20 +386,21 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_hooks_child_init(kept->shm, place);
     apr_pool_cleanup_register(pchild, NULL, vl_hooks_child_end,
                               apr_pool_cleanup_null);
-    most = waiting_most(threads);
+    max_parked = max_parked_connections(threads);
     vl_park_child_init(pchild, kept->shm, kept->capacity,
                        threads ? threads : 1, vl_http2_workers(threads));
-    vl_accept_child_init(pchild, main_server, kept->shm, kept->handover,
-                         kept->relay, most, usage);
+    vl_accept_child_init(pchild, main_server, kept->shm, kept->transfer,
+                         kept->relay, max_parked, usage);
     vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
                         kept->capacity, vl_http2_workers(threads));
-    /* httpd -X ends as a child does. */
+    /* "httpd -X" has no parent: its only process exits through the child's pool. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,
                                   apr_pool_cleanup_null);
 }
 
-/* Parent: what a dead child held comes back. */
+/* Parent: when a child process has exited, returns the slots that it held and lets the
+ * relay check whether the child was the acceptor. */
 static void child_status(server_rec *main_server, pid_t pid,
                          ap_generation_t generation, int slot,
                          mpm_child_status state)
@@ -397,10 +419,10 @@ static void child_status(server_rec *main_server, pid_t pid,
 
 static void register_hooks(apr_pool_t *p)
 {
-    /* After the MPM's, which opens the listeners. */
+    /* After the MPM's own hook, which opens the listening sockets. */
     ap_hook_open_logs(open_logs, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_post_config(serve_control, NULL, NULL, APR_HOOK_REALLY_LAST);
+    ap_hook_post_config(start_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
     vl_hooks_register(p);
@@ -412,7 +434,7 @@ static void register_hooks(apr_pool_t *p)
 
 module AP_MODULE_DECLARE_DATA vhostlimit_module = {
     STANDARD20_MODULE_STUFF,
-    NULL,                       /* nothing per directory */
+    NULL,                       /* no per-directory configuration */
     NULL,
     vl_conf_create,
     vl_conf_merge,

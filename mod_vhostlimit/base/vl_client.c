@@ -5,7 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#define ENDS (EPOLLHUP | EPOLLERR)
+#define HANGUP_EVENTS (EPOLLHUP | EPOLLERR)
 
 apr_uint32_t vl_client_events(int fd)
 {
@@ -25,13 +25,14 @@ int vl_client_is_gone(vl_client_t *client, int fd, apr_uint32_t events)
 {
     static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
-    if ((events & ENDS) || ((events & EPOLLRDHUP) && client->tls))
+    if ((events & HANGUP_EVENTS) || ((events & EPOLLRDHUP) && client->tls))
         return 1;
     if (!(events & EPOLLRDHUP) || !client->http11 || client->probed)
         return 0;
     client->probed = 1;
     if (send(fd, interim, sizeof(interim) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
         return 1;
-    /* From this machine the reset is there already; another one's is an event. */
-    return (vl_client_events(fd) & ENDS) != 0;
+    /* The reset of a client on this machine has arrived already.  The reset of a remote
+     * client causes an event later. */
+    return (vl_client_events(fd) & HANGUP_EVENTS) != 0;
 }

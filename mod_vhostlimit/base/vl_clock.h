@@ -2,17 +2,18 @@
 #ifndef VL_CLOCK_H
 #define VL_CLOCK_H
 
-/* The clock of all waiting, deadlines and rates: it goes on evenly when
- * somebody sets the time of day, and is the same in all processes.  The time of
- * day is only for what people read. */
+/* The clock for all waits, deadlines and rates.  It is monotonic, so setting the time of
+ * day does not change it, and it is the same in all processes.  The time of day is used
+ * only for times that are displayed.  Any thread may call it. */
 
 #include <time.h>
 
 #include <apr.h>
 
-/* Of pthread_condattr_setclock() too. */
+/* Also the argument of pthread_condattr_setclock(). */
 #define VL_CLOCK CLOCK_MONOTONIC
 
+/* Returns the time in microseconds. */
 static inline apr_int64_t vl_clock_us(void)
 {
     struct timespec ts;

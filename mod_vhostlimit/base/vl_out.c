@@ -23,7 +23,8 @@ vl_out_t *vl_out_to_request(request_rec *r)
     return out;
 }
 
-static void keep(vl_out_t *out, const char *bytes, apr_size_t len)
+/* Appends to the memory and at least doubles its size when it is full. */
+static void append_to_memory(vl_out_t *out, const char *bytes, apr_size_t len)
 {
     if (out->memory_len + len > out->memory_size) {
         char *more;
@@ -38,18 +39,18 @@ static void keep(vl_out_t *out, const char *bytes, apr_size_t len)
     out->memory_len += len;
 }
 
-static void deliver(vl_out_t *out, const char *bytes, apr_size_t len)
+static void write_through(vl_out_t *out, const char *bytes, apr_size_t len)
 {
     if (out->r)
         ap_rwrite(bytes, (int)len, out->r);
     else
-        keep(out, bytes, len);
+        append_to_memory(out, bytes, len);
 }
 
 void vl_out_flush(vl_out_t *out)
 {
     if (out->len)
-        deliver(out, out->buf, out->len);
+        write_through(out, out->buf, out->len);
     out->len = 0;
 }
 
@@ -74,7 +75,7 @@ void vl_out_text(vl_out_t *out, const char *text)
     if (len > sizeof(out->buf) - out->len)
         vl_out_flush(out);
     if (len > sizeof(out->buf)) {
-        deliver(out, text, len);
+        write_through(out, text, len);
         return;
     }
     memcpy(out->buf + out->len, text, len);
@@ -158,7 +159,7 @@ void vl_out_label(vl_out_t *out, const char *text)
             vl_out_text(out, "\\n");
         else if (c < 0x80)
             put(out, (char)c);
-        else {                      /* UTF-8 */
+        else {                      /* two bytes of UTF-8 */
             put(out, (char)(0xc0 | c >> 6));
             put(out, (char)(0x80 | (c & 0x3f)));
         }

@@ -2,8 +2,9 @@
 #ifndef VL_PRIVATE_H
 #define VL_PRIVATE_H
 
-/* For the edge files: our module record, our log level, our log ids (listed in
- * docs/operating.md; APLOGNO belongs to httpd). */
+/* Declarations for files that include headers of httpd: the module record, the log level of
+ * the module, and its log ids.  docs/operating.md lists the ids; the numbers of APLOGNO are
+ * reserved for httpd.  No state and no lock. */
 
 #include <httpd.h>
 #include <http_config.h>
@@ -13,9 +14,8 @@
 extern module AP_MODULE_DECLARE_DATA vhostlimit_module;
 APLOG_USE_MODULE(vhostlimit);
 
-/* True if a filter of the connection holds output that the client has not taken,
- * or input that has not been read.
- * httpd 2.5 asks the filters; 2.4 keeps a flag. */
+/* True if a filter of the connection holds output that has not been sent, or input that has
+ * not been read.  httpd 2.5 asks the filters; httpd 2.4 has a flag. */
 #if AP_MODULE_MAGIC_AT_LEAST(20180720, 1)
 #define vl_has_pending_output(c) ap_filter_should_yield((c)->output_filters)
 #define vl_has_pending_input(c) (ap_filter_input_pending(c) == OK)
@@ -24,8 +24,8 @@ APLOG_USE_MODULE(vhostlimit);
 #define vl_has_pending_input(c) ((c)->data_in_input_filters)
 #endif
 
-/* Sends what the filters of the connection hold, without blocking, as the MPM does
- * in CONN_STATE_WRITE_COMPLETION. */
+/* Sends the output that the filters of the connection hold, without blocking, as the MPM
+ * does in CONN_STATE_WRITE_COMPLETION. */
 static inline apr_status_t vl_flush(conn_rec *c)
 {
     ap_filter_t *last = c->output_filters;
@@ -35,6 +35,7 @@ static inline apr_status_t vl_flush(conn_rec *c)
     return last->frec->filter_func.out_func(last, NULL);
 }
 
+/* Log id at the beginning of a message. */
 #define VLOGNO(n) "VL" #n ": "
 
 #endif

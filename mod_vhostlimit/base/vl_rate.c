@@ -8,10 +8,12 @@ static apr_uint32_t *slot_at(vl_rate_t *rate, apr_int64_t slot)
     return &rate->us[slot % VL_RATE_SLOTS];
 }
 
-static void move_to(vl_rate_t *rate, apr_int64_t slot)
+/* Makes the interval the current one and clears the intervals between. */
+static void advance_to(vl_rate_t *rate, apr_int64_t slot)
 {
-    /* Whoever read the clock before another one got the lock comes late by a
-     * slot at most; a clock that was set back further is followed. */
+    /* A thread that has read the clock before another thread got the lock is late by one
+     * interval at most.  A larger step back means that the clock was set back; then the
+     * window starts again. */
     if (slot == rate->newest - 1)
         return;
     if (slot < rate->newest || slot - rate->newest >= VL_RATE_SLOTS) {
@@ -22,6 +24,7 @@ static void move_to(vl_rate_t *rate, apr_int64_t slot)
         *slot_at(rate, ++rate->newest) = 0;
 }
 
+/* Adds to one interval; the sum saturates at APR_UINT32_MAX. */
 static void add_to(vl_rate_t *rate, apr_int64_t slot, apr_uint64_t us)
 {
     apr_uint32_t *cell = slot_at(rate, slot);
@@ -41,7 +44,7 @@ void vl_rate_add(vl_rate_t *rate, apr_int64_t now_us, apr_uint64_t busy_us,
     apr_int64_t from = now_us - (apr_int64_t)busy_us, end = now_us, slot;
     apr_int64_t newest = now_us / VL_RATE_SLOT_US;
 
-    move_to(rate, newest);
+    advance_to(rate, newest);
     for (slot = newest; slot > rate->newest - VL_RATE_SLOTS; slot--) {
         apr_int64_t begin = later(from, slot * VL_RATE_SLOT_US);
 

@@ -22,7 +22,7 @@ int vl_value_number(const char *text, char unit, apr_int64_t min,
     return !*c && *ret_number >= min && *ret_number <= max;
 }
 
-apr_int64_t vl_value_size(const char *text, apr_int64_t most)
+apr_int64_t vl_value_size(const char *text, apr_int64_t max)
 {
     static const char units[] = "kmg";
     apr_int64_t n;
@@ -33,26 +33,26 @@ apr_int64_t vl_value_size(const char *text, apr_int64_t most)
         return 0;
     errno = 0;
     n = apr_strtoi64(text, &end, 10);
-    if (!apr_isdigit(*text) || errno || n > most)
+    if (!apr_isdigit(*text) || errno || n > max)
         return -1;
     unit = *end ? strchr(units, apr_tolower(*end)) : NULL;
     if (*end && (!unit || end[1]))
         return -1;
     for (; unit && unit >= units; unit--) {
-        if (n > most / 1024)
+        if (n > max / 1024)
             return -1;
         n *= 1024;
     }
     return n ? n : -1;
 }
 
-int vl_value_is_name(const char *text, apr_size_t most)
+int vl_value_is_name(const char *text, apr_size_t max)
 {
     const char *c;
 
     for (c = text; apr_isalnum(*c) || (*c && strchr("._-", *c)); c++)
         ;
-    return !*c && c != text && (apr_size_t)(c - text) <= most;
+    return !*c && c != text && (apr_size_t)(c - text) <= max;
 }
 
 int vl_value_is_path(const char *text)

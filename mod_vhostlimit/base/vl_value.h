@@ -2,21 +2,22 @@
 #ifndef VL_VALUE_H
 #define VL_VALUE_H
 
-/* Values as a configuration file writes them.  Pure. */
+/* Parses values of the configuration file.  The functions have no side effects and need no
+ * lock; any thread may call them. */
 
 #include <apr.h>
 
-/* Digits, and behind them `unit`, a character or 0 for nothing: no sign, no
- * blank.  0: it is not such a number, or not from min to max. */
+/* Parses digits followed by the character `unit` (0: by nothing), without sign and spaces.
+ * Returns 0 if the text is not such a number or the number is not from min to max. */
 int vl_value_number(const char *text, char unit, apr_int64_t min,
                     apr_int64_t max, apr_int64_t *ret_number);
-/* Bytes: a number up to `most`, with K, M, G or nothing behind it; 0 is none,
- * also written so.  -1: it is no size. */
-apr_int64_t vl_value_size(const char *text, apr_int64_t most);
-/* A name of letters, digits and . _ - */
-int vl_value_is_name(const char *text, apr_size_t most);
-/* An absolute path that is plain: not "/", no "//", nothing in it begins with a
- * dot, and no slash at its end. */
+/* Parses a number of bytes up to `max`, followed by K, M, G or nothing.  Returns 0 for
+ * "0" and "none", -1 for an invalid text. */
+apr_int64_t vl_value_size(const char *text, apr_int64_t max);
+/* Returns 1 if the text is a name of 1 to `max` letters, digits and . _ - */
+int vl_value_is_name(const char *text, apr_size_t max);
+/* Returns 1 if the text is an absolute path other than "/", without "//", without a
+ * component that begins with a dot, and without a slash at the end. */
 int vl_value_is_path(const char *text);
 
 #endif

@@ -4,7 +4,7 @@
 APR_RING_HEAD(timers_t, vl_timer_t);
 
 struct vl_wheel_t {
-    apr_int64_t step;               /* the slot before it has been emptied */
+    apr_int64_t step;               /* next step to process; all earlier steps are done */
     struct timers_t slots[VL_WHEEL_SLOTS];
 };
 
@@ -13,7 +13,7 @@ static struct timers_t *slot_of(vl_wheel_t *w, apr_int64_t step)
     return &w->slots[(apr_uint64_t)step % VL_WHEEL_SLOTS];
 }
 
-/* Of the first turn that is not early. */
+/* Returns the first step that is not earlier than due_us. */
 static apr_int64_t step_of(apr_int64_t due_us)
 {
     return (due_us + VL_WHEEL_STEP_US - 1) / VL_WHEEL_STEP_US;
@@ -47,7 +47,8 @@ void vl_wheel_clear(vl_timer_t *timer)
     timer->due_us = 0;
 }
 
-/* What is due goes to a ring of its own first, from where fn may clear it. */
+/* Moves the expired timers of a slot to the ring ret_due.  A callback may clear a timer
+ * that is still in this ring. */
 static void take_due(struct timers_t *slot, apr_int64_t now_us,
                      struct timers_t *ret_due)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the hierarchies, creates the tree and moves Apache into it. */
 #include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
@@ -9,18 +10,20 @@
 #include "cgroup/vl_cgroup_file.h"
 #include "cgroup/vl_cgroup_mount.h"
 
-/* Where v2 may be mounted when it is not found through a controller (a v2 tree
- * without controllers still counts CPU time). */
+/* Possible mount points of v2.  They are tried because a v2 tree without controllers, which
+ * no search for a controller finds, still counts CPU time. */
 static const char *const v2_mounts[] = {
     "/sys/fs/cgroup", "/sys/fs/cgroup/unified", NULL
 };
 
-/* The tree beside what runs outside of it: the most that both versions take, and as
- * any other group (vl_yield.h). */
+/* The two weights of the tree's root against processes outside the tree (vl_yield.h).
+ * heavy: the maximum of both cgroup versions.  light: the default of every group. */
 static const vl_cgroup_limits_t heavy = { .weight = 10000 }, light = { .weight = 100 };
-/* In the tree Apache, without which no back end gets work, beside a site's back ends.
- * As many groups of sites as run at once have no more than that together, and one
- * of them still gets a quarter of a processor that Apache could use up. */
+/* Weight of the group ".server" (Apache) against the groups of the sites.  It is three
+ * times the default weight of a site, because no back end gets work without Apache.  A
+ * site still gets a quarter of a processor that Apache alone could use up.  The slots
+ * bound the number of sites that run at once to about eight for each processor, so
+ * Apache is not starved either.  Measurements: docs/design/004-cgroups.md. */
 static const vl_cgroup_limits_t server_limits = { .weight = 300 };
 
 const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
@@ -50,6 +53,7 @@ const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
     return NULL;
 }
 
+/* Returns the mount point of a v2 tree, or NULL. */
 static const char *find_v2_mount(void)
 {
     int i;
@@ -61,27 +65,31 @@ static const char *find_v2_mount(void)
     return NULL;
 }
 
+/* Sets version and mount point of the controller; v1 takes precedence.  Both stay unset if
+ * the controller is not mounted. */
 static void find_controller(apr_pool_t *p, vl_cgroup_controller_e controller,
-                            place_t *place)
+                            controller_t *ctl)
 {
     int version;
 
-    for (version = 1; version <= 2 && !place->version; version++) {
+    for (version = 1; version <= 2 && !ctl->version; version++) {
         const char *name = vl_cgroup_controller_name(controller, version);
 
-        place->mount = *name ? vl_cgroup_mount_find(p, name, version) : NULL;
-        if (place->mount)
-            place->version = version;
+        ctl->mount = *name ? vl_cgroup_mount_find(p, name, version) : NULL;
+        if (ctl->mount)
+            ctl->version = version;
     }
 }
 
-/* knows_v1: controllers may be in hierarchies of their own. */
+/* Returns why a controller was not found.  v2: mount point of v2 or NULL.  knows_v1: some
+ * controller is mounted as v1, so this one may exist but be mounted nowhere. */
 static const char *why_missing(const char *v2, int knows_v1)
 {
     return v2 && (!knows_v1 || !strcmp(v2, v2_mounts[0]))
            ? "it is not delegated to /" : "it is not mounted";
 }
 
+/* Switches all controllers off and records the reason. */
 static void turn_off(vl_cgroup_t *cg, const char *reason)
 {
     int c;
@@ -90,31 +98,32 @@ static void turn_off(vl_cgroup_t *cg, const char *reason)
     cg->path = "";
     cg->reason = reason;
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        cg->places[c].version = 0;
-        cg->places[c].missing = reason;
+        cg->controllers[c].version = 0;
+        cg->controllers[c].missing = reason;
     }
 }
 
-/* CPU time is known to any v2 group, if no controller of v1 tells it. */
+/* Finds all controllers and sets the backend.  If no v1 controller counts CPU time, the v2
+ * tree does, because cpu.stat exists in every v2 group. */
 static void detect(vl_cgroup_t *cg)
 {
-    place_t *cpuacct = &cg->places[VL_CG_CPUACCT];
+    controller_t *cpuacct = &cg->controllers[VL_CG_CPUACCT];
     const char *v2 = find_v2_mount();
     int c, knows_v1 = 0;
 
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        find_controller(cg->pool, c, &cg->places[c]);
-        knows_v1 |= cg->places[c].version == 1;
+        find_controller(cg->pool, c, &cg->controllers[c]);
+        knows_v1 |= cg->controllers[c].version == 1;
     }
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        if (!cg->places[c].version)
-            cg->places[c].missing = why_missing(v2, knows_v1);
+        if (!cg->controllers[c].version)
+            cg->controllers[c].missing = why_missing(v2, knows_v1);
     }
     if (!cpuacct->version && v2) {
         cpuacct->version = 2;
         cpuacct->mount = v2;
     }
-    if (cg->places[VL_CG_CPU].version == 1)
+    if (cg->controllers[VL_CG_CPU].version == 1)
         cg->backend = v2 ? "hybrid" : "v1";
     else if (v2)
         cg->backend = "v2";
@@ -123,47 +132,51 @@ static void detect(vl_cgroup_t *cg)
                      "tree, is mounted");
 }
 
-/* An earlier configuration, or server, has made use of it in this tree. */
+/* Returns 1 if an earlier configuration or an earlier server has used the controller in
+ * this tree. */
 static int was_used(const vl_cgroup_t *cg, vl_cgroup_controller_e controller)
 {
-    const place_t *place = &cg->places[controller];
-    const char *dir = apr_pstrcat(cg->pool, place->mount, cg->path, NULL);
+    const controller_t *ctl = &cg->controllers[controller];
+    const char *dir = apr_pstrcat(cg->pool, ctl->mount, cg->path, NULL);
 
-    if (place->version == 1)
+    if (ctl->version == 1)
         return !access(dir, F_OK);
     return vl_cgroup_lists(vl_cgroup_file_read(cg->pool, apr_pstrcat(
                                cg->pool, dir, "/cgroup.subtree_control", NULL)),
                            vl_cgroup_controller_name(controller, 2));
 }
 
-/* Controllers that no limit needs, and none has to be lifted of, are left
- * alone. */
+/* Switches off each controller that no limit needs.  A controller that was in use before
+ * stays in use, because limits that it still enforces must be lifted. */
 static void drop_unneeded(vl_cgroup_t *cg, unsigned needs)
 {
     int c;
 
     for (c = VL_CG_MEMORY; c < VL_CG_CONTROLLERS; c++) {
-        if (cg->places[c].version && !(needs & 1u << c) && !was_used(cg, c))
-            cg->places[c].version = 0;
+        if (cg->controllers[c].version && !(needs & 1u << c) && !was_used(cg, c))
+            cg->controllers[c].version = 0;
     }
 }
 
+/* Returns the path of the group in which this process is, "" for the root group. */
 static const char *self_path(const vl_cgroup_t *cg)
 {
     const char *text = vl_cgroup_file_read(cg->pool, "/proc/self/cgroup");
     const char *path = vl_cgroup_parse_self(
-        cg->pool, text, cg->places[VL_CG_CPU].version == 1 ? "cpu" : "");
+        cg->pool, text, cg->controllers[VL_CG_CPU].version == 1 ? "cpu" : "");
 
     return path && strcmp(path, "/") ? path : "";
 }
 
-/* Apache's processes begin where their parent is.  v2 lets threads work in another
- * group only if that is below their process's, and controllers be enabled only
- * where no processes are; and in the tree Apache has a fair place beside what
- * runs outside. */
+/* Moves Apache into the tree, into the group ".server", and sets cg->origin.  Child
+ * processes start in the group of their parent.  Reasons for the move:
+ *  - v2 lets a thread move only to groups below the group of its process;
+ *  - v2 enables controllers only below a group without processes;
+ *  - in the tree Apache has the weight of the tree against processes outside.
+ * Returns NULL or an error message. */
 static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
 {
-    const place_t *cpu = &cg->places[VL_CG_CPU];
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
     const char *here = self_path(cg);
     const char *failed = vl_cgroup_make_path(cg->pool, cpu->mount, server);
@@ -176,30 +189,33 @@ static const char *enter_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
         cg->origin = old->origin;
     else if (strcmp(here, server))
         cg->origin = here;
-    else    /* a module of another layout has moved it: back above the tree */
+    else    /* A module version with another layout moved Apache into the tree and its
+             * record is lost.  The parent group of the tree is the origin then. */
         cg->origin = apr_pstrndup(cg->pool, cg->path, (apr_size_t)
                                   (strrchr(cg->path, '/') - cg->path));
     return failed;
 }
 
+/* v2: enables the controllers for the groups below the tree's root. */
 static void enable_controllers(vl_cgroup_t *cg)
 {
     int c;
 
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        place_t *place = &cg->places[c];
+        controller_t *ctl = &cg->controllers[c];
 
-        if (place->version == 2 && !place->missing && c != VL_CG_CPUACCT)
-            place->missing = vl_cgroup_enable(
-                cg->pool, place->mount, cg->path,
+        if (ctl->version == 2 && !ctl->missing && c != VL_CG_CPUACCT)
+            ctl->missing = vl_cgroup_enable(
+                cg->pool, ctl->mount, cg->path,
                 vl_cgroup_controller_name(c, 2));
     }
 }
 
-/* The tree itself, once its root is there. */
+/* Sets up the tree after its root group has been created: moves Apache, enables controllers
+ * and sets the weights.  A failure disables CPU shares only. */
 static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
 {
-    place_t *cpu = &cg->places[VL_CG_CPU];
+    controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
 
     if (!cpu->missing)
@@ -218,8 +234,9 @@ static void prepare(vl_cgroup_t *cg, const vl_cgroup_t *old)
                                  NULL);
 }
 
-/* "auto": below our own group, so that systemd's delegation and a container's
- * view hold.  After a restart we are in the tree already. */
+/* Returns the path of the tree for "VhostLimitCgroup auto": below the group of the server,
+ * which respects systemd's delegation and the cgroup namespace of a container.  After a
+ * restart the server is in the tree already, and the path of the tree is cut off first. */
 static const char *auto_path(vl_cgroup_t *cg)
 {
     static const char tree[] = ROOT_NAME SERVER_NAME;
@@ -232,6 +249,7 @@ static const char *auto_path(vl_cgroup_t *cg)
     return apr_pstrcat(cg->pool, own, ROOT_NAME, NULL);
 }
 
+/* Finds the hierarchies and creates the tree. */
 static void open_tree(vl_cgroup_t *cg, const char *setting, unsigned needs,
                       const vl_cgroup_t *old)
 {
@@ -254,8 +272,8 @@ static void open_tree(vl_cgroup_t *cg, const char *setting, unsigned needs,
         prepare(cg, old);
 }
 
-/* The module is another one after a restart, and may be elsewhere: its constants
- * are gone then. */
+/* Copies all strings into the tree's pool.  A restart loads the module again, perhaps at
+ * another address, and string literals of the previous load are unmapped. */
 static void copy_constants(vl_cgroup_t *cg)
 {
     int c;
@@ -265,10 +283,10 @@ static void copy_constants(vl_cgroup_t *cg)
     cg->reason = apr_pstrdup(cg->pool, cg->reason);
     cg->origin = apr_pstrdup(cg->pool, cg->origin);
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        place_t *place = &cg->places[c];
+        controller_t *ctl = &cg->controllers[c];
 
-        place->mount = apr_pstrdup(cg->pool, place->mount);
-        place->missing = apr_pstrdup(cg->pool, place->missing);
+        ctl->mount = apr_pstrdup(cg->pool, ctl->mount);
+        ctl->missing = apr_pstrdup(cg->pool, ctl->missing);
     }
 }
 
@@ -278,8 +296,8 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
     apr_pool_t *p;
     vl_cgroup_t *cg;
 
-    /* No pool of httpd's lives exactly as long: it must outlast the reading of
-     * the next configuration, and be there when the server ends. */
+    /* The tree needs a pool of its own.  It must exist until the next configuration has
+     * been read, and until the server exits.  No pool of httpd has this lifetime. */
     apr_pool_create_unmanaged(&p);
     cg = apr_pcalloc(p, sizeof(*cg));
     cg->pool = p;
@@ -301,14 +319,14 @@ const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
     int c;
 
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        const char *why = cg->places[c].missing;
+        const char *why = cg->controllers[c].missing;
 
         if (!why && c == VL_CG_IO && !cg->disks[0])
             why = "there is no disk here";
         if (needs & 1u << c && why)
             return apr_psprintf(p, "the %s controller is missing: %s",
                                 vl_cgroup_controller_name(
-                                    c, cg->places[c].version == 1 ? 1 : 2),
+                                    c, cg->controllers[c].version == 1 ? 1 : 2),
                                 why);
     }
     return NULL;
@@ -332,7 +350,7 @@ const char *vl_cgroup_reason(const vl_cgroup_t *cg)
 const char *vl_cgroup_weight_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                   const char **ret_heavy, const char **ret_light)
 {
-    const place_t *cpu = &cg->places[VL_CG_CPU];
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const vl_cgroup_value_t *value;
 
     if (!*cg->path || !cpu->version || cpu->missing)

@@ -2,11 +2,13 @@
 #ifndef VL_CGROUP_H
 #define VL_CGROUP_H
 
-/* The cgroup tree: a root of ours and below it one group per account, for its
- * back ends.  Beside them ".server" holds Apache itself, and each account has a
- * group for the threads that work for it; docs/design/004-cgroups.md says where
- * and why.  Parent only, while the configuration is read and when the server
- * ends, but for the paths. */
+/* The cgroup tree of the module.  Below its root each account has one group for its back
+ * ends, and the group ".server" holds Apache itself.  Each account also has a group for
+ * the server threads that work for it; docs/design/004-cgroups.md says where and why.
+ * Only the parent creates, changes and removes groups: its main thread while it reads the
+ * configuration and when the server exits, the control thread in vl_cgroup_change().
+ * There is no lock.  The functions that return paths and names only read the struct, and
+ * any process may call them. */
 
 #include <apr_errno.h>
 #include <apr_pools.h>
@@ -15,79 +17,82 @@
 
 typedef struct vl_cgroup_t vl_cgroup_t;
 
-/* "auto": "vhostlimit" below the group the server was started in; "off": none;
- * else a path from the root of the hierarchy, e.g. "/web/vhosts".
- * needs: vl_cgroup_needs() of all accounts together.  old: the tree until now,
- * or NULL.  Never fails: where no tree can be made the backend is "off" and
- * says why. */
+/* Creates the tree.  setting: "auto" is the group "vhostlimit" below the group in which the
+ * server was started; "off" is no tree; any other value is a path from the root of the
+ * hierarchy, such as "/web/vhosts".  needs: vl_cgroup_needs() of all accounts combined.
+ * old: the tree of the previous configuration, or NULL.  Never returns NULL: if the tree
+ * cannot be created, the backend is "off" and vl_cgroup_reason() tells why. */
 vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
                             const vl_cgroup_t *old);
 
-/* The controller that these limits need and that is not to be had, as
- * "the memory controller is missing: ..."; NULL: none.  Allocated in p. */
+/* Returns NULL if all controllers that the limits need are available, else a message such
+ * as "the memory controller is missing: ...", allocated in p. */
 const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
                               const vl_cgroup_limits_t *limits);
 
-/* Makes the account's groups, or keeps them if they are there, and sets the
- * limits as far as the kernel can.  Any status but APR_SUCCESS: see
- * vl_cgroup_reason(). */
+/* Creates the account's groups unless they exist, and sets the limits for which controllers
+ * are available.  On any status other than APR_SUCCESS vl_cgroup_reason() tells why. */
 apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
                            const vl_cgroup_limits_t *limits);
 
-/* Sets weight and quota of the account's groups anew.  NULL, or why not. */
+/* Sets the CPU weight and the CPU quota of the account's groups.  Returns NULL or an error
+ * message. */
 const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                              const char *account,
                              const vl_cgroup_limits_t *limits);
 
-/* Removes the groups that were added to `old` and not to `cg` (NULL: all of
- * them), then old's root if cg has another, and old itself.  A group with members,
- * or with groups of somebody else below it, stays: cg remembers it, and this tries
- * again when cg is the old one. */
+/* Removes the groups that were added to `old` and not to `cg`; all of them if cg is NULL.
+ * Then removes the root of `old` if cg has another root, and frees `old`.  A group stays
+ * if it has members, or child groups that another program has created.  cg records such a
+ * group, and the next call, with this cg as `old`, tries again. */
 void vl_cgroup_remove_gone(vl_cgroup_t *old, vl_cgroup_t *cg);
 
-/* The file of the tree's weight, and what to write there (vl_yield.h). NULL: there is
- * no tree with CPU shares. */
+/* Returns the file that holds the CPU weight of the tree, and the two values that
+ * vl_yield.h writes there.  NULL: there is no tree with CPU shares.  Allocated in p. */
 const char *vl_cgroup_weight_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                   const char **ret_heavy, const char **ret_light);
 
-/* "v1"; "v2"; "hybrid": cpu in a v1 hierarchy and a v2 tree beside it; "off". */
+/* Returns "v1", "v2", "hybrid" (the cpu controller in a v1 hierarchy, and a v2 tree is
+ * mounted too) or "off". */
 const char *vl_cgroup_backend(const vl_cgroup_t *cg);
-/* Path of the tree's root from the hierarchy's, "" when off. */
+/* Returns the path of the tree's root from the root of the hierarchy, "" when off. */
 const char *vl_cgroup_path(const vl_cgroup_t *cg);
-/* Why the backend is off, or what went wrong last; "" when nothing did. */
+/* Returns why the backend is off, or the last error; "" if there was none. */
 const char *vl_cgroup_reason(const vl_cgroup_t *cg);
-/* Path of an account's group, "" when off.  Allocated in p. */
+/* Returns the path of the account's group, "" when off.  Allocated in p. */
 const char *vl_cgroup_account_path(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *account);
 
-/* Files, by their full names; any process may ask.  NULL: there is none. */
+/* The following functions return the full name of a file, allocated in p, or NULL if there
+ * is no such file.  Any process may call them. */
 
-/* Into which a thread writes itself ("0") to work for the account; account
- * NULL: to be the server's again. */
+/* A thread that writes "0" to this file moves to the account's group for threads, or, if
+ * account is NULL, back to the group of the server. */
 const char *vl_cgroup_thread_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                   const char *account);
-/* Into which a child process writes itself to be the account's back end; the
- * i-th of several, one for each hierarchy. */
+/* A process that writes "0" to this file becomes a back end of the account.  There is one
+ * file for each hierarchy; i counts from 0. */
 const char *vl_cgroup_process_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *account, int i);
-/* That tells the CPU time of the account's back ends.  ret_less: that of its
- * threads, when the first includes it; else NULL. */
+/* The file with the CPU time of the account's back ends.  If that time includes the server
+ * threads of the account, *ret_less is the file with the time of these threads, which the
+ * caller must subtract; else it is NULL. */
 const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account, const char **ret_less);
 
-/* That tells, behind "oom_kill", how many of them the kernel has ended because
- * of VhostLimitMemory; NULL too when no vhost has that limit. */
+/* The file in which the field "oom_kill" counts the back-end processes that the kernel
+ * has killed because of VhostLimitMemory.  NULL also if no vhost has that limit. */
 const char *vl_cgroup_kills_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account);
 
-/* Pure helpers, here for their tests. */
+/* Helpers without side effects, exported for their unit tests. */
 
-/* The group's path in a text like /proc/self/cgroup: of `controller` in v1, of
- * the v2 tree when controller is "".  NULL if there is none. */
+/* Returns the path of the group in a text like /proc/self/cgroup: the v1 group of
+ * `controller`, or the v2 group if controller is "".  NULL: the text has no such line. */
 const char *vl_cgroup_parse_self(apr_pool_t *p, const char *text,
                                  const char *controller);
-/* A file name for an account: bytes other than letters, digits and ". - _ :"
- * become '_', and so does a leading '.'. */
+/* Returns the file name of an account: bytes other than letters, digits and ". - _ :" are
+ * replaced by '_', and so is a leading '.'. */
 const char *vl_cgroup_file_name(apr_pool_t *p, const char *account);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Creates, changes and removes the groups of the accounts. */
 #include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
@@ -11,40 +12,41 @@
 const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *path)
 {
-    const place_t *place;
+    const controller_t *ctl;
     const char *failed = NULL;
     int i;
 
-    for (i = 0; !failed && (place = vl_cgroup_hierarchy(cg, i)); i++)
-        failed = vl_cgroup_make_path(p, place->mount, path);
+    for (i = 0; !failed && (ctl = vl_cgroup_hierarchy(cg, i)); i++)
+        failed = vl_cgroup_make_path(p, ctl->mount, path);
     return failed;
 }
 
-/* Removes the one group; fails, as it should, while it has members or groups
- * below it: rmdir() and not libcgroup, whose delete moves members elsewhere. */
+/* rmdir() fails while the group has members or child groups, and that is wanted.  The
+ * delete function of libcgroup is not used, because it moves the members to another
+ * group. */
 void vl_cgroup_remove_group(const vl_cgroup_t *cg, apr_pool_t *p,
                             const char *path)
 {
-    const place_t *place;
+    const controller_t *ctl;
     int i;
 
-    for (i = 0; (place = vl_cgroup_hierarchy(cg, i)); i++)
-        rmdir(apr_pstrcat(p, place->mount, path, NULL));
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++)
+        rmdir(apr_pstrcat(p, ctl->mount, path, NULL));
 }
 
 const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
                           vl_cgroup_controller_e controller, const char *path,
                           const vl_cgroup_limits_t *limits)
 {
-    const place_t *place = &cg->places[controller];
+    const controller_t *ctl = &cg->controllers[controller];
     const vl_cgroup_value_t *value;
 
-    if (!place->version || place->missing)
+    if (!ctl->version || ctl->missing)
         return NULL;
-    value = vl_cgroup_values(p, controller, place->version, limits, cg->disks);
+    value = vl_cgroup_values(p, controller, ctl->version, limits, cg->disks);
     for (; value->file; value++) {
         const char *failed = vl_cgroup_file_write(
-            apr_pstrcat(p, place->mount, path, "/", value->file, NULL),
+            apr_pstrcat(p, ctl->mount, path, "/", value->file, NULL),
             value->value);
 
         if (failed && !value->optional)
@@ -54,7 +56,8 @@ const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
     return NULL;
 }
 
-/* v2: a group for threads of a process that is in another one. */
+/* v2: makes the group threaded, so that it can hold threads of a process that is in another
+ * group.  Returns NULL or an error message. */
 static const char *make_threaded(apr_pool_t *p, const char *dir)
 {
     const char *file = apr_pstrcat(p, dir, "/cgroup.type", NULL);
@@ -64,13 +67,14 @@ static const char *make_threaded(apr_pool_t *p, const char *dir)
     return vl_cgroup_file_write(file, "threaded");
 }
 
-/* In v1 it is below the account's group, whose limits hold for it; in v2 it
- * cannot be, and has them itself. */
+/* Creates the group for the server threads of the account.  In v1 it is below the
+ * account's group, and the limits of that group apply to it.  In v2 it must be below the
+ * server's group, so it gets the CPU limits itself.  Returns NULL or an error message. */
 static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                       const char *name,
                                       const vl_cgroup_limits_t *limits)
 {
-    const place_t *cpu = &cg->places[VL_CG_CPU];
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const char *path, *failed;
 
     if (cpu->missing)
@@ -83,8 +87,8 @@ static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
 }
 
-/* Processes that the server has forked, with their threads wherever those are:
- * programs for its logs, children of older generations. */
+/* Moves the processes that the server has forked, with all their threads, whatever groups
+ * the threads are in: programs of piped logs, child processes of older generations. */
 static void move_children(apr_pool_t *p, const char *file)
 {
     const char *of = apr_psprintf(p, "/proc/self/task/%d/children",
@@ -100,7 +104,7 @@ static void move_children(apr_pool_t *p, const char *file)
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
                                 const char *path)
 {
-    const char *file = apr_pstrcat(p, cg->places[VL_CG_CPU].mount, path,
+    const char *file = apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount, path,
                                    "/cgroup.procs", NULL);
     const char *failed = vl_cgroup_file_write(file,
                                               apr_itoa(p, (int)getpid()));
@@ -110,6 +114,7 @@ const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed;
 }
 
+/* Sets the limits of all controllers.  Returns NULL or an error message. */
 static const char *set_limits(const vl_cgroup_t *cg, apr_pool_t *p,
                               const char *path,
                               const vl_cgroup_limits_t *limits)
@@ -157,7 +162,7 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
         return NULL;
     failed = vl_cgroup_set(cg, p, VL_CG_CPU,
                            vl_cgroup_account_path(cg, p, account), limits);
-    if (failed || cg->places[VL_CG_CPU].version != 2)
+    if (failed || cg->controllers[VL_CG_CPU].version != 2)
         return failed;
     return vl_cgroup_set(cg, p, VL_CG_CPU, vl_cgroup_threads_path(cg, p, name),
                          limits);
@@ -166,28 +171,30 @@ const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
 static void remove_account(const vl_cgroup_t *cg, apr_pool_t *p,
                            const char *name)
 {
-    if (cg->places[VL_CG_CPU].version)
-        rmdir(apr_pstrcat(p, cg->places[VL_CG_CPU].mount,
+    if (cg->controllers[VL_CG_CPU].version)
+        rmdir(apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount,
                           vl_cgroup_threads_path(cg, p, name), NULL));
     vl_cgroup_remove_group(cg, p, apr_pstrcat(p, cg->path, "/", name, NULL));
 }
 
+/* Returns 1 if a group of the account still exists. */
 static int exists(const vl_cgroup_t *cg, apr_pool_t *p, const char *name)
 {
     const char *path = apr_pstrcat(p, cg->path, "/", name, NULL);
     const char *threads = vl_cgroup_threads_path(cg, p, name);
-    const place_t *place;
+    const controller_t *ctl;
     int i;
 
-    for (i = 0; (place = vl_cgroup_hierarchy(cg, i)); i++) {
-        if (!access(apr_pstrcat(p, place->mount, path, NULL), F_OK)
-            || !access(apr_pstrcat(p, place->mount, threads, NULL), F_OK))
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++) {
+        if (!access(apr_pstrcat(p, ctl->mount, path, NULL), F_OK)
+            || !access(apr_pstrcat(p, ctl->mount, threads, NULL), F_OK))
             return 1;
     }
     return 0;
 }
 
-/* Those of `names` that cg has no use for. */
+/* Removes the groups of `old` that are in `names` and that cg does not use.  cg->left gets
+ * the groups that cannot be removed.  cg may be NULL. */
 static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
                          vl_cgroup_t *cg)
 {
@@ -207,6 +214,8 @@ static void remove_names(const vl_cgroup_t *old, apr_hash_t *names,
     }
 }
 
+/* Removes the tree's root and the server's group.  Apache moves back to its original group
+ * unless the next tree has moved it already. */
 static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
 {
     const char *server = apr_pstrcat(cg->pool, cg->path, SERVER_NAME, NULL);
@@ -217,18 +226,21 @@ static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
     vl_cgroup_remove_group(cg, cg->pool, cg->path);
 }
 
-static int is_there(const vl_cgroup_t *cg)
+/* Returns 1 if the root of the tree still exists. */
+static int root_exists(const vl_cgroup_t *cg)
 {
-    const place_t *place;
+    const controller_t *ctl;
     int i;
 
-    for (i = 0; (place = vl_cgroup_hierarchy(cg, i)); i++) {
-        if (!access(apr_pstrcat(cg->pool, place->mount, cg->path, NULL), F_OK))
+    for (i = 0; (ctl = vl_cgroup_hierarchy(cg, i)); i++) {
+        if (!access(apr_pstrcat(cg->pool, ctl->mount, cg->path, NULL), F_OK))
             return 1;
     }
     return 0;
 }
 
+/* Removes what cg does not use of the tree and frees the struct.  If groups of a tree with
+ * another path cannot be removed, the struct moves to the list cg->earlier. */
 static void remove_or_keep(vl_cgroup_t *tree, vl_cgroup_t *cg)
 {
     vl_cgroup_t *same = cg && !strcmp(tree->path, cg->path) ? cg : NULL;
@@ -239,7 +251,7 @@ static void remove_or_keep(vl_cgroup_t *tree, vl_cgroup_t *cg)
         if (!same)
             remove_tree(tree, cg);
     }
-    if (*tree->path && cg && !same && is_there(tree)) {
+    if (*tree->path && cg && !same && root_exists(tree)) {
         tree->earlier = cg->earlier;
         cg->earlier = tree;
     }

@@ -43,8 +43,7 @@ const char *vl_cgroup_file_write(const char *file, const char *value)
     return len < 0 ? strerror(err) : NULL;
 }
 
-/* The path up to and without its n-th slash after the first; NULL: there are
- * not so many. */
+/* Returns the first n components of the path; NULL: it has fewer. */
 static const char *prefix(apr_pool_t *p, const char *path, int n)
 {
     const char *end = path;
@@ -72,20 +71,22 @@ const char *vl_cgroup_make_path(apr_pool_t *p, const char *mount,
     return NULL;
 }
 
-/* The program that started Apache may take a moment to leave its group. */
+/* Writes the value and retries for 0.5 s while the kernel answers EBUSY: the program that
+ * started Apache may need a moment to leave the group. */
 static const char *write_when_empty(const char *file, const char *value)
 {
-    static const struct timespec moment = { 0, 20000000 };
+    static const struct timespec delay = { 0, 20000000 };
     const char *failed;
     int tries = 25;
 
     while ((failed = vl_cgroup_file_write(file, value)) && errno == EBUSY
            && --tries)
-        nanosleep(&moment, NULL);
+        nanosleep(&delay, NULL);
     return failed;
 }
 
-/* In one group, for those below it. */
+/* v2: enables the controller in one group, for its child groups.  Returns NULL or an error
+ * message. */
 static const char *enable_in(apr_pool_t *p, const char *mount,
                              const char *path, const char *controller)
 {
@@ -118,6 +119,7 @@ const char *vl_cgroup_enable(apr_pool_t *p, const char *mount,
     return failed;
 }
 
+/* Returns 1 if the block device is a disk with a size other than 0. */
 static int is_disk(apr_pool_t *p, const char *name)
 {
     static const char *const in_memory[] = { "ram", "loop", "zram", NULL };

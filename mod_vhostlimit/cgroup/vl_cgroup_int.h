@@ -2,63 +2,68 @@
 #ifndef VL_CGROUP_INT_H
 #define VL_CGROUP_INT_H
 
-/* For the files of this room only: vl_cgroup.c finds the hierarchies and makes
- * the tree, vl_cgroup_account.c its groups, vl_cgroup_path.c knows where things
- * are. */
+/* Private to the files cgroup/vl_cgroup*.c.  vl_cgroup.c finds the hierarchies and creates
+ * the tree, vl_cgroup_account.c creates and removes the groups of the accounts, and
+ * vl_cgroup_path.c builds path names.  There is no lock: see vl_cgroup.h. */
 
 #include <apr_hash.h>
 
 #include "cgroup/vl_cgroup.h"
 
-/* Name of the tree below the server's own group, of the server's group in the
- * tree, and in v1 of the threads' below the account's.  No account's file name
- * begins with a dot. */
+/* Name of the tree's root below the group in which the server was started, name of the
+ * server's group in the tree, and name of the v1 group for threads in the account's group.
+ * The file name of an account never begins with a dot, so it is never ".server". */
 #define ROOT_NAME "/vhostlimit"
 #define SERVER_NAME "/.server"
 #define THREADS_NAME "/threads"
 
-/* Where a controller is; version 0: not in use. */
-typedef struct place_t {
-    int version;
-    const char *mount;
-    const char *missing;        /* why it cannot be had; NULL: it can */
-} place_t;
+/* The hierarchy of one controller. */
+typedef struct controller_t {
+    int version;                /* cgroup version 1 or 2; 0: the module does not use it */
+    const char *mount;          /* mount point of the hierarchy */
+    const char *missing;        /* why the controller is unavailable; NULL: available */
+} controller_t;
 
-/* Outlives a reload of the module, whose literals do not: see copy_constants(). */
+/* The tree survives a reload of the module, string literals do not: all strings here are
+ * allocated in `pool`, see copy_constants(). */
 struct vl_cgroup_t {
     apr_pool_t *pool;
     const char *backend;
     const char *path;               /* from the hierarchy's root; "" when off */
     const char *reason;
-    const char *origin;             /* where the server was started; NULL: it
-                                     * is there still */
-    place_t places[VL_CG_CONTROLLERS];
-    const char *const *disks;
-    apr_hash_t *accounts;           /* file name -> itself: what was added */
-    apr_hash_t *left;               /* the same, of what could not be removed */
-    vl_cgroup_t *earlier;           /* a tree at another path, of which the same
-                                     * is true; it may have one too */
+    const char *origin;             /* group in which the server was started; NULL: the
+                                     * server has not moved into the tree */
+    controller_t controllers[VL_CG_CONTROLLERS];
+    const char *const *disks;       /* see vl_cgroup_disks() */
+    apr_hash_t *accounts;           /* accounts that were added: file name -> itself */
+    apr_hash_t *left;               /* accounts with groups that could not be removed:
+                                     * file name -> itself */
+    vl_cgroup_t *earlier;           /* previous tree with another path that could not be
+                                     * removed yet; a linked list */
 };
 
-/* The i-th of different mount points in use; NULL: there are not so many. */
-const place_t *vl_cgroup_hierarchy(const vl_cgroup_t *cg, int i);
-/* Of an account's threads; name is its file name. */
+/* Returns a controller for the i-th distinct mount point in use, i from 0; NULL: there are
+ * no more. */
+const controller_t *vl_cgroup_hierarchy(const vl_cgroup_t *cg, int i);
+/* Returns the path of the group for the account's threads, allocated in p.  name: the
+ * account's file name. */
 const char *vl_cgroup_threads_path(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *name);
 
-/* In every hierarchy in use.  NULL, or why not. */
+/* Creates the group in every hierarchy in use.  Returns NULL or an error message. */
 const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *path);
-/* In every hierarchy in use. */
+/* Removes the group from every hierarchy in use.  A group with members or child groups
+ * stays. */
 void vl_cgroup_remove_group(const vl_cgroup_t *cg, apr_pool_t *p,
                             const char *path);
-/* Sets what the controller knows of; nothing where it is not in use.  NULL, or
- * why not. */
+/* Writes the limits of one controller for the group at `path`.  Does nothing if the
+ * controller is not in use.  Returns NULL or an error message. */
 const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
                           vl_cgroup_controller_e controller, const char *path,
                           const vl_cgroup_limits_t *limits);
-/* The server's process and its children move into the group of the cpu
- * hierarchy. */
+/* Moves the calling process and its child processes into the group at `path` of the cpu
+ * hierarchy.  Returns NULL or an error message. */
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
                                 const char *path);
 

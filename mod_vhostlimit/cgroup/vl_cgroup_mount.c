@@ -29,7 +29,8 @@ int vl_cgroup_mount_is_v2(const char *path)
     return is_type(path, CGROUP2_SUPER_MAGIC);
 }
 
-/* The kernel writes blanks, tabs, newlines and backslashes in a path as \ooo. */
+/* Decodes the path in place: the kernel writes spaces, tabs, newlines and backslashes as
+ * \ooo. */
 static void unescape(char *path)
 {
     char *to = path;
@@ -49,6 +50,7 @@ static void unescape(char *path)
     *to = '\0';
 }
 
+/* Returns 1 if the comma-separated list has the option.  Modifies the list. */
 static int has_option(char *options, const char *option)
 {
     char *word, *last;
@@ -89,8 +91,8 @@ const char *vl_cgroup_parse_mounts(apr_pool_t *p, const char *text,
 
 #ifdef VL_LIBCGROUP
 
-/* Apache unloads the module at each restart, and libcgroup with it, which would
- * leak what it has allocated (2.0.2: some 30 KB). */
+/* Keeps libcgroup loaded when a restart unloads the module.  Otherwise each restart leaks
+ * the memory that libcgroup has allocated (about 30 KB with version 2.0.2). */
 static void keep_libcgroup(void)
 {
     Dl_info info;
@@ -101,9 +103,9 @@ static void keep_libcgroup(void)
 
 void vl_cgroup_mount_init(void)
 {
-    cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* else: to stdout */
+    cgroup_set_logger(NULL, CGROUP_LOG_ERROR, NULL);   /* the default is stdout */
     keep_libcgroup();
-    cgroup_init();      /* finds no controllers if it fails */
+    cgroup_init();      /* on failure no controllers are found */
 }
 
 const char *vl_cgroup_mount_find(apr_pool_t *p, const char *controller,
@@ -126,8 +128,8 @@ void vl_cgroup_mount_init(void)
 {
 }
 
-/* A mount point that another mount covers is in the text too: the file system
- * at the path tells. */
+/* The text also lists a mount point that another mount hides, so the type of the file
+ * system at the path is checked too. */
 const char *vl_cgroup_mount_find(apr_pool_t *p, const char *controller,
                                  int version)
 {

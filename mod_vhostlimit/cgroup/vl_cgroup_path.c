@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the path names of groups and of their files.  Functions of this file only read the
+ * struct; any process may call them. */
 #include "cgroup/vl_cgroup_int.h"
 
 #include <string.h>
@@ -20,20 +22,20 @@ const char *vl_cgroup_file_name(apr_pool_t *p, const char *account)
     return name;
 }
 
-const place_t *vl_cgroup_hierarchy(const vl_cgroup_t *cg, int i)
+const controller_t *vl_cgroup_hierarchy(const vl_cgroup_t *cg, int i)
 {
     int c, other;
 
     for (c = 0; c < VL_CG_CONTROLLERS; c++) {
-        const place_t *place = &cg->places[c];
+        const controller_t *ctl = &cg->controllers[c];
 
         for (other = 0; other < c; other++) {
-            if (cg->places[other].version && place->version
-                && !strcmp(cg->places[other].mount, place->mount))
+            if (cg->controllers[other].version && ctl->version
+                && !strcmp(cg->controllers[other].mount, ctl->mount))
                 break;
         }
-        if (place->version && other == c && i-- == 0)
-            return place;
+        if (ctl->version && other == c && i-- == 0)
+            return ctl;
     }
     return NULL;
 }
@@ -50,7 +52,7 @@ const char *vl_cgroup_account_path(const vl_cgroup_t *cg, apr_pool_t *p,
 const char *vl_cgroup_threads_path(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *name)
 {
-    if (cg->places[VL_CG_CPU].version == 1)
+    if (cg->controllers[VL_CG_CPU].version == 1)
         return apr_pstrcat(p, cg->path, "/", name, THREADS_NAME, NULL);
     return apr_pstrcat(p, cg->path, SERVER_NAME "/", name, NULL);
 }
@@ -58,7 +60,7 @@ const char *vl_cgroup_threads_path(const vl_cgroup_t *cg, apr_pool_t *p,
 const char *vl_cgroup_thread_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                   const char *account)
 {
-    const place_t *cpu = &cg->places[VL_CG_CPU];
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
     const char *path;
 
     if (!cg->origin || cpu->missing)
@@ -69,42 +71,42 @@ const char *vl_cgroup_thread_file(const vl_cgroup_t *cg, apr_pool_t *p,
                        ? "/tasks" : "/cgroup.threads", NULL);
 }
 
-/* In v1 "tasks" does for a process of one thread, and does not wait for all
- * other processes' forks and exits as "cgroup.procs" does. */
+/* In v1 the file is "tasks", which is enough for a process with one thread.  A write to
+ * "cgroup.procs" would wait for all forks and exits under way in other processes. */
 const char *vl_cgroup_process_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *account, int i)
 {
-    const place_t *place = *cg->path ? vl_cgroup_hierarchy(cg, i) : NULL;
+    const controller_t *ctl = *cg->path ? vl_cgroup_hierarchy(cg, i) : NULL;
 
-    if (!place)
+    if (!ctl)
         return NULL;
-    return apr_pstrcat(p, place->mount, vl_cgroup_account_path(cg, p, account),
-                       place->version == 1 ? "/tasks" : "/cgroup.procs", NULL);
+    return apr_pstrcat(p, ctl->mount, vl_cgroup_account_path(cg, p, account),
+                       ctl->version == 1 ? "/tasks" : "/cgroup.procs", NULL);
 }
 
 const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account, const char **ret_less)
 {
-    const place_t *cpu = &cg->places[VL_CG_CPU];
-    const place_t *place = &cg->places[VL_CG_CPUACCT];
-    const char *file = place->version == 1 ? "/cpuacct.usage" : "/cpu.stat";
+    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
+    const controller_t *ctl = &cg->controllers[VL_CG_CPUACCT];
+    const char *file = ctl->version == 1 ? "/cpuacct.usage" : "/cpu.stat";
 
     *ret_less = NULL;
-    if (!place->version)
+    if (!ctl->version)
         return NULL;
-    if (cpu->version == 1 && !cpu->missing && place->version == 1
-        && !strcmp(cpu->mount, place->mount))
-        *ret_less = apr_pstrcat(p, place->mount, vl_cgroup_threads_path(
+    if (cpu->version == 1 && !cpu->missing && ctl->version == 1
+        && !strcmp(cpu->mount, ctl->mount))
+        *ret_less = apr_pstrcat(p, ctl->mount, vl_cgroup_threads_path(
                                 cg, p, vl_cgroup_file_name(p, account)), file,
                                 NULL);
-    return apr_pstrcat(p, place->mount, vl_cgroup_account_path(cg, p, account),
+    return apr_pstrcat(p, ctl->mount, vl_cgroup_account_path(cg, p, account),
                        file, NULL);
 }
 
 const char *vl_cgroup_kills_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account)
 {
-    const place_t *memory = &cg->places[VL_CG_MEMORY];
+    const controller_t *memory = &cg->controllers[VL_CG_MEMORY];
 
     if (!memory->version || memory->missing)
         return NULL;

@@ -10,7 +10,8 @@
 #define SHARES_MIN 2
 #define SHARES_MAX 262144
 
-/* The kernel's own period; what is left of a quota at its end is lost. */
+/* The kernel's default period of the CPU quota.  The unused part of a quota expires at the
+ * end of the period. */
 #define PERIOD_US 100000
 
 const char *vl_cgroup_controller_name(vl_cgroup_controller_e controller,
@@ -35,6 +36,7 @@ unsigned vl_cgroup_needs(const vl_cgroup_limits_t *limits)
            | (limits->io ? 1u << VL_CG_IO : 0);
 }
 
+/* Appends one write to the list. */
 static void put(apr_array_header_t *values, const char *file,
                 const char *value, int optional)
 {
@@ -70,8 +72,9 @@ static void put_cpu(apr_array_header_t *values, int version,
         ? apr_psprintf(p, "%" APR_INT64_T_FMT, quota) : "-1", !limits->cpu);
 }
 
-/* v1 counts swap with memory and wants the sum to be no less than memory at any
- * time, so it is lifted first.  v2 counts it by itself: none of it then. */
+/* v1 limits memory plus swap, and rejects a sum that is less than the memory limit at any
+ * moment.  So the limit of the sum is removed first.  v2 limits swap separately: an
+ * account with a memory limit gets no swap. */
 static void put_memory(apr_array_header_t *values, int version,
                        const vl_cgroup_limits_t *limits)
 {

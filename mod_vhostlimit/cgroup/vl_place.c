@@ -7,23 +7,23 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of one account; -1 where there is none. */
-typedef struct spot_t {
+/* The open files of one account; -1: not open. */
+typedef struct account_fds_t {
     int thread;
     int process[VL_CG_CONTROLLERS];     /* one for each hierarchy */
-} spot_t;
+} account_fds_t;
 
 struct vl_place_t {
     const vl_cgroup_t *cg;
-    apr_uint32_t accounts, most, open, wanted;
-    int home;
-    spot_t *spots;                      /* by account */
+    apr_uint32_t accounts, max_open, open, wanted;
+    int server_fd;                      /* file of the server's group, or -1 */
+    account_fds_t *fds;                 /* indexed by account */
 };
 
-static const int none = -1;
+static const int no_fds = -1;
 
-/* What the next fork of this thread is for. */
-static __thread const int *fork_for = &none;
+/* The files that a child process of this thread writes itself to after fork(). */
+static __thread const int *fork_fds = &no_fds;
 
 static void close_fd(int *fd)
 {
@@ -38,12 +38,12 @@ static apr_status_t close_all(void *data)
     apr_uint32_t a;
     int i;
 
-    fork_for = &none;           /* httpd -X: this thread forks on */
-    close_fd(&place->home);
+    fork_fds = &no_fds;         /* with "httpd -X" this thread may fork again */
+    close_fd(&place->server_fd);
     for (a = 0; a < place->accounts; a++) {
-        close_fd(&place->spots[a].thread);
+        close_fd(&place->fds[a].thread);
         for (i = 0; i < VL_CG_CONTROLLERS; i++)
-            close_fd(&place->spots[a].process[i]);
+            close_fd(&place->fds[a].process[i]);
     }
     return APR_SUCCESS;
 }
@@ -55,24 +55,24 @@ static int open_fd(const char *file)
 
 vl_place_t *vl_place_post_config_create(apr_pool_t *p, const vl_cgroup_t *cg,
                                         apr_uint32_t accounts,
-                                        apr_uint32_t most)
+                                        apr_uint32_t max_open)
 {
     vl_place_t *place = apr_pcalloc(p, sizeof(*place));
 
     place->cg = cg;
     place->accounts = accounts;
-    place->most = most;
-    place->spots = apr_palloc(p, accounts * sizeof(spot_t));
-    memset(place->spots, 0xff, accounts * sizeof(spot_t));
-    place->home = open_fd(vl_cgroup_thread_file(cg, p, NULL));
-    place->open = place->home >= 0;
+    place->max_open = max_open;
+    place->fds = apr_palloc(p, accounts * sizeof(account_fds_t));
+    memset(place->fds, 0xff, accounts * sizeof(account_fds_t));
+    place->server_fd = open_fd(vl_cgroup_thread_file(cg, p, NULL));
+    place->open = place->server_fd >= 0;
     apr_pool_cleanup_register(p, place, close_all, apr_pool_cleanup_null);
     return place;
 }
 
-/* Opens the account's files; returns how many there are, opened or not. */
-static apr_uint32_t open_spot(const vl_place_t *place, spot_t *spot,
-                              const char *name, int really)
+/* Returns how many files the account has.  Opens them if `really` is 1. */
+static apr_uint32_t open_files(const vl_place_t *place, account_fds_t *files,
+                               const char *name, int really)
 {
     const char *file;
     apr_uint32_t n = 0;
@@ -83,12 +83,12 @@ static apr_uint32_t open_spot(const vl_place_t *place, spot_t *spot,
     file = vl_cgroup_thread_file(place->cg, p, name);
     if (file) {
         n++;
-        spot->thread = really ? open_fd(file) : -1;
+        files->thread = really ? open_fd(file) : -1;
     }
     for (i = 0; i < VL_CG_CONTROLLERS
          && (file = vl_cgroup_process_file(place->cg, p, name, i)); i++) {
         n++;
-        spot->process[i] = really ? open_fd(file) : -1;
+        files->process[i] = really ? open_fd(file) : -1;
     }
     apr_pool_destroy(p);
     return n;
@@ -97,16 +97,16 @@ static apr_uint32_t open_spot(const vl_place_t *place, spot_t *spot,
 apr_status_t vl_place_post_config_add(vl_place_t *place, apr_uint32_t account,
                                       const char *name)
 {
-    spot_t *spot = &place->spots[account];
-    apr_uint32_t n = open_spot(place, spot, name, 0);
+    account_fds_t *files = &place->fds[account];
+    apr_uint32_t n = open_files(place, files, name, 0);
 
     place->wanted += n;
     if (!n)
         return APR_ENOENT;
-    if (place->open + n > place->most)
+    if (place->open + n > place->max_open)
         return APR_ENOSPC;
     place->open += n;
-    open_spot(place, spot, name, 1);
+    open_files(place, files, name, 1);
     return APR_SUCCESS;
 }
 
@@ -122,17 +122,17 @@ apr_uint32_t vl_place_wanted_count(const vl_place_t *place)
 
 int vl_place_thread_fd(const vl_place_t *place, apr_uint32_t account)
 {
-    return place->spots[account].thread;
+    return place->fds[account].thread;
 }
 
 int vl_place_home_fd(const vl_place_t *place)
 {
-    return place->home;
+    return place->server_fd;
 }
 
 int vl_place_forks(const vl_place_t *place, apr_uint32_t account)
 {
-    return place->spots[account].process[0] >= 0;
+    return place->fds[account].process[0] >= 0;
 }
 
 apr_status_t vl_place_enter(int fd)
@@ -142,24 +142,24 @@ apr_status_t vl_place_enter(int fd)
 
 void vl_place_thread(const vl_place_t *place, apr_uint32_t account)
 {
-    static __thread apr_uint32_t here = VL_PLACE_NONE;
+    static __thread apr_uint32_t current_account = VL_PLACE_NONE;
     int fd;
 
-    if (account == here)
+    if (account == current_account)
         return;
-    fd = account == VL_PLACE_NONE ? place->home : place->spots[account].thread;
+    fd = account == VL_PLACE_NONE ? place->server_fd : place->fds[account].thread;
     if (fd >= 0 && vl_place_enter(fd) == APR_SUCCESS)
-        here = account;
+        current_account = account;
 }
 
-/* In the new process, whose only thread this is.  A group that is gone takes
- * nobody: the process stays where its parent is. */
+/* Handler of pthread_atfork(): runs in the new process, in its only thread.  If the group
+ * has been removed, the process stays in the group of its parent. */
 static void enter_in_child(void)
 {
     int i;
 
-    for (i = 0; i < VL_CG_CONTROLLERS && fork_for[i] >= 0; i++)
-        vl_place_enter(fork_for[i]);
+    for (i = 0; i < VL_CG_CONTROLLERS && fork_fds[i] >= 0; i++)
+        vl_place_enter(fork_fds[i]);
 }
 
 static void register_handler(void)
@@ -172,6 +172,6 @@ void vl_place_fork_for(const vl_place_t *place, apr_uint32_t account)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, register_handler);
-    fork_for = account == VL_PLACE_NONE ? &none
-                                        : place->spots[account].process;
+    fork_fds = account == VL_PLACE_NONE ? &no_fds
+                                        : place->fds[account].process;
 }

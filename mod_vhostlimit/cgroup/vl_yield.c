@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 static struct {
-    int fd;                         /* of the weight, or -1 */
-    const char *heavy, *light;      /* what is written there */
-    int yields;                     /* what this child has written; -1: nothing */
+    int fd;                         /* file of the weight, or -1 */
+    const char *heavy, *light;      /* the two values for the file */
+    int yields;                     /* last value of vl_yield_child_set() in this child;
+                                     * -1: none yet */
 } yield = { .fd = -1 };
 
 static apr_status_t close_file(void *unused)
@@ -34,7 +35,7 @@ void vl_yield_child_set(int yields)
 
     if (yield.fd < 0 || yields == yield.yields)
         return;
-    /* If it fails, it is tried again. */
+    /* After a failure the next call tries again. */
     if (pwrite(yield.fd, text, strlen(text), 0) > 0)
         yield.yields = yields;
 }

@@ -8,8 +8,8 @@
 #include "config/vl_conf.h"
 #include "base/vl_private.h"
 
-/* Room for vhosts that later configurations add or rename.  Pages that are
- * never touched cost nothing. */
+/* Spare accounts for vhosts that later configurations add or rename.  Untouched pages of
+ * the segment use no memory. */
 #define SPARE_ACCOUNTS 1024
 
 apr_uint32_t vl_accounts_count(server_rec *s)
@@ -21,10 +21,11 @@ apr_uint32_t vl_accounts_count(server_rec *s)
     return n;
 }
 
-/* A segment with room for twice as many accounts, in which counts begin again. */
+/* Creates a segment for twice as many accounts plus SPARE_ACCOUNTS, and destroys the old
+ * one.  Counters start from zero.  *shm and *shm_capacity are unchanged on failure. */
 static apr_status_t make_segment(server_rec *main_server,
                                  apr_uint32_t accounts, vl_shm_t **shm,
-                                 apr_uint32_t *had)
+                                 apr_uint32_t *shm_capacity)
 {
     apr_uint32_t capacity = accounts * 2 + SPARE_ACCOUNTS;
     vl_shm_t *made;
@@ -34,9 +35,10 @@ static apr_status_t make_segment(server_rec *main_server,
     if (*shm)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
                      "%u vhosts are more than the shared memory had room for "
-                     "(%u): counts start again", accounts, *had);
+                     "(%u): counts start again", accounts, *shm_capacity);
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
-    /* Twice: a child may be replaced before the parent hears of its death. */
+    /* Twice the daemons: the MPM may start a replacement before the parent has noticed
+     * the exit of a child process. */
     rv = vl_shm_post_config_create(ap_pglobal, capacity, daemons * 2, &made);
     if (rv != APR_SUCCESS) {
         ap_log_error(APLOG_MARK, *shm ? APLOG_ERR : APLOG_EMERG, rv,
@@ -47,11 +49,12 @@ static apr_status_t make_segment(server_rec *main_server,
     if (*shm)
         vl_shm_post_config_destroy(*shm);
     *shm = made;
-    *had = capacity;
+    *shm_capacity = capacity;
     return APR_SUCCESS;
 }
 
-/* APR_SUCCESS: it has an account, or wants none. */
+/* Finds or creates the account of the vhost.  Returns APR_SUCCESS if the vhost has an
+ * account now or its mode is Off, APR_ENOSPC if the segment is full. */
 static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
 {
     vl_conf_t *conf = vl_conf_get(s);
@@ -63,8 +66,8 @@ static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
                                       &conf->account);
 }
 
-/* A restart goes on without those for whom there is no room. */
-static void leave_out(server_rec *s, apr_status_t rv)
+/* Switches the module off for a vhost that gets no account, so that a restart succeeds. */
+static void disable_vhost(server_rec *s, apr_status_t rv)
 {
     vl_conf_t *conf = vl_conf_get(s);
 
@@ -77,10 +80,11 @@ static void leave_out(server_rec *s, apr_status_t rv)
                  conf->refused ? "refused" : "not limited");
 }
 
-/* Those that have an account first, so that nobody is given theirs.  APR_ENOSPC:
- * accounts of vhosts that are gone are still in use. */
+/* Assigns an account to every vhost.  Vhosts that already have one come first: otherwise a
+ * new vhost could be given the account of another vhost.  Returns APR_ENOSPC only if
+ * may_disable is 0: accounts of removed vhosts are still in use. */
 static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
-                                   int leaves_out)
+                                   int may_disable)
 {
     apr_status_t rv;
     server_rec *s;
@@ -92,16 +96,16 @@ static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
     }
     for (s = main_server; s; s = s->next) {
         rv = enter_account(s, shm);
-        if (rv != APR_SUCCESS && !leaves_out)
+        if (rv != APR_SUCCESS && !may_disable)
             return rv;
         if (rv != APR_SUCCESS)
-            leave_out(s, rv);
+            disable_vhost(s, rv);
     }
     return APR_SUCCESS;
 }
 
 apr_status_t vl_accounts_post_config(server_rec *main_server, vl_shm_t **shm,
-                                  apr_uint32_t *capacity)
+                                     apr_uint32_t *capacity)
 {
     apr_uint32_t accounts = vl_accounts_count(main_server);
     apr_status_t rv = APR_ENOSPC;

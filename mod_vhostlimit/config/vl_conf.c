@@ -9,7 +9,7 @@
 #include "config/vl_exempt.h"
 #include "base/vl_value.h"
 
-/* A value that is written as a word; lists end in a NULL word. */
+/* A keyword that a directive accepts, and its value.  Lists end with a NULL word. */
 typedef struct word_t {
     const char *word;
     int value;
@@ -52,12 +52,13 @@ static const word_t slots_words[] = {
     { NULL }
 };
 
-/* A row of VL_SETTINGS; max < min: no number is a value, only words are. */
+/* A row of VL_SETTINGS.  max < min: the directive accepts keywords only, no number. */
 typedef struct setting_t {
     const char *directive;
     apr_size_t offset;
     int min, max;
-    const char *unit;           /* "of seconds " or ""; "%": is written so */
+    const char *unit;           /* "of seconds " or "", for error messages; "%": the
+                                 * value ends with a percent sign */
     const word_t *words;
 } setting_t;
 
@@ -79,19 +80,19 @@ static const setting_t settings[SETTINGS] = {
 typedef struct size_setting_t {
     const char *directive;
     apr_size_t offset;
-    apr_int64_t least;
+    apr_int64_t min;
 } size_setting_t;
 
 enum {
-#define X(member, directive, least, help) SIZE_##member,
+#define X(member, directive, min, help) SIZE_##member,
     VL_SIZES(X)
 #undef X
     SIZES
 };
 
 static const size_setting_t sizes[SIZES] = {
-#define X(member, directive, least, help) \
-    { directive, offsetof(vl_conf_t, member), least },
+#define X(member, directive, min, help) \
+    { directive, offsetof(vl_conf_t, member), min },
     VL_SIZES(X)
 #undef X
 };
@@ -173,7 +174,7 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     conf->member = VL_UNSET;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, least, help) conf->member = VL_UNSET;
+#define X(member, directive, min, help) conf->member = VL_UNSET;
     VL_SIZES(X)
 #undef X
     conf->queue_timeout = -1;
@@ -190,7 +191,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, least, help) \
+#define X(member, directive, min, help) \
     conf->member = add->member != VL_UNSET ? add->member : base->member;
     VL_SIZES(X)
 #undef X
@@ -202,7 +203,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     return conf;
 }
 
-/* "On, Off, DryRun", or "auto, off" before a number is described. */
+/* Returns the keywords as a list for error messages, such as "On, Off, DryRun". */
 static const char *words_text(apr_pool_t *p, const word_t *words)
 {
     const char *text = "";
@@ -212,6 +213,7 @@ static const char *words_text(apr_pool_t *p, const word_t *words)
     return text;
 }
 
+/* Returns the error message for a value that the directive does not accept. */
 static const char *value_error(apr_pool_t *p, const setting_t *setting,
                                const char *arg)
 {
@@ -230,6 +232,7 @@ static const char *value_error(apr_pool_t *p, const setting_t *setting,
                         setting->max);
 }
 
+/* Parses a keyword or a number.  Returns NULL or an error message. */
 static const char *read_value(apr_pool_t *p, const setting_t *setting,
                               const char *arg, int *ret_value)
 {
@@ -258,44 +261,47 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
 #undef X
     };
     int value = 0;
-    const char *wrong = read_value(p, &settings[setting_of[key]], arg, &value);
+    const char *error = read_value(p, &settings[setting_of[key]], arg, &value);
 
     vl_override_put(limits, key, (apr_uint32_t)value);
-    return wrong;
+    return error;
 }
 
+/* Directive handler of all settings with one argument. */
 static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const setting_t *setting = cmd->info;
     int *member = (int *)((char *)vl_conf_get(cmd->server) + setting->offset);
-    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
 
-    return wrong ? wrong : read_value(cmd->pool, setting, arg, member);
+    return error ? error : read_value(cmd->pool, setting, arg, member);
 }
 
+/* Directive handler of all settings in bytes. */
 static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const size_setting_t *setting = cmd->info;
-    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
     apr_int64_t n = vl_value_size(arg, VL_SIZE_MAX);
 
-    if (wrong)
-        return wrong;
-    if (n && n < setting->least)
+    if (error)
+        return error;
+    if (n && n < setting->min)
         return apr_psprintf(cmd->pool, "%s: '%s' is not none or a number of "
                             "bytes from %" APR_INT64_T_FMT "K to 1048576G "
                             "(with K, M, G or nothing behind it)",
-                            setting->directive, arg, setting->least / 1024);
+                            setting->directive, arg, setting->min / 1024);
     *(apr_int64_t *)((char *)vl_conf_get(cmd->server) + setting->offset) = n;
     return NULL;
 }
 
+/* Directive handler of VhostLimitCgroup. */
 static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *wrong = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
 
-    if (wrong)
-        return wrong;
+    if (error)
+        return error;
     if (!ap_cstr_casecmp(arg, "auto") || !ap_cstr_casecmp(arg, "off"))
         arg = apr_pstrdup(cmd->pool, *arg == 'a' || *arg == 'A' ? "auto"
                                                                 : "off");
@@ -307,15 +313,15 @@ static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
     return NULL;
 }
 
-/* A number, then perhaps a time: VhostLimitQueue. */
+/* Directive handler of VhostLimitQueue: a number and an optional timeout. */
 static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
                              const char *time)
 {
-    const char *wrong = set_value(cmd, dconf, arg);
+    const char *error = set_value(cmd, dconf, arg);
     apr_interval_time_t timeout;
 
-    if (wrong || !time)
-        return wrong;
+    if (error || !time)
+        return error;
     if (ap_timeout_parameter_parse(time, &timeout, "s") != APR_SUCCESS
         || timeout < VL_QUEUE_TIMEOUT_MIN || timeout > VL_QUEUE_TIMEOUT_MAX)
         return apr_psprintf(cmd->pool, "VhostLimitQueue: '%s' is not a time "
@@ -325,7 +331,7 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
     return NULL;
 }
 
-/* The function for each number of arguments. */
+/* The directive handler for each number of arguments (column "args" of VL_SETTINGS). */
 #define SET_TAKE1 set_value
 #define SET_TAKE12 set_queue
 
@@ -337,21 +343,22 @@ static const setting_t error_setting = {
     "VhostLimitOnError", offsetof(vl_conf_t, on_error), 0, -1, "", error_words
 };
 
-/* What holds for the server as a whole. */
+/* Directive handler of settings that are allowed in the main server only. */
 static const char *set_global(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *wrong = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
 
-    return wrong ? wrong : set_value(cmd, dconf, arg);
+    return error ? error : set_value(cmd, dconf, arg);
 }
 
-/* A name that no vhost's account can have begins with "@". */
+/* Directive handler of VhostLimitGroup.  The account name of a group begins with "@", so it
+ * never equals the account name of a vhost. */
 static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
 
-    if (wrong)
-        return wrong;
+    if (error)
+        return error;
     if (!vl_value_is_name(arg, VL_GROUP_MAX))
         return apr_psprintf(cmd->pool, "VhostLimitGroup: '%s' is not a name of "
                             "up to %d letters, digits and . _ -", arg,
@@ -360,24 +367,25 @@ static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
     return NULL;
 }
 
+/* Directive handler of VhostLimitExempt. */
 static const char *set_exempt(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *wrong = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
     vl_conf_t *conf = vl_conf_get(cmd->server);
 
-    if (wrong)
-        return wrong;
-    wrong = vl_exempt_wrong(cmd->temp_pool, arg);
-    if (!wrong)
-        conf->exempt = ap_expr_parse_cmd(cmd, arg, 0, &wrong, NULL);
-    if (wrong)
+    if (error)
+        return error;
+    error = vl_exempt_wrong(cmd->temp_pool, arg);
+    if (!error)
+        conf->exempt = ap_expr_parse_cmd(cmd, arg, 0, &error, NULL);
+    if (error)
         return apr_psprintf(cmd->pool, "VhostLimitExempt: '%s': %s", arg,
-                            wrong);
+                            error);
     return NULL;
 }
 
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
-                                 apr_uint32_t places)
+                                 apr_uint32_t slots)
 {
     apr_uint32_t random;
 
@@ -386,7 +394,7 @@ apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
     if (conf->retry_after != VL_RETRY_AUTO)
         return (apr_uint32_t)conf->retry_after;
     ap_random_insecure_bytes(&random, sizeof(random));
-    return vl_admit_retry_after(service_us, places, random);
+    return vl_admit_retry_after(service_us, slots, random);
 }
 
 const char *vl_conf_argument(const char *name)
@@ -396,7 +404,7 @@ const char *vl_conf_argument(const char *name)
 
     for (d = ap_conftree; d; d = d->next) {
         if (!ap_cstr_casecmp(d->directive, name))
-            args = d->args;         /* the last one counts */
+            args = d->args;
     }
     return args;
 }
@@ -411,7 +419,7 @@ const command_rec vl_conf_cmds[] = {
                   "name of the account that the vhost shares with others"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
                   "expression: requests that never wait and are never refused"),
-#define X(member, directive, least, help) \
+#define X(member, directive, min, help) \
     AP_INIT_TAKE1(directive, set_size, (void *)&sizes[SIZE_##member], \
                   RSRC_CONF, help),
     VL_SIZES(X)

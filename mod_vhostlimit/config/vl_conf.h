@@ -2,9 +2,10 @@
 #ifndef VL_CONF_H
 #define VL_CONF_H
 
-/* Configuration of one server_rec.  Until vl_conf_post_config() its settings
- * may be VL_UNSET; after it they are plain values, and each server has a struct
- * of its own. */
+/* The module's configuration of one server_rec.  Before vl_conf_post_config() a setting
+ * may be VL_UNSET.  After it every setting has a value and every server has a struct of its
+ * own.  Only the parent writes, while it reads the configuration; there is no lock.  Any
+ * thread may read. */
 
 #include <ap_expr.h>
 
@@ -20,21 +21,21 @@ typedef struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, least, help) apr_int64_t member;
+#define X(member, directive, min, help) apr_int64_t member;
     VL_SIZES(X)
 #undef X
-    apr_interval_time_t queue_timeout;      /* -1: unset */
-    const char *group;          /* NULL: an account of its own */
-    const ap_expr_info_t *exempt;       /* NULL: nobody */
+    apr_interval_time_t queue_timeout;      /* -1: not configured */
+    const char *group;          /* "@" and the name of VhostLimitGroup, or NULL */
+    const ap_expr_info_t *exempt;       /* NULL: no request is exempt */
     int slots;                  /* main server only */
-    int on_error;               /* VL_ERROR_*, each server has the main's */
+    int on_error;               /* VL_ERROR_*; the value of the main server */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
     vl_headtime_t head_time;    /* set by vl_headtime_post_config() */
     const char *account_name;   /* set by vl_conf_post_config() */
-    apr_uint32_t account;       /* its number in shared memory; set by the
-                                 * module once it is entered there ... */
-    int refused;                /* ... or there was no room: it is Off, and its
-                                 * requests are refused */
+    apr_uint32_t account;       /* account number in shared memory; set by
+                                 * vl_accounts_post_config() */
+    int refused;                /* 1: the account cannot be entered in shared memory;
+                                 * mode is VL_MODE_OFF and all requests are refused */
 } vl_conf_t;
 
 extern const command_rec vl_conf_cmds[];
@@ -42,37 +43,44 @@ extern const command_rec vl_conf_cmds[];
 void *vl_conf_create(apr_pool_t *p, server_rec *s);
 void *vl_conf_merge(apr_pool_t *p, void *base, void *add);
 
+/* Returns the module's configuration of the server. */
 vl_conf_t *vl_conf_get(const server_rec *s);
-/* server_rec *: the main server, then the vhosts in the order they are written
- * in; httpd's own list is the other way round. */
+/* Returns an array of server_rec *: the main server, then the vhosts in the order of the
+ * configuration file.  httpd's own list has the vhosts in reverse order. */
 apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server);
+/* Returns the limits that admission enforces, as configured. */
 vl_limits_t vl_conf_limits(const vl_conf_t *conf);
-/* What its groups are to have; nothing while it is DryRun. */
+/* Returns the limits for the vhost's cgroups, as configured.  With Off and DryRun there
+ * are none, and the weight is the default. */
 vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf);
-/* The same while its limits are others than configured. */
+/* Returns the same with the weight and the CPU cap of `limits`, which vhostlimitctl may
+ * have changed. */
 vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
                                               const vl_limits_t *limits);
+/* Returns "on", "off" or "dryrun". */
 const char *vl_conf_mode_name(int mode);
 
-/* A value as the directive of that name takes it.  NULL, or what is wrong. */
+/* Parses `arg` as the directive of that key does and stores the value in `limits`.  Returns
+ * NULL or an error message allocated in p. */
 const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
                                vl_limits_t *limits);
 
-/* Of a directive of whatever module, at server level, as it was written; NULL:
- * there is none.  While the configuration is read, and in post_config. */
+/* Returns the arguments of a directive of any module at the top level of the configuration,
+ * as written; the last occurrence counts.  NULL: the directive is not used.  Valid while
+ * the configuration is read and in post_config. */
 const char *vl_conf_argument(const char *name);
 
-/* What a refused client is told in Retry-After, seconds; 0: nothing.  service_us and
- * places: see vl_admit_retry_after(). */
+/* Returns the Retry-After value for a refused request, in seconds; 0: the response has no
+ * such header.  service_us and slots: see vl_admit_retry_after(). */
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
-                                 apr_uint32_t places);
+                                 apr_uint32_t slots);
 
-/* False with an MPM other than event, worker and prefork.  Then every server's
- * mode is VL_MODE_OFF after vl_conf_post_config(). */
+/* Returns 1 with the MPMs event, worker and prefork, else 0.  With any other MPM
+ * vl_conf_post_config() sets the mode of every server to VL_MODE_OFF. */
 int vl_conf_knows_mpm(void);
 
-/* Parent, after the vhosts are known: fills in defaults and names accounts.
- * An error is logged with the vhost it is about and returned. */
+/* Parent, in post_config: fills in defaults and names the accounts.  On an error logs the
+ * vhost and the reason, and returns a status other than APR_SUCCESS. */
 apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
                                  server_rec *main_server);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can only be settled once all of the configuration has been read. */
+/* Checks and defaults that need the complete configuration.  Main thread of the parent, in
+ * post_config. */
 #include "config/vl_conf.h"
 
 #include <ap_mpm.h>
@@ -7,10 +8,10 @@
 #include <apr_strings.h>
 #include <http_core.h>
 
-/* httpd hands a vhost without directives of ours the main server's struct
- * itself; what follows is written per server. */
-static void own_conf(apr_pool_t *p, server_rec *s,
-                     const server_rec *main_server)
+/* Gives the server a configuration struct of its own.  A vhost without directives of this
+ * module shares the main server's struct, but post_config writes per server. */
+static void copy_shared_conf(apr_pool_t *p, server_rec *s,
+                             const server_rec *main_server)
 {
     vl_conf_t *conf = vl_conf_get(s);
 
@@ -19,6 +20,7 @@ static void own_conf(apr_pool_t *p, server_rec *s,
                              apr_pmemdup(p, conf, sizeof(*conf)));
 }
 
+/* Replaces unset values by their defaults. */
 static void fill_defaults(vl_conf_t *conf)
 {
 #define X(member, directive, args, def, min, max, unit, words, help) \
@@ -26,7 +28,7 @@ static void fill_defaults(vl_conf_t *conf)
         conf->member = def;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, least, help) \
+#define X(member, directive, min, help) \
     if (conf->member == VL_UNSET) \
         conf->member = 0;
     VL_SIZES(X)
@@ -37,8 +39,9 @@ static void fill_defaults(vl_conf_t *conf)
         conf->cgroup = "auto";
 }
 
-/* "ServerName:port", without a port where the main server has none of its own;
- * the second of a name is "ServerName:port#2". */
+/* Returns the account name of a vhost without a group: "ServerName:port", or "ServerName"
+ * if the main server has no port.  The second vhost with the same name is
+ * "ServerName:port#2".  seen: counts the uses of each name. */
 static const char *name_account(apr_pool_t *p, const server_rec *s,
                                 apr_hash_t *seen)
 {
@@ -61,6 +64,7 @@ static const char *name_account(apr_pool_t *p, const server_rec *s,
     return name;
 }
 
+/* Returns 1 if all settings of both vhosts are equal. */
 static int same_limits(const vl_conf_t *a, const vl_conf_t *b)
 {
 #define X(member, directive, args, def, min, max, unit, words, help) \
@@ -68,7 +72,7 @@ static int same_limits(const vl_conf_t *a, const vl_conf_t *b)
         return 0;
     VL_SETTINGS(X)
 #undef X
-#define X(member, directive, least, help) \
+#define X(member, directive, min, help) \
     if (a->member != b->member) \
         return 0;
     VL_SIZES(X)
@@ -76,7 +80,9 @@ static int same_limits(const vl_conf_t *a, const vl_conf_t *b)
     return a->queue_timeout == b->queue_timeout;
 }
 
-/* The vhosts of a group have one account, so they must say the same of it. */
+/* Names the account of a vhost after its group.  All vhosts of a group share one account,
+ * so their limits must be equal.  Else logs both vhosts and returns APR_EINVAL.  groups:
+ * the first server_rec of each group. */
 static apr_status_t join_group(server_rec *s, apr_hash_t *groups)
 {
     vl_conf_t *conf = vl_conf_get(s);
@@ -99,6 +105,7 @@ static apr_status_t join_group(server_rec *s, apr_hash_t *groups)
     return APR_EINVAL;
 }
 
+/* Returns APR_ENAMETOOLONG and logs it if the account name does not fit shared memory. */
 static apr_status_t check_length(const server_rec *main_server,
                                  const server_rec *s)
 {
@@ -113,8 +120,9 @@ static apr_status_t check_length(const server_rec *main_server,
     return APR_ENAMETOOLONG;
 }
 
-/* It works on each connection in a process that is forked for that, and both go
- * on with the request's place: one gives back what the other one holds. */
+/* Refuses to start together with mpm_itk, unless the module is off.  mpm_itk forks a
+ * process for each connection.  The parent and the child of that fork both own the
+ * request's slot, so one of them releases a slot that the other still uses. */
 static apr_status_t check_itk(const server_rec *main_server,
                               const apr_array_header_t *servers)
 {
@@ -146,14 +154,15 @@ int vl_conf_knows_mpm(void)
     return 0;
 }
 
-/* Listening sockets are taken over, and idle connections kept, in ways that rest
- * on the sources of the known MPMs: with another one the module limits nothing. */
-static void leave_unknown_mpm(const server_rec *main_server,
-                              const apr_array_header_t *servers)
+/* Switches the module off for all servers if the MPM is unknown.  The module takes over
+ * listening sockets and parks idle connections in ways that depend on the source code of
+ * the known MPMs. */
+static void disable_on_unknown_mpm(const server_rec *main_server,
+                                   const apr_array_header_t *servers)
 {
-    /* The first of the two passes at start would say it a second time. */
-    int says = ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG
-               || ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
+    /* Without this check both configuration passes at start would log the warning. */
+    int may_log = ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG
+                  || ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
     int i, was_on = 0;
 
     if (vl_conf_knows_mpm())
@@ -164,7 +173,7 @@ static void leave_unknown_mpm(const server_rec *main_server,
         was_on |= conf->mode != VL_MODE_OFF;
         conf->mode = VL_MODE_OFF;
     }
-    if (was_on && says)
+    if (was_on && may_log)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0034)
                      "the MPM %s is unknown to mod_vhostlimit: all vhosts are "
                      "served as with VhostLimit Off. Use event, worker or "
@@ -179,9 +188,9 @@ apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
     apr_status_t rv = APR_SUCCESS;
     int i;
 
-    /* Copies first: the main server's struct is still as it was read. */
+    /* Copy all structs first, while the main server's struct is unmodified. */
     for (i = 0; i < servers->nelts; i++)
-        own_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
+        copy_shared_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
     for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
         vl_conf_t *conf = vl_conf_get(s);
@@ -194,6 +203,6 @@ apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
         conf->account_name = name_account(p, s, seen);
         rv = check_length(main_server, s);
     }
-    leave_unknown_mpm(main_server, servers);
+    disable_on_unknown_mpm(main_server, servers);
     return rv == APR_SUCCESS ? check_itk(main_server, servers) : rv;
 }

@@ -33,7 +33,8 @@ int vl_exempt(request_rec *r)
     return yes > 0 && !failed;
 }
 
-/* 0: its path cannot be one. */
+/* Sets the request line of the scratch request.  Returns 0 if the path cannot be
+ * decoded. */
 static int set_target(request_rec *r, const vl_head_t *head)
 {
     char *uri = head->target;
@@ -53,6 +54,7 @@ static int set_target(request_rec *r, const vl_head_t *head)
     return 1;
 }
 
+/* Callback of vl_head_parse(): adds one header field. */
 static void set_field(void *data, const char *name, char *value)
 {
     request_rec *r = data;

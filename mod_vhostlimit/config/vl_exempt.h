@@ -2,24 +2,27 @@
 #ifndef VL_EXEMPT_H
 #define VL_EXEMPT_H
 
-/* VhostLimitExempt: requests that never wait and are never refused, such as
- * those of a health check. */
+/* VhostLimitExempt: requests that are never queued and never refused, such as the
+ * requests of a health check.  The functions keep no state and need no lock; any thread
+ * of a child process may call them. */
 
 #include <apr_network_io.h>
 #include <httpd.h>
 
-/* By the vhost's expression.  One that fails exempts nobody. */
+/* Evaluates the expression of the request's vhost.  Returns 1 if the request is exempt.  An
+ * expression that fails exempts no request. */
 int vl_exempt(request_rec *r);
 
-/* The same, of the first bytes of a connection that has not been accepted by
- * the MPM: a scratch request is made of the request line and the header lines.
- * What cannot be read so (TLS, a PROXY header) is not exempt yet. */
+/* Does the same for the first bytes of a connection that the MPM has not accepted yet.  The
+ * request line and the header lines become a scratch request (vl_scratch.h), allocated in
+ * p.  Returns 0 if the bytes are no plain request head (TLS, a PROXY header); vl_exempt()
+ * decides about such a request later. */
 int vl_exempt_early(apr_pool_t *p, server_rec *s, const char *bytes,
                     apr_size_t len, apr_sockaddr_t *local,
                     apr_sockaddr_t *remote);
 
-/* NULL, or why an expression cannot be used: it would look up other requests,
- * which the early one has none of. */
+/* Returns NULL, or the reason why the expression is not allowed: it would start subrequests
+ * or DNS and ident lookups, which are impossible before the connection is accepted. */
 const char *vl_exempt_wrong(apr_pool_t *p, const char *text);
 
 #endif

@@ -13,27 +13,29 @@
 #define TLS_UNSET (-1)
 
 static const vl_headtime_t unlimited = { .tls = TLS_UNSET };
-/* mod_reqtimeout's own (MRT_DEFAULT_header_* in mod_reqtimeout.c). */
+/* Defaults of mod_reqtimeout (MRT_DEFAULT_header_* in mod_reqtimeout.c). */
 static const vl_headtime_t defaults = {
     .header = { 20 * APR_USEC_PER_SEC, 40 * APR_USEC_PER_SEC,
                 APR_USEC_PER_SEC / 500 },
     .tls = TLS_UNSET
 };
 
-/* "20", "20,MinRate=500" or "20-40,MinRate=500"; Apache has checked it. */
+/* Parses "20", "20,MinRate=500" or "20-40,MinRate=500".  mod_reqtimeout has checked the
+ * syntax. */
 static void read_stage(vl_stage_t *stage, const char *text)
 {
     const char *rate = ap_strcasestr(text, ",minrate=");
     char *end;
 
-    stage->first_us = strtol(text, &end, 10) * APR_USEC_PER_SEC;
-    stage->most_us = *end == '-' ? strtol(end + 1, NULL, 10) * APR_USEC_PER_SEC
-                                 : 0;
+    stage->initial_us = strtol(text, &end, 10) * APR_USEC_PER_SEC;
+    stage->max_us = *end == '-' ? strtol(end + 1, NULL, 10) * APR_USEC_PER_SEC
+                                : 0;
     stage->us_per_byte = rate ? APR_USEC_PER_SEC
                                 / strtol(rate + strlen(",minrate="), NULL, 10)
                               : 0;
 }
 
+/* Parses the arguments of one RequestReadTimeout directive. */
 static void read_line(vl_headtime_t *time, const char *args)
 {
     const char *word;
@@ -47,7 +49,8 @@ static void read_line(vl_headtime_t *time, const char *args)
     }
 }
 
-/* The lines of one level, in their order: the last one counts. */
+/* Reads the directives of one level of the configuration tree in their order; the last
+ * occurrence counts.  loaded: mod_reqtimeout is loaded. */
 static void read_level(vl_headtime_t *time, const ap_directive_t *d, int loaded)
 {
     for (; d; d = d->next) {
@@ -59,7 +62,7 @@ static void read_level(vl_headtime_t *time, const ap_directive_t *d, int loaded)
     }
 }
 
-/* The vhost's section in the configuration, NULL: the main server. */
+/* Returns the <VirtualHost> section of the server; NULL for the main server. */
 static const ap_directive_t *section_of(const server_rec *s)
 {
     const ap_directive_t *d;
@@ -88,7 +91,7 @@ void vl_headtime_post_config(server_rec *main_server)
         section = section_of(s);
         if (section)
             read_level(time, section->first_child, loaded);
-        /* "Listen 443 https", as mod_ssl takes it. */
+        /* mod_ssl treats "Listen 443 https" as SSLEngine on. */
         if (time->tls == TLS_UNSET)
             time->tls = ap_get_server_protocol(s)
                         && !strcmp(ap_get_server_protocol(s), "https");
@@ -96,18 +99,18 @@ void vl_headtime_post_config(server_rec *main_server)
 }
 
 apr_int64_t vl_headtime_deadline(const server_rec *s, int tls,
-                                 apr_int64_t began_us, apr_int64_t heard_us,
+                                 apr_int64_t began_us, apr_int64_t last_byte_us,
                                  apr_size_t bytes)
 {
     const vl_headtime_t *time = &vl_conf_get(s)->head_time;
     const vl_stage_t *stage = tls ? &time->handshake : &time->header;
-    apr_int64_t quiet_us = heard_us + s->timeout, until_us;
+    apr_int64_t idle_until_us = last_byte_us + s->timeout, until_us;
 
-    if (!stage->first_us)
-        return quiet_us;
-    until_us = began_us + stage->first_us
+    if (!stage->initial_us)
+        return idle_until_us;
+    until_us = began_us + stage->initial_us
                + (apr_int64_t)bytes * stage->us_per_byte;
-    if (stage->most_us && until_us > began_us + stage->most_us)
-        until_us = began_us + stage->most_us;
-    return until_us < quiet_us ? until_us : quiet_us;
+    if (stage->max_us && until_us > began_us + stage->max_us)
+        until_us = began_us + stage->max_us;
+    return until_us < idle_until_us ? until_us : idle_until_us;
 }

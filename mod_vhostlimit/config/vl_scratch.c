@@ -5,9 +5,11 @@
 #include <http_config.h>
 #include <http_core.h>
 
-/* More than modules register (ap_register_request_note()). */
+/* An upper bound of the request notes that modules register
+ * (ap_register_request_note()). */
 #define NOTES 64
 
+/* Returns the address as text, "" on failure. */
 static char *ip_of(apr_pool_t *p, apr_sockaddr_t *address)
 {
     char *ip = NULL;
@@ -33,8 +35,8 @@ static conn_rec *scratch_conn(apr_pool_t *p, server_rec *s,
     return c;
 }
 
-/* What the core adds to each request (core_create_req() in core.c): functions
- * such as ap_document_root() and ap_context_prefix() take it for granted. */
+/* Adds the record that the httpd core adds to each request (core_create_req() in core.c).
+ * Functions such as ap_document_root() and ap_context_prefix() crash without it. */
 static void add_core_record(request_rec *r)
 {
     core_request_config *record = apr_pcalloc(r->pool, sizeof(*record));

@@ -2,13 +2,14 @@
 #ifndef VL_SCRATCH_H
 #define VL_SCRATCH_H
 
-/* A request that nobody has sent, for what Apache can only be asked with one.
- * Modules may see it: whoever writes a line of a log about it. */
+/* A scratch request: a request_rec that no client has sent, for httpd functions that need
+ * one.  Other modules may see it, for example a hook that formats error log lines.  The
+ * files keep no state and need no lock. */
 
 #include <apr_network_io.h>
 #include <httpd.h>
 
-/* Of the server, and with no headers; all of it lives in p. */
+/* Returns a scratch request of the server without headers, allocated in p. */
 request_rec *vl_scratch_request(apr_pool_t *p, server_rec *s,
                                 apr_sockaddr_t *local, apr_sockaddr_t *remote);
 

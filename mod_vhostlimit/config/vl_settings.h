@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef VL_SETTINGS_H
+#define VL_SETTINGS_H
+
+/* The directives that take a number or a word, and the limits of their values.  Each list
+ * is a macro of X() rows, from which vl_conf.c makes struct members, the command table,
+ * the merge and the defaults.  Constants only. */
+
 #define VL_SETTINGS(X)                                                        \
     /* member     directive      args  default  min max  unit  words  help */ \
     X(mode, "VhostLimit", TAKE1, VL_MODE_OFF, 0, -1, "", mode_words,          \
@@ -20,9 +26,9 @@
       "of seconds ", retry_words,                                             \
       "Retry-After of a refused request: auto, off or seconds")
 
-/* Settings that are a number of bytes; 0 is none. */
+/* Directives that take a number of bytes; 0 means no limit. */
 #define VL_SIZES(X)                                                           \
-    /* member    directive           least          help */                   \
+    /* member    directive           min            help */                   \
     X(memory, "VhostLimitMemory", 1024 * 1024,                                \
       "most memory of its back ends: none or bytes, with K, M or G")          \
     X(io, "VhostLimitIO", 1024,                                               \
@@ -31,25 +37,28 @@
 
 #define VL_SIZE_MAX APR_INT64_C(0x4000000000000)   /* 1024 TB */
 
-/* Second value of VhostLimitQueue, and its bounds. */
+/* Default of the timeout (second argument) of VhostLimitQueue, and its bounds. */
 #define VL_QUEUE_TIMEOUT apr_time_from_sec(10)
 #define VL_QUEUE_TIMEOUT_MIN apr_time_from_msec(1)
 #define VL_QUEUE_TIMEOUT_MAX apr_time_from_sec(3600)
 
-/* Longest name of a group. */
+/* Maximum length of a VhostLimitGroup name, in bytes. */
 #define VL_GROUP_MAX 64
 
+/* The directive is not in the configuration. */
 #define VL_UNSET (-1000)
 
+/* VhostLimitSlots auto: the module finds the number of slots (core/vl_auto.h). */
 #define VL_SLOTS_AUTO 0
 
 /* Values of on_error. */
-#define VL_ERROR_STRICT 0       /* not said: serves; what it cannot enforce
-                                 * stops the start */
+#define VL_ERROR_STRICT 0       /* not configured: requests are served when the module's
+                                 * state fails, but the server does not start with a
+                                 * limit that it cannot enforce */
 #define VL_ERROR_OPEN 1
 #define VL_ERROR_CLOSED 2
 
-/* Values of retry_after that are not seconds. */
+/* Values of retry_after that are not a number of seconds. */
 #define VL_RETRY_AUTO 0
 #define VL_RETRY_OFF (-1)
 

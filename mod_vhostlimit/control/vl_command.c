@@ -5,7 +5,7 @@
 
 static const char *const verbs[] = { "status", "set", "reset", "modules" };
 
-/* Cuts the next word off; NULL: there is none. */
+/* Returns the next word and moves *at behind it; NULL: there are no more words. */
 static char *next_word(char **at)
 {
     char *word = *at;
@@ -50,7 +50,7 @@ static const char *parse_vhost(const char *word, vl_command_t *command)
     return NULL;
 }
 
-/* KEY, or KEY=VALUE for set. */
+/* Parses KEY of a reset command or KEY=VALUE of a set command. */
 static const char *parse_key(char *word, vl_command_t *command)
 {
     char *equals = command->verb == VL_COMMAND_SET ? strchr(word, '=') : NULL;
@@ -90,8 +90,8 @@ static const char *parse_words(vl_command_t *command)
     return NULL;
 }
 
-/* ServerName may be anything, so only what ends or cuts lines is no part of a
- * word. */
+/* Returns 0 if the line contains a zero byte or a line break.  All other bytes are allowed,
+ * because a ServerName may contain them. */
 static int is_text(const char *line, apr_size_t len)
 {
     apr_size_t i;

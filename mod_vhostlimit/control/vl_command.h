@@ -2,19 +2,19 @@
 #ifndef VL_COMMAND_H
 #define VL_COMMAND_H
 
-/* What is said to the server over its control socket: one line of words with a
- * tab between two of them.
+/* The commands of the control socket.  A command is one line; tabs separate its words:
  *
  *   status [VHOST]
  *   set VHOST KEY=VALUE...
  *   reset VHOST [KEY...]
  *   modules
  *
- * A KEY is one of VL_KEYS.  What a VALUE may be is for others to say.  Pure. */
+ * A KEY is one of VL_KEYS.  The parser does not check a VALUE; vl_conf_read_limit() does.
+ * The parser has no side effects and needs no lock; any thread may call it. */
 
 #include "core/vl_override.h"
 
-/* Longest line, with its newline. */
+/* Maximum length of a line in bytes, including its newline. */
 #define VL_COMMAND_MAX 1024
 
 typedef enum {
@@ -26,14 +26,15 @@ typedef enum {
 
 typedef struct vl_command_t {
     vl_command_e verb;
-    const char *vhost;          /* NULL: none was named */
-    unsigned keys;              /* VL_KEY_BIT() of those that were named */
-    const char *values[VL_KEY_COUNT];   /* theirs; NULL for reset */
-    const char *word;           /* that something is wrong with, or "" */
-    char text[VL_COMMAND_MAX];  /* where the words are */
+    const char *vhost;          /* NULL: the command has no vhost */
+    unsigned keys;              /* VL_KEY_BIT() of the keys in the command */
+    const char *values[VL_KEY_COUNT];   /* values of these keys; NULL for reset */
+    const char *word;           /* the word that is in error, or "" */
+    char text[VL_COMMAND_MAX];  /* memory of the words above */
 } vl_command_t;
 
-/* The line has no newline.  NULL, or what is wrong with ret_command->word. */
+/* Parses a line without its newline.  Returns NULL, or an error message about
+ * ret_command->word. */
 const char *vl_command_parse(const char *line, apr_size_t len,
                              vl_command_t *ret_command);
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread, because the parent itself is asleep in the MPM; of the parent,
- * because only root may write the limits of cgroups, and because there no
- * website's code runs.  It must not trouble the parent's main thread, which
- * forks:
- *  - it lives from the end of one reading of the configuration to the beginning
- *    of the next, and blocks all signals;
- *  - it makes answers and touches the list of clients under fork_lock, which
- *    every fork takes as well: no child begins with a lock that this thread held,
- *    or with a descriptor that child_init does not know of;
- *  - its memory is of pools that nobody else knows.
- * Connections are served side by side, and none for longer than it may take. */
+/* The control socket is served by a thread, because the main thread of the parent sleeps in
+ * the MPM.  It is a thread of the parent, because only root may write the limits of
+ * cgroups, and because no code of a website runs in the parent.  The main thread forks, so
+ * the control thread follows these rules:
+ *  - It runs from the end of one post_config to the cleanup of the configuration pool, and
+ *    blocks all signals.
+ *  - It creates answers and changes the list of clients while it holds fork_lock.  Every
+ *    fork() takes fork_lock too.  So no child process starts with a lock that the control
+ *    thread holds, or with a descriptor that vl_control_child_init() does not close.
+ *  - It allocates memory only from pools that no other thread uses.
+ * The thread serves up to CLIENTS connections at the same time, with a deadline each. */
 #include "control/vl_control.h"
 
 #include <errno.h>
@@ -33,31 +33,33 @@
 #include "control/vl_control_int.h"
 #include "base/vl_private.h"
 
-/* Served at once; others wait to be accepted. */
+/* Connections that are served at the same time; more wait in the listen backlog. */
 #define CLIENTS 16
-/* For a command to come, and then for its answer to be taken. */
+/* Time limits for receiving the command and for sending the answer. */
 #define COMMAND_US (2 * APR_USEC_PER_SEC)
 #define ANSWER_US (10 * APR_USEC_PER_SEC)
 
 typedef struct client_t {
-    int fd;                         /* -1: nobody */
+    int fd;                         /* -1: unused entry */
     apr_int64_t deadline;
     char line[VL_COMMAND_MAX];
     apr_size_t len;
-    apr_pool_t *pool;               /* NULL: the command has not all come */
+    apr_pool_t *pool;               /* of the answer; NULL: the command is incomplete */
     const char *answer;
     apr_size_t answer_len;
 } client_t;
 
 static struct control_t {
     vl_control_kept_t *kept;
-    pid_t pid;                      /* the parent's; 0: no thread */
-    uid_t uid;                      /* may speak, besides root */
-    int end_fd;                     /* readable: the thread is to end */
+    pid_t pid;                      /* of the parent; 0: no thread runs */
+    uid_t uid;                      /* user that may connect, besides root */
+    int end_fd;                     /* eventfd; readable: the thread must stop */
     pthread_t thread;
     client_t clients[CLIENTS];
 } control;
 
+/* Held by the control thread while it changes the list of clients or creates an answer,
+ * and by every thread of the parent during fork(). */
 static pthread_mutex_t fork_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void lock_for_fork(void)
@@ -77,9 +79,10 @@ static void register_handlers(void)
 
 /* --- one client ----------------------------------------------------------- */
 
-/* A child that has just been forked may have the descriptor too: the client is to
- * see the end at once. */
-static void drop(client_t *client)
+/* Closes the connection.  Takes fork_lock.  shutdown() is needed because a child process
+ * that was just forked may have a copy of the descriptor: close() alone would not end
+ * the connection. */
+static void close_client(client_t *client)
 {
     pthread_mutex_lock(&fork_lock);
     if (client->pool)
@@ -91,6 +94,7 @@ static void drop(client_t *client)
     pthread_mutex_unlock(&fork_lock);
 }
 
+/* Executes the command and starts sending its answer.  Takes fork_lock. */
 static void make_answer(client_t *client, apr_size_t len)
 {
     vl_out_t *out;
@@ -104,10 +108,12 @@ static void make_answer(client_t *client, apr_size_t len)
     pthread_mutex_unlock(&fork_lock);
     client->deadline = vl_clock_us() + ANSWER_US;
     if (!client->pool)
-        drop(client);
+        close_client(client);
 }
 
-static void hear(client_t *client)
+/* Receives a part of the command.  Executes the command when it is complete, or when the
+ * buffer is full. */
+static void receive_command(client_t *client)
 {
     ssize_t n = recv(client->fd, client->line + client->len,
                      sizeof(client->line) - client->len, MSG_DONTWAIT);
@@ -116,7 +122,7 @@ static void hear(client_t *client)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        drop(client);
+        close_client(client);
         return;
     }
     client->len += (apr_size_t)n;
@@ -127,7 +133,8 @@ static void hear(client_t *client)
         make_answer(client, client->len);
 }
 
-static void tell(client_t *client)
+/* Sends a part of the answer.  Closes the connection when all is sent. */
+static void send_answer(client_t *client)
 {
     ssize_t n = send(client->fd, client->answer, client->answer_len,
                      MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -135,15 +142,16 @@ static void tell(client_t *client)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n < 0 || (apr_size_t)n == client->answer_len) {
-        drop(client);
+        close_client(client);
         return;
     }
     client->answer += n;
     client->answer_len -= (apr_size_t)n;
 }
 
-/* --- all of them ---------------------------------------------------------- */
+/* --- all clients ---------------------------------------------------------- */
 
+/* Returns an unused entry, or NULL. */
 static client_t *free_client(void)
 {
     int i;
@@ -155,7 +163,8 @@ static client_t *free_client(void)
     return NULL;
 }
 
-static int may_speak(int fd)
+/* Returns 1 if the peer of the connection is root or the user that started the server. */
+static int may_connect(int fd)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
@@ -165,14 +174,15 @@ static int may_speak(int fd)
     return !peer.uid || peer.uid == control.uid;
 }
 
-static void welcome_locked(client_t *client)
+/* Accepts one connection.  The caller holds fork_lock. */
+static void accept_client_locked(client_t *client)
 {
     int fd = accept4(control.kept->fd, NULL, NULL,
                      SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd < 0)
         return;
-    if (!may_speak(fd)) {
+    if (!may_connect(fd)) {
         close(fd);
         return;
     }
@@ -181,24 +191,24 @@ static void welcome_locked(client_t *client)
     client->deadline = vl_clock_us() + COMMAND_US;
 }
 
-static void welcome(client_t *client)
+static void accept_client(client_t *client)
 {
     pthread_mutex_lock(&fork_lock);
-    welcome_locked(client);
+    accept_client_locked(client);
     pthread_mutex_unlock(&fork_lock);
 }
 
 static void serve(client_t *client, short events, apr_int64_t now)
 {
     if (events && client->pool)
-        tell(client);
+        send_answer(client);
     else if (events)
-        hear(client);
+        receive_command(client);
     else if (now > client->deadline)
-        drop(client);
+        close_client(client);
 }
 
-/* Milliseconds until the first deadline; -1: there is none. */
+/* Returns the milliseconds until the first deadline; -1: there is no deadline. */
 static int next_deadline(apr_int64_t now)
 {
     apr_int64_t first = 0;
@@ -215,8 +225,8 @@ static int next_deadline(apr_int64_t now)
     return first > now ? (int)((first - now) / 1000) + 1 : 0;
 }
 
-/* Entries of a descriptor below 0 are passed over by poll(). */
-static void fill(struct pollfd pfds[CLIENTS + 2])
+/* Fills the argument of poll(), which ignores entries with a negative descriptor. */
+static void fill_pollfds(struct pollfd pfds[CLIENTS + 2])
 {
     int i;
 
@@ -229,8 +239,9 @@ static void fill(struct pollfd pfds[CLIENTS + 2])
     pfds[CLIENTS].events = pfds[CLIENTS + 1].events = POLLIN;
 }
 
-/* Who has said all is answered still, as far as that is done without waiting. */
-static void finish(void)
+/* Before the thread stops: executes the commands that are complete and sends as much of
+ * each answer as possible without blocking. */
+static void finish_clients(void)
 {
     int i;
 
@@ -238,12 +249,13 @@ static void finish(void)
         client_t *client = &control.clients[i];
 
         if (client->fd >= 0 && !client->pool)
-            hear(client);
+            receive_command(client);
         if (client->fd >= 0 && client->pool)
-            tell(client);
+            send_answer(client);
     }
 }
 
+/* The control thread. */
 static void *run(void *unused)
 {
     struct pollfd pfds[CLIENTS + 2];
@@ -252,7 +264,7 @@ static void *run(void *unused)
 
     memset(pfds, 0, sizeof(pfds));
     do {
-        fill(pfds);
+        fill_pollfds(pfds);
         if (poll(pfds, CLIENTS + 2, next_deadline(vl_clock_us())) < 0)
             continue;
         now = vl_clock_us();
@@ -261,21 +273,21 @@ static void *run(void *unused)
                 serve(&control.clients[i], pfds[i].revents, now);
         }
         if (pfds[CLIENTS].revents)
-            welcome(free_client());
+            accept_client(free_client());
     } while (!pfds[CLIENTS + 1].revents);
-    finish();
+    finish_clients();
     return NULL;
 }
 
-/* --- beginning and end ---------------------------------------------------- */
+/* --- start and stop ------------------------------------------------------- */
 
-static void drop_all(void)
+static void close_clients(void)
 {
     int i;
 
     for (i = 0; i < CLIENTS; i++) {
         if (control.clients[i].fd >= 0)
-            drop(&control.clients[i]);
+            close_client(&control.clients[i]);
     }
 }
 
@@ -286,7 +298,9 @@ static void remove_socket(void)
     control.kept->made = 0;
 }
 
-/* What forked children do with this pool is not the parent's affair. */
+/* Cleanup of the configuration pool: stops the thread.  Does nothing in a child process,
+ * which inherits the cleanup but has no such thread.  Removes the socket if the server
+ * exits. */
 static apr_status_t stop(void *unused)
 {
     apr_uint64_t one = 1;
@@ -296,15 +310,16 @@ static apr_status_t stop(void *unused)
     control.pid = 0;
     if (write(control.end_fd, &one, sizeof(one)) == sizeof(one))
         pthread_join(control.thread, NULL);
-    drop_all();
+    close_clients();
     close(control.end_fd);
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
         remove_socket();
     return APR_SUCCESS;
 }
 
-/* A server that was killed has left its socket; who runs two servers gives them
- * two runtime directories, as for their pid files. */
+/* Creates the socket.  Removes an existing one first, because a server that was killed
+ * leaves its socket behind.  Two servers need different runtime directories, as they do
+ * for their pid files. */
 static apr_status_t make_socket(vl_control_kept_t *kept, const char *path)
 {
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -329,8 +344,9 @@ static apr_status_t make_socket(vl_control_kept_t *kept, const char *path)
     return failed;
 }
 
-/* The same socket as before, unless it was removed or belongs elsewhere now. */
-static apr_status_t have_socket(vl_control_kept_t *kept, const char *path)
+/* Keeps the socket of the previous configuration, or creates a new one if the old one was
+ * removed or the path has changed. */
+static apr_status_t ensure_socket(vl_control_kept_t *kept, const char *path)
 {
     if (kept->made && !strcmp(kept->path, path) && !access(path, F_OK))
         return APR_SUCCESS;
@@ -339,6 +355,7 @@ static apr_status_t have_socket(vl_control_kept_t *kept, const char *path)
     return make_socket(kept, path);
 }
 
+/* Starts the control thread with all signals blocked. */
 static apr_status_t start(void)
 {
     sigset_t all, before;
@@ -372,7 +389,7 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
     control.uid = geteuid();
     vl_control_answer_post_config(main_server, shm, cg);
     pthread_once(&once, register_handlers);
-    rv = have_socket(kept, path);
+    rv = ensure_socket(kept, path);
     if (rv == APR_SUCCESS)
         rv = start();
     if (rv == APR_SUCCESS)

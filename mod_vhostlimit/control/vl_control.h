@@ -2,10 +2,10 @@
 #ifndef VL_CONTROL_H
 #define VL_CONTROL_H
 
-/* The control socket, in the runtime directory: vhostlimitctl says one line
- * (vl_command.h) and reads one JSON document.  A thread of the parent serves
- * it, with the parent's rights and whatever the MPM is; nobody is heard but
- * root, and who started the server. */
+/* The control socket in the runtime directory.  vhostlimitctl sends one line (vl_command.h)
+ * and reads one JSON document.  A thread of the parent serves the socket, with the rights
+ * of the parent and with any MPM.  Only root and the user that started the server may
+ * connect.  The main thread calls the functions below; vl_control.c describes its lock. */
 
 #include <httpd.h>
 
@@ -14,18 +14,19 @@
 
 #define VL_CONTROL_SOCKET "vhostlimit.sock"
 
-/* What outlives restarts, zeroed at first: the socket and its name. */
+/* State that survives restarts, initially all zero: the socket and its name. */
 typedef struct vl_control_kept_t {
-    int made;
+    int made;                   /* 1: the socket exists */
     int fd;
-    char path[108];             /* as long as a socket's may be */
+    char path[108];             /* size of sun_path in struct sockaddr_un */
 } vl_control_kept_t;
 
-/* Last, when nothing of the parent changes any more. */
+/* Parent: creates the socket and starts the thread.  Must run last in post_config, when all
+ * other state of the parent is set. */
 void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
                             vl_control_kept_t *kept, vl_shm_t *shm,
                             const vl_cgroup_t *cg);
-/* A child has no part in it. */
+/* Child process: closes the inherited descriptors. */
 void vl_control_child_init(void);
 
 #endif

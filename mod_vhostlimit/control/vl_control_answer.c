@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be asked for over the control socket.  A change is checked as the
- * directives are, then made in the kernel, whose refusal it stands or falls
- * with, then in shared memory. */
+/* Executes the commands of the control socket.  A change of limits is checked like the
+ * directives first.  Then it is made in the cgroups; if the kernel refuses it, the change
+ * fails.  Last it is made in shared memory. */
 #include <apr_strings.h>
 
 #include "control/vl_command.h"
@@ -22,7 +22,7 @@ void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm,
     groups = cg;
 }
 
-/* --- whom it is about ----------------------------------------------------- */
+/* --- selecting the vhost -------------------------------------------------- */
 
 static int has_account(const server_rec *s, const char *name)
 {
@@ -34,10 +34,10 @@ static int has_name(const server_rec *s, const char *name)
     return s->server_hostname && !ap_cstr_casecmp(s->server_hostname, name);
 }
 
-/* By the account's name as it is shown, or by a ServerName that is not in two
- * accounts.  ret_wrong is set when it is none. */
+/* Finds a vhost by its account name as shown on the status page, or by a ServerName that
+ * only one account has.  Returns NULL and sets *ret_wrong if there is no such vhost. */
 static const server_rec *find_vhost(apr_pool_t *p, const char *name,
-                                    const char **ret_wrong)
+                                    const char **ret_error)
 {
     const server_rec *s, *found = NULL;
     int off = 0;
@@ -54,21 +54,23 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
         if (!has_name(s, name))
             continue;
         if (found && vl_conf_get(found)->account != conf->account)
-            *ret_wrong = apr_psprintf(p, "'%s' is the name of %s and of %s: "
+            *ret_error = apr_psprintf(p, "'%s' is the name of %s and of %s: "
                                       "say which", name,
                                       vl_conf_get(found)->account_name,
                                       conf->account_name);
         found = s;
     }
     if (!found)
-        *ret_wrong = apr_psprintf(p, off ? "'%s' has VhostLimit Off: nothing of "
+        *ret_error = apr_psprintf(p, off ? "'%s' has VhostLimit Off: nothing of "
                                   "it waits or is refused here"
                                   : "'%s' is no vhost that takes part", name);
-    return *ret_wrong ? NULL : found;
+    return *ret_error ? NULL : found;
 }
 
 /* --- changes -------------------------------------------------------------- */
 
+/* Checks the values of the command and stores them in *change.  Returns NULL or an error
+ * message. */
 static const char *read_change(apr_pool_t *p, const vl_command_t *command,
                                vl_change_t *change)
 {
@@ -89,8 +91,9 @@ static const char *read_change(apr_pool_t *p, const vl_command_t *command,
     return wrong;
 }
 
-/* Where the kernel cannot hold it, a limit is no limit: the same as at the
- * start of the server. */
+/* Sets the limits of the account's cgroups.  Fails if the kernel cannot enforce a limit,
+ * unless the configuration has "VhostLimitOnError open", as at the start of the server.
+ * Returns NULL or an error message. */
 static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
                                 const vl_limits_t *limits)
 {
@@ -102,7 +105,8 @@ static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
     return vl_cgroup_change(groups, p, conf->account_name, &group);
 }
 
-static const char *shown(apr_pool_t *p, const vl_limits_t *limits)
+/* Returns the limits as text for the log. */
+static const char *limits_text(apr_pool_t *p, const vl_limits_t *limits)
 {
     return apr_psprintf(p, "weight %u, concurrency %u, queue %u, CPU %u%%",
                         limits->weight, limits->concurrency, limits->queue,
@@ -114,9 +118,11 @@ static void log_change(apr_pool_t *p, const vl_conf_t *conf,
 {
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
                  "vhost %s: limits changed from %s to %s",
-                 conf->account_name, shown(p, before), shown(p, after));
+                 conf->account_name, limits_text(p, before), limits_text(p, after));
 }
 
+/* Changes the limits of the account.  Takes the segment lock for short times.  Returns NULL
+ * or an error message. */
 static const char *make_change(apr_pool_t *p, const vl_conf_t *conf,
                                const vl_change_t *change)
 {
@@ -130,7 +136,7 @@ static const char *make_change(apr_pool_t *p, const vl_conf_t *conf,
     vl_override_change(&now.override, change, &limits);
     failed = change_group(p, conf, &limits);
     if (failed) {
-        change_group(p, conf, &now.limits);     /* what was half done */
+        change_group(p, conf, &now.limits);     /* undo a partial change */
         return apr_psprintf(p, "vhost %s: the limit cannot be enforced: %s",
                             conf->account_name, failed);
     }
@@ -151,8 +157,10 @@ static const char *change_limits(apr_pool_t *p, const vl_command_t *command,
 
 /* --- answers -------------------------------------------------------------- */
 
-static const char *carry_out(apr_pool_t *p, const vl_command_t *command,
-                             const server_rec **ret_only)
+/* Executes the command.  *ret_only: the vhost of the answer; NULL: all vhosts.  Returns
+ * NULL or an error message. */
+static const char *execute(apr_pool_t *p, const vl_command_t *command,
+                           const server_rec **ret_only)
 {
     const char *wrong = NULL;
 
@@ -173,7 +181,7 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
     if (wrong)
         wrong = apr_psprintf(p, "'%s' is %s", command->word, wrong);
     else
-        wrong = carry_out(p, command, &only);
+        wrong = execute(p, command, &only);
     if (wrong) {
         vl_out_text(out, "{\"error\":");
         vl_out_json(out, wrong);

@@ -2,17 +2,19 @@
 #ifndef VL_CONTROL_INT_H
 #define VL_CONTROL_INT_H
 
-/* Between the control socket (vl_control.c) and what is done there
- * (vl_control_answer.c). */
+/* Private to vl_control.c, which serves the control socket, and vl_control_answer.c, which
+ * executes the commands.  The control thread calls vl_control_answer() with the fork lock
+ * of vl_control.c held. */
 
 #include "cgroup/vl_cgroup.h"
 #include "base/vl_out.h"
 #include "core/vl_shm.h"
 
+/* Parent: sets the data that commands read and change. */
 void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm,
                                    const vl_cgroup_t *cg);
-/* Does what the line says, in the parent: a document like ?json of the status
- * page, that of vl_modules.h, or {"error":"why not"}. */
+/* Executes the command in the line and writes a JSON document: that of the status page with
+ * ?json, that of vl_modules.h, or {"error":"message"}. */
 void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out);
 
 #endif

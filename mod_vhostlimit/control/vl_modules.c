@@ -5,7 +5,7 @@
 #include <http_protocol.h>
 #include <http_request.h>
 
-/* Those in which it matters whether others come before us or after. */
+/* Hooks for which the order relative to other modules matters. */
 #define HOOKS(X) X(post_read_request) X(quick_handler) X(log_transaction)
 
 static void put_name(vl_out_t *out, int first, const char *name)

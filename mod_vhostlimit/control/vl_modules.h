@@ -2,13 +2,13 @@
 #ifndef VL_MODULES_H
 #define VL_MODULES_H
 
-/* Who else is in this server, and when they have their say: for vhostlimitctl
- * doctor. */
+/* Lists the loaded modules and the order of their hooks, for "vhostlimitctl doctor".  Reads
+ * data of httpd that does not change after post_config, so it needs no lock. */
 
 #include "base/vl_out.h"
 
-/* {"modules":[...],"hooks":{"post_read_request":[...],...}}: names of their
- * source files; those of a hook in the order in which they are called. */
+/* Writes {"modules":[...],"hooks":{"post_read_request":[...],...}}.  A module is named by
+ * its source file.  The modules of a hook are in the order of the calls. */
 void vl_modules_json(vl_out_t *out);
 
 #endif

@@ -12,9 +12,9 @@
 static server_rec *main_server;
 static vl_shm_t *accounts;
 
-/* What stands in its way. */
-static const char *cause(char *text, apr_size_t size,
-                         const vl_watch_event_t *event)
+/* Writes to `text`, and returns, which limit the vhost has reached. */
+static const char *limit_name(char *text, apr_size_t size,
+                              const vl_watch_event_t *event)
 {
     const vl_limits_t *limits = &event->limits;
 
@@ -27,6 +27,7 @@ static const char *cause(char *text, apr_size_t size,
     return text;
 }
 
+/* Logs that the vhost has become limited. */
 static void log_begins(const vl_watch_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
@@ -35,13 +36,15 @@ static void log_begins(const vl_watch_event_t *event)
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0011)
                  "vhost %s: limited by %s: %" APR_UINT64_T_FMT " running, %"
                  APR_UINT64_T_FMT " waiting, %" APR_UINT64_T_FMT " beyond the "
-                 "queue, %" APR_UINT64_T_FMT " refused in %.0f s", event->name, cause(text, sizeof(text), event),
+                 "queue, %" APR_UINT64_T_FMT " refused in %.0f s", event->name,
+                 limit_name(text, sizeof(text), event),
                  event->metrics.running, event->metrics.waiting,
                  event->metrics.deferred,
                  event->metrics.refused - before->refused,
                  (double)(event->since_us - before->at_us) / APR_USEC_PER_SEC);
 }
 
+/* Logs that the vhost is no longer limited. */
 static void log_ends(const vl_watch_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
@@ -57,6 +60,7 @@ static void log_ends(const vl_watch_event_t *event)
                  event->metrics.refused - before->refused);
 }
 
+/* Logs that the kernel has killed processes of the vhost. */
 static void log_kills(const vl_watch_event_t *event)
 {
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
@@ -91,8 +95,9 @@ void vl_notice_tick(apr_int64_t now_us)
     } while (account);
 }
 
-/* Parent, every ten seconds or so: where no child keeps time (the prefork MPM
- * with several listener buckets) it is the only one who looks. */
+/* Monitor hook: the parent calls it about every ten seconds.  With several listener
+ * buckets of the prefork MPM no child process has a timer, and only this hook checks the
+ * accounts. */
 static int monitor(apr_pool_t *p, server_rec *s)
 {
     if (accounts)

@@ -5,8 +5,8 @@
 
 #include "core/vl_shm_int.h"
 
-/* Accounts looked at under one lock. */
-#define LOOK_BATCH 256
+/* Accounts that are checked while the segment lock is held once. */
+#define BATCH 256
 
 int vl_watch_due(vl_shm_t *shm, apr_int64_t now_us)
 {
@@ -23,8 +23,9 @@ int vl_watch_due(vl_shm_t *shm, apr_int64_t now_us)
     return due;
 }
 
-static void tell_locked(const vl_shm_t *shm, apr_uint32_t account,
-                        vl_limited_e what, vl_watch_event_t *event)
+/* Copies the account's state to the event.  The caller holds the segment lock. */
+static void fill_event_locked(const vl_shm_t *shm, apr_uint32_t account,
+                              vl_limited_e what, vl_watch_event_t *event)
 {
     const account_t *a = &shm->accounts[account];
 
@@ -40,7 +41,10 @@ static void tell_locked(const vl_shm_t *shm, apr_uint32_t account,
     event->seen_us = a->limited.seen_us;
 }
 
-static apr_uint64_t untold_kills_locked(account_t *a, apr_int64_t now_us)
+/* Returns the number of kills that are to be reported now, and marks them as reported.  An
+ * account is reported once in VL_LIMITED_QUIET_US at most.  The caller holds the segment
+ * lock. */
+static apr_uint64_t unreported_kills_locked(account_t *a, apr_int64_t now_us)
 {
     apr_uint64_t n = a->metrics.memory_kills - a->kills_told;
 
@@ -52,8 +56,9 @@ static apr_uint64_t untold_kills_locked(account_t *a, apr_int64_t now_us)
     return n;
 }
 
-static vl_limited_e look_at_locked(const vl_shm_t *shm, apr_uint32_t account,
-                                   apr_int64_t now_us)
+/* Makes the check of one account.  The caller holds the segment lock. */
+static vl_limited_e check_account_locked(const vl_shm_t *shm, apr_uint32_t account,
+                                         apr_int64_t now_us)
 {
     account_t *a = &shm->accounts[account];
     vl_limited_look_t look;
@@ -70,20 +75,20 @@ apr_size_t vl_watch_look(vl_shm_t *shm, apr_int64_t now_us,
                          apr_uint32_t *account,
                          vl_watch_event_t ret_events[VL_WATCH_EVENTS])
 {
-    apr_uint32_t a = *account, left = LOOK_BATCH;
+    apr_uint32_t a = *account, left = BATCH;
     apr_size_t n = 0;
 
     *account = 0;
     if (vl_shm_lock(shm) != APR_SUCCESS)
         return 0;
     for (; a < shm->head->used && left && n < VL_WATCH_EVENTS; a++, left--) {
-        vl_limited_e what = look_at_locked(shm, a, now_us);
-        apr_uint64_t killed = untold_kills_locked(&shm->accounts[a], now_us);
+        vl_limited_e what = check_account_locked(shm, a, now_us);
+        apr_uint64_t killed = unreported_kills_locked(&shm->accounts[a], now_us);
 
         if (what == VL_LIMITED_AS_BEFORE && !killed)
             continue;
         ret_events[n].killed = killed;
-        tell_locked(shm, a, what, &ret_events[n++]);
+        fill_event_locked(shm, a, what, &ret_events[n++]);
         if (what == VL_LIMITED_ENDS)
             vl_limited_clear(&shm->accounts[a].limited);
     }

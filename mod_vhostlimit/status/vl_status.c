@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handler and the facts: copied out of shared memory in small batches,
- * then reduced to what the formats show. */
+/* The handler, and the data of the page.  The data is copied from shared memory in small
+ * batches, then converted to the numbers that the formats show. */
 #include "config.h"
 
 #include "status/vl_status.h"
@@ -17,10 +17,10 @@
 #include "core/vl_slot.h"
 #include "status/vl_status_int.h"
 
-/* Vhosts copied under one lock. */
+/* Accounts that are copied while the segment lock is held once. */
 #define BATCH 64
 
-static const apr_array_header_t *servers;   /* one of each account */
+static const apr_array_header_t *servers;   /* one server for each account */
 static vl_shm_t *accounts;
 static const vl_cgroup_t *cgroup;
 
@@ -36,8 +36,9 @@ const vl_column_t vl_status_columns[] = {
     { NULL }
 };
 
-/* --- facts ---------------------------------------------------------------- */
+/* --- data ----------------------------------------------------------------- */
 
+/* Returns the keyword for the state of the vhost. */
 static const char *state_of(const vl_row_t *row)
 {
     const vl_metrics_t *metrics = &row->metrics;
@@ -49,7 +50,7 @@ static const char *state_of(const vl_row_t *row)
     return metrics->running ? "running" : "idle";
 }
 
-/* How its requests wait. */
+/* Returns the keyword for the way in which requests of the vhost wait. */
 static const char *method_of(const vl_row_t *row)
 {
     if (row->limits.mode != VL_MODE_ON || !row->limits.queue)
@@ -57,12 +58,14 @@ static const char *method_of(const vl_row_t *row)
     return vl_accept_works() ? "socket" : "thread";
 }
 
+/* Returns the keyword for the source of the vhost's cost. */
 static const char *cost_of(vl_cost_by_e by)
 {
     return by == VL_COST_CGROUP ? "cgroup"
            : by == VL_COST_CLOCK ? "clock" : "thread";
 }
 
+/* Computes the percentiles and the cumulative histogram of the waiting times. */
 static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
 {
     unsigned b, step;
@@ -92,7 +95,7 @@ static void fill_row(apr_pool_t *p, const vl_account_snapshot_t *from,
     row->cost = cost_of(from->cost_by);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
-    /* One second as soon as it is. */
+    /* At least 1 while the vhost is limited. */
     if (from->limited_since_us)
         row->limited_s = 1 + (apr_uint64_t)
             apr_time_sec(now > from->limited_since_us
@@ -104,6 +107,7 @@ static void fill_row(apr_pool_t *p, const vl_account_snapshot_t *from,
     fill_waits(from, row);
 }
 
+/* Adds the row to the sums of the page. */
 static void add_up(vl_page_t *page, const vl_row_t *row)
 {
     const vl_column_t *column;
@@ -114,21 +118,21 @@ static void add_up(vl_page_t *page, const vl_row_t *row)
     page->limited += row->limited_s > 0;
 }
 
-/* Whose rows are wanted. */
-static apr_uint32_t *wanted_accounts(apr_pool_t *p, const server_rec *only,
+/* Returns the numbers of the accounts that the page shows. */
+static apr_uint32_t *select_accounts(apr_pool_t *p, const server_rec *only,
                                      int *ret_n)
 {
-    apr_uint32_t *wanted = apr_palloc(p, sizeof(*wanted)
-                                         * (servers->nelts + 1));
+    apr_uint32_t *selected = apr_palloc(p, sizeof(*selected)
+                                             * (servers->nelts + 1));
     int i, n = 0;
 
     if (only && vl_conf_get(only)->mode != VL_MODE_OFF)
-        wanted[n++] = vl_conf_get(only)->account;
+        selected[n++] = vl_conf_get(only)->account;
     for (i = 0; !only && i < servers->nelts; i++)
-        wanted[n++] = vl_conf_get(APR_ARRAY_IDX(servers, i,
-                                                server_rec *))->account;
+        selected[n++] = vl_conf_get(APR_ARRAY_IDX(servers, i,
+                                                  server_rec *))->account;
     *ret_n = n;
-    return wanted;
+    return selected;
 }
 
 static void gather_rows(apr_pool_t *p, vl_page_t *page,
@@ -136,14 +140,14 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page,
 {
     vl_account_snapshot_t *batch = apr_palloc(p, sizeof(*batch) * BATCH);
     apr_int64_t now = vl_clock_us();
-    int i, from, wanted_n;
-    const apr_uint32_t *wanted = wanted_accounts(p, only, &wanted_n);
+    int i, from, selected_n;
+    const apr_uint32_t *selected = select_accounts(p, only, &selected_n);
 
-    page->rows = apr_palloc(p, sizeof(vl_row_t) * (wanted_n + 1));
-    for (from = 0; from < wanted_n; from += BATCH) {
-        int n = wanted_n - from < BATCH ? wanted_n - from : BATCH;
+    page->rows = apr_palloc(p, sizeof(vl_row_t) * (selected_n + 1));
+    for (from = 0; from < selected_n; from += BATCH) {
+        int n = selected_n - from < BATCH ? selected_n - from : BATCH;
 
-        if (vl_shm_snapshots(accounts, wanted + from, n, batch,
+        if (vl_shm_snapshots(accounts, selected + from, n, batch,
                              &page->held_us) != APR_SUCCESS)
             return;
         for (i = 0; i < n; i++) {
@@ -153,7 +157,7 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page,
     }
 }
 
-/* MaxRequestWorkers. */
+/* Returns MaxRequestWorkers. */
 static apr_uint32_t count_workers(void)
 {
     int daemons = 1, threads = 1;
@@ -179,7 +183,7 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
     page->outside = vl_outside(cgroup);
-    page->alone = only != NULL;
+    page->is_single = only != NULL;
     gather_rows(p, page, only);
     return page;
 }
@@ -197,9 +201,9 @@ static const struct format_t {
     { NULL, "text/html; charset=utf-8", vl_status_html }
 };
 
-/* The query is words with '&' between them.  Prometheus, asked to send a word,
- * puts a '=' behind it. */
-static int asks_for(request_rec *r, const char *word)
+/* Returns 1 if the query string has the keyword.  Keywords are separated by '&'.  A '=' may
+ * follow: Prometheus appends it to a parameter without a value. */
+static int has_keyword(request_rec *r, const char *word)
 {
     const char *at = r->args;
     apr_size_t len = strlen(word);
@@ -213,11 +217,12 @@ static int asks_for(request_rec *r, const char *word)
     return 0;
 }
 
+/* Returns the format that the query string selects; the default is HTML. */
 static const struct format_t *format_for(request_rec *r)
 {
     const struct format_t *format = formats;
 
-    while (format->word && !asks_for(r, format->word))
+    while (format->word && !has_keyword(r, format->word))
         format++;
     return format;
 }
@@ -239,7 +244,7 @@ static int status_handler(request_rec *r)
     if (r->header_only)
         return OK;
     out = vl_out_to_request(r);
-    format->write(out, vl_status_gather(r->pool, asks_for(r, "me")
+    format->write(out, vl_status_gather(r->pool, has_keyword(r, "me")
                                         ? r->server : NULL));
     vl_out_flush(out);
     return OK;

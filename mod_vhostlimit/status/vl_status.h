@@ -2,17 +2,21 @@
 #ifndef VL_STATUS_H
 #define VL_STATUS_H
 
-/* SetHandler vhostlimit-status: HTML, ?auto (key: value), ?json, ?prometheus;
- * with "me" (?me, ?me&json) of the vhost alone that it is asked through.  The
- * keys are documented in docs/operating.md. */
+/* The handler of "SetHandler vhostlimit-status".  It answers in HTML, or with ?auto
+ * (key: value), ?json or ?prometheus.  With "me" (?me, ?me&json) the page has only the
+ * vhost of the request.  docs/operating.md documents the keys.  The parent sets the state
+ * in post_config; after that it is constant.  Any thread may serve a request; the segment
+ * lock is taken for short times only, see vl_shm_snapshots(). */
 
 #include <apr_tables.h>
 
 #include "cgroup/vl_cgroup.h"
 #include "core/vl_shm.h"
 
+/* Registers the handler and the summary for mod_status. */
 void vl_status_register(apr_pool_t *p);
-/* Parent, after each (re)configuration.  servers: see vl_conf_servers(). */
+/* Parent, after each (re)configuration.  servers: an array of server_rec *, one server for
+ * each account. */
 void vl_status_post_config(const apr_array_header_t *servers, vl_shm_t *shm,
                            const vl_cgroup_t *cgroup);
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The format ?auto: one "key: value" for each line. */
 #include "config.h"
 
 #include <apr_strings.h>

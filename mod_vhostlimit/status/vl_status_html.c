@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page that is complete without its script: all vhosts in one table.  The
- * script sorts, searches and refreshes it, and takes what it shows from the
- * same table.  Whatever is not ours goes through vl_out_html(). */
+/* The HTML page.  It is complete without its script: one table has all vhosts.  The script
+ * sorts, filters and refreshes the page, and reads its data from that table.  All text
+ * that does not come from the module, such as a ServerName, is escaped by vl_out_html(). */
 #include "config.h"
 
 #include <apr_general.h>
@@ -53,6 +53,7 @@ static const struct heading_t {
     { NULL }
 };
 
+/* Returns 1 if a vhost has the mode DryRun. */
 static int has_dryrun(const vl_page_t *page)
 {
     int i;
@@ -64,7 +65,8 @@ static int has_dryrun(const vl_page_t *page)
     return 0;
 }
 
-/* Only our style and script, by a number that nobody can know before. */
+/* Sets the Content-Security-Policy: the browser runs only the style and the script of this
+ * page, which carry a random nonce.  Returns the nonce. */
 static const char *set_policy(request_rec *r)
 {
     unsigned char random[16];
@@ -151,7 +153,7 @@ static void put_tiles(vl_out_t *out, const vl_page_t *page)
     vl_out_text(out, "</dl>\n");
 }
 
-/* What only the script needs is hidden until it says otherwise. */
+/* Writes the controls of the script.  They are hidden until the script shows them. */
 static void put_tools(vl_out_t *out)
 {
     vl_out_text(out, "<div id=\"share\" hidden></div>\n"
@@ -180,8 +182,8 @@ static void put_headings(vl_out_t *out, const vl_page_t *page, int dryrun)
     vl_out_text(out, "</tr></thead>\n<tbody>\n");
 }
 
-/* The ends of cells and rows are left out (HTML, "optional tags"), and so are
- * zeroes: with ten thousand vhosts that is most of the page. */
+/* Writes one cell.  The end tags of cells and rows are omitted (HTML, "optional tags"), and
+ * so are zeros: with ten thousand vhosts these would be most of the page. */
 static void put_number(vl_out_t *out, apr_uint64_t n, int decimals)
 {
     vl_out_text(out, "<td>");
@@ -263,7 +265,7 @@ static void put_row(vl_out_t *out, const vl_row_t *row, int dryrun)
 
 static void put_end(vl_out_t *out, const vl_page_t *page, const char *nonce)
 {
-    const char *own = page->alone ? "me&amp;" : "";
+    const char *query = page->is_single ? "me&amp;" : "";
 
     vl_out_text(out, "</tbody></table></div>\n"
                 "<button id=\"more\" type=\"button\" hidden></button>\n"
@@ -271,7 +273,7 @@ static void put_end(vl_out_t *out, const vl_page_t *page, const char *nonce)
     vl_out_printf(out, "The same as <a href=\"?%sjson\">JSON</a>, "
                   "<a href=\"?%sauto\">text</a>, for "
                   "<a href=\"?%sprometheus\">Prometheus</a>.</footer>\n"
-                  "<script nonce=\"", own, own, own);
+                  "<script nonce=\"", query, query, query);
     vl_out_text(out, nonce);
     vl_out_text(out, "\">\n");
     vl_out_text(out, page_script);

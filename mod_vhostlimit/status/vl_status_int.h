@@ -2,21 +2,22 @@
 #ifndef VL_STATUS_INT_H
 #define VL_STATUS_INT_H
 
-/* The facts of a status page, gathered once, and the formats that write them.
- * For the vl_status rooms only. */
+/* Private to the files status/vl_status*.c and to the control socket.  A vl_page_t is a
+ * copy of all numbers of a status page, allocated in the pool of one request; each
+ * format writes the same copy.  So the formats need no lock. */
 
 #include "core/vl_metrics.h"
 #include "base/vl_out.h"
 #include "core/vl_shm.h"
 
-/* Raised when a key of ?json or ?auto is renamed or changes its meaning. */
+/* Incremented when a key of ?json or ?auto is renamed or changes its meaning. */
 #define VL_STATUS_SCHEMA 1
 
-/* The le of ?prometheus' histogram: 4^5 us (1 ms) to 4^13 us (67 s). */
+/* Upper bounds ("le") of the histogram in ?prometheus: 4^5 us (1 ms) to 4^13 us (67 s). */
 #define VL_WAIT_STEPS 9
 #define VL_WAIT_STEP_US(i) ((apr_uint64_t)1 << (10 + 2 * (i)))
 
-/* Numbers of a vhost that are not counted but made of what is. */
+/* Numbers of a vhost that are computed from the metrics. */
 #define VL_DERIVED(X)                                                         \
     X(limited_s, VL_GAUGE, "limited_seconds",                                 \
       "how long it has been limited, 0 when it is not")                       \
@@ -29,54 +30,61 @@
     X(wait_p50_us, VL_GAUGE, NULL, "half of the waits were no longer")        \
     X(wait_p99_us, VL_GAUGE, NULL, "99 % of the waits were no longer")
 
+/* One account. */
 typedef struct vl_row_t {
     const char *name;
-    const char *cgroup;             /* path from the hierarchy's root */
-    const char *state, *method, *cost;  /* words, see docs/operating.md */
+    const char *cgroup;             /* path from the root of the hierarchy */
+    const char *state, *method, *cost;  /* keywords, see docs/operating.md */
     vl_limits_t limits;
     vl_override_t override;
     vl_metrics_t metrics;
 #define X(member, kind, prometheus, help) apr_uint64_t member;
     VL_DERIVED(X)
 #undef X
-    apr_uint64_t waits[VL_WAIT_STEPS];  /* no longer than VL_WAIT_STEP_US */
+    apr_uint64_t waits[VL_WAIT_STEPS];  /* requests that waited for at most
+                                         * VL_WAIT_STEP_US(i), cumulative */
 } vl_row_t;
 
+/* Describes one number of a row. */
 typedef struct vl_column_t {
     const char *key;
     vl_metric_kind_e kind;
-    const char *prometheus;         /* NULL: not by itself */
+    const char *prometheus;         /* metric name; NULL: no metric of its own */
     const char *help;
     apr_size_t offset;              /* in vl_row_t */
 } vl_column_t;
 
-/* All numbers of a row; ends with key NULL. */
+/* Describes all numbers of a row; ends with key NULL. */
 extern const vl_column_t vl_status_columns[];
 
+/* Returns the number of the row that the column describes. */
 static inline apr_uint64_t vl_status_cell(const vl_row_t *row,
                                           const vl_column_t *column)
 {
     return *(const apr_uint64_t *)((const char *)row + column->offset);
 }
 
+/* All data of a status page. */
 typedef struct vl_page_t {
     const char *mpm;
     apr_int64_t started_us, now_us, uptime_s;
     apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
-    const char *outside;            /* a module whose programs are in no vhost's
-                                     * group, or "" */
-    apr_int64_t held_us;            /* the lock, while the rows were copied */
-    int alone;                      /* ?me */
+    const char *outside;            /* see vl_outside() */
+    apr_int64_t held_us;            /* time that the segment lock was held in order to
+                                     * copy the rows */
+    int is_single;                  /* 1: the page has one vhost only (?me) */
     vl_row_t *rows;
     int nrows;
-    vl_row_t sum;                   /* of the metrics and the CPU times */
-    int limited;                    /* vhosts that are */
+    vl_row_t sum;                   /* sums of the rows; valid for metrics and CPU times */
+    int limited;                    /* number of vhosts that are limited now */
 } vl_page_t;
 
-/* All accounts, or only that of one vhost. */
+/* Copies the data of all accounts, or of the account of the server `only`, into p.  Takes
+ * the segment lock once for each batch of accounts. */
 const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only);
 
+/* Writes the page in one format. */
 typedef void (*vl_status_format_fn)(vl_out_t *out, const vl_page_t *page);
 
 void vl_status_html(vl_out_t *out, const vl_page_t *page);
@@ -84,7 +92,7 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page);
 void vl_status_json(vl_out_t *out, const vl_page_t *page);
 void vl_status_prom(vl_out_t *out, const vl_page_t *page);
 
-/* mod_status' page. */
+/* Registers the summary in the page of mod_status. */
 void vl_status_server_register(apr_pool_t *p);
 
 #endif

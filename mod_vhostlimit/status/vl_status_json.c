@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The format ?json, also the answer of the control socket. */
 #include "config.h"
 
 #include "config/vl_conf.h"
@@ -36,7 +37,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_string(out, ",\"outside\":", page->outside);
 }
 
-/* What is not as configured, and how that is. */
+/* Writes the limits that vhostlimitctl has changed, with their configured values. */
 static void put_override(vl_out_t *out, const vl_override_t *override)
 {
     const char *before = "\"";

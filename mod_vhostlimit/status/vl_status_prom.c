@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text format of Prometheus, version 0.0.4: all samples of a metric stand
- * together.  Vhosts that nobody has asked for since the start are left out. */
+/* The format ?prometheus: text format of Prometheus, version 0.0.4.  It requires that all
+ * samples of a metric are adjacent.  Vhosts without any request since the start of the
+ * server are omitted. */
 #include "config.h"
 
 #include <apr_strings.h>
@@ -14,7 +15,7 @@ static void put_head(vl_out_t *out, const char *name, const char *type,
                   name, help, name, type);
 }
 
-/* One of the server's own. */
+/* Writes a metric of the server, which has no label. */
 static void put_gauge(vl_out_t *out, const char *name, const char *help,
                       apr_uint64_t n)
 {
@@ -22,7 +23,7 @@ static void put_gauge(vl_out_t *out, const char *name, const char *help,
     vl_out_printf(out, "vhostlimit_%s %" APR_UINT64_T_FMT "\n", name, n);
 }
 
-/* name{vhost="...",more */
+/* Writes the beginning of a sample: name{vhost="..." and then `more`. */
 static void put_series(vl_out_t *out, const char *name, const vl_row_t *row,
                        const char *more)
 {
@@ -43,6 +44,7 @@ static void put_sample(vl_out_t *out, const char *name, const vl_row_t *row,
     vl_out_text(out, "\n");
 }
 
+/* Returns 1 if the vhost has had no request since the start of the server. */
 static int is_idle(const vl_row_t *row)
 {
     return !row->metrics.requests && !row->metrics.refused
@@ -50,7 +52,8 @@ static int is_idle(const vl_row_t *row)
            && !row->metrics.gone;
 }
 
-static int in_us(const char *key)
+/* Returns 1 if the unit of the number is microseconds; it is exported in seconds. */
+static int is_us(const char *key)
 {
     apr_size_t len = strlen(key);
 
@@ -68,7 +71,7 @@ static void put_column(vl_out_t *out, const vl_page_t *page,
         if (!is_idle(&page->rows[i]))
             put_sample(out, column->prometheus, &page->rows[i], "",
                        vl_status_cell(&page->rows[i], column),
-                       in_us(column->key) ? 6 : 0);
+                       is_us(column->key) ? 6 : 0);
     }
 }
 

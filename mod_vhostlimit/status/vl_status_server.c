@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A summary in the page of mod_status, where that is loaded. */
+/* A summary in the page of mod_status, if that module is loaded. */
 #include "config.h"
 
 #include <mod_status.h>
 
 #include "status/vl_status_int.h"
 
-/* Most vhosts that are named. */
-#define NAMED 10
+/* Maximum number of vhosts that the summary names. */
+#define MAX_NAMED 10
 
 static void put_auto(vl_out_t *out, const vl_page_t *page)
 {
@@ -27,7 +27,7 @@ static void put_limited(vl_out_t *out, const vl_page_t *page)
 {
     int i, named = 0;
 
-    for (i = 0; i < page->nrows && named < NAMED; i++) {
+    for (i = 0; i < page->nrows && named < MAX_NAMED; i++) {
         if (!page->rows[i].limited_s)
             continue;
         vl_out_text(out, named++ ? ", " : "<dt>Limited now: ");
