@@ -28,7 +28,7 @@ LAYERS=(base cgroup core cost log config lease accept request status control)
 
 @test "the folders of the module are its layers" {
   local folders
-  folders=$(find "$TOP/mod_vhostlimit" -name '*.c' -path '*/mod_vhostlimit/*/*' -printf '%h\n' | sed 's|.*/||' | sort -u | xargs)
+  folders=$(find "$TOP/mod_vhostlimit" -mindepth 2 -name '*.c' -printf '%P\n' | cut -d / -f 1 | sort -u | xargs)
   is "$folders" "$(printf '%s\n' "${LAYERS[@]}" | sort | xargs)"
 }
 
@@ -61,6 +61,15 @@ upward() {
 @test "a folder calls functions of its own layer and of lower ones" {
   requires nm
   is "$(found 1000 words calls_of_folders | upward)" ''
+}
+
+# ---- words ----------------------------------------------------------------------------
+
+# Connections, processes and requests have names. The idioms are those of older versions.
+@test "comments of the module name what they speak of" {
+  local idioms='who|whoever|somebody|nobody|deputy|seat|sitter|newcomers?|hands? on|handed on|gives? away|given away|stands? still'
+  at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
+  is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$idioms" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
 }
 
 @test "only vl_cgroup_mount.c includes libcgroup" {

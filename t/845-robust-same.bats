@@ -9,7 +9,7 @@ load lib/live
 with_everything() { # <as configure_httpd>...
   configure_httpd -l auth_basic -l authn_core -l authn_file -l authz_user -l authz_host -l deflate -l filter -l negotiation -l autoindex -l rewrite \
     -l proxy -l proxy_http -l include -l dav -l dav_fs -l expires -l http2 -l reqtimeout 'MaxKeepAliveRequests 100' 'KeepAliveTimeout 2' 'Timeout 300' 'Protocols h2c http/1.1' \
-    'ProxyTimeout 5' "DavLockDB $HTTPD_ROOT/run/dav" 'RequestReadTimeout header=5 body=5' 'TraceEnable on' -v "a $(site_of_everything)" "$@"
+    'ProxyTimeout 30' "DavLockDB $HTTPD_ROOT/run/dav" 'RequestReadTimeout header=5 body=5' 'TraceEnable on' -v "a $(site_of_everything)" "$@"
 }
 
 site_of_everything() {
@@ -27,7 +27,7 @@ site_of_everything() {
     RewriteEngine on
     RewriteRule ^/rewritten\$ /page.html [PT]
     ErrorDocument 404 /sorry.html
-    ProxyPass /proxy/ http://127.0.0.1:$(httpd_port)/plain/
+    ProxyPass /proxy/ http://127.0.0.1:$(httpd_port)/plain/ ttl=1
     ProxyPass /dead/ http://127.0.0.1:1/ retry=0
     <Directory "$HTTPD_ROOT/htdocs/a">
       Options +MultiViews +Indexes

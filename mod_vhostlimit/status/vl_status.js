@@ -108,7 +108,7 @@
     bar.append(span);
   }
 
-  /* Who has the processors now: the first six, the others, nobody. */
+  /* The CPU time in use: the first six sites, the others together, and what is idle. */
   function drawShares() {
     var bar = document.getElementById('share');
     var at = column('cpu_now'), left = 100, others = 0;
