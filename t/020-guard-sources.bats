@@ -9,7 +9,7 @@ load lib/guard
   local files
   mapfile -t files < <(core_files)
   at_least "${#files[@]}" 6 "core files found"
-  try grep -nE '#[ \t]*include[ \t]*[<"]([a-z]+/)?(httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|deputy|listener|vhostmap|notice|out|control|outside))' "${files[@]}"
+  try grep -nE '#[ \t]*include[ \t]*[<"]([a-z]+/)?(httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|watchdog|listener|vhostmap|notice|out|control|outside))' "${files[@]}"
   is "$status $output" "1 " "includes of httpd or of the edge"
 }
 
@@ -65,7 +65,7 @@ upward() {
 
 # ---- words ----------------------------------------------------------------------------
 
-# Connections, processes and requests have names. The idioms are those of older versions.
+# A connection, a process or a request is named, and a thing has one name.
 @test "comments of the module name what they speak of" {
   local idioms='who|whoever|somebody|nobody|deputy|seat|sitter|newcomers?|hands? on|handed on|gives? away|given away|stands? still'
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"

@@ -190,8 +190,8 @@ equal_shares_on() { # <mpm>
   begin_crowd b 200 b /page.html; settles b waiting 200
   begin_crowd a 40 a /page.html; settles a waiting 40
   share=$(share_of_a_in 60 2)
-  # Shares are of CPU time, and a page costs more in a process that has served none. As many
-  # as they have connections would be 17.
+  # CPU time is shared, not pages. The first page of a process costs more than the next
+  # ones. In proportion to the connections the share of a would be 17.
   at_least "$share" 30 "share of a in the first 60, percent"
   at_most "$share" 75 "share of a in the first 60, percent"
   is "$(status_of a refused) $(status_of b refused)" '0 0'

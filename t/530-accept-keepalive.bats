@@ -18,7 +18,7 @@ teardown() { all_of release_all check_nothing_is_left end_server; }
 
 # ---- what must be as before ----------------------------------------------------
 
-# Without the files of the groups: they are opened when their turn to be read comes.
+# Without the files of cgroups, which a child opens when it first reads them.
 descriptors() { find "/proc/$(first_child)/fd" -mindepth 1 ! -lname '/sys/fs/cgroup/*' 2>/dev/null | wc -l; }
 first_child() { httpd_children | sed -n 1p; }
 worker_status() { web "$(url status '/server-status?auto')"; }
@@ -47,7 +47,7 @@ start_contended() { # <mpm> <as start_httpd>...
   start_httpd -m "$1" -l status "${children[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' \
     'Timeout 60' 'VhostLimitQueue 3000 60s' 'VhostLimitSlots 6' -v 'c VhostLimitConcurrency 1' "${@:2}"
   is "$(get a / -H 'Connection: close')" 200
-  settles a running 0         # an answer has come before its slot is free
+  settles a running 0         # the response arrives before the slot is free
   hold_request busy c
   begin_request waits c /page.html
   settles c waiting 1
@@ -571,7 +571,7 @@ stops_with_all_kinds_on() { # <mpm> <signal>
 
 # ---- connections that close ---------------------------------------------------------------
 
-# Asks over a connection that the client keeps open, and reads the answer to its end.
+# Sends a request over a connection that the client keeps open, and reads to the end.
 ask_and_stay() { # <request as printf takes it>
   # shellcheck disable=SC2059  # a format
   printf "$1" >&"$client"
@@ -580,7 +580,7 @@ ask_and_stay() { # <request as printf takes it>
 read_to_end() { timeout 1 cat <&"$client" >"$BATS_TEST_TMPDIR/answer"; }
 has_descriptors() { (($(descriptors) == $1)); }  # <number>
 
-@test "a client that says it closes is not waited for; one that may send more is" {
+@test "a connection lingers unless its client has said that it closes, and has sent no body" {
   local before client
   start_httpd -m event -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' 'KeepAlive Off'
   is "$(get a /)" 200

@@ -139,7 +139,7 @@ end_talk() { # <name>: the client is gone
   is "$(status_of s requests)" 3 "requests that have run"
 }
 
-@test "a kept connection that its client closes is not queued: nothing was asked" {
+@test "a kept connection that its client closes without a request is not queued" {
   start_leases
   open_kept stays idle
   hold_request one a
@@ -210,8 +210,8 @@ end_talk() { # <name>: the client is gone
   like "$(<"$BATS_TEST_TMPDIR/report")" 'status codes: 60 2xx'
 }
 
-# mod_http2 hears of the stop when the long answer ends, before it reads the held ones.
-@test "HTTP/2: a graceful restart answers what is held behind a long answer" {
+# If mod_http2 is told of the stop when the long response ends, it never reads the held streams.
+@test "HTTP/2: streams that are held behind a long response are answered at a graceful restart" {
   requires mod_http2 h2load
   local h2load_pid dir=$BATS_TEST_TMPDIR
   start_leases -l http2 's: Protocols h2 http/1.1' 's: VhostLimitConcurrency 1' 'VhostLimitQueue 1000 60s'

@@ -159,7 +159,7 @@ second_address() {
   machines_clean
 }
 
-# As Ctrl-C, pressed until it works: bash may take one for the program's that it waits for.
+# Sends SIGINT until bench.sh ends: bash may take the first for the program that it waits for.
 interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes 500; gone "$bench"; }; }
 
 @test "interrupted while it measures, everything is put back on the clients" {

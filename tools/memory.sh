@@ -9,7 +9,7 @@
 #   It is the growth of the proportional set size (/proc/PID/smaps_rollup) of all
 #   processes of Apache, after one request on each connection, by the number of those
 #   that Apache keeps open then. The module has to be built (./autogen.sh &&
-#   ./configure && make). Takes about two minutes.
+#   ./configure && make). Takes about a minute.
 # Exit:    0 printed; 1 failed; 2 usage; 77 cannot run here (no root, no h2load, not built)
 
 set -euo pipefail
@@ -50,16 +50,9 @@ established() { # <port>
   ip netns exec vl-server ss -Htn state established "sport = :$1" | wc -l
 }
 
-wait_for_answers() { # half of the requests, the others come later
-  local i
-  for ((i = 0; i < 600; i++)); do
-    ! grep -q '^progress: 50%' "$log" || return 0
-    kill -0 "$load_pid" 2>/dev/null || break
-    sleep 0.1
-  done
-  cat "$log" >&2
-  die "the first requests were not all answered"
-}
+# Half of the requests: the others come later.
+are_answered()     { grep -q '^progress: 50%' "$log"; }
+answered_or_over() { are_answered || ! kill -0 "$load_pid" 2>/dev/null; }
 
 measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how many were open
   local url=http://site1.test/ port=80 options=(--h1) before open
@@ -72,7 +65,8 @@ measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how man
   printf '%d\t%s\n' 0 "$url" 200000 "$url" >"$script"
   ip netns exec vl-client1 h2load "${options[@]}" -t1 -m1 -c"$connections" -n$((connections * 2)) --timing-script-file="$script" >"$log" 2>&1 &
   load_pid=$!
-  wait_for_answers
+  wait_until 60 answered_or_over || :
+  are_answered || { cat "$log" >&2; die "the first requests were not all answered"; }
   sleep 3                     # the threads are idle again
   open=$(established "$port")
   ((open > 0)) || die "no connection is open"

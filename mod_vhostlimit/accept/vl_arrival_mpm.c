@@ -70,7 +70,8 @@ static void release_record(vl_passport_t *passport)
     passport->arrival = NULL;
 }
 
-/* Pool cleanup, when the MPM closes the connection: returns what is left of the grant. */
+/* Pool cleanup. The MPM closes the connection. The function returns a slot or a thread that
+ * the connection still holds. */
 static apr_status_t cleanup_passport(void *data)
 {
     vl_passport_t *passport = data;

@@ -649,10 +649,7 @@ apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
 {
     apr_uint64_t charged;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return 0;
-    charged = end_locked(shm, ticket, cost);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_slot_end_and_take(shm, ticket, cost, &charged, NULL, 0);
     return charged;
 }
 

@@ -49,7 +49,7 @@ static int is_open(void *closed)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     out_t out = { .passed = 0 };
-    size_t at = 1, kept = 0, piece, grant = 0;
+    size_t at = 1, kept = 0, piece, reads = 0;
 
     if (!size)
         return 0;
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (at < size) {
         size_t part = size - at < piece ? size - at : piece;
         uint8_t *exact = malloc(part);
-        int closed = data[0] >> (5 + grant++ % 3) & 1;
+        int closed = data[0] >> (5 + reads++ % 3) & 1;
         vl_frames_e verdict;
         vl_span_t span;
         size_t n;

@@ -47,7 +47,7 @@ static void dryrun_counts_who_would_wait(void)
        "as many as may, and the next one would be refused");
     limits.queue = 0;
     ok(dryrun_is(&limits, 2, VL_REASON_CONCURRENCY, 0),
-       "nobody would wait without a queue");
+       "no request would wait without a queue");
     limits.concurrency = 0;
     ok(dryrun_is(&limits, 1000, VL_REASON_NONE, 0), "no limit");
 }
@@ -69,8 +69,8 @@ static void whoever_comes_finds_some(void)
             break;
     }
     ok(i == 2, "then others, one after the other, until all are taken");
-    ok(!vl_admit_more(0, 0), "nothing is left: nobody");
-    ok(vl_admit_more(3, 1), "one of four is left: also to who has the others");
+    ok(!vl_admit_more(0, 0), "nothing is left: no account gets more");
+    ok(vl_admit_more(3, 1), "one of four is left: the account that has the others gets it too");
 }
 
 static void tells_when_to_come_back(void)

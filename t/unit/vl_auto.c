@@ -169,12 +169,12 @@ static apr_uint32_t one(apr_uint32_t slots, apr_uint32_t running,
 static void a_step(void)
 {
     ok(one(100, 100, 1, 500) > 100, "waiting, all taken, idle: more");
-    ok(one(100, 100, 0, 500) == 100, "nobody waits: no more");
+    ok(one(100, 100, 0, 500) == 100, "no request waits: no more slots");
     ok(one(100, 50, 9, 500) == 100,
        "half of the slots are free and yet they wait: more would not help");
     ok(one(100, 90, 9, 500) > 100, "a few that are just being filled: more");
     ok(one(100, 80, 9, 500) > 100 && one(8, 7, 9, 500) > 8,
-       "all that one who is alone may have: more");
+       "one account alone has all that it may have: more slots");
     ok(one(100, 100, 9, 950) == 100, "a little idle: as it is");
     ok(one(100, 100, 9, 1000) < 100 && one(100, 0, 0, 1000) < 100,
        "not idle at all: fewer");
@@ -190,7 +190,7 @@ static void bounds_hold(void)
     ok(vl_auto_step(&state, &x) == MAX, "never more than the most");
     ok(one(MIN + 1, 9, 9, 1000) >= MIN, "nor fewer than the fewest");
     ok(one(5000, 9, 0, 500) == MAX && one(1, 9, 0, 500) == MIN,
-       "who is outside comes in at once");
+       "a value outside of the bounds comes inside at once");
     x.max = 3;
     ok(vl_auto_step(&state, &x) == MIN,
        "no child yet: the fewest, though that is more than the most");

@@ -71,7 +71,7 @@ static void the_sum_of_all_is_no_processor(void)
     ok(is(parse("cpu  300000 1 1 1 1 1 1 1\n"), 0, 0),
        "the line of all processors is passed over");
     ok(is(parse("cpu  1 10 10 10 10 10 10 10 0 0\n"), 0, 0),
-         "it is not taken for the processor whose number it begins with");
+         "the line of all processors is not taken for that of processor 1");
 }
 
 static void garbage_is_passed_over(void)
@@ -163,7 +163,7 @@ static void this_machine(void)
 
     ok(vl_cpu_count() >= 1, "this machine has a processor");
     ok(vl_cpu_read(&cpu) == APR_SUCCESS && cpu.total >= cpu.busy,
-       "whose times can be read");
+       "its times can be read");
 }
 
 int main(void)

@@ -36,15 +36,15 @@ static void somebody_is_told(void)
 
     begin(4);
     grant = wait_with_thread(0);
-    ok(grant.holds && !grant.refused, "a slot that is free is his");
+    ok(grant.holds && !grant.refused, "a thread waiter gets a free slot");
     vl_slot_end(shm, &grant.ticket, NULL);
     if (!enter(shm, a, &ticket))
         abort();
     grant = wait_with_thread(0);
     ok(!grant.holds && grant.refused == VL_REASON_TIMEOUT,
-       "or that he has waited too long");
+       "or the queue timeout");
     vl_slot_end(shm, &ticket, NULL);
-    ok(is_empty(shm), "and he is not counted any more");
+    ok(is_empty(shm), "and it is not counted any more");
 }
 
 static void *sit_in_thread(void *unused)

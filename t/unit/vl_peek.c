@@ -114,7 +114,7 @@ static void absolute_targets(void)
     ok(asks("GET HTTPS://A.example:81?q HTTP/1.1\r\n\r\n", "A.example:81"),
        "with no Host line, in any case, with a port and no path");
     ok(asks("GET http://me:pw@a.example#x HTTP/1.1\r\n\r\n", "a.example"),
-       "who it is for is not the host");
+       "a user and a password are not part of the host");
     ok(asks("GET http://a.example/@b HTTP/1.1\r\n\r\n", "a.example"),
        "nor is what is in the path");
     ok(asks("GET http:/// HTTP/1.1\r\nHost: b.example\r\n\r\n", NULL),
@@ -277,7 +277,7 @@ static void put_sni(const char *host)
 
 /* A ClientHello message as TLS 1.2 or 1.3 has it.  host NULL: no SNI;
  * padding: bytes of an extension behind it. */
-static apr_size_t handshake(const char *host, int tls13, apr_size_t padding)
+static apr_size_t client_hello(const char *host, int tls13, apr_size_t padding)
 {
     static const char zeros[9000], session[32] = "session";
     unsigned char *end = at = room + sizeof(room);
@@ -340,33 +340,33 @@ static void client_hellos(void)
     for (tls13 = 0; tls13 < 2; tls13++) {
         const char *which = tls13 ? "1.3" : "1.2";
 
-        len = records(handshake("a.example", tls13, 0), 16384);
+        len = records(client_hello("a.example", tls13, 0), 16384);
         ok(asks_tls(len, "a.example"), "TLS %s: SNI is found", which);
         ok(grows(wire, len), "TLS %s: cut anywhere it wants more", which);
-        len = records(handshake("a.example", tls13, 0), 1);
+        len = records(client_hello("a.example", tls13, 0), 1);
         ok(asks_tls(len, "a.example") && grows(wire, len),
            "TLS %s: in records of one byte, cut anywhere", which);
-        len = records(handshake("a.example", tls13, 1700), 600);
+        len = records(client_hello("a.example", tls13, 1700), 600);
         ok(asks_tls(len, "a.example") && grows(wire, len),
            "TLS %s: with a large key, in records of 600", which);
-        len = records(handshake(NULL, tls13, 0), 16384);
+        len = records(client_hello(NULL, tls13, 0), 16384);
         ok(peek(wire, len) == VL_PEEK_NO_HOST && grows(wire, len),
            "TLS %s: without SNI", which);
     }
-    len = records(handshake("", 1, 0), 16384);
+    len = records(client_hello("", 1, 0), 16384);
     ok(peek(wire, len) == VL_PEEK_NO_HOST, "an empty name");
     memset(name, 'a', 255);
-    len = records(handshake(name, 1, 0), 16384);
+    len = records(client_hello(name, 1, 0), 16384);
     ok(asks_tls(len, name), "255 bytes fit");
     name[255] = 'a';
-    len = records(handshake(name, 1, 0), 16384);
+    len = records(client_hello(name, 1, 0), 16384);
     ok(peek(wire, len) == VL_PEEK_NO_HOST, "256 do not");
 }
 
 static void tls_behind_proxy(void)
 {
     unsigned char text[2000];
-    apr_size_t front, len = records(handshake("a.example", 1, 0), 16384);
+    apr_size_t front, len = records(client_hello("a.example", 1, 0), 16384);
 
     front = proxy_v2(text, 12, "");
     memcpy(text + front, wire, len);
@@ -384,23 +384,23 @@ static void odd_hellos(void)
 {
     apr_size_t len, size;
 
-    size = handshake("a.example", 1, 0);
+    size = client_hello("a.example", 1, 0);
     at[0] = 2;
     len = records(size, 16384);
     ok(peek(wire, len) == VL_PEEK_NO_HOST && peek(wire, 6) == VL_PEEK_NO_HOST,
        "another message than a ClientHello, known by its first byte");
-    len = records(handshake("a.example", 1, 0), 16384);
+    len = records(client_hello("a.example", 1, 0), 16384);
     wire[0] = 0x15;
     ok(peek(wire, len) != VL_PEEK_HOST, "an alert");
-    len = records(handshake("a.example", 1, 0), 40);
+    len = records(client_hello("a.example", 1, 0), 40);
     wire[45] = 0x17;
     ok(peek(wire, len) == VL_PEEK_NO_HOST, "a second record that is no part");
     memcpy(wire, "\26\3\1\0\0", 5);
     ok(peek(wire, 5) == VL_PEEK_NO_HOST, "an empty record");
-    len = records(handshake("a.example", 1, 8100), 16384);
+    len = records(client_hello("a.example", 1, 8100), 16384);
     ok(peek(wire, len) == VL_PEEK_NO_HOST, "more than we put together");
     ok(peek(wire, 9) == VL_PEEK_NO_HOST, "which is known from its length");
-    len = records(handshake("a.example", 1, 7900), 16384);
+    len = records(client_hello("a.example", 1, 7900), 16384);
     ok(asks_tls(len, "a.example"), "somewhat less is not too much");
     memcpy(wire, "\26\3\1\0\4\1\0\0\0", 9);
     ok(peek(wire, 9) == VL_PEEK_NO_HOST, "a ClientHello with nothing in it");
@@ -411,7 +411,7 @@ static void odd_hellos(void)
 static void lengths_that_lie(void)
 {
     static const unsigned char values[] = { 0, 1, 127, 255 };
-    apr_size_t len = records(handshake("a.example", 1, 0), 16384), i, v;
+    apr_size_t len = records(client_hello("a.example", 1, 0), 16384), i, v;
     unsigned found_odd = 0, undecided = 0;
 
     for (i = 9; i < len; i++) {
@@ -435,12 +435,12 @@ static void lengths_that_lie(void)
 
 static void hello_cut_short(void)
 {
-    apr_size_t whole = handshake("a.example", 0, 0), n;
+    apr_size_t whole = client_hello("a.example", 0, 0), n;
     unsigned odd = 0;
 
     /* The message says it ends early, in the middle of anything. */
     for (n = 0; n < whole - 4; n++) {
-        handshake("a.example", 0, 0);
+        client_hello("a.example", 0, 0);
         at[2] = (unsigned char)(n >> 8);
         at[3] = (unsigned char)n;
         odd += peek(wire, records(4 + n, 16384)) == VL_PEEK_MORE;
@@ -493,7 +493,7 @@ static void random_bytes(void)
 /* A good hello with one random byte in ten wrong. */
 static void damaged_hellos(void)
 {
-    apr_size_t len = records(handshake("a.example", 1, 50), 1 + 16384), i;
+    apr_size_t len = records(client_hello("a.example", 1, 50), 1 + 16384), i;
     unsigned char good[sizeof(wire)];
     int n, odd = 0;
 

@@ -183,7 +183,7 @@ static void idle_earns_no_credit(void)
     arrive(1, 100);
     run_closed_loop(cost, 11000000);
     ok(near(share(1, 2), 0.5, 0.01),
-       "who was idle for long gets half from now on, not all");
+       "a flow that was idle for long gets half from now on, not all");
     reset(1, 2, NULL);
     arrive(0, 100);
     run_closed_loop(cost, 10000000);
@@ -209,7 +209,7 @@ static void slots_are_never_idle(void)
         if (njobs && rand() % 2)
             finish_one();
     }
-    ok(!idle, "never a free slot while somebody waits");
+    ok(!idle, "never a free slot while a flow waits");
     ok(valid(50), "state holds");
 }
 
@@ -323,9 +323,9 @@ static void debt_is_paid_off(void)
     charged = vl_queue_begin_now(&q, 0);
     vl_queue_end(&q, 0, charged, 300000);
     ok(!vl_queue_may_begin_now(&q, 0), "debt does not");
-    ok(vl_queue_may_begin_now(&q, 1), "nobody else is held back");
+    ok(vl_queue_may_begin_now(&q, 1), "no other flow is held back");
     arrive(0, 1);
-    ok(vl_queue_next(&q) == VL_NO_FLOW, "who waits is not granted anything");
+    ok(vl_queue_next(&q) == VL_NO_FLOW, "a flow that waits is granted nothing");
     vl_queue_credit(&q, 0, 400000);
     ok(vl_queue_next(&q) == VL_NO_FLOW, "not at 0 either");
     vl_queue_credit(&q, 0, 2000);
@@ -335,7 +335,7 @@ static void debt_is_paid_off(void)
     vl_queue_charge(&q, 0, -5000);
     ok(vl_queue_next(&q) == 0, "and so does what is given back");
     vl_queue_credit(&q, 0, 3600000000ULL);
-    ok(flows[0].credit_us == VL_CREDIT_US / 2, "nobody saves more than a bucket");
+    ok(flows[0].credit_us == VL_CREDIT_US / 2, "no flow saves more than a bucket");
     vl_queue_charge(&q, 0, 1000000);
     vl_queue_forgive(&q, 0);
     vl_queue_credit(&q, 0, 10000);
@@ -352,16 +352,16 @@ static void a_filter_passes_over(void)
     arrive(0, 1);
     arrive(2, 1);
     ok(vl_queue_next_where(&q, odd_only, NULL) == VL_NO_FLOW,
-       "nobody who can be served");
+       "no flow can be served");
     arrive(5, 1);
-    ok(vl_queue_next_where(&q, odd_only, NULL) == 5, "the first who can");
+    ok(vl_queue_next_where(&q, odd_only, NULL) == 5, "the first flow that can be served");
     ok(vl_queue_next(&q) == 0 && valid(6), "the others keep their places");
 }
 
 static void longest_queue_is_found(void)
 {
     reset(1, 4, NULL);
-    ok(vl_queue_longest(&q, 4) == VL_NO_FLOW, "nobody waits");
+    ok(vl_queue_longest(&q, 4) == VL_NO_FLOW, "no flow waits");
     arrive(1, 5);
     arrive(2, 9);
     ok(vl_queue_longest(&q, 4) == 2, "most waiting");
@@ -369,7 +369,7 @@ static void longest_queue_is_found(void)
     ok(vl_queue_longest(&q, 4) == 1, "by weight");
     vl_queue_abandon(&q, 1, 5);
     vl_queue_abandon(&q, 2, 9);
-    ok(vl_queue_next(&q) == VL_NO_FLOW && valid(4), "who gave up is gone");
+    ok(vl_queue_next(&q) == VL_NO_FLOW && valid(4), "a request that was abandoned is gone");
 }
 
 static void nobody_starves(void)

@@ -62,7 +62,7 @@ static void clocks(void)
     vl_rate_add(&rate, START + 60 * S, 1000, 100000);
     vl_rate_add(&rate, START + 60 * S - 1, 1000, 100000);
     ok(minute_of(&rate, START + 60 * S) == 200 * 1000 / 60 / 1000,
-       "who comes a moment late is counted");
+       "an event that comes a moment late is counted");
     vl_rate_add(&rate, START - 3600 * S, 1000, 60 * S / 10);
     ok(about(minute_of(&rate, START - 3600 * S), 100),
        "a clock that was set back is followed");

@@ -70,7 +70,7 @@ static void one_claims(void)
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
 
     ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one)
-       && vl_relay_has_acceptor(shm), "who finds that there is none is it");
+       && vl_relay_has_acceptor(shm), "a child that finds no acceptor becomes it");
     ok(!vl_relay_claim(&two), "and no other");
     vl_relay_acceptor_resign(&one);
     ok(vl_relay_claim(&two), "until it resigns,");
@@ -104,7 +104,7 @@ static void grants_for_who_asks(void)
        && item.grant.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
        "and is with the child, with its descriptor");
     ok(one.children[one.self].running == 0
-       && two.children[two.self].running == 1 && !vl_shm_validate(shm), "whose it is from now on");
+       && two.children[two.self].running == 1 && !vl_shm_validate(shm), "which has the slot from now on");
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN, "it no longer asks");
     vl_slot_end(&two, &item.grant.ticket, NULL);
     ok(is_empty(shm), "nothing is left");
@@ -127,7 +127,7 @@ static void lost_slots_come_back(void)
     vl_relay_child_ask(&two);
     send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_tidy(&one, pair, later);
-    ok(one.children[one.self].running == 1, "what nobody has read is not lost");
+    ok(one.children[one.self].running == 1, "an item that no child has read is not lost");
     vl_relay_acceptor_recall(pair, &passed, &fd);        /* by a child that dies then */
     close(fd);
     vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
@@ -136,9 +136,9 @@ static void lost_slots_come_back(void)
     ok(is_empty(shm), "but after a second it is");
     send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_resign(&one);
-    ok(is_empty(shm), "who resigns leaves no slot on its way");
+    ok(is_empty(shm), "an acceptor that resigns leaves no slot on its way");
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
-       && !item.grant.holds && is_empty(shm), "who comes with it comes without");
+       && !item.grant.holds && is_empty(shm), "its connection arrives without the slot");
     close(fd);
 }
 
@@ -187,7 +187,7 @@ static void who_has_no_room_leaves_it(void)
     send_slot(&one, pair, a, &ticket);
     limit = take_all_room();
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_EMFILE
-       && vl_relay_pending(pair), "who has no descriptor left takes nothing,");
+       && vl_relay_pending(pair), "a child without descriptors takes nothing,");
     setrlimit(RLIMIT_NOFILE, &limit);
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
        && item.grant.holds, "and gets it when there is one");
@@ -204,7 +204,7 @@ static void children_are_told(void)
 
     vl_relay_create(pair);
     vl_relay_parent_look(shm, pair);
-    ok(!vl_relay_pending(pair), "where nobody ever accepted nobody is told");
+    ok(!vl_relay_pending(pair), "where there never was an acceptor no child is told");
     vl_relay_claim(&one);
     vl_relay_acceptor_resign(&one);
     vl_relay_child_ask(&two);

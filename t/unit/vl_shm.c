@@ -17,7 +17,7 @@ static void counts_and_refuses(void)
     vl_admission_t adm;
 
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
-       && vl_shm_child_wake_fd(shm) == -1, "who has no column cannot enter");
+       && vl_shm_child_wake_fd(shm) == -1, "a child without a column cannot enter");
     vl_shm_child_attach(shm, getpid(), 10);
     ok(enter(shm, a, &one) && enter(shm, a, &two), "two enter");
     ok(!enter(shm, a, &other), "the third is refused");
@@ -88,7 +88,7 @@ static void waiting_keeps_an_account(void)
     vl_shm_child_attach(shm, getpid(), 0);
     vl_slot_wait(shm, a, vl_clock_us());
     vl_shm_post_config_begin(shm);
-    ok(account(shm, "b", 0) == NONE, "nor that of one in which somebody waits");
+    ok(account(shm, "b", 0) == NONE, "nor that of an account with a queued request");
     vl_slot_unwait(shm, a);
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 0) == a, "until that has gone");
@@ -177,7 +177,7 @@ static void a_number_comes_again(void)
     enter(shm, a, &ticket);
     vl_shm_child_attach(shm, getpid(), 10);
     ok(metrics(shm, a).running == 0 && vl_shm_children(shm) == 1,
-       "who has the process number of a dead child does not have its requests");
+       "a process with the number of a dead child does not have its requests");
     ok(valid(shm), "state holds");
 }
 
@@ -202,7 +202,7 @@ static void too_many_children(void)
        && vl_shm_children(shm) == CHILDREN,
        "never more columns than there are");
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
-       && vl_shm_child_wake_fd(shm) == -1, "who got none can do nothing");
+       && vl_shm_child_wake_fd(shm) == -1, "a child that got no column can do nothing");
     for (i = 0; i <= CHILDREN; i++) {
         kill(pid[i], SIGKILL);
         waitpid(pid[i], NULL, 0);

@@ -50,7 +50,7 @@ static void a_slot_comes_and_goes(void)
 
     ok(vl_slot_count(shm) == 1, "as many slots as were set");
     ok(!vl_slot_granted(shm) && vl_slot_take(shm, &ticket) == APR_EAGAIN,
-       "nobody waits, nothing is granted");
+       "no request waits, nothing is granted");
     ok(waits(shm, a, 2) && vl_slot_granted(shm), "a grant is there at once");
     ok(metrics(shm, a).running == 1 && metrics(shm, a).waiting == 1,
        "it counts as running before it is taken");
@@ -74,7 +74,7 @@ static void without_a_column(void)
        && vl_slot_take(shm, &ticket) == APR_EINIT
        && vl_slot_try(shm, a, &ticket) == APR_EINIT
        && !vl_slot_granted(shm) && !vl_charge_elsewhere(shm, 1),
-       "who has no column gets nothing");
+       "a child without a column gets nothing");
     vl_slot_end(shm, &ticket, NULL);
     ok(is_empty(shm), "and changes nothing");
 }
@@ -87,10 +87,10 @@ static void who_waits_may_leave(void)
 
     waits(shm, a, 3);
     ok(vl_slot_unwait(shm, a) == APR_SUCCESS
-       && vl_slot_unwait(shm, a) == APR_SUCCESS, "two of those who wait");
+       && vl_slot_unwait(shm, a) == APR_SUCCESS, "two of the queued requests");
     ok(vl_slot_unwait(shm, a) == APR_EAGAIN,
-       "not the one whose grant is on the way");
-    ok(vl_slot_unwait(shm, b) == APR_EAGAIN, "nor where nobody waits");
+       "not the one with a grant on its way");
+    ok(vl_slot_unwait(shm, b) == APR_EAGAIN, "nor where no request waits");
     vl_slot_take(shm, &ticket);
     vl_slot_end(shm, &ticket, NULL);
     ok(is_empty(shm), "nothing is left");
@@ -104,21 +104,21 @@ static void a_full_queue_refuses(void)
     vl_admission_t adm = { .decision = { VL_REFUSE, VL_REASON_QUEUE } };
     vl_ticket_t ticket;
 
-    ok(vl_slot_wait(shm, b, vl_clock_us()) == APR_EAGAIN, "a queue of 0 lets nobody wait");
-    ok(waits(shm, a, 4), "three wait besides the one who is let in");
+    ok(vl_slot_wait(shm, b, vl_clock_us()) == APR_EAGAIN, "a queue of 0 lets no request wait");
+    ok(waits(shm, a, 4), "three wait besides the one that is admitted");
     ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EAGAIN, "the next is refused");
     ok(metrics(shm, a).waiting == 3 && metrics(shm, a).refused == 0,
        "and does not wait, and is not counted yet");
     vl_slot_refused(shm, a, &adm);
     ok(metrics(shm, a).refused == 1 && !adm.entered && adm.backlogged
-       && adm.decision.reason == VL_REASON_QUEUE, "who says so counts it");
+       && adm.decision.reason == VL_REASON_QUEUE, "the caller that reports a refusal counts it");
     vl_slot_take(shm, &ticket);
     end(shm, &ticket, 10);
     ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_SUCCESS
        && vl_slot_wait(shm, a, vl_clock_us()) == APR_EAGAIN,
        "a grant makes room for one more");
     ok(vl_slot_wait_again(shm, a, vl_clock_us()) == APR_SUCCESS
-       && metrics(shm, a).waiting == 4, "but who has had its turn is not refused");
+       && metrics(shm, a).waiting == 4, "but a request with a grant is not refused");
     ok(valid(shm), "state holds");
 }
 
@@ -192,7 +192,7 @@ static void slots_do_not_stay_free(void)
         if (q->running > q->slots || n > q->running)
             break;
     }
-    ok(!idle, "never a free slot while somebody waits who may run");
+    ok(!idle, "never a free slot while an eligible request waits");
     ok(i == 20000, "never more than there are slots");
     ok(valid(shm), "state holds");
 }
@@ -233,12 +233,12 @@ static void trying_is_not_jumping(void)
     vl_slot_wait(shm, a, vl_clock_us());
     vl_slot_end(shm, &two, NULL);
     ok(vl_slot_try(shm, a, &two) == APR_EAGAIN && vl_slot_granted(shm),
-       "a slot that comes free is for who waits");
+       "a slot that comes free goes to a queued request");
     vl_slot_wait(shm, b, vl_clock_us());
     vl_slot_take(shm, &two);
     vl_slot_end(shm, &two, NULL);
     ok(vl_slot_try(shm, a, &two) == APR_SUCCESS,
-       "who waits for its own concurrency does not hold up the others");
+       "an account at its concurrency limit does not hold up the others");
     vl_slot_end(shm, &one, NULL);
     ok(vl_slot_granted(shm) && valid(shm), "and comes in when there is room");
 }
@@ -254,11 +254,11 @@ static void entering_does_not_wait(void)
        "in above the slots");
     vl_slot_wait(shm, a, vl_clock_us());
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered
-       && adm.backlogged, "past those who wait, and is told of them");
+       && adm.backlogged, "past queued requests, and is told of them");
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && !adm.entered
        && adm.decision.reason == VL_REASON_CONCURRENCY && adm.concurrency == 3,
        "not above the concurrency");
-    ok(!vl_slot_granted(shm), "nobody is granted a slot meanwhile");
+    ok(!vl_slot_granted(shm), "no slot is granted meanwhile");
     end(shm, &held[0], 1);
     end(shm, &held[1], 1);
     ok(!vl_slot_granted(shm), "nor while the slots are taken");
@@ -480,7 +480,7 @@ static void the_clock_does_not_run_twice(void)
     /* Somebody who read the time, and then had to wait for the lock. */
     vl_charge_elsewhere(shm, now + 400);
     to = vl_charge_elsewhere(shm, now + 1000);
-    ok(to - from == 1000000, "no time is counted twice, if somebody comes "
+    ok(to - from == 1000000, "no time is counted twice, if a request comes "
          "with an older reading");
 }
 

@@ -82,9 +82,9 @@ static void a_grant_wakes_another_child(void)
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one) && woken(&two) == 1,
        "what one gives back is granted to the other, which is woken");
     ok(vl_slot_take(&one, &ticket) == APR_EAGAIN
-       && vl_slot_take(&two, &ticket) == APR_SUCCESS, "who takes it");
+       && vl_slot_take(&two, &ticket) == APR_SUCCESS, "which takes it");
     vl_slot_end(&two, &ticket, NULL);
-    ok(vl_slot_granted(&two) && !woken(&two), "nobody wakes itself");
+    ok(vl_slot_granted(&two) && !woken(&two), "a child does not wake itself");
     ok(drain(&two) == 1 && is_empty(shm), "nothing is left");
 }
 
@@ -113,7 +113,7 @@ static void one_wake_is_enough(void)
     ok(!vl_slot_granted(&two) && !woken(&two), "all are taken again");
     vl_slot_end(&one, &held[0], NULL);
     ok(woken(&two) == 1 && drain(&two) == 1,
-       "who has found nothing more is woken again");
+       "a child that has found nothing more is woken again");
     for (i = 1; i < 4; i++)
         vl_slot_end(&one, &held[i], NULL);
     ok(is_empty(shm), "nothing is left");
@@ -140,7 +140,7 @@ static void no_line_stands_still(void)
     vl_slot_take(&one, &held);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
-       "not to one whose line has stood still for long");
+       "not to one with requests that have waited for long");
     drain(&two);
     drain(&one);
     drain(&two);
@@ -162,7 +162,7 @@ static void a_child_without_threads_gets_nothing(void)
     ok(!vl_slot_granted(&one), "no thread is free where it waits");
     vl_slot_wait(&two, a, vl_clock_us());
     ok(vl_slot_granted(&two) && drain(&two) == 1,
-       "that does not hold up who waits elsewhere");
+       "that does not hold up requests in other children");
     vl_slot_end(&one, &held[0], NULL);
     ok(drain(&one) == 1, "until one is");
     for (i = 1; i < 3; i++)
@@ -215,7 +215,7 @@ static void a_child_that_stands_still_gets_nothing(void)
     ok(!shm->children[0].ring_len && valid(shm) && drain(&two) == 1,
        "then the other child has it");
     ok(metrics(shm, a).waiting == 1 && metrics(shm, b).waiting == 1
-       && !metrics(shm, b).running, "who waits there waits on");
+       && !metrics(shm, b).running, "requests there go on waiting");
     vl_slot_wait(&two, a, now);
     ok(drain(&two) == 1 && !shm->children[0].ring_len,
        "and is granted nothing");
@@ -247,7 +247,7 @@ static void threads_get_their_turn_where_sockets_do_not(void)
     for (i = 0; i < 3; i++)
         vl_thread_occupy(&one, a);
     vl_slot_wait(&one, a, vl_clock_us());
-    ok(!vl_slot_granted(&one), "who has no thread left for a socket has none");
+    ok(!vl_slot_granted(&one), "a child without a free thread has no capacity");
     vl_thread_free(&one, a);
     ok(drain(&one) == 1 && is_empty(shm), "until a connection has done");
 }
@@ -306,7 +306,7 @@ static void many_are_woken_at_once(void)
         granted += (apr_uint32_t)is;
         awake += (is && i) == (woken(&children[i]) == 1);
     }
-    ok(awake == CHILDREN, "who was granted a slot was woken, nobody else");
+    ok(awake == CHILDREN, "only children with a grant were woken");
     ok(granted == CHILDREN, "and all were (%u of %u)", granted, CHILDREN);
     for (i = 0; i < CHILDREN; i++)
         drain(&children[i]);
@@ -344,7 +344,7 @@ static void the_dead_leave_nothing(void)
     ok(metrics(shm, b).running + metrics(shm, b).waiting == 2,
        "what the other has stays");
     ok(vl_slot_granted(&two) && woken(&two),
-         "who waits elsewhere is granted the slots at once");
+         "requests in other children are granted the slots at once");
     vl_slot_set(shm, 4);
     ok(vl_slot_granted(&two), "at the next occasion at the latest");
     one = view(shm, 0, 10);

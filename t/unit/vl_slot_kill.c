@@ -243,7 +243,7 @@ static void kill_at_any_step(const plot_t *plot)
        "see %u", plot->what, steps, (unsigned)ncopies);
     inherit(&s, pid, plot, &outcome);
     ok(!outcome.broken, "state holds after each" " (%d not)", outcome.broken);
-    ok(!outcome.lost, "who waits elsewhere is let in, each once" " (%d not)", outcome.lost);
+    ok(!outcome.lost, "requests in other children are admitted, each once" " (%d not)", outcome.lost);
     ok(!outcome.asleep, "and has been woken" " (%d not)", outcome.asleep);
 }
 

@@ -121,9 +121,9 @@ static void one_turn(actor_t *me)
 static void *act(void *data)
 {
     actor_t *me = data;
-    int grant;
+    int turn;
 
-    for (grant = 0; grant < TURNS && !me->lost; grant++)
+    for (turn = 0; turn < TURNS && !me->lost; turn++)
         one_turn(me);
     while (waits(me) && !me->lost)
         take_or_sleep(me);
@@ -168,7 +168,7 @@ static void play(unsigned seed, const pid_t *pids)
         lost += actors[i].lost;
         wrong += actors[i].wrong;
     }
-    ok(!lost && !wrong, "seed %u: nobody sleeps for ever (%u slept)", seed,
+    ok(!lost && !wrong, "seed %u: no child sleeps for ever (%u slept)", seed,
        slept);
     ok(taken > 100 && most_running <= SLOTS, "%u of %u slots at most, by %u "
        "requests", most_running, SLOTS, taken);

@@ -189,7 +189,7 @@ static void kills_are_counted_and_told(void)
     vl_shm_post_config_kills(shm, a, 5);
     vl_charge_kills(shm, a, 5);
     ok(!metrics(shm, a).memory_kills && !told(shm, now),
-       "those before the start are nobody's news");
+       "kills before the start are not reported");
     vl_charge_kills(shm, a, 7);
     ok(metrics(shm, a).memory_kills == 2 && told(shm, now) == 2, "two more");
     vl_charge_kills(shm, a, 8);
@@ -239,7 +239,7 @@ static void groups_that_nobody_reads(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     ok(charged_for_a_program(shm, a) >= 49000, "the clock charges");
-    ok(vl_charge_reads_usage(shm, vl_clock_us()), "somebody reads");
+    ok(vl_charge_reads_usage(shm, vl_clock_us()), "one child reads");
     ok(charged_for_a_program(shm, a) == 0, "and will charge what is read");
 }
 

@@ -73,16 +73,16 @@ static void streams_take_no_thread(void)
     vl_shm_t *shm = with_threads(16);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), n;
     vl_ticket_t of[14];
-    vl_capacity_t rooms;
+    vl_capacity_t capacity;
 
     vl_thread_occupy(shm, a);
     for (n = 0; n < 14; n++) {
         enter(shm, a, &of[n]);
         vl_thread_is_stream(shm, &of[n]);
     }
-    vl_capacity_count(shm, &rooms);
-    ok(rooms.here == 14, "fourteen streams of a connection have its thread (%u)",
-       rooms.here);
+    vl_capacity_count(shm, &capacity);
+    ok(capacity.here == 14, "fourteen streams of a connection have its thread (%u)",
+       capacity.here);
     ok(valid(shm), "the sums hold");
     for (n = 0; n < 14; n++)
         end(shm, &of[n], 1);

@@ -202,7 +202,7 @@ static void one_item_is_lost(void)
     leave_room_for(0);
     ok(!vl_transfer_has_room(pair[0]), "there is none,");
     ok(vl_transfer_read(pair[0], 0, &byte, 1, &fd, 1, &n) == APR_EMFILE && !n,
-       "and who reads all the same is told");
+       "and a child that reads all the same is told");
     leave_all_room();
 }
 
@@ -213,7 +213,7 @@ int main(void)
     no_room_loses_nothing();
     for (i = 0; i < ROUNDS; i++)
         right += each_comes_once();
-    ok(right == ROUNDS, "each came to one of four who read, and once: %d of %d "
+    ok(right == ROUNDS, "each came to one of four readers, and once: %d of %d "
        "times", right, ROUNDS);
     another_version_is_not_understood();
     one_item_is_lost();

@@ -121,7 +121,7 @@ static void reads_what_back_ends_burn(vl_cgroup_t *cg)
     ok(heard.us[2] == 0 && heard.calls == 1, "b used nothing");
     burn_for(place, VL_PLACE_NONE);
     vl_usage_child_read(usage, grown, killed, NULL);
-    ok(heard.calls == 1, "what nobody's process burned is nobody's");
+    ok(heard.calls == 1, "CPU time of no account is charged to none");
     burn_for(place, 1);
     vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.calls == 2 && heard.us[1] >= 100000, "it goes on");

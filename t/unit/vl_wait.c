@@ -44,12 +44,12 @@ static void first_come_first_served(void)
     vl_waiter_t *other = join(w, 2, 4, 10), *c = join(w, 3, 1, 10);
 
     ok(vl_wait_count(w) == 4, "counted");
-    ok(!vl_wait_pop(w, 0), "a line of nobody gives nobody");
+    ok(!vl_wait_pop(w, 0), "an empty queue gives no waiter");
     ok(vl_wait_pop(w, 1) == a && vl_wait_pop(w, 1) == b, "in order");
     vl_wait_add(w, a);
     ok(vl_wait_pop(w, 1) == c && vl_wait_pop(w, 1) == a,
-       "who comes again stands at the end");
-    ok(!vl_wait_pop(w, 1) && vl_wait_count(w) == 1, "until nobody is left");
+       "a waiter that comes again is last");
+    ok(!vl_wait_pop(w, 1) && vl_wait_count(w) == 1, "until none is left");
     ok(vl_wait_pop(w, 4) == other && !vl_wait_count(w),
        "another line is not concerned");
 }
@@ -117,13 +117,13 @@ static void the_late_are_found_in_order(void)
     apr_int64_t now;
     int i, n = 0, early = 0, disorder = 0;
 
-    ok(!vl_wait_expired(w, 1000000), "nobody waits, nobody is late");
+    ok(!vl_wait_expired(w, 1000000), "no waiter, no deadline");
     /* Line k lets wait 100 * (k + 1) from its arrival, i. */
     for (i = 0; i < 50; i++)
         join(w, i, (apr_uint32_t)i % LINES, i + 100 * (i % LINES + 1));
-    ok(!vl_wait_expired(w, 99), "before the first deadline nobody");
+    ok(!vl_wait_expired(w, 99), "before the first deadline none");
     ok(vl_wait_expired(w, 100) == &waiters[0], "at the deadline it has passed");
-    ok(vl_wait_expired(w, 100) == &waiters[0], "who is late stays in line");
+    ok(vl_wait_expired(w, 100) == &waiters[0], "a late waiter stays queued");
     for (now = 100; now < 600; now++) {
         while ((late = vl_wait_expired(w, now))) {
             early += late->deadline_us > now;
@@ -136,7 +136,7 @@ static void the_late_are_found_in_order(void)
         }
     }
     ok(n == 50 && !vl_wait_count(w), "everybody is late in the end");
-    ok(!early && !disorder, "nobody before time, each when it is its time");
+    ok(!early && !disorder, "none before its time, each at its time");
 }
 
 static void some_are_found_by_what_they_are(void)
@@ -159,7 +159,7 @@ static void some_are_found_by_what_they_are(void)
         vl_wait_remove(w, waiter);
     }
     ok(n == 4 && vl_wait_count(w) == 36, "all of them, wherever they stand");
-    ok(vl_wait_any(w, is_done) && !vl_wait_any(w, NULL), "and nobody else");
+    ok(vl_wait_any(w, is_done) && !vl_wait_any(w, NULL), "and no other");
 }
 
 /* A plain list of who waits, in order of arrival. */

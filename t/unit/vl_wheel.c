@@ -67,7 +67,7 @@ static void turn_with(apr_int64_t to, vl_wheel_fn fn)
     vl_wheel_turn(wheel, now, fn);
 }
 
-static void grant(apr_int64_t to)
+static void turn(apr_int64_t to)
 {
     turn_with(to, note);
 }
@@ -79,7 +79,7 @@ static apr_int64_t fires_at(int i, apr_int64_t every, apr_int64_t until)
     int before = items[i].fired;
 
     while (items[i].fired == before && now < until)
-        grant(now + every);
+        turn(now + every);
     return items[i].fired == before ? 0 : now;
 }
 
@@ -100,22 +100,22 @@ static void one_timer(void)
 
     begin();
     set(0, START + STEP);
-    grant(START + STEP - 1);
+    turn(START + STEP - 1);
     ok(!items[0].fired, "a microsecond before: not yet");
-    grant(START + 2 * STEP);
-    grant(START + 3 * TURN);
+    turn(START + 2 * STEP);
+    turn(START + 3 * TURN);
     ok(items[0].fired == 1 && !items[0].timer.due_us, "then once, and is off");
 }
 
 static void what_is_due_already(void)
 {
     begin();
-    grant(START + 7 * STEP);
+    turn(START + 7 * STEP);
     set(0, START);
     set(1, now);
-    grant(now);
+    turn(now);
     ok(items[0].fired == 1, "the past is due at the next turn");
-    grant(now + STEP);
+    turn(now + STEP);
     ok(items[1].fired == 1 && !early, "the present within a step");
 }
 
@@ -142,21 +142,21 @@ static void set_again_and_cleared(void)
     begin();
     set(0, START + 5 * STEP);
     set(0, START + 50 * STEP);
-    grant(START + 20 * STEP);
+    turn(START + 20 * STEP);
     ok(!items[0].fired, "set again for later: not at the first time");
     set(0, START + 22 * STEP);
-    grant(START + 24 * STEP);
+    turn(START + 24 * STEP);
     ok(items[0].fired == 1, "set again for sooner: at the second time");
-    grant(START + 60 * STEP);
+    turn(START + 60 * STEP);
     ok(items[0].fired == 1, "and only then");
     set(1, now + STEP);
     clear(1);
     clear(1);
     clear(2);
-    grant(now + 2 * TURN);
+    turn(now + 2 * TURN);
     ok(!items[1].fired, "cleared, twice and without having been set");
     set(1, now + STEP);
-    grant(now + 3 * STEP);
+    turn(now + 3 * STEP);
     ok(items[1].fired == 1, "a cleared one can be set");
 }
 
@@ -215,10 +215,10 @@ static void callbacks_may_do_anything(void)
     turn_with(START + 2 * STEP, note_and_meddle);
     ok(items[0].fired == 1 && !items[1].fired && !items[2].fired,
        "put off and cleared by another while due");
-    grant(now + 2 * STEP);
+    turn(now + 2 * STEP);
     ok(items[0].fired == 2 && items[20].fired == 1 && !items[1].fired,
        "set for now: at the next turn; brought forward: then");
-    grant(now + 11 * STEP);
+    turn(now + 11 * STEP);
     ok(items[1].fired == 1 && !items[2].fired && !early && !unexpected,
        "put off: when it was put off to");
 }
@@ -232,33 +232,33 @@ static void the_clock_jumps_forward(void)
     begin();
     for (i = 0; i < TIMERS; i++)
         set(i, START + 1 + i * (apr_int64_t)STEP);
-    grant(START + 300 * (apr_int64_t)STEP);
+    turn(START + 300 * (apr_int64_t)STEP);
     for (i = 0; i < TIMERS; i++)
         n += items[i].fired;
     ok(n >= 299 && n <= 301 && !early,
-       "by more than a turn: all that are due, and nobody else (%d)", n);
-    grant(START + 100 * TURN);
+       "by more than a turn: all that are due, and no other (%d)", n);
+    turn(START + 100 * TURN);
     for (i = 0, n = 0; i < TIMERS; i++)
         n += items[i].fired;
     ok(n == TIMERS, "by a hundred turns: all");
     set(0, now + STEP);
-    grant(now + 3 * STEP);
+    turn(now + 3 * STEP);
     ok(items[0].fired == 2, "and goes on as before");
 }
 
 static void the_clock_jumps_back(void)
 {
     begin();
-    grant(START + 5 * TURN);
+    turn(START + 5 * TURN);
     set(0, now + 10 * STEP);
     set(1, START + STEP);               /* late when it is set */
-    grant(START);
-    ok(!items[0].fired && !items[1].fired, "nobody is early for it");
+    turn(START);
+    ok(!items[0].fired && !items[1].fired, "no timer is early for it");
     set(2, now + 3 * STEP);
-    grant(now + 5 * STEP);
+    turn(now + 5 * STEP);
     ok(items[2].fired == 1, "one set since then is in time");
     while (now < START + 5 * TURN + 12 * STEP)
-        grant(now + STEP);
+        turn(now + STEP);
     ok(items[0].fired == 1 && items[1].fired == 1 && !early,
        "those from before fire when the clock is there again, or sooner");
 }
@@ -287,7 +287,7 @@ static void random_step(void)
         set(i, now + rand() % (4 * TURN) + 1);
         break;
     case 2:
-        grant(now + rand() % (3 * STEP));
+        turn(now + rand() % (3 * STEP));
         break;
     default:
         set(i, now + rand() % (20 * STEP) + 1);
@@ -302,13 +302,13 @@ static void random_against_model(void)
     for (i = 0; i < 400000; i++) {
         random_step();
         if (!(i % 50000))
-            grant(now + 5 * TURN / 2);
+            turn(now + 5 * TURN / 2);
         if (!(i % 100)) {
-            grant(now);
+            turn(now);
             late += overdue();
         }
     }
-    grant(now + 6 * TURN);
+    turn(now + 6 * TURN);
     for (i = 0; i < TIMERS; i++) {
         late += items[i].due != 0;
         fired += items[i].fired;
