@@ -26,21 +26,52 @@ static int is_below_slot_threshold(const vl_shm_t *shm, apr_uint32_t account)
  * more than this much earlier. This child has the processor now, and waking another one
  * costs two context switches. */
 #define REMOTE_PENALTY_US 10000
+/* Tags of clients that differ by less CPU time than this count as equal, for the same
+ * reason. */
+#define EQUAL_US 2000
+
+/* Compares the tags of one level: -1 if a is earlier, 1 if b is, 0 if they count as
+ * equal. */
+static int compare_tags(apr_uint64_t a, apr_uint64_t b)
+{
+    apr_uint64_t equal = (apr_uint64_t)EQUAL_US * VL_TAG_UNIT;
+
+    return a + equal < b ? -1 : b + equal < a;
+}
+
+/* Returns 1 if the first waiter of one child is before that of another. a_us, b_us: their
+ * arrival. */
+static int is_before(const vl_first_t *a, apr_int64_t a_us, const vl_first_t *b,
+                     apr_int64_t b_us)
+{
+    int order = compare_tags(a->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT,
+                             b->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT);
+
+    if (!order)
+        order = compare_tags(a->tags.band_tag * VL_KNOWN_SHARE_DEFAULT,
+                             b->tags.band_tag * VL_KNOWN_SHARE_DEFAULT);
+    if (!order)
+        order = compare_tags(a->tags.client_tag, b->tags.client_tag);
+    return order ? order < 0 : a_us < b_us;
+}
 
 /* Returns the child in which the account's first waiter probably waits. Returns NO_CHILD if
  * no child with a waiter of the account has capacity. Requires the segment lock. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t c, best = NO_CHILD;
-    apr_int64_t earliest = INT64_MAX;
+    const vl_first_t *earliest = NULL;
+    apr_int64_t earliest_us = 0;
 
     for (c = 0; c < shm->head->columns; c++) {
         const cell_t *cell = vl_shm_cell(shm, c, account);
-        apr_int64_t arrived_us = cell->first_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
+        const vl_first_t *first = &cell->first;
+        apr_int64_t us = first->since_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
 
-        if (cell->waiting && arrived_us < earliest
+        if (cell->waiting && (!earliest || is_before(first, us, earliest, earliest_us))
             && vl_capacity_may_grant(shm, c, account)) {
-            earliest = arrived_us;
+            earliest = first;
+            earliest_us = us;
             best = c;
         }
     }
@@ -75,9 +106,10 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
     ticket->stream = 0;
-    cell->first_us = vl_clock_us();    /* until the child sets it in vl_slot_first() */
+    ticket->client_us = 0;
+    cell->first.since_us = vl_clock_us();   /* until the child calls vl_slot_first() */
     if (!child->ring_len)
-        __atomic_store_n(&child->moved_us, cell->first_us, __ATOMIC_RELAXED);
+        __atomic_store_n(&child->moved_us, cell->first.since_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
     child->running++;
@@ -193,6 +225,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
     ticket->account = account;
     ticket->charged = vl_queue_begin_now(&shm->queue, account);
     ticket->stream = stream;
+    ticket->client_us = 0;
     cell->running++;
     child->running++;
     cell->streams += (apr_uint32_t)stream;
@@ -234,8 +267,9 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     cell_t *cell = vl_shm_cell(shm, shm->self, account);
 
+    /* The child calls vl_slot_first() when it has queued the waiter. */
     if (!cell->waiting++)
-        cell->first_us = since_us;
+        cell->first.since_us = since_us;
     vl_queue_arrive(&shm->queue, account);
 }
 
@@ -267,6 +301,10 @@ static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int m
     apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
                         + (apr_uint64_t)more;
 
+    /* Each child may queue one, so that clients in a child with few of them do not wait for
+     * the queue of another child. */
+    if (!cell->waiting)
+        return limit > 0;
     return waiting < limit
            && (all <= limit || cell->waiting < (limit * here + all - 1) / all);
 }
@@ -450,11 +488,33 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return APR_SUCCESS;
 }
 
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
 {
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->first_us,
-                         since_us, __ATOMIC_RELAXED);
+    vl_first_t *to;
+
+    if (shm->self == NO_CHILD)
+        return;
+    to = &vl_shm_cell(shm, shm->self, account)->first;
+    __atomic_store_n(&to->tags.class_tag, first->tags.class_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->tags.band_tag, first->tags.band_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->tags.client_tag, first->tags.client_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->since_us, first->since_us, __ATOMIC_RELAXED);
+}
+
+void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_uint64_t us)
+{
+    vl_inner_t *inner = &shm->inner[account];
+
+    if (inner->backlog_us)
+        vl_clients_charge(shm->clients, inner, account, client, us, vl_clock_us());
+}
+
+static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)
+{
+    if (ticket->client_us)
+        vl_clients_refund(shm->clients, &shm->inner[ticket->account], &ticket->client,
+                          ticket->client_us);
 }
 
 int vl_slot_contended(const vl_shm_t *shm)
@@ -659,6 +719,7 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
+    refund_client(shm, ticket);
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return 0;
     *ret_charged = end_locked(shm, ticket, cost);
@@ -667,6 +728,7 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
+    refund_client(shm, ticket);
     if (vl_slot_lock(shm) != APR_SUCCESS)
         return;
     vl_charge_pay_locked(shm, ticket->account, us);

@@ -15,6 +15,7 @@
 
 #include "core/vl_admit.h"
 #include "core/vl_charge.h"
+#include "core/vl_clients.h"
 #include "core/vl_shm.h"
 
 /* A slot that is held. Release it once with vl_slot_end(). */
@@ -22,7 +23,15 @@ typedef struct vl_ticket_t {
     apr_uint32_t account;
     apr_uint32_t charged;       /* estimated cost charged at the start, us */
     int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
+    vl_client_id_t client;      /* who was charged client_us in advance */
+    apr_uint32_t client_us;
 } vl_ticket_t;
+
+/* What a child tells the others of its first waiter of an account. */
+typedef struct vl_first_t {
+    vl_tags_t tags;
+    apr_int64_t since_us;       /* arrival */
+} vl_first_t;
 
 /* Adds one waiter of the account, which arrived at since_us, to this child's part of the
  * queue, and dispatches. Returns APR_EAGAIN if the account's queue is full. A grant may
@@ -56,9 +65,11 @@ void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account);
 /* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
-/* Records that the first waiter of the account in this child arrived at since_us. Takes no
- * lock. */
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
+/* Records which waiter of the account is the first in this child. Takes no lock. */
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first);
+/* Charges the client us of CPU time (vl_clients.h). Takes no lock. */
+void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_uint64_t us);
 /* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
  * waiting any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
