@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 /* The event MPM's listener keeps the last idle thread for itself and then stops accepting
  * (connections_above_limit). So a child runs one request less than it has threads. */
@@ -47,7 +47,7 @@ apr_uint32_t vl_capacity_granted_to(const child_t *child, apr_uint32_t account)
     apr_uint32_t i, n = 0;
 
     for (i = 0; i < child->ring_len; i++)
-        n += vl_shm_ticket((child_t *)child, i)->account == account;
+        n += vl_segment_ticket((child_t *)child, i)->account == account;
     return n;
 }
 
@@ -63,7 +63,7 @@ static apr_uint32_t processes_of(const vl_shm_t *shm, apr_uint32_t account)
 static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c,
                                apr_uint32_t account, apr_uint32_t granted)
 {
-    const cell_t *cell = vl_shm_cell(shm, c, account);
+    const cell_t *cell = vl_segment_cell(shm, c, account);
 
     if (shm->head->acceptor == c + 1)
         return processes_of(shm, account);
@@ -123,7 +123,7 @@ int vl_capacity_is_exceeded_locked(const vl_shm_t *shm, apr_uint32_t account)
 int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
     const child_t *child = &shm->children[c];
-    const cell_t *cell = vl_shm_cell(shm, c, account);
+    const cell_t *cell = vl_segment_cell(shm, c, account);
     apr_uint32_t granted = vl_capacity_granted_to(child, account);
 
     return vl_capacity_is_left(shm, c, account, granted)
@@ -148,11 +148,11 @@ void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_capacity)
     apr_uint32_t c;
 
     memset(ret_capacity, 0, sizeof(*ret_capacity));
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_capacity->here : &ret_capacity->elsewhere)
             += left_for_any_account(shm, c);
     ret_capacity->ended = shm->children[shm->self].ended;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }

@@ -4,7 +4,7 @@
 
 /* Capacity of child processes: the threads that are free, and the capacity threshold of one
  * account, which keeps some of them for other accounts. The state is in the segment
- * (vl_shm_int.h), which also declares the functions for use within the core. Lock: the
+ * (vl_segment.h), which also declares the functions for use within the core. Lock: the
  * segment lock. */
 
 #include "core/vl_shm.h"

@@ -2,7 +2,7 @@
 #include "core/vl_charge.h"
 
 #include "base/vl_clock.h"
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 /* The moving average of an account's service time uses a factor of 1/8 per request, like
  * TCP's smoothed round-trip time (RFC 6298, alpha). */
@@ -59,13 +59,13 @@ static apr_uint64_t count_elsewhere(vl_shm_t *shm, apr_int64_t now_us, int by)
 {
     apr_uint64_t clock;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     advance_elsewhere(shm->head, now_us);
     clock = shm->head->elsewhere_ns;
     shm->head->elsewhere += (apr_uint32_t)by;
     shm->children[shm->self].elsewhere += (apr_uint32_t)by;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return clock;
 }
 
@@ -108,10 +108,10 @@ apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
 {
     apr_uint64_t us;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     us = elsewhere_us_locked(shm, account, from);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return us;
 }
 
@@ -124,10 +124,10 @@ void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
 
 void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_pay_locked(shm, account, us);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 /* Replaces the estimate that requests were charged at their ends by the measured us.
@@ -164,7 +164,7 @@ int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
     head_t *head = shm->head;
     int is_reader;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     is_reader = head->reader == shm->self
                 || now_us - head->read_at > READER_TIMEOUT_US
@@ -174,7 +174,7 @@ int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
         head->reader = shm->self;
         head->read_at = now_us;
     }
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return is_reader;
 }
 
@@ -189,7 +189,7 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     if (a->usage_us && us > a->usage_us)
         settle_usage_locked(shm, account, (apr_int64_t)(us - a->usage_us));
@@ -198,19 +198,19 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
         vl_queue_forgive(&shm->queue, account);
     a->usage_us = us;
     a->measured = resident;
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }
 
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     /* A smaller number means that the group was created again. */
     a->metrics.memory_kills += kills >= a->kills ? kills - a->kills : kills;
     a->kills = kills;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 static int is_usage_read(const head_t *head)

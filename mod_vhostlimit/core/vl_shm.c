@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creation of the segment and its accounts. vl_shm_int.h describes the layout and its
+/* Creation of the segment and its accounts. vl_segment.h describes the layout and its
  * invariants. */
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,9 +27,9 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     child->running = child->ring_len;
     child->occupied = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)
-        q->flows[vl_shm_ticket(child, i)->account].running++;
+        q->flows[vl_segment_ticket(child, i)->account].running++;
     for (a = 0; a < shm->head->used; a++) {
-        const cell_t *cell = vl_shm_cell(shm, c, a);
+        const cell_t *cell = vl_segment_cell(shm, c, a);
 
         q->flows[a].running += cell->running;
         q->flows[a].waiting += cell->waiting;
@@ -68,7 +68,7 @@ static void sum_up_locked(vl_shm_t *shm)
     __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);
 }
 
-apr_status_t vl_shm_lock(vl_shm_t *shm)
+apr_status_t vl_segment_lock(vl_shm_t *shm)
 {
     int err = pthread_mutex_lock(&shm->head->lock);
 
@@ -79,7 +79,7 @@ apr_status_t vl_shm_lock(vl_shm_t *shm)
     return err;
 }
 
-void vl_shm_unlock(vl_shm_t *shm)
+void vl_segment_unlock(vl_shm_t *shm)
 {
     __atomic_store_n(&shm->head->contended, shm->head->queue.heap_len > 0,
                      __ATOMIC_RELAXED);
@@ -218,11 +218,11 @@ int vl_shm_post_config_knows(const vl_shm_t *shm, const char *name)
 
 void vl_shm_post_config_begin(vl_shm_t *shm)
 {
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     shm->head->generation++;
     shm->reuse_from = 0;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 static int is_needed_locked(const vl_shm_t *shm, apr_uint32_t account)
@@ -304,7 +304,7 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
 
     if (strlen(name) >= VL_NAME_SIZE)
         return APR_ENAMETOOLONG;
-    rv = vl_shm_lock(shm);
+    rv = vl_segment_lock(shm);
     if (rv != APR_SUCCESS)
         return rv;
     account = account_get_locked(shm, name);
@@ -312,7 +312,7 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
         configure_locked(shm, account, limits);
         *ret_account = (apr_uint32_t)(account - shm->accounts);
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return account ? APR_SUCCESS : APR_ENOSPC;
 }
 
@@ -320,14 +320,14 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change)
 {
     account_t *a = &shm->accounts[account];
-    apr_status_t rv = vl_shm_lock(shm);
+    apr_status_t rv = vl_segment_lock(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     vl_override_change(&a->override, change, &a->limits);
     limit_flow_locked(shm, account);
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
     return APR_SUCCESS;
 }
 
@@ -336,12 +336,12 @@ void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     if (!a->kills_known)
         a->kills = kills;
     a->kills_known = 1;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
@@ -383,7 +383,7 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               vl_account_snapshot_t *ret_snapshots,
                               apr_int64_t *held_us)
 {
-    apr_status_t rv = vl_shm_lock(shm);
+    apr_status_t rv = vl_segment_lock(shm);
     apr_int64_t since_us;
     apr_size_t i;
 
@@ -393,7 +393,7 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
     for (i = 0; i < n; i++)
         snapshot_locked(shm, accounts[i], &ret_snapshots[i]);
     *held_us += vl_clock_us() - since_us;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     for (i = 0; i < n; i++)
         snapshot_rest(shm, accounts[i], &ret_snapshots[i]);
     return APR_SUCCESS;

@@ -69,23 +69,23 @@ void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
 /* Gives the child a column of cells, so that its slots can be reclaimed when it dies.
  * threads: maximum number of requests it can run at once. Returns APR_ENOSPC if more
  * children exist than vl_shm_post_config_create() was told. */
-apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
+apr_status_t vl_child_attach(vl_shm_t *shm, pid_t pid,
                                  apr_uint32_t threads);
 /* Returns the eventfd that becomes readable when another process grants slots to this
  * child, or -1 if this process has no column. Takes no lock. */
-int vl_shm_child_wake_fd(const vl_shm_t *shm);
+int vl_child_wake_fd(const vl_shm_t *shm);
 /* paused 1: this child is granted slots only for thread waiters and for connections parked
  * in its MPM, until the next call with 0. */
-void vl_shm_child_pause(vl_shm_t *shm, int paused);
+void vl_child_pause(vl_shm_t *shm, int paused);
 /* Marks this child as a draining child and pauses it for good: it accepts no more
  * connections. */
-void vl_shm_child_leave(vl_shm_t *shm);
+void vl_child_drain(vl_shm_t *shm);
 /* Returns the number of children that are not draining. Connections can be transferred to
  * them. The calling child is included unless it is draining. */
-apr_uint32_t vl_shm_child_others(vl_shm_t *shm);
+apr_uint32_t vl_child_count_active(vl_shm_t *shm);
 /* Reclaims what the dead child held, and dispatches. Returns the number of its running,
  * queued and deferred requests. */
-apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
+apr_uint32_t vl_child_parent_reclaim(vl_shm_t *shm, pid_t pid);
 
 /* Copies one account. */
 apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
@@ -102,12 +102,12 @@ apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
  * descriptor for each of them. */
 apr_uint32_t vl_shm_columns(const vl_shm_t *shm);
 /* Returns the number of children alive, old generations included. */
-apr_uint32_t vl_shm_children(vl_shm_t *shm);
+apr_uint32_t vl_child_count(vl_shm_t *shm);
 /* Returns the time when the segment was created, i.e. when the server started, in
  * microseconds (Unix). */
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm);
 
-/* Checks the invariants of vl_shm_int.h. Returns NULL if all hold, otherwise the first one
+/* Checks the invariants of vl_segment.h. Returns NULL if all hold, otherwise the first one
  * that does not. For tests. */
 const char *vl_shm_validate(vl_shm_t *shm);
 

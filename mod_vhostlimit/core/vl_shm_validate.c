@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the invariants of vl_shm_int.h. For tests. */
+/* Checks the invariants of vl_segment.h. For tests. */
 #include <string.h>
 
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {
@@ -11,11 +11,11 @@ static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
     apr_uint32_t streams = 0;
 
     for (a = 0; a < shm->head->used; a++) {
-        running += vl_shm_cell(shm, c, a)->running;
-        waiting += vl_shm_cell(shm, c, a)->waiting
-                   + vl_shm_cell(shm, c, a)->deferred;
-        occupied += vl_shm_cell(shm, c, a)->occupied;
-        streams += vl_shm_cell(shm, c, a)->streams;
+        running += vl_segment_cell(shm, c, a)->running;
+        waiting += vl_segment_cell(shm, c, a)->waiting
+                   + vl_segment_cell(shm, c, a)->deferred;
+        occupied += vl_segment_cell(shm, c, a)->occupied;
+        streams += vl_segment_cell(shm, c, a)->streams;
     }
     if (occupied != child->occupied || streams != child->streams)
         return "a child's occupied and streams are sums of its cells";
@@ -35,12 +35,12 @@ static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
     for (c = 0; c < shm->head->children; c++) {
         child_t *child = &shm->children[c];
 
-        running += vl_shm_cell(shm, c, a)->running;
-        waiting += vl_shm_cell(shm, c, a)->waiting;
-        occupied += vl_shm_cell(shm, c, a)->occupied;
-        deferred += vl_shm_cell(shm, c, a)->deferred;
+        running += vl_segment_cell(shm, c, a)->running;
+        waiting += vl_segment_cell(shm, c, a)->waiting;
+        occupied += vl_segment_cell(shm, c, a)->occupied;
+        deferred += vl_segment_cell(shm, c, a)->deferred;
         for (i = 0; i < child->ring_len; i++)
-            running += vl_shm_ticket(child, i)->account == a;
+            running += vl_segment_ticket(child, i)->account == a;
     }
     if (running != shm->queue.flows[a].running
         || waiting != shm->queue.flows[a].waiting)
@@ -95,9 +95,9 @@ const char *vl_shm_validate(vl_shm_t *shm)
 {
     const char *why;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return "the lock cannot be taken";
     why = validate_locked(shm);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return why;
 }

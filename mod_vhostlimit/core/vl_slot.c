@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 /* Children to wake after the lock is released, because write() is a system call. */
 typedef struct wakes_t {
@@ -35,7 +35,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
     apr_int64_t earliest = INT64_MAX;
 
     for (c = 0; c < shm->head->columns; c++) {
-        const cell_t *cell = vl_shm_cell(shm, c, account);
+        const cell_t *cell = vl_segment_cell(shm, c, account);
         apr_int64_t arrived_us = cell->first_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
 
         if (cell->waiting && arrived_us < earliest
@@ -62,13 +62,13 @@ static int can_serve(void *data, apr_uint32_t account)
     return choice->child != NO_CHILD;
 }
 
-/* Grants a slot to the account in child c. One store makes the grant valid; vl_shm_int.h
+/* Grants a slot to the account in child c. One store makes the grant valid; vl_segment.h
  * explains a crash before or after it. Requires the segment lock. */
 static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
                   wakes_t *wakes)
 {
     child_t *child = &shm->children[c];
-    cell_t *cell = vl_shm_cell(shm, c, account);
+    cell_t *cell = vl_segment_cell(shm, c, account);
     vl_ticket_t *ticket;
 
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
@@ -118,7 +118,7 @@ static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     child_t *child = &shm->children[shm->self];
 
     *ret_ticket = child->ring[child->ring_head];
-    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
+    vl_segment_cell(shm, shm->self, ret_ticket->account)->running++;
     child->ring_head = (child->ring_head + 1) % RING_SIZE;
     __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
@@ -137,14 +137,14 @@ static apr_uint32_t dispatch_and_unlock(vl_shm_t *shm, vl_ticket_t *ret_tickets,
         grant_free(shm, &wakes);
         while (taken < max && shm->children[shm->self].ring_len)
             take_locked(shm, &ret_tickets[taken++]);
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
         for (i = 0; i < wakes.n; i++)
             wake(shm, wakes.child[i]);
-    } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
+    } while (wakes.n == WAKES_MAX && vl_segment_lock(shm) == APR_SUCCESS);
     return taken;
 }
 
-void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
+void vl_dispatch_and_unlock(vl_shm_t *shm)
 {
     dispatch_and_unlock(shm, NULL, 0);
 }
@@ -153,14 +153,14 @@ static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
 {
     int result;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     result = vl_capacity_left(shm, c) > 0;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return result;
 }
 
-void vl_slot_wake_others(vl_shm_t *shm)
+void vl_dispatch_wake_others(vl_shm_t *shm)
 {
     apr_uint32_t c;
 
@@ -170,13 +170,13 @@ void vl_slot_wake_others(vl_shm_t *shm)
     }
 }
 
-void vl_slot_dispatch(vl_shm_t *shm)
+void vl_dispatch(vl_shm_t *shm)
 {
     apr_uint32_t c;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     /* A child that crashed may have made a grant without waking its receiver. */
     for (c = 0; c < shm->head->columns; c++) {
         if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
@@ -187,7 +187,7 @@ void vl_slot_dispatch(vl_shm_t *shm)
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
     child_t *child = &shm->children[shm->self];
 
     ticket->account = account;
@@ -201,7 +201,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
 
 static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, ticket->account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, ticket->account);
     child_t *child = &shm->children[shm->self];
 
     cell->running--;
@@ -224,15 +224,15 @@ void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
     vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
 }
 
-apr_status_t vl_slot_lock(vl_shm_t *shm)
+apr_status_t vl_segment_lock_child(vl_shm_t *shm)
 {
-    return shm->self == NO_CHILD ? APR_EINIT : vl_shm_lock(shm);
+    return shm->self == NO_CHILD ? APR_EINIT : vl_segment_lock(shm);
 }
 
 static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
     if (!cell->waiting++)
         cell->first_us = since_us;
@@ -242,7 +242,7 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -251,7 +251,7 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
         rv = APR_EAGAIN;
     else
         arrive_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
 }
 
@@ -259,7 +259,7 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
  * more: 1 if that connection is not yet counted as deferred. Requires the segment lock. */
 static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
 {
-    const cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    const cell_t *cell = vl_segment_cell(shm, shm->self, account);
     apr_uint64_t limit = shm->accounts[account].limits.queue;
     apr_uint64_t waiting = shm->queue.flows[account].waiting;
     apr_uint64_t all = waiting + shm->accounts[account].deferred
@@ -274,7 +274,7 @@ static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int m
 static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,
                                          apr_int64_t since_us)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
     if (!cell->deferred && fits_in_queue_locked(shm, account, 1)) {
         arrive_locked(shm, account, since_us);
@@ -289,19 +289,19 @@ static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,
 apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
                                    apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     rv = wait_or_defer_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
 }
 
 static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
 {
     return is_below_slot_threshold(shm, account)
-           && !vl_shm_cell(shm, shm->self, account)->deferred
+           && !vl_segment_cell(shm, shm->self, account)->deferred
            && vl_capacity_is_left(shm, shm->self, account,
                               vl_capacity_granted_to(&shm->children[shm->self],
                                                  account))
@@ -311,25 +311,25 @@ static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
 apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     if (may_take_now(shm, account)) {
         take_slot_locked(shm, account, 0, ret_ticket);
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
         return APR_SUCCESS;
     }
     rv = wait_or_defer_locked(shm, account, since_us);
     if (rv == APR_SUCCESS)
         rv = APR_EINPROGRESS;
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
 }
 
 static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
 {
-    vl_shm_cell(shm, shm->self, account)->deferred--;
+    vl_segment_cell(shm, shm->self, account)->deferred--;
     __atomic_store_n(&shm->accounts[account].deferred,
                      shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
 }
@@ -337,26 +337,26 @@ static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
 apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
                                       apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     if (!fits_in_queue_locked(shm, account, 0)) {
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
         return APR_EAGAIN;
     }
     undefer_locked(shm, account);
     arrive_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return APR_SUCCESS;
 }
 
 void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     undefer_locked(shm, account);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
@@ -368,16 +368,16 @@ void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t c, found = NO_CHILD;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     if (shm->queue.flows[account].waiting
         < shm->accounts[account].limits.queue) {
         for (c = 0; c < shm->head->columns && found == NO_CHILD; c++) {
-            if (c != shm->self && vl_shm_cell(shm, c, account)->deferred)
+            if (c != shm->self && vl_segment_cell(shm, c, account)->deferred)
                 found = c;
         }
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     if (found != NO_CHILD)
         wake(shm, found);
 }
@@ -385,23 +385,23 @@ void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     arrive_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
 }
 
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
     cell_t *cell;
 
     if (rv != APR_SUCCESS)
         return rv;
-    cell = vl_shm_cell(shm, shm->self, account);
+    cell = vl_segment_cell(shm, shm->self, account);
     if (cell->waiting) {
         cell->waiting--;
         vl_queue_abandon(&shm->queue, account, 1);
@@ -409,7 +409,7 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
     else {
         rv = APR_EAGAIN;
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return rv;
 }
 
@@ -426,7 +426,7 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     child_t *child;
 
     if (is_revoked(shm))
-        vl_slot_resume_child(shm);
+        vl_dispatch_resume_child(shm);
     if (shm->self == NO_CHILD)
         return APR_EINIT;
     child = &shm->children[shm->self];
@@ -434,26 +434,26 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     if (!__atomic_load_n(&child->ring_len, __ATOMIC_ACQUIRE)
         && !__atomic_load_n(&child->woken, __ATOMIC_RELAXED))
         return APR_EAGAIN;
-    rv = vl_slot_lock(shm);
+    rv = vl_segment_lock_child(shm);
     if (rv != APR_SUCCESS)
         return rv;
     if (!child->ring_len) {
         __atomic_store_n(&child->woken, 0, __ATOMIC_RELAXED);
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
         return APR_EAGAIN;
     }
     take_locked(shm, ret_ticket);
     if (child->ring_len == RING_SIZE - 1)
-        vl_slot_dispatch_and_unlock(shm);   /* the ring was full */
+        vl_dispatch_and_unlock(shm);   /* the ring was full */
     else
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
     return APR_SUCCESS;
 }
 
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
 {
     if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->first_us,
+        __atomic_store_n(&vl_segment_cell(shm, shm->self, account)->first_us,
                          since_us, __ATOMIC_RELAXED);
 }
 
@@ -473,7 +473,7 @@ int vl_slot_granted(const vl_shm_t *shm)
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -481,14 +481,14 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
         take_slot_locked(shm, account, 0, ret_ticket);
     else
         rv = APR_EAGAIN;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return rv;
 }
 
 apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
                             vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -496,7 +496,7 @@ apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
         take_slot_locked(shm, account, stream, ret_ticket);
     else
         rv = APR_EAGAIN;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return rv;
 }
 
@@ -557,7 +557,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
     account_t *a = &shm->accounts[account];
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
     vl_admission_t adm = { .entered = 0 };
     int dry;
 
@@ -578,7 +578,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
         count_request(a, 0);
         take_slot_locked(shm, account, 0, &adm.ticket);
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     *ret_admission = adm;
     return APR_SUCCESS;
 }
@@ -588,14 +588,14 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
     ret_admission->concurrency = a->limits.concurrency;
     ret_admission->service_us = a->service_us;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
@@ -604,7 +604,7 @@ void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     count_refused(&a->metrics, VL_REASON_QUEUE);
     a->metrics.reset += reset != 0;
@@ -613,15 +613,15 @@ void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
         ret_admission->concurrency = a->limits.concurrency;
         ret_admission->service_us = a->service_us;
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     shm->accounts[account].metrics.gone++;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
@@ -659,7 +659,7 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     *ret_charged = end_locked(shm, ticket, cost);
     return dispatch_and_unlock(shm, ret_tickets, max);
@@ -667,17 +667,17 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_pay_locked(shm, ticket->account, us);
     vl_slot_cancel_locked(shm, ticket);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }
 
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     take_slot_locked(shm, ticket->account, ticket->stream, ticket);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }

@@ -65,11 +65,11 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
 /* Revokes the grants of children that have not taken any for a second, and marks those
  * children as stalled. They are granted nothing until they resume. Every child calls this
  * periodically. */
-void vl_slot_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us);
+void vl_dispatch_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us);
 /* Clears the stalled mark of this child and dispatches. vl_slot_take() calls it. */
-void vl_slot_resume_child(vl_shm_t *shm);
+void vl_dispatch_resume_child(vl_shm_t *shm);
 /* Wakes the other children that have free capacity, to make them check for new work. */
-void vl_slot_wake_others(vl_shm_t *shm);
+void vl_dispatch_wake_others(vl_shm_t *shm);
 /* Returns 1 if some child has a queued waiter that only lacks a slot or a thread. Waiters
  * of an account that is at its own limits do not count. Takes no lock. */
 int vl_slot_contended(const vl_shm_t *shm);
@@ -152,7 +152,7 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
 
 /* Dispatches all free slots, after slots were released or a child became eligible again.
  * May be called in the parent and in children. */
-void vl_slot_dispatch(vl_shm_t *shm);
+void vl_dispatch(vl_shm_t *shm);
 
 /* Sets the number of slots of the server. 0: vl_auto.h determines it from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
@@ -165,6 +165,6 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
 /* Performs a step of vl_auto.h when it is due, and measures the CPU time that other
  * processes use. Every child calls this periodically; one of them performs each step. */
-void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us);
+void vl_auto_adjust(vl_shm_t *shm, apr_int64_t now_us);
 
 #endif

@@ -2,7 +2,7 @@
 /* The number of slots, and measurements of the CPU time that back ends use. */
 #include "core/vl_slot.h"
 
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 /* Two readings of the processors' times that are further apart say nothing about now. */
 #define STALE_US (1 * APR_USEC_PER_SEC)
@@ -14,13 +14,13 @@ static apr_uint32_t auto_min(void)
 
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     /* A restart keeps the number of slots that vl_auto.h has found. */
     if (slots || !shm->head->auto_on)
         shm->head->queue.slots = slots ? slots : auto_min();
     shm->head->auto_on = !slots;
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }
 
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
@@ -111,17 +111,17 @@ static int begins_step(vl_shm_t *shm, apr_int64_t now_us,
     head_t *head = shm->head;
     int begins;
 
-    if (!(head->auto_on || head->elsewhere) || vl_slot_lock(shm) != APR_SUCCESS)
+    if (!(head->auto_on || head->elsewhere) || vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     *ret_passed_us = now_us - head->cpu_at;
     begins = *ret_passed_us >= VL_AUTO_STEP_US || *ret_passed_us < 0;
     if (begins)
         head->cpu_at = now_us;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return begins;
 }
 
-void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
+void vl_auto_adjust(vl_shm_t *shm, apr_int64_t now_us)
 {
     apr_int64_t passed_us;
     apr_uint64_t used_us;
@@ -131,11 +131,11 @@ void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us)
         || vl_cpu_read(&cpu) != APR_SUCCESS)
         return;
     used_us = children_used_us(shm);
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     measure_others_locked(shm->head, &cpu, used_us, passed_us);
     if (shm->head->auto_on)
         adjust_locked(shm, &cpu);
     shm->head->cpu = cpu;
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }

@@ -103,7 +103,7 @@ inline grant_free(self)
     assert(queue_running <= SLOTS)
 }
 
-/* The end of vl_slot_dispatch_and_unlock(): wake-ups are written without the lock,
+/* The end of vl_dispatch_and_unlock(): wake-ups are written without the lock,
  * and what found no room among them comes after. */
 inline wake_and_go_on(self)
 {
@@ -267,7 +267,7 @@ end:    do
     } unless { !alive[c] }
 }
 
-/* vl_shm_parent_reclaim() of a dead child's column, and vl_slot_dispatch(). */
+/* vl_child_parent_reclaim() of a dead child's column, and vl_dispatch(). */
 proctype reaper(byte c)
 {
     byte a, wakes_n, to_wake;

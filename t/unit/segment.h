@@ -14,7 +14,7 @@
 
 #include "tap.h"
 #include "base/vl_clock.h"
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 #define NONE ((apr_uint32_t)-1)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_SHM_INT_H
-#define VL_SHM_INT_H
+#ifndef VL_SEGMENT_H
+#define VL_SEGMENT_H
 
 /* The segment's layout, for the files that access it: core, vl_relay.c and vl_watch.c.
  *
@@ -10,7 +10,7 @@
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
  * Exceptions: the parent clears them after the child's death; dispatch (vl_slot.c) puts a
- * grant into the ring and then decrements waiting; vl_stalled.c does the reverse for a
+ * grant into the ring and then decrements waiting; vl_dispatch.c does the reverse for a
  * stalled child; a child takes a slot over from the acceptor's cell (vl_relay.c).
  * Invariants:
  *  - running of a flow is the sum of its cells and its tickets in the rings; waiting is the
@@ -101,7 +101,7 @@ typedef struct child_t {
     apr_uint32_t elsewhere;         /* requests that run in back ends */
     apr_uint64_t cpu_us;            /* CPU time used until head_t.cpu_at */
     int woken;                      /* 1: its eventfd has been written */
-    int stalled;                    /* 1: no grants, see vl_stalled.c */
+    int stalled;                    /* 1: no grants, see vl_dispatch.c */
     apr_int64_t moved_us;           /* last time the ring was empty or was read */
     apr_uint32_t ring_head, ring_len;
     vl_ticket_t ring[RING_SIZE];
@@ -155,13 +155,13 @@ struct vl_shm_t {
     apr_uint32_t reuse_from;        /* parent only: first account to check for reuse */
 };
 
-apr_status_t vl_shm_lock(vl_shm_t *shm);
-void vl_shm_unlock(vl_shm_t *shm);
+apr_status_t vl_segment_lock(vl_shm_t *shm);
+void vl_segment_unlock(vl_shm_t *shm);
 
-/* From vl_slot.c. vl_slot_lock() takes the segment lock and fails in a process that is no
+/* From vl_slot.c. vl_segment_lock_child() takes the segment lock and fails in a process that is no
  * child. A function that may have freed a slot dispatches before it unlocks. */
-apr_status_t vl_slot_lock(vl_shm_t *shm);
-void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
+apr_status_t vl_segment_lock_child(vl_shm_t *shm);
+void vl_dispatch_and_unlock(vl_shm_t *shm);
 /* Release a slot that was used (release) or not used (cancel). Require the segment lock. */
 void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                             apr_uint64_t cost_us);
@@ -201,12 +201,12 @@ void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t us);
 
 /* Returns the i-th grant in the child's ring. */
-static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)
+static inline vl_ticket_t *vl_segment_ticket(child_t *child, apr_uint32_t i)
 {
     return &child->ring[(child->ring_head + i) % RING_SIZE];
 }
 
-static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
+static inline cell_t *vl_segment_cell(const vl_shm_t *shm, apr_uint32_t child,
                                   apr_uint32_t account)
 {
     return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
@@ -214,7 +214,7 @@ static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
 
 /* Sets the acceptor (1 + its child, 0: none). The store is atomic, because some readers do
  * not take the lock. */
-static inline void vl_shm_set_acceptor_locked(vl_shm_t *shm,
+static inline void vl_segment_set_acceptor_locked(vl_shm_t *shm,
                                               apr_uint32_t acceptor)
 {
     __atomic_store_n(&shm->head->acceptor, acceptor, __ATOMIC_RELAXED);

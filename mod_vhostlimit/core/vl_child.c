@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns of the segment: attaching a child, draining it, and reclaiming what it held after
  * its death. */
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -13,9 +13,9 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     apr_uint32_t a, i, left = dead->ring_len;
 
     for (i = 0; i < dead->ring_len; i++)
-        vl_queue_forget(&shm->queue, vl_shm_ticket(dead, i)->account, 1);
+        vl_queue_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
     for (a = 0; a < shm->head->used; a++) {
-        cell_t *cell = vl_shm_cell(shm, child, a);
+        cell_t *cell = vl_segment_cell(shm, child, a);
 
         if (cell->running)
             vl_queue_forget(&shm->queue, a, cell->running);
@@ -29,15 +29,15 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     shm->head->elsewhere -= dead->elsewhere;
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     if (shm->head->acceptor == child + 1)
-        vl_shm_set_acceptor_locked(shm, 0);
+        vl_segment_set_acceptor_locked(shm, 0);
     memset(dead, 0, sizeof(*dead));
     return left;
 }
 
-apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
+apr_status_t vl_child_attach(vl_shm_t *shm, pid_t pid,
                                  apr_uint32_t threads)
 {
-    apr_status_t rv = vl_shm_lock(shm);
+    apr_status_t rv = vl_segment_lock(shm);
     apr_uint32_t c, found = NO_CHILD;
 
     if (rv != APR_SUCCESS)
@@ -59,69 +59,69 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
             shm->head->columns = found + 1;
     }
     shm->self = found;
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
 }
 
-void vl_shm_child_pause(vl_shm_t *shm, int paused)
+void vl_child_pause(vl_shm_t *shm, int paused)
 {
-    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
+    if (shm->self == NO_CHILD || vl_segment_lock(shm) != APR_SUCCESS)
         return;
     shm->children[shm->self].paused = paused;
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
 }
 
-void vl_shm_child_leave(vl_shm_t *shm)
+void vl_child_drain(vl_shm_t *shm)
 {
-    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
+    if (shm->self == NO_CHILD || vl_segment_lock(shm) != APR_SUCCESS)
         return;
     shm->children[shm->self].leaving = 1;
-    vl_shm_unlock(shm);
-    vl_shm_child_pause(shm, 1);
+    vl_segment_unlock(shm);
+    vl_child_pause(shm, 1);
 }
 
-apr_uint32_t vl_shm_child_others(vl_shm_t *shm)
+apr_uint32_t vl_child_count_active(vl_shm_t *shm)
 {
     apr_uint32_t c, others = 0;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->columns; c++)
         others += shm->children[c].pid && !shm->children[c].leaving;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return others;
 }
 
-int vl_shm_child_wake_fd(const vl_shm_t *shm)
+int vl_child_wake_fd(const vl_shm_t *shm)
 {
     return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];
 }
 
-apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
+apr_uint32_t vl_child_parent_reclaim(vl_shm_t *shm, pid_t pid)
 {
     apr_uint32_t c, left = 0;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->children; c++) {
         if (shm->children[c].pid == pid)
             left += reclaim_locked(shm, c);
     }
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
     return left;
 }
 
-apr_uint32_t vl_shm_children(vl_shm_t *shm)
+apr_uint32_t vl_child_count(vl_shm_t *shm)
 {
     apr_uint32_t c, alive = 0;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->children; c++)
         alive += shm->children[c].pid != 0;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return alive;
 }
