@@ -22,6 +22,7 @@
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
+#include "core/vl_child.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
 #include "vl_layout.h"

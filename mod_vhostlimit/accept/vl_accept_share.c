@@ -10,6 +10,8 @@
 #include "accept/vl_arrival.h"
 #include "base/vl_clock.h"
 #include "accept/vl_transfer.h"
+#include "core/vl_child.h"
+#include "core/vl_dispatch.h"
 #include "lease/vl_lease.h"
 #include "base/vl_private.h"
 #include "core/vl_capacity.h"

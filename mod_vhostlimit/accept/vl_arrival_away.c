@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_child.h"
 
 /* Returns a connection that can be transferred, without a grant, or NULL. */
 static vl_arrival_t *take_any_locked(void)

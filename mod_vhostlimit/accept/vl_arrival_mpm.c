@@ -12,6 +12,7 @@
 #include <apr_strings.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_child.h"
 #include "core/vl_thread.h"
 
 static const char passport_key[] = "vhostlimit";

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_child.h"
 
 /* Connections that are refused in a tenth of a second: 50 in all children, at least 4
  * in each. The others are refused later. So a flood beyond the queue costs a bounded

@@ -8,7 +8,9 @@
 
 #include "base/vl_clock.h"
 #include "accept/vl_transfer.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
+#include "core/vl_slot.h"
 
 /* A signal that arrives right before the child waits is noticed after this time. */
 #define RECEIVE_TIMEOUT_S 5

@@ -2,6 +2,7 @@
 #include "core/vl_charge.h"
 
 #include "base/vl_clock.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
 /* The moving average of an account's service time uses a factor of 1/8 per request, like
@@ -237,50 +238,53 @@ static void forget_left_group(account_t *a)
     }
 }
 
-/* Returns the cost of the request beyond the CPU time of its thread. *ret_measured is 1 if
- * it is measured by the group. Requires the segment lock. */
-static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
-                                         const vl_cost_t *cost,
-                                         int *ret_measured)
+/* Ends the back-end part of a request. Returns its cost. *ret_measured is 1 if the group
+ * measures it; the cost is an average then. Requires the segment lock. */
+static apr_uint64_t end_backend_locked(vl_shm_t *shm, apr_uint32_t account,
+                                       const vl_cost_t *cost, int *ret_measured)
 {
     account_t *a = &shm->accounts[account];
-    apr_uint64_t us;
+    apr_uint64_t clock_us;
 
     *ret_measured = 0;
     if (!cost->elsewhere)
         return 0;
     forget_left_group(a);
-    us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
+    clock_us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
     *ret_measured = a->measured
                     || (cost->grouped && is_usage_read(shm->head));
     a->cost_by = *ret_measured ? VL_COST_CGROUP : VL_COST_CLOCK;
     if (!*ret_measured)
-        return us;
+        return clock_us;
     a->backend_ended++;
     return a->backend_us;
 }
 
-apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                                  const vl_cost_t *cost)
+static void average_request(account_t *a, const vl_cost_t *cost)
 {
-    account_t *a = &shm->accounts[ticket->account];
-    int measured;
-    apr_uint64_t elsewhere = end_elsewhere_locked(shm, ticket->account, cost,
-                                                  &measured);
-    /* vl_charge_usage() counts measured CPU time, so it is not counted here. */
-    apr_uint64_t known = cost->cpu_us + (measured ? 0 : elsewhere);
-
-    vl_queue_charge(&shm->queue, ticket->account,
-                    -(apr_int64_t)cost->paid_us);
-    vl_slot_release_locked(shm, ticket, cost->cpu_us + elsewhere);
-    if (known > cost->paid_us)
-        count_charge(a, cost->busy_us, known - cost->paid_us);
     a->thread_us = vl_average(a->thread_us, cost->cpu_us);
     a->metrics.busy_us += cost->busy_us;
     a->metrics.cpu_us += cost->cpu_us;
     a->service_us += (cost->busy_us >> SERVICE_SHIFT)
                      - (a->service_us >> SERVICE_SHIFT);
-    return cost->cpu_us + elsewhere;
+}
+
+apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
+                                  const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[account];
+    int measured;
+    apr_uint64_t backend_us = end_backend_locked(shm, account, cost, &measured);
+    apr_uint64_t cost_us = cost->cpu_us + backend_us;
+    /* The status page counts measured CPU time when vl_charge_usage() reads it, and what
+     * was paid when vl_charge_pay() charged it. */
+    apr_uint64_t counted_us = measured ? cost->cpu_us : cost_us;
+
+    if (counted_us > cost->paid_us)
+        count_charge(a, cost->busy_us, counted_us - cost->paid_us);
+    average_request(a, cost);
+    vl_queue_charge(&shm->queue, account, -(apr_int64_t)cost->paid_us);
+    return cost_us;
 }

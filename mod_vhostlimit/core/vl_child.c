@@ -1,11 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Columns of the segment: attaching a child, draining it, and reclaiming what it held after
- * its death. */
-#include "core/vl_segment.h"
+/*
+ * States of a child (child_t.state), and the event that leads to the next one. Only the child
+ * itself changes its state, except for FREE.
+ *
+ *   FREE (no pid)  --vl_child_attach()-->     ACCEPTING
+ *   ACCEPTING      --its MPM is stalled-->    PAUSED      (vl_child_pause(1))
+ *   PAUSED         --its MPM polls again-->   ACCEPTING   (vl_child_pause(0))
+ *   either         --it stops-->              DRAINING    (vl_child_drain())
+ *   any            --it has died-->           FREE        (vl_child_parent_reclaim(), or
+ *                                                          another child attaches)
+ *
+ * Three marks are independent of the state, so they are not part of it:
+ *   - stalled: other processes set it, in any state, and the child clears it and then goes
+ *     on in the state it had (vl_dispatch.c);
+ *   - asks: under prefork, the child waits for a connection (vl_relay.c);
+ *   - woken: its eventfd has been written since its ring was last found empty. It saves
+ *     system calls (vl_dispatch.c).
+ */
+#include "core/vl_child.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
 
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 {
@@ -64,34 +83,40 @@ apr_status_t vl_child_attach(vl_shm_t *shm, pid_t pid,
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
 }
 
-void vl_child_pause(vl_shm_t *shm, int paused)
+static void set_state(vl_shm_t *shm, child_state_e state)
 {
-    if (shm->self == NO_CHILD || vl_segment_lock(shm) != APR_SUCCESS)
+    child_t *child;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    shm->children[shm->self].paused = paused;
+    child = &shm->children[shm->self];
+    if (child->state != CHILD_DRAINING)
+        child->state = state;
     vl_segment_unlock(shm);
     vl_dispatch(shm);
 }
 
+void vl_child_pause(vl_shm_t *shm, int paused)
+{
+    set_state(shm, paused ? CHILD_PAUSED : CHILD_ACCEPTING);
+}
+
 void vl_child_drain(vl_shm_t *shm)
 {
-    if (shm->self == NO_CHILD || vl_segment_lock(shm) != APR_SUCCESS)
-        return;
-    shm->children[shm->self].leaving = 1;
-    vl_segment_unlock(shm);
-    vl_child_pause(shm, 1);
+    set_state(shm, CHILD_DRAINING);
 }
 
 apr_uint32_t vl_child_count_active(vl_shm_t *shm)
 {
-    apr_uint32_t c, others = 0;
+    apr_uint32_t c, active = 0;
 
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->columns; c++)
-        others += shm->children[c].pid && !shm->children[c].leaving;
+        active += shm->children[c].pid
+                  && shm->children[c].state != CHILD_DRAINING;
     vl_segment_unlock(shm);
-    return others;
+    return active;
 }
 
 int vl_child_wake_fd(const vl_shm_t *shm)

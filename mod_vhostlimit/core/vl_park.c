@@ -11,6 +11,8 @@
 #include <apr_time.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_child.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_thread.h"
 
 /* Interval at which a thread waiter acts without a wakeup. In a child with one thread it
@@ -92,7 +94,7 @@ static void refill_locked(apr_uint32_t account)
         vl_wait_add(park.queues, waiter);
     }
     if (!waiter)
-        vl_slot_wake_deferred(park.shm, account);
+        vl_dispatch_wake_deferred(park.shm, account);
 }
 
 void vl_park_refill_locked(void)

@@ -1,188 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_slot.h"
 
-#include <unistd.h>
-
-#include "base/vl_clock.h"
+#include "core/vl_auto.h"
+#include "core/vl_capacity.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
-
-/* Children to wake after the lock is released, because write() is a system call. */
-typedef struct wakes_t {
-    apr_uint32_t n;
-    apr_uint32_t child[32];
-} wakes_t;
-
-#define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
-
-static int is_below_slot_threshold(const vl_shm_t *shm, apr_uint32_t account)
-{
-    const vl_queue_head_t *q = shm->queue.head;
-
-    return vl_admit_more(shm->queue.flows[account].running,
-                         q->slots > q->running ? q->slots - q->running : 0);
-}
-
-/* A waiter in another child is preferred to the first one in this child only if it arrived
- * more than this much earlier. This child has the processor now, and waking another one
- * costs two context switches. */
-#define REMOTE_PENALTY_US 10000
-
-/* Returns the child in which the account's first waiter probably waits. Returns NO_CHILD if
- * no child with a waiter of the account has capacity. Requires the segment lock. */
-static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_uint32_t c, best = NO_CHILD;
-    apr_int64_t earliest = INT64_MAX;
-
-    for (c = 0; c < shm->head->columns; c++) {
-        const cell_t *cell = vl_segment_cell(shm, c, account);
-        apr_int64_t arrived_us = cell->first_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
-
-        if (cell->waiting && arrived_us < earliest
-            && vl_capacity_may_grant(shm, c, account)) {
-            earliest = arrived_us;
-            best = c;
-        }
-    }
-    return best;
-}
-
-typedef struct choice_t {
-    const vl_shm_t *shm;
-    apr_uint32_t child;             /* child for the account that was checked last */
-} choice_t;
-
-static int can_serve(void *data, apr_uint32_t account)
-{
-    choice_t *choice = data;
-
-    if (!is_below_slot_threshold(choice->shm, account))
-        return 0;
-    choice->child = pick_child(choice->shm, account);
-    return choice->child != NO_CHILD;
-}
-
-/* Grants a slot to the account in child c. One store makes the grant valid; vl_segment.h
- * explains a crash before or after it. Requires the segment lock. */
-static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
-                  wakes_t *wakes)
-{
-    child_t *child = &shm->children[c];
-    cell_t *cell = vl_segment_cell(shm, c, account);
-    vl_ticket_t *ticket;
-
-    ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
-    ticket->account = account;
-    ticket->charged = vl_queue_begin(&shm->queue, account);
-    ticket->stream = 0;
-    cell->first_us = vl_clock_us();    /* until the child sets it in vl_slot_first() */
-    if (!child->ring_len)
-        __atomic_store_n(&child->moved_us, cell->first_us, __ATOMIC_RELAXED);
-    __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
-    cell->waiting--;
-    child->running++;
-    if (c != shm->self && !child->woken) {
-        __atomic_store_n(&child->woken, 1, __ATOMIC_RELAXED);
-        wakes->child[wakes->n++] = c;
-    }
-}
-
-/* Grants free slots to eligible accounts until none is left or `wakes` is full. Requires
- * the segment lock. */
-static void grant_free(vl_shm_t *shm, wakes_t *wakes)
-{
-    choice_t choice = { shm, NO_CHILD };
-    apr_uint32_t account;
-
-    wakes->n = 0;
-    while (wakes->n < WAKES_MAX
-           && (account = vl_queue_next_where(&shm->queue, can_serve, &choice))
-              != VL_NO_FLOW)
-        grant(shm, choice.child, account, wakes);
-}
-
-static void wake(const vl_shm_t *shm, apr_uint32_t child)
-{
-    apr_uint64_t one = 1;
-
-    /* write() fails only if the counter is at its maximum. The descriptor is readable
-     * then. */
-    if (write(shm->wake_fds[child], &one, sizeof(one)) < 0)
-        return;
-}
-
-/* Takes the next grant of this child, whose ring must not be empty. Requires the segment
- * lock. */
-static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
-{
-    child_t *child = &shm->children[shm->self];
-
-    *ret_ticket = child->ring[child->ring_head];
-    vl_segment_cell(shm, shm->self, ret_ticket->account)->running++;
-    child->ring_head = (child->ring_head + 1) % RING_SIZE;
-    __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
-    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
-}
-
-/* Dispatches and releases the lock. Every function that may have freed a slot ends with it.
- * Takes up to max grants of this child; the others stay in its ring. Returns the number of
- * grants taken. */
-static apr_uint32_t dispatch_and_unlock(vl_shm_t *shm, vl_ticket_t *ret_tickets,
-                                        apr_uint32_t max)
-{
-    apr_uint32_t i, taken = 0;
-    wakes_t wakes;
-
-    do {
-        grant_free(shm, &wakes);
-        while (taken < max && shm->children[shm->self].ring_len)
-            take_locked(shm, &ret_tickets[taken++]);
-        vl_segment_unlock(shm);
-        for (i = 0; i < wakes.n; i++)
-            wake(shm, wakes.child[i]);
-    } while (wakes.n == WAKES_MAX && vl_segment_lock(shm) == APR_SUCCESS);
-    return taken;
-}
-
-void vl_dispatch_and_unlock(vl_shm_t *shm)
-{
-    dispatch_and_unlock(shm, NULL, 0);
-}
-
-static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
-{
-    int result;
-
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return 0;
-    result = vl_capacity_left(shm, c) > 0;
-    vl_segment_unlock(shm);
-    return result;
-}
-
-void vl_dispatch_wake_others(vl_shm_t *shm)
-{
-    apr_uint32_t c;
-
-    for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && has_free_capacity(shm, c))
-            wake(shm, c);
-    }
-}
-
-void vl_dispatch(vl_shm_t *shm)
-{
-    apr_uint32_t c;
-
-    if (vl_segment_lock(shm) != APR_SUCCESS)
-        return;
-    vl_dispatch_and_unlock(shm);
-    /* A child that crashed may have made a grant without waking its receiver. */
-    for (c = 0; c < shm->head->columns; c++) {
-        if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
-            wake(shm, c);
-    }
-}
 
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
@@ -211,22 +33,10 @@ static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
     child->ended++;
 }
 
-void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                            apr_uint64_t cost_us)
-{
-    free_slot_locked(shm, ticket);
-    vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
-}
-
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     free_slot_locked(shm, ticket);
     vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
-}
-
-apr_status_t vl_segment_lock_child(vl_shm_t *shm)
-{
-    return shm->self == NO_CHILD ? APR_EINIT : vl_segment_lock(shm);
 }
 
 static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
@@ -300,11 +110,9 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
 
 static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return is_below_slot_threshold(shm, account)
+    return vl_capacity_may_take_slot(shm, account)
            && !vl_segment_cell(shm, shm->self, account)->deferred
-           && vl_capacity_is_left(shm, shm->self, account,
-                              vl_capacity_granted_to(&shm->children[shm->self],
-                                                 account))
+           && vl_capacity_may_accept(shm, shm->self, account)
            && vl_queue_may_begin_now(&shm->queue, account);
 }
 
@@ -362,24 +170,6 @@ void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account)
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
 {
     return __atomic_load_n(&shm->accounts[account].deferred, __ATOMIC_RELAXED);
-}
-
-void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_uint32_t c, found = NO_CHILD;
-
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
-        return;
-    if (shm->queue.flows[account].waiting
-        < shm->accounts[account].limits.queue) {
-        for (c = 0; c < shm->head->columns && found == NO_CHILD; c++) {
-            if (c != shm->self && vl_segment_cell(shm, c, account)->deferred)
-                found = c;
-        }
-    }
-    vl_segment_unlock(shm);
-    if (found != NO_CHILD)
-        wake(shm, found);
 }
 
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
@@ -442,7 +232,7 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
         vl_segment_unlock(shm);
         return APR_EAGAIN;
     }
-    take_locked(shm, ret_ticket);
+    vl_dispatch_take_locked(shm, ret_ticket);
     if (child->ring_len == RING_SIZE - 1)
         vl_dispatch_and_unlock(shm);   /* the ring was full */
     else
@@ -635,13 +425,15 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
     count_request(a, wait_us);
 }
 
-static apr_uint64_t end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                               const vl_cost_t *cost)
+/* Releases a slot that was used and charges its cost. Returns the cost, us of CPU time. */
+static apr_uint64_t release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                   const vl_cost_t *cost)
 {
-    if (cost)
-        return vl_charge_end_locked(shm, ticket, cost);
-    vl_slot_cancel_locked(shm, ticket);
-    return 0;
+    apr_uint64_t cost_us = vl_charge_end_locked(shm, ticket->account, cost);
+
+    free_slot_locked(shm, ticket);
+    vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
+    return cost_us;
 }
 
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
@@ -661,8 +453,11 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
     *ret_charged = 0;
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
-    *ret_charged = end_locked(shm, ticket, cost);
-    return dispatch_and_unlock(shm, ret_tickets, max);
+    if (cost)
+        *ret_charged = release_locked(shm, ticket, cost);
+    else
+        vl_slot_cancel_locked(shm, ticket);
+    return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
@@ -680,4 +475,34 @@ void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
         return;
     take_slot_locked(shm, ticket->account, ticket->stream, ticket);
     vl_segment_unlock(shm);
+}
+
+/* --- settings ------------------------------------------------------------- */
+
+void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
+{
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    /* A restart keeps the number of slots that vl_auto.h has found. */
+    if (slots || !shm->head->auto_on)
+        shm->head->queue.slots = slots ? slots : vl_auto_min();
+    shm->head->auto_on = !slots;
+    vl_dispatch_and_unlock(shm);
+}
+
+int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].cap, __ATOMIC_RELAXED)
+           != 0;
+}
+
+apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].limits.queue,
+                           __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_count(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);
 }

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_thread.h"
 
+#include "core/vl_admit.h"
+#include "core/vl_capacity.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
+#include "core/vl_slot.h"
 
 static void occupy_locked(vl_shm_t *shm, apr_uint32_t account, int by)
 {
@@ -33,7 +37,7 @@ apr_status_t vl_thread_try_occupy(vl_shm_t *shm, apr_uint32_t account)
         return rv;
     occupy_locked(shm, account, 1);
     if (is_limited(&shm->accounts[account])
-        && vl_capacity_is_exceeded_locked(shm, account)) {
+        && vl_capacity_is_exceeded(shm, account)) {
         occupy_locked(shm, account, -1);
         rv = APR_EAGAIN;
     }
@@ -95,7 +99,7 @@ int vl_thread_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
         return 1;
     occupy_locked(shm, account, 1);
     may_grow = !shm->head->acceptor || !is_limited(&shm->accounts[account])
-               || vl_capacity_leaves_process_locked(shm, account);
+               || vl_capacity_leaves_process(shm, account);
     vl_segment_unlock(shm);
     return may_grow || count_alive(shm) < max;
 }
@@ -128,7 +132,7 @@ int vl_thread_exceeds_capacity(vl_shm_t *shm, apr_uint32_t account)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
-    result = vl_capacity_is_exceeded_locked(shm, account);
+    result = vl_capacity_is_exceeded(shm, account);
     vl_segment_unlock(shm);
     return result;
 }
@@ -139,8 +143,8 @@ int vl_thread_only_in_mpm(vl_shm_t *shm)
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
-    result = shm->children[shm->self].paused
-             || vl_capacity_busy(&shm->children[shm->self])
+    result = shm->children[shm->self].state != CHILD_ACCEPTING
+             || vl_capacity_busy(shm, shm->self)
                 > vl_capacity_most(shm, shm->self);
     vl_segment_unlock(shm);
     return result;

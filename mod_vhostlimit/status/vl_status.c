@@ -14,6 +14,7 @@
 #include "config/vl_conf.h"
 #include "cgroup/vl_outside.h"
 #include "base/vl_private.h"
+#include "core/vl_child.h"
 #include "core/vl_slot.h"
 #include "status/vl_status_int.h"
 

@@ -10,6 +10,7 @@
 #include <http_protocol.h>
 
 #include "vl_layout.h"
+#include "core/vl_child.h"
 #include "core/vl_segment.h"
 
 /* What mod_vhostlimit keeps under its name begins with the segment. */

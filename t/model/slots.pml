@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How children share slots (vl_slot.c) and tell those who wait (vl_park.c), for
+/* How children share slots (vl_slot.c, vl_dispatch.c) and tell those who wait (vl_park.c), for
  * spin: every order of what they do, with one child that may die at any step.
  *
  * What holds the lock of the shared memory is one step here; what is between (a

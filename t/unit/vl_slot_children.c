@@ -535,7 +535,7 @@ static void children_share_the_queue_by_what_they_hold(void)
        "a child that has more than its part of the queue takes no more");
     ok(vl_slot_enqueue_deferred(&two, a, 1) == APR_SUCCESS,
        "one that has less does");
-    vl_slot_wake_deferred(&one, a);
+    vl_dispatch_wake_deferred(&one, a);
     ok(woken(&two) == 1, "and is woken when it has a place");
     for (n = 0; n < 9; n++)
         vl_slot_undefer(&two, a);
