@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariants. The queue of an account here has as many waiters as the account's cell of
- * this child counts as waiting, plus those whose grant is in the child's ring or was just
- * taken out of it. It has as many deferred waiters as the cell counts. */
 #include "core/vl_park.h"
 
 #include <poll.h>
