@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariants. The queue of an account here has as many waiters as the account's cell of
- * this child counts as waiting, plus those whose grant is in the child's ring or was just
- * taken out of it. It has as many deferred waiters as the cell counts. */
 #include "core/vl_park.h"
 
 #include <poll.h>
@@ -11,6 +8,8 @@
 #include <apr_time.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_child.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_thread.h"
 
 /* Interval at which a thread waiter acts without a wakeup. In a child with one thread it
@@ -117,7 +116,7 @@ static void refill_locked(apr_uint32_t account)
         enqueue_locked(waiter);
     }
     if (!waiter)
-        vl_slot_wake_deferred(park.shm, account);
+        vl_dispatch_wake_deferred(park.shm, account);
 }
 
 void vl_park_refill_locked(void)
@@ -347,7 +346,7 @@ static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
  * capped account, because a child with one thread has no other thread that does. */
 static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
 {
-    struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
+    struct pollfd pfd = { vl_child_wake_fd(park.shm), POLLIN, 0 };
     apr_int64_t left_us = until_us - vl_clock_us();
     apr_uint64_t count;
 
