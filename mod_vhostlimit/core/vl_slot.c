@@ -493,13 +493,16 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
-    refund_client(shm, ticket);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (cost)
         *ret_charged = release_locked(shm, ticket, cost);
     else
         vl_slot_cancel_locked(shm, ticket);
+    /* Before the next grant, whose order depends on it. */
+    refund_client(shm, ticket);
+    if (cost && cost->client)
+        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
