@@ -184,7 +184,7 @@ void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     if (shm->queue.flows[account].waiting
-        < shm->accounts[account].limits.queue) {
+        < vl_segment_limits(shm, account)->queue) {
         for (c = 0; c < shm->head->columns && found == NO_CHILD; c++) {
             if (c != shm->self && vl_segment_cell(shm, c, account)->deferred)
                 found = c;

@@ -60,7 +60,6 @@
 typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
-    vl_limits_t limits;
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
     apr_uint64_t service_us;
@@ -187,6 +186,13 @@ static inline cell_t *vl_segment_cell(const vl_shm_t *shm, apr_uint32_t child,
                                   apr_uint32_t account)
 {
     return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
+}
+
+/* Returns the current limits of the account. vl_queue_limit() changes them. */
+static inline const vl_limits_t *vl_segment_limits(const vl_shm_t *shm,
+                                                   apr_uint32_t account)
+{
+    return &shm->queue.flows[account].limits;
 }
 
 /* Sets the acceptor (1 + its child, 0: none). The store is atomic, because some readers do

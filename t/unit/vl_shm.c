@@ -122,8 +122,8 @@ static void limits_follow_the_configuration(void)
     ok(!strcmp(snap.name, "a") && !memcmp(&snap.limits, &limits,
                                           sizeof(limits)),
        "a snapshot shows the name and the newest limits");
-    ok(shm->queue.flows[a].weight == 250
-       && shm->queue.flows[a].concurrency == 3, "the queue has them too");
+    ok(shm->queue.flows[a].limits.weight == 250
+       && shm->queue.flows[a].limits.concurrency == 3, "the queue has them too");
     ok(valid(shm), "state holds");
 }
 
