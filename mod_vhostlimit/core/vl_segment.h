@@ -3,7 +3,7 @@
 #define VL_SEGMENT_H
 
 /* The shared memory segment: its layout, its lock, and the recovery after a process has died
- * with the lock. Only the core, vl_relay.c and vl_watch.c include this header.
+ * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity ]
@@ -142,7 +142,7 @@ typedef struct head_t {
     apr_int64_t read_at;            /* when it last did, us */
     int auto_on;                    /* 1: vl_auto.h sets the number of slots */
     vl_auto_t auto_state;
-    apr_int64_t watch_at;           /* when vl_watch.c last ran, us */
+    apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
                                      * for all children */
     apr_uint32_t asking;            /* children that wait for a connection */
