@@ -12,10 +12,10 @@
 #include "accept/vl_accept.h"
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
-#include "cgroup/vl_outside.h"
 #include "base/vl_private.h"
 #include "core/vl_child.h"
 #include "core/vl_slot.h"
+#include "status/vl_modules.h"
 #include "status/vl_status_int.h"
 
 /* Accounts that are copied while the segment lock is held once. */
@@ -183,7 +183,7 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->backend = vl_cgroup_backend(cgroup);
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
-    page->outside = vl_outside(cgroup);
+    page->outside = vl_modules_outside(cgroup);
     page->is_single = only != NULL;
     gather_rows(p, page, only);
     return page;

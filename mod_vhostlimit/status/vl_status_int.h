@@ -70,7 +70,7 @@ typedef struct vl_page_t {
     apr_int64_t started_us, now_us, uptime_s;
     apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
-    const char *outside;            /* see vl_outside() */
+    const char *outside;            /* see vl_modules_outside() */
     apr_int64_t held_us;            /* time that the segment lock was held in order to
                                      * copy the rows */
     int is_single;                  /* 1: the page has one vhost only (?me) */
