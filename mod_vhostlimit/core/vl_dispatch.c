@@ -19,21 +19,52 @@ typedef struct wakes_t {
  * more than this much earlier. This child has the processor now, and waking another one
  * costs two context switches. */
 #define REMOTE_PENALTY_US 10000
+/* Tags of clients that differ by less CPU time than this count as equal, for the same
+ * reason. */
+#define EQUAL_US 2000
+
+/* Compares the tags of one level: -1 if a is earlier, 1 if b is, 0 if they count as
+ * equal. */
+static int compare_tags(apr_uint64_t a, apr_uint64_t b)
+{
+    apr_uint64_t equal = (apr_uint64_t)EQUAL_US * VL_TAG_UNIT;
+
+    return a + equal < b ? -1 : b + equal < a;
+}
+
+/* Returns 1 if the first waiter of one child is before that of another. a_us, b_us: their
+ * arrival. */
+static int is_before(const vl_first_t *a, apr_int64_t a_us, const vl_first_t *b,
+                     apr_int64_t b_us)
+{
+    int order = compare_tags(a->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT,
+                             b->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT);
+
+    if (!order)
+        order = compare_tags(a->tags.band_tag * VL_KNOWN_SHARE_DEFAULT,
+                             b->tags.band_tag * VL_KNOWN_SHARE_DEFAULT);
+    if (!order)
+        order = compare_tags(a->tags.client_tag, b->tags.client_tag);
+    return order ? order < 0 : a_us < b_us;
+}
 
 /* Returns the child in which the account's first waiter probably waits. Returns NO_CHILD if
  * no child with a waiter of the account has capacity. Requires the segment lock. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t c, best = NO_CHILD;
-    apr_int64_t earliest = INT64_MAX;
+    const vl_first_t *earliest = NULL;
+    apr_int64_t earliest_us = 0;
 
     for (c = 0; c < shm->head->columns; c++) {
         const cell_t *cell = vl_segment_cell(shm, c, account);
-        apr_int64_t arrived_us = cell->first_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
+        const vl_first_t *first = &cell->first;
+        apr_int64_t us = first->since_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
 
-        if (cell->waiting && arrived_us < earliest
+        if (cell->waiting && (!earliest || is_before(first, us, earliest, earliest_us))
             && vl_capacity_may_grant(shm, c, account)) {
-            earliest = arrived_us;
+            earliest = first;
+            earliest_us = us;
             best = c;
         }
     }
@@ -68,9 +99,10 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
     ticket->stream = 0;
-    cell->first_us = vl_clock_us();    /* until the child sets it in vl_slot_first() */
+    ticket->client_us = 0;
+    cell->first.since_us = vl_clock_us();   /* until the child calls vl_slot_first() */
     if (!child->ring_len)
-        __atomic_store_n(&child->moved_us, cell->first_us, __ATOMIC_RELAXED);
+        __atomic_store_n(&child->moved_us, cell->first.since_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
     cell->waiting--;
     child->running++;

@@ -18,6 +18,7 @@
  * call vl_dispatch_revoke_stalled() and vl_dispatch_wake_others() from their timers. */
 
 #include "core/vl_shm.h"
+#include "core/vl_ticket.h"
 
 /* Dispatches, and wakes every child that has grants: the process that made them may have
  * died before it woke the child. Also for the parent. */

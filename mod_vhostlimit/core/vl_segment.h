@@ -6,7 +6,7 @@
  * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
- *   | child x children | cell x children x capacity ]
+ *   | child x children | cell x children x capacity | inner x capacity | clients ]
  *
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
@@ -50,6 +50,7 @@
 #include "core/vl_limited.h"
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
+#include "core/vl_ticket.h"
 
 /* Maximum number of grants that a child has not yet taken; a power of 2. */
 #define RING_SIZE 128
@@ -90,7 +91,7 @@ typedef struct cell_t {
                                      * atomic, written only by the child */
     apr_uint32_t occupied;          /* threads used without a slot (vl_thread.h) */
     apr_uint32_t streams;           /* slots held that use no thread of the MPM */
-    apr_int64_t first_us;           /* arrival of the first waiter */
+    vl_first_t first;               /* the first waiter */
 } cell_t;
 
 /* vl_child.c has the transitions. */
@@ -159,6 +160,8 @@ struct vl_shm_t {
     vl_queue_t queue;               /* pointers into the segment */
     child_t *children;
     cell_t *cells;
+    vl_inner_t *inner;              /* shares inside each account */
+    vl_clients_t *clients;
     int *wake_fds;                  /* eventfd of each column, or -1 */
     apr_uint32_t self;              /* column of this process, or NO_CHILD */
     apr_pool_t *pool;               /* parent only: holds all of this */

@@ -52,6 +52,8 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
     shm->queue.heap = carve(base, &offset, sizeof(apr_uint32_t) * accounts);
     shm->children = carve(base, &offset, sizeof(child_t) * children);
     shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
+    shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
+    shm->clients = carve(base, &offset, sizeof(vl_clients_t));
     return offset;
 }
 
@@ -67,6 +69,7 @@ static void set_up(vl_shm_t *shm, apr_uint32_t accounts,
     shm->head->others_permille = UINT32_MAX;
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
+    vl_clients_init(shm->clients);
 }
 
 static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
@@ -172,6 +175,7 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
         memset(account, 0, sizeof(*account));
         memset(&shm->queue.flows[account - shm->accounts], 0,
                sizeof(vl_flow_t));
+        memset(&shm->inner[account - shm->accounts], 0, sizeof(vl_inner_t));
         apr_cpystrn(account->name, name, VL_NAME_SIZE);
         apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                      account);
@@ -307,6 +311,16 @@ apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
     apr_int64_t held_us = 0;
 
     return vl_shm_snapshots(shm, &account, 1, ret_snapshot, &held_us);
+}
+
+vl_clients_t *vl_shm_clients(const vl_shm_t *shm)
+{
+    return shm->clients;
+}
+
+vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return &shm->inner[account];
 }
 
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm)

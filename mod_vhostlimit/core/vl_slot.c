@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_slot.h"
 
+#include "base/vl_clock.h"
 #include "core/vl_auto.h"
 #include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
@@ -15,6 +16,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
     ticket->account = account;
     ticket->charged = vl_queue_begin_now(&shm->queue, account);
     ticket->stream = stream;
+    ticket->client_us = 0;
     cell->running++;
     child->running++;
     cell->streams += (apr_uint32_t)stream;
@@ -44,8 +46,9 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
 {
     cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
+    /* The child calls vl_slot_first() when it has queued the waiter. */
     if (!cell->waiting++)
-        cell->first_us = since_us;
+        cell->first.since_us = since_us;
     vl_queue_arrive(&shm->queue, account);
 }
 
@@ -77,6 +80,10 @@ static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int m
     apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
                         + (apr_uint64_t)more;
 
+    /* Each child may queue one, so that clients in a child with few of them do not wait for
+     * the queue of another child. */
+    if (!cell->waiting)
+        return limit > 0;
     return waiting < limit
            && (all <= limit || cell->waiting < (limit * here + all - 1) / all);
 }
@@ -240,11 +247,33 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     return APR_SUCCESS;
 }
 
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
 {
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_segment_cell(shm, shm->self, account)->first_us,
-                         since_us, __ATOMIC_RELAXED);
+    vl_first_t *to;
+
+    if (shm->self == NO_CHILD)
+        return;
+    to = &vl_segment_cell(shm, shm->self, account)->first;
+    __atomic_store_n(&to->tags.class_tag, first->tags.class_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->tags.band_tag, first->tags.band_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->tags.client_tag, first->tags.client_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->since_us, first->since_us, __ATOMIC_RELAXED);
+}
+
+void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_uint64_t us)
+{
+    vl_inner_t *inner = &shm->inner[account];
+
+    if (inner->backlog_us)
+        vl_clients_charge(shm->clients, inner, account, client, us, vl_clock_us());
+}
+
+static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)
+{
+    if (ticket->client_us)
+        vl_clients_refund(shm->clients, &shm->inner[ticket->account], &ticket->client,
+                          ticket->client_us);
 }
 
 int vl_slot_contended(const vl_shm_t *shm)
@@ -453,6 +482,7 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
+    refund_client(shm, ticket);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (cost)
@@ -464,6 +494,7 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
+    refund_client(shm, ticket);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_pay_locked(shm, ticket->account, us);

@@ -22,6 +22,7 @@
 #include "core/vl_admit.h"
 #include "core/vl_charge.h"
 #include "core/vl_shm.h"
+#include "core/vl_ticket.h"
 
 /* Adds one waiter of the account, which arrived at since_us, to this child's part of the
  * queue, and dispatches. Returns APR_EAGAIN if the account's queue is full. A grant may
@@ -52,9 +53,11 @@ apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account);
 /* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
-/* Records that the first waiter of the account in this child arrived at since_us. Takes no
- * lock. */
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
+/* Records which waiter of the account is the first in this child. Takes no lock. */
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first);
+/* Charges the client us of CPU time (vl_clients.h). Takes no lock. */
+void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_uint64_t us);
 /* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
  * waiting any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);

@@ -136,7 +136,7 @@ static void no_line_stands_still(void)
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the child that has the processor is preferred");
-    vl_segment_cell(shm, 1, a)->first_us -= 1000000;
+    vl_segment_cell(shm, 1, a)->first.since_us -= 1000000;
     vl_slot_take(&one, &held);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),

@@ -14,6 +14,28 @@
 static apr_pool_t *pool;
 static vl_waiter_t waiters[WAITERS];
 
+static vl_clients_t clients;
+static vl_inner_t inner[LINES];
+
+static vl_inner_t *inner_of(apr_uint32_t account)
+{
+    return &inner[account];
+}
+
+static vl_wait_t *make(void)
+{
+    return vl_wait_create(pool, LINES, &clients, inner_of);
+}
+
+static vl_waiter_t *pop(vl_wait_t *w, apr_uint32_t account)
+{
+    vl_waiter_t *first = vl_wait_first(w, account, NULL, NULL);
+
+    if (first)
+        vl_wait_remove(w, first);
+    return first;
+}
+
 static void is_done(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                     vl_reason_e refused)
 {
@@ -39,24 +61,24 @@ static vl_waiter_t *join(vl_wait_t *w, int i, apr_uint32_t account,
 
 static void first_come_first_served(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 1, 10), *b = join(w, 1, 1, 10);
     vl_waiter_t *other = join(w, 2, 4, 10), *c = join(w, 3, 1, 10);
 
     ok(vl_wait_count(w) == 4, "counted");
-    ok(!vl_wait_pop(w, 0), "an empty queue gives no waiter");
-    ok(vl_wait_pop(w, 1) == a && vl_wait_pop(w, 1) == b, "in order");
+    ok(!pop(w, 0), "an empty queue gives no waiter");
+    ok(pop(w, 1) == a && pop(w, 1) == b, "in order");
     vl_wait_add(w, a);
-    ok(vl_wait_pop(w, 1) == c && vl_wait_pop(w, 1) == a,
+    ok(pop(w, 1) == c && pop(w, 1) == a,
        "a waiter that comes again is last");
-    ok(!vl_wait_pop(w, 1) && vl_wait_count(w) == 1, "until none is left");
-    ok(vl_wait_pop(w, 4) == other && !vl_wait_count(w),
+    ok(!pop(w, 1) && vl_wait_count(w) == 1, "until none is left");
+    ok(pop(w, 4) == other && !vl_wait_count(w),
        "another line is not concerned");
 }
 
 static void an_older_one_stands_before_younger_ones(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 1, 10), *b = join(w, 1, 1, 11), *old, *same;
 
     old = &waiters[2];
@@ -69,14 +91,14 @@ static void an_older_one_stands_before_younger_ones(void)
     same->since_us = 5;
     vl_wait_add(w, old);
     vl_wait_add(w, same);
-    ok(vl_wait_pop(w, 1) == old && vl_wait_pop(w, 1) == a
-       && vl_wait_pop(w, 1) == same && vl_wait_pop(w, 1) == b,
+    ok(pop(w, 1) == old && pop(w, 1) == a
+       && pop(w, 1) == same && pop(w, 1) == b,
        "one that another child has had in line stands where it came");
 }
 
 static void accounts_take_turns_in_being_late(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *first, *second;
     int i;
 
@@ -92,7 +114,7 @@ static void accounts_take_turns_in_being_late(void)
 
 static void anybody_may_leave(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 2, 10), *b = join(w, 1, 2, 11);
     vl_waiter_t *c = join(w, 2, 2, 12), *d = join(w, 3, 2, 13);
 
@@ -104,15 +126,15 @@ static void anybody_may_leave(void)
     ok(!vl_wait_expired(w, 11) && vl_wait_expired(w, 12) == c,
        "from the front: the next is the first");
     vl_wait_remove(w, c);
-    ok(!vl_wait_count(w) && !vl_wait_pop(w, 2) && !vl_wait_expired(w, 100)
+    ok(!vl_wait_count(w) && !pop(w, 2) && !vl_wait_expired(w, 100)
        && !vl_wait_any(w, is_done), "the last: nothing is left");
     vl_wait_add(w, b);
-    ok(vl_wait_pop(w, 2) == b, "an emptied line works again");
+    ok(pop(w, 2) == b, "an emptied line works again");
 }
 
 static void the_late_are_found_in_order(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *late, *before = NULL;
     apr_int64_t now;
     int i, n = 0, early = 0, disorder = 0;
@@ -141,7 +163,7 @@ static void the_late_are_found_in_order(void)
 
 static void some_are_found_by_what_they_are(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     int i, n = 0;
 
     for (i = 0; i < 40; i++) {
@@ -212,7 +234,7 @@ static int random_step(vl_wait_t *w, apr_int64_t now)
         model_remove(waiter);
     }
     else {
-        got = vl_wait_pop(w, account);
+        got = pop(w, account);
         if (got != model_first(account))
             return 0;
         if (got)
@@ -227,7 +249,7 @@ static int random_step(vl_wait_t *w, apr_int64_t now)
 
 static void random_against_model(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     apr_int64_t now;
     int wrong = 0;
 
