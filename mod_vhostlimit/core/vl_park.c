@@ -8,6 +8,7 @@
 #include <apr_time.h>
 
 #include "base/vl_clock.h"
+#include "base/vl_pages.h"
 #include "core/vl_child.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_thread.h"
@@ -37,9 +38,10 @@ static struct {
     apr_uint32_t *parked;           /* connections parked in the MPM, by account */
 } park = { .lock = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP };
 
+/* Only children in which requests wait write to it. */
 static apr_uint32_t *counts_make(apr_pool_t *p, apr_uint32_t accounts)
 {
-    return apr_pcalloc(p, sizeof(apr_uint32_t) * accounts);
+    return vl_pages_make(p, accounts, sizeof(apr_uint32_t));
 }
 
 static vl_inner_t *inner_of(apr_uint32_t account)
