@@ -9,7 +9,7 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_pages.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_thread.h"
 
@@ -348,7 +348,7 @@ static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
  * capped account, because a child with one thread has no other thread that does. */
 static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
 {
-    struct pollfd pfd = { vl_child_wake_fd(park.shm), POLLIN, 0 };
+    struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
     apr_int64_t left_us = until_us - vl_clock_us();
     apr_uint64_t count;
 

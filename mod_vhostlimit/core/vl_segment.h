@@ -10,7 +10,7 @@
  *
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
- * Exceptions: the parent clears them after the child's death (vl_child.c); a grant moves a
+ * Exceptions: the parent clears them after the child's death (vl_shm_child.c); a grant moves a
  * waiter of a cell into the ring, and a revocation moves it back (vl_dispatch.c); a child
  * takes a slot over from the acceptor's cell (vl_relay.c).
  *
@@ -37,8 +37,8 @@
  * call while it holds the lock.
  *
  * The files of the core that use the segment, from the bottom up; each calls only those
- * before it: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot, vl_child,
- * vl_shm, vl_thread, vl_park. */
+ * before it: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
+ * vl_shm_child, vl_shm, vl_thread, vl_park. vl_limited calls vl_segment only. */
 
 #include <pthread.h>
 
@@ -94,7 +94,7 @@ typedef struct cell_t {
     vl_first_t first;               /* the first waiter */
 } cell_t;
 
-/* vl_child.c has the transitions. */
+/* vl_shm_child.c has the transitions. */
 typedef enum {
     CHILD_ACCEPTING,                /* also the value in a free column */
     CHILD_PAUSED,                   /* grants only for waiters that its MPM has */

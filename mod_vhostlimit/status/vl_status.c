@@ -13,7 +13,7 @@
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
 #include "base/vl_private.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_slot.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
@@ -176,7 +176,7 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->started_us = vl_shm_created_us(accounts);
     page->now_us = apr_time_now();
     page->uptime_s = apr_time_sec(page->now_us - page->started_us);
-    page->children = vl_child_count(accounts);
+    page->children = vl_shm_child_count(accounts);
     page->workers = count_workers();
     page->slots = vl_slot_count(accounts);
     page->processors = vl_shm_processors(accounts);

@@ -9,7 +9,7 @@ static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
     vl_shm_t *shm = make(32, 4);
 
     vl_slot_set(shm, slots);
-    vl_child_attach(shm, getpid(), threads);
+    vl_shm_child_attach(shm, getpid(), threads);
     return shm;
 }
 
