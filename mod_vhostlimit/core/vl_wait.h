@@ -30,7 +30,8 @@ struct vl_waiter_t {
     APR_RING_ENTRY(vl_waiter_t) link;           /* of the account, by arrival */
     APR_RING_ENTRY(vl_waiter_t) client_link;    /* of the client, by arrival */
     struct wait_client_t *queue;    /* its client's queue */
-    vl_client_id_t client;          /* who it is from; all zero: no sharing by client */
+    vl_client_id_t client;          /* its client; all zero: the site does not share
+                                     * by client */
     apr_uint32_t account;
     apr_int64_t since_us;           /* arrival */
     apr_int64_t deadline_us;        /* when it is refused */

@@ -92,7 +92,4 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page);
 void vl_status_json(vl_out_t *out, const vl_page_t *page);
 void vl_status_prom(vl_out_t *out, const vl_page_t *page);
 
-/* Registers the summary in the page of mod_status. */
-void vl_status_server_register(apr_pool_t *p);
-
 #endif
