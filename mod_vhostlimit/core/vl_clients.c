@@ -11,6 +11,9 @@
  * for a request that was granted its slot to end. */
 #define BACKLOG_US APR_USEC_PER_SEC
 
+/* What a client may save of its share while it does not use it, in CPU time. */
+#define SAVED_MAX_US ((apr_int64_t)100000)
+
 /* A client that was charged more than others is behind them by this much at most, in CPU
  * time: it may have had slots that no other client could use. */
 #define LAG_MAX_US ((apr_int64_t)10 * APR_USEC_PER_SEC)
@@ -233,7 +236,7 @@ void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t acc
     raise_to(&inner->class_clock, tags->class_tag);
     raise_to(&band->tag, tags->band_tag);
     raise_to(&c->band_clock, tags->band_tag);
-    add(&band->client_clock, (apr_uint64_t)tag_of(us, others));
+    __atomic_store_n(&band->clients, others, __ATOMIC_RELAXED);
     raise_to(&band->client_clock, tags->client_tag);
     charge_above(inner, id, us);
     if (!id->key)
@@ -261,11 +264,15 @@ void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t ac
                        const vl_client_id_t *id, apr_uint64_t us, apr_int64_t now_us)
 {
     struct vl_band_t *band = band_of(inner, id);
+    apr_uint64_t clock, least = (apr_uint64_t)tag_of(SAVED_MAX_US, 1);
     vl_client_entry_t *entry;
+    apr_uint32_t others;
 
     if (!vl_clients_contended(inner, now_us))
         return;
     charge_above(inner, id, (apr_int64_t)us);
+    others = __atomic_load_n(&band->clients, __ATOMIC_RELAXED);
+    add(&band->client_clock, (apr_uint64_t)tag_of((apr_int64_t)us, others ? others : 1));
     add(&inner->classes[id->class_no].cpu_us, us);
     add(&inner->classes[id->class_no].requests, 1);
     add(&band->cpu_us, us);
@@ -277,7 +284,8 @@ void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t ac
         entry = take_entry(clients, account, id, (apr_uint32_t)(now_us / APR_USEC_PER_SEC));
     if (!entry)
         return;
-    raise_to(&entry->tag, get(&band->client_clock));
+    clock = get(&band->client_clock);
+    raise_to(&entry->tag, clock > least ? clock - least : 0);
     charge_client(entry, band, (apr_int64_t)us);
     add(&entry->cpu_us, us);
     __atomic_add_fetch(&entry->requests, 1, __ATOMIC_RELAXED);

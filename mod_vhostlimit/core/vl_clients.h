@@ -48,6 +48,12 @@ typedef struct vl_tags_t {
     apr_uint64_t class_tag, band_tag, client_tag;
 } vl_tags_t;
 
+/* What a child tells the others of the waiter that is first in its queue of a site. */
+typedef struct vl_first_t {
+    vl_tags_t tags;
+    apr_int64_t since_us;       /* arrival */
+} vl_first_t;
+
 /* The levels above the clients of one site, in shared memory. */
 typedef struct vl_inner_t {
     apr_int64_t backlog_us;     /* when a request last had to wait; 0: never */
@@ -58,6 +64,7 @@ typedef struct vl_inner_t {
         apr_uint64_t requests, cpu_us;  /* while requests waited */
         struct vl_band_t {
             apr_uint64_t tag, client_clock;
+            apr_uint32_t clients;   /* that wait, in the process that looked last */
             apr_uint64_t requests, cpu_us;
         } band[VL_BANDS];
     } classes[VL_CLASSES_MAX];

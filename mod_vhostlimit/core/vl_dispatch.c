@@ -217,8 +217,11 @@ void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
         return;
     if (shm->queue.flows[account].waiting
         < vl_segment_limits(shm, account)->queue) {
-        for (c = 0; c < shm->head->columns && found == NO_CHILD; c++) {
-            if (c != shm->self && vl_segment_cell(shm, c, account)->deferred)
+        for (c = 0; c < shm->head->columns; c++) {
+            const cell_t *cell = vl_segment_cell(shm, c, account);
+
+            if (c != shm->self && cell->deferred
+                && (found == NO_CHILD || !cell->waiting))
                 found = c;
         }
     }

@@ -18,7 +18,6 @@
  * call vl_dispatch_revoke_stalled() and vl_dispatch_wake_others() from their timers. */
 
 #include "core/vl_shm.h"
-#include "core/vl_ticket.h"
 
 /* Dispatches, and wakes every child that has grants: the process that made them may have
  * died before it woke the child. Also for the parent. */
@@ -42,7 +41,7 @@ void vl_dispatch_resume_child(vl_shm_t *shm);
 /* Wakes the other children that have free capacity, to make them check for new work. */
 void vl_dispatch_wake_others(vl_shm_t *shm);
 /* If the account's queue is not full, wakes one other child that has deferred connections
- * of the account. */
+ * of the account, preferably one that has no queued connection of it. */
 void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account);
 
 #endif

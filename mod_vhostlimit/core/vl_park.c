@@ -102,8 +102,8 @@ static void enqueue_locked(vl_waiter_t *waiter)
     publish_first_locked(waiter->account);
 }
 
-/* Moves deferred waiters of the account to its queue until the queue is full. If none is
- * left here, wakes another child that has some. */
+/* Moves deferred waiters of the account to its queue until this child's part of the queue is
+ * full. If there is a place for another child that has some, wakes that child. */
 static void refill_locked(apr_uint32_t account)
 {
     vl_waiter_t *waiter;
@@ -117,7 +117,7 @@ static void refill_locked(apr_uint32_t account)
         waiter->deferred = 0;
         enqueue_locked(waiter);
     }
-    if (!waiter)
+    if (vl_slot_deferred(park.shm, account) > vl_wait_count_of(park.deferred, account))
         vl_dispatch_wake_deferred(park.shm, account);
 }
 

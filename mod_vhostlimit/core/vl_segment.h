@@ -6,7 +6,7 @@
  * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
- *   | child x children | cell x children x capacity | inner x capacity | clients ]
+ *   | child x children | cell x children x capacity | inner x capacity | clients | known ]
  *
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
@@ -47,10 +47,10 @@
 
 #include "core/vl_auto.h"
 #include "core/vl_cpu.h"
+#include "core/vl_known.h"
 #include "core/vl_limited.h"
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
-#include "core/vl_ticket.h"
 
 /* Maximum number of grants that a child has not yet taken; a power of 2. */
 #define RING_SIZE 128
@@ -162,6 +162,7 @@ struct vl_shm_t {
     cell_t *cells;
     vl_inner_t *inner;              /* shares inside each account */
     vl_clients_t *clients;
+    vl_known_t *known;
     int *wake_fds;                  /* eventfd of each column, or -1 */
     apr_uint32_t self;              /* column of this process, or NO_CHILD */
     apr_pool_t *pool;               /* parent only: holds all of this */

@@ -54,6 +54,7 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
     shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
     shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
     shm->clients = carve(base, &offset, sizeof(vl_clients_t));
+    shm->known = carve(base, &offset, sizeof(vl_known_t));
     return offset;
 }
 
@@ -70,6 +71,7 @@ static void set_up(vl_shm_t *shm, apr_uint32_t accounts,
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
     vl_clients_init(shm->clients);
+    vl_known_init(shm->known);
 }
 
 static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
@@ -316,6 +318,11 @@ apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm)
 {
     return shm->clients;
+}
+
+vl_known_t *vl_shm_known(const vl_shm_t *shm)
+{
+    return shm->known;
 }
 
 vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account)

@@ -21,7 +21,7 @@
 #include <sys/types.h>
 
 #include "core/vl.h"
-#include "core/vl_clients.h"
+#include "core/vl_known.h"
 #include "core/vl_metrics.h"
 #include "core/vl_override.h"
 #include "base/vl_rate.h"
@@ -79,8 +79,9 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               apr_size_t n,
                               vl_account_snapshot_t *ret_snapshots,
                               apr_int64_t *held_us);
-/* Return the table of clients, and the shares inside an account (vl_clients.h). */
+/* Return the table of clients, the filter of known clients (vl_known.h), and the shares inside an account (vl_clients.h). */
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
+vl_known_t *vl_shm_known(const vl_shm_t *shm);
 vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of processors that the server may use. */
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm);

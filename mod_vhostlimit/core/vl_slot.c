@@ -68,6 +68,21 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
+/* Returns the number of other children that have deferred connections of the account and no
+ * queued one. Each gets the next place, so that clients in a child with few of them do not
+ * wait for the queue of another child. */
+static apr_uint32_t children_without_place_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t c, n = 0;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        const cell_t *cell = vl_segment_cell(shm, c, account);
+
+        n += c != shm->self && cell->deferred && !cell->waiting;
+    }
+    return n;
+}
+
 /* Returns 1 if one more connection of the account fits into this child's part of the queue.
  * more: 1 if that connection is not yet counted as deferred. Requires the segment lock. */
 static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
@@ -80,12 +95,10 @@ static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int m
     apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
                         + (apr_uint64_t)more;
 
-    /* Each child may queue one, so that clients in a child with few of them do not wait for
-     * the queue of another child. */
-    if (!cell->waiting)
-        return limit > 0;
-    return waiting < limit
-           && (all <= limit || cell->waiting < (limit * here + all - 1) / all);
+    if (!cell->waiting || all <= limit)
+        return waiting < limit;
+    return waiting + children_without_place_locked(shm, account) < limit
+           && cell->waiting < (limit * here + all - 1) / all;
 }
 
 static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,

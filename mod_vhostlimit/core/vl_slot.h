@@ -22,7 +22,6 @@
 #include "core/vl_admit.h"
 #include "core/vl_charge.h"
 #include "core/vl_shm.h"
-#include "core/vl_ticket.h"
 
 /* Adds one waiter of the account, which arrived at since_us, to this child's part of the
  * queue, and dispatches. Returns APR_EAGAIN if the account's queue is full. A grant may

@@ -103,7 +103,7 @@ static int is_awake(vl_shm_t *shm)
 }
 
 #define COPIES_MAX 500
-#define SEGMENT_MAX 32768
+#define SEGMENT_MAX (64 * 1024)
 
 /* What others see of the victim's doings. */
 static struct {
