@@ -70,7 +70,7 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
 int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us);
 
 /* Counts the processes of the account's group that the kernel killed for lack of memory.
- * kills: total since the group was created. vl_watch.h logs new ones. */
+ * kills: total since the group was created. vl_notice.c logs new ones. */
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);
 
 #endif
