@@ -17,7 +17,8 @@ int vl_arrival_is_gone_locked(vl_arrival_t *arrival, apr_uint32_t events)
 
 void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
 {
-    vl_slot_gone(vl_arrivals->shm, arrival->waiter.account);
+    vl_slot_gone(vl_arrivals->shm, arrival->waiter.account,
+                 vl_clock_us() - arrival->waiter.since_us);
     if (arrival->state == QUEUED)
         vl_park_remove_locked(&arrival->waiter);
     else
