@@ -177,7 +177,7 @@ need_script() { need_program script; }
 @test "its completion knows commands, vhosts and keys" {
   complete_words() { # <word>...: what is offered for the last
     # shellcheck source=/dev/null
-    . "$TOP/tools/lib/completion.bash"
+    . "$TOP/ctl/completion.bash"
     COMP_WORDS=(vhostlimitctl -s "$(control_socket)" "$@")
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     COMPREPLY=()
