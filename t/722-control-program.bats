@@ -27,10 +27,10 @@ teardown_file() { end_server; }
 
 @test "set and reset print what the limits are now" {
   try ctl set a.test weight=300 cpu=none
-  is "$output" "a.test:$(httpd_port): weight 300 (configured: 100), concurrency 1, queue 1000, cpu 0% (configured: 0)"
+  is "$output" "a.test:$(httpd_port): weight 300 (configured: 100), concurrency 1, queue 1000, cpu none (configured: none)"
   is "$(ctl --json reset a.test weight | jq -c '.vhosts[0].overridden')" '{"cpu":0}'
   try ctl reset a.test
-  is "$output" "a.test:$(httpd_port): weight 100, concurrency 1, queue 1000, cpu 0%"
+  is "$output" "a.test:$(httpd_port): weight 100, concurrency 1, queue 1000, cpu none"
 }
 
 @test "show prints all that is known of one" {
@@ -39,13 +39,13 @@ teardown_file() { end_server; }
   like "$output" $'\nrefused_queue: 0\n'
 }
 
-@test "explain says why: as many run as may" {
+@test "explain says why: the concurrency limit is reached" {
   hold_request one a
   begin_request two a /
   settles a waiting 1
   try ctl explain a.test
-  like "$output" '1 request of it runs and 1 waits now\.'
-  like "$output" 'As many run as may: 1 of VhostLimitConcurrency 1\.'
+  like "$output" '1 request is running and 1 is queued now\.'
+  like "$output" 'The concurrency limit is reached: 1 of 1 requests are running \(VhostLimitConcurrency\)\. The next request is queued'
   is "$(ctl explain --json a.test | jq -c .causes)" '["concurrency"]'
 }
 
@@ -53,8 +53,8 @@ teardown_file() { end_server; }
   hold_request one c
   is "$(get c /)" 503
   try ctl explain c.test
-  like "$output" 'is refused, as VhostLimitQueue is 0'
-  like "$output" 'Since the start 1 request of it had to be refused: 1 because as many ran as may\.'
+  like "$output" 'The next request is refused, because VhostLimitQueue is 0\.'
+  like "$output" 'Since the start, 1 request was refused: 1 because of the concurrency limit\.'
 }
 
 @test "explain says why: all slots are taken" {
@@ -62,23 +62,23 @@ teardown_file() { end_server; }
   begin_request four a /
   settles a waiting 1
   try ctl explain a.test
-  like "$output" 'All 3 slots of the server are taken: 0 by it, 3 by others\. Its weight 100 beside those of 1 busy vhost makes its share 50 % .* The slots are held by requests that use little CPU time'
+  like "$output" 'All 3 slots of the server are in use: 0 by this site and 3 by others\. With weight 100 beside 1 other active site, the share of this site is 50 % .* The slots are held by requests that use little CPU time'
   is "$(ctl explain --json a.test | jq -c .causes)" '["slots"]'
 }
 
 @test "explain says that a site is slow by itself, and that one takes no part" {
   hold_request one main
   try ctl explain main.test
-  like "$output" '1 request of it runs and none waits now\.'
-  like "$output" 'If it is slow, that is not for want of its turn'
+  like "$output" '1 request is running and none is queued now\.'
+  like "$output" 'If the site is slow, it is not because its requests are queued'
   try ctl explain status.test
   is "$status $output" "1 vhostlimitctl: 'status.test' has VhostLimit Off: nothing of it waits or is refused here"
 }
 
 @test "explain says that nothing stands in the way" {
   try ctl explain main.test
-  like "$output" 'Nothing of it runs or waits now\.'
-  like "$output" 'who comes now is let in'
+  like "$output" 'No request is running or queued now\.'
+  like "$output" 'Nothing limits the site: a new request starts at once\.'
 }
 
 @test "report: DryRun makes the decisions that On makes, and carries none out" {
@@ -87,7 +87,7 @@ teardown_file() { end_server; }
   is "$(status_of b running) $(status_of b waiting) $(status_of b refused)" '3 0 0'
   is "$(ctl report --json | jq -c '.vhosts[0] | [.requests, .would_queue, .would_refuse]')" '[3,1,1]'
   try ctl report
-  like "$output" 'b\.test:[0-9]+: of 3 requests 1 \(33\.3 %\) would have waited and 1 \(33\.3 %\) would have been refused'
+  like "$output" 'b\.test:[0-9]+: of 3 requests, 1 \(33\.3 %\) would have been queued and 1 \(33\.3 %\) would have been refused'
   release_all
   is "$(answer_of one) $(answer_of two) $(answer_of three)" '200 200 200'
   queued=$(status_of a queued)
@@ -107,23 +107,18 @@ teardown_file() { end_server; }
   repeat 5 get a /cgi/nap.sh?0.2 >/dev/null
   settles a running 0
   try ctl size 0
-  like "$output" 'requests in [0-9]+ s'
-  like "$output" 'Slots: [0-9]+ keep the processors busy \(now 3\)'
+  like "$output" 'Load: [0-9]+ requests? in [0-9]+ s'
+  like "$output" 'Slots: [0-9]+ keep the CPUs busy \(now 3\)'
   like "$output" 'Erlang: '
   is "$(ctl size 0 --json | jq '.slots_wanted >= 8 * .processors and .workers_wanted >= .slots_wanted')" true
   is "$(ctl size 0 --json | jq '.service_ms > .cpu_ms')" true
-}
-
-@test "size: Erlang's formulas give what the tables have" {
-  local jq="include \"ctl-size\"; [erlang_b(10; 5), erlang_c(10; 5), erlang_b(1; 1)] | map(. * 10000 | round)"
-  is "$(jq -nc -L "$TOP/tools/lib" "$jq")" '[184,361,5000]'
 }
 
 @test "doctor: each finding with what to do, and its end says whether there is a problem" {
   try ctl doctor
   like "$output" $'(^|\n)ok +kernel: Linux '
   like "$output" $'\nok +mpm: event'
-  like "$output" $'\nnote +dryrun: 1 of them only count'
+  like "$output" $'\nnote +dryrun: 1 vhost with VhostLimit DryRun'
   local problems
   problems=$(ctl doctor --json | jq '[.findings[] | select(.level == "problem")] | length') || :
   is "$status" $((problems > 0))
@@ -141,7 +136,7 @@ teardown_file() { end_server; }
   requires script
   local seen=$BATS_TEST_TMPDIR/seen
   mkfifo "$BATS_TEST_TMPDIR/keys"
-  (timeout 40 script -qec "stty rows 24 cols 120; $TOP/tools/vhostlimitctl -s $(control_socket) top" /dev/null \
+  (timeout 40 script -qec "stty rows 24 cols 120; $CTL -s $(control_socket) top" /dev/null \
     <"$BATS_TEST_TMPDIR/keys" >"$seen" 2>&1; echo over >"$seen.end") 3>&- &
   exec 7>"$BATS_TEST_TMPDIR/keys"
   wait_until 15 screens_shown 2
@@ -182,7 +177,7 @@ need_script() { need_program script; }
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     COMPREPLY=()
     # shellcheck disable=SC2317  # the completion calls it
-    vhostlimitctl() { "$TOP/tools/vhostlimitctl" "$@"; }
+    vhostlimitctl() { "$CTL" "$@"; }
     _vhostlimitctl
     printf '%s\n' "${COMPREPLY[@]}" | xargs
   }

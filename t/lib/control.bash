@@ -4,7 +4,8 @@
 
 control_socket() { printf '%s\n' "$HTTPD_ROOT/run/vhostlimit.sock"; }
 
-ctl() { "$TOP/tools/vhostlimitctl" -s "$(control_socket)" "$@"; }  # <word>...
+CTL=${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl
+ctl() { "$CTL" -s "$(control_socket)" "$@"; }  # <word>...
 
 # Bytes as printf takes them; prints all that comes back.
 ask() { # <text>
