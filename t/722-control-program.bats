@@ -125,31 +125,113 @@ teardown_file() { end_server; }
   is "$(ctl doctor --json | jq '[.findings[] | select(.level != "good" and .todo == "")] | length')" 0 "without a remedy"
 }
 
-@test "top prints once where there is no terminal, sorted" {
+@test "top prints once without a terminal, sorted" {
   get c / >/dev/null
   try ctl top name
   is "$(grep -oE '^[a-z]+\.test' <<<"$output" | xargs)" 'a.test b.test c.test main.test'
   is "$(ctl top name --json | jq '.vhosts | length')" 4
 }
 
-@test "top in a terminal: a screen a second, keys, and the terminal as it was" {
-  requires script
-  local seen=$BATS_TEST_TMPDIR/seen
-  mkfifo "$BATS_TEST_TMPDIR/keys"
-  (timeout 40 script -qec "stty rows 24 cols 120; $CTL -s $(control_socket) top" /dev/null \
-    <"$BATS_TEST_TMPDIR/keys" >"$seen" 2>&1; echo over >"$seen.end") 3>&- &
-  exec 7>"$BATS_TEST_TMPDIR/keys"
-  wait_until 15 screens_shown 2
-  printf 'n' >&7
-  wait_until 15 first_is a.test
-  printf 'q' >&7
-  wait_until 15 test -e "$seen.end"
-  exec 7>&-
-  like "$(cat -v "$seen")" '\^\[\[\?1049l'
+@test "top prints once: numbers of requests, and each order by its name" {
+  local order
+  for order in cpu running waiting refused rate name; do
+    try ctl top "$order"
+    is "$status" 0 "$order"
+    like "$output" $'^mod_vhostlimit/.* event MPM, up 0 d 00:[0-9:]+, [0-9]+ child process(es)?, 32 workers, cgroup .*\n4 vhosts, '
+    like "$output" $'\n\nVHOST +STATE +MODE +RUN +WAIT +REQUESTS '
+  done
+  hold_request one b
+  is "$(ctl --json top running | jq -r '.vhosts[0] | "\(.name) \(.rate)"')" "b.test:$(httpd_port) null"
 }
 
-screens_shown() { (($(grep -c 'REQ/s' "$BATS_TEST_TMPDIR/seen") >= $1)); }  # <number>
-first_is()      { grep -q "^$1" <<<"$(grep -A1 'REQ/s' "$BATS_TEST_TMPDIR/seen" | tail -n 1)"; }  # <vhost>
+# ---- top in a terminal -------------------------------------------------------------
+
+# What the terminal gets goes to the file seen; keys are read from descriptor 7. The
+# terminal, its state before and after, the pid and the exit status are in files.
+begin_top() { # <word>...
+  requires script
+  cd "$BATS_TEST_TMPDIR" || return
+  mkfifo keys
+  # shellcheck disable=SC2016  # for the shell in the terminal
+  printf '%s\n' 'stty rows 24 cols 120' 'tty >terminal' 'stty -g >before' "trap : INT" \
+    'bash -c '\''echo $$ >pid; exec "$@"'\'' - "$@"' 'echo "$?" >status' 'stty -g >after' >terminal.sh
+  detached timeout 60 script -qec "bash terminal.sh $CTL -s $(control_socket) top $*" /dev/null <keys >seen 2>&1 &
+  exec 7>keys
+  wait_until 15 screens_shown 1
+}
+
+press() { printf '%b' "$1" >&7; }             # <keys as printf takes them>
+screens_shown() { (($(grep -c 'VHOST' seen) >= $1)); }  # <number>
+first_is()      { [[ $(last_screen | sed -n 5p) == "$1"* ]]; }  # <vhost>
+last_screen()   { tr -d '\r' <seen | awk -v RS='\033\\[H' 'END { gsub(/\033\[[?0-9]*[A-Za-z]/, ""); print }' | sed '$ { /^$/d }'; }
+has_ended()     { [[ -e after ]]; }
+is_restored()   { is "$(<after)" "$(<before)" "state of the terminal"; }
+
+@test "top in a terminal: a screen a second, keys, and the terminal as it was" {
+  begin_top
+  wait_until 15 screens_shown 3
+  like "$(last_screen)" 'REQ/s'
+  hold_request one c
+  press n
+  wait_until 15 first_is a.test
+  press r
+  wait_until 15 first_is c.test
+  press 'x\e[B'                         # no keys of top
+  press q
+  wait_until 15 has_ended
+  is "$(<status)" 0
+  is_restored
+  like "$(cat -v seen)" $'\\^\\[\\[\\?1049h.*\\^\\[\\[\\?1049l'
+}
+
+# Lines and the longest line of the last screen.
+screen_is() { [[ $(last_screen | awk '{ if (length > most) most = length } END { print NR " lines, " most }') == "$1" ]]; }
+
+@test "top follows the size of the terminal" {
+  begin_top name
+  wait_until 15 first_is a.test
+  stty -F "$(<terminal)" rows 6 cols 30
+  wait_until 15 screen_is "5 lines, 30"
+  stty -F "$(<terminal)" rows 24 cols 120
+  wait_until 15 first_is a.test
+  press q
+  wait_until 15 has_ended
+}
+
+@test "Ctrl-C ends top, and the terminal is as it was" {
+  begin_top
+  press '\003'
+  wait_until 15 has_ended
+  is "$(<status)" 130
+  is_restored
+}
+
+is_stopped() { [[ $(sed 's/.*) //' "/proc/$(<pid)/stat") == T* ]]; }
+
+@test "Ctrl-Z gives the terminal back until top continues" {
+  local shown
+  begin_top
+  kill -TSTP "$(<pid)"
+  wait_until 15 is_stopped
+  is "$(stty -F "$(<terminal)" -g)" "$(<before)" "state of the terminal"
+  shown=$(grep -c VHOST seen)
+  kill -CONT "$(<pid)"
+  wait_until 15 screens_shown $((shown + 2))
+  press q
+  wait_until 15 has_ended
+  is_restored
+}
+
+@test "top ends with a message behind its screen when the server gives no answer" {
+  begin_top
+  mv "$(control_socket)" "$(control_socket).away"
+  wait_until 15 has_ended
+  mv "$(control_socket).away" "$(control_socket)"
+  is "$(<status)" 69
+  is_restored
+  like "$(cat -v seen)" '\[\?1049lvhostlimitctl: no answer from .*: No such file or directory'
+}
+
 need_script() { need_program script; }
 
 @test "errors end with a sentence and a status of their own" {
