@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command explain: why requests of a site are queued or refused now.  It gives causes
  * for programs and sentences for people. */
-#include "ctl_command.h"
+#include "ctl_explain.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ctl_command.h"
 
 #define N "%" JSON_INTEGER_FORMAT
 
@@ -88,6 +90,9 @@ static void say_now(explain_t *explain)
 
     if (!running && !waiting)
         say(explain, ctl_printf("No request is running or queued now."));
+    else if (!running)
+        say(explain, ctl_printf("No request is running and " N " %s queued now.", waiting,
+                                waiting == 1 ? "is" : "are"));
     else if (!waiting)
         say(explain, ctl_printf(N " request%s %s running and none is queued now.", running,
                                 ctl_plural(running), running == 1 ? "is" : "are"));
@@ -219,17 +224,17 @@ static void say_no_cause(explain_t *explain)
     if (!vhost->running)
         return;
     if (vhost->service_us > 0 && vhost->requests > 0)
-        say(explain, ctl_printf("If the site is slow, it is not because its requests are "
-                                "queued: they take %s ms, with %s ms of CPU time. Look at "
-                                "its program, its database and its clients.",
+        say(explain, ctl_printf("If the site is slow, queueing is not the reason: its "
+                                "requests take %s ms, with %s ms of CPU time. Look at its "
+                                "program, its database and its clients.",
                                 ctl_ms((double)vhost->service_us).text,
                                 ctl_ms(fmin((double)vhost->charged_us
                                             / (double)vhost->requests,
                                             (double)vhost->service_us)).text));
     else
-        say(explain, ctl_printf("If the site is slow, it is not because its requests are "
-                                "queued: none of them has ended yet. Look at its program, "
-                                "its database and its clients."));
+        say(explain, ctl_printf("If the site is slow, queueing is not the reason: none of "
+                                "its requests has ended yet. Look at its program, its "
+                                "database and its clients."));
 }
 
 static void say_limited(explain_t *explain)
@@ -325,50 +330,48 @@ static void say_all(explain_t *explain)
 
 /* --- output --------------------------------------------------------------- */
 
-static void print_json(const explain_t *explain)
-{
-    json_t *causes = ctl_json_check(json_array());
-    json_t *json;
-    int i;
-
-    for (i = 0; i < CAUSES; i++) {
-        if (explain->has_cause[i])
-            json_array_append_new(causes, ctl_json_check(json_string(cause_names[i])));
-    }
-    json = ctl_json_check(json_pack("{s:s, s:s, s:o, s:O}", "vhost", explain->vhost->name,
-                                    "state", explain->vhost->state, "causes", causes,
-                                    "sentences", explain->sentences));
-    ctl_json_print(json);
-    json_decref(json);
-}
-
-static void print_text(const explain_t *explain)
-{
-    size_t i;
-    json_t *sentence;
-
-    ctl_put_plain(stdout, explain->vhost->name);
-    puts(":");
-    json_array_foreach(explain->sentences, i, sentence) {
-        puts(json_string_value(sentence));
-    }
-}
-
-static void explain_vhost(const ctl_call_t *call, const ctl_status_t *status,
-                          const ctl_vhost_t *vhost)
+json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost)
 {
     explain_t explain = { .status = status, .vhost = vhost };
+    json_t *causes = ctl_json_check(json_array());
+    int i;
 
     explain.running = CTL_SUM(status, running);
     explain.free = status->slots - explain.running;
     explain.sentences = ctl_json_check(json_array());
     find_causes(&explain);
     say_all(&explain);
+    for (i = 0; i < CAUSES; i++) {
+        if (explain.has_cause[i])
+            json_array_append_new(causes, ctl_json_check(json_string(cause_names[i])));
+    }
+    return ctl_json_check(json_pack("{s:s, s:s, s:o, s:o}", "vhost", vhost->name,
+                                    "state", vhost->state, "causes", causes,
+                                    "sentences", explain.sentences));
+}
+
+static void print_text(const json_t *made)
+{
+    const json_t *sentence;
+    size_t i;
+
+    ctl_put_plain(stdout, json_string_value(json_object_get(made, "vhost")));
+    puts(":");
+    json_array_foreach(json_object_get(made, "sentences"), i, sentence) {
+        puts(json_string_value(sentence));
+    }
+}
+
+static void print_explanation(const ctl_call_t *call, const ctl_status_t *status,
+                              const ctl_vhost_t *vhost)
+{
+    json_t *made = ctl_explain_make(status, vhost);
+
     if (call->json)
-        print_json(&explain);
+        ctl_json_print(made);
     else
-        print_text(&explain);
-    json_decref(explain.sentences);
+        print_text(made);
+    json_decref(made);
 }
 
 /* --- the command ---------------------------------------------------------- */
@@ -405,7 +408,7 @@ ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error)
                 break;
         }
         if (i < all.status.nvhosts)
-            explain_vhost(call, &all.status, &all.status.vhosts[i]);
+            print_explanation(call, &all.status, &all.status.vhosts[i]);
         else
             ctl_error_set(error, CTL_REFUSED, "'%s' has left the configuration just now",
                           name);

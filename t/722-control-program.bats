@@ -70,7 +70,7 @@ teardown_file() { end_server; }
   hold_request one main
   try ctl explain main.test
   like "$output" '1 request is running and none is queued now\.'
-  like "$output" 'If the site is slow, it is not because its requests are queued'
+  like "$output" 'If the site is slow, queueing is not the reason'
   try ctl explain status.test
   is "$status $output" "1 vhostlimitctl: 'status.test' has VhostLimit Off: nothing of it waits or is refused here"
 }
