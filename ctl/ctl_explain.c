@@ -47,7 +47,7 @@ static int is_out_of_cpu(const ctl_vhost_t *vhost)
 }
 
 /* One site gets four fifths of the slots at most: it then has four times as many as are
- * free (vl_capacity.c). */
+ * free (vl_admit_more() of the module). */
 static int has_most_slots(const explain_t *explain)
 {
     return explain->free > 0 && explain->vhost->running >= 4 * explain->free;

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ctl_status.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *const ctl_limit_names[CTL_LIMITS] = { "weight", "concurrency", "queue", "cpu" };
+
+/* Bounds of numbers, so that sums and products of a few of them do not overflow. A server
+ * has smaller numbers: a thousand threads count 2^55 microseconds in a year, and the
+ * directives take limits up to a million. */
+#define SERVER_MAX ((json_int_t)1 << 53)
+#define LIMIT_MAX INT32_MAX
+#define COUNTER_MAX ((json_int_t)1 << 58)
 
 /* --- keys ----------------------------------------------------------------- */
 
@@ -19,19 +27,23 @@ static const char *read_string(const json_t *json, const char *key, const char *
     return text ? text : "";
 }
 
-/* The same for a number. */
-static json_int_t read_number(const json_t *json, const char *key, const char **missing)
+/* The same for a number from 0 to max. */
+static json_int_t read_number(const json_t *json, const char *key, json_int_t max,
+                              const char **missing)
 {
     const json_t *number = json_object_get(json, key);
+    json_int_t value = json_integer_value(number);
 
-    if (!json_is_integer(number) && !*missing)
+    if (json_is_integer(number) && value >= 0 && value <= max)
+        return value;
+    if (!*missing)
         *missing = key;
-    return json_integer_value(number);
+    return 0;
 }
 
 /* --- vhosts --------------------------------------------------------------- */
 
-/* Returns NULL, or the name of a key that is missing. */
+/* Returns NULL, or the name of a key that is missing or not valid. */
 static const char *read_vhost(json_t *json, ctl_vhost_t *vhost)
 {
     const json_t *changed = json_object_get(json, "overridden");
@@ -44,12 +56,13 @@ static const char *read_vhost(json_t *json, ctl_vhost_t *vhost)
     vhost->state = read_string(json, "state", &missing);
     vhost->method = read_string(json, "method", &missing);
     for (i = 0; i < CTL_LIMITS; i++) {
-        const json_t *configured = json_object_get(changed, ctl_limit_names[i]);
+        const char *key = ctl_limit_names[i];
 
-        vhost->limits[i] = read_number(json, ctl_limit_names[i], &missing);
-        vhost->configured[i] = configured ? json_integer_value(configured) : -1;
+        vhost->limits[i] = read_number(json, key, LIMIT_MAX, &missing);
+        vhost->configured[i] = !json_object_get(changed, key) ? -1
+                               : read_number(changed, key, LIMIT_MAX, &missing);
     }
-#define X(member) vhost->member = read_number(json, #member, &missing);
+#define X(member) vhost->member = read_number(json, #member, COUNTER_MAX, &missing);
     CTL_VHOST_NUMBERS(X)
 #undef X
     return missing;
@@ -77,7 +90,7 @@ static const char *read_server(const json_t *json, ctl_status_t *status)
 
     status->module = read_string(json, "module", &missing);
     status->mpm = read_string(json, "mpm", &missing);
-#define X(member) status->member = read_number(json, #member, &missing);
+#define X(member) status->member = read_number(json, #member, SERVER_MAX, &missing);
     CTL_SERVER_NUMBERS(X)
 #undef X
     status->cgroup.backend = read_string(cgroup, "backend", &missing);
@@ -98,9 +111,9 @@ ctl_exit_e ctl_status_read(json_t *json, ctl_status_t *ret_status, ctl_error_t *
     if (!missing)
         return CTL_DONE;
     ctl_status_free(ret_status);
-    return ctl_error_set(error, CTL_UNAVAILABLE, "the answer lacks the key \"%s\": the "
-                         "module in the server and " CTL_PROGRAM " are of different "
-                         "versions. Restart Apache after an update", missing);
+    return ctl_error_set(error, CTL_UNAVAILABLE, "the key \"%s\" of the answer is missing or not "
+                         "valid: the module in the server and " CTL_PROGRAM " are of "
+                         "different versions. Restart Apache after an update", missing);
 }
 
 void ctl_status_free(ctl_status_t *status)
@@ -133,7 +146,11 @@ json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset)
     json_int_t sum = 0;
     size_t i;
 
-    for (i = 0; i < status->nvhosts; i++)
-        sum += *(const json_int_t *)((const char *)&status->vhosts[i] + offset);
+    for (i = 0; i < status->nvhosts; i++) {
+        json_int_t n = *(const json_int_t *)((const char *)&status->vhosts[i] + offset);
+
+        if (__builtin_add_overflow(sum, n, &sum))
+            return INT64_MAX;
+    }
     return sum;
 }

@@ -52,7 +52,7 @@ typedef struct ctl_status_t {
 } ctl_status_t;
 
 /* Reads the document.  The strings belong to json, which must live as long as *ret_status.
- * Returns CTL_DONE, or fills in *error if a key is missing. */
+ * Returns CTL_DONE, or fills in *error if a key is missing or not valid. */
 ctl_exit_e ctl_status_read(json_t *json, ctl_status_t *ret_status, ctl_error_t *error);
 
 void ctl_status_free(ctl_status_t *status);
@@ -63,7 +63,7 @@ int ctl_vhost_is_changed(const ctl_vhost_t *vhost);
 /* The site has VhostLimit DryRun. */
 int ctl_vhost_is_dry(const ctl_vhost_t *vhost);
 
-/* Returns the sum of a member over all sites. */
+/* Returns the sum of a member over all sites; INT64_MAX if it is larger. */
 #define CTL_SUM(status, member) ctl_status_sum(status, offsetof(ctl_vhost_t, member))
 json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset);
 

@@ -19,6 +19,8 @@
 #include "ctl_table.h"
 
 #define REFRESH_MS 1000
+/* No server has a higher rate; it is a whole number in a double. */
+#define RATE_MAX 1e15
 /* Lines above the first site. */
 #define HEAD_LINES 4
 /* A terminal that does not tell its size, or a wrong one. */
@@ -128,7 +130,8 @@ static json_int_t rate_of(const ctl_vhost_t *vhost, const json_t *requests, doub
 
     if (!before || seconds <= 0 || vhost->requests < json_integer_value(before))
         return CTL_RATE_UNKNOWN;
-    return llround((double)(vhost->requests - json_integer_value(before)) / seconds);
+    return llround(fmin((double)(vhost->requests - json_integer_value(before)) / seconds,
+                        RATE_MAX));
 }
 
 ctl_top_row_t *ctl_top_rows(const ctl_status_t *status, const ctl_status_t *before)

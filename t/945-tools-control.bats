@@ -147,7 +147,7 @@ teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; 
       # shellcheck disable=SC2086  # words they are
       try "$CTL" -s "$socket.$n" $command
       is "$status" 69 "$text: $command"
-      like "$output" '^vhostlimitctl: the answer (from .* is not a document of mod_vhostlimit|lacks the key "module": .* Restart Apache after an update)$'
+      like "$output" '^vhostlimitctl: (the answer from .* is not a document of mod_vhostlimit|the key "module" of the answer is missing or not valid: .* Restart Apache after an update)$'
     done
   done
 }
