@@ -13,6 +13,8 @@ setup_file() {
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x $'ServerName "<b>x&y\\"z `id` \e[31m"' -x '</VirtualHost>'
 }
 
+setup() { requires ctl; }
+
 teardown_file() { end_server; }
 
 @test "the socket is root's alone" {

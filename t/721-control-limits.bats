@@ -6,7 +6,7 @@
 load lib/live
 load lib/control
 
-setup() { requires root; }
+setup() { requires root ctl; }
 
 rewrite() { # <sed expression>: the configuration
   sed -i "$1" "$HTTPD_ROOT/httpd.conf"

@@ -13,6 +13,8 @@ setup_file() {
     -v 'b VhostLimitQueue 1' -v 'c VhostLimitConcurrency 1' -v 'c VhostLimitQueue 0'
 }
 
+setup() { requires ctl; }
+
 teardown_file() { end_server; }
 
 @test "list: a line for each vhost, a star at what is not as configured" {

@@ -6,7 +6,7 @@
 load lib/live
 load lib/control
 
-setup() { requires root; }
+setup() { requires root ctl; }
 
 doctor() { ctl --json doctor >"$BATS_TEST_TMPDIR/doctor" || :; }
 # What doctor said last of a thing: its level, and the finding itself.

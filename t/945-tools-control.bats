@@ -12,7 +12,10 @@ load lib/control
 
 installed() { printf '%s%s\n' "$BATS_FILE_TMPDIR/root" "$1"; }  # <path>
 
+setup() { requires ctl; }
+
 setup_file() {
+  [[ -x $CTL ]] || return 0
   install_both >"$BATS_FILE_TMPDIR/make" 2>&1 || { cat "$BATS_FILE_TMPDIR/make"; return 1; }
 }
 

@@ -84,6 +84,7 @@ cc              compiler
 cgroups         -
 clang_tidy      clang-tidy
 cpu             -
+ctl             jansson
 curl_http2      curl
 dpkg            debhelper apxs essential
 dpkg_deb        -
