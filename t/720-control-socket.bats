@@ -13,6 +13,8 @@ setup_file() {
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x $'ServerName "<b>x&y\\"z `id` \e[31m"' -x '</VirtualHost>'
 }
 
+setup() { requires ctl; }
+
 teardown_file() { end_server; }
 
 @test "the socket is root's alone" {
@@ -27,7 +29,7 @@ teardown_file() { end_server; }
   chmod 600 "$(control_socket)"
   is "$answer" '' "answer to nobody"
   is "$(control_of a weight)" 100
-  try as_nobody "$TOP/tools/vhostlimitctl" -s "$(control_socket)" list
+  try as_nobody "$CTL" -s "$(control_socket)" list
   is "$status" 77
   like "$output" 'Permission denied'
 }

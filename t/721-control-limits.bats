@@ -6,7 +6,7 @@
 load lib/live
 load lib/control
 
-setup() { requires root; }
+setup() { requires root ctl; }
 
 rewrite() { # <sed expression>: the configuration
   sed -i "$1" "$HTTPD_ROOT/httpd.conf"
@@ -48,7 +48,7 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   load_pid=$!
   wait_until 10 requests_are b 100
   line=$(change_times 5)
-  program=$(change_times 3 "$TOP/tools/vhostlimitctl" -s "$(control_socket)" set a.test concurrency=0)
+  program=$(change_times 3 "$CTL" -s "$(control_socket)" set a.test concurrency=0)
   kill -INT "$load_pid"; wait "$load_pid" || :
   echo "# ms from the command at the socket to its effect on all 20 that waited: $(ms_of "$line")" >&3
   echo "# ms from the start of vhostlimitctl to the same: $(ms_of "$program")" >&3

@@ -134,7 +134,7 @@ run_jobs() { # <name>...: one after the other, and a table of them
 # ---- what must be there ----------------------------------------------------------
 
 # The build and every test file; without these nothing can run.
-base_roles=(compiler make autotools libtool pkgconfig apxs httpd cgroup network services bats prove curl jq)
+base_roles=(compiler make autotools libtool pkgconfig apxs httpd cgroup jansson network services bats prove curl jq)
 
 install() { # <test files, one a line>
   local files roles missing

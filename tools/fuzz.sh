@@ -32,17 +32,19 @@ is_target() { [[ -f $(in_tree "t/fuzz/$1.c") ]]; }   # <name>
 core_sources() {
   sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$(in_tree mod_vhostlimit/Makefile.am)" |
     grep -oE '[a-z]*/vl[a-z_0-9]*\.c' | sed "s|^|$(in_tree mod_vhostlimit)/|"
+  # vhostlimitctl without its command line
+  find "$(in_tree ctl)" -name 'ctl_*.c' ! -name ctl_main.c
 }
 
 build_core() { # all of it, so that a new target is one new file
   (cd "$work" && core_sources | xargs -n 6 -P "$(nproc)" \
-    clang "${flags[@]}" -I"$(in_tree mod_vhostlimit)" -fsanitize="fuzzer-no-link,$checks" -fno-sanitize-recover=all -c) &&
+    clang "${flags[@]}" -I"$(in_tree mod_vhostlimit)" -I"$(in_tree ctl)" -fsanitize="fuzzer-no-link,$checks" -fno-sanitize-recover=all -c) &&
     ar rc "$work/core.a" "$work"/*.o
 }
 
 build_target() { # <name>
-  clang "${flags[@]}" -fsanitize="fuzzer,$checks" -fno-sanitize-recover=all -I"$(in_tree mod_vhostlimit)" \
-    -o "$work/$1" "$(in_tree "t/fuzz/$1.c")" "$work/core.a" "${libraries[@]}"
+  clang "${flags[@]}" -fsanitize="fuzzer,$checks" -fno-sanitize-recover=all -I"$(in_tree mod_vhostlimit)" -I"$(in_tree ctl)" \
+    -o "$work/$1" "$(in_tree "t/fuzz/$1.c")" "$work/core.a" "${libraries[@]}" -lm
 }
 
 fuzz_flags() { # <name>
@@ -90,9 +92,9 @@ main() {
   work=$(mktemp -d)
   on_exit remove_work
   : "${kept:=$work/corpus}"
-  read -ra given < <(pkg-config --cflags apr-1 apr-util-1)
+  read -ra given < <(pkg-config --cflags apr-1 apr-util-1 jansson)
   flags+=("${given[@]}")
-  read -ra libraries < <(pkg-config --libs apr-1 apr-util-1)
+  read -ra libraries < <(pkg-config --libs apr-1 apr-util-1 jansson)
   build_core || die "the core does not build with clang"
   printf '%-10s %12s %8s %8s\n' target executions seconds paths
   for target; do

@@ -127,7 +127,7 @@ cell_main() { # <name> <option of configure>
 }
 
 cell_packages() { # <cell> <option of configure>
-  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config perl curl ca-certificates)
+  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev perl curl ca-certificates)
   if [[ $1 == rh-* ]]; then
     packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq)
   else

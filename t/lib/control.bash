@@ -4,7 +4,9 @@
 
 control_socket() { printf '%s\n' "$HTTPD_ROOT/run/vhostlimit.sock"; }
 
-ctl() { "$TOP/tools/vhostlimitctl" -s "$(control_socket)" "$@"; }  # <word>...
+CTL=${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl
+need_ctl() { [[ -x $CTL ]] || { echo "vhostlimitctl is not built (--disable-vhostlimitctl)"; return 1; }; }
+ctl() { "$CTL" -s "$(control_socket)" "$@"; }  # <word>...
 
 # Bytes as printf takes them; prints all that comes back.
 ask() { # <text>

@@ -42,6 +42,8 @@ build_module() { # [configure option]...: in the source tree
 build_bench_dir=$(in_tree .bench-build)
 build_bench_lock=
 build_record=null               # see build_describe
+# vhostlimitctl is not measured, and its library need not be installed.
+build_bench_option=--disable-vhostlimitctl
 
 # Sets build_record, a JSON object, and copies the module.  Bench runs that start at
 # the same time wait for each other here.
@@ -51,7 +53,7 @@ build_bench() { # <file for the module>
   build_dir=$build_bench_dir
   if [[ ! -e $build_bench_dir/configured ]]; then
     build_step autogen.sh build_clean_env ./autogen.sh
-    build_step configure build_clean_env ./configure
+    build_step configure build_clean_env ./configure "$build_bench_option"
     : >"$build_bench_dir/configured"
   fi
   build_step make build_clean_env make -s -C mod_vhostlimit -j "$(nproc)"
@@ -69,7 +71,7 @@ build_bench_begin() {
   exec {build_bench_lock}>>"$build_bench_dir/lock"
   flock -w 900 "$build_bench_lock" || die "another build has been running in $build_bench_dir for 15 minutes"
   binary=$(httpd_binary)
-  key=$(gcc --version | sed -n 1p; httpd_version "$binary"; httpd_module_dir)
+  key=$(gcc --version | sed -n 1p; httpd_version "$binary"; httpd_module_dir; echo "$build_bench_option")
   [[ ! -e $build_bench_dir/key || $(<"$build_bench_dir/key") != "$key" ]] || return 0
   find "$build_bench_dir" -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
   printf '%s\n' "$key" >"$build_bench_dir/key"
@@ -110,7 +112,7 @@ build_describe() { # <module> -> JSON: what it was built from, and how
   fi
   jq -nc --arg commit "$commit" --arg dirty "$dirty" \
     --arg version "$(sed -n 's/^PACKAGE_VERSION = //p' "$makefile")" \
-    --arg configure "$("$build_bench_dir/config.status" --config)" \
+    --arg configure "$("$build_bench_dir/config.status" --config | sed "s/^'*$build_bench_option'*\$//")" \
     --arg cflags "$(sed -n 's/^CFLAGS = //p' "$makefile")" --arg compiler "$(gcc --version | sed -n 1p)" \
     --arg source "$(grep -E '  \./(mod_vhostlimit/|configure\.ac)' "$build_bench_dir/inputs" | sha256sum | cut -d ' ' -f 1)" \
     --arg sha256 "$(sha256sum "$1" | cut -d ' ' -f 1)" '

@@ -22,11 +22,10 @@ usage() { # the header comment of the program is its help
   exit 0
 }
 
-# The version is in configure.ac; an installed program has it in program_version.
+# The version is in configure.ac.
 print_version() {
-  local version=${program_version-}
-  [[ ! -r $top/configure.ac ]] ||
-    version=$(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$top/configure.ac")
+  local version
+  version=$(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$(in_tree configure.ac)")
   printf '%s (mod_vhostlimit) %s\n' "$prog" "${version:-unknown}"
   exit 0
 }

@@ -15,8 +15,13 @@ _vhostlimitctl_command() {
   done
 }
 
+# Names with other characters than printable ASCII are shown with question marks, and are
+# not offered.
 _vhostlimitctl_vhosts() { # <socket option>...
-  vhostlimitctl "$@" --json list 2>/dev/null | jq -r '.vhosts[].name | select(test("^[!-~]+$"))' 2>/dev/null
+  local name rest
+  while read -r name rest; do
+    [[ $name == VHOST || $name == *\?* ]] || printf '%s\n' "$name"
+  done < <(vhostlimitctl "$@" list 2>/dev/null)
 }
 
 _vhostlimitctl_words() { # what may stand where the cursor is
