@@ -15,18 +15,18 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-
-mounted() { awk -v type="$1" '$3 == type { print $2 }' /proc/self/mounts; }     # <type>: last of all the newest
+# shellcheck source-path=SCRIPTDIR source=lib/cgroup.sh
+. "$here/lib/cgroup.sh"
 
 leave_v1() {
   local where
-  while where=$(mounted cgroup2 | tail -n 1) && [[ $where ]]; do umount -l "$where"; done
+  while where=$(cgroup_roots cgroup2 | tail -n 1) && [[ $where ]]; do umount -l "$where"; done
 }
 
 leave_v2() {
   local tree
   tree=$(mktemp -d)
-  mount --bind "$(mounted cgroup2 | tail -n 1)" "$tree"
+  mount --bind "$(cgroup_roots cgroup2 | tail -n 1)" "$tree"
   while mountpoint -q /sys/fs/cgroup; do umount -R -l /sys/fs/cgroup; done
   mount --bind "$tree" /sys/fs/cgroup
   umount "$tree"
@@ -39,8 +39,8 @@ main() {
   [[ ${1-} =~ ^v[12]$ ]] || misuse "'${1-}' is not v1 or v2"
   (($# > 1)) || misuse "missing command"
   need_root
-  [[ $1 == v1 || $(mounted cgroup2) ]] || cannot "no v2 tree is mounted here"
-  [[ $1 == v2 || $(mounted cgroup) ]] || cannot "no v1 hierarchy is mounted here"
+  [[ $1 == v1 || $(cgroup_roots cgroup2) ]] || cannot "no v2 tree is mounted here"
+  [[ $1 == v2 || $(cgroup_roots cgroup) ]] || cannot "no v1 hierarchy is mounted here"
   # shellcheck disable=SC2016  # for the shell inside
   exec unshare -m -- bash -c '. "$1"; "leave_$2"; exec "${@:3}"' cgroups.sh "${BASH_SOURCE[0]}" "$@"
 }

@@ -16,6 +16,8 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/poll.sh
+. "$here/lib/poll.sh"
 
 connections=1000
 load_pid=
@@ -65,7 +67,7 @@ measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how man
   printf '%d\t%s\n' 0 "$url" 200000 "$url" >"$script"
   ip netns exec vl-client1 h2load "${options[@]}" -t1 -m1 -c"$connections" -n$((connections * 2)) --timing-script-file="$script" >"$log" 2>&1 &
   load_pid=$!
-  wait_until 60 answered_or_over || :
+  poll_until 60 answered_or_over || :
   are_answered || { cat "$log" >&2; die "the first requests were not all answered"; }
   sleep 3                     # the threads are idle again
   open=$(established "$port")

@@ -5,11 +5,14 @@
 TOP=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 export TOP LC_ALL=C
 
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/poll.sh
+. "$TOP/tools/lib/poll.sh"
+
 # Bats traces every command in a DEBUG trap, for the line number of a failure. A
 # trace costs 0.1 ms or more. Commands of these helpers are not traced: polling would
 # use most of a CPU for its traces, and a failure is to name the test's line anyway.
 if [[ $(trap -p DEBUG) == *bats_debug_trap* ]]; then
-  trap '[[ $BASH_SOURCE == */t/lib/* ]] || bats_debug_trap "$BASH_SOURCE"' DEBUG
+  trap '[[ $BASH_SOURCE == */@(t|tools)/lib/* ]] || bats_debug_trap "$BASH_SOURCE"' DEBUG
 fi
 
 # The machine of tools/v2.sh takes about ten times as long for everything, a sanitizer
@@ -117,21 +120,9 @@ try() { # <command>...   sets $status and $output
   printf '$ %s\n%s\n[status %s]\n' "$*" "$output" "$status"
 }
 
-# Repeats the command until it succeeds; fails when the time is over. The pause
-# between two tries is a tenth of the time waited so far, 20 to 200 ms, so a long
-# wait costs little CPU time.
+# Repeats the command until it succeeds; fails when the time is over.
 wait_until() { # <seconds> <command>...
-  local began=${EPOCHREALTIME/./} waited pause
-  local -i limit=$(($1 * SLOWER * 1000000))
-  shift
-  until "$@"; do
-    waited=$((${EPOCHREALTIME/./} - began))
-    ((waited < limit)) || { fail "waited in vain: $*"; return 1; }
-    pause=$((waited / 10))
-    ((pause = pause < 20000 ? 20000 : pause > 200000 ? 200000 : pause))
-    printf -v pause '0.%06d' "$pause"
-    sleep "$pause"
-  done
+  poll_until $(($1 * SLOWER)) "${@:2}" || fail "gave up after $(($1 * SLOWER)) s: ${*:2}"
 }
 
 # For what has to stay as it is for a while, or expires in the server.

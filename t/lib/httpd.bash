@@ -7,6 +7,9 @@
 HTTPD_ROOT=${BATS_FILE_TMPDIR:-}/httpd
 BASE_MODULES='authz_core unixd log_config mime dir alias env setenvif headers cgi'
 
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/template.sh
+. "$TOP/tools/lib/template.sh"
+
 # ---- finding the parts -------------------------------------------------------
 
 apxs_program() {
@@ -43,7 +46,7 @@ vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhost
 #   -o 'a c b'       which vhosts, in which order   -t LINE   MPM settings instead
 configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o NAMES] [-t LINE] [LINE]...
   local mpm=${VL_MPM:-event} modules=$BASE_MODULES names='a b c' tuning='' ours=yes
-  local server='' tail='' name vhosts='' port user filled
+  local server='' tail='' name vhosts='' port user template_text
   local -A inside=()
   while (($#)); do
     case $1 in
@@ -61,8 +64,8 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   make_site "$names"
   port=$(httpd_port)
   for name in $names; do
-    fill vhost.conf.in NAME "$name" ROOT "$HTTPD_ROOT" PORT "$port" LINES "${inside[$name]:-}"
-    vhosts+=$filled$'\n'
+    template_fill "$TOP/t/conf/vhost.conf.in" NAME="$name" ROOT="$HTTPD_ROOT" PORT="$port" LINES="${inside[$name]:-}"
+    vhosts+=$template_text$'\n'
   done
   [[ -z $ours ]] || modules+=' vhostlimit'
   # Groups of its own: another server on this machine may use the default path.
@@ -70,28 +73,15 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   # Nobody is refused because the machine is slow.
   [[ -z $ours || $server == *VhostLimitQueue* ]] || ((SLOWER == 1)) || server+="VhostLimitQueue 1000 $((10 * SLOWER))s"$'\n'
   if [[ -n $ours ]]; then
-    fill status.conf.in ROOT "$HTTPD_ROOT" PORT "$port"
-    vhosts+=$filled$'\n'
+    template_fill "$TOP/t/conf/status.conf.in" ROOT="$HTTPD_ROOT" PORT="$port"
+    vhosts+=$template_text$'\n'
   fi
   user=$(httpd_user)
-  fill httpd.conf.in ROOT "$HTTPD_ROOT" PORT "$port" USER "$user" GROUP "$(id -gn "$user")" TIMEOUT $((20 * SLOWER)) \
-    MODULES "$(load_lines "mpm_$mpm $modules")" TUNING "${tuning:-$(tuning_of "$mpm")}" \
-    SERVER "$server" VHOSTS "$vhosts" TAIL "$tail"
-  printf '%s\n' "$filled" >"$HTTPD_ROOT/httpd.conf"
+  template_fill "$TOP/t/conf/httpd.conf.in" ROOT="$HTTPD_ROOT" PORT="$port" USER="$user" GROUP="$(id -gn "$user")" \
+    TIMEOUT=$((20 * SLOWER)) MODULES="$(load_lines "mpm_$mpm $modules")" TUNING="${tuning:-$(tuning_of "$mpm")}" \
+    SERVER="$server" VHOSTS="$vhosts" TAIL="$tail"
+  printf '%s\n' "$template_text" >"$HTTPD_ROOT/httpd.conf"
 }
-
-# Sets filled to the template's text with the values.
-fill() { # <template> [<key> <value>]...
-  IFS= read -r -d '' filled <"$TOP/t/conf/$1" || :
-  filled=${filled%$'\n'}
-  shift
-  while (($#)); do
-    filled=${filled//"@$1@"/"$2"}
-    shift 2
-  done
-}
-
-render() { local filled; fill "$@"; printf '%s\n' "$filled"; }  # as fill; prints the text
 
 load_lines() { # <module names>
   local name file dir

@@ -33,7 +33,7 @@ make_certificate() {
 }
 
 start_tls() { # ['s: LINE' | 't: LINE' | argument of start_httpd]...
-  local arguments=() word name tail
+  local arguments=() word name tail template_text
   local -A inside=()
   for word; do
     case $word in
@@ -45,8 +45,9 @@ start_tls() { # ['s: LINE' | 't: LINE' | argument of start_httpd]...
   tail="Listen 127.0.0.1:$(tls_port) https"$'\n'
   for name in s t; do
     make_documents "$TLS_DIR/$name" "$name"
-    tail+=$(render vhost.conf.in NAME "$name" ROOT "$TLS_DIR" PORT "$(tls_port)" LINES \
-      "SSLEngine on"$'\n'"DocumentRoot \"$TLS_DIR/$name\""$'\n'"${inside[$name]:-}")$'\n'
+    template_fill "$TOP/t/conf/vhost.conf.in" NAME="$name" ROOT="$TLS_DIR" PORT="$(tls_port)" \
+      LINES="SSLEngine on"$'\n'"DocumentRoot \"$TLS_DIR/$name\""$'\n'"${inside[$name]:-}"
+    tail+=$template_text$'\n'
   done
   start_httpd -l ssl -l socache_shmcb 'SSLSessionCache none' \
     "SSLCertificateFile \"$TLS_DIR/cert.pem\"" "SSLCertificateKeyFile \"$TLS_DIR/key.pem\"" \

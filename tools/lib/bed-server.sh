@@ -42,7 +42,7 @@ bed_fpm_start_one() { # <name>
   fpm_check "$binary" "$bed_dir/$name.conf"
   (cgroup_enter "$group" && server_exec "$binary" -y "$bed_dir/$name.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
     die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/$name.log")"
-  wait_until 30 test -S "$bed_dir/$name.sock" || die "PHP-FPM did not open its socket within 30 s"
+  poll_until 30 test -S "$bed_dir/$name.sock" || die "PHP-FPM did not open its socket within 30 s"
 }
 
 bed_fpm_stop() {
@@ -97,7 +97,7 @@ bed_httpd_start() {
     bed_httpd_start_one $one
   done
   bed_front_start
-  wait_until "$seconds" bed_answers 1 ||
+  poll_until "$seconds" bed_answers 1 ||
     die "Apache does not answer within $seconds s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 

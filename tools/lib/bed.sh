@@ -7,6 +7,8 @@
 
 # shellcheck source-path=SCRIPTDIR source=template.sh
 . "${BASH_SOURCE[0]%/*}/template.sh"
+# shellcheck source-path=SCRIPTDIR source=poll.sh
+. "${BASH_SOURCE[0]%/*}/poll.sh"
 # shellcheck source-path=SCRIPTDIR source=cpu.sh
 . "${BASH_SOURCE[0]%/*}/cpu.sh"
 # shellcheck source-path=SCRIPTDIR source=process.sh
@@ -161,7 +163,8 @@ bed_down() {
   mapfile -t orphans < <(bed_orphans /proc/self/ns/net)
   process_stop "${orphans[@]}"
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
-  cgroup_remove "$bed_cgroup"
+  poll_until 10 cgroup_remove "$bed_cgroup" ||
+    say "cgroup $bed_cgroup could not be removed: a process is still in it"
   app_remove
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
   folder_remove "$bed_dir"

@@ -20,7 +20,7 @@ client_refuse() { # <sentence>
 client_take() {
   local pid=''
   [[ ! -s $client_dir/pid ]] || pid=$(<"$client_dir/pid")
-  if [[ -n $pid ]] && ! wait_until 10 client_gone "$pid"; then
+  if [[ -n $pid ]] && ! poll_until 10 client_gone "$pid"; then
     client_refuse "it is the client of another run (process $pid there)"
   fi
   client_end

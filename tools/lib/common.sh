@@ -107,15 +107,6 @@ exit_now() {
   exit "$rc"
 }
 
-wait_until() { # <seconds> <command>...: poll until it succeeds; 1 when the time is up
-  local deadline=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000))
-  shift
-  until "$@"; do
-    ((${EPOCHREALTIME/[.,]/} < deadline)) || return 1
-    sleep 0.1
-  done
-}
-
 # Debian's /run is mounted so that nothing in it can be executed or loaded.
 folder_let_run() { # <folder, empty> <mode>
   local program=$1/program runs=yes

@@ -41,7 +41,7 @@ process_gone() { # <pid>...
 process_stop() { # <pid>...: ask, wait, insist
   (($#)) || return 0
   kill -TERM "$@" 2>/dev/null || true
-  wait_until 5 process_gone "$@" && return
+  poll_until 5 process_gone "$@" && return
   kill -KILL "$@" 2>/dev/null || true
-  wait_until 5 process_gone "$@"
+  poll_until 5 process_gone "$@"
 }

@@ -69,7 +69,7 @@ remote_open() { # <index>
 
 remote_script() {
   local file
-  cat "$(in_tree tools/lib/common.sh)" "$(in_tree tools/lib/packages.sh)" "$(in_tree tools/lib/client.sh)"
+  cat "$(in_tree tools/lib/common.sh)" "$(in_tree tools/lib/poll.sh)" "$(in_tree tools/lib/packages.sh)" "$(in_tree tools/lib/client.sh)"
   # shellcheck disable=SC2016  # for the shell there
   printf 'prog=%q\nclient_seen=${1-}\nclient_take\n' "$prog"
   for file in "$(load_dir)"/*; do
@@ -155,7 +155,7 @@ remote_reach() {
   for i in "${!remote_hosts[@]}"; do
     name=/reach-$i-$RANDOM$RANDOM$RANDOM
     remote_ask "$i" 10 "reach ${bed_sites[0]}.test 80 $name"
-    wait_until 5 grep -q " $name\$" "$log" ||
+    poll_until 5 grep -q " $name\$" "$log" ||
       die "client ${remote_hosts[i]}: its request did not come to this Apache; another server answers for ${bed_sites[0]}.test there"
     bed_peers+=("$(sed -n "s|^\([^ ]*\) $name\$|\1|p" "$log" | sed -n 1p)")
   done
@@ -179,7 +179,7 @@ remote_down() {
     printf 'end\n' >&"${remote_to[$i]}"
   done
   for i in "${!remote_pids[@]}"; do
-    wait_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" || [[ -z ${remote_mapped[$i]-} ]] ||
+    poll_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" || [[ -z ${remote_mapped[$i]-} ]] ||
       say "client ${remote_hosts[$i]}: it is not known whether its hosts file was put back (the next run will)"
     process_stop "${remote_pids[$i]}"
   done
@@ -193,7 +193,7 @@ remote_down() {
 remote_start() { # <"pid prefix">...; sets remote_at
   local i one
   for one; do
-    wait_until 60 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
+    poll_until 60 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
     remote_answer="${one%% *}"
     return 1
   done

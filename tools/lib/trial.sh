@@ -213,7 +213,7 @@ trial_meter() {
   bed_unlock_child
   exec {quiet}<> <(:)           # to sleep without a process that would outlive us
   for site in "${bed_sites[@]}"; do
-    files+=("$(cgroup_usage_file "$(bed_site_cgroup "$site")")")
+    files+=("$(cgroup_file "$(bed_site_cgroup "$site")" cpuacct.usage cpu.stat || true)")
   done
   mapfile -t pids < <(bed_fpm_pids)
   for ((second = 0; second <= trial[seconds]; second++)); do
@@ -383,5 +383,5 @@ trial_status() { # what the module says after the run
 }
 
 trial_drain() {
-  wait_until 30 bed_idle || say 'the last flood has not drained after 30 s; going on'
+  poll_until 30 bed_idle || say 'the last flood has not drained after 30 s; going on'
 }
