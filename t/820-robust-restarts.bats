@@ -100,7 +100,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
 # it has begun to stop.
 restart_while_they_end() {
   restart_httpd 3>&- 4>&- &
-  wait_until 10 error_log_says 'SIGHUP received'
+  wait_until 10 error_log_has 'SIGHUP received'
   release_request one
   release_request two
   wait "$!"

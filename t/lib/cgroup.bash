@@ -25,7 +25,7 @@ cgroup_gone()   { [[ -z $(cgroup_dirs "$1") ]]; }  # <path>
 
 # Prints a file of the group, under the first of these names that there is in any
 # hierarchy.
-cgroup_says() { # <path> <file name>...
+cgroup_value() { # <path> <file name>...
   local file
   file=$(cgroup_file "$@") || fail "group $1 has none of these files: ${*:2}" || return
   cat "$file"

@@ -261,7 +261,7 @@ crash_httpd() {
 show_log() { tail -n 25 "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
 
 error_log()      { cat "$HTTPD_ROOT/logs/error.log"; }
-error_log_says() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular expression>
+error_log_has() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular expression>
 
 # Requests are over, so no seat may be taken and nobody may wait: not in any account.
 check_idle() {

@@ -7,6 +7,11 @@
 # has no siege and no h2load until apt-get is asked for them; three's clock is 7 s
 # ahead.
 
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/netns.sh
+. "$TOP/tools/lib/netns.sh"
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/process.sh
+. "$TOP/tools/lib/process.sh"
+
 MACHINES=(one two three)
 
 machines_up() {
@@ -16,8 +21,7 @@ machines_up() {
   ssh-keygen -q -t ed25519 -N '' -f "$MACHINES_DIR/ssh/key"
   mkdir -p "$MACHINES_DIR"/host{1,2,3}/bin
   machine_tools
-  ip netns add vlt-server
-  ip -n vlt-server link set lo up
+  netns_make vlt-server
   for n in 1 2 3; do machine_up "$n"; done
   chmod -R go= "$MACHINES_DIR"
   wait_until 10 machines_listen
@@ -39,15 +43,10 @@ machines_home() {
 
 machine_up() { # <number>
   local name=vlt-host$1 address=198.18.9.1$1 dir=$MACHINES_DIR/host$1 path=$MACHINES_DIR/host$1/bin
-  ip netns add "$name"
-  ip -n "$name" link set lo up
-  ip -n vlt-server link add "$name" type veth peer name eth0 netns "$name"
-  ip -n vlt-server address add 198.18.9.1 peer "$address/32" dev "$name"
-  ip -n "$name" address add "$address" peer 198.18.9.1/32 dev eth0
-  ip -n vlt-server link set "$name" up
-  ip -n "$name" link set eth0 up
-  mkdir -p "/etc/netns/$name"
-  printf '127.0.0.1 localhost\n# of host %s, without an end of line' "$1" >"/etc/netns/$name/hosts"
+  netns_make "$name"
+  netns_join vlt-server 198.18.9.1 "$name" "$address"
+  netns_hosts "$name" "127.0.0.1 localhost"
+  printf '# of host %s, without an end of line' "$1" >>"/etc/netns/$name/hosts"
   cp "/etc/netns/$name/hosts" "$dir/hosts"
   ssh-keygen -q -t ed25519 -N '' -f "$dir/key"
   [[ $1 == 1 ]] || path+=:/usr/sbin:/usr/bin:/sbin:/bin
@@ -100,13 +99,8 @@ machine_off() { # <number>: everything that runs on it, at once
 
 machines_down() {
   local n
-  for n in 1 2 3; do
-    machine_off "$n"
-    ip netns del "vlt-host$n"
-    rm -rf "/etc/netns/vlt-host$n"
-  done
-  ip netns del vlt-server
-  rmdir /etc/netns 2>/dev/null || true
+  for n in 1 2 3; do machine_off "$n"; done
+  netns_remove vlt-host{1,2,3} vlt-server
   [[ ! -e $MACHINES_DIR/made-ssh ]] || rmdir "$MACHINES_HOME/.ssh"
 }
 
@@ -117,7 +111,7 @@ on_server() { # <command>...
     mount --bind "$1" "$2" && exec "${@:3}"' - "$MACHINES_DIR/ssh" "$MACHINES_HOME/.ssh" "$@"
 }
 
-on_machine() { # <number> <command>...
+on_client() { # <number of a client> <command>...
   ip netns exec "vlt-host$1" "${@:2}"
 }
 

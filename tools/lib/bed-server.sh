@@ -251,7 +251,7 @@ bed_orphans() { # <file of a namespace>: pids
   local pid
   for pid in $(netns_pids_of "$1"); do
     [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|lighttpd|php-fpm[0-9.]*)$ ]] || continue
-    ! process_says "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
+    ! process_has_word "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
   done
 }
 

@@ -7,11 +7,11 @@ process_ours() { # <pidfile> <word>: the pid, if its command line has that word
   [[ -s $1 ]] || return 1
   pid=$(<"$1")
   [[ $pid =~ ^[0-9]+$ ]] || return 1
-  process_says "$pid" "$2" || return 1
+  process_has_word "$pid" "$2" || return 1
   printf '%s\n' "$pid"
 }
 
-process_says() { # <pid> <word>: in its command line
+process_has_word() { # <pid> <word>: in its command line
   [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") == *"$2"* ]]
 }
 
