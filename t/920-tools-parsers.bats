@@ -231,9 +231,9 @@ silent_server() { # its port goes to the file "port"
   command -v h2load >/dev/null || skip "no h2load"
   silent_server
   # shellcheck disable=SC2016  # for the inner shell
-  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/h2load.sh"; declare -A trial=([requests]="")
+  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/h2load.sh"
     load_dir() { pwd; }; client_exec() { exec "${@:2}"; }
-    h2load_prepare; (h2load_run 1 3 1 0 "https://127.0.0.1:$2/" run 1); h2load_record run' - "$TOP" "$(<port)"
+    h2load_prepare; (h2load_run 1 3 1s 0 "https://127.0.0.1:$2/" run 1); h2load_record run' - "$TOP" "$(<port)"
   kill "$server"
   printf 'status %s\n%s\n' "$status" "$output"
   is '[.transactions, .failures, .elapsed_s < 15]' '[0,1,true]'

@@ -172,9 +172,9 @@ shared_pool() { # <word of rows.jq>
 }
 
 @test "the insulation test sweeps all loads and schemes with --full" {
-  with_bench 'option[length]=full; test_read insulation
+  with_bench 'test_read insulation length=full
     echo "${#test_scenes[@]} ${test[targets]} ${test[full]}"
-    option[length]=default; test_scenes=() test_loads=() test_rows=(); test_read insulation
+    test_scenes=() test_loads=() test_rows=(); test_read insulation length=default
     echo "${test_scenes[*]} ${test[targets]} ${test[hogs:b60-hogs]}"'
   [ "${lines[0]}" = '12 plain,limits40,limits20,vhostlimit 60' ]
   [ "${lines[1]}" = 'b10 b60 b60-hogs limits20,vhostlimit 10' ]
@@ -257,4 +257,16 @@ shared_pool() { # <word of rows.jq>
   with_bench 'test_read noisy; rows_json run-*.json | jq "{ rows: . }" >result.json; report_jq result.json rows | report_rows'
   [[ ${lines[1]} == *"$victims"*1.000*0.900..1.100*'>= 0.97'*'>= 1.0'*'met, and the goal' ]]
   [[ ${lines[3]} == *'failures of either site'*' 0 '*0..0*'met, and the goal' ]]
+}
+
+@test "each of the dictionaries is changed by the file that owns it" {
+  local name owner found changes=''
+  for name in option:../bench.sh test:./test.sh test_option:./test.sh trial:./trial.sh measure:./measure.sh 'bed:./bed(-server)?.sh'; do
+    owner=${name#*:} name=${name%%:*}
+    found=$(cd "$TOP/tools/lib" && grep -nE "^([^#]*[ ;(])?$name(\\[[^]]*\\])?\\+?=" ./[!c]*.sh ./c[!t]*.sh ../bench.sh ../setup.sh)
+    [ -n "$found" ]
+    changes+=$(grep -vE "^$owner:" <<<"$found") || true
+  done
+  printf '%s\n' "$changes"
+  [ -z "$changes" ]
 }

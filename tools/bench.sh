@@ -106,7 +106,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
-  [compare]=0 [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [clients]='')
+  [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [clients]='')
 
 parse() {
   parse_options lkw:D:o: quick,full,strict,keep-noisy,repeat:,target:,page:,load:,clients:,install,server:,compare,docroot: "$@"
@@ -119,13 +119,13 @@ parse() {
       --keep-noisy) option[noisy]=keep ;;
       --compare) option[compare]=1 ;;
       -k) option[keepalive]=1 ;;
-      --install) remote_install=yes ;;
+      --install) option[install]=yes ;;
       --repeat) option[repeat]=$2; shift ;;
       --target) option[targets]=$2; shift ;;
       --page) option[pages]=$2; shift ;;
       --load) option[load]=$2; shift ;;
       --clients) option[clients]=${2:-,}; shift ;;
-      --server) remote_server=$2; shift ;;
+      --server) option[server]=$2; shift ;;
       -w) option[workers]=$2; shift ;;
       -D) option[lines]+=${option[lines]:+$'\n'}$2; shift ;;
       --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift ;;
@@ -137,7 +137,7 @@ parse() {
   ((! option[compare])) || compare "$@"
   (($# <= 1)) || misuse "one test at a time, not '$*'"
   test_known "${1-noisy}" || misuse "unknown test '$1' (-l lists the tests)"
-  test_read "${1-noisy}"
+  test_read "${1-noisy}" keepalive="${option[keepalive]}" length="${option[length]}" pages="${option[pages]}" docroots="${option[docroots]}"
   check_values
 }
 
@@ -179,7 +179,7 @@ check_application() { # <page>: applications only on the test that sets them up
 check_clients() {
   local host
   if [[ -z ${option[clients]} ]]; then
-    [[ $remote_install == no && -z $remote_server ]] || misuse "--install and --server go with --clients"
+    [[ ${option[install]} == no && -z ${option[server]} ]] || misuse "--install and --server go with --clients"
   else
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
     ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: ${#bed_clients[@]} at most"
@@ -209,18 +209,17 @@ check_docroots() {
 resolve_options() {
   local seconds warm try repeat
   read -r seconds warm try repeat < <(lengths)
-  [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
-  [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
-  [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
-  bed[modules]=${test[modules]-}
+  target_configure "${option[lines]}"
+  bed_set children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}"
   if remote_used; then
-    bed[network]=host
-    cpu_clients_here=no
+    bed_set network=host
+    cpu_clients_elsewhere
   fi
-  measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
-    [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
-    [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
-    [workers]=${option[workers]:-${bed[workers]}} [strict]=${option[strict]} [noisy]=${option[noisy]})
+  measure_plan command="${option[command]}" out="${option[out]}" load="${option[load]}" length="${option[length]}" \
+    seconds="$seconds" warm="$warm" try="$try" repeat="${option[repeat]:-$repeat}" \
+    keepalive="${test[keepalive]:-${option[keepalive]}}" targets="${option[targets]:-${test[targets]}}" \
+    pages="${option[pages]:-${test[pages]}}" workers="${option[workers]:-${bed[workers]}}" \
+    strict="${option[strict]}" noisy="${option[noisy]}"
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
@@ -247,6 +246,7 @@ prepare() {
   ! remote_used || on_exit remote_down
   on_exit progress_end
   say "setting up the test bed"
+  ! remote_used || remote_set "${option[install]}" "${option[server]}" "$(test_ends)" "${measure[keepalive]}" "${generators[@]}"
   bed_up
   ! measure_has_module || bed_load "${measure[out]}/mod_vhostlimit.so"
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi

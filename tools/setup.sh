@@ -40,15 +40,15 @@ parse() { # leaves the command in command, and the rest in arguments
   while [[ $1 != -- ]]; do
     with=$1
     case $1 in
-      -L) bed[modules]=lua ;;
-      -M) bed[module]=on ;;
-      -P) bed[pools]=own ;;
-      -T) bed[tls]=on ;;
-      -D) bed[extra]+=$2$'\n'; shift ;;
-      -m) bed[mpm]=$2; shift ;;
-      -w) bed[workers]=$2; shift ;;
-      -p) bed[children]=$2; shift ;;
-      -F) bed[front]=$2; shift ;;
+      -L) bed_set modules=lua ;;
+      -M) bed_set module=on ;;
+      -P) bed_set pools=own ;;
+      -T) bed_set tls=on ;;
+      -D) bed_set extra="${bed[extra]}$2"$'\n'; shift ;;
+      -m) bed_set mpm="$2"; shift ;;
+      -w) bed_set workers="$2"; shift ;;
+      -p) bed_set children="$2"; shift ;;
+      -F) bed_set front="$2"; shift ;;
     esac
     shift
   done
@@ -80,8 +80,7 @@ give_up() { # undoes a start that was interrupted or failed
 # loads the new module.
 check_module() {
   [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built (./autogen.sh && ./configure && make)"
-  bed[build]=$(sha256sum "$bed_module_file")
-  bed[build]=${bed[build]%% *}
+  bed_set build="$(sha256sum "$bed_module_file" | cut -d ' ' -f 1)"
   say "the module is $bed_module_file, SHA-256 ${bed[build]}"
 }
 

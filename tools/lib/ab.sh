@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # ab, which counts requests: one run, and its record from its words and its table
 # of percentiles, PREFIX.times.
@@ -8,13 +8,13 @@ ab_version() { ab -V | sed -n 's/^This is ApacheBench, Version \([0-9.]*\).*/ab 
 ab_prepare() { :; }
 
 # -l: a page may be of another length each time; -r: a broken connection is counted.
-ab_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times>
+ab_words() { # <dir of its files> <users> <length> <keepalive> <url> <file of times>
   local keep=()
   ! (($4)) || keep=(-k)
-  load_words=(ab -q -l -r -s 60 "${keep[@]}" -n "${trial[requests]}" -c "$2" -e "$6" "$5")
+  load_words=(ab -q -l -r -s 60 "${keep[@]}" -n "${3%req}" -c "$2" -e "$6" "$5")
 }
 
-ab_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+ab_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
   ab_words "$(load_dir)" "${@:2:4}" "$6.times"
   client_exec "$1" "${load_words[@]}" >"$6.ab" 2>"$6.err"
 }

@@ -205,7 +205,14 @@ bed_site_lines() { # of each site's vhost
   [[ ${bed[front]} != proxy ]] || echo 'RemoteIPProxyProtocol On'
 }
 
-bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
+# For the next bed_up or bed_switch.
+bed_set() { # <key=value>...
+  local pair
+  for pair; do
+    [[ -n ${bed[${pair%%=*}]+known} ]] || die "the test bed has no setting ${pair%%=*}"
+    bed[${pair%%=*}]=${pair#*=}
+  done
+}
 
 # Writes the vhosts beyond the three sites and prints what includes them.
 bed_more_vhosts() { # <listens>
@@ -268,8 +275,7 @@ bed_httpd_graceful() {
 
 bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
   bed_httpd_stop
-  bed[module]=$1
-  bed[extra]=$2
+  bed_set module="$1" extra="$2"
   bed_save
   # Apache makes the groups of PHP-FPMs that have some, so those start after it.
   [[ ${bed[pools]} == shared ]] || bed_fpm_stop

@@ -53,8 +53,15 @@ bed_commands=                   # a file for the command lines, if they are want
 # network: `own` is the namespaces; `host` is this machine's, for clients that are
 # other machines.  build: SHA-256 of the module.  front: see bed-front.sh; instances: of Apache, that share the
 # workers; apps: a folder of applications.
+# Only bed_set and bed_switch change it.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
   [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
+
+# Where clients that are other machines find the sites, and who gets pages.
+bed_serve() { # <address> [<client's address>]...
+  bed_address=$1 bed_peers=("${@:2}")
+  [[ $1 != *:* ]] || bed_address="[$1]"
+}
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 

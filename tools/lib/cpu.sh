@@ -6,6 +6,8 @@
 
 cpu_clients_here=yes
 
+cpu_clients_elsewhere() { cpu_clients_here=no; }
+
 cpu_list() { # one number a line
   local part
   for part in $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr , ' '); do

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # h2load: HTTP/2 with several streams a connection, as the same record that siege
 # gives.  What was begun and not answered at the end is not counted.  A log of all
@@ -19,10 +19,13 @@ h2load_prepare() { # see h2load-end.c
   truncate -s 1M "$(load_dir)/upload"
 }
 
-h2load_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times> <streams[:option]...>
-  local before=(timeout -k 5 "$(($3 + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$3") length=(-D"$3")
+h2load_words() { # <dir of its files> <users> <length> <keepalive> <url> <file of times> <streams[:option]...>
+  local seconds=${3%s} before=() length=(-n"${3%req}" -N30s)
   local streams=${7%%:*} options=() option words
-  [[ -z ${trial[requests]} ]] || before=() length=(-n"${trial[requests]}" -N30s)
+  if [[ $3 == *s ]]; then
+    before=(timeout -k 5 "$((seconds + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$seconds")
+    length=(-D"$seconds")
+  fi
   IFS=: read -ra words <<<"$7"
   for option in "${words[@]:1}"; do
     case $option in
@@ -36,7 +39,7 @@ h2load_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file 
     "${length[@]}" --log-file="$6" "$5")
 }
 
-h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams[:option]...>
+h2load_run() { # <client> <users> <length> <keepalive> <url> <file prefix> <streams[:option]...>
   rm -f "$6.times"            # it would append
   h2load_words "$(load_dir)" "${@:2:4}" "$6.times" "$7"
   client_exec "$1" "${load_words[@]}" >"$6.h2load" 2>"$6.err"

@@ -13,15 +13,15 @@ hello_prepare() { handshake_prepare; }
 handshake_version() { echo 'TLS handshakes'; }
 hello_version()     { echo 'TLS hellos'; }
 
-handshake_words() { handshake_flood handshake "$@"; }  # <dir of its files> <users> <seconds> <keepalive> <url>
+handshake_words() { handshake_flood handshake "$@"; }  # <dir of its files> <users> <length> <keepalive> <url>
 hello_words()     { handshake_flood hello "$@"; }
 
 handshake_flood() { # <kind> <as handshake_words>
   local host=${6#https://}
-  load_words=("$2/handshake" "$1" "${host%%/*}" 443 "$3" "$4")
+  load_words=("$2/handshake" "$1" "${host%%/*}" 443 "$3" "${4%s}")
 }
 
-handshake_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+handshake_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
   handshake_words "$(load_dir)" "${@:2:4}"
   client_exec "$1" "${load_words[@]}" >"$6.handshake" 2>"$6.err"
 }

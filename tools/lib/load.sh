@@ -43,8 +43,9 @@ load_packages() { # <load>...: the roles in packages.sh of what they need here
   done
 }
 
-# Replaces the shell: call it in the background or in parentheses.
-load_run() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
+# Replaces the shell: call it in the background or in parentheses.  The length is a
+# time, 25s, or a number of requests, 400req.
+load_run() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
   bed_unlock_child
   if remote_used; then remote_load "$@"; else "${1%%:*}_run" "${@:2}" "${1#*:}"; fi
 }

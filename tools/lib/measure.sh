@@ -4,7 +4,8 @@
 # order that rotates, so that a machine that becomes slower wrongs no target.  A run
 # that the machine disturbed (noise.jq) is void: it is made again and is in no median.
 
-declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
+# out load keepalive repeat seconds warm targets pages workers length, from measure_plan
+declare -A measure=()
 declare -A measure_tuned=()     # page: plain Apache's best number of threads (plain-best)
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
 measure_lost=()                 # runs whose client failed, a sentence each
@@ -13,6 +14,11 @@ measure_missing=()              # "page target scene repetition" without a run t
 declare -A measure_slots=()     # file of a run that counts: repetition page target scene
 declare -A measure_again=()     # "repetition page target scene": how often it was made again
 measure_again_all=0 measure_again_most=0       # repeats of all runs: made, allowed
+
+measure_plan() { # <key=value>...: what is measured
+  local pair
+  for pair; do measure[${pair%%=*}]=${pair#*=}; done
+}
 
 measure_contenders() { # a line "target scene" each
   local target scene
@@ -161,9 +167,8 @@ measure_lose() {
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
   local most=$5
   [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
-  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$most [workers]=$6 [prefix]=$7
-    [requests]=${test[${measure[length]}:$4]-}
-    [warm]=${measure[warm]} [load]=${measure[load]} [keepalive]=${measure[keepalive]})
+  trial_set repetition="$1" page="$2" target="$3" scene="$4" seconds="$most" workers="$6" prefix="$7" \
+    requests="${test[${measure[length]}:$4]-}" warm="${measure[warm]}" load="${measure[load]}" keepalive="${measure[keepalive]}"
 }
 
 measure_count() { echo $(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat])); }    # runs
@@ -209,21 +214,11 @@ measure_tune() {
 # it would outlive us, with the lock.
 measure_try() { # <page> <threads>
   measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
-  measure_try_once
-  ! trial_outrun || measure_try_once
+  trial_try
+  ! trial_outrun || trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
   measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
-}
-
-measure_try_once() {
-  local pids=()
-  trial[lost]=''
-  trial_start
-  trial_warm_up
-  trial_begin
-  remote_used || trial_loads
-  trial_wait "${trial[seconds]}" "${pids[@]}"
 }
 
 measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # lines "threads rate": the best one's threads

@@ -6,7 +6,9 @@
 # The test bed's Apache is then in this machine's own network.
 
 remote_hosts=()                 # as ssh knows them; client N is the N-th, in turns
-remote_install=no remote_server=''
+remote_loads=()                 # the load generators that they need
+remote_length=timed             # timed or counted: what ends a load
+remote_keepalive=0 remote_install=no remote_server=''
 remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=()
 remote_versions=''              # "load version" of each host, a line each
 remote_answer=''
@@ -15,6 +17,9 @@ remote_at=0                     # when the run begins, us of our clock
 remote_run=-                    # its name for the clients; -: loads begin at once
 remote_delay=0                  # seconds from there to the next load's beginning
 
+remote_set() { # <install: yes or no> <server or nothing> <timed | counted> <keepalive 0|1> <load>...
+  remote_install=$1 remote_server=$2 remote_length=$3 remote_keepalive=$4 remote_loads=("${@:5}")
+}
 remote_used()   { ((${#remote_hosts[@]})); }
 remote_host_known() { [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.:%@-]*$ ]]; }          # <host>
 remote_index()  { echo $((($1 - 1) % ${#remote_hosts[@]})); }                  # <client>
@@ -38,20 +43,18 @@ remote_ssh() { # <host>
 
 # Instead of namespaces: the clients are asked who they are and where they see us.
 bed_network_host() {
-  local i load loads
-  mapfile -t loads < <(test_generators "${measure[load]}")
-  load_prepare "${measure[keepalive]}" "${loads[@]}"
+  local i load
+  load_prepare "$remote_keepalive" "${remote_loads[@]}"
   for i in "${!remote_hosts[@]}"; do remote_open "$i"; done
   for i in "${!remote_hosts[@]}"; do
-    for load in "${loads[@]}"; do remote_hello "$i" "$load"; done
+    for load in "${remote_loads[@]}"; do remote_hello "$i" "$load"; done
   done
   remote_same_server
   for i in "${!remote_hosts[@]}"; do
     remote_mapped[i]=yes
     remote_ask "$i" 20 "map $remote_server ${bed_sites[*]/%/.test}"
   done
-  bed_address=$remote_server
-  [[ $bed_address != *:* ]] || bed_address="[$bed_address]"
+  bed_serve "$remote_server"
 }
 
 # The fifos are open for reading and writing: neither side ever sees an end that
@@ -80,10 +83,9 @@ remote_script() {
 }
 
 remote_hello() { # <index> <load>
-  local address version wait=30 length=timed
+  local address version wait=30
   [[ $remote_install == no ]] || wait=600
-  ! test_is_counted || length=counted
-  remote_ask "$1" "$wait" "hello $2 $(remote_least "$2") $length $remote_install $(uname -m)"
+  remote_ask "$1" "$wait" "hello $2 $(remote_least "$2") $remote_length $remote_install $(uname -m)"
   read -r _ address version <<<"$remote_answer"
   remote_versions+="$2 $version"$'\n'
   remote_seen[$1]=$address
@@ -149,17 +151,17 @@ remote_version() { # <load>
 # address it comes: behind a router that is not the one that the client has.  Until
 # then only this machine gets pages.
 remote_reach() {
-  local i log=$bed_dir/reach.log name
+  local i log=$bed_dir/reach.log name peers=()
   bed_switch off "LogFormat \"%a %U\" reach"$'\n'"CustomLog \"$log\" reach"
-  bed_peers=()
   for i in "${!remote_hosts[@]}"; do
     name=/reach-$i-$RANDOM$RANDOM$RANDOM
     remote_ask "$i" 10 "reach ${bed_sites[0]}.test 80 $name"
     poll_until 5 grep -q " $name\$" "$log" ||
       die "client ${remote_hosts[i]}: its request did not come to this Apache; another server answers for ${bed_sites[0]}.test there"
-    bed_peers+=("$(sed -n "s|^\([^ ]*\) $name\$|\1|p" "$log" | sed -n 1p)")
+    peers+=("$(sed -n "s|^\([^ ]*\) $name\$|\1|p" "$log" | sed -n 1p)")
   done
-  say "pages are served to this machine and to ${bed_peers[*]} only"
+  bed_serve "$remote_server" "${peers[@]}"
+  say "pages are served to this machine and to ${peers[*]} only"
 }
 
 remote_alive() { # 1 and a sentence in remote_answer if one is lost
@@ -252,9 +254,9 @@ remote_compare() { # <index>
 }
 
 # Replaces the shell: call it in the background or in parentheses.
-remote_load() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
-  local words load=${1%%:*} deadline=$(($4 + $4 / 10 + 20)) pipe=$7.fifo
-  [[ -z ${trial[requests]} ]] || ((deadline > 640)) || deadline=640
+remote_load() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
+  local words load=${1%%:*} deadline=640 pipe=$7.fifo
+  [[ $4 != *s ]] || deadline=$((${4%s} + ${4%s} / 10 + 20))
   "${load}_words" /run/vhostlimit-client "$3" "$4" "$5" "$6" times "${1#*:}"
   bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
   printf -v words ' %q' "${load_words[@]}"

@@ -23,7 +23,11 @@ service_prepare() { # <service>: once, when the bed is up
   case $1 in postgresql | mariadb) "$1_prepare" ;; esac
 }
 
-# Each application that is measured on each folder, of which trial.sh learns.
+declare -A service_roots=()     # scene: the folder with its applications
+
+service_root() { printf '%s\n' "${service_roots[$1]-}"; }       # <scene>
+
+# Sets up each application that is measured on each folder.
 service_apps() { # <page>...
   local scene root n=0 app
   for scene in "${test_scenes[@]}"; do
@@ -31,6 +35,6 @@ service_apps() { # <page>...
     n=$((n + 1))
     root=$(app_root "${test[docroot:$scene]}")
     for app; do app_install "$app" "$root" "$n"; done
-    test[apps:$scene]=$root
+    service_roots[$scene]=$root
   done
 }

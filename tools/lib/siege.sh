@@ -33,13 +33,13 @@ timeout = 30
 END
 }
 
-siege_words() { # <dir of its files> <users> <seconds> <keepalive> <url>: as all LOAD_words
-  local length=-t$3S
-  [[ -z ${trial[requests]} ]] || length=-r$((trial[requests] / $2))
+siege_words() { # <dir of its files> <users> <length> <keepalive> <url>: as all LOAD_words
+  local length=-t${3%s}S
+  [[ $3 != *req ]] || length=-r$((${3%req} / $2))
   load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" "$length" "$5")
 }
 
-siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+siege_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
   local home
   home=$(bed_file "siege-${6##*/}")
   mkdir -p "$home"

@@ -12,8 +12,10 @@ target_process_limits() { # <requests>
 
 # The one place that says how the module is configured when it is measured:
 # added to conf/testbed/vhostlimit.conf.in.  Nothing: "VhostLimit On" is all a
-# user writes, so that is what is measured; bench.sh -D adds lines.
+# user writes, so that is what is measured; bench.sh -D sets lines.
 target_vhostlimit_lines=''
+
+target_configure() { target_vhostlimit_lines=$1; }      # <lines>
 
 target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
@@ -75,8 +77,8 @@ target_start() { # <target> <the test's lines for the module>
     lighttpd) lighttpd_start ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
     mod_qos) target_start_mod_qos ;;
-    haproxy) bed_set front sites; bed_switch off '' ;;
-    process-limit) bed_set instances 2; bed_switch off '' ;;
+    haproxy) bed_set front=sites; bed_switch off '' ;;
+    process-limit) bed_set instances=2; bed_switch off '' ;;
   esac
 }
 
@@ -86,7 +88,7 @@ target_start_mod_qos() {
   load=$(httpd_load_lines "$(httpd_binary)" qos)
   ! grep -q 'libpcre\.so\.3 ' <<<"$(ldconfig -p)" || load=$'LoadFile libpcre.so.3\n'$load
   for site in "${bed_sites[@]}"; do
-    bed_set "$site" "QS_LocRequestLimitDefault $(target_part)"
+    bed_set "$site=QS_LocRequestLimitDefault $(target_part)"
   done
   bed_switch off "$load"$'\nQS_ErrorResponseCode 503'
 }

@@ -4,9 +4,11 @@
 # describe_NAME, that says in them who loads what, on which pages and targets,
 # and which rows are reported; to add a test is to add such a file.
 
-# What is said once; lines, vhosts, hogs, mpm, front, docroot and apps with :SCENE, and
-# the requests of each load with full:SCENE, default:SCENE and quick:SCENE.
+# The description that was read, changed by the functions of this file only.  Keys of a
+# scene are lines, vhosts, hogs, mpm, front and docroot with :SCENE, and the number of
+# requests of each load with full:SCENE, default:SCENE and quick:SCENE.
 declare -A test=()
+declare -A test_option=()       # see test_read
 test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
 test_scene_now=-                # the name of the only scene of most tests
 test_by_now=-                   # the generator of the next loads; -: the command line's
@@ -28,7 +30,12 @@ test_list() { # NAME<TAB>summary
 
 test_known() { grep -qxF -- "$1" <<<"$(test_files | cut -f 1)"; }
 
-test_read() { # <name>
+# Reads the description.  Some depend on options of the command line: keepalive (0 or 1),
+# length (quick, default or full), pages and docroots.
+test_read() { # <name> [<option=value>]...
+  local pair
+  test_option=()
+  for pair in "${@:2}"; do test_option[${pair%%=*}]=${pair#*=}; done
   # shellcheck disable=SC1090  # one of ours
   . "${BASH_SOURCE[0]%/*}/test-$1.sh"
   test=([name]=$1 [targets]='plain,vhostlimit' [pages]=static [samples]=2)
@@ -100,8 +107,8 @@ test_cheap_and_dear() { # <page> <page>
   test_load dear 2 site2 100 0 100 "$2"
 }
 
-test_is_kept()      { [[ ${option[keepalive]-0} == 1 ]]; }      # does the command line say -k?
-test_is_full()      { [[ ${option[length]-} == full ]]; }
+test_is_kept()      { [[ ${test_option[keepalive]-0} == 1 ]]; } # does the command line say -k?
+test_is_full()      { [[ ${test_option[length]-} == full ]]; }
 test_full_seconds() { test[full]=$1; }                  # <of a run>, with --full
 
 # Where: all, or PAGE, or PAGE:close, PAGE:keepalive, each with or without @TARGET.
@@ -194,7 +201,7 @@ test_generators() { # <the command line's>: those that make loads
   printf '%s\n' "${test_loads[@]}" | awk -v own="$1" '{ sub(":.*", "", $9); print $9 == "-" ? own : $9 }' | sort -u
 }
 
-test_is_counted() { [[ -n ${test[quick:${test_scenes[0]}]-} ]]; }   # so many requests, see test_requests
+test_ends() { if [[ -n ${test[quick:${test_scenes[0]}]-} ]]; then echo counted; else echo timed; fi; }   # its loads, see test_requests
 
 # Descriptors that one process needs: a generator's, or Apache's. The event MPM
 # spreads connections over two children at least; a front or prefork's acceptor

@@ -3,12 +3,19 @@
 # One run: the loads of one scene, on one page and one target, sar and the
 # status page's samples beside them.
 
-# repetition page target scene seconds warm load keepalive workers prefix; begun;
-# lost: why this run does not count, a sentence; requests where the loads are
-# counted, and seconds is the most then
+# repetition page target scene seconds warm load keepalive workers prefix, from
+# trial_set; begun; lost: why this run does not count, a sentence; requests: the number
+# that each load makes, if it does not run for a time, and seconds is the limit then.
+# Only this file changes it.
 declare -A trial=()
 trial_hog_pids=() trial_beside_pids=()
 declare -A trial_who=()         # pid: number, client, users, site of a load
+
+trial_set() { # <key=value>...: what the next run is
+  local pair
+  trial=([lost]='' [requests]='')
+  for pair; do trial[${pair%%=*}]=${pair#*=}; done
+}
 
 trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   trial[lost]=''
@@ -25,18 +32,25 @@ trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   trial_drain
 }
 
+# A short run of all loads, without records beside them.
+trial_try() {
+  local pids=()
+  trial[lost]=''
+  trial_start
+  trial_warm_up
+  trial_begin
+  remote_used || trial_loads
+  trial_wait "${trial[seconds]}" "${pids[@]}"
+}
+
 # The server that the trial wants, freshly started.
 trial_start() {
   local site scene=${trial[scene]}
-  bed_set vhosts "${test[vhosts:$scene]-3}"
-  bed_set apps "${test[apps:$scene]-}"
-  bed_set workers "${trial[workers]}"
-  bed_set mpm "${test[mpm:$scene]-event}"
-  bed_set tls "${test[tls]-off}"
-  bed_set front "${test[front:$scene]-none}"
-  bed_set instances 1
-  for site in site1 site2 site3; do
-    if target_is_module "${trial[target]}"; then bed_set "$site" "${test[$site]-}"; else bed_set "$site" ''; fi
+  bed_set vhosts="${test[vhosts:$scene]-3}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
+    mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" instances=1
+  for site in "${bed_sites[@]}"; do
+    bed_set "$site="
+    ! target_is_module "${trial[target]}" || bed_set "$site=${test[$site]-}"
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
   app_check "${trial[page]}"
@@ -86,19 +100,18 @@ trial_url() { # <site> <page or ->
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page by prefix pids=() requests=${trial[requests]} most=${trial[warm]}
-  [[ -z $requests ]] || { trial[requests]=$((requests > 400 ? 100 : requests / 4)); most=600; }
+  local loads load site page by prefix pids=() requests=${trial[requests]} most=${trial[warm]} length=${trial[warm]}s
+  [[ -z $requests ]] || { length=$((requests > 400 ? 100 : requests / 4))req; most=600; }
   remote_run=- trial_who=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
     read -r _ _ site _ _ _ page by <<<"$load"
     prefix=$(bed_file "warm-$site-$page-$by")
-    load_run "$(trial_load "$by")" 1 10 "${trial[warm]}" "${trial[keepalive]}" "$(trial_url "$site" "$page")" "$prefix" &
+    load_run "$(trial_load "$by")" 1 10 "$length" "${trial[keepalive]}" "$(trial_url "$site" "$page")" "$prefix" &
     pids+=("$!")
     trial_who[$!]="1 10 $site $prefix"
   done
   trial_wait "$most" "${pids[@]}"
-  trial[requests]=$requests
 }
 
 trial_flood() {
@@ -164,13 +177,14 @@ trial_loads() { # in the order they begin; adds to pids
     if remote_used; then remote_delay=$start; else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
-    load_run "$(trial_load "$by")" "$client" "$users" "$length" "${trial[keepalive]}" \
+    load_run "$(trial_load "$by")" "$client" "$users" "$(trial_length "$length")" "${trial[keepalive]}" \
       "$(trial_url "$site" "$page")" "${trial[prefix]}-load$n" &
     pids+=("$!")
     trial_who[$!]="$client $users $site ${trial[prefix]}-load$n"
   done
 }
 
+trial_length() { if [[ -n ${trial[requests]} ]]; then echo "${trial[requests]}req"; else echo "$1s"; fi; }    # <seconds>
 trial_load() { if [[ $1 == - ]]; then echo "${trial[load]}"; else echo "$1"; fi; }  # <generator or ->
 
 trial_clock() { printf '%s\n' "${EPOCHREALTIME/,/.}"; }

@@ -6,13 +6,13 @@ wrk_version() { wrk -v 2>&1 | sed -n '1s/ \[.*//p'; }
 
 wrk_prepare() { cp "$(in_tree tools/lib/wrk.lua)" "$(load_dir)"; }
 
-wrk_words() { # <dir of its files> <users> <seconds> <keepalive> <url>
+wrk_words() { # <dir of its files> <users> <length> <keepalive> <url>
   local header=()
   (($4)) || header=(-H 'Connection: close')
-  load_words=(wrk -t1 -c"$2" -d"$3"s --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
+  load_words=(wrk -t1 -c"$2" -d"$3" --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
 }
 
-wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+wrk_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
   wrk_words "$(load_dir)" "${@:2:4}"
   client_exec "$1" "${load_words[@]}" >"$6.wrk" 2>"$6.err"
 }
