@@ -94,9 +94,10 @@ END
 }
 
 @test "the end of a wrk run becomes a record, failures of all kinds added" {
-  echo '{"requests":1000,"elapsed":2.0,"status":100,"connect":1,"read":2,"write":3,"timeout":4,"mean":0.01,"longest":0.5,"p50":0.009,"p99":0.2}' >end
+  echo '{"requests":1000,"elapsed":2.0,"status":100,"connect":1,"read":2,"write":3,"timeout":4,"mean":0.01,"longest":0.5,"p50":0.009,"p90":0.1,"p99":0.2,"p999":0.4,"times":[[0.005,50],[0.2,50]]}' >end
   call wrk wrk_parse end
-  is '[.transactions, .failures, .rate, .p50_s, .p99_s]' '[900,110,450,0.009,0.2]'
+  is '[.transactions, .failures, .rate, .p50_s, .p90_s, .p99_s, .p999_s]' '[900,110,450,0.009,0.1,0.2,0.4]'
+  is .times '[[0.005,500],[0.2,500]]'
 }
 
 h2load_end() {
@@ -131,7 +132,8 @@ END
   h2load_counted >end
   call h2load h2load_parse end log
   is '[.transactions, .failures, .rate, .elapsed_s, .availability]' '[3,2,2,1.5,60]'
-  is '[.mean_s, .p50_s, .p99_s, .longest_s]' '[0.10686,0.02,0.02,0.78857]'
+  is '[.mean_s, .p50_s, .p90_s, .p99_s, .p999_s, .longest_s]' '[0.10686,0.02,0.02,0.02,0.02,0.78857]'
+  is '[(.times | length), (.times | map(.[1]) | add * 1e6 | round / 1e6)]' '[118,3]'
 }
 
 @test "the end of a flood of handshakes becomes a record" {
@@ -172,7 +174,17 @@ END
   ab_end >end
   call ab ab_parse end csv
   is '[.transactions, .failures, .rate, .elapsed_s]' '[200,100,100,2]'
-  is '[.mean_s, .p50_s, .p99_s, .longest_s]' '[0.159102,0.1375,0.3475,0.348187]'
+  is '[.mean_s, .p50_s, .p99_s, .p999_s, .longest_s]' '[0.159102,0.1375,0.3475,null,0.348187]'
+  is .times '[[0.1375,3],[0.3475,3],[0.348187,3]]'
+}
+
+@test "percentiles of several clients come from the response times of all of them" {
+  # 1000 answers of 1 to 1000 ms, and 3000 of 2 s: as one client with the 4000.
+  run bash -c '. "$1/tools/lib/common.sh"; lib_jq load "
+    def client(\$times): [classes as [\$middle, \$percent]
+      | [\$times[(\$times | length - 1) * \$middle / 100 | floor], (\$times | length) * \$percent / 100]];
+    client([range(1; 1001) / 1000]) + client([range(3000) | 2]) | [percentile(0.05, 0.125, 0.2, 0.2499, 0.5, 0.999)]" -nc' - "$TOP"
+  is 'map(. * 100 | round)' '[20,50,80,100,200,200]'
 }
 
 @test "a truncated, empty or foreign file is no end of a run of h2load or ab" {

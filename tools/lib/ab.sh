@@ -23,14 +23,8 @@ ab_record() { ab_parse "$1.ab" "$1.times"; }   # <file prefix>
 
 ab_parse() { # <file> <percentiles>
   [[ -f $2 ]] || die "$1 is not the complete end of an ab run"
-  sed -n 's/^\([A-Z][A-Za-z0-9 -]*\): *\([0-9.]*\).*/\1\t\2/p' "$1" | jq -Rnc --rawfile percentiles "$2" '
-    [inputs | split("\t") | { key: .[0], value: (.[1] | tonumber?) }] | reverse | from_entries as $of
-    | ($percentiles | split("\n")[1:] | map(select(. != "") | split(",") | { key: .[0], value: (.[1] | tonumber / 1000) })
-       | from_entries) as $at
-    | ($of["Failed requests"] + ($of["Non-2xx responses"] // 0)) as $bad
-    | ($of["Complete requests"] - $bad) as $good
-    | { transactions: $good, failures: $bad, elapsed_s: $of["Time taken for tests"], rate: ($good / $of["Time taken for tests"]),
-        availability: (100 * $good / ($good + $bad)), mean_s: ($of["Time per request"] / 1000),
-        longest_s: $at["100"], p50_s: $at["50"], p99_s: $at["99"] }' 2>/dev/null ||
+  # shellcheck disable=SC2016  # jq's own
+  sed -n 's/^\([A-Z][A-Za-z0-9 -]*\): *\([0-9.]*\).*/\1\t\2/p' "$1" |
+    lib_jq load 'ab($percentiles)' -Rnc --rawfile percentiles "$2" 2>/dev/null ||
     die "$1 is not the complete end of an ab run"
 }

@@ -62,6 +62,11 @@ parse_options() { # <short options> <long options, with commas> <argument>...
   done
 }
 
+# jq with one of the libraries in tools/lib.
+lib_jq() { # <library> <filter> [<argument of jq>]...
+  jq -L "$(in_tree tools/lib)" "include \"$1\"; $2" "${@:3}"
+}
+
 need() { # <program>...
   local program
   for program; do

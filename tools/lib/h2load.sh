@@ -57,13 +57,10 @@ h2load_parse() { # <file> [<log> [<what it said>]]
     END {
       if (!known || !elapsed) exit 1
       printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
-    }' "$1" | jq -Rcse --slurpfile times <(h2load_times "${2-}") --arg broken "$(h2load_broken "${3-}")" '
-    split(" ") | map(tonumber) | . as [$good, $failed, $elapsed, $longest, $mean]
-    | ($failed + ($broken | tonumber)) as $bad
-    | def at(part): if ($times | length) > 0 then $times[(($times | length) - 1) * part | floor] else null end;
-      { transactions: $good, failures: $bad, elapsed_s: $elapsed, rate: ($good / $elapsed),
-        availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
-        mean_s: $mean, longest_s: $longest, p50_s: at(0.5), p99_s: at(0.99) }' 2>/dev/null ||
+    }' "$1" |
+    # shellcheck disable=SC2016  # jq's own
+    lib_jq load 'h2load($times; $broken)' -Rcse --slurpfile times <(h2load_times "${2-}") \
+      --argjson broken "$(h2load_broken "${3-}")" 2>/dev/null ||
     die "$1 is not the complete end of an h2load run"
 }
 

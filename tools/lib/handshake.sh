@@ -35,9 +35,5 @@ handshake_record() { handshake_parse "$1.handshake"; } # <file prefix>
 hello_record()     { handshake_parse "$1.hello"; }
 
 handshake_parse() { # <file>
-  jq -cse 'if length == 1 then .[0] else error("not one") end
-    | { transactions: .done, failures: .failed, elapsed_s: .elapsed, rate: (.done / .elapsed),
-        availability: (if .done + .failed > 0 then 100 * .done / (.done + .failed) else 0 end),
-        mean_s: null, longest_s: null, p50_s: null, p99_s: null }' "$1" 2>/dev/null ||
-    die "$1 is not the complete end of a flood of handshakes"
+  lib_jq load handshake -cse "$1" 2>/dev/null || die "$1 is not the complete end of a flood of handshakes"
 }

@@ -4,8 +4,10 @@
 # wrk, or what a test asks for by itself: h2load, ab, handshake or hello.  Each has
 # LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own, and
 # LOAD_words: its command, with its files in a folder named.
-# A record: transactions, failures, elapsed_s, rate, availability, mean_s,
-# longest_s, p50_s, p99_s (null where the generator does not know).
+# A record, made by load.jq: transactions, failures, elapsed_s, rate, availability;
+# response times mean_s, longest_s, p50_s, p90_s, p99_s and p999_s; times, an array of
+# [seconds, number of answers], from which the percentiles of several clients are made.
+# What the generator does not tell is null.
 
 # shellcheck source-path=SCRIPTDIR source=siege.sh
 . "${BASH_SOURCE[0]%/*}/siege.sh"

@@ -104,7 +104,9 @@ def table_rows:
      per_site("response time, mean"; .mean_s | seconds),
      (if any(.[].sites[]; .p99_s) then
        per_site("response time, median"; .p50_s | seconds),
-       per_site("response time, 99 %"; .p99_s | seconds) else empty end),
+       per_site("  90 %"; .p90_s | seconds),
+       per_site("  99 %"; .p99_s | seconds),
+       per_site("  99.9 %"; .p999_s | seconds) else empty end),
      per_site("response time, longest"; .longest_s | seconds),
      (if any(.[].sites[]; .waiting) then
        per_site("waited in the fair queue, median"; .waiting.p50_s | seconds),

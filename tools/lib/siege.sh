@@ -49,27 +49,14 @@ siege_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
 
 siege_record() { siege_parse "$1.siege"; }   # <file prefix>
 
-# siege says its mean in hundredths of a second.  Its concurrency is of the same sum
-# of times, and has the rest where both agree.
 siege_parse() { # <file> -> record
   local summary
   summary=$(siege_summary "$1") || return
-  jq -c '(if .rate > 0 then .concurrency / .rate else 0 end) as $finer
-    | if ($finer - .mean_s | fabs) <= 0.005 then .mean_s = $finer else . end
-    | del(.concurrency) + { p50_s: null, p99_s: null }' <<<"$summary"
+  lib_jq load siege -c <<<"$summary"
 }
 
-# The last line of a summary is asked for too: without it the file was cut off.
 siege_summary() { # <file>: JSON or plain text; times are in seconds
-  siege_objects "$1" 2>/dev/null | jq -cse '
-    if length == 1 then .[0] else error("not one") end |
-    def n(k): .[k] | if type == "number" then . else error("no " + k) end;
-    n("shortest_transaction") as $last
-    | { transactions: n("transactions"), failures: n("failed_transactions"),
-        elapsed_s: n("elapsed_time"), rate: n("transaction_rate"),
-        availability: n("availability"), mean_s: n("response_time"),
-        longest_s: n("longest_transaction"), concurrency: n("concurrency") }' 2>/dev/null ||
-    die "$1 is not a complete siege summary"
+  siege_objects "$1" 2>/dev/null | lib_jq load siege_summary -cse 2>/dev/null || die "$1 is not a complete siege summary"
 }
 
 # siege 4.1.7 has milliseconds in its plain text, and says so; its JSON, and all

@@ -20,12 +20,5 @@ wrk_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
 wrk_record() { wrk_parse "$1.err"; }   # <file prefix>
 
 wrk_parse() { # <file>
-  sed -n '/^{/p' "$1" | jq -cse '
-    if length == 1 then .[0] else error("not one") end |
-    (.requests - .status) as $good
-    | (.status + .connect + .read + .write + .timeout) as $bad
-    | { transactions: $good, failures: $bad, elapsed_s: .elapsed, rate: ($good / .elapsed),
-        availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
-        mean_s: .mean, longest_s: .longest, p50_s: .p50, p99_s: .p99 }' 2>/dev/null ||
-    die "$1 is not the complete end of a wrk run"
+  sed -n '/^{/p' "$1" | lib_jq load wrk -cse 2>/dev/null || die "$1 is not the complete end of a wrk run"
 }
