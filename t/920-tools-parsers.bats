@@ -215,7 +215,7 @@ END
     "$(cpu all "$1" "$2")" "$(cpu 0 "$1" "$2")" "$3"; }
   printf '{"sysstat":{"hosts":[{"statistics":[%s,%s]}]}}' "$(sample 20 70 100)" "$(sample 40 50 300)" >json
   run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"
-    sar_jq -c --arg server 0 --arg clients 0 "include \"sar\"; run(\$server; \$clients)" <json' - "$TOP"
+    sar_jq "run(\$server; \$clients)" -c --arg server 0 --arg clients 0 <json' - "$TOP"
   is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
 }
 

@@ -217,7 +217,7 @@ shared_pool() { # <word of rows.jq>
     measure_tune
     measure_workers static plain-best; measure_workers static plain; measure_workers static vhostlimit
     measure_workers php plain-best; measure_workers php plain
-    jq -sc "map([.page, .workers, .rate])" <<<"$measure_tries"'
+    measure_array tries <<<"$measure_tries" | jq -c "map([.page, .workers, .rate])"'
   [ "${lines[*]:0:5}" = '50 400 400 1200 400' ]
   [ "${lines[5]}" = '[["static",25,99],["static",50,1000.5],["static",100,99],["static",400,99],["static",1200,99],["php",25,99],["php",50,99],["php",100,99],["php",400,99],["php",1200,1000.5]]' ]
 }

@@ -28,9 +28,9 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 declare -A option=([each]=false [json]=0)
 
 print_text() { # <summary>
-  sar_jq -r 'include "sar"; heading' <<<"$1"
+  sar_jq heading -r <<<"$1"
   printf '\n'
-  sar_jq -r 'include "sar"; tables' <<<"$1" | report_cells -14 10
+  sar_jq tables -r <<<"$1" | report_cells -14 10
 }
 
 main() {
@@ -49,7 +49,7 @@ main() {
   need sadf jq
   need_readable "$1"
   # shellcheck disable=SC2016  # jq's own
-  summary=$(sar_query "$1" -c --argjson each "${option[each]}" 'include "sar"; summary($each)')
+  summary=$(sar_query "$1" 'summary($each)' -c --argjson each "${option[each]}")
   if ((option[json])); then printf '%s\n' "$summary"; else print_text "$summary"; fi
 }
 [[ ${BASH_SOURCE[0]} != "$0" ]] || main "$@"

@@ -31,11 +31,7 @@ summaries() { # <file>...: an object a line
 }
 
 print_table() { # <objects>
-  jq -rs -L "$(in_tree tools/lib)" 'include "report";
-    ["file", "transactions", "failed", "availability", "rate", "response", "longest", "concurrency"],
-    (.[] | [.file, "\(.transactions)", "\(.failures)", (.availability | fixed(2)) + " %", (.rate | fixed(2)) + "/s",
-            (.mean_s | seconds), (.longest_s | seconds), (.concurrency | fixed(2))])
-    | join("\u001f")' <<<"$1" | report_cells -4 12
+  lib_jq report siege_table -rs <<<"$1" | report_cells -4 12
 }
 
 main() {

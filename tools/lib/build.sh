@@ -108,15 +108,12 @@ build_describe() { # <module> -> JSON: what it was built from, and how
   if [[ $(build_git rev-parse --show-toplevel) -ef $(in_tree .) ]] && commit=$(build_git rev-parse HEAD); then
     dirty=$(build_git status --porcelain)
   fi
-  jq -nc --arg commit "$commit" --arg dirty "$dirty" \
+  lib_jq result build -nc --arg commit "$commit" --arg dirty "$dirty" \
     --arg version "$(sed -n 's/^PACKAGE_VERSION = //p' "$makefile")" \
     --arg configure "$("$build_bench_dir/config.status" --config)" \
     --arg cflags "$(sed -n 's/^CFLAGS = //p' "$makefile")" --arg compiler "$(gcc --version | sed -n 1p)" \
-    --arg source "$(grep -E '  \./(mod_vhostlimit/|configure\.ac)' "$build_bench_dir/inputs" | sha256sum | cut -d ' ' -f 1)" \
-    --arg sha256 "$(sha256sum "$1" | cut -d ' ' -f 1)" '
-    { version: $version, commit: (if $commit == "" then null else $commit end),
-      dirty: (if $commit == "" then null else $dirty != "" end), source_sha256: $source,
-      configure: $configure, cflags: $cflags, compiler: $compiler, module_sha256: $sha256 }'
+    --arg source_sha256 "$(grep -E '  \./(mod_vhostlimit/|configure\.ac)' "$build_bench_dir/inputs" | sha256sum | cut -d ' ' -f 1)" \
+    --arg module_sha256 "$(sha256sum "$1" | cut -d ' ' -f 1)"
 }
 
 # As the owner of the checkout: git refuses those of other users, also to root.

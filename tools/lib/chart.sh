@@ -3,7 +3,7 @@
 # Charts of a result, drawn by gnuplot; what they show is in chart.jq.
 
 chart_jq() { # <result.json> <filter> [number]
-  jq -r --argjson i "${3-0}" "include \"chart\"; $2" -L "$(in_tree tools/lib)" "$1"
+  lib_jq chart "$2" -r --argjson i "${3-0}" "$1"
 }
 
 chart_count() { chart_jq "$1" 'charts | length'; }      # <result.json>

@@ -12,7 +12,7 @@ compare_print() { # <folder A> <folder B>
 }
 
 compare_jq() { # <folder A> <folder B> <filter>
-  jq -sr -L "$(in_tree tools/lib)" "include \"compare\"; $3" "$1/result.json" "$2/result.json"
+  lib_jq compare "$3" -sr "$1/result.json" "$2/result.json"
 }
 
 compare_check() { # <folder>
@@ -23,7 +23,7 @@ compare_check() { # <folder>
   schema=$(jq -r '.schema? | numbers' "$1/result.json")
   [[ -n $schema ]] || die "$1/result.json is not a result of bench.sh"
   ((schema == 2)) || die "$1/result.json is of schema $schema, this bench.sh reads schema 2"
-  jq -se -L "$(in_tree tools/lib)" 'include "compare"; length == 1 and (.[0] | usable)' "$1/result.json" >/dev/null 2>&1 ||
+  lib_jq compare 'length == 1 and (.[0] | usable)' -se "$1/result.json" >/dev/null 2>&1 ||
     die "$1/result.json lacks parts of a result of bench.sh"
 }
 

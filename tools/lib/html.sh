@@ -4,7 +4,7 @@
 # are in html.jq, the charts in chart.sh, the looks in html.css.
 
 html_jq() { # <result.json> <filter> [page] [number]
-  jq -r --arg page "${3-}" --argjson i "${4-0}" "include \"html\"; $2" -L "$(in_tree tools/lib)" "$1"
+  lib_jq html "$2" -r --arg page "${3-}" --argjson i "${4-0}" "$1"
 }
 
 html_print() { # <result.json>

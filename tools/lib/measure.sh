@@ -118,7 +118,7 @@ measure_may_repeat() { # <repetition page target scene>
 measure_outliers() {
   local index reason found files repeat
   while ((${#measure_runs[@]})); do
-    found=$(jq -sr -L "$(in_tree tools/lib)" 'include "noise"; [outliers][] | "\(.[0]) \(.[1] | tojson)"' "${measure_runs[@]}")
+    found=$(lib_jq noise '[outliers][] | "\(.[0]) \(.[1] | tojson)"' -sr "${measure_runs[@]}")
     [[ -n $found ]] || return 0
     files=("${measure_runs[@]}") repeat=()
     while read -r index reason; do
@@ -206,7 +206,7 @@ measure_tune() {
       tried+="$threads $measure_rate"$'\n'
     done
     measure_tuned[$page]=$(measure_best <<<"$tried")
-    measure_tries+=$(measure_tries_json "$page" <<<"$tried")$'\n'
+    measure_tries+=$(sed "/./s/^/$page /" <<<"$tried")$'\n'
   done
 }
 
@@ -223,10 +223,6 @@ measure_try() { # <page> <threads>
 
 measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # lines "threads rate": the best one's threads
 
-measure_tries_json() { # <page>
-  jq -Rc --arg page "$1" 'select(. != "") | split(" ") | map(tonumber) | { page: $page, workers: .[0], rate: .[1] }'
-}
-
 measure_workers() { # <page> <target>
   if [[ $2 == plain-best ]]; then echo "${measure_tuned[$1]}"; else echo "${measure[workers]}"; fi
 }
@@ -238,13 +234,9 @@ measure_save() { # <complete: yes or no>
   mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
 }
 
-# Without the parts that only figures need; the file has them.
 measure_void_json() { # JSON
-  local file
-  for file in "${measure_void[@]}"; do
-    jq -c --arg file "${file##*/}" '{ file: $file, page, target, title, scene, repetition, rate: .total.rate, noise,
-      cpu: (.sar.cpu? // null), client_cpu }' "$file"
-  done | jq -sc .
+  ((${#measure_void[@]})) || { echo '[]'; return; }
+  lib_jq result void -c "${measure_void[@]}" | jq -sc .
 }
 
 # Fails if runs were lost, or if no run counts.  Sets the exit status of --strict.
@@ -296,21 +288,15 @@ measure_report() {
 }
 
 measure_options() { # JSON
-  jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
-    --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" \
-    --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
-    --argjson docroots "$(measure_docroots)" --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" \
-    --arg noisy "${measure[noisy]-void}" --argjson missing "$(measure_missing_json)" --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
-    { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
-      keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries, docroots: $docroots, lost: $lost, noisy: $noisy, missing: $missing,
-      command: $command }'
+  lib_jq result options -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
+    --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" --arg mpm "${bed[mpm]}" \
+    --arg workers "${measure[workers]}" --arg children "${bed[children]}" --argjson docroots "$(measure_docroots)" \
+    --argjson tuning "$(measure_array tries <<<"$measure_tries")" --argjson missing "$(measure_array missing < <(printf '%s\n' "${measure_missing[@]}"))" \
+    --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" \
+    --arg command "${measure[command]-}" --arg noisy "${measure[noisy]-void}"
 }
 
-measure_missing_json() { # JSON: what has no run that counts
-  printf '%s\n' "${measure_missing[@]}" | jq -Rc 'select(. != "") | split(" ")
-    | { repetition: (.[0] | tonumber), page: .[1], target: .[2], scene: .[3] }' | jq -sc .
-}
+measure_array() { sed '/^$/d' | lib_jq result "$1" -Rc | jq -sc .; }     # <function of result.jq>: of each line
 
 measure_docroots() { # JSON: which folder a scene has its applications in, and on what
   local scene dir

@@ -219,8 +219,7 @@ remote_cpu_end() {
     read -ra before <<<"${remote_cpu_before[i]}"
     read -ra after <<<"${remote_cpu_after[i]}"
     ((after[0] > before[0])) || continue
-    remote_cpu+=$(jq -nc --arg name "client ${remote_hosts[i]}" '($ARGS.positional | map(tonumber)) as [$all, $idle, $steal]
-      | { name: $name, idle: (100 * $idle / $all), steal: (100 * $steal / $all), busy: (100 * ($all - $idle - $steal) / $all) }' \
+    remote_cpu+=$(lib_jq result client_cpu -nc --arg name "client ${remote_hosts[i]}" \
       --args $((after[0] - before[0])) $((after[1] - before[1])) $((after[2] - before[2])))$'\n'
   done
 }

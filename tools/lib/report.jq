@@ -175,3 +175,11 @@ def published:
 def notes: pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
   | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit there, not the server.";
+
+# ---- siege-summary.sh: rows of cells, from an array of summaries --------------------
+
+def siege_table:
+  ["file", "transactions", "failed", "availability", "rate", "response", "longest", "concurrency"],
+  (.[] | [.file, "\(.transactions)", "\(.failures)", (.availability | fixed(2)) + " %", (.rate | fixed(2)) + "/s",
+          (.mean_s | seconds), (.longest_s | seconds), (.concurrency | fixed(2))])
+  | join("\u001f");

@@ -16,7 +16,7 @@ report_print() { # <result.json>
 }
 
 report_jq() { # <result.json> <facts|pages|table|rows|published|notes> [page]
-  jq -r --arg page "${3-}" "include \"report\"; $2" -L "$(in_tree tools/lib)" "$1"
+  lib_jq report "$2" -r --arg page "${3-}" "$1"
 }
 
 # Rows of cells set apart by \x1f, which may be empty: the label left, the rest right.

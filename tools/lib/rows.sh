@@ -20,7 +20,7 @@ rows_figures_json() { # <run.json>...: an array of charts
 rows_run() { # <run.json>...: with the filter that is on stdin
   local filter
   filter=$(cat)
-  jq -sc -L "$(in_tree tools/lib)" "include \"rows\"; $filter" "$@"
+  lib_jq rows "$filter" -sc "$@"
 }
 
 rows_described() { # <key,...> <row>...: JSON; the keys are of the first parts of a row

@@ -13,16 +13,16 @@ sar_run() { # <seconds> <file> [every]: every second, from a minute on every fiv
 
 sar_samples() { # <file> <number>: are there so many?
   # shellcheck disable=SC2016  # jq's own
-  sar_sadf "$1" -q 2>/dev/null | sar_jq --argjson n "$2" '.sysstat.hosts[0].statistics | length >= $n' >/dev/null
+  sar_sadf "$1" -q 2>/dev/null | sar_jq '.sysstat.hosts[0].statistics | length >= $n' --argjson n "$2" >/dev/null
 }
 
 sar_summary() { # <file> <the server's CPUs> <the clients' CPUs>: "all", or numbers with commas
   # shellcheck disable=SC2016  # jq's own
-  sar_query "$1" -c --arg server "$2" --arg clients "$3" 'include "sar"; run($server; $clients)'
+  sar_query "$1" 'run($server; $clients)' -c --arg server "$2" --arg clients "$3"
 }
 
 # sadf of before 2020 knows no pressure and takes no word after -q.
-sar_query() { # <file> <jq's options and filter>...
+sar_query() { # <file> <filter> [<argument of jq>]...
   sar_sadf "$1" -q ALL 2>&1 | sar_jq "${@:2}" || sar_sadf "$1" -q 2>&1 | sar_jq "${@:2}" || die "$(sar_refusal "$1")"
 }
 
@@ -34,7 +34,7 @@ sar_sadf() { # <file> <option>...
   LC_ALL=C sadf -j "$path" -- -u -P ALL -r "${@:2}"
 }
 
-sar_jq() { jq -e -L "$(in_tree tools/lib)" "$@" 2>/dev/null; }
+sar_jq() { lib_jq sar "$1" -e "${@:2}" 2>/dev/null; }     # <filter> [<argument of jq>]...
 
 sar_refusal() { # <file>: why there is no answer
   local said version

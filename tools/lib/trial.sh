@@ -205,8 +205,7 @@ trial_watch() {
   target_is_module "${trial[target]}" && ((rate)) || return 0
   (exec_on_client_cpus timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
-    jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
-      | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries }' || true
+    lib_jq result sample -c --unbuffered || true
 }
 
 # Kills so many children of Apache, one after the other.
@@ -248,8 +247,7 @@ trial_or_null() { # <command>...: the number it prints
 }
 
 trial_usage() { # JSON
-  jq -R 'split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } }' \
-    "${trial[prefix]}.usage" | jq -sc .
+  lib_jq result usage -Rc "${trial[prefix]}.usage" | jq -sc .
 }
 
 trial_wait() { # <seconds> <pid>...
@@ -313,12 +311,8 @@ trial_clients() { # JSON, one for each load
   while read -r n begun length role client site users _ _ page by; do
     ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
     load_record "$(trial_load "$by")" "${trial[prefix]}-load$n" |
-      jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
-        --arg page "$page" --arg counted "${trial[requests]}" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
-        (($begun | tonumber) - ($t0 | tonumber)) as $from
-        | { role: $role, client: ($client | tonumber), site: $site, page: $page, users: ($users | tonumber),
-            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .
-        | if $counted != "" then .seconds = .elapsed_s | .to_s = .from_s + .elapsed_s else . end'
+      lib_jq result client -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" --arg page "$page" \
+        --arg requests "${trial[requests]}" --arg began "$begun" --arg run_began "${trial[begun]}" --arg seconds "$length"
   done <"${trial[prefix]}.loads"
 }
 
@@ -360,11 +354,7 @@ trial_ticks() {
 }
 
 # Percent of the CPU time that other processes used meanwhile, or null.
-trial_others() {
-  jq -n '$ARGS.positional | map(tonumber) as [$all0, $busy0, $ours0, $all1, $busy1, $ours1]
-    | if length < 6 or $all1 <= $all0 then null
-      else [0, 100 * (($busy1 - $busy0) - ($ours1 - $ours0)) / ($all1 - $all0)] | max end' --args -- "$@"
-}
+trial_others() { lib_jq result others -n --args -- "$@"; }      # <what trial_ticks printed>...
 
 # Is the server's CPU to be busy in this run, as the test describes it?
 trial_is_busy() { if [[ -n ${test[idle]-} || ${trial[page]} == sleep ]]; then echo false; else echo true; fi; }
@@ -378,14 +368,10 @@ trial_sar() { # JSON: nothing of loads that were over before there were two samp
 }
 
 trial_about() { # JSON: what was run
-  jq -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
+  lib_jq result about -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
-    --arg lines "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" \
-    --arg seconds "${trial[seconds]}" --arg requests "${trial[requests]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
-    { test: $test, repetition: ($repetition | tonumber), page: $page, target: $target, title: $title,
-      scene: $scene, configuration: $lines, workers: ($workers | tonumber),
-      requests: ($requests | tonumber? // null),
-      seconds: ($seconds | tonumber), keepalive: ($keepalive == "1") }'
+    --arg configuration "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" --arg workers "${trial[workers]}" \
+    --arg requests "${trial[requests]}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}"
 }
 
 trial_status() { # what the module says after the run
