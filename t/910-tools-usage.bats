@@ -51,7 +51,7 @@ programs() { # every program in tools
       # shellcheck disable=SC2154  # set by run --separate-stderr
       [ "${#stderr_lines[@]}" -eq 2 ]
       [[ ${stderr_lines[0]} == "${tool##*/}: "*"${option#-}"* ]]
-      [ "${stderr_lines[1]}" = "Try '${tool##*/} -h'." ]
+      [ "${stderr_lines[1]}" = "Try '${tool##*/} --help'." ]
     done
   done
 }
@@ -107,6 +107,12 @@ programs() { # every program in tools
   done
   run "$TOP/tools/bench.sh" --load ab
   exits 2 "--load: 'ab' is not one of siege wrk"
+  for n in 0 two -1; do
+    run "$TOP/tools/bench.sh" --server-cpus "$n"
+    exits 2 "--server-cpus: '$n' is not a whole number from 1 to 999"
+  done
+  run "$TOP/tools/bench.sh" --server-cpus 2 --clients one
+  exits 2 "--server-cpus: with --clients the server has all CPUs of this machine"
   run "$TOP/tools/bench.sh" -w 0
   exits 2 "-w: '0' is not a multiple of 25"
 }

@@ -270,3 +270,13 @@ shared_pool() { # <word of rows.jq>
   printf '%s\n' "$changes"
   [ -z "$changes" ]
 }
+
+@test "the server has one CPU, or as many as --server-cpus says; the load generators have the others" {
+  with_bench 'cpu_list() { printf "%s\n" 2 3 6 7; }
+    cpus() { printf "%s | %s | %s\n" "$(cpu_server)" "$(cpu_clients)" "$(cpu_of_record server)"; }
+    cpus; cpu_give_server 3; cpus; cpu_clients_elsewhere; cpus; cpu_list() { echo 4; }; cpu_clients_here=yes; cpu_give_server 1; cpus'
+  [ "${lines[0]}" = '2 | 3,6,7 | 2' ]
+  [ "${lines[1]}" = '2,3,6 | 7 | 2,3,6' ]
+  [ "${lines[2]}" = '2,3,6,7 | 2,3,6,7 | all' ]
+  [ "${lines[3]}" = '4 | 4 | 4' ]
+}

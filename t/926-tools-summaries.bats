@@ -313,7 +313,7 @@ END
   for tool in sar siege; do
     summary "$tool"
     is "$status" 2
-    like "$stderr" "Try '$tool-summary\\.sh -h'\\."
+    like "$stderr" "Try '$tool-summary\\.sh --help'\\."
   done
   summary sar one two
   is "$status" 2

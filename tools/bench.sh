@@ -41,6 +41,8 @@
 #   --docroot DIR     where the test frameworks puts its applications, on any file
 #                     system; may be repeated to compare file systems (/var/tmp)
 #   -k                clients keep their connections alive
+#   --server-cpus N   the server has N CPUs of this machine, the load generators the
+#                     others (1)
 #   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400)
 #   -D LINE           configure the module with this line instead of the default; may be
 #                     repeated
@@ -106,10 +108,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
-  [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [clients]='')
+  [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [cpus]='' [clients]='')
 
 parse() {
-  parse_options lkw:D:o: quick,full,strict,keep-noisy,repeat:,target:,page:,load:,clients:,install,server:,compare,docroot: "$@"
+  parse_options lkw:D:o: quick,full,strict,keep-noisy,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,compare,docroot: "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
@@ -126,6 +128,7 @@ parse() {
       --load) option[load]=$2; shift ;;
       --clients) option[clients]=${2:-,}; shift ;;
       --server) option[server]=$2; shift ;;
+      --server-cpus) option[cpus]=$2; shift ;;
       -w) option[workers]=$2; shift ;;
       -D) option[lines]+=${option[lines]:+$'\n'}$2; shift ;;
       --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift ;;
@@ -179,8 +182,10 @@ check_application() { # <page>: applications only on the test that sets them up
 check_clients() {
   local host
   if [[ -z ${option[clients]} ]]; then
+    [[ ${option[cpus]:-1} =~ ^[1-9][0-9]{0,2}$ ]] || misuse "--server-cpus: '${option[cpus]}' is not a whole number from 1 to 999"
     [[ ${option[install]} == no && -z ${option[server]} ]] || misuse "--install and --server go with --clients"
   else
+    [[ -z ${option[cpus]} ]] || misuse "--server-cpus: with --clients the server has all CPUs of this machine"
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
     ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: ${#bed_clients[@]} at most"
     for host in "${remote_hosts[@]}"; do
@@ -211,6 +216,9 @@ resolve_options() {
   read -r seconds warm try repeat < <(lengths)
   target_configure "${option[lines]}"
   bed_set children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}"
+  [[ -z ${option[cpus]} ]] || ((option[cpus] < $(cpu_list | wc -l))) ||
+    cannot "--server-cpus ${option[cpus]}: this machine has $(cpu_list | wc -l) CPUs, and the load generators need one of them"
+  cpu_give_server "${option[cpus]:-1}"
   if remote_used; then
     bed_set network=host
     cpu_clients_elsewhere

@@ -33,7 +33,7 @@ print_version() {
 
 misuse() { # <sentence>
   say "$*"
-  printf "Try '%s -h'.\n" "$prog" >&2
+  printf "Try '%s --help'.\n" "$prog" >&2
   exit 2
 }
 

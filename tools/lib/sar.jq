@@ -40,7 +40,7 @@ def run(server; clients):
   | { samples: length, interval_s: .[0].timestamp.interval,
       gap_s: ((map(.timestamp.interval) | max) - (map(.timestamp.interval) | min)),
       cpu: { server: (usage_of(server) | busy), clients: (usage_of(clients) | busy), all: (usage("all") | busy) },
-      idle: map(."cpu-load"[] | select(.cpu == (server | split(",")[0])).idle),
+      idle: map([."cpu-load"[] | select(.cpu | IN(server | split(",")[])).idle] | add / length),
       still: map(is_still),
       memory: memory }
   | if .cpu.server.idle == null then error("no samples") else . end;
