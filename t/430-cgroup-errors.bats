@@ -227,10 +227,10 @@ see_no_controllers() {
 # ---- a child that cannot count -----------------------------------------------
 
 start_deaf() { # <as start_httpd>...
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/deaf.so" "$TOP/t/lib/deaf.c" -ldl
-  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/deaf.so"
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/fail_lock.so" "$TOP/t/lib/fail_lock.c" -ldl
+  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/fail_lock.so"
   export DEAF=$BATS_TEST_TMPDIR/deaf
-  export LD_PRELOAD=$BATS_TEST_TMPDIR/deaf.so
+  export LD_PRELOAD=$BATS_TEST_TMPDIR/fail_lock.so
   start_httpd "$@"
   unset LD_PRELOAD
   wait_until 10 both_children_count

@@ -17,7 +17,7 @@ as_many_run() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <
 # Lifts a limit that twenty wait for, so often; prints us until the effect was there
 # for all and us until the answer, a line each. Fails when one of the twenty does.
 change_times() { # <times> [command]...
-  repeat "$1" perl "$TOP/t/lib/change.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
+  repeat "$1" perl "$TOP/t/lib/limit_delay.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
 }
 ms_of()    { awk '{ printf "%s%.1f", sep, $1 / 1000; sep = " " }' <<<"$1"; }  # <lines>
 

@@ -78,7 +78,7 @@ without() { # <mpm> <what>...
   start_frail 'VhostLimit On'
   stop_httpd
   runs_short eventfd
-  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  LD_PRELOAD=$BATS_FILE_TMPDIR/fail_syscalls.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
   wait_until 10 error_log_has 'Too many open files: VL0002'
 }
 
@@ -86,7 +86,7 @@ without() { # <mpm> <what>...
   start_frail 'VhostLimit On'
   stop_httpd
   runs_short socketpair
-  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  LD_PRELOAD=$BATS_FILE_TMPDIR/fail_syscalls.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
   wait_until 10 error_log_has 'Too many open files: VL0035'
 }
 
@@ -423,10 +423,10 @@ takes_no_limit() { # <what fails> <what the log says>
   is "$(get a /cgi/nap.sh) $(get b /cgi/nap.sh) $(get a /)" '200 200 200'
   stop_httpd
   : >"$HTTPD_ROOT/logs/error.log"
-  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
+  LD_PRELOAD=$BATS_FILE_TMPDIR/fail_syscalls.so try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
   wait_until 10 error_log_has 'emerg.*VL0020: vhost a'
   configure_frail 'VhostLimit On' 'VhostLimitOnError open' -v 'a VhostLimitProcesses 50'
-  LD_PRELOAD=$BATS_FILE_TMPDIR/short.so launch_httpd
+  LD_PRELOAD=$BATS_FILE_TMPDIR/fail_syscalls.so launch_httpd
   error_log_has 'warn.*VL0020: vhost a'
   is "$(get a /cgi/nap.sh)" 200
   has_enough "$1"

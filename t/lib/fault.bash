@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A server in which what the kernel gives runs short when the test says so
-# (short.c), and that says whether its shared memory is in order (mod_validate.c).
+# (fail_syscalls.c), and that says whether its shared memory is in order (mod_validate.c).
 
 need_cc() { need_program cc; }
 
@@ -15,8 +15,8 @@ validator() {
 }
 
 start_frail() { # <as start_httpd>...
-  local so=$BATS_FILE_TMPDIR/short.so
-  [[ -e $so ]] || cc -shared -fPIC -o "$so" "$TOP/t/lib/short.c" -ldl
+  local so=$BATS_FILE_TMPDIR/fail_syscalls.so
+  [[ -e $so ]] || cc -shared -fPIC -o "$so" "$TOP/t/lib/fail_syscalls.c" -ldl
   SHORT=$BATS_TEST_TMPDIR/short
   mkdir -p "$SHORT"
   chmod 777 "$SHORT"
@@ -32,7 +32,7 @@ configure_frail() { # <as configure_httpd>...
   configure_httpd "$@" -x "LoadModule validate_module $(validator)" -x '<Location "/validate">' -x 'SetHandler validate' -x '</Location>'
 }
 
-runs_short() { : >"$SHORT/$1"; }      # <what: see short.c>
+runs_short() { : >"$SHORT/$1"; }      # <what: see fail_syscalls.c>
 has_enough() { rm -f "$SHORT/$1"; }   # <what>
 
 # No slot, ticket or seat is left, and all sums are right.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # How long a changed limit takes to have its effect on all who wait for it.
-#   change.pl PORT SOCKET NUMBER [COMMAND...]
+#   limit_delay.pl PORT SOCKET NUMBER [COMMAND...]
 # NUMBER requests for a.test wait because of its concurrency of 1, which is then
 # lifted: by a line to the control SOCKET, or by COMMAND.  Prints the us from that
 # until each of them had its answer, and until the line (the command) had its own.
