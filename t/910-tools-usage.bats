@@ -85,7 +85,7 @@ programs() { # every program in tools
   run "$TOP/tools/setup.sh" down now
   exits 2 "unexpected argument 'now'"
   run "$TOP/tools/setup.sh" down -M
-  exits 2 "-M goes with up only"
+  exits 2 "-M is valid with up only"
 }
 
 @test "bench.sh names what is wrong with a test or a value" {
@@ -127,7 +127,7 @@ programs() { # every program in tools
     exits 2 "--clients: '$host' is not a host name"
   done
   run "$TOP/tools/bench.sh" --install
-  exits 2 "--install and --server go with --clients"
+  exits 2 "--install and --server are valid with --clients only"
   run "$TOP/tools/bench.sh" --target haproxy weights
   exits 2 "--target: the test weights cannot run haproxy"
 }

@@ -142,7 +142,7 @@ END
   is '[.transactions, .failures, .rate, .availability]' '[120,40,60,75]'
   : >empty
   call handshake handshake_parse empty
-  refused "empty is not the complete end of a flood of handshakes"
+  refused "empty is not the complete output of handshake"
 }
 
 @test "a truncated, empty or foreign file is no end of a wrk run" {
@@ -151,7 +151,7 @@ END
   echo 'unable to connect to site1.test:http Connection refused' >foreign
   for file in cut-short empty foreign; do
     call wrk wrk_parse "$file"
-    refused "$file is not the complete end of a wrk run"
+    refused "$file is not the complete output of wrk"
   done
 }
 
@@ -193,11 +193,11 @@ END
   : >empty
   for file in h2load-cut h2load-head empty missing; do
     call h2load h2load_parse "$file" log 2>/dev/null
-    [ "$status" -ne 0 ] && [[ $output == *"$file is not the complete end of an h2load run"* ]]
+    [ "$status" -ne 0 ] && [[ $output == *"$file is not the complete output of h2load"* ]]
   done
   for file in ab-cut ab-short empty; do
     call ab ab_parse "$file" csv
-    refused "$file is not the complete end of an ab run"
+    refused "$file is not the complete output of ab"
   done
 }
 

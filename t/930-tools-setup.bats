@@ -62,7 +62,7 @@ nothing_left() {
 @test "up with other options makes another bed" {
   bed up -m worker -w 50 -p 3 -D 'Header unset X' -D 'TraceEnable off'
   [ "$status" -ne 0 ]
-  [[ $output == *"Apache refuses its configuration"*Header* ]]
+  [[ $output == *"Apache rejects its configuration"*Header* ]]
   bed up -m worker -w 50 -p 3 -D 'TraceEnable off'
   [ "$status" -eq 0 ]
   fetch 1 http://site1.test/ >/dev/null

@@ -178,7 +178,7 @@ interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes
   begin_bench --clients one,two,three --repeat 3
   meanwhile [ -e out/1-static-plain.json ]
   cp "$MACHINES_DIR/hangs" "$MACHINES_DIR/host3/bin/siege"
-  meanwhile grep -qF 'client three, 500 users on site2: it hung and was ended' log
+  meanwhile grep -qF 'client three, 500 users on site2: it did not end in time and was killed' log
   rm "$MACHINES_DIR/host3/bin/siege"
   meanwhile began 3 2
   machine_off 2

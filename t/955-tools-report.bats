@@ -186,11 +186,11 @@ not_compared() { # <words>
   echo '{"name":"npm"}' >bad/result.json
   not_compared 'is not a result of bench.sh'
   echo '{"schema":1}' >bad/result.json
-  not_compared 'is of schema 1'
+  not_compared 'has schema 1'
   jq 'del(.runs[0].total)' good/result.json >bad/result.json
   not_compared 'lacks parts'
   jq '.test = "alone"' good/result.json >bad/result.json
-  not_compared 'not the same test: noisy and alone'
+  not_compared 'the results are of different tests: noisy and alone'
   compared good
   is "$status" 2
   compared good good good

@@ -138,14 +138,14 @@ parse() {
   done
   shift
   ((! option[compare])) || compare "$@"
-  (($# <= 1)) || misuse "one test at a time, not '$*'"
+  (($# <= 1)) || misuse "expected one test, got $#: $*"
   test_known "${1-noisy}" || misuse "unknown test '$1' (-l lists the tests)"
   test_read "${1-noisy}" keepalive="${option[keepalive]}" length="${option[length]}" pages="${option[pages]}" docroots="${option[docroots]}"
   check_values
 }
 
 compare() { # <folder A> <folder B>; ends the program
-  (($# == 2)) || misuse "--compare takes two folders of results, not $#"
+  (($# == 2)) || misuse "--compare needs two result folders, got $#"
   need jq
   compare_print "$@"
   exit 0
@@ -183,11 +183,11 @@ check_clients() {
   local host
   if [[ -z ${option[clients]} ]]; then
     [[ ${option[cpus]:-1} =~ ^[1-9][0-9]{0,2}$ ]] || misuse "--server-cpus: '${option[cpus]}' is not a whole number from 1 to 999"
-    [[ ${option[install]} == no && -z ${option[server]} ]] || misuse "--install and --server go with --clients"
+    [[ ${option[install]} == no && -z ${option[server]} ]] || misuse "--install and --server are valid with --clients only"
   else
     [[ -z ${option[cpus]} ]] || misuse "--server-cpus: with --clients the server has all CPUs of this machine"
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
-    ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: ${#bed_clients[@]} at most"
+    ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: at most ${#bed_clients[@]} hosts"
     for host in "${remote_hosts[@]}"; do
       remote_host_known "$host" || misuse "--clients: '$host' is not a host name"
     done

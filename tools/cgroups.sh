@@ -39,8 +39,8 @@ main() {
   [[ ${1-} =~ ^v[12]$ ]] || misuse "'${1-}' is not v1 or v2"
   (($# > 1)) || misuse "missing command"
   need_root
-  [[ $1 == v1 || $(cgroup_roots cgroup2) ]] || cannot "no v2 tree is mounted here"
-  [[ $1 == v2 || $(cgroup_roots cgroup) ]] || cannot "no v1 hierarchy is mounted here"
+  [[ $1 == v1 || $(cgroup_roots cgroup2) ]] || cannot "no cgroup v2 hierarchy is mounted on this machine"
+  [[ $1 == v2 || $(cgroup_roots cgroup) ]] || cannot "no cgroup v1 hierarchy is mounted on this machine"
   # shellcheck disable=SC2016  # for the shell inside
   exec unshare -m -- bash -c '. "$1"; "leave_$2"; exec "${@:3}"' cgroups.sh "${BASH_SOURCE[0]}" "$@"
 }

@@ -101,7 +101,7 @@ run_files() { # <files, one a line>
       if ($held) { print STDERR } else { print }' 2>.check/summary || status=1
   report_files
   cat .check/summary
-  grep -q '^Result: ' .check/summary || { say "prove was ended before all files had run"; status=1; }
+  grep -q '^Result: ' .check/summary || { say "prove ended before all files had run"; status=1; }
   return "$status"
 }
 
@@ -142,7 +142,7 @@ install() { # <test files, one a line>
   packages_install "${base_roles[@]}"
   mapfile -t roles < <(packages_of_tests "${files[@]}")
   mapfile -t missing < <(packages_try "${roles[@]}")
-  ((${#missing[@]} == 0)) || say "not installed and not installable here, tests that need them are skipped: ${missing[*]}"
+  ((${#missing[@]} == 0)) || say "missing and not installable: ${missing[*]}; tests that need them are skipped"
 }
 
 build_all() {
@@ -180,7 +180,7 @@ main() {
   cd "$(in_tree .)"
   # Ports and names of two files meet where they have no namespaces of their own.
   if ! env -u VL_TEST_ID t/lib/isolate.sh test -e /run/vl-outer-net; then
-    say "no namespaces here (not root?): the files run one by one"
+    say "namespaces are not available (not root?); the files run one at a time"
     files_at_once=1
   fi
   if [[ -n $all ]]; then

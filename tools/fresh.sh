@@ -48,8 +48,8 @@ parse() {
     shift
   done
   shift
-  [[ ${option[suite]} =~ ^[a-z]+$ ]] || misuse "'${option[suite]}' is not the name of a suite"
-  [[ -z ${option[root]} || -z ${option[worktree]} ]] || misuse "--worktree cannot change the clone of a kept root"
+  [[ ${option[suite]} =~ ^[a-z]+$ ]] || misuse "'${option[suite]}' is not the name of a Debian suite"
+  [[ -z ${option[root]} || -z ${option[worktree]} ]] || misuse "--worktree and --root cannot be combined: a kept root keeps its clone"
   command=("$@")
 }
 
@@ -64,7 +64,7 @@ put_source() {
       while IFS= read -r -d '' file; do [[ ! -e $top/$file ]] || printf '%s\0' "$file"; done |
       tar --create --null --directory "$top" --files-from - |
       tar --extract --no-same-owner --directory "$target"
-    say "testing the work tree of $top, with changes that are not committed"
+    say "testing the work tree of $top with its uncommitted changes"
     return
   fi
   # git asks for the owner's consent where root clones another user's work tree
@@ -74,7 +74,7 @@ put_source() {
   rm -f "$safe"
   say "testing commit $(git -c safe.directory='*' -C "$top" rev-parse --short HEAD)"
   [[ -z $(git -c safe.directory='*' -C "$top" status --porcelain) ]] ||
-    say "changes in $top that are not committed are not tested; --worktree tests them"
+    say "uncommitted changes in $top are not tested; use --worktree to test them"
 }
 
 step() { # <command>...: run in the clone, say how long it took
@@ -112,7 +112,7 @@ main() {
     exit_jobs=()
     on_exit finish
     put_source
-    say "made the root in $(duration $((SECONDS - begin)))"
+    say "created the root in $(duration $((SECONDS - begin)))"
   fi
   suite=$(cat "${pristine_root%/root}/suite")
   if ((${#command[@]})); then

@@ -84,7 +84,7 @@ main() {
   shift
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 999999"
   [[ $executions =~ ^(0|[1-9][0-9]{0,9})$ ]] || misuse "-n: '$executions' is not a whole number up to 9999999999"
-  for target; do is_target "$target" || misuse "there is no target '$target' (-l lists them)"; done
+  for target; do is_target "$target" || misuse "unknown target '$target' (-l lists the targets)"; done
   (($#)) || { mapfile -t targets < <(targets) && set -- "${targets[@]}"; }
   need clang pkg-config ar
   work=$(mktemp -d)
@@ -96,7 +96,7 @@ main() {
   build_core || die "the core does not build with clang"
   printf '%-10s %12s %8s %8s\n' target executions seconds paths
   for target; do
-    build_target "$target" 2>"$work/log" || { cat "$work/log" >&2; cannot "target $target cannot be built: is libFuzzer there (libclang-rt-dev)?"; }
+    build_target "$target" 2>"$work/log" || { cat "$work/log" >&2; cannot "target $target cannot be built; install libFuzzer (package libclang-rt-dev)"; }
     fuzz "$target" || failed=1
   done
   return "$failed"

@@ -58,7 +58,7 @@ add_tree() { # <NAME=DIR>
   [[ $1 =~ ^([a-zA-Z0-9._-]+)=(.+)$ ]] || misuse "--httpd needs NAME=DIR, not '$1'"
   local name=${BASH_REMATCH[1]} folder=${BASH_REMATCH[2]}
   [[ -x $folder/usr/sbin/httpd && -x $folder/usr/bin/apxs && -d $folder/usr/lib64/httpd/modules ]] ||
-    misuse "$folder is no Apache in the Red Hat layout: it lacks usr/sbin/httpd, usr/bin/apxs or usr/lib64/httpd/modules"
+    misuse "$folder is not an Apache in the Red Hat layout: usr/sbin/httpd, usr/bin/apxs or usr/lib64/httpd/modules is missing"
   trees[rh-$name]=$(cd -- "$folder" && pwd)
 }
 
@@ -81,7 +81,7 @@ parse() {
   local cell
   for cell; do
     all_cells | awk -v cell="$cell" '$1 == cell { found = 1 } END { exit !found }' ||
-      misuse "there is no cell '$cell' (-l lists them)"
+      misuse "unknown cell '$cell' (-l lists the cells)"
   done
 }
 
@@ -202,7 +202,7 @@ END
 run_cell() { # <name> <suite> <option of configure>
   local name=$1 suite=$2 option=${3-} log=$out/$1.log facts=$out/$1.facts begin=$SECONDS status=0 functions
   mapfile -t functions < <(compgen -A function cell_)
-  say "$name: making a root of Debian $suite"
+  say "$name: creating a root of Debian $suite"
   : >"$facts"
   # a suite that cannot be made fails its cell, and not the others
   if (pristine_make_base "$suite") && pristine_make "$suite" && clone; then
@@ -281,7 +281,7 @@ main() {
     ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $name "* ]] || continue
     run_cell "$name" "$suite" "$option"
   done 4< <(all_cells)
-  ((${#trees[@]})) || say "no Apache in the Red Hat layout was tested: none was named with --httpd"
+  ((${#trees[@]})) || say "no Apache in the Red Hat layout was tested; name one with --httpd"
   table | tee "$out/table.md"
   say "$passed cells passed, $failed failed; logs and table.md are in $out"
   ((failed == 0))

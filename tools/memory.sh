@@ -68,10 +68,10 @@ measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how man
   ip netns exec vl-client1 h2load "${options[@]}" -t1 -m1 -c"$connections" -n$((connections * 2)) --timing-script-file="$script" >"$log" 2>&1 &
   load_pid=$!
   poll_until 60 answered_or_over || :
-  are_answered || { cat "$log" >&2; die "the first requests were not all answered"; }
+  are_answered || { cat "$log" >&2; die "not all of the first requests were answered; see the output of h2load above"; }
   sleep 3                     # the threads are idle again
   open=$(established "$port")
-  ((open > 0)) || die "no connection is open"
+  ((open > 0)) || die "Apache has closed all connections; nothing was measured"
   echo "$((($(set_size) - before) * 1024 / open)) $open"
   end_load
   "$here/setup.sh" down >&2

@@ -46,7 +46,7 @@ build() { # <kind>
 # makes forks bearable for it.
 wrap_apache() { # <kind>
   local apxs real flags=()
-  apxs=$(command -v apxs || command -v apxs2) || cannot "apxs is needed and not installed"
+  apxs=$(command -v apxs || command -v apxs2) || cannot "apxs is not installed; install apache2-dev or httpd-devel"
   real=$("$apxs" -q SBINDIR)/$("$apxs" -q PROGNAME)
   mkdir "$work/bin"
   [[ $1 != tsan ]] || flags+=(-g -O1 -fsanitize=thread -DNO_THREADS "$(in_tree tools/lib/sanitize-atomic.c)")
@@ -66,13 +66,13 @@ END
 
 # Why a file of the default selection is left out.
 cannot_run() { # <file>
-  [[ $kind != tsan || $1 != t/72* ]] || { echo "tsan: the parent has no thread for the control socket, see lib/sanitize-fork.c"; return; }
+  [[ $kind != tsan || $1 != t/72* ]] || { echo "with ThreadSanitizer the parent process has no control socket (tools/lib/sanitize-fork.c)"; return; }
   case $1 in
-    t/713*)                    echo "it asserts times, which are others with a sanitizer" ;;
-    t/unit/vl_slot_kill.t)     echo "it stops a process at single instructions, inside of locks of the runtime too" ;;
-    t/unit/vl_slot_children.t) echo "it kills processes, and a killed one does not give the runtime's locks back" ;;
-    t/830*)                    echo "valgrind runs no program with a sanitizer" ;;
-    t/840* | t/842*)           echo "it builds what it runs itself, and needs no server" ;;
+    t/713*)                    echo "it asserts times, which a sanitizer changes" ;;
+    t/unit/vl_slot_kill.t)     echo "it stops a process at single instructions, even while that holds a lock of the sanitizer's runtime" ;;
+    t/unit/vl_slot_children.t) echo "it kills processes, and a killed process does not release locks of the sanitizer's runtime" ;;
+    t/830*)                    echo "valgrind cannot run a program with a sanitizer" ;;
+    t/840* | t/842*)           echo "it builds its own programs and runs no server" ;;
     t/890*)                    echo "an emulated machine is too slow for it" ;;
     *) return 1 ;;
   esac
@@ -141,7 +141,7 @@ try_all() { # <file>...
   printf '%-42s %6s %6s %7s %7s %7s\n' file passed failed skipped reports seconds >"$work/table"
   for file; do
     say "$((i += 1)) of $#: $file"
-    try_file "$file" || { status=1; say "see above: $file"; }
+    try_file "$file" || { status=1; say "$file failed; see above"; }
   done
   cat "$work/table"
   return "$status"
@@ -161,7 +161,7 @@ main() {
   [[ $kind =~ ^(asan|ubsan|tsan)$ ]] || misuse "'$kind' is not asan, ubsan or tsan"
   shift
   need gcc make bats
-  [[ -e $(library_of "$kind") ]] || cannot "lib$kind is needed and not installed"
+  [[ -e $(library_of "$kind") ]] || cannot "lib$kind is not installed; install the sanitizer runtime of this gcc"
   work=$(mktemp -d)
   on_exit remove_work
   mkdir -m 1777 "$work/said"

@@ -56,7 +56,7 @@ parse() { # leaves the command in command, and the rest in arguments
   command=${1-}
   case $command in
     up) check_values ;;
-    down | status) [[ -z $with ]] || misuse "$with goes with up only" ;;
+    down | status) [[ -z $with ]] || misuse "$with is valid with up only" ;;
     '') misuse "missing command: up, down or status" ;;
     *) misuse "unknown command '$1'" ;;
   esac
@@ -79,7 +79,7 @@ give_up() { # undoes a start that was interrupted or failed
 # The module's hash is part of the bed's settings, so that "up" after a new build
 # loads the new module.
 check_module() {
-  [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built (./autogen.sh && ./configure && make)"
+  [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built; run ./autogen.sh && ./configure && make"
   bed_set build="$(sha256sum "$bed_module_file" | cut -d ' ' -f 1)"
   say "the module is $bed_module_file, SHA-256 ${bed[build]}"
 }

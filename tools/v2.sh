@@ -37,10 +37,10 @@ download_kernel() {
 fetch_kernel() {
   local package
   [[ ! -e $cache/ready ]] || return 0
-  command -v apt-get dpkg >/dev/null || cannot "the kernel is fetched by apt-get, which is not here"
+  command -v apt-get dpkg >/dev/null || cannot "apt-get and dpkg are needed to fetch the kernel and are not installed"
   mkdir -p "$cache/files"
   download_kernel || { run apt-get -q update >&2 && download_kernel; } ||
-    cannot "linux-image-amd64 and busybox-static cannot be fetched"
+    cannot "apt-get could not download linux-image-amd64 and busybox-static; see above"
   for package in "$cache"/*.deb; do dpkg -x "$package" "$cache/files"; done
   rm -f "$cache"/*.deb
   : >"$cache/ready"
@@ -186,10 +186,10 @@ main() {
   shift
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
-  [[ $init == direct || $cgroups == v2 ]] || misuse "-i: systemd makes the cgroups, v2"
+  [[ $init == direct || $cgroups == v2 ]] || misuse "-i is valid with -c v2 only: systemd mounts the hierarchies"
   need_root
   need qemu-system-x86_64
-  [[ $init == direct && $# -gt 0 || -x /lib/systemd/systemd ]] || cannot "systemd is needed and not installed"
+  [[ $init == direct && $# -gt 0 || -x /lib/systemd/systemd ]] || cannot "systemd is not installed; install it and try again"
   fetch_kernel
   on_exit remove_work
   if (($#)); then run_guest "$init" "$@"; else run_tests; fi

@@ -22,9 +22,9 @@ ab_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
 ab_record() { ab_parse "$1.ab" "$1.times"; }   # <file prefix>
 
 ab_parse() { # <file> <percentiles>
-  [[ -f $2 ]] || die "$1 is not the complete end of an ab run"
+  [[ -f $2 ]] || die "$1 is not the complete output of ab"
   # shellcheck disable=SC2016  # jq's own
   sed -n 's/^\([A-Z][A-Za-z0-9 -]*\): *\([0-9.]*\).*/\1\t\2/p' "$1" |
     lib_jq load 'ab($percentiles)' -Rnc --rawfile percentiles "$2" 2>/dev/null ||
-    die "$1 is not the complete end of an ab run"
+    die "$1 is not the complete output of ab"
 }

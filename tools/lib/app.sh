@@ -10,7 +10,7 @@ app_known() { [[ " ${app_kinds[*]} " == *" $1 "* ]]; }
 # A folder of ours below the one given; bed_down removes those that are listed.
 app_root() { # <folder>
   local root
-  root=$(mktemp -d "$1/$bed_name.XXXXXX") || cannot "$1 is no folder to write to"
+  root=$(mktemp -d "$1/$bed_name.XXXXXX") || cannot "$1 is not a writable folder"
   printf '%s\n' "$root" >>"$bed_dir/app-roots"
   chmod 755 "$root"
   printf '%s\n' "$root"
@@ -41,7 +41,7 @@ app_php() { # <argument>...: as the web server's user, in the bed
   local user
   user=$(httpd_user)
   (server_exec setpriv --reuid "$user" --regid "$user" --clear-groups php -d error_reporting=0 "$@") \
-    </dev/null >"$bed_dir/app.out" 2>&1 || die "setting up failed: $(tail -n 3 "$bed_dir/app.out")"
+    </dev/null >"$bed_dir/app.out" 2>&1 || die "the application could not be set up: $(tail -n 3 "$bed_dir/app.out")"
 }
 
 app_wordpress() { # <folder> <database>

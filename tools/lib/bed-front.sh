@@ -11,7 +11,7 @@ bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # to setup.sh
 bed_front_start() {
   local start=exec_on_client_cpus
   [[ ${bed[front]} != none ]] || return 0
-  command -v haproxy >/dev/null || cannot "haproxy is needed and not installed"
+  command -v haproxy >/dev/null || cannot "haproxy is not installed; install it and try again"
   httpd_ports_free "$(bed_server_net)" 80
   case ${bed[front]} in
     keepalive) bed_front_config always '' ;;

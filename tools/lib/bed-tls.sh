@@ -17,7 +17,7 @@ bed_tls_files() { # once for each bed
   chmod 700 "$bed_dir/tls"
   openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=vhostlimit-testbed \
     -addext "subjectAltName=${names#,}" -keyout "$bed_dir/tls/key.pem" -out "$bed_dir/tls/cert.pem" \
-    2>"$bed_dir/tls/out" || die "openssl makes no certificate: $(tail -n 1 "$bed_dir/tls/out")"
+    2>"$bed_dir/tls/out" || die "openssl could not make a certificate: $(tail -n 1 "$bed_dir/tls/out")"
 }
 
 bed_tls_config() {

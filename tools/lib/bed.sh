@@ -107,7 +107,7 @@ bed_lock() {
   on_exit bed_unlock
   while :; do
     exec {bed_lock_fd}>>"$bed_lock_file"
-    flock -w 1 "$bed_lock_fd" || cannot "another tool is working on the test bed ($bed_lock_file is locked)"
+    flock -w 1 "$bed_lock_fd" || cannot "another tool uses the test bed ($bed_lock_file is locked); try again when it has ended"
     [[ $bed_lock_file -ef /proc/self/fd/$bed_lock_fd ]] && break
     bed_unlock_child            # its last owner removed it as we opened it
   done

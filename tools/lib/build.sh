@@ -65,7 +65,7 @@ build_bench() { # <file for the module>
 # A build that another compiler or another Apache left is thrown away.
 build_bench_begin() {
   local key binary
-  mkdir -p "$build_bench_dir" || die "$build_bench_dir cannot be made: the module is built there"
+  mkdir -p "$build_bench_dir" || die "the build folder $build_bench_dir cannot be created"
   exec {build_bench_lock}>>"$build_bench_dir/lock"
   flock -w 900 "$build_bench_lock" || die "another build has been running in $build_bench_dir for 15 minutes"
   binary=$(httpd_binary)

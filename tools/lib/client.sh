@@ -21,12 +21,12 @@ client_take() {
   local pid=''
   [[ ! -s $client_dir/pid ]] || pid=$(<"$client_dir/pid")
   if [[ -n $pid ]] && ! poll_until 10 client_gone "$pid"; then
-    client_refuse "it is the client of another run (process $pid there)"
+    client_refuse "another run uses this client (process $pid there)"
   fi
   client_end
   trap client_end EXIT
   trap 'exit 1' INT TERM HUP
-  mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be made"
+  mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be created"
   folder_let_run "$client_dir" 700 || client_refuse "programs cannot run in $client_dir"
   echo "$$" >"$client_dir/pid"
   declare -p client_dir >"$client_dir/load.sh"
@@ -58,7 +58,7 @@ client_hello() { # <load> <least version> <timed | counted> <install: yes or no>
       client_has "$1" "$4"
       version=$(client_version "$1")
       [[ $(printf '%s\n' "$2" "$version" | sort -V | sed -n 1p) == "$2" ]] ||
-        client_refuse "$1 is of version ${version:-unknown} there, $2 or newer is needed"
+        client_refuse "version ${version:-unknown} of $1 is installed there; $2 or newer is needed"
       ;;
   esac
   [[ $1:$3 != h2load:timed ]] || client_preloads h2load-end.so
@@ -95,7 +95,7 @@ client_map() { # <address> <name>...
     "$client_mark" "$*" "$client_mark" "${text%x}" >"$client_hosts" ||
     client_refuse "$client_hosts cannot be written"
   text=$(getent ahosts "$2" | awk 'NR == 1 { print $1 }')
-  [[ $text == "$1" ]] || client_refuse "$2 is ${text:-unknown} there in spite of $client_hosts"
+  [[ $text == "$1" ]] || client_refuse "$2 resolves to ${text:-nothing} there although it is in $client_hosts"
   echo ok
 }
 
@@ -175,7 +175,7 @@ client_await() { # <run> <us after its instant>
     [[ ! -e $client_dir/at-$1 ]] || break
     sleep 0.05
   done
-  [[ -e $client_dir/at-$1 ]] || { echo 'it was not told when to begin' >&2; exit 1; }
+  [[ -e $client_dir/at-$1 ]] || { echo 'the start time did not arrive' >&2; exit 1; }
   while left=$(($(<"$client_dir/at-$1") + $2 - $(date +%s%6N))) && ((left > 0)); do
     ((left < 500000)) || left=500000
     sleep "0.$(printf '%06d' "$left")"

@@ -70,7 +70,7 @@ lib_jq() { # <library> <filter> [<argument of jq>]...
 need() { # <program>...
   local program
   for program; do
-    command -v "$program" >/dev/null || cannot "$program is needed and not installed"
+    command -v "$program" >/dev/null || cannot "$program is not installed; install it and try again"
   done
 }
 

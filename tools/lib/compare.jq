@@ -23,7 +23,7 @@ def of_runs: [.runs[] | "\(.page), \(.title)\(if .scene == "-" then "" else ", "
   | quantities | select(.value != null) | . + { who: $who }]
   | group_by([.who, .what]) | map({ who: .[0].who, what: .[0].what, digits: .[0].digits, values: map(.value) });
 def of_rows: [.rows[] | select(.values | length > 0)
-  | { who: "what was asked", what: "\(.page), \(.title): \(.name)", digits: 3, values }];
+  | { who: "bars and goals", what: "\(.page), \(.title): \(.name)", digits: 3, values }];
 def measured: (of_runs + of_rows) | map(. + { median: (.values | median), min: (.values | min), max: (.values | max) });
 
 def noise($a; $b):

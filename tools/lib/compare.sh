@@ -18,11 +18,11 @@ compare_jq() { # <folder A> <folder B> <filter>
 compare_check() { # <folder>
   local schema
   [[ -d $1 ]] || die "$1 is not a folder"
-  [[ -f $1/result.json && -r $1/result.json ]] || die "$1 has no result.json: not a folder that bench.sh made, or nothing was measured"
-  jq -se 'length == 1' "$1/result.json" >/dev/null 2>&1 || die "$1/result.json is not complete: it was cut off, or is no JSON"
+  [[ -f $1/result.json && -r $1/result.json ]] || die "$1 has no result.json: it is not a result folder of bench.sh, or nothing was measured"
+  jq -se 'length == 1' "$1/result.json" >/dev/null 2>&1 || die "$1/result.json is not complete: it is truncated, or is not JSON"
   schema=$(jq -r '.schema? | numbers' "$1/result.json")
   [[ -n $schema ]] || die "$1/result.json is not a result of bench.sh"
-  ((schema == 2)) || die "$1/result.json is of schema $schema, this bench.sh reads schema 2"
+  ((schema == 2)) || die "$1/result.json has schema $schema; this bench.sh reads schema 2"
   lib_jq compare 'length == 1 and (.[0] | usable)' -se "$1/result.json" >/dev/null 2>&1 ||
     die "$1/result.json lacks parts of a result of bench.sh"
 }
@@ -30,5 +30,5 @@ compare_check() { # <folder>
 compare_same_test() { # <folder A> <folder B>
   local tests
   tests=$(compare_jq "$@" 'map(.test) | join(" and ")')
-  [[ ${tests% and *} == "${tests#* and }" ]] || die "not the same test: $tests"
+  [[ ${tests% and *} == "${tests#* and }" ]] || die "the results are of different tests: $tests"
 }

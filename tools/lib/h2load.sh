@@ -32,7 +32,7 @@ h2load_words() { # <dir of its files> <users> <length> <keepalive> <url> <file o
       rate=*) options+=(--rps="${option#*=}") ;;
       window=*) options+=(-w"${option#*=}" -W"$((${option#*=} + 5))") ;;
       upload) options+=(-d"$1/upload") ;;
-      *) die "h2load: '$option' is no option of a load" ;;
+      *) die "h2load: unknown option '$option' of a load" ;;
     esac
   done
   load_words=("${before[@]}" h2load -t1 -c"$((($2 + streams - 1) / streams))" -m"$streams" "${options[@]}"
@@ -61,7 +61,7 @@ h2load_parse() { # <file> [<log> [<what it said>]]
     # shellcheck disable=SC2016  # jq's own
     lib_jq load 'h2load($times; $broken)' -Rcse --slurpfile times <(h2load_times "${2-}") \
       --argjson broken "$(h2load_broken "${3-}")" 2>/dev/null ||
-    die "$1 is not the complete end of an h2load run"
+    die "$1 is not the complete output of h2load"
 }
 
 # A line of the log: begin, status (-1: failed) and duration in us.

@@ -35,5 +35,5 @@ handshake_record() { handshake_parse "$1.handshake"; } # <file prefix>
 hello_record()     { handshake_parse "$1.hello"; }
 
 handshake_parse() { # <file>
-  lib_jq load handshake -cse "$1" 2>/dev/null || die "$1 is not the complete end of a flood of handshakes"
+  lib_jq load handshake -cse "$1" 2>/dev/null || die "$1 is not the complete output of handshake"
 }

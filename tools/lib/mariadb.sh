@@ -22,5 +22,5 @@ mariadb_sql() { # <statement>
 
 mariadb_database() { # <name>: an empty one, and the account "bed" that may use it
   mariadb_sql "CREATE DATABASE $1; GRANT ALL ON *.* TO 'bed'@'localhost' IDENTIFIED BY 'bed'" ||
-    die "MariaDB did not make the database $1"
+    die "MariaDB could not create the database $1"
 }

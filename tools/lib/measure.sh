@@ -159,7 +159,7 @@ measure_once() { # <repetition> <page> <target> <scene>: leaves trial[prefix].js
 # Without one of its clients a run does not count.  If that machine no longer answers,
 # no further run would count.
 measure_lose() {
-  say "this run does not count: ${trial[lost]}"
+  say "run lost: ${trial[lost]}"
   measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
   remote_alive || die "$remote_answer; stopping; completed runs are reported"
 }
@@ -247,8 +247,8 @@ measure_end() {
     measure_save "$complete"
     measure_report
   fi
-  [[ $complete == yes ]] || die "${#measure_lost[@]} runs do not count: $(printf '%s; ' "${measure_lost[@]}")"
-  ((${#measure_runs[@]})) || say 'all runs are void: this machine is too noisy to measure on'
+  [[ $complete == yes ]] || die "${#measure_lost[@]} runs were lost: $(printf '%s; ' "${measure_lost[@]}")"
+  ((${#measure_runs[@]})) || say 'all runs are void; this machine is too noisy for a measurement'
   [[ ${measure[strict]} == no ]] || measure_judge
 }
 
@@ -264,7 +264,7 @@ measure_judge() {
     failure_status=1
     exit 1
   fi
-  ((${#measure_runs[@]})) || die 'no bar could be judged'
+  ((${#measure_runs[@]})) || die 'no run counts, so no bar could be judged'
   ((unknown == 0)) || die "rows with a bar that were not measured: $unknown"
 }
 

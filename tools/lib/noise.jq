@@ -22,14 +22,14 @@ def disturbances(busy):
   (.others_cpu | select(. != null and . > others_most)
     | { kind: "others", why: "other processes used \(one_decimal) % of the CPU time" }),
   (select(.sar) | .sar.gap_s | select(. >= 2)
-    | { kind: "gap", why: "the machine stood still for \(.) s" }),
+    | { kind: "gap", why: "the machine stalled for \(.) s" }),
   (select(busy and .sar) | .sar.cpu.server.idle as $idle | select($idle > server_idle_most)
     | .client_cpu[]? | select(.idle < clients_idle_least)
     | { kind: "starved",
         why: "the CPUs of \(.name) were full while the server's were \($idle | one_decimal) % idle" }),
   (select(busy and .sar and (.sar.still | length) > 2) | .sar.still[1:-1]
     | { all: length, still: (map(select(.)) | length) } | select(.still > 0 and .still >= still_part * .all)
-    | { kind: "stalled", why: "server and clients did nothing in \(.still) of \(.all) seconds" });
+    | { kind: "stalled", why: "server and clients were idle in \(.still) of \(.all) seconds" });
 
 def median_rate: map(.total.rate) | sort | length as $n
   | (.[($n - 1) / 2 | floor] + .[$n / 2 | floor]) / 2;
@@ -40,4 +40,4 @@ def outliers:
   [range(length) as $i | .[$i] + { index: $i }] | group_by([.page, .target, .scene])[] | select(length >= 3)
   | median_rate as $median | .[] | select(.total.rate < outlier_part * $median)
   | [.index, { kind: "outlier",
-      why: "\(.total.rate | one_decimal) answers a second, the median of its like is \($median | one_decimal)" }];
+      why: "\(.total.rate | one_decimal) responses a second; the median of the same runs is \($median | one_decimal)" }];

@@ -179,7 +179,7 @@ packages_install() { # <role>...
   mapfile -t missing < <(packages_missing "$@")
   ((${#missing[@]})) || return 0
   family=$(packages_family)
-  [[ -n $family ]] || cannot "missing: ${missing[*]}; this distribution's package manager is unknown here"
+  [[ -n $family ]] || cannot "missing: ${missing[*]}; install them by hand: neither apt-get nor dnf is installed"
   need_root
   packages_fetch "$family" "${missing[@]}"
   mapfile -t missing < <(packages_missing "$@")
@@ -259,7 +259,7 @@ packages_apt_get() { # <argument>...
 }
 
 packages_dnf() { # <package>...: siege and bats are in EPEL on RHEL and its kin
-  dnf install -qy epel-release || say "no EPEL repository here; going on without"
+  dnf install -qy epel-release || say "the EPEL repository could not be added; continuing without it"
   dnf install -qy --setopt=install_weak_deps=False "$@"
 }
 

@@ -25,7 +25,7 @@ pristine_uri() { # main|security
     awk -v kind="$1" '$3 == "main" && ($4 == "Debian" || $1 ~ /debian/) && !found &&
       ($2 ~ /-security$/) == (kind == "security") { found = 1; sub("/$", "", $1); print $1 }')
   [[ -n $uri || $1 == security ]] ||
-    cannot "apt has no package source of Debian's here, so no root can be made: see sources.list(5)"
+    cannot "apt has no package source of Debian, so no root can be made; add one (sources.list(5))"
   printf '%s\n' "$uri"
 }
 
@@ -50,7 +50,7 @@ pristine_make_base() { # <suite>
     packages_install debootstrap
     [[ -e $keyring ]] || cannot "$keyring is missing: install debian-archive-keyring"
     new=$(mktemp -d "$pristine_cache/new.XXXXXX")
-    say "making the base system of Debian $suite with debootstrap"
+    say "creating the base system of Debian $suite with debootstrap"
     if ! debootstrap --variant=minbase --keyring="$keyring" --cache-dir="$pristine_cache/debs/$suite" \
       "$suite" "$new/root" "$(pristine_uri main)" >"$new/log" 2>&1 </dev/null {lock}>&-; then
       tail -n 20 "$new/log" >&2
@@ -118,8 +118,8 @@ pristine_make() { # <suite>
 # Takes over a root that an earlier run kept.
 pristine_reopen() { # <folder of a root>
   local folder
-  folder=$(cd -- "$1" 2>/dev/null && pwd) || misuse "$1 is no folder"
-  [[ -e $folder/lock && -d $folder/root ]] || misuse "$1 is no root that --keep has kept: it has no lock or no root"
+  folder=$(cd -- "$1" 2>/dev/null && pwd) || misuse "$1 is not a folder"
+  [[ -e $folder/lock && -d $folder/root ]] || misuse "$1 is not a root kept by --keep: its lock or its root is missing"
   exec {pristine_lock}>>"$folder/lock"
   flock -n "$pristine_lock" || die "$1 is in use by another run"
   pristine_root=$folder/root
@@ -153,7 +153,7 @@ pristine_clean() {
     [[ -e $folder/lock ]] || { rmdir "$folder" 2>/dev/null || true; continue; }
     exec {lock}<"$folder/lock"
     if flock -n "$lock"; then
-      say "removing $folder, which a killed run has left"
+      say "removing $folder, left behind by a killed run"
       rm -rf --one-file-system "${folder%/}"
     fi
     exec {lock}<&-

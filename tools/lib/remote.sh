@@ -157,7 +157,7 @@ remote_reach() {
     name=/reach-$i-$RANDOM$RANDOM$RANDOM
     remote_ask "$i" 10 "reach ${bed_sites[0]}.test 80 $name"
     poll_until 5 grep -q " $name\$" "$log" ||
-      die "client ${remote_hosts[i]}: its request did not come to this Apache; another server answers for ${bed_sites[0]}.test there"
+      die "client ${remote_hosts[i]}: its request did not reach this Apache; another server answers for ${bed_sites[0]}.test there"
     peers+=("$(sed -n "s|^\([^ ]*\) $name\$|\1|p" "$log" | sed -n 1p)")
   done
   bed_serve "$remote_server" "${peers[@]}"
@@ -182,7 +182,7 @@ remote_down() {
   done
   for i in "${!remote_pids[@]}"; do
     poll_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" || [[ -z ${remote_mapped[$i]-} ]] ||
-      say "client ${remote_hosts[$i]}: it is not known whether its hosts file was put back (the next run will)"
+      say "client ${remote_hosts[$i]}: its hosts file may still have the sites' names; the next run removes them"
     process_stop "${remote_pids[$i]}"
   done
 }
@@ -287,7 +287,7 @@ remote_last_words() { tail -n 1 "$1" | sed 's/\x1b\[[0-9;]*m//g'; }     # <file>
 remote_lost() { # <status> <file prefix>: what happened to a load, a sentence
   case $1 in
     255) echo "the connection was lost: $(tail -n 1 "$2.err")" ;;
-    124 | 137) echo 'it hung and was ended' ;;
-    *) echo "it ended with $1: $(remote_last_words "$2.err")" ;;
+    124 | 137) echo 'it did not end in time and was killed' ;;
+    *) echo "it ended with status $1: $(remote_last_words "$2.err")" ;;
   esac
 }

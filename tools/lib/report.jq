@@ -35,17 +35,17 @@ def why: map(.why) | join("; ");
 def noise_facts:
   (.void // []) as $void | (.options.missing // []) as $missing | .runs as $runs
   | ($void | select(length > 0)
-      | "void:      \(length) of \(length + ($runs | length)) runs were disturbed; they are in no figure:",
+      | "void:      \(length) of \(length + ($runs | length)) runs were disturbed; no figure includes them:",
         (.[] | "void:      \(which_run), \(.rate | fixed(1))/s: \(.noise | why)")),
     ($runs[] | select(.noise // [] | length > 0)
-      | "disturbed: \(which_run), \(.total.rate | fixed(1))/s: \(.noise | why); it counts (--keep-noisy)"),
+      | "disturbed: \(which_run), \(.total.rate | fixed(1))/s: \(.noise | why); it counts because of --keep-noisy"),
     ($missing[] | "missing:   \(.page) page, \(.target)\(scene_name), repetition \(.repetition): no run of it counts"),
     (select(($missing | length) > 0 or ($void | length) > ($runs | length))
       | "noise:     this machine was too noisy: "
         + (if $runs == [] then "no run counts, there are no figures"
            else "the figures are of \($runs | length) of \($runs + $void | length) runs" end)),
     ($runs | select(length > 0) | map([.page, .target, .scene]) | group_by(.) | map(length) | min | select(. < 3)
-      | "outliers:  not searched: with fewer than three repetitions a slow run cannot be told from its like");
+      | "outliers:  not searched for; that needs three repetitions");
 
 def measured_facts:
   .machine as $m | .options as $o | .runs[0].keepalive as $keepalive |
@@ -58,7 +58,7 @@ def measured_facts:
   "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
-   else "pinning:   none, server and clients share the only CPU: the figures say little" end),
+   else "pinning:   none, server and clients share the only CPU: the figures are unreliable" end),
   (.runs | map(.sar.cpu.all.steal | numbers) | select(length > 0)
     | "steal:     \(median | percent) of the CPU time of a run (median), at most \(max | percent): taken by the host of this machine"),
   (.runs | map(.others_cpu | numbers) | select(length > 0)
@@ -162,7 +162,7 @@ def rows:
 def unit($unit): if $unit == "s" then seconds elif $unit == "%" then fixed(2) + " %"
   elif $unit == "/s" then fixed(1) + "/s" else fixed(3) end;
 def bare($unit): if $unit == "s" then fixed(3) elif $unit == "%" then fixed(2) elif $unit == "/s" then fixed(1) else fixed(3) end;
-def published_head: ["published figures, and ours", "published", "here", "spread", "ratio"];
+def published_head: ["published figures, and ours", "published", "here", "range", "ratio"];
 def published_table: [.published // [] | .[]
   | .unit as $unit
   | ["\(.page), \(.title): \(.name)", (.published | unit($unit)), (.median | unit($unit)),

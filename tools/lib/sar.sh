@@ -42,10 +42,10 @@ sar_refusal() { # <file>: why there is no answer
   version=$(sed -n 's/^File created .* version //p' <<<"$said")
   case $said in
     *'cannot read the format'*)
-      printf '%s is of another version of sysstat%s: convert it (sadf -c %s >NEW) or read it where it was made\n' \
+      printf '%s was written by another version of sysstat%s: convert it (sadf -c %s >NEW) or read it on the machine that wrote it\n' \
         "$1" "${version:+ ($version)}" "$1" ;;
-    *'file unexpected'*) printf '%s is not a complete sar record: it was cut off\n' "$1" ;;
-    '') printf '%s has no samples of what is asked for\n' "$1" ;;
+    *'file unexpected'*) printf '%s is not a complete sar record: it is truncated\n' "$1" ;;
+    '') printf '%s has none of the requested samples\n' "$1" ;;
     *) printf '%s is not a complete sar record\n' "$1" ;;
   esac
 }

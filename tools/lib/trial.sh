@@ -161,7 +161,7 @@ trial_unready() { # <pid>: of a load that did not get ready
   if process_gone "$1"; then
     wait "$1" || trial_failed "$1" "$?"
   else
-    trial[lost]="client $(remote_host "${trial_who[$1]%% *}"): it did not get ready"
+    trial[lost]="client $(remote_host "${trial_who[$1]%% *}"): it was not ready in time"
   fi
   process_stop "${pids[@]}"
 }
@@ -214,7 +214,7 @@ trial_kill() { # <number>
   bed_unlock_child
   for ((n = 1; n <= $1; n++)); do
     trial_await $((trial[seconds] * n / ($1 + 1)))
-    child=$(bed_httpd_child) || die 'no child of Apache is there to be killed'
+    child=$(bed_httpd_child) || die 'Apache has no child process to kill'
     kill -9 "$child"
   done
 }
@@ -268,7 +268,7 @@ trial_overdue() { # <pid>...: one of them is still there
   for pid; do
     process_gone "$pid" || break
   done
-  invalidate_run "$pid" 'it was still running a minute after its time'
+  invalidate_run "$pid" 'it was still running a minute after its end was due'
   process_stop "$@"
   trial_who=()
 }
@@ -287,7 +287,7 @@ trial_failed() { # <pid> <status>
 invalidate_run() { # <pid> <why>
   local client users site
   read -r client users site _ <<<"${trial_who[$1]-}"
-  [[ -n $client ]] || die "sar, or what samples the status page: $2"
+  [[ -n $client ]] || die "sar, or the sampling of the status page: $2"
   remote_used || die "the load of client $client, $users users on $site: $2"
   trial[lost]="client $(remote_host "$client"), $users users on $site: $2"
 }
@@ -295,14 +295,14 @@ invalidate_run() { # <pid> <why>
 # siege gives up if its time is over before all its users have begun.
 trial_outrun() { # is that why the run is lost?
   [[ -n ${trial[lost]} ]] && grep -qs '^Unable to spawn' "${trial[prefix]}"-load*.err || return 1
-  say "${trial[lost]}; once more"
+  say "${trial[lost]}; the run is repeated"
 }
 
 trial_failure() { # <pid> <status>: a sentence
   local client users site prefix
-  [[ -n ${trial_who[$1]-} ]] || { echo "sar, or what samples the status page, ended with $2"; return; }
+  [[ -n ${trial_who[$1]-} ]] || { echo "sar, or the sampling of the status page, ended with status $2"; return; }
   read -r client users site prefix <<<"${trial_who[$1]}"
-  printf 'the load of client %s, %s users on %s, ended with %s: %s\n' \
+  printf 'the load of client %s, %s users on %s, ended with status %s: %s\n' \
     "$client" "$users" "$site" "$2" "$(tail -n 1 "$prefix.err" 2>/dev/null)"
 }
 
@@ -383,5 +383,5 @@ trial_status() { # what the module says after the run
 }
 
 trial_drain() {
-  poll_until 30 bed_idle || say 'the last flood has not drained after 30 s; going on'
+  poll_until 30 bed_idle || say 'connections of the last run are still open after 30 s; continuing'
 }

@@ -20,5 +20,5 @@ wrk_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
 wrk_record() { wrk_parse "$1.err"; }   # <file prefix>
 
 wrk_parse() { # <file>
-  sed -n '/^{/p' "$1" | lib_jq load wrk -cse 2>/dev/null || die "$1 is not the complete end of a wrk run"
+  sed -n '/^{/p' "$1" | lib_jq load wrk -cse 2>/dev/null || die "$1 is not the complete output of wrk"
 }
