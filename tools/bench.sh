@@ -1,34 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Summary: measure how sites share one Apache server, without and with the module:
-#          installs what is missing, builds, runs the loads, prints tables and ratios
+#          installs missing packages, builds, runs the loads, prints tables and ratios
 # Usage:   bench.sh [OPTION]... [TEST]
 #          bench.sh --compare A B
 #   TEST              what to measure (noisy); -l lists the tests
 #   --quick           3 seconds a run, one repetition: shows that everything works; its
-#                     figures are no measurement. The default is 25 seconds a run and
-#                     three repetitions: about seven minutes for noisy
-#   --full            publishable length: five minutes a run and three repetitions, about
+#                     figures are not a measurement. The default is 25 seconds a run and
+#                     three repetitions, about seven minutes for noisy
+#   --full            publishable length: five minutes a run, three repetitions, about
 #                     65 minutes for noisy; insulation runs one minute, with all loads
 #                     and schemes, about three hours
 #   --repeat N        run N times, alternating targets; median and range are reported
 #                     (3; 1 with --quick)
 #   --strict          exit 1 if a row misses its bar
-#   --keep-noisy      count runs that were disturbed too. Without this option such runs
-#                     are void: they are repeated, at most twice each, and are in no
-#                     median. A run is void if more than 10 % of the CPU time of the
-#                     server or of the clients was steal, if other processes used more
-#                     than 10 %, if the clients' CPUs were full while the server's was
-#                     idle, if the machine stood still, or if its rate is below a fifth
-#                     of the median of its like
+#   --keep-noisy      count disturbed runs too. Without this option such a run is void: it
+#                     is repeated, at most twice, and no median includes it. A run is void
+#                     if more than 10 % of the CPU time of the server or of the clients
+#                     was steal, if other processes used more than 10 %, if the clients'
+#                     CPUs were full while the server's was idle, if the machine stalled,
+#                     or if its rate is below a fifth of the median of the same runs
 #   --target LIST     what is compared: plain, vhostlimit; plain-best, which is plain
-#                     Apache with the number of threads that does most in short runs
-#                     with 25, 50, 100, WORKERS and 1200 of them; and with process limits
-#                     limits40, limits20 (default: the test's); noisy also takes
-#                     mod_qos, haproxy, process-limit
+#                     Apache with the number of threads that was fastest in short runs
+#                     with 25, 50, 100, WORKERS and 1200; limits40 and limits20, process
+#                     limits (default: the test's); noisy also takes mod_qos, haproxy and
+#                     process-limit
 #   --page LIST       the pages: static, large, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
-#   --clients LIST    the load comes from these machines: host1,host2,host3 or fewer,
+#   --clients LIST    generate the load on up to three other machines, host1,host2,host3,
 #                     over ssh with the keys, ports and users of ~/.ssh/config, as root
 #                     or with sudo without a password. The run adds the sites' names to
 #                     their hosts files and removes them at its end. Apache listens on
@@ -36,8 +35,8 @@
 #                     this machine and the clients get its pages, any other address gets
 #                     403
 #   --install         install the load generator on clients that lack it
-#   --server ADDRESS  address that the clients use to reach this machine; needed where
-#                     they see several, or none of its own
+#   --server ADDRESS  address that the clients use to reach this machine; needed if they
+#                     see several addresses, or one that is not its own
 #   --docroot DIR     where the test frameworks puts its applications, on any file
 #                     system; may be repeated to compare file systems (/var/tmp)
 #   -k                clients keep their connections alive
@@ -50,17 +49,17 @@
 #   -l                list the tests
 #   -h, --help        this help
 #   --version         the version
-#   --compare A B     show two result folders of the same test side by side, with ratios
-#                     and whether they differ by more than the spread
+#   --compare A B     print two result folders of the same test side by side, with ratios
+#                     and whether they differ by more than the range of the repetitions
 #   The module is built from this checkout with the default flags in the folder
-#   .bench-build, whatever the checkout itself was configured with; result.json has the
-#   commit, the flags and the module's SHA-256.
+#   .bench-build, however the checkout itself is configured; result.json has the commit,
+#   the flags and the module's SHA-256.
 #   The table goes to stdout, all other messages to stderr. The result folder gets the
 #   table, report.html for a browser, and the main chart as report.png.
-# Exit:    0 measured, or compared; also if void runs left gaps, which the report says;
+# Exit:    0 measured, or compared; also if void runs left gaps, which the report names;
 #          1 with --strict: a row missed its bar; 2 usage; 3 failed, a client was lost,
-#          or with --strict a bar could not be judged; 77 cannot run here; the message
-#          says why: no root, a program is missing and cannot be installed, a port is
+#          or with --strict a bar could not be judged; 77 cannot run, and the message
+#          says why: not root, a program is missing and cannot be installed, a port is
 #          taken, too few file descriptors, another tool uses the test bed;
 #          130, 143 signals, after everything is undone
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: run a command on a machine that has cgroup v1 and v2 as if it had only one
-#          of them: in a mount namespace without the other
+# Summary: run a command with cgroup v1 only, or cgroup v2 only, on a machine that has
+#          both, in a mount namespace of its own
 # Usage:   cgroups.sh v1|v2 COMMAND [ARGUMENT]...
-#   v1   the v2 tree is not mounted
-#   v2   no v1 hierarchy is mounted, and the tree is /sys/fs/cgroup: with the
-#        controllers only that are in no v1 hierarchy (tools/v2.sh has all)
+#   v1           the v2 hierarchy is not mounted
+#   v2           no v1 hierarchy is mounted, and the v2 hierarchy is /sys/fs/cgroup. It
+#                has only the controllers that no v1 hierarchy has; tools/v2.sh has all
 #   -h, --help   this help
 #   --version    the version
-#   For example: cgroups.sh v1 prove t/3* t/4* t/5*
-# Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, not mounted)
+#   Example: cgroups.sh v1 prove t/3* t/4* t/5*
+# Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, or that version is
+#          not mounted
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -36,7 +37,8 @@ leave_v2() {
 main() {
   parse_options + '' "$@"
   set -- "${words[@]:1}"
-  [[ ${1-} =~ ^v[12]$ ]] || misuse "'${1-}' is not v1 or v2"
+  (($#)) || misuse "missing argument: v1 or v2"
+  [[ $1 =~ ^v[12]$ ]] || misuse "'$1' is not v1 or v2"
   (($# > 1)) || misuse "missing command"
   need_root
   [[ $1 == v1 || $(cgroup_roots cgroup2) ]] || cannot "no cgroup v2 hierarchy is mounted on this machine"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: install what is missing, build with warnings as errors, run the test
-#          files side by side; a test that cannot run is skipped, with its reason
+# Summary: install missing packages, build with warnings as errors, and run the test
+#          files side by side; a test that cannot run is skipped with its reason
 # Usage:   check.sh [-j NUMBER] [FILE]...
 #          check.sh [-j NUMBER] --all [JOB]...
-#   -j NUMBER   so many files at a time (three for each CPU; without root one)
-#   FILE        test files or folders instead of all, for example t/310-admit-counts.bats;
-#               only what these files need is installed
-#   --all       all test files and then the long jobs, one after the other (hours), or
-#               the named JOBs only; t/README.md lists them
+#   -j NUMBER   run NUMBER files at a time (three for each CPU; one without root)
+#   FILE        run these test files or folders only, for example
+#               t/310-admit-counts.bats; only what they need is installed
+#   --all       run all test files and then the long jobs, one after the other (hours),
+#               or the named JOBs only; t/README.md lists them
 #   -h, --help  this help
 #   --version   the version
-#   What each file wrote stays in .check/ until the next run.
-# Exit:    0 no test failed; 1 a test failed, or the build; 2 usage; 77 cannot run
-#          here (what the build needs is missing and not installable)
+#   The output of each file stays in .check/ until the next run.
+# Exit:    0 no test failed; 1 a test or the build failed; 2 usage; 77 cannot run: what
+#          the build needs is missing and could not be installed
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

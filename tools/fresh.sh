@@ -7,21 +7,21 @@
 #                `tools/check.sh`, for example: fresh.sh bash
 #   -s SUITE     Debian suite (default: bookworm): bullseye, bookworm, trixie, sid
 #   -w, --worktree
-#                test the files as they are in the work tree, also those that are not
-#                committed; files that git ignores stay out
+#                test the files of the work tree, with uncommitted changes; files that
+#                git ignores are left out
 #   --keep       keep the root, and print its folder
-#   --root DIR   run in a root that --keep has kept, with its clone as it is
-#   -h, --help   this text
-#   --version    print the version
-# The root has the packages of debootstrap --variant=minbase. Of this machine it gets
-# the package source, the network, the devices and the cgroups. It is removed at the
-# end, also after a signal; after kill -9 the next run removes it. Base systems and
-# packages are cached in /var/cache/vhostlimit-pristine (VL_PRISTINE_CACHE), roots are
-# in /var/tmp/vhostlimit-pristine (VL_PRISTINE_ROOTS) and take up to 4 GB each.
-# Variables whose names begin with VL_ are passed to the command.
-# Exit:    0 every command succeeded; else the status of the command that failed, and
-#          no further one is run; 2 usage; 77 cannot run here (no root, no debootstrap,
-#          no namespaces); 130 INT; 143 TERM
+#   --root DIR   run in a root kept by --keep, with its clone as it is
+#   -h, --help   this help
+#   --version    the version
+# The root has the packages of debootstrap --variant=minbase. It shares this machine's
+# package source, network, devices and cgroups. It is removed at the end, also after a
+# signal; after kill -9 the next run removes it. Base systems and packages are cached in
+# /var/cache/vhostlimit-pristine (VL_PRISTINE_CACHE), roots are in
+# /var/tmp/vhostlimit-pristine (VL_PRISTINE_ROOTS) and take up to 4 GB each. Variables
+# whose names begin with VL_ are passed to the command.
+# Exit:    0 every command succeeded; otherwise the status of the first command that
+#          failed; 2 usage; 77 cannot run: not root, debootstrap or namespaces are
+#          missing; 130 INT; 143 TERM
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: feed the parsers of what comes from outside with made-up bytes, under
-#          libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer
+# Summary: fuzz the parsers of untrusted input with libFuzzer, AddressSanitizer and
+#          UndefinedBehaviorSanitizer
 # Usage:   fuzz.sh [-l] [-s SECONDS] [-n EXECUTIONS] [-k DIRECTORY] [TARGET]...
-#   -s SECONDS      for each target (3)
-#   -n EXECUTIONS   for each target, instead of a time
-#   -k DIRECTORY    keep what opens a new path, and what fails, below it
+#   -s SECONDS      time for each target (3)
+#   -n EXECUTIONS   executions of each target, instead of a time
+#   -k DIRECTORY    keep inputs that reach new code, and those that fail, below DIRECTORY
 #   -l              list the targets
 #   -h, --help      this help
 #   --version       the version
-#   TARGET          file t/fuzz/TARGET.c (all); its first bytes are t/fuzz/corpus/TARGET
-#   Prints one line a target: executions, seconds, paths (libFuzzer's features).
-# Exit:    0 nothing found; 1 a target failed, its input is shown; 2 usage; 77
-#          cannot run here (no clang, or no libFuzzer)
+#   TARGET          the file t/fuzz/TARGET.c (all); its seeds are in t/fuzz/corpus/TARGET
+#   Prints a line for each target: executions, seconds, paths (libFuzzer's features).
+# Exit:    0 nothing found; 1 a target failed, and its input is shown; 2 usage; 77
+#          cannot run: clang or libFuzzer is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

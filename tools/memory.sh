@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: print the memory of Apache that an idle kept connection takes, without the
-#          module and with it, for HTTP/1.1, TLS and HTTP/2
+# Summary: print the memory that Apache needs for an idle keep-alive connection, without
+#          and with the module, over HTTP/1.1, TLS and HTTP/2
 # Usage:   memory.sh [-n CONNECTIONS]
-#   -n CONNECTIONS  so many are opened, from 100 to 9000 (1000)
+#   -n CONNECTIONS  how many connections are opened, from 100 to 9000 (1000)
 #   -h, --help      this help
 #   --version       the version
-#   It is the growth of the proportional set size (/proc/PID/smaps_rollup) of all
-#   processes of Apache, after one request on each connection, by the number of those
-#   that Apache keeps open then. The module has to be built (./autogen.sh &&
+#   After one request on each connection, the growth of the proportional set size
+#   (/proc/PID/smaps_rollup) of all processes of Apache is divided by the number of
+#   connections that Apache keeps open. The module has to be built (./autogen.sh &&
 #   ./configure && make). Takes about a minute.
-# Exit:    0 printed; 1 failed; 2 usage; 77 cannot run here (no root, no h2load, not built)
+# Exit:    0 printed; 1 failed; 2 usage; 77 cannot run: not root, h2load is missing, or
+#          the module is not built
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: build the module with one of the compiler's sanitizers, in a folder of
-#          its own, and run tests on Apache with it
+# Summary: build the module with one of the compiler's sanitizers, in a folder of its
+#          own, and run tests with it
 # Usage:   sanitize.sh [-s SECONDS] asan|ubsan|tsan [FILE]...
-#   asan    AddressSanitizer and UndefinedBehaviorSanitizer
-#   ubsan   UndefinedBehaviorSanitizer alone
-#   tsan    ThreadSanitizer
-#   -s SECONDS   how long t/880, the load, runs (60)
+#   asan         AddressSanitizer and UndefinedBehaviorSanitizer
+#   ubsan        UndefinedBehaviorSanitizer alone
+#   tsan         ThreadSanitizer
+#   -s SECONDS   length of each test of t/880, the load (60)
+#   FILE         test files, as for prove (all that run the module, about an hour;
+#                those that cannot run with a sanitizer are named with the reason)
 #   -h, --help   this help
 #   --version    the version
-#   FILE    test files, as of prove (all that run the module, but those that
-#           cannot_run() names with the reason; an hour)
-#   One file after the other, each with a deadline.  A table of all is printed at the
-#   end; what a failed file said and the reports go to stderr.
-#   Reports without a frame of ours are Apache's own and not shown.
-# Exit:    0 the tests passed and nothing was reported; 1 else; 2 usage; 77 cannot
-#          run here (no runtime of the sanitizer)
+#   The files run one by one, each with a time limit. A table of all is printed at the
+#   end. Reports, and the output of failed files, go to stderr. Reports without a stack
+#   frame of the module are about Apache and are not shown.
+# Exit:    0 the tests passed and nothing was reported; 1 a test failed or something was
+#          reported; 2 usage; 77 cannot run: the sanitizer's runtime is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -157,7 +157,8 @@ main() {
   done
   shift
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
-  kind=${1-}
+  (($#)) || misuse "missing argument: asan, ubsan or tsan"
+  kind=$1
   [[ $kind =~ ^(asan|ubsan|tsan)$ ]] || misuse "'$kind' is not asan, ubsan or tsan"
   shift
   need gcc make bats

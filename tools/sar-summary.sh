@@ -1,20 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: the averages of a record of sar: CPU and memory as sar prints them, run
-#          queue, load and pressure
+# Summary: print the averages of a sar record: CPU, memory, run queue, load and pressure
 # Usage:   sar-summary.sh [OPTION]... FILE
-#   FILE     what sar -o FILE or sadc wrote, on this machine or another one
-#   -P       each CPU too
-#   --json   for programs: one JSON object; kB, percent, seconds, UTC
+#   FILE         what `sar -o FILE` or sadc wrote, on this or another machine
+#   -P           each CPU too
+#   --json       one JSON object instead of tables; kB, percent, seconds, UTC
 #   -h, --help   this help
 #   --version    the version
-#   user, nice, system, iowait, steal and idle are percent of the CPU's time;
-#   pressure is the percent of the time in which some task, or all that could
-#   run, waited for it. What the record does not have is left out.
-#   A record of another version of sysstat may have to be converted before:
-#   sadf -c FILE >NEW
-# Exit:    0 printed; 1 no complete record that sadf can read; 2 usage; 77 cannot
-#          run here (no sadf, no jq)
+#   user, nice, system, iowait, steal and idle are percent of the CPU time. Pressure is
+#   the percent of the time in which some task, or all runnable tasks, waited. Values
+#   that the record does not have are left out. Convert a record of another version of
+#   sysstat first: sadf -c FILE >NEW
+# Exit:    0 printed; 1 FILE is not a complete record that sadf can read; 2 usage; 77
+#          cannot run: sadf or jq is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

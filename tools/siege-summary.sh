@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: what siege reported, in one table
+# Summary: print what siege reported, as one table
 # Usage:   siege-summary.sh [OPTION]... FILE...
-#   FILE     the output of one run of siege 3 or 4, on this machine or another one:
-#            JSON (siege -j) or plain text, with whatever else siege said
-#   --json   for programs: an array with an object for each file; times in seconds
+#   FILE         the output of one run of siege 3 or 4, on this or another machine: JSON
+#                (siege -j) or text, with any other output of siege
+#   --json       an array with an object for each file instead; times in seconds
 #   -h, --help   this help
 #   --version    the version
-#   A transaction is an answer below 400, everything else has failed; availability
-#   is the part that did not fail, concurrency the mean number of users served.
-# Exit:    0 printed; 1 a file has no complete summary, or several; 2 usage; 77
-#          cannot run here (no jq)
+#   A transaction is a response below 400; everything else is a failure. Availability is
+#   the percentage of transactions, concurrency the mean number of users served.
+# Exit:    0 printed; 1 a file has no complete summary, or more than one; 2 usage; 77
+#          cannot run: jq is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

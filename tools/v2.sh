@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: run a command on this machine's own files under another kernel whose
-#          cgroups are pure v2 (or v1), in an emulated machine
+# Summary: run a command on this machine's files under another kernel with cgroup v2
+#          only (or v1), in an emulated machine
 # Usage:   v2.sh [-i] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
 #   -i           systemd is the machine's first process, COMMAND a service (v2 only)
 #   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
-#   -s SECONDS   how long each machine may take (900)
+#   -s SECONDS   time limit of each machine (900)
 #   -h, --help   this help
 #   --version    the version
-#   COMMAND      runs as root in this directory; without one, the unit tests of
-#                cgroups and what t/4* tags "v2", then, in a machine with systemd,
-#                t/460-cgroup-systemd.bats. What it writes is thrown away.
-#   Needs qemu-system-x86_64; the distribution's kernel and busybox are fetched
-#   once into /var/cache/vhostlimit-v2 and are not installed.
-# Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, no qemu, no
-#          package); 124 out of time
+#   COMMAND      runs as root in this folder; without one, the unit tests of cgroups and
+#                the tests of t/4* tagged "v2", then, in a machine with systemd,
+#                t/460-cgroup-systemd.bats. Files that it writes are lost.
+#   Needs qemu-system-x86_64. The distribution's kernel and busybox are downloaded once
+#   to /var/cache/vhostlimit-v2 and are not installed.
+# Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, qemu is missing, or
+#          a package cannot be downloaded; 124 time limit reached
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)

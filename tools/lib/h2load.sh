@@ -47,6 +47,7 @@ h2load_run() { # <client> <users> <length> <keepalive> <url> <file prefix> <stre
 
 h2load_record() { h2load_parse "$1.h2load" "$1.times" "$1.err"; }   # <file prefix>
 
+# shellcheck disable=SC2016  # jq's own
 h2load_parse() { # <file> [<log> [<what it said>]]
   LC_ALL=C awk '
     function seconds(text) { return text ~ /us$/ ? text / 1e6 : text ~ /ms$/ ? text / 1e3 : text + 0 }
@@ -58,7 +59,6 @@ h2load_parse() { # <file> [<log> [<what it said>]]
       if (!known || !elapsed) exit 1
       printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
     }' "$1" |
-    # shellcheck disable=SC2016  # jq's own
     lib_jq load 'h2load($times; $broken)' -Rcse --slurpfile times <(h2load_times "${2-}") \
       --argjson broken "$(h2load_broken "${3-}")" 2>/dev/null ||
     die "$1 is not the complete output of h2load"
