@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# Real applications from the distribution's packages, copied to a folder on the
-# file system that is measured and set up as their forms would do it.
+# Real applications from the distribution's packages, copied to a folder on the measured
+# file system and set up as their installers would.
 
 app_kinds=(wordpress mediawiki symfony)
 
 app_known() { [[ " ${app_kinds[*]} " == *" $1 "* ]]; }
 
-# A folder of ours below the one given; bed_down removes those that are listed.
+# Creates a folder below the one given, and lists it for bed_down, which removes it.
 app_root() { # <folder>
   local root
   root=$(mktemp -d "$1/$bed_name.XXXXXX") || cannot "$1 is not a writable folder"
@@ -16,7 +16,7 @@ app_root() { # <folder>
   printf '%s\n' "$root"
 }
 
-app_remove() { # all of this bed
+app_remove() { # removes all folders of this bed
   local root
   [[ -r $bed_dir/app-roots ]] || return 0
   while read -r root; do
@@ -29,8 +29,8 @@ app_install() { # <application> <root> <number>: what tells databases apart
   "app_$1" "$2/$1" "$1_$3"
 }
 
-# With what its links lead to, so that all of it lies on that file system; tar
-# ends with 1 where one leads nowhere.
+# Copies the targets of links too, so that everything is on that file system.  tar ends
+# with 1 if a link has no target.
 app_copy() { # <from> <to>
   mkdir -p "$2"
   { tar -C "$1" --ignore-failed-read -hcf - . 2>/dev/null || (($? == 1)); } | tar -C "$2" -xf - ||
@@ -79,7 +79,7 @@ app_symfony() { # <folder> <database>
   chown "$user" "$1/var"
 }
 
-# Siege counts a redirection or a page that says what is wrong as an answer.
+# siege would count a redirection, or a page with an error message, as a transaction.
 app_check() { # <page>: nothing is asked of the other pages
   local words
   case $1 in

@@ -1,12 +1,11 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# HAProxy before the test bed's Apache.  On the clients' CPU "keepalive" speaks
-# plain HTTP over connections that requests of all sites share, "proxy" tells
-# Apache each client's address by the PROXY protocol, version 2.  "sites" is on the
-# server's CPU and has a queue for each site.  Part of bed.sh, where the variables
-# are.
+# HAProxy in front of the test bed's Apache.  "keepalive" uses plain HTTP on connections
+# that requests of all sites share, "proxy" sends each client's address by the PROXY
+# protocol, version 2; both run on the clients' CPUs.  "sites" runs on the server's CPUs
+# and has a queue for each site.  Part of bed.sh, which has the variables.
 
-bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # to setup.sh
+bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # valid for setup.sh
 
 bed_front_start() {
   local start=exec_on_client_cpus
@@ -31,7 +30,7 @@ bed_front_config() { # <http-reuse> <how the server is spoken to>
     ADDRESS="$bed_address" BACKEND="$backend" PORT="$port" ALLOWED="$allowed" REUSE="$1" HOW="$2" MOST="$((($(ulimit -Sn) - 100) / 2))"
 }
 
-# A backend for each site, that may work on its part of Apache's workers at once.
+# A backend for each site, limited to its part of Apache's workers.
 bed_front_config_sites() {
   local backend port allowed user
   backend=$(bed_backend)

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Two folders of results side by side; how, is in compare.jq.
+# Prints two result folders side by side.  compare.jq makes the rows.
 
 compare_print() { # <folder A> <folder B>
   local folder

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
 # Clients that never send a request, see handshake.c: `handshake` completes TLS
-# handshakes and stays for a second, `hello` sends ClientHellos and is gone when
-# the server has answered.  Transactions are what they got from the server.
+# handshakes and stays connected for a second, `hello` sends ClientHellos and closes
+# when the server has answered.  A transaction is a handshake, or an answer.
 
 handshake_prepare() {
   gcc -O2 -Wall -o "$(load_dir)/handshake" "$(in_tree tools/lib/handshake.c)" -lssl -lcrypto ||

@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# All runs of a test: for each repetition and page every target and scene, in an
-# order that rotates, so that a machine that becomes slower wrongs no target.  A run
-# that the machine disturbed (noise.jq) is void: it is made again and is in no median.
+# All runs of a test: for each repetition and page every target and scene.  Their order
+# rotates, so that a machine that becomes slower is no disadvantage for one target.  A
+# run that the machine disturbed (noise.jq) is void: it is repeated and not counted.
 
 # out load keepalive repeat seconds warm targets pages workers length, from measure_plan
 declare -A measure=()
 declare -A measure_tuned=()     # page: plain Apache's best number of threads (plain-best)
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
-measure_lost=()                 # runs whose client failed, a sentence each
+measure_lost=()                 # a sentence for each run whose client failed
 measure_void=()                 # files of runs that are void
 measure_missing=()              # "page target scene repetition" without a run that counts
 declare -A measure_slots=()     # file of a run that counts: repetition page target scene
@@ -75,7 +75,7 @@ measure_all() {
   progress_end
 }
 
-# A run, and again while it is void and may be repeated.
+# Makes a run, and repeats it while it is void and may be repeated.
 measure_one() { # <repetition> <page> <target> <scene>
   while :; do
     measure_once "$@"
@@ -83,15 +83,15 @@ measure_one() { # <repetition> <page> <target> <scene>
     measure_runs+=("${trial[prefix]}.json")
     measure_slots[${trial[prefix]}.json]=$*
     if [[ ${measure[noisy]} == keep ]] || jq -e '.noise == []' "${trial[prefix]}.json" >/dev/null; then break; fi
-    measure_take_out "${trial[prefix]}.json"
+    measure_discard "${trial[prefix]}.json"
     measure_may_repeat "$*" || break
   done
   measure_unreported=yes
   measure_save no
 }
 
-# Takes a run that is void out of those that count.
-measure_take_out() { # <file>
+# Removes a void run from those that count.
+measure_discard() { # <file>
   local file kept=() who=${measure_slots[$1]}
   for file in "${measure_runs[@]}"; do
     [[ $file == "$1" ]] || kept+=("$file")
@@ -101,8 +101,9 @@ measure_take_out() { # <file>
   say "void run ($who): $(jq -r '.noise | map(.why) | join("; ")' "$1")"
 }
 
-# May this run be made again?  Each at most twice, and all together half as often as
-# there are runs: a machine that is always disturbed has to come to an end.
+# Returns 0 if this run may be repeated, and counts the repeat.  Each run is repeated at
+# most twice, and all of them together half as often as there are runs, so that a
+# measurement on a machine that is always disturbed ends.
 measure_may_repeat() { # <repetition page target scene>
   if ((${measure_again[$1]-0} >= 2 || measure_again_all >= measure_again_most)); then
     measure_missing+=("$1")
@@ -113,8 +114,8 @@ measure_may_repeat() { # <repetition page target scene>
   progress_more "$(measure_seconds_run)"
 }
 
-# Runs that are far slower than their like are known when all have been made.  They
-# are made again, and are judged again.
+# Finds runs that are far slower than others of the same target, page and scene, when all
+# have been made, and repeats them.
 measure_outliers() {
   local index reason found files repeat
   while ((${#measure_runs[@]})); do
@@ -124,7 +125,7 @@ measure_outliers() {
     while read -r index reason; do
       measure_note "${files[index]}" "$reason"
       [[ ${measure[noisy]} == void ]] || continue
-      measure_take_out "${files[index]}"
+      measure_discard "${files[index]}"
       ! measure_may_repeat "${measure_slots[${files[index]}]}" || repeat+=("${measure_slots[${files[index]}]}")
     done <<<"$found"
     for found in "${repeat[@]}"; do
@@ -151,13 +152,13 @@ measure_once() { # <repetition> <page> <target> <scene>: leaves trial[prefix].js
   progress_step "$2 page on $title, $1 of ${measure[repeat]}"
   measure_set "$@" "${measure[seconds]}" "$workers" "$prefix"
   trial_run
-  ! trial_outrun || trial_run
+  ! trial_siege_failed || trial_run
   progress_done "$(measure_seconds_run)"
   [[ -z ${trial[lost]} ]] || measure_lose
 }
 
-# Without one of its clients a run does not count.  If that machine no longer answers,
-# no further run would count.
+# A run that lost a client does not count.  If that machine no longer answers, no later
+# run would count either, and the measurement ends.
 measure_lose() {
   say "run lost: ${trial[lost]}"
   measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
@@ -173,7 +174,7 @@ measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <pref
 
 measure_count() { echo $(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat])); }    # runs
 
-measure_seconds() { # of all, about
+measure_seconds() { # estimate for all runs
   local runs tuned
   runs=$(measure_count)
   tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
@@ -185,8 +186,8 @@ measure_seconds_try() { echo $((measure[try] + measure[warm] + 4)); }
 
 # --- plain Apache with its best number of threads -------------------------
 
-# The numbers that are tried, one a line: also one above the users of most tests, which
-# kept connections want.
+# The numbers of threads that are tried, one a line.  1200 is more than the users of most
+# tests: with keep-alive each connection can have a thread.
 measure_threads() {
   printf '%s\n' 25 50 100 "${measure[workers]}" 1200 | sort -nu
 }
@@ -210,18 +211,18 @@ measure_tune() {
   done
 }
 
-# Answers a second of a short run of all loads, in measure_rate: in a subshell
-# it would outlive us, with the lock.
+# Sets measure_rate to the responses a second of a short run.  It does not print the
+# rate: the run's processes would survive a subshell, and keep the lock.
 measure_try() { # <page> <threads>
   measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
   trial_try
-  ! trial_outrun || trial_try
+  ! trial_siege_failed || trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
   measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
 }
 
-measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # lines "threads rate": the best one's threads
+measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # of lines "threads rate": the threads with the highest rate
 
 measure_workers() { # <page> <target>
   if [[ $2 == plain-best ]]; then echo "${measure_tuned[$1]}"; else echo "${measure[workers]}"; fi
@@ -252,8 +253,7 @@ measure_end() {
   [[ ${measure[strict]} == no ]] || measure_judge
 }
 
-# --strict: 1 if a row missed its bar.  A row that has a bar and no value is no miss,
-# but the run cannot be said to have met its bars.
+# For --strict: exit status 1 if a row missed its bar, 3 if a row with a bar has no value.
 measure_judge() {
   local missed unknown result=${measure[out]}/result.json
   missed=$(jq '[.rows[] | select(.bar_met == false)] | length' "$result")
@@ -268,7 +268,7 @@ measure_judge() {
   ((unknown == 0)) || die "rows with a bar that were not measured: $unknown"
 }
 
-measure_keep() { # interrupted: the runs that came to their end are reported
+measure_keep() { # after an interruption: reports the completed runs
   [[ -n $measure_unreported && -e ${measure[out]}/result.json ]] || return 0
   progress_end
   measure_report
@@ -307,12 +307,12 @@ measure_docroots() { # JSON: which folder a scene has its applications in, and o
   done | jq -sc .
 }
 
-measure_loads() { # versions of what makes the loads
+measure_loads() { # names and versions of the load generators
   local generator
   for generator in $(test_generators "${measure[load]}"); do
     printf '%s\n' "$(load_version "$generator")"
-  done | measure_listed
-  ! remote_used || printf '%s\n' "${remote_hosts[@]}" | measure_listed | sed 's/^/ on /'
+  done | measure_join
+  ! remote_used || printf '%s\n' "${remote_hosts[@]}" | measure_join | sed 's/^/ on /'
 }
 
-measure_listed() { paste -sd ';' | sed 's/;/, /g' | tr -d '\n'; }      # lines, as one enumerates
+measure_join() { paste -sd ';' | sed 's/;/, /g' | tr -d '\n'; }      # lines -> "a, b, c"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes of ours: told apart from a stranger that got an old pid.
+# Processes that the tools started, and not others that have got the same pid since.
 
 process_ours() { # <pidfile> <word>: the pid, if its command line has that word
   local pid

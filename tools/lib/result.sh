@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# One JSON file for a whole measurement: options, machine, runs, rows.
+# result.json: options, machine, runs and rows of a whole measurement.
 
 result_machine() { # JSON
   lib_jq result machine -nc --arg kernel "$(uname -r)" \

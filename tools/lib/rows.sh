@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# The rows of the test that was read, its published figures and its charts, from
-# its runs; the words are in rows.jq.
+# Rows, published figures and charts of the test, from its runs.  Their values are
+# expressions in the functions of rows.jq.
 
 rows_json() { # <run.json>...: an array of rows
   rows_run "$@" < <(printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal "${test_rows[@]}")" \

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# CPU and memory of the machine over a run: sar records, sadf says it in JSON,
-# jq takes the means.  Columns are never scraped: they change with the locale.
+# CPU and memory of the machine over a run: sar records, sadf prints JSON, jq makes the
+# means.  sar's columns are not parsed: they change with the locale.
 
 # Replaces the shell: call it in the background or in parentheses.
 sar_run() { # <seconds> <file> [every]: every second, from a minute on every five
@@ -21,13 +21,13 @@ sar_summary() { # <file> <the server's CPUs> <the clients' CPUs>: "all", or numb
   sar_query "$1" 'run($server; $clients)' -c --arg server "$2" --arg clients "$3"
 }
 
-# sadf of before 2020 knows no pressure and takes no word after -q.
+# sadf from before 2020 has no pressure and accepts no word after -q.
 sar_query() { # <file> <filter> [<argument of jq>]...
   sar_sadf "$1" -q ALL 2>&1 | sar_jq "${@:2}" || sar_sadf "$1" -q 2>&1 | sar_jq "${@:2}" || die "$(sar_refusal "$1")"
 }
 
-# sadf ends with 0 on a file that was cut off.  It is heard on the same pipe:
-# whatever it says there is no JSON.
+# sadf ends with 0 on a truncated file.  Its stderr goes into the same pipe, so that any
+# message makes the JSON invalid.
 sar_sadf() { # <file> <option>...
   local path=$1
   [[ $path == /* ]] || path=./$path    # "12" would be an interval, "-1" yesterday

@@ -1,7 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# What a test needs beside Apache and PHP-FPM: from packages, run and set up for
-# this bed only.
+# What a test needs besides Apache and PHP-FPM: from packages, run for this bed only.
 
 # shellcheck source-path=SCRIPTDIR source=postgresql.sh
 . "${BASH_SOURCE[0]%/*}/postgresql.sh"
@@ -27,7 +26,7 @@ declare -A service_roots=()     # scene: the folder with its applications
 
 service_root() { printf '%s\n' "${service_roots[$1]-}"; }       # <scene>
 
-# Sets up each application that is measured on each folder.
+# Sets up each measured application in each folder.
 service_apps() { # <page>...
   local scene root n=0 app
   for scene in "${test_scenes[@]}"; do

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # siege 4: its resource file, one run, and its summary (JSON or plain text) as a
-# record.  siege counts an answer below 400 as a transaction and every other
-# answer or broken connection as a failure; it knows no percentiles.
+# record.  siege counts a response below 400 as a transaction, and every other response
+# or broken connection as a failure.  It has no percentiles.
 
-siege_version() { # its home: siege makes files there even for this
+siege_version() { # in a home of its own, where siege creates files even for this
   HOME=$(bed_file .) siege --version 2>&1 | sed -n "s/^SIEGE /siege /p"
 }
 
@@ -59,8 +59,8 @@ siege_summary() { # <file>: JSON or plain text; times are in seconds
   siege_objects "$1" 2>/dev/null | lib_jq load siege_summary -cse 2>/dev/null || die "$1 is not a complete siege summary"
 }
 
-# siege 4.1.7 has milliseconds in its plain text, and says so; its JSON, and all
-# that older ones write, is in seconds.
+# The text of siege 4.1.7 has milliseconds, with the unit.  JSON, and the text of older
+# versions, has seconds.
 siege_objects() { # <file>: an object for each summary; JSON passes through
   if grep -q '^{' "$1"; then
     sed -n '/^{/,/^}/p' "$1"
