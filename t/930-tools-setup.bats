@@ -149,7 +149,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   flock -n 8
   bed down
   [ "$status" -eq 77 ]
-  [[ $output == *"another tool is working on the test bed"* ]]
+  [[ $output == *"another tool uses the test bed"* ]]
   exec 8>&-
 }
 

@@ -28,8 +28,8 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 
 files_at_once=$((3 * $(nproc)))
 
-# Jobs of --all after the suite: name, and what runs: test files in their long form, or
-# a command; after the colon, the test files that need what the command needs.
+# Jobs of --all after the suite: the name, and test files, which run in their long form,
+# or a command.  After the colon are test files with the same dependencies as the command.
 jobs_table() {
   cat <<'END'
 analysers  t/040-guard-analysers.bats
@@ -74,9 +74,9 @@ test_files() { # <file or folder>...: the test files, one a line
   done | sed 's,^\./,,' | sort -u
 }
 
-# The file that took longest the last time comes first, so that it does not run alone
-# at the end. Without a time, those of the tools count as the longest, and then those
-# with the most tests.
+# Sorts files by the time that they took in the last run, the longest first, so that it
+# does not run alone at the end. Without a time, tests of the tools count as the longest,
+# then files with the most tests.
 longest_first() {
   local file
   while read -r file; do
@@ -90,7 +90,7 @@ longest_first() {
     { print ($2 in seconds ? seconds[$2] : $1), $2 }' | sort -k 1,1nr | cut -d ' ' -f 2
 }
 
-# Side by side; prove's last lines come after our report.
+# Runs files side by side. The summary of prove is printed after the report.
 run_files() { # <files, one a line>
   local status=0 files
   rm -rf .check/files
@@ -131,9 +131,9 @@ run_jobs() { # <name>...: one after the other, and a table of them
   return "$status"
 }
 
-# ---- what must be there ----------------------------------------------------------
+# ---- dependencies ----------------------------------------------------------
 
-# The build and every test file; without these nothing can run.
+# Needed by the build and by every test file.
 base_roles=(compiler make autotools libtool pkgconfig apxs httpd cgroup network services bats prove curl jq)
 
 install() { # <test files, one a line>
@@ -178,7 +178,7 @@ main() {
   shift
   for name; do names+=("${name#"$top/"}"); done
   cd "$(in_tree .)"
-  # Ports and names of two files meet where they have no namespaces of their own.
+  # Without namespaces, ports and names of two files would collide.
   if ! env -u VL_TEST_ID t/lib/isolate.sh test -e /run/vl-outer-net; then
     say "namespaces are not available (not root?); the files run one at a time"
     files_at_once=1

@@ -53,7 +53,7 @@ parse() {
   command=("$@")
 }
 
-# The clone, or with --worktree the files, in the root.
+# Puts a clone, or with --worktree the files, into the root.
 put_source() {
   local target=$pristine_root$source_folder safe file
   git -c safe.directory='*' -C "$top" rev-parse -q --verify HEAD >/dev/null ||
@@ -67,7 +67,7 @@ put_source() {
     say "testing the work tree of $top with its uncommitted changes"
     return
   fi
-  # git asks for the owner's consent where root clones another user's work tree
+  # git refuses to let root clone another user's work tree without this
   safe=$(mktemp)
   printf '[safe]\n\tdirectory = *\n' >"$safe"
   GIT_CONFIG_GLOBAL=$safe git clone -q --no-hardlinks "$top" "$target" || die "git could not clone $top"

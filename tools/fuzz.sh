@@ -52,7 +52,7 @@ fuzz_flags() { # <name>
   if ((executions)); then printf '%s\n' "-runs=$executions"; else printf '%s\n' "-max_total_time=$seconds"; fi
 }
 
-# Prints the row, or what failed.
+# Prints the target's row; if it fails, the end of its output.
 fuzz() { # <name>
   local own=$kept/$1 log=$work/$1.log given
   mkdir -p "$own"

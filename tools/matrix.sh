@@ -138,13 +138,13 @@ cell_packages() { # <cell> <option of configure>
   printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
   chmod 755 /usr/sbin/policy-rc.d
   apt-get install -qy --no-install-recommends "${packages[@]}" && return
-  # of a suite at the end of its life, a mirror may list security updates that it lacks
+  # at the end of a suite's life a mirror may list security updates that it does not have
   sed -i '/-security/d' /etc/apt/sources.list
   apt-get update -q && apt-get install -qy --no-install-recommends "${packages[@]}" || return 1
   tell note "without security updates, which the mirror lacks"
 }
 
-# The foreign Apache, and the user that Red Hat's package makes.
+# Installs the Apache of --httpd, and creates the user of Red Hat's package.
 cell_apache() { # <cell>
   [[ $1 == rh-* ]] || return 0
   cp -a /root/httpd-tree/. /
@@ -170,7 +170,7 @@ cell_deb() {
     apache2ctl -M | grep vhostlimit_module && t/smoke.sh
 }
 
-# rpmbuild knows nothing of Debian's packages, so its dependencies are not looked up.
+# --nodeps: rpmbuild does not know Debian's packages.
 cell_rpm() {
   local rpm
   make -s dist || return 1
@@ -204,7 +204,7 @@ run_cell() { # <name> <suite> <option of configure>
   mapfile -t functions < <(compgen -A function cell_)
   say "$name: creating a root of Debian $suite"
   : >"$facts"
-  # a suite that cannot be made fails its cell, and not the others
+  # a suite that cannot be created fails its own cell only
   if (pristine_make_base "$suite") && pristine_make "$suite" && clone; then
     if [[ ${trees[$name]-} ]]; then
       mkdir "$pristine_root/root/httpd-tree"

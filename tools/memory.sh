@@ -53,7 +53,7 @@ established() { # <port>
   ip netns exec vl-server ss -Htn state established "sport = :$1" | wc -l
 }
 
-# Half of the requests: the others come later.
+# The other half of the requests comes later.
 are_answered()     { grep -q '^progress: 50%' "$log"; }
 answered_or_over() { are_answered || ! kill -0 "$load_pid" 2>/dev/null; }
 
@@ -64,7 +64,7 @@ measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how man
   [[ $port == 80 ]] || set -- "$@" -T
   "$here/setup.sh" up -D 'KeepAliveTimeout 300' "${@:2}" >&2
   before=$(set_size)
-  # One request on each at once, the next in 200 seconds.
+  # Each connection sends a request at once, and the next one after 200 seconds.
   printf '%d\t%s\n' 0 "$url" 200000 "$url" >"$script"
   ip netns exec vl-client1 h2load "${options[@]}" -t1 -m1 -c"$connections" -n$((connections * 2)) --timing-script-file="$script" >"$log" 2>&1 &
   load_pid=$!

@@ -42,8 +42,8 @@ build() { # <kind>
     { tail -n 30 "$work/log" >&2; die "the build failed"; }
 }
 
-# Apache is what apxs says it is: one that loads the runtime first, and then what
-# makes forks bearable for it.
+# Tests find Apache through apxs.  This apxs names an Apache that preloads the sanitizer's
+# runtime, and then the library that makes forks safe for it.
 wrap_apache() { # <kind>
   local apxs real flags=()
   apxs=$(command -v apxs || command -v apxs2) || cannot "apxs is not installed; install apache2-dev or httpd-devel"
@@ -64,7 +64,7 @@ END
   chmod 755 "$work"/bin/*
 }
 
-# Why a file of the default selection is left out.
+# Prints why a file of the default selection is left out; 1 if it is not.
 cannot_run() { # <file>
   [[ $kind != tsan || $1 != t/72* ]] || { echo "with ThreadSanitizer the parent process has no control socket (tools/lib/sanitize-fork.c)"; return; }
   case $1 in
@@ -85,7 +85,7 @@ selection() {
   done
 }
 
-# Whatever the tests started has the name of our apxs in its environment.
+# Kills what the tests have started: all of it has this apxs in its environment.
 end_left() {
   local file pid
   for file in /proc/[0-9]*/environ; do
@@ -94,10 +94,10 @@ end_left() {
   done
 }
 
-# Those with a frame of ours.  Each process has a file of its own; those of
-# ThreadSanitizer stand between lines of equals signs.  That we accepted the
-# descriptor about which Apache's threads disagree, and began one of our threads
-# before, is nothing that we do to it.
+# Prints reports with a stack frame of the module.  Each process has a file of its own;
+# reports of ThreadSanitizer are between lines of equals signs.  The location of a file
+# descriptor is removed first: a race between threads of Apache is not the module's because
+# the module has accepted that connection.
 reports_of_ours() {
   find "$work/said" -type f -size +0 -exec cat {} + | awk -v RS='=================+\n' '
     { ours = $0; sub(/\n  Location is file descriptor .*/, "", ours) }
@@ -105,7 +105,7 @@ reports_of_ours() {
 }
 count_reports() { grep -cE '^SUMMARY: |runtime error: ' "$work/reports" || true; }
 
-# Its TAP goes to $work/tap.
+# Runs a file; its TAP goes to $work/tap.
 run_file() { # <file>
   local runner=()
   [[ $1 != *.bats ]] || runner=(bats --tap)
@@ -115,7 +115,7 @@ run_file() { # <file>
 
 count_tap() { grep -cE "$1" "$work/tap" || true; }     # <regular expression>
 
-# Adds a row to the table; 1: something failed or was reported.
+# Runs a file and adds a row to the table.  Returns 1 if a test failed or a report was made.
 try_file() { # <file>
   local rc=0 start=$SECONDS passed skipped failed reports note=''
   rm -rf "$work"/said/*
@@ -135,7 +135,7 @@ try_file() { # <file>
   ((rc == 0 && reports == 0))
 }
 
-# One file after the other; 1: one of them failed.
+# Runs the files one by one.  Returns 1 if one of them failed.
 try_all() { # <file>...
   local file i=0 status=0
   printf '%-42s %6s %6s %7s %7s %7s\n' file passed failed skipped reports seconds >"$work/table"

@@ -23,7 +23,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 
 work=
 cache=/var/cache/vhostlimit-v2
-# In the order in which they need each other.
+# In the order of their dependencies.
 modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk
   netfs fscache 9pnet 9pnet_virtio 9p overlay)
 
@@ -58,7 +58,7 @@ make_initramfs() { # <directory> <script to run> <direct | systemd>
   (cd "$1" && find . | bin/busybox cpio -o -H newc 2>/dev/null) >"$1.cpio"
 }
 
-# Our files, read through 9p, with a layer in memory above them.
+# The machine's root is this machine's, read through 9p, under an overlay in memory.
 init_script() {
   cat <<END
 #!/bin/busybox sh
@@ -90,7 +90,7 @@ poweroff -f
 END
 }
 
-# Units are those of /run/systemd/system only: nothing of this machine is started.
+# systemd reads /run/systemd/system only, so that no service of this machine is started.
 systemd_init() { # <script to run>
   cat <<END
 mkdir -p run/systemd/system
@@ -162,7 +162,7 @@ run_guest() { # <direct | systemd> <command>...
   return "$status"
 }
 
-# Both, though the first may fail.
+# Runs both parts, even if the first one fails.
 run_tests() {
   local status=0
   cd "$here/.."

@@ -5,7 +5,7 @@
 # shellcheck source-path=SCRIPTDIR source=../../tools/lib/cgroup.sh
 . "$TOP/tools/lib/cgroup.sh"
 
-# The root of the hierarchy where CPU time can be shared: v1's cpu or v2.
+# Prints the root of the hierarchy with the cpu controller: v1's cpu or v2.
 cgroup_cpu_root() {
   awk '$3 == "cgroup" && $4 ~ /(^|,)cpu(,|$)/ { v1 = $2 }
        $3 == "cgroup2" { v2 = $2 }
@@ -23,15 +23,14 @@ cgroup_usable() {
 cgroup_exists() { [[ -n $(cgroup_dirs "$1") ]]; }  # <path>
 cgroup_gone()   { [[ -z $(cgroup_dirs "$1") ]]; }  # <path>
 
-# Prints a file of the group, under the first of these names that there is in any
-# hierarchy.
+# Prints the first of these files of the group that a hierarchy has.
 cgroup_value() { # <path> <file name>...
   local file
   file=$(cgroup_file "$@") || fail "group $1 has none of these files: ${*:2}" || return
   cat "$file"
 }
 
-# The hierarchies know the controller, under its v1 or its v2 name.
+# Is there a hierarchy with the controller, under its v1 or v2 name?
 cgroup_has() { # <name>...
   local name
   for name; do

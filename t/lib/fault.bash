@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A server in which what the kernel gives runs short when the test says so
-# (fail_syscalls.c), and that says whether its shared memory is in order (mod_validate.c).
+# A server whose system calls fail when the test wants it (fail_syscalls.c), and that
+# validates its shared memory (mod_validate.c).
 
 need_cc() { need_program cc; }
 
-# The module that validates, for this Apache and the tree as built.
+# Builds the validating module for this Apache and the built tree, and prints its path.
 validator() {
   local so=$BATS_FILE_TMPDIR/mod_validate.so
   # shellcheck disable=SC2046  # several flags
@@ -35,7 +35,7 @@ configure_frail() { # <as configure_httpd>...
 runs_short() { : >"$SHORT/$1"; }      # <what: see fail_syscalls.c>
 has_enough() { rm -f "$SHORT/$1"; }   # <what>
 
-# No slot, ticket or seat is left, and all sums are right.
+# Fails unless nothing is held in the shared memory and all sums are right.
 validated() {
   wait_until 20 nobody_runs
   is "$(web "$(url status /validate)")" valid "the shared memory"

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: netns sshd
 # Machines for bench.sh --clients: network namespaces vlt-server and vlt-host1 to
-# vlt-host3, joined by wires, each host with an sshd, a hosts file and a /run of
-# its own.  On vlt-server they are known to ssh as one, two and three.  Machine one
-# has no siege and no h2load until apt-get is asked for them; three's clock is 7 s
-# ahead.
+# vlt-host3, joined by veth pairs, each host with an sshd, a hosts file and a /run of its
+# own.  On vlt-server their names for ssh are one, two and three.  Machine one has no
+# siege and no h2load until apt-get installs them; the clock of three is 7 s ahead.
 
 # shellcheck source-path=SCRIPTDIR source=../../tools/lib/netns.sh
 . "$TOP/tools/lib/netns.sh"
@@ -30,8 +29,8 @@ machines_up() {
   [[ -e $MACHINES_HOME/.ssh ]] || { mkdir "$MACHINES_HOME/.ssh"; : >"$MACHINES_DIR/made-ssh"; }
 }
 
-# ssh finds a user's files by the password file, whatever HOME says.  Where isolate.sh
-# has given this file an /etc of its own, the user gets a home of its own too.
+# ssh takes the user's home from the password file and ignores HOME.  If isolate.sh has
+# given this test file an /etc of its own, the user gets a home of its own too.
 machines_home() {
   MACHINES_HOME=$(getent passwd "$(id -u)" | cut -d : -f 6)
   if grep -q ' /etc overlay ' /proc/self/mounts; then
@@ -66,7 +65,7 @@ machine_boot() { # <number>: its sshd, and a /run of its own as Debian has it
 
 machine_tools() {
   local dir=$MACHINES_DIR/host1
-  ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some are in both
+  ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some names are in both
   mkdir "$dir/siege" "$dir/nghttp2-client"
   mv "$dir/bin/siege" "$dir/siege"
   mv "$dir/bin/h2load" "$dir/nghttp2-client" 2>/dev/null || true
@@ -75,7 +74,7 @@ machine_tools() {
   printf '#!/bin/sh\n[ "$1" != install ] || for name; do mv %q/"$name"/* %q/bin/; done 2>/dev/null\n' "$dir" "$dir" >"$dir/bin/apt-get"
   chmod +x "$dir/bin/apt-get"
   dir=$MACHINES_DIR/host3
-  # A siege that hangs, but for the warm-up; where it is put, there it does.
+  # A siege that stops itself, except in the warm-up.
   printf '#!/bin/sh\ncase "$*" in *-t3S*) kill -STOP $$ ;; *) exec %q "$@" ;; esac\n' "$(command -v siege)" >"$MACHINES_DIR/hangs"
   chmod +x "$MACHINES_DIR/hangs"
   printf '#!/bin/sh\nexec %q -d "7 seconds" "$@"\n' "$(command -v date)" >"$dir/bin/date"
@@ -92,7 +91,7 @@ machines_listen() {
 machine_off() { # <number>: everything that runs on it, at once
   local pids
   mapfile -t pids < <(ip netns pids "vlt-host$1")
-  # None of them is to see the others end.
+  # All are stopped first, so that none of them reacts to the end of another.
   kill -STOP "${pids[@]}" 2>/dev/null || true
   kill -KILL "${pids[@]}" 2>/dev/null || true
 }
@@ -115,7 +114,7 @@ on_client() { # <number of a client> <command>...
   ip netns exec "vlt-host$1" "${@:2}"
 }
 
-# The hosts files are as they were, and nothing of ours runs or lies on a machine.
+# Fails unless the hosts files are restored and no process or folder is left.
 machines_clean() {
   local n left
   for n in 1 2 3; do

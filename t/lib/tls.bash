@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: openssl mod_ssl
 #
-# Two vhosts more, s.test and t.test, over TLS on a port of their own; get,
-# begin_request and the others ask them by https.
+# Two more vhosts, s.test and t.test, over TLS on a port of their own. get,
+# begin_request and the other helpers use https for them.
 
 tls_port() { free_port tls; }
 
-# Instead of those in http.bash.
+# These replace those of http.bash.
 url() { # <vhost> <path>
   case $1 in
     s | t) printf 'https://%s.test:%s%s\n' "$1" "$(tls_port)" "$2" ;;
@@ -22,7 +22,7 @@ web() { # <curl argument>...
 
 tls_packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(tls_port)" "$@"; }  # as packets
 
-# One certificate for all, that signs itself; a client may show it as its own.
+# One self-signed certificate for all vhosts, and for clients.
 make_certificate() {
   TLS_DIR=$BATS_FILE_TMPDIR/tls
   [[ ! -e $TLS_DIR/cert.pem ]] || return 0

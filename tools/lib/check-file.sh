@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs one test file for check.sh in namespaces of its own, ends it when it hangs, and
-# keeps in .check/files what it wrote, how it ended and how long it took.
+# Runs one test file for check.sh in namespaces of its own, with a time limit.  Writes its
+# output, status and time to .check/files.
 #   check-file.sh FILE
 
 set -uo pipefail

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two results side by side.  A difference is outside the noise where the spreads
-# over the repetitions do not touch: with three repetitions on either side that
-# comes by chance one time in ten, with fewer it is not said.
+# Two results side by side.  A difference is outside the noise if the ranges over the
+# repetitions do not overlap.  With three repetitions on either side that happens by chance
+# one time in ten; with fewer there is no verdict.
 
 include "rows";
 include "report";

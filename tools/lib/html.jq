@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The parts of the HTML report, from result.json: what report.jq says, as tables.
+# The parts of the HTML report, from result.json: the text of report.jq as tables.
 
 include "rows";
 include "report";
@@ -34,7 +34,7 @@ def verdicts: select(.rows | length > 0)
       | if . > 1 then "Shown are the median of \(.) repetitions, and the range." else "There was one repetition." end)</p>",
     "</section>";
 
-# The rows above "users" say whose column it is.
+# The rows above "users" are the head of the table.
 def page_table: [table_rows] as $rows | ($rows | map(.[0]) | index("users")) as $n
   | table($rows[:$n]; $rows[$n:]);
 def page_names: pages;

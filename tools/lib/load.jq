@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a load generator wrote -> the record of a load.  load.sh describes records.
+# The output of a load generator -> the record of a load, which load.sh describes.
 
 def record($good; $bad; $elapsed):
   { transactions: $good, failures: $bad, elapsed_s: $elapsed, rate: ($good / $elapsed),
@@ -8,26 +8,25 @@ def record($good; $bad; $elapsed):
 
 def only: if length == 1 then .[0] else error("not one summary") end;
 
-# The middles of 118 classes of response times, percent, and the percent of the
-# answers in each: 99 classes of 1 %, 9 of 0.1 % and 10 of 0.01 %.  wrk.lua has the
-# same ones.
+# 118 classes of response times: the middle of each, as a percentile, and the percent of
+# the responses in it.  99 classes have 1 %, 9 have 0.1 % and 10 have 0.01 %.  wrk.lua has
+# the same classes.
 def classes: (range(99) | [. + 0.5, 1]), (range(9) | [99.05 + 0.1 * ., 0.1]), (range(10) | [99.905 + 0.01 * ., 0.01]);
 
-# Response times [s, number of answers] of several clients -> that of which the part
-# is not longer.
+# Response times [s, number of responses] of several clients -> a percentile of them all.
 def percentile($part): sort_by(.[0]) | (map(.[1]) | add * $part) as $enough
   | reduce .[] as [$time, $n] ({ sum: 0, time: null };
       if .sum >= $enough - 1e-9 * $enough then . else { sum: (.sum + $n), time: $time } end) | .time;
 
-# The end of wrk.lua.
+# The line of JSON from wrk.lua.
 def wrk: only
   | . as { $requests, $elapsed, $status, $connect, $read, $write, $timeout }
   | record($requests - $status; $status + $connect + $read + $write + $timeout; $elapsed)
     + { mean_s: .mean, longest_s: .longest, p50_s: .p50, p90_s: .p90, p99_s: .p99, p999_s: .p999,
         times: (.times // [] | map([.[0], .[1] * $requests / 100])) };
 
-# The figures that h2load.sh has taken from h2load's summary; $times: the response
-# times, the shortest first, if there is a log of them.
+# Five numbers from h2load's summary, see h2load.sh.  $times: the response times from its
+# log, the shortest first, or nothing.
 def h2load($times; $broken): split(" ") | map(tonumber) as [$good, $failed, $elapsed, $longest, $mean]
   | ($times | length) as $n
   | def at($part): if $n > 0 then $times[($n - 1) * $part | floor] else null end;
@@ -35,8 +34,8 @@ def h2load($times; $broken): split(" ") | map(tonumber) as [$good, $failed, $ela
     + { mean_s: $mean, longest_s: $longest, p50_s: at(0.5), p90_s: at(0.9), p99_s: at(0.99), p999_s: at(0.999),
         times: (if $n > 0 then [classes as [$middle, $percent] | [at($middle / 100), $n * $percent / 100]] else null end) };
 
-# Lines "name<TAB>number" of ab's summary, where the first of a name counts, and its
-# table of percentiles.
+# Lines "name<TAB>number" of ab's summary, of which the first of each name counts, and
+# its table of percentiles.
 def ab($percentiles):
   [inputs | split("\t") | { key: .[0], value: (.[1] | tonumber?) }] | reverse | from_entries as $of
   | ([$percentiles | splits("\n") | select(test("^[0-9]")) | split(",") | map(tonumber)]) as $table
@@ -46,11 +45,10 @@ def ab($percentiles):
     + { mean_s: ($of["Time per request"] / 1000), longest_s: $at["100"], p50_s: $at["50"], p90_s: $at["90"], p99_s: $at["99"],
         times: ($table | map(select(.[0] > 0) | [.[1] / 1000, $of["Complete requests"] / 100])) };
 
-# The end of handshake.c.
+# The line of JSON from handshake.c.
 def handshake: only | record(.done; .failed; .elapsed);
 
-# siege's JSON.  The last line of a summary is asked for too: without it the file was
-# cut off.
+# siege's JSON.  The last line of a summary is required: without it the file is truncated.
 def siege_summary: only
   | def n(k): .[k] | if type == "number" then . else error("no " + k) end;
     n("shortest_transaction") as $last

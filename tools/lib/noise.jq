@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Why a run does not count: the machine disturbed it.  Each reason has a kind and a
-# sentence.  The bounds are explained in docs/design/002-toolkit.md.
+# Disturbances by the machine, because of which a run does not count.  Each reason has a
+# kind and a sentence.  docs/design/002-toolkit.md explains the bounds.
 
 def steal_most: 10;             # percent of the CPU time of a side
 def others_most: 10;            # percent of the CPU time that processes of others use
@@ -12,8 +12,8 @@ def outlier_part: 0.2;          # of the median rate of the same target, page an
 
 def one_decimal: . * 10 | round / 10 | tostring | if test("[.]") then . else . + ".0" end;
 
-# Of a run, as trial.jq leaves it.  Where the test says so (test_idle), the server's
-# CPU need not be busy, and only steal and gaps are judged.
+# The disturbances of a run from trial.jq.  If the server's CPU may be idle (test_idle),
+# only steal, other processes and gaps are judged.
 def disturbances(busy):
   (select(.sar) | .sar.cpu.server.steal | select(. > steal_most)
     | { kind: "steal", why: "\(one_decimal) % of the server's CPU time was steal" }),
@@ -34,8 +34,8 @@ def disturbances(busy):
 def median_rate: map(.total.rate) | sort | length as $n
   | (.[($n - 1) / 2 | floor] + .[$n / 2 | floor]) / 2;
 
-# Of all runs: [index, reason] of each that is far slower than its like.  Three are
-# needed to tell which one is wrong.
+# Of all runs: [index, reason] of each that is far slower than others of the same target,
+# page and scene.  With fewer than three it is unknown which one is wrong.
 def outliers:
   [range(length) as $i | .[$i] + { index: $i }] | group_by([.page, .target, .scene])[] | select(length >= 3)
   | median_rate as $median | .[] | select(.total.rate < outlier_part * $median)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The text of the report, from result.json.  Where a run was repeated, its figures
-# are medians.
+# The text of the report, from result.json.  Figures of repeated runs are medians.
 
 include "rows";
 
@@ -22,13 +21,13 @@ def users: .clients | group_by(.site)
   | map("\(map("\(.users)") | group_by(.) | map("\(if length > 1 then "\(length) x " else "" end)\(.[0])") | join(" + ")) on \(.[0].site) (\(.[0].role))")
   | join(", ");
 
-# Of .build: where the module came from, and how it was built.
+# Of .build: the sources of the module, and how it was built.
 def build_name: "\(.version), "
   + (if .commit == null then "not from a git checkout, sources \(.source_sha256[:12])"
      else "commit \(.commit[:12])" + (if .dirty then " with uncommitted changes, sources \(.source_sha256[:12])" else "" end) end)
   + "; \(.compiler), CFLAGS \(.cflags)" + (if .configure == "" then "" else ", configure \(.configure)" end);
 
-# What the machine disturbed: runs that are void, or that count all the same.
+# Disturbed runs: void ones, and those that count because of --keep-noisy.
 def scene_name: if .scene == "-" then "" else ", " + .scene end;
 def which_run: "\(.page) page, \(.title)\(scene_name), repetition \(.repetition)";
 def why: map(.why) | join("; ");
@@ -87,7 +86,7 @@ def of(page): (.void // [] | map(select(.page == page))) as $void
 def per_site(name; f): [name] + [.[] | .sites[] | f];
 def per_run(name; f): [name] + [.[] | { text: f, span: (.sites | length) }];
 
-# A cell is its text, or one over so many columns.
+# A cell is a text, or an object with a text that spans several columns.
 def table_rows:
   of($page)
   | (per_run("\($page) page"; .title),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The parts of result.json, and of a run's JSON, that come from the shell as --arg and
-# --argjson: most keys are the arguments' names.
+# Parts of result.json, and of the JSON of a run, from values that the shell passes with
+# --arg and --argjson.  Most keys are the names of the arguments.
 
 def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
 
@@ -9,18 +9,18 @@ def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
 def about: $ARGS.named | with_numbers("repetition", "workers", "seconds")
   | .requests |= (tonumber? // null) | .keepalive |= (. == "1");
 
-# A load: how it was asked for, and the generator's record of it.  A load of so many
-# requests lasted as long as the generator says.
+# A load: its parameters and the generator's record.  The length of a load with a number
+# of requests is the time that the generator measured.
 def client: $ARGS.named as $asked
   | ($asked | with_numbers("client", "users", "seconds") | del(.began, .run_began, .requests)) as $load
   | (($asked.began | tonumber) - ($asked.run_began | tonumber)) as $from
   | (if $asked.requests == "" then $load.seconds else .elapsed_s end) as $seconds
   | $load + { from_s: $from, to_s: ($from + $seconds) } + . + { seconds: $seconds };
 
-# A line of CPU times: the instant, all of PHP-FPM, the groups of the sites.
+# A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites.
 def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } };
 
-# Of the status page.
+# A sample of the status page.
 def sample: { at: now, slots, sites: [.vhosts[]
   | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries };
 
@@ -36,7 +36,7 @@ def client_cpu: $ARGS.named.name as $name | $ARGS.positional | map(tonumber) as 
 
 # ---- the result ------------------------------------------------------------------
 
-# A run that is void, without what only figures need; its file has that.
+# A void run, without the parts for figures, which are in its file.
 def void: { file: (input_filename | split("/")[-1]), page, target, title, scene, repetition, rate: .total.rate, noise,
   cpu: (.sar.cpu? // null), client_cpu };
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What the module costs a site that has the server to itself.
+# The cost of the module for a site that is alone on the server.
 
 describe_alone() {
   test_summary '100 users on the only busy site: throughput with and without'

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# How much longer a site waits because its neighbour is flooded.
+# How much longer requests of a site take because its neighbor is flooded.
 
 describe_baseline() {
   test_summary "a site's p99 beside 2 x 500 users, and beside as many as its own 100"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# A cap binds when nobody else wants the CPU, and gives what it says.
+# A CPU cap holds when no other site uses the CPU.
 
 describe_cap() {
   test_summary 'VhostLimitCPU 25% on the only busy site, PHP in a pool of its own: its CPU, as the kernel counts it'

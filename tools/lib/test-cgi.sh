@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What isolation costs a program that is started for each request.
+# The cost of isolation for a program that is started for each request.
 
 describe_cgi() {
   local scene

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What the tree of cgroups costs requests that do not need it.
+# The cost of the cgroup tree for requests that do not need it.
 
 describe_cgroup() {
   local scene

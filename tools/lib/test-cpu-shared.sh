@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# CPU time is shared, also where nobody tells for whom a pool works.
+# CPU time is shared, even if two sites use one PHP-FPM pool.
 
 describe_cpu-shared() {
   test_summary 'PHP that burns 2 ms against 20 ms, both sites on one pool: shares of the CPU'

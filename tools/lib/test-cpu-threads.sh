@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# CPU time is shared, also where Apache's own threads burn it.
+# CPU time is shared, even if Apache's own threads use it.
 
 describe_cpu-threads() {
   test_summary "mod_lua that burns about 2 ms against 20 ms in Apache's threads: shares of the CPU"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# CPU time is shared, not requests.
+# CPU time is shared, not the number of requests.
 
 describe_cpu() {
   test_summary 'PHP that burns 2 ms against 20 ms, each site with a pool of its own: shares of the CPU'

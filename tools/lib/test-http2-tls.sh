@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Each protocol beside a flood over the other.
+# Each protocol beside a flood over the other one.
 
 describe_http2-tls() {
   local scene

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What a child process costs that dies: the requests that ran in it, and those of its
-# connections that waited.
+# The cost of a child process that dies: the requests that it ran, and those queued on its
+# connections.
 
 describe_kills() {
   local site each=25 children=3         # ThreadsPerChild of the test bed

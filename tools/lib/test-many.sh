@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# A flood far beyond what Apache has threads for and far beyond VhostLimitQueue,
-# with the module's default configuration.
+# A flood with far more connections than Apache has threads, and than VhostLimitQueue, with
+# the module's default configuration.
 
 describe_many() {
   local users each client

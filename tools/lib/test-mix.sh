@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Automatic slots, when what the requests are made of changes.
+# Automatic slots when the kind of requests changes.
 
 describe_mix() {
   local role

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The published test: what a site gets beside a flooded one.
+# The published test: the service of a site beside a flooded one.
 
 describe_noisy() {
   test_summary '100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'

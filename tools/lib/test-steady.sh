@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Visitors do not ask less because a server is slow.  The victim asks at a constant
-# rate, about a tenth of what the server can do, so that its percentiles have no
-# coordinated omission: a question that is asked while others wait is measured too.
+# An open-loop load: the victim sends requests at a constant rate, about a tenth of the
+# server's capacity, even while earlier ones wait.  So its percentiles have no coordinated
+# omission.  All other tests are closed loops.
 
 describe_steady() {
   local scene
-  test_summary '100 requests a second of one site, alone and beside 2 x 500 users of another over HTTP/1.1 and HTTP/2, PHP over TLS'
+  test_summary 'open loop: 100 requests a second of one site, alone and beside 2 x 500 users of another over HTTP/1.1 and HTTP/2, PHP over TLS'
   test_pages php
   test_tls
   test_keepalive

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What a request costs when there are many vhosts.  The busy one comes first:
-# Apache itself walks through the names, which is not what is measured.
+# The cost of a request with many virtual hosts.  The busy one is the first: Apache itself
+# searches names from the first on, which is not measured here.
 
 describe_vhosts() {
   local n

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Records of the loads of one run -> the run: per site, totals, Jain's index.
-# Rates are transactions over the load's length, the same for everybody: siege's
-# own clock starts late when it has many threads to make.
+# Rates are transactions over the load's nominal length for all generators: siege's own
+# clock starts late if it has to create many threads.
 
 include "noise";
 include "load";
@@ -19,7 +19,7 @@ def waiting(name): name as $site |
         queue_mean: (if ($length | length) > 0 then ($length | add / length) else null end),
         queue_most: ($length | max) }
   end;
-# Of one client its generator's own figure, of several from all of their times.
+# The generator's own figure for one client, a merged one for several clients.
 def site_percentile(key; $part):
   if length == 1 then .[0][key] elif all(.[]; .times) then map(.times[]) | percentile($part) else null end;
 def of_site(all):
