@@ -25,31 +25,33 @@
 
 child_arrivals_t *vl_arrivals;
 
-/* Frees the records when the child ends. Connections in IN_MPM are skipped: the MPM
- * still closes them. */
+/* Frees the records when the child ends. The MPM closes the connections in IN_MPM later,
+ * with cleanup_passport(), which then does nothing. */
 static apr_status_t free_records(void *unused)
 {
     state_e state;
     vl_arrival_t *arrival;
 
     for (state = CLASSIFYING; state < STATES; state++) {
-        while (state != IN_MPM && (arrival = vl_arrival_first_locked(state))) {
+        while ((arrival = vl_arrival_first_locked(state))) {
             APR_RING_REMOVE(arrival, link);
             free(arrival);
         }
     }
+    vl_arrivals->ended = 1;
     return APR_SUCCESS;
 }
 
 int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, int epoll_fd, apr_uint32_t max)
 {
+    static child_arrivals_t of_child;       /* pools of connections outlive pchild */
     int i;
 
-    vl_arrivals = apr_pcalloc(pchild, sizeof(*vl_arrivals));
+    vl_arrivals = &of_child;
     vl_arrivals->shm = shm;
     vl_arrivals->main_server = main_server;
-    vl_classify_child_init(pchild, main_server);
+    vl_classify_child_init(pchild, main_server, shm);
     vl_arrivals->wheel = vl_wheel_create(pchild, vl_clock_us());
     vl_arrivals->epoll_fd = epoll_fd;
     vl_arrivals->max_lingering = max;
@@ -111,6 +113,9 @@ void vl_arrival_watch_end_locked(vl_arrival_t *arrival)
 
 void vl_arrival_bury_locked(vl_arrival_t *arrival)
 {
+    if (arrival->passport)
+        arrival->passport->arrival = NULL;
+    arrival->passport = NULL;
     if (!arrival->watched) {
         unlink_locked(arrival);
         free(arrival);
@@ -262,11 +267,13 @@ static void end_of_input(vl_arrival_t *arrival, int nothing)
 
 /* Asks for a slot of the account. The connection is passed at once if a slot is free;
  * otherwise it is queued or deferred. */
-static void request_slot(vl_arrival_t *arrival, const vl_conf_t *conf)
+static void request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
+                         const vl_client_id_t *client)
 {
     vl_waiter_t *waiter = &arrival->waiter;
 
     waiter->account = conf->account;
+    waiter->client = *client;
     waiter->since_us = arrival->queued_since_us ? arrival->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
@@ -281,6 +288,7 @@ static void request_slot(vl_arrival_t *arrival, const vl_conf_t *conf)
                  vl_clock_us() + WATCH_CLOSE_US);
     if (vl_park_ask_locked(waiter, &arrival->grant.ticket)) {
         arrival->grant.holds = 1;
+        arrival->grant.ticket.client = *client;
         arrival->was_queued = arrival->queued_since_us != 0;
         vl_arrival_pass_locked(arrival);
     }
@@ -319,7 +327,7 @@ static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
         arrival->is_head = found->head;
         arrival->client.http11 = found->http11 && !found->http2;
         arrival->client.probed = 0;
-        request_slot(arrival, conf);
+        request_slot(arrival, conf, &found->client);
     }
     else {
         pass(arrival);
