@@ -65,45 +65,25 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/bed.sh
 . "$here/lib/bed.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 . "$here/lib/packages.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/build.sh
 . "$here/lib/build.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/progress.sh
 . "$here/lib/progress.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/load.sh
 . "$here/lib/load.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/sar.sh
 . "$here/lib/sar.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/target.sh
 . "$here/lib/target.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/sandbox.sh
 . "$here/lib/sandbox.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/service.sh
 . "$here/lib/service.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/page.sh
 . "$here/lib/page.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/test.sh
 . "$here/lib/test.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/trial.sh
 . "$here/lib/trial.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/rows.sh
 . "$here/lib/rows.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/result.sh
 . "$here/lib/result.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/report.sh
 . "$here/lib/report.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/chart.sh
 . "$here/lib/chart.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/html.sh
 . "$here/lib/html.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/compare.sh
 . "$here/lib/compare.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/measure.sh
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void

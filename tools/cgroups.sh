@@ -14,9 +14,7 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/cgroup.sh
 . "$here/lib/cgroup.sh"
 
 leave_v1() {

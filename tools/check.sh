@@ -17,13 +17,9 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 . "$here/lib/packages.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/build.sh
 . "$here/lib/build.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/check-report.sh
 . "$here/lib/check-report.sh"
 
 files_at_once=$((3 * $(nproc)))

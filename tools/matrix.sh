@@ -23,11 +23,8 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 . "$here/lib/packages.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/pristine.sh
 . "$here/lib/pristine.sh"
 
 # name, suite, options of configure

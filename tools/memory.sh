@@ -15,9 +15,7 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/poll.sh
 . "$here/lib/poll.sh"
 
 connections=1000

@@ -16,11 +16,8 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/sar.sh
 . "$here/lib/sar.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/report.sh
 . "$here/lib/report.sh"
 
 declare -A option=([each]=false [json]=0)

@@ -28,9 +28,7 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/bed.sh
 . "$here/lib/bed.sh"
 
 parse() { # leaves the command in command, and the rest in arguments

@@ -14,11 +14,8 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/siege.sh
 . "$here/lib/siege.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/report.sh
 . "$here/lib/report.sh"
 
 summaries() { # <file>...: an object a line

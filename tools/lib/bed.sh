@@ -4,31 +4,18 @@
 # joined by veth pairs.  Everything is in bed_dir and in namespaces named vl-*, so that it
 # can be found and removed after a crash.  bed_lock lets one tool at a time use it.
 
-# shellcheck source-path=SCRIPTDIR source=template.sh
 . "${BASH_SOURCE[0]%/*}/template.sh"
-# shellcheck source-path=SCRIPTDIR source=poll.sh
 . "${BASH_SOURCE[0]%/*}/poll.sh"
-# shellcheck source-path=SCRIPTDIR source=cpu.sh
 . "${BASH_SOURCE[0]%/*}/cpu.sh"
-# shellcheck source-path=SCRIPTDIR source=process.sh
 . "${BASH_SOURCE[0]%/*}/process.sh"
-# shellcheck source-path=SCRIPTDIR source=netns.sh
 . "${BASH_SOURCE[0]%/*}/netns.sh"
-# shellcheck source-path=SCRIPTDIR source=cgroup.sh
 . "${BASH_SOURCE[0]%/*}/cgroup.sh"
-# shellcheck source-path=SCRIPTDIR source=httpd.sh
 . "${BASH_SOURCE[0]%/*}/httpd.sh"
-# shellcheck source-path=SCRIPTDIR source=fpm.sh
 . "${BASH_SOURCE[0]%/*}/fpm.sh"
-# shellcheck source-path=SCRIPTDIR source=bed-tls.sh
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
-# shellcheck source-path=SCRIPTDIR source=bed-front.sh
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
-# shellcheck source-path=SCRIPTDIR source=lighttpd.sh
 . "${BASH_SOURCE[0]%/*}/lighttpd.sh"
-# shellcheck source-path=SCRIPTDIR source=app.sh
 . "${BASH_SOURCE[0]%/*}/app.sh"
-# shellcheck source-path=SCRIPTDIR source=bed-server.sh
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
 # VL_BED names the bed: its folder and its cgroups. Beds with different names run

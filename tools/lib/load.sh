@@ -9,18 +9,12 @@
 # [seconds, number of answers], from which the percentiles of several clients are made.
 # What the generator does not tell is null.
 
-# shellcheck source-path=SCRIPTDIR source=siege.sh
 . "${BASH_SOURCE[0]%/*}/siege.sh"
-# shellcheck source-path=SCRIPTDIR source=wrk.sh
 . "${BASH_SOURCE[0]%/*}/wrk.sh"
-# shellcheck source-path=SCRIPTDIR source=h2load.sh
 . "${BASH_SOURCE[0]%/*}/h2load.sh"
-# shellcheck source-path=SCRIPTDIR source=handshake.sh
 . "${BASH_SOURCE[0]%/*}/handshake.sh"
-# shellcheck source-path=SCRIPTDIR source=remote.sh
 . "${BASH_SOURCE[0]%/*}/remote.sh"
 
-# shellcheck source-path=SCRIPTDIR source=ab.sh
 . "${BASH_SOURCE[0]%/*}/ab.sh"
 
 # Those that --load accepts; h2load and ab belong to the tests that name them.

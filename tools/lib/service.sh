@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a test needs besides Apache and PHP-FPM: from packages, run for this bed only.
 
-# shellcheck source-path=SCRIPTDIR source=postgresql.sh
 . "${BASH_SOURCE[0]%/*}/postgresql.sh"
-# shellcheck source-path=SCRIPTDIR source=mariadb.sh
 . "${BASH_SOURCE[0]%/*}/mariadb.sh"
 
 service_packages() { # <service>...: their roles
