@@ -16,7 +16,7 @@ def bars(title; unit; series; values):
     groups: map({ name: .title, scene: .scene, values: values }) };
 
 def rates: pages as $page | of($page) | site_names as $names
-  | bars("\($page) page: answers a second"; ""; $names;
+  | bars("\($page) page: responses a second"; ""; $names;
       (.sites | map({ key: site_name, value: .rate }) | from_entries) as $rate | [$names[] | $rate[.]]);
 def times: pages as $page | of($page) | select(any(.[].sites[]; .mean_s != null)) | site_names as $names
   | bars("\($page) page: mean response time"; "milliseconds"; $names;
@@ -33,7 +33,7 @@ def lines(title; x; y; series): { kind: "lines", title: title, x: x, y: y, serie
 def courses: .runs[] | select(.repetition == 1 and (.samples | length > 8) and any(.clients[]; .from_s > .to_s * 0.2))
   | [.samples as $s | range($s | length - 4) as $i
       | { from: $s[$i], to: $s[$i + 4] } | select(.to.at > .from.at)] as $steps
-  | lines("\(.page) page, \(who_name): let in"; "seconds"; "requests a second";
+  | lines("\(.page) page, \(who_name): admitted"; "seconds"; "requests a second";
       [.sites[] | .site as $site | { name: site_name, points: [$steps[]
         | [(.from.at + .to.at) / 2, (.to.sites[$site].requests - .from.sites[$site].requests) / (.to.at - .from.at)]] }]),
     lines("\(.page) page, \(who_name): slots"; "seconds"; "slots"; [{ name: "slots", points: [.samples[] | [.at, .slots]] }]);

@@ -67,7 +67,7 @@ def measured_facts:
   (.runs | map(select(.target | startswith("plain") | not) | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
   ($o.tuning | group_by(.page)[]
     | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
-  "counted:   a transaction is an answer below 400; every other answer (503 of a refusal too) and every broken connection is a failure";
+  "counted:   a transaction is a response below 400; any other response (503 of a refusal too) and any broken connection is a failure";
 
 def facts: if .runs == [] then
     "\(.test): \(.summary)",
@@ -173,7 +173,7 @@ def published:
 
 def notes: pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
-  | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit there, not the server.";
+  | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit, not the server.";
 
 # ---- siege-summary.sh: rows of cells, from an array of summaries --------------------
 

@@ -4,7 +4,7 @@
 
 describe_cgi() {
   local scene
-  test_summary 'h2load on a hello-world CGI: plain, with the module, each in bubblewrap'
+  test_summary 'h2load on a hello-world CGI: plain Apache, with the module, each CGI in bubblewrap'
   test_targets plain,vhostlimit,bubblewrap
   test_pages hello-cgi
   test_keepalive

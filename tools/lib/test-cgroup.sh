@@ -4,7 +4,7 @@
 
 describe_cgroup() {
   local scene
-  test_summary 'static pages of two sites with 100 users each: throughput with cgroups and without'
+  test_summary 'static pages of two sites with 100 users each: throughput with and without cgroups'
   test_targets vhostlimit
   for scene in cgroups off; do
     test_scene "$scene"

@@ -7,7 +7,7 @@
 
 describe_insulation() {
   local b rate='site("a").rate' loads=(10 60)
-  test_summary "a site's throughput when its neighbour's load grows, and beside ten hogs: CPU shares against process limits"
+  test_summary "throughput of a site when its neighbor's load grows, and beside ten CPU hogs: CPU shares compared with process limits"
   test_targets limits20,vhostlimit
   test_pages mixed
   test_pools own

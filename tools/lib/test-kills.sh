@@ -5,7 +5,7 @@
 
 describe_kills() {
   local site each=25 children=3         # ThreadsPerChild of the test bed
-  test_summary '100 users on one site beside 2 x 500 on its neighbour, PHP, while three children of Apache are killed'
+  test_summary '100 users on one site beside 2 x 500 on its neighbor, PHP, while three child processes of Apache are killed'
   test_pages php
   test_load victim 1 site1 100
   test_load noisy 2 site2 500

@@ -5,7 +5,7 @@
 
 describe_many() {
   local users each client
-  test_summary '8000, and 20000, connections of one site against 50 of another'
+  test_summary '8000 and 20000 connections of one site beside 50 of another'
   test_pages php
   for users in 400 8000 20000; do
     test_scene "$users"

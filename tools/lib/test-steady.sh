@@ -22,7 +22,7 @@ describe_steady() {
   for scene in http1 http2; do
     test_row all "$scene: victim's p99 / its p99 alone" '<= 5' '<= 2' \
       "ratio(this(\"$scene\") | site(\"victim\").p99_s; this(\"alone\") | site(\"victim\").p99_s)"
-    test_row all "$scene: victim's answers / those it asked for" '>= 0.95' '>= 0.99' \
+    test_row all "$scene: victim's responses / its requests" '>= 0.95' '>= 0.99' \
       "this(\"$scene\") | site(\"victim\").rate / 100"
     test_row all "$scene: the same on plain Apache" '' '' "plain(\"$scene\") | site(\"victim\").rate / 100"
     test_row all "$scene: noisy site's rate / its rate on plain Apache" '' '' \

@@ -4,6 +4,6 @@
 
 describe_tls-light() {
   test_as light
-  test_summary 'three sites with two keep-alive users each, over TLS: throughput with and without'
+  test_summary 'three sites with two keep-alive users each, over TLS: throughput with and without the module'
   test_tls
 }

@@ -5,7 +5,7 @@
 
 describe_vhosts() {
   local n
-  test_summary 'throughput of one site, the first of 10, 1000 and 10000 configured'
+  test_summary 'throughput of one site, the first of 10, 1000 and 10000 configured virtual hosts'
   test_samples 0
   for n in 10 1000 10000; do
     test_scene "vhosts-$n"

@@ -138,8 +138,8 @@ test_row_rates() { # <where> <bar> <goal> [scene [target]]
 test_row_share() { # <where> <least> <most> <goal: least> <goal: most> [scene]
   local scene=${6--} share
   share="this(\"$scene\") | site(\"victim\").share"
-  test_row_of "$scene" "$1" "victim's share of the answers" ">= $2" ">= $4" "$share"
-  test_row_of "$scene" "$1" "victim's share of the answers, at most" "<= $3" "<= $5" "$share"
+  test_row_of "$scene" "$1" "victim's share of the responses" ">= $2" ">= $4" "$share"
+  test_row_of "$scene" "$1" "victim's share of the responses, at most" "<= $3" "<= $5" "$share"
 }
 
 test_row_failures() { # <where> [scene]
