@@ -60,7 +60,7 @@ def comparison: (.[0] | measured) as $a | (.[1] | measured) as $b
   | $whos[] as $who
   | [$a[] | select(.who == $who) as $mine | first($b[] | select(.who == $who and .what == $mine.what)) as $theirs | compared($mine; $theirs)]
   | select(length > 0)
-  | [], [$who, "A", "spread", "B", "spread", "B / A", ""], .[]
+  | [], [$who, "A", "range", "B", "range", "B / A", ""], .[]
   | join("\u001f");
 
 def only_in_one: [.[] | [measured[].who] | in_order] as [$a, $b]
