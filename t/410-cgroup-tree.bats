@@ -32,7 +32,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   groups_exist
   stop_httpd
   wait_until 5 cgroup_gone "$(httpd_cgroup)/deep/er"
-  cgroup_remove "$(httpd_cgroup)"       # what is above the tree is not the module's
+  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # what is above the tree is not the module's
 }
 
 @test "the tree is gone after the end" {

@@ -33,7 +33,7 @@ unmount() { # <v1 controller, or nothing for all of v1>: commands
 
 start_fails() { # <what the log says>
   try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
-  wait_until 10 error_log_says "$1"
+  wait_until 10 error_log_has "$1"
   wait_until 10 not_up
 }
 
@@ -64,7 +64,7 @@ export LOG_MAY_SAY='VL0020'
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
   configure_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
   graceful_httpd
-  error_log_says 'vhostlimit:error.*VL0020: vhost a\.test'
+  error_log_has 'vhostlimit:error.*VL0020: vhost a\.test'
   is "$(get a /)" 200
 }
 
@@ -118,7 +118,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   with_cgroups "$read_only"
   start_httpd 'VhostLimit On'
   is "$(status_json | jq -r .cgroup.backend)" off
-  error_log_says 'VL0010.*cannot be made: Read-only file system'
+  error_log_has 'VL0010.*cannot be made: Read-only file system'
   is "$(get a /)" 200
 }
 
@@ -157,7 +157,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   mkdir -p "$HTTPD_ROOT"
   with_cgroups "$away"
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
-  error_log_says "VL0010.*$said"
+  error_log_has "VL0010.*$said"
   is "$(get a /cgi/nap.sh)" 200
   stop_httpd
   configure_httpd 'VhostLimit On' -v 'a VhostLimitCPU 20%'
@@ -181,7 +181,7 @@ see_no_controllers() {
   mkdir -p "$HTTPD_ROOT"
   see_no_controllers
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
-  error_log_says 'VL0010.*no CPU shares: it is not delegated to /'
+  error_log_has 'VL0010.*no CPU shares: it is not delegated to /'
   is "$(status_json | jq -r .cgroup.backend) $(get a /cgi/nap.sh)" 'v2 200'
   stop_httpd
   local limit controller name value
@@ -227,10 +227,10 @@ see_no_controllers() {
 # ---- a child that cannot count -----------------------------------------------
 
 start_deaf() { # <as start_httpd>...
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/deaf.so" "$TOP/t/lib/deaf.c" -ldl
-  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/deaf.so"
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/fail_lock.so" "$TOP/t/lib/fail_lock.c" -ldl
+  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/fail_lock.so"
   export DEAF=$BATS_TEST_TMPDIR/deaf
-  export LD_PRELOAD=$BATS_TEST_TMPDIR/deaf.so
+  export LD_PRELOAD=$BATS_TEST_TMPDIR/fail_lock.so
   start_httpd "$@"
   unset LD_PRELOAD
   wait_until 10 both_children_count
@@ -245,7 +245,7 @@ need_cc() { need_program cc; }
   requires cc
   start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'LogLevel vhostlimit:debug'
   is "$(get a /)" 200
-  error_log_says VL0007
+  error_log_has VL0007
   rm "$DEAF"
 }
 
@@ -258,7 +258,7 @@ need_cc() { need_program cc; }
   hold_request one a
   printf 1 >"$DEAF"
   is "$(get a / --http2-prior-knowledge)" 200
-  error_log_says VL0007
+  error_log_has VL0007
   rm "$DEAF"
   release_request one
   settles a running 0
@@ -282,7 +282,7 @@ need_cc() { need_program cc; }
   mapfile -t children < <(httpd_children)
   kill -KILL "${children[@]}"
   wait_until 20 answers c 200
-  error_log_says "VL0008: this child's requests are refused"
+  error_log_has "VL0008: this child's requests are refused"
   rm "$DEAF"
   is "$(get a /)" 503
   restart_httpd

@@ -49,7 +49,7 @@ property() { systemctl show -P "$2" "$1"; }  # <unit> <property>
 a_has() { # <tree> <weight> <quota>
   local group
   for group in "$1/a.test:$(httpd_port)" "$1/.server/a.test:$(httpd_port)"; do
-    is "$(cgroup_says "$group" cpu.weight) $(cgroup_says "$group" cpu.max)" "$2 $3" "$group"
+    is "$(cgroup_value "$group" cpu.weight) $(cgroup_value "$group" cpu.max)" "$2 $3" "$group"
   done
 }
 
@@ -59,7 +59,7 @@ a_has() { # <tree> <weight> <quota>
   start_service -v 'a VhostLimitWeight 300' -v 'a VhostLimitCPU 50%' -v 'a VhostLimitMemory 256M'
   is "$(property apache2 Delegate) $(status_json | jq -r '.cgroup | "\(.backend) \(.path)\(.reason)"')" "yes v2 $tree"
   a_has "$tree" 300 '50000 100000'
-  is "$(cgroup_says "$tree/a.test:$(httpd_port)" memory.max)" 268435456
+  is "$(cgroup_value "$tree/a.test:$(httpd_port)" memory.max)" 268435456
   is "$(property apache2 MainPID)" "$(httpd_pid)"
   like "$(<"/proc/$(httpd_pid)/cgroup")" ":$tree/\.server\$"
   is "$(get a /cgi/where.sh) $(answer_body)" "200 0::$tree/a.test:$(httpd_port)"
@@ -82,7 +82,7 @@ a_has() { # <tree> <weight> <quota>
   drop_in apache2-slice.conf
   cp "$TOP/conf/systemd/web.slice" "$UNITS/"
   start_service -v 'a VhostLimitWeight 200'
-  is "$(status_json | jq -r .cgroup.path) $(cgroup_says /web.slice cpu.weight)" "$tree 200"
+  is "$(status_json | jq -r .cgroup.path) $(cgroup_value /web.slice cpu.weight)" "$tree 200"
   a_has "$tree" 200 'max 100000'
   like "$(get a /cgi/where.sh) $(answer_body)" "^200 0::$tree/a\.test:"
 }

@@ -17,7 +17,7 @@ as_many_run() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <
 # Lifts a limit that twenty wait for, so often; prints us until the effect was there
 # for all and us until the answer, a line each. Fails when one of the twenty does.
 change_times() { # <times> [command]...
-  repeat "$1" perl "$TOP/t/lib/change.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
+  repeat "$1" perl "$TOP/t/lib/limit_delay.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
 }
 ms_of()    { awk '{ printf "%s%.1f", sep, $1 / 1000; sep = " " }' <<<"$1"; }  # <lines>
 
@@ -101,13 +101,13 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   start_httpd 'VhostLimit On' -v 'a VhostLimitCPU 80%'
   group=$(httpd_cgroup)/a.test:$(httpd_port)
   ask 'set\ta.test\tweight=300\tcpu=50%\n' >/dev/null
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(3072|300)$'
-  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^50000( 100000)?$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(3072|300)$'
+  like "$(cgroup_value "$group" cpu.cfs_quota_us cpu.max)" '^50000( 100000)?$'
   ask 'set\ta.test\tcpu=none\n' >/dev/null
-  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^(-1|max 100000)$'
+  like "$(cgroup_value "$group" cpu.cfs_quota_us cpu.max)" '^(-1|max 100000)$'
   ask 'reset\ta.test\n' >/dev/null
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(1024|100)$'
-  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^80000( 100000)?$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(1024|100)$'
+  like "$(cgroup_value "$group" cpu.cfs_quota_us cpu.max)" '^80000( 100000)?$'
 }
 
 @test "a cap that nobody can enforce is refused, and changes nothing" {
@@ -126,11 +126,11 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   graceful_httpd
   restart_httpd
   is "$(control_of a weight) $(control_of a 'overridden | tojson')" '300 {"weight":200,"concurrency":9}'
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(3072|300)$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(3072|300)$'
   rewrite 's/VhostLimitWeight 200/VhostLimitWeight 400/'
   graceful_httpd
   is "$(control_of a weight) $(control_of a 'overridden | tojson')" '400 {"concurrency":9}'
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(4096|400)$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(4096|400)$'
 }
 
 @test "commands that are given while the server restarts are answered" {

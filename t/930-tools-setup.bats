@@ -62,7 +62,7 @@ nothing_left() {
 @test "up with other options makes another bed" {
   bed up -m worker -w 50 -p 3 -D 'Header unset X' -D 'TraceEnable off'
   [ "$status" -ne 0 ]
-  [[ $output == *"Apache refuses its configuration"*Header* ]]
+  [[ $output == *"Apache rejects its configuration"*Header* ]]
   bed up -m worker -w 50 -p 3 -D 'TraceEnable off'
   [ "$status" -eq 0 ]
   fetch 1 http://site1.test/ >/dev/null
@@ -149,7 +149,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   flock -n 8
   bed down
   [ "$status" -eq 77 ]
-  [[ $output == *"another tool is working on the test bed"* ]]
+  [[ $output == *"another tool uses the test bed"* ]]
   exec 8>&-
 }
 

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: feed the parsers of what comes from outside with made-up bytes, under
-#          libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer
+# Summary: fuzz the parsers of untrusted input with libFuzzer, AddressSanitizer and
+#          UndefinedBehaviorSanitizer
 # Usage:   fuzz.sh [-l] [-s SECONDS] [-n EXECUTIONS] [-k DIRECTORY] [TARGET]...
-#   -s SECONDS      for each target (3)
-#   -n EXECUTIONS   for each target, instead of a time
-#   -k DIRECTORY    keep what opens a new path, and what fails, below it
+#   -s SECONDS      time for each target (3)
+#   -n EXECUTIONS   executions of each target, instead of a time
+#   -k DIRECTORY    keep inputs that reach new code, and those that fail, below DIRECTORY
 #   -l              list the targets
 #   -h, --help      this help
 #   --version       the version
-#   TARGET          file t/fuzz/TARGET.c (all); its first bytes are t/fuzz/corpus/TARGET
-#   Prints one line a target: executions, seconds, paths (libFuzzer's features).
-# Exit:    0 nothing found; 1 a target failed, its input is shown; 2 usage; 77
-#          cannot run here (no clang, or no libFuzzer)
+#   TARGET          the file t/fuzz/TARGET.c (all); its seeds are in t/fuzz/corpus/TARGET
+#   Prints a line for each target: executions, seconds, paths (libFuzzer's features).
+# Exit:    0 nothing found; 1 a target failed, and its input is shown; 2 usage; 77
+#          cannot run: clang or libFuzzer is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
 
 work=
@@ -54,7 +53,7 @@ fuzz_flags() { # <name>
   if ((executions)); then printf '%s\n' "-runs=$executions"; else printf '%s\n' "-max_total_time=$seconds"; fi
 }
 
-# Prints the row, or what failed.
+# Prints the target's row; if it fails, the end of its output.
 fuzz() { # <name>
   local own=$kept/$1 log=$work/$1.log given
   mkdir -p "$own"
@@ -86,7 +85,7 @@ main() {
   shift
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 999999"
   [[ $executions =~ ^(0|[1-9][0-9]{0,9})$ ]] || misuse "-n: '$executions' is not a whole number up to 9999999999"
-  for target; do is_target "$target" || misuse "there is no target '$target' (-l lists them)"; done
+  for target; do is_target "$target" || misuse "unknown target '$target' (-l lists the targets)"; done
   (($#)) || { mapfile -t targets < <(targets) && set -- "${targets[@]}"; }
   need clang pkg-config ar
   work=$(mktemp -d)
@@ -98,7 +97,7 @@ main() {
   build_core || die "the core does not build with clang"
   printf '%-10s %12s %8s %8s\n' target executions seconds paths
   for target; do
-    build_target "$target" 2>"$work/log" || { cat "$work/log" >&2; cannot "target $target cannot be built: is libFuzzer there (libclang-rt-dev)?"; }
+    build_target "$target" 2>"$work/log" || { cat "$work/log" >&2; cannot "target $target cannot be built; install libFuzzer (package libclang-rt-dev)"; }
     fuzz "$target" || failed=1
   done
   return "$failed"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into a server: while the file that DEAF names is there, nobody gets
- * a lock that processes share and that outlives its holder, as those of the
- * module's shared memory are; but each thread as many first as the file has
- * bytes. */
+/* Preloaded into a server. While the file that DEAF names exists, robust
+ * process-shared mutexes, such as that of the module's shared memory, cannot be
+ * locked. Each thread may lock as many as the file has bytes before that. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into a server: what a file in the folder SHORT is named after fails,
- * everywhere, or, if the name ends in a dot and a pid, in that process.
- *   eventfd, dup, socketpair    no descriptor is left
- *   epoll, thread         a process's first cannot be made
- *   pass                  descriptors are on their way that nobody takes, for 1.5 s
- *   stuck                 the acceptor's thread stands still
- *   mkdir, write          there is no room for more groups; their files take
- *                         nothing
- *   open                  their files may not be written */
+/* Preloaded into a server. Files in the folder SHORT name the calls that fail in all
+ * processes, or, if the name ends in a dot and a pid, in that process.
+ *   eventfd, dup, socketpair    EMFILE: no descriptor is left
+ *   epoll, thread         the first one of a process cannot be created
+ *   pass                  for 1.5 s descriptors cannot be passed to a process
+ *   stuck                 the acceptor's thread hangs
+ *   mkdir, write          no cgroup can be created; writes to its files fail
+ *   open                  files of cgroups cannot be opened for writing */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# echo.pl PORT SECONDS      a back end for WebSockets: it agrees to the upgrade and
-#                           sends back what comes, for so long at most: messages of
-#                           less than 126 bytes, or bytes that are no message
+# websocket_echo.pl PORT SECONDS
+#   A back end for WebSockets.  It accepts the upgrade and sends back what it receives
+#   for up to SECONDS: messages of less than 126 bytes, or any bytes as they are.
 use strict;
 use warnings;
 use Digest::SHA qw(sha1_base64);

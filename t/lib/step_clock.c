@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into a server: the time of day is as many seconds off as the file
- * that STEP names says, from the moment that it is there. */
+/* Preloaded into a server. When the file that STEP names exists, the time of day is
+ * shifted by the number of seconds in it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

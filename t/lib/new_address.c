@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into a server: when the module is unloaded the addresses where it was
- * stay unusable, so that the next one comes to others. */
+/* Preloaded into a server. When the module is unloaded, its addresses stay reserved, so
+ * that it is loaded at another address the next time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

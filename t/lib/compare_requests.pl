@@ -1,9 +1,10 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# mixed.pl PORT    sends some hundred requests of all shapes, each on a
-#                  connection of its own, and prints what each got: all bytes, but for dates,
-#                  the order in Allow, and the boundaries of multipart answers, which are made of the time
+# compare_requests.pl PORT
+#   Sends some hundred requests of all shapes, each on a connection of its own, and
+#   prints each response: all bytes except what differs between two equal servers,
+#   which are dates, the order in Allow, and the boundaries of multipart responses.
 use strict;
 use warnings;
 use IO::Select;

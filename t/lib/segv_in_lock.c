@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into a server: a process that finds a file named after its number in
- * the folder FALL dies of a segmentation fault while it holds the lock of the
- * module's shared memory. */
+/* Preloaded into a server. A process that finds a file named after its pid in the
+ * folder FALL dies of a segmentation fault while it holds the lock of the module's
+ * shared memory. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

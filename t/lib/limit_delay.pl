@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How long a changed limit takes to have its effect on all who wait for it.
-#   change.pl PORT SOCKET NUMBER [COMMAND...]
-# NUMBER requests for a.test wait because of its concurrency of 1, which is then
-# lifted: by a line to the control SOCKET, or by COMMAND.  Prints the us from that
-# until each of them had its answer, and until the line (the command) had its own.
+# limit_delay.pl PORT SOCKET NUMBER [COMMAND...]
+#   Measures how long a changed limit takes to have its effect.  NUMBER requests for
+#   a.test wait because of its concurrency of 1.  That is then raised by a line to the
+#   control SOCKET, or by COMMAND.  Prints the time in µs until each request has its
+#   response, and until the line has its answer, or COMMAND has ended.
 use strict;
 use warnings;
 use IO::Select;
