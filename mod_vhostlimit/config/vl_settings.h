@@ -35,6 +35,20 @@
       "most bytes a second its back ends read from, and write to, each disk: "\
       "none or bytes, with K, M or G")
 
+/* Index of a setting in vl_conf_t.set_at.  The settings before VL_AT_group are shared by the
+ * virtual hosts of a site. */
+enum {
+#define X(member, directive, args, def, min, max, unit, words, help) VL_AT_##member,
+    VL_SETTINGS(X)
+#undef X
+#define X(member, directive, min, help) VL_AT_##member,
+    VL_SIZES(X)
+#undef X
+    VL_AT_queue_timeout,
+    VL_AT_group,
+    VL_AT_COUNT
+};
+
 #define VL_SIZE_MAX APR_INT64_C(0x4000000000000)   /* 1024 TB */
 
 /* Default of the timeout (second argument) of VhostLimitQueue, and its bounds. */

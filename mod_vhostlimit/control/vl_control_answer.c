@@ -24,9 +24,9 @@ void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm,
 
 /* --- selecting the vhost -------------------------------------------------- */
 
-static int has_account(const server_rec *s, const char *name)
+static int has_site(const server_rec *s, const char *name)
 {
-    return !strcmp(vl_conf_get(s)->account_name, name);
+    return !ap_cstr_casecmp(vl_conf_get(s)->site->name, name);
 }
 
 static int has_name(const server_rec *s, const char *name)
@@ -34,30 +34,40 @@ static int has_name(const server_rec *s, const char *name)
     return s->server_hostname && !ap_cstr_casecmp(s->server_hostname, name);
 }
 
-/* Finds a vhost by its account name as shown on the status page, or by a ServerName that
- * only one account has.  Returns NULL and sets *ret_wrong if there is no such vhost. */
+/* Finds a virtual host of the site with that name. */
+static const server_rec *find_by_site(const char *name)
+{
+    const server_rec *s;
+
+    for (s = main_server; s; s = s->next) {
+        if (has_site(s, name) && vl_conf_get(s)->mode != VL_MODE_OFF)
+            return s;
+    }
+    return NULL;
+}
+
+/* Finds a virtual host by the name of its site as the status page shows it, or by a
+ * ServerName that only one site has.  Returns NULL and sets *ret_error if there is none. */
 static const server_rec *find_vhost(apr_pool_t *p, const char *name,
                                     const char **ret_error)
 {
-    const server_rec *s, *found = NULL;
+    const server_rec *s, *found = find_by_site(name);
     int off = 0;
 
-    for (s = main_server; s; s = s->next) {
+    for (s = found ? NULL : main_server; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
         if (conf->mode == VL_MODE_OFF) {
-            off |= has_account(s, name) || has_name(s, name);
+            off |= has_site(s, name) || has_name(s, name);
             continue;
         }
-        if (has_account(s, name))
-            return s;
         if (!has_name(s, name))
             continue;
         if (found && vl_conf_get(found)->account != conf->account)
             *ret_error = apr_psprintf(p, "'%s' is the name of %s and of %s: "
                                       "say which", name,
-                                      vl_conf_get(found)->account_name,
-                                      conf->account_name);
+                                      vl_conf_get(found)->site->name,
+                                      conf->site->name);
         found = s;
     }
     if (!found)
@@ -102,7 +112,7 @@ static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
 
     if (missing && conf->on_error != VL_ERROR_OPEN)
         return missing;
-    return vl_cgroup_change(groups, p, conf->account_name, &group);
+    return vl_cgroup_change(groups, p, conf->site->name, &group);
 }
 
 /* Returns the limits as text for the log. */
@@ -118,7 +128,7 @@ static void log_change(apr_pool_t *p, const vl_conf_t *conf,
 {
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
                  "vhost %s: limits changed from %s to %s",
-                 conf->account_name, limits_text(p, before), limits_text(p, after));
+                 conf->site->name, limits_text(p, before), limits_text(p, after));
 }
 
 /* Changes the limits of the account.  Takes the segment lock for short times.  Returns NULL
@@ -138,7 +148,7 @@ static const char *make_change(apr_pool_t *p, const vl_conf_t *conf,
     if (failed) {
         change_group(p, conf, &now.limits);     /* undo a partial change */
         return apr_psprintf(p, "vhost %s: the limit cannot be enforced: %s",
-                            conf->account_name, failed);
+                            conf->site->name, failed);
     }
     if (vl_shm_parent_change(accounts, conf->account, change) != APR_SUCCESS)
         return "shared memory cannot be written";
