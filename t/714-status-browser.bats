@@ -45,10 +45,10 @@ shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
   click_on '#refresh'
   click_on 'th[data-key=requests] button'
   wait_until 5 shows requests 2
-  like "$(cells vhost 2)" '^b\.test:[0-9]+ c\.test:[0-9]+$'
+  like "$(cells vhost 2)" '^b\.test c\.test$'
   is "$(cells requests 3)" '2 1 '
   click_on 'th[data-key=vhost] button'
-  like "$(cells vhost 2)" '^<img .*>:[0-9]+ a\.test:[0-9]+$' "names from a to z"
+  like "$(cells vhost 2)" '^<img .*> a\.test$' "names from a to z"
   click_on 'th[data-key=vhost] button'
   like "$(cells vhost 1)" '^shop99\.example'
   is "$(in_page 'document.querySelector("th[aria-sort]").getAttribute("aria-sort")')" descending

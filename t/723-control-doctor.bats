@@ -113,7 +113,7 @@ load_qos() {
   requires cgroups php_fpm
   start_httpd 'VhostLimit On'
   run_pool "$(httpd_cgroup)/.server" vl-outside
-  run_pool "$(httpd_cgroup)/a.test:$(httpd_port)" vl-inside
+  run_pool "$(httpd_cgroup)/a.test" vl-inside
   doctor
   is "$(level_of php-fpm)" problem
   like "$(words_of php-fpm)" "vl-outside in "
