@@ -142,20 +142,39 @@ static unsigned all_needs(server_rec *s)
     return needs;
 }
 
-/* Logs that the kernel cannot enforce a limit of the vhost.  Returns APR_EGENERAL if the
- * server must not start.  A restart never fails here, because a failed restart would stop
- * the running server.  "VhostLimitOnError open" lets the server start as well. */
+/* Sites whose limits cannot be enforced that the log names after one start or restart.  A
+ * limit at server level may concern thousands. */
+#define UNENFORCED_NAMED 10
+static int unenforced;          /* number of such sites so far */
+
+/* Logs that the kernel cannot enforce a limit of the site.  Returns APR_EGENERAL if the
+ * server must not start, with "VhostLimitOnError closed".  A restart never fails here,
+ * because a failed restart would stop the running server. */
 static apr_status_t report_unenforced(server_rec *s, const char *why, int restart)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    int is_fatal = conf->on_error != VL_ERROR_OPEN;
+    int is_closed = conf->on_error == VL_ERROR_CLOSED;
 
-    ap_log_error(APLOG_MARK, !is_fatal ? APLOG_WARNING
+    if (++unenforced > UNENFORCED_NAMED)
+        return APR_SUCCESS;
+    ap_log_error(APLOG_MARK, !is_closed ? APLOG_WARNING
                  : restart ? APLOG_ERR : APLOG_EMERG, 0, s, VLOGNO(0020)
-                 "vhost %s: a limit cannot be enforced: %s%s",
-                 conf->site->name, why, is_fatal && !restart
-                 ? " (VhostLimitOnError open starts without)" : "");
-    return is_fatal && !restart ? APR_EGENERAL : APR_SUCCESS;
+                 "site %s: a limit cannot be enforced: %s. %s. Mount or delegate "
+                 "the controller, or remove the limit", conf->site->name, why,
+                 !is_closed || restart ? "The site is served without that limit"
+                 : "The server does not start (VhostLimitOnError closed)");
+    return is_closed && !restart ? APR_EGENERAL : APR_SUCCESS;
+}
+
+/* Logs how many sites report_unenforced() did not name, and begins to count again. */
+static void report_more_unenforced(const server_rec *main_server)
+{
+    if (unenforced > UNENFORCED_NAMED)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0025)
+                     "limits of %d more sites cannot be enforced; the key "
+                     "\"unenforced\" of the status page names each site",
+                     unenforced - UNENFORCED_NAMED);
+    unenforced = 0;
 }
 
 /* Returns the configured cgroup limits of the vhost, with the limits that vhostlimitctl
@@ -167,6 +186,29 @@ static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
     if (vl_shm_snapshot(kept->shm, conf->account, &now) != APR_SUCCESS)
         return vl_conf_cgroup_limits(conf);
     return vl_conf_cgroup_limits_with(conf, &now.limits);
+}
+
+/* Tells for "httpd -t" which limits the kernel cannot enforce, as the start does.  Only root
+ * can know: without its rights nothing is reported.  Returns APR_EGENERAL if the server
+ * would not start. */
+static apr_status_t test_limits(apr_pool_t *ptemp, server_rec *main_server)
+{
+    apr_array_header_t *servers = vl_sites_servers(ptemp, main_server);
+    vl_cgroup_t *probe = vl_cgroup_probe(ptemp, vl_conf_get(main_server)->cgroup,
+                                         all_needs(main_server));
+    apr_status_t rv = APR_SUCCESS;
+    int i;
+
+    for (i = 0; i < servers->nelts && !geteuid() && rv == APR_SUCCESS; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        vl_cgroup_limits_t limits = vl_conf_cgroup_limits(vl_conf_get(s));
+        const char *missing = vl_cgroup_missing(probe, ptemp, &limits);
+
+        if (missing)
+            rv = report_unenforced(s, missing, 0);
+    }
+    report_more_unenforced(main_server);
+    return rv;
 }
 
 /* Creates or updates the groups of the server's account.  Returns APR_EGENERAL if the
@@ -182,8 +224,10 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
     if (vl_cgroup_add(kept->cgroup, conf->site->name, &limits)
         == APR_SUCCESS)
         return APR_SUCCESS;
-    if (vl_cgroup_needs(&limits))
-        return report_unenforced(s, vl_cgroup_reason(kept->cgroup), restart);
+    if (vl_cgroup_needs(&limits)) {
+        conf->site->unenforced = vl_cgroup_reason(kept->cgroup);
+        return report_unenforced(s, conf->site->unenforced, restart);
+    }
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
                  "vhost %s has no cgroup: %s", conf->site->name,
                  vl_cgroup_reason(kept->cgroup));
@@ -205,6 +249,7 @@ static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
     for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++)
         rv = make_cgroup(APR_ARRAY_IDX(servers, i, server_rec *), ptemp,
                          old != NULL);
+    report_more_unenforced(main_server);
     vl_cgroup_remove_gone(old, kept->cgroup);
     return rv;
 }
@@ -279,8 +324,12 @@ static void log_banner(server_rec *main_server, int accounts)
 static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                         server_rec *main_server)
 {
-    return vl_conf_check(pconf, ptemp, main_server) == APR_SUCCESS
-           ? OK : HTTP_INTERNAL_SERVER_ERROR;
+    apr_status_t rv = vl_conf_check(pconf, ptemp, main_server);
+
+    if (rv == APR_SUCCESS
+        && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
+        rv = test_limits(ptemp, main_server);
+    return rv == APR_SUCCESS ? OK : HTTP_INTERNAL_SERVER_ERROR;
 }
 
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,

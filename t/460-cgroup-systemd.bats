@@ -84,7 +84,7 @@ a_has() { # <tree> <weight> <quota>
   start_service -v 'a VhostLimitWeight 200'
   is "$(status_json | jq -r .cgroup.path) $(cgroup_says /web.slice cpu.weight)" "$tree 200"
   a_has "$tree" 200 'max 100000'
-  like "$(get a /cgi/where.sh) $(answer_body)" "^200 0::$tree/a\.test:"
+  like "$(get a /cgi/where.sh) $(answer_body)" "^200 0::$tree/a\.test$"
 }
 
 @test "a pool of vhostlimit-fpm@ is in its vhost's group, stays there at a reload and ends with Apache" {

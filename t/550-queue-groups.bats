@@ -114,7 +114,7 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
 }
 
 spends_its_cap_on() { # <mpm>
-  start_httpd -m "$1" -l lua 'VhostLimit On' 'VhostLimitOnError open' 'VhostLimitCgroup off' -v 'a VhostLimitCPU 5%' \
+  start_httpd -m "$1" -l lua 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitCPU 5%' \
     -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
   local n
   for n in {1..4}; do is "$(get a /burn)" 200; done

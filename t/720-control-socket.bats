@@ -112,6 +112,6 @@ teardown_file() { end_server; }
 
 @test "a change is logged with what was and what is" {
   ask 'set\tb.test\tweight=250\tqueue=3\n' >/dev/null
-  error_log_says "VL0031: vhost b\.test: limits changed from weight 100, concurrency 0, queue 1000, CPU 0% to weight 250, concurrency 0, queue 3, CPU 0%"
+  error_log_says "VL0031: site b\.test: limits changed from weight 100, concurrency 0, queue 1000, CPU 0% to weight 250, concurrency 0, queue 3, CPU 0%"
   ask 'reset\tb.test\n' >/dev/null
 }

@@ -110,9 +110,9 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^80000( 100000)?$'
 }
 
-@test "a cap that nobody can enforce is refused, and changes nothing" {
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
-  like "$(error_of 'set\ta.test\tweight=5\tcpu=50%\n')" '^vhost a\.test: the limit cannot be enforced: the cpu controller is missing'
+@test "VhostLimitOnError closed: a limit that the kernel cannot enforce is refused, and changes nothing" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed'
+  like "$(error_of 'set\ta.test\tweight=5\tcpu=50%\n')" '^site a\.test: the limit cannot be enforced: the cpu controller is missing'
   is "$(control_of a overridden)" '{}'
   is "$(ask 'set\ta.test\tweight=5\n' | jq '.vhosts[0].weight')" 5
 }

@@ -35,7 +35,9 @@ typedef struct vl_conf_t {
     const ap_directive_t *set_at[VL_AT_COUNT];  /* the line of this <VirtualHost> with the
                                  * setting; NULL: inherited or default.  Valid until
                                  * vl_conf_check() returns */
-    const vl_site_t *site;      /* set by vl_sites_find(), in vl_conf_check() */
+    vl_site_t *site;            /* set by vl_sites_find(), in vl_conf_check() */
+    const char *place;          /* file:line of <VirtualHost>, "" for the main server; set
+                                 * by vl_sites_find() */
     apr_uint32_t account;       /* account number in shared memory; set by
                                  * vl_accounts_post_config() */
     int refused;                /* 1: the account cannot be entered in shared memory;

@@ -66,11 +66,8 @@ enum {
 #define VL_SLOTS_AUTO 0
 
 /* Values of on_error. */
-#define VL_ERROR_STRICT 0       /* not configured: requests are served when the module's
-                                 * state fails, but the server does not start with a
-                                 * limit that it cannot enforce */
-#define VL_ERROR_OPEN 1
-#define VL_ERROR_CLOSED 2
+#define VL_ERROR_OPEN 0         /* the default */
+#define VL_ERROR_CLOSED 1
 
 /* Values of retry_after that are not a number of seconds. */
 #define VL_RETRY_AUTO 0

@@ -348,8 +348,13 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
         rv = share_settings(APR_ARRAY_IDX(finder->sites, i, vl_site_t *));
         failed = rv != APR_SUCCESS ? rv : failed;
     }
-    for (i = 0; i < servers->nelts; i++)
-        vl_conf_get(APR_ARRAY_IDX(servers, i, server_rec *))->site = bases[i]->site;
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+
+        vl_conf_get(s)->site = bases[i]->site;
+        vl_conf_get(s)->place = s->is_virtual
+            ? place(p, s->defn_name, (int)s->defn_line_number) : "";
+    }
     return failed;
 }
 

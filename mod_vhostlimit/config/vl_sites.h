@@ -16,8 +16,8 @@ typedef struct vl_site_t {
                                  * ServerName */
     apr_array_header_t *vhosts; /* server_rec *, in the order of the configuration;
                                  * without the virtual hosts that say VhostLimit Off */
-    const char *unenforced;     /* why the kernel cannot enforce a limit, found when the
-                                 * groups were made; NULL: there was no failure */
+    const char *unenforced;     /* why the cgroup with the limits could not be made, set in
+                                 * post_config; NULL: it was made */
 } vl_site_t;
 
 /* Finds the sites, sets conf->site of all servers, and gives a limit that one virtual host

@@ -101,16 +101,16 @@ static const char *read_change(apr_pool_t *p, const vl_command_t *command,
     return wrong;
 }
 
-/* Sets the limits of the account's cgroups.  Fails if the kernel cannot enforce a limit,
- * unless the configuration has "VhostLimitOnError open", as at the start of the server.
- * Returns NULL or an error message. */
+/* Sets the limits of the site's cgroups.  With "VhostLimitOnError closed" it fails if the
+ * kernel cannot enforce a limit, as the start of the server does.  Returns NULL or an
+ * error message. */
 static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
                                 const vl_limits_t *limits)
 {
     vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, limits);
     const char *missing = vl_cgroup_missing(groups, p, &group);
 
-    if (missing && conf->on_error != VL_ERROR_OPEN)
+    if (missing && conf->on_error == VL_ERROR_CLOSED)
         return missing;
     return vl_cgroup_change(groups, p, conf->site->name, &group);
 }
@@ -126,9 +126,14 @@ static const char *limits_text(apr_pool_t *p, const vl_limits_t *limits)
 static void log_change(apr_pool_t *p, const vl_conf_t *conf,
                        const vl_limits_t *before, const vl_limits_t *after)
 {
+    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, after);
+    const char *missing = vl_cgroup_missing(groups, p, &group);
+
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
-                 "vhost %s: limits changed from %s to %s",
-                 conf->site->name, limits_text(p, before), limits_text(p, after));
+                 "site %s: limits changed from %s to %s%s%s",
+                 conf->site->name, limits_text(p, before), limits_text(p, after),
+                 missing ? ", but the kernel does not enforce all of them: " : "",
+                 missing ? missing : "");
 }
 
 /* Changes the limits of the account.  Takes the segment lock for short times.  Returns NULL
@@ -147,7 +152,7 @@ static const char *make_change(apr_pool_t *p, const vl_conf_t *conf,
     failed = change_group(p, conf, &limits);
     if (failed) {
         change_group(p, conf, &now.limits);     /* undo a partial change */
-        return apr_psprintf(p, "vhost %s: the limit cannot be enforced: %s",
+        return apr_psprintf(p, "site %s: the limit cannot be enforced: %s",
                             conf->site->name, failed);
     }
     if (vl_shm_parent_change(accounts, conf->account, change) != APR_SUCCESS)

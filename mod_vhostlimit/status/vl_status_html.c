@@ -113,6 +113,10 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
     if (*page->outside)
         vl_out_printf(out, "; %s's programs are in no vhost's group: not "
                       "measured, not limited", page->outside);
+    if (page->unenforced)
+        vl_out_printf(out, "; <b>%d sites have a limit that the kernel does not "
+                      "enforce</b>: see \"unenforced\" in <a href=\"?json\">"
+                      "JSON</a>", page->unenforced);
     vl_out_text(out, "</p></header>\n");
 }
 
