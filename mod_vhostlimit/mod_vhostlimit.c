@@ -229,7 +229,7 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
         return report_unenforced(s, conf->site->unenforced, restart);
     }
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
-                 "vhost %s has no cgroup: %s", conf->site->name,
+                 "site %s has no cgroup: %s", conf->site->name,
                  vl_cgroup_reason(kept->cgroup));
     return APR_SUCCESS;
 }
@@ -303,7 +303,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
     }
     if (without_fds)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0021)
-                     "the last %u vhosts have no descriptors for their cgroups "
+                     "the last %u sites have no descriptors for their cgroups "
                      "(LimitNOFILE %u would do): their CGI programs and busy "
                      "threads stay in the server's", without_fds,
                      vl_place_wanted_count(place) * 4 + 4);

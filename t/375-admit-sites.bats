@@ -13,8 +13,8 @@ setup() { requires event openssl mod_ssl; }
 # Lines that begin with "s: " are for the virtual host for HTTPS, -v 's LINE' for HTTP.
 start_both() { start_tls -o 'a b c s' 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }  # <as start_tls>...
 
-by_http()  { get a "${1:-/}" -H 'Host: s.test'; }    # [path]
-by_https() { get s "${1:-/}"; }                      # [path]
+by_http()  { get a / -H 'Host: s.test'; }
+by_https() { get s /; }
 sites()    { status_json | jq -r '[.vhosts[].name] | sort | join(" ")'; }
 
 # Replaces a line of the configuration and restarts gracefully.

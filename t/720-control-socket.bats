@@ -42,7 +42,7 @@ teardown_file() { end_server; }
   is "$(error_of 'stop\n')" "'stop' is no such command"
   is "$(error_of 'set\ta.test\n')" "'set' is nothing to be set"
   is "$(error_of 'set\ta.test\tmode=off\n')" "'mode' is no such key: there are weight, concurrency, queue and cpu"
-  is "$(error_of 'set\tnone.test\tweight=2\n')" "'none.test' is no vhost that takes part"
+  is "$(error_of 'set\tnone.test\tweight=2\n')" "'none.test' is no site that takes part"
   is "$(error_of 'status\0\n')" "'' is a command with a byte in it that is no text"
 }
 
@@ -71,7 +71,7 @@ teardown_file() { end_server; }
   try ctl explain "$name"
   is "$status" 0
   ctl reset "$name" >/dev/null
-  is "$(error_of 'status\t<script>\n')" "'<script>' is no vhost that takes part"
+  is "$(error_of 'status\t<script>\n')" "'<script>' is no site that takes part"
   [[ $(ask 'status\t<script>\n') != *'<script>'* ]] || fail "it came back as markup"
 }
 

@@ -161,7 +161,7 @@ need_script() { need_program script; }
   try ctl set a.test weight=0
   is "$status $output" "1 vhostlimitctl: VhostLimitWeight: '0' is not a whole number from 1 to 10000"
   try ctl show none.test
-  is "$status $output" "1 vhostlimitctl: 'none.test' is no vhost that takes part"
+  is "$status $output" "1 vhostlimitctl: 'none.test' is no site that takes part"
   try ctl -s /nowhere list
   is "$status $output" '69 vhostlimitctl: no answer from /nowhere: No such file or directory'
   local words

@@ -191,7 +191,7 @@ many() { # <name> <number>
   is "$(error_log | grep -c VL0005) $(status_of a requests)" '0 1' "one less than before: there is room, and who stays goes on counting"
   configure_frail "${few[@]}" -x "$(many n 1028)"
   graceful_httpd
-  is "$(error_log | grep -c 'VL0005.*1032 vhosts')" 1
+  is "$(error_log | grep -c 'VL0005.*1032 sites')" 1
   is "$(get n1 /) $(get n1028 /) $(get a /)" '200 200 200'
   release_request old
   settles a requests 1
@@ -405,7 +405,7 @@ account() { printf '%s.test\n' "$1"; }   # <vhost>
   runs_short mkdir
   configure_frail 'VhostLimit On' -o 'a b d e' -v 'a VhostLimitProcesses 50' -v 'e VhostLimitProcesses 50'
   graceful_httpd
-  error_log_says 'VL0004: vhost d\.test has no cgroup: .*No space left'
+  error_log_says 'VL0004: site d\.test has no cgroup: .*No space left'
   error_log_says 'VL0020: site e\.test: a limit cannot be enforced: .*No space left'
   like "$(status_of e unenforced)" 'No space left'
   is "$(get d /cgi/nap.sh) $(get e /cgi/nap.sh)" '200 200'

@@ -66,7 +66,7 @@ static void disable_vhost(server_rec *s, apr_status_t rv)
                     && conf->on_error == VL_ERROR_CLOSED;
     conf->mode = VL_MODE_OFF;
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
-                 "vhost %s cannot be entered in shared memory: its requests "
+                 "site %s cannot be entered in shared memory: its requests "
                  "are %s", conf->site->name,
                  conf->refused ? "refused" : "not limited");
 }

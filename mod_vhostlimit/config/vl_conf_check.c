@@ -108,7 +108,7 @@ static void disable_on_unknown_mpm(const server_rec *main_server,
     }
     if (was_on && may_log)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0034)
-                     "the MPM %s is unknown to mod_vhostlimit: all vhosts are "
+                     "the MPM %s is unknown to mod_vhostlimit: all sites are "
                      "served as with VhostLimit Off. Use event, worker or "
                      "prefork", ap_show_mpm());
 }

@@ -73,7 +73,7 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
     if (!found)
         *ret_error = apr_psprintf(p, off ? "'%s' has VhostLimit Off: nothing of "
                                   "it waits or is refused here"
-                                  : "'%s' is no vhost that takes part", name);
+                                  : "'%s' is no site that takes part", name);
     return *ret_error ? NULL : found;
 }
 
