@@ -152,7 +152,7 @@ end_pool() { # <name>
   try start_httpd -m prefork 'VhostLimit On' -x "LoadModule mpm_itk_module $(httpd_module_dir)/mpm_itk.so"
   isnt "$status" 0
   export LOG_MAY_SAY=VL0032
-  error_log_says 'VL0032: VhostLimit does not work beside mpm_itk'
+  like "$(<"$HTTPD_ROOT/start.out")" 'VL0032: VhostLimit does not work beside mpm_itk'
   start_httpd -m prefork 'VhostLimit Off' -x "LoadModule mpm_itk_module $(httpd_module_dir)/mpm_itk.so"
   is "$(get a /)" 200
 }
