@@ -21,6 +21,7 @@
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
+#include "core/vl_child.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
 #include "vl_layout.h"
@@ -404,7 +405,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
 
     vl_control_child_init();
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    rv = vl_shm_child_attach(kept->shm, getpid(), threads ? threads : 1);
+    rv = vl_child_attach(kept->shm, getpid(), threads ? threads : 1);
 
     if (rv != APR_SUCCESS)
         ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
@@ -438,7 +439,7 @@ static void child_status(server_rec *main_server, pid_t pid,
 
     if (state != MPM_CHILD_EXITED || !kept)
         return;
-    left = vl_shm_parent_reclaim(kept->shm, pid);
+    left = vl_child_parent_reclaim(kept->shm, pid);
     vl_relay_parent_look(kept->shm, kept->relay);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)

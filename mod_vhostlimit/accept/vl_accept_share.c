@@ -10,6 +10,8 @@
 #include "accept/vl_arrival.h"
 #include "base/vl_clock.h"
 #include "accept/vl_transfer.h"
+#include "core/vl_child.h"
+#include "core/vl_dispatch.h"
 #include "lease/vl_lease.h"
 #include "base/vl_private.h"
 #include "core/vl_capacity.h"
@@ -85,7 +87,7 @@ static apr_size_t send_batches(const int *fds, const vl_passed_t *passed,
         vl_transfer_close(fds + sent, some);
         sent += some;
     }
-    vl_slot_wake_others(vl_acceptor->shm);
+    vl_dispatch_wake_others(vl_acceptor->shm);
     return sent;
 }
 
@@ -159,7 +161,7 @@ static int server_is_stopping(void)
 static int can_transfer(void)
 {
     return vl_acceptor->is_prefork ? vl_relay_has_acceptor(vl_acceptor->shm)
-                               : vl_shm_child_others(vl_acceptor->shm) > 0;
+                               : vl_child_count_active(vl_acceptor->shm) > 0;
 }
 
 /* Takes back connections that were sent and that no child has received. */
@@ -192,7 +194,7 @@ void vl_accept_leave(void)
     vl_accept_stop_listening();
     for (i = 0; i < vl_acceptor->listeners.n; i++)
         close(vl_acceptor->listeners.fds[i]);
-    vl_shm_child_leave(vl_acceptor->shm);
+    vl_child_drain(vl_acceptor->shm);
     vl_lease_child_leave();
     if (vl_acceptor->is_prefork)
         vl_relay_acceptor_resign(vl_acceptor->shm);

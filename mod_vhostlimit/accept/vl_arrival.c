@@ -25,28 +25,30 @@
 
 child_arrivals_t *vl_arrivals;
 
-/* Frees the records when the child ends. Connections in IN_MPM are skipped: the MPM
- * still closes them. */
+/* Frees the records when the child ends. The MPM closes the connections in IN_MPM later,
+ * with cleanup_passport(), which then does nothing. */
 static apr_status_t free_records(void *unused)
 {
     state_e state;
     vl_arrival_t *arrival;
 
     for (state = CLASSIFYING; state < STATES; state++) {
-        while (state != IN_MPM && (arrival = vl_arrival_first_locked(state))) {
+        while ((arrival = vl_arrival_first_locked(state))) {
             APR_RING_REMOVE(arrival, link);
             free(arrival);
         }
     }
+    vl_arrivals->ended = 1;
     return APR_SUCCESS;
 }
 
 int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
                           vl_shm_t *shm, int epoll_fd, apr_uint32_t max)
 {
+    static child_arrivals_t of_child;       /* pools of connections outlive pchild */
     int i;
 
-    vl_arrivals = apr_pcalloc(pchild, sizeof(*vl_arrivals));
+    vl_arrivals = &of_child;
     vl_arrivals->shm = shm;
     vl_arrivals->main_server = main_server;
     vl_classify_child_init(pchild, main_server);
@@ -111,6 +113,9 @@ void vl_arrival_watch_end_locked(vl_arrival_t *arrival)
 
 void vl_arrival_bury_locked(vl_arrival_t *arrival)
 {
+    if (arrival->passport)
+        arrival->passport->arrival = NULL;
+    arrival->passport = NULL;
     if (!arrival->watched) {
         unlink_locked(arrival);
         free(arrival);

@@ -89,6 +89,7 @@ struct vl_arrival_t {
     int was_queued;                 /* it has been queued since waiter.since_us */
     vl_grant_t grant;
     const vl_conf_t *conf;          /* its site's settings; set when it is first QUEUED */
+    vl_passport_t *passport;        /* IN_MPM: points back here; NULL before */
     vl_client_t client;
     int is_head;                    /* the method is HEAD */
     socklen_t addr_len;             /* length of local and of remote */
@@ -112,6 +113,7 @@ typedef struct child_arrivals_t {
     int mpm_stalled;                /* the MPM has not asked for MPM_STALLED_US */
     apr_uint32_t accepted;          /* connections so far; wraps around */
     apr_uint32_t refusal_us;        /* average cost of a refusal, us of CPU time */
+    int ended;                      /* the child's pool is destroyed, and all records */
 } child_arrivals_t;
 
 extern child_arrivals_t *vl_arrivals;       /* one for each child process */

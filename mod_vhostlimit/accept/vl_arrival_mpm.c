@@ -12,6 +12,7 @@
 #include <apr_strings.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_child.h"
 #include "core/vl_thread.h"
 
 static const char passport_key[] = "vhostlimit";
@@ -25,7 +26,7 @@ static void resume_grants_locked(void)
     vl_arrivals->mpm_polled_us = vl_clock_us();
     if (vl_arrivals->mpm_stalled) {
         vl_arrivals->mpm_stalled = 0;
-        vl_shm_child_pause(vl_arrivals->shm, 0);
+        vl_child_pause(vl_arrivals->shm, 0);
         vl_park_take_locked();
     }
 }
@@ -62,20 +63,21 @@ vl_arrival_t *vl_arrival_next(void)
  * destroyed. */
 static void release_record(vl_passport_t *passport)
 {
-    if (!passport->arrival)
-        return;
     vl_park_lock();
-    vl_arrival_bury_locked(passport->arrival);
+    if (passport->arrival)
+        vl_arrival_bury_locked(passport->arrival);
     vl_park_unlock();
-    passport->arrival = NULL;
 }
 
 /* Pool cleanup. The MPM closes the connection. The function returns a slot or a thread that
- * the connection still holds. */
+ * the connection still holds. When the child process exits, pools of connections outlive
+ * the child's pool; what the child held has been returned by then. */
 static apr_status_t cleanup_passport(void *data)
 {
     vl_passport_t *passport = data;
 
+    if (vl_arrivals && vl_arrivals->ended)
+        return APR_SUCCESS;
     if (passport->grant.holds)
         vl_park_end(&passport->grant.ticket, NULL);
     if (passport->grant.occupies)
@@ -122,7 +124,10 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
     if (arrival->was_queued)
         passport->grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
     passport->http2 = arrival->http2;
+    vl_park_lock();
     passport->arrival = arrival;
+    arrival->passport = passport;
+    vl_park_unlock();
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, passport, passport_key, NULL);
     else

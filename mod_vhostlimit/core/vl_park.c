@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariants. The queue of an account here has as many waiters as the account's cell of
- * this child counts as waiting, plus those whose grant is in the child's ring or was just
- * taken out of it. It has as many deferred waiters as the cell counts. */
 #include "core/vl_park.h"
 
 #include <poll.h>
@@ -11,6 +8,8 @@
 #include <apr_time.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_child.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_thread.h"
 
 /* Interval at which a thread waiter acts without a wakeup. In a child with one thread it
@@ -43,13 +42,18 @@ static apr_uint32_t *counts_make(apr_pool_t *p, apr_uint32_t accounts)
     return apr_pcalloc(p, sizeof(apr_uint32_t) * accounts);
 }
 
+static vl_inner_t *inner_of(apr_uint32_t account)
+{
+    return vl_shm_inner(park.shm, account);
+}
+
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t accounts, apr_uint32_t threads,
                         apr_uint32_t workers)
 {
     park.shm = shm;
-    park.queues = vl_wait_create(pchild, accounts);
-    park.deferred = vl_wait_create(pchild, accounts);
+    park.queues = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of);
+    park.deferred = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of);
     park.threads = threads;
     park.requests.limit = threads > 1 ? threads / 2 : 1;
     park.streams.limit = workers * 5 / 6;
@@ -76,23 +80,43 @@ static void take_granted_locked(void)
         vl_park_take_locked();
 }
 
-/* Moves deferred waiters of the account to its queue until the queue is full. If none is
- * left here, wakes another child that has some. */
+/* Tells the other children which waiter of the account is the first here. */
+static void publish_first_locked(apr_uint32_t account)
+{
+    vl_first_t first;
+    const vl_waiter_t *waiter = vl_wait_first(park.queues, account, &first.tags, NULL);
+
+    if (!waiter)
+        return;
+    first.since_us = waiter->since_us;
+    vl_slot_first(park.shm, account, &first);
+}
+
+/* Queues a waiter that the account counts, or will count next. */
+static void enqueue_locked(vl_waiter_t *waiter)
+{
+    vl_clients_backlog(inner_of(waiter->account), vl_clock_us());
+    vl_wait_add(park.queues, waiter);
+    publish_first_locked(waiter->account);
+}
+
+/* Moves deferred waiters of the account to its queue until this child's part of the queue is
+ * full. If there is a place for another child that has some, wakes that child. */
 static void refill_locked(apr_uint32_t account)
 {
     vl_waiter_t *waiter;
 
     if (!vl_slot_deferred(park.shm, account))
         return;
-    while ((waiter = vl_wait_first(park.deferred, account))
+    while ((waiter = vl_wait_first(park.deferred, account, NULL, NULL))
            && vl_slot_enqueue_deferred(park.shm, account, waiter->since_us)
               == APR_SUCCESS) {
         vl_wait_remove(park.deferred, waiter);
         waiter->deferred = 0;
-        vl_wait_add(park.queues, waiter);
+        enqueue_locked(waiter);
     }
-    if (!waiter)
-        vl_slot_wake_deferred(park.shm, account);
+    if (vl_slot_deferred(park.shm, account) > vl_wait_count_of(park.deferred, account))
+        vl_dispatch_wake_deferred(park.shm, account);
 }
 
 void vl_park_refill_locked(void)
@@ -110,6 +134,7 @@ static void dequeue_locked(vl_waiter_t *waiter)
         return;
     }
     vl_wait_remove(park.queues, waiter);
+    publish_first_locked(waiter->account);
     /* If its grant is already in the ring, vl_park_take_locked() will find one waiter less
      * and release the slot. */
     vl_slot_unwait(park.shm, waiter->account);
@@ -149,7 +174,7 @@ void vl_park_add_locked(vl_waiter_t *waiter)
     apr_status_t rv;
 
     waiter->deferred = waiter->was_deferred = 0;
-    vl_wait_add(park.queues, waiter);
+    enqueue_locked(waiter);
     rv = (waiter->may_defer ? vl_slot_wait_or_defer : vl_slot_wait)
          (park.shm, waiter->account, waiter->since_us);
     if (waiter->may_defer && APR_STATUS_IS_EAGAIN(rv)) {
@@ -176,7 +201,7 @@ int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
         vl_wait_add(park.deferred, waiter);
         return 0;
     }
-    vl_wait_add(park.queues, waiter);
+    enqueue_locked(waiter);
     if (keep_if_counted_locked(waiter, APR_STATUS_IS_EINPROGRESS(rv) ? APR_SUCCESS : rv))
         take_granted_locked();
     return 0;
@@ -235,16 +260,24 @@ void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us)
     take_granted();
 }
 
-/* Removes and returns the first waiter of the account. While the MPM accepts no
- * connections, it is the first one that the MPM already has. Returns NULL if there is
- * none. */
-static vl_waiter_t *pop_locked(apr_uint32_t account)
+/* Removes and returns the waiter of the account that the grant is for, and charges its client
+ * in advance. While the MPM accepts no connections, that is the first waiter that the MPM
+ * already has. Returns NULL if there is none. */
+static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
 {
-    vl_waiter_t *waiter;
+    vl_tags_t tags;
+    apr_uint32_t account = ticket->account, others;
+    vl_waiter_t *waiter = vl_wait_first(park.queues, account, &tags, &others);
 
-    if (!vl_thread_only_in_mpm(park.shm))
-        return vl_wait_pop(park.queues, account);
-    waiter = vl_wait_first_in_mpm(park.queues, account);
+    if (waiter && vl_thread_only_in_mpm(park.shm)) {
+        waiter = vl_wait_first_in_mpm(park.queues, account);
+    }
+    else if (waiter) {
+        ticket->client = waiter->client;
+        ticket->client_us = ticket->charged;
+        vl_clients_begin(vl_shm_clients(park.shm), inner_of(account), account,
+                         &waiter->client, &tags, ticket->charged, others, vl_clock_us());
+    }
     if (waiter)
         vl_wait_remove(park.queues, waiter);
     return waiter;
@@ -252,26 +285,27 @@ static vl_waiter_t *pop_locked(apr_uint32_t account)
 
 /* Releases an unused grant, because no waiter can use it. If the account still has a waiter
  * (first), that one is counted as waiting again. */
-static void release_unused_locked(const vl_ticket_t *ticket, const vl_waiter_t *first)
+static void release_unused_locked(const vl_ticket_t *ticket)
 {
+    const vl_waiter_t *first = vl_wait_first(park.queues, ticket->account, NULL, NULL);
+
     vl_slot_end(park.shm, ticket, NULL);
     if (first)
         vl_slot_wait_again(park.shm, ticket->account, first->since_us);
 }
 
 /* Hands a grant that was taken from the ring to the account's first waiter. */
-static void deliver_grant_locked(const vl_ticket_t *ticket)
+static void deliver_grant_locked(const vl_ticket_t *granted)
 {
-    vl_waiter_t *waiter = pop_locked(ticket->account);
-    vl_waiter_t *next = vl_wait_first(park.queues, ticket->account);
+    vl_ticket_t ticket = *granted;
+    vl_waiter_t *waiter = pop_locked(&ticket);
 
-    if (next)
-        vl_slot_first(park.shm, ticket->account, next->since_us);
+    publish_first_locked(ticket.account);
     if (waiter)
-        waiter->done(waiter, ticket, VL_REASON_NONE);
+        waiter->done(waiter, &ticket, VL_REASON_NONE);
     else
-        release_unused_locked(ticket, next);
-    refill_locked(ticket->account);
+        release_unused_locked(&ticket);
+    refill_locked(ticket.account);
 }
 
 void vl_park_take_locked(void)
@@ -312,7 +346,7 @@ static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
  * capped account, because a child with one thread has no other thread that does. */
 static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
 {
-    struct pollfd pfd = { vl_shm_child_wake_fd(park.shm), POLLIN, 0 };
+    struct pollfd pfd = { vl_child_wake_fd(park.shm), POLLIN, 0 };
     apr_int64_t left_us = until_us - vl_clock_us();
     apr_uint64_t count;
 

@@ -2,14 +2,21 @@
 #ifndef VL_PARK_H
 #define VL_PARK_H
 
-/* Queues of the waiters in this child process, of every kind: for each account the waiters
- * that wait for a slot. The queues agree with the counts in vl_slot.h (see vl_park.c).
- *
- *   _locked    requires the park lock: vl_park_lock() ... vl_park_unlock()
+/* Everything that waits for a slot in this child process: connections that the acceptor
+ * holds, connections that are parked in the MPM, and blocked threads. Each account has a
+ * FIFO (vl_wait.h). The segment counts these waiters and grants slots to the child
+ * (vl_slot.h); this file gives each grant to the account's first waiter.
  *
  * The owner of a waiter embeds a vl_waiter_t. Its done() is called once, with the park lock
- * held, unless the waiter is removed before. The park lock is taken before the segment
- * lock. */
+ * held, unless the waiter is removed before.
+ *
+ * Invariants, under the park lock: an account has as many queued waiters here as its cell
+ * counts as waiting, plus those whose grant is in the child's ring or was just taken out of
+ * it. It has as many deferred waiters as the cell counts.
+ *
+ * Lock: the park lock, of this process. It is taken before the segment lock. Functions with
+ * _locked require it, the others take it. Called by the acceptor and by the threads of
+ * requests. */
 
 #include "core/vl_slot.h"
 #include "core/vl_wait.h"

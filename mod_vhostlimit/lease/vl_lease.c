@@ -163,6 +163,7 @@ struct vl_lease_t {
     apr_uint32_t polled;            /* events of the socket that make poll_fd
                                      * readable */
     int poll_fd_installed;          /* the socket has poll_fd in place of fd */
+    APR_RING_ENTRY(vl_lease_t) all_link;
     APR_RING_ENTRY(vl_lease_t) link;
     struct lease_ring_t *ring;      /* idle, want_worker, closing, or NULL */
 };
@@ -174,6 +175,7 @@ static struct {
     vl_shm_t *shm;                  /* NULL: shared memory is unmapped */
     vl_wheel_t *wheel;
     struct lease_ring_t *idle, *want_worker, *closing;  /* oldest first */
+    struct lease_ring_t *all;       /* leases of this child process */
     apr_uint32_t workers;           /* threads of mod_http2 in this child */
     apr_uint32_t waiting;           /* of these, with a stream that waits for its
                                      * client or its back end */
@@ -1359,7 +1361,11 @@ static apr_status_t cleanup(void *data)
         end_run(lease);
     }
     vl_park_lock();
-    leave_ring_locked(lease);
+    /* After vl_lease_forget() the rings are gone with the child's pool. */
+    if (leases.shm) {
+        leave_ring_locked(lease);
+        APR_RING_REMOVE(lease, all_link);
+    }
     vl_park_unlock();
     if (lease->frames)
         vl_held_free(&lease->held);
@@ -1431,6 +1437,9 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     if (protocol && !strcmp(protocol, "h2"))
         vl_lease_switch(lease);
     __atomic_add_fetch(&leases.descriptors, 1, __ATOMIC_RELAXED);
+    vl_park_lock();
+    APR_RING_INSERT_TAIL(leases.all, lease, vl_lease_t, all_link);
+    vl_park_unlock();
     apr_pool_cleanup_register(c->pool, lease, cleanup, apr_pool_cleanup_null);
     return lease;
 }
@@ -1596,6 +1605,8 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     leases.idle = ring_make(pchild);
     leases.want_worker = ring_make(pchild);
     leases.closing = ring_make(pchild);
+    leases.all = apr_palloc(pchild, sizeof(*leases.all));
+    APR_RING_INIT(leases.all, vl_lease_t, all_link);
     leases.workers = workers;
     leases.waiting_by_account = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
@@ -1610,8 +1621,36 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     leases.has_waitio = has_waitio;
 }
 
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+/* child_stopping hook. When event stops at once, its workers end, but its listener waits for
+ * one with each connection in wait_state() that has an event (get_worker(), blocking).
+ * Only join_workers() ends such a wait, after half a second each and ten of them at most, so
+ * a busy server took six seconds to stop. The listener waits for no worker with a connection
+ * that is kept alive. The counters of its queues, which are wrong then, are not used again:
+ * the listener ends with its present events. */
+static void stop_waiting(apr_pool_t *pchild, int graceful)
+{
+    vl_lease_t *lease;
+
+    if (graceful || !leases.parks)
+        return;
+    vl_park_lock();
+    APR_RING_FOREACH(lease, leases.all, vl_lease_t, all_link) {
+        conn_state_e waiting = wait_state();
+
+        __atomic_compare_exchange_n(&lease->c->cs->state, &waiting,
+                                    CONN_STATE_CHECK_REQUEST_LINE_READABLE, 0,
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    }
+    vl_park_unlock();
+}
+#endif
+
 void vl_lease_register(void)
 {
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+    ap_hook_child_stopping(stop_waiting, NULL, NULL, APR_HOOK_MIDDLE);
+#endif
     ap_hook_mpm_query(hide_stopping_state, NULL, NULL, APR_HOOK_REALLY_FIRST);
     frame_filter = ap_register_input_filter("VHOSTLIMIT_FRAMES", filter_frames,
                                             NULL, AP_FTYPE_CONNECTION);

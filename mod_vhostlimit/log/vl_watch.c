@@ -3,7 +3,7 @@
 
 #include <apr_strings.h>
 
-#include "core/vl_shm_int.h"
+#include "core/vl_segment.h"
 
 /* Accounts that are checked while the segment lock is held once. */
 #define BATCH 256
@@ -13,13 +13,13 @@ int vl_watch_due(vl_shm_t *shm, apr_int64_t now_us)
     apr_int64_t passed;
     int due;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     passed = now_us - shm->head->watch_at;
     due = passed >= VL_LIMITED_LOOK_US || passed < -VL_LIMITED_LOOK_US;
     if (due)
         shm->head->watch_at = now_us;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return due;
 }
 
@@ -79,7 +79,7 @@ apr_size_t vl_watch_look(vl_shm_t *shm, apr_int64_t now_us,
     apr_size_t n = 0;
 
     *account = 0;
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (; a < shm->head->used && left && n < VL_WATCH_EVENTS; a++, left--) {
         vl_limited_e what = check_account_locked(shm, a, now_us);
@@ -94,6 +94,6 @@ apr_size_t vl_watch_look(vl_shm_t *shm, apr_int64_t now_us,
     }
     if (a < shm->head->used)
         *account = a;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return n;
 }

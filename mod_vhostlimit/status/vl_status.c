@@ -14,6 +14,7 @@
 #include "config/vl_conf.h"
 #include "cgroup/vl_outside.h"
 #include "base/vl_private.h"
+#include "core/vl_child.h"
 #include "core/vl_slot.h"
 #include "status/vl_status_int.h"
 
@@ -194,7 +195,7 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->started_us = vl_shm_created_us(accounts);
     page->now_us = apr_time_now();
     page->uptime_s = apr_time_sec(page->now_us - page->started_us);
-    page->children = vl_shm_children(accounts);
+    page->children = vl_child_count(accounts);
     page->workers = count_workers();
     page->slots = vl_slot_count(accounts);
     page->processors = vl_shm_processors(accounts);

@@ -9,7 +9,7 @@ static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
     vl_shm_t *shm = make(32, 4);
 
     vl_slot_set(shm, slots);
-    vl_shm_child_attach(shm, getpid(), threads);
+    vl_child_attach(shm, getpid(), threads);
     return shm;
 }
 
@@ -494,16 +494,16 @@ static void slots_by_themselves(void)
     shm->head->queue.slots = 3 * least;
     vl_slot_set(shm, 0);
     ok(vl_slot_count(shm) == 3 * least, "a restart keeps what was found");
-    vl_slot_adjust(shm, now);
+    vl_auto_adjust(shm, now);
     before = vl_slot_count(shm);
     shm->head->queue.slots = 5000;
-    vl_slot_adjust(shm, now + VL_AUTO_STEP_US - 1);
+    vl_auto_adjust(shm, now + VL_AUTO_STEP_US - 1);
     ok(vl_slot_count(shm) == 5000 && before <= 3 * least,
        "no step before its time");
-    vl_slot_adjust(shm, now + VL_AUTO_STEP_US);
+    vl_auto_adjust(shm, now + VL_AUTO_STEP_US);
     ok(vl_slot_count(shm) <= 999, "then one: no more than the children's room");
     vl_slot_set(shm, 17);
-    vl_slot_adjust(shm, now + 10 * VL_AUTO_STEP_US);
+    vl_auto_adjust(shm, now + 10 * VL_AUTO_STEP_US);
     ok(vl_slot_count(shm) == 17, "a given number stays");
 }
 

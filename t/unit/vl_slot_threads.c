@@ -8,7 +8,7 @@ static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots)
 {
     vl_shm_t *shm = make(10, 2);
 
-    if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
+    if (vl_child_attach(shm, getpid(), threads) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, slots);
     return shm;
