@@ -113,11 +113,12 @@ refused_for() { # <site> <first line> <second line>
 }
 
 @test "virtual hosts without ServerName are sites of their own" {
-  local lines=() address
-  for address in 127.0.0.1 127.0.0.2; do
-    lines+=(-x "<VirtualHost $address:$(httpd_port)>" -x "VhostLimitWeight 1${address##*.}" -x '</VirtualHost>')
+  local lines=() port weight=100
+  for port in "$(free_port one)" "$(free_port two)"; do
+    weight=$((weight + 1))
+    lines+=(-x "<VirtualHost *:$port>" -x "VhostLimitWeight $weight" -x '</VirtualHost>')
   done
-  configure_httpd 'VhostLimit On' "${lines[@]}"
+  configure_httpd 'VhostLimit On' "${lines[@]}"      # httpd names both after the main server
   accepted
 }
 

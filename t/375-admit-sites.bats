@@ -76,6 +76,29 @@ reload_with() { # <sed command>
   is "$(sites)" "*:$port 127.0.0.2:$port a.test b.test c.test main.test s.test t.test"
 }
 
+@test "a command finds a site by its name, also where httpd has given that name to another virtual host" {
+  local port
+  port=$(free_port other)
+  start_tls 'VhostLimit On' "Listen 127.0.0.1:$port" -x "<VirtualHost *:$port>" -x '</VirtualHost>'
+  is "$(ask 'status\tmain.test\n' | jq -r '.vhosts[].name')" main.test
+  is "$(ask "status\t*:$port\n" | jq -r '.vhosts[].name')" "*:$port"
+}
+
+@test "vhostlimitctl show lists the virtual hosts of a site, with addresses and places in the configuration" {
+  local places
+  start_both
+  places=$(grep -n '<VirtualHost' "$HTTPD_ROOT/httpd.conf" | cut -d : -f 1 | xargs)
+  is "$(ask 'status\ts.test\n' | jq -r '.vhosts[0].virtual_hosts | map(.name) | join(" ")')" 's.test s.test'
+  is "$(ask 'status\ts.test\n' | jq -r '.vhosts[0].virtual_hosts[].addresses' | xargs)" "127.0.0.1:$(httpd_port) 127.0.0.1:$(tls_port)"
+  ask 'status\ts.test\n' | jq -r '.vhosts[0].virtual_hosts[].place' >"$BATS_TEST_TMPDIR/places"
+  is "$(sort -u "$BATS_TEST_TMPDIR/places" | wc -l)" 2
+  local place
+  while read -r place; do
+    [[ " $places " == *" ${place##*:} "* ]] || fail "$place is no <VirtualHost> of $places"
+  done <"$BATS_TEST_TMPDIR/places"
+  like "$(ctl show s.test)" "virtual_hosts: .*127\.0\.0\.1:$(tls_port).*httpd\.conf:[0-9]+"
+}
+
 @test "a ServerName that looks like a group's name, or like another's cgroup, has a name of its own" {
   start_tls -v 'a VhostLimitGroup one' 'VhostLimit On' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'ServerName @one' -x '</VirtualHost>' \

@@ -115,8 +115,9 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
                       "measured, not limited", page->outside);
     if (page->unenforced)
         vl_out_printf(out, "; <b>%d sites have a limit that the kernel does not "
-                      "enforce</b>: see \"unenforced\" in <a href=\"?json\">"
-                      "JSON</a>", page->unenforced);
+                      "enforce</b>: see \"unenforced\" in <a href=\"?%sjson\">"
+                      "JSON</a>", page->unenforced,
+                      page->is_single ? "me&amp;" : "");
     vl_out_text(out, "</p></header>\n");
 }
 
