@@ -180,6 +180,7 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     VL_SIZES(X)
 #undef X
     conf->queue_timeout = -1;
+    vl_visitor_conf_init(&conf->visitors);
     conf->slots = VL_SLOTS_AUTO;
     return conf;
 }
@@ -202,6 +203,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
                                                   : base->queue_timeout;
     conf->group = add->group;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
+    vl_visitor_conf_merge(&conf->visitors, &base->visitors, &add->visitors);
     memcpy(conf->set_at, add->set_at, sizeof(conf->set_at));
     return conf;
 }
@@ -440,6 +442,15 @@ const command_rec vl_conf_cmds[] = {
 #undef X
     AP_INIT_TAKE1("VhostLimitGroup", set_group, NULL, RSRC_CONF,
                   "name of the group whose sites share one share and one set of limits"),
+    AP_INIT_TAKE123("VhostLimitClients", vl_visitor_set_clients, NULL, RSRC_CONF,
+                    "On or Off: a site's queue is shared equally by its clients; and the "
+                    "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),
+    AP_INIT_TAKE3("VhostLimitClass", vl_visitor_set_class, NULL, RSRC_CONF,
+                  "name, weight=number and an expression: requests of a site that share its "
+                  "queue by weight with its other requests"),
+    AP_INIT_TAKE123("VhostLimitKnown", vl_visitor_set_known, NULL, RSRC_CONF,
+                    "Off, Address or Cookie: clients that were served before have share= "
+                    "percent (80) of a site's queue, for the time ttl= (30min)"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
                   "expression: requests that never wait and are never refused"),
 #define X(member, directive, min, help) \

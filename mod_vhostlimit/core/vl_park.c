@@ -273,13 +273,14 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
         waiter = vl_wait_first_in_mpm(park.queues, account);
     }
     else if (waiter) {
-        ticket->client = waiter->client;
         ticket->client_us = ticket->charged;
         vl_clients_begin(vl_shm_clients(park.shm), inner_of(account), account,
                          &waiter->client, &tags, ticket->charged, others, vl_clock_us());
     }
-    if (waiter)
+    if (waiter) {
+        ticket->client = waiter->client;
         vl_wait_remove(park.queues, waiter);
+    }
     return waiter;
 }
 
@@ -422,14 +423,14 @@ static void end_wait_locked(const thread_waiter_t *tw, pool_t *pool)
     pool->by_account[tw->waiter.account]--;
 }
 
-int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
-                vl_grant_t *grant)
+int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+                 apr_int64_t timeout_us, vl_grant_t *grant)
 {
     pool_t *pool = stream ? &park.streams : &park.requests;
     apr_int64_t since_us = vl_clock_us() - grant->waited_us;
     thread_waiter_t tw = {
         .stream = stream,
-        .waiter = { .account = account, .since_us = since_us,
+        .waiter = { .account = account, .client = *client, .since_us = since_us,
                     .deadline_us = since_us + timeout_us, .done = finish_wait_locked,
                     .in_mpm = 1 }
     };

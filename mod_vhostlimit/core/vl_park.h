@@ -80,8 +80,8 @@ void vl_park_remove_locked(vl_waiter_t *waiter);
  * and fills in *grant after the wait. Returns 0 at once if too many threads wait: half of
  * the child's threads, five sixths of mod_http2's, and of those four fifths for one
  * account. Takes the park lock. */
-int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
-                vl_grant_t *grant);
+int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+                 apr_int64_t timeout_us, vl_grant_t *grant);
 
 /* Takes the grants of this child and hands them to its waiters. */
 void vl_park_take_locked(void);
