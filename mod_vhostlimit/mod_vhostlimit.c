@@ -21,19 +21,19 @@
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
 #include "vl_layout.h"
 #include "lease/vl_lease.h"
 #include "cost/vl_meter.h"
 #include "log/vl_notice.h"
-#include "cgroup/vl_outside.h"
 #include "core/vl_park.h"
 #include "cgroup/vl_place.h"
 #include "base/vl_private.h"
 #include "accept/vl_relay.h"
 #include "core/vl_shm.h"
+#include "status/vl_modules.h"
 #include "status/vl_status.h"
 #include "cost/vl_usage.h"
 #include "cgroup/vl_yield.h"
@@ -356,7 +356,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
-    vl_outside_post_config(main_server, kept->cgroup);
+    vl_modules_post_config(main_server, kept->cgroup);
     return OK;
 }
 
@@ -405,7 +405,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
 
     vl_control_child_init();
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    rv = vl_child_attach(kept->shm, getpid(), threads ? threads : 1);
+    rv = vl_shm_child_attach(kept->shm, getpid(), threads ? threads : 1);
 
     if (rv != APR_SUCCESS)
         ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
@@ -439,7 +439,7 @@ static void child_status(server_rec *main_server, pid_t pid,
 
     if (state != MPM_CHILD_EXITED || !kept)
         return;
-    left = vl_child_parent_reclaim(kept->shm, pid);
+    left = vl_shm_parent_reclaim(kept->shm, pid);
     vl_relay_parent_look(kept->shm, kept->relay);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)

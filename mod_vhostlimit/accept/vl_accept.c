@@ -28,7 +28,7 @@
 #include "config/vl_conf.h"
 #include "accept/vl_watchdog.h"
 #include "core/vl_auto.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_dispatch.h"
 #include "lease/vl_lease.h"
 #include "accept/vl_listener.h"
@@ -125,7 +125,7 @@ static void handle_wake_up(void)
 {
     apr_uint64_t count;
 
-    if (read(vl_child_wake_fd(vl_acceptor->shm), &count, sizeof(count)) < 0)
+    if (read(vl_shm_child_wake_fd(vl_acceptor->shm), &count, sizeof(count)) < 0)
         return;
     vl_park_lock();
     vl_park_take_locked();
@@ -276,7 +276,7 @@ static apr_status_t stop(void *unused)
     apr_status_t rv;
 
     __atomic_store_n(&vl_acceptor->stopping, 1, __ATOMIC_RELAXED);
-    if (write(vl_child_wake_fd(vl_acceptor->shm), &one, sizeof(one)) > 0) {
+    if (write(vl_shm_child_wake_fd(vl_acceptor->shm), &one, sizeof(one)) > 0) {
         apr_thread_join(&rv, vl_acceptor->thread);
         vl_watchdog_stop();
         vl_accept_transfer_unbegun();
@@ -303,7 +303,7 @@ static int open_epoll(apr_pool_t *pchild)
         close(vl_acceptor->epoll_fd);
         return -1;
     }
-    watch(vl_child_wake_fd(vl_acceptor->shm), EPOLLIN, NULL);
+    watch(vl_shm_child_wake_fd(vl_acceptor->shm), EPOLLIN, NULL);
     return pass_fd;
 }
 
@@ -375,7 +375,7 @@ void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
                           const int relay_pair[2], apr_uint32_t max_lingering,
                           vl_usage_t *usage)
 {
-    if (vl_child_wake_fd(shm) < 0 || !vl_conf_knows_mpm())
+    if (vl_shm_child_wake_fd(shm) < 0 || !vl_conf_knows_mpm())
         return;
     vl_acceptor = apr_pcalloc(pchild, sizeof(*vl_acceptor));
     vl_acceptor->shm = shm;

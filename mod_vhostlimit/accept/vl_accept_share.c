@@ -10,7 +10,7 @@
 #include "accept/vl_arrival.h"
 #include "base/vl_clock.h"
 #include "accept/vl_transfer.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_dispatch.h"
 #include "lease/vl_lease.h"
 #include "base/vl_private.h"
@@ -161,7 +161,7 @@ static int server_is_stopping(void)
 static int can_transfer(void)
 {
     return vl_acceptor->is_prefork ? vl_relay_has_acceptor(vl_acceptor->shm)
-                               : vl_child_count_active(vl_acceptor->shm) > 0;
+                               : vl_shm_child_count_active(vl_acceptor->shm) > 0;
 }
 
 /* Takes back connections that were sent and that no child has received. */
@@ -194,7 +194,7 @@ void vl_accept_leave(void)
     vl_accept_stop_listening();
     for (i = 0; i < vl_acceptor->listeners.n; i++)
         close(vl_acceptor->listeners.fds[i]);
-    vl_child_drain(vl_acceptor->shm);
+    vl_shm_child_drain(vl_acceptor->shm);
     vl_lease_child_leave();
     if (vl_acceptor->is_prefork)
         vl_relay_acceptor_resign(vl_acceptor->shm);

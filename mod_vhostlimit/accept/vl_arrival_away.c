@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 
 /* Returns a connection that can be transferred, without a grant, or NULL. */
 static vl_arrival_t *take_any_locked(void)
@@ -87,7 +87,7 @@ apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
 {
     apr_size_t n;
 
-    vl_child_pause(vl_arrivals->shm, 1);
+    vl_shm_child_pause(vl_arrivals->shm, 1);
     vl_park_lock();
     vl_arrivals->mpm_stalled = 1;
     vl_park_take_locked();

@@ -12,7 +12,7 @@
 #include <apr_strings.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_thread.h"
 
 static const char passport_key[] = "vhostlimit";
@@ -26,7 +26,7 @@ static void resume_grants_locked(void)
     vl_arrivals->mpm_polled_us = vl_clock_us();
     if (vl_arrivals->mpm_stalled) {
         vl_arrivals->mpm_stalled = 0;
-        vl_child_pause(vl_arrivals->shm, 0);
+        vl_shm_child_pause(vl_arrivals->shm, 0);
         vl_park_take_locked();
     }
 }

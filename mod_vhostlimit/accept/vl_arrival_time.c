@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 
 /* Connections that are refused in a tenth of a second: 50 in all children, at least 4
  * in each. The others are refused later. So a flood beyond the queue costs a bounded
@@ -45,7 +45,7 @@ static void return_grants_locked(apr_int64_t now_us)
         || vl_arrivals->mpm_polled_us > limit || vl_arrivals->signalled_us > limit)
         return;
     vl_arrivals->mpm_stalled = 1;
-    vl_child_pause(vl_arrivals->shm, 1);
+    vl_shm_child_pause(vl_arrivals->shm, 1);
     vl_park_take_locked();
     for (arrival = APR_RING_LAST(passing);
          arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
@@ -62,7 +62,7 @@ static void return_grants_locked(apr_int64_t now_us)
 
 int vl_arrival_tick(apr_int64_t now_us)
 {
-    apr_uint32_t children = vl_child_count_active(vl_arrivals->shm);
+    apr_uint32_t children = vl_shm_child_count_active(vl_arrivals->shm);
     apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int mpm_stalled;
 

@@ -51,7 +51,8 @@ typedef struct vl_ticket_t {
     apr_uint32_t account;
     apr_uint32_t charged;       /* estimated cost charged at the start, us */
     int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
-    vl_client_id_t client;      /* who was charged client_us in advance */
+    vl_client_id_t client;      /* the client that was charged client_us in
+                                 * advance */
     apr_uint32_t client_us;
 } vl_ticket_t;
 

@@ -155,7 +155,7 @@ static void give_credit_locked(vl_shm_t *shm, apr_int64_t passed_us)
     if (passed_us <= 0)
         return;
     for (a = 0; a < shm->head->used; a++) {
-        if (shm->queue.flows[a].cap)
+        if (vl_segment_limits(shm, a)->cpu)
             vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
     }
 }

@@ -25,6 +25,7 @@ typedef struct vl_cost_t {
     apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
     apr_uint64_t paid_us;       /* part of it that vl_charge_pay() has charged */
     int grouped;                /* 1: its back end is in the account's cgroup */
+    const vl_client_id_t *client;   /* who is charged too (vl_clients.h), or NULL */
 } vl_cost_t;
 
 /* Counts a request that is sent to a back end (PHP-FPM, CGI, a proxied server), which uses
@@ -69,7 +70,7 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
 int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us);
 
 /* Counts the processes of the account's group that the kernel killed for lack of memory.
- * kills: total since the group was created. vl_watch.h logs new ones. */
+ * kills: total since the group was created. vl_notice.c logs new ones. */
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);
 
 #endif

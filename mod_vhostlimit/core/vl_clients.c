@@ -15,7 +15,7 @@
 #define SAVED_MAX_US ((apr_int64_t)100000)
 
 /* A client that was charged more than others is behind them by this much at most, in CPU
- * time: it may have had slots that nobody else could use. */
+ * time: it may have had slots that no other client could use. */
 #define LAG_MAX_US ((apr_int64_t)10 * APR_USEC_PER_SEC)
 
 void vl_clients_init(vl_clients_t *clients)

@@ -11,7 +11,7 @@
  *
  * This file owns the tags and the table of clients, which all children share. The waiters
  * are in vl_wait.h. A site that has no waiting request is not charged, so a client may use
- * what nobody else wants, and the table only has clients of sites with a backlog. The table
+ * what no other client wants, and the table only has clients of sites with a backlog. The table
  * has a fixed size. Where eight clients have the same place, the one that has least to pay
  * for is forgotten, and is a new client when it comes again.
  *
@@ -36,7 +36,7 @@ typedef enum { VL_BAND_STRANGERS, VL_BAND_KNOWN } vl_band_e;
 /* Length of an address prefix in bytes. An IPv4 address is mapped (RFC 4291, 2.5.5.2). */
 #define VL_PREFIX_SIZE 16
 
-/* Who a request is from. All zero: the site does not share by client. */
+/* The client of a request. All zero: the site does not share by client. */
 typedef struct vl_client_id_t {
     apr_uint64_t key;           /* of site, class, band and prefix; 0: none */
     unsigned char class_no;     /* 0: of no VhostLimitClass */
@@ -84,7 +84,8 @@ typedef struct vl_client_entry_t {
 
 /* The table in shared memory. */
 typedef struct vl_clients_t {
-    unsigned char secret[16];   /* of the hash, so that nobody can choose colliding prefixes */
+    unsigned char secret[16];   /* of the hash, so that clients cannot choose colliding
+                                 * prefixes */
     vl_client_entry_t entries[VL_CLIENTS_SIZE];
 } vl_clients_t;
 

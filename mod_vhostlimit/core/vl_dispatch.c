@@ -216,7 +216,7 @@ void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     if (shm->queue.flows[account].waiting
-        < shm->accounts[account].limits.queue) {
+        < vl_segment_limits(shm, account)->queue) {
         for (c = 0; c < shm->head->columns; c++) {
             const cell_t *cell = vl_segment_cell(shm, c, account);
 

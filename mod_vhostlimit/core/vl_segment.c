@@ -74,7 +74,7 @@ static void sum_up_locked(vl_shm_t *shm)
     for (a = 0; a < shm->head->used; a++) {
         q->head->running += q->flows[a].running;
         waiting += q->flows[a].waiting;
-        vl_queue_flow_set(q, a, q->flows[a].weight, q->flows[a].concurrency);
+        vl_queue_limit(q, a, vl_segment_limits(shm, a));
     }
     __atomic_store_n(&shm->head->asking, asking, __ATOMIC_RELAXED);
     __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);

@@ -3,14 +3,14 @@
 #define VL_SEGMENT_H
 
 /* The shared memory segment: its layout, its lock, and the recovery after a process has died
- * with the lock. Only the core, vl_relay.c and vl_watch.c include this header.
+ * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients | known ]
  *
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
- * Exceptions: the parent clears them after the child's death (vl_child.c); a grant moves a
+ * Exceptions: the parent clears them after the child's death (vl_shm_child.c); a grant moves a
  * waiter of a cell into the ring, and a revocation moves it back (vl_dispatch.c); a child
  * takes a slot over from the acceptor's cell (vl_relay.c).
  *
@@ -37,8 +37,8 @@
  * call while it holds the lock.
  *
  * The files of the core that use the segment, from the bottom up; each calls only those
- * before it: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot, vl_child,
- * vl_shm, vl_thread, vl_park. */
+ * before it: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
+ * vl_shm_child, vl_shm, vl_thread, vl_park. vl_limited calls vl_segment only. */
 
 #include <pthread.h>
 
@@ -61,7 +61,6 @@
 typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
-    vl_limits_t limits;
     int has_classes;                /* its shares are configured (vl_clients_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
@@ -96,7 +95,7 @@ typedef struct cell_t {
     vl_first_t first;               /* the first waiter */
 } cell_t;
 
-/* vl_child.c has the transitions. */
+/* vl_shm_child.c has the transitions. */
 typedef enum {
     CHILD_ACCEPTING,                /* also the value in a free column */
     CHILD_PAUSED,                   /* grants only for waiters that its MPM has */
@@ -145,7 +144,7 @@ typedef struct head_t {
     apr_int64_t read_at;            /* when it last did, us */
     int auto_on;                    /* 1: vl_auto.h sets the number of slots */
     vl_auto_t auto_state;
-    apr_int64_t watch_at;           /* when vl_watch.c last ran, us */
+    apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
                                      * for all children */
     apr_uint32_t asking;            /* children that wait for a connection */
@@ -192,6 +191,13 @@ static inline cell_t *vl_segment_cell(const vl_shm_t *shm, apr_uint32_t child,
                                   apr_uint32_t account)
 {
     return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
+}
+
+/* Returns the current limits of the account. vl_queue_limit() changes them. */
+static inline const vl_limits_t *vl_segment_limits(const vl_shm_t *shm,
+                                                   apr_uint32_t account)
+{
+    return &shm->queue.flows[account].limits;
 }
 
 /* Sets the acceptor (1 + its child, 0: none). The store is atomic, because some readers do

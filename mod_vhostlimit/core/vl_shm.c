@@ -185,28 +185,21 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
     return account;
 }
 
-static void limit_flow_locked(vl_shm_t *shm, apr_uint32_t account)
-{
-    const vl_limits_t *limits = &shm->accounts[account].limits;
-
-    vl_queue_flow_set(&shm->queue, account, limits->weight,
-                      limits->concurrency);
-    vl_queue_cap(&shm->queue, account, limits->cpu);
-}
-
 /* Applies the limits of the configuration. An account that the previous configuration did
  * not name loses its overrides. Requires the segment lock. */
 static void configure_locked(vl_shm_t *shm, account_t *account,
-                             const vl_limits_t *limits)
+                             const vl_limits_t *configured)
 {
+    apr_uint32_t number = (apr_uint32_t)(account - shm->accounts);
+    vl_limits_t limits = *vl_segment_limits(shm, number);
     apr_uint32_t generation = shm->head->generation;
 
     if (account->generation != generation
         && account->generation != generation - 1)
         account->override.keys = 0;
     account->generation = generation;
-    vl_override_configure(&account->override, limits, &account->limits);
-    limit_flow_locked(shm, (apr_uint32_t)(account - shm->accounts));
+    vl_override_configure(&account->override, configured, &limits);
+    vl_queue_limit(&shm->queue, number, &limits);
 }
 
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
@@ -233,13 +226,14 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
 apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change)
 {
-    account_t *a = &shm->accounts[account];
     apr_status_t rv = vl_segment_lock(shm);
+    vl_limits_t limits;
 
     if (rv != APR_SUCCESS)
         return rv;
-    vl_override_change(&a->override, change, &a->limits);
-    limit_flow_locked(shm, account);
+    limits = *vl_segment_limits(shm, account);
+    vl_override_change(&shm->accounts[account].override, change, &limits);
+    vl_queue_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_dispatch(shm);
     return APR_SUCCESS;
@@ -263,7 +257,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
 {
     const account_t *a = &shm->accounts[account];
 
-    ret->limits = a->limits;
+    ret->limits = *vl_segment_limits(shm, account);
     ret->override = a->override;
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;

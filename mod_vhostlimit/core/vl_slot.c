@@ -60,7 +60,7 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
     if (rv != APR_SUCCESS)
         return rv;
     if (shm->queue.flows[account].waiting
-        >= shm->accounts[account].limits.queue)
+        >= vl_segment_limits(shm, account)->queue)
         rv = APR_EAGAIN;
     else
         arrive_locked(shm, account, since_us);
@@ -88,7 +88,7 @@ static apr_uint32_t children_without_place_locked(const vl_shm_t *shm, apr_uint3
 static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
 {
     const cell_t *cell = vl_segment_cell(shm, shm->self, account);
-    apr_uint64_t limit = shm->accounts[account].limits.queue;
+    apr_uint64_t limit = vl_segment_limits(shm, account)->queue;
     apr_uint64_t waiting = shm->queue.flows[account].waiting;
     apr_uint64_t all = waiting + shm->accounts[account].deferred
                        + (apr_uint64_t)more;
@@ -162,8 +162,7 @@ static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
                      shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
 }
 
-apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_int64_t since_us)
+apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
@@ -174,7 +173,7 @@ apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
         return APR_EAGAIN;
     }
     undefer_locked(shm, account);
-    arrive_locked(shm, account, since_us);
+    arrive_locked(shm, account, vl_segment_cell(shm, shm->self, account)->first.since_us);
     vl_dispatch_and_unlock(shm);
     return APR_SUCCESS;
 }
@@ -190,6 +189,11 @@ void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account)
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
 {
     return __atomic_load_n(&shm->accounts[account].deferred, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return shm->self == NO_CHILD ? 0 : vl_segment_cell(shm, shm->self, account)->deferred;
 }
 
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
@@ -355,15 +359,16 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
 static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     account_t *a = &shm->accounts[account];
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
     const vl_queue_head_t *q = shm->queue.head;
     int waits;
-    vl_decision_t decision = vl_admit_dryrun(&a->limits,
+    vl_decision_t decision = vl_admit_dryrun(limits,
                                              shm->queue.flows[account].running,
                                              &waits);
 
     if (decision.verdict == VL_REFUSE)
         a->metrics.would_refuse++;
-    else if (waits || (a->limits.queue
+    else if (waits || (limits->queue
                        && (q->running >= q->slots || q->heap_len)))
         a->metrics.would_queue++;
     return decision;
@@ -389,19 +394,20 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
     account_t *a = &shm->accounts[account];
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
     apr_status_t rv = vl_segment_lock_child(shm);
     vl_admission_t adm = { .entered = 0 };
     int dry;
 
     if (rv != APR_SUCCESS)
         return rv;
-    dry = a->limits.mode == VL_MODE_DRYRUN;
+    dry = limits->mode == VL_MODE_DRYRUN;
     adm.decision = dry ? decide_dryrun_locked(shm, account)
-                       : vl_admit_decide(&a->limits,
+                       : vl_admit_decide(limits,
                                          shm->queue.flows[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
     adm.backlogged = shm->queue.flows[account].waiting > 0;
-    adm.concurrency = a->limits.concurrency;
+    adm.concurrency = limits->concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
     if (adm.decision.verdict == VL_REFUSE && !dry)
@@ -425,7 +431,7 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
     count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
-    ret_admission->concurrency = a->limits.concurrency;
+    ret_admission->concurrency = vl_segment_limits(shm, account)->concurrency;
     ret_admission->service_us = a->service_us;
     vl_segment_unlock(shm);
 }
@@ -442,7 +448,7 @@ void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
     a->metrics.reset += reset != 0;
     vl_charge_pay_locked(shm, account, cost_us);
     if (ret_admission) {
-        ret_admission->concurrency = a->limits.concurrency;
+        ret_admission->concurrency = vl_segment_limits(shm, account)->concurrency;
         ret_admission->service_us = a->service_us;
     }
     vl_segment_unlock(shm);
@@ -493,13 +499,16 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
-    refund_client(shm, ticket);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (cost)
         *ret_charged = release_locked(shm, ticket, cost);
     else
         vl_slot_cancel_locked(shm, ticket);
+    /* Before the next grant, whose order depends on it. */
+    refund_client(shm, ticket);
+    if (cost && cost->client)
+        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
@@ -536,13 +545,13 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].cap, __ATOMIC_RELAXED)
+    return __atomic_load_n(&shm->queue.flows[account].limits.cpu, __ATOMIC_RELAXED)
            != 0;
 }
 
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->accounts[account].limits.queue,
+    return __atomic_load_n(&vl_segment_limits(shm, account)->queue,
                            __ATOMIC_RELAXED);
 }
 

@@ -24,9 +24,11 @@ void vl_thread_occupy(vl_shm_t *shm, apr_uint32_t account)
 
 /* Returns 1 if requests of the account may be queued. The capacity threshold applies only
  * to such accounts, because a queue limit of 0 says that nothing waits. */
-static int is_limited(const account_t *a)
+static int is_limited(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return a->limits.mode == VL_MODE_ON && a->limits.queue;
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
+
+    return limits->mode == VL_MODE_ON && limits->queue;
 }
 
 apr_status_t vl_thread_try_occupy(vl_shm_t *shm, apr_uint32_t account)
@@ -36,7 +38,7 @@ apr_status_t vl_thread_try_occupy(vl_shm_t *shm, apr_uint32_t account)
     if (rv != APR_SUCCESS)
         return rv;
     occupy_locked(shm, account, 1);
-    if (is_limited(&shm->accounts[account])
+    if (is_limited(shm, account)
         && vl_capacity_is_exceeded(shm, account)) {
         occupy_locked(shm, account, -1);
         rv = APR_EAGAIN;
@@ -98,7 +100,7 @@ int vl_thread_occupy_idle(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t max)
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 1;
     occupy_locked(shm, account, 1);
-    may_grow = !shm->head->acceptor || !is_limited(&shm->accounts[account])
+    may_grow = !shm->head->acceptor || !is_limited(shm, account)
                || vl_capacity_leaves_process(shm, account);
     vl_segment_unlock(shm);
     return may_grow || count_alive(shm) < max;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/vl_pages.h"
+
 /* Heads of the hash of clients that have waiters, a power of 2. */
 #define HASH_SIZE 4096
 
@@ -54,8 +56,6 @@ struct vl_wait_t {
     wait_client_t *spare_client;
 };
 
-/* calloc() leaves pages untouched until they are used, so they use no memory: every child
- * has a pointer for each account. */
 static void *zeroed(apr_size_t n, apr_size_t size)
 {
     void *memory = calloc(n, size);
@@ -97,8 +97,6 @@ static apr_status_t free_all(void *data)
     if (w->spare_line)
         free_line(w->spare_line);
     free(w->spare_client);
-    free(w->lines);
-    free(w);
     return APR_SUCCESS;
 }
 
@@ -106,9 +104,9 @@ vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts,
                           const vl_clients_t *clients,
                           vl_inner_t *(*inner)(apr_uint32_t account))
 {
-    vl_wait_t *w = zeroed(1, sizeof(*w));
+    vl_wait_t *w = vl_pages_make(p, 1, sizeof(*w));
 
-    w->lines = zeroed(accounts, sizeof(line_t *));
+    w->lines = vl_pages_make(p, accounts, sizeof(line_t *));
     w->clients = clients;
     w->inner = inner;
     APR_RING_INIT(&w->busy, line_t, link);
@@ -416,12 +414,15 @@ vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
     return NULL;
 }
 
-vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
+vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done,
+                         int (*may)(apr_uint32_t account))
 {
     line_t *line;
     vl_waiter_t *waiter;
 
     APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        if (may && !may(line->account))
+            continue;
         APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
             if (waiter->done == done)
                 return waiter;

@@ -63,6 +63,7 @@
 
 #include "base/vl_client.h"
 #include "base/vl_clock.h"
+#include "base/vl_pages.h"
 #include "lease/vl_frames.h"
 #include "lease/vl_held.h"
 #include "cost/vl_meter.h"
@@ -1613,7 +1614,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     leases.all = apr_palloc(pchild, sizeof(*leases.all));
     APR_RING_INIT(leases.all, vl_lease_t, all_link);
     leases.workers = workers;
-    leases.waiting_by_account = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
+    leases.waiting_by_account = vl_pages_make(pchild, accounts, sizeof(apr_uint32_t));
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
     if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
         leases.threads = 1;

@@ -46,8 +46,8 @@ static void release_slot(vl_handshake_t *handshake)
     handshake->grant->given_back = handshake->grant->occupies = 1;
     vl_thread_occupy(accounts, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
+    cost.client = &handshake->client;
     vl_park_end(&handshake->grant->ticket, &cost);
-    vl_slot_charge_client(accounts, handshake->account, &handshake->client, cost.cpu_us);
 }
 
 /* Connection input filter: releases the slot when the client has to be waited for. */

@@ -107,8 +107,8 @@ void vl_hooks_req_leave(req_t *req)
         vl_place_thread(places, VL_PLACE_NONE);
     cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
     cost.cpu_us = req->cpu_us;
+    cost.client = &req->client;
     charged = vl_park_end(&req->admission.ticket, &cost);
-    vl_slot_charge_client(accounts, req->admission.ticket.account, &req->client, charged);
     vl_visitor_served(accounts, req->r, &req->client);
     vl_lease_charge(lease_of(req->conn), charged);
 }

@@ -10,7 +10,7 @@
 #include <http_protocol.h>
 
 #include "vl_layout.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_segment.h"
 
 /* What mod_vhostlimit keeps under its name begins with the segment. */
@@ -51,7 +51,7 @@ static int squat(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     int i;
 
     for (i = 0; shm && squatters && i < squatters->nelts; i++)
-        vl_child_attach(shm, APR_ARRAY_IDX(squatters, i, pid_t), 1);
+        vl_shm_child_attach(shm, APR_ARRAY_IDX(squatters, i, pid_t), 1);
     if (shm)
         shm->self = NO_CHILD;
     return OK;

@@ -267,7 +267,7 @@ end:    do
     } unless { !alive[c] }
 }
 
-/* vl_child_parent_reclaim() of a dead child's column, and vl_dispatch(). */
+/* vl_shm_parent_reclaim() of a dead child's column, and vl_dispatch(). */
 proctype reaper(byte c)
 {
     byte a, wakes_n, to_wake;

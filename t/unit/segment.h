@@ -14,7 +14,7 @@
 
 #include "tap.h"
 #include "base/vl_clock.h"
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 #include "core/vl_slot.h"

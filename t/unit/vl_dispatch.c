@@ -108,7 +108,7 @@ static void attach(vl_shm_t *shm, pid_t pid)
 {
     apr_uint32_t i;
 
-    if (vl_child_attach(shm, pid, 1000) != APR_SUCCESS)
+    if (vl_shm_child_attach(shm, pid, 1000) != APR_SUCCESS)
         abort();
     for (i = 0; i <= QUEUED; i++)
         vl_slot_wait(shm, i % ACCOUNTS, vl_clock_us());

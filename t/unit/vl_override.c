@@ -92,7 +92,7 @@ static void lives_in_the_segment(void)
     vl_change_t change = sets(VL_KEY_concurrency, 1);
     vl_ticket_t one, two;
 
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     ok(vl_shm_parent_change(shm, a, &change) == APR_SUCCESS, "changed");
     ok(enter(shm, a, &one) && !enter(shm, a, &two), "it holds at once");
     ok(look_at(shm, a).override.configured.concurrency == 5,
@@ -117,7 +117,7 @@ static void wakes_who_may_run(void)
     vl_change_t change = sets(VL_KEY_concurrency, 2);
     vl_ticket_t one, two;
 
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     change.set |= VL_KEY_BIT(VL_KEY_queue);
     change.limits.queue = 10;
     vl_shm_parent_change(shm, a, &change);

@@ -15,7 +15,7 @@ static void begin(apr_uint32_t threads)
 {
     shm = make(10, 2);
     a = account(shm, "a", 1);
-    if (vl_child_attach(shm, getpid(), threads) != APR_SUCCESS)
+    if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, 1);
     vl_park_child_init(pool, shm, 10, threads, 4);

@@ -24,7 +24,7 @@ static vl_shm_t view(const vl_shm_t *shm, int i)
             _exit(0);
         }
     }
-    vl_child_attach(&child, sleepers[i], 1);
+    vl_shm_child_attach(&child, sleepers[i], 1);
     return child;
 }
 
@@ -75,7 +75,7 @@ static void one_claims(void)
     vl_relay_acceptor_resign(&one);
     ok(vl_relay_claim(&two), "until it resigns,");
     kill_sleeper(1);
-    vl_child_parent_reclaim(shm, two.children[two.self].pid);
+    vl_shm_parent_reclaim(shm, two.children[two.self].pid);
     ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one), "or dies");
     ok(!vl_shm_validate(shm), "the numbers are right");
 }
@@ -227,7 +227,7 @@ static void a_signal_handler_does_not_hang(void)
     vl_segment_unlock(&one);
     ok(metrics(shm, a).running == 1, "what comes in while the lock is held "
        "here is not done,");
-    vl_child_parent_reclaim(shm, one.children[one.self].pid);
+    vl_shm_parent_reclaim(shm, one.children[one.self].pid);
     ok(is_empty(shm), "and the parent makes good for it");
 }
 

@@ -17,8 +17,8 @@ static void counts_and_refuses(void)
     vl_admission_t adm;
 
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
-       && vl_child_wake_fd(shm) == -1, "a child without a column cannot enter");
-    vl_child_attach(shm, getpid(), 10);
+       && vl_shm_child_wake_fd(shm) == -1, "a child without a column cannot enter");
+    vl_shm_child_attach(shm, getpid(), 10);
     ok(enter(shm, a, &one) && enter(shm, a, &two), "two enter");
     ok(!enter(shm, a, &other), "the third is refused");
     ok(enter(shm, b, &other), "another account is not concerned");
@@ -38,7 +38,7 @@ static void dry_run_lets_in(void)
     vl_ticket_t ticket;
     vl_admission_t adm;
 
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     enter(shm, a, &ticket);
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered
        && adm.decision.verdict == VL_REFUSE,
@@ -54,7 +54,7 @@ static void restarts_keep_names(void)
     apr_uint32_t a = account(shm, "a", 5), b = account(shm, "b", 0), c, d;
     vl_ticket_t ticket, other;
 
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     enter(shm, b, &ticket);
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 1) == b, "an account is found by name");
@@ -85,7 +85,7 @@ static void waiting_keeps_an_account(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_slot_set(shm, 1);
-    vl_child_attach(shm, getpid(), 0);
+    vl_shm_child_attach(shm, getpid(), 0);
     vl_slot_wait(shm, a, vl_clock_us());
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 0) == NONE, "nor that of an account with a queued request");
@@ -100,7 +100,7 @@ static void a_thread_keeps_an_account(void)
     vl_shm_t *shm = make(1, CHILDREN);
     apr_uint32_t a = account(shm, "a", 0);
 
-    vl_child_attach(shm, getpid(), 8);
+    vl_shm_child_attach(shm, getpid(), 8);
     vl_thread_occupy(shm, a);
     vl_shm_post_config_begin(shm);
     ok(account(shm, "b", 0) == NONE, "nor that of one that occupies a thread");
@@ -122,8 +122,8 @@ static void limits_follow_the_configuration(void)
     ok(!strcmp(snap.name, "a") && !memcmp(&snap.limits, &limits,
                                           sizeof(limits)),
        "a snapshot shows the name and the newest limits");
-    ok(shm->queue.flows[a].weight == 250
-       && shm->queue.flows[a].concurrency == 3, "the queue has them too");
+    ok(shm->queue.flows[a].limits.weight == 250
+       && shm->queue.flows[a].limits.concurrency == 3, "the queue has them too");
     ok(valid(shm), "state holds");
 }
 
@@ -134,7 +134,7 @@ static pid_t child(vl_shm_t *shm, apr_uint32_t a, int requests)
     vl_ticket_t ticket;
 
     if (!pid) {
-        vl_child_attach(shm, getpid(), 10);
+        vl_shm_child_attach(shm, getpid(), 10);
         while (requests--)
             enter(shm, a, &ticket);
         _exit(0);
@@ -149,19 +149,19 @@ static void the_dead_give_back(void)
     apr_uint32_t a = account(shm, "a", 0);
     pid_t one = child(shm, a, 3);
 
-    ok(metrics(shm, a).running == 3 && vl_child_count(shm) == 1,
+    ok(metrics(shm, a).running == 3 && vl_shm_child_count(shm) == 1,
        "a dead child's requests are still counted");
     ok(valid(shm), "state holds with them");
-    ok(vl_child_parent_reclaim(shm, one) == 3,
+    ok(vl_shm_parent_reclaim(shm, one) == 3,
        "until the parent takes them back");
-    ok(metrics(shm, a).running == 0 && vl_child_count(shm) == 0,
+    ok(metrics(shm, a).running == 0 && vl_shm_child_count(shm) == 0,
        "all of them");
-    ok(vl_child_parent_reclaim(shm, one) == 0, "once");
+    ok(vl_shm_parent_reclaim(shm, one) == 0, "once");
     ok(valid(shm), "state holds without");
     child(shm, a, 1);
     child(shm, a, 1);
     child(shm, a, 1);
-    ok(vl_child_attach(shm, getpid(), 10) == APR_SUCCESS,
+    ok(vl_shm_child_attach(shm, getpid(), 10) == APR_SUCCESS,
        "a newcomer finds room although the parent has heard of no death");
     ok(metrics(shm, a).running < 3, "by taking it from the dead");
     ok(valid(shm), "state holds");
@@ -173,10 +173,10 @@ static void a_number_comes_again(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket;
 
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     enter(shm, a, &ticket);
-    vl_child_attach(shm, getpid(), 10);
-    ok(metrics(shm, a).running == 0 && vl_child_count(shm) == 1,
+    vl_shm_child_attach(shm, getpid(), 10);
+    ok(metrics(shm, a).running == 0 && vl_shm_child_count(shm) == 1,
        "a process with the number of a dead child does not have its requests");
     ok(valid(shm), "state holds");
 }
@@ -197,17 +197,17 @@ static void too_many_children(void)
         }
     }
     for (i = 0; i < CHILDREN; i++)
-        vl_child_attach(shm, pid[i], 10);
-    ok(vl_child_attach(shm, pid[CHILDREN], 10) == APR_ENOSPC
-       && vl_child_count(shm) == CHILDREN,
+        vl_shm_child_attach(shm, pid[i], 10);
+    ok(vl_shm_child_attach(shm, pid[CHILDREN], 10) == APR_ENOSPC
+       && vl_shm_child_count(shm) == CHILDREN,
        "never more columns than there are");
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
-       && vl_child_wake_fd(shm) == -1, "a child that got no column can do nothing");
+       && vl_shm_child_wake_fd(shm) == -1, "a child that got no column can do nothing");
     for (i = 0; i <= CHILDREN; i++) {
         kill(pid[i], SIGKILL);
         waitpid(pid[i], NULL, 0);
     }
-    ok(vl_child_attach(shm, getpid(), 10) == APR_SUCCESS,
+    ok(vl_shm_child_attach(shm, getpid(), 10) == APR_SUCCESS,
        "a death makes room");
     ok(valid(shm), "state holds");
 }
@@ -216,7 +216,7 @@ static void work(vl_shm_t *shm, apr_uint32_t a)
 {
     vl_ticket_t ticket;
 
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     for (;;) {
         if (enter(shm, a, &ticket))
             end(shm, &ticket, 1);
@@ -238,7 +238,7 @@ static void kills_leave_nothing(void)
         usleep(200 + (useconds_t)(rand() % 800));
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        vl_child_parent_reclaim(shm, pid);
+        vl_shm_parent_reclaim(shm, pid);
         broken += !valid(shm);
     }
     ok(is_empty(shm), "200 killed children hold nothing");

@@ -9,7 +9,7 @@ static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
     vl_shm_t *shm = make(32, 4);
 
     vl_slot_set(shm, slots);
-    vl_child_attach(shm, getpid(), threads);
+    vl_shm_child_attach(shm, getpid(), threads);
     return shm;
 }
 
@@ -126,7 +126,7 @@ static void a_full_queue_refuses(void)
 static apr_uint64_t vt_of(const vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     return (apr_uint64_t)ticket->charged * VL_VT_UNIT
-           / shm->queue.flows[ticket->account].weight;
+           / shm->queue.flows[ticket->account].limits.weight;
 }
 
 static void the_least_served_is_next(void)
@@ -368,7 +368,7 @@ static void the_ring_does_not_overflow(void)
 /* What its requests have cost an account, us. */
 static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
 {
-    return shm->queue.flows[a].vt * shm->queue.flows[a].weight / VL_VT_UNIT;
+    return shm->queue.flows[a].vt * shm->queue.flows[a].limits.weight / VL_VT_UNIT;
 }
 
 /* n requests are worked on elsewhere for a second.  Returns what that costs

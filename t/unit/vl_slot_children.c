@@ -39,7 +39,7 @@ static vl_shm_t view(const vl_shm_t *shm, int i, apr_uint32_t threads)
 {
     vl_shm_t child = *shm;
 
-    vl_child_attach(&child, sleepers[i], threads);
+    vl_shm_child_attach(&child, sleepers[i], threads);
     return child;
 }
 
@@ -48,7 +48,7 @@ static apr_uint64_t woken(const vl_shm_t *child)
 {
     apr_uint64_t count;
 
-    return read(vl_child_wake_fd(child), &count, sizeof(count))
+    return read(vl_shm_child_wake_fd(child), &count, sizeof(count))
            == sizeof(count) ? count : 0;
 }
 
@@ -178,14 +178,14 @@ static void a_paused_child_gets_nothing(void)
     vl_slot_set(shm, 100);
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
-    vl_child_pause(&one, 1);
+    vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
     ok(!vl_slot_granted(&one), "a paused child is granted nothing");
     vl_slot_wait(&two, a, vl_clock_us());
     vl_slot_wait(&two, b, vl_clock_us());
     ok(drain(&two) == 2, "another one is, of the same accounts");
-    vl_child_pause(&one, 0);
+    vl_shm_child_pause(&one, 0);
     first = drain(&one);
     ok(first == 2, "when it goes on, it is granted what is free");
     vl_slot_set(shm, 100);
@@ -232,7 +232,7 @@ static void threads_get_their_turn_where_sockets_do_not(void)
 
     vl_slot_set(shm, 100);
     one = view(shm, 0, 4);
-    vl_child_pause(&one, 1);
+    vl_shm_child_pause(&one, 1);
     vl_slot_wait(&one, a, vl_clock_us());
     vl_thread_waiting(&one, a, 1);
     vl_slot_wait(&one, a, vl_clock_us());
@@ -242,7 +242,7 @@ static void threads_get_their_turn_where_sockets_do_not(void)
     vl_thread_waiting(&one, a, 0);
     vl_slot_end(&one, &held, NULL);
     ok(!vl_slot_granted(&one), "and no more");
-    vl_child_pause(&one, 0);
+    vl_shm_child_pause(&one, 0);
     ok(drain(&one) == 1 && !vl_thread_only_in_mpm(&one), "and goes on");
     for (i = 0; i < 3; i++)
         vl_thread_occupy(&one, a);
@@ -269,7 +269,7 @@ static void paused_lines_hold_up_nobody(void)
         vl_slot_set(shm, 100);
         one = view(shm, 0, 50);
         two = view(shm, 1, 50);
-        vl_child_pause(&one, 1);
+        vl_shm_child_pause(&one, 1);
         for (a = 0; a < n; a++)
             vl_slot_wait(&one, a, vl_clock_us());
         vl_slot_wait(&two, 31, vl_clock_us());
@@ -279,8 +279,8 @@ static void paused_lines_hold_up_nobody(void)
                "hold up one in another", n);
         else
             ok(served == 1, "nor do %u", n);
-        vl_child_parent_reclaim(shm, sleepers[0]);
-        vl_child_parent_reclaim(shm, sleepers[1]);
+        vl_shm_parent_reclaim(shm, sleepers[0]);
+        vl_shm_parent_reclaim(shm, sleepers[1]);
         ok(is_empty(shm), "nothing is left");
     }
 }
@@ -337,7 +337,7 @@ static void the_dead_leave_nothing(void)
     ok(shm->children[0].ring_len == 3 && metrics(shm, b).waiting == 3
        && shm->head->elsewhere == 2,
        "one runs, is worked on elsewhere, is granted, waits");
-    ok(vl_child_parent_reclaim(shm, sleepers[0]) == 6, "six come back");
+    ok(vl_shm_parent_reclaim(shm, sleepers[0]) == 6, "six come back");
     ok(metrics(shm, a).running == 0 && metrics(shm, a).waiting == 0
        && shm->head->elsewhere == 1 && !shm->children[0].ring_len
        && valid(shm), "all that the dead child had");
@@ -350,7 +350,7 @@ static void the_dead_leave_nothing(void)
     one = view(shm, 0, 10);
     ok(!vl_slot_granted(&one) && drain(&one) == 0,
        "a newcomer in its column finds nothing there");
-    vl_child_parent_reclaim(shm, sleepers[1]);
+    vl_shm_parent_reclaim(shm, sleepers[1]);
     ok(is_empty(shm), "nothing is left");
 }
 
@@ -360,8 +360,8 @@ static int sleep_and_take(vl_shm_t *shm, apr_uint32_t a, int ready)
     struct pollfd pfd = { -1, POLLIN, 0 };
     vl_ticket_t ticket;
 
-    vl_child_attach(shm, getpid(), 10);
-    pfd.fd = vl_child_wake_fd(shm);
+    vl_shm_child_attach(shm, getpid(), 10);
+    pfd.fd = vl_shm_child_wake_fd(shm);
     if (vl_slot_wait(shm, a, vl_clock_us()) != APR_SUCCESS
         || vl_slot_take(shm, &ticket) != APR_EAGAIN
         || write(ready, "", 1) != 1 || poll(&pfd, 1, 5000) != 1
@@ -381,7 +381,7 @@ static void a_sleeping_process_is_woken(void)
     char c;
 
     vl_slot_set(shm, 1);
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     enter(shm, a, &held);
     if (pipe(ready))
         abort();
@@ -393,7 +393,7 @@ static void a_sleeping_process_is_woken(void)
     end(shm, &held, 100);
     waitpid(pid, &status, 0);
     ok(status == 0, "is woken, takes its grant and ends it");
-    vl_child_parent_reclaim(shm, pid);
+    vl_shm_parent_reclaim(shm, pid);
     ok(is_empty(shm), "nothing is left");
 }
 
@@ -408,7 +408,7 @@ static void stress(vl_shm_t *shm)
     apr_uint32_t n = 0;
 
     srand((unsigned)getpid());
-    vl_child_attach(shm, getpid(), 8);
+    vl_shm_child_attach(shm, getpid(), 8);
     for (;;) {
         apr_uint32_t a = (apr_uint32_t)rand() % STRESS_ACCOUNTS;
 
@@ -440,7 +440,7 @@ static void stress(vl_shm_t *shm)
                 vl_slot_end(shm, &held[--n], &cost);
                 cost.elsewhere = 0;
             }
-            vl_child_pause(shm, rand() % 8 == 0);
+            vl_shm_child_pause(shm, rand() % 8 == 0);
             break;
         }
     }
@@ -476,7 +476,7 @@ static void kills_at_random_leave_nothing(void)
         kill(pid[i], SIGKILL);
         waitpid(pid[i], NULL, 0);
         if (rand() % 4)
-            vl_child_parent_reclaim(shm, pid[i]);
+            vl_shm_parent_reclaim(shm, pid[i]);
         broken += !valid(shm);
         pid[i] = fork_stress(shm);
     }
@@ -486,7 +486,7 @@ static void kills_at_random_leave_nothing(void)
     }
     /* Takes back what is in every column. */
     for (i = 0; i <= STRESS_CHILDREN; i++)
-        vl_child_parent_reclaim(shm, shm->children[i].pid);
+        vl_shm_parent_reclaim(shm, shm->children[i].pid);
     for (a = 0; a < STRESS_ACCOUNTS; a++)
         requests += metrics(shm, a).requests;
     ok(!broken, "500 kills of children that wait, take and end: state held "
@@ -531,11 +531,11 @@ static void children_share_the_queue_by_what_they_hold(void)
     ok(defers(&two, a, 10) == 10, "a full queue has no place in another child");
     vl_slot_end(&one, &held, NULL);
     serve_one(&one);
-    ok(vl_slot_enqueue_deferred(&one, a, 1) == APR_EAGAIN,
+    ok(vl_slot_enqueue_deferred(&one, a) == APR_EAGAIN,
        "a child that has more than its part of the queue takes no more");
     vl_dispatch_wake_deferred(&one, a);
     ok(woken(&two) == 1, "one that has less is woken when there is a place");
-    ok(vl_slot_enqueue_deferred(&two, a, 1) == APR_SUCCESS, "and takes it");
+    ok(vl_slot_enqueue_deferred(&two, a) == APR_SUCCESS, "and takes it");
     for (n = 0; n < 9; n++)
         vl_slot_undefer(&two, a);
     ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred ones may leave");
@@ -543,7 +543,7 @@ static void children_share_the_queue_by_what_they_hold(void)
     ok(vl_slot_wait_or_defer(&one, a, 1) == APR_EAGAIN
        && vl_slot_wait_or_defer(&two, a, 1) == APR_SUCCESS,
        "a new one stands behind the deferred ones of its child only");
-    vl_child_parent_reclaim(shm, shm->children[0].pid);
+    vl_shm_parent_reclaim(shm, shm->children[0].pid);
     ok(metrics(shm, a).deferred == 0 && valid(shm), "the dead leave none");
     while (vl_slot_unwait(&two, a) == APR_SUCCESS)
         continue;

@@ -85,7 +85,7 @@ static void victim(scene_t *s, const plot_t *plot)
     apr_uint32_t i;
 
     if (ptrace(PTRACE_TRACEME, 0, NULL, NULL)
-        || vl_child_attach(s->shm, getpid(), 10) != APR_SUCCESS
+        || vl_shm_child_attach(s->shm, getpid(), 10) != APR_SUCCESS
         || !enter(s->shm, s->a, &s->held))
         _exit(77);
     for (i = 0; i < plot->waiting; i++)
@@ -97,7 +97,7 @@ static void victim(scene_t *s, const plot_t *plot)
 
 static int is_awake(vl_shm_t *shm)
 {
-    struct pollfd pfd = { vl_child_wake_fd(shm), POLLIN, 0 };
+    struct pollfd pfd = { vl_shm_child_wake_fd(shm), POLLIN, 0 };
 
     return poll(&pfd, 1, 0) == 1;
 }
@@ -155,7 +155,7 @@ static void survive(vl_shm_t *shm, apr_uint32_t account)
 {
     int i;
 
-    vl_child_attach(shm, getpid(), 10);
+    vl_shm_child_attach(shm, getpid(), 10);
     for (i = 0; i < WAITING; i++)
         vl_slot_wait(shm, account, vl_clock_us());
 }
@@ -205,10 +205,10 @@ static void inherit(scene_t *s, pid_t pid, const plot_t *plot,
     for (i = 0; i < ncopies; i++) {
         const char *why;
 
-        while (read(vl_child_wake_fd(s->shm), &count, sizeof(count)) > 0)
+        while (read(vl_shm_child_wake_fd(s->shm), &count, sizeof(count)) > 0)
             continue;
         put_back(s->shm, i);
-        vl_child_parent_reclaim(s->shm, pid);
+        vl_shm_parent_reclaim(s->shm, pid);
         why = vl_shm_validate(s->shm);
         if (why && !outcome->broken)
             printf("# broken, copy %u: %s\n", (unsigned)i, why);

@@ -75,7 +75,7 @@ static int take(actor_t *me)
 /* Everybody else goes on or sleeps too, so ten seconds are for ever. */
 static void sleep_until_woken(actor_t *me)
 {
-    struct pollfd pfd = { vl_child_wake_fd(&me->shm), POLLIN, 0 };
+    struct pollfd pfd = { vl_shm_child_wake_fd(&me->shm), POLLIN, 0 };
     apr_uint64_t count;
 
     me->slept++;
@@ -155,7 +155,7 @@ static void play(unsigned seed, const pid_t *pids)
     for (i = 0; i < CHILDREN; i++) {
         actors[i].shm = *shm;
         actors[i].seed = seed * 100 + i;
-        vl_child_attach(&actors[i].shm, pids[i], 8);
+        vl_shm_child_attach(&actors[i].shm, pids[i], 8);
     }
     for (i = 0; i < CHILDREN; i++)
         pthread_create(&actors[i].thread, NULL, act, &actors[i]);

@@ -8,7 +8,7 @@ static vl_shm_t *with_threads(apr_uint32_t threads)
 {
     vl_shm_t *shm = make(10, 2);
 
-    if (vl_child_attach(shm, getpid(), threads) != APR_SUCCESS)
+    if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, 100);
     return shm;
@@ -63,7 +63,7 @@ static void who_cannot_wait_is_not_refused(void)
                                      limits_of(VL_MODE_ON, 0, 0));
 
     ok(occupies(shm, dry) == 1000, "under DryRun none is refused");
-    vl_child_parent_reclaim(shm, getpid());
+    vl_shm_parent_reclaim(shm, getpid());
     shm = with_threads(16);
     ok(occupies(shm, none) == 1000, "nor where there is no queue");
 }
@@ -99,7 +99,7 @@ static void the_dead_leave_their_threads(void)
     vl_thread_occupy(shm, a);
     enter(shm, a, &ticket);
     vl_thread_is_stream(shm, &ticket);
-    vl_child_parent_reclaim(shm, getpid());
+    vl_shm_parent_reclaim(shm, getpid());
     ok(is_empty(shm) && !vl_segment_cell(shm, 0, a)->occupied
        && !vl_segment_cell(shm, 0, a)->streams, "a dead child has none");
 }

@@ -3,12 +3,12 @@
  * States of a child (child_t.state), and the event that leads to the next one. Only the child
  * itself changes its state, except for FREE.
  *
- *   FREE (no pid)  --vl_child_attach()-->     ACCEPTING
- *   ACCEPTING      --its MPM is stalled-->    PAUSED      (vl_child_pause(1))
- *   PAUSED         --its MPM polls again-->   ACCEPTING   (vl_child_pause(0))
- *   either         --it stops-->              DRAINING    (vl_child_drain())
- *   any            --it has died-->           FREE        (vl_child_parent_reclaim(), or
- *                                                          another child attaches)
+ *   FREE (no pid)  --a child starts-->       ACCEPTING   (vl_shm_child_attach())
+ *   ACCEPTING      --its MPM is stalled-->   PAUSED      (vl_shm_child_pause(1))
+ *   PAUSED         --its MPM polls again-->  ACCEPTING   (vl_shm_child_pause(0))
+ *   either         --it stops-->             DRAINING    (vl_shm_child_drain())
+ *   any            --it has died-->          FREE        (vl_shm_parent_reclaim(), or
+ *                                                         another child attaches)
  *
  * Three marks are independent of the state, so they are not part of it:
  *   - stalled: other processes set it, in any state, and the child clears it and then goes
@@ -17,7 +17,7 @@
  *   - woken: its eventfd has been written since its ring was last found empty. It saves
  *     system calls (vl_dispatch.c).
  */
-#include "core/vl_child.h"
+#include "core/vl_shm_child.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -53,7 +53,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     return left;
 }
 
-apr_status_t vl_child_attach(vl_shm_t *shm, pid_t pid,
+apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
                                  apr_uint32_t threads)
 {
     apr_status_t rv = vl_segment_lock(shm);
@@ -96,17 +96,17 @@ static void set_state(vl_shm_t *shm, child_state_e state)
     vl_dispatch(shm);
 }
 
-void vl_child_pause(vl_shm_t *shm, int paused)
+void vl_shm_child_pause(vl_shm_t *shm, int paused)
 {
     set_state(shm, paused ? CHILD_PAUSED : CHILD_ACCEPTING);
 }
 
-void vl_child_drain(vl_shm_t *shm)
+void vl_shm_child_drain(vl_shm_t *shm)
 {
     set_state(shm, CHILD_DRAINING);
 }
 
-apr_uint32_t vl_child_count_active(vl_shm_t *shm)
+apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm)
 {
     apr_uint32_t c, active = 0;
 
@@ -119,12 +119,12 @@ apr_uint32_t vl_child_count_active(vl_shm_t *shm)
     return active;
 }
 
-int vl_child_wake_fd(const vl_shm_t *shm)
+int vl_shm_child_wake_fd(const vl_shm_t *shm)
 {
     return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];
 }
 
-apr_uint32_t vl_child_parent_reclaim(vl_shm_t *shm, pid_t pid)
+apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
 {
     apr_uint32_t c, left = 0;
 
@@ -139,7 +139,7 @@ apr_uint32_t vl_child_parent_reclaim(vl_shm_t *shm, pid_t pid)
     return left;
 }
 
-apr_uint32_t vl_child_count(vl_shm_t *shm)
+apr_uint32_t vl_shm_child_count(vl_shm_t *shm)
 {
     apr_uint32_t c, alive = 0;
 
