@@ -61,12 +61,25 @@ refused_for() { # <site> <first line> <second line>
   local pair
   for pair in 'VhostLimit:On:DryRun' 'VhostLimitConcurrency:1:2' 'VhostLimitQueue:5:6' 'VhostLimitQueue:5 1s:5 2s' \
     'VhostLimitCPU:10%:20%' 'VhostLimitMemory:64M:65M' 'VhostLimitProcesses:5:none' 'VhostLimitIO:10M:none' \
-    'VhostLimitStatusCode:429:503' 'VhostLimitRetryAfter:off:5'; do
+    'VhostLimitStatusCode:429:503' 'VhostLimitRetryAfter:off:5' 'VhostLimitClients:On:Off' 'VhostLimitClients:On 24:On 32' \
+    'VhostLimitKnown:Address:Cookie' 'VhostLimitKnown:Address share=50:Address'; do
     local name values
     IFS=: read -r name values <<<"$pair"
     configure_both -v "a $name ${values%:*}" -- "$name ${values#*:}"
     refused_for 'a\.test' "$name ${values%:*}" "$name ${values#*:}"
   done
+}
+
+@test "the classes of a site are compared one by one, and the first difference is named" {
+  local same="VhostLimitClass shop weight=300 \"%{REQUEST_URI} == '/shop'\""
+  configure_both 'VhostLimit On' -v "a $same" -- "$same"
+  accepted
+  configure_both 'VhostLimit On' -v "a $same" -v 'a VhostLimitClass api weight=50 true' -- "$same" 'VhostLimitClass api weight=60 true'
+  refused_for 'a\.test' 'VhostLimitClass api weight=50 true' 'VhostLimitClass api weight=60 true'
+  configure_both 'VhostLimit On' -v 'a VhostLimitClass api weight=50 true' -- 'VhostLimitClass api weight=50 false'
+  refused_for 'a\.test' 'VhostLimitClass api weight=50 true' 'VhostLimitClass api weight=50 false'
+  configure_both 'VhostLimit On' -v 'a VhostLimitClass one weight=50 true' -- 'VhostLimitClass one weight=50 true' 'VhostLimitClass two weight=60 true'
+  refused_for 'a\.test' 'VhostLimitClass one weight=50 true' 'VhostLimitClass two weight=60 true'
 }
 
 @test "the same value twice is no conflict, and neither are different limits" {

@@ -272,9 +272,8 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
     return error;
 }
 
-/* Records where a setting of a virtual host is.  Settings at server level are defaults of all
- * sites and belong to none. */
-static void set_place(const cmd_parms *cmd, int at)
+/* Settings at server level are defaults of all sites and belong to none. */
+void vl_conf_set_place(const cmd_parms *cmd, int at)
 {
     if (at >= 0 && cmd->server->is_virtual)
         vl_conf_get(cmd->server)->set_at[at] = cmd->directive;
@@ -289,7 +288,7 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
 
     if (error)
         return error;
-    set_place(cmd, setting->at);
+    vl_conf_set_place(cmd, setting->at);
     return read_value(cmd->pool, setting, arg, member);
 }
 
@@ -308,7 +307,7 @@ static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
                             "(with K, M, G or nothing behind it)",
                             setting->directive, arg, setting->min / 1024);
     *(apr_int64_t *)((char *)vl_conf_get(cmd->server) + setting->offset) = n;
-    set_place(cmd, setting->at);
+    vl_conf_set_place(cmd, setting->at);
     return NULL;
 }
 
@@ -345,7 +344,7 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
                             "from 1ms to 1h, in ms, s (the default), min or h",
                             time);
     vl_conf_get(cmd->server)->queue_timeout = timeout;
-    set_place(cmd, VL_AT_queue_timeout);
+    vl_conf_set_place(cmd, VL_AT_queue_timeout);
     return NULL;
 }
 
@@ -388,7 +387,7 @@ static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
                             "up to %d letters, digits and . _ -", arg,
                             VL_GROUP_MAX);
     vl_conf_get(cmd->server)->group = apr_pstrcat(cmd->pool, "@", arg, NULL);
-    set_place(cmd, VL_AT_group);
+    vl_conf_set_place(cmd, VL_AT_group);
     return NULL;
 }
 

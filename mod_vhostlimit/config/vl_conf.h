@@ -68,6 +68,10 @@ vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
 /* Returns "on", "off" or "dryrun". */
 const char *vl_conf_mode_name(int mode);
 
+/* Records where a setting of a virtual host is; for directive handlers.  at: VL_AT_*, or -1:
+ * nothing is recorded, as at server level. */
+void vl_conf_set_place(const cmd_parms *cmd, int at);
+
 /* Parses `arg` as the directive of that key does and stores the value in `limits`.  Returns
  * NULL or an error message allocated in p. */
 const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,

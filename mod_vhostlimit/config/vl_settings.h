@@ -45,6 +45,9 @@ enum {
     VL_SIZES(X)
 #undef X
     VL_AT_queue_timeout,
+    VL_AT_clients,
+    VL_AT_known,
+    VL_AT_classes,
     VL_AT_group,
     VL_AT_COUNT
 };

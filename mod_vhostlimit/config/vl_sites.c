@@ -49,6 +49,15 @@ static const shared_t shared[VL_AT_group] = {
 #undef X
     MEMBER("VhostLimitQueue", queue_timeout)
 #undef MEMBER
+    /* Neighbors without padding between them, from the first to the last. */
+#define MEMBERS(directive, first, last) \
+    { directive, offsetof(vl_conf_t, visitors.first), \
+      offsetof(vl_conf_t, visitors.last) - offsetof(vl_conf_t, visitors.first) \
+      + sizeof(((vl_conf_t *)0)->visitors.last) },
+    MEMBERS("VhostLimitClients", clients, bits6)
+    MEMBERS("VhostLimitKnown", known, ttl_us)
+    MEMBERS("VhostLimitClass", classes, classes)
+#undef MEMBERS
 };
 
 static server_rec *vhost_of(const vl_site_t *site, int i)
@@ -270,28 +279,45 @@ static void *member_of(const vl_site_t *site, int i, const shared_t *setting)
     return (char *)vl_conf_get(vhost_of(site, i)) + setting->offset;
 }
 
+/* Compares the setting of two virtual hosts, which both have it.  *ret_a and *ret_b are the
+ * directives; if the values differ, those to name in the message. */
+static int is_same(const vl_site_t *site, int which, int a, int b,
+                   const ap_directive_t **ret_a, const ap_directive_t **ret_b)
+{
+    const vl_conf_t *one = vl_conf_get(vhost_of(site, a));
+    const vl_conf_t *other = vl_conf_get(vhost_of(site, b));
+    const ap_directive_t *at;
+
+    *ret_a = one->set_at[which];
+    *ret_b = other->set_at[which];
+    if (which != VL_AT_classes)
+        return !memcmp(member_of(site, a, &shared[which]),
+                       member_of(site, b, &shared[which]), shared[which].size);
+    at = vl_visitor_class_conflict(one->visitors.classes, other->visitors.classes, ret_b);
+    if (at)
+        *ret_a = at;
+    return !at;
+}
+
 /* Gives the value that one virtual host sets to the others.  Returns APR_EINVAL if two set
  * different values. */
 static apr_status_t share_setting(const vl_site_t *site, int which)
 {
     const shared_t *setting = &shared[which];
-    const ap_directive_t *at, *first_at = NULL;
-    const void *value = NULL;
-    int i;
+    const ap_directive_t *at, *other_at;
+    int i, first = -1;
 
     for (i = 0; i < site->vhosts->nelts; i++) {
-        at = vl_conf_get(vhost_of(site, i))->set_at[which];
-        if (!at)
+        if (!vl_conf_get(vhost_of(site, i))->set_at[which])
             continue;
-        if (value && memcmp(value, member_of(site, i, setting), setting->size))
-            return report_conflict(site->name, setting->directive, first_at, at);
-        if (value)
-            continue;
-        value = member_of(site, i, setting);
-        first_at = at;
+        if (first < 0)
+            first = i;
+        else if (!is_same(site, which, first, i, &at, &other_at))
+            return report_conflict(site->name, setting->directive, at, other_at);
     }
-    for (i = 0; value && i < site->vhosts->nelts; i++)
-        memmove(member_of(site, i, setting), value, setting->size);
+    for (i = 0; first >= 0 && i < site->vhosts->nelts; i++)
+        memmove(member_of(site, i, setting), member_of(site, first, setting),
+                setting->size);
     return APR_SUCCESS;
 }
 

@@ -78,6 +78,7 @@ const char *vl_visitor_set_clients(cmd_parms *cmd, void *dconf, const char *mode
     conf->clients = !ap_cstr_casecmp(mode, "On");
     conf->bits4 = (int)n4;
     conf->bits6 = (int)n6;
+    vl_conf_set_place(cmd, VL_AT_clients);
     return NULL;
 }
 
@@ -122,6 +123,9 @@ const char *vl_visitor_set_class(cmd_parms *cmd, void *dconf, const char *name,
     class_conf->name = name;
     class_conf->weight = (int)n;
     class_conf->expr = parsed;
+    class_conf->text = expr;
+    class_conf->at = cmd->directive;
+    vl_conf_set_place(cmd, VL_AT_classes);
     return NULL;
 }
 
@@ -168,11 +172,35 @@ const char *vl_visitor_set_known(cmd_parms *cmd, void *dconf, const char *mode,
                             "Cookie", mode);
     conf->share = SHARE;
     conf->ttl_us = TTL_US;
+    vl_conf_set_place(cmd, VL_AT_known);
     if (first)
         error = set_known_option(cmd, conf, first);
     if (!error && second)
         error = set_known_option(cmd, conf, second);
     return error;
+}
+
+static const vl_class_conf_t *class_at(const apr_array_header_t *classes, int i)
+{
+    return &APR_ARRAY_IDX(classes, i < classes->nelts ? i : classes->nelts - 1,
+                          vl_class_conf_t);
+}
+
+const ap_directive_t *vl_visitor_class_conflict(const apr_array_header_t *a,
+                                                const apr_array_header_t *b,
+                                                const ap_directive_t **ret_other)
+{
+    int i;
+
+    for (i = 0; i < a->nelts || i < b->nelts; i++) {
+        const vl_class_conf_t *one = class_at(a, i), *other = class_at(b, i);
+
+        *ret_other = other->at;
+        if (i >= a->nelts || i >= b->nelts || one->weight != other->weight
+            || ap_cstr_casecmp(one->name, other->name) || strcmp(one->text, other->text))
+            return one->at;
+    }
+    return NULL;
 }
 
 void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm)
