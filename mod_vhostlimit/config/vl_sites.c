@@ -56,7 +56,7 @@ static const shared_t shared[VL_AT_group] = {
       + sizeof(((vl_conf_t *)0)->visitors.last) },
     MEMBERS("VhostLimitClients", clients, bits6)
     MEMBERS("VhostLimitKnown", known, ttl_us)
-    MEMBERS("VhostLimitClass", classes, classes)
+    { "VhostLimitClass", offsetof(vl_conf_t, visitors.classes), sizeof(void *) },
 #undef MEMBERS
 };
 
@@ -354,16 +354,18 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
 {
     apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
     finder_t *finder = make_finder(p, ptemp, servers->nelts);
-    base_t **bases = apr_palloc(ptemp, sizeof(*bases) * (apr_size_t)servers->nelts);
+    apr_array_header_t *bases = apr_array_make(ptemp, servers->nelts,
+                                               sizeof(base_t *));
     apr_status_t rv = APR_SUCCESS, failed = APR_SUCCESS;
     int i;
 
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        base_t *base = find_base(finder, s);
 
-        bases[i] = find_base(finder, s);
+        APR_ARRAY_PUSH(bases, base_t *) = base;
         if (!is_off(vl_conf_get(s)))
-            APR_ARRAY_PUSH(bases[i]->site->vhosts, server_rec *) = s;
+            APR_ARRAY_PUSH(base->site->vhosts, server_rec *) = s;
     }
     for (i = 0; i < finder->bases->nelts; i++) {
         rv = join_group(finder, APR_ARRAY_IDX(finder->bases, i, base_t *));
@@ -377,7 +379,7 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 
-        vl_conf_get(s)->site = bases[i]->site;
+        vl_conf_get(s)->site = APR_ARRAY_IDX(bases, i, base_t *)->site;
         vl_conf_get(s)->place = s->is_virtual
             ? place(p, s->defn_name, (int)s->defn_line_number) : "";
     }

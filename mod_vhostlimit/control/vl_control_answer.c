@@ -34,7 +34,7 @@ static int has_name(const server_rec *s, const char *name)
     return s->server_hostname && !ap_cstr_casecmp(s->server_hostname, name);
 }
 
-/* Finds a virtual host of the site with that name. */
+/* Returns a virtual host of the site with that name, or NULL. */
 static const server_rec *find_by_site(const char *name)
 {
     const server_rec *s;
@@ -46,22 +46,17 @@ static const server_rec *find_by_site(const char *name)
     return NULL;
 }
 
-/* Finds a virtual host by the name of its site as the status page shows it, or by a
- * ServerName that only one site has.  Returns NULL and sets *ret_error if there is none. */
-static const server_rec *find_vhost(apr_pool_t *p, const char *name,
-                                    const char **ret_error)
+/* Returns a virtual host with that ServerName, or NULL if there is none.  Sets *ret_error if
+ * two sites have the name. */
+static const server_rec *find_by_server_name(apr_pool_t *p, const char *name,
+                                             const char **ret_error)
 {
-    const server_rec *s, *found = find_by_site(name);
-    int off = 0;
+    const server_rec *s, *found = NULL;
 
-    for (s = found ? NULL : main_server; s; s = s->next) {
+    for (s = main_server; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
-        if (conf->mode == VL_MODE_OFF) {
-            off |= has_site(s, name) || has_name(s, name);
-            continue;
-        }
-        if (!has_name(s, name))
+        if (conf->mode == VL_MODE_OFF || !has_name(s, name))
             continue;
         if (found && vl_conf_get(found)->account != conf->account)
             *ret_error = apr_psprintf(p, "'%s' is the name of %s and of %s: "
@@ -70,10 +65,33 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
                                       conf->site->name);
         found = s;
     }
+    return found;
+}
+
+/* Returns the error message for a name that no site has. */
+static const char *not_found(apr_pool_t *p, const char *name)
+{
+    const server_rec *s;
+
+    for (s = main_server; s; s = s->next) {
+        if (has_site(s, name) || has_name(s, name))
+            return apr_psprintf(p, "'%s' has VhostLimit Off: nothing of it waits "
+                                "or is refused here", name);
+    }
+    return apr_psprintf(p, "'%s' is no site that takes part", name);
+}
+
+/* Finds a virtual host by the name of its site as the status page shows it, or by a
+ * ServerName that only one site has.  Returns NULL and sets *ret_error if there is none. */
+static const server_rec *find_vhost(apr_pool_t *p, const char *name,
+                                    const char **ret_error)
+{
+    const server_rec *found = find_by_site(name);
+
     if (!found)
-        *ret_error = apr_psprintf(p, off ? "'%s' has VhostLimit Off: nothing of "
-                                  "it waits or is refused here"
-                                  : "'%s' is no site that takes part", name);
+        found = find_by_server_name(p, name, ret_error);
+    if (!found)
+        *ret_error = not_found(p, name);
     return *ret_error ? NULL : found;
 }
 
