@@ -78,8 +78,8 @@ refused_for() { # <site> <first line> <second line>
   refused_for 'a\.test' 'VhostLimitClass api weight=50 true' 'VhostLimitClass api weight=60 true'
   configure_both 'VhostLimit On' -v 'a VhostLimitClass api weight=50 true' -- 'VhostLimitClass api weight=50 false'
   refused_for 'a\.test' 'VhostLimitClass api weight=50 true' 'VhostLimitClass api weight=50 false'
-  configure_both 'VhostLimit On' -v 'a VhostLimitClass one weight=50 true' -- 'VhostLimitClass one weight=50 true' 'VhostLimitClass two weight=60 true'
-  refused_for 'a\.test' 'VhostLimitClass one weight=50 true' 'VhostLimitClass two weight=60 true'
+  configure_both 'VhostLimit On' -v 'a VhostLimitClass one weight=50 true' -- 'VhostLimitClass one weight=50 true' 'VhostLimitClass two weight=50 true'
+  refused_for 'a\.test' 'VhostLimitClass one weight=50 true' 'VhostLimitClass two weight=50 true'
 }
 
 @test "the same value twice is no conflict, and neither are different limits" {

@@ -180,6 +180,8 @@ const char *vl_visitor_set_known(cmd_parms *cmd, void *dconf, const char *mode,
     return error;
 }
 
+/* Returns the i-th class, or the last one if there are fewer.  A virtual host has no two
+ * classes of one name, so the last one differs from any later class of another list. */
 static const vl_class_conf_t *class_at(const apr_array_header_t *classes, int i)
 {
     return &APR_ARRAY_IDX(classes, i < classes->nelts ? i : classes->nelts - 1,
@@ -196,7 +198,7 @@ const ap_directive_t *vl_visitor_class_conflict(const apr_array_header_t *a,
         const vl_class_conf_t *one = class_at(a, i), *other = class_at(b, i);
 
         *ret_other = other->at;
-        if (i >= a->nelts || i >= b->nelts || one->weight != other->weight
+        if (one->weight != other->weight
             || ap_cstr_casecmp(one->name, other->name) || strcmp(one->text, other->text))
             return one->at;
     }
