@@ -119,5 +119,5 @@ ctl_costs() { # <word>...
   done
   ctl list >"$BATS_TEST_TMPDIR/said"
   is "$(wc -l <"$BATS_TEST_TMPDIR/said")" $((vhosts + 5)) "lines of list"
-  grep -qE '^shop7\.example:[0-9]+ .* 3\* ' "$BATS_TEST_TMPDIR/said"
+  grep -qE '^shop7\.example .* 3\* ' "$BATS_TEST_TMPDIR/said"
 }

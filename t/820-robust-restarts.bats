@@ -184,7 +184,7 @@ address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/
   configure_httpd 'VhostLimit On' -o 'a c d'
   restart_httpd
   is "$(status_of a requests) $(get d /)" '1 200'
-  wait_until 10 cgroup_gone "$(httpd_cgroup)/b.test:$(httpd_port)"
+  wait_until 10 cgroup_gone "$(httpd_cgroup)/b.test"
 }
 
 # As a package does it: a new file in the place of the old one. The stamp in it is

@@ -166,8 +166,8 @@ static int refuse(request_rec *r, const vl_conf_t *conf, const req_t *req)
     const vl_admission_t *adm = &req->admission;
 
     set_retry_after(r, conf, adm);
-    ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0006) "vhost %s: "
-                  "refused with %d: %s, %u running", conf->account_name,
+    ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0006) "site %s: "
+                  "refused with %d: %s, %u running", conf->site->name,
                   conf->status_code,
                   vl_admit_reason_name(adm->decision.reason),
                   adm->concurrency);
@@ -439,7 +439,7 @@ static int req_admit(request_rec *r)
     rv = admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
-                      "vhost %s: not counted", conf->account_name);
+                      "site %s: not counted", conf->site->name);
         if (conf->on_error != VL_ERROR_CLOSED) {
             pass_unlimited(conn);
             return DECLINED;

@@ -150,7 +150,7 @@ read_status() {
 # Sets status_value to one value of the text that read_status has read; fails when
 # there is none. A vhost is named without its port.
 find_status() { # <vhost> <column>
-  [[ $status_text =~ $'\n'"vhost.$1.test:"[0-9]+".$2: "([^$'\n']*) ]] && status_value=${BASH_REMATCH[1]}
+  [[ $status_text =~ $'\n'"vhost.$1.test.$2: "([^$'\n']*) ]] && status_value=${BASH_REMATCH[1]}
 }
 
 # One value of the status page. Fails when there is none.

@@ -88,7 +88,7 @@ bed_fpm_pids() { # masters and workers
   done
 }
 
-bed_site_cgroup() { printf "%s/%s.test:%s\n" "$bed_cgroup" "$1" "$(bed_port)"; }  # <site>
+bed_site_cgroup() { printf "%s/%s.test\n" "$bed_cgroup" "$1"; }  # <site>
 
 bed_httpd_start() {
   local instances one seconds=$((30 + bed[vhosts] / 100))
