@@ -45,11 +45,11 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   check -H "status.test:$(httpd_port)" -w 50
   is "$status" 1
   like "${lines[0]}" '^VHOSTLIMIT WARNING - 4 sites, .* 1 requests running, 1 waiting'
-  is "${lines[1]}" "WARNING: a.test:$(httpd_port) uses 50 % of its queue (1 waiting, 0 unread, VhostLimitQueue 2)"
+  is "${lines[1]}" "WARNING: a.test uses 50 % of its queue (1 waiting, 0 unread, VhostLimitQueue 2)"
   check -H "status.test:$(httpd_port)" -w 40 -c 50
   is "$status" 2
   like "${lines[0]}" '^VHOSTLIMIT CRITICAL '
-  check -H "status.test:$(httpd_port)" -w 50 -v "b.test:$(httpd_port)"
+  check -H "status.test:$(httpd_port)" -w 50 -v "b.test"
   is "$status" 0
   like "${lines[0]}" '- 1 sites, 0 limited'
   release_request busy

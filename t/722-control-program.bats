@@ -143,7 +143,7 @@ teardown_file() { end_server; }
     like "$output" $'\n\nVHOST +STATE +MODE +RUN +WAIT +REQUESTS '
   done
   hold_request one b
-  is "$(ctl --json top running | jq -r '.vhosts[0] | "\(.name) \(.rate)"')" "b.test:$(httpd_port) null"
+  is "$(ctl --json top running | jq -r '.vhosts[0] | "\(.name) \(.rate)"')" "b.test null"
 }
 
 # ---- top in a terminal -------------------------------------------------------------
