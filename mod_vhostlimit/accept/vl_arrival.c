@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The states of this child's new connections, and their classification by the
  * acceptor. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_table.h"
 
 #include <errno.h>
 #include <stdlib.h>

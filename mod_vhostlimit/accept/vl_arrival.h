@@ -3,7 +3,7 @@
 #define VL_ARRIVAL_H
 
 /* New connections from accept() until the MPM takes them: classification and queueing.
- * Owns the records of these connections (vl_arrival_int.h). A queued connection costs
+ * Owns the records of these connections (vl_arrival_table.h). A queued connection costs
  * a descriptor and a small record: no thread and no pool.
  * The lock is vl_park_lock(). Each function takes it itself.
  * Callers: the acceptor (vl_accept.c), the MPM's listener thread, its workers, and the

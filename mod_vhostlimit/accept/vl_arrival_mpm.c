@@ -2,7 +2,7 @@
 /* Connections that are passed to the MPM. The descriptor belongs to the MPM from then
  * on. The record stays until a worker begins with the connection, because a child that
  * stops may have to transfer connections that no worker has begun. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_table.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

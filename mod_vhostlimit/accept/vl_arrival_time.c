@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Deadlines of connections, while the acceptor runs and while it is stalled. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_table.h"
 
 #include <stddef.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections whose client has gone while they were queued: see vl_client.h. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_table.h"
 
 #include <http_log.h>
 

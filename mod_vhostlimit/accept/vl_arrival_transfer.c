@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that leave this child without its MPM. They are transferred to other
  * children, or answered with 503 if there are no other children. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_table.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

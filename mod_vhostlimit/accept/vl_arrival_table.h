@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_ARRIVAL_INT_H
-#define VL_ARRIVAL_INT_H
+#ifndef VL_ARRIVAL_TABLE_H
+#define VL_ARRIVAL_TABLE_H
 
 /* Internal to vl_arrival*.c: the connection record, its states, and what changes them.
  * vl_arrival.c classifies connections, vl_arrival_time.c handles their deadlines,
- * vl_arrival_mpm.c passes them to the MPM, vl_arrival_away.c transfers them to other
- * children, vl_arrival_answer.c answers them without the MPM, and vl_arrival_gone.c
+ * vl_arrival_mpm.c passes them to the MPM, vl_arrival_transfer.c transfers them to other
+ * children, vl_arrival_answer.c answers them without the MPM, and vl_arrival_queue.c
  * drops them when their client has gone.
  *
  * Each record is in exactly one state, and on the list of that state.  Only the
