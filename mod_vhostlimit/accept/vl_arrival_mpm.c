@@ -11,6 +11,7 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 
+#include "accept/vl_arrival_queue.h"
 #include "base/vl_clock.h"
 #include "core/vl_thread.h"
 
@@ -196,14 +197,10 @@ int vl_arrival_linger(int fd, apr_int64_t linger_us)
     arrival = vl_arrival_make(copy_fd);
     if (!arrival)
         return 0;
-    shutdown(copy_fd, SHUT_WR);
     vl_park_lock();
     vl_arrival_make_room_locked();
-    vl_arrival_enter_locked(arrival, LINGERING);
-    if (vl_arrival_watch_locked(arrival, 0))
-        vl_arrival_linger_locked(arrival, vl_clock_us() + linger_us);
-    else
-        vl_arrival_close_locked(arrival);
+    vl_arrival_enter_locked(arrival, CLASSIFYING);
+    vl_arrival_linger_locked(arrival, linger_us);
     vl_park_unlock();
     return 1;
 }

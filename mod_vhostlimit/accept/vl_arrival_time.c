@@ -5,7 +5,8 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "base/vl_clock.h"
+#include "accept/vl_arrival_answer.h"
+#include "accept/vl_arrival_queue.h"
 
 /* Connections that are refused in a tenth of a second: 50 in all children, at least 4
  * in each. The others are refused later. So a flood beyond the queue costs a bounded

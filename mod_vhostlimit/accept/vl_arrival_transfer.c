@@ -4,28 +4,25 @@
 #include "accept/vl_arrival_table.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 
-#include "base/vl_clock.h"
+#include "accept/vl_arrival_answer.h"
+#include "accept/vl_arrival_queue.h"
 
 /* Returns a connection that can be transferred, without a grant, or NULL. */
 static vl_arrival_t *take_any_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(INCOMPLETE_HEAD);
-    vl_waiter_t *waiter;
 
     if (!arrival)
         arrival = vl_arrival_first_locked(TRANSFER_FAILED);
     if (!arrival && (arrival = vl_arrival_first_locked(FOR_MPM)))
         vl_arrival_give_back_locked(&arrival->grant);
-    if (!arrival && (waiter = vl_park_evict_locked(vl_arrival_granted_locked, 0)))
-        arrival = (vl_arrival_t *)waiter;
-    return arrival;
+    return arrival ? arrival : vl_arrival_unqueue_locked(0);
 }
 
 static vl_arrival_t *take_queued_locked(void)
 {
-    return (vl_arrival_t *)vl_park_evict_locked(vl_arrival_granted_locked, 1);
+    return vl_arrival_unqueue_locked(1);
 }
 
 /* The descriptor is the MPM's, so the transfer gets a duplicate. */
@@ -101,33 +98,13 @@ apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
     return take(take_queued_locked, ret_fds, ret_passed, max);
 }
 
-/* Answers a request that has been read completely, then lingers. */
-static void answer_503_locked(vl_arrival_t *arrival)
-{
-    static const char answer[] =
-        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
-        "Content-Length: 0\r\nConnection: close\r\n\r\n";
-
-    if (arrival->ready
-        && send(arrival->fd, answer, sizeof(answer) - 1,
-                MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-        vl_arrival_close_locked(arrival);
-        return;
-    }
-    shutdown(arrival->fd, SHUT_WR);
-    if (vl_arrival_watch_locked(arrival, 0))
-        vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
-    else
-        vl_arrival_close_locked(arrival);
-}
-
 void vl_arrival_dismiss(void)
 {
     vl_arrival_t *arrival;
 
     vl_park_lock();
     while ((arrival = take_any_locked()))
-        answer_503_locked(arrival);
+        vl_arrival_answer_503_locked(arrival);
     vl_park_unlock();
 }
 
