@@ -122,7 +122,7 @@ static void handle_wake_up(void)
 {
     apr_uint64_t count;
 
-    if (read(vl_shm_child_wake_fd(vl_acceptor->shm), &count, sizeof(count)) < 0)
+    if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
         return;
     vl_park_lock();
     vl_park_take_locked();
@@ -134,7 +134,7 @@ static void handle_wake_up(void)
 
 static apr_status_t relay_one(vl_item_t *item, int fd)
 {
-    return vl_relay_acceptor_send(vl_acceptor->shm, vl_acceptor->relay_pair,
+    return vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair,
                                   item, fd);
 }
 
@@ -186,26 +186,26 @@ void vl_accept_resume_listening(void)
 static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
                          int resident)
 {
-    vl_charge_usage(vl_acceptor->shm, account, us, resident);
+    vl_charge_usage(vl_child.shm, account, us, resident);
 }
 
 static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
 {
-    vl_charge_kills(vl_acceptor->shm, account, kills);
+    vl_charge_kills(vl_child.shm, account, kills);
 }
 
 /* One child reads for all until it ends. */
 static void read_usage(apr_int64_t now_us)
 {
-    int mine = vl_charge_reads_usage(vl_acceptor->shm, now_us);
+    int mine = vl_charge_reads_usage(vl_child.shm, now_us);
 
     if (mine) {
-        vl_usage_child_read(vl_acceptor->usage, charge_usage, count_kills,
+        vl_usage_child_read(vl_child.usage, charge_usage, count_kills,
                             NULL);
-        vl_yield_child_set(vl_charge_has_outside(vl_acceptor->shm, now_us));
+        vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
     }
     else if (vl_acceptor->reads_usage)
-        vl_usage_child_close(vl_acceptor->usage);
+        vl_usage_child_close(vl_child.usage);
     vl_acceptor->reads_usage = mine;
 }
 
@@ -213,8 +213,8 @@ static void tick(apr_int64_t now_us)
 {
     int mpm_stalled;
 
-    vl_slot_adjust(vl_acceptor->shm, now_us);
-    vl_slot_revoke_stalled(vl_acceptor->shm, now_us);
+    vl_slot_adjust(vl_child.shm, now_us);
+    vl_slot_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
     vl_arrival_measure(vl_meter_thread_us());
     read_usage(now_us);
@@ -225,7 +225,7 @@ static void tick(apr_int64_t now_us)
         vl_accept_balance(mpm_stalled);
         return;
     }
-    vl_relay_acceptor_tidy(vl_acceptor->shm, vl_acceptor->relay_pair, now_us);
+    vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
     vl_accept_resume_listening();
     vl_accept_adopt();
 }
@@ -273,7 +273,7 @@ static apr_status_t stop(void *unused)
     apr_status_t rv;
 
     __atomic_store_n(&vl_acceptor->stopping, 1, __ATOMIC_RELAXED);
-    if (write(vl_shm_child_wake_fd(vl_acceptor->shm), &one, sizeof(one)) > 0) {
+    if (write(vl_shm_child_wake_fd(vl_child.shm), &one, sizeof(one)) > 0) {
         apr_thread_join(&rv, vl_acceptor->thread);
         vl_watchdog_stop();
         vl_accept_transfer_unbegun();
@@ -285,7 +285,7 @@ static apr_status_t stop(void *unused)
 
 /* Makes the epoll set with its first descriptors. Returns pass_fd
  * (vl_arrival_child_init()), or -1 if there are not enough descriptors. */
-static int open_epoll(apr_pool_t *pchild)
+static int open_epoll(void)
 {
     int pass_fd;
 
@@ -293,20 +293,18 @@ static int open_epoll(apr_pool_t *pchild)
     vl_acceptor->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (vl_acceptor->epoll_fd < 0)
         return -1;
-    pass_fd = vl_arrival_child_init(pchild, vl_acceptor->main_server,
-                                    vl_acceptor->shm, vl_acceptor->epoll_fd,
-                                    vl_acceptor->max_lingering);
+    pass_fd = vl_arrival_child_init(vl_acceptor->epoll_fd);
     if (pass_fd < 0) {
         close(vl_acceptor->epoll_fd);
         return -1;
     }
-    watch(vl_shm_child_wake_fd(vl_acceptor->shm), EPOLLIN, NULL);
+    watch(vl_shm_child_wake_fd(vl_child.shm), EPOLLIN, NULL);
     return pass_fd;
 }
 
 static void log_failure(apr_status_t rv)
 {
-    ap_log_error(APLOG_MARK, APLOG_ERR, rv, vl_acceptor->main_server,
+    ap_log_error(APLOG_MARK, APLOG_ERR, rv, vl_child.main_server,
                  VLOGNO(0024) "connections cannot wait as sockets in this "
                  "child: %s", vl_acceptor->is_prefork
                  ? "it tries again" : "their requests wait with threads");
@@ -355,7 +353,7 @@ static apr_status_t start_acceptor(apr_pool_t *pchild, int pass_fd)
 
 static void open_and_start(apr_pool_t *pchild)
 {
-    int pass_fd = open_epoll(pchild);
+    int pass_fd = open_epoll();
     apr_status_t rv = pass_fd < 0 ? errno : start_acceptor(pchild, pass_fd);
 
     if (rv == APR_SUCCESS)
@@ -367,32 +365,23 @@ static void open_and_start(apr_pool_t *pchild)
     }
 }
 
-void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, const int transfer_pair[2],
-                          const int relay_pair[2], apr_uint32_t max_lingering,
-                          vl_usage_t *usage)
+void vl_accept_child_init(void)
 {
-    if (vl_shm_child_wake_fd(shm) < 0 || !vl_conf_knows_mpm())
+    if (vl_shm_child_wake_fd(vl_child.shm) < 0 || !vl_conf_knows_mpm())
         return;
-    vl_acceptor = apr_pcalloc(pchild, sizeof(*vl_acceptor));
-    vl_acceptor->shm = shm;
-    vl_acceptor->transfer_pair = transfer_pair;
-    vl_acceptor->relay_pair = relay_pair;
-    vl_acceptor->usage = usage;
-    vl_acceptor->main_server = main_server;
-    vl_acceptor->max_lingering = max_lingering;
-    vl_acceptor->pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname);
+    vl_acceptor = apr_pcalloc(vl_child.pool, sizeof(*vl_acceptor));
+    vl_acceptor->pid_file = ap_runtime_dir_relative(vl_child.pool, ap_pid_fname);
     if (vl_listener_is_threaded())
-        open_and_start(pchild);
+        open_and_start(vl_child.pool);
     else if (vl_listener_may_replace())
-        vl_acceptor->listeners.n = vl_prefork_child_init(pchild, shm, relay_pair);
+        vl_acceptor->listeners.n = vl_prefork_child_init();
 }
 
-int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real)
+int vl_accept_open(const ap_listen_rec *real)
 {
     vl_acceptor->is_prefork = 1;
-    if (vl_listener_child_copy(pchild, real, &vl_acceptor->listeners)) {
-        if (open_epoll(pchild) >= 0)
+    if (vl_listener_child_copy(vl_child.pool, real, &vl_acceptor->listeners)) {
+        if (open_epoll() >= 0)
             return 1;
         vl_listener_child_close(&vl_acceptor->listeners);
     }

@@ -17,23 +17,15 @@
 #include <httpd.h>
 #include <ap_listen.h>
 
-#include "core/vl_shm.h"
-#include "cost/vl_usage.h"
-
 /* Parent. Called as soon as its listeners are open: before, they are not final, and
  * children of an earlier configuration may still accept from them. */
 void vl_accept_open_logs(void);
 /* Child, before its MPM starts its threads. Starts the acceptor and takes over the
- * listeners where possible. transfer_pair, relay_pair: see vl_transfer.h and
- * vl_relay.h; they must last. max_lingering: limit of lingering connections, and half
- * the limit of descriptors for all connections here. */
-void vl_accept_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, const int transfer_pair[2],
-                          const int relay_pair[2], apr_uint32_t max_lingering,
-                          vl_usage_t *usage);
+ * listeners where possible. */
+void vl_accept_child_init(void);
 /* Prepares the calling process to accept for all children (prefork). real: list with
  * the real sockets. Returns 0 if there are not enough descriptors. */
-int vl_accept_open(apr_pool_t *pchild, const ap_listen_rec *real);
+int vl_accept_open(const ap_listen_rec *real);
 /* Accepts for all children, and returns when the MPM has closed its listeners: `first`
  * is no longer active. signals: signal mask while it sleeps. */
 void vl_accept_serve(const ap_listen_rec *first, const sigset_t *signals);

@@ -14,10 +14,10 @@
 #include <apr_thread_proc.h>
 
 #include "accept/vl_accept.h"
+#include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 
 typedef struct acceptor_t {
-    vl_shm_t *shm;
     int epoll_fd;
     vl_listeners_t listeners;
     int is_prefork;                 /* the acceptor of the prefork MPM, for all children */
@@ -25,12 +25,7 @@ typedef struct acceptor_t {
     int not_listening;              /* no listener is in the epoll set */
     int no_descriptors;             /* none left for connections from other children */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
-    const int *transfer_pair;
-    const int *relay_pair;
     const char *pid_file;
-    server_rec *main_server;
-    apr_uint32_t max_lingering;
-    vl_usage_t *usage;
     int reads_usage;                /* this child reads the CPU usage for all children */
     apr_thread_t *thread;
     pthread_mutex_t may_begin;      /* the thread starts to accept when it gets this */

@@ -34,7 +34,7 @@ void vl_accept_warn_full(void)
     if (warned && now - warned < FULL_WARN_US)
         return;
     warned = now;
-    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_acceptor->main_server,
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_child.main_server,
                  VLOGNO(0033) "this child has no descriptors left for "
                  "connections from other children: they wait until it has "
                  "some, or another child");
@@ -45,7 +45,7 @@ static apr_status_t receive_batch(void)
     int fds[VL_TRANSFER_MAX];
     vl_passed_t passed[VL_TRANSFER_MAX];
     apr_size_t i, n;
-    apr_status_t rv = vl_transfer_receive(vl_acceptor->transfer_pair, fds, passed,
+    apr_status_t rv = vl_transfer_receive(vl_child.transfer_pair, fds, passed,
                                           &n);
 
     for (i = 0; i < n; i++)
@@ -79,13 +79,13 @@ static apr_size_t send_batches(const int *fds, const vl_passed_t *passed,
     while (sent < n) {
         apr_size_t some = n - sent < TRANSFER_BATCH ? n - sent : TRANSFER_BATCH;
 
-        if (vl_transfer_send(vl_acceptor->transfer_pair, fds + sent, passed + sent,
+        if (vl_transfer_send(vl_child.transfer_pair, fds + sent, passed + sent,
                              some) != APR_SUCCESS)
             break;
         vl_transfer_close(fds + sent, some);
         sent += some;
     }
-    vl_slot_wake_others(vl_acceptor->shm);
+    vl_slot_wake_others(vl_child.shm);
     return sent;
 }
 
@@ -132,7 +132,7 @@ void vl_accept_balance(int mpm_stalled)
     vl_capacity_t capacity;
     int no_thread, stalled;
 
-    vl_capacity_count(vl_acceptor->shm, &capacity);
+    vl_capacity_count(vl_child.shm, &capacity);
     no_thread = !capacity.here && capacity.elsewhere;
     stalled = no_thread && capacity.ended == vl_acceptor->ended_requests;
     vl_acceptor->ended_requests = capacity.ended;
@@ -158,8 +158,8 @@ static int server_is_stopping(void)
 /* Returns 1 if another process receives what is transferred. */
 static int can_transfer(void)
 {
-    return vl_acceptor->is_prefork ? vl_relay_has_acceptor(vl_acceptor->shm)
-                               : vl_shm_child_others(vl_acceptor->shm) > 0;
+    return vl_acceptor->is_prefork ? vl_relay_has_acceptor(vl_child.shm)
+                               : vl_shm_child_others(vl_child.shm) > 0;
 }
 
 /* Takes back connections that were sent and that no child has received. */
@@ -169,7 +169,7 @@ static void recall(void)
     int fd;
 
     while (vl_acceptor->is_prefork
-           && vl_relay_acceptor_recall(vl_acceptor->relay_pair, &passed, &fd)
+           && vl_relay_acceptor_recall(vl_child.relay_pair, &passed, &fd)
               == APR_SUCCESS)
         vl_arrival_adopt(fd, &passed);
 }
@@ -178,7 +178,7 @@ static void recall(void)
 static int has_connections(void)
 {
     return vl_arrival_count() > 0
-           || (vl_acceptor->is_prefork && vl_relay_pending(vl_acceptor->relay_pair));
+           || (vl_acceptor->is_prefork && vl_relay_pending(vl_child.relay_pair));
 }
 
 /* Connections are transferred to the other children. When the server stops there are
@@ -192,10 +192,10 @@ void vl_accept_leave(void)
     vl_accept_stop_listening();
     for (i = 0; i < vl_acceptor->listeners.n; i++)
         close(vl_acceptor->listeners.fds[i]);
-    vl_shm_child_leave(vl_acceptor->shm);
+    vl_shm_child_leave(vl_child.shm);
     vl_lease_child_leave();
     if (vl_acceptor->is_prefork)
-        vl_relay_acceptor_resign(vl_acceptor->shm);
+        vl_relay_acceptor_resign(vl_child.shm);
     do {
         elapsed = vl_clock_us() - start;
         if (can_transfer()) {
@@ -229,7 +229,7 @@ void vl_accept_stand_in(apr_int64_t now_us)
     vl_capacity_t capacity;
     int mpm_stalled = vl_arrival_stand_in(now_us);
 
-    vl_capacity_count(vl_acceptor->shm, &capacity);
+    vl_capacity_count(vl_child.shm, &capacity);
     if (mpm_stalled && capacity.elsewhere)
         transfer_all();
 }

@@ -12,11 +12,10 @@
 #include "config/vl_headtime.h"
 #include "core/vl_thread.h"
 
-int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, int epoll_fd, apr_uint32_t max)
+int vl_arrival_child_init(int epoll_fd)
 {
-    vl_classify_child_init(pchild, main_server);
-    return vl_arrival_table_init(pchild, main_server, shm, epoll_fd, max);
+    vl_classify_child_init();
+    return vl_arrival_table_init(epoll_fd);
 }
 
 static void pass(vl_arrival_t *arrival)
@@ -68,7 +67,7 @@ static void end_of_input(vl_arrival_t *arrival, int nothing)
 static int try_pass_with_thread(vl_arrival_t *arrival, const vl_conf_t *conf)
 {
     if (conf->mode != VL_MODE_ON
-        || vl_thread_try_occupy(vl_arrivals->shm, conf->account) != APR_SUCCESS)
+        || vl_thread_try_occupy(vl_child.shm, conf->account) != APR_SUCCESS)
         return 0;
     arrival->grant.occupies = 1;
     arrival->grant.ticket.account = conf->account;
@@ -87,7 +86,7 @@ static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
     if (found->http2 && try_pass_with_thread(arrival, conf))
         return;
     if (conf->mode == VL_MODE_ON && !found->exempt
-        && vl_slot_queue(vl_arrivals->shm, conf->account)) {
+        && vl_slot_queue(vl_child.shm, conf->account)) {
         arrival->ready = !found->tls && !found->http2;
         arrival->client.tls = found->tls;
         arrival->is_head = found->head;

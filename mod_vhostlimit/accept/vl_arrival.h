@@ -22,10 +22,8 @@ typedef struct vl_arrival_t vl_arrival_t;
 
 /* Returns a descriptor (an eventfd) that is readable while a connection is to be
  * passed to the MPM. epoll_fd: connections that wait for an event are added to it,
- * with the vl_arrival_t as the data of the event. max: limit of lingering connections,
- * and half the limit of descriptors for all connections. */
-int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, int epoll_fd, apr_uint32_t max);
+ * with the vl_arrival_t as the data of the event. */
+int vl_arrival_child_init(int epoll_fd);
 
 /* --- the acceptor --------------------------------------------------------- */
 

@@ -132,7 +132,7 @@ void vl_arrival_refuse_locked(vl_arrival_t *arrival)
         vl_arrival_reset_locked(arrival);
         return;
     }
-    vl_slot_refused_connection(vl_arrivals->shm, arrival->waiter.account,
+    vl_slot_refused_connection(vl_child.shm, arrival->waiter.account,
                                refusal_us(), 0, &admission);
     put_retry_after(retry_after, sizeof(retry_after), arrival->conf,
                     &admission);
@@ -147,7 +147,7 @@ void vl_arrival_reset_locked(vl_arrival_t *arrival)
 {
     const struct linger reset = { 1, 0 };
 
-    vl_slot_refused_connection(vl_arrivals->shm, arrival->waiter.account,
+    vl_slot_refused_connection(vl_child.shm, arrival->waiter.account,
                                refusal_us(), 1, NULL);
     setsockopt(arrival->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     vl_arrival_close_locked(arrival);

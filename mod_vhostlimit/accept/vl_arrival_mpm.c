@@ -26,7 +26,7 @@ static void resume_grants_locked(void)
     vl_arrivals->mpm_polled_us = vl_clock_us();
     if (vl_arrivals->mpm_stalled) {
         vl_arrivals->mpm_stalled = 0;
-        vl_shm_child_pause(vl_arrivals->shm, 0);
+        vl_shm_child_pause(vl_child.shm, 0);
         vl_park_take_locked();
     }
 }
@@ -80,7 +80,7 @@ static apr_status_t cleanup_passport(void *data)
     if (passport->grant.holds)
         vl_park_end(&passport->grant.ticket, NULL);
     if (passport->grant.occupies)
-        vl_thread_free(vl_arrivals->shm, passport->grant.ticket.account);
+        vl_thread_free(vl_child.shm, passport->grant.ticket.account);
     passport->grant.holds = passport->grant.occupies = 0;
     release_record(passport);
     return APR_SUCCESS;

@@ -65,9 +65,9 @@ vl_arrival_t *vl_arrival_unqueue_locked(int queued)
 void vl_arrival_give_back_locked(vl_grant_t *grant)
 {
     if (grant->holds)
-        vl_slot_end(vl_arrivals->shm, &grant->ticket, NULL);
+        vl_slot_end(vl_child.shm, &grant->ticket, NULL);
     if (grant->occupies)
-        vl_thread_free(vl_arrivals->shm, grant->ticket.account);
+        vl_thread_free(vl_child.shm, grant->ticket.account);
     grant->holds = grant->occupies = 0;
 }
 
@@ -82,12 +82,12 @@ void vl_arrival_forget_grant(vl_arrival_t *arrival)
 
 void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
 {
-    vl_slot_gone(vl_arrivals->shm, arrival->waiter.account);
+    vl_slot_gone(vl_child.shm, arrival->waiter.account);
     if (arrival->state == QUEUED)
         vl_park_remove_locked(&arrival->waiter);
     else
         vl_arrival_give_back_locked(&arrival->grant);
-    ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_arrivals->main_server,
+    ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_child.main_server,
                  VLOGNO(0037) "vhost %s: a client has gone after %" APR_INT64_T_FMT
                  " ms in the queue, and nothing runs for it",
                  arrival->conf->account_name,
@@ -154,5 +154,5 @@ int vl_arrival_descriptors_are_short_locked(void)
 
     for (i = 0; i < STATES; i++)
         all += i == IN_MPM || i == RELEASED ? 0 : vl_arrivals->count[i];
-    return all / 2 > vl_arrivals->max_lingering;
+    return all / 2 > vl_child.max_lingering;
 }

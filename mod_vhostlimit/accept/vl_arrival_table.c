@@ -27,21 +27,18 @@ static apr_status_t free_records(void *unused)
     return APR_SUCCESS;
 }
 
-int vl_arrival_table_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, int epoll_fd, apr_uint32_t max)
+int vl_arrival_table_init(int epoll_fd)
 {
     int i;
 
-    vl_arrivals = apr_pcalloc(pchild, sizeof(*vl_arrivals));
-    vl_arrivals->shm = shm;
-    vl_arrivals->main_server = main_server;
-    vl_arrivals->wheel = vl_wheel_create(pchild, vl_clock_us());
+    vl_arrivals = apr_pcalloc(vl_child.pool, sizeof(*vl_arrivals));
+    vl_arrivals->wheel = vl_wheel_create(vl_child.pool, vl_clock_us());
     vl_arrivals->epoll_fd = epoll_fd;
-    vl_arrivals->max_lingering = max;
     vl_arrivals->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     for (i = 0; i < STATES; i++)
         APR_RING_INIT(&vl_arrivals->ring[i], vl_arrival_t, link);
-    apr_pool_cleanup_register(pchild, NULL, free_records, apr_pool_cleanup_null);
+    apr_pool_cleanup_register(vl_child.pool, NULL, free_records,
+                              apr_pool_cleanup_null);
     return vl_arrivals->pass_fd;
 }
 
@@ -159,7 +156,7 @@ void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t linger_us)
 
 void vl_arrival_make_room_locked(void)
 {
-    while (vl_arrivals->count[LINGERING] >= vl_arrivals->max_lingering)
+    while (vl_arrivals->count[LINGERING] >= vl_child.max_lingering)
         vl_arrival_close_locked(vl_arrival_first_locked(LINGERING));
 }
 

@@ -23,6 +23,7 @@
 #include <apr_ring.h>
 
 #include "accept/vl_arrival.h"
+#include "accept/vl_child.h"
 #include "base/vl_client.h"
 #include "base/vl_wheel.h"
 #include "config/vl_conf.h"
@@ -102,11 +103,8 @@ struct vl_arrival_t {
 APR_RING_HEAD(arrival_ring_t, vl_arrival_t);
 
 typedef struct child_arrivals_t {
-    vl_shm_t *shm;
-    server_rec *main_server;
     vl_wheel_t *wheel;
     int epoll_fd;
-    apr_uint32_t max_lingering;     /* limit of LINGERING; half the limit of all */
     struct arrival_ring_t ring[STATES];
     apr_uint32_t count[STATES];
     int pass_fd;                    /* eventfd, readable while FOR_MPM is not empty */
@@ -121,8 +119,7 @@ typedef struct child_arrivals_t {
 extern child_arrivals_t *vl_arrivals;       /* one for each child process */
 
 /* Makes the empty table. Returns its pass_fd, or -1 if no descriptor is left. */
-int vl_arrival_table_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, int epoll_fd, apr_uint32_t max);
+int vl_arrival_table_init(int epoll_fd);
 
 /* Returns a record that is in no state yet. Returns NULL and closes fd if memory is
  * short. */

@@ -45,7 +45,7 @@ static void return_grants_locked(apr_int64_t now_us)
         || vl_arrivals->mpm_polled_us > limit || vl_arrivals->signalled_us > limit)
         return;
     vl_arrivals->mpm_stalled = 1;
-    vl_shm_child_pause(vl_arrivals->shm, 1);
+    vl_shm_child_pause(vl_child.shm, 1);
     vl_park_take_locked();
     for (arrival = APR_RING_LAST(passing);
          arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
@@ -62,7 +62,7 @@ static void return_grants_locked(apr_int64_t now_us)
 
 int vl_arrival_tick(apr_int64_t now_us)
 {
-    apr_uint32_t children = vl_shm_child_others(vl_arrivals->shm);
+    apr_uint32_t children = vl_shm_child_others(vl_child.shm);
     apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int mpm_stalled;
 

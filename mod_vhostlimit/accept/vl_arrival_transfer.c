@@ -83,7 +83,7 @@ apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
 {
     apr_size_t n;
 
-    vl_shm_child_pause(vl_arrivals->shm, 1);
+    vl_shm_child_pause(vl_child.shm, 1);
     vl_park_lock();
     vl_arrivals->mpm_stalled = 1;
     vl_park_take_locked();

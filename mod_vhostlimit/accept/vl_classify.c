@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 
+#include "accept/vl_child.h"
 #include "config/vl_conf.h"
 #include "config/vl_exempt.h"
 #include "accept/vl_peek.h"
@@ -13,16 +14,14 @@
 #define PEEK_SIZE 8192
 
 static struct {
-    server_rec *main_server;
     vl_vhostmap_t *map;
     apr_pool_t *scratch;
 } classifier;
 
-void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server)
+void vl_classify_child_init(void)
 {
-    classifier.main_server = main_server;
-    classifier.map = vl_vhostmap_child_init(pchild);
-    apr_pool_create(&classifier.scratch, pchild);
+    classifier.map = vl_vhostmap_child_init(vl_child.pool);
+    apr_pool_create(&classifier.scratch, vl_child.pool);
 }
 
 static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
@@ -62,7 +61,7 @@ static void set_default_server(const struct sockaddr_storage *local,
     apr_sockaddr_t local_sa;
 
     address_of(&local_sa, local, addr_len);
-    ret_found->server = vl_vhostmap_find(classifier.map, classifier.main_server,
+    ret_found->server = vl_vhostmap_find(classifier.map, vl_child.main_server,
                                          &local_sa, "");
     ret_found->tls = (n > 0 && *bytes == 0x16)
                      || vl_conf_get(ret_found->server)->head_time.tls;
@@ -91,7 +90,7 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     }
     address_of(&local_sa, local, addr_len);
     address_of(&remote_sa, remote, addr_len);
-    ret_found->server = vl_vhostmap_find(classifier.map, classifier.main_server,
+    ret_found->server = vl_vhostmap_find(classifier.map, vl_child.main_server,
                                          &local_sa, peek.host);
     ret_found->tls = peek.tls;
     ret_found->http2 = peek.http2;

@@ -11,7 +11,8 @@
 
 #include <httpd.h>
 
-void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server);
+/* Child, before its acceptor starts. */
+void vl_classify_child_init(void);
 
 typedef enum {
     VL_CLASSIFY_CLOSED,                 /* the client has closed the connection */

@@ -34,6 +34,7 @@
 
 #include "accept/vl_accept.h"
 #include "accept/vl_arrival.h"
+#include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 #include "accept/vl_relay.h"
 
@@ -41,10 +42,7 @@
 #define RETRY_US (100 * 1000)
 
 static struct {
-    vl_shm_t *shm;
-    apr_pool_t *pchild;
     apr_pool_t *list_pool;          /* of what is put into the MPM's list */
-    const int *relay;
     ap_listen_rec *first;           /* of the MPM's list */
     int n;                          /* placeholders at the start of the list */
     ap_listen_rec *real;            /* the real sockets, at the end of the list */
@@ -71,15 +69,15 @@ static void mark_not_idle(void)
 /* If this child cannot accept it resigns: another one may be able to. */
 static void claim_and_serve(const sigset_t *signals)
 {
-    if (!prefork.first->active || !vl_relay_claim(prefork.shm))
+    if (!prefork.first->active || !vl_relay_claim(vl_child.shm))
         return;
-    if (vl_accept_open(prefork.pchild, prefork.real)) {
+    if (vl_accept_open(prefork.real)) {
         mark_not_idle();
         vl_accept_serve(prefork.first, signals);
     }
     else {
-        vl_relay_acceptor_resign(prefork.shm);
-        vl_relay_child_ask(prefork.shm);
+        vl_relay_acceptor_resign(vl_child.shm);
+        vl_relay_child_ask(vl_child.shm);
     }
 }
 
@@ -103,9 +101,9 @@ static void run_as_acceptor(void)
 static void wait_for_descriptor(void)
 {
     vl_accept_warn_full();
-    vl_relay_child_unask(prefork.shm);
+    vl_relay_child_unask(vl_child.shm);
     apr_sleep(RETRY_US);
-    vl_relay_child_ask(prefork.shm);
+    vl_relay_child_ask(vl_child.shm);
 }
 
 /* Returns APR_EINTR if a listener has been closed: the MPM then checks whether this
@@ -119,13 +117,13 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
     int fd;
 
     *csd = NULL;
-    vl_relay_child_ask(prefork.shm);
+    vl_relay_child_ask(vl_child.shm);
     while (lr->active) {
-        if (!vl_relay_has_acceptor(prefork.shm))
+        if (!vl_relay_has_acceptor(vl_child.shm))
             run_as_acceptor();
         if (!lr->active)
             break;
-        rv = vl_relay_child_receive(prefork.shm, prefork.relay, &item, &fd);
+        rv = vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd);
         if (rv == APR_EMFILE)
             wait_for_descriptor();
         if (rv == APR_SUCCESS) {
@@ -134,7 +132,7 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
             return rv;
         }
     }
-    vl_relay_child_unask(prefork.shm);
+    vl_relay_child_unask(vl_child.shm);
     return APR_EINTR;
 }
 
@@ -192,7 +190,7 @@ static int start_take_over(void)
 {
     if (pthread_create(&prefork.thread, NULL, take_over, NULL))
         return 0;
-    apr_pool_pre_cleanup_register(prefork.pchild, NULL, end_take_over);
+    apr_pool_pre_cleanup_register(vl_child.pool, NULL, end_take_over);
     return 1;
 }
 
@@ -243,23 +241,19 @@ int vl_prefork_can_spare_one(void)
            && !ap_exists_config_define("DEBUG");
 }
 
-int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                          const int relay[2])
+int vl_prefork_child_init(void)
 {
     apr_socket_t **placeholders;
     ap_listen_rec *lr;
 
     if (!vl_prefork_can_spare_one())
         return 0;
-    prefork.shm = shm;
-    prefork.pchild = pchild;
-    prefork.list_pool = apr_pool_parent_get(pchild);
-    prefork.relay = relay;
+    prefork.list_pool = apr_pool_parent_get(vl_child.pool);
     prefork.first = ap_listeners;
     for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)
         lr->accept_func = NULL;     /* until the MPM sets it */
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-    placeholders = apr_palloc(pchild, sizeof(*placeholders) * prefork.n);
+    placeholders = apr_palloc(vl_child.pool, sizeof(*placeholders) * prefork.n);
     if (!make_placeholders(placeholders) || !start_take_over())
         return 0;
     move_listeners(placeholders);

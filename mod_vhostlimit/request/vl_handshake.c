@@ -6,6 +6,7 @@
 #include <http_connection.h>
 #include <util_filter.h>
 
+#include "accept/vl_child.h"
 #include "cost/vl_meter.h"
 #include "base/vl_private.h"
 #include "core/vl_thread.h"
@@ -19,7 +20,6 @@ struct vl_handshake_t {
 };
 
 static ap_filter_rec_t *filter_handle;
-static vl_shm_t *accounts;
 
 /* Returns the CPU time of the thread since the last charge, 0 on another thread. */
 static apr_uint64_t uncharged_us(vl_handshake_t *handshake)
@@ -43,7 +43,7 @@ static void release_slot(vl_handshake_t *handshake)
         return;
     handshake->grant->holds = 0;
     handshake->grant->given_back = handshake->grant->occupies = 1;
-    vl_thread_occupy(accounts, handshake->account);
+    vl_thread_occupy(vl_child.shm, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
     vl_park_end(&handshake->grant->ticket, &cost);
 }
@@ -91,7 +91,7 @@ void vl_handshake_end(vl_handshake_t *handshake)
     handshake->over = 1;
     us = uncharged_us(handshake);
     if (us)
-        vl_charge_pay(accounts, handshake->account, us);
+        vl_charge_pay(vl_child.shm, handshake->account, us);
 }
 
 void vl_handshake_register(void)
@@ -99,9 +99,4 @@ void vl_handshake_register(void)
     /* Directly above the core's filter, which reads the socket. */
     filter_handle = ap_register_input_filter("VHOSTLIMIT_HELLO", filter_handshake,
                                              NULL, AP_FTYPE_NETWORK - 1);
-}
-
-void vl_handshake_child_init(vl_shm_t *shm)
-{
-    accounts = shm;
 }

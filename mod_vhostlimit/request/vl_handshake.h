@@ -18,8 +18,6 @@
 
 /* Registers the input filter. */
 void vl_handshake_register(void);
-/* Child, before its threads start. */
-void vl_handshake_child_init(vl_shm_t *shm);
 
 typedef struct vl_handshake_t vl_handshake_t;
 

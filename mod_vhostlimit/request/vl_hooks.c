@@ -29,9 +29,6 @@
  * site's cgroup. */
 #define PLACE_MIN_US 1000
 
-static vl_shm_t *accounts;
-static const vl_place_t *places;
-
 /* Reading a thread's CPU clock is a system call, so it is read once for each request, at
  * its end. The next request of the thread begins at that reading. Work of the thread
  * between the two, such as taking up the connection and a TLS handshake, is a part of
@@ -79,7 +76,7 @@ void vl_hooks_pause(req_t *req)
 {
     if (!req->occupies && !req->conn->master && !vl_lease_has_thread()) {
         req->occupies = 1;
-        vl_thread_occupy(accounts, req->admission.ticket.account);
+        vl_thread_occupy(vl_child.shm, req->admission.ticket.account);
     }
     vl_meter_pause(&req->meter);
 }
@@ -88,7 +85,7 @@ void vl_hooks_go_on(req_t *req)
 {
     vl_meter_go_on(&req->meter);
     if (req->occupies)
-        vl_thread_free(accounts, req->admission.ticket.account);
+        vl_thread_free(vl_child.shm, req->admission.ticket.account);
     req->occupies = 0;
 }
 
@@ -104,7 +101,7 @@ void vl_hooks_req_leave(req_t *req)
     vl_meter_end(&req->meter, &cost);
     stop_cpu_clock(req);
     if (req->resets_group && pthread_equal(req->thread, pthread_self()))
-        vl_place_thread(places, VL_PLACE_NONE);
+        vl_place_thread(vl_child.place, VL_PLACE_NONE);
     cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
     cost.cpu_us = req->cpu_us;
     charged = vl_park_end(&req->admission.ticket, &cost);
@@ -119,7 +116,7 @@ static void charge_refusal(const req_t *req)
     if (req->admission.decision.verdict == VL_REFUSE && !req->admission.entered
         && req->admission.decision.reason != VL_REASON_ERROR
         && conf->mode == VL_MODE_ON && req->cpu_us > 0)
-        vl_charge_pay(accounts, conf->account, (apr_uint64_t)req->cpu_us);
+        vl_charge_pay(vl_child.shm, conf->account, (apr_uint64_t)req->cpu_us);
 }
 
 static apr_status_t req_pool_cleanup(void *data)
@@ -187,13 +184,13 @@ static void admit_with_grant(req_t *req, const vl_grant_t *grant,
     adm->entered = grant->holds;
     if (grant->holds) {
         adm->ticket = grant->ticket;
-        vl_slot_begin(accounts, grant->waited_us, adm);
+        vl_slot_begin(vl_child.shm, grant->waited_us, adm);
     }
     else {
         adm->decision.verdict = VL_REFUSE;
         adm->decision.reason = grant->refused;
         if (grant->refused != VL_REASON_GONE)
-            vl_slot_refused(accounts, conf->account, adm);
+            vl_slot_refused(vl_child.shm, conf->account, adm);
     }
 }
 
@@ -208,7 +205,7 @@ static int take_stream_slot(vl_lease_t *lease, const vl_conf_t *conf,
         grant->holds = 0;
     }
     return grant->holds
-           || vl_slot_resume(accounts, conf->account, 1, &grant->ticket)
+           || vl_slot_resume(vl_child.shm, conf->account, 1, &grant->ticket)
               == APR_SUCCESS;
 }
 
@@ -219,19 +216,19 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     int is_stream = req->conn->master != NULL;
     int occupies = !is_stream && !vl_lease_has_thread(), waited;
 
-    if (vl_lease_has_thread() && vl_thread_exceeds_capacity(accounts, conf->account))
+    if (vl_lease_has_thread() && vl_thread_exceeds_capacity(vl_child.shm, conf->account))
         return 0;
     if (occupies
-        && vl_thread_try_occupy(accounts, conf->account) != APR_SUCCESS)
+        && vl_thread_try_occupy(vl_child.shm, conf->account) != APR_SUCCESS)
         return 0;
     waited = vl_park_wait(conf->account, is_stream, conf->queue_timeout, grant);
     if (occupies)
-        vl_thread_free(accounts, conf->account);
+        vl_thread_free(vl_child.shm, conf->account);
     if (waited && grant->holds && !is_stream && vl_lease_is_gone(lease_of(req->conn))) {
         vl_park_end(&grant->ticket, NULL);
         grant->holds = 0;
         grant->refused = VL_REASON_GONE;
-        vl_slot_gone(accounts, conf->account);
+        vl_slot_gone(vl_child.shm, conf->account);
     }
     return waited;
 }
@@ -248,10 +245,10 @@ static void take_slot(const req_t *req, vl_lease_t *lease,
     grant->holds = vl_lease_resume(lease, takes_no_thread, &grant->ticket);
     if (grant->holds)
         return;
-    rv = vl_slot_try(accounts, conf->account, &grant->ticket);
+    rv = vl_slot_try(vl_child.shm, conf->account, &grant->ticket);
     grant->holds = rv == APR_SUCCESS;
     if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
-        rv = vl_slot_resume(accounts, conf->account, takes_no_thread,
+        rv = vl_slot_resume(vl_child.shm, conf->account, takes_no_thread,
                             &grant->ticket);
         grant->holds = rv == APR_SUCCESS;
         if (APR_STATUS_IS_EAGAIN(rv))
@@ -264,7 +261,7 @@ static void take_slot(const req_t *req, vl_lease_t *lease,
 /* Returns 1 if requests of the site may have to wait. */
 static int is_limited(const vl_conf_t *conf)
 {
-    return conf->mode == VL_MODE_ON && vl_slot_queue(accounts, conf->account);
+    return conf->mode == VL_MODE_ON && vl_slot_queue(vl_child.shm, conf->account);
 }
 
 /* Fills in *grant with a slot or a refusal, unless it has one already. */
@@ -308,7 +305,7 @@ static apr_status_t admit(req_t *req, const vl_conf_t *conf)
         get_slot(req, conf, &grant);
     vl_hooks_unoccupy(&grant);
     if (!grant.holds && !grant.refused)
-        return vl_slot_enter(accounts, conf->account, &req->admission);
+        return vl_slot_enter(vl_child.shm, conf->account, &req->admission);
     admit_with_grant(req, &grant, conf);
     return APR_SUCCESS;
 }
@@ -322,9 +319,9 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
     int moves = req->running && conf->mode == VL_MODE_ON
                 && req->admission.thread_us >= PLACE_MIN_US;
 
-    vl_place_thread(places, moves ? req->admission.ticket.account
+    vl_place_thread(vl_child.place, moves ? req->admission.ticket.account
                                   : VL_PLACE_NONE);
-    req->resets_group = moves && vl_slot_capped(accounts, conf->account);
+    req->resets_group = moves && vl_slot_capped(vl_child.shm, conf->account);
 }
 
 /* Closes a connection that cannot be parked after this request if other connections are
@@ -334,7 +331,7 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
  * without an end. */
 static void close_if_contended(request_rec *r, const req_t *req)
 {
-    if (!req->conn->master && !vl_lease_parks() && vl_slot_contended(accounts)
+    if (!req->conn->master && !vl_lease_parks() && vl_slot_contended(vl_child.shm)
         && (vl_lease_ends(req->conn->lease) || vl_lease_threads_are_short()))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
 }
@@ -344,10 +341,10 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
     req->running = req->admission.entered;
     if (req->running && (req->conn->master || vl_lease_has_thread())
         && !req->admission.ticket.stream)
-        vl_thread_is_stream(accounts, &req->admission.ticket);
+        vl_thread_is_stream(vl_child.shm, &req->admission.ticket);
     place_thread(req, conf);
     req->started = vl_clock_us();
-    vl_place_fork_for(places, conf->account);
+    vl_place_fork_for(vl_child.place, conf->account);
     start_cpu_clock(req);
     if (req->running)
         vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
@@ -358,8 +355,8 @@ static void req_begin(req_t *req, const vl_conf_t *conf)
 /* The thread, and the processes that it forks, work for no site from now on. */
 static void leave_groups(void)
 {
-    vl_place_fork_for(places, VL_PLACE_NONE);
-    vl_place_thread(places, VL_PLACE_NONE);
+    vl_place_fork_for(vl_child.place, VL_PLACE_NONE);
+    vl_place_thread(vl_child.place, VL_PLACE_NONE);
 }
 
 /* The site or the request is not limited. */
@@ -506,7 +503,7 @@ static int req_fixups(request_rec *r)
 
     if (req && req->running && !req->meter.elsewhere && has_back_end(r))
         vl_meter_elsewhere(&req->meter, is_forked_by_us(r)
-                           && vl_place_forks(places,
+                           && vl_place_forks(vl_child.place,
                                              req->meter.ticket->account));
     return DECLINED;
 }
@@ -536,14 +533,6 @@ static int req_log(request_rec *r)
                                req->admission.decision.reason));
     }
     return OK;
-}
-
-void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place)
-{
-    accounts = shm;
-    vl_handshake_child_init(shm);
-    vl_hooks_conn_child_init(shm);
-    places = place;
 }
 
 void vl_hooks_register(apr_pool_t *p)

@@ -23,7 +23,6 @@
 #define EVENTS "text/event-stream"
 
 static ap_filter_rec_t *end_filter_handle;
-static vl_shm_t *accounts;
 
 /* Returns 1 if input of the client is available, in a filter or in the socket. */
 static int has_input(conn_rec *c, apr_bucket_brigade *bb)
@@ -161,7 +160,7 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 void vl_hooks_unoccupy(vl_grant_t *grant)
 {
     if (grant->occupies)
-        vl_thread_free(accounts, grant->ticket.account);
+        vl_thread_free(vl_child.shm, grant->ticket.account);
     grant->occupies = 0;
 }
 
@@ -190,7 +189,7 @@ static apr_status_t conn_cleanup(void *data)
     conn_t *conn = data;
 
     /* The process exits. The parent reclaims the slots of this child. */
-    if (!accounts)
+    if (vl_child.ended)
         return APR_SUCCESS;
     vl_handshake_end(conn->handshake);
     vl_hooks_drop_grant(conn);
@@ -311,19 +310,6 @@ static int pre_close(conn_rec *c)
     if (conn && conn->lease && !c->master)
         vl_lease_leave(conn->lease);
     return DECLINED;
-}
-
-apr_status_t vl_hooks_child_end(void *unused)
-{
-    accounts = NULL;
-    vl_lease_forget();
-    return APR_SUCCESS;
-}
-
-void vl_hooks_conn_child_init(vl_shm_t *shm)
-{
-    accounts = shm;
-    vl_hooks_net_child_init();
 }
 
 void vl_hooks_conn_register(void)

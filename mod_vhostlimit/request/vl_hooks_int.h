@@ -15,6 +15,7 @@
 #include <httpd.h>
 
 #include "accept/vl_arrival.h"
+#include "accept/vl_child.h"
 #include "request/vl_handshake.h"
 #include "lease/vl_lease.h"
 #include "cost/vl_meter.h"
@@ -69,7 +70,6 @@ void vl_hooks_forget_thread(void);
 /* --- the connection ------------------------------------------------------- */
 
 void vl_hooks_conn_register(void);
-void vl_hooks_conn_child_init(vl_shm_t *shm);
 /* Charges the rest of the handshake. Returns 1 if there was a handshake. */
 int vl_hooks_end_handshake(conn_t *conn);
 /* Returns the connection's unused slot and forgets its grant. */
@@ -81,7 +81,6 @@ void vl_hooks_unoccupy(vl_grant_t *grant);
 /* --- the network ---------------------------------------------------------- */
 
 void vl_hooks_net_register(void);
-void vl_hooks_net_child_init(void);
 /* Adds the network filters to the connection. */
 void vl_hooks_net_add(conn_rec *c, conn_t *conn);
 /* Returns 1 if the brigade has an end-of-request bucket. */

@@ -28,7 +28,6 @@
 #define UNCHECKED_MAX 4096
 
 static ap_filter_rec_t *output_handle, *stream_output_handle, *input_handle;
-static int is_async;
 
 int vl_hooks_ends_request(const apr_bucket_brigade *bb)
 {
@@ -185,7 +184,7 @@ static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
 {
     apr_status_t rv = pass_brigade(f, bb, req);
 
-    if (is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c)
+    if (vl_child.is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c)
         || !is_not_ready(f->c, req, POLLOUT))
         return rv;
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
@@ -294,12 +293,6 @@ void vl_hooks_net_add(conn_rec *c, conn_t *conn)
     ap_add_output_filter_handle(c->master ? stream_output_handle : output_handle,
                                 conn, NULL, c);
     ap_add_input_filter_handle(input_handle, conn, NULL, c);
-}
-
-void vl_hooks_net_child_init(void)
-{
-    if (ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async) != APR_SUCCESS)
-        is_async = 0;
 }
 
 void vl_hooks_net_register(void)
