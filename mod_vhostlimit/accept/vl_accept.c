@@ -9,7 +9,7 @@
  *
  * Under the prefork MPM the acceptor is one of the children and no thread, see
  * vl_prefork.c. */
-#include "accept/vl_accept_int.h"
+#include "accept/vl_acceptor.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 /* Exchange of connections with other children: connections that they transfer are
  * received here, and queued ones are transferred to children with free threads, or to
  * any other child when this one stops. */
-#include "accept/vl_accept_int.h"
+#include "accept/vl_acceptor.h"
 
 #include <errno.h>
 #include <unistd.h>

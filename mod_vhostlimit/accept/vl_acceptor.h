@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_ACCEPT_INT_H
-#define VL_ACCEPT_INT_H
+#ifndef VL_ACCEPTOR_H
+#define VL_ACCEPTOR_H
 
 /* Internal to vl_accept*.c: the acceptor of this child process. vl_accept.c waits for
- * events and accepts connections; vl_accept_share.c exchanges connections with other
+ * events and accepts connections; vl_acceptor.c exchanges connections with other
  * children.
  * Only the acceptor's thread uses acceptor_t once it runs. The exceptions are
  * `stopping`, which is atomic, and what vl_accept_stand_in() and
