@@ -14,6 +14,7 @@
 #include <apr_strings.h>
 #include <http_core.h>
 #include <http_main.h>
+#include <mpm_common.h>
 
 #include "accept/vl_accept.h"
 #include "accept/vl_child.h"
@@ -363,6 +364,7 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
     const vl_child_t child = { .pool = pchild, .main_server = main_server,
                                .shm = kept->shm, .place = place, .usage = usage,
+                               .pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname),
                                .transfer_pair = kept->transfer,
                                .relay_pair = kept->relay };
     int threads = 1;

@@ -2,59 +2,51 @@
 #ifndef VL_ACCEPTOR_H
 #define VL_ACCEPTOR_H
 
-/* Internal to vl_accept*.c: the acceptor of this child process. vl_accept.c waits for
- * events and accepts connections; vl_acceptor.c exchanges connections with other
- * children.
- * Only the acceptor's thread uses acceptor_t once it runs. The exceptions are
- * `stopping`, which is atomic, and what vl_accept_stand_in() and
- * vl_accept_transfer_unbegun() need. */
+/* The acceptor of this child process: the loop over its events and its timed work.
+ * Owns the epoll set, the state of the acceptor (the table is in vl_acceptor.c), and the
+ * exchange of connections with other children.
+ *
+ * Invariant: the listening sockets are in the epoll set only in the state LISTENING.
+ *
+ * There is no lock. One thread runs vl_acceptor_run(), and only it uses the state. The
+ * functions that other threads may call say so.
+ * The callers are vl_accept.c, where the acceptor is a thread, and vl_prefork.c, where it
+ * is a child process. */
 
-#include <pthread.h>
+#include <signal.h>
 
-#include <apr_thread_proc.h>
+#include <apr_errno.h>
 
-#include "accept/vl_accept.h"
-#include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 
-typedef struct acceptor_t {
-    int epoll_fd;
-    vl_listeners_t listeners;
-    int is_prefork;                 /* the acceptor of the prefork MPM, for all children */
-    const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
-    int not_listening;              /* no listener is in the epoll set */
-    int no_descriptors;             /* none left for connections from other children */
-    apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
-    const char *pid_file;
-    int reads_usage;                /* this child reads the CPU usage for all children */
-    apr_thread_t *thread;
-    pthread_mutex_t may_begin;      /* the thread starts to accept when it gets this */
-    int stopping;                   /* atomic: the thread is to stop */
-} acceptor_t;
+/* Makes the epoll set and the table of connections. is_prefork: this child accepts for
+ * all children of the prefork MPM. Returns pass_fd (vl_arrival_child_init()), or -1 if
+ * there are not enough descriptors. */
+int vl_acceptor_open(int is_prefork);
+/* Closes both if vl_acceptor_run() cannot be called. */
+void vl_acceptor_close(int pass_fd);
+/* Logs that the acceptor cannot work in this child. */
+void vl_acceptor_log_failure(apr_status_t rv);
 
-extern acceptor_t *vl_acceptor;     /* one for each child process */
+/* Accepts connections until the MPM has closed its listeners, or vl_acceptor_stop() was
+ * called. Then it closes the real listeners, transfers or answers the connections here
+ * in at most 3 s, and returns. Where leases are granted it returns when the child ends.
+ * signals: signal mask while it sleeps, or NULL. */
+void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals);
+/* Any thread: vl_acceptor_run() is to return soon. Returns 0 if the acceptor cannot be
+ * woken. */
+int vl_acceptor_stop(void);
+/* Returns 1 after vl_acceptor_stop(). Any thread. */
+int vl_acceptor_is_stopping(void);
 
-/* Stops accepting connections until vl_accept_resume_listening(). */
-void vl_accept_stop_listening(void);
-void vl_accept_resume_listening(void);
-/* Returns 1 if the child process ends. */
-int vl_accept_is_ending(void);
-/* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
-void vl_accept_wait_for_events(void);
+/* The callback of vl_watchdog_start(), concurrent with a stalled acceptor. */
+void vl_acceptor_while_stalled(apr_int64_t now_us);
+/* Transfers connections that the MPM took and no worker has begun. The acceptor's thread
+ * and the MPM's threads have ended. */
+void vl_acceptor_transfer_unbegun(void);
 
-/* Receives the connections that other children have transferred. */
-void vl_accept_adopt(void);
-/* Called at each tick. Shares connections with other children. mpm_stalled: the MPM
- * takes no connections. */
-void vl_accept_balance(int mpm_stalled);
-/* Called when the MPM has closed its listeners; the last thing the acceptor does. It
- * closes the real listeners, and transfers or answers the connections here, in at most
- * 3 s. Then it returns; where leases are granted it does when the child ends. */
-void vl_accept_leave(void);
-/* The callback of vl_watchdog_start(). */
-void vl_accept_stand_in(apr_int64_t now_us);
-/* Transfers connections that the MPM took and no worker has begun. The acceptor's
- * thread and the MPM's threads have ended. */
-void vl_accept_transfer_unbegun(void);
+/* Logs, at most once a minute, that connections from other children stay queued because
+ * this child has no descriptors left. One thread of a child calls it. */
+void vl_acceptor_warn_full(void);
 
 #endif

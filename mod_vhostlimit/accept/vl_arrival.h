@@ -35,8 +35,7 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
 /* The same for a connection that another child has transferred. The time that it was
  * queued, and the time since its head began, go on. */
 void vl_arrival_adopt(int fd, const vl_passed_t *passed);
-/* Takes back a connection from vl_arrival_evict() or vl_arrival_shed() that no other
- * child took. vl_arrival_settle() classifies it again. */
+/* Takes back a connection from vl_arrival_take() that no other child took. vl_arrival_settle() classifies it again. */
 void vl_arrival_keep(int fd, const vl_passed_t *passed);
 /* Closes one connection because no descriptor is left. Returns VL_SPARED_NONE if none
  * can be closed, VL_SPARED_SOON if the MPM has it and will close it. */
@@ -60,19 +59,25 @@ int vl_arrival_tick(apr_int64_t now_us);
  * are. */
 int vl_arrival_stand_in(apr_int64_t now_us);
 
-/* Takes up to `max` connections out of this child: their descriptors, and the record
- * that the other child needs. Returns their number, 0 if none is left.
- * vl_arrival_evict() takes queued connections, connections with incomplete heads, and
- * connections that the MPM has not taken yet. This child is then granted nothing until
- * its MPM asks for a connection. vl_arrival_shed() takes only queued connections. */
-apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
-                            apr_size_t max);
-apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
-                           apr_size_t max);
-/* The same for connections that the MPM took and no worker has begun. The MPM's
- * threads have ended before. */
-apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
-                              apr_size_t max);
+/* Connections between two children: their descriptors, and what the receiver needs to
+ * know of each. */
+typedef struct vl_batch_t {
+    apr_size_t n;
+    int fds[VL_TRANSFER_MAX];
+    vl_passed_t passed[VL_TRANSFER_MAX];
+} vl_batch_t;
+
+/* Takes up to `max` connections out of this child, at most VL_TRANSFER_MAX. n is 0 if
+ * none is left. */
+typedef enum {
+    VL_TAKE_WAITING,    /* queued ones, ones with incomplete heads, and ones that the MPM
+                         * has not taken yet. This child is granted nothing from then on
+                         * until its MPM asks for a connection. */
+    VL_TAKE_QUEUED,     /* queued ones */
+    VL_TAKE_UNBEGUN     /* ones that the MPM took and no worker has begun. The MPM's
+                         * threads have ended before. */
+} vl_take_e;
+void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch);
 /* No other child is left: answers requests that were read with 503 and closes all
  * connections. */
 void vl_arrival_dismiss(void);
@@ -91,8 +96,7 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 
 /* Acceptor: sends the connections for the MPM in order, until one cannot be sent. A
  * connection that was sent is closed here. */
-typedef apr_status_t vl_arrival_send_fn(vl_item_t *item, int fd);
-void vl_arrival_relay(vl_arrival_send_fn *send_one);
+void vl_arrival_relay(void);
 /* Child process: makes an APR socket of a connection that the acceptor sent. It lives
  * in p. */
 apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,

@@ -133,8 +133,7 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 
 /* --- the MPM in another process ------------------------------------------- */
 
-static apr_status_t relay_one_locked(vl_arrival_t *arrival,
-                                     vl_arrival_send_fn *send_one)
+static apr_status_t relay_one_locked(vl_arrival_t *arrival)
 {
     vl_item_t item = { .grant = arrival->grant, .ready = arrival->ready,
                        .addr_len = arrival->addr_len,
@@ -143,20 +142,21 @@ static apr_status_t relay_one_locked(vl_arrival_t *arrival,
 
     if (arrival->was_queued)
         item.grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
-    rv = send_one(&item, arrival->fd);
+    rv = vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair, &item,
+                                arrival->fd);
     if (rv == APR_SUCCESS)
         vl_arrival_close_locked(arrival);
     return rv;
 }
 
-void vl_arrival_relay(vl_arrival_send_fn *send_one)
+void vl_arrival_relay(void)
 {
     vl_arrival_t *arrival;
     apr_status_t rv = APR_SUCCESS;
 
     vl_park_lock();
     while (rv == APR_SUCCESS && (arrival = vl_arrival_first_passing_locked()))
-        rv = relay_one_locked(arrival, send_one);
+        rv = relay_one_locked(arrival);
     if (rv == APR_SUCCESS)
         resume_grants_locked();
     vl_park_unlock();

@@ -8,8 +8,8 @@
 #include "accept/vl_arrival_answer.h"
 #include "accept/vl_arrival_queue.h"
 
-/* Returns a connection that can be transferred, without a grant, or NULL. */
-static vl_arrival_t *take_any_locked(void)
+/* Returns a connection that waits here, without a grant, or NULL. */
+static vl_arrival_t *find_waiting_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(INCOMPLETE_HEAD);
 
@@ -20,13 +20,8 @@ static vl_arrival_t *take_any_locked(void)
     return arrival ? arrival : vl_arrival_unqueue_locked(0);
 }
 
-static vl_arrival_t *take_queued_locked(void)
-{
-    return vl_arrival_unqueue_locked(1);
-}
-
 /* The descriptor is the MPM's, so the transfer gets a duplicate. */
-static vl_arrival_t *take_unbegun_locked(void)
+static vl_arrival_t *find_unbegun_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(IN_MPM);
 
@@ -35,6 +30,19 @@ static vl_arrival_t *take_unbegun_locked(void)
         arrival->fd = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
     }
     return arrival;
+}
+
+static vl_arrival_t *find_locked(vl_take_e which)
+{
+    switch (which) {
+    case VL_TAKE_WAITING:
+        return find_waiting_locked();
+    case VL_TAKE_QUEUED:
+        return vl_arrival_unqueue_locked(1);
+    case VL_TAKE_UNBEGUN:
+        break;
+    }
+    return find_unbegun_locked();
 }
 
 /* All processes use the same clock (vl_clock.h), so the times are valid in the other
@@ -52,50 +60,25 @@ static vl_passed_t transfer_record(const vl_arrival_t *arrival)
     return passed;
 }
 
-static apr_size_t take_locked(vl_arrival_t *(*take_one_locked)(void),
-                              int *ret_fds, vl_passed_t *ret_passed,
-                              apr_size_t max)
+void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
 {
     vl_arrival_t *arrival;
     apr_size_t n;
 
-    for (n = 0; n < max && (arrival = take_one_locked()); n++) {
-        ret_fds[n] = arrival->fd;
-        ret_passed[n] = transfer_record(arrival);
+    if (which == VL_TAKE_WAITING)
+        vl_shm_child_pause(vl_child.shm, 1);
+    vl_park_lock();
+    if (which == VL_TAKE_WAITING) {
+        vl_arrivals->mpm_stalled = 1;
+        vl_park_take_locked();
+    }
+    for (n = 0; n < max && (arrival = find_locked(which)); n++) {
+        ret_batch->fds[n] = arrival->fd;
+        ret_batch->passed[n] = transfer_record(arrival);
         vl_arrival_bury_locked(arrival);
     }
-    return n;
-}
-
-static apr_size_t take(vl_arrival_t *(*take_one_locked)(void), int *ret_fds,
-                       vl_passed_t *ret_passed, apr_size_t max)
-{
-    apr_size_t n;
-
-    vl_park_lock();
-    n = take_locked(take_one_locked, ret_fds, ret_passed, max);
+    ret_batch->n = n;
     vl_park_unlock();
-    return n;
-}
-
-apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
-                            apr_size_t max)
-{
-    apr_size_t n;
-
-    vl_shm_child_pause(vl_child.shm, 1);
-    vl_park_lock();
-    vl_arrivals->mpm_stalled = 1;
-    vl_park_take_locked();
-    n = take_locked(take_any_locked, ret_fds, ret_passed, max);
-    vl_park_unlock();
-    return n;
-}
-
-apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
-                           apr_size_t max)
-{
-    return take(take_queued_locked, ret_fds, ret_passed, max);
 }
 
 void vl_arrival_dismiss(void)
@@ -103,15 +86,9 @@ void vl_arrival_dismiss(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    while ((arrival = take_any_locked()))
+    while ((arrival = find_waiting_locked()))
         vl_arrival_answer_503_locked(arrival);
     vl_park_unlock();
-}
-
-apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
-                              apr_size_t max)
-{
-    return take(take_unbegun_locked, ret_fds, ret_passed, max);
 }
 
 apr_uint32_t vl_arrival_count(void)

@@ -20,6 +20,7 @@ typedef struct vl_child_t {
     vl_shm_t *shm;
     const vl_place_t *place;        /* the cgroups of the sites */
     vl_usage_t *usage;
+    const char *pid_file;           /* of the parent */
     const int *transfer_pair;       /* see vl_transfer.h */
     const int *relay_pair;          /* see vl_relay.h */
     apr_uint32_t max_lingering;     /* limit of lingering connections, and half the

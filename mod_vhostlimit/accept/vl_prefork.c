@@ -32,7 +32,7 @@
 #include <scoreboard.h>
 #include <unixd.h>
 
-#include "accept/vl_accept.h"
+#include "accept/vl_acceptor.h"
 #include "accept/vl_arrival.h"
 #include "accept/vl_child.h"
 #include "accept/vl_listener.h"
@@ -46,6 +46,7 @@ static struct {
     ap_listen_rec *first;           /* of the MPM's list */
     int n;                          /* placeholders at the start of the list */
     ap_listen_rec *real;            /* the real sockets, at the end of the list */
+    vl_listeners_t listeners;       /* duplicates of them, in the acceptor */
     pthread_t thread;               /* runs take_over() */
     int list_is_final;              /* atomic: the list does not change any more */
     int stopping;                   /* atomic: take_over() is to stop */
@@ -66,14 +67,28 @@ static void mark_not_idle(void)
     }
 }
 
+/* The MPM closes the real sockets, so the acceptor has duplicates. Returns 0 if there are
+ * not enough descriptors. */
+static int open_acceptor(void)
+{
+    if (vl_listener_child_copy(prefork.real, prefork.n, &prefork.listeners)) {
+        if (vl_acceptor_open(1) >= 0)
+            return 1;
+        vl_listener_child_close(&prefork.listeners);
+    }
+    vl_acceptor_log_failure(errno);
+    return 0;
+}
+
 /* If this child cannot accept it resigns: another one may be able to. */
 static void claim_and_serve(const sigset_t *signals)
 {
     if (!prefork.first->active || !vl_relay_claim(vl_child.shm))
         return;
-    if (vl_accept_open(prefork.real)) {
+    if (open_acceptor()) {
         mark_not_idle();
-        vl_accept_serve(prefork.first, signals);
+        prefork.listeners.first = prefork.first;
+        vl_acceptor_run(&prefork.listeners, signals);
     }
     else {
         vl_relay_acceptor_resign(vl_child.shm);
@@ -100,7 +115,7 @@ static void run_as_acceptor(void)
  * go to other children, or stay queued. */
 static void wait_for_descriptor(void)
 {
-    vl_accept_warn_full();
+    vl_acceptor_warn_full();
     vl_relay_child_unask(vl_child.shm);
     apr_sleep(RETRY_US);
     vl_relay_child_ask(vl_child.shm);
@@ -232,22 +247,11 @@ static void move_listeners(apr_socket_t **placeholders)
     __atomic_store_n(&prefork.list_is_final, 1, __ATOMIC_RELEASE);
 }
 
-int vl_prefork_can_spare_one(void)
-{
-    int daemons = 1;
-
-    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
-    return daemons > 1 && !ap_exists_config_define("ONE_PROCESS")
-           && !ap_exists_config_define("DEBUG");
-}
-
 int vl_prefork_child_init(void)
 {
     apr_socket_t **placeholders;
     ap_listen_rec *lr;
 
-    if (!vl_prefork_can_spare_one())
-        return 0;
     prefork.list_pool = apr_pool_parent_get(vl_child.pool);
     prefork.first = ap_listeners;
     for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)
@@ -257,5 +261,5 @@ int vl_prefork_child_init(void)
     if (!make_placeholders(placeholders) || !start_take_over())
         return 0;
     move_listeners(placeholders);
-    return prefork.n;
+    return prefork.n > 0;
 }

@@ -8,12 +8,8 @@
  * it. The lock of the segment decides which child is the acceptor (vl_relay.h).
  * Called from vl_accept.c. */
 
-/* Returns 1 if there are enough children for one of them to be the acceptor only.
- * Parent or child. */
-int vl_prefork_can_spare_one(void);
-
-/* Child, before the MPM's loop. Returns the
- * number of listeners that were replaced; 0: none, and the MPM accepts as usual. */
+/* Child, before the MPM's loop, if vl_listener_may_replace(). Returns 1 if the listeners
+ * were replaced; otherwise the MPM accepts as usual. */
 int vl_prefork_child_init(void);
 
 #endif
