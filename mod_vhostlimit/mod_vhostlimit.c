@@ -420,7 +420,8 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_post_config(start_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
-    vl_hooks_register(p);
+    vl_hooks_conn_register();
+    vl_hooks_register();
     vl_notice_register(p);
     vl_status_register(p);
     apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,

@@ -82,16 +82,19 @@ vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t t
     return handshake;
 }
 
-void vl_handshake_end(vl_handshake_t *handshake)
+int vl_handshake_end(vl_handshake_t **handshake)
 {
+    vl_handshake_t *ends = *handshake;
     apr_uint64_t us;
 
-    if (!handshake || handshake->over)
-        return;
-    handshake->over = 1;
-    us = uncharged_us(handshake);
+    if (!ends)
+        return 0;
+    *handshake = NULL;
+    ends->over = 1;
+    us = uncharged_us(ends);
     if (us)
-        vl_charge_pay(vl_child.shm, handshake->account, us);
+        vl_charge_pay(vl_child.shm, ends->account, us);
+    return 1;
 }
 
 void vl_handshake_register(void)

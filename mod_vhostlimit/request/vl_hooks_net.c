@@ -5,7 +5,7 @@
  *
  * A stream of HTTP/2 waits for the buffer of mod_http2, which is no socket that could be
  * polled. vl_meter_tick() detects that a stream makes no progress. */
-#include "request/vl_hooks_int.h"
+#include "request/vl_hooks_net.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -99,14 +99,14 @@ static apr_status_t pass_brigade(ap_filter_t *f, apr_bucket_brigade *bb, req_t *
 
     if (conn->unchecked > UNCHECKED_MAX) {
         if (is_not_ready(f->c, req, POLLOUT))
-            vl_hooks_pause(req);
+            vl_request_pause(req);
         else
             conn->unchecked = 0;
     }
     conn->unchecked += length_of(bb);
     rv = ap_pass_brigade(f->next, bb);
     if (conn->current == req)
-        vl_hooks_go_on(req);
+        vl_request_go_on(req);
     return rv;
 }
 
@@ -219,7 +219,7 @@ static apr_status_t filter_output(ap_filter_t *f, apr_bucket_brigade *bb)
 
     if (conn->lease)
         vl_lease_io(conn->lease);
-    if (!req || !req->running || req->is_endless || vl_hooks_ends_request(bb))
+    if (!req || req->state != REQ_RUNNING || vl_hooks_ends_request(bb))
         return ap_pass_brigade(f->next, bb);
     return pass_pieces(f, bb, req);
 }
@@ -231,13 +231,13 @@ static apr_status_t filter_stream_output(ap_filter_t *f, apr_bucket_brigade *bb)
     req_t *req = conn->current;
     apr_status_t rv;
 
-    if (!req || !req->running || req->is_endless)
+    if (!req || req->state != REQ_RUNNING)
         return ap_pass_brigade(f->next, bb);
     vl_meter_may_wait(&req->meter);
     rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request. */
     if (conn->current == req)
-        vl_hooks_go_on(req);
+        vl_request_go_on(req);
     return rv;
 }
 
@@ -269,22 +269,22 @@ static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
     req_t *req = conn->current;
     apr_status_t rv;
 
-    if (!req || !req->running || req->is_endless || block != APR_BLOCK_READ
+    if (!req || req->state != REQ_RUNNING || block != APR_BLOCK_READ
         || (mode != AP_MODE_READBYTES && mode != AP_MODE_GETLINE))
         return ap_get_brigade(f->next, bb, mode, block, readbytes);
     if (f->c->master) {
         if (has_no_input(f, bb))
-            vl_hooks_pause(req);
+            vl_request_pause(req);
     }
     else {
         rv = ap_get_brigade(f->next, bb, mode, APR_NONBLOCK_READ, readbytes);
         if (!is_empty(rv, bb))
             return rv;
         if (is_not_ready(f->c, req, POLLIN))
-            vl_hooks_pause(req);
+            vl_request_pause(req);
     }
     rv = ap_get_brigade(f->next, bb, mode, APR_BLOCK_READ, readbytes);
-    vl_hooks_go_on(req);
+    vl_request_go_on(req);
     return rv;
 }
 
