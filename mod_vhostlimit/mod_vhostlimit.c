@@ -18,6 +18,7 @@
 
 #include "accept/vl_accept.h"
 #include "accept/vl_child.h"
+#include "accept/vl_listener.h"
 #include "cgroup/vl_cgroup.h"
 #include "config/vl_conf.h"
 #include "control/vl_control.h"
@@ -336,7 +337,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                      server_rec *main_server)
 {
-    vl_accept_open_logs();
+    if (vl_accept_works())
+        vl_listener_open_logs();
     return OK;
 }
 

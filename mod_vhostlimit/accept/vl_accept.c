@@ -105,12 +105,6 @@ void vl_accept_child_init(void)
         accepting.replaces_listeners = vl_prefork_child_init();
 }
 
-void vl_accept_open_logs(void)
-{
-    if (vl_accept_works())
-        vl_listener_open_logs();
-}
-
 int vl_accept_keeps_time(void)
 {
     return accepting.thread != NULL;

@@ -16,9 +16,6 @@
  * Owns the thread.  What it knows does not change after vl_accept_child_init(), so there
  * is no lock.  mod_vhostlimit.c is the caller; any thread may ask vl_accept_works(). */
 
-/* Parent. Called as soon as its listeners are open: before, they are not final, and
- * children of an earlier configuration may still accept from them. */
-void vl_accept_open_logs(void);
 /* Child, after vl_child_init() and before its MPM starts its threads. Starts the
  * acceptor and takes over the listeners where possible. */
 void vl_accept_child_init(void);

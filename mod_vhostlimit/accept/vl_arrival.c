@@ -48,15 +48,10 @@ static void wait_for_head(vl_arrival_t *arrival, const vl_classified_t *found)
     vl_park_unlock();
 }
 
-/* Handles the end of the client's input. Apache answers an incomplete request. A
- * connection without any input is closed here. */
-static void end_of_input(vl_arrival_t *arrival, int nothing)
+static void close_connection(vl_arrival_t *arrival)
 {
     vl_park_lock();
-    if (nothing)
-        vl_arrival_close_locked(arrival);
-    else
-        vl_arrival_pass_locked(arrival);
+    vl_arrival_close_locked(arrival);
     vl_park_unlock();
 }
 
@@ -85,21 +80,21 @@ static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
     arrival->http2 = found->http2;
     if (found->http2 && try_pass_with_thread(arrival, conf))
         return;
-    if (conf->mode == VL_MODE_ON && !found->exempt
-        && vl_slot_queue(vl_child.shm, conf->account)) {
-        arrival->ready = !found->tls && !found->http2;
-        arrival->client.tls = found->tls;
-        arrival->is_head = found->head;
-        arrival->client.http11 = found->http11 && !found->http2;
-        arrival->client.probed = 0;
-        vl_arrival_request_slot(arrival, conf);
-    }
-    else {
+    if (conf->mode != VL_MODE_ON || found->exempt
+        || !vl_slot_queue(vl_child.shm, conf->account)) {
         pass(arrival);
+        return;
     }
+    arrival->ready = !found->tls && !found->http2;
+    arrival->client.tls = found->tls;
+    arrival->is_head = found->head;
+    arrival->client.http11 = found->http11 && !found->http2;
+    arrival->client.probed = 0;
+    vl_arrival_request_slot(arrival, conf);
 }
 
-/* at_end: the client sends nothing more. */
+/* Reads the first bytes of a connection in CLASSIFYING, and moves it to its next state.
+ * at_end: the client sends nothing more. */
 static void classify(vl_arrival_t *arrival, int at_end)
 {
     vl_classified_t found;
@@ -108,12 +103,26 @@ static void classify(vl_arrival_t *arrival, int at_end)
                                        &found);
 
     vl_arrival_forget_grant(arrival);
-    if (result == VL_CLASSIFY_ALL)
+    switch (result) {
+    case VL_CLASSIFY_ALL:
         admit(arrival, &found);
-    else if (result == VL_CLASSIFY_CLOSED || at_end)
-        end_of_input(arrival, result != VL_CLASSIFY_SOME);
-    else
-        wait_for_head(arrival, &found);
+        break;
+    case VL_CLASSIFY_SOME:
+        if (at_end)
+            pass(arrival);              /* Apache answers an incomplete request */
+        else
+            wait_for_head(arrival, &found);
+        break;
+    case VL_CLASSIFY_NOTHING:
+        if (at_end)
+            close_connection(arrival);
+        else
+            wait_for_head(arrival, &found);
+        break;
+    case VL_CLASSIFY_CLOSED:
+        close_connection(arrival);
+        break;
+    }
 }
 
 static void find_local(vl_arrival_t *arrival)
@@ -142,9 +151,10 @@ static vl_arrival_t *make_received(int fd, const vl_passed_t *passed)
 static void add(vl_arrival_t *arrival, state_e state)
 {
     vl_park_lock();
-    if (state == CLASSIFYING && vl_arrival_descriptors_are_short_locked())
-        vl_arrival_close_one_locked();
-    vl_arrivals->accepted += state == CLASSIFYING;
+    if (state == CLASSIFYING) {
+        vl_arrival_limit_descriptors_locked();
+        vl_arrivals->accepted++;
+    }
     vl_arrival_enter_locked(arrival, state);
     vl_park_unlock();
 }
@@ -182,16 +192,6 @@ void vl_arrival_keep(int fd, const vl_passed_t *passed)
 
     if (arrival)
         add(arrival, TRANSFER_FAILED);
-}
-
-vl_spared_e vl_arrival_spare(void)
-{
-    vl_spared_e spared;
-
-    vl_park_lock();
-    spared = vl_arrival_close_one_locked();
-    vl_park_unlock();
-    return spared;
 }
 
 void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)

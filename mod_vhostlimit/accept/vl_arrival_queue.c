@@ -123,7 +123,7 @@ vl_arrival_t *vl_arrival_first_passing_locked(void)
  *    of connections with leases; so a flood closes its own connections;
  * 3. a connection that the MPM has (vl_lease_spare_locked());
  * 4. the oldest connection with an incomplete head. */
-vl_spared_e vl_arrival_close_one_locked(void)
+static vl_spared_e close_one_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(LINGERING);
     apr_uint32_t waiting;
@@ -147,12 +147,23 @@ vl_spared_e vl_arrival_close_one_locked(void)
     return VL_SPARED;
 }
 
-int vl_arrival_descriptors_are_short_locked(void)
+vl_spared_e vl_arrival_spare(void)
+{
+    vl_spared_e spared;
+
+    vl_park_lock();
+    spared = close_one_locked();
+    vl_park_unlock();
+    return spared;
+}
+
+void vl_arrival_limit_descriptors_locked(void)
 {
     apr_uint32_t all = vl_lease_descriptors();
     int i;
 
     for (i = 0; i < STATES; i++)
         all += i == IN_MPM || i == RELEASED ? 0 : vl_arrivals->count[i];
-    return all / 2 > vl_child.max_lingering;
+    if (all / 2 > vl_child.max_lingering)
+        close_one_locked();
 }

@@ -30,10 +30,8 @@ void vl_arrival_drop_gone_locked(vl_arrival_t *arrival);
  * the connections before it. */
 vl_arrival_t *vl_arrival_first_passing_locked(void);
 
-/* Closes one connection because no descriptor is left, see vl_arrival_spare(). */
-vl_spared_e vl_arrival_close_one_locked(void);
-/* Returns 1 if the connections here use more than their part of the descriptors. The
- * rest is for the MPM's threads. */
-int vl_arrival_descriptors_are_short_locked(void);
+/* Closes one connection if the connections here use more than their part of the
+ * descriptors. The rest is for the MPM's threads. vl_arrival_spare() chooses it. */
+void vl_arrival_limit_descriptors_locked(void);
 
 #endif

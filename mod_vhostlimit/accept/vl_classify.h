@@ -4,8 +4,9 @@
 
 /* Classification of a connection by its first bytes, which stay in the socket: finds
  * the server that Apache would map its request to.
- * Owns the cache of server names (vl_vhostmap.h) and a scratch pool. There is no lock:
- * only the acceptor's thread may call. */
+ * Owns the cache of (address a client connected to, host that it asks for) -> server, as
+ * Apache maps it: the answer is Apache's own for a scratch request.
+ * There is no lock: only the acceptor's thread may call. */
 
 #include <sys/socket.h>
 
