@@ -407,7 +407,7 @@ static void child_status(server_rec *main_server, pid_t pid,
     if (state != MPM_CHILD_EXITED || !kept)
         return;
     left = vl_shm_parent_reclaim(kept->shm, pid);
-    vl_relay_parent_look(kept->shm, kept->relay);
+    vl_relay_parent_check(kept->shm, kept->relay);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
                      "child %" APR_PID_T_FMT " died with %u requests running: "

@@ -131,12 +131,12 @@ static int accept_one(int i)
                      SOCK_CLOEXEC);
 
     if (fd >= 0) {
-        vl_arrival_come(fd, &remote, &local->address, local->length);
+        vl_arrival_accepted(fd, &remote, &local->address, local->length);
         return 1;
     }
     if (!is_shortage(errno))
         return 0;
-    if (vl_arrival_spare() == VL_SPARED)
+    if (vl_arrival_free_descriptor() == VL_FREED)
         return 1;
     pause_listening();
     return 0;
@@ -188,9 +188,9 @@ static void receive_transfers(void)
         rv = vl_transfer_receive(vl_child.transfer_pair, batch.fds, batch.passed,
                                  &batch.n);
         for (i = 0; i < batch.n; i++)
-            vl_arrival_adopt(batch.fds[i], &batch.passed[i]);
+            vl_arrival_received(batch.fds[i], &batch.passed[i]);
     } while (rv == APR_SUCCESS
-             || (rv == APR_EMFILE && vl_arrival_spare() == VL_SPARED));
+             || (rv == APR_EMFILE && vl_arrival_free_descriptor() == VL_FREED));
     if (rv == APR_EMFILE) {
         vl_acceptor_warn_full();
         if (acceptor.state != LEAVING)
@@ -220,7 +220,7 @@ static void resume_listening(void)
 /* --- events --------------------------------------------------------------- */
 
 /* Called when other children have granted slots or transferred connections, or a
- * worker needs vl_arrival_settle(). */
+ * worker needs vl_arrival_after_events(). */
 static void handle_wake_up(void)
 {
     apr_uint64_t count;
@@ -260,9 +260,9 @@ static void wait_for_events(void)
         else if (is_listener(source))
             accept_batch((int)((const int *)source - acceptor.listeners->fds));
         else
-            vl_arrival_revisit(source, events[i].events);
+            vl_arrival_handle_event(source, events[i].events);
     }
-    vl_arrival_settle();
+    vl_arrival_after_events();
 }
 
 /* --- connections to other children ---------------------------------------- */
@@ -297,7 +297,7 @@ static int transfer_batch(vl_take_e which, apr_size_t max)
         return 0;
     sent = send_batch(&batch, 0);
     for (i = sent; i < batch.n; i++)
-        vl_arrival_keep(batch.fds[i], &batch.passed[i]);
+        vl_arrival_not_sent(batch.fds[i], &batch.passed[i]);
     return sent == batch.n;
 }
 
@@ -311,7 +311,7 @@ static void transfer_all(void)
 void vl_acceptor_while_stalled(apr_int64_t now_us)
 {
     vl_capacity_t capacity;
-    int mpm_stalled = vl_arrival_stand_in(now_us);
+    int mpm_stalled = vl_arrival_tick_while_stalled(now_us);
 
     /* Nothing is accepted or classified. Queued connections are still granted slots, or
      * transferred to children with free threads. */
@@ -413,7 +413,7 @@ static void tick(apr_int64_t now_us)
     vl_slot_adjust(vl_child.shm, now_us);
     vl_slot_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
-    vl_arrival_measure(vl_meter_thread_us());
+    vl_arrival_measure_refusals(vl_meter_thread_us());
     read_usage(now_us);
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
@@ -453,7 +453,7 @@ static void recall_relayed(void)
     while (acceptor.is_prefork
            && vl_relay_acceptor_recall(vl_child.relay_pair, &passed, &fd)
               == APR_SUCCESS)
-        vl_arrival_adopt(fd, &passed);
+        vl_arrival_received(fd, &passed);
 }
 
 /* Returns 1 if connections would be lost if the acceptor ended now. */
@@ -477,7 +477,7 @@ static void empty(apr_int64_t elapsed_us)
     if (server_is_stopping()) {
         receive_transfers();
         recall_relayed();
-        vl_arrival_dismiss();
+        vl_arrival_answer_all();
     }
     else {
         recall_relayed();

@@ -102,7 +102,7 @@ static void classify(vl_arrival_t *arrival, int at_end)
                                        &arrival->remote, arrival->addr_len,
                                        &found);
 
-    vl_arrival_forget_grant(arrival);
+    vl_arrival_clear_grant(arrival);
     switch (result) {
     case VL_CLASSIFY_ALL:
         admit(arrival, &found);
@@ -136,7 +136,7 @@ static void find_local(vl_arrival_t *arrival)
  * memory. */
 static vl_arrival_t *make_received(int fd, const vl_passed_t *passed)
 {
-    vl_arrival_t *arrival = vl_arrival_make(fd);
+    vl_arrival_t *arrival = vl_arrival_create(fd);
     socklen_t length = sizeof(arrival->remote);
 
     if (!arrival)
@@ -159,11 +159,10 @@ static void add(vl_arrival_t *arrival, state_e state)
     vl_park_unlock();
 }
 
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
-                     const struct sockaddr_storage *local,
-                     socklen_t local_length)
+void vl_arrival_accepted(int fd, const struct sockaddr_storage *remote,
+                         const struct sockaddr_storage *local, socklen_t local_length)
 {
-    vl_arrival_t *arrival = vl_arrival_make(fd);
+    vl_arrival_t *arrival = vl_arrival_create(fd);
 
     if (!arrival)
         return;
@@ -176,7 +175,7 @@ void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
     classify(arrival, 0);
 }
 
-void vl_arrival_adopt(int fd, const vl_passed_t *passed)
+void vl_arrival_received(int fd, const vl_passed_t *passed)
 {
     vl_arrival_t *arrival = make_received(fd, passed);
 
@@ -186,7 +185,7 @@ void vl_arrival_adopt(int fd, const vl_passed_t *passed)
     classify(arrival, 0);
 }
 
-void vl_arrival_keep(int fd, const vl_passed_t *passed)
+void vl_arrival_not_sent(int fd, const vl_passed_t *passed)
 {
     vl_arrival_t *arrival = make_received(fd, passed);
 
@@ -194,7 +193,7 @@ void vl_arrival_keep(int fd, const vl_passed_t *passed)
         add(arrival, TRANSFER_FAILED);
 }
 
-void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events)
+void vl_arrival_handle_event(vl_arrival_t *arrival, apr_uint32_t events)
 {
     int classify_again = 0;
 
@@ -232,7 +231,7 @@ static vl_arrival_t *next_failed_transfer(void)
     return arrival;
 }
 
-void vl_arrival_settle(void)
+void vl_arrival_after_events(void)
 {
     vl_arrival_t *arrival;
 

@@ -24,7 +24,7 @@
 
 /* The CPU time of the acceptor per connection, from accept() to close(), is taken as
  * the cost of a refusal. The kernel's own work for the connection is not included. */
-void vl_arrival_measure(apr_int64_t cpu_us)
+void vl_arrival_measure_refusals(apr_int64_t cpu_us)
 {
     static apr_int64_t last_us;
     static apr_uint32_t last_accepted;
@@ -94,7 +94,7 @@ static void answer_locked(vl_arrival_t *arrival, const char *answer, int len)
         vl_arrival_close_locked(arrival);
         return;
     }
-    vl_arrival_make_room_locked();
+    vl_arrival_limit_lingering_locked();
     vl_arrival_linger_locked(arrival, SHORT_LINGER_US);
 }
 

@@ -48,7 +48,7 @@ vl_arrival_t *vl_arrival_next(void)
 
     vl_park_lock();
     resume_grants_locked();
-    arrival = vl_arrival_first_passing_locked();
+    arrival = vl_arrival_first_for_mpm_locked();
     if (arrival) {
         vl_arrival_move_locked(arrival, IN_MPM);
     }
@@ -66,7 +66,7 @@ static void release_record(vl_passport_t *passport)
     if (!passport->arrival)
         return;
     vl_park_lock();
-    vl_arrival_bury_locked(passport->arrival);
+    vl_arrival_release_locked(passport->arrival);
     vl_park_unlock();
     passport->arrival = NULL;
 }
@@ -155,15 +155,15 @@ void vl_arrival_relay(void)
     apr_status_t rv = APR_SUCCESS;
 
     vl_park_lock();
-    while (rv == APR_SUCCESS && (arrival = vl_arrival_first_passing_locked()))
+    while (rv == APR_SUCCESS && (arrival = vl_arrival_first_for_mpm_locked()))
         rv = relay_one_locked(arrival);
     if (rv == APR_SUCCESS)
         resume_grants_locked();
     vl_park_unlock();
 }
 
-apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
-                             apr_socket_t **ret_sock)
+apr_status_t vl_arrival_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
+                                       apr_socket_t **ret_sock)
 {
     vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
     apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
@@ -194,11 +194,11 @@ int vl_arrival_linger(int fd, apr_int64_t linger_us)
 
     if (copy_fd < 0)
         return 0;
-    arrival = vl_arrival_make(copy_fd);
+    arrival = vl_arrival_create(copy_fd);
     if (!arrival)
         return 0;
     vl_park_lock();
-    vl_arrival_make_room_locked();
+    vl_arrival_limit_lingering_locked();
     vl_arrival_enter_locked(arrival, CLASSIFYING);
     vl_arrival_linger_locked(arrival, linger_us);
     vl_park_unlock();

@@ -62,7 +62,7 @@ vl_arrival_t *vl_arrival_unqueue_locked(int queued)
     return (vl_arrival_t *)vl_park_evict_locked(done_locked, queued);
 }
 
-void vl_arrival_give_back_locked(vl_grant_t *grant)
+void vl_arrival_return_grant_locked(vl_grant_t *grant)
 {
     if (grant->holds)
         vl_slot_end(vl_child.shm, &grant->ticket, NULL);
@@ -71,7 +71,7 @@ void vl_arrival_give_back_locked(vl_grant_t *grant)
     grant->holds = grant->occupies = 0;
 }
 
-void vl_arrival_forget_grant(vl_arrival_t *arrival)
+void vl_arrival_clear_grant(vl_arrival_t *arrival)
 {
     arrival->ready = 0;
     arrival->was_queued = 0;
@@ -86,7 +86,7 @@ void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
     if (arrival->state == QUEUED)
         vl_park_remove_locked(&arrival->waiter);
     else
-        vl_arrival_give_back_locked(&arrival->grant);
+        vl_arrival_return_grant_locked(&arrival->grant);
     ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_child.main_server,
                  VLOGNO(0037) "vhost %s: a client has gone after %" APR_INT64_T_FMT
                  " ms in the queue, and nothing runs for it",
@@ -102,7 +102,7 @@ static int was_queued_long(const vl_arrival_t *arrival)
     return arrival->was_queued && vl_clock_us() - arrival->waiter.since_us > PROBE_US;
 }
 
-vl_arrival_t *vl_arrival_first_passing_locked(void)
+vl_arrival_t *vl_arrival_first_for_mpm_locked(void)
 {
     vl_arrival_t *arrival;
 
@@ -123,7 +123,7 @@ vl_arrival_t *vl_arrival_first_passing_locked(void)
  *    of connections with leases; so a flood closes its own connections;
  * 3. a connection that the MPM has (vl_lease_spare_locked());
  * 4. the oldest connection with an incomplete head. */
-static vl_spared_e close_one_locked(void)
+static vl_freed_e close_one_locked(void)
 {
     vl_arrival_t *arrival = vl_arrival_first_locked(LINGERING);
     apr_uint32_t waiting;
@@ -135,26 +135,26 @@ static vl_spared_e close_one_locked(void)
             && waiting >= vl_lease_descriptors()) {
             vl_park_remove_locked(newest);
             vl_arrival_reset_locked((vl_arrival_t *)newest);
-            return VL_SPARED;
+            return VL_FREED;
         }
         if (vl_lease_spare_locked())
-            return VL_SPARED_SOON;
+            return VL_FREED_SOON;
         arrival = vl_arrival_first_locked(INCOMPLETE_HEAD);
     }
     if (!arrival)
-        return VL_SPARED_NONE;
+        return VL_FREED_NONE;
     vl_arrival_close_locked(arrival);
-    return VL_SPARED;
+    return VL_FREED;
 }
 
-vl_spared_e vl_arrival_spare(void)
+vl_freed_e vl_arrival_free_descriptor(void)
 {
-    vl_spared_e spared;
+    vl_freed_e freed;
 
     vl_park_lock();
-    spared = close_one_locked();
+    freed = close_one_locked();
     vl_park_unlock();
-    return spared;
+    return freed;
 }
 
 void vl_arrival_limit_descriptors_locked(void)

@@ -19,19 +19,19 @@ void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf);
 vl_arrival_t *vl_arrival_unqueue_locked(int queued);
 /* Returns the slot and the thread of a grant. The child is paused, so that it is
  * granted nothing in exchange. */
-void vl_arrival_give_back_locked(vl_grant_t *grant);
+void vl_arrival_return_grant_locked(vl_grant_t *grant);
 /* Clears a grant that holds neither a slot nor a thread. */
-void vl_arrival_forget_grant(vl_arrival_t *arrival);
+void vl_arrival_clear_grant(vl_arrival_t *arrival);
 
 /* The client of a connection in QUEUED or FOR_MPM has gone: counts it, returns its grant
  * or leaves the queue, and closes the connection. */
 void vl_arrival_drop_gone_locked(vl_arrival_t *arrival);
 /* Returns the first connection in FOR_MPM whose client is still there, or NULL. Drops
  * the connections before it. */
-vl_arrival_t *vl_arrival_first_passing_locked(void);
+vl_arrival_t *vl_arrival_first_for_mpm_locked(void);
 
 /* Closes one connection if the connections here use more than their part of the
- * descriptors. The rest is for the MPM's threads. vl_arrival_spare() chooses it. */
+ * descriptors. The rest is for the MPM's threads. vl_arrival_free_descriptor() chooses it. */
 void vl_arrival_limit_descriptors_locked(void);
 
 #endif

@@ -44,7 +44,7 @@ int vl_arrival_table_init(int epoll_fd)
 
 /* --- the lists of the states ---------------------------------------------- */
 
-vl_arrival_t *vl_arrival_make(int fd)
+vl_arrival_t *vl_arrival_create(int fd)
 {
     vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
 
@@ -103,7 +103,7 @@ int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how)
     return arrival->watched == WATCHED_FOR_INPUT;
 }
 
-void vl_arrival_watch_end_locked(vl_arrival_t *arrival)
+void vl_arrival_watch_close_locked(vl_arrival_t *arrival)
 {
     struct epoll_event ev = { EPOLLRDHUP | EPOLLET, { .ptr = arrival } };
 
@@ -126,7 +126,7 @@ void vl_arrival_pass_locked(vl_arrival_t *arrival)
     }
 }
 
-void vl_arrival_bury_locked(vl_arrival_t *arrival)
+void vl_arrival_release_locked(vl_arrival_t *arrival)
 {
     if (!arrival->watched) {
         unlink_locked(arrival);
@@ -141,7 +141,7 @@ void vl_arrival_close_locked(vl_arrival_t *arrival)
 {
     int fd = arrival->fd;
 
-    vl_arrival_bury_locked(arrival);
+    vl_arrival_release_locked(arrival);
     close(fd);
 }
 
@@ -154,7 +154,7 @@ void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t linger_us)
         vl_arrival_close_locked(arrival);
 }
 
-void vl_arrival_make_room_locked(void)
+void vl_arrival_limit_lingering_locked(void)
 {
     while (vl_arrivals->count[LINGERING] >= vl_child.max_lingering)
         vl_arrival_close_locked(vl_arrival_first_locked(LINGERING));

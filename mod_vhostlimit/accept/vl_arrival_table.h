@@ -47,10 +47,10 @@
  *                   --MPM stalled, slot returned-----> QUEUED
  *                   --client has gone----------------> RELEASED
  *   IN_MPM          --worker begins, or pool ends----> RELEASED
- *   TRANSFER_FAILED --next vl_arrival_settle()-------> CLASSIFYING
+ *   TRANSFER_FAILED --next vl_arrival_after_events()-------> CLASSIFYING
  *                   --input while acceptor stalls----> FOR_MPM
  *   LINGERING       --client closes, or time is up---> RELEASED
- *   RELEASED        --next vl_arrival_settle()-------> freed
+ *   RELEASED        --next vl_arrival_after_events()-------> freed
  *
  * A transfer to another child, or a shortage of descriptors, also ends a state in
  * RELEASED. A transfer that fails ends in TRANSFER_FAILED, with a new record. When the
@@ -123,7 +123,7 @@ int vl_arrival_table_init(int epoll_fd);
 
 /* Returns a record that is in no state yet. Returns NULL and closes fd if memory is
  * short. */
-vl_arrival_t *vl_arrival_make(int fd);
+vl_arrival_t *vl_arrival_create(int fd);
 /* Puts a record that is in no state into this one. */
 void vl_arrival_enter_locked(vl_arrival_t *arrival, state_e state);
 /* Moves a record to another state and clears its timer. */
@@ -141,12 +141,12 @@ void vl_arrival_pass_locked(vl_arrival_t *arrival);
  * if it cannot be watched. */
 void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t linger_us);
 /* Closes the oldest LINGERING connections until one more fits the limit. */
-void vl_arrival_make_room_locked(void);
+void vl_arrival_limit_lingering_locked(void);
 /* Gives up the record and leaves its descriptor to the caller. A record that was not
  * watched is freed. Another one may be among the events that the acceptor works on, so
  * it becomes RELEASED and vl_arrival_free_released_locked() frees it. */
-void vl_arrival_bury_locked(vl_arrival_t *arrival);
-/* The same as vl_arrival_bury_locked(), and closes the descriptor. */
+void vl_arrival_release_locked(vl_arrival_t *arrival);
+/* The same as vl_arrival_release_locked(), and closes the descriptor. */
 void vl_arrival_close_locked(vl_arrival_t *arrival);
 /* Frees the RELEASED records. The acceptor calls it after its events. */
 void vl_arrival_free_released_locked(void);
@@ -157,6 +157,6 @@ void vl_arrival_free_released_locked(void);
 int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how);
 /* Watches a QUEUED connection only for its close. Does nothing if it is watched
  * already. */
-void vl_arrival_watch_end_locked(vl_arrival_t *arrival);
+void vl_arrival_watch_close_locked(vl_arrival_t *arrival);
 
 #endif

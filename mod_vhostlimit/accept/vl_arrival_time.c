@@ -26,7 +26,7 @@ static void expired_locked(vl_timer_t *timer)
     if (arrival->state == INCOMPLETE_HEAD)
         vl_arrival_time_out_locked(arrival);
     else if (arrival->state == QUEUED)
-        vl_arrival_watch_end_locked(arrival);
+        vl_arrival_watch_close_locked(arrival);
     else
         vl_arrival_close_locked(arrival);
 }
@@ -52,7 +52,7 @@ static void return_grants_locked(apr_int64_t now_us)
          arrival = before) {
         before = APR_RING_PREV(arrival, link);
         if (arrival->grant.holds) {
-            vl_arrival_give_back_locked(&arrival->grant);
+            vl_arrival_return_grant_locked(&arrival->grant);
             arrival->was_queued = 1;
             vl_arrival_move_locked(arrival, QUEUED);
             vl_park_put_back_locked(&arrival->waiter);
@@ -93,13 +93,13 @@ static void pass_with_input_locked(state_e state)
          arrival != APR_RING_SENTINEL(in, vl_arrival_t, link); arrival = next) {
         next = APR_RING_NEXT(arrival, link);
         if (has_sent(arrival)) {
-            vl_arrival_forget_grant(arrival);
+            vl_arrival_clear_grant(arrival);
             vl_arrival_pass_locked(arrival);
         }
     }
 }
 
-int vl_arrival_stand_in(apr_int64_t now_us)
+int vl_arrival_tick_while_stalled(apr_int64_t now_us)
 {
     vl_park_lock();
     pass_with_input_locked(INCOMPLETE_HEAD);

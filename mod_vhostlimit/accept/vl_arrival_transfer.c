@@ -16,7 +16,7 @@ static vl_arrival_t *find_waiting_locked(void)
     if (!arrival)
         arrival = vl_arrival_first_locked(TRANSFER_FAILED);
     if (!arrival && (arrival = vl_arrival_first_locked(FOR_MPM)))
-        vl_arrival_give_back_locked(&arrival->grant);
+        vl_arrival_return_grant_locked(&arrival->grant);
     return arrival ? arrival : vl_arrival_unqueue_locked(0);
 }
 
@@ -26,7 +26,7 @@ static vl_arrival_t *find_unbegun_locked(void)
     vl_arrival_t *arrival = vl_arrival_first_locked(IN_MPM);
 
     if (arrival) {
-        vl_arrival_give_back_locked(&arrival->grant);
+        vl_arrival_return_grant_locked(&arrival->grant);
         arrival->fd = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
     }
     return arrival;
@@ -75,13 +75,13 @@ void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
     for (n = 0; n < max && (arrival = find_locked(which)); n++) {
         ret_batch->fds[n] = arrival->fd;
         ret_batch->passed[n] = transfer_record(arrival);
-        vl_arrival_bury_locked(arrival);
+        vl_arrival_release_locked(arrival);
     }
     ret_batch->n = n;
     vl_park_unlock();
 }
 
-void vl_arrival_dismiss(void)
+void vl_arrival_answer_all(void)
 {
     vl_arrival_t *arrival;
 

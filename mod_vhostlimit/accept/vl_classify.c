@@ -89,7 +89,8 @@ static const server_rec *find_server(apr_sockaddr_t *local, const char *host)
         }
         found = map_by_httpd(classifier.scratch, local, host);
         apr_pool_clear(classifier.scratch);
-        apr_hash_set(classifier.cache, apr_pmemdup(classifier.cache_pool, key.bytes, key.len),
+        apr_hash_set(classifier.cache,
+                     apr_pmemdup(classifier.cache_pool, key.bytes, key.len),
                      (apr_ssize_t)key.len, found);
     }
     return found;

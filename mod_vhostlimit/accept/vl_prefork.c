@@ -116,7 +116,7 @@ static void run_as_acceptor(void)
 static void wait_for_descriptor(void)
 {
     vl_acceptor_warn_full();
-    vl_relay_child_unask(vl_child.shm);
+    vl_relay_child_stop_asking(vl_child.shm);
     apr_sleep(RETRY_US);
     vl_relay_child_ask(vl_child.shm);
 }
@@ -142,12 +142,12 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
         if (rv == APR_EMFILE)
             wait_for_descriptor();
         if (rv == APR_SUCCESS) {
-            rv = vl_arrival_from(&item, fd, ptrans, &sock);
+            rv = vl_arrival_relayed_socket(&item, fd, ptrans, &sock);
             *csd = sock;
             return rv;
         }
     }
-    vl_relay_child_unask(vl_child.shm);
+    vl_relay_child_stop_asking(vl_child.shm);
     return APR_EINTR;
 }
 
