@@ -19,16 +19,12 @@ static const char passport_key[] = "vhostlimit";
 
 /* --- the MPM's listener --------------------------------------------------- */
 
-/* The MPM asks for connections. If it was stalled, this child can be granted slots
- * again. */
-static void resume_grants_locked(void)
+/* The MPM asks for connections. */
+static void mpm_asks_locked(void)
 {
     vl_arrivals->mpm_polled_us = vl_clock_us();
-    if (vl_arrivals->mpm_stalled) {
-        vl_arrivals->mpm_stalled = 0;
-        vl_shm_child_pause(vl_child.shm, 0);
-        vl_park_take_locked();
-    }
+    if (vl_arrivals->mpm_stalled)
+        vl_arrival_set_mpm_stalled_locked(0);
 }
 
 static void clear_pass_fd_locked(void)
@@ -47,7 +43,7 @@ vl_arrival_t *vl_arrival_next(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    resume_grants_locked();
+    mpm_asks_locked();
     arrival = vl_arrival_first_for_mpm_locked();
     if (arrival) {
         vl_arrival_move_locked(arrival, IN_MPM);
@@ -158,7 +154,7 @@ void vl_arrival_relay(void)
     while (rv == APR_SUCCESS && (arrival = vl_arrival_first_for_mpm_locked()))
         rv = relay_one_locked(arrival);
     if (rv == APR_SUCCESS)
-        resume_grants_locked();
+        mpm_asks_locked();
     vl_park_unlock();
 }
 

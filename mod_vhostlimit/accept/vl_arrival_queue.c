@@ -62,6 +62,13 @@ vl_arrival_t *vl_arrival_unqueue_locked(int queued)
     return (vl_arrival_t *)vl_park_evict_locked(done_locked, queued);
 }
 
+void vl_arrival_set_mpm_stalled_locked(int stalled)
+{
+    vl_arrivals->mpm_stalled = stalled;
+    vl_shm_child_pause(vl_child.shm, stalled);
+    vl_park_take_locked();
+}
+
 void vl_arrival_return_grant_locked(vl_grant_t *grant)
 {
     if (grant->holds)

@@ -17,6 +17,9 @@ void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf);
 /* Removes a connection from the queues and returns it, a queued one if there is any.
  * queued 1: returns no deferred one. Returns NULL if there is none. */
 vl_arrival_t *vl_arrival_unqueue_locked(int queued);
+/* The MPM takes no connections, or takes them again. While it is stalled, this child is
+ * granted nothing. */
+void vl_arrival_set_mpm_stalled_locked(int stalled);
 /* Returns the slot and the thread of a grant. The child is paused, so that it is
  * granted nothing in exchange. */
 void vl_arrival_return_grant_locked(vl_grant_t *grant);

@@ -111,7 +111,7 @@ typedef struct child_arrivals_t {
     int signalled;                  /* pass_fd is readable */
     apr_int64_t signalled_us;       /* when it became readable */
     apr_int64_t mpm_polled_us;      /* when the MPM last asked for a connection */
-    int mpm_stalled;                /* the MPM has not asked for MPM_STALLED_US */
+    int mpm_stalled;                /* see vl_arrival_set_mpm_stalled_locked() */
     apr_uint32_t accepted;          /* connections so far; wraps around */
     apr_uint32_t refusal_us;        /* average cost of a refusal, us of CPU time */
 } child_arrivals_t;

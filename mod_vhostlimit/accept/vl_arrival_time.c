@@ -31,22 +31,24 @@ static void expired_locked(vl_timer_t *timer)
         vl_arrival_close_locked(arrival);
 }
 
-/* Returns slots that the MPM does not use: it has stopped accepting, because its
- * connections or its threads are at their limit. This child is granted nothing more
- * until the MPM asks for a connection. A connection that loses its slot is queued
- * again, before the others. */
-static void return_grants_locked(apr_int64_t now_us)
+/* Returns 1 if the MPM has stopped accepting, because its connections or its threads are
+ * at their limit. */
+static int mpm_stalls_locked(apr_int64_t now_us)
 {
     apr_int64_t limit = now_us - MPM_STALLED_US;
+
+    return vl_arrival_first_locked(FOR_MPM) && vl_arrivals->mpm_polled_us <= limit
+           && vl_arrivals->signalled_us <= limit;
+}
+
+/* Returns the slots that a stalled MPM does not use. A connection that loses its slot is
+ * queued again, before the others: the last one first, because each becomes the head of
+ * its queue. This child is granted nothing, so no other record moves meanwhile. */
+static void return_grants_locked(void)
+{
     struct arrival_ring_t *passing = &vl_arrivals->ring[FOR_MPM];
     vl_arrival_t *arrival, *before;
 
-    if (vl_arrivals->mpm_stalled || !vl_arrival_first_locked(FOR_MPM)
-        || vl_arrivals->mpm_polled_us > limit || vl_arrivals->signalled_us > limit)
-        return;
-    vl_arrivals->mpm_stalled = 1;
-    vl_shm_child_pause(vl_child.shm, 1);
-    vl_park_take_locked();
     for (arrival = APR_RING_LAST(passing);
          arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
          arrival = before) {
@@ -71,7 +73,10 @@ int vl_arrival_tick(apr_int64_t now_us)
     vl_park_refill_locked();
     vl_park_take_locked();
     vl_wheel_turn(vl_arrivals->wheel, now_us, expired_locked);
-    return_grants_locked(now_us);
+    if (!vl_arrivals->mpm_stalled && mpm_stalls_locked(now_us)) {
+        vl_arrival_set_mpm_stalled_locked(1);
+        return_grants_locked();
+    }
     mpm_stalled = vl_arrivals->mpm_stalled;
     vl_park_unlock();
     return mpm_stalled;

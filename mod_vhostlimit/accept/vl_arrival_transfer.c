@@ -65,13 +65,9 @@ void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
     vl_arrival_t *arrival;
     apr_size_t n;
 
-    if (which == VL_TAKE_WAITING)
-        vl_shm_child_pause(vl_child.shm, 1);
     vl_park_lock();
-    if (which == VL_TAKE_WAITING) {
-        vl_arrivals->mpm_stalled = 1;
-        vl_park_take_locked();
-    }
+    if (which == VL_TAKE_WAITING)
+        vl_arrival_set_mpm_stalled_locked(1);
     for (n = 0; n < max && (arrival = find_locked(which)); n++) {
         ret_batch->fds[n] = arrival->fd;
         ret_batch->passed[n] = transfer_record(arrival);

@@ -3,7 +3,14 @@
  * acceptor. So the MPM starts it, replaces it when it dies, and stops it, like any
  * child. It runs in accept_relayed() with the MPM's signals blocked except while it
  * sleeps, until a signal handler of the MPM has closed the listeners or ended the
- * process.
+ * process. What a child does, and what changes that:
+ *
+ *   serves   --the MPM calls accept_relayed()----------> asks
+ *   asks     --a connection comes from the acceptor----> serves
+ *            --there is no acceptor--------------------> accepts
+ *            --no descriptor is left-------------------> asks again after RETRY_US
+ *   accepts  --not enough descriptors for it-----------> asks
+ *            --the MPM has closed its listeners--------> ends
  *
  * The MPM polls its listeners if there are several, and then lets one child at a time
  * accept, as the global list says. So each listener is replaced by a placeholder that
@@ -96,6 +103,8 @@ static void claim_and_serve(const sigset_t *signals)
     }
 }
 
+/* Accepts for all children until the MPM has closed its listeners. Returns at once if
+ * another child accepts or this one cannot. */
 static void run_as_acceptor(void)
 {
     sigset_t stops, before;
@@ -134,18 +143,19 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
     *csd = NULL;
     vl_relay_child_ask(vl_child.shm);
     while (lr->active) {
-        if (!vl_relay_has_acceptor(vl_child.shm))
+        if (!vl_relay_has_acceptor(vl_child.shm)) {
             run_as_acceptor();
-        if (!lr->active)
-            break;
+            if (!lr->active)
+                break;
+        }
         rv = vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd);
-        if (rv == APR_EMFILE)
-            wait_for_descriptor();
         if (rv == APR_SUCCESS) {
             rv = vl_arrival_relayed_socket(&item, fd, ptrans, &sock);
             *csd = sock;
             return rv;
         }
+        if (rv == APR_EMFILE)
+            wait_for_descriptor();
     }
     vl_relay_child_stop_asking(vl_child.shm);
     return APR_EINTR;
