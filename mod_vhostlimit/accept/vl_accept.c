@@ -87,11 +87,8 @@ static void open_and_start(void)
     int pass_fd = vl_acceptor_open(0);
     apr_status_t rv = pass_fd < 0 ? errno : start(pass_fd);
 
-    if (rv == APR_SUCCESS)
-        return;
-    vl_acceptor_log_failure(rv);
-    if (pass_fd >= 0)
-        vl_acceptor_close(pass_fd);
+    if (rv != APR_SUCCESS)
+        vl_acceptor_fail(pass_fd, rv, "their requests wait with threads");
 }
 
 void vl_accept_child_init(void)

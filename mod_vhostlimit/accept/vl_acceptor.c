@@ -18,6 +18,7 @@
 
 #include "accept/vl_arrival.h"
 #include "accept/vl_child.h"
+#include "accept/vl_classify.h"
 #include "accept/vl_relay.h"
 #include "accept/vl_transfer.h"
 #include "accept/vl_watchdog.h"
@@ -534,6 +535,7 @@ int vl_acceptor_open(int is_prefork)
     acceptor.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (acceptor.epoll_fd < 0)
         return -1;
+    vl_classify_child_init();
     pass_fd = vl_arrival_child_init(acceptor.epoll_fd);
     if (pass_fd < 0) {
         close(acceptor.epoll_fd);
@@ -543,18 +545,15 @@ int vl_acceptor_open(int is_prefork)
     return pass_fd;
 }
 
-void vl_acceptor_close(int pass_fd)
-{
-    close(pass_fd);
-    close(acceptor.epoll_fd);
-}
-
-void vl_acceptor_log_failure(apr_status_t rv)
+void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence)
 {
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, vl_child.main_server,
                  VLOGNO(0024) "connections cannot wait as sockets in this "
-                 "child: %s", acceptor.is_prefork
-                 ? "it tries again" : "their requests wait with threads");
+                 "child: %s", consequence);
+    if (pass_fd >= 0) {
+        close(pass_fd);
+        close(acceptor.epoll_fd);
+    }
 }
 
 void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)

@@ -19,14 +19,14 @@
 
 #include "accept/vl_listener.h"
 
-/* Makes the epoll set and the table of connections. is_prefork: this child accepts for
+/* Makes the epoll set, the classifier and the table of connections. is_prefork: this child accepts for
  * all children of the prefork MPM. Returns pass_fd (vl_arrival_child_init()), or -1 if
  * there are not enough descriptors. */
 int vl_acceptor_open(int is_prefork);
-/* Closes both if vl_acceptor_run() cannot be called. */
-void vl_acceptor_close(int pass_fd);
-/* Logs that the acceptor cannot work in this child. */
-void vl_acceptor_log_failure(apr_status_t rv);
+/* vl_acceptor_run() cannot be called, because of rv: closes what was opened, and logs
+ * that the acceptor cannot work in this child, with the consequence. pass_fd -1: nothing
+ * was opened. */
+void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence);
 
 /* Accepts connections until the MPM has closed its listeners, or vl_acceptor_stop() was
  * called. Then it closes the real listeners, transfers or answers the connections here

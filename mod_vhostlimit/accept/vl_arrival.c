@@ -12,12 +12,6 @@
 #include "config/vl_headtime.h"
 #include "core/vl_thread.h"
 
-int vl_arrival_child_init(int epoll_fd)
-{
-    vl_classify_child_init();
-    return vl_arrival_table_init(epoll_fd);
-}
-
 static void pass(vl_arrival_t *arrival)
 {
     vl_park_lock();

@@ -103,17 +103,14 @@ void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
     vl_park_take_locked();
 }
 
-/* Newer connections are not checked, because the check is a system call. */
-static int was_queued_long(const vl_arrival_t *arrival)
-{
-    return arrival->was_queued && vl_clock_us() - arrival->waiter.since_us > PROBE_US;
-}
-
+/* Connections that were queued for a short time are not checked, because the check is a
+ * system call. */
 vl_arrival_t *vl_arrival_first_for_mpm_locked(void)
 {
     vl_arrival_t *arrival;
 
-    while ((arrival = vl_arrival_first_locked(FOR_MPM)) && was_queued_long(arrival)
+    while ((arrival = vl_arrival_first_locked(FOR_MPM)) && arrival->was_queued
+           && vl_clock_us() - arrival->waiter.since_us > PROBE_US
            && vl_client_is_gone(&arrival->client, arrival->fd,
                                 vl_client_events(arrival->fd)))
         vl_arrival_drop_gone_locked(arrival);

@@ -27,7 +27,7 @@ static apr_status_t free_records(void *unused)
     return APR_SUCCESS;
 }
 
-int vl_arrival_table_init(int epoll_fd)
+int vl_arrival_child_init(int epoll_fd)
 {
     int i;
 

@@ -118,9 +118,6 @@ typedef struct child_arrivals_t {
 
 extern child_arrivals_t *vl_arrivals;       /* one for each child process */
 
-/* Makes the empty table. Returns its pass_fd, or -1 if no descriptor is left. */
-int vl_arrival_table_init(int epoll_fd);
-
 /* Returns a record that is in no state yet. Returns NULL and closes fd if memory is
  * short. */
 vl_arrival_t *vl_arrival_create(int fd);

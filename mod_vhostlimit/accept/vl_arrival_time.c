@@ -82,22 +82,16 @@ int vl_arrival_tick(apr_int64_t now_us)
     return mpm_stalled;
 }
 
-static int has_sent(const vl_arrival_t *arrival)
-{
-    char byte;
-
-    return recv(arrival->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
-
 static void pass_with_input_locked(state_e state)
 {
     struct arrival_ring_t *in = &vl_arrivals->ring[state];
     vl_arrival_t *arrival, *next;
+    char byte;
 
     for (arrival = APR_RING_FIRST(in);
          arrival != APR_RING_SENTINEL(in, vl_arrival_t, link); arrival = next) {
         next = APR_RING_NEXT(arrival, link);
-        if (has_sent(arrival)) {
+        if (recv(arrival->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
             vl_arrival_clear_grant(arrival);
             vl_arrival_pass_locked(arrival);
         }

@@ -123,13 +123,6 @@ static apr_status_t accept_passed(void **csd, ap_listen_rec *lr,
 
 /* --- set-up --------------------------------------------------------------- */
 
-/* Returns what the event MPM polls for a listener. Each listener needs its own
- * descriptor, because a poll set takes a descriptor once. */
-static int polled_fd(void)
-{
-    return fcntl(mpm.pass_fd, F_DUPFD_CLOEXEC, 0);
-}
-
 int vl_listener_empty_fd(void)
 {
     struct sockaddr_un unnamed = { .sun_family = AF_UNIX };
@@ -190,6 +183,9 @@ static void close_all(const int *fds, int n)
         close(fds[n]);
 }
 
+/* The worker MPM gets listening sockets, which it does not poll. The event MPM polls
+ * pass_fd. Each of its listeners needs a descriptor of its own for that, because a poll
+ * set takes a descriptor once. */
 int *vl_listener_child_placeholders(int pass_fd)
 {
     int i, n = count_all();
@@ -198,7 +194,8 @@ int *vl_listener_child_placeholders(int pass_fd)
     mpm.pass_fd = pass_fd;
     mpm.blocks = !is_async();
     for (i = 0; i < n; i++) {
-        fds[i] = mpm.blocks ? vl_listener_empty_fd() : polled_fd();
+        fds[i] = mpm.blocks ? vl_listener_empty_fd()
+                            : fcntl(pass_fd, F_DUPFD_CLOEXEC, 0);
         if (fds[i] < 0) {
             close_all(fds, i);
             return NULL;

@@ -83,7 +83,7 @@ static int open_acceptor(void)
             return 1;
         vl_listener_child_close(&prefork.listeners);
     }
-    vl_acceptor_log_failure(errno);
+    vl_acceptor_fail(-1, errno, "it tries again");
     return 0;
 }
 
@@ -208,17 +208,6 @@ static apr_status_t end_take_over(void *unused)
     return APR_SUCCESS;
 }
 
-/* Signals are blocked in child_init, and so in this thread. It starts before the
- * listeners are moved, which cannot be undone. Returns 0 if the thread cannot be
- * started. */
-static int start_take_over(void)
-{
-    if (pthread_create(&prefork.thread, NULL, take_over, NULL))
-        return 0;
-    apr_pool_pre_cleanup_register(vl_child.pool, NULL, end_take_over);
-    return 1;
-}
-
 /* Placeholders live in the parent of pchild, because a signal may close the listeners
  * while the child destroys pchild. Returns 0 if there are not enough descriptors. */
 static int make_placeholders(apr_socket_t **sockets)
@@ -268,8 +257,13 @@ int vl_prefork_child_init(void)
         lr->accept_func = NULL;     /* until the MPM sets it */
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
     placeholders = apr_palloc(vl_child.pool, sizeof(*placeholders) * prefork.n);
-    if (!make_placeholders(placeholders) || !start_take_over())
+    if (!make_placeholders(placeholders))
         return 0;
+    /* Signals are blocked in child_init, and so in this thread. It starts before the
+     * listeners are moved, which cannot be undone. */
+    if (pthread_create(&prefork.thread, NULL, take_over, NULL))
+        return 0;
+    apr_pool_pre_cleanup_register(vl_child.pool, NULL, end_take_over);
     move_listeners(placeholders);
     return prefork.n > 0;
 }
