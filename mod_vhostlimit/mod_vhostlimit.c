@@ -25,18 +25,19 @@
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
+#include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
 #include "vl_layout.h"
 #include "lease/vl_lease.h"
 #include "cost/vl_meter.h"
 #include "log/vl_notice.h"
-#include "cgroup/vl_outside.h"
 #include "core/vl_park.h"
 #include "cgroup/vl_place.h"
 #include "base/vl_private.h"
 #include "accept/vl_relay.h"
 #include "core/vl_shm.h"
+#include "status/vl_modules.h"
 #include "status/vl_status.h"
 #include "cost/vl_usage.h"
 #include "cgroup/vl_yield.h"
@@ -329,7 +330,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
-    vl_outside_post_config(main_server, kept->cgroup);
+    vl_modules_post_config(main_server, kept->cgroup);
     return OK;
 }
 

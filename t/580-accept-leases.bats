@@ -126,6 +126,23 @@ end_talk() { # <name>: the client is gone
   is "$(status_of s refused)" 0
 }
 
+# More connections have an event than there are workers.
+@test "the server stops at once while kept connections are busy" {
+  requires ab
+  local ab_pid parent begun
+  start_leases
+  ab -q -k -r -t 60 -n 10000000 -c 200 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >/dev/null 2>&1 3>&- 4>&- &
+  ab_pid=$!
+  wait_until 20 requests_of_a_are 2000
+  parent=$(httpd_pid) begun=${EPOCHREALTIME/./}
+  kill -TERM "$parent"
+  wait_until 20 gone "$parent"
+  at_most $(((${EPOCHREALTIME/./} - begun) / 1000)) $((3500 * SLOWER)) "milliseconds until it has stopped"
+  kill "$ab_pid" 2>/dev/null || :
+  wait "$ab_pid" || :
+}
+requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
+
 @test "a client that has gone leaves the queue, and its program does not run" {
   start_leases
   open_kept gone stays

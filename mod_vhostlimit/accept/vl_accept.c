@@ -14,6 +14,7 @@
 #include "accept/vl_watchdog.h"
 #include "base/vl_private.h"
 #include "config/vl_conf.h"
+#include "core/vl_shm_child.h"
 
 static struct {
     int is_set_up;                  /* vl_accept_child_init() has decided */

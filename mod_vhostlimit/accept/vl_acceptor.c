@@ -25,7 +25,10 @@
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "cgroup/vl_yield.h"
+#include "core/vl_auto.h"
 #include "core/vl_capacity.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_shm_child.h"
 #include "cost/vl_meter.h"
 #include "lease/vl_lease.h"
 #include "log/vl_notice.h"
@@ -282,7 +285,7 @@ static apr_size_t send_batch(const vl_batch_t *batch, apr_size_t from)
             break;
         vl_transfer_close(batch->fds + from, some);
     }
-    vl_slot_wake_others(vl_child.shm);
+    vl_dispatch_wake_others(vl_child.shm);
     return from;
 }
 
@@ -411,8 +414,8 @@ static void tick(apr_int64_t now_us)
 {
     int mpm_stalled;
 
-    vl_slot_adjust(vl_child.shm, now_us);
-    vl_slot_revoke_stalled(vl_child.shm, now_us);
+    vl_auto_adjust(vl_child.shm, now_us);
+    vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
     vl_arrival_measure_refusals(vl_meter_thread_us());
     read_usage(now_us);
@@ -442,7 +445,7 @@ static int server_is_stopping(void)
 static int can_transfer(void)
 {
     return acceptor.is_prefork ? vl_relay_has_acceptor(vl_child.shm)
-                               : vl_shm_child_others(vl_child.shm) > 0;
+                               : vl_shm_child_count_active(vl_child.shm) > 0;
 }
 
 /* Takes back connections that were relayed and that no child has received. */
@@ -493,7 +496,7 @@ static void leave(void)
 
     stop_listening(LEAVING);
     vl_listener_child_close(acceptor.listeners);
-    vl_shm_child_leave(vl_child.shm);
+    vl_shm_child_drain(vl_child.shm);
     vl_lease_child_leave();
     if (acceptor.is_prefork)
         vl_relay_acceptor_resign(vl_child.shm);

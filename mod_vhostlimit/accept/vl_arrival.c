@@ -84,7 +84,7 @@ static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
     arrival->is_head = found->head;
     arrival->client.http11 = found->http11 && !found->http2;
     arrival->client.probed = 0;
-    vl_arrival_request_slot(arrival, conf);
+    vl_arrival_request_slot(arrival, conf, &found->client);
 }
 
 /* Reads the first bytes of a connection in CLASSIFYING, and moves it to its next state.

@@ -13,6 +13,7 @@
 
 #include "accept/vl_arrival_queue.h"
 #include "base/vl_clock.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_thread.h"
 
 static const char passport_key[] = "vhostlimit";
@@ -59,20 +60,21 @@ vl_arrival_t *vl_arrival_next(void)
  * destroyed. */
 static void release_record(vl_passport_t *passport)
 {
-    if (!passport->arrival)
-        return;
     vl_park_lock();
-    vl_arrival_release_locked(passport->arrival);
+    if (passport->arrival)
+        vl_arrival_release_locked(passport->arrival);
     vl_park_unlock();
-    passport->arrival = NULL;
 }
 
 /* Pool cleanup. The MPM closes the connection. The function returns a slot or a thread that
- * the connection still holds. */
+ * the connection still holds. When the child process exits, pools of connections outlive
+ * the child's pool; what the child held has been returned by then. */
 static apr_status_t cleanup_passport(void *data)
 {
     vl_passport_t *passport = data;
 
+    if (vl_child.ended)
+        return APR_SUCCESS;
     if (passport->grant.holds)
         vl_park_end(&passport->grant.ticket, NULL);
     if (passport->grant.occupies)
@@ -119,7 +121,10 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
     if (arrival->was_queued)
         passport->grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
     passport->http2 = arrival->http2;
+    vl_park_lock();
     passport->arrival = arrival;
+    arrival->passport = passport;
+    vl_park_unlock();
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, passport, passport_key, NULL);
     else

@@ -8,6 +8,7 @@
 #include "accept/vl_arrival_answer.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_thread.h"
 #include "lease/vl_lease.h"
 
@@ -34,11 +35,13 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
         vl_arrival_pass_locked(arrival);
 }
 
-void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf)
+void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
+                             const vl_client_id_t *client)
 {
     vl_waiter_t *waiter = &arrival->waiter;
 
     waiter->account = conf->account;
+    waiter->client = *client;
     waiter->since_us = arrival->queued_since_us ? arrival->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
@@ -51,6 +54,7 @@ void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf)
     vl_arrival_move_until_locked(arrival, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
     if (vl_park_ask_locked(waiter, &arrival->grant.ticket)) {
         arrival->grant.holds = 1;
+        arrival->grant.ticket.client = *client;
         arrival->was_queued = arrival->queued_since_us != 0;
         vl_arrival_pass_locked(arrival);
     }

@@ -13,7 +13,8 @@
 
 /* Asks for a slot of the account. The connection is passed at once if a slot is free;
  * otherwise it is queued or deferred. */
-void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf);
+void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
+                             const vl_client_id_t *client);
 /* Removes a connection from the queues and returns it, a queued one if there is any.
  * queued 1: returns no deferred one. Returns NULL if there is none. */
 vl_arrival_t *vl_arrival_unqueue_locked(int queued);

@@ -11,15 +11,15 @@
 
 child_arrivals_t *vl_arrivals;
 
-/* Frees the records when the child ends. Connections in IN_MPM are skipped: the MPM
- * still closes them. */
+/* Frees the records when the child ends. The MPM closes the connections in IN_MPM later,
+ * with cleanup_passport(), which then does nothing. */
 static apr_status_t free_records(void *unused)
 {
     state_e state;
     vl_arrival_t *arrival;
 
     for (state = CLASSIFYING; state < STATES; state++) {
-        while (state != IN_MPM && (arrival = vl_arrival_first_locked(state))) {
+        while ((arrival = vl_arrival_first_locked(state))) {
             APR_RING_REMOVE(arrival, link);
             free(arrival);
         }
@@ -29,9 +29,10 @@ static apr_status_t free_records(void *unused)
 
 int vl_arrival_child_init(int epoll_fd)
 {
+    static child_arrivals_t of_child;       /* pools of connections outlive pchild */
     int i;
 
-    vl_arrivals = apr_pcalloc(vl_child.pool, sizeof(*vl_arrivals));
+    vl_arrivals = &of_child;
     vl_arrivals->wheel = vl_wheel_create(vl_child.pool, vl_clock_us());
     vl_arrivals->epoll_fd = epoll_fd;
     vl_arrivals->pass_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -128,6 +129,9 @@ void vl_arrival_pass_locked(vl_arrival_t *arrival)
 
 void vl_arrival_release_locked(vl_arrival_t *arrival)
 {
+    if (arrival->passport)
+        arrival->passport->arrival = NULL;
+    arrival->passport = NULL;
     if (!arrival->watched) {
         unlink_locked(arrival);
         free(arrival);

@@ -94,6 +94,7 @@ struct vl_arrival_t {
     int was_queued;                 /* it has been queued since waiter.since_us */
     vl_grant_t grant;
     const vl_conf_t *conf;          /* its site's settings; set when it is first QUEUED */
+    vl_passport_t *passport;        /* IN_MPM: points back here; NULL before */
     vl_client_t client;
     int is_head;                    /* the method is HEAD */
     socklen_t addr_len;             /* length of local and of remote */

@@ -7,6 +7,7 @@
 
 #include "accept/vl_arrival_answer.h"
 #include "accept/vl_arrival_queue.h"
+#include "core/vl_shm_child.h"
 
 /* Connections that are refused in a tenth of a second: 50 in all children, at least 4
  * in each. The others are refused later. So a flood beyond the queue costs a bounded
@@ -64,7 +65,7 @@ static void return_grants_locked(void)
 
 int vl_arrival_tick(apr_int64_t now_us)
 {
-    apr_uint32_t children = vl_shm_child_others(vl_child.shm);
+    apr_uint32_t children = vl_shm_child_count_active(vl_child.shm);
     apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int mpm_stalled;
 

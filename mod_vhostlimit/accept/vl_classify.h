@@ -12,6 +12,8 @@
 
 #include <httpd.h>
 
+#include "core/vl_shm.h"
+
 /* Child, before its acceptor starts. */
 void vl_classify_child_init(void);
 
@@ -27,6 +29,7 @@ typedef struct vl_classified_t {
     int tls, http2;
     int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
+    vl_client_id_t client;          /* the client, if its site is On */
     apr_size_t bytes;               /* of an incomplete head */
 } vl_classified_t;
 

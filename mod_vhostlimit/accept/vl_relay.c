@@ -8,7 +8,9 @@
 
 #include "base/vl_clock.h"
 #include "accept/vl_transfer.h"
-#include "core/vl_shm_int.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+#include "core/vl_slot.h"
 
 /* A signal that arrives right before the child waits is noticed after this time. */
 #define RECEIVE_TIMEOUT_S 5
@@ -59,18 +61,18 @@ static void set_asking_locked(vl_shm_t *shm, int asks)
 
 void vl_relay_child_ask(vl_shm_t *shm)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     set_asking_locked(shm, 1);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }
 
 void vl_relay_child_stop_asking(vl_shm_t *shm)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     set_asking_locked(shm, 0);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 int vl_relay_claim(vl_shm_t *shm)
@@ -78,18 +80,18 @@ int vl_relay_claim(vl_shm_t *shm)
     head_t *head = shm->head;
     int claimed;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     claimed = !head->acceptor;
     if (claimed) {
         set_asking_locked(shm, 0);
-        vl_shm_set_acceptor_locked(shm, shm->self + 1);
+        vl_segment_set_acceptor_locked(shm, shm->self + 1);
         head->epoch = vl_clock_us();
         memset(head->taken, 0, sizeof(head->taken));
         memset(&acceptor, 0, sizeof(acceptor));
         acceptor.epoch = head->epoch;
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return claimed;
 }
 
@@ -118,23 +120,23 @@ static void cancel_sent_before(vl_shm_t *shm, apr_int64_t before_us)
 {
     int i;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     for (i = 0; i < RELAY_SIZE; i++) {
         if (acceptor.sent[i].number && acceptor.sent[i].at_us < before_us)
             cancel_sent_locked(shm, &acceptor.sent[i]);
     }
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }
 
 void vl_relay_acceptor_resign(vl_shm_t *shm)
 {
     cancel_sent_before(shm, INT64_MAX);
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     if (shm->head->acceptor == shm->self + 1)
-        vl_shm_set_acceptor_locked(shm, 0);
-    vl_slot_dispatch_and_unlock(shm);
+        vl_segment_set_acceptor_locked(shm, 0);
+    vl_dispatch_and_unlock(shm);
 }
 
 int vl_relay_pending(const int pair[2])
@@ -222,10 +224,10 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
         return;
     }
     from = head->acceptor - 1;
-    vl_shm_cell(shm, shm->self, account)->running++;
+    vl_segment_cell(shm, shm->self, account)->running++;
     shm->children[shm->self].running++;
     set_taken_locked(shm, item->number);
-    vl_shm_cell(shm, from, account)->running--;
+    vl_segment_cell(shm, from, account)->running--;
     shm->children[from].running--;
 }
 
@@ -236,13 +238,13 @@ apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
 
     if (rv != APR_SUCCESS)
         return rv == APR_EMFILE ? rv : APR_EAGAIN;
-    if (vl_slot_lock(shm) != APR_SUCCESS) {
+    if (vl_segment_lock_child(shm) != APR_SUCCESS) {
         ret_item->grant.holds = 0;
         return APR_SUCCESS;
     }
     set_asking_locked(shm, 0);
     if (ret_item->grant.holds)
         take_slot_locked(shm, ret_item);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return APR_SUCCESS;
 }

@@ -7,7 +7,7 @@
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
 #include "control/vl_control_int.h"
-#include "control/vl_modules.h"
+#include "status/vl_modules.h"
 #include "status/vl_status_int.h"
 
 static server_rec *main_server;

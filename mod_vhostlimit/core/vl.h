@@ -7,6 +7,8 @@
 
 #include <apr.h>
 
+#include "core/vl_clients.h"
+
 typedef enum {
     VL_MODE_OFF,
     VL_MODE_ON,
@@ -43,6 +45,16 @@ typedef struct vl_limits_t {
     apr_uint32_t queue;             /* most requests queued */
     apr_uint32_t cpu;               /* % of one processor, 0 = no cap */
 } vl_limits_t;
+
+/* A slot that is held. Release it once with vl_slot_end(). */
+typedef struct vl_ticket_t {
+    apr_uint32_t account;
+    apr_uint32_t charged;       /* estimated cost charged at the start, us */
+    int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
+    vl_client_id_t client;      /* the client that was charged client_us in
+                                 * advance */
+    apr_uint32_t client_us;
+} vl_ticket_t;
 
 /* Returns a moving average with a factor of 1/8 per sample, like TCP's smoothed round-trip
  * time (RFC 6298, alpha). */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_auto.h"
 
+#include "core/vl_capacity.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+
 /* Permille of idle time. More than IDLE_GROW while requests are queued: too few slots. Less
  * than IDLE_SHRINK: possibly too many. Clock ticks of 10 ms cannot resolve what lies in
  * between. */
@@ -9,6 +13,8 @@
 /* Number of steps during which a number of slots that proved too small is not tried
  * again. */
 #define HOLD_STEPS 50
+/* Two readings of the processors' times that are further apart say nothing about now. */
+#define STALE_US (1 * APR_USEC_PER_SEC)
 
 static apr_uint32_t clamp(apr_uint32_t n, apr_uint32_t min, apr_uint32_t max)
 {
@@ -41,4 +47,109 @@ apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *s)
             slots = least < s->slots ? least : s->slots;
     }
     return clamp(slots, s->min, s->max);
+}
+
+apr_uint32_t vl_auto_min(void)
+{
+    return vl_cpu_count() * VL_AUTO_MIN_PER_CPU;
+}
+
+/* Returns the number of requests that the attached children can run. Requires the segment
+ * lock. */
+static apr_uint32_t request_threads_locked(const vl_shm_t *shm)
+{
+    apr_uint32_t c, threads = 0;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        if (shm->children[c].pid && shm->head->acceptor != c + 1)
+            threads += vl_capacity_most(shm, c);
+    }
+    return threads;
+}
+
+static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
+{
+    head_t *head = shm->head;
+    vl_auto_sample_t sample;
+
+    sample.slots = head->queue.slots;
+    sample.min = vl_auto_min();
+    sample.max = request_threads_locked(shm);
+    sample.running = head->queue.running;
+    sample.waiting = head->queue.waiting;
+    sample.busy_permille = vl_cpu_busy_permille(&head->cpu, cpu);
+    __atomic_store_n(&head->queue.slots,
+                     vl_auto_step(&head->auto_state, &sample),
+                     __ATOMIC_RELAXED);
+}
+
+/* Returns the CPU time that the children have used since the last step. A child that
+ * attached since then counts with all its CPU time. Takes no lock. */
+static apr_uint64_t children_used_us(vl_shm_t *shm)
+{
+    apr_uint64_t sum = 0;
+    apr_uint32_t c;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        child_t *child = &shm->children[c];
+        pid_t pid = __atomic_load_n(&child->pid, __ATOMIC_RELAXED);
+        apr_uint64_t us = pid ? vl_cpu_of_process(pid) : 0;
+
+        if (us > child->cpu_us)
+            sum += us - child->cpu_us;
+        child->cpu_us = us;
+    }
+    return sum;
+}
+
+/* Averages the reading with the previous value, because clock ticks are long compared with
+ * a step. Requires the segment lock. */
+static void measure_others_locked(head_t *head, const vl_cpu_t *cpu,
+                                  apr_uint64_t used_us, apr_int64_t passed_us)
+{
+    apr_uint32_t permille = vl_cpu_others_permille(&head->cpu, cpu, used_us,
+                                                   passed_us);
+
+    if (passed_us > STALE_US)
+        head->others_permille = UINT32_MAX;
+    else if (head->others_permille == UINT32_MAX)
+        head->others_permille = permille;
+    else
+        head->others_permille = (head->others_permille + permille) / 2;
+}
+
+/* Returns 1 if the step is due and this child performs it. */
+static int begins_step(vl_shm_t *shm, apr_int64_t now_us,
+                       apr_int64_t *ret_passed_us)
+{
+    head_t *head = shm->head;
+    int begins;
+
+    if (!(head->auto_on || head->elsewhere) || vl_segment_lock_child(shm) != APR_SUCCESS)
+        return 0;
+    *ret_passed_us = now_us - head->cpu_at;
+    begins = *ret_passed_us >= VL_AUTO_STEP_US || *ret_passed_us < 0;
+    if (begins)
+        head->cpu_at = now_us;
+    vl_segment_unlock(shm);
+    return begins;
+}
+
+void vl_auto_adjust(vl_shm_t *shm, apr_int64_t now_us)
+{
+    apr_int64_t passed_us;
+    apr_uint64_t used_us;
+    vl_cpu_t cpu;
+
+    if (!begins_step(shm, now_us, &passed_us)
+        || vl_cpu_read(&cpu) != APR_SUCCESS)
+        return;
+    used_us = children_used_us(shm);
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    measure_others_locked(shm->head, &cpu, used_us, passed_us);
+    if (shm->head->auto_on)
+        adjust_locked(shm, &cpu);
+    shm->head->cpu = cpu;
+    vl_dispatch_and_unlock(shm);
 }

@@ -4,9 +4,15 @@
 
 /* VhostLimitSlots auto: the smallest number of slots that keeps the processors busy.
  * CPU-bound work needs few slots. Work that waits for a back end needs more, which shows as
- * idle time while requests are queued. Pure: one step per sample. Lock: the caller's. */
+ * idle time while requests are queued. The same samples say how much CPU time other
+ * processes use (vl_charge.c).
+ *
+ * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at and each child's
+ * cpu_us). Only the child that advances cpu_at performs the step. vl_auto_step() is pure.
+ * vl_auto_adjust() takes the segment lock, and reads /proc without it. Every child calls it
+ * from its timer. */
 
-#include <apr.h>
+#include "core/vl_shm.h"
 
 /* Time between samples. */
 #define VL_AUTO_STEP_US (200 * 1000)
@@ -28,5 +34,11 @@ typedef struct vl_auto_sample_t {
 
 /* Performs one step. Returns the new number of slots. */
 apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *sample);
+
+/* Returns the fewest slots, with which the server starts. */
+apr_uint32_t vl_auto_min(void);
+/* Performs a step when it is due, and measures the CPU time that other processes use. One
+ * of the children performs each step. */
+void vl_auto_adjust(vl_shm_t *shm, apr_int64_t now_us);
 
 #endif

@@ -1,11 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capacity of a child process: its threads that are not busy, and the capacity threshold
- * that one account may use of them. */
 #include "core/vl_capacity.h"
 
 #include <string.h>
 
-#include "core/vl_shm_int.h"
+#include "core/vl_admit.h"
+#include "core/vl_segment.h"
+
+static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
+{
+    return all > used ? all - used : 0;
+}
+
+int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account)
+{
+    const vl_queue_head_t *q = shm->queue.head;
+
+    return vl_admit_more(shm->queue.flows[account].running,
+                         difference(q->slots, q->running));
+}
+
+/* --- threads of one child ------------------------------------------------- */
 
 /* The event MPM's listener keeps the last idle thread for itself and then stops accepting
  * (connections_above_limit). So a child runs one request less than it has threads. */
@@ -18,8 +32,10 @@ apr_uint32_t vl_capacity_most(const vl_shm_t *shm, apr_uint32_t c)
     return child->threads > 1 ? child->threads - 1 : child->threads;
 }
 
-apr_uint32_t vl_capacity_busy(const child_t *child)
+apr_uint32_t vl_capacity_busy(const vl_shm_t *shm, apr_uint32_t c)
 {
+    const child_t *child = &shm->children[c];
+
     return child->running - child->streams + child->occupied;
 }
 
@@ -31,56 +47,70 @@ static int accepts_grants(const child_t *child)
 /* Returns the capacity for connections that the MPM already has and need not accept. */
 static apr_uint32_t left_for_parked(const vl_shm_t *shm, apr_uint32_t c)
 {
-    const child_t *child = &shm->children[c];
-    apr_uint32_t most = vl_capacity_most(shm, c), busy = vl_capacity_busy(child);
-
-    return accepts_grants(child) && most > busy ? most - busy : 0;
+    if (!accepts_grants(&shm->children[c]))
+        return 0;
+    return difference(vl_capacity_most(shm, c), vl_capacity_busy(shm, c));
 }
 
 apr_uint32_t vl_capacity_left(const vl_shm_t *shm, apr_uint32_t c)
 {
-    return shm->children[c].paused ? 0 : left_for_parked(shm, c);
+    if (shm->children[c].state != CHILD_ACCEPTING)
+        return 0;
+    return left_for_parked(shm, c);
 }
 
-apr_uint32_t vl_capacity_granted_to(const child_t *child, apr_uint32_t account)
+/* Returns the number of grants of the account in the ring of child c. */
+static apr_uint32_t granted_to(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
+    child_t *child = &shm->children[c];
     apr_uint32_t i, n = 0;
 
     for (i = 0; i < child->ring_len; i++)
-        n += vl_shm_ticket((child_t *)child, i)->account == account;
+        n += vl_segment_ticket(child, i)->account == account;
     return n;
 }
 
-/* Returns the child processes that the account uses. Under prefork every child has one
- * thread, so processes are compared with the threshold instead of threads. */
+/* Returns the number of child processes that the account uses. */
 static apr_uint32_t processes_of(const vl_shm_t *shm, apr_uint32_t account)
 {
     return shm->queue.flows[account].running + shm->accounts[account].occupied;
 }
 
 /* Returns the number of threads of child c that the account holds. granted: its slots in
- * the child's ring. Under prefork the acceptor is granted slots for all processes. */
-static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c,
-                               apr_uint32_t account, apr_uint32_t granted)
+ * the child's ring. */
+static apr_uint32_t threads_of(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
+                               apr_uint32_t granted)
 {
-    const cell_t *cell = vl_shm_cell(shm, c, account);
+    const cell_t *cell = vl_segment_cell(shm, c, account);
 
     if (shm->head->acceptor == c + 1)
         return processes_of(shm, account);
     return cell->running + granted - cell->streams + cell->occupied;
 }
 
-static int is_below_threshold(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
-                              apr_uint32_t granted, apr_uint32_t left)
+int vl_capacity_may_accept(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
-    return vl_admit_more(threads_of(shm, c, account, granted), left);
+    apr_uint32_t granted = granted_to(shm, c, account);
+
+    return vl_admit_more(threads_of(shm, c, account, granted), vl_capacity_left(shm, c));
 }
 
-int vl_capacity_is_left(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
-                    apr_uint32_t granted)
+int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
 {
-    return is_below_threshold(shm, c, account, granted, vl_capacity_left(shm, c));
+    const cell_t *cell = vl_segment_cell(shm, c, account);
+    apr_uint32_t granted = granted_to(shm, c, account);
+    apr_uint32_t held = threads_of(shm, c, account, granted);
+
+    if (vl_admit_more(held, vl_capacity_left(shm, c)))
+        return 1;
+    if (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
+        && vl_admit_more(held, left_for_parked(shm, c)))
+        return 1;
+    return __atomic_load_n(&cell->thread_waiters, __ATOMIC_RELAXED) > granted
+           && accepts_grants(&shm->children[c]);
 }
+
+/* --- thresholds of this child --------------------------------------------- */
 
 static apr_uint32_t processes_free(const vl_shm_t *shm)
 {
@@ -90,48 +120,33 @@ static apr_uint32_t processes_free(const vl_shm_t *shm)
         return shm->head->asking;
     for (c = 0; c < shm->head->columns; c++) {
         all += shm->children[c].pid != 0;
-        busy += vl_capacity_busy(&shm->children[c]);
+        busy += vl_capacity_busy(shm, c);
     }
-    return all > busy ? all - busy : 0;
+    return difference(all, busy);
 }
 
-static int exceeds_processes(const vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_uint32_t held = processes_of(shm, account);
-
-    return held > 1 && !vl_admit_more(held - 1, processes_free(shm) + 1);
-}
-
-int vl_capacity_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account)
+int vl_capacity_leaves_process(const vl_shm_t *shm, apr_uint32_t account)
 {
     return vl_admit_more(processes_of(shm, account), processes_free(shm));
 }
 
-int vl_capacity_is_exceeded_locked(const vl_shm_t *shm, apr_uint32_t account)
+/* The account's first unit never exceeds the threshold. A further one does if the account
+ * could not take it again after releasing it. */
+int vl_capacity_is_exceeded(const vl_shm_t *shm, apr_uint32_t account)
 {
     const child_t *child = &shm->children[shm->self];
-    apr_uint32_t most = vl_capacity_most(shm, shm->self);
-    apr_uint32_t busy = vl_capacity_busy(child) - child->ring_len;
-    apr_uint32_t held = threads_of(shm, shm->self, account, 0);
+    apr_uint32_t held, left;
 
-    if (child->threads == 1)
-        return exceeds_processes(shm, account);
-    return held > 1
-           && !vl_admit_more(held - 1, most + 1 > busy ? most + 1 - busy : 0);
-}
-
-int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
-{
-    const child_t *child = &shm->children[c];
-    const cell_t *cell = vl_shm_cell(shm, c, account);
-    apr_uint32_t granted = vl_capacity_granted_to(child, account);
-
-    return vl_capacity_is_left(shm, c, account, granted)
-           || (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
-               && is_below_threshold(shm, c, account, granted,
-                                     left_for_parked(shm, c)))
-           || (__atomic_load_n(&cell->thread_waiters, __ATOMIC_RELAXED) > granted
-               && accepts_grants(child));
+    if (child->threads == 1) {
+        held = processes_of(shm, account);
+        left = processes_free(shm) + 1;
+    }
+    else {
+        held = threads_of(shm, shm->self, account, 0);
+        left = difference(vl_capacity_most(shm, shm->self) + 1,
+                          vl_capacity_busy(shm, shm->self) - child->ring_len);
+    }
+    return held > 1 && !vl_admit_more(held - 1, left);
 }
 
 /* Returns the free capacity of child c for an account that already holds all busy threads
@@ -140,7 +155,7 @@ static apr_uint32_t left_for_any_account(const vl_shm_t *shm, apr_uint32_t c)
 {
     apr_uint32_t left = vl_capacity_left(shm, c);
 
-    return vl_admit_more(vl_capacity_busy(&shm->children[c]), left) ? left : 0;
+    return vl_admit_more(vl_capacity_busy(shm, c), left) ? left : 0;
 }
 
 void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_capacity)
@@ -148,11 +163,11 @@ void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_capacity)
     apr_uint32_t c;
 
     memset(ret_capacity, 0, sizeof(*ret_capacity));
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_capacity->here : &ret_capacity->elsewhere)
             += left_for_any_account(shm, c);
     ret_capacity->ended = shm->children[shm->self].ended;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }

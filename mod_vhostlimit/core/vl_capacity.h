@@ -2,16 +2,44 @@
 #ifndef VL_CAPACITY_H
 #define VL_CAPACITY_H
 
-/* Capacity of child processes: the threads that are free, and the capacity threshold of one
- * account, which keeps some of them for other accounts. The state is in the segment
- * (vl_shm_int.h), which also declares the functions for use within the core. Lock: the
- * segment lock. */
+/* Capacity thresholds: how many slots, and how many threads of a child process, one account
+ * may hold. Some stay free for other accounts (vl_admit_more()). This file owns no state. It
+ * computes the answers from the segment (vl_segment.h).
+ *
+ * A child that has the event or worker MPM runs requests on its threads. Under prefork every
+ * child has one thread, so an account's processes are compared with the threshold instead of
+ * its threads, and the acceptor is granted slots for all of them.
+ *
+ * All functions require the segment lock, except vl_capacity_count(), which takes it. Called
+ * by the core; vl_capacity_count() is called by the acceptor. `child` is a column of the
+ * segment. */
 
 #include "core/vl_shm.h"
 
+/* Returns 1 if the account may hold one more of the server's slots. */
+int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account);
+
+/* Returns the number of requests that the child can run at once, or the number of
+ * connections that the acceptor can relay. */
+apr_uint32_t vl_capacity_most(const vl_shm_t *shm, apr_uint32_t child);
+/* Returns the number of busy threads of the MPM in the child. */
+apr_uint32_t vl_capacity_busy(const vl_shm_t *shm, apr_uint32_t child);
+/* Returns how many more new connections the child can run. */
+apr_uint32_t vl_capacity_left(const vl_shm_t *shm, apr_uint32_t child);
+/* Returns 1 if the account may run one more new connection in the child. */
+int vl_capacity_may_accept(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t account);
+/* Returns 1 if the child can use one more grant of the account, for a new connection or for
+ * a waiter that it already has. */
+int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t account);
+/* Returns 1 if the account exceeds its threshold in this child. */
+int vl_capacity_is_exceeded(const vl_shm_t *shm, apr_uint32_t account);
+/* Prefork only. Returns 1 if the account may use one more process. Its processes include
+ * those of its idle connections. */
+int vl_capacity_leaves_process(const vl_shm_t *shm, apr_uint32_t account);
+
 /* Free capacity of this child (here) and of the other children together (elsewhere),
- * without the threads that each child reserves for accounts that hold none
- * (vl_admit_more()). ended: requests that have ended in this child. */
+ * without the threads that each child reserves for accounts that hold none. ended: requests
+ * that have ended in this child. */
 typedef struct vl_capacity_t {
     apr_uint32_t here, elsewhere;
     apr_uint32_t ended;             /* wraps around */

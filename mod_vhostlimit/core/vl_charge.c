@@ -2,7 +2,8 @@
 #include "core/vl_charge.h"
 
 #include "base/vl_clock.h"
-#include "core/vl_shm_int.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
 
 /* The moving average of an account's service time uses a factor of 1/8 per request, like
  * TCP's smoothed round-trip time (RFC 6298, alpha). */
@@ -59,13 +60,13 @@ static apr_uint64_t count_elsewhere(vl_shm_t *shm, apr_int64_t now_us, int by)
 {
     apr_uint64_t clock;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     advance_elsewhere(shm->head, now_us);
     clock = shm->head->elsewhere_ns;
     shm->head->elsewhere += (apr_uint32_t)by;
     shm->children[shm->self].elsewhere += (apr_uint32_t)by;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return clock;
 }
 
@@ -108,10 +109,10 @@ apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
 {
     apr_uint64_t us;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     us = elsewhere_us_locked(shm, account, from);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return us;
 }
 
@@ -124,10 +125,10 @@ void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
 
 void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_pay_locked(shm, account, us);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 /* Replaces the estimate that requests were charged at their ends by the measured us.
@@ -154,7 +155,7 @@ static void give_credit_locked(vl_shm_t *shm, apr_int64_t passed_us)
     if (passed_us <= 0)
         return;
     for (a = 0; a < shm->head->used; a++) {
-        if (shm->queue.flows[a].cap)
+        if (vl_segment_limits(shm, a)->cpu)
             vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
     }
 }
@@ -164,7 +165,7 @@ int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
     head_t *head = shm->head;
     int is_reader;
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     is_reader = head->reader == shm->self
                 || now_us - head->read_at > READER_TIMEOUT_US
@@ -174,7 +175,7 @@ int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
         head->reader = shm->self;
         head->read_at = now_us;
     }
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return is_reader;
 }
 
@@ -189,7 +190,7 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     if (a->usage_us && us > a->usage_us)
         settle_usage_locked(shm, account, (apr_int64_t)(us - a->usage_us));
@@ -198,19 +199,19 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
         vl_queue_forgive(&shm->queue, account);
     a->usage_us = us;
     a->measured = resident;
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }
 
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     /* A smaller number means that the group was created again. */
     a->metrics.memory_kills += kills >= a->kills ? kills - a->kills : kills;
     a->kills = kills;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 static int is_usage_read(const head_t *head)
@@ -237,50 +238,53 @@ static void forget_left_group(account_t *a)
     }
 }
 
-/* Returns the cost of the request beyond the CPU time of its thread. *ret_measured is 1 if
- * it is measured by the group. Requires the segment lock. */
-static apr_uint64_t end_elsewhere_locked(vl_shm_t *shm, apr_uint32_t account,
-                                         const vl_cost_t *cost,
-                                         int *ret_measured)
+/* Ends the back-end part of a request. Returns its cost. *ret_measured is 1 if the group
+ * measures it; the cost is an average then. Requires the segment lock. */
+static apr_uint64_t end_backend_locked(vl_shm_t *shm, apr_uint32_t account,
+                                       const vl_cost_t *cost, int *ret_measured)
 {
     account_t *a = &shm->accounts[account];
-    apr_uint64_t us;
+    apr_uint64_t clock_us;
 
     *ret_measured = 0;
     if (!cost->elsewhere)
         return 0;
     forget_left_group(a);
-    us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
+    clock_us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
     shm->head->elsewhere--;
     shm->children[shm->self].elsewhere--;
     *ret_measured = a->measured
                     || (cost->grouped && is_usage_read(shm->head));
     a->cost_by = *ret_measured ? VL_COST_CGROUP : VL_COST_CLOCK;
     if (!*ret_measured)
-        return us;
+        return clock_us;
     a->backend_ended++;
     return a->backend_us;
 }
 
-apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                                  const vl_cost_t *cost)
+static void average_request(account_t *a, const vl_cost_t *cost)
 {
-    account_t *a = &shm->accounts[ticket->account];
-    int measured;
-    apr_uint64_t elsewhere = end_elsewhere_locked(shm, ticket->account, cost,
-                                                  &measured);
-    /* vl_charge_usage() counts measured CPU time, so it is not counted here. */
-    apr_uint64_t known = cost->cpu_us + (measured ? 0 : elsewhere);
-
-    vl_queue_charge(&shm->queue, ticket->account,
-                    -(apr_int64_t)cost->paid_us);
-    vl_slot_release_locked(shm, ticket, cost->cpu_us + elsewhere);
-    if (known > cost->paid_us)
-        count_charge(a, cost->busy_us, known - cost->paid_us);
     a->thread_us = vl_average(a->thread_us, cost->cpu_us);
     a->metrics.busy_us += cost->busy_us;
     a->metrics.cpu_us += cost->cpu_us;
     a->service_us += (cost->busy_us >> SERVICE_SHIFT)
                      - (a->service_us >> SERVICE_SHIFT);
-    return cost->cpu_us + elsewhere;
+}
+
+apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
+                                  const vl_cost_t *cost)
+{
+    account_t *a = &shm->accounts[account];
+    int measured;
+    apr_uint64_t backend_us = end_backend_locked(shm, account, cost, &measured);
+    apr_uint64_t cost_us = cost->cpu_us + backend_us;
+    /* The status page counts measured CPU time when vl_charge_usage() reads it, and what
+     * was paid when vl_charge_pay() charged it. */
+    apr_uint64_t counted_us = measured ? cost->cpu_us : cost_us;
+
+    if (counted_us > cost->paid_us)
+        count_charge(a, cost->busy_us, counted_us - cost->paid_us);
+    average_request(a, cost);
+    vl_queue_charge(&shm->queue, account, -(apr_int64_t)cost->paid_us);
+    return cost_us;
 }

@@ -4,8 +4,17 @@
 
 /* The cost of requests: the CPU time of their threads, plus the work of back ends. Back-end
  * work is measured by the CPU time of the account's cgroup if possible, and otherwise
- * estimated by a clock. The state is in the segment. Lock: the segment lock, which the
- * functions take themselves unless stated otherwise. */
+ * estimated by a clock (docs/design/005-cost.md).
+ *
+ * This file owns, in the segment, the clock of back-end work and each account's averages,
+ * last readings and charges for the status page. It charges the account's flow in
+ * vl_queue.h. Invariants: head.elsewhere is the sum of the children's; what is measured is
+ * charged either as an average when a request ends, and corrected by vl_charge_usage(), or
+ * not at all.
+ *
+ * Lock: the segment lock, which the functions take themselves unless stated otherwise.
+ * Called by vl_slot.c at the end of a request, by the thread of the request while it runs
+ * (vl_meter.h), and by the timer of each child (vl_usage.h). */
 
 #include "core/vl_shm.h"
 
@@ -16,6 +25,7 @@ typedef struct vl_cost_t {
     apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
     apr_uint64_t paid_us;       /* part of it that vl_charge_pay() has charged */
     int grouped;                /* 1: its back end is in the account's cgroup */
+    const vl_client_id_t *client;   /* who is charged too (vl_clients.h), or NULL */
 } vl_cost_t;
 
 /* Counts a request that is sent to a back end (PHP-FPM, CGI, a proxied server), which uses
@@ -38,6 +48,13 @@ apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
 /* Charges the account us of CPU time for a part of a request's work. */
 void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 
+/* The same under the segment lock. */
+void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
+/* Ends the charging of a request: counts its cost, refunds cost->paid_us, and returns the
+ * whole cost, us of CPU time, for vl_queue_end(). Requires the segment lock. */
+apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
+                                  const vl_cost_t *cost);
+
 /* Returns 1 if this child is the one that currently reads the usage of back ends. In that
  * case it also gives credit to the accounts with a cap. Every child calls it about ten
  * times a second. Dispatches. */
@@ -53,7 +70,7 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
 int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us);
 
 /* Counts the processes of the account's group that the kernel killed for lack of memory.
- * kills: total since the group was created. vl_watch.h logs new ones. */
+ * kills: total since the group was created. vl_notice.c logs new ones. */
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);
 
 #endif

@@ -13,8 +13,6 @@
 
 #include <stddef.h>
 
-#include "core/vl.h"
-
 static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
 {
     const vl_flow_t *x = &q->flows[a], *y = &q->flows[b];
@@ -77,8 +75,8 @@ static void heap_remove(vl_queue_t *q, apr_uint32_t flow)
 
 static int is_within_limits(const vl_flow_t *f)
 {
-    return (!f->concurrency || f->running < f->concurrency)
-           && (!f->cap || f->credit_us > 0);
+    return (!f->limits.concurrency || f->running < f->limits.concurrency)
+           && (!f->limits.cpu || f->credit_us > 0);
 }
 
 static int is_ready(const vl_flow_t *f)
@@ -104,19 +102,19 @@ static void update_heap(vl_queue_t *q, apr_uint32_t flow)
 
 static apr_uint64_t virtual_of(const vl_flow_t *f, apr_uint64_t us)
 {
-    return us * VL_VT_UNIT / f->weight;
+    return us * VL_VT_UNIT / f->limits.weight;
 }
 
 static void charge(vl_flow_t *f, apr_uint64_t us)
 {
     f->vt += virtual_of(f, us);
-    if (f->cap)
+    if (f->limits.cpu)
         f->credit_us -= (apr_int64_t)us;
 }
 
 static apr_int64_t most_credit(const vl_flow_t *f)
 {
-    return (apr_int64_t)VL_CREDIT_US * f->cap / 100;
+    return (apr_int64_t)VL_CREDIT_US * f->limits.cpu / 100;
 }
 
 static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
@@ -127,7 +125,7 @@ static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
 
     if (f->vt > least)
         f->vt = f->vt - least > too_much ? f->vt - too_much : least;
-    if (!f->cap)
+    if (!f->limits.cpu)
         return;
     f->credit_us += (apr_int64_t)us;
     if (f->credit_us > most_credit(f))
@@ -141,24 +139,16 @@ static void catch_up(const vl_queue_t *q, vl_flow_t *f)
         f->vt = q->head->vt;
 }
 
-void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
-                       apr_uint32_t concurrency)
-{
-    q->flows[flow].weight = weight;
-    q->flows[flow].concurrency = concurrency;
-    if (!q->flows[flow].estimate_us)
-        q->flows[flow].estimate_us = 1;
-    update_heap(q, flow);
-}
-
-void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent)
+void vl_queue_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits)
 {
     vl_flow_t *f = &q->flows[flow];
+    apr_uint32_t cap = f->limits.cpu;
 
-    if (f->cap != percent) {
-        f->cap = percent;
+    f->limits = *limits;
+    if (f->limits.cpu != cap)
         f->credit_us = most_credit(f);
-    }
+    if (!f->estimate_us)
+        f->estimate_us = 1;
     update_heap(q, flow);
 }
 
@@ -173,7 +163,7 @@ void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
 {
     vl_flow_t *f = &q->flows[flow];
 
-    f->credit_us += (apr_int64_t)(passed_us * f->cap / 100);
+    f->credit_us += (apr_int64_t)(passed_us * f->limits.cpu / 100);
     if (f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
     update_heap(q, flow);
@@ -313,8 +303,8 @@ apr_uint32_t vl_queue_longest(const vl_queue_t *q, apr_uint32_t flows)
         const vl_flow_t *y = longest == VL_NO_FLOW ? NULL
                                                    : &q->flows[longest];
 
-        if (x->waiting && (!y || (apr_uint64_t)x->waiting * y->weight
-                                 > (apr_uint64_t)y->waiting * x->weight))
+        if (x->waiting && (!y || (apr_uint64_t)x->waiting * y->limits.weight
+                                 > (apr_uint64_t)y->waiting * x->limits.weight))
             longest = f;
     }
     return longest;

@@ -14,7 +14,7 @@
  * of a request is known only at its end. So its flow is charged an estimate (a moving
  * average) at the start and the difference at the end. */
 
-#include <apr.h>
+#include "core/vl.h"
 
 #define VL_WEIGHT_DEFAULT 100
 #define VL_WEIGHT_MAX 10000
@@ -26,10 +26,8 @@
 
 typedef struct vl_flow_t {
     apr_uint64_t vt;            /* start tag of its next request */
-    apr_uint32_t weight;        /* 1 to VL_WEIGHT_MAX */
-    apr_uint32_t concurrency;   /* most requests running, 0 = no limit */
-    apr_uint32_t cap;           /* % of one processor, 0 = no cap */
-    apr_int64_t credit_us;      /* left under the cap; below 0: debt */
+    vl_limits_t limits;         /* of which weight, concurrency and cpu matter here */
+    apr_int64_t credit_us;      /* left under limits.cpu; below 0: debt */
     apr_uint32_t waiting;
     apr_uint32_t running;       /* begun, not yet ended */
     apr_uint32_t estimate_us;   /* estimated cost of a request; at least 1 */
@@ -50,16 +48,13 @@ typedef struct vl_queue_t {
     apr_uint32_t *heap;         /* numbers of flows; as long as flows */
 } vl_queue_t;
 
-/* Sets weight and concurrency of a flow. They may change at any time. */
-void vl_queue_flow_set(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t weight,
-                       apr_uint32_t concurrency);
+/* Sets the limits of a flow. They may change at any time. */
+void vl_queue_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits);
 
-/* A flow with a cap has a token bucket of credit. Its cost is taken from the credit, and it
+/* A flow with a cap (limits.cpu) has a token bucket of credit. Its cost is taken from the credit, and it
  * is granted nothing without credit. The credit grows by the cap's fraction of the time
  * that passes, up to that fraction of VL_CREDIT_US. */
 #define VL_CREDIT_US 200000
-/* Sets the cap of a flow in % of one processor; 0: none. */
-void vl_queue_cap(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t percent);
 /* Cancels the debt of a flow, because it was only estimated. */
 void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow);
 /* Adds the credit for passed_us of time. */

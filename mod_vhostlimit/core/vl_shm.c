@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Creation of the segment and its accounts. vl_shm_int.h describes the layout and its
- * invariants. */
-#include "core/vl_shm_int.h"
+/* Creation of the segment and its accounts, snapshots, and the check of the invariants of
+ * vl_segment.h. */
+#include "core/vl_shm.h"
 
 #include <errno.h>
 #include <string.h>
@@ -12,100 +12,8 @@
 #include <apr_strings.h>
 
 #include "base/vl_clock.h"
-
-/* Adds the cells and the ring of child c to the sums. Requires the segment lock. */
-static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
-{
-    child_t *child = &shm->children[c];
-    vl_queue_t *q = &shm->queue;
-    apr_uint32_t a, i;
-
-    /* The process that died with the lock may have been revoking grants of this child. A
-     * stalled child has an empty ring, so a child that still has grants is not stalled. */
-    if (child->ring_len)
-        __atomic_store_n(&child->stalled, 0, __ATOMIC_RELAXED);
-    child->running = child->ring_len;
-    child->occupied = child->streams = 0;
-    for (i = 0; i < child->ring_len; i++)
-        q->flows[vl_shm_ticket(child, i)->account].running++;
-    for (a = 0; a < shm->head->used; a++) {
-        const cell_t *cell = vl_shm_cell(shm, c, a);
-
-        q->flows[a].running += cell->running;
-        q->flows[a].waiting += cell->waiting;
-        child->running += cell->running;
-        child->occupied += cell->occupied;
-        child->streams += cell->streams;
-        shm->accounts[a].occupied += cell->occupied;
-        shm->accounts[a].deferred += cell->deferred;
-    }
-    shm->head->elsewhere += child->elsewhere;
-}
-
-/* Computes all sums again from the cells and rings. asking and waiting are read without the
- * lock, so they are stored once, when they are complete. Requires the segment lock. */
-static void sum_up_locked(vl_shm_t *shm)
-{
-    vl_queue_t *q = &shm->queue;
-    apr_uint32_t a, c, asking = 0, waiting = 0;
-
-    shm->head->elsewhere = 0;
-    q->head->running = q->head->heap_len = 0;
-    for (a = 0; a < shm->head->used; a++) {
-        q->flows[a].running = q->flows[a].waiting = q->flows[a].heap_pos = 0;
-        shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
-    }
-    for (c = 0; c < shm->head->columns; c++) {
-        sum_child_locked(shm, c);
-        asking += shm->children[c].asks != 0;
-    }
-    for (a = 0; a < shm->head->used; a++) {
-        q->head->running += q->flows[a].running;
-        waiting += q->flows[a].waiting;
-        vl_queue_flow_set(q, a, q->flows[a].weight, q->flows[a].concurrency);
-    }
-    __atomic_store_n(&shm->head->asking, asking, __ATOMIC_RELAXED);
-    __atomic_store_n(&q->head->waiting, waiting, __ATOMIC_RELAXED);
-}
-
-apr_status_t vl_shm_lock(vl_shm_t *shm)
-{
-    int err = pthread_mutex_lock(&shm->head->lock);
-
-    if (err == EOWNERDEAD) {
-        sum_up_locked(shm);
-        err = pthread_mutex_consistent(&shm->head->lock);
-    }
-    return err;
-}
-
-void vl_shm_unlock(vl_shm_t *shm)
-{
-    __atomic_store_n(&shm->head->contended, shm->head->queue.heap_len > 0,
-                     __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&shm->head->lock);
-}
-
-static apr_status_t lock_init(pthread_mutex_t *mutex)
-{
-    pthread_mutexattr_t attr;
-    int err = pthread_mutexattr_init(&attr);
-
-    if (err)
-        return err;
-    err = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    /* A signal may end a child of the prefork MPM at any instruction. The MPM's handler
-     * destroys its pools, and their cleanups may need a lock that the child holds. With
-     * this type the cleanup fails instead of hanging. The parent reclaims everything. */
-    if (!err)
-        err = pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ERRORCHECK);
-    if (!err)
-        err = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    if (!err)
-        err = pthread_mutex_init(mutex, &attr);
-    pthread_mutexattr_destroy(&attr);
-    return err;
-}
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
 
 /* Creates the eventfds before the first child is forked, so that every child inherits all
  * of them. */
@@ -144,6 +52,9 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
     shm->queue.heap = carve(base, &offset, sizeof(apr_uint32_t) * accounts);
     shm->children = carve(base, &offset, sizeof(child_t) * children);
     shm->cells = carve(base, &offset, sizeof(cell_t) * children * accounts);
+    shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
+    shm->clients = carve(base, &offset, sizeof(vl_clients_t));
+    shm->known = carve(base, &offset, sizeof(vl_known_t));
     return offset;
 }
 
@@ -159,6 +70,8 @@ static void set_up(vl_shm_t *shm, apr_uint32_t accounts,
     shm->head->others_permille = UINT32_MAX;
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
+    vl_clients_init(shm->clients);
+    vl_known_init(shm->known);
 }
 
 static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
@@ -175,7 +88,7 @@ static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
         return rv;
     lay_out(shm, apr_shm_baseaddr_get(segment), accounts, children);
     set_up(shm, accounts, children);
-    rv = lock_init(&shm->head->lock);
+    rv = vl_segment_post_config_init_lock(shm->head);
     return rv == APR_SUCCESS ? make_wake_fds(shm, children) : rv;
 }
 
@@ -218,11 +131,11 @@ int vl_shm_post_config_knows(const vl_shm_t *shm, const char *name)
 
 void vl_shm_post_config_begin(vl_shm_t *shm)
 {
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     shm->head->generation++;
     shm->reuse_from = 0;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 static int is_needed_locked(const vl_shm_t *shm, apr_uint32_t account)
@@ -264,6 +177,7 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
         memset(account, 0, sizeof(*account));
         memset(&shm->queue.flows[account - shm->accounts], 0,
                sizeof(vl_flow_t));
+        memset(&shm->inner[account - shm->accounts], 0, sizeof(vl_inner_t));
         apr_cpystrn(account->name, name, VL_NAME_SIZE);
         apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                      account);
@@ -271,28 +185,21 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
     return account;
 }
 
-static void limit_flow_locked(vl_shm_t *shm, apr_uint32_t account)
-{
-    const vl_limits_t *limits = &shm->accounts[account].limits;
-
-    vl_queue_flow_set(&shm->queue, account, limits->weight,
-                      limits->concurrency);
-    vl_queue_cap(&shm->queue, account, limits->cpu);
-}
-
 /* Applies the limits of the configuration. An account that the previous configuration did
  * not name loses its overrides. Requires the segment lock. */
 static void configure_locked(vl_shm_t *shm, account_t *account,
-                             const vl_limits_t *limits)
+                             const vl_limits_t *configured)
 {
+    apr_uint32_t number = (apr_uint32_t)(account - shm->accounts);
+    vl_limits_t limits = *vl_segment_limits(shm, number);
     apr_uint32_t generation = shm->head->generation;
 
     if (account->generation != generation
         && account->generation != generation - 1)
         account->override.keys = 0;
     account->generation = generation;
-    vl_override_configure(&account->override, limits, &account->limits);
-    limit_flow_locked(shm, (apr_uint32_t)(account - shm->accounts));
+    vl_override_configure(&account->override, configured, &limits);
+    vl_queue_limit(&shm->queue, number, &limits);
 }
 
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
@@ -304,7 +211,7 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
 
     if (strlen(name) >= VL_NAME_SIZE)
         return APR_ENAMETOOLONG;
-    rv = vl_shm_lock(shm);
+    rv = vl_segment_lock(shm);
     if (rv != APR_SUCCESS)
         return rv;
     account = account_get_locked(shm, name);
@@ -312,22 +219,23 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
         configure_locked(shm, account, limits);
         *ret_account = (apr_uint32_t)(account - shm->accounts);
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return account ? APR_SUCCESS : APR_ENOSPC;
 }
 
 apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change)
 {
-    account_t *a = &shm->accounts[account];
-    apr_status_t rv = vl_shm_lock(shm);
+    apr_status_t rv = vl_segment_lock(shm);
+    vl_limits_t limits;
 
     if (rv != APR_SUCCESS)
         return rv;
-    vl_override_change(&a->override, change, &a->limits);
-    limit_flow_locked(shm, account);
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    limits = *vl_segment_limits(shm, account);
+    vl_override_change(&shm->accounts[account].override, change, &limits);
+    vl_queue_limit(&shm->queue, account, &limits);
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
     return APR_SUCCESS;
 }
 
@@ -336,12 +244,12 @@ void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     if (!a->kills_known)
         a->kills = kills;
     a->kills_known = 1;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
@@ -349,7 +257,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
 {
     const account_t *a = &shm->accounts[account];
 
-    ret->limits = a->limits;
+    ret->limits = *vl_segment_limits(shm, account);
     ret->override = a->override;
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;
@@ -383,7 +291,7 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               vl_account_snapshot_t *ret_snapshots,
                               apr_int64_t *held_us)
 {
-    apr_status_t rv = vl_shm_lock(shm);
+    apr_status_t rv = vl_segment_lock(shm);
     apr_int64_t since_us;
     apr_size_t i;
 
@@ -393,7 +301,7 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
     for (i = 0; i < n; i++)
         snapshot_locked(shm, accounts[i], &ret_snapshots[i]);
     *held_us += vl_clock_us() - since_us;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     for (i = 0; i < n; i++)
         snapshot_rest(shm, accounts[i], &ret_snapshots[i]);
     return APR_SUCCESS;
@@ -405,6 +313,33 @@ apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
     apr_int64_t held_us = 0;
 
     return vl_shm_snapshots(shm, &account, 1, ret_snapshot, &held_us);
+}
+
+void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
+                                const apr_uint32_t *weights, apr_uint32_t known_share)
+{
+    static const apr_uint32_t none[VL_CLASSES_MAX];
+
+    /* The memory of an account that never had any is not touched. */
+    if (!weights && !shm->accounts[account].has_classes)
+        return;
+    shm->accounts[account].has_classes = weights != NULL;
+    vl_clients_configure(&shm->inner[account], weights ? weights : none, known_share);
+}
+
+vl_clients_t *vl_shm_clients(const vl_shm_t *shm)
+{
+    return shm->clients;
+}
+
+vl_known_t *vl_shm_known(const vl_shm_t *shm)
+{
+    return shm->known;
+}
+
+vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return &shm->inner[account];
 }
 
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm)
@@ -420,4 +355,104 @@ apr_uint32_t vl_shm_columns(const vl_shm_t *shm)
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
 {
     return shm->head->created;
+}
+
+/* --- validation, for tests -------------------------------------------------- */
+
+static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
+{
+    const child_t *child = &shm->children[c];
+    apr_uint32_t a, running = child->ring_len, waiting = 0, occupied = 0;
+    apr_uint32_t streams = 0;
+
+    for (a = 0; a < shm->head->used; a++) {
+        running += vl_segment_cell(shm, c, a)->running;
+        waiting += vl_segment_cell(shm, c, a)->waiting
+                   + vl_segment_cell(shm, c, a)->deferred;
+        occupied += vl_segment_cell(shm, c, a)->occupied;
+        streams += vl_segment_cell(shm, c, a)->streams;
+    }
+    if (occupied != child->occupied || streams != child->streams)
+        return "a child's occupied and streams are sums of its cells";
+    if (!child->pid && (running || waiting || occupied))
+        return "a free column has nothing in its cells and its ring";
+    if (child->stalled && child->ring_len)
+        return "a stalled child has nothing in its ring";
+    if (running != child->running)
+        return "a child's running is the sum of its cells and its ring";
+    return NULL;
+}
+
+static const char *validate_flow_locked(const vl_shm_t *shm, apr_uint32_t a)
+{
+    apr_uint32_t c, i, running = 0, waiting = 0, occupied = 0, deferred = 0;
+
+    for (c = 0; c < shm->head->children; c++) {
+        child_t *child = &shm->children[c];
+
+        running += vl_segment_cell(shm, c, a)->running;
+        waiting += vl_segment_cell(shm, c, a)->waiting;
+        occupied += vl_segment_cell(shm, c, a)->occupied;
+        deferred += vl_segment_cell(shm, c, a)->deferred;
+        for (i = 0; i < child->ring_len; i++)
+            running += vl_segment_ticket(child, i)->account == a;
+    }
+    if (running != shm->queue.flows[a].running
+        || waiting != shm->queue.flows[a].waiting)
+        return "running and waiting are the sums of the cells and rings";
+    if (occupied != shm->accounts[a].occupied)
+        return "occupied is the sum of the cells";
+    if (deferred != shm->accounts[a].deferred)
+        return "deferred is the sum of the cells";
+    return NULL;
+}
+
+static const char *validate_relay_locked(const vl_shm_t *shm)
+{
+    const head_t *head = shm->head;
+    apr_uint32_t c, asking = 0;
+
+    for (c = 0; c < head->children; c++)
+        asking += shm->children[c].asks != 0;
+    if (asking != head->asking)
+        return "asking is the number of children with asks set";
+    if (head->acceptor && (!shm->children[head->acceptor - 1].pid
+                           || shm->children[head->acceptor - 1].asks))
+        return "the acceptor is a child with a pid that does not ask";
+    return NULL;
+}
+
+static const char *validate_locked(const vl_shm_t *shm)
+{
+    const head_t *head = shm->head;
+    const char *why = NULL;
+    apr_uint32_t a, b;
+
+    if (head->used > head->capacity)
+        return "more accounts used than there are";
+    for (a = 0; a < head->capacity && !why; a++) {
+        if ((a < head->used) != (shm->accounts[a].name[0] != '\0'))
+            return "accounts 0 to used-1 have a name, the others none";
+        for (b = 0; b < a && a < head->used; b++) {
+            if (!strcmp(shm->accounts[b].name, shm->accounts[a].name))
+                return "no two accounts of one name";
+        }
+        why = validate_flow_locked(shm, a);
+    }
+    for (b = 0; b < head->children && !why; b++)
+        why = validate_child_locked(shm, b);
+    if (!why)
+        why = validate_relay_locked(shm);
+    return why ? why : vl_queue_validate(&shm->queue, head->used);
+}
+
+const char *vl_shm_validate(vl_shm_t *shm)
+{
+    const char *why;
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return "the lock cannot be taken";
+    why = validate_locked(shm);
+    vl_segment_unlock(shm);
+    return why;
 }

@@ -2,22 +2,26 @@
 #ifndef VL_SHM_H
 #define VL_SHM_H
 
-/* The state that all children share: one account per site, found by name while the
- * configuration is read and by number on the request path.
- *
- *   _post_config_*   parent, while it reads the configuration
- *   _parent_*        parent, any time
- *   _child_*         a child, before its threads start
+/* Creation of the shared memory segment, and its accounts: one account per site, found by
+ * name while the configuration is read and by number on the request path.
  *
  * The segment outlives graceful and hard restarts. An account keeps its number and its
  * counters as long as the configuration names it or a request of an old generation runs in
- * it. Lock: the segment lock. Functions take it themselves. */
+ * it. vl_segment.h has the layout and the invariants.
+ *
+ *   _post_config_*   called by the parent while it reads the configuration
+ *   _parent_*        called by the parent, any time
+ *   others           called by any process
+ *
+ * Lock: the segment lock. Functions take it themselves unless their comment says
+ * otherwise. */
 
 #include <apr_errno.h>
 #include <apr_pools.h>
 #include <sys/types.h>
 
 #include "core/vl.h"
+#include "core/vl_known.h"
 #include "core/vl_metrics.h"
 #include "core/vl_override.h"
 #include "base/vl_rate.h"
@@ -66,27 +70,6 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
 void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t kills);
 
-/* Gives the child a column of cells, so that its slots can be reclaimed when it dies.
- * threads: maximum number of requests it can run at once. Returns APR_ENOSPC if more
- * children exist than vl_shm_post_config_create() was told. */
-apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
-                                 apr_uint32_t threads);
-/* Returns the eventfd that becomes readable when another process grants slots to this
- * child, or -1 if this process has no column. Takes no lock. */
-int vl_shm_child_wake_fd(const vl_shm_t *shm);
-/* paused 1: this child is granted slots only for thread waiters and for connections parked
- * in its MPM, until the next call with 0. */
-void vl_shm_child_pause(vl_shm_t *shm, int paused);
-/* Marks this child as a draining child and pauses it for good: it accepts no more
- * connections. */
-void vl_shm_child_leave(vl_shm_t *shm);
-/* Returns the number of children that are not draining. Connections can be transferred to
- * them. The calling child is included unless it is draining. */
-apr_uint32_t vl_shm_child_others(vl_shm_t *shm);
-/* Reclaims what the dead child held, and dispatches. Returns the number of its running,
- * queued and deferred requests. */
-apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
-
 /* Copies one account. */
 apr_status_t vl_shm_snapshot(vl_shm_t *shm, apr_uint32_t account,
                              vl_account_snapshot_t *ret_snapshot);
@@ -96,18 +79,24 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               apr_size_t n,
                               vl_account_snapshot_t *ret_snapshots,
                               apr_int64_t *held_us);
+/* Sets the weights of the account's classes (VL_CLASSES_MAX) and the share of its known
+ * clients. weights NULL: it has no classes. */
+void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
+                                const apr_uint32_t *weights, apr_uint32_t known_share);
+/* Return the table of clients, the filter of known clients (vl_known.h), and the shares inside an account (vl_clients.h). */
+vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
+vl_known_t *vl_shm_known(const vl_shm_t *shm);
+vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of processors that the server may use. */
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
 /* Returns the maximum number of children, old generations included. Every child has one
  * descriptor for each of them. */
 apr_uint32_t vl_shm_columns(const vl_shm_t *shm);
-/* Returns the number of children alive, old generations included. */
-apr_uint32_t vl_shm_children(vl_shm_t *shm);
 /* Returns the time when the segment was created, i.e. when the server started, in
  * microseconds (Unix). */
 apr_int64_t vl_shm_created_us(const vl_shm_t *shm);
 
-/* Checks the invariants of vl_shm_int.h. Returns NULL if all hold, otherwise the first one
+/* Checks the invariants of vl_segment.h. Returns NULL if all hold, otherwise the first one
  * that does not. For tests. */
 const char *vl_shm_validate(vl_shm_t *shm);
 

@@ -1,11 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Columns of the segment: attaching a child, draining it, and reclaiming what it held after
- * its death. */
-#include "core/vl_shm_int.h"
+/*
+ * States of a child (child_t.state), and the event that leads to the next one. Only the child
+ * itself changes its state, except for FREE.
+ *
+ *   FREE (no pid)  --a child starts-->       ACCEPTING   (vl_shm_child_attach())
+ *   ACCEPTING      --its MPM is stalled-->   PAUSED      (vl_shm_child_pause(1))
+ *   PAUSED         --its MPM polls again-->  ACCEPTING   (vl_shm_child_pause(0))
+ *   either         --it stops-->             DRAINING    (vl_shm_child_drain())
+ *   any            --it has died-->          FREE        (vl_shm_parent_reclaim(), or
+ *                                                         another child attaches)
+ *
+ * Three marks are independent of the state, so they are not part of it:
+ *   - stalled: other processes set it, in any state, and the child clears it and then goes
+ *     on in the state it had (vl_dispatch.c);
+ *   - asks: under prefork, the child waits for a connection (vl_relay.c);
+ *   - woken: its eventfd has been written since its ring was last found empty. It saves
+ *     system calls (vl_dispatch.c).
+ */
+#include "core/vl_shm_child.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
 
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 {
@@ -13,9 +32,9 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     apr_uint32_t a, i, left = dead->ring_len;
 
     for (i = 0; i < dead->ring_len; i++)
-        vl_queue_forget(&shm->queue, vl_shm_ticket(dead, i)->account, 1);
+        vl_queue_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
     for (a = 0; a < shm->head->used; a++) {
-        cell_t *cell = vl_shm_cell(shm, child, a);
+        cell_t *cell = vl_segment_cell(shm, child, a);
 
         if (cell->running)
             vl_queue_forget(&shm->queue, a, cell->running);
@@ -29,7 +48,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     shm->head->elsewhere -= dead->elsewhere;
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     if (shm->head->acceptor == child + 1)
-        vl_shm_set_acceptor_locked(shm, 0);
+        vl_segment_set_acceptor_locked(shm, 0);
     memset(dead, 0, sizeof(*dead));
     return left;
 }
@@ -37,7 +56,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
                                  apr_uint32_t threads)
 {
-    apr_status_t rv = vl_shm_lock(shm);
+    apr_status_t rv = vl_segment_lock(shm);
     apr_uint32_t c, found = NO_CHILD;
 
     if (rv != APR_SUCCESS)
@@ -59,39 +78,45 @@ apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid,
             shm->head->columns = found + 1;
     }
     shm->self = found;
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
     return found == NO_CHILD ? APR_ENOSPC : APR_SUCCESS;
+}
+
+static void set_state(vl_shm_t *shm, child_state_e state)
+{
+    child_t *child;
+
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+        return;
+    child = &shm->children[shm->self];
+    if (child->state != CHILD_DRAINING)
+        child->state = state;
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
 }
 
 void vl_shm_child_pause(vl_shm_t *shm, int paused)
 {
-    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
-        return;
-    shm->children[shm->self].paused = paused;
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    set_state(shm, paused ? CHILD_PAUSED : CHILD_ACCEPTING);
 }
 
-void vl_shm_child_leave(vl_shm_t *shm)
+void vl_shm_child_drain(vl_shm_t *shm)
 {
-    if (shm->self == NO_CHILD || vl_shm_lock(shm) != APR_SUCCESS)
-        return;
-    shm->children[shm->self].leaving = 1;
-    vl_shm_unlock(shm);
-    vl_shm_child_pause(shm, 1);
+    set_state(shm, CHILD_DRAINING);
 }
 
-apr_uint32_t vl_shm_child_others(vl_shm_t *shm)
+apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm)
 {
-    apr_uint32_t c, others = 0;
+    apr_uint32_t c, active = 0;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->columns; c++)
-        others += shm->children[c].pid && !shm->children[c].leaving;
-    vl_shm_unlock(shm);
-    return others;
+        active += shm->children[c].pid
+                  && shm->children[c].state != CHILD_DRAINING;
+    vl_segment_unlock(shm);
+    return active;
 }
 
 int vl_shm_child_wake_fd(const vl_shm_t *shm)
@@ -103,25 +128,25 @@ apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
 {
     apr_uint32_t c, left = 0;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->children; c++) {
         if (shm->children[c].pid == pid)
             left += reclaim_locked(shm, c);
     }
-    vl_shm_unlock(shm);
-    vl_slot_dispatch(shm);
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
     return left;
 }
 
-apr_uint32_t vl_shm_children(vl_shm_t *shm)
+apr_uint32_t vl_shm_child_count(vl_shm_t *shm)
 {
     apr_uint32_t c, alive = 0;
 
-    if (vl_shm_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
     for (c = 0; c < shm->head->children; c++)
         alive += shm->children[c].pid != 0;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return alive;
 }

@@ -1,198 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_slot.h"
 
-#include <unistd.h>
-
 #include "base/vl_clock.h"
-#include "core/vl_shm_int.h"
-
-/* Children to wake after the lock is released, because write() is a system call. */
-typedef struct wakes_t {
-    apr_uint32_t n;
-    apr_uint32_t child[32];
-} wakes_t;
-
-#define WAKES_MAX (sizeof(((wakes_t *)0)->child) / sizeof(apr_uint32_t))
-
-static int is_below_slot_threshold(const vl_shm_t *shm, apr_uint32_t account)
-{
-    const vl_queue_head_t *q = shm->queue.head;
-
-    return vl_admit_more(shm->queue.flows[account].running,
-                         q->slots > q->running ? q->slots - q->running : 0);
-}
-
-/* A waiter in another child is preferred to the first one in this child only if it arrived
- * more than this much earlier. This child has the processor now, and waking another one
- * costs two context switches. */
-#define REMOTE_PENALTY_US 10000
-
-/* Returns the child in which the account's first waiter probably waits. Returns NO_CHILD if
- * no child with a waiter of the account has capacity. Requires the segment lock. */
-static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_uint32_t c, best = NO_CHILD;
-    apr_int64_t earliest = INT64_MAX;
-
-    for (c = 0; c < shm->head->columns; c++) {
-        const cell_t *cell = vl_shm_cell(shm, c, account);
-        apr_int64_t arrived_us = cell->first_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
-
-        if (cell->waiting && arrived_us < earliest
-            && vl_capacity_may_grant(shm, c, account)) {
-            earliest = arrived_us;
-            best = c;
-        }
-    }
-    return best;
-}
-
-typedef struct choice_t {
-    const vl_shm_t *shm;
-    apr_uint32_t child;             /* child for the account that was checked last */
-} choice_t;
-
-static int can_serve(void *data, apr_uint32_t account)
-{
-    choice_t *choice = data;
-
-    if (!is_below_slot_threshold(choice->shm, account))
-        return 0;
-    choice->child = pick_child(choice->shm, account);
-    return choice->child != NO_CHILD;
-}
-
-/* Grants a slot to the account in child c. One store makes the grant valid; vl_shm_int.h
- * explains a crash before or after it. Requires the segment lock. */
-static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
-                  wakes_t *wakes)
-{
-    child_t *child = &shm->children[c];
-    cell_t *cell = vl_shm_cell(shm, c, account);
-    vl_ticket_t *ticket;
-
-    ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
-    ticket->account = account;
-    ticket->charged = vl_queue_begin(&shm->queue, account);
-    ticket->stream = 0;
-    cell->first_us = vl_clock_us();    /* until the child sets it in vl_slot_first() */
-    if (!child->ring_len)
-        __atomic_store_n(&child->moved_us, cell->first_us, __ATOMIC_RELAXED);
-    __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
-    cell->waiting--;
-    child->running++;
-    if (c != shm->self && !child->woken) {
-        __atomic_store_n(&child->woken, 1, __ATOMIC_RELAXED);
-        wakes->child[wakes->n++] = c;
-    }
-}
-
-/* Grants free slots to eligible accounts until none is left or `wakes` is full. Requires
- * the segment lock. */
-static void grant_free(vl_shm_t *shm, wakes_t *wakes)
-{
-    choice_t choice = { shm, NO_CHILD };
-    apr_uint32_t account;
-
-    wakes->n = 0;
-    while (wakes->n < WAKES_MAX
-           && (account = vl_queue_next_where(&shm->queue, can_serve, &choice))
-              != VL_NO_FLOW)
-        grant(shm, choice.child, account, wakes);
-}
-
-static void wake(const vl_shm_t *shm, apr_uint32_t child)
-{
-    apr_uint64_t one = 1;
-
-    /* write() fails only if the counter is at its maximum. The descriptor is readable
-     * then. */
-    if (write(shm->wake_fds[child], &one, sizeof(one)) < 0)
-        return;
-}
-
-/* Takes the next grant of this child, whose ring must not be empty. Requires the segment
- * lock. */
-static void take_locked(vl_shm_t *shm, vl_ticket_t *ret_ticket)
-{
-    child_t *child = &shm->children[shm->self];
-
-    *ret_ticket = child->ring[child->ring_head];
-    vl_shm_cell(shm, shm->self, ret_ticket->account)->running++;
-    child->ring_head = (child->ring_head + 1) % RING_SIZE;
-    __atomic_store_n(&child->moved_us, vl_clock_us(), __ATOMIC_RELAXED);
-    __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
-}
-
-/* Dispatches and releases the lock. Every function that may have freed a slot ends with it.
- * Takes up to max grants of this child; the others stay in its ring. Returns the number of
- * grants taken. */
-static apr_uint32_t dispatch_and_unlock(vl_shm_t *shm, vl_ticket_t *ret_tickets,
-                                        apr_uint32_t max)
-{
-    apr_uint32_t i, taken = 0;
-    wakes_t wakes;
-
-    do {
-        grant_free(shm, &wakes);
-        while (taken < max && shm->children[shm->self].ring_len)
-            take_locked(shm, &ret_tickets[taken++]);
-        vl_shm_unlock(shm);
-        for (i = 0; i < wakes.n; i++)
-            wake(shm, wakes.child[i]);
-    } while (wakes.n == WAKES_MAX && vl_shm_lock(shm) == APR_SUCCESS);
-    return taken;
-}
-
-void vl_slot_dispatch_and_unlock(vl_shm_t *shm)
-{
-    dispatch_and_unlock(shm, NULL, 0);
-}
-
-static int has_free_capacity(vl_shm_t *shm, apr_uint32_t c)
-{
-    int result;
-
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return 0;
-    result = vl_capacity_left(shm, c) > 0;
-    vl_shm_unlock(shm);
-    return result;
-}
-
-void vl_slot_wake_others(vl_shm_t *shm)
-{
-    apr_uint32_t c;
-
-    for (c = 0; c < shm->head->columns; c++) {
-        if (c != shm->self && has_free_capacity(shm, c))
-            wake(shm, c);
-    }
-}
-
-void vl_slot_dispatch(vl_shm_t *shm)
-{
-    apr_uint32_t c;
-
-    if (vl_shm_lock(shm) != APR_SUCCESS)
-        return;
-    vl_slot_dispatch_and_unlock(shm);
-    /* A child that crashed may have made a grant without waking its receiver. */
-    for (c = 0; c < shm->head->columns; c++) {
-        if (__atomic_load_n(&shm->children[c].ring_len, __ATOMIC_RELAXED))
-            wake(shm, c);
-    }
-}
+#include "core/vl_auto.h"
+#include "core/vl_capacity.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
 
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
     child_t *child = &shm->children[shm->self];
 
     ticket->account = account;
     ticket->charged = vl_queue_begin_now(&shm->queue, account);
     ticket->stream = stream;
+    ticket->client_us = 0;
     cell->running++;
     child->running++;
     cell->streams += (apr_uint32_t)stream;
@@ -201,7 +25,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
 
 static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, ticket->account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, ticket->account);
     child_t *child = &shm->children[shm->self];
 
     cell->running--;
@@ -211,70 +35,76 @@ static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
     child->ended++;
 }
 
-void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                            apr_uint64_t cost_us)
-{
-    free_slot_locked(shm, ticket);
-    vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
-}
-
 void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     free_slot_locked(shm, ticket);
     vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
 }
 
-apr_status_t vl_slot_lock(vl_shm_t *shm)
-{
-    return shm->self == NO_CHILD ? APR_EINIT : vl_shm_lock(shm);
-}
-
 static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
+    /* The child calls vl_slot_first() when it has queued the waiter. */
     if (!cell->waiting++)
-        cell->first_us = since_us;
+        cell->first.since_us = since_us;
     vl_queue_arrive(&shm->queue, account);
 }
 
 apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
                           apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     if (shm->queue.flows[account].waiting
-        >= shm->accounts[account].limits.queue)
+        >= vl_segment_limits(shm, account)->queue)
         rv = APR_EAGAIN;
     else
         arrive_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
+}
+
+/* Returns the number of other children that have deferred connections of the account and no
+ * queued one. Each gets the next place, so that clients in a child with few of them do not
+ * wait for the queue of another child. */
+static apr_uint32_t children_without_place_locked(const vl_shm_t *shm, apr_uint32_t account)
+{
+    apr_uint32_t c, n = 0;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        const cell_t *cell = vl_segment_cell(shm, c, account);
+
+        n += c != shm->self && cell->deferred && !cell->waiting;
+    }
+    return n;
 }
 
 /* Returns 1 if one more connection of the account fits into this child's part of the queue.
  * more: 1 if that connection is not yet counted as deferred. Requires the segment lock. */
 static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int more)
 {
-    const cell_t *cell = vl_shm_cell(shm, shm->self, account);
-    apr_uint64_t limit = shm->accounts[account].limits.queue;
+    const cell_t *cell = vl_segment_cell(shm, shm->self, account);
+    apr_uint64_t limit = vl_segment_limits(shm, account)->queue;
     apr_uint64_t waiting = shm->queue.flows[account].waiting;
     apr_uint64_t all = waiting + shm->accounts[account].deferred
                        + (apr_uint64_t)more;
     apr_uint64_t here = (apr_uint64_t)cell->waiting + cell->deferred
                         + (apr_uint64_t)more;
 
-    return waiting < limit
-           && (all <= limit || cell->waiting < (limit * here + all - 1) / all);
+    if (!cell->waiting || all <= limit)
+        return waiting < limit;
+    return waiting + children_without_place_locked(shm, account) < limit
+           && cell->waiting < (limit * here + all - 1) / all;
 }
 
 static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,
                                          apr_int64_t since_us)
 {
-    cell_t *cell = vl_shm_cell(shm, shm->self, account);
+    cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
     if (!cell->deferred && fits_in_queue_locked(shm, account, 1)) {
         arrive_locked(shm, account, since_us);
@@ -289,74 +119,71 @@ static apr_status_t wait_or_defer_locked(vl_shm_t *shm, apr_uint32_t account,
 apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
                                    apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     rv = wait_or_defer_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
 }
 
 static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return is_below_slot_threshold(shm, account)
-           && !vl_shm_cell(shm, shm->self, account)->deferred
-           && vl_capacity_is_left(shm, shm->self, account,
-                              vl_capacity_granted_to(&shm->children[shm->self],
-                                                 account))
+    return vl_capacity_may_take_slot(shm, account)
+           && !vl_segment_cell(shm, shm->self, account)->deferred
+           && vl_capacity_may_accept(shm, shm->self, account)
            && vl_queue_may_begin_now(&shm->queue, account);
 }
 
 apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     if (may_take_now(shm, account)) {
         take_slot_locked(shm, account, 0, ret_ticket);
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
         return APR_SUCCESS;
     }
     rv = wait_or_defer_locked(shm, account, since_us);
     if (rv == APR_SUCCESS)
         rv = APR_EINPROGRESS;
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
 }
 
 static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
 {
-    vl_shm_cell(shm, shm->self, account)->deferred--;
+    vl_segment_cell(shm, shm->self, account)->deferred--;
     __atomic_store_n(&shm->accounts[account].deferred,
                      shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
 }
 
-apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_int64_t since_us)
+apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     if (!fits_in_queue_locked(shm, account, 0)) {
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
         return APR_EAGAIN;
     }
     undefer_locked(shm, account);
-    arrive_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    arrive_locked(shm, account, vl_segment_cell(shm, shm->self, account)->first.since_us);
+    vl_dispatch_and_unlock(shm);
     return APR_SUCCESS;
 }
 
 void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     undefer_locked(shm, account);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
@@ -364,44 +191,31 @@ apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
     return __atomic_load_n(&shm->accounts[account].deferred, __ATOMIC_RELAXED);
 }
 
-void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account)
+apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_uint32_t c, found = NO_CHILD;
-
-    if (vl_slot_lock(shm) != APR_SUCCESS)
-        return;
-    if (shm->queue.flows[account].waiting
-        < shm->accounts[account].limits.queue) {
-        for (c = 0; c < shm->head->columns && found == NO_CHILD; c++) {
-            if (c != shm->self && vl_shm_cell(shm, c, account)->deferred)
-                found = c;
-        }
-    }
-    vl_shm_unlock(shm);
-    if (found != NO_CHILD)
-        wake(shm, found);
+    return shm->self == NO_CHILD ? 0 : vl_segment_cell(shm, shm->self, account)->deferred;
 }
 
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
     arrive_locked(shm, account, since_us);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
     return rv;
 }
 
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
     cell_t *cell;
 
     if (rv != APR_SUCCESS)
         return rv;
-    cell = vl_shm_cell(shm, shm->self, account);
+    cell = vl_segment_cell(shm, shm->self, account);
     if (cell->waiting) {
         cell->waiting--;
         vl_queue_abandon(&shm->queue, account, 1);
@@ -409,7 +223,7 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
     else {
         rv = APR_EAGAIN;
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return rv;
 }
 
@@ -426,7 +240,7 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     child_t *child;
 
     if (is_revoked(shm))
-        vl_slot_resume_child(shm);
+        vl_dispatch_resume_child(shm);
     if (shm->self == NO_CHILD)
         return APR_EINIT;
     child = &shm->children[shm->self];
@@ -434,27 +248,49 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket)
     if (!__atomic_load_n(&child->ring_len, __ATOMIC_ACQUIRE)
         && !__atomic_load_n(&child->woken, __ATOMIC_RELAXED))
         return APR_EAGAIN;
-    rv = vl_slot_lock(shm);
+    rv = vl_segment_lock_child(shm);
     if (rv != APR_SUCCESS)
         return rv;
     if (!child->ring_len) {
         __atomic_store_n(&child->woken, 0, __ATOMIC_RELAXED);
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
         return APR_EAGAIN;
     }
-    take_locked(shm, ret_ticket);
+    vl_dispatch_take_locked(shm, ret_ticket);
     if (child->ring_len == RING_SIZE - 1)
-        vl_slot_dispatch_and_unlock(shm);   /* the ring was full */
+        vl_dispatch_and_unlock(shm);   /* the ring was full */
     else
-        vl_shm_unlock(shm);
+        vl_segment_unlock(shm);
     return APR_SUCCESS;
 }
 
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us)
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
 {
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(&vl_shm_cell(shm, shm->self, account)->first_us,
-                         since_us, __ATOMIC_RELAXED);
+    vl_first_t *to;
+
+    if (shm->self == NO_CHILD)
+        return;
+    to = &vl_segment_cell(shm, shm->self, account)->first;
+    __atomic_store_n(&to->tags.class_tag, first->tags.class_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->tags.band_tag, first->tags.band_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->tags.client_tag, first->tags.client_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->since_us, first->since_us, __ATOMIC_RELAXED);
+}
+
+void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_uint64_t us)
+{
+    vl_inner_t *inner = &shm->inner[account];
+
+    if (inner->backlog_us)
+        vl_clients_charge(shm->clients, inner, account, client, us, vl_clock_us());
+}
+
+static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)
+{
+    if (ticket->client_us)
+        vl_clients_refund(shm->clients, &shm->inner[ticket->account], &ticket->client,
+                          ticket->client_us);
 }
 
 int vl_slot_contended(const vl_shm_t *shm)
@@ -473,7 +309,7 @@ int vl_slot_granted(const vl_shm_t *shm)
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -481,14 +317,14 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
         take_slot_locked(shm, account, 0, ret_ticket);
     else
         rv = APR_EAGAIN;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return rv;
 }
 
 apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
                             vl_ticket_t *ret_ticket)
 {
-    apr_status_t rv = vl_slot_lock(shm);
+    apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
@@ -496,7 +332,7 @@ apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
         take_slot_locked(shm, account, stream, ret_ticket);
     else
         rv = APR_EAGAIN;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     return rv;
 }
 
@@ -523,15 +359,16 @@ static void count_refused(vl_metrics_t *metrics, vl_reason_e reason)
 static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     account_t *a = &shm->accounts[account];
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
     const vl_queue_head_t *q = shm->queue.head;
     int waits;
-    vl_decision_t decision = vl_admit_dryrun(&a->limits,
+    vl_decision_t decision = vl_admit_dryrun(limits,
                                              shm->queue.flows[account].running,
                                              &waits);
 
     if (decision.verdict == VL_REFUSE)
         a->metrics.would_refuse++;
-    else if (waits || (a->limits.queue
+    else if (waits || (limits->queue
                        && (q->running >= q->slots || q->heap_len)))
         a->metrics.would_queue++;
     return decision;
@@ -557,19 +394,20 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
     account_t *a = &shm->accounts[account];
-    apr_status_t rv = vl_slot_lock(shm);
+    const vl_limits_t *limits = vl_segment_limits(shm, account);
+    apr_status_t rv = vl_segment_lock_child(shm);
     vl_admission_t adm = { .entered = 0 };
     int dry;
 
     if (rv != APR_SUCCESS)
         return rv;
-    dry = a->limits.mode == VL_MODE_DRYRUN;
+    dry = limits->mode == VL_MODE_DRYRUN;
     adm.decision = dry ? decide_dryrun_locked(shm, account)
-                       : vl_admit_decide(&a->limits,
+                       : vl_admit_decide(limits,
                                          shm->queue.flows[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
     adm.backlogged = shm->queue.flows[account].waiting > 0;
-    adm.concurrency = a->limits.concurrency;
+    adm.concurrency = limits->concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
     if (adm.decision.verdict == VL_REFUSE && !dry)
@@ -578,7 +416,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
         count_request(a, 0);
         take_slot_locked(shm, account, 0, &adm.ticket);
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     *ret_admission = adm;
     return APR_SUCCESS;
 }
@@ -588,14 +426,14 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
-    ret_admission->concurrency = a->limits.concurrency;
+    ret_admission->concurrency = vl_segment_limits(shm, account)->concurrency;
     ret_admission->service_us = a->service_us;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
@@ -604,24 +442,24 @@ void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     count_refused(&a->metrics, VL_REASON_QUEUE);
     a->metrics.reset += reset != 0;
     vl_charge_pay_locked(shm, account, cost_us);
     if (ret_admission) {
-        ret_admission->concurrency = a->limits.concurrency;
+        ret_admission->concurrency = vl_segment_limits(shm, account)->concurrency;
         ret_admission->service_us = a->service_us;
     }
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     shm->accounts[account].metrics.gone++;
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
 }
 
 void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
@@ -635,13 +473,15 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
     count_request(a, wait_us);
 }
 
-static apr_uint64_t end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                               const vl_cost_t *cost)
+/* Releases a slot that was used and charges its cost. Returns the cost, us of CPU time. */
+static apr_uint64_t release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
+                                   const vl_cost_t *cost)
 {
-    if (cost)
-        return vl_charge_end_locked(shm, ticket, cost);
-    vl_slot_cancel_locked(shm, ticket);
-    return 0;
+    apr_uint64_t cost_us = vl_charge_end_locked(shm, ticket->account, cost);
+
+    free_slot_locked(shm, ticket);
+    vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
+    return cost_us;
 }
 
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
@@ -659,25 +499,63 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
-    *ret_charged = end_locked(shm, ticket, cost);
-    return dispatch_and_unlock(shm, ret_tickets, max);
+    if (cost)
+        *ret_charged = release_locked(shm, ticket, cost);
+    else
+        vl_slot_cancel_locked(shm, ticket);
+    /* Before the next grant, whose order depends on it. */
+    refund_client(shm, ticket);
+    if (cost && cost->client)
+        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged);
+    return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 
 void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    refund_client(shm, ticket);
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     vl_charge_pay_locked(shm, ticket->account, us);
     vl_slot_cancel_locked(shm, ticket);
-    vl_slot_dispatch_and_unlock(shm);
+    vl_dispatch_and_unlock(shm);
 }
 
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 {
-    if (vl_slot_lock(shm) != APR_SUCCESS)
+    if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     take_slot_locked(shm, ticket->account, ticket->stream, ticket);
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
+}
+
+/* --- settings ------------------------------------------------------------- */
+
+void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
+{
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    /* A restart keeps the number of slots that vl_auto.h has found. */
+    if (slots || !shm->head->auto_on)
+        shm->head->queue.slots = slots ? slots : vl_auto_min();
+    shm->head->auto_on = !slots;
+    vl_dispatch_and_unlock(shm);
+}
+
+int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].limits.cpu, __ATOMIC_RELAXED)
+           != 0;
+}
+
+apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&vl_segment_limits(shm, account)->queue,
+                           __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_count(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->queue.slots, __ATOMIC_RELAXED);
 }

@@ -3,26 +3,25 @@
 #define VL_SLOT_H
 
 /* Slots of the server: requests and connections wait for one, are granted one and release
- * it. The fair queue of vl_queue.h runs over all children in the segment of vl_shm.h.
+ * it. The fair queue of vl_queue.h runs over all children in the segment.
  *
- * A waiter (a socket, a parked connection, a blocked thread) stays in its child process.
- * The segment only counts it. The thread that releases a slot dispatches: it grants the
- * slot to the next account, in a child where that account waits. A grant to another child
- * wakes it through its eventfd. A grant to the calling child does not: after vl_slot_wait()
- * and vl_slot_end(), check vl_slot_granted(). vl_park.h does that.
+ * A waiter (a socket, a parked connection, a blocked thread) stays in its child process. The
+ * segment only counts it. The thread that releases a slot dispatches (vl_dispatch.h). After
+ * vl_slot_wait() and vl_slot_end(), check vl_slot_granted(): a grant to the calling child
+ * does not wake it. vl_park.h does that.
  *
- * Every function takes the segment lock unless its comment says otherwise. */
+ * This file owns the slots that this child holds (running and streams of its cells), its
+ * waiting and deferred counts, the metrics of requests, and the number of slots. Invariant:
+ * each ticket that a function returns is released once, by vl_slot_end() or one of its
+ * relatives.
+ *
+ * Lock: the segment lock, which the functions take themselves unless their comment says
+ * otherwise. Called in children, by the threads that run requests and by the acceptor.
+ * vl_slot_set() is called by the parent. */
 
 #include "core/vl_admit.h"
 #include "core/vl_charge.h"
 #include "core/vl_shm.h"
-
-/* A slot that is held. Release it once with vl_slot_end(). */
-typedef struct vl_ticket_t {
-    apr_uint32_t account;
-    apr_uint32_t charged;       /* estimated cost charged at the start, us */
-    int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
-} vl_ticket_t;
 
 /* Adds one waiter of the account, which arrived at since_us, to this child's part of the
  * queue, and dispatches. Returns APR_EAGAIN if the account's queue is full. A grant may
@@ -41,35 +40,27 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
  * does, and returns APR_EINPROGRESS if the connection is queued. */
 apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket);
-/* Moves one deferred connection of the account in this child, which arrived at since_us, to
- * the queue and dispatches. Returns APR_EAGAIN if the queue is full for this child. */
-apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_int64_t since_us);
+/* Counts one deferred connection of the account in this child as queued and dispatches.
+ * Returns APR_EAGAIN if the queue is full for this child. */
+apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account);
 /* Uncounts one deferred connection of the account in this child. */
 void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of deferred connections of the account in all children. Takes no
  * lock. */
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account);
-/* If the account's queue is not full, wakes one other child that has deferred connections
- * of the account. */
-void vl_slot_wake_deferred(vl_shm_t *shm, apr_uint32_t account);
+/* Returns the number of those in this child. Takes no lock: only this child changes it. */
+apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account);
 /* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
-/* Records that the first waiter of the account in this child arrived at since_us. Takes no
- * lock. */
-void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, apr_int64_t since_us);
+/* Records which waiter of the account is the first in this child. Takes no lock. */
+void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first);
+/* Charges the client us of CPU time (vl_clients.h). Takes no lock. */
+void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
+                           apr_uint64_t us);
 /* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
  * waiting any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);
-/* Revokes the grants of children that have not taken any for a second, and marks those
- * children as stalled. They are granted nothing until they resume. Every child calls this
- * periodically. */
-void vl_slot_revoke_stalled(vl_shm_t *shm, apr_int64_t now_us);
-/* Clears the stalled mark of this child and dispatches. vl_slot_take() calls it. */
-void vl_slot_resume_child(vl_shm_t *shm);
-/* Wakes the other children that have free capacity, to make them check for new work. */
-void vl_slot_wake_others(vl_shm_t *shm);
 /* Returns 1 if some child has a queued waiter that only lacks a slot or a thread. Waiters
  * of an account that is at its own limits do not count. Takes no lock. */
 int vl_slot_contended(const vl_shm_t *shm);
@@ -135,6 +126,10 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm);
 apr_uint64_t vl_slot_end(vl_shm_t *shm, const vl_ticket_t *ticket,
                  const vl_cost_t *cost);
 
+/* Releases a slot that was not used, and refunds its charge. Requires the segment lock and
+ * does not dispatch. */
+void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
+
 /* Like vl_slot_end(), and takes up to max grants of this child, regardless of the process
  * that made them. Saves one acquisition of the lock compared with vl_slot_take(). Returns
  * the number of grants taken. */
@@ -150,10 +145,6 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us);
  * account's own limits. */
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
 
-/* Dispatches all free slots, after slots were released or a child became eligible again.
- * May be called in the parent and in children. */
-void vl_slot_dispatch(vl_shm_t *shm);
-
 /* Sets the number of slots of the server. 0: vl_auto.h determines it from now on. */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
 /* Returns 1 if the account has a CPU cap, so it may become eligible without any release.
@@ -163,8 +154,5 @@ int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of slots of the server. Takes no lock. */
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
-/* Performs a step of vl_auto.h when it is due, and measures the CPU time that other
- * processes use. Every child calls this periodically; one of them performs each step. */
-void vl_slot_adjust(vl_shm_t *shm, apr_int64_t now_us);
 
 #endif

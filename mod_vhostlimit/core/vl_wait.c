@@ -2,116 +2,396 @@
 #include "core/vl_wait.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-/* A FIFO is in `busy` if and only if it has a waiter. Its waiters are ordered by arrival.
- * All waiters of an account have the same timeout, so their deadlines have the same order,
- * and only the first one need be checked. */
-typedef struct fifo_t {
-    APR_RING_ENTRY(fifo_t) link;
-    APR_RING_HEAD(fifo_head_t, vl_waiter_t) waiters;
+#include "base/vl_pages.h"
+
+/* Heads of the hash of clients that have waiters, a power of 2. */
+#define HASH_SIZE 4096
+
+/* Of so many newest waiters the one is closed whose client has most waiters. A bound,
+ * because it is chosen for each connection that comes while descriptors are short. */
+#define NEWEST_CHECKED 64
+
+/* Waiters of one client of an account. */
+typedef struct wait_client_t {
+    vl_client_id_t id;
+    apr_uint32_t account;
+    struct wait_client_t *next;     /* with the same hash */
+    APR_RING_HEAD(waiters_t, vl_waiter_t) waiters;
     apr_uint32_t count;
-} fifo_t;
+    apr_uint64_t joined;            /* tag that it has at least: the time of its level when
+                                     * it began to wait */
+    apr_uint64_t tag;               /* by which the heap is ordered; the client's tag may
+                                     * be larger by now */
+    apr_uint64_t number;            /* order of arrival of clients with equal tags */
+    apr_uint32_t heap_pos;
+} wait_client_t;
+
+/* Clients of one band of a class, a binary heap by tag, then by number. */
+typedef struct heap_t {
+    wait_client_t **at;
+    apr_uint32_t length, size;
+} heap_t;
+
+/* The queue of an account. It exists if and only if it has a waiter, and is then in
+ * `busy`. */
+typedef struct line_t {
+    APR_RING_ENTRY(line_t) link;
+    APR_RING_HEAD(line_waiters_t, vl_waiter_t) waiters;     /* by arrival */
+    apr_uint32_t account;
+    apr_uint32_t count;
+    heap_t heaps[VL_CLASSES_MAX][VL_BANDS];
+} line_t;
 
 struct vl_wait_t {
-    fifo_t *fifos;                  /* by account */
-    APR_RING_HEAD(busy_head_t, fifo_t) busy;
+    const vl_clients_t *clients;
+    vl_inner_t *(*inner)(apr_uint32_t account);
+    line_t **lines;                 /* by account */
+    APR_RING_HEAD(busy_head_t, line_t) busy;
     apr_uint32_t count;
+    apr_uint64_t number;
+    wait_client_t *hash[HASH_SIZE];
+    line_t *spare_line;             /* of the last queue that ended */
+    wait_client_t *spare_client;
 };
 
-static apr_status_t free_fifos(void *fifos)
+static void *zeroed(apr_size_t n, apr_size_t size)
 {
-    free(fifos);
+    void *memory = calloc(n, size);
+
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static void free_line(line_t *line)
+{
+    apr_uint32_t c, b;
+
+    for (c = 0; c < VL_CLASSES_MAX; c++) {
+        for (b = 0; b < VL_BANDS; b++)
+            free(line->heaps[c][b].at);
+    }
+    free(line);
+}
+
+static apr_status_t free_all(void *data)
+{
+    vl_wait_t *w = data;
+    wait_client_t *client;
+    line_t *line;
+    apr_uint32_t i;
+
+    for (i = 0; i < HASH_SIZE; i++) {
+        while ((client = w->hash[i])) {
+            w->hash[i] = client->next;
+            free(client);
+        }
+    }
+    while (!APR_RING_EMPTY(&w->busy, line_t, link)) {
+        line = APR_RING_FIRST(&w->busy);
+        APR_RING_REMOVE(line, link);
+        free_line(line);
+    }
+    if (w->spare_line)
+        free_line(w->spare_line);
+    free(w->spare_client);
     return APR_SUCCESS;
 }
 
-/* calloc() leaves the pages of FIFOs that are never used untouched, so they use no memory.
- * Every child has a FIFO for each account. */
-vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts)
+vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts,
+                          const vl_clients_t *clients,
+                          vl_inner_t *(*inner)(apr_uint32_t account))
 {
-    vl_wait_t *w = apr_palloc(p, sizeof(*w));
+    vl_wait_t *w = vl_pages_make(p, 1, sizeof(*w));
 
-    w->fifos = calloc(accounts, sizeof(fifo_t));
-    if (!w->fifos)
-        abort();
-    apr_pool_cleanup_register(p, w->fifos, free_fifos, apr_pool_cleanup_null);
-    w->count = 0;
-    APR_RING_INIT(&w->busy, fifo_t, link);
+    w->lines = vl_pages_make(p, accounts, sizeof(line_t *));
+    w->clients = clients;
+    w->inner = inner;
+    APR_RING_INIT(&w->busy, line_t, link);
+    apr_pool_cleanup_register(p, w, free_all, apr_pool_cleanup_null);
     return w;
 }
 
-static int is_empty(const fifo_t *fifo)
+/* --- the heap of a band --------------------------------------------------- */
+
+static int is_before(const wait_client_t *a, const wait_client_t *b)
 {
-    return !fifo->count;
+    return a->tag != b->tag ? a->tag < b->tag : a->number < b->number;
 }
 
-static fifo_t *fifo_to_join(vl_wait_t *w, const vl_waiter_t *waiter)
+static void put(heap_t *heap, apr_uint32_t i, wait_client_t *client)
 {
-    fifo_t *fifo = &w->fifos[waiter->account];
+    heap->at[i] = client;
+    client->heap_pos = i;
+}
 
-    if (is_empty(fifo)) {
-        APR_RING_INIT(&fifo->waiters, vl_waiter_t, link);
-        APR_RING_INSERT_TAIL(&w->busy, fifo, fifo_t, link);
+static void sift_up(heap_t *heap, apr_uint32_t i)
+{
+    wait_client_t *client = heap->at[i];
+
+    for (; i && is_before(client, heap->at[(i - 1) / 2]); i = (i - 1) / 2)
+        put(heap, i, heap->at[(i - 1) / 2]);
+    put(heap, i, client);
+}
+
+static void sift_down(heap_t *heap, apr_uint32_t i)
+{
+    wait_client_t *client = heap->at[i];
+    apr_uint32_t child;
+
+    for (; (child = 2 * i + 1) < heap->length; i = child) {
+        if (child + 1 < heap->length && is_before(heap->at[child + 1], heap->at[child]))
+            child++;
+        if (!is_before(heap->at[child], client))
+            break;
+        put(heap, i, heap->at[child]);
     }
-    fifo->count++;
-    w->count++;
-    return fifo;
+    put(heap, i, client);
+}
+
+static void heap_add(heap_t *heap, wait_client_t *client)
+{
+    if (heap->length == heap->size) {
+        heap->size = heap->size ? heap->size * 2 : 16;
+        heap->at = realloc(heap->at, sizeof(*heap->at) * heap->size);
+        if (!heap->at)
+            abort();
+    }
+    put(heap, heap->length++, client);
+    sift_up(heap, heap->length - 1);
+}
+
+static void heap_remove(heap_t *heap, const wait_client_t *client)
+{
+    apr_uint32_t i = client->heap_pos;
+    wait_client_t *last = heap->at[--heap->length];
+
+    if (last == client)
+        return;
+    put(heap, i, last);
+    sift_up(heap, i);
+    sift_down(heap, last->heap_pos);
+}
+
+/* --- the clients of an account -------------------------------------------- */
+
+static wait_client_t **hash_of(vl_wait_t *w, apr_uint32_t account,
+                               const vl_client_id_t *id)
+{
+    apr_uint64_t hash = id->key ? id->key >> 1
+                                : account * VL_CLASSES_MAX * VL_BANDS
+                                  + id->class_no * VL_BANDS + id->band;
+
+    return &w->hash[hash % HASH_SIZE];
+}
+
+static int is_of(const wait_client_t *client, apr_uint32_t account, const vl_client_id_t *id)
+{
+    return client->id.key == id->key && client->account == account
+           && client->id.class_no == id->class_no && client->id.band == id->band;
+}
+
+static wait_client_t *client_of(vl_wait_t *w, line_t *line, const vl_waiter_t *waiter)
+{
+    const vl_client_id_t *id = &waiter->client;
+    wait_client_t **head = hash_of(w, line->account, id), *client;
+
+    for (client = *head; client; client = client->next) {
+        if (is_of(client, line->account, id))
+            return client;
+    }
+    client = w->spare_client ? w->spare_client : zeroed(1, sizeof(*client));
+    w->spare_client = NULL;
+    client->id = *id;
+    client->account = line->account;
+    client->count = 0;
+    APR_RING_INIT(&client->waiters, vl_waiter_t, client_link);
+    client->next = *head;
+    *head = client;
+    client->joined = vl_clients_clock(w->inner(line->account), id->class_no, id->band);
+    client->tag = vl_clients_tag(w->clients, id, client->joined);
+    client->number = w->number++;
+    heap_add(&line->heaps[id->class_no][id->band], client);
+    return client;
+}
+
+static void end_client(vl_wait_t *w, line_t *line, wait_client_t *client)
+{
+    wait_client_t **at = hash_of(w, client->account, &client->id);
+
+    heap_remove(&line->heaps[client->id.class_no][client->id.band], client);
+    while (*at != client)
+        at = &(*at)->next;
+    *at = client->next;
+    if (w->spare_client)
+        free(client);
+    else
+        w->spare_client = client;
+}
+
+/* Returns the client that is next in the heap. Tags only grow while a client waits, so a
+ * client whose tag has grown moves down when it comes to the top. */
+static wait_client_t *next_client(const vl_wait_t *w, heap_t *heap)
+{
+    for (;;) {
+        wait_client_t *client = heap->at[0];
+        apr_uint64_t tag = vl_clients_tag(w->clients, &client->id, client->joined);
+
+        if (tag <= client->tag)
+            return client;
+        client->tag = tag;
+        sift_down(heap, 0);
+        if (heap->at[0] == client)
+            return client;
+    }
+}
+
+/* --- the queue of an account ---------------------------------------------- */
+
+static line_t *line_of(vl_wait_t *w, apr_uint32_t account)
+{
+    line_t *line = w->lines[account];
+
+    if (line)
+        return line;
+    line = w->spare_line ? w->spare_line : zeroed(1, sizeof(*line));
+    w->spare_line = NULL;
+    line->account = account;
+    APR_RING_INIT(&line->waiters, vl_waiter_t, link);
+    APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
+    w->lines[account] = line;
+    return line;
+}
+
+static void end_line(vl_wait_t *w, line_t *line)
+{
+    APR_RING_REMOVE(line, link);
+    w->lines[line->account] = NULL;
+    if (w->spare_line)
+        free_line(line);
+    else
+        w->spare_line = line;
+}
+
+static void count(vl_wait_t *w, line_t *line, wait_client_t *client, int by)
+{
+    client->count += (apr_uint32_t)by;
+    line->count += (apr_uint32_t)by;
+    w->count += (apr_uint32_t)by;
 }
 
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    fifo_t *fifo = fifo_to_join(w, waiter);
-    vl_waiter_t *before = APR_RING_LAST(&fifo->waiters);
+    line_t *line = line_of(w, waiter->account);
+    wait_client_t *client = client_of(w, line, waiter);
+    vl_waiter_t *before = APR_RING_LAST(&line->waiters);
 
     /* Only a connection transferred from another child can be older than the last
      * waiter. */
-    while (before != APR_RING_SENTINEL(&fifo->waiters, vl_waiter_t, link)
+    while (before != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link)
            && before->since_us > waiter->since_us)
         before = APR_RING_PREV(before, link);
     APR_RING_INSERT_AFTER(before, waiter, link);
+    before = APR_RING_LAST(&client->waiters);
+    while (before != APR_RING_SENTINEL(&client->waiters, vl_waiter_t, client_link)
+           && before->since_us > waiter->since_us)
+        before = APR_RING_PREV(before, client_link);
+    APR_RING_INSERT_AFTER(before, waiter, client_link);
+    waiter->queue = client;
+    count(w, line, client, 1);
 }
 
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    fifo_t *fifo = fifo_to_join(w, waiter);
+    line_t *line = line_of(w, waiter->account);
+    wait_client_t *client = client_of(w, line, waiter);
 
-    APR_RING_INSERT_HEAD(&fifo->waiters, waiter, vl_waiter_t, link);
+    APR_RING_INSERT_HEAD(&line->waiters, waiter, vl_waiter_t, link);
+    APR_RING_INSERT_HEAD(&client->waiters, waiter, vl_waiter_t, client_link);
+    waiter->queue = client;
+    count(w, line, client, 1);
 }
 
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    fifo_t *fifo = &w->fifos[waiter->account];
+    line_t *line = w->lines[waiter->account];
+    wait_client_t *client = waiter->queue;
 
     APR_RING_REMOVE(waiter, link);
-    fifo->count--;
-    w->count--;
-    if (is_empty(fifo))
-        APR_RING_REMOVE(fifo, link);
+    APR_RING_REMOVE(waiter, client_link);
+    waiter->queue = NULL;
+    count(w, line, client, -1);
+    if (!client->count)
+        end_client(w, line, client);
+    if (!line->count)
+        end_line(w, line);
 }
 
-vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account)
+/* Returns the class whose turn it is. */
+static unsigned next_class(const line_t *line, const vl_inner_t *inner, apr_uint64_t *ret_tag)
 {
-    fifo_t *fifo = &w->fifos[account];
+    unsigned c, best = VL_CLASSES_MAX;
 
-    return is_empty(fifo) ? NULL : APR_RING_FIRST(&fifo->waiters);
+    for (c = 0; c < VL_CLASSES_MAX; c++) {
+        apr_uint64_t tag;
+
+        if (!line->heaps[c][VL_BAND_STRANGERS].length && !line->heaps[c][VL_BAND_KNOWN].length)
+            continue;
+        tag = vl_clients_class_tag(inner, c);
+        if (best == VL_CLASSES_MAX || tag < *ret_tag) {
+            best = c;
+            *ret_tag = tag;
+        }
+    }
+    return best;
 }
 
-vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account)
+static unsigned next_band(const line_t *line, const vl_inner_t *inner, unsigned class_no,
+                          apr_uint64_t *ret_tag)
 {
-    vl_waiter_t *first = vl_wait_first(w, account);
+    const heap_t *heaps = line->heaps[class_no];
+    apr_uint64_t known = vl_clients_band_tag(inner, class_no, VL_BAND_KNOWN);
+    apr_uint64_t strangers = vl_clients_band_tag(inner, class_no, VL_BAND_STRANGERS);
+    int is_known = heaps[VL_BAND_KNOWN].length
+                   && (!heaps[VL_BAND_STRANGERS].length || known <= strangers);
 
-    if (first)
-        vl_wait_remove(w, first);
-    return first;
+    *ret_tag = is_known ? known : strangers;
+    return is_known ? VL_BAND_KNOWN : VL_BAND_STRANGERS;
+}
+
+vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, vl_tags_t *ret_tags,
+                           apr_uint32_t *ret_others)
+{
+    line_t *line = w->lines[account];
+    const vl_inner_t *inner;
+    wait_client_t *client;
+    vl_tags_t tags = { 0 };
+    unsigned c, band;
+
+    if (!line)
+        return NULL;
+    inner = w->inner(account);
+    c = next_class(line, inner, &tags.class_tag);
+    band = next_band(line, inner, c, &tags.band_tag);
+    client = next_client(w, &line->heaps[c][band]);
+    tags.client_tag = client->tag;
+    if (ret_tags)
+        *ret_tags = tags;
+    if (ret_others)
+        *ret_others = line->heaps[c][band].length;
+    return APR_RING_FIRST(&client->waiters);
 }
 
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 {
-    fifo_t *fifo = &w->fifos[account];
+    line_t *line = w->lines[account];
     vl_waiter_t *waiter;
 
-    if (is_empty(fifo))
+    if (!line)
         return NULL;
-    APR_RING_FOREACH(waiter, &fifo->waiters, vl_waiter_t, link) {
+    APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
         if (waiter->in_mpm)
             return waiter;
     }
@@ -120,27 +400,30 @@ vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 
 vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
 {
-    fifo_t *fifo;
+    line_t *line;
 
-    APR_RING_FOREACH(fifo, &w->busy, fifo_t, link) {
-        vl_waiter_t *first = APR_RING_FIRST(&fifo->waiters);
+    APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        vl_waiter_t *first = APR_RING_FIRST(&line->waiters);
 
         if (first->deadline_us > now_us)
             continue;
-        APR_RING_REMOVE(fifo, link);
-        APR_RING_INSERT_TAIL(&w->busy, fifo, fifo_t, link);
+        APR_RING_REMOVE(line, link);
+        APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
         return first;
     }
     return NULL;
 }
 
-vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
+vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done,
+                         int (*may)(apr_uint32_t account))
 {
-    fifo_t *fifo;
+    line_t *line;
     vl_waiter_t *waiter;
 
-    APR_RING_FOREACH(fifo, &w->busy, fifo_t, link) {
-        APR_RING_FOREACH(waiter, &fifo->waiters, vl_waiter_t, link) {
+    APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        if (may && !may(line->account))
+            continue;
+        APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
             if (waiter->done == done)
                 return waiter;
         }
@@ -150,40 +433,43 @@ vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
 
 apr_uint32_t vl_wait_longest(const vl_wait_t *w)
 {
-    fifo_t *fifo, *longest = NULL;
+    line_t *line, *longest = NULL;
 
-    APR_RING_FOREACH(fifo, &w->busy, fifo_t, link) {
-        if (!longest || fifo->count > longest->count)
-            longest = fifo;
+    APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        if (!longest || line->count > longest->count)
+            longest = line;
     }
-    return longest ? (apr_uint32_t)(longest - w->fifos) : VL_NO_FLOW;
+    return longest ? longest->account : VL_NO_FLOW;
 }
 
 vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
                                  vl_waiter_done_fn done)
 {
-    fifo_t *fifo = &w->fifos[account];
-    vl_waiter_t *waiter;
+    line_t *line = w->lines[account];
+    vl_waiter_t *waiter, *newest = NULL;
+    int n = NEWEST_CHECKED;
 
-    if (is_empty(fifo))
+    if (!line)
         return NULL;
-    for (waiter = APR_RING_LAST(&fifo->waiters);
-         waiter != APR_RING_SENTINEL(&fifo->waiters, vl_waiter_t, link);
-         waiter = APR_RING_PREV(waiter, link)) {
-        if (waiter->done == done)
-            return waiter;
+    for (waiter = APR_RING_LAST(&line->waiters);
+         waiter != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link)
+         && (n > 0 || !newest);
+         waiter = APR_RING_PREV(waiter, link), n--) {
+        if (waiter->done == done
+            && (!newest || waiter->queue->count > newest->queue->count))
+            newest = waiter;
     }
-    return NULL;
+    return newest;
 }
 
 void vl_wait_each_account(vl_wait_t *w, void (*fn)(apr_uint32_t account))
 {
-    fifo_t *fifo, *next;
+    line_t *line, *next;
 
-    for (fifo = APR_RING_FIRST(&w->busy);
-         fifo != APR_RING_SENTINEL(&w->busy, fifo_t, link); fifo = next) {
-        next = APR_RING_NEXT(fifo, link);
-        fn((apr_uint32_t)(fifo - w->fifos));
+    for (line = APR_RING_FIRST(&w->busy);
+         line != APR_RING_SENTINEL(&w->busy, line_t, link); line = next) {
+        next = APR_RING_NEXT(line, link);
+        fn(line->account);
     }
 }
 
@@ -194,5 +480,5 @@ apr_uint32_t vl_wait_count(const vl_wait_t *w)
 
 apr_uint32_t vl_wait_count_of(const vl_wait_t *w, apr_uint32_t account)
 {
-    return w->fifos[account].count;
+    return w->lines[account] ? w->lines[account]->count : 0;
 }

@@ -2,13 +2,18 @@
 #ifndef VL_WAIT_H
 #define VL_WAIT_H
 
-/* Queues of waiters in this child process: one FIFO per account. Each FIFO is ordered by
- * arrival. The waiters are the caller's memory. Lock: the caller's (the park lock, see
- * vl_park.h). */
+/* Queues of waiters in this child process, one per account. A queue is ordered by class, by
+ * band and by client (vl_clients.h); the waiters of one client are in the order of their
+ * arrival. Where a site does not share by client, all its waiters are of one client. The
+ * order of arrival of all waiters of an account is kept too, because deadlines follow it.
+ *
+ * The waiters are the caller's memory. A queue that has no waiter uses no memory but one
+ * pointer. Lock: the caller's (the park lock, see vl_park.h). */
 
 #include <apr_pools.h>
 #include <apr_ring.h>
 
+#include "core/vl_clients.h"
 #include "core/vl_queue.h"
 #include "core/vl_slot.h"
 
@@ -22,7 +27,11 @@ typedef void (*vl_waiter_done_fn)(vl_waiter_t *waiter,
                                   vl_reason_e refused);
 
 struct vl_waiter_t {
-    APR_RING_ENTRY(vl_waiter_t) link;
+    APR_RING_ENTRY(vl_waiter_t) link;           /* of the account, by arrival */
+    APR_RING_ENTRY(vl_waiter_t) client_link;    /* of the client, by arrival */
+    struct wait_client_t *queue;    /* its client's queue */
+    vl_client_id_t client;          /* its client; all zero: the site does not share
+                                     * by client */
     apr_uint32_t account;
     apr_int64_t since_us;           /* arrival */
     apr_int64_t deadline_us;        /* when it is refused */
@@ -30,34 +39,41 @@ struct vl_waiter_t {
     int in_mpm;                     /* 1: the MPM already has its connection and need not
                                      * accept it */
     int may_defer;                  /* 1: if the queue is full, it is deferred */
-    int deferred;                   /* 1: it waits beyond the queue now */
     int was_deferred;               /* 1: the queue was full when it arrived */
 };
 
 typedef struct vl_wait_t vl_wait_t;
 
-/* Creates the queues in p. Aborts if there is no memory. */
-vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts);
+/* Creates the queues in p. Aborts if there is no memory. clients: the table of clients.
+ * inner: returns the levels of an account. */
+vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts,
+                          const vl_clients_t *clients,
+                          vl_inner_t *(*inner)(apr_uint32_t account));
 
-/* Adds a waiter behind those of its account that arrived earlier (since_us). */
+/* Adds a waiter behind those of its client that arrived earlier (since_us). */
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);
-/* Adds a waiter at the head of its account's queue. */
+/* Adds a waiter at the head of its client's queue. */
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter);
 /* Removes a queued waiter. */
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
-/* Return the first waiter of the account, or NULL. vl_wait_pop() removes it. */
-vl_waiter_t *vl_wait_first(const vl_wait_t *w, apr_uint32_t account);
-vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account);
-/* Returns the first waiter of the account that is in the MPM, or NULL. It stays queued. */
+/* Returns the waiter of the account that is next, or NULL. It stays queued. ret_tags and
+ * ret_others, which may be NULL: see vl_clients_begin(). */
+vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, vl_tags_t *ret_tags,
+                           apr_uint32_t *ret_others);
+/* Returns the waiter of the account that is in the MPM and came first, or NULL. It stays
+ * queued. */
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);
 /* Returns a waiter whose deadline has passed, or NULL. It stays queued. Successive calls
  * rotate through the accounts. */
 vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us);
-/* Returns any waiter with this done(), or NULL. It stays queued. */
-vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done);
+/* Returns any waiter with this done(), or NULL. It stays queued. may: NULL, or returns 0 for
+ * accounts that are left out. */
+vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done,
+                         int (*may)(apr_uint32_t account));
 /* Returns the account with the longest queue, or VL_NO_FLOW if all queues are empty. */
 apr_uint32_t vl_wait_longest(const vl_wait_t *w);
-/* Returns the newest waiter of the account with this done(), or NULL. It stays queued. */
+/* Returns a new waiter with this done(): of the account's 64 newest waiters one whose client
+ * has most waiters. Returns NULL if no waiter has this done(). It stays queued. */
 vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
                                  vl_waiter_done_fn done);
 /* Calls fn once for each account that has a waiter. fn may add and remove waiters of that

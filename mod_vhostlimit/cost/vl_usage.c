@@ -87,10 +87,12 @@ void vl_usage_post_config_add(vl_usage_t *usage, apr_uint32_t account,
     entry->fd = entry->subtract_fd = -1;
 }
 
+/* Writes nothing to a closed entry: the child shares its page with the parent. */
 static void close_entry(entry_t *entry)
 {
-    if (entry->fd >= 0)
-        close(entry->fd);
+    if (entry->fd < 0)
+        return;
+    close(entry->fd);
     if (entry->subtract_fd >= 0)
         close(entry->subtract_fd);
     entry->fd = entry->subtract_fd = -1;

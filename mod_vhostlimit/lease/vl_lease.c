@@ -63,6 +63,7 @@
 
 #include "base/vl_client.h"
 #include "base/vl_clock.h"
+#include "base/vl_pages.h"
 #include "lease/vl_frames.h"
 #include "lease/vl_held.h"
 #include "cost/vl_meter.h"
@@ -117,6 +118,7 @@ typedef enum { STREAM_NONE, STREAM_PASSED, STREAM_READ, STREAM_SEEN } first_stre
 
 struct vl_lease_t {
     vl_waiter_t waiter;             /* first: a waiter is cast to its lease */
+    vl_client_id_t visitor;         /* who its last request was from */
     conn_rec *c;
     int fd;                         /* the client's socket */
     vl_client_t client;
@@ -163,6 +165,7 @@ struct vl_lease_t {
     apr_uint32_t polled;            /* events of the socket that make poll_fd
                                      * readable */
     int poll_fd_installed;          /* the socket has poll_fd in place of fd */
+    APR_RING_ENTRY(vl_lease_t) all_link;
     APR_RING_ENTRY(vl_lease_t) link;
     struct lease_ring_t *ring;      /* idle, want_worker, closing, or NULL */
 };
@@ -174,6 +177,7 @@ static struct {
     vl_shm_t *shm;                  /* NULL: shared memory is unmapped */
     vl_wheel_t *wheel;
     struct lease_ring_t *idle, *want_worker, *closing;  /* oldest first */
+    struct lease_ring_t *all;       /* leases of this child process */
     apr_uint32_t workers;           /* threads of mod_http2 in this child */
     apr_uint32_t waiting;           /* of these, with a stream that waits for its
                                      * client or its back end */
@@ -504,6 +508,7 @@ static int request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int firs
         return 1;
     }
     lease->waiter.account = lease->account;
+    lease->waiter.client = lease->visitor;
     lease->waiter.since_us = since_us;
     lease->waiter.deadline_us = since_us + longest_wait_us(lease);
     lease->waiter.done = answer_locked;
@@ -619,6 +624,7 @@ static void charge_connection(vl_lease_t *lease)
     if (us <= 0 || !lease->account_known)
         return;
     vl_charge_pay(leases.shm, lease->account, (apr_uint64_t)us);
+    vl_slot_charge_client(leases.shm, lease->account, &lease->visitor, (apr_uint64_t)us);
     charge(lease, us);
 }
 
@@ -1238,16 +1244,18 @@ void vl_lease_request(vl_lease_t *lease, const request_rec *r)
 }
 
 void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
-                      apr_int64_t timeout_us)
+                      apr_int64_t timeout_us, const vl_client_id_t *client)
 {
     /* Streams of one HTTP/2 connection begin on several threads, so only HTTP/1 may read
      * these fields without the lock. */
     if (!lease->http2 && lease->account_known && lease->account == account
-        && lease->queue_timeout_us == timeout_us)
+        && lease->queue_timeout_us == timeout_us && lease->visitor.key == client->key
+        && lease->visitor.class_no == client->class_no)
         return;
     vl_park_lock();
     lease->account = account;
     lease->queue_timeout_us = timeout_us;
+    lease->visitor = *client;
     lease->account_known = 1;
     if (lease->thread_counted && lease->thread_account != account)
         uncount_thread(lease);
@@ -1359,7 +1367,11 @@ static apr_status_t cleanup(void *data)
         end_run(lease);
     }
     vl_park_lock();
-    leave_ring_locked(lease);
+    /* After vl_lease_forget() the rings are gone with the child's pool. */
+    if (leases.shm) {
+        leave_ring_locked(lease);
+        APR_RING_REMOVE(lease, all_link);
+    }
     vl_park_unlock();
     if (lease->frames)
         vl_held_free(&lease->held);
@@ -1431,6 +1443,9 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     if (protocol && !strcmp(protocol, "h2"))
         vl_lease_switch(lease);
     __atomic_add_fetch(&leases.descriptors, 1, __ATOMIC_RELAXED);
+    vl_park_lock();
+    APR_RING_INSERT_TAIL(leases.all, lease, vl_lease_t, all_link);
+    vl_park_unlock();
     apr_pool_cleanup_register(c->pool, lease, cleanup, apr_pool_cleanup_null);
     return lease;
 }
@@ -1596,8 +1611,10 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     leases.idle = ring_make(pchild);
     leases.want_worker = ring_make(pchild);
     leases.closing = ring_make(pchild);
+    leases.all = apr_palloc(pchild, sizeof(*leases.all));
+    APR_RING_INIT(leases.all, vl_lease_t, all_link);
     leases.workers = workers;
-    leases.waiting_by_account = apr_pcalloc(pchild, sizeof(apr_uint32_t) * accounts);
+    leases.waiting_by_account = vl_pages_make(pchild, accounts, sizeof(apr_uint32_t));
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
     if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
         leases.threads = 1;
@@ -1610,8 +1627,36 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     leases.has_waitio = has_waitio;
 }
 
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+/* child_stopping hook. When event stops at once, its workers end, but its listener waits for
+ * one with each connection in wait_state() that has an event (get_worker(), blocking).
+ * Only join_workers() ends such a wait, after half a second each and ten of them at most, so
+ * a busy server took six seconds to stop. The listener waits for no worker with a connection
+ * that is kept alive. The counters of its queues, which are wrong then, are not used again:
+ * the listener ends with its present events. */
+static void stop_waiting(apr_pool_t *pchild, int graceful)
+{
+    vl_lease_t *lease;
+
+    if (graceful || !leases.parks)
+        return;
+    vl_park_lock();
+    APR_RING_FOREACH(lease, leases.all, vl_lease_t, all_link) {
+        conn_state_e waiting = wait_state();
+
+        __atomic_compare_exchange_n(&lease->c->cs->state, &waiting,
+                                    CONN_STATE_CHECK_REQUEST_LINE_READABLE, 0,
+                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    }
+    vl_park_unlock();
+}
+#endif
+
 void vl_lease_register(void)
 {
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+    ap_hook_child_stopping(stop_waiting, NULL, NULL, APR_HOOK_MIDDLE);
+#endif
     ap_hook_mpm_query(hide_stopping_state, NULL, NULL, APR_HOOK_REALLY_FIRST);
     frame_filter = ap_register_input_filter("VHOSTLIMIT_FRAMES", filter_frames,
                                             NULL, AP_FTYPE_CONNECTION);

@@ -6,15 +6,15 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "core/vl_limited.h"
 #include "core/vl_slot.h"
-#include "log/vl_watch.h"
 
 static server_rec *main_server;
 static vl_shm_t *accounts;
 
 /* Writes to `text`, and returns, which limit the vhost has reached. */
 static const char *limit_name(char *text, apr_size_t size,
-                              const vl_watch_event_t *event)
+                              const vl_limited_event_t *event)
 {
     const vl_limits_t *limits = &event->limits;
 
@@ -28,7 +28,7 @@ static const char *limit_name(char *text, apr_size_t size,
 }
 
 /* Logs that the vhost has become limited. */
-static void log_begins(const vl_watch_event_t *event)
+static void log_begins(const vl_limited_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
     char text[64];
@@ -45,7 +45,7 @@ static void log_begins(const vl_watch_event_t *event)
 }
 
 /* Logs that the vhost is no longer limited. */
-static void log_ends(const vl_watch_event_t *event)
+static void log_ends(const vl_limited_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
 
@@ -61,7 +61,7 @@ static void log_ends(const vl_watch_event_t *event)
 }
 
 /* Logs that the kernel has killed processes of the vhost. */
-static void log_kills(const vl_watch_event_t *event)
+static void log_kills(const vl_limited_event_t *event)
 {
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
                  "vhost %s: the kernel has killed %" APR_UINT64_T_FMT
@@ -70,7 +70,7 @@ static void log_kills(const vl_watch_event_t *event)
                  event->killed, event->metrics.memory_kills);
 }
 
-static void log_event(const vl_watch_event_t *event)
+static void log_event(const vl_limited_event_t *event)
 {
     if (event->killed)
         log_kills(event);
@@ -82,20 +82,20 @@ static void log_event(const vl_watch_event_t *event)
 
 void vl_notice_tick(apr_int64_t now_us)
 {
-    vl_watch_event_t events[VL_WATCH_EVENTS];
+    vl_limited_event_t events[VL_LIMITED_EVENTS];
     apr_uint32_t account = 0;
     apr_size_t i, n;
 
-    if (!vl_watch_due(accounts, now_us))
+    if (!vl_limited_is_due(accounts, now_us))
         return;
     do {
-        n = vl_watch_look(accounts, now_us, &account, events);
+        n = vl_limited_check(accounts, now_us, &account, events);
         for (i = 0; i < n; i++)
             log_event(&events[i]);
     } while (account);
 }
 
-/* Monitor hook: the parent calls it about every ten seconds.  With several listener
+/* Monitor hook: the parent calls it about every ten seconds. With several listener
  * buckets of the prefork MPM no child process has a timer, and only this hook checks the
  * accounts. */
 static int monitor(apr_pool_t *p, server_rec *s)

@@ -4,7 +4,7 @@
 
 /* Logs when a vhost becomes limited, when it is no longer limited, and when the kernel has
  * killed processes of it for memory.  The parent sets the state in post_config; after that
- * it is constant.  vl_watch.h takes the segment lock. */
+ * it is constant.  vl_limited.h takes the segment lock. */
 
 #include <httpd.h>
 

@@ -14,6 +14,7 @@
 struct vl_handshake_t {
     vl_grant_t *grant;
     apr_uint32_t account;
+    vl_client_id_t client;
     pthread_t thread;
     apr_int64_t charged_us;         /* reading of that thread's clock at the last charge */
     int over;
@@ -45,6 +46,7 @@ static void release_slot(vl_handshake_t *handshake)
     handshake->grant->given_back = handshake->grant->occupies = 1;
     vl_thread_occupy(vl_child.shm, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
+    cost.client = &handshake->client;
     vl_park_end(&handshake->grant->ticket, &cost);
 }
 
@@ -76,6 +78,7 @@ vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t t
 
     handshake->grant = grant;
     handshake->account = grant->ticket.account;
+    handshake->client = grant->ticket.client;
     handshake->thread = pthread_self();
     handshake->charged_us = thread_us;
     ap_add_input_filter_handle(filter_handle, handshake, NULL, c);
@@ -92,8 +95,10 @@ int vl_handshake_end(vl_handshake_t **handshake)
     *handshake = NULL;
     ends->over = 1;
     us = uncharged_us(ends);
-    if (us)
+    if (us) {
         vl_charge_pay(vl_child.shm, ends->account, us);
+        vl_slot_charge_client(vl_child.shm, ends->account, &ends->client, us);
+    }
     return 1;
 }
 

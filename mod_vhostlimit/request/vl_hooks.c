@@ -21,8 +21,11 @@ static void charge_refusal(const req_t *req)
 
     if (req->state == REQ_REFUSED
         && req->admission.decision.reason != VL_REASON_ERROR
-        && conf->mode == VL_MODE_ON && req->cpu_us > 0)
+        && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
         vl_charge_pay(vl_child.shm, conf->account, (apr_uint64_t)req->cpu_us);
+        vl_slot_charge_client(vl_child.shm, conf->account, &req->client,
+                              (apr_uint64_t)req->cpu_us);
+    }
 }
 
 static apr_status_t req_pool_cleanup(void *data)
@@ -94,11 +97,14 @@ static void pass_or_refuse_uncounted(request_rec *r, conn_t *conn,
 }
 
 /* Admits or refuses a request of a site that is limited or in DryRun. */
-static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf)
+static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
+                  const vl_client_id_t *client)
 {
     req_t *req = req_make(r, conn, REQ_REFUSED);    /* until it is admitted */
-    apr_status_t rv = vl_request_admit(req, conf);
+    apr_status_t rv;
 
+    req->client = *client;
+    rv = vl_request_admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
                       "vhost %s: not counted", conf->account_name);
@@ -121,6 +127,7 @@ static int req_admit(request_rec *r)
     const vl_conf_t *conf = vl_conf_get(r->server);
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
+    vl_client_id_t client = { 0 };
     int is_exempt;
 
     if (!conn)
@@ -133,13 +140,18 @@ static int req_admit(request_rec *r)
     if (vl_handshake_end(&conn->handshake))
         vl_request_forget_thread();
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r);
+    if (conf->mode == VL_MODE_ON) {
+        vl_visitor_identify(vl_child.shm, r->server, r, r->useragent_addr, &client);
+        vl_visitor_cookie(vl_child.shm, r, &client);
+    }
     if (vl_request_is_limited(conf) && !is_exempt)
-        vl_lease_belongs(vl_request_lease(conn), conf->account, conf->queue_timeout);
+        vl_lease_belongs(vl_request_lease(conn), conf->account, conf->queue_timeout,
+                         &client);
     vl_lease_request(vl_request_lease(conn), r);
     if (conf->mode == VL_MODE_OFF || is_exempt)
         pass_or_refuse_uncounted(r, conn, conf);
     else
-        admit(r, conn, conf);
+        admit(r, conn, conf, &client);
     return DECLINED;
 }
 

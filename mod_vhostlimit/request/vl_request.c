@@ -121,7 +121,8 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     if (occupies
         && vl_thread_try_occupy(vl_child.shm, conf->account) != APR_SUCCESS)
         return 0;
-    waited = vl_park_wait(conf->account, is_stream, conf->queue_timeout, grant);
+    waited = vl_park_wait(conf->account, &req->client, is_stream, conf->queue_timeout,
+                          grant);
     if (occupies)
         vl_thread_free(vl_child.shm, conf->account);
     if (waited && grant->holds && !is_stream
@@ -283,6 +284,8 @@ void vl_request_leave(req_t *req)
         vl_place_thread(vl_child.place, VL_PLACE_NONE);
     cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
     cost.cpu_us = req->cpu_us;
+    cost.client = &req->client;
     charged = vl_park_end(&req->admission.ticket, &cost);
+    vl_visitor_served(vl_child.shm, req->r, &req->client);
     vl_lease_charge(vl_request_lease(req->conn), charged);
 }

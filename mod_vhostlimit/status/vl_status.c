@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handler, and the data of the page.  The data is copied from shared memory in small
- * batches, then converted to the numbers that the formats show. */
+/* The data of the page. It is copied from shared memory in small batches, then converted to
+ * the numbers that the formats show. */
 #include "config.h"
 
 #include "status/vl_status.h"
 
 #include <ap_mpm.h>
 #include <apr_strings.h>
-#include <http_protocol.h>
 
 #include "accept/vl_accept.h"
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
-#include "cgroup/vl_outside.h"
 #include "base/vl_private.h"
+#include "core/vl_shm_child.h"
 #include "core/vl_slot.h"
+#include "status/vl_modules.h"
 #include "status/vl_status_int.h"
 
 /* Accounts that are copied while the segment lock is held once. */
@@ -35,8 +35,6 @@ const vl_column_t vl_status_columns[] = {
 #undef X
     { NULL }
 };
-
-/* --- data ----------------------------------------------------------------- */
 
 /* Returns the keyword for the state of the vhost. */
 static const char *state_of(const vl_row_t *row)
@@ -175,79 +173,17 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->started_us = vl_shm_created_us(accounts);
     page->now_us = apr_time_now();
     page->uptime_s = apr_time_sec(page->now_us - page->started_us);
-    page->children = vl_shm_children(accounts);
+    page->children = vl_shm_child_count(accounts);
     page->workers = count_workers();
     page->slots = vl_slot_count(accounts);
     page->processors = vl_shm_processors(accounts);
     page->backend = vl_cgroup_backend(cgroup);
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
-    page->outside = vl_outside(cgroup);
+    page->outside = vl_modules_outside(cgroup);
     page->is_single = only != NULL;
     gather_rows(p, page, only);
     return page;
-}
-
-/* --- handler -------------------------------------------------------------- */
-
-static const struct format_t {
-    const char *word, *content_type;
-    vl_status_format_fn write;
-} formats[] = {
-    { "auto", "text/plain; charset=ISO-8859-1", vl_status_auto },
-    { "json", "application/json", vl_status_json },
-    { "prometheus", "text/plain; version=0.0.4; charset=utf-8",
-      vl_status_prom },
-    { NULL, "text/html; charset=utf-8", vl_status_html }
-};
-
-/* Returns 1 if the query string has the keyword.  Keywords are separated by '&'.  A '=' may
- * follow: Prometheus appends it to a parameter without a value. */
-static int has_keyword(request_rec *r, const char *word)
-{
-    const char *at = r->args;
-    apr_size_t len = strlen(word);
-
-    for (; at; at = ap_strchr_c(at, '&')) {
-        at += *at == '&';
-        if (!strncmp(at, word, len)
-            && (!at[len] || at[len] == '&' || at[len] == '='))
-            return 1;
-    }
-    return 0;
-}
-
-/* Returns the format that the query string selects; the default is HTML. */
-static const struct format_t *format_for(request_rec *r)
-{
-    const struct format_t *format = formats;
-
-    while (format->word && !has_keyword(r, format->word))
-        format++;
-    return format;
-}
-
-static int status_handler(request_rec *r)
-{
-    const struct format_t *format;
-    vl_out_t *out;
-
-    if (!r->handler || strcmp(r->handler, "vhostlimit-status"))
-        return DECLINED;
-    r->allowed = AP_METHOD_BIT << M_GET;
-    if (r->method_number != M_GET)
-        return DECLINED;
-    format = format_for(r);
-    ap_set_content_type(r, format->content_type);
-    apr_table_setn(r->headers_out, "Cache-Control", "no-store");
-    apr_table_setn(r->headers_out, "X-Content-Type-Options", "nosniff");
-    if (r->header_only)
-        return OK;
-    out = vl_out_to_request(r);
-    format->write(out, vl_status_gather(r->pool, has_keyword(r, "me")
-                                        ? r->server : NULL));
-    vl_out_flush(out);
-    return OK;
 }
 
 void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,
@@ -256,10 +192,4 @@ void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,
     servers = list;
     accounts = shm;
     cgroup = cg;
-}
-
-void vl_status_register(apr_pool_t *p)
-{
-    ap_hook_handler(status_handler, NULL, NULL, APR_HOOK_MIDDLE);
-    vl_status_server_register(p);
 }

@@ -70,7 +70,7 @@ typedef struct vl_page_t {
     apr_int64_t started_us, now_us, uptime_s;
     apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
-    const char *outside;            /* see vl_outside() */
+    const char *outside;            /* see vl_modules_outside() */
     apr_int64_t held_us;            /* time that the segment lock was held in order to
                                      * copy the rows */
     int is_single;                  /* 1: the page has one vhost only (?me) */
@@ -91,8 +91,5 @@ void vl_status_html(vl_out_t *out, const vl_page_t *page);
 void vl_status_auto(vl_out_t *out, const vl_page_t *page);
 void vl_status_json(vl_out_t *out, const vl_page_t *page);
 void vl_status_prom(vl_out_t *out, const vl_page_t *page);
-
-/* Registers the summary in the page of mod_status. */
-void vl_status_server_register(apr_pool_t *p);
 
 #endif

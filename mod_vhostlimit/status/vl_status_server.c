@@ -1,10 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A summary in the page of mod_status, if that module is loaded. */
+/* What httpd calls: the handler of the page, and a summary in the page of mod_status if that
+ * module is loaded. */
 #include "config.h"
 
+#include "status/vl_status.h"
+
+#include <httpd.h>
+#include <http_config.h>
+#include <http_protocol.h>
 #include <mod_status.h>
 
 #include "status/vl_status_int.h"
+
+/* --- handler -------------------------------------------------------------- */
+
+static const struct format_t {
+    const char *word, *content_type;
+    vl_status_format_fn write;
+} formats[] = {
+    { "auto", "text/plain; charset=ISO-8859-1", vl_status_auto },
+    { "json", "application/json", vl_status_json },
+    { "prometheus", "text/plain; version=0.0.4; charset=utf-8",
+      vl_status_prom },
+    { NULL, "text/html; charset=utf-8", vl_status_html }
+};
+
+/* Returns 1 if the query string has the keyword.  Keywords are separated by '&'.  A '=' may
+ * follow: Prometheus appends it to a parameter without a value. */
+static int has_keyword(request_rec *r, const char *word)
+{
+    const char *at = r->args;
+    apr_size_t len = strlen(word);
+
+    for (; at; at = ap_strchr_c(at, '&')) {
+        at += *at == '&';
+        if (!strncmp(at, word, len)
+            && (!at[len] || at[len] == '&' || at[len] == '='))
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns the format that the query string selects; the default is HTML. */
+static const struct format_t *format_for(request_rec *r)
+{
+    const struct format_t *format = formats;
+
+    while (format->word && !has_keyword(r, format->word))
+        format++;
+    return format;
+}
+
+static int status_handler(request_rec *r)
+{
+    const struct format_t *format;
+    vl_out_t *out;
+
+    if (!r->handler || strcmp(r->handler, "vhostlimit-status"))
+        return DECLINED;
+    r->allowed = AP_METHOD_BIT << M_GET;
+    if (r->method_number != M_GET)
+        return DECLINED;
+    format = format_for(r);
+    ap_set_content_type(r, format->content_type);
+    apr_table_setn(r->headers_out, "Cache-Control", "no-store");
+    apr_table_setn(r->headers_out, "X-Content-Type-Options", "nosniff");
+    if (r->header_only)
+        return OK;
+    out = vl_out_to_request(r);
+    format->write(out, vl_status_gather(r->pool, has_keyword(r, "me")
+                                        ? r->server : NULL));
+    vl_out_flush(out);
+    return OK;
+}
+
+/* --- the page of mod_status ----------------------------------------------- */
 
 /* Maximum number of vhosts that the summary names. */
 #define MAX_NAMED 10
@@ -68,8 +138,9 @@ static int status_hook(request_rec *r, int flags)
     return OK;
 }
 
-void vl_status_server_register(apr_pool_t *p)
+void vl_status_register(apr_pool_t *p)
 {
+    ap_hook_handler(status_handler, NULL, NULL, APR_HOOK_MIDDLE);
     APR_OPTIONAL_HOOK(ap, status_hook, status_hook, NULL, NULL,
                       APR_HOOK_MIDDLE);
 }

@@ -10,7 +10,8 @@
 #include <http_protocol.h>
 
 #include "vl_layout.h"
-#include "core/vl_shm_int.h"
+#include "core/vl_shm_child.h"
+#include "core/vl_segment.h"
 
 /* What mod_vhostlimit keeps under its name begins with the segment. */
 static vl_shm_t *find_segment(void)

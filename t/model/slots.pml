@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How children share slots (vl_slot.c) and tell those who wait (vl_park.c), for
+/* How children share slots (vl_slot.c, vl_dispatch.c) and tell those who wait (vl_park.c), for
  * spin: every order of what they do, with one child that may die at any step.
  *
  * What holds the lock of the shared memory is one step here; what is between (a
@@ -103,7 +103,7 @@ inline grant_free(self)
     assert(queue_running <= SLOTS)
 }
 
-/* The end of vl_slot_dispatch_and_unlock(): wake-ups are written without the lock,
+/* The end of vl_dispatch_and_unlock(): wake-ups are written without the lock,
  * and what found no room among them comes after. */
 inline wake_and_go_on(self)
 {
@@ -267,7 +267,7 @@ end:    do
     } unless { !alive[c] }
 }
 
-/* vl_shm_parent_reclaim() of a dead child's column, and vl_slot_dispatch(). */
+/* vl_shm_parent_reclaim() of a dead child's column, and vl_dispatch(). */
 proctype reaper(byte c)
 {
     byte a, wakes_n, to_wake;

@@ -14,7 +14,10 @@
 
 #include "tap.h"
 #include "base/vl_clock.h"
-#include "core/vl_shm_int.h"
+#include "core/vl_shm_child.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+#include "core/vl_slot.h"
 
 #define NONE ((apr_uint32_t)-1)
 

@@ -25,6 +25,14 @@ static apr_uint32_t njobs;
 static apr_uint64_t served[FLOWS_MAX];  /* cost of finished requests */
 static apr_uint64_t now;
 
+static void set_limits(apr_uint32_t flow, apr_uint32_t weight, apr_uint32_t concurrency,
+                       apr_uint32_t cpu)
+{
+    vl_limits_t limits = { VL_MODE_ON, weight, concurrency, 0, cpu };
+
+    vl_queue_limit(&q, flow, &limits);
+}
+
 static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weights)
 {
     apr_uint32_t f;
@@ -36,7 +44,7 @@ static void reset(apr_uint32_t slots, apr_uint32_t n, const apr_uint32_t *weight
     now = 0;
     head.slots = slots;
     for (f = 0; f < n; f++)
-        vl_queue_flow_set(&q, f, weights ? weights[f] : 100, 0);
+        set_limits(f, weights ? weights[f] : 100, 0, 0);
 }
 
 static void arrive(apr_uint32_t flow, apr_uint32_t n)
@@ -247,13 +255,13 @@ static void concurrency_holds_back(void)
     apr_uint64_t cost[] = { 100, 100 };
 
     reset(10, 2, NULL);
-    vl_queue_flow_set(&q, 0, 100, 3);
+    set_limits(0, 100, 3, 0);
     arrive(0, 50);
     arrive(1, 4);
     start_all(cost);
     ok(flows[0].running == 3 && flows[1].running == 4,
        "no more than its concurrency, and the others go past it");
-    vl_queue_flow_set(&q, 0, 100, 5);
+    set_limits(0, 100, 5, 0);
     start_all(cost);
     ok(flows[0].running == 5, "a limit that is raised holds at once");
     ok(valid(2), "state holds");
@@ -271,7 +279,7 @@ static void cap_binds(void)
     apr_uint32_t flow, charged;
 
     reset(1, 2, NULL);
-    vl_queue_cap(&q, 0, 25);
+    set_limits(0, 100, 0, 25);
     arrive(0, 100000);
     for (t = 0; t < 10000; t++) {           /* ms, and each request takes one */
         vl_queue_credit(&q, 0, 1000);
@@ -296,7 +304,7 @@ static void cap_leaves_the_rest(void)
     int t;
 
     reset(1, 2, NULL);
-    vl_queue_cap(&q, 0, 25);
+    set_limits(0, 100, 0, 25);
     arrive(0, 100000);
     arrive(1, 100000);
     for (t = 0; t < 10000; t++) {
@@ -318,7 +326,7 @@ static void debt_is_paid_off(void)
     apr_uint32_t charged;
 
     reset(4, 2, NULL);
-    vl_queue_cap(&q, 0, 50);
+    set_limits(0, 100, 0, 50);
     ok(vl_queue_may_begin_now(&q, 0), "a full bucket lets in");
     charged = vl_queue_begin_now(&q, 0);
     vl_queue_end(&q, 0, charged, 300000);
@@ -341,7 +349,7 @@ static void debt_is_paid_off(void)
     vl_queue_credit(&q, 0, 10000);
     ok(vl_queue_next(&q) == 0, "forgiven debt need not be paid off");
     vl_queue_charge(&q, 0, 1000000);
-    vl_queue_cap(&q, 0, 0);
+    set_limits(0, 100, 0, 0);
     ok(vl_queue_next(&q) == 0, "without its cap its debt is forgotten");
     ok(!vl_queue_validate(&q, 2), "the queue is sound");
 }
@@ -365,7 +373,7 @@ static void longest_queue_is_found(void)
     arrive(1, 5);
     arrive(2, 9);
     ok(vl_queue_longest(&q, 4) == 2, "most waiting");
-    vl_queue_flow_set(&q, 2, 200, 0);
+    set_limits(2, 200, 0, 0);
     ok(vl_queue_longest(&q, 4) == 1, "by weight");
     vl_queue_abandon(&q, 1, 5);
     vl_queue_abandon(&q, 2, 9);
@@ -401,8 +409,8 @@ static apr_uint32_t model_next(apr_uint32_t n)
     if (head.running >= head.slots)
         return VL_NO_FLOW;
     for (f = 0; f < n; f++) {
-        if (flows[f].waiting && (!flows[f].concurrency
-                                 || flows[f].running < flows[f].concurrency)
+        if (flows[f].waiting && (!flows[f].limits.concurrency
+                                 || flows[f].running < flows[f].limits.concurrency)
             && (best == VL_NO_FLOW || flows[f].vt < flows[best].vt))
             best = f;
     }
@@ -443,8 +451,8 @@ static void random_against_model(void)
             break;
         case 7:
             if (rand() % 20 == 0)
-                vl_queue_flow_set(&q, f, 1 + (apr_uint32_t)rand() % 1000,
-                                  (apr_uint32_t)rand() % 4);
+                set_limits(f, 1 + (apr_uint32_t)rand() % 1000,
+                           (apr_uint32_t)rand() % 4, 0);
             else if (rand() % 4 == 0)
                 vl_queue_begin_now(&q, f);
             break;

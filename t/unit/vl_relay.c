@@ -222,9 +222,9 @@ static void a_signal_handler_does_not_hang(void)
     vl_ticket_t ticket;
 
     enter(&one, a, &ticket);
-    vl_shm_lock(&one);
+    vl_segment_lock(&one);
     vl_slot_end(&one, &ticket, NULL);
-    vl_shm_unlock(&one);
+    vl_segment_unlock(&one);
     ok(metrics(shm, a).running == 1, "what comes in while the lock is held "
        "here is not done,");
     vl_shm_parent_reclaim(shm, one.children[one.self].pid);

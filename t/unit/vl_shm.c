@@ -122,8 +122,8 @@ static void limits_follow_the_configuration(void)
     ok(!strcmp(snap.name, "a") && !memcmp(&snap.limits, &limits,
                                           sizeof(limits)),
        "a snapshot shows the name and the newest limits");
-    ok(shm->queue.flows[a].weight == 250
-       && shm->queue.flows[a].concurrency == 3, "the queue has them too");
+    ok(shm->queue.flows[a].limits.weight == 250
+       && shm->queue.flows[a].limits.concurrency == 3, "the queue has them too");
     ok(valid(shm), "state holds");
 }
 
@@ -149,12 +149,12 @@ static void the_dead_give_back(void)
     apr_uint32_t a = account(shm, "a", 0);
     pid_t one = child(shm, a, 3);
 
-    ok(metrics(shm, a).running == 3 && vl_shm_children(shm) == 1,
+    ok(metrics(shm, a).running == 3 && vl_shm_child_count(shm) == 1,
        "a dead child's requests are still counted");
     ok(valid(shm), "state holds with them");
     ok(vl_shm_parent_reclaim(shm, one) == 3,
        "until the parent takes them back");
-    ok(metrics(shm, a).running == 0 && vl_shm_children(shm) == 0,
+    ok(metrics(shm, a).running == 0 && vl_shm_child_count(shm) == 0,
        "all of them");
     ok(vl_shm_parent_reclaim(shm, one) == 0, "once");
     ok(valid(shm), "state holds without");
@@ -176,7 +176,7 @@ static void a_number_comes_again(void)
     vl_shm_child_attach(shm, getpid(), 10);
     enter(shm, a, &ticket);
     vl_shm_child_attach(shm, getpid(), 10);
-    ok(metrics(shm, a).running == 0 && vl_shm_children(shm) == 1,
+    ok(metrics(shm, a).running == 0 && vl_shm_child_count(shm) == 1,
        "a process with the number of a dead child does not have its requests");
     ok(valid(shm), "state holds");
 }
@@ -199,7 +199,7 @@ static void too_many_children(void)
     for (i = 0; i < CHILDREN; i++)
         vl_shm_child_attach(shm, pid[i], 10);
     ok(vl_shm_child_attach(shm, pid[CHILDREN], 10) == APR_ENOSPC
-       && vl_shm_children(shm) == CHILDREN,
+       && vl_shm_child_count(shm) == CHILDREN,
        "never more columns than there are");
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
        && vl_shm_child_wake_fd(shm) == -1, "a child that got no column can do nothing");

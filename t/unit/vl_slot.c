@@ -126,7 +126,7 @@ static void a_full_queue_refuses(void)
 static apr_uint64_t vt_of(const vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     return (apr_uint64_t)ticket->charged * VL_VT_UNIT
-           / shm->queue.flows[ticket->account].weight;
+           / shm->queue.flows[ticket->account].limits.weight;
 }
 
 static void the_least_served_is_next(void)
@@ -368,7 +368,7 @@ static void the_ring_does_not_overflow(void)
 /* What its requests have cost an account, us. */
 static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
 {
-    return shm->queue.flows[a].vt * shm->queue.flows[a].weight / VL_VT_UNIT;
+    return shm->queue.flows[a].vt * shm->queue.flows[a].limits.weight / VL_VT_UNIT;
 }
 
 /* n requests are worked on elsewhere for a second.  Returns what that costs
@@ -494,16 +494,16 @@ static void slots_by_themselves(void)
     shm->head->queue.slots = 3 * least;
     vl_slot_set(shm, 0);
     ok(vl_slot_count(shm) == 3 * least, "a restart keeps what was found");
-    vl_slot_adjust(shm, now);
+    vl_auto_adjust(shm, now);
     before = vl_slot_count(shm);
     shm->head->queue.slots = 5000;
-    vl_slot_adjust(shm, now + VL_AUTO_STEP_US - 1);
+    vl_auto_adjust(shm, now + VL_AUTO_STEP_US - 1);
     ok(vl_slot_count(shm) == 5000 && before <= 3 * least,
        "no step before its time");
-    vl_slot_adjust(shm, now + VL_AUTO_STEP_US);
+    vl_auto_adjust(shm, now + VL_AUTO_STEP_US);
     ok(vl_slot_count(shm) <= 999, "then one: no more than the children's room");
     vl_slot_set(shm, 17);
-    vl_slot_adjust(shm, now + 10 * VL_AUTO_STEP_US);
+    vl_auto_adjust(shm, now + 10 * VL_AUTO_STEP_US);
     ok(vl_slot_count(shm) == 17, "a given number stays");
 }
 

@@ -136,7 +136,7 @@ static void no_line_stands_still(void)
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the child that has the processor is preferred");
-    vl_shm_cell(shm, 1, a)->first_us -= 1000000;
+    vl_segment_cell(shm, 1, a)->first.since_us -= 1000000;
     vl_slot_take(&one, &held);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
@@ -207,11 +207,11 @@ static void a_child_that_stands_still_gets_nothing(void)
     vl_slot_wait(&two, b, now);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
        "the only place of b is granted to the child where the first waits");
-    vl_slot_revoke_stalled(&two, now + 500000);
+    vl_dispatch_revoke_stalled(&two, now + 500000);
     ok(!vl_slot_granted(&two), "which has time to pick it up");
-    vl_slot_revoke_stalled(&one, now + 5000000);
+    vl_dispatch_revoke_stalled(&one, now + 5000000);
     ok(shm->children[0].ring_len == 2, "and does not judge itself");
-    vl_slot_revoke_stalled(&two, now + 5000000);
+    vl_dispatch_revoke_stalled(&two, now + 5000000);
     ok(!shm->children[0].ring_len && valid(shm) && drain(&two) == 1,
        "then the other child has it");
     ok(metrics(shm, a).waiting == 1 && metrics(shm, b).waiting == 1
@@ -531,12 +531,11 @@ static void children_share_the_queue_by_what_they_hold(void)
     ok(defers(&two, a, 10) == 10, "a full queue has no place in another child");
     vl_slot_end(&one, &held, NULL);
     serve_one(&one);
-    ok(vl_slot_enqueue_deferred(&one, a, 1) == APR_EAGAIN,
+    ok(vl_slot_enqueue_deferred(&one, a) == APR_EAGAIN,
        "a child that has more than its part of the queue takes no more");
-    ok(vl_slot_enqueue_deferred(&two, a, 1) == APR_SUCCESS,
-       "one that has less does");
-    vl_slot_wake_deferred(&one, a);
-    ok(woken(&two) == 1, "and is woken when it has a place");
+    vl_dispatch_wake_deferred(&one, a);
+    ok(woken(&two) == 1, "one that has less is woken when there is a place");
+    ok(vl_slot_enqueue_deferred(&two, a) == APR_SUCCESS, "and takes it");
     for (n = 0; n < 9; n++)
         vl_slot_undefer(&two, a);
     ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred ones may leave");

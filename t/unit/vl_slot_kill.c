@@ -58,7 +58,7 @@ static void do_elsewhere(scene_t *s)
 
 static void do_pass_over(scene_t *s)
 {
-    vl_slot_revoke_stalled(s->shm, vl_clock_us() + 5000000);
+    vl_dispatch_revoke_stalled(s->shm, vl_clock_us() + 5000000);
 }
 
 typedef struct plot_t {
@@ -103,7 +103,7 @@ static int is_awake(vl_shm_t *shm)
 }
 
 #define COPIES_MAX 500
-#define SEGMENT_MAX 16384
+#define SEGMENT_MAX (64 * 1024)
 
 /* What others see of the victim's doings. */
 static struct {
@@ -138,14 +138,14 @@ static void put_back(vl_shm_t *shm, apr_size_t copy)
 {
     pid_t pid;
 
-    vl_shm_lock(shm);
+    vl_segment_lock(shm);
     memcpy((char *)shm->head + sizeof(pthread_mutex_t),
            copies[copy].segment + sizeof(pthread_mutex_t),
            segment_size(shm) - sizeof(pthread_mutex_t));
-    vl_shm_unlock(shm);
+    vl_segment_unlock(shm);
     pid = fork();
     if (!pid) {
-        vl_shm_lock(shm);
+        vl_segment_lock(shm);
         _exit(0);
     }
     waitpid(pid, NULL, 0);

@@ -2,7 +2,7 @@
 /* Threads that wait, and what is charged while requests run. */
 #include "segment.h"
 #include "core/vl_thread.h"
-#include "log/vl_watch.h"
+#include "core/vl_limited.h"
 
 static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots)
 {
@@ -174,10 +174,10 @@ static void a_group_that_is_left(void)
 /* What the next look at all accounts says was killed in the first. */
 static apr_uint64_t told(vl_shm_t *shm, apr_int64_t now_us)
 {
-    vl_watch_event_t events[VL_WATCH_EVENTS];
+    vl_limited_event_t events[VL_LIMITED_EVENTS];
     apr_uint32_t from = 0;
 
-    return vl_watch_look(shm, now_us, &from, events) ? events[0].killed : 0;
+    return vl_limited_check(shm, now_us, &from, events) ? events[0].killed : 0;
 }
 
 static void kills_are_counted_and_told(void)

@@ -100,8 +100,8 @@ static void the_dead_leave_their_threads(void)
     enter(shm, a, &ticket);
     vl_thread_is_stream(shm, &ticket);
     vl_shm_parent_reclaim(shm, getpid());
-    ok(is_empty(shm) && !vl_shm_cell(shm, 0, a)->occupied
-       && !vl_shm_cell(shm, 0, a)->streams, "a dead child has none");
+    ok(is_empty(shm) && !vl_segment_cell(shm, 0, a)->occupied
+       && !vl_segment_cell(shm, 0, a)->streams, "a dead child has none");
 }
 
 int main(void)

@@ -14,6 +14,28 @@
 static apr_pool_t *pool;
 static vl_waiter_t waiters[WAITERS];
 
+static vl_clients_t clients;
+static vl_inner_t inner[LINES];
+
+static vl_inner_t *inner_of(apr_uint32_t account)
+{
+    return &inner[account];
+}
+
+static vl_wait_t *make(void)
+{
+    return vl_wait_create(pool, LINES, &clients, inner_of);
+}
+
+static vl_waiter_t *pop(vl_wait_t *w, apr_uint32_t account)
+{
+    vl_waiter_t *first = vl_wait_first(w, account, NULL, NULL);
+
+    if (first)
+        vl_wait_remove(w, first);
+    return first;
+}
+
 static void is_done(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                     vl_reason_e refused)
 {
@@ -39,24 +61,24 @@ static vl_waiter_t *join(vl_wait_t *w, int i, apr_uint32_t account,
 
 static void first_come_first_served(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 1, 10), *b = join(w, 1, 1, 10);
     vl_waiter_t *other = join(w, 2, 4, 10), *c = join(w, 3, 1, 10);
 
     ok(vl_wait_count(w) == 4, "counted");
-    ok(!vl_wait_pop(w, 0), "an empty queue gives no waiter");
-    ok(vl_wait_pop(w, 1) == a && vl_wait_pop(w, 1) == b, "in order");
+    ok(!pop(w, 0), "an empty queue gives no waiter");
+    ok(pop(w, 1) == a && pop(w, 1) == b, "in order");
     vl_wait_add(w, a);
-    ok(vl_wait_pop(w, 1) == c && vl_wait_pop(w, 1) == a,
+    ok(pop(w, 1) == c && pop(w, 1) == a,
        "a waiter that comes again is last");
-    ok(!vl_wait_pop(w, 1) && vl_wait_count(w) == 1, "until none is left");
-    ok(vl_wait_pop(w, 4) == other && !vl_wait_count(w),
+    ok(!pop(w, 1) && vl_wait_count(w) == 1, "until none is left");
+    ok(pop(w, 4) == other && !vl_wait_count(w),
        "another line is not concerned");
 }
 
 static void an_older_one_stands_before_younger_ones(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 1, 10), *b = join(w, 1, 1, 11), *old, *same;
 
     old = &waiters[2];
@@ -69,14 +91,14 @@ static void an_older_one_stands_before_younger_ones(void)
     same->since_us = 5;
     vl_wait_add(w, old);
     vl_wait_add(w, same);
-    ok(vl_wait_pop(w, 1) == old && vl_wait_pop(w, 1) == a
-       && vl_wait_pop(w, 1) == same && vl_wait_pop(w, 1) == b,
+    ok(pop(w, 1) == old && pop(w, 1) == a
+       && pop(w, 1) == same && pop(w, 1) == b,
        "one that another child has had in line stands where it came");
 }
 
 static void accounts_take_turns_in_being_late(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *first, *second;
     int i;
 
@@ -92,7 +114,7 @@ static void accounts_take_turns_in_being_late(void)
 
 static void anybody_may_leave(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 2, 10), *b = join(w, 1, 2, 11);
     vl_waiter_t *c = join(w, 2, 2, 12), *d = join(w, 3, 2, 13);
 
@@ -104,15 +126,15 @@ static void anybody_may_leave(void)
     ok(!vl_wait_expired(w, 11) && vl_wait_expired(w, 12) == c,
        "from the front: the next is the first");
     vl_wait_remove(w, c);
-    ok(!vl_wait_count(w) && !vl_wait_pop(w, 2) && !vl_wait_expired(w, 100)
-       && !vl_wait_any(w, is_done), "the last: nothing is left");
+    ok(!vl_wait_count(w) && !pop(w, 2) && !vl_wait_expired(w, 100)
+       && !vl_wait_any(w, is_done, NULL), "the last: nothing is left");
     vl_wait_add(w, b);
-    ok(vl_wait_pop(w, 2) == b, "an emptied line works again");
+    ok(pop(w, 2) == b, "an emptied line works again");
 }
 
 static void the_late_are_found_in_order(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     vl_waiter_t *late, *before = NULL;
     apr_int64_t now;
     int i, n = 0, early = 0, disorder = 0;
@@ -141,7 +163,7 @@ static void the_late_are_found_in_order(void)
 
 static void some_are_found_by_what_they_are(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     int i, n = 0;
 
     for (i = 0; i < 40; i++) {
@@ -149,17 +171,17 @@ static void some_are_found_by_what_they_are(void)
         if (i % 10 == 7)
             waiters[i].done = is_done_too;
     }
-    ok(vl_wait_any(w, is_done_too) && vl_wait_count(w) == 40,
+    ok(vl_wait_any(w, is_done_too, NULL) && vl_wait_count(w) == 40,
        "found, and stays in line");
-    for (; n < 40 && vl_wait_any(w, is_done_too); n++) {
-        vl_waiter_t *waiter = vl_wait_any(w, is_done_too);
+    for (; n < 40 && vl_wait_any(w, is_done_too, NULL); n++) {
+        vl_waiter_t *waiter = vl_wait_any(w, is_done_too, NULL);
 
         if (waiter->done != is_done_too)
             break;
         vl_wait_remove(w, waiter);
     }
     ok(n == 4 && vl_wait_count(w) == 36, "all of them, wherever they stand");
-    ok(vl_wait_any(w, is_done) && !vl_wait_any(w, NULL), "and no other");
+    ok(vl_wait_any(w, is_done, NULL) && !vl_wait_any(w, NULL, NULL), "and no other");
 }
 
 /* A plain list of who waits, in order of arrival. */
@@ -212,7 +234,7 @@ static int random_step(vl_wait_t *w, apr_int64_t now)
         model_remove(waiter);
     }
     else {
-        got = vl_wait_pop(w, account);
+        got = pop(w, account);
         if (got != model_first(account))
             return 0;
         if (got)
@@ -227,13 +249,237 @@ static int random_step(vl_wait_t *w, apr_int64_t now)
 
 static void random_against_model(void)
 {
-    vl_wait_t *w = vl_wait_create(pool, LINES);
+    vl_wait_t *w = make();
     apr_int64_t now;
     int wrong = 0;
 
     for (now = 0; now < 200000 && !wrong; now++)
         wrong += !random_step(w, now);
     ok(!wrong, "200000 random steps: lines and a plain list agree");
+}
+
+/* --- shares inside an account ----------------------------------------------- */
+
+#define MINE 3                  /* the account of these tests */
+#define SERVED_MAX 4096
+
+static vl_waiter_t crowd[SERVED_MAX];
+static int crowd_size;
+static apr_int64_t now_us = 1000000;
+
+/* One more request of a client, whose address is 10.0.x.y. */
+static void queue_of(vl_wait_t *w, unsigned client, unsigned class_no, vl_band_e band)
+{
+    unsigned char address[4] = { 10, 0, (unsigned char)(client >> 8),
+                                 (unsigned char)client };
+    vl_waiter_t *waiter = &crowd[crowd_size++];
+
+    if (crowd_size == SERVED_MAX)
+        abort();
+    memset(waiter, 0, sizeof(*waiter));
+    waiter->account = MINE;
+    waiter->since_us = now_us++;
+    waiter->done = is_done;
+    vl_clients_identify(&clients, MINE, class_no, band, address, sizeof(address), 32, 64,
+                        &waiter->client);
+    vl_clients_backlog(&inner[MINE], now_us);
+    vl_wait_add(w, waiter);
+}
+
+/* Grants the next waiter a slot. Its request costs us, which is known at its end. */
+static vl_waiter_t *serve(vl_wait_t *w, apr_uint32_t estimate_us, apr_uint32_t us)
+{
+    vl_tags_t tags;
+    apr_uint32_t others;
+    vl_waiter_t *next = vl_wait_first(w, MINE, &tags, &others);
+
+    vl_clients_begin(&clients, &inner[MINE], MINE, &next->client, &tags, estimate_us,
+                     others, now_us);
+    vl_wait_remove(w, next);
+    vl_clients_refund(&clients, &inner[MINE], &next->client, estimate_us);
+    vl_clients_charge(&clients, &inner[MINE], MINE, &next->client, us, now_us);
+    return next;
+}
+
+static unsigned number_of(const vl_waiter_t *waiter)
+{
+    return waiter->client.prefix[14] * 256u + waiter->client.prefix[15];
+}
+
+static vl_wait_t *new_site(void)
+{
+    memset(&inner[MINE], 0, sizeof(inner[MINE]));
+    memset(&clients, 0, sizeof(clients));
+    vl_clients_init(&clients);
+    crowd_size = 0;
+    return make();
+}
+
+static void one_client_with_many_requests_delays_no_other(void)
+{
+    vl_wait_t *w = new_site();
+    int i, visitor_waits = 0, longest = 0, visits = 0;
+
+    for (i = 0; i < 1000; i++)
+        queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    for (i = 0; i < 400; i++) {
+        if (i % 10 == 0)
+            queue_of(w, 2, 0, VL_BAND_STRANGERS);   /* a visitor comes */
+        visitor_waits++;
+        if (number_of(serve(w, 100, 100)) == 2) {
+            if (visitor_waits > longest)
+                longest = visitor_waits;
+            visits++;
+        }
+        if (vl_wait_count(w) == (apr_uint32_t)(1000 + (i / 10 + 1) - i - 1))
+            visitor_waits = 0;
+    }
+    ok(visits == 40 && longest <= 10, "each visit is served among the flood (%d, %d)",
+       visits, longest);
+}
+
+static void clients_share_by_cost(void)
+{
+    vl_wait_t *w = new_site();
+    apr_uint64_t used[3] = { 0 };
+    int i;
+
+    for (i = 0; i < 1000; i++) {
+        queue_of(w, 1, 0, VL_BAND_STRANGERS);
+        queue_of(w, 2, 0, VL_BAND_STRANGERS);
+    }
+    for (i = 0; i < 900; i++) {
+        const vl_waiter_t *next = vl_wait_first(w, MINE, NULL, NULL);
+        apr_uint32_t us = number_of(next) == 1 ? 900 : 100;
+
+        used[number_of(serve(w, 500, us))] += us;
+    }
+    ok(used[1] < used[2] * 11 / 10 && used[2] < used[1] * 11 / 10,
+       "the one with dear requests has as much CPU time as the one with cheap ones "
+       "(%u, %u)", (unsigned)used[1], (unsigned)used[2]);
+}
+
+static void new_clients_do_not_starve_old_ones(void)
+{
+    vl_wait_t *w = new_site();
+    int i, served = 0;
+
+    for (i = 0; i < 20; i++)
+        queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    for (i = 0; i < 10; i++)
+        queue_of(w, (unsigned)(100 + i), 0, VL_BAND_STRANGERS);
+    for (i = 0; i < 220; i++) {
+        queue_of(w, (unsigned)(1000 + i), 0, VL_BAND_STRANGERS);
+        served += number_of(serve(w, 100, 100)) == 1;
+    }
+    ok(served >= 7, "a client is served again and again beside an endless stream of new "
+       "ones (%d in 220, eleven wait)", served);
+}
+
+static void classes_share_by_weight(void)
+{
+    vl_wait_t *w = new_site();
+    int i, served[3] = { 0 };
+
+    inner[MINE].classes[1].weight = 300;
+    inner[MINE].classes[2].weight = 100;
+    for (i = 0; i < 1000; i++) {
+        queue_of(w, (unsigned)i, 1, VL_BAND_STRANGERS);
+        queue_of(w, 1, 2, VL_BAND_STRANGERS);
+    }
+    for (i = 0; i < 800; i++)
+        served[serve(w, 100, 100)->client.class_no]++;
+    ok(served[1] >= 595 && served[1] <= 605 && served[1] + served[2] == 800,
+       "300 to 100 (%d, %d)", served[1], served[2]);
+}
+
+static void known_clients_have_their_share(void)
+{
+    vl_wait_t *w = new_site();
+    int i, served[VL_BANDS] = { 0 };
+
+    inner[MINE].known_share = 80;
+    for (i = 0; i < 1000; i++) {
+        queue_of(w, (unsigned)i, 0, VL_BAND_STRANGERS);
+        queue_of(w, (unsigned)(5000 + i), 0, VL_BAND_KNOWN);
+    }
+    for (i = 0; i < 500; i++)
+        served[serve(w, 100, 100)->client.band]++;
+    ok(served[VL_BAND_KNOWN] >= 395 && served[VL_BAND_KNOWN] <= 405,
+       "80 %% for known clients (%d of 500)", served[VL_BAND_KNOWN]);
+}
+
+static void idle_time_is_not_saved(void)
+{
+    vl_wait_t *w = new_site();
+    int i, served = 0;
+
+    for (i = 0; i < 600; i++)
+        queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    for (i = 0; i < 300; i++)
+        serve(w, 100, 100);
+    for (i = 0; i < 300; i++)
+        queue_of(w, 2, 0, VL_BAND_STRANGERS);
+    for (i = 0; i < 100; i++)
+        served += number_of(serve(w, 100, 100)) == 2;
+    ok(served >= 49 && served <= 52, "who comes later gets half from then on (%d of 100)",
+       served);
+}
+
+static void nothing_is_charged_without_a_backlog(void)
+{
+    vl_wait_t *w = new_site();
+    vl_client_entry_t top[4];
+    vl_waiter_t waiter;
+
+    queue_of(w, 7, 0, VL_BAND_STRANGERS);
+    waiter = *serve(w, 100, 100);
+    ok(vl_clients_top(&clients, MINE, top, 4) == 1 && top[0].requests == 1
+       && top[0].cpu_us == 100, "a client that waited is charged");
+    now_us += 2000000;
+    vl_clients_charge(&clients, &inner[MINE], MINE, &waiter.client, 100, now_us);
+    ok(vl_clients_top(&clients, MINE, top, 4) == 1 && top[0].requests == 1,
+       "two seconds after the last request had to wait it is not");
+}
+
+static void prefixes_are_one_client(void)
+{
+    static const unsigned char v4[2][4] = { { 192, 0, 2, 1 }, { 192, 0, 2, 200 } };
+    static const unsigned char v6[2][16] = { { 0x20, 1, 13, 0xb8, 0, 0, 0, 1, 1 },
+                                             { 0x20, 1, 13, 0xb8, 0, 0, 0, 1, 2 } };
+    vl_client_id_t a, b;
+
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 32, 64, &a);
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 32, 64, &b);
+    ok(a.key != b.key, "two addresses are two clients with /32");
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 24, 64, &a);
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 24, 64, &b);
+    ok(a.key == b.key && a.prefix[15] == 0, "and one with /24");
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[0], 16, 32, 64, &a);
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    ok(a.key == b.key, "addresses of one IPv6 /64 are one client");
+    vl_clients_identify(&clients, 2, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    ok(a.key != b.key, "of one site");
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 0, &b);
+    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS,
+                        "\0\0\0\0\0\0\0\0\0\0\377\377\300\0\2\1", 16, 32, 0, &a);
+    ok(a.key != b.key && a.prefix[12] == 192, "a mapped IPv4 address is an IPv4 address");
+}
+
+static void the_table_is_bounded(void)
+{
+    vl_wait_t *w = new_site();
+    vl_client_entry_t top[1];
+    unsigned i;
+
+    for (i = 0; i < 60000; i++) {
+        crowd_size = 0;
+        queue_of(w, i, 0, VL_BAND_STRANGERS);
+        serve(w, 100, 100);
+    }
+    ok(vl_clients_top(&clients, MINE, top, 1) == 1, "60000 clients, one after the other");
+    queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    ok(serve(w, 100, 100) && !vl_wait_count(w), "and the table still works");
 }
 
 int main(void)
@@ -248,5 +494,14 @@ int main(void)
     the_late_are_found_in_order();
     some_are_found_by_what_they_are();
     random_against_model();
+    one_client_with_many_requests_delays_no_other();
+    clients_share_by_cost();
+    new_clients_do_not_starve_old_ones();
+    classes_share_by_weight();
+    known_clients_have_their_share();
+    idle_time_is_not_saved();
+    nothing_is_charged_without_a_backlog();
+    prefixes_are_one_client();
+    the_table_is_bounded();
     return tap_done();
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_SHM_INT_H
-#define VL_SHM_INT_H
+#ifndef VL_SEGMENT_H
+#define VL_SEGMENT_H
 
-/* The segment's layout, for the files that access it: core, vl_relay.c and vl_watch.c.
+/* The shared memory segment: its layout, its lock, and the recovery after a process has died
+ * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
- *   | child x children | cell x children x capacity ]
+ *   | child x children | cell x children x capacity | inner x capacity | clients | known ]
  *
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
- * Exceptions: the parent clears them after the child's death; dispatch (vl_slot.c) puts a
- * grant into the ring and then decrements waiting; vl_stalled.c does the reverse for a
- * stalled child; a child takes a slot over from the acceptor's cell (vl_relay.c).
- * Invariants:
+ * Exceptions: the parent clears them after the child's death (vl_shm_child.c); a grant moves a
+ * waiter of a cell into the ring, and a revocation moves it back (vl_dispatch.c); a child
+ * takes a slot over from the acceptor's cell (vl_relay.c).
+ *
+ * Invariants, which vl_shm_validate() checks:
  *  - running of a flow is the sum of its cells and its tickets in the rings; waiting is the
  *    sum of its cells;
  *  - deferred and occupied of an account, and occupied and streams of a child, are sums of
@@ -27,11 +29,16 @@
  *  - an account is configured if its generation is the head's. Other accounts are kept.
  *    They are reused if no unused one is left and they have no requests, threads or
  *    connections.
+ *
  * Lock: head.lock, the segment lock, guards all of it. It is a robust mutex. The process
  * that finds its owner dead computes the sums again from the cells and rings. That is safe:
  * a single store makes or revokes a grant, and a grant whose waiter is still counted as
  * waiting only leads to one unused grant. No function on the request path makes a system
- * call while it holds the lock. */
+ * call while it holds the lock.
+ *
+ * The files of the core that use the segment, from the bottom up; each calls only those
+ * before it: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
+ * vl_shm_child, vl_shm, vl_thread, vl_park. vl_limited calls vl_segment only. */
 
 #include <pthread.h>
 
@@ -40,10 +47,10 @@
 
 #include "core/vl_auto.h"
 #include "core/vl_cpu.h"
+#include "core/vl_known.h"
 #include "core/vl_limited.h"
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
-#include "core/vl_slot.h"
 
 /* Maximum number of grants that a child has not yet taken; a power of 2. */
 #define RING_SIZE 128
@@ -54,7 +61,7 @@
 typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
-    vl_limits_t limits;
+    int has_classes;                /* its shares are configured (vl_clients_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
     apr_uint64_t service_us;
@@ -85,14 +92,20 @@ typedef struct cell_t {
                                      * atomic, written only by the child */
     apr_uint32_t occupied;          /* threads used without a slot (vl_thread.h) */
     apr_uint32_t streams;           /* slots held that use no thread of the MPM */
-    apr_int64_t first_us;           /* arrival of the first waiter */
+    vl_first_t first;               /* the first waiter */
 } cell_t;
+
+/* vl_shm_child.c has the transitions. */
+typedef enum {
+    CHILD_ACCEPTING,                /* also the value in a free column */
+    CHILD_PAUSED,                   /* grants only for waiters that its MPM has */
+    CHILD_DRAINING                  /* the same, for good: the child stops */
+} child_state_e;
 
 typedef struct child_t {
     pid_t pid;                      /* 0: the column is free */
     apr_uint32_t threads;           /* maximum number of running requests */
-    int paused;                     /* 1: grants only for waiters its MPM has */
-    int leaving;                    /* 1: a draining child */
+    child_state_e state;
     int asks;                       /* 1: waits for a connection, see vl_relay.h */
     apr_uint32_t running;
     apr_uint32_t occupied;
@@ -101,7 +114,7 @@ typedef struct child_t {
     apr_uint32_t elsewhere;         /* requests that run in back ends */
     apr_uint64_t cpu_us;            /* CPU time used until head_t.cpu_at */
     int woken;                      /* 1: its eventfd has been written */
-    int stalled;                    /* 1: no grants, see vl_stalled.c */
+    int stalled;                    /* 1: no grants, see vl_dispatch.c */
     apr_int64_t moved_us;           /* last time the ring was empty or was read */
     apr_uint32_t ring_head, ring_len;
     vl_ticket_t ring[RING_SIZE];
@@ -131,7 +144,7 @@ typedef struct head_t {
     apr_int64_t read_at;            /* when it last did, us */
     int auto_on;                    /* 1: vl_auto.h sets the number of slots */
     vl_auto_t auto_state;
-    apr_int64_t watch_at;           /* when vl_watch.c last ran, us */
+    apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
                                      * for all children */
     apr_uint32_t asking;            /* children that wait for a connection */
@@ -148,6 +161,9 @@ struct vl_shm_t {
     vl_queue_t queue;               /* pointers into the segment */
     child_t *children;
     cell_t *cells;
+    vl_inner_t *inner;              /* shares inside each account */
+    vl_clients_t *clients;
+    vl_known_t *known;
     int *wake_fds;                  /* eventfd of each column, or -1 */
     apr_uint32_t self;              /* column of this process, or NO_CHILD */
     apr_pool_t *pool;               /* parent only: holds all of this */
@@ -155,66 +171,38 @@ struct vl_shm_t {
     apr_uint32_t reuse_from;        /* parent only: first account to check for reuse */
 };
 
-apr_status_t vl_shm_lock(vl_shm_t *shm);
-void vl_shm_unlock(vl_shm_t *shm);
-
-/* From vl_slot.c. vl_slot_lock() takes the segment lock and fails in a process that is no
- * child. A function that may have freed a slot dispatches before it unlocks. */
-apr_status_t vl_slot_lock(vl_shm_t *shm);
-void vl_slot_dispatch_and_unlock(vl_shm_t *shm);
-/* Release a slot that was used (release) or not used (cancel). Require the segment lock. */
-void vl_slot_release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                            apr_uint64_t cost_us);
-void vl_slot_cancel_locked(vl_shm_t *shm, const vl_ticket_t *ticket);
-
-/* From vl_capacity.c. All require the segment lock. vl_capacity_most() returns the number
- * of requests that a child can run at once, or the number of connections that the acceptor
- * can relay. */
-apr_uint32_t vl_capacity_most(const vl_shm_t *shm, apr_uint32_t child);
-/* Returns the number of busy threads of the MPM in the child. */
-apr_uint32_t vl_capacity_busy(const child_t *child);
-/* Returns how many more new connections the child can run. */
-apr_uint32_t vl_capacity_left(const vl_shm_t *shm, apr_uint32_t child);
-/* Returns the number of grants of the account in the child's ring. */
-apr_uint32_t vl_capacity_granted_to(const child_t *child, apr_uint32_t account);
-/* Returns 1 if the account may use one more thread of the child under the capacity
- * threshold. granted: its grants in the child's ring. */
-int vl_capacity_is_left(const vl_shm_t *shm, apr_uint32_t child,
-                    apr_uint32_t account, apr_uint32_t granted);
-/* Returns 1 if the child has capacity for one more request of the account. */
-int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t child,
-                      apr_uint32_t account);
-/* Returns 1 if the account exceeds its capacity threshold in this child
- * (vl_admit_more()). */
-int vl_capacity_is_exceeded_locked(const vl_shm_t *shm, apr_uint32_t account);
-/* Prefork only. Returns 1 if the account may use one more process under the capacity
- * threshold. Its processes include those of its idle connections. */
-int vl_capacity_leaves_process_locked(const vl_shm_t *shm, apr_uint32_t account);
-
-/* From vl_charge.c. Charges the cost of a slot that was used, and releases it. Returns the
- * cost charged, us of CPU time. Requires the segment lock. */
-apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
-                                  const vl_cost_t *cost);
-/* Charges the account us of CPU time beyond the cost of its requests. Requires the segment
- * lock. */
-void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
-                              apr_uint64_t us);
+/* Creates the segment lock, in the parent. */
+apr_status_t vl_segment_post_config_init_lock(head_t *head);
+/* Takes the segment lock. If its last owner died with it, computes the sums again first. */
+apr_status_t vl_segment_lock(vl_shm_t *shm);
+/* The same in a child. Returns APR_EINIT in a process that has no column. */
+apr_status_t vl_segment_lock_child(vl_shm_t *shm);
+/* Releases the lock. A function that may have freed a slot calls vl_dispatch_and_unlock()
+ * instead. */
+void vl_segment_unlock(vl_shm_t *shm);
 
 /* Returns the i-th grant in the child's ring. */
-static inline vl_ticket_t *vl_shm_ticket(child_t *child, apr_uint32_t i)
+static inline vl_ticket_t *vl_segment_ticket(child_t *child, apr_uint32_t i)
 {
     return &child->ring[(child->ring_head + i) % RING_SIZE];
 }
 
-static inline cell_t *vl_shm_cell(const vl_shm_t *shm, apr_uint32_t child,
+static inline cell_t *vl_segment_cell(const vl_shm_t *shm, apr_uint32_t child,
                                   apr_uint32_t account)
 {
     return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
 }
 
+/* Returns the current limits of the account. vl_queue_limit() changes them. */
+static inline const vl_limits_t *vl_segment_limits(const vl_shm_t *shm,
+                                                   apr_uint32_t account)
+{
+    return &shm->queue.flows[account].limits;
+}
+
 /* Sets the acceptor (1 + its child, 0: none). The store is atomic, because some readers do
  * not take the lock. */
-static inline void vl_shm_set_acceptor_locked(vl_shm_t *shm,
+static inline void vl_segment_set_acceptor_locked(vl_shm_t *shm,
                                               apr_uint32_t acceptor)
 {
     __atomic_store_n(&shm->head->acceptor, acceptor, __ATOMIC_RELAXED);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "control/vl_modules.h"
+#include "status/vl_modules.h"
 
 #include <http_config.h>
 #include <http_protocol.h>
 #include <http_request.h>
+
+#include "base/vl_private.h"
 
 /* Hooks for which the order relative to other modules matters. */
 #define HOOKS(X) X(post_read_request) X(quick_handler) X(log_transaction)
@@ -57,4 +59,25 @@ void vl_modules_json(vl_out_t *out)
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
         put_hook(out, i);
     vl_out_text(out, "}}\n");
+}
+
+const char *vl_modules_outside(const vl_cgroup_t *cg)
+{
+    if (!*vl_cgroup_path(cg))
+        return "";
+    if (ap_find_linked_module("mod_cgid.c"))
+        return "mod_cgid";
+    return ap_find_linked_module("mod_fcgid.c") ? "mod_fcgid" : "";
+}
+
+void vl_modules_post_config(server_rec *main_server, const vl_cgroup_t *cg)
+{
+    const char *name = vl_modules_outside(cg);
+
+    if (*name)
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0023)
+                     "%s's programs run in no vhost's cgroup: what they cost "
+                     "is estimated, and no limit of a vhost binds them%s",
+                     name, strcmp(name, "mod_cgid") ? ""
+                     : "; mod_cgi's run in their vhost's");
 }

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/vl_clients.h"
+
+#include <string.h>
+
+#include <apr_general.h>
+#include <apr_siphash.h>
+#include <apr_time.h>
+
+/* A site's requests count as contended for so long after one has had to wait. Long enough
+ * for a request that was granted its slot to end. */
+#define BACKLOG_US APR_USEC_PER_SEC
+
+/* What a client may save of its share while it does not use it, in CPU time. */
+#define SAVED_MAX_US ((apr_int64_t)100000)
+
+/* A client that was charged more than others is behind them by this much at most, in CPU
+ * time: it may have had slots that no other client could use. */
+#define LAG_MAX_US ((apr_int64_t)10 * APR_USEC_PER_SEC)
+
+void vl_clients_init(vl_clients_t *clients)
+{
+    apr_generate_random_bytes(clients->secret, sizeof(clients->secret));
+}
+
+/* Clears the bits of the address behind the first `bits`. */
+static void mask(unsigned char *address, apr_size_t length, unsigned bits)
+{
+    apr_size_t i;
+
+    for (i = 0; i < length; i++) {
+        if (bits >= 8)
+            bits -= 8;
+        else {
+            address[i] &= (unsigned char)(0xff00 >> bits);
+            bits = 0;
+        }
+    }
+}
+
+void vl_clients_identify(const vl_clients_t *clients, apr_uint32_t account,
+                         unsigned class_no, vl_band_e band, const void *address,
+                         apr_size_t length, unsigned bits4, unsigned bits6,
+                         vl_client_id_t *ret_id)
+{
+    static const unsigned char mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+    unsigned char text[VL_PREFIX_SIZE + 8] = { 0 };
+
+    memset(ret_id, 0, sizeof(*ret_id));
+    ret_id->class_no = (unsigned char)class_no;
+    ret_id->band = (unsigned char)band;
+    if (length == 16 && memcmp(address, mapped, sizeof(mapped))) {
+        memcpy(ret_id->prefix, address, 16);
+        mask(ret_id->prefix, 16, bits6);
+    }
+    else if (length == 4 || length == 16) {
+        memcpy(ret_id->prefix, mapped, sizeof(mapped));
+        memcpy(ret_id->prefix + 12, (const char *)address + length - 4, 4);
+        mask(ret_id->prefix + 12, 4, bits4);
+    }
+    memcpy(text, ret_id->prefix, VL_PREFIX_SIZE);
+    memcpy(text + VL_PREFIX_SIZE, &account, sizeof(account));
+    text[VL_PREFIX_SIZE + 4] = ret_id->class_no;
+    text[VL_PREFIX_SIZE + 5] = ret_id->band;
+    ret_id->key = apr_siphash24(text, sizeof(text), clients->secret) | 1;
+}
+
+static apr_uint64_t get(const apr_uint64_t *value)
+{
+    return __atomic_load_n(value, __ATOMIC_RELAXED);
+}
+
+static void add(apr_uint64_t *value, apr_uint64_t n)
+{
+    __atomic_add_fetch(value, n, __ATOMIC_RELAXED);
+}
+
+static void raise_to(apr_uint64_t *value, apr_uint64_t least)
+{
+    apr_uint64_t now = get(value);
+
+    while (now < least
+           && !__atomic_compare_exchange_n(value, &now, least, 1, __ATOMIC_RELAXED,
+                                           __ATOMIC_RELAXED))
+        continue;
+}
+
+/* Adds `by`, which may be negative. The result is neither below 0 nor above `most`. */
+static void move(apr_uint64_t *value, apr_int64_t by, apr_uint64_t most)
+{
+    apr_uint64_t now = get(value), next;
+
+    do {
+        next = by < 0 && now < (apr_uint64_t)-by ? 0 : now + (apr_uint64_t)by;
+        if (by > 0 && next > most)
+            next = now > most ? now : most;
+    } while (!__atomic_compare_exchange_n(value, &now, next, 1, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+}
+
+/* Returns the tag of us of CPU time at the weight. */
+static apr_int64_t tag_of(apr_int64_t us, apr_uint32_t weight)
+{
+    return us * VL_TAG_UNIT / (apr_int64_t)weight;
+}
+
+static apr_uint64_t larger(apr_uint64_t a, apr_uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static vl_client_entry_t *first_way(const vl_clients_t *clients, apr_uint64_t key)
+{
+    apr_uint64_t set = (key >> 1) % (VL_CLIENTS_SIZE / VL_CLIENTS_WAYS);
+
+    return (vl_client_entry_t *)&clients->entries[set * VL_CLIENTS_WAYS];
+}
+
+static vl_client_entry_t *find(const vl_clients_t *clients, apr_uint64_t key)
+{
+    vl_client_entry_t *entry = first_way(clients, key);
+    int i;
+
+    for (i = 0; i < VL_CLIENTS_WAYS; i++, entry++) {
+        if (get(&entry->key) == key)
+            return entry;
+    }
+    return NULL;
+}
+
+/* Takes a free entry, or that of the client that has waited longest to be charged again:
+ * the others of its site have passed it, so it has nothing to pay for. Returns NULL if
+ * another process was quicker. */
+static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account,
+                                     const vl_client_id_t *id, apr_uint32_t now_s)
+{
+    vl_client_entry_t *entry = first_way(clients, id->key), *oldest = entry;
+    apr_uint64_t key;
+    int i;
+
+    for (i = 0; i < VL_CLIENTS_WAYS && oldest->key; i++, entry++) {
+        if (!entry->key || entry->last_s < oldest->last_s
+            || (entry->last_s == oldest->last_s && entry->cpu_us < oldest->cpu_us))
+            oldest = entry;
+    }
+    key = get(&oldest->key);
+    if (!__atomic_compare_exchange_n(&oldest->key, &key, id->key, 0, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return NULL;
+    __atomic_store_n(&oldest->tag, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&oldest->cpu_us, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&oldest->requests, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&oldest->last_s, now_s, __ATOMIC_RELAXED);
+    oldest->account = account;
+    oldest->class_no = id->class_no;
+    oldest->band = id->band;
+    memcpy(oldest->prefix, id->prefix, VL_PREFIX_SIZE);
+    return oldest;
+}
+
+static struct vl_band_t *band_of(vl_inner_t *inner, const vl_client_id_t *id)
+{
+    return &inner->classes[id->class_no].band[id->band];
+}
+
+static apr_uint32_t weight_of(const vl_inner_t *inner, unsigned class_no)
+{
+    apr_uint32_t weight = inner->classes[class_no].weight;
+
+    return weight ? weight : VL_CLASS_WEIGHT_DEFAULT;
+}
+
+static apr_uint32_t share_of(const vl_inner_t *inner, unsigned band)
+{
+    apr_uint32_t known = inner->known_share ? inner->known_share : VL_KNOWN_SHARE_DEFAULT;
+
+    return band == VL_BAND_KNOWN ? known : 100 - known;
+}
+
+apr_uint64_t vl_clients_tag(const vl_clients_t *clients, const vl_client_id_t *id,
+                            apr_uint64_t least)
+{
+    const vl_client_entry_t *entry = id->key ? find(clients, id->key) : NULL;
+
+    return entry ? larger(get(&entry->tag), least) : least;
+}
+
+apr_uint64_t vl_clients_class_tag(const vl_inner_t *inner, unsigned class_no)
+{
+    return larger(get(&inner->classes[class_no].tag), get(&inner->class_clock));
+}
+
+apr_uint64_t vl_clients_band_tag(const vl_inner_t *inner, unsigned class_no, unsigned band)
+{
+    const struct vl_class_t *c = &inner->classes[class_no];
+
+    return larger(get(&c->band[band].tag), get(&c->band_clock));
+}
+
+apr_uint64_t vl_clients_clock(const vl_inner_t *inner, unsigned class_no, unsigned band)
+{
+    return get(&inner->classes[class_no].band[band].client_clock);
+}
+
+/* Charges the levels above the client. us may be negative. */
+static void charge_above(vl_inner_t *inner, const vl_client_id_t *id, apr_int64_t us)
+{
+    struct vl_class_t *c = &inner->classes[id->class_no];
+    apr_uint32_t weight = weight_of(inner, id->class_no);
+    apr_uint32_t share = share_of(inner, id->band);
+
+    move(&c->tag, tag_of(us, weight),
+         get(&inner->class_clock) + (apr_uint64_t)tag_of(LAG_MAX_US, weight));
+    move(&c->band[id->band].tag, tag_of(us, share),
+         get(&c->band_clock) + (apr_uint64_t)tag_of(LAG_MAX_US, share));
+}
+
+/* Charges the client. us may be negative. */
+static void charge_client(vl_client_entry_t *entry, const struct vl_band_t *band,
+                          apr_int64_t us)
+{
+    move(&entry->tag, tag_of(us, 1),
+         get(&band->client_clock) + (apr_uint64_t)tag_of(LAG_MAX_US, 1));
+}
+
+void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
+                      const vl_client_id_t *id, const vl_tags_t *tags,
+                      apr_uint32_t us, apr_uint32_t others, apr_int64_t now_us)
+{
+    struct vl_class_t *c = &inner->classes[id->class_no];
+    struct vl_band_t *band = band_of(inner, id);
+    vl_client_entry_t *entry;
+
+    vl_clients_backlog(inner, now_us);
+    raise_to(&c->tag, tags->class_tag);
+    raise_to(&inner->class_clock, tags->class_tag);
+    raise_to(&band->tag, tags->band_tag);
+    raise_to(&c->band_clock, tags->band_tag);
+    __atomic_store_n(&band->clients, others, __ATOMIC_RELAXED);
+    raise_to(&band->client_clock, tags->client_tag);
+    charge_above(inner, id, us);
+    if (!id->key)
+        return;
+    entry = find(clients, id->key);
+    if (!entry)
+        entry = take_entry(clients, account, id, (apr_uint32_t)(now_us / APR_USEC_PER_SEC));
+    if (!entry)
+        return;
+    raise_to(&entry->tag, tags->client_tag);
+    charge_client(entry, band, us);
+}
+
+void vl_clients_refund(vl_clients_t *clients, vl_inner_t *inner, const vl_client_id_t *id,
+                       apr_uint32_t us)
+{
+    vl_client_entry_t *entry = id->key ? find(clients, id->key) : NULL;
+
+    charge_above(inner, id, -(apr_int64_t)us);
+    if (entry)
+        charge_client(entry, band_of(inner, id), -(apr_int64_t)us);
+}
+
+void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
+                       const vl_client_id_t *id, apr_uint64_t us, apr_int64_t now_us)
+{
+    struct vl_band_t *band = band_of(inner, id);
+    apr_uint64_t clock, least = (apr_uint64_t)tag_of(SAVED_MAX_US, 1);
+    vl_client_entry_t *entry;
+    apr_uint32_t others;
+
+    if (!vl_clients_contended(inner, now_us))
+        return;
+    charge_above(inner, id, (apr_int64_t)us);
+    others = __atomic_load_n(&band->clients, __ATOMIC_RELAXED);
+    add(&band->client_clock, (apr_uint64_t)tag_of((apr_int64_t)us, others ? others : 1));
+    add(&inner->classes[id->class_no].cpu_us, us);
+    add(&inner->classes[id->class_no].requests, 1);
+    add(&band->cpu_us, us);
+    add(&band->requests, 1);
+    if (!id->key)
+        return;
+    entry = find(clients, id->key);
+    if (!entry)
+        entry = take_entry(clients, account, id, (apr_uint32_t)(now_us / APR_USEC_PER_SEC));
+    if (!entry)
+        return;
+    clock = get(&band->client_clock);
+    raise_to(&entry->tag, clock > least ? clock - least : 0);
+    charge_client(entry, band, (apr_int64_t)us);
+    add(&entry->cpu_us, us);
+    __atomic_add_fetch(&entry->requests, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->last_s, (apr_uint32_t)(now_us / APR_USEC_PER_SEC),
+                     __ATOMIC_RELAXED);
+}
+
+void vl_clients_configure(vl_inner_t *inner, const apr_uint32_t *weights,
+                          apr_uint32_t known_share)
+{
+    int i;
+
+    for (i = 0; i < VL_CLASSES_MAX; i++)
+        __atomic_store_n(&inner->classes[i].weight, weights[i], __ATOMIC_RELAXED);
+    __atomic_store_n(&inner->known_share, known_share, __ATOMIC_RELAXED);
+}
+
+void vl_clients_backlog(vl_inner_t *inner, apr_int64_t now_us)
+{
+    __atomic_store_n(&inner->backlog_us, now_us, __ATOMIC_RELAXED);
+}
+
+int vl_clients_contended(const vl_inner_t *inner, apr_int64_t now_us)
+{
+    apr_int64_t since_us = __atomic_load_n(&inner->backlog_us, __ATOMIC_RELAXED);
+
+    return since_us && now_us - since_us < BACKLOG_US;
+}
+
+apr_uint32_t vl_clients_top(const vl_clients_t *clients, apr_uint32_t account,
+                            vl_client_entry_t *ret_entries, apr_uint32_t max)
+{
+    apr_uint32_t i, n = 0, at;
+
+    for (i = 0; i < VL_CLIENTS_SIZE; i++) {
+        const vl_client_entry_t *entry = &clients->entries[i];
+
+        if (!get(&entry->key) || entry->account != account)
+            continue;
+        for (at = n; at && ret_entries[at - 1].cpu_us < entry->cpu_us; at--) {
+            if (at < max)
+                ret_entries[at] = ret_entries[at - 1];
+        }
+        if (at < max)
+            ret_entries[at] = *entry;
+        if (n < max)
+            n++;
+    }
+    return n;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_CLIENTS_H
+#define VL_CLIENTS_H
+
+/* Shares inside a site: between its classes (VhostLimitClass) by weight, inside a class
+ * between known clients and strangers (VhostLimitKnown), inside such a band equally between
+ * clients. A client is an address prefix (VhostLimitClients). Each level is start-time fair
+ * queueing by CPU time, as in vl_queue.h; the level of clients advances its virtual time
+ * also by the work done divided by the number of clients that wait (as WF2Q+ does: Bennett,
+ * Zhang 1997), so that a stream of new clients cannot keep the others waiting.
+ *
+ * This file owns the tags and the table of clients, which all children share. The waiters
+ * are in vl_wait.h. A site that has no waiting request is not charged, so a client may use
+ * what no other client wants, and the table only has clients of sites with a backlog. The table
+ * has a fixed size. Where eight clients have the same place, the one that has least to pay
+ * for is forgotten, and is a new client when it comes again.
+ *
+ * Nothing here takes a lock: every field is read and written with atomic operations, and a
+ * lost race costs one client the charge of one request. Any thread of any process. */
+
+#include <apr.h>
+
+#define VL_CLASSES_MAX 8        /* of a site, with the class of all other requests */
+#define VL_BANDS 2
+#define VL_CLASS_WEIGHT_DEFAULT 100
+#define VL_KNOWN_SHARE_DEFAULT 50       /* % of a class */
+typedef enum { VL_BAND_STRANGERS, VL_BAND_KNOWN } vl_band_e;
+
+/* Entries of the table, a power of 2, and how many of them a client may be in. */
+#define VL_CLIENTS_SIZE 16384
+#define VL_CLIENTS_WAYS 8
+
+/* Tag of 1 us of CPU time at weight 1. */
+#define VL_TAG_UNIT 1024
+
+/* Length of an address prefix in bytes. An IPv4 address is mapped (RFC 4291, 2.5.5.2). */
+#define VL_PREFIX_SIZE 16
+
+/* The client of a request. All zero: the site does not share by client. */
+typedef struct vl_client_id_t {
+    apr_uint64_t key;           /* of site, class, band and prefix; 0: none */
+    unsigned char class_no;     /* 0: of no VhostLimitClass */
+    unsigned char band;         /* vl_band_e */
+    unsigned char prefix[VL_PREFIX_SIZE];
+} vl_client_id_t;
+
+typedef struct vl_tags_t {
+    apr_uint64_t class_tag, band_tag, client_tag;
+} vl_tags_t;
+
+/* What a child tells the others of the waiter that is first in its queue of a site. */
+typedef struct vl_first_t {
+    vl_tags_t tags;
+    apr_int64_t since_us;       /* arrival */
+} vl_first_t;
+
+/* The levels above the clients of one site, in shared memory. */
+typedef struct vl_inner_t {
+    apr_int64_t backlog_us;     /* when a request last had to wait; 0: never */
+    apr_uint64_t class_clock;   /* tag of the last class that was granted a slot */
+    struct vl_class_t {
+        apr_uint32_t weight;    /* 0: VL_CLASS_WEIGHT_DEFAULT */
+        apr_uint64_t tag, band_clock;
+        apr_uint64_t requests, cpu_us;  /* while requests waited */
+        struct vl_band_t {
+            apr_uint64_t tag, client_clock;
+            apr_uint32_t clients;   /* that wait, in the process that looked last */
+            apr_uint64_t requests, cpu_us;
+        } band[VL_BANDS];
+    } classes[VL_CLASSES_MAX];
+    apr_uint32_t known_share;   /* % of a class for known clients; 0: the default */
+} vl_inner_t;
+
+typedef struct vl_client_entry_t {
+    apr_uint64_t key;           /* 0: free */
+    apr_uint64_t tag;
+    apr_uint64_t cpu_us;        /* charged in all */
+    apr_uint32_t account;
+    apr_uint32_t requests;
+    apr_uint32_t last_s;        /* when it was last charged, seconds of vl_clock_us() */
+    unsigned char class_no, band;
+    unsigned char prefix[VL_PREFIX_SIZE];
+} vl_client_entry_t;
+
+/* The table in shared memory. */
+typedef struct vl_clients_t {
+    unsigned char secret[16];   /* of the hash, so that clients cannot choose colliding
+                                 * prefixes */
+    vl_client_entry_t entries[VL_CLIENTS_SIZE];
+} vl_clients_t;
+
+/* Chooses the secret. Parent, before any child exists. */
+void vl_clients_init(vl_clients_t *clients);
+
+/* Fills in *ret_id. address: 4 or 16 bytes (length); bits4 and bits6: how many bits of it
+ * distinguish clients, 0 to 32 and 0 to 128. */
+void vl_clients_identify(const vl_clients_t *clients, apr_uint32_t account,
+                         unsigned class_no, vl_band_e band, const void *address,
+                         apr_size_t length, unsigned bits4, unsigned bits6,
+                         vl_client_id_t *ret_id);
+
+/* Returns the tag of the client, which is at least `least`. */
+apr_uint64_t vl_clients_tag(const vl_clients_t *clients, const vl_client_id_t *id,
+                            apr_uint64_t least);
+/* Return the tags of the class and of the band, at least the present time of their level. */
+apr_uint64_t vl_clients_class_tag(const vl_inner_t *inner, unsigned class_no);
+apr_uint64_t vl_clients_band_tag(const vl_inner_t *inner, unsigned class_no, unsigned band);
+apr_uint64_t vl_clients_clock(const vl_inner_t *inner, unsigned class_no, unsigned band);
+
+/* A waiter with these tags is granted a slot: advances the virtual times, and charges the
+ * client, its band and its class us in advance. others: clients of its band that wait in
+ * this process, itself included, at least 1. */
+void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
+                      const vl_client_id_t *id, const vl_tags_t *tags,
+                      apr_uint32_t us, apr_uint32_t others, apr_int64_t now_us);
+/* Takes back what vl_clients_begin() charged, at the end of the request or when the slot is
+ * not used. The client may have been forgotten. */
+void vl_clients_refund(vl_clients_t *clients, vl_inner_t *inner, const vl_client_id_t *id,
+                       apr_uint32_t us);
+/* Charges us of CPU time. Does nothing if no request of the site has had to wait lately. */
+void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
+                       const vl_client_id_t *id, apr_uint64_t us, apr_int64_t now_us);
+
+/* Sets the weights of the classes (VL_CLASSES_MAX) and the share of known clients. Parent. */
+void vl_clients_configure(vl_inner_t *inner, const apr_uint32_t *weights,
+                          apr_uint32_t known_share);
+
+/* Records that a request of the site waits. */
+void vl_clients_backlog(vl_inner_t *inner, apr_int64_t now_us);
+/* Returns 1 if a request of the site has had to wait in the last second. */
+int vl_clients_contended(const vl_inner_t *inner, apr_int64_t now_us);
+
+/* Copies up to max entries of the account, those with most CPU time first. Returns their
+ * number. */
+apr_uint32_t vl_clients_top(const vl_clients_t *clients, apr_uint32_t account,
+                            vl_client_entry_t *ret_entries, apr_uint32_t max);
+
+#endif

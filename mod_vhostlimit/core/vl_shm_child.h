@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_SHM_CHILD_H
+#define VL_SHM_CHILD_H
+
+/* Columns of the segment: each child process has one, for what it holds. A child attaches
+ * when it starts, says whether its MPM accepts connections, and drains when it stops. When
+ * it has died, the parent reclaims what it held. vl_shm_child.c has the table of its states.
+ *
+ * This file owns pid, threads and state of a child in the segment. Invariant: a column
+ * without a pid holds nothing.
+ *
+ * Lock: the segment lock, which the functions take themselves unless their comment says
+ * otherwise. Called by the acceptor of each child. vl_shm_parent_reclaim() is called by
+ * the parent, vl_shm_child_count() by any process. */
+
+#include <sys/types.h>
+
+#include "core/vl_shm.h"
+
+/* Gives this process a column, so that its slots can be reclaimed when it dies, and
+ * dispatches. threads: maximum number of requests it can run at once. Returns APR_ENOSPC if
+ * more children exist than vl_shm_post_config_create() was told. Called before the child's
+ * threads start. */
+apr_status_t vl_shm_child_attach(vl_shm_t *shm, pid_t pid, apr_uint32_t threads);
+/* Returns the eventfd that becomes readable when another process grants slots to this
+ * child, or -1 if this process has no column. Takes no lock. */
+int vl_shm_child_wake_fd(const vl_shm_t *shm);
+/* paused 1: this child is granted slots only for thread waiters and for connections parked
+ * in its MPM, until the next call with 0. Dispatches. Has no effect in a draining child. */
+void vl_shm_child_pause(vl_shm_t *shm, int paused);
+/* This child accepts no more connections and is paused for good. Dispatches. */
+void vl_shm_child_drain(vl_shm_t *shm);
+/* Returns the number of children that are not draining. Connections can be transferred to
+ * them. The calling child is included unless it is draining. */
+apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm);
+/* Reclaims what the dead child held, and dispatches. Returns the number of its running,
+ * queued and deferred requests. */
+apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
+/* Returns the number of children alive, old generations included. */
+apr_uint32_t vl_shm_child_count(vl_shm_t *shm);
+
+#endif
