@@ -53,7 +53,7 @@ typedef struct req_t {
     req_state_e state;
     struct conn_t *conn;
     const request_rec *r;
-    vl_client_id_t client;      /* sent it; set if its site is On */
+    vl_client_id_t client;      /* its client (vl_clients.h); set if its site is On */
     vl_admission_t admission;   /* the decision, and the slot while it is counted */
     apr_int64_t waited_us;      /* in the queue */
     apr_int64_t started;        /* when it was admitted */
