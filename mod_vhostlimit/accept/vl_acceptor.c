@@ -67,10 +67,10 @@ typedef enum {
     FULL,                           /* as PAUSED; connections from other children get
                                      * the next descriptors */
     LEAVING                         /* the real listening sockets are closed */
-} state_e;
+} acceptor_state_e;
 
 static struct {
-    state_e state;
+    acceptor_state_e state;
     int is_prefork;                 /* the acceptor for all children, and no thread */
     int epoll_fd;
     const vl_listeners_t *listeners;
@@ -102,7 +102,7 @@ static void watch_listeners(void)
               &acceptor.listeners->fds[i]);
 }
 
-static void stop_listening(state_e state)
+static void stop_listening(acceptor_state_e state)
 {
     int i;
 
