@@ -93,7 +93,8 @@ void vl_arrival_clear_grant(vl_arrival_t *arrival)
 
 void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
 {
-    vl_slot_gone(vl_child.shm, arrival->waiter.account);
+    vl_slot_gone(vl_child.shm, arrival->waiter.account,
+                 vl_clock_us() - arrival->waiter.since_us);
     if (arrival->state == QUEUED)
         vl_park_remove_locked(&arrival->waiter);
     else

@@ -11,6 +11,12 @@
  * for a request that was granted its slot to end. */
 #define BACKLOG_US APR_USEC_PER_SEC
 
+/* People wait for a page for at least so long. A client that leaves earlier does not make
+ * the requests of others late. */
+#define PATIENCE_MIN_US ((apr_int64_t)APR_USEC_PER_SEC)
+/* How long a client that has gone says something about the patience of the others. */
+#define GONE_US ((apr_int64_t)5 * APR_USEC_PER_SEC)
+
 /* What a client may save of its share while it does not use it, in CPU time. */
 #define SAVED_MAX_US ((apr_int64_t)100000)
 
@@ -313,6 +319,31 @@ int vl_clients_contended(const vl_inner_t *inner, apr_int64_t now_us)
     apr_int64_t since_us = __atomic_load_n(&inner->backlog_us, __ATOMIC_RELAXED);
 
     return since_us && now_us - since_us < BACKLOG_US;
+}
+
+void vl_clients_gone(vl_inner_t *inner, apr_int64_t waited_us, apr_int64_t now_us)
+{
+    apr_int64_t patience = __atomic_load_n(&inner->patience_us, __ATOMIC_RELAXED);
+
+    if (waited_us < PATIENCE_MIN_US)
+        waited_us = PATIENCE_MIN_US;
+    /* The weights make it settle where one client in nine is less patient. */
+    if (!vl_clients_patience(inner, now_us))
+        patience = waited_us;
+    else if (waited_us < patience)
+        patience -= (patience - waited_us) / 4;
+    else
+        patience += (waited_us - patience) / 32;
+    __atomic_store_n(&inner->patience_us, patience, __ATOMIC_RELAXED);
+    __atomic_store_n(&inner->gone_us, now_us, __ATOMIC_RELAXED);
+}
+
+apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us)
+{
+    apr_int64_t gone_us = __atomic_load_n(&inner->gone_us, __ATOMIC_RELAXED);
+
+    return gone_us && now_us - gone_us < GONE_US
+           ? __atomic_load_n(&inner->patience_us, __ATOMIC_RELAXED) * 3 / 4 : 0;
 }
 
 apr_uint32_t vl_clients_top(const vl_clients_t *clients, apr_uint32_t account,

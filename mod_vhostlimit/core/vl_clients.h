@@ -57,6 +57,8 @@ typedef struct vl_first_t {
 /* The levels above the clients of one site, in shared memory. */
 typedef struct vl_inner_t {
     apr_int64_t backlog_us;     /* when a request last had to wait; 0: never */
+    apr_int64_t gone_us;        /* when a client last left the queue; 0: never */
+    apr_int64_t patience_us;    /* how long such clients had waited, see vl_clients_gone() */
     apr_uint64_t class_clock;   /* tag of the last class that was granted a slot */
     struct vl_class_t {
         apr_uint32_t weight;    /* 0: VL_CLASS_WEIGHT_DEFAULT */
@@ -129,6 +131,13 @@ void vl_clients_configure(vl_inner_t *inner, const apr_uint32_t *weights,
 void vl_clients_backlog(vl_inner_t *inner, apr_int64_t now_us);
 /* Returns 1 if a request of the site has had to wait in the last second. */
 int vl_clients_contended(const vl_inner_t *inner, apr_int64_t now_us);
+
+/* Records that a client has gone after it had waited for waited_us. */
+void vl_clients_gone(vl_inner_t *inner, apr_int64_t waited_us, apr_int64_t now_us);
+/* Returns how long a request may wait and still be answered before its client gives up, us.
+ * It is three quarters of how long the impatient ones of the last clients that have gone had
+ * waited, and at least 0.75 s. Returns 0 if none has gone in the last five seconds. */
+apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us);
 
 /* Copies up to max entries of the account, those with most CPU time first. Returns their
  * number. */

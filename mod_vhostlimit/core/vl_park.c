@@ -84,7 +84,8 @@ static void take_granted_locked(void)
 static void publish_first_locked(apr_uint32_t account)
 {
     vl_first_t first;
-    const vl_waiter_t *waiter = vl_wait_first(park.waiters, account, &first.tags, NULL);
+    const vl_waiter_t *waiter = vl_wait_first(park.waiters, account, vl_clock_us(),
+                                              &first.tags);
 
     if (!waiter)
         return;
@@ -251,20 +252,21 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
 {
     vl_tags_t tags;
     apr_uint32_t account = ticket->account, others;
-    vl_waiter_t *waiter = vl_wait_first(park.waiters, account, &tags, &others);
+    apr_int64_t now_us = vl_clock_us();
+    vl_waiter_t *waiter;
 
-    if (waiter && vl_thread_only_in_mpm(park.shm)) {
+    if (vl_thread_only_in_mpm(park.shm)) {
         waiter = vl_wait_first_in_mpm(park.waiters, account);
+        if (waiter)
+            vl_wait_remove(park.waiters, waiter);
     }
-    else if (waiter) {
+    else if ((waiter = vl_wait_pop(park.waiters, account, now_us, &tags, &others))) {
         ticket->client_us = ticket->charged;
         vl_clients_begin(vl_shm_clients(park.shm), inner_of(account), account,
-                         &waiter->client, &tags, ticket->charged, others, vl_clock_us());
+                         &waiter->client, &tags, ticket->charged, others, now_us);
     }
-    if (waiter) {
+    if (waiter)
         ticket->client = waiter->client;
-        vl_wait_remove(park.waiters, waiter);
-    }
     return waiter;
 }
 
@@ -272,7 +274,8 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
  * (first), that one is counted as waiting again. */
 static void release_unused_locked(const vl_ticket_t *ticket)
 {
-    const vl_waiter_t *first = vl_wait_first(park.waiters, ticket->account, NULL, NULL);
+    const vl_waiter_t *first = vl_wait_first(park.waiters, ticket->account, vl_clock_us(),
+                                             NULL);
 
     vl_slot_end(park.shm, ticket, NULL);
     if (first)

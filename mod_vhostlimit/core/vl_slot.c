@@ -454,8 +454,9 @@ void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
     vl_segment_unlock(shm);
 }
 
-void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account)
+void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us)
 {
+    vl_clients_gone(&shm->inner[account], waited_us, vl_clock_us());
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     shm->accounts[account].metrics.gone++;

@@ -114,8 +114,8 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
 void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
                                 apr_uint32_t cost_us, int reset,
                                 vl_admission_t *ret_admission);
-/* Counts a queued connection of the account whose client has closed it. */
-void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account);
+/* Counts a queued connection of the account whose client has closed it after waited_us. */
+void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us);
 
 /* Counts the start of a request on adm->ticket after wait_us, and fills in backlogged and
  * thread_us. Takes no lock. */

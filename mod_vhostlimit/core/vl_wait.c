@@ -13,12 +13,18 @@
  * because it is chosen for each connection that comes while descriptors are short. */
 #define NEWEST_CHECKED 64
 
+/* Of so many grants one goes to a late client, if there is any. */
+#define LATE_TURN 16
+
 /* Waiters of one client of an account. */
 typedef struct wait_client_t {
     vl_client_id_t id;
     apr_uint32_t account;
     struct wait_client_t *next;     /* with the same hash */
     APR_RING_HEAD(waiters_t, vl_waiter_t) waiters;
+    vl_waiter_t *in_time;           /* the first one that is not late; NULL: all are */
+    APR_RING_ENTRY(wait_client_t) late_link;
+    int is_late;                    /* 1: all are, it is in `late` and not in the heap */
     apr_uint32_t count;
     apr_uint64_t joined;            /* tag that it has at least: the time of its level when
                                      * it began to wait */
@@ -28,10 +34,14 @@ typedef struct wait_client_t {
     apr_uint32_t heap_pos;
 } wait_client_t;
 
-/* Clients of one band of a class, a binary heap by tag, then by number. */
+/* Clients of one band of a class. Those with a waiter in time are in a binary heap by tag,
+ * then by number. */
 typedef struct heap_t {
     wait_client_t **at;
     apr_uint32_t length, size;
+    APR_RING_HEAD(late_t, wait_client_t) late;
+    apr_uint32_t nlate;
+    apr_uint32_t grants;            /* since one went to a late client */
 } heap_t;
 
 /* The queue of an account. It exists if and only if it has a waiter, and is then in
@@ -193,6 +203,37 @@ static int is_of(const wait_client_t *client, apr_uint32_t account, const vl_cli
            && client->id.class_no == id->class_no && client->id.band == id->band;
 }
 
+static heap_t *heap_of(line_t *line, const wait_client_t *client)
+{
+    return &line->heaps[client->id.class_no][client->id.band];
+}
+
+/* All waiters of the client are late. */
+static void become_late(heap_t *heap, wait_client_t *client)
+{
+    heap_remove(heap, client);
+    client->is_late = 1;
+    APR_RING_INSERT_TAIL(&heap->late, client, wait_client_t, late_link);
+    heap->nlate++;
+}
+
+static void leave_late(heap_t *heap, wait_client_t *client)
+{
+    APR_RING_REMOVE(client, late_link);
+    heap->nlate--;
+    client->is_late = 0;
+}
+
+/* The client has a waiter that is in time. */
+static void be_in_time(heap_t *heap, wait_client_t *client, vl_waiter_t *first)
+{
+    client->in_time = first;
+    if (!client->is_late)
+        return;
+    leave_late(heap, client);
+    heap_add(heap, client);
+}
+
 static wait_client_t *client_of(vl_wait_t *w, line_t *line, const vl_waiter_t *waiter)
 {
     const vl_client_id_t *id = &waiter->client;
@@ -213,7 +254,9 @@ static wait_client_t *client_of(vl_wait_t *w, line_t *line, const vl_waiter_t *w
     client->joined = vl_clients_clock(w->inner(line->account), id->class_no, id->band);
     client->tag = vl_clients_tag(w->clients, id, client->joined);
     client->number = w->number++;
-    heap_add(&line->heaps[id->class_no][id->band], client);
+    client->in_time = NULL;
+    client->is_late = 0;
+    heap_add(heap_of(line, client), client);
     return client;
 }
 
@@ -221,7 +264,10 @@ static void end_client(vl_wait_t *w, line_t *line, wait_client_t *client)
 {
     wait_client_t **at = hash_of(w, client->account, &client->id);
 
-    heap_remove(&line->heaps[client->id.class_no][client->id.band], client);
+    if (client->is_late)
+        leave_late(heap_of(line, client), client);
+    else
+        heap_remove(heap_of(line, client), client);
     while (*at != client)
         at = &(*at)->next;
     *at = client->next;
@@ -253,12 +299,17 @@ static wait_client_t *next_client(const vl_wait_t *w, heap_t *heap)
 static line_t *line_of(vl_wait_t *w, apr_uint32_t account)
 {
     line_t *line = w->lines[account];
+    apr_uint32_t c, b;
 
     if (line)
         return line;
     line = w->spare_line ? w->spare_line : zeroed(1, sizeof(*line));
     w->spare_line = NULL;
     line->account = account;
+    for (c = 0; c < VL_CLASSES_MAX; c++) {
+        for (b = 0; b < VL_BANDS; b++)
+            APR_RING_INIT(&line->heaps[c][b].late, wait_client_t, late_link);
+    }
     APR_RING_INIT(&line->waiters, vl_waiter_t, link);
     APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
     w->lines[account] = line;
@@ -299,6 +350,8 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
            && before->since_us > waiter->since_us)
         before = APR_RING_PREV(before, client_link);
     APR_RING_INSERT_AFTER(before, waiter, client_link);
+    if (!client->in_time || client->in_time->since_us > waiter->since_us)
+        be_in_time(heap_of(line, client), client, waiter);
     waiter->queue = client;
     count(w, line, client, 1);
 }
@@ -310,8 +363,17 @@ void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter)
 
     APR_RING_INSERT_HEAD(&line->waiters, waiter, vl_waiter_t, link);
     APR_RING_INSERT_HEAD(&client->waiters, waiter, vl_waiter_t, client_link);
+    be_in_time(heap_of(line, client), client, waiter);
     waiter->queue = client;
     count(w, line, client, 1);
+}
+
+/* Returns the client's waiter after this one, or NULL. */
+static vl_waiter_t *next_of(wait_client_t *client, const vl_waiter_t *waiter)
+{
+    vl_waiter_t *next = APR_RING_NEXT(waiter, client_link);
+
+    return next == APR_RING_SENTINEL(&client->waiters, vl_waiter_t, client_link) ? NULL : next;
 }
 
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
@@ -319,6 +381,8 @@ void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
     line_t *line = w->lines[waiter->account];
     wait_client_t *client = waiter->queue;
 
+    if (client->in_time == waiter)
+        client->in_time = next_of(client, waiter);
     APR_RING_REMOVE(waiter, link);
     APR_RING_REMOVE(waiter, client_link);
     waiter->queue = NULL;
@@ -329,6 +393,11 @@ void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
         end_line(w, line);
 }
 
+static int has_clients(const heap_t *heap)
+{
+    return heap->length || heap->nlate;
+}
+
 /* Returns the class whose turn it is. */
 static unsigned next_class(const line_t *line, const vl_inner_t *inner, apr_uint64_t *ret_tag)
 {
@@ -337,7 +406,8 @@ static unsigned next_class(const line_t *line, const vl_inner_t *inner, apr_uint
     for (c = 0; c < VL_CLASSES_MAX; c++) {
         apr_uint64_t tag;
 
-        if (!line->heaps[c][VL_BAND_STRANGERS].length && !line->heaps[c][VL_BAND_KNOWN].length)
+        if (!has_clients(&line->heaps[c][VL_BAND_STRANGERS])
+            && !has_clients(&line->heaps[c][VL_BAND_KNOWN]))
             continue;
         tag = vl_clients_class_tag(inner, c);
         if (best == VL_CLASSES_MAX || tag < *ret_tag) {
@@ -354,34 +424,75 @@ static unsigned next_band(const line_t *line, const vl_inner_t *inner, unsigned 
     const heap_t *heaps = line->heaps[class_no];
     apr_uint64_t known = vl_clients_band_tag(inner, class_no, VL_BAND_KNOWN);
     apr_uint64_t strangers = vl_clients_band_tag(inner, class_no, VL_BAND_STRANGERS);
-    int is_known = heaps[VL_BAND_KNOWN].length
-                   && (!heaps[VL_BAND_STRANGERS].length || known <= strangers);
+    int is_known = has_clients(&heaps[VL_BAND_KNOWN])
+                   && (!has_clients(&heaps[VL_BAND_STRANGERS]) || known <= strangers);
 
     *ret_tag = is_known ? known : strangers;
     return is_known ? VL_BAND_KNOWN : VL_BAND_STRANGERS;
 }
 
-vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, vl_tags_t *ret_tags,
-                           apr_uint32_t *ret_others)
+/* Finds the client that is next in the band, and marks waiters that arrived before late_us
+ * as late. Nothing is late if late_us is 0. Returns NULL if all clients are late. */
+static wait_client_t *next_in_time(const vl_wait_t *w, heap_t *heap, apr_int64_t late_us)
+{
+    wait_client_t *client;
+
+    while (!late_us && heap->nlate) {
+        client = APR_RING_FIRST(&heap->late);
+        be_in_time(heap, client, APR_RING_FIRST(&client->waiters));
+    }
+    while (heap->length) {
+        client = next_client(w, heap);
+        if (!late_us)
+            client->in_time = APR_RING_FIRST(&client->waiters);
+        while (client->in_time && client->in_time->since_us < late_us)
+            client->in_time = next_of(client, client->in_time);
+        if (client->in_time)
+            return client;
+        become_late(heap, client);
+    }
+    return NULL;
+}
+
+vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
+                           vl_tags_t *ret_tags)
 {
     line_t *line = w->lines[account];
     const vl_inner_t *inner;
     wait_client_t *client;
+    heap_t *heap;
     vl_tags_t tags = { 0 };
-    unsigned c, band;
+    apr_int64_t patience_us;
+    unsigned c;
 
     if (!line)
         return NULL;
     inner = w->inner(account);
+    patience_us = vl_clients_patience(inner, now_us);
     c = next_class(line, inner, &tags.class_tag);
-    band = next_band(line, inner, c, &tags.band_tag);
-    client = next_client(w, &line->heaps[c][band]);
+    heap = &line->heaps[c][next_band(line, inner, c, &tags.band_tag)];
+    client = next_in_time(w, heap, patience_us ? now_us - patience_us : 0);
+    if (!client || (heap->nlate && heap->grants >= LATE_TURN))
+        client = APR_RING_FIRST(&heap->late);
     tags.client_tag = client->tag;
     if (ret_tags)
         *ret_tags = tags;
-    if (ret_others)
-        *ret_others = line->heaps[c][band].length;
-    return APR_RING_FIRST(&client->waiters);
+    return client->is_late ? APR_RING_FIRST(&client->waiters) : client->in_time;
+}
+
+vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
+                         vl_tags_t *ret_tags, apr_uint32_t *ret_others)
+{
+    vl_waiter_t *waiter = vl_wait_first(w, account, now_us, ret_tags);
+    heap_t *heap;
+
+    if (!waiter)
+        return NULL;
+    heap = heap_of(w->lines[account], waiter->queue);
+    heap->grants = waiter->queue->is_late ? 0 : heap->grants + 1;
+    *ret_others = heap->length + heap->nlate;
+    vl_wait_remove(w, waiter);
+    return waiter;
 }
 
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)

@@ -7,6 +7,12 @@
  * arrival. Where a site does not share by client, all its waiters are of one client. The
  * order of arrival of all waiters of an account is kept too, because deadlines follow it.
  *
+ * Late waiters. If clients of the site give up, a waiter that has waited for nearly as long
+ * as they did is late: its client would probably be gone before the answer. It stays queued,
+ * but those that are in time go first, and of 16 grants one goes to a client whose waiters
+ * are all late. Without this, a site that gets more requests than it can answer would
+ * answer nearly all of them too late.
+ *
  * The waiters are the caller's memory. A queue that has no waiter uses no memory but one
  * pointer. Lock: the caller's (the park lock, see vl_park.h). */
 
@@ -56,10 +62,13 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter);
 /* Removes a queued waiter. */
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
-/* Returns the waiter of the account that is next, or NULL. It stays queued. ret_tags and
- * ret_others, which may be NULL: see vl_clients_begin(). */
-vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, vl_tags_t *ret_tags,
-                           apr_uint32_t *ret_others);
+/* Returns the waiter of the account that is next, or NULL. It stays queued. *ret_tags: see
+ * vl_clients_begin(); ret_tags may be NULL. */
+vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
+                           vl_tags_t *ret_tags);
+/* The same, and removes the waiter. *ret_others: see vl_clients_begin(). */
+vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
+                         vl_tags_t *ret_tags, apr_uint32_t *ret_others);
 /* Returns the waiter of the account that is in the MPM and came first, or NULL. It stays
  * queued. */
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);

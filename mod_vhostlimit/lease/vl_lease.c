@@ -572,7 +572,7 @@ static next_e next_of_queued_locked(vl_lease_t *lease)
 
     if (vl_client_is_gone(&lease->client, lease->fd, events)) {
         unqueue_locked(lease);
-        vl_slot_gone(leases.shm, lease->account);
+        vl_slot_gone(leases.shm, lease->account, vl_clock_us() - lease->waiter.since_us);
         if (!lease->frames) {
             lease->grant->ticket.account = lease->account;
             lease->grant->refused = VL_REASON_GONE;

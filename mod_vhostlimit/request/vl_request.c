@@ -130,7 +130,7 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
         vl_park_end(&grant->ticket, NULL);
         grant->holds = 0;
         grant->refused = VL_REASON_GONE;
-        vl_slot_gone(vl_child.shm, conf->account);
+        vl_slot_gone(vl_child.shm, conf->account, grant->waited_us);
     }
     return waited;
 }

@@ -27,13 +27,14 @@ static vl_wait_t *make(void)
     return vl_wait_create(pool, LINES, &clients, inner_of);
 }
 
+static apr_int64_t now_us = 1000000;
+
 static vl_waiter_t *pop(vl_wait_t *w, apr_uint32_t account)
 {
-    vl_waiter_t *first = vl_wait_first(w, account, NULL, NULL);
+    vl_tags_t tags;
+    apr_uint32_t others;
 
-    if (first)
-        vl_wait_remove(w, first);
-    return first;
+    return vl_wait_pop(w, account, now_us, &tags, &others);
 }
 
 static void is_done(vl_waiter_t *waiter, const vl_ticket_t *ticket,
@@ -261,11 +262,10 @@ static void random_against_model(void)
 /* --- shares inside an account ----------------------------------------------- */
 
 #define MINE 3                  /* the account of these tests */
-#define SERVED_MAX 4096
+#define SERVED_MAX 8192
 
 static vl_waiter_t crowd[SERVED_MAX];
 static int crowd_size;
-static apr_int64_t now_us = 1000000;
 
 /* One more request of a client, whose address is 10.0.x.y. */
 static void queue_of(vl_wait_t *w, unsigned client, unsigned class_no, vl_band_e band)
@@ -291,11 +291,10 @@ static vl_waiter_t *serve(vl_wait_t *w, apr_uint32_t estimate_us, apr_uint32_t u
 {
     vl_tags_t tags;
     apr_uint32_t others;
-    vl_waiter_t *next = vl_wait_first(w, MINE, &tags, &others);
+    vl_waiter_t *next = vl_wait_pop(w, MINE, now_us, &tags, &others);
 
     vl_clients_begin(&clients, &inner[MINE], MINE, &next->client, &tags, estimate_us,
                      others, now_us);
-    vl_wait_remove(w, next);
     vl_clients_refund(&clients, &inner[MINE], &next->client, estimate_us);
     vl_clients_charge(&clients, &inner[MINE], MINE, &next->client, us, now_us);
     return next;
@@ -349,7 +348,7 @@ static void clients_share_by_cost(void)
         queue_of(w, 2, 0, VL_BAND_STRANGERS);
     }
     for (i = 0; i < 900; i++) {
-        const vl_waiter_t *next = vl_wait_first(w, MINE, NULL, NULL);
+        const vl_waiter_t *next = vl_wait_first(w, MINE, now_us, NULL);
         apr_uint32_t us = number_of(next) == 1 ? 900 : 100;
 
         used[number_of(serve(w, 500, us))] += us;
@@ -482,6 +481,60 @@ static void the_table_is_bounded(void)
     ok(serve(w, 100, 100) && !vl_wait_count(w), "and the table still works");
 }
 
+/* Requests come twice as fast as they can be served, and each client gives up after three
+ * seconds. Returns how many are answered in time, of 1000 that could be. */
+static int answered_in_time(int notices)
+{
+    vl_wait_t *w = new_site();
+    int i, head = 0, in_time = 0;
+    unsigned client = 0;
+
+    /* One step: 10 ms, in which one request is served; its service takes 10 ms. */
+    for (i = 0; i < 2000; i++) {
+        now_us += 10000;
+        queue_of(w, client++, 0, VL_BAND_STRANGERS);
+        queue_of(w, client++, 0, VL_BAND_STRANGERS);
+        for (; head < crowd_size && now_us - crowd[head].since_us > 3000000; head++) {
+            if (!crowd[head].queue)
+                continue;
+            vl_wait_remove(w, &crowd[head]);
+            if (notices)
+                vl_clients_gone(&inner[MINE], 3000000, now_us);
+        }
+        if (vl_wait_count(w)
+            && now_us + 10000 - serve(w, 10000, 10000)->since_us < 3000000)
+            in_time += i >= 1000;
+    }
+    return in_time;
+}
+
+static void overload_answers_those_who_still_wait(void)
+{
+    int fifo = answered_in_time(0), late = answered_in_time(1);
+
+    ok(late >= 900 && fifo < 300, "of 1000 requests that can be answered, %d are answered "
+       "in time (%d in the order of arrival)", late, fifo);
+}
+
+static void patient_clients_are_served_too(void)
+{
+    vl_wait_t *w = new_site();
+    int i, late = 0;
+
+    for (i = 0; i < 10; i++)
+        queue_of(w, (unsigned)i, 0, VL_BAND_STRANGERS);
+    now_us += 5000000;
+    vl_clients_gone(&inner[MINE], 2000000, now_us);
+    for (i = 0; i < 64; i++) {
+        queue_of(w, (unsigned)(100 + i), 0, VL_BAND_STRANGERS);
+        late += number_of(serve(w, 100, 100)) < 10;
+    }
+    ok(late >= 3 && late <= 5, "one grant in 16 goes to a client that has waited for longer "
+       "than others do (%d of 64)", late);
+    now_us += 6000000;
+    ok(number_of(serve(w, 100, 100)) < 10, "the oldest is first again when nobody gives up");
+}
+
 int main(void)
 {
     srand(20261121);
@@ -503,5 +556,7 @@ int main(void)
     nothing_is_charged_without_a_backlog();
     prefixes_are_one_client();
     the_table_is_bounded();
+    overload_answers_those_who_still_wait();
+    patient_clients_are_served_too();
     return tap_done();
 }
