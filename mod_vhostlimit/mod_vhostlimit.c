@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <ap_mpm.h>
-#include <apr_hash.h>
 #include <apr_strings.h>
 #include <http_core.h>
 #include <http_main.h>
@@ -134,30 +133,6 @@ static apr_status_t remove_cgroups_at_exit(void *unused)
     return APR_SUCCESS;
 }
 
-/* Returns an array of server_rec *: one server for each account.  An account that several
- * vhosts share is represented by the first of them in configuration order. */
-static apr_array_header_t *account_servers(apr_pool_t *p,
-                                           server_rec *main_server)
-{
-    apr_array_header_t *all = vl_conf_servers(p, main_server);
-    apr_array_header_t *servers = apr_array_make(p, all->nelts,
-                                                 sizeof(server_rec *));
-    apr_hash_t *seen = apr_hash_make(p);
-    int i;
-
-    for (i = 0; i < all->nelts; i++) {
-        server_rec *s = APR_ARRAY_IDX(all, i, server_rec *);
-        const vl_conf_t *conf = vl_conf_get(s);
-
-        if (conf->mode == VL_MODE_OFF
-            || apr_hash_get(seen, conf->account_name, APR_HASH_KEY_STRING))
-            continue;
-        apr_hash_set(seen, conf->account_name, APR_HASH_KEY_STRING, s);
-        APR_ARRAY_PUSH(servers, server_rec *) = s;
-    }
-    return servers;
-}
-
 /* Returns vl_cgroup_needs() of all servers combined. */
 static unsigned all_needs(server_rec *s)
 {
@@ -171,20 +146,39 @@ static unsigned all_needs(server_rec *s)
     return needs;
 }
 
-/* Logs that the kernel cannot enforce a limit of the vhost.  Returns APR_EGENERAL if the
- * server must not start.  A restart never fails here, because a failed restart would stop
- * the running server.  "VhostLimitOnError open" lets the server start as well. */
+/* Sites whose limits cannot be enforced that the log names after one start or restart.  A
+ * limit at server level may concern thousands. */
+#define UNENFORCED_NAMED 10
+static int unenforced;          /* number of such sites so far */
+
+/* Logs that the kernel cannot enforce a limit of the site.  Returns APR_EGENERAL if the
+ * server must not start, with "VhostLimitOnError closed".  A restart never fails here,
+ * because a failed restart would stop the running server. */
 static apr_status_t report_unenforced(server_rec *s, const char *why, int restart)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    int is_fatal = conf->on_error != VL_ERROR_OPEN;
+    int is_closed = conf->on_error == VL_ERROR_CLOSED;
 
-    ap_log_error(APLOG_MARK, !is_fatal ? APLOG_WARNING
+    if (++unenforced > UNENFORCED_NAMED)
+        return APR_SUCCESS;
+    ap_log_error(APLOG_MARK, !is_closed ? APLOG_WARNING
                  : restart ? APLOG_ERR : APLOG_EMERG, 0, s, VLOGNO(0020)
-                 "vhost %s: a limit cannot be enforced: %s%s",
-                 conf->account_name, why, is_fatal && !restart
-                 ? " (VhostLimitOnError open starts without)" : "");
-    return is_fatal && !restart ? APR_EGENERAL : APR_SUCCESS;
+                 "site %s: a limit cannot be enforced: %s. %s. Mount or delegate "
+                 "the controller, or remove the limit", conf->site->name, why,
+                 !is_closed || restart ? "The site is served without that limit"
+                 : "The server does not start (VhostLimitOnError closed)");
+    return is_closed && !restart ? APR_EGENERAL : APR_SUCCESS;
+}
+
+/* Logs how many sites report_unenforced() did not name, and begins to count again. */
+static void report_more_unenforced(const server_rec *main_server)
+{
+    if (unenforced > UNENFORCED_NAMED)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0025)
+                     "limits of %d more sites cannot be enforced; the key "
+                     "\"unenforced\" of the status page names each site",
+                     unenforced - UNENFORCED_NAMED);
+    unenforced = 0;
 }
 
 /* Returns the configured cgroup limits of the vhost, with the limits that vhostlimitctl
@@ -198,6 +192,29 @@ static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
     return vl_conf_cgroup_limits_with(conf, &now.limits);
 }
 
+/* Tells for "httpd -t" which limits the kernel cannot enforce, as the start does.  Only root
+ * can know: without its rights nothing is reported.  Returns APR_EGENERAL if the server
+ * would not start. */
+static apr_status_t test_limits(apr_pool_t *ptemp, server_rec *main_server)
+{
+    apr_array_header_t *servers = vl_sites_servers(ptemp, main_server);
+    vl_cgroup_t *probe = vl_cgroup_probe(ptemp, vl_conf_get(main_server)->cgroup,
+                                         all_needs(main_server));
+    apr_status_t rv = APR_SUCCESS;
+    int i;
+
+    for (i = 0; i < servers->nelts && !geteuid() && rv == APR_SUCCESS; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        vl_cgroup_limits_t limits = vl_conf_cgroup_limits(vl_conf_get(s));
+        const char *missing = vl_cgroup_missing(probe, ptemp, &limits);
+
+        if (missing)
+            rv = report_unenforced(s, missing, 0);
+    }
+    report_more_unenforced(main_server);
+    return rv;
+}
+
 /* Creates or updates the groups of the server's account.  Returns APR_EGENERAL if the
  * server must not start. */
 static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
@@ -208,33 +225,35 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
 
     if (missing && report_unenforced(s, missing, restart) != APR_SUCCESS)
         return APR_EGENERAL;
-    if (vl_cgroup_add(kept->cgroup, conf->account_name, &limits)
+    if (vl_cgroup_add(kept->cgroup, conf->site->name, &limits)
         == APR_SUCCESS)
         return APR_SUCCESS;
-    if (vl_cgroup_needs(&limits))
-        return report_unenforced(s, vl_cgroup_reason(kept->cgroup), restart);
+    if (vl_cgroup_needs(&limits)) {
+        conf->site->unenforced = vl_cgroup_reason(kept->cgroup);
+        return report_unenforced(s, conf->site->unenforced, restart);
+    }
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
-                 "vhost %s has no cgroup: %s", conf->account_name,
+                 "site %s has no cgroup: %s", conf->site->name,
                  vl_cgroup_reason(kept->cgroup));
     return APR_SUCCESS;
 }
 
 /* Opens the cgroup tree, creates the groups of all accounts, and removes the groups of
- * vhosts that are no longer configured. */
+ * sites that are no longer configured. */
 static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 {
     vl_cgroup_t *old = kept->cgroup;
-    int wanted = vl_accounts_count(main_server) > 0;
+    apr_array_header_t *servers = vl_sites_servers(ptemp, main_server);
     apr_status_t rv = APR_SUCCESS;
-    server_rec *s;
+    int i;
 
-    kept->cgroup = vl_cgroup_open(wanted ? vl_conf_get(main_server)->cgroup
-                                         : "off",
+    kept->cgroup = vl_cgroup_open(servers->nelts
+                                  ? vl_conf_get(main_server)->cgroup : "off",
                                   all_needs(main_server), old);
-    for (s = main_server; s && rv == APR_SUCCESS; s = s->next) {
-        if (vl_conf_get(s)->mode != VL_MODE_OFF)
-            rv = make_cgroup(s, ptemp, old != NULL);
-    }
+    for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++)
+        rv = make_cgroup(APR_ARRAY_IDX(servers, i, server_rec *), ptemp,
+                         old != NULL);
+    report_more_unenforced(main_server);
     vl_cgroup_remove_gone(old, kept->cgroup);
     return rv;
 }
@@ -256,40 +275,39 @@ static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
 {
     int has_memory = vl_conf_cgroup_limits(conf).memory > 0;
 
-    vl_usage_post_config_add(usage, conf->account, conf->account_name,
+    vl_usage_post_config_add(usage, conf->account, conf->site->name,
                              has_memory);
     if (has_memory)
         vl_shm_post_config_kills(kept->shm, conf->account, vl_usage_kills(
-                                 kept->cgroup, p, conf->account_name));
+                                 kept->cgroup, p, conf->site->name));
 }
 
 /* Opens the cgroup files of all accounts.  The parent does this while it is root, because
  * the kernel checks the rights of the process that opened the file. */
 static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 {
-    apr_array_header_t *servers = vl_conf_servers(pconf, main_server);
+    apr_array_header_t *servers = vl_sites_servers(pconf, main_server);
     apr_uint32_t without_fds = 0;
     int i;
 
     place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
                                         max_group_descriptors());
     usage = vl_usage_post_config_create(pconf, kept->cgroup,
-                                        vl_accounts_count(main_server));
+                                        (apr_uint32_t)servers->nelts);
     vl_yield_post_config(pconf, kept->cgroup);
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
                                                           server_rec *));
 
-        if (conf->mode != VL_MODE_OFF)
-            watch_usage(pconf, conf);
+        watch_usage(pconf, conf);
         if (conf->mode == VL_MODE_ON)
             without_fds += vl_place_post_config_add(place, conf->account,
-                                                    conf->account_name)
+                                                    conf->site->name)
                            == APR_ENOSPC;
     }
     if (without_fds)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0021)
-                     "the last %u vhosts have no descriptors for their cgroups "
+                     "the last %u sites have no descriptors for their cgroups "
                      "(LimitNOFILE %u would do): their CGI programs and busy "
                      "threads stay in the server's", without_fds,
                      vl_place_wanted_count(place) * 4 + 4);
@@ -306,19 +324,30 @@ static void log_banner(server_rec *main_server, int accounts)
                  *path ? " at " : "", path, *reason ? ": " : "", reason);
 }
 
+/* Runs before post_config, and is the only one of both that "httpd -t" runs. */
+static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
+                        server_rec *main_server)
+{
+    apr_status_t rv = vl_conf_check(pconf, ptemp, main_server);
+
+    if (rv == APR_SUCCESS
+        && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
+        rv = test_limits(ptemp, main_server);
+    return rv == APR_SUCCESS ? OK : HTTP_INTERNAL_SERVER_ERROR;
+}
+
 static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
     apr_array_header_t *servers;
 
-    if (vl_conf_post_config(pconf, ptemp, main_server) != APR_SUCCESS)
-        return HTTP_INTERNAL_SERVER_ERROR;
     /* httpd reads the configuration twice at start.  The first pass only checks it. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     vl_headtime_post_config(main_server);
     kept = kept_get(main_server);
-    if (!kept || vl_accounts_post_config(main_server, &kept->shm, &kept->capacity)
+    if (!kept || vl_accounts_post_config(ptemp, main_server, &kept->shm,
+                                          &kept->capacity)
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
@@ -326,7 +355,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);
-    servers = account_servers(pconf, main_server);
+    servers = vl_sites_servers(pconf, main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
@@ -419,6 +448,7 @@ static void register_hooks(apr_pool_t *p)
 {
     /* After the MPM's own hook, which opens the listening sockets. */
     ap_hook_open_logs(open_logs, NULL, NULL, APR_HOOK_REALLY_LAST);
+    ap_hook_check_config(check_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(start_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);

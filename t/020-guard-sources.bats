@@ -66,9 +66,10 @@ upward() {
 # ---- words ----------------------------------------------------------------------------
 
 # A connection, a process or a request is named, and a thing has one name.
-@test "comments of the module name what they speak of" {
+@test "comments of the module and of vhostlimitctl name what they speak of" {
   local idioms='who|whoever|somebody|nobody|deputy|seat|sitter|newcomers?|hands? on|handed on|gives? away|given away|stands? still'
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
+  is "$(cd "$TOP" && grep -nwiE "$idioms" ctl/*.[ch])" '' "private idioms in vhostlimitctl"
   is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$idioms" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
 }
 

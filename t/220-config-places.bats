@@ -54,7 +54,7 @@ refused_inside() { # <opening> <closing>   each directive, with the message nami
   for pair in $ALL; do
     echo "${pair/:/ }" >"$HTTPD_ROOT/htdocs/a/sub/.htaccess"
     is "$(get a /sub/)" 500 "answer with $pair in .htaccess"
-    error_log_says "\.htaccess: ${pair%:*} not allowed here"
+    error_log_has "\.htaccess: ${pair%:*} not allowed here"
   done
 }
 

@@ -152,10 +152,3 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
   is "$(get b /x/page.html)" 429
   is "$(status_of b refused) $(status_of main refused)" '0 1'
 }
-
-@test "two vhosts of one name are two accounts" {
-  start_httpd 'VhostLimit On' -x "<VirtualHost 127.0.0.2:$(httpd_port)>" \
-    -x "ServerName a.test:$(httpd_port)" -x '</VirtualHost>'
-  is "$(status_json | jq -r '[.vhosts[].name | select(startswith("a.test:"))] | map(sub(":[0-9]+"; "")) | join(" ")')" \
-    'a.test a.test#2'
-}

@@ -5,8 +5,8 @@
 
 load lib/live
 
-logged() { wait_until 5 access_log_says "$1" "$2"; }           # <vhost> <regular expression>
-access_log_says() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
+logged() { wait_until 5 access_log_has "$1" "$2"; }           # <vhost> <regular expression>
+access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
 @test "DryRun serves what On would refuse, and counts it" {
   start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'

@@ -8,30 +8,30 @@ load lib/live
 
 setup() { requires cgroups cpu; }
 
-group_of() { printf '%s/%s.test:%s\n' "$(httpd_cgroup)" "$1" "$(httpd_port)"; }  # <vhost>
+group_of() { printf '%s/%s.test\n' "$(httpd_cgroup)" "$1"; }  # <vhost>
 
 # v1 knows shares of 1024 where v2 knows weights of 100, and so on.
 has_weight() { # <vhost> <weight>
-  case $(cgroup_says "$(group_of "$1")" cpu.weight cpu.shares) in
+  case $(cgroup_value "$(group_of "$1")" cpu.weight cpu.shares) in
     "$2" | "$(($2 * 1024 / 100))") ;;
-    *) fail "weight of $1 is not $2: $(cgroup_says "$(group_of "$1")" cpu.weight cpu.shares)" ;;
+    *) fail "weight of $1 is not $2: $(cgroup_value "$(group_of "$1")" cpu.weight cpu.shares)" ;;
   esac
 }
 
 has_quota() { # <vhost> <us, or none>
   local got
-  got=$(cgroup_says "$(group_of "$1")" cpu.max cpu.cfs_quota_us)
+  got=$(cgroup_value "$(group_of "$1")" cpu.max cpu.cfs_quota_us)
   [[ $2 == none ]] && { like "$got" '^(max 100000|-1)$' "quota of $1"; return; }
   like "$got" "^$2( 100000)?\$" "quota of $1"
 }
 
-has_memory() { is "$(cgroup_says "$(group_of "$1")" memory.max memory.limit_in_bytes)" "$2" "memory of $1"; }
-has_pids()   { is "$(cgroup_says "$(group_of "$1")" pids.max)" "$2" "processes of $1"; }
+has_memory() { is "$(cgroup_value "$(group_of "$1")" memory.max memory.limit_in_bytes)" "$2" "memory of $1"; }
+has_pids()   { is "$(cgroup_value "$(group_of "$1")" pids.max)" "$2" "processes of $1"; }
 
 # Where the version of the controller has no such group, nothing is limited.
 has_no_memory() { # <vhost>
   local got
-  got=$(cgroup_says "$(group_of "$1")" memory.max memory.limit_in_bytes 2>/dev/null) || return 0
+  got=$(cgroup_value "$(group_of "$1")" memory.max memory.limit_in_bytes 2>/dev/null) || return 0
   [[ $got == max ]] || at_least "$got" 9000000000000000000 "memory of $1"
 }
 
@@ -79,9 +79,9 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   start_httpd 'VhostLimit On' -v 'a VhostLimitIO 10M'
   disks=$(cat /sys/block/[!lrz]*/dev 2>/dev/null | wc -l)
   at_least "$disks" 1 "disks"
-  got=$(cgroup_says "$(group_of a)" io.max blkio.throttle.read_bps_device)
+  got=$(cgroup_value "$(group_of a)" io.max blkio.throttle.read_bps_device)
   is "$(grep -cE ' (rbps=)?10485760' <<<"$got")" "$disks" "disks limited for reading"
-  got=$(cgroup_says "$(group_of a)" io.max blkio.throttle.write_bps_device)
+  got=$(cgroup_value "$(group_of a)" io.max blkio.throttle.write_bps_device)
   is "$(grep -cE ' (.*wbps=)?10485760' <<<"$got")" "$disks" "disks limited for writing"
 }
 
@@ -260,10 +260,10 @@ start_with_cgid() { # <as start_httpd>...
   BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_httpd "$@" "ScriptSock $BATS_TEST_TMPDIR/cgisock"
 }
 
-@test "mod_cgid: the log and the status page say that its programs run in no vhost's group" {
+@test "mod_cgid: the log and the status page say that its programs run in no site's group" {
   requires mod_cgid
   start_with_cgid 'VhostLimit On'
-  error_log_says 'vhostlimit:notice.*VL0023: mod_cgid.s programs run in no vhost'
+  error_log_has 'vhostlimit:notice.*VL0023: mod_cgid.s programs run in no site'
   is "$(get a /cgi/where.sh)" 200
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies in which it is in a vhost's group"
   is "$(get a /cgi/burn.sh)" 200
@@ -271,7 +271,7 @@ start_with_cgid() { # <as start_httpd>...
   is "$(status_of a backend_us) $(status_json | jq -r .cgroup.outside)" '0 mod_cgid'
   at_least "$(status_of a charged_us)" 100000 "us, by the clock"
   get status /vhostlimit >/dev/null
-  like "$(answer_body)" 'mod_cgid.s programs are in no vhost.s group'
+  like "$(answer_body)" 'mod_cgid.s programs are in no site.s group'
 }
 
 @test "mod_cgid is no matter where nothing is limited or there are no groups" {
@@ -320,7 +320,7 @@ END
   is "$(get c /cgi/nap.sh)" 200
   settles c cost cgroup
   get status '/vhostlimit?prometheus' >/dev/null
-  like "$(answer_body)" $'\nvhostlimit_cost_method\{vhost="b\.test:[0-9]+",method="clock"\} 1\n'
+  like "$(answer_body)" $'\nvhostlimit_cost_method\{vhost="b\.test",method="clock"\} 1\n'
   stop_fpm a
   stop_fpm b
 }
@@ -359,10 +359,10 @@ END
   wait_until 10 a_answers_again
   settles a memory_kills 1
   settles b memory_kills 0
-  wait_until 15 error_log_says 'VL0022: vhost a\.test:[0-9]+: the kernel has killed 1 of .* for memory \(VhostLimitMemory\), 1 since the start'
+  wait_until 15 error_log_has 'VL0022: site a\.test: the kernel has killed 1 of .* for memory \(VhostLimitMemory\), 1 since the start'
   is "$(grep -c VL0022 "$HTTPD_ROOT/logs/error.log")" 1 "lines in the log"
   get status '/vhostlimit?prometheus' >/dev/null
-  like "$(answer_body)" $'\nvhostlimit_memory_kills_total\{vhost="a\.test:[0-9]+"\} 1\n'
+  like "$(answer_body)" $'\nvhostlimit_memory_kills_total\{vhost="a\.test"\} 1\n'
   graceful_httpd
   is "$(get a /pid.php) $(status_of a memory_kills)" '200 1' "after a restart"
   stop_fpm a

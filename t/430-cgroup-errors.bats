@@ -5,6 +5,7 @@
 # and VhostLimitOnError decides.
 
 load lib/live
+load lib/control
 
 # Cgroups as another mount namespace sees them: with_cgroups 'COMMANDS' has them
 # run in it before Apache, whose root of cgroups is the group if there is one.
@@ -31,9 +32,22 @@ unmount() { # <v1 controller, or nothing for all of v1>: commands
     printf "umount -l %s; ", $2 }' /proc/self/mounts
 }
 
+# What httpd -t says; the same words are in the log of a start.
+test_says() { # <exit status> <regular expression>
+  try "$(httpd_program)" -t -f "$HTTPD_ROOT/httpd.conf"
+  is "$status" "$1" "exit status of httpd -t"
+  like "$output" "$2"
+}
+
+# The server does not start, and the test of the configuration says why in the same words.
 start_fails() { # <what the log says>
+  [[ $EUID != 0 ]] || test_says 1 "$1"
+  start_fails_alone "$1"
+}
+
+start_fails_alone() { # <what the log says>
   try "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start
-  wait_until 10 error_log_says "$1"
+  wait_until 10 error_log_has "$1"
   wait_until 10 not_up
 }
 
@@ -46,26 +60,58 @@ configure_new() {
 
 export LOG_MAY_SAY='VL0020'
 
-@test "a limit without its controller stops the start and names controller and vhost" {
-  configure_new 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
-  start_fails 'VL0020: vhost a\.test:[0-9]+: .*the memory controller is missing: VhostLimitCgroup off'
-  configure_new 'VhostLimit On' 'VhostLimitCgroup off' -v 'b VhostLimitCPU 20%' 'VhostLimitOnError closed'
-  start_fails 'VL0020: vhost b\.test:[0-9]+: .*the cpu controller is missing: VhostLimitCgroup off'
+@test "closed: a limit without its controller stops the start, and the test of the configuration says the same" {
+  local why='VL0020: site a\.test: .*the memory controller is missing: VhostLimitCgroup off\. The server does not start'
+  configure_new 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'a VhostLimitMemory 64M'
+  start_fails "$why"
+  configure_new 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'b VhostLimitCPU 20%'
+  start_fails 'VL0020: site b\.test: .*the cpu controller is missing: VhostLimitCgroup off'
 }
 
-@test "VhostLimitOnError open makes a warning of it, for each vhost that it is about" {
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError open' \
-    -v 'a VhostLimitMemory 64M' -v 'b VhostLimitProcesses 5'
-  is "$(error_log | grep -c 'vhostlimit:warn.*VL0020')" 2 "warnings"
-  is "$(get a /) $(get b /)" '200 200'
+@test "open, the default: a warning for each site, also by the test of the configuration, and the server starts" {
+  local limits=(-v 'a VhostLimitMemory 64M' -v 'b VhostLimitProcesses 5') value
+  for value in '' 'VhostLimitOnError open'; do
+    start_httpd 'VhostLimit On' 'VhostLimitCgroup off' "$value" "${limits[@]}"
+    is "$(error_log | grep -c 'vhostlimit:warn.*VL0020.*The site is served without that limit')" 2 "warnings"
+    is "$(get a /) $(get b /)" '200 200'
+    [[ $EUID != 0 ]] || test_says 0 'VL0020: site a\.test.*VL0020: site b\.test.*Syntax OK'
+    end_server
+  done
 }
 
-@test "a restart goes on where a start would stop, and says so as an error" {
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
-  configure_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
-  graceful_httpd
-  error_log_says 'vhostlimit:error.*VL0020: vhost a\.test'
+@test "the status page says which limits the kernel does not enforce, and a runtime change too" {
+  local why='the memory controller is missing: VhostLimitCgroup off'
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
+  is "$(status_json | jq -c '[.unenforced, (.vhosts[] | select(.unenforced != "") | .name, .unenforced)]')" "[1,\"a.test\",\"$why\"]"
+  is "$(status_of a unenforced)" "$why"
+  get status '/vhostlimit?prometheus' >/dev/null
+  like "$(answer_body)" $'\nvhostlimit_vhosts_unenforced 1\n'
+  get status /vhostlimit >/dev/null
+  like "$(answer_body)" '<b>1 sites have a limit that the kernel does not enforce</b>'
+  is "$(ask 'set\tb.test\tcpu=50%\n' | jq -r '.vhosts[0].unenforced')" 'the cpu controller is missing: VhostLimitCgroup off'
+  error_log_has 'VL0031: site b\.test: limits changed .* the kernel does not enforce all of them: the cpu controller'
+  is "$(status_json | jq .unenforced)" 2
+}
+
+@test "the log names ten sites whose limits cannot be enforced, and counts the others" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitProcesses 50' -o 'a b c d e f g h i j k'
+  is "$(error_log | grep -c VL0020)" 10 "sites named"
+  error_log_has 'VL0025: limits of 2 more sites cannot be enforced'
+}
+
+@test "closed: a restart goes on where a start would stop, and says so as an error" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed'
+  configure_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'a VhostLimitMemory 64M'
+  restart_by_signal
+  error_log_has 'vhostlimit:error.*VL0020: site a\.test: .*The site is served without that limit'
   is "$(get a /)" 200
+}
+# "httpd -k graceful" tests the configuration first, and closed is an error there.
+restart_by_signal() {
+  local before
+  before=$(starts_logged)
+  kill -USR1 "$(httpd_pid)"
+  wait_until 15 restarted_since "$before"
 }
 
 @test "limits of a vhost that is Off or DryRun ask for no controller" {
@@ -78,7 +124,7 @@ export LOG_MAY_SAY='VL0020'
   start_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x'
   like "$(status_json | jq -r .cgroup.reason)" 'group /cgroup\.procs/x cannot be made: Not a directory'
   stop_httpd
-  configure_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x' -v 'a VhostLimitProcesses 5'
+  configure_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x' 'VhostLimitOnError closed' -v 'a VhostLimitProcesses 5'
   start_fails 'the pids controller is missing: group /cgroup\.procs/x cannot be made'
 }
 
@@ -105,10 +151,10 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
 @test "a restart leaves a tree for one at another path: the same, at the latest with the server" {
   requires cgroups
   leaves_its_tree_for "$(httpd_cgroup)/deeper"
-  cgroup_exists "$(httpd_cgroup)/deeper/a.test:$(httpd_port)"
+  cgroup_exists "$(httpd_cgroup)/deeper/a.test"
   wait_until 20 gone "$(holder_of busy)"
   graceful_httpd
-  wait_until 10 cgroup_gone "$(httpd_cgroup)/a.test:$(httpd_port)"
+  wait_until 10 cgroup_gone "$(httpd_cgroup)/a.test"
   is "$(get a /cgi/nap.sh)" 200
 }
 
@@ -118,7 +164,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   with_cgroups "$read_only"
   start_httpd 'VhostLimit On'
   is "$(status_json | jq -r .cgroup.backend)" off
-  error_log_says 'VL0010.*cannot be made: Read-only file system'
+  error_log_has 'VL0010.*cannot be made: Read-only file system'
   is "$(get a /)" 200
 }
 
@@ -139,7 +185,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   [[ -n $away ]] || skip "memory is not a hierarchy of its own here"
   mkdir -p "$HTTPD_ROOT"
   with_cgroups "$away"
-  configure_new 'VhostLimit On' -v 'a VhostLimitMemory 64M'
+  configure_new 'VhostLimit On' 'VhostLimitOnError closed' -v 'a VhostLimitMemory 64M'
   start_fails 'the memory controller is missing: it is not mounted'
   configure_new 'VhostLimit On' -v 'a VhostLimitProcesses 50'
   launch_httpd
@@ -157,10 +203,10 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   mkdir -p "$HTTPD_ROOT"
   with_cgroups "$away"
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
-  error_log_says "VL0010.*$said"
+  error_log_has "VL0010.*$said"
   is "$(get a /cgi/nap.sh)" 200
   stop_httpd
-  configure_httpd 'VhostLimit On' -v 'a VhostLimitCPU 20%'
+  configure_httpd 'VhostLimit On' 'VhostLimitOnError closed' -v 'a VhostLimitCPU 20%'
   start_fails "the cpu controller is missing: $why"
 }
 
@@ -181,14 +227,14 @@ see_no_controllers() {
   mkdir -p "$HTTPD_ROOT"
   see_no_controllers
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200'
-  error_log_says 'VL0010.*no CPU shares: it is not delegated to /'
+  error_log_has 'VL0010.*no CPU shares: it is not delegated to /'
   is "$(status_json | jq -r .cgroup.backend) $(get a /cgi/nap.sh)" 'v2 200'
   stop_httpd
   local limit controller name value
   for limit in 'memory Memory 64M' 'pids Processes 20' 'io IO 1M' 'cpu CPU 20%'; do
     read -r controller name value <<<"$limit"
-    configure_httpd 'VhostLimit On' -v "b VhostLimit$name $value"
-    start_fails "VL0020: vhost b\\.test:[0-9]+: .*the $controller controller is missing: it is not delegated to /"
+    configure_httpd 'VhostLimit On' 'VhostLimitOnError closed' -v "b VhostLimit$name $value"
+    start_fails "VL0020: site b\\.test: .*the $controller controller is missing: it is not delegated to /"
     : >"$HTTPD_ROOT/logs/error.log"
   done
   if cgroup_exists "/bare-${VL_TEST_ID:-$$}"; then
@@ -200,12 +246,12 @@ see_no_controllers() {
 @test "groups that vanish while Apache runs: CGI programs run on, and a restart makes them again" {
   requires cgroups
   start_httpd 'VhostLimit On'
-  cgroup_remove "$(httpd_cgroup)/a.test:$(httpd_port)"
-  cgroup_remove "$(httpd_cgroup)/.server/a.test:$(httpd_port)"
-  cgroup_gone "$(httpd_cgroup)/a.test:$(httpd_port)"
+  cgroup_remove "$(httpd_cgroup)/a.test"
+  cgroup_remove "$(httpd_cgroup)/.server/a.test"
+  cgroup_gone "$(httpd_cgroup)/a.test"
   is "$(get a /cgi/nap.sh) $(get a /page.html)" '200 200'
   graceful_httpd
-  cgroup_exists "$(httpd_cgroup)/a.test:$(httpd_port)"
+  cgroup_exists "$(httpd_cgroup)/a.test"
 }
 
 # bats test_tags=v2
@@ -217,8 +263,8 @@ see_no_controllers() {
   (exec sleep 60) 3>&- 4>&- &
   squatter=$!
   echo "$squatter" >"/sys/fs/cgroup/squat-${VL_TEST_ID:-$$}/cgroup.procs"
-  configure_new 'VhostLimit On' "VhostLimitCgroup /squat-${VL_TEST_ID:-$$}/tree" -v 'a VhostLimitProcesses 50'
-  start_fails "the pids controller is missing: it cannot be enabled in /squat-${VL_TEST_ID:-$$}: there are processes in that group itself"
+  configure_new 'VhostLimit On' 'VhostLimitOnError closed' "VhostLimitCgroup /squat-${VL_TEST_ID:-$$}/tree" -v 'a VhostLimitProcesses 50'
+  start_fails_alone "the pids controller is missing: it cannot be enabled in /squat-${VL_TEST_ID:-$$}: there are processes in that group itself"
   kill "$squatter"
   wait_until 5 gone "$squatter"
   rmdir "/sys/fs/cgroup/squat-${VL_TEST_ID:-$$}"
@@ -227,10 +273,10 @@ see_no_controllers() {
 # ---- a child that cannot count -----------------------------------------------
 
 start_deaf() { # <as start_httpd>...
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/deaf.so" "$TOP/t/lib/deaf.c" -ldl
-  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/deaf.so"
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/fail_lock.so" "$TOP/t/lib/fail_lock.c" -ldl
+  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/fail_lock.so"
   export DEAF=$BATS_TEST_TMPDIR/deaf
-  export LD_PRELOAD=$BATS_TEST_TMPDIR/deaf.so
+  export LD_PRELOAD=$BATS_TEST_TMPDIR/fail_lock.so
   start_httpd "$@"
   unset LD_PRELOAD
   wait_until 10 both_children_count
@@ -245,7 +291,7 @@ need_cc() { need_program cc; }
   requires cc
   start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'LogLevel vhostlimit:debug'
   is "$(get a /)" 200
-  error_log_says VL0007
+  error_log_has VL0007
   rm "$DEAF"
 }
 
@@ -258,7 +304,7 @@ need_cc() { need_program cc; }
   hold_request one a
   printf 1 >"$DEAF"
   is "$(get a / --http2-prior-knowledge)" 200
-  error_log_says VL0007
+  error_log_has VL0007
   rm "$DEAF"
   release_request one
   settles a running 0
@@ -282,7 +328,7 @@ need_cc() { need_program cc; }
   mapfile -t children < <(httpd_children)
   kill -KILL "${children[@]}"
   wait_until 20 answers c 200
-  error_log_says "VL0008: this child's requests are refused"
+  error_log_has "VL0008: this child's requests are refused"
   rm "$DEAF"
   is "$(get a /)" 503
   restart_httpd

@@ -21,7 +21,7 @@ teardown() { all_of end_busy look_for_leftovers; }
 
 teardown_file() { end_server; }
 
-group_of() { printf '%s/%s.test:%s\n' "$(httpd_cgroup)" "$1" "$(httpd_port)"; }  # <vhost>
+group_of() { printf '%s/%s.test\n' "$(httpd_cgroup)" "$1"; }  # <vhost>
 
 # A back end of the vhost that wants all of the first CPU it may use.
 make_busy() { # <vhost>
@@ -47,7 +47,7 @@ have_burnt() { (($(burnt_ms "${busy_pids[0]}") + $(burnt_ms "${busy_pids[1]}") >
 }
 
 was_throttled() { # <vhost> <times>
-  (($(cgroup_says "$(group_of "$1")" cpu.stat | awk '$1 == "nr_throttled" { print $2 }') >= $2))
+  (($(cgroup_value "$(group_of "$1")" cpu.stat | awk '$1 == "nr_throttled" { print $2 }') >= $2))
 }
 
 # A quarter, and room for a machine that is itself kept waiting for its processor.
@@ -67,7 +67,7 @@ works_in_group() { # <extended regular expression>
 }
 
 @test "a thread of Apache's that burns CPU time for a vhost does so in the vhost's group" {
-  wait_until 20 works_in_group "(.server/a\.test:$(httpd_port)|a\.test:$(httpd_port)/threads)"
+  wait_until 20 works_in_group "(.server/a\.test|a\.test/threads)"
   local pid
   for pid in $(httpd_children) $(httpd_pid); do
     grep -qE ":$(httpd_cgroup)/\.server\$" "/proc/$pid/cgroup" || fail "process $pid is not in .server"
@@ -83,9 +83,9 @@ works_in_group() { # <extended regular expression>
   [[ $(status_json | jq -r .cgroup.backend) == v2 ]] || skip "not v2"
   local tree
   tree=$(httpd_cgroup)
-  like " $(cgroup_says "$tree" cgroup.subtree_control) " ' cpu '
-  is "$(cgroup_says "$tree/.server" cgroup.type)" 'domain threaded'
-  is "$(cgroup_says "$tree/.server/a.test:$(httpd_port)" cgroup.type)" threaded
-  is "$(cgroup_says "$tree/.server/a.test:$(httpd_port)" cpu.weight) $(cgroup_says "$(group_of a)" cpu.weight)" '300 300'
-  is "$(cgroup_says "$tree/.server/c.test:$(httpd_port)" cpu.max) $(cgroup_says "$(group_of c)" cpu.max)" '25000 100000 25000 100000'
+  like " $(cgroup_value "$tree" cgroup.subtree_control) " ' cpu '
+  is "$(cgroup_value "$tree/.server" cgroup.type)" 'domain threaded'
+  is "$(cgroup_value "$tree/.server/a.test" cgroup.type)" threaded
+  is "$(cgroup_value "$tree/.server/a.test" cpu.weight) $(cgroup_value "$(group_of a)" cpu.weight)" '300 300'
+  is "$(cgroup_value "$tree/.server/c.test" cpu.max) $(cgroup_value "$(group_of c)" cpu.max)" '25000 100000 25000 100000'
 }

@@ -48,8 +48,8 @@ property() { systemctl show -P "$2" "$1"; }  # <unit> <property>
 # Weight and quota of a, for back ends and for Apache's threads.
 a_has() { # <tree> <weight> <quota>
   local group
-  for group in "$1/a.test:$(httpd_port)" "$1/.server/a.test:$(httpd_port)"; do
-    is "$(cgroup_says "$group" cpu.weight) $(cgroup_says "$group" cpu.max)" "$2 $3" "$group"
+  for group in "$1/a.test" "$1/.server/a.test"; do
+    is "$(cgroup_value "$group" cpu.weight) $(cgroup_value "$group" cpu.max)" "$2 $3" "$group"
   done
 }
 
@@ -59,10 +59,10 @@ a_has() { # <tree> <weight> <quota>
   start_service -v 'a VhostLimitWeight 300' -v 'a VhostLimitCPU 50%' -v 'a VhostLimitMemory 256M'
   is "$(property apache2 Delegate) $(status_json | jq -r '.cgroup | "\(.backend) \(.path)\(.reason)"')" "yes v2 $tree"
   a_has "$tree" 300 '50000 100000'
-  is "$(cgroup_says "$tree/a.test:$(httpd_port)" memory.max)" 268435456
+  is "$(cgroup_value "$tree/a.test" memory.max)" 268435456
   is "$(property apache2 MainPID)" "$(httpd_pid)"
   like "$(<"/proc/$(httpd_pid)/cgroup")" ":$tree/\.server\$"
-  is "$(get a /cgi/where.sh) $(answer_body)" "200 0::$tree/a.test:$(httpd_port)"
+  is "$(get a /cgi/where.sh) $(answer_body)" "200 0::$tree/a.test"
   pid=$(httpd_pid)
   systemctl daemon-reload
   timeout 60 systemctl set-property --runtime apache2 CPUWeight=150
@@ -82,15 +82,15 @@ a_has() { # <tree> <weight> <quota>
   drop_in apache2-slice.conf
   cp "$TOP/conf/systemd/web.slice" "$UNITS/"
   start_service -v 'a VhostLimitWeight 200'
-  is "$(status_json | jq -r .cgroup.path) $(cgroup_says /web.slice cpu.weight)" "$tree 200"
+  is "$(status_json | jq -r .cgroup.path) $(cgroup_value /web.slice cpu.weight)" "$tree 200"
   a_has "$tree" 200 'max 100000'
-  like "$(get a /cgi/where.sh) $(answer_body)" "^200 0::$tree/a\.test:"
+  like "$(get a /cgi/where.sh) $(answer_body)" "^200 0::$tree/a\.test$"
 }
 
 @test "a pool of vhostlimit-fpm@ is in its vhost's group, stays there at a reload and ends with Apache" {
   requires php_fpm mod_proxy_fcgi
   local name pool group user
-  name=a.test:$(httpd_port) user=$(httpd_user)
+  name=a.test user=$(httpd_user)
   pool=vhostlimit-fpm@$name group=/system.slice/apache2.service/vhostlimit/$name
   drop_in apache2-delegate.conf
   start_service -l proxy -l proxy_fcgi \

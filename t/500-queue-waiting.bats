@@ -11,8 +11,8 @@ ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'Thread
 
 setup() { requires event; }
 
-log_line() { wait_until 5 access_log_says "$1" "$2"; }                   # <vhost> <regular expression>
-access_log_says() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
+log_line() { wait_until 5 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
+access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
 # What the command takes, in milliseconds.
 milliseconds() { # <command>...

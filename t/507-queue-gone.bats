@@ -31,7 +31,7 @@ nothing_runs_on() { # <mpm> <step>
   is "$(answer_of live)" 200
   settles a running 0
   is "$(status_of a requests) $(ran)" '2 0'
-  is "$(grep -c 'VL0037: vhost a.test.*: a client has gone after' "$HTTPD_ROOT/logs/error.log")" 25
+  is "$(grep -c 'VL0037: site a.test.*: a client has gone after' "$HTTPD_ROOT/logs/error.log")" 25
 }
 
 @test "event: clients that close leave the queue, and nothing runs for them" {

@@ -79,7 +79,7 @@ restart_while_released() {
   release_request one
   wait $!
 }
-no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || error_log_says 'SIGHUP received'; }
+no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || error_log_has 'SIGHUP received'; }
 
 @test "a full restart while fifty wait: they are gone, the counts are right, and it serves" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'

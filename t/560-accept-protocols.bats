@@ -273,7 +273,7 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
   requires mod_proxy_wstunnel
   local echo_port
   echo_port=$(free_port echo)
-  in_background echo perl "$TOP/t/lib/echo.pl" "$echo_port" 60
+  in_background echo perl "$TOP/t/lib/websocket_echo.pl" "$echo_port" 60
   start_tls -l proxy -l proxy_wstunnel 'VhostLimit On' -v 'a VhostLimitConcurrency 1' \
     -v "a ProxyPass /ws ws://127.0.0.1:$echo_port/"
   in_background socket packets "$UPGRADE" '@until:101 .*\r\n\r\n' 'once' '@until:once' \

@@ -63,7 +63,7 @@ has_fetched() { [[ $(in_page got) =~ ^200/(sub/200/index.html|index.html200/sub/
   requires chromium mod_proxy_wstunnel
   local echo_port
   echo_port=$(free_port echo)
-  in_background echo perl "$TOP/t/lib/echo.pl" "$echo_port" 60
+  in_background echo perl "$TOP/t/lib/websocket_echo.pl" "$echo_port" 60
   # shellcheck disable=SC2154  # in_background sets it
   helpers+=("$echo_pid")
   start_httpd -l proxy -l proxy_wstunnel "${ONE_AT_A_TIME[@]}" -v 'a VhostLimitConcurrency 1' \

@@ -19,16 +19,26 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","held_us","module","mpm","now_us","processors","schema","slots","uptime_s","vhosts","workers"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","held_us","module","mpm","now_us","processors","schema","slots","unenforced","uptime_s","vhosts","workers"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","outside","path","reason"]'
   is "$(answer_body | jq -r '.schema')" 1
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
 @test "?json: each account has all its columns, numbers as numbers" {
-  local want='["backend_us","busy_us","cgroup","charged_us","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","gone","limited_s","memory_kills","method","mode","name","overridden","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","running","service_us","state","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["backend_us","busy_us","cgroup","charged_us","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","gone","limited_s","memory_kills","method","mode","name","overridden","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden) | .[] | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .unenforced, .virtual_hosts) | .[] | type] | unique')" '["number"]'
+}
+
+@test "?json: each site has its virtual hosts, with addresses and places in the configuration" {
+  local line
+  line=$(grep -n -m 1 -B 1 'ServerName a.test' "$HTTPD_ROOT/httpd.conf" | sed -n '1s/-.*//p')
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "a.test") | .virtual_hosts')" \
+    "[{\"name\":\"a.test\",\"addresses\":\"127.0.0.1:$(httpd_port)\",\"place\":\"$HTTPD_ROOT/httpd.conf:$line\"}]"
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "main.test") | .virtual_hosts')" \
+    '[{"name":"main.test","addresses":"","place":""}]'
+  is "$(status_of a virtual_hosts)" "a.test 127.0.0.1:$(httpd_port) $HTTPD_ROOT/httpd.conf:$line"
 }
 
 @test "?json says what is configured" {
@@ -44,7 +54,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   like "$(answer_body)" $'\nuptime_s: [0-9]+'
   is "$(answer_body | grep -vcE '^[^ ]+: |^vhost\.<b>')" 0 "lines that are no 'key: value'"
   local auto json
-  auto=$(answer_body | sed -n 's/^vhost\.a\.test:[0-9]*\.\([a-z0-9_]*\): .*/\1/p' | sort | xargs)
+  auto=$(answer_body | sed -n 's/^vhost\.a\.test\.\([a-z0-9_]*\): .*/\1/p' | sort | xargs)
   json=$(status_json | jq -r '.vhosts[0] | keys | map(select(. != "name")) | sort | join(" ")')
   is "$auto" "$json" "columns of a.test"
 }
@@ -67,7 +77,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
 }
 
 @test "?json quotes what a server name says" {
-  is "$(status_json | jq -r '.vhosts[].name | select(contains("x&y")) | sub(":[0-9]+$"; "")')" '<b>x&y"z'
+  is "$(status_json | jq -r '.vhosts[].name | select(contains("x&y"))')" '<b>x&y"z'
 }
 
 @test "no page is kept by a cache" {
@@ -86,7 +96,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$status" 0
   get main / >/dev/null
   page '?prometheus'
-  like "$(answer_body)" $'\nvhostlimit_requests_total\{vhost="<b>x&y\\\\"z:[0-9]+"\} 1\n'
+  like "$(answer_body)" $'\nvhostlimit_requests_total\{vhost="<b>x&y\\\\"z"\} 1\n'
 }
 
 @test "?prometheus: a histogram of all requests, its buckets grow up to its count" {
@@ -94,10 +104,10 @@ page() { get status "/vhostlimit$1"; }   # <query>
   settles a running 0
   page '?prometheus'
   local waits
-  waits=$(answer_body | sed -n 's/^vhostlimit_wait_seconds_\([a-z]*\){vhost="a\.test:.* //p' | xargs)
+  waits=$(answer_body | sed -n 's/^vhostlimit_wait_seconds_\([a-z]*\){vhost="a\.test.* //p' | xargs)
   is "$(wc -w <<<"$waits")" 12 "nine steps, +Inf, sum and count"
-  is "$(answer_body | sed -n 's/^vhostlimit_wait_seconds_bucket{vhost="a\.test:.*"} //p' | sort -nc 2>&1)" '' "order"
-  is "$(sed -n 's/^vhostlimit_wait_seconds_count{vhost="a\.test:.*} //p' "$BATS_TEST_TMPDIR/body")" "$(status_of a requests)"
+  is "$(answer_body | sed -n 's/^vhostlimit_wait_seconds_bucket{vhost="a\.test.*"} //p' | sort -nc 2>&1)" '' "order"
+  is "$(sed -n 's/^vhostlimit_wait_seconds_count{vhost="a\.test.*} //p' "$BATS_TEST_TMPDIR/body")" "$(status_of a requests)"
 }
 
 @test "?prometheus leaves out who was never asked for" {

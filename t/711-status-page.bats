@@ -102,7 +102,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
 
 @test "mod_status shows a summary, for people and for programs" {
   is "$(get c /server-status)" 200
-  like "$(answer_body)" '<h2>vhostlimit</h2>.*>4 vhosts, '
+  like "$(answer_body)" '<h2>vhostlimit</h2>.*>4 sites, '
   get c '/server-status?auto'
   is "$(answer_body | grep -oE '^VhostLimit[A-Za-z]+: ' | xargs)" \
     'VhostLimitVhosts: VhostLimitLimited: VhostLimitSlots: VhostLimitRunning: VhostLimitWaiting: VhostLimitRequests: VhostLimitQueued: VhostLimitRefused:'

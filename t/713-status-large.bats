@@ -111,7 +111,7 @@ ctl_costs() { # <word>...
 }
 
 @test "vhostlimitctl: what it takes grows with the number of vhosts, and list has them all" {
-  requires root
+  requires root ctl
   local command
   for command in 'set shop7.example weight=3' 'show shop7.example' 'explain shop7.example' top list; do
     # shellcheck disable=SC2086  # words they are
@@ -119,5 +119,5 @@ ctl_costs() { # <word>...
   done
   ctl list >"$BATS_TEST_TMPDIR/said"
   is "$(wc -l <"$BATS_TEST_TMPDIR/said")" $((vhosts + 5)) "lines of list"
-  grep -qE '^shop7\.example:[0-9]+ .* 3\* ' "$BATS_TEST_TMPDIR/said"
+  grep -qE '^shop7\.example .* 3\* ' "$BATS_TEST_TMPDIR/said"
 }

@@ -13,6 +13,8 @@ setup_file() {
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x $'ServerName "<b>x&y\\"z `id` \e[31m"' -x '</VirtualHost>'
 }
 
+setup() { requires ctl; }
+
 teardown_file() { end_server; }
 
 @test "the socket is root's alone" {
@@ -27,7 +29,7 @@ teardown_file() { end_server; }
   chmod 600 "$(control_socket)"
   is "$answer" '' "answer to nobody"
   is "$(control_of a weight)" 100
-  try as_nobody "$TOP/tools/vhostlimitctl" -s "$(control_socket)" list
+  try as_nobody "$CTL" -s "$(control_socket)" list
   is "$status" 77
   like "$output" 'Permission denied'
 }
@@ -42,7 +44,7 @@ teardown_file() { end_server; }
   is "$(error_of 'stop\n')" "'stop' is no such command"
   is "$(error_of 'set\ta.test\n')" "'set' is nothing to be set"
   is "$(error_of 'set\ta.test\tmode=off\n')" "'mode' is no such key: there are weight, concurrency, queue and cpu"
-  is "$(error_of 'set\tnone.test\tweight=2\n')" "'none.test' is no vhost that takes part"
+  is "$(error_of 'set\tnone.test\tweight=2\n')" "'none.test' is no site that takes part"
   is "$(error_of 'status\0\n')" "'' is a command with a byte in it that is no text"
 }
 
@@ -71,12 +73,12 @@ teardown_file() { end_server; }
   try ctl explain "$name"
   is "$status" 0
   ctl reset "$name" >/dev/null
-  is "$(error_of 'status\t<script>\n')" "'<script>' is no vhost that takes part"
+  is "$(error_of 'status\t<script>\n')" "'<script>' is no site that takes part"
   [[ $(ask 'status\t<script>\n') != *'<script>'* ]] || fail "it came back as markup"
 }
 
 @test "a ServerName without its port names the vhost, in any case of letters" {
-  is "$(ask 'status\tA.Test\n' | jq -r '.vhosts[0].name')" "a.test:$(httpd_port)"
+  is "$(ask 'status\tA.Test\n' | jq -r '.vhosts[0].name')" "a.test"
 }
 
 @test "half a command is given up after a while, and holds up nobody" {
@@ -95,7 +97,7 @@ teardown_file() { end_server; }
     (ask "set\tc.test\tweight=$((100 + n))\n" | jq -r '.vhosts[0].name' >"$BATS_TEST_TMPDIR/answer.$n") 3>&- &
   done
   for n in {1..24}; do wait_until 20 test -s "$BATS_TEST_TMPDIR/answer.$n"; done
-  is "$(cat "$BATS_TEST_TMPDIR"/answer.* | sort -u)" "c.test:$(httpd_port)"
+  is "$(cat "$BATS_TEST_TMPDIR"/answer.* | sort -u)" "c.test"
   like "$(control_of c weight)" '^1[012][0-9]$'
   ask 'reset\tc.test\n' >/dev/null
 }
@@ -112,6 +114,6 @@ teardown_file() { end_server; }
 
 @test "a change is logged with what was and what is" {
   ask 'set\tb.test\tweight=250\tqueue=3\n' >/dev/null
-  error_log_says "VL0031: vhost b\.test:[0-9]+: limits changed from weight 100, concurrency 0, queue 1000, CPU 0% to weight 250, concurrency 0, queue 3, CPU 0%"
+  error_log_has "VL0031: site b\.test: limits changed from weight 100, concurrency 0, queue 1000, CPU 0% to weight 250, concurrency 0, queue 3, CPU 0%"
   ask 'reset\tb.test\n' >/dev/null
 }

@@ -6,7 +6,7 @@
 load lib/live
 load lib/control
 
-setup() { requires root; }
+setup() { requires root ctl; }
 
 rewrite() { # <sed expression>: the configuration
   sed -i "$1" "$HTTPD_ROOT/httpd.conf"
@@ -17,7 +17,7 @@ as_many_run() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <
 # Lifts a limit that twenty wait for, so often; prints us until the effect was there
 # for all and us until the answer, a line each. Fails when one of the twenty does.
 change_times() { # <times> [command]...
-  repeat "$1" perl "$TOP/t/lib/change.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
+  repeat "$1" perl "$TOP/t/lib/limit_delay.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
 }
 ms_of()    { awk '{ printf "%s%.1f", sep, $1 / 1000; sep = " " }' <<<"$1"; }  # <lines>
 
@@ -48,7 +48,7 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   load_pid=$!
   wait_until 10 requests_are b 100
   line=$(change_times 5)
-  program=$(change_times 3 "$TOP/tools/vhostlimitctl" -s "$(control_socket)" set a.test concurrency=0)
+  program=$(change_times 3 "$CTL" -s "$(control_socket)" set a.test concurrency=0)
   kill -INT "$load_pid"; wait "$load_pid" || :
   echo "# ms from the command at the socket to its effect on all 20 that waited: $(ms_of "$line")" >&3
   echo "# ms from the start of vhostlimitctl to the same: $(ms_of "$program")" >&3
@@ -99,20 +99,20 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   requires cgroups cpu
   local group
   start_httpd 'VhostLimit On' -v 'a VhostLimitCPU 80%'
-  group=$(httpd_cgroup)/a.test:$(httpd_port)
+  group=$(httpd_cgroup)/a.test
   ask 'set\ta.test\tweight=300\tcpu=50%\n' >/dev/null
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(3072|300)$'
-  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^50000( 100000)?$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(3072|300)$'
+  like "$(cgroup_value "$group" cpu.cfs_quota_us cpu.max)" '^50000( 100000)?$'
   ask 'set\ta.test\tcpu=none\n' >/dev/null
-  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^(-1|max 100000)$'
+  like "$(cgroup_value "$group" cpu.cfs_quota_us cpu.max)" '^(-1|max 100000)$'
   ask 'reset\ta.test\n' >/dev/null
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(1024|100)$'
-  like "$(cgroup_says "$group" cpu.cfs_quota_us cpu.max)" '^80000( 100000)?$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(1024|100)$'
+  like "$(cgroup_value "$group" cpu.cfs_quota_us cpu.max)" '^80000( 100000)?$'
 }
 
-@test "a cap that nobody can enforce is refused, and changes nothing" {
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
-  like "$(error_of 'set\ta.test\tweight=5\tcpu=50%\n')" '^vhost a\.test:[0-9]+: the limit cannot be enforced: the cpu controller is missing'
+@test "VhostLimitOnError closed: a limit that the kernel cannot enforce is refused, and changes nothing" {
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed'
+  like "$(error_of 'set\ta.test\tweight=5\tcpu=50%\n')" '^site a\.test: the limit cannot be enforced: the cpu controller is missing'
   is "$(control_of a overridden)" '{}'
   is "$(ask 'set\ta.test\tweight=5\n' | jq '.vhosts[0].weight')" 5
 }
@@ -121,16 +121,16 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   requires cgroups cpu
   local group
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200' -v 'a VhostLimitConcurrency 9'
-  group=$(httpd_cgroup)/a.test:$(httpd_port)
+  group=$(httpd_cgroup)/a.test
   ask 'set\ta.test\tweight=300\tconcurrency=3\n' >/dev/null
   graceful_httpd
   restart_httpd
   is "$(control_of a weight) $(control_of a 'overridden | tojson')" '300 {"weight":200,"concurrency":9}'
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(3072|300)$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(3072|300)$'
   rewrite 's/VhostLimitWeight 200/VhostLimitWeight 400/'
   graceful_httpd
   is "$(control_of a weight) $(control_of a 'overridden | tojson')" '400 {"concurrency":9}'
-  like "$(cgroup_says "$group" cpu.shares cpu.weight)" '^(4096|400)$'
+  like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(4096|400)$'
 }
 
 @test "commands that are given while the server restarts are answered" {
@@ -185,6 +185,6 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   start_httpd 'VhostLimit On'
   ask 'set\ta.test\tweight=300\n' >/dev/null
   is "$(status_json | jq -c '[.vhosts[] | select(.overridden != {}) | .overridden]')" '[{"weight":100}]'
-  like "$(status_auto)" $'\nvhost\.a\.test:[0-9]+\.overridden: weight\n'
+  like "$(status_auto)" $'\nvhost\.a\.test\.overridden: weight\n'
   like "$(web "$(url status /vhostlimit)")" '<td class=set title="set by vhostlimitctl">300<'
 }

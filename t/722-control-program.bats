@@ -13,6 +13,8 @@ setup_file() {
     -v 'b VhostLimitQueue 1' -v 'c VhostLimitConcurrency 1' -v 'c VhostLimitQueue 0'
 }
 
+setup() { requires ctl; }
+
 teardown_file() { end_server; }
 
 @test "list: a line for each vhost, a star at what is not as configured" {
@@ -20,17 +22,17 @@ teardown_file() { end_server; }
   try ctl list
   is "$status $(wc -l <<<"$output")" '0 5'
   like "$output" 'VHOST +STATE +MODE'
-  like "$output" 'a\.test:[0-9]+ .* 300\* '
+  like "$output" 'a\.test .* 300\* '
   is "$(ctl list --json | jq -r '.schema, (.vhosts | length)' | xargs)" '1 4'
   ctl reset a.test >/dev/null
 }
 
 @test "set and reset print what the limits are now" {
   try ctl set a.test weight=300 cpu=none
-  is "$output" "a.test:$(httpd_port): weight 300 (configured: 100), concurrency 1, queue 1000, cpu 0% (configured: 0)"
+  is "$output" "a.test: weight 300 (configured: 100), concurrency 1, queue 1000, cpu none (configured: none)"
   is "$(ctl --json reset a.test weight | jq -c '.vhosts[0].overridden')" '{"cpu":0}'
   try ctl reset a.test
-  is "$output" "a.test:$(httpd_port): weight 100, concurrency 1, queue 1000, cpu 0%"
+  is "$output" "a.test: weight 100, concurrency 1, queue 1000, cpu none"
 }
 
 @test "show prints all that is known of one" {
@@ -39,13 +41,13 @@ teardown_file() { end_server; }
   like "$output" $'\nrefused_queue: 0\n'
 }
 
-@test "explain says why: as many run as may" {
+@test "explain says why: the concurrency limit is reached" {
   hold_request one a
   begin_request two a /
   settles a waiting 1
   try ctl explain a.test
-  like "$output" '1 request of it runs and 1 waits now\.'
-  like "$output" 'As many run as may: 1 of VhostLimitConcurrency 1\.'
+  like "$output" '1 request is running and 1 is queued now\.'
+  like "$output" 'The concurrency limit is reached: 1 of 1 requests are running \(VhostLimitConcurrency\)\. The next request is queued'
   is "$(ctl explain --json a.test | jq -c .causes)" '["concurrency"]'
 }
 
@@ -53,8 +55,8 @@ teardown_file() { end_server; }
   hold_request one c
   is "$(get c /)" 503
   try ctl explain c.test
-  like "$output" 'is refused, as VhostLimitQueue is 0'
-  like "$output" 'Since the start 1 request of it had to be refused: 1 because as many ran as may\.'
+  like "$output" 'The next request is refused, because VhostLimitQueue is 0\.'
+  like "$output" 'Since the start, 1 request was refused: 1 because of the concurrency limit\.'
 }
 
 @test "explain says why: all slots are taken" {
@@ -62,23 +64,23 @@ teardown_file() { end_server; }
   begin_request four a /
   settles a waiting 1
   try ctl explain a.test
-  like "$output" 'All 3 slots of the server are taken: 0 by it, 3 by others\. Its weight 100 beside those of 1 busy vhost makes its share 50 % .* The slots are held by requests that use little CPU time'
+  like "$output" 'All 3 slots of the server are in use: 0 by this site and 3 by others\. With weight 100 beside 1 other active site, the share of this site is 50 % .* The slots are held by requests that use little CPU time'
   is "$(ctl explain --json a.test | jq -c .causes)" '["slots"]'
 }
 
 @test "explain says that a site is slow by itself, and that one takes no part" {
   hold_request one main
   try ctl explain main.test
-  like "$output" '1 request of it runs and none waits now\.'
-  like "$output" 'If it is slow, that is not for want of its turn'
+  like "$output" '1 request is running and none is queued now\.'
+  like "$output" 'If the site is slow, queueing is not the reason'
   try ctl explain status.test
   is "$status $output" "1 vhostlimitctl: 'status.test' has VhostLimit Off: nothing of it waits or is refused here"
 }
 
 @test "explain says that nothing stands in the way" {
   try ctl explain main.test
-  like "$output" 'Nothing of it runs or waits now\.'
-  like "$output" 'who comes now is let in'
+  like "$output" 'No request is running or queued now\.'
+  like "$output" 'Nothing limits the site: a new request starts at once\.'
 }
 
 @test "report: DryRun makes the decisions that On makes, and carries none out" {
@@ -87,7 +89,7 @@ teardown_file() { end_server; }
   is "$(status_of b running) $(status_of b waiting) $(status_of b refused)" '3 0 0'
   is "$(ctl report --json | jq -c '.vhosts[0] | [.requests, .would_queue, .would_refuse]')" '[3,1,1]'
   try ctl report
-  like "$output" 'b\.test:[0-9]+: of 3 requests 1 \(33\.3 %\) would have waited and 1 \(33\.3 %\) would have been refused'
+  like "$output" 'b\.test: of 3 requests, 1 \(33\.3 %\) would have been queued and 1 \(33\.3 %\) would have been refused'
   release_all
   is "$(answer_of one) $(answer_of two) $(answer_of three)" '200 200 200'
   queued=$(status_of a queued)
@@ -107,61 +109,138 @@ teardown_file() { end_server; }
   repeat 5 get a /cgi/nap.sh?0.2 >/dev/null
   settles a running 0
   try ctl size 0
-  like "$output" 'requests in [0-9]+ s'
-  like "$output" 'Slots: [0-9]+ keep the processors busy \(now 3\)'
+  like "$output" 'Load: [0-9]+ requests? in [0-9]+ s'
+  like "$output" 'Slots: [0-9]+ keep the CPUs busy \(now 3\)'
   like "$output" 'Erlang: '
   is "$(ctl size 0 --json | jq '.slots_wanted >= 8 * .processors and .workers_wanted >= .slots_wanted')" true
   is "$(ctl size 0 --json | jq '.service_ms > .cpu_ms')" true
-}
-
-@test "size: Erlang's formulas give what the tables have" {
-  local jq="include \"ctl-size\"; [erlang_b(10; 5), erlang_c(10; 5), erlang_b(1; 1)] | map(. * 10000 | round)"
-  is "$(jq -nc -L "$TOP/tools/lib" "$jq")" '[184,361,5000]'
 }
 
 @test "doctor: each finding with what to do, and its end says whether there is a problem" {
   try ctl doctor
   like "$output" $'(^|\n)ok +kernel: Linux '
   like "$output" $'\nok +mpm: event'
-  like "$output" $'\nnote +dryrun: 1 of them only count'
+  like "$output" $'\nnote +dryrun: 1 vhost with VhostLimit DryRun'
   local problems
   problems=$(ctl doctor --json | jq '[.findings[] | select(.level == "problem")] | length') || :
   is "$status" $((problems > 0))
   is "$(ctl doctor --json | jq '[.findings[] | select(.level != "good" and .todo == "")] | length')" 0 "without a remedy"
 }
 
-@test "top prints once where there is no terminal, sorted" {
+@test "top prints once without a terminal, sorted" {
   get c / >/dev/null
   try ctl top name
   is "$(grep -oE '^[a-z]+\.test' <<<"$output" | xargs)" 'a.test b.test c.test main.test'
   is "$(ctl top name --json | jq '.vhosts | length')" 4
 }
 
-@test "top in a terminal: a screen a second, keys, and the terminal as it was" {
-  requires script
-  local seen=$BATS_TEST_TMPDIR/seen
-  mkfifo "$BATS_TEST_TMPDIR/keys"
-  (timeout 40 script -qec "stty rows 24 cols 120; $TOP/tools/vhostlimitctl -s $(control_socket) top" /dev/null \
-    <"$BATS_TEST_TMPDIR/keys" >"$seen" 2>&1; echo over >"$seen.end") 3>&- &
-  exec 7>"$BATS_TEST_TMPDIR/keys"
-  wait_until 15 screens_shown 2
-  printf 'n' >&7
-  wait_until 15 first_is a.test
-  printf 'q' >&7
-  wait_until 15 test -e "$seen.end"
-  exec 7>&-
-  like "$(cat -v "$seen")" '\^\[\[\?1049l'
+@test "top prints once: numbers of requests, and each order by its name" {
+  local order
+  for order in cpu running waiting refused rate name; do
+    try ctl top "$order"
+    is "$status" 0 "$order"
+    like "$output" $'^mod_vhostlimit/.* event MPM, up 0 d 00:[0-9:]+, [0-9]+ child process(es)?, 32 workers, cgroup .*\n4 vhosts, '
+    like "$output" $'\n\nVHOST +STATE +MODE +RUN +WAIT +REQUESTS '
+  done
+  hold_request one b
+  is "$(ctl --json top running | jq -r '.vhosts[0] | "\(.name) \(.rate)"')" "b.test:$(httpd_port) null"
 }
 
-screens_shown() { (($(grep -c 'REQ/s' "$BATS_TEST_TMPDIR/seen") >= $1)); }  # <number>
-first_is()      { grep -q "^$1" <<<"$(grep -A1 'REQ/s' "$BATS_TEST_TMPDIR/seen" | tail -n 1)"; }  # <vhost>
+# ---- top in a terminal -------------------------------------------------------------
+
+# What the terminal gets goes to the file seen; keys are read from descriptor 7. The
+# terminal, its state before and after, the pid and the exit status are in files.
+begin_top() { # <word>...
+  requires script
+  cd "$BATS_TEST_TMPDIR" || return
+  mkfifo keys
+  # shellcheck disable=SC2016  # for the shell in the terminal
+  printf '%s\n' 'stty rows 24 cols 120' 'tty >terminal' 'stty -g >before' "trap : INT" \
+    'bash -c '\''echo $$ >pid; exec "$@"'\'' - "$@"' 'echo "$?" >status' 'stty -g >after' >terminal.sh
+  detached timeout 60 script -qec "bash terminal.sh $CTL -s $(control_socket) top $*" /dev/null <keys >seen 2>&1 &
+  exec 7>keys
+  wait_until 15 screens_shown 1
+}
+
+press() { printf '%b' "$1" >&7; }             # <keys as printf takes them>
+screens_shown() { (($(grep -c 'VHOST' seen) >= $1)); }  # <number>
+first_is()      { [[ $(last_screen | sed -n 5p) == "$1"* ]]; }  # <vhost>
+last_screen()   { tr -d '\r' <seen | awk -v RS='\033\\[H' 'END { gsub(/\033\[[?0-9]*[A-Za-z]/, ""); print }' | sed '$ { /^$/d }'; }
+has_ended()     { [[ -e after ]]; }
+is_restored()   { is "$(<after)" "$(<before)" "state of the terminal"; }
+
+@test "top in a terminal: a screen a second, keys, and the terminal as it was" {
+  begin_top
+  wait_until 15 screens_shown 3
+  like "$(last_screen)" 'REQ/s'
+  hold_request one c
+  press n
+  wait_until 15 first_is a.test
+  press r
+  wait_until 15 first_is c.test
+  press 'x\e[B'                         # no keys of top
+  press q
+  wait_until 15 has_ended
+  is "$(<status)" 0
+  is_restored
+  like "$(cat -v seen)" $'\\^\\[\\[\\?1049h.*\\^\\[\\[\\?1049l'
+}
+
+# Lines and the longest line of the last screen.
+screen_is() { [[ $(last_screen | awk '{ if (length > most) most = length } END { print NR " lines, " most }') == "$1" ]]; }
+
+@test "top follows the size of the terminal" {
+  begin_top name
+  wait_until 15 first_is a.test
+  stty -F "$(<terminal)" rows 6 cols 30
+  wait_until 15 screen_is "5 lines, 30"
+  stty -F "$(<terminal)" rows 24 cols 120
+  wait_until 15 first_is a.test
+  press q
+  wait_until 15 has_ended
+}
+
+@test "Ctrl-C ends top, and the terminal is as it was" {
+  begin_top
+  press '\003'
+  wait_until 15 has_ended
+  is "$(<status)" 130
+  is_restored
+}
+
+is_stopped() { [[ $(sed 's/.*) //' "/proc/$(<pid)/stat") == T* ]]; }
+
+@test "Ctrl-Z gives the terminal back until top continues" {
+  local shown
+  begin_top
+  kill -TSTP "$(<pid)"
+  wait_until 15 is_stopped
+  is "$(stty -F "$(<terminal)" -g)" "$(<before)" "state of the terminal"
+  shown=$(grep -c VHOST seen)
+  kill -CONT "$(<pid)"
+  wait_until 15 screens_shown $((shown + 2))
+  press q
+  wait_until 15 has_ended
+  is_restored
+}
+
+@test "top ends with a message behind its screen when the server gives no answer" {
+  begin_top
+  mv "$(control_socket)" "$(control_socket).away"
+  wait_until 15 has_ended
+  mv "$(control_socket).away" "$(control_socket)"
+  is "$(<status)" 69
+  is_restored
+  like "$(cat -v seen)" '\[\?1049lvhostlimitctl: no answer from .*: No such file or directory'
+}
+
 need_script() { need_program script; }
 
 @test "errors end with a sentence and a status of their own" {
   try ctl set a.test weight=0
   is "$status $output" "1 vhostlimitctl: VhostLimitWeight: '0' is not a whole number from 1 to 10000"
   try ctl show none.test
-  is "$status $output" "1 vhostlimitctl: 'none.test' is no vhost that takes part"
+  is "$status $output" "1 vhostlimitctl: 'none.test' is no site that takes part"
   try ctl -s /nowhere list
   is "$status $output" '69 vhostlimitctl: no answer from /nowhere: No such file or directory'
   local words
@@ -177,17 +256,17 @@ need_script() { need_program script; }
 @test "its completion knows commands, vhosts and keys" {
   complete_words() { # <word>...: what is offered for the last
     # shellcheck source=/dev/null
-    . "$TOP/tools/lib/completion.bash"
+    . "$TOP/ctl/completion.bash"
     COMP_WORDS=(vhostlimitctl -s "$(control_socket)" "$@")
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     COMPREPLY=()
     # shellcheck disable=SC2317  # the completion calls it
-    vhostlimitctl() { "$TOP/tools/vhostlimitctl" "$@"; }
+    vhostlimitctl() { "$CTL" "$@"; }
     _vhostlimitctl
     printf '%s\n' "${COMPREPLY[@]}" | xargs
   }
   is "$(complete_words re)" 'reset report'
-  is "$(complete_words show a)" "a.test:$(httpd_port)"
+  is "$(complete_words show a)" "a.test"
   is "$(complete_words set a.test w)" weight=
   is "$(complete_words reset a.test '')" 'weight concurrency queue cpu'
   is "$(complete_words top '')" 'cpu running waiting refused rate name'

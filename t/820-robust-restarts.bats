@@ -100,7 +100,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
 # it has begun to stop.
 restart_while_they_end() {
   restart_httpd 3>&- 4>&- &
-  wait_until 10 error_log_says 'SIGHUP received'
+  wait_until 10 error_log_has 'SIGHUP received'
   release_request one
   release_request two
   wait "$!"
@@ -169,10 +169,10 @@ address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/
 @test "restarts that load the module at another address: counts and groups stay, and nothing is left at the end" {
   requires cc cgroups
   local was
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/elsewhere.so" "$TOP/t/lib/elsewhere.c" -ldl
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/new_address.so" "$TOP/t/lib/new_address.c" -ldl
   rm -rf "$HTTPD_ROOT"; mkdir -p "$HTTPD_ROOT"
   configure_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
-  LD_PRELOAD=$BATS_TEST_TMPDIR/elsewhere.so launch_httpd
+  LD_PRELOAD=$BATS_TEST_TMPDIR/new_address.so launch_httpd
   hold_request one
   is "$(get b /)" 200
   was=$(address_of_module)
@@ -184,7 +184,7 @@ address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/
   configure_httpd 'VhostLimit On' -o 'a c d'
   restart_httpd
   is "$(status_of a requests) $(get d /)" '1 200'
-  wait_until 10 cgroup_gone "$(httpd_cgroup)/b.test:$(httpd_port)"
+  wait_until 10 cgroup_gone "$(httpd_cgroup)/b.test"
 }
 
 # As a package does it: a new file in the place of the old one. The stamp in it is

@@ -67,7 +67,7 @@ clean_on() { # <mpm> [what is to happen]
   release_all
   wait_until 30 gone "$valgrind_pid"
   ((${#client_pids[@]} == 0)) || kill "${client_pids[@]}" || :
-  cgroup_remove "$(httpd_cgroup)"       # httpd -X has no end of its own that would do it
+  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # httpd -X has no end of its own that would do it
   like "$(<"$BATS_TEST_TMPDIR/memcheck")" 'ERROR SUMMARY' "memcheck came to its end"
   is "$(records_of_ours "$BATS_TEST_TMPDIR/memcheck")" '' "memcheck's records about the module"
 }

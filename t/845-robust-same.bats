@@ -68,7 +68,7 @@ fill_site() {
 answers_to() { # <file>
   rm -f "$HTTPD_ROOT"/htdocs/a/dav/new
   touch -d 2020-01-01 "$HTTPD_ROOT/htdocs/a/dav"
-  perl "$TOP/t/lib/mixed.pl" "$(httpd_port)" >"$1" 
+  perl "$TOP/t/lib/compare_requests.pl" "$(httpd_port)" >"$1" 
   over_http2 | without_chance >>"$1"
 }
 

@@ -53,10 +53,10 @@ has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  
 @test "children that crash while they hold the lock, under load: 5 times, in the long form 50" {
   requires cc
   local times=$((${VL_LONG:-0} ? 50 : 5)) i child
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/fall.so" "$TOP/t/lib/fall.c" -ldl
+  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/segv_in_lock.so" "$TOP/t/lib/segv_in_lock.c" -ldl
   mkdir -m 777 "$BATS_TEST_TMPDIR/fall"
-  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/fall.so"
-  export FALL=$BATS_TEST_TMPDIR/fall LD_PRELOAD=$BATS_TEST_TMPDIR/fall.so
+  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/segv_in_lock.so"
+  export FALL=$BATS_TEST_TMPDIR/fall LD_PRELOAD=$BATS_TEST_TMPDIR/segv_in_lock.so
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 100 5s' -v 'b VhostLimitConcurrency 2'
   unset LD_PRELOAD
   begin_load 4 a /page.html

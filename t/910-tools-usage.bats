@@ -5,7 +5,7 @@
 bats_require_minimum_version 1.5.0
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 
-says() { # <status> <words in the output>
+exits() { # <status> <words in the output>
   printf 'status %s\n%s\n' "$status" "$output"
   [ "$status" -eq "$1" ] && [[ $output == *"$2"* ]]
 }
@@ -29,11 +29,11 @@ programs() { # every program in tools
   for tool in "${tools[@]}"; do
     for option in -h --help; do
       run --separate-stderr "$tool" "$option"
-      says 0 "Usage:   ${tool##*/}"
+      exits 0 "Usage:   ${tool##*/}"
       [[ $output == *Exit:* && $output == *' -h, --help '* && $output == *' --version '* && -z $stderr ]]
     done
     run --separate-stderr "$tool" --version
-    says 0 "${tool##*/} (mod_vhostlimit) $version"
+    exits 0 "${tool##*/} (mod_vhostlimit) $version"
     [ "${#lines[@]}" -eq 1 ]
     [ -z "$stderr" ]
   done
@@ -45,91 +45,97 @@ programs() { # every program in tools
   for tool in "${tools[@]}"; do
     for option in -Z --no-such-option; do
       run --separate-stderr "$tool" "$option"
-      says 2 ''
+      exits 2 ''
       printf '%s\n' "$stderr"
       [ -z "$output" ]
       # shellcheck disable=SC2154  # set by run --separate-stderr
       [ "${#stderr_lines[@]}" -eq 2 ]
       [[ ${stderr_lines[0]} == "${tool##*/}: "*"${option#-}"* ]]
-      [ "${stderr_lines[1]}" = "Try '${tool##*/} -h'." ]
+      [ "${stderr_lines[1]}" = "Try '${tool##*/} --help'." ]
     done
   done
 }
 
 @test "a value that looks like an option is a value, and -h after an argument is found" {
   run "$TOP/tools/fuzz.sh" -s -h
-  says 2 "-s: '-h' is not a whole number"
+  exits 2 "-s: '-h' is not a whole number"
   run "$TOP/tools/bench.sh" --repeat --version
-  says 2 "--repeat: '--version' is not a whole number"
+  exits 2 "--repeat: '--version' is not a whole number"
   run "$TOP/tools/bench.sh" noisy --quick -h
-  says 0 'Usage:   bench.sh'
+  exits 0 'Usage:   bench.sh'
   run "$TOP/tools/cgroups.sh" v3 true --version
-  says 2 "'v3' is not v1 or v2"
+  exits 2 "'v3' is not v1 or v2"
 }
 
 @test "setup.sh names what is wrong with a command or a value" {
   run "$TOP/tools/setup.sh"
-  says 2 "missing command: up, down or status"
+  exits 2 "missing command: up, down or status"
   run "$TOP/tools/setup.sh" sideways
-  says 2 "unknown command 'sideways'"
+  exits 2 "unknown command 'sideways'"
   run "$TOP/tools/setup.sh" up -m threaded
-  says 2 "-m: 'threaded' is not event, worker or prefork"
+  exits 2 "-m: 'threaded' is not event, worker or prefork"
   run "$TOP/tools/setup.sh" up -w 410
-  says 2 "-w: '410' is not a multiple of 25"
+  exits 2 "-w: '410' is not a multiple of 25"
   run "$TOP/tools/setup.sh" up -p 0
-  says 2 "-p: '0' is not a whole number"
+  exits 2 "-p: '0' is not a whole number"
   run "$TOP/tools/setup.sh" up -F squid
-  says 2 "-F: 'squid' is not none, keepalive or proxy"
+  exits 2 "-F: 'squid' is not none, keepalive or proxy"
   run "$TOP/tools/setup.sh" up -T -F proxy
-  says 2 "-F and -T: the HAProxy of the test bed has no TLS"
+  exits 2 "-F and -T: the HAProxy of the test bed has no TLS"
   run "$TOP/tools/setup.sh" down now
-  says 2 "unexpected argument 'now'"
+  exits 2 "unexpected argument 'now'"
   run "$TOP/tools/setup.sh" down -M
-  says 2 "-M goes with up only"
+  exits 2 "-M is valid with up only"
 }
 
 @test "bench.sh names what is wrong with a test or a value" {
   run "$TOP/tools/bench.sh" quiet
-  says 2 "unknown test 'quiet'"
+  exits 2 "unknown test 'quiet'"
   run "$TOP/tools/bench.sh" --target plain,other
-  says 2 "--target: 'other' is not one of plain plain-best vhostlimit limits40 limits20"
+  exits 2 "--target: 'other' is not one of plain plain-best vhostlimit limits40 limits20"
   run "$TOP/tools/bench.sh" --page cgi
-  says 2 "--page: 'cgi' is not one of static large php sleep"
+  exits 2 "--page: 'cgi' is not one of static large php sleep"
   run "$TOP/tools/bench.sh" --page static mix
-  says 2 "--page: the test mix has its own pages"
+  exits 2 "--page: the test mix has its own pages"
   run "$TOP/tools/bench.sh" --page php frameworks
-  says 2 "--page: the test frameworks has no page php"
+  exits 2 "--page: the test frameworks has no page php"
   run "$TOP/tools/bench.sh" --page wordpress noisy
-  says 2 "--page: the test noisy has no page wordpress"
+  exits 2 "--page: the test noisy has no page wordpress"
   for n in 0 100 -1 two 1.5; do
     run "$TOP/tools/bench.sh" --repeat "$n"
-    says 2 "--repeat: '$n' is not a whole number from 1 to 99"
+    exits 2 "--repeat: '$n' is not a whole number from 1 to 99"
   done
   run "$TOP/tools/bench.sh" --load ab
-  says 2 "--load: 'ab' is not one of siege wrk"
+  exits 2 "--load: 'ab' is not one of siege wrk"
+  for n in 0 two -1; do
+    run "$TOP/tools/bench.sh" --server-cpus "$n"
+    exits 2 "--server-cpus: '$n' is not a whole number from 1 to 999"
+  done
+  run "$TOP/tools/bench.sh" --server-cpus 2 --clients one
+  exits 2 "--server-cpus: with --clients the server has all CPUs of this machine"
   run "$TOP/tools/bench.sh" -w 0
-  says 2 "-w: '0' is not a multiple of 25"
+  exits 2 "-w: '0' is not a multiple of 25"
 }
 
 @test "bench.sh names what is wrong with clients and targets" {
   for hosts in one,two,three,four ''; do
     run "$TOP/tools/bench.sh" --clients "$hosts"
-    says 2 "--clients: "
+    exits 2 "--clients: "
   done
   for host in -oProxyCommand=x 'a b' 'a;b'; do
     run "$TOP/tools/bench.sh" --clients "one,$host"
-    says 2 "--clients: '$host' is not a host name"
+    exits 2 "--clients: '$host' is not a host name"
   done
   run "$TOP/tools/bench.sh" --install
-  says 2 "--install and --server go with --clients"
+  exits 2 "--install and --server are valid with --clients only"
   run "$TOP/tools/bench.sh" --target haproxy weights
-  says 2 "--target: the test weights cannot run haproxy"
+  exits 2 "--target: the test weights cannot run haproxy"
 }
 
 @test "bench.sh -l lists the tests with a line each" {
   run "$TOP/tools/bench.sh" -l
   for name in alone baseline cap cgroup cpu cpu-shared cpu-threads cpu-weights insulation light many mix noisy recovery vhosts weights; do
-    says 0 "$name"$'\t'
+    exits 0 "$name"$'\t'
   done
 }
 
@@ -138,7 +144,7 @@ programs() { # every program in tools
   for words in 'setup.sh up' 'setup.sh down' 'setup.sh status' 'bench.sh --quick'; do
     # shellcheck disable=SC2086  # program and arguments
     run as_nobody bash -c 'cd / && exec "$@"' - "$TOP"/tools/$words
-    says 77 "this needs root"
+    exits 77 "this needs root"
     [ "${#lines[@]}" -eq 1 ]
   done
 }
@@ -146,7 +152,7 @@ programs() { # every program in tools
 @test "too few file descriptors: one sentence and 77" {
   needs_root
   run bash -c "ulimit -n 300; '$TOP/tools/bench.sh' --quick"
-  says 77 "too few file descriptors"
+  exits 77 "too few file descriptors"
   [ "${#lines[@]}" -eq 1 ]
 }
 
@@ -157,21 +163,21 @@ programs() { # every program in tools
     packages_family() { echo none; }
     packages_none() { echo 'no such package'; return 1; }
     packages_install siege"
-  says 77 "not installable from the distribution's packages: siege"
+  exits 77 "not installable from the distribution's packages: siege"
 }
 
 @test "every row of the table of packages has a role, a probe and both names" {
   run bash -c ". '$TOP/tools/lib/packages.sh'; packages_table | awk -F '  +' 'NF != 4 { print; bad = 1 } END { exit bad || !NR }'"
-  says 0 ""
+  exits 0 ""
 }
 
 @test "packages have names in both families, and nothing is installed twice" {
   run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
     packages_names apt apxs cgroup siege; packages_names dnf apxs cgroup siege"
-  says 0 $'apache2-dev\nlibcgroup-dev\nsiege\nhttpd-devel\nlibcgroup-devel\nsiege'
+  exits 0 $'apache2-dev\nlibcgroup-dev\nsiege\nhttpd-devel\nlibcgroup-devel\nsiege'
   run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
     packages_apt() { echo asked the package manager; }
     packages_install make"
-  says 0 ""
+  exits 0 ""
   [ -z "$output" ]
 }

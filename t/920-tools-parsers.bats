@@ -94,9 +94,10 @@ END
 }
 
 @test "the end of a wrk run becomes a record, failures of all kinds added" {
-  echo '{"requests":1000,"elapsed":2.0,"status":100,"connect":1,"read":2,"write":3,"timeout":4,"mean":0.01,"longest":0.5,"p50":0.009,"p99":0.2}' >end
+  echo '{"requests":1000,"elapsed":2.0,"status":100,"connect":1,"read":2,"write":3,"timeout":4,"mean":0.01,"longest":0.5,"p50":0.009,"p90":0.1,"p99":0.2,"p999":0.4,"times":[[0.005,50],[0.2,50]]}' >end
   call wrk wrk_parse end
-  is '[.transactions, .failures, .rate, .p50_s, .p99_s]' '[900,110,450,0.009,0.2]'
+  is '[.transactions, .failures, .rate, .p50_s, .p90_s, .p99_s, .p999_s]' '[900,110,450,0.009,0.1,0.2,0.4]'
+  is .times '[[0.005,500],[0.2,500]]'
 }
 
 h2load_end() {
@@ -131,7 +132,8 @@ END
   h2load_counted >end
   call h2load h2load_parse end log
   is '[.transactions, .failures, .rate, .elapsed_s, .availability]' '[3,2,2,1.5,60]'
-  is '[.mean_s, .p50_s, .p99_s, .longest_s]' '[0.10686,0.02,0.02,0.78857]'
+  is '[.mean_s, .p50_s, .p90_s, .p99_s, .p999_s, .longest_s]' '[0.10686,0.02,0.02,0.02,0.02,0.78857]'
+  is '[(.times | length), (.times | map(.[1]) | add * 1e6 | round / 1e6)]' '[118,3]'
 }
 
 @test "the end of a flood of handshakes becomes a record" {
@@ -140,7 +142,7 @@ END
   is '[.transactions, .failures, .rate, .availability]' '[120,40,60,75]'
   : >empty
   call handshake handshake_parse empty
-  refused "empty is not the complete end of a flood of handshakes"
+  refused "empty is not the complete output of handshake"
 }
 
 @test "a truncated, empty or foreign file is no end of a wrk run" {
@@ -149,7 +151,7 @@ END
   echo 'unable to connect to site1.test:http Connection refused' >foreign
   for file in cut-short empty foreign; do
     call wrk wrk_parse "$file"
-    refused "$file is not the complete end of a wrk run"
+    refused "$file is not the complete output of wrk"
   done
 }
 
@@ -172,7 +174,17 @@ END
   ab_end >end
   call ab ab_parse end csv
   is '[.transactions, .failures, .rate, .elapsed_s]' '[200,100,100,2]'
-  is '[.mean_s, .p50_s, .p99_s, .longest_s]' '[0.159102,0.1375,0.3475,0.348187]'
+  is '[.mean_s, .p50_s, .p99_s, .p999_s, .longest_s]' '[0.159102,0.1375,0.3475,null,0.348187]'
+  is .times '[[0.1375,3],[0.3475,3],[0.348187,3]]'
+}
+
+@test "percentiles of several clients come from the response times of all of them" {
+  # 1000 answers of 1 to 1000 ms, and 3000 of 2 s: as one client with the 4000.
+  run bash -c '. "$1/tools/lib/common.sh"; lib_jq load "
+    def client(\$times): [classes as [\$middle, \$percent]
+      | [\$times[(\$times | length - 1) * \$middle / 100 | floor], (\$times | length) * \$percent / 100]];
+    client([range(1; 1001) / 1000]) + client([range(3000) | 2]) | [percentile(0.05, 0.125, 0.2, 0.2499, 0.5, 0.999)]" -nc' - "$TOP"
+  is 'map(. * 100 | round)' '[20,50,80,100,200,200]'
 }
 
 @test "a truncated, empty or foreign file is no end of a run of h2load or ab" {
@@ -181,11 +193,11 @@ END
   : >empty
   for file in h2load-cut h2load-head empty missing; do
     call h2load h2load_parse "$file" log 2>/dev/null
-    [ "$status" -ne 0 ] && [[ $output == *"$file is not the complete end of an h2load run"* ]]
+    [ "$status" -ne 0 ] && [[ $output == *"$file is not the complete output of h2load"* ]]
   done
   for file in ab-cut ab-short empty; do
     call ab ab_parse "$file" csv
-    refused "$file is not the complete end of an ab run"
+    refused "$file is not the complete output of ab"
   done
 }
 
@@ -203,7 +215,7 @@ END
     "$(cpu all "$1" "$2")" "$(cpu 0 "$1" "$2")" "$3"; }
   printf '{"sysstat":{"hosts":[{"statistics":[%s,%s]}]}}' "$(sample 20 70 100)" "$(sample 40 50 300)" >json
   run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"
-    sar_jq -c --arg server 0 --arg clients 0 "include \"sar\"; run(\$server; \$clients)" <json' - "$TOP"
+    sar_jq "run(\$server; \$clients)" -c --arg server 0 --arg clients 0 <json' - "$TOP"
   is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
 }
 
@@ -231,9 +243,9 @@ silent_server() { # its port goes to the file "port"
   command -v h2load >/dev/null || skip "no h2load"
   silent_server
   # shellcheck disable=SC2016  # for the inner shell
-  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/h2load.sh"; declare -A trial=([requests]="")
+  run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/h2load.sh"
     load_dir() { pwd; }; client_exec() { exec "${@:2}"; }
-    h2load_prepare; (h2load_run 1 3 1 0 "https://127.0.0.1:$2/" run 1); h2load_record run' - "$TOP" "$(<port)"
+    h2load_prepare; (h2load_run 1 3 1s 0 "https://127.0.0.1:$2/" run 1); h2load_record run' - "$TOP" "$(<port)"
   kill "$server"
   printf 'status %s\n%s\n' "$status" "$output"
   is '[.transactions, .failures, .elapsed_s < 15]' '[0,1,true]'

@@ -172,9 +172,9 @@ shared_pool() { # <word of rows.jq>
 }
 
 @test "the insulation test sweeps all loads and schemes with --full" {
-  with_bench 'option[length]=full; test_read insulation
+  with_bench 'test_read insulation length=full
     echo "${#test_scenes[@]} ${test[targets]} ${test[full]}"
-    option[length]=default; test_scenes=() test_loads=() test_rows=(); test_read insulation
+    test_scenes=() test_loads=() test_rows=(); test_read insulation length=default
     echo "${test_scenes[*]} ${test[targets]} ${test[hogs:b60-hogs]}"'
   [ "${lines[0]}" = '12 plain,limits40,limits20,vhostlimit 60' ]
   [ "${lines[1]}" = 'b10 b60 b60-hogs limits20,vhostlimit 10' ]
@@ -217,7 +217,7 @@ shared_pool() { # <word of rows.jq>
     measure_tune
     measure_workers static plain-best; measure_workers static plain; measure_workers static vhostlimit
     measure_workers php plain-best; measure_workers php plain
-    jq -sc "map([.page, .workers, .rate])" <<<"$measure_tries"'
+    measure_array tries <<<"$measure_tries" | jq -c "map([.page, .workers, .rate])"'
   [ "${lines[*]:0:5}" = '50 400 400 1200 400' ]
   [ "${lines[5]}" = '[["static",25,99],["static",50,1000.5],["static",100,99],["static",400,99],["static",1200,99],["php",25,99],["php",50,99],["php",100,99],["php",400,99],["php",1200,1000.5]]' ]
 }
@@ -257,4 +257,26 @@ shared_pool() { # <word of rows.jq>
   with_bench 'test_read noisy; rows_json run-*.json | jq "{ rows: . }" >result.json; report_jq result.json rows | report_rows'
   [[ ${lines[1]} == *"$victims"*1.000*0.900..1.100*'>= 0.97'*'>= 1.0'*'met, and the goal' ]]
   [[ ${lines[3]} == *'failures of either site'*' 0 '*0..0*'met, and the goal' ]]
+}
+
+@test "each of the dictionaries is changed by the file that owns it" {
+  local name owner found changes=''
+  for name in option:../bench.sh test:./test.sh test_option:./test.sh trial:./trial.sh measure:./measure.sh 'bed:./bed(-server)?.sh'; do
+    owner=${name#*:} name=${name%%:*}
+    found=$(cd "$TOP/tools/lib" && grep -nE "^([^#]*[ ;(])?$name(\\[[^]]*\\])?\\+?=" ./[!c]*.sh ./c[!t]*.sh ../bench.sh ../setup.sh)
+    [ -n "$found" ]
+    changes+=$(grep -vE "^$owner:" <<<"$found") || true
+  done
+  printf '%s\n' "$changes"
+  [ -z "$changes" ]
+}
+
+@test "the server has one CPU, or as many as --server-cpus says; the load generators have the others" {
+  with_bench 'cpu_list() { printf "%s\n" 2 3 6 7; }
+    cpus() { printf "%s | %s | %s\n" "$(cpu_server)" "$(cpu_clients)" "$(cpu_of_record server)"; }
+    cpus; cpu_give_server 3; cpus; cpu_clients_elsewhere; cpus; cpu_list() { echo 4; }; cpu_clients_here=yes; cpu_give_server 1; cpus'
+  [ "${lines[0]}" = '2 | 3,6,7 | 2' ]
+  [ "${lines[1]}" = '2,3,6 | 7 | 2,3,6' ]
+  [ "${lines[2]}" = '2,3,6,7 | 2,3,6,7 | all' ]
+  [ "${lines[3]}" = '4 | 4 | 4' ]
 }

@@ -20,7 +20,7 @@ summary() { # <sar|siege> <argument>...
   printf 'status %s\n%s\n%s\n' "$status" "$output" "$stderr"
 }
 
-says() { # <jq filter> <want>
+json_is() { # <jq filter> <want>
   is "$(jq -c "$1" <<<"$output")" "$2" "$1"
 }
 
@@ -62,7 +62,7 @@ of_another_version() { # [format]: the record, as if of sysstat 11.7 unless anot
   tail -c +5 "$RECORD"
 }
 
-# A sadf that says what sadf of another version would.
+# A sadf that prints what sadf of another version would.
 another_sadf() { # <commands>
   mkdir -p bin
   printf '#!/bin/bash\n%s\n' "$1" >bin/sadf
@@ -92,7 +92,7 @@ END
   requires sar
   summary sar --json "$RECORD"
   is "$status" 0
-  says '.samples' 3
+  json_is '.samples' 3
   local name
   for name in user nice system iowait steal idle; do
     # sar weights by ticks, of which a second has a few more or less.
@@ -102,13 +102,13 @@ END
   near "$(jq .memory.used_percent <<<"$output")" "$(average_of %memused -r)" 0.05
   near "$(jq .queue.load_1 <<<"$output")" "$(average_of ldavg-1 -q)" 0.05
   near "$(jq .queue.running <<<"$output")" "$(average_of runq-sz -q)" 1
-  [[ ! -e /proc/pressure/cpu ]] || says '.pressure | map(.some >= 0 and .some <= 100) | all' true
+  [[ ! -e /proc/pressure/cpu ]] || json_is '.pressure | map(.some >= 0 and .some <= 100) | all' true
 }
 
 @test "sar: the table has the same figures; each CPU with -P only" {
   requires sar
   summary sar --json -P "$RECORD"
-  says '.cpu | length - 1' "$(jq .cpus <<<"$output")"
+  json_is '.cpu | length - 1' "$(jq .cpus <<<"$output")"
   local idle
   idle=$(jq .cpu.all.idle <<<"$output")
   summary sar "$RECORD"
@@ -149,8 +149,8 @@ END
   old_json >json
   another_sadf "cat '$PWD/json'"
   summary sar --json -P old
-  says '[.cpus, .seconds, .cpu.all.user, .cpu.all.idle, .cpu.all.steal, .queue.running]' '[12,20,40,50,4,4.5]'
-  says '[.cpu | keys_unsorted, .memory, .pressure]' '[["all","2","11"],null,null]'
+  json_is '[.cpus, .seconds, .cpu.all.user, .cpu.all.idle, .cpu.all.steal, .queue.running]' '[12,20,40,50,4,4.5]'
+  json_is '[.cpu | keys_unsorted, .memory, .pressure]' '[["all","2","11"],null,null]'
   summary sar old
   is "$status" 0
   [[ ! $output =~ memory|pressure ]] || fail "not in the record: $output"
@@ -161,7 +161,7 @@ END
   another_sadf "[[ \$* != *ALL ]] || { echo 'Usage: sadf' >&2; exit 1; }; cat '$PWD/json'"
   summary sar --json old
   is "$status" 0
-  says .queue.load_15 0.25
+  json_is .queue.load_15 0.25
 }
 
 @test "sar: a record of another version is refused with what to do" {
@@ -201,9 +201,9 @@ END
   cp "$RECORD" 12
   cp "$RECORD" ./-1
   summary sar --json 12
-  says .samples 3
+  json_is .samples 3
   summary sar --json -- -1
-  says .samples 3
+  json_is .samples 3
 }
 
 siege_plain() {
@@ -260,10 +260,10 @@ END
   sed 's/$/\r/' plain >plain-crlf
   summary siege --json plain plain-new json json-new plain-crlf
   is "$status" 0
-  says 'map(.file)' '["plain","plain-new","json","json-new","plain-crlf"]'
-  says 'map([.transactions, .failures, .availability, .rate, .elapsed_s, .longest_s, .concurrency]) | unique' \
+  json_is 'map(.file)' '["plain","plain-new","json","json-new","plain-crlf"]'
+  json_is 'map([.transactions, .failures, .availability, .rate, .elapsed_s, .longest_s, .concurrency]) | unique' \
     '[[85123,17,99.98,284.29,299.42,27.46,99.12]]'
-  says 'map(.mean_s)' '[0.35,0.35025,0.35,0.35,0.35]'
+  json_is 'map(.mean_s)' '[0.35,0.35025,0.35,0.35,0.35]'
 }
 
 @test "siege: one table, a line for each file" {
@@ -281,7 +281,7 @@ END
   HOME=$PWD siege -j -b -c1 -r2 http://127.0.0.1:1/ >none 2>&1 || true
   summary siege --json none
   is "$status" 0
-  says '.[0] | [.transactions, .failures]' '[0,2]'
+  json_is '.[0] | [.transactions, .failures]' '[0,2]'
 }
 
 @test "siege: a truncated file is refused wherever it was cut, a foreign one or two runs too" {
@@ -313,7 +313,7 @@ END
   for tool in sar siege; do
     summary "$tool"
     is "$status" 2
-    like "$stderr" "Try '$tool-summary\\.sh -h'\\."
+    like "$stderr" "Try '$tool-summary\\.sh --help'\\."
   done
   summary sar one two
   is "$status" 2

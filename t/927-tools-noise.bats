@@ -54,11 +54,11 @@ reasons() { # <filter> [busy]: kinds and sentences
 
 @test "a machine that stood still, and seconds in which nothing was done, make a run void" {
   is "$(reasons '.sar.gap_s = 1')" ''
-  is "$(reasons '.sar.gap_s = 4')" 'gap: the machine stood still for 4 s'
-  is "$(reasons '.sar.still = [true, false, true, false, true]')" 'stalled: server and clients did nothing in 1 of 3 seconds'
+  is "$(reasons '.sar.gap_s = 4')" 'gap: the machine stalled for 4 s'
+  is "$(reasons '.sar.still = [true, false, true, false, true]')" 'stalled: server and clients were idle in 1 of 3 seconds'
   is "$(reasons '.sar.still = [true, false, true, false, true]' false)" ''
   is "$(reasons '.sar.still = [range(25) | . == 7]')" '' '1 of 23'
-  is "$(reasons '.sar.still = [range(25) | . < 4]')" 'stalled: server and clients did nothing in 3 of 23 seconds'
+  is "$(reasons '.sar.still = [range(25) | . < 4]')" 'stalled: server and clients were idle in 3 of 23 seconds'
   is "$(reasons '.sar = null | .client_cpu = []')" '' 'no record'
 }
 
@@ -67,7 +67,7 @@ reasons() { # <filter> [busy]: kinds and sentences
     local rate
     for rate; do run_json ".total.rate = $rate"; done | jq -src -L "$TOP/tools/lib" 'include "noise"; [outliers | [.[0], .[1].why]]'
   }
-  is "$(outliers 12000 64 11500)" '[[1,"64.0 answers a second, the median of its like is 11500.0"]]'
+  is "$(outliers 12000 64 11500)" '[[1,"64.0 responses a second; the median of the same runs is 11500.0"]]'
   is "$(outliers 12000 2401 12000)" '[]'
   is "$(outliers 12000 64)" '[]'
   is "$({ run_json '.total.rate = 64 | .target = "vhostlimit"'; run_json .; run_json .; run_json .; } |
@@ -100,7 +100,7 @@ measured() { # <option>...
   with_bench '. ./functions; shift 2
     n=0
     need_root() { :; }; prepare() { mkdir -p "${measure[out]}"; }; measure_tune() { :; }; html_print() { :; }; chart_png() { :; }
-    trial_outrun() { return 1; }
+    trial_siege_failed() { return 1; }
     trial_run() {
       n=$((n + 1)) trial[lost]=
       local given=.
@@ -124,7 +124,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   is "$(of_result '[.runs[] | [.repetition, .target, .total.rate]]')" '[[1,"plain",200],[1,"vhostlimit",200],[2,"vhostlimit",200],[2,"plain",200]]'
   is "$(of_result '[.void[] | [.repetition, .target, .rate, .noise[0].kind, .file]]')" '[[1,"vhostlimit",2,"steal","1-static-vhostlimit.json"]]'
   is "$(of_result '.rows[1].values')" '[1,1]'
-  like "$output" 'void: +1 of 5 runs were disturbed; they are in no figure:'
+  like "$output" 'void: +1 of 5 runs were disturbed; no figure includes them:'
   like "$output" "void: +static page, vhostlimit, repetition 1, 2\.0/s: 34\.5 % of the server's CPU time was steal"
   like "$output" 'runs that count, and void ones +2, 0 void +2, 1 void'
   like "$output" 'outliers: +not searched'
@@ -157,7 +157,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   is "$status" 0
   is "$(tail -n 1 made)" '7 1-static-plain-again1'
   is "$(of_result '[(.runs | map(.total.rate) | unique), .void[0].noise[0].kind, .options.missing]')" '[[200],"outlier",[]]'
-  like "$output" 'void: +static page, plain, repetition 1, 6\.0/s: 6\.0 answers a second, the median of its like is 200\.0'
+  like "$output" 'void: +static page, plain, repetition 1, 6\.0/s: 6\.0 responses a second; the median of the same runs is 200\.0'
 }
 
 @test "--keep-noisy counts disturbed runs, and the report names them" {
@@ -166,7 +166,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   measured --repeat 3 --keep-noisy
   is "$(wc -l <made)" 6
   is "$(of_result '[(.runs | length), (.void | length), .options.noisy]')" '[6,0,"keep"]'
-  like "$output" 'disturbed: static page, plain, repetition 1, .* was steal; it counts \(--keep-noisy\)'
+  like "$output" 'disturbed: static page, plain, repetition 1, .* was steal; it counts because of --keep-noisy'
   like "$output" 'disturbed: static page, vhostlimit, repetition 1, 6\.0/s: .* it counts'
 }
 

@@ -62,7 +62,7 @@ nothing_left() {
 @test "up with other options makes another bed" {
   bed up -m worker -w 50 -p 3 -D 'Header unset X' -D 'TraceEnable off'
   [ "$status" -ne 0 ]
-  [[ $output == *"Apache refuses its configuration"*Header* ]]
+  [[ $output == *"Apache rejects its configuration"*Header* ]]
   bed up -m worker -w 50 -p 3 -D 'TraceEnable off'
   [ "$status" -eq 0 ]
   fetch 1 http://site1.test/ >/dev/null
@@ -149,7 +149,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   flock -n 8
   bed down
   [ "$status" -eq 77 ]
-  [[ $output == *"another tool is working on the test bed"* ]]
+  [[ $output == *"another tool uses the test bed"* ]]
   exec 8>&-
 }
 
@@ -168,7 +168,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   bed up -M -D 'VhostLimitConcurrency 5'
   [ "$status" -eq 0 ]
   page=$(nsenter --net=/run/netns/vl-server curl -fsS 'http://127.0.0.1:8081/vhostlimit-status?json')
-  [ "$(jq '.vhosts[] | select(.name == "site1.test:80") | .concurrency' <<<"$page")" = 5 ]
+  [ "$(jq '.vhosts[] | select(.name == "site1.test") | .concurrency' <<<"$page")" = 5 ]
   bed down
   [ "$status" -eq 0 ]
   nothing_left
@@ -192,7 +192,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
 }
 
 in_group() { # <pid> <site>   of the hierarchy that counts CPU time
-  grep -qE ":(cpuacct|cpu,cpuacct|):/$BED/$2.test:80\$" "/proc/$1/cgroup"
+  grep -qE ":(cpuacct|cpu,cpuacct|):/$BED/$2.test\$" "/proc/$1/cgroup"
 }
 
 @test "up -M -P gives each site a PHP-FPM of its own in the site's group" {

@@ -1,34 +1,40 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What belongs to vhostlimitctl: its parts, installed, its manual, its completion.
+# vhostlimitctl without a server: what is installed, its manual, its completion, its command
+# line.
 
 bats_require_minimum_version 1.5.0
 load lib/common
 load lib/httpd
 load lib/guard
+load lib/control
 
 installed() { printf '%s%s\n' "$BATS_FILE_TMPDIR/root" "$1"; }  # <path>
 
+setup() { requires ctl; }
+
 setup_file() {
-  make -C "${VL_BUILD_DIR:-$TOP}" -s install-sbinSCRIPTS install-partsDATA install-man install-data-local \
-    DESTDIR="$BATS_FILE_TMPDIR/root" >"$BATS_FILE_TMPDIR/make" 2>&1 || { cat "$BATS_FILE_TMPDIR/make"; return 1; }
-  # DESTDIR is where the files are to be; the program looks in its final place.
-  sed -i "s|^here=|here=$(installed '')|" "$(part '*/sbin/vhostlimitctl')"
+  [[ -x $CTL ]] || return 0
+  install_both >"$BATS_FILE_TMPDIR/make" 2>&1 || { cat "$BATS_FILE_TMPDIR/make"; return 1; }
+}
+
+install_both() {
+  local build=${VL_BUILD_DIR:-$TOP}
+  make -C "$build" -s install-man DESTDIR="$(installed '')" && make -C "$build/ctl" -s install DESTDIR="$(installed '')"
 }
 
 part() { find "$(installed /)" -type f -path "$1"; }  # <pattern>
 
 # The commands as the help has them.
-commands() { "$TOP/tools/vhostlimitctl" -h | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort -u; }
+commands() { "$CTL" --help | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort -u; }
 
-@test "it is installed with all of its parts" {
-  local script
-  script=$(part '*/sbin/vhostlimitctl')
-  is "$(find "$(installed /)" -path '*/mod_vhostlimit/lib/ctl*' -printf '%f\n' | sort | xargs)" \
-    "$(find "$TOP/tools/lib" -name 'ctl*' -printf '%f\n' | sort | xargs)"
-  try "$script" -s /nowhere list
+@test "it is one program that needs no other" {
+  local program
+  program=$(part '*/sbin/vhostlimitctl')
+  try env PATH=/nowhere "$program" -s /nowhere list
   is "$status $output" '69 vhostlimitctl: no answer from /nowhere: No such file or directory'
+  is "$(find "$(installed /)" -type f -printf '%f\n' | sort | xargs)" 'mod_vhostlimit.5 vhostlimitctl vhostlimitctl vhostlimitctl.8'
 }
 
 @test "the manual, the help and the completion know the same commands" {
@@ -53,19 +59,130 @@ commands() { "$TOP/tools/vhostlimitctl" -h | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/
 
 need_groff() { need_program groff; }
 
-@test "installed, it still knows its version" {
-  try "$(part '*/sbin/vhostlimitctl')" --version
-  is "$status $output" "0 $("$TOP/tools/vhostlimitctl" --version)"
-  like "$output" '^vhostlimitctl \(mod_vhostlimit\) [0-9]+\.[0-9]+'
+@test "--help and --version print to stdout" {
+  local option
+  for option in -h --help; do
+    run --separate-stderr "$CTL" "$option"
+    # shellcheck disable=SC2154  # set by run --separate-stderr
+    is "$status ${lines[1]%% \[*} $stderr" '0 Usage:   vhostlimitctl '
+    like "$output" $'\nExit: .*'
+  done
+  run --separate-stderr "$CTL" --version
+  is "$status $output $stderr" "0 vhostlimitctl (mod_vhostlimit) $(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$TOP/configure.ac") "
 }
 
-@test "no server, no root and a missing program end with different codes" {
-  local bin=$BATS_TEST_TMPDIR/bin program
-  mkdir "$bin"
-  for program in bash env dirname sed getopt cut paste mktemp rm; do ln -s "$(command -v "$program")" "$bin/"; done
-  # common.sh adds /usr/sbin and /sbin to PATH; jq is in neither.
-  run -127 env PATH="$bin" "$TOP/tools/vhostlimitctl" -s /nowhere list
-  is "$output" 'vhostlimitctl: jq is not installed; install it and try again'
-  try "$TOP/tools/vhostlimitctl" list -s /nowhere
+@test "a usage error is one sentence and where the help is, on stderr" {
+  says() { # <sentence> <word>...
+    local sentence=$1
+    shift
+    run --separate-stderr "$CTL" "$@"
+    is "$status $output $stderr" "2  vhostlimitctl: $sentence"$'\n'"Try 'vhostlimitctl --help'." "$*"
+  }
+  says 'unknown option -Z' -Z
+  says 'unknown option --no-such-option' list --no-such-option
+  says 'option --json=1 takes no value' --json=1 list
+  says 'option -s needs a value' list -s
+  says 'missing command: top, list, show, set, reset, explain, report, size or doctor' --json
+  says "unknown command 'frob'" frob
+  says 'show: too few arguments' show
+  says 'set: too few arguments' set a.test
+  says 'list: too many arguments' list now
+  says "top: 'sideways' is not one of cpu, running, waiting, refused, rate and name" top sideways
+  says "size: 'x' is not a whole number of seconds up to 9999" size x
+  says "size: '' is not a whole number of seconds up to 9999" size ''
+  says "size: '10000' is not a whole number of seconds up to 9999" size 10000
+  says 'a name or value must not contain a tab or a line break' show $'a\tb'
+  says "unknown command '?[31m'" $'\e[31m'
+}
+
+@test "options may follow the command" {
+  try "$CTL" list -s /nowhere --json
   is "$status" 69
+}
+
+@test "the control socket is searched in the usual places, and one of several has to be chosen" {
+  requires root
+  [[ -e /run/vl-outer-net ]] || skip "needs a /run of its own: t/lib/isolate.sh"
+  try "$CTL" list
+  is "$status" 69
+  like "$output" '^vhostlimitctl: no control socket in the usual places: .* -s SOCKET$'
+  mkdir -p /run/apache2 /run/apache2-two
+  touch /run/apache2-two/vhostlimit.sock         # no socket
+  answer_with /run/apache2/vhostlimit.sock '{"error":"from apache2"}\n'
+  try "$CTL" list
+  is "$status $output" '1 vhostlimitctl: from apache2'
+  rm /run/apache2-two/vhostlimit.sock
+  answer_with /run/apache2-two/vhostlimit.sock '{"error":"from the other"}\n'
+  try "$CTL" list
+  is "$status $output" '69 vhostlimitctl: several servers are running; choose one with -s: /run/apache2-two/vhostlimit.sock /run/apache2/vhostlimit.sock'
+  try "$CTL" list -s /run/apache2-two/vhostlimit.sock
+  is "$status $output" '1 vhostlimitctl: from the other'
+}
+
+@test "a path that is too long for a socket is refused" {
+  try "$CTL" list -s "/$(printf 'a%.0s' {1..107})"
+  is "$status" 69
+  like "$output" 'at most 107 bytes'
+}
+
+@test "output that cannot be written is an error" {
+  # shellcheck disable=SC2016  # for the shell there
+  try bash -c '"$1" --help >/dev/full' - "$CTL"
+  is "$status $output" '1 vhostlimitctl: the output cannot be written: No space left on device'
+}
+
+# ---- answers that no server should give ------------------------------------------
+
+# Starts a server that gives this answer (t/lib/answer.pl).
+answer_with() { # <socket> <text> [how to end: close or hang] [number]
+  detached perl "$TOP/t/lib/answer.pl" "$@" </dev/null >/dev/null 2>&1 &
+  answering+=("$!")
+  wait_until 5 test -S "$1"
+}
+
+teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; }
+
+@test "an answer that is no document is an error, whatever the command" {
+  local socket=$BATS_TEST_TMPDIR/s text n=0
+  for text in '{"schema":1}\n' 'not JSON}\n' '[{}\n' '{"a":1,"a":2}\n' '{"slots":99999999999999999999}\n' '{"name":"\xff"}\n'; do
+    answer_with "$socket.$((++n))" "$text"
+    for command in list 'show a' 'set a weight=1' 'explain a' report 'size 0' 'size 1' top doctor '--json list'; do
+      # shellcheck disable=SC2086  # words they are
+      try "$CTL" -s "$socket.$n" $command
+      is "$status" 69 "$text: $command"
+      like "$output" '^vhostlimitctl: (the answer from .* is not a document of mod_vhostlimit|the key "module" of the answer is missing or not valid: .* Restart Apache after an update)$'
+    done
+  done
+}
+
+@test "an answer that is cut off is asked for again" {
+  local socket=$BATS_TEST_TMPDIR/s
+  answer_with "$socket" '{"error":"the third time"}\n' close 3
+  try "$CTL" -s "$socket" list
+  is "$status $output" '1 vhostlimitctl: the third time'
+}
+
+@test "a server that closes the connection each time is an error, and so is one cut-off answer after another" {
+  local socket=$BATS_TEST_TMPDIR/s
+  requires root
+  answer_with "$socket" ''
+  try "$CTL" -s "$socket" list
+  is "$status $output" "69 vhostlimitctl: no answer from $socket: the server closed the connection"
+  answer_with "$socket.half" '{"schema":1,'
+  try "$CTL" -s "$socket.half" list
+  is "$status $output" "69 vhostlimitctl: no answer from $socket.half: the server closed the connection within its answer"
+}
+
+@test "a server that says half of its answer, or nothing, is given up after 15 seconds" {
+  local socket=$BATS_TEST_TMPDIR/s
+  answer_with "$socket" '{"schema":1,' hang
+  try "$CTL" -s "$socket" list
+  is "$status $output" "69 vhostlimitctl: no answer from $socket: none within 15 seconds"
+}
+
+@test "control characters in an error message are not printed" {
+  local socket=$BATS_TEST_TMPDIR/s
+  answer_with "$socket" '{"error":"a\u001b[31mb\u009bc\u00e4"}\n'
+  try "$CTL" -s "$socket" list
+  is "$status $output" '1 vhostlimitctl: a?[31mb?c?'
 }

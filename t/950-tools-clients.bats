@@ -39,7 +39,7 @@ end_bench() { # sets status
   echo "status $status"
 }
 
-says() { # <words>: on stderr, one line
+logged() { # <words>: on stderr, one line
   grep -qF -- "$1" log || fail "not said: $1"
 }
 
@@ -62,7 +62,7 @@ server_rests() { # nothing of a run is left on it
   begin_bench --clients one,two,three
   end_bench
   is "$status" 3
-  says 'client one: siege is not installed there'
+  logged 'client one: siege is not installed there'
   machines_clean
   [ ! -e "$MACHINES_DIR/host1/bin/siege" ]
 }
@@ -71,7 +71,7 @@ server_rests() { # nothing of a run is left on it
   begin_bench --clients two,nowhere.invalid
   end_bench
   is "$status" 3
-  says 'client nowhere.invalid: ssh: Could not resolve hostname'
+  logged 'client nowhere.invalid: ssh: Could not resolve hostname'
   machines_clean
 }
 
@@ -99,7 +99,7 @@ server_rests() { # nothing of a run is left on it
   begin_bench --clients one,two,three http2
   end_bench
   is "$status" 3
-  says 'client one: h2load is not installed there'
+  logged 'client one: h2load is not installed there'
   begin_bench --clients one,two,three --install http2
   end_bench
   is "$status" 0
@@ -117,7 +117,7 @@ stranger_up() {
 }
 
 answer_to() { # <address of machine 2> [port]: its status; 000 if there is no answer
-  on_machine 2 curl -s -m 20 -o /dev/null -w '%{http_code}' --interface "$1" -H 'Host: site1.test' "http://198.18.9.1${2+:$2}/burn.php?ms=1" || true
+  on_client 2 curl -s -m 20 -o /dev/null -w '%{http_code}' --interface "$1" -H 'Host: site1.test' "http://198.18.9.1${2+:$2}/burn.php?ms=1" || true
 }
 
 @test "pages are for the clients and the machine itself; any other address gets 403, through a front too" {
@@ -130,7 +130,7 @@ answer_to() { # <address of machine 2> [port]: its status; 000 if there is no an
   is "$(on_server curl -s -m 20 -o /dev/null -w '%{http_code}' -H 'Host: site1.test' http://198.18.9.1/)" 200 'to the machine'
   kill -INT "$bench"
   end_bench
-  says 'pages are served to this machine and to 198.18.9.12 198.18.9.13 only'
+  logged 'pages are served to this machine and to 198.18.9.12 198.18.9.13 only'
   server_rests
   begin_bench --clients two --target haproxy --repeat 4
   meanwhile [ -e out/1-static-haproxy-load1.err ]
@@ -155,7 +155,7 @@ second_address() {
   begin_bench --clients two --server 198.18.9.3
   end_bench
   is "$status" 3
-  says '--server: 198.18.9.3 is not an address of this machine'
+  logged '--server: 198.18.9.3 is not an address of this machine'
   machines_clean
 }
 
@@ -178,13 +178,13 @@ interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes
   begin_bench --clients one,two,three --repeat 3
   meanwhile [ -e out/1-static-plain.json ]
   cp "$MACHINES_DIR/hangs" "$MACHINES_DIR/host3/bin/siege"
-  meanwhile grep -qF 'client three, 500 users on site2: it hung and was ended' log
+  meanwhile grep -qF 'client three, 500 users on site2: it did not end in time and was killed' log
   rm "$MACHINES_DIR/host3/bin/siege"
   meanwhile began 3 2
   machine_off 2
   end_bench
   is "$status" 3
-  says 'client two, 500 users on site2: the connection was lost'
+  logged 'client two, 500 users on site2: the connection was lost'
   grep -q '1 repetition of 3' report
   jq -e '(.complete | not) and (.runs | length) == 1' out/result.json
   server_rests

@@ -69,7 +69,7 @@ count_of() { in_page "document.querySelectorAll('$1').length"; }  # <selector>
   report out 400 3
   look_at out
   is "$(browser_complaints)" '' "complaints of the browser"
-  is "$(in_page document.title)" 'noisy: 100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'
+  is "$(in_page document.title)" 'noisy: 100 users on one site beside 2 x 500 on its neighbor, static and PHP pages'
   is "$(count_of 'section h2')" 6 "sections"
   is "$(count_of '#answers tbody tr')" 6 "rows of what was asked"
   like "$(in_page 'document.querySelector("#answers tbody tr").textContent')" '^static: victim.*missed0\.804'
@@ -186,11 +186,11 @@ not_compared() { # <words>
   echo '{"name":"npm"}' >bad/result.json
   not_compared 'is not a result of bench.sh'
   echo '{"schema":1}' >bad/result.json
-  not_compared 'is of schema 1'
+  not_compared 'has schema 1'
   jq 'del(.runs[0].total)' good/result.json >bad/result.json
   not_compared 'lacks parts'
   jq '.test = "alone"' good/result.json >bad/result.json
-  not_compared 'not the same test: noisy and alone'
+  not_compared 'the results are of different tests: noisy and alone'
   compared good
   is "$status" 2
   compared good good good

@@ -14,6 +14,8 @@ DIR=/run/$BED
 setup() {
   requires root netns sar wrk
   cd "$BATS_TEST_TMPDIR" || return
+  RANDOM=${VL_SEED:=$RANDOM}
+  echo "VL_SEED=$VL_SEED repeats these moments"
   # whatever a run starts has this in its environment
   export VL_KILLED_RUN=run-$BATS_TEST_NUMBER-$$-$EPOCHREALTIME
 }
@@ -33,13 +35,15 @@ begin_run() { # <here|on_server> [<option>]...
   bench=$!
 }
 
-kill_run() { # <signal> <after tenths of a second>; sets status
-  sleep "$(($2 / 10)).$(($2 % 10))"
+# After 0.1 to 7 seconds, about as long as a run takes.  Sets status.
+kill_run() { # <signal>
+  local tenths=$((RANDOM % 70 + 1))
+  sleep "$((tenths / 10)).$((tenths % 10))"
   kill "-$1" "$bench" 2>/dev/null || true
   status=0
   wait "$bench" || status=$?
   bench=
-  echo "$1 after $2 tenths of a second: status $status; $(tail -n 1 log)"
+  echo "$1 after $tenths tenths of a second: status $status; $(tail -n 1 log)"
 }
 
 processes_left() { # command lines of the run that was killed, and who is in a namespace of its
@@ -62,12 +66,10 @@ nothing_left() {
   [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name "$BED*") ]]
 }
 
-moment() { echo $((RANDOM % 70 + 1)); }   # in a run of about seven seconds
-
 @test "ended by SIGINT or SIGTERM at six random moments, it leaves nothing" {
   for signal in INT TERM INT TERM INT TERM; do
     begin_run here
-    kill_run "$signal" "$(moment)"
+    kill_run "$signal"
     [[ $status == 0 || $status == "$([[ $signal == INT ]] && echo 130 || echo 143)" ]]
     nothing_left
   done
@@ -79,7 +81,7 @@ takes_down() { "$TOP/tools/setup.sh" down 3>&-; }
 @test "killed outright at four random moments, the next tool removes what is left" {
   for _ in 1 2 3 4; do
     begin_run here
-    kill_run KILL "$(moment)"
+    kill_run KILL
     wait_until 10 takes_down
     wait_until 5 nothing_left
   done
@@ -93,7 +95,7 @@ mapped() { ! cmp -s /etc/netns/vlt-host3/hosts "$MACHINES_DIR/host3/hosts"; }
   for signal in INT TERM KILL KILL; do
     begin_run on_server --clients one,two,three --install
     wait_until 30 mapped
-    kill_run "$signal" "$(moment)"
+    kill_run "$signal"
     wait_until 15 machines_clean
     if [[ $signal == KILL ]]; then (on_server "$TOP/tools/setup.sh" down) 3>&-; fi
     wait_until 5 nothing_left

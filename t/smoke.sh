@@ -19,7 +19,7 @@ set -uo pipefail
 
 say()    { printf 'smoke.sh: %s\n' "$*" >&2; }
 cannot() { say "$*"; exit 77; }
-misuse() { say "$*; try smoke.sh -h"; exit 2; }
+misuse() { say "$*"; echo "Try 'smoke.sh --help'." >&2; exit 2; }
 
 # ---- TAP ---------------------------------------------------------------------
 

@@ -1,34 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Summary: measure how sites share one Apache server, without and with the module:
-#          installs what is missing, builds, runs the loads, prints tables and ratios
+#          installs missing packages, builds, runs the loads, prints tables and ratios
 # Usage:   bench.sh [OPTION]... [TEST]
 #          bench.sh --compare A B
 #   TEST              what to measure (noisy); -l lists the tests
 #   --quick           3 seconds a run, one repetition: shows that everything works; its
-#                     figures are no measurement. The default is 25 seconds a run and
-#                     three repetitions: about seven minutes for noisy
-#   --full            publishable length: five minutes a run and three repetitions, about
+#                     figures are not a measurement. The default is 25 seconds a run and
+#                     three repetitions, about seven minutes for noisy
+#   --full            publishable length: five minutes a run, three repetitions, about
 #                     65 minutes for noisy; insulation runs one minute, with all loads
 #                     and schemes, about three hours
 #   --repeat N        run N times, alternating targets; median and range are reported
 #                     (3; 1 with --quick)
 #   --strict          exit 1 if a row misses its bar
-#   --keep-noisy      count runs that were disturbed too. Without this option such runs
-#                     are void: they are repeated, at most twice each, and are in no
-#                     median. A run is void if more than 10 % of the CPU time of the
-#                     server or of the clients was steal, if other processes used more
-#                     than 10 %, if the clients' CPUs were full while the server's was
-#                     idle, if the machine stood still, or if its rate is below a fifth
-#                     of the median of its like
+#   --keep-noisy      count disturbed runs too. Without this option such a run is void: it
+#                     is repeated, at most twice, and no median includes it. A run is void
+#                     if more than 10 % of the CPU time of the server or of the clients
+#                     was steal, if other processes used more than 10 %, if the clients'
+#                     CPUs were full while the server's was idle, if the machine stalled,
+#                     or if its rate is below a fifth of the median of the same runs
 #   --target LIST     what is compared: plain, vhostlimit; plain-best, which is plain
-#                     Apache with the number of threads that does most in short runs
-#                     with 25, 50, 100, WORKERS and 1200 of them; and with process limits
-#                     limits40, limits20 (default: the test's); noisy also takes
-#                     mod_qos, haproxy, process-limit
+#                     Apache with the number of threads that was fastest in short runs
+#                     with 25, 50, 100, WORKERS and 1200; limits40 and limits20, process
+#                     limits (default: the test's); noisy also takes mod_qos, haproxy and
+#                     process-limit
 #   --page LIST       the pages: static, large, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
-#   --clients LIST    the load comes from these machines: host1,host2,host3 or fewer,
+#   --clients LIST    generate the load on up to three other machines, host1,host2,host3,
 #                     over ssh with the keys, ports and users of ~/.ssh/config, as root
 #                     or with sudo without a password. The run adds the sites' names to
 #                     their hosts files and removes them at its end. Apache listens on
@@ -36,11 +35,13 @@
 #                     this machine and the clients get its pages, any other address gets
 #                     403
 #   --install         install the load generator on clients that lack it
-#   --server ADDRESS  address that the clients use to reach this machine; needed where
-#                     they see several, or none of its own
+#   --server ADDRESS  address that the clients use to reach this machine; needed if they
+#                     see several addresses, or one that is not its own
 #   --docroot DIR     where the test frameworks puts its applications, on any file
 #                     system; may be repeated to compare file systems (/var/tmp)
 #   -k                clients keep their connections alive
+#   --server-cpus N   the server has N CPUs of this machine, the load generators the
+#                     others (1)
 #   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400)
 #   -D LINE           configure the module with this line instead of the default; may be
 #                     repeated
@@ -48,68 +49,48 @@
 #   -l                list the tests
 #   -h, --help        this help
 #   --version         the version
-#   --compare A B     show two result folders of the same test side by side, with ratios
-#                     and whether they differ by more than the spread
+#   --compare A B     print two result folders of the same test side by side, with ratios
+#                     and whether they differ by more than the range of the repetitions
 #   The module is built from this checkout with the default flags in the folder
-#   .bench-build, whatever the checkout itself was configured with; result.json has the
-#   commit, the flags and the module's SHA-256.
+#   .bench-build, however the checkout itself is configured; result.json has the commit,
+#   the flags and the module's SHA-256.
 #   The table goes to stdout, all other messages to stderr. The result folder gets the
 #   table, report.html for a browser, and the main chart as report.png.
-# Exit:    0 measured, or compared; also if void runs left gaps, which the report says;
+# Exit:    0 measured, or compared; also if void runs left gaps, which the report names;
 #          1 with --strict: a row missed its bar; 2 usage; 3 failed, a client was lost,
-#          or with --strict a bar could not be judged; 77 cannot run here; the message
-#          says why: no root, a program is missing and cannot be installed, a port is
+#          or with --strict a bar could not be judged; 77 cannot run, and the message
+#          says why: not root, a program is missing and cannot be installed, a port is
 #          taken, too few file descriptors, another tool uses the test bed;
 #          130, 143 signals, after everything is undone
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/bed.sh
 . "$here/lib/bed.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 . "$here/lib/packages.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/build.sh
 . "$here/lib/build.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/progress.sh
 . "$here/lib/progress.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/load.sh
 . "$here/lib/load.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/sar.sh
 . "$here/lib/sar.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/target.sh
 . "$here/lib/target.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/sandbox.sh
 . "$here/lib/sandbox.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/service.sh
 . "$here/lib/service.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/page.sh
 . "$here/lib/page.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/test.sh
 . "$here/lib/test.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/trial.sh
 . "$here/lib/trial.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/rows.sh
 . "$here/lib/rows.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/result.sh
 . "$here/lib/result.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/report.sh
 . "$here/lib/report.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/chart.sh
 . "$here/lib/chart.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/html.sh
 . "$here/lib/html.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/compare.sh
 . "$here/lib/compare.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/measure.sh
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
-  [compare]=0 [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [clients]='')
+  [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [cpus]='' [clients]='')
 
 parse() {
-  parse_options lkw:D:o: quick,full,strict,keep-noisy,repeat:,target:,page:,load:,clients:,install,server:,compare,docroot: "$@"
+  parse_options lkw:D:o: quick,full,strict,keep-noisy,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,compare,docroot: "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
@@ -119,13 +100,14 @@ parse() {
       --keep-noisy) option[noisy]=keep ;;
       --compare) option[compare]=1 ;;
       -k) option[keepalive]=1 ;;
-      --install) remote_install=yes ;;
+      --install) option[install]=yes ;;
       --repeat) option[repeat]=$2; shift ;;
       --target) option[targets]=$2; shift ;;
       --page) option[pages]=$2; shift ;;
       --load) option[load]=$2; shift ;;
       --clients) option[clients]=${2:-,}; shift ;;
-      --server) remote_server=$2; shift ;;
+      --server) option[server]=$2; shift ;;
+      --server-cpus) option[cpus]=$2; shift ;;
       -w) option[workers]=$2; shift ;;
       -D) option[lines]+=${option[lines]:+$'\n'}$2; shift ;;
       --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift ;;
@@ -135,14 +117,14 @@ parse() {
   done
   shift
   ((! option[compare])) || compare "$@"
-  (($# <= 1)) || misuse "one test at a time, not '$*'"
+  (($# <= 1)) || misuse "expected one test, got $#: $*"
   test_known "${1-noisy}" || misuse "unknown test '$1' (-l lists the tests)"
-  test_read "${1-noisy}"
+  test_read "${1-noisy}" keepalive="${option[keepalive]}" length="${option[length]}" pages="${option[pages]}" docroots="${option[docroots]}"
   check_values
 }
 
 compare() { # <folder A> <folder B>; ends the program
-  (($# == 2)) || misuse "--compare takes two folders of results, not $#"
+  (($# == 2)) || misuse "--compare needs two result folders, got $#"
   need jq
   compare_print "$@"
   exit 0
@@ -179,10 +161,12 @@ check_application() { # <page>: applications only on the test that sets them up
 check_clients() {
   local host
   if [[ -z ${option[clients]} ]]; then
-    [[ $remote_install == no && -z $remote_server ]] || misuse "--install and --server go with --clients"
+    [[ ${option[cpus]:-1} =~ ^[1-9][0-9]{0,2}$ ]] || misuse "--server-cpus: '${option[cpus]}' is not a whole number from 1 to 999"
+    [[ ${option[install]} == no && -z ${option[server]} ]] || misuse "--install and --server are valid with --clients only"
   else
+    [[ -z ${option[cpus]} ]] || misuse "--server-cpus: with --clients the server has all CPUs of this machine"
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
-    ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: ${#bed_clients[@]} at most"
+    ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: at most ${#bed_clients[@]} hosts"
     for host in "${remote_hosts[@]}"; do
       remote_host_known "$host" || misuse "--clients: '$host' is not a host name"
     done
@@ -209,18 +193,20 @@ check_docroots() {
 resolve_options() {
   local seconds warm try repeat
   read -r seconds warm try repeat < <(lengths)
-  [[ -z ${option[lines]} ]] || target_vhostlimit_lines=${option[lines]}
-  [[ -z ${test[children]-} ]] || bed[children]=${test[children]}
-  [[ -z ${test[pools]-} ]] || bed[pools]=${test[pools]}
-  bed[modules]=${test[modules]-}
+  target_configure "${option[lines]}"
+  bed_set children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}"
+  [[ -z ${option[cpus]} ]] || ((option[cpus] < $(cpu_list | wc -l))) ||
+    cannot "--server-cpus ${option[cpus]}: this machine has $(cpu_list | wc -l) CPUs, and the load generators need one of them"
+  cpu_give_server "${option[cpus]:-1}"
   if remote_used; then
-    bed[network]=host
-    cpu_clients_here=no
+    bed_set network=host
+    cpu_clients_elsewhere
   fi
-  measure=([command]=${option[command]} [out]=${option[out]} [load]=${option[load]} [length]=${option[length]} [seconds]=$seconds [warm]=$warm
-    [try]=$try [repeat]=${option[repeat]:-$repeat} [keepalive]=${test[keepalive]:-${option[keepalive]}}
-    [targets]=${option[targets]:-${test[targets]}} [pages]=${option[pages]:-${test[pages]}}
-    [workers]=${option[workers]:-${bed[workers]}} [strict]=${option[strict]} [noisy]=${option[noisy]})
+  measure_plan command="${option[command]}" out="${option[out]}" load="${option[load]}" length="${option[length]}" \
+    seconds="$seconds" warm="$warm" try="$try" repeat="${option[repeat]:-$repeat}" \
+    keepalive="${test[keepalive]:-${option[keepalive]}}" targets="${option[targets]:-${test[targets]}}" \
+    pages="${option[pages]:-${test[pages]}}" workers="${option[workers]:-${bed[workers]}}" \
+    strict="${option[strict]}" noisy="${option[noisy]}"
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
@@ -247,6 +233,7 @@ prepare() {
   ! remote_used || on_exit remote_down
   on_exit progress_end
   say "setting up the test bed"
+  ! remote_used || remote_set "${option[install]}" "${option[server]}" "$(test_ends)" "${measure[keepalive]}" "${generators[@]}"
   bed_up
   ! measure_has_module || bed_load "${measure[out]}/mod_vhostlimit.so"
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi

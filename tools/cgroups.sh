@@ -1,32 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: run a command on a machine that has cgroup v1 and v2 as if it had only one
-#          of them: in a mount namespace without the other
+# Summary: run a command with cgroup v1 only, or cgroup v2 only, on a machine that has
+#          both, in a mount namespace of its own
 # Usage:   cgroups.sh v1|v2 COMMAND [ARGUMENT]...
-#   v1   the v2 tree is not mounted
-#   v2   no v1 hierarchy is mounted, and the tree is /sys/fs/cgroup: with the
-#        controllers only that are in no v1 hierarchy (tools/v2.sh has all)
+#   v1           the v2 hierarchy is not mounted
+#   v2           no v1 hierarchy is mounted, and the v2 hierarchy is /sys/fs/cgroup. It
+#                has only the controllers that no v1 hierarchy has; tools/v2.sh has all
 #   -h, --help   this help
 #   --version    the version
-#   For example: cgroups.sh v1 prove t/3* t/4* t/5*
-# Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, not mounted)
+#   Example: cgroups.sh v1 prove t/3* t/4* t/5*
+# Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, or that version is
+#          not mounted
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-
-mounted() { awk -v type="$1" '$3 == type { print $2 }' /proc/self/mounts; }     # <type>: last of all the newest
+. "$here/lib/cgroup.sh"
 
 leave_v1() {
   local where
-  while where=$(mounted cgroup2 | tail -n 1) && [[ $where ]]; do umount -l "$where"; done
+  while where=$(cgroup_roots cgroup2 | tail -n 1) && [[ $where ]]; do umount -l "$where"; done
 }
 
 leave_v2() {
   local tree
   tree=$(mktemp -d)
-  mount --bind "$(mounted cgroup2 | tail -n 1)" "$tree"
+  mount --bind "$(cgroup_roots cgroup2 | tail -n 1)" "$tree"
   while mountpoint -q /sys/fs/cgroup; do umount -R -l /sys/fs/cgroup; done
   mount --bind "$tree" /sys/fs/cgroup
   umount "$tree"
@@ -36,11 +35,12 @@ leave_v2() {
 main() {
   parse_options + '' "$@"
   set -- "${words[@]:1}"
-  [[ ${1-} =~ ^v[12]$ ]] || misuse "'${1-}' is not v1 or v2"
+  (($#)) || misuse "missing argument: v1 or v2"
+  [[ $1 =~ ^v[12]$ ]] || misuse "'$1' is not v1 or v2"
   (($# > 1)) || misuse "missing command"
   need_root
-  [[ $1 == v1 || $(mounted cgroup2) ]] || cannot "no v2 tree is mounted here"
-  [[ $1 == v2 || $(mounted cgroup) ]] || cannot "no v1 hierarchy is mounted here"
+  [[ $1 == v1 || $(cgroup_roots cgroup2) ]] || cannot "no cgroup v2 hierarchy is mounted on this machine"
+  [[ $1 == v2 || $(cgroup_roots cgroup) ]] || cannot "no cgroup v1 hierarchy is mounted on this machine"
   # shellcheck disable=SC2016  # for the shell inside
   exec unshare -m -- bash -c '. "$1"; "leave_$2"; exec "${@:3}"' cgroups.sh "${BASH_SOURCE[0]}" "$@"
 }

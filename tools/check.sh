@@ -1,35 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: install what is missing, build with warnings as errors, run the test
-#          files side by side; a test that cannot run is skipped, with its reason
+# Summary: install missing packages, build with warnings as errors, and run the test
+#          files side by side; a test that cannot run is skipped with its reason
 # Usage:   check.sh [-j NUMBER] [FILE]...
 #          check.sh [-j NUMBER] --all [JOB]...
-#   -j NUMBER   so many files at a time (three for each CPU; without root one)
-#   FILE        test files or folders instead of all, for example t/310-admit-counts.bats;
-#               only what these files need is installed
-#   --all       all test files and then the long jobs, one after the other (hours), or
-#               the named JOBs only; t/README.md lists them
+#   -j NUMBER   run NUMBER files at a time (three for each CPU; one without root)
+#   FILE        run these test files or folders only, for example
+#               t/310-admit-counts.bats; only what they need is installed
+#   --all       run all test files and then the long jobs, one after the other (hours),
+#               or the named JOBs only; t/README.md lists them
 #   -h, --help  this help
 #   --version   the version
-#   What each file wrote stays in .check/ until the next run.
-# Exit:    0 no test failed; 1 a test failed, or the build; 2 usage; 77 cannot run
-#          here (what the build needs is missing and not installable)
+#   The output of each file stays in .check/ until the next run.
+# Exit:    0 no test failed; 1 a test or the build failed; 2 usage; 77 cannot run: what
+#          the build needs is missing and could not be installed
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 . "$here/lib/packages.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/build.sh
 . "$here/lib/build.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/check-report.sh
 . "$here/lib/check-report.sh"
 
 files_at_once=$((3 * $(nproc)))
 
-# Jobs of --all after the suite: name, and what runs: test files in their long form, or
-# a command; after the colon, the test files that need what the command needs.
+# Jobs of --all after the suite: the name, and test files, which run in their long form,
+# or a command.  After the colon are test files with the same dependencies as the command.
 jobs_table() {
   cat <<'END'
 analysers  t/040-guard-analysers.bats
@@ -74,9 +70,9 @@ test_files() { # <file or folder>...: the test files, one a line
   done | sed 's,^\./,,' | sort -u
 }
 
-# The file that took longest the last time comes first, so that it does not run alone
-# at the end. Without a time, those of the tools count as the longest, and then those
-# with the most tests.
+# Sorts files by the time that they took in the last run, the longest first, so that it
+# does not run alone at the end. Without a time, tests of the tools count as the longest,
+# then files with the most tests.
 longest_first() {
   local file
   while read -r file; do
@@ -90,7 +86,7 @@ longest_first() {
     { print ($2 in seconds ? seconds[$2] : $1), $2 }' | sort -k 1,1nr | cut -d ' ' -f 2
 }
 
-# Side by side; prove's last lines come after our report.
+# Runs files side by side. The summary of prove is printed after the report.
 run_files() { # <files, one a line>
   local status=0 files
   rm -rf .check/files
@@ -101,7 +97,7 @@ run_files() { # <files, one a line>
       if ($held) { print STDERR } else { print }' 2>.check/summary || status=1
   report_files
   cat .check/summary
-  grep -q '^Result: ' .check/summary || { say "prove was ended before all files had run"; status=1; }
+  grep -q '^Result: ' .check/summary || { say "prove ended before all files had run"; status=1; }
   return "$status"
 }
 
@@ -131,10 +127,10 @@ run_jobs() { # <name>...: one after the other, and a table of them
   return "$status"
 }
 
-# ---- what must be there ----------------------------------------------------------
+# ---- dependencies ----------------------------------------------------------
 
-# The build and every test file; without these nothing can run.
-base_roles=(compiler make autotools libtool pkgconfig apxs httpd cgroup network services bats prove curl jq)
+# Needed by the build and by every test file.
+base_roles=(compiler make autotools libtool pkgconfig apxs httpd cgroup jansson network services bats prove curl jq)
 
 install() { # <test files, one a line>
   local files roles missing
@@ -142,7 +138,7 @@ install() { # <test files, one a line>
   packages_install "${base_roles[@]}"
   mapfile -t roles < <(packages_of_tests "${files[@]}")
   mapfile -t missing < <(packages_try "${roles[@]}")
-  ((${#missing[@]} == 0)) || say "not installed and not installable here, tests that need them are skipped: ${missing[*]}"
+  ((${#missing[@]} == 0)) || say "missing and not installable: ${missing[*]}; tests that need them are skipped"
 }
 
 build_all() {
@@ -178,9 +174,9 @@ main() {
   shift
   for name; do names+=("${name#"$top/"}"); done
   cd "$(in_tree .)"
-  # Ports and names of two files meet where they have no namespaces of their own.
+  # Without namespaces, ports and names of two files would collide.
   if ! env -u VL_TEST_ID t/lib/isolate.sh test -e /run/vl-outer-net; then
-    say "no namespaces here (not root?): the files run one by one"
+    say "namespaces are not available (not root?); the files run one at a time"
     files_at_once=1
   fi
   if [[ -n $all ]]; then

@@ -7,29 +7,26 @@
 #                `tools/check.sh`, for example: fresh.sh bash
 #   -s SUITE     Debian suite (default: bookworm): bullseye, bookworm, trixie, sid
 #   -w, --worktree
-#                test the files as they are in the work tree, also those that are not
-#                committed; files that git ignores stay out
+#                test the files of the work tree, with uncommitted changes; files that
+#                git ignores are left out
 #   --keep       keep the root, and print its folder
-#   --root DIR   run in a root that --keep has kept, with its clone as it is
-#   -h, --help   this text
-#   --version    print the version
-# The root has the packages of debootstrap --variant=minbase. Of this machine it gets
-# the package source, the network, the devices and the cgroups. It is removed at the
-# end, also after a signal; after kill -9 the next run removes it. Base systems and
-# packages are cached in /var/cache/vhostlimit-pristine (VL_PRISTINE_CACHE), roots are
-# in /var/tmp/vhostlimit-pristine (VL_PRISTINE_ROOTS) and take up to 4 GB each.
-# Variables whose names begin with VL_ are passed to the command.
-# Exit:    0 every command succeeded; else the status of the command that failed, and
-#          no further one is run; 2 usage; 77 cannot run here (no root, no debootstrap,
-#          no namespaces); 130 INT; 143 TERM
+#   --root DIR   run in a root kept by --keep, with its clone as it is
+#   -h, --help   this help
+#   --version    the version
+# The root has the packages of debootstrap --variant=minbase. It shares this machine's
+# package source, network, devices and cgroups. It is removed at the end, also after a
+# signal; after kill -9 the next run removes it. Base systems and packages are cached in
+# /var/cache/vhostlimit-pristine (VL_PRISTINE_CACHE), roots are in
+# /var/tmp/vhostlimit-pristine (VL_PRISTINE_ROOTS) and take up to 4 GB each. Variables
+# whose names begin with VL_ are passed to the command.
+# Exit:    0 every command succeeded; otherwise the status of the first command that
+#          failed; 2 usage; 77 cannot run: not root, debootstrap or namespaces are
+#          missing; 130 INT; 143 TERM
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 . "$here/lib/packages.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/pristine.sh
 . "$here/lib/pristine.sh"
 
 declare -A option=([suite]=bookworm [keep]='' [worktree]='' [root]='')
@@ -48,12 +45,12 @@ parse() {
     shift
   done
   shift
-  [[ ${option[suite]} =~ ^[a-z]+$ ]] || misuse "'${option[suite]}' is not the name of a suite"
-  [[ -z ${option[root]} || -z ${option[worktree]} ]] || misuse "--worktree cannot change the clone of a kept root"
+  [[ ${option[suite]} =~ ^[a-z]+$ ]] || misuse "'${option[suite]}' is not the name of a Debian suite"
+  [[ -z ${option[root]} || -z ${option[worktree]} ]] || misuse "--worktree and --root cannot be combined: a kept root keeps its clone"
   command=("$@")
 }
 
-# The clone, or with --worktree the files, in the root.
+# Puts a clone, or with --worktree the files, into the root.
 put_source() {
   local target=$pristine_root$source_folder safe file
   git -c safe.directory='*' -C "$top" rev-parse -q --verify HEAD >/dev/null ||
@@ -64,17 +61,17 @@ put_source() {
       while IFS= read -r -d '' file; do [[ ! -e $top/$file ]] || printf '%s\0' "$file"; done |
       tar --create --null --directory "$top" --files-from - |
       tar --extract --no-same-owner --directory "$target"
-    say "testing the work tree of $top, with changes that are not committed"
+    say "testing the work tree of $top with its uncommitted changes"
     return
   fi
-  # git asks for the owner's consent where root clones another user's work tree
+  # git refuses to let root clone another user's work tree without this
   safe=$(mktemp)
   printf '[safe]\n\tdirectory = *\n' >"$safe"
   GIT_CONFIG_GLOBAL=$safe git clone -q --no-hardlinks "$top" "$target" || die "git could not clone $top"
   rm -f "$safe"
   say "testing commit $(git -c safe.directory='*' -C "$top" rev-parse --short HEAD)"
   [[ -z $(git -c safe.directory='*' -C "$top" status --porcelain) ]] ||
-    say "changes in $top that are not committed are not tested; --worktree tests them"
+    say "uncommitted changes in $top are not tested; use --worktree to test them"
 }
 
 step() { # <command>...: run in the clone, say how long it took
@@ -112,7 +109,7 @@ main() {
     exit_jobs=()
     on_exit finish
     put_source
-    say "made the root in $(duration $((SECONDS - begin)))"
+    say "created the root in $(duration $((SECONDS - begin)))"
   fi
   suite=$(cat "${pristine_root%/root}/suite")
   if ((${#command[@]})); then

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: feed the parsers of what comes from outside with made-up bytes, under
-#          libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer
+# Summary: fuzz the parsers of untrusted input with libFuzzer, AddressSanitizer and
+#          UndefinedBehaviorSanitizer
 # Usage:   fuzz.sh [-l] [-s SECONDS] [-n EXECUTIONS] [-k DIRECTORY] [TARGET]...
-#   -s SECONDS      for each target (3)
-#   -n EXECUTIONS   for each target, instead of a time
-#   -k DIRECTORY    keep what opens a new path, and what fails, below it
+#   -s SECONDS      time for each target (3)
+#   -n EXECUTIONS   executions of each target, instead of a time
+#   -k DIRECTORY    keep inputs that reach new code, and those that fail, below DIRECTORY
 #   -l              list the targets
 #   -h, --help      this help
 #   --version       the version
-#   TARGET          file t/fuzz/TARGET.c (all); its first bytes are t/fuzz/corpus/TARGET
-#   Prints one line a target: executions, seconds, paths (libFuzzer's features).
-# Exit:    0 nothing found; 1 a target failed, its input is shown; 2 usage; 77
-#          cannot run here (no clang, or no libFuzzer)
+#   TARGET          the file t/fuzz/TARGET.c (all); its seeds are in t/fuzz/corpus/TARGET
+#   Prints a line for each target: executions, seconds, paths (libFuzzer's features).
+# Exit:    0 nothing found; 1 a target failed, and its input is shown; 2 usage; 77
+#          cannot run: clang or libFuzzer is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
 
 work=
@@ -32,17 +31,19 @@ is_target() { [[ -f $(in_tree "t/fuzz/$1.c") ]]; }   # <name>
 core_sources() {
   sed -n '/^libvlcore_la_SOURCES/,/[^\\]$/p' "$(in_tree mod_vhostlimit/Makefile.am)" |
     grep -oE '[a-z]*/vl[a-z_0-9]*\.c' | sed "s|^|$(in_tree mod_vhostlimit)/|"
+  # vhostlimitctl without its command line
+  find "$(in_tree ctl)" -name 'ctl_*.c' ! -name ctl_main.c
 }
 
 build_core() { # all of it, so that a new target is one new file
   (cd "$work" && core_sources | xargs -n 6 -P "$(nproc)" \
-    clang "${flags[@]}" -I"$(in_tree mod_vhostlimit)" -fsanitize="fuzzer-no-link,$checks" -fno-sanitize-recover=all -c) &&
+    clang "${flags[@]}" -I"$(in_tree mod_vhostlimit)" -I"$(in_tree ctl)" -fsanitize="fuzzer-no-link,$checks" -fno-sanitize-recover=all -c) &&
     ar rc "$work/core.a" "$work"/*.o
 }
 
 build_target() { # <name>
-  clang "${flags[@]}" -fsanitize="fuzzer,$checks" -fno-sanitize-recover=all -I"$(in_tree mod_vhostlimit)" \
-    -o "$work/$1" "$(in_tree "t/fuzz/$1.c")" "$work/core.a" "${libraries[@]}"
+  clang "${flags[@]}" -fsanitize="fuzzer,$checks" -fno-sanitize-recover=all -I"$(in_tree mod_vhostlimit)" -I"$(in_tree ctl)" \
+    -o "$work/$1" "$(in_tree "t/fuzz/$1.c")" "$work/core.a" "${libraries[@]}" -lm
 }
 
 fuzz_flags() { # <name>
@@ -52,7 +53,7 @@ fuzz_flags() { # <name>
   if ((executions)); then printf '%s\n' "-runs=$executions"; else printf '%s\n' "-max_total_time=$seconds"; fi
 }
 
-# Prints the row, or what failed.
+# Prints the target's row; if it fails, the end of its output.
 fuzz() { # <name>
   local own=$kept/$1 log=$work/$1.log given
   mkdir -p "$own"
@@ -84,19 +85,19 @@ main() {
   shift
   [[ $seconds =~ ^[1-9][0-9]{0,5}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 999999"
   [[ $executions =~ ^(0|[1-9][0-9]{0,9})$ ]] || misuse "-n: '$executions' is not a whole number up to 9999999999"
-  for target; do is_target "$target" || misuse "there is no target '$target' (-l lists them)"; done
+  for target; do is_target "$target" || misuse "unknown target '$target' (-l lists the targets)"; done
   (($#)) || { mapfile -t targets < <(targets) && set -- "${targets[@]}"; }
   need clang pkg-config ar
   work=$(mktemp -d)
   on_exit remove_work
   : "${kept:=$work/corpus}"
-  read -ra given < <(pkg-config --cflags apr-1 apr-util-1)
+  read -ra given < <(pkg-config --cflags apr-1 apr-util-1 jansson)
   flags+=("${given[@]}")
-  read -ra libraries < <(pkg-config --libs apr-1 apr-util-1)
+  read -ra libraries < <(pkg-config --libs apr-1 apr-util-1 jansson)
   build_core || die "the core does not build with clang"
   printf '%-10s %12s %8s %8s\n' target executions seconds paths
   for target; do
-    build_target "$target" 2>"$work/log" || { cat "$work/log" >&2; cannot "target $target cannot be built: is libFuzzer there (libclang-rt-dev)?"; }
+    build_target "$target" 2>"$work/log" || { cat "$work/log" >&2; cannot "target $target cannot be built; install libFuzzer (package libclang-rt-dev)"; }
     fuzz "$target" || failed=1
   done
   return "$failed"

@@ -23,11 +23,8 @@
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 . "$here/lib/packages.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/pristine.sh
 . "$here/lib/pristine.sh"
 
 # name, suite, options of configure
@@ -58,7 +55,7 @@ add_tree() { # <NAME=DIR>
   [[ $1 =~ ^([a-zA-Z0-9._-]+)=(.+)$ ]] || misuse "--httpd needs NAME=DIR, not '$1'"
   local name=${BASH_REMATCH[1]} folder=${BASH_REMATCH[2]}
   [[ -x $folder/usr/sbin/httpd && -x $folder/usr/bin/apxs && -d $folder/usr/lib64/httpd/modules ]] ||
-    misuse "$folder is no Apache in the Red Hat layout: it lacks usr/sbin/httpd, usr/bin/apxs or usr/lib64/httpd/modules"
+    misuse "$folder is not an Apache in the Red Hat layout: usr/sbin/httpd, usr/bin/apxs or usr/lib64/httpd/modules is missing"
   trees[rh-$name]=$(cd -- "$folder" && pwd)
 }
 
@@ -81,7 +78,7 @@ parse() {
   local cell
   for cell; do
     all_cells | awk -v cell="$cell" '$1 == cell { found = 1 } END { exit !found }' ||
-      misuse "there is no cell '$cell' (-l lists them)"
+      misuse "unknown cell '$cell' (-l lists the cells)"
   done
 }
 
@@ -127,7 +124,7 @@ cell_main() { # <name> <option of configure>
 }
 
 cell_packages() { # <cell> <option of configure>
-  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config perl curl ca-certificates)
+  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev perl curl ca-certificates)
   if [[ $1 == rh-* ]]; then
     packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq)
   else
@@ -138,13 +135,13 @@ cell_packages() { # <cell> <option of configure>
   printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
   chmod 755 /usr/sbin/policy-rc.d
   apt-get install -qy --no-install-recommends "${packages[@]}" && return
-  # of a suite at the end of its life, a mirror may list security updates that it lacks
+  # at the end of a suite's life a mirror may list security updates that it does not have
   sed -i '/-security/d' /etc/apt/sources.list
   apt-get update -q && apt-get install -qy --no-install-recommends "${packages[@]}" || return 1
   tell note "without security updates, which the mirror lacks"
 }
 
-# The foreign Apache, and the user that Red Hat's package makes.
+# Installs the Apache of --httpd, and creates the user of Red Hat's package.
 cell_apache() { # <cell>
   [[ $1 == rh-* ]] || return 0
   cp -a /root/httpd-tree/. /
@@ -170,7 +167,7 @@ cell_deb() {
     apache2ctl -M | grep vhostlimit_module && t/smoke.sh
 }
 
-# rpmbuild knows nothing of Debian's packages, so its dependencies are not looked up.
+# --nodeps: rpmbuild does not know Debian's packages.
 cell_rpm() {
   local rpm
   make -s dist || return 1
@@ -202,9 +199,9 @@ END
 run_cell() { # <name> <suite> <option of configure>
   local name=$1 suite=$2 option=${3-} log=$out/$1.log facts=$out/$1.facts begin=$SECONDS status=0 functions
   mapfile -t functions < <(compgen -A function cell_)
-  say "$name: making a root of Debian $suite"
+  say "$name: creating a root of Debian $suite"
   : >"$facts"
-  # a suite that cannot be made fails its cell, and not the others
+  # a suite that cannot be created fails its own cell only
   if (pristine_make_base "$suite") && pristine_make "$suite" && clone; then
     if [[ ${trees[$name]-} ]]; then
       mkdir "$pristine_root/root/httpd-tree"
@@ -281,7 +278,7 @@ main() {
     ((${#wanted[@]} == 0)) || [[ " ${wanted[*]} " == *" $name "* ]] || continue
     run_cell "$name" "$suite" "$option"
   done 4< <(all_cells)
-  ((${#trees[@]})) || say "no Apache in the Red Hat layout was tested: none was named with --httpd"
+  ((${#trees[@]})) || say "no Apache in the Red Hat layout was tested; name one with --httpd"
   table | tee "$out/table.md"
   say "$passed cells passed, $failed failed; logs and table.md are in $out"
   ((failed == 0))

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: print the memory of Apache that an idle kept connection takes, without the
-#          module and with it, for HTTP/1.1, TLS and HTTP/2
+# Summary: print the memory that Apache needs for an idle keep-alive connection, without
+#          and with the module, over HTTP/1.1, TLS and HTTP/2
 # Usage:   memory.sh [-n CONNECTIONS]
-#   -n CONNECTIONS  so many are opened, from 100 to 9000 (1000)
+#   -n CONNECTIONS  how many connections are opened, from 100 to 9000 (1000)
 #   -h, --help      this help
 #   --version       the version
-#   It is the growth of the proportional set size (/proc/PID/smaps_rollup) of all
-#   processes of Apache, after one request on each connection, by the number of those
-#   that Apache keeps open then. The module has to be built (./autogen.sh &&
+#   After one request on each connection, the growth of the proportional set size
+#   (/proc/PID/smaps_rollup) of all processes of Apache is divided by the number of
+#   connections that Apache keeps open. The module has to be built (./autogen.sh &&
 #   ./configure && make). Takes about a minute.
-# Exit:    0 printed; 1 failed; 2 usage; 77 cannot run here (no root, no h2load, not built)
+# Exit:    0 printed; 1 failed; 2 usage; 77 cannot run: not root, h2load is missing, or
+#          the module is not built
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
+. "$here/lib/poll.sh"
 
 connections=1000
 load_pid=
@@ -50,7 +51,7 @@ established() { # <port>
   ip netns exec vl-server ss -Htn state established "sport = :$1" | wc -l
 }
 
-# Half of the requests: the others come later.
+# The other half of the requests comes later.
 are_answered()     { grep -q '^progress: 50%' "$log"; }
 answered_or_over() { are_answered || ! kill -0 "$load_pid" 2>/dev/null; }
 
@@ -61,15 +62,15 @@ measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how man
   [[ $port == 80 ]] || set -- "$@" -T
   "$here/setup.sh" up -D 'KeepAliveTimeout 300' "${@:2}" >&2
   before=$(set_size)
-  # One request on each at once, the next in 200 seconds.
+  # Each connection sends a request at once, and the next one after 200 seconds.
   printf '%d\t%s\n' 0 "$url" 200000 "$url" >"$script"
   ip netns exec vl-client1 h2load "${options[@]}" -t1 -m1 -c"$connections" -n$((connections * 2)) --timing-script-file="$script" >"$log" 2>&1 &
   load_pid=$!
-  wait_until 60 answered_or_over || :
-  are_answered || { cat "$log" >&2; die "the first requests were not all answered"; }
+  poll_until 60 answered_or_over || :
+  are_answered || { cat "$log" >&2; die "not all of the first requests were answered; see the output of h2load above"; }
   sleep 3                     # the threads are idle again
   open=$(established "$port")
-  ((open > 0)) || die "no connection is open"
+  ((open > 0)) || die "Apache has closed all connections; nothing was measured"
   echo "$((($(set_size) - before) * 1024 / open)) $open"
   end_load
   "$here/setup.sh" down >&2

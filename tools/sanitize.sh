@@ -1,25 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: build the module with one of the compiler's sanitizers, in a folder of
-#          its own, and run tests on Apache with it
+# Summary: build the module with one of the compiler's sanitizers, in a folder of its
+#          own, and run tests with it
 # Usage:   sanitize.sh [-s SECONDS] asan|ubsan|tsan [FILE]...
-#   asan    AddressSanitizer and UndefinedBehaviorSanitizer
-#   ubsan   UndefinedBehaviorSanitizer alone
-#   tsan    ThreadSanitizer
-#   -s SECONDS   how long t/880, the load, runs (60)
+#   asan         AddressSanitizer and UndefinedBehaviorSanitizer
+#   ubsan        UndefinedBehaviorSanitizer alone
+#   tsan         ThreadSanitizer
+#   -s SECONDS   length of each test of t/880, the load (60)
+#   FILE         test files, as for prove (all that run the module, about an hour;
+#                those that cannot run with a sanitizer are named with the reason)
 #   -h, --help   this help
 #   --version    the version
-#   FILE    test files, as of prove (all that run the module, but those that
-#           cannot_run() names with the reason; an hour)
-#   One file after the other, each with a deadline.  A table of all is printed at the
-#   end; what a failed file said and the reports go to stderr.
-#   Reports without a frame of ours are Apache's own and not shown.
-# Exit:    0 the tests passed and nothing was reported; 1 else; 2 usage; 77 cannot
-#          run here (no runtime of the sanitizer)
+#   The files run one by one, each with a time limit. A table of all is printed at the
+#   end. Reports, and the output of failed files, go to stderr. Reports without a stack
+#   frame of the module are about Apache and are not shown.
+# Exit:    0 the tests passed and nothing was reported; 1 a test failed or something was
+#          reported; 2 usage; 77 cannot run: the sanitizer's runtime is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
 
 work=
@@ -42,11 +41,11 @@ build() { # <kind>
     { tail -n 30 "$work/log" >&2; die "the build failed"; }
 }
 
-# Apache is what apxs says it is: one that loads the runtime first, and then what
-# makes forks bearable for it.
+# Tests find Apache through apxs.  This apxs names an Apache that preloads the sanitizer's
+# runtime, and then the library that makes forks safe for it.
 wrap_apache() { # <kind>
   local apxs real flags=()
-  apxs=$(command -v apxs || command -v apxs2) || cannot "apxs is needed and not installed"
+  apxs=$(command -v apxs || command -v apxs2) || cannot "apxs is not installed; install apache2-dev or httpd-devel"
   real=$("$apxs" -q SBINDIR)/$("$apxs" -q PROGNAME)
   mkdir "$work/bin"
   [[ $1 != tsan ]] || flags+=(-g -O1 -fsanitize=thread -DNO_THREADS "$(in_tree tools/lib/sanitize-atomic.c)")
@@ -64,15 +63,15 @@ END
   chmod 755 "$work"/bin/*
 }
 
-# Why a file of the default selection is left out.
+# Prints why a file of the default selection is left out; 1 if it is not.
 cannot_run() { # <file>
-  [[ $kind != tsan || $1 != t/72* ]] || { echo "tsan: the parent has no thread for the control socket, see lib/sanitize-fork.c"; return; }
+  [[ $kind != tsan || $1 != t/72* ]] || { echo "with ThreadSanitizer the parent process has no control socket (tools/lib/sanitize-fork.c)"; return; }
   case $1 in
-    t/713*)                    echo "it asserts times, which are others with a sanitizer" ;;
-    t/unit/vl_slot_kill.t)     echo "it stops a process at single instructions, inside of locks of the runtime too" ;;
-    t/unit/vl_slot_children.t) echo "it kills processes, and a killed one does not give the runtime's locks back" ;;
-    t/830*)                    echo "valgrind runs no program with a sanitizer" ;;
-    t/840* | t/842*)           echo "it builds what it runs itself, and needs no server" ;;
+    t/713*)                    echo "it asserts times, which a sanitizer changes" ;;
+    t/unit/vl_slot_kill.t)     echo "it stops a process at single instructions, even while that holds a lock of the sanitizer's runtime" ;;
+    t/unit/vl_slot_children.t) echo "it kills processes, and a killed process does not release locks of the sanitizer's runtime" ;;
+    t/830*)                    echo "valgrind cannot run a program with a sanitizer" ;;
+    t/840* | t/842*)           echo "it builds its own programs and runs no server" ;;
     t/890*)                    echo "an emulated machine is too slow for it" ;;
     *) return 1 ;;
   esac
@@ -85,7 +84,7 @@ selection() {
   done
 }
 
-# Whatever the tests started has the name of our apxs in its environment.
+# Kills what the tests have started: all of it has this apxs in its environment.
 end_left() {
   local file pid
   for file in /proc/[0-9]*/environ; do
@@ -94,10 +93,10 @@ end_left() {
   done
 }
 
-# Those with a frame of ours.  Each process has a file of its own; those of
-# ThreadSanitizer stand between lines of equals signs.  That we accepted the
-# descriptor about which Apache's threads disagree, and began one of our threads
-# before, is nothing that we do to it.
+# Prints reports with a stack frame of the module.  Each process has a file of its own;
+# reports of ThreadSanitizer are between lines of equals signs.  The location of a file
+# descriptor is removed first: a race between threads of Apache is not the module's because
+# the module has accepted that connection.
 reports_of_ours() {
   find "$work/said" -type f -size +0 -exec cat {} + | awk -v RS='=================+\n' '
     { ours = $0; sub(/\n  Location is file descriptor .*/, "", ours) }
@@ -105,7 +104,7 @@ reports_of_ours() {
 }
 count_reports() { grep -cE '^SUMMARY: |runtime error: ' "$work/reports" || true; }
 
-# Its TAP goes to $work/tap.
+# Runs a file; its TAP goes to $work/tap.
 run_file() { # <file>
   local runner=()
   [[ $1 != *.bats ]] || runner=(bats --tap)
@@ -115,7 +114,7 @@ run_file() { # <file>
 
 count_tap() { grep -cE "$1" "$work/tap" || true; }     # <regular expression>
 
-# Adds a row to the table; 1: something failed or was reported.
+# Runs a file and adds a row to the table.  Returns 1 if a test failed or a report was made.
 try_file() { # <file>
   local rc=0 start=$SECONDS passed skipped failed reports note=''
   rm -rf "$work"/said/*
@@ -135,13 +134,13 @@ try_file() { # <file>
   ((rc == 0 && reports == 0))
 }
 
-# One file after the other; 1: one of them failed.
+# Runs the files one by one.  Returns 1 if one of them failed.
 try_all() { # <file>...
   local file i=0 status=0
   printf '%-42s %6s %6s %7s %7s %7s\n' file passed failed skipped reports seconds >"$work/table"
   for file; do
     say "$((i += 1)) of $#: $file"
-    try_file "$file" || { status=1; say "see above: $file"; }
+    try_file "$file" || { status=1; say "$file failed; see above"; }
   done
   cat "$work/table"
   return "$status"
@@ -157,11 +156,12 @@ main() {
   done
   shift
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
-  kind=${1-}
+  (($#)) || misuse "missing argument: asan, ubsan or tsan"
+  kind=$1
   [[ $kind =~ ^(asan|ubsan|tsan)$ ]] || misuse "'$kind' is not asan, ubsan or tsan"
   shift
   need gcc make bats
-  [[ -e $(library_of "$kind") ]] || cannot "lib$kind is needed and not installed"
+  [[ -e $(library_of "$kind") ]] || cannot "lib$kind is not installed; install the sanitizer runtime of this gcc"
   work=$(mktemp -d)
   on_exit remove_work
   mkdir -m 1777 "$work/said"

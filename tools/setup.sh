@@ -1,36 +1,34 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: make or remove the test bed: one Apache with three sites and PHP-FPM, and
+# Summary: create or remove the test bed: an Apache with three sites and PHP-FPM, and
 #          three clients, each in a network namespace of its own
 # Usage:   setup.sh up [OPTION]...
 #          setup.sh down|status
 #   -L           load mod_lua, for burn.lua?ms=N
-#   -M           load the module that is built in this tree (after configure and
-#                make); its path and SHA-256 are printed
+#   -M           load the module built in this tree (after configure and make); its path
+#                and SHA-256 are printed
 #   -P           run a PHP-FPM for each site; with -M it runs in the site's cgroup
 #   -T           serve the sites over TLS and HTTP/2 (https, port 443) only
-#   -D LINE      add one line to Apache's configuration; may be repeated
+#   -D LINE      add a line to Apache's configuration; may be repeated
 #   -m MPM       event, worker or prefork (event)
 #   -w WORKERS   MaxRequestWorkers; for event and worker a multiple of 25 (400)
 #   -p CHILDREN  PHP-FPM children (10); with -P for each site
-#   -F FRONT     put an HAProxy before Apache: keepalive (plain HTTP; its connections
+#   -F FRONT     an HAProxy in front of Apache: keepalive (plain HTTP; its connections
 #                carry requests of all sites) or proxy (PROXY protocol, version 2)
 #   -h, --help   this help
 #   --version    the version
-#   Then, for example: ip netns exec vl-client1 curl http://site1.test/
-#   Pages: / (static), info.php; burn.php?ms=N and burn.cgi?ms=N use N ms of CPU
+#   Example: ip netns exec vl-client1 curl http://site1.test/
+#   Pages: / (static) and info.php; burn.php?ms=N and burn.cgi?ms=N use N ms of CPU
 #   time, sleep.php?ms=N and sleep.cgi?ms=N sleep N ms, burn.lua?ms=N uses about N ms
 #   of CPU time in Apache's own thread.
-#   The status pages: nsenter --net=/run/netns/vl-server curl http://127.0.0.1:8081/server-status
-# Exit:    0 done, or up; 1 failed, or status of a bed that is not up; 2 usage;
-#          77 cannot run here; the message says why: no root, a program is missing,
-#          a port is taken, another tool uses the bed; 130, 143 signals
+#   Status page: nsenter --net=/run/netns/vl-server curl http://127.0.0.1:8081/server-status
+# Exit:    0 done, or the bed is up; 1 failed, or `status` of a bed that is not up;
+#          2 usage; 77 cannot run, and the message says why: not root, a program is
+#          missing, a port is taken, another tool uses the bed; 130, 143 signals
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/bed.sh
 . "$here/lib/bed.sh"
 
 parse() { # leaves the command in command, and the rest in arguments
@@ -40,15 +38,15 @@ parse() { # leaves the command in command, and the rest in arguments
   while [[ $1 != -- ]]; do
     with=$1
     case $1 in
-      -L) bed[modules]=lua ;;
-      -M) bed[module]=on ;;
-      -P) bed[pools]=own ;;
-      -T) bed[tls]=on ;;
-      -D) bed[extra]+=$2$'\n'; shift ;;
-      -m) bed[mpm]=$2; shift ;;
-      -w) bed[workers]=$2; shift ;;
-      -p) bed[children]=$2; shift ;;
-      -F) bed[front]=$2; shift ;;
+      -L) bed_set modules=lua ;;
+      -M) bed_set module=on ;;
+      -P) bed_set pools=own ;;
+      -T) bed_set tls=on ;;
+      -D) bed_set extra="${bed[extra]}$2"$'\n'; shift ;;
+      -m) bed_set mpm="$2"; shift ;;
+      -w) bed_set workers="$2"; shift ;;
+      -p) bed_set children="$2"; shift ;;
+      -F) bed_set front="$2"; shift ;;
     esac
     shift
   done
@@ -56,7 +54,7 @@ parse() { # leaves the command in command, and the rest in arguments
   command=${1-}
   case $command in
     up) check_values ;;
-    down | status) [[ -z $with ]] || misuse "$with goes with up only" ;;
+    down | status) [[ -z $with ]] || misuse "$with is valid with up only" ;;
     '') misuse "missing command: up, down or status" ;;
     *) misuse "unknown command '$1'" ;;
   esac
@@ -79,9 +77,8 @@ give_up() { # undoes a start that was interrupted or failed
 # The module's hash is part of the bed's settings, so that "up" after a new build
 # loads the new module.
 check_module() {
-  [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built (./autogen.sh && ./configure && make)"
-  bed[build]=$(sha256sum "$bed_module_file")
-  bed[build]=${bed[build]%% *}
+  [[ -e $bed_module_file ]] || cannot "$bed_module_file is not built; run ./autogen.sh && ./configure && make"
+  bed_set build="$(sha256sum "$bed_module_file" | cut -d ' ' -f 1)"
   say "the module is $bed_module_file, SHA-256 ${bed[build]}"
 }
 

@@ -1,24 +1,21 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: what siege reported, in one table
+# Summary: print what siege reported, as one table
 # Usage:   siege-summary.sh [OPTION]... FILE...
-#   FILE     the output of one run of siege 3 or 4, on this machine or another one:
-#            JSON (siege -j) or plain text, with whatever else siege said
-#   --json   for programs: an array with an object for each file; times in seconds
+#   FILE         the output of one run of siege 3 or 4, on this or another machine: JSON
+#                (siege -j) or text, with any other output of siege
+#   --json       an array with an object for each file instead; times in seconds
 #   -h, --help   this help
 #   --version    the version
-#   A transaction is an answer below 400, everything else has failed; availability
-#   is the part that did not fail, concurrency the mean number of users served.
-# Exit:    0 printed; 1 a file has no complete summary, or several; 2 usage; 77
-#          cannot run here (no jq)
+#   A transaction is a response below 400; everything else is a failure. Availability is
+#   the percentage of transactions, concurrency the mean number of users served.
+# Exit:    0 printed; 1 a file has no complete summary, or more than one; 2 usage; 77
+#          cannot run: jq is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/siege.sh
 . "$here/lib/siege.sh"
-# shellcheck source-path=SCRIPTDIR source=lib/report.sh
 . "$here/lib/report.sh"
 
 summaries() { # <file>...: an object a line
@@ -31,11 +28,7 @@ summaries() { # <file>...: an object a line
 }
 
 print_table() { # <objects>
-  jq -rs -L "$(in_tree tools/lib)" 'include "report";
-    ["file", "transactions", "failed", "availability", "rate", "response", "longest", "concurrency"],
-    (.[] | [.file, "\(.transactions)", "\(.failures)", (.availability | fixed(2)) + " %", (.rate | fixed(2)) + "/s",
-            (.mean_s | seconds), (.longest_s | seconds), (.concurrency | fixed(2))])
-    | join("\u001f")' <<<"$1" | report_cells -4 12
+  lib_jq report siege_table -rs <<<"$1" | report_cells -4 12
 }
 
 main() {

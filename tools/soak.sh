@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: load that changes, for long: memory, descriptors, threads and counts of
-#          Apache with the module have to stay where they were
+# Summary: run a changing load for a long time; fail if memory, descriptors, threads or
+#          counters of Apache with the module keep growing
 # Usage:   soak.sh [-s SECONDS]
 #   -s SECONDS   how long (3600)
 #   -h, --help   this help
 #   --version    the version
-#   It is t/880-robust-soak.bats, which needs what the tests need and the module
-#   built (tools/check.sh does both).
-# Exit:    0 they did; 1 they did not; 2 usage; 77 cannot run here (no bats)
+#   Runs t/880-robust-soak.bats, which needs the test dependencies and the built module
+#   (tools/check.sh installs and builds them).
+# Exit:    0 nothing grew; 1 something grew; 2 usage; 77 cannot run: bats is missing
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
 
 main() {

@@ -1,29 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Summary: run a command on this machine's own files under another kernel whose
-#          cgroups are pure v2 (or v1), in an emulated machine
+# Summary: run a command on this machine's files under another kernel with cgroup v2
+#          only (or v1), in an emulated machine
 # Usage:   v2.sh [-i] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
 #   -i           systemd is the machine's first process, COMMAND a service (v2 only)
 #   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
-#   -s SECONDS   how long each machine may take (900)
+#   -s SECONDS   time limit of each machine (900)
 #   -h, --help   this help
 #   --version    the version
-#   COMMAND      runs as root in this directory; without one, the unit tests of
-#                cgroups and what t/4* tags "v2", then, in a machine with systemd,
-#                t/460-cgroup-systemd.bats. What it writes is thrown away.
-#   Needs qemu-system-x86_64; the distribution's kernel and busybox are fetched
-#   once into /var/cache/vhostlimit-v2 and are not installed.
-# Exit:    that of COMMAND; 2 usage; 77 cannot run here (no root, no qemu, no
-#          package); 124 out of time
+#   COMMAND      runs as root in this folder; without one, the unit tests of cgroups and
+#                the tests of t/4* tagged "v2", then, in a machine with systemd,
+#                t/460-cgroup-systemd.bats. Files that it writes are lost.
+#   Needs qemu-system-x86_64. The distribution's kernel and busybox are downloaded once
+#   to /var/cache/vhostlimit-v2 and are not installed.
+# Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, qemu is missing, or
+#          a package cannot be downloaded; 124 time limit reached
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source-path=SCRIPTDIR source=lib/common.sh
 . "$here/lib/common.sh"
 
 work=
 cache=/var/cache/vhostlimit-v2
-# In the order in which they need each other.
+# In the order of their dependencies.
 modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk
   netfs fscache 9pnet 9pnet_virtio 9p overlay)
 
@@ -37,10 +36,10 @@ download_kernel() {
 fetch_kernel() {
   local package
   [[ ! -e $cache/ready ]] || return 0
-  command -v apt-get dpkg >/dev/null || cannot "the kernel is fetched by apt-get, which is not here"
+  command -v apt-get dpkg >/dev/null || cannot "apt-get and dpkg are needed to fetch the kernel and are not installed"
   mkdir -p "$cache/files"
   download_kernel || { run apt-get -q update >&2 && download_kernel; } ||
-    cannot "linux-image-amd64 and busybox-static cannot be fetched"
+    cannot "apt-get could not download linux-image-amd64 and busybox-static; see above"
   for package in "$cache"/*.deb; do dpkg -x "$package" "$cache/files"; done
   rm -f "$cache"/*.deb
   : >"$cache/ready"
@@ -58,7 +57,7 @@ make_initramfs() { # <directory> <script to run> <direct | systemd>
   (cd "$1" && find . | bin/busybox cpio -o -H newc 2>/dev/null) >"$1.cpio"
 }
 
-# Our files, read through 9p, with a layer in memory above them.
+# The machine's root is this machine's, read through 9p, under an overlay in memory.
 init_script() {
   cat <<END
 #!/bin/busybox sh
@@ -90,7 +89,7 @@ poweroff -f
 END
 }
 
-# Units are those of /run/systemd/system only: nothing of this machine is started.
+# systemd reads /run/systemd/system only, so that no service of this machine is started.
 systemd_init() { # <script to run>
   cat <<END
 mkdir -p run/systemd/system
@@ -162,7 +161,7 @@ run_guest() { # <direct | systemd> <command>...
   return "$status"
 }
 
-# Both, though the first may fail.
+# Runs both parts, even if the first one fails.
 run_tests() {
   local status=0
   cd "$here/.."
@@ -186,10 +185,10 @@ main() {
   shift
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
-  [[ $init == direct || $cgroups == v2 ]] || misuse "-i: systemd makes the cgroups, v2"
+  [[ $init == direct || $cgroups == v2 ]] || misuse "-i is valid with -c v2 only: systemd mounts the hierarchies"
   need_root
   need qemu-system-x86_64
-  [[ $init == direct && $# -gt 0 || -x /lib/systemd/systemd ]] || cannot "systemd is needed and not installed"
+  [[ $init == direct && $# -gt 0 || -x /lib/systemd/systemd ]] || cannot "systemd is not installed; install it and try again"
   fetch_kernel
   on_exit remove_work
   if (($#)); then run_guest "$init" "$@"; else run_tests; fi

@@ -38,6 +38,7 @@ BEGIN {
   line(name == "Does" ? text : name ": " text)
   next
 }
+/^- / { print ".Pp"; $0 = substr($0, 3) }
 { sub(/^ +/, ""); line($0) }
 
 END {

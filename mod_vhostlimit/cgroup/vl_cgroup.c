@@ -249,25 +249,38 @@ static const char *auto_path(vl_cgroup_t *cg)
     return apr_pstrcat(cg->pool, own, ROOT_NAME, NULL);
 }
 
-/* Finds the hierarchies and creates the tree. */
-static void open_tree(vl_cgroup_t *cg, const char *setting, unsigned needs,
-                      const vl_cgroup_t *old)
+/* Finds the hierarchies and the path of the tree.  Without hierarchies the backend is "off"
+ * then. */
+static void find_tree(vl_cgroup_t *cg, const char *setting, unsigned needs)
 {
-    apr_pool_t *p = cg->pool;
-    const char *failed;
-
+    if (!strcmp(setting, "off")) {
+        turn_off(cg, "VhostLimitCgroup off");
+        return;
+    }
     vl_cgroup_mount_init();
     detect(cg);
     if (!strcmp(cg->backend, "off"))
         return;
-    cg->path = strcmp(setting, "auto") ? apr_pstrdup(p, setting)
+    cg->path = strcmp(setting, "auto") ? apr_pstrdup(cg->pool, setting)
                                        : auto_path(cg);
     drop_unneeded(cg, needs);
-    cg->disks = vl_cgroup_disks(p);
-    failed = vl_cgroup_make_group(cg, p, cg->path);
+    cg->disks = vl_cgroup_disks(cg->pool);
+}
+
+/* Switches all controllers off because the root of the tree cannot be created. */
+static void turn_off_failed(vl_cgroup_t *cg, const char *failed)
+{
+    turn_off(cg, apr_psprintf(cg->pool, "group %s cannot be made: %s", cg->path,
+                              failed));
+}
+
+/* Creates the tree. */
+static void make_tree(vl_cgroup_t *cg, const vl_cgroup_t *old)
+{
+    const char *failed = vl_cgroup_make_group(cg, cg->pool, cg->path);
+
     if (failed)
-        turn_off(cg, apr_psprintf(p, "group %s cannot be made: %s", cg->path,
-                                  failed));
+        turn_off_failed(cg, failed);
     else
         prepare(cg, old);
 }
@@ -290,6 +303,52 @@ static void copy_constants(vl_cgroup_t *cg)
     }
 }
 
+static vl_cgroup_t *make_struct(apr_pool_t *p)
+{
+    vl_cgroup_t *cg = apr_pcalloc(p, sizeof(*cg));
+
+    cg->pool = p;
+    cg->accounts = apr_hash_make(p);
+    cg->left = apr_hash_make(p);
+    cg->path = "";
+    cg->reason = "";
+    return cg;
+}
+
+/* v2: records which controllers the root of the hierarchy does not have. */
+static void probe_controllers(vl_cgroup_t *cg)
+{
+    int c;
+
+    for (c = 0; c < VL_CG_CONTROLLERS; c++) {
+        controller_t *ctl = &cg->controllers[c];
+
+        if (ctl->version == 2 && !ctl->missing && c != VL_CG_CPUACCT
+            && !vl_cgroup_lists(vl_cgroup_file_read(cg->pool, apr_pstrcat(
+                                    cg->pool, ctl->mount,
+                                    "/cgroup.controllers", NULL)),
+                                vl_cgroup_controller_name(c, 2)))
+            ctl->missing = "it is not delegated to /";
+    }
+}
+
+vl_cgroup_t *vl_cgroup_probe(apr_pool_t *p, const char *setting, unsigned needs)
+{
+    vl_cgroup_t *cg = make_struct(p);
+    const controller_t *ctl;
+    const char *failed = NULL;
+    int i;
+
+    find_tree(cg, setting, needs);
+    for (i = 0; !failed && (ctl = vl_cgroup_hierarchy(cg, i)); i++)
+        failed = vl_cgroup_try_path(p, ctl->mount, cg->path);
+    if (failed)
+        turn_off_failed(cg, failed);
+    else
+        probe_controllers(cg);
+    return cg;
+}
+
 vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
                             const vl_cgroup_t *old)
 {
@@ -299,15 +358,10 @@ vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
     /* The tree needs a pool of its own.  It must exist until the next configuration has
      * been read, and until the server exits.  No pool of httpd has this lifetime. */
     apr_pool_create_unmanaged(&p);
-    cg = apr_pcalloc(p, sizeof(*cg));
-    cg->pool = p;
-    cg->accounts = apr_hash_make(p);
-    cg->left = apr_hash_make(p);
-    cg->reason = "";
-    if (strcmp(setting, "off"))
-        open_tree(cg, setting, needs, old);
-    else
-        turn_off(cg, "VhostLimitCgroup off");
+    cg = make_struct(p);
+    find_tree(cg, setting, needs);
+    if (strcmp(cg->backend, "off"))
+        make_tree(cg, old);
     copy_constants(cg);
     return cg;
 }

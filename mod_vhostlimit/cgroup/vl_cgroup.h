@@ -25,6 +25,11 @@ typedef struct vl_cgroup_t vl_cgroup_t;
 vl_cgroup_t *vl_cgroup_open(const char *setting, unsigned needs,
                             const vl_cgroup_t *old);
 
+/* Returns what vl_cgroup_open() would find, as far as this can be known without any change:
+ * which controllers exist, and whether the root of the tree could be created.  For
+ * vl_cgroup_missing() only; never NULL.  Allocated in p. */
+vl_cgroup_t *vl_cgroup_probe(apr_pool_t *p, const char *setting, unsigned needs);
+
 /* Returns NULL if all controllers that the limits need are available, else a message such
  * as "the memory controller is missing: ...", allocated in p. */
 const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,

@@ -71,6 +71,24 @@ const char *vl_cgroup_make_path(apr_pool_t *p, const char *mount,
     return NULL;
 }
 
+const char *vl_cgroup_try_path(apr_pool_t *p, const char *mount,
+                               const char *path)
+{
+    const char *part, *dir = mount, *above;
+    struct stat info;
+    int n;
+
+    for (n = 1; (part = prefix(p, path, n)); n++) {
+        above = dir;
+        dir = apr_pstrcat(p, mount, part, NULL);
+        if (!stat(dir, &info) && !S_ISDIR(info.st_mode))
+            return strerror(ENOTDIR);
+        if (access(dir, F_OK))
+            return errno != ENOENT || access(above, W_OK) ? strerror(errno) : NULL;
+    }
+    return NULL;
+}
+
 /* Writes the value and retries for 0.5 s while the kernel answers EBUSY: the program that
  * started Apache may need a moment to leave the group. */
 static const char *write_when_empty(const char *file, const char *value)

@@ -17,6 +17,10 @@ const char *vl_cgroup_file_write(const char *file, const char *value);
  * exist. */
 const char *vl_cgroup_make_path(apr_pool_t *p, const char *mount,
                                 const char *path);
+/* Returns NULL if vl_cgroup_make_path() may succeed, else why it would fail.  Changes
+ * nothing. */
+const char *vl_cgroup_try_path(apr_pool_t *p, const char *mount,
+                               const char *path);
 /* v2: enables the controller for the groups below `path`. */
 const char *vl_cgroup_enable(apr_pool_t *p, const char *mount,
                              const char *path, const char *controller);

@@ -8,18 +8,9 @@
 #include "config/vl_conf.h"
 #include "base/vl_private.h"
 
-/* Spare accounts for vhosts that later configurations add or rename.  Untouched pages of
+/* Spare accounts for sites that later configurations add or rename.  Untouched pages of
  * the segment use no memory. */
 #define SPARE_ACCOUNTS 1024
-
-apr_uint32_t vl_accounts_count(server_rec *s)
-{
-    apr_uint32_t n = 0;
-
-    for (; s; s = s->next)
-        n += vl_conf_get(s)->mode != VL_MODE_OFF;
-    return n;
-}
 
 /* Creates a segment for twice as many accounts plus SPARE_ACCOUNTS, and destroys the old
  * one.  Counters start from zero.  *shm and *shm_capacity are unchanged on failure. */
@@ -34,7 +25,7 @@ static apr_status_t make_segment(server_rec *main_server,
 
     if (*shm)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
-                     "%u vhosts are more than the shared memory had room for "
+                     "%u sites are more than the shared memory had room for "
                      "(%u): counts start again", accounts, *shm_capacity);
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
     /* Twice the daemons: the MPM may start a replacement before the parent has noticed
@@ -42,7 +33,7 @@ static apr_status_t make_segment(server_rec *main_server,
     rv = vl_shm_post_config_create(ap_pglobal, capacity, daemons * 2, &made);
     if (rv != APR_SUCCESS) {
         ap_log_error(APLOG_MARK, *shm ? APLOG_ERR : APLOG_EMERG, rv,
-                     main_server, VLOGNO(0002) "shared memory for %u vhosts in "
+                     main_server, VLOGNO(0002) "shared memory for %u sites in "
                      "%d children cannot be made", capacity, daemons * 2);
         return rv;
     }
@@ -53,7 +44,7 @@ static apr_status_t make_segment(server_rec *main_server,
     return APR_SUCCESS;
 }
 
-/* Finds or creates the account of the vhost.  Returns APR_SUCCESS if the vhost has an
+/* Finds or creates the account of the vhost's site.  Returns APR_SUCCESS if the vhost has an
  * account now or its mode is Off, APR_ENOSPC if the segment is full. */
 static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
 {
@@ -63,7 +54,7 @@ static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
 
     if (conf->mode == VL_MODE_OFF)
         return APR_SUCCESS;
-    rv = vl_shm_post_config_account(shm, conf->account_name, &limits, &conf->account);
+    rv = vl_shm_post_config_account(shm, conf->site->name, &limits, &conf->account);
     if (rv == APR_SUCCESS)
         vl_visitor_post_config(s, shm);
     return rv;
@@ -78,14 +69,14 @@ static void disable_vhost(server_rec *s, apr_status_t rv)
                     && conf->on_error == VL_ERROR_CLOSED;
     conf->mode = VL_MODE_OFF;
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
-                 "vhost %s cannot be entered in shared memory: its requests "
-                 "are %s", conf->account_name,
+                 "site %s cannot be entered in shared memory: its requests "
+                 "are %s", conf->site->name,
                  conf->refused ? "refused" : "not limited");
 }
 
-/* Assigns an account to every vhost.  Vhosts that already have one come first: otherwise a
- * new vhost could be given the account of another vhost.  Returns APR_ENOSPC only if
- * may_disable is 0: accounts of removed vhosts are still in use. */
+/* Assigns an account to every site.  Sites that already have one come first: otherwise a
+ * new site could be given the account of another site.  Returns APR_ENOSPC only if
+ * may_disable is 0: accounts of removed sites are still in use. */
 static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
                                    int may_disable)
 {
@@ -94,7 +85,7 @@ static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
 
     vl_shm_post_config_begin(shm);
     for (s = main_server; s; s = s->next) {
-        if (vl_shm_post_config_knows(shm, vl_conf_get(s)->account_name))
+        if (vl_shm_post_config_knows(shm, vl_conf_get(s)->site->name))
             enter_account(s, shm);
     }
     for (s = main_server; s; s = s->next) {
@@ -107,10 +98,11 @@ static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
     return APR_SUCCESS;
 }
 
-apr_status_t vl_accounts_post_config(server_rec *main_server, vl_shm_t **shm,
-                                     apr_uint32_t *capacity)
+apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
+                                     vl_shm_t **shm, apr_uint32_t *capacity)
 {
-    apr_uint32_t accounts = vl_accounts_count(main_server);
+    apr_uint32_t accounts = (apr_uint32_t)
+        vl_sites_servers(ptemp, main_server)->nelts;
     apr_status_t rv = APR_ENOSPC;
 
     if (*shm && accounts <= *capacity)

@@ -2,24 +2,20 @@
 #ifndef VL_ACCOUNTS_H
 #define VL_ACCOUNTS_H
 
-/* Assigns an account in shared memory to every vhost that is not Off, and creates the
- * segment or replaces it when it is too small.  Vhosts of a VhostLimitGroup share one
- * account.  Main thread of the parent only, in post_config; the functions of vl_shm.h take
+/* Assigns an account in shared memory to every site that is not Off, and creates the
+ * segment or replaces it when it is too small.  Main thread of the parent only, in post_config; the functions of vl_shm.h take
  * the segment lock themselves. */
 
 #include <httpd.h>
 
 #include "core/vl_shm.h"
 
-/* Returns the number of vhosts that are not Off.  There are at most that many accounts,
- * fewer if vhosts share one. */
-apr_uint32_t vl_accounts_count(server_rec *main_server);
 /* Assigns the accounts.  shm and capacity (in accounts) describe the segment of the
  * previous configuration; they are NULL and 0 at the first start.  If the segment cannot
- * hold all vhosts, both are replaced and all counters start from zero.  Fails at the
+ * hold all sites, both are replaced and all counters start from zero.  Fails at the
  * first start only.  On a restart a vhost without an account is switched off, and
  * VhostLimitOnError decides whether its requests are refused or not limited. */
-apr_status_t vl_accounts_post_config(server_rec *main_server, vl_shm_t **shm,
-                                     apr_uint32_t *capacity);
+apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
+                                     vl_shm_t **shm, apr_uint32_t *capacity);
 
 #endif

@@ -60,6 +60,7 @@ typedef struct setting_t {
     const char *unit;           /* "of seconds " or "", for error messages; "%": the
                                  * value ends with a percent sign */
     const word_t *words;
+    int at;                     /* VL_AT_*, or -1: main server only */
 } setting_t;
 
 enum {
@@ -71,7 +72,7 @@ enum {
 
 static const setting_t settings[SETTINGS] = {
 #define X(member, directive, args, def, min, max, unit, words, help) \
-    { directive, offsetof(vl_conf_t, member), min, max, unit, words },
+    { directive, offsetof(vl_conf_t, member), min, max, unit, words, VL_AT_##member },
     VL_SETTINGS(X)
 #undef X
 };
@@ -81,6 +82,7 @@ typedef struct size_setting_t {
     const char *directive;
     apr_size_t offset;
     apr_int64_t min;
+    int at;                     /* VL_AT_* */
 } size_setting_t;
 
 enum {
@@ -92,7 +94,7 @@ enum {
 
 static const size_setting_t sizes[SIZES] = {
 #define X(member, directive, min, help) \
-    { directive, offsetof(vl_conf_t, member), min },
+    { directive, offsetof(vl_conf_t, member), min, VL_AT_##member },
     VL_SIZES(X)
 #undef X
 };
@@ -199,9 +201,10 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->on_error = base->on_error;
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
-    conf->group = add->group ? add->group : base->group;
+    conf->group = add->group;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
     vl_visitor_conf_merge(&conf->visitors, &base->visitors, &add->visitors);
+    memcpy(conf->set_at, add->set_at, sizeof(conf->set_at));
     return conf;
 }
 
@@ -269,6 +272,13 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
     return error;
 }
 
+/* Settings at server level are defaults of all sites and belong to none. */
+void vl_conf_set_place(const cmd_parms *cmd, int at)
+{
+    if (at >= 0 && cmd->server->is_virtual)
+        vl_conf_get(cmd->server)->set_at[at] = cmd->directive;
+}
+
 /* Directive handler of all settings with one argument. */
 static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
 {
@@ -276,7 +286,10 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
     int *member = (int *)((char *)vl_conf_get(cmd->server) + setting->offset);
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
 
-    return error ? error : read_value(cmd->pool, setting, arg, member);
+    if (error)
+        return error;
+    vl_conf_set_place(cmd, setting->at);
+    return read_value(cmd->pool, setting, arg, member);
 }
 
 /* Directive handler of all settings in bytes. */
@@ -294,6 +307,7 @@ static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
                             "(with K, M, G or nothing behind it)",
                             setting->directive, arg, setting->min / 1024);
     *(apr_int64_t *)((char *)vl_conf_get(cmd->server) + setting->offset) = n;
+    vl_conf_set_place(cmd, setting->at);
     return NULL;
 }
 
@@ -330,6 +344,7 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
                             "from 1ms to 1h, in ms, s (the default), min or h",
                             time);
     vl_conf_get(cmd->server)->queue_timeout = timeout;
+    vl_conf_set_place(cmd, VL_AT_queue_timeout);
     return NULL;
 }
 
@@ -338,11 +353,13 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
 #define SET_TAKE12 set_queue
 
 static const setting_t slots_setting = {
-    "VhostLimitSlots", offsetof(vl_conf_t, slots), 1, 100000, "", slots_words
+    "VhostLimitSlots", offsetof(vl_conf_t, slots), 1, 100000, "", slots_words,
+    -1
 };
 
 static const setting_t error_setting = {
-    "VhostLimitOnError", offsetof(vl_conf_t, on_error), 0, -1, "", error_words
+    "VhostLimitOnError", offsetof(vl_conf_t, on_error), 0, -1, "", error_words,
+    -1
 };
 
 /* Directive handler of settings that are allowed in the main server only. */
@@ -353,19 +370,24 @@ static const char *set_global(cmd_parms *cmd, void *dconf, const char *arg)
     return error ? error : set_value(cmd, dconf, arg);
 }
 
-/* Directive handler of VhostLimitGroup.  The account name of a group begins with "@", so it
- * never equals the account name of a vhost. */
+/* Directive handler of VhostLimitGroup.  The name of the group's site begins with "@", which
+ * no host name does. */
 static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
 
     if (error)
         return error;
+    if (!cmd->server->is_virtual)
+        return "VhostLimitGroup: outside of <VirtualHost> it would join all "
+               "sites of the server: write it into a <VirtualHost> of each "
+               "site that belongs to the group";
     if (!vl_value_is_name(arg, VL_GROUP_MAX))
         return apr_psprintf(cmd->pool, "VhostLimitGroup: '%s' is not a name of "
                             "up to %d letters, digits and . _ -", arg,
                             VL_GROUP_MAX);
     vl_conf_get(cmd->server)->group = apr_pstrcat(cmd->pool, "@", arg, NULL);
+    vl_conf_set_place(cmd, VL_AT_group);
     return NULL;
 }
 
@@ -418,7 +440,7 @@ const command_rec vl_conf_cmds[] = {
     VL_SETTINGS(X)
 #undef X
     AP_INIT_TAKE1("VhostLimitGroup", set_group, NULL, RSRC_CONF,
-                  "name of the account that the vhost shares with others"),
+                  "name of the group whose sites share one share and one set of limits"),
     AP_INIT_TAKE123("VhostLimitClients", vl_visitor_set_clients, NULL, RSRC_CONF,
                     "On or Off: a site's queue is shared equally by its clients; and the "
                     "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),

@@ -2,7 +2,7 @@
 #ifndef VL_CONF_H
 #define VL_CONF_H
 
-/* The module's configuration of one server_rec.  Before vl_conf_post_config() a setting
+/* The module's configuration of one server_rec.  Before vl_conf_check() a setting
  * may be VL_UNSET.  After it every setting has a value and every server has a struct of its
  * own.  Only the parent writes, while it reads the configuration; there is no lock.  Any
  * thread may read. */
@@ -16,6 +16,7 @@
 #include "base/vl_private.h"
 #include "core/vl_queue.h"
 #include "config/vl_settings.h"
+#include "config/vl_sites.h"
 #include "config/vl_visitor.h"
 
 typedef struct vl_conf_t {
@@ -33,7 +34,12 @@ typedef struct vl_conf_t {
     int on_error;               /* VL_ERROR_*; the value of the main server */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
     vl_headtime_t head_time;    /* set by vl_headtime_post_config() */
-    const char *account_name;   /* set by vl_conf_post_config() */
+    const ap_directive_t *set_at[VL_AT_COUNT];  /* the line of this <VirtualHost> with the
+                                 * setting; NULL: inherited or default.  Valid until
+                                 * vl_conf_check() returns */
+    vl_site_t *site;            /* set by vl_sites_find(), in vl_conf_check() */
+    const char *place;          /* file:line of <VirtualHost>, "" for the main server; set
+                                 * by vl_sites_find() */
     apr_uint32_t account;       /* account number in shared memory; set by
                                  * vl_accounts_post_config() */
     int refused;                /* 1: the account cannot be entered in shared memory;
@@ -62,6 +68,10 @@ vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
 /* Returns "on", "off" or "dryrun". */
 const char *vl_conf_mode_name(int mode);
 
+/* Records where a setting of a virtual host is; for directive handlers.  at: VL_AT_*, or -1:
+ * nothing is recorded, as at server level. */
+void vl_conf_set_place(const cmd_parms *cmd, int at);
+
 /* Parses `arg` as the directive of that key does and stores the value in `limits`.  Returns
  * NULL or an error message allocated in p. */
 const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
@@ -78,12 +88,13 @@ apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
                                  apr_uint32_t slots);
 
 /* Returns 1 with the MPMs event, worker and prefork, else 0.  With any other MPM
- * vl_conf_post_config() sets the mode of every server to VL_MODE_OFF. */
+ * vl_conf_check() sets the mode of every server to VL_MODE_OFF. */
 int vl_conf_knows_mpm(void);
 
-/* Parent, in post_config: fills in defaults and names the accounts.  On an error logs the
- * vhost and the reason, and returns a status other than APR_SUCCESS. */
-apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
-                                 server_rec *main_server);
+/* Parent, in check_config, which "httpd -t" runs too: finds the sites and fills in defaults.
+ * On an error logs the place and the reason, and returns a status other than
+ * APR_SUCCESS. */
+apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
+                           server_rec *main_server);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks and defaults that need the complete configuration.  Main thread of the parent, in
- * post_config. */
+ * check_config. */
 #include "config/vl_conf.h"
 
 #include <ap_mpm.h>
-#include <apr_hash.h>
 #include <apr_strings.h>
 #include <http_core.h>
 
@@ -40,84 +39,18 @@ static void fill_defaults(vl_conf_t *conf)
         conf->cgroup = "auto";
 }
 
-/* Returns the account name of a vhost without a group: "ServerName:port", or "ServerName"
- * if the main server has no port.  The second vhost with the same name is
- * "ServerName:port#2".  seen: counts the uses of each name. */
-static const char *name_account(apr_pool_t *p, const server_rec *s,
-                                apr_hash_t *seen)
-{
-    char *name = apr_pstrdup(p, s->server_hostname ? s->server_hostname
-                                                   : "_default_");
-    unsigned port = s->port;
-    unsigned *count;
-
-    ap_str_tolower(name);
-    if (!port && s->addrs)
-        port = s->addrs->host_port;
-    if (port)
-        name = apr_psprintf(p, "%s:%u", name, port);
-    count = apr_hash_get(seen, name, APR_HASH_KEY_STRING);
-    if (count)
-        return apr_psprintf(p, "%s#%u", name, ++*count);
-    count = apr_palloc(p, sizeof(*count));
-    *count = 1;
-    apr_hash_set(seen, name, APR_HASH_KEY_STRING, count);
-    return name;
-}
-
-/* Returns 1 if all settings of both vhosts are equal. */
-static int same_limits(const vl_conf_t *a, const vl_conf_t *b)
-{
-#define X(member, directive, args, def, min, max, unit, words, help) \
-    if (a->member != b->member) \
-        return 0;
-    VL_SETTINGS(X)
-#undef X
-#define X(member, directive, min, help) \
-    if (a->member != b->member) \
-        return 0;
-    VL_SIZES(X)
-#undef X
-    return a->queue_timeout == b->queue_timeout;
-}
-
-/* Names the account of a vhost after its group.  All vhosts of a group share one account,
- * so their limits must be equal.  Else logs both vhosts and returns APR_EINVAL.  groups:
- * the first server_rec of each group. */
-static apr_status_t join_group(server_rec *s, apr_hash_t *groups)
-{
-    vl_conf_t *conf = vl_conf_get(s);
-    const server_rec *other = apr_hash_get(groups, conf->group,
-                                           APR_HASH_KEY_STRING);
-
-    conf->account_name = conf->group;
-    if (!other) {
-        apr_hash_set(groups, conf->group, APR_HASH_KEY_STRING, s);
-        return APR_SUCCESS;
-    }
-    if (same_limits(conf, vl_conf_get(other)))
-        return APR_SUCCESS;
-    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, s, VLOGNO(0015) "VhostLimitGroup "
-                 "%s: the vhosts of a group share one account, and those in "
-                 "%s:%u and %s:%u have different limits", conf->group + 1,
-                 other->defn_name ? other->defn_name : "?",
-                 other->defn_line_number, s->defn_name ? s->defn_name : "?",
-                 s->defn_line_number);
-    return APR_EINVAL;
-}
-
-/* Returns APR_ENAMETOOLONG and logs it if the account name does not fit shared memory. */
+/* Returns APR_ENAMETOOLONG and logs it if the name of the site does not fit shared memory. */
 static apr_status_t check_length(const server_rec *main_server,
                                  const server_rec *s)
 {
     const vl_conf_t *conf = vl_conf_get(s);
 
-    if (strlen(conf->account_name) < VL_NAME_SIZE)
+    if (strlen(conf->site->name) < VL_NAME_SIZE)
         return APR_SUCCESS;
     ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server, VLOGNO(0001)
                  "ServerName in %s:%u is longer than %d bytes: %s",
                  s->defn_name ? s->defn_name : "?", s->defn_line_number,
-                 VL_NAME_SIZE - 12, conf->account_name);
+                 VL_NAME_SIZE - 12, conf->site->name);
     return APR_ENAMETOOLONG;
 }
 
@@ -176,32 +109,26 @@ static void disable_on_unknown_mpm(const server_rec *main_server,
     }
     if (was_on && may_log)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0034)
-                     "the MPM %s is unknown to mod_vhostlimit: all vhosts are "
+                     "the MPM %s is unknown to mod_vhostlimit: all sites are "
                      "served as with VhostLimit Off. Use event, worker or "
                      "prefork", ap_show_mpm());
 }
 
-apr_status_t vl_conf_post_config(apr_pool_t *p, apr_pool_t *ptemp,
-                                 server_rec *main_server)
+apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
+                           server_rec *main_server)
 {
     apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
-    apr_hash_t *seen = apr_hash_make(ptemp), *groups = apr_hash_make(ptemp);
-    apr_status_t rv = APR_SUCCESS;
+    apr_status_t rv;
     int i;
 
     /* Copy all structs first, while the main server's struct is unmodified. */
     for (i = 0; i < servers->nelts; i++)
         copy_shared_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
+    rv = vl_sites_find(p, ptemp, main_server);
     for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-        vl_conf_t *conf = vl_conf_get(s);
 
-        fill_defaults(conf);
-        if (conf->group && conf->mode != VL_MODE_OFF) {
-            rv = join_group(s, groups);
-            continue;
-        }
-        conf->account_name = name_account(p, s, seen);
+        fill_defaults(vl_conf_get(s));
         rv = check_length(main_server, s);
     }
     disable_on_unknown_mpm(main_server, servers);

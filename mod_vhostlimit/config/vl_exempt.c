@@ -28,7 +28,7 @@ int vl_exempt(request_rec *r)
 
     if (failed)
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0014)
-                      "VhostLimitExempt of vhost %s: %s", conf->account_name,
+                      "VhostLimitExempt of site %s: %s", conf->site->name,
                       failed);
     return yes > 0 && !failed;
 }

@@ -35,6 +35,23 @@
       "most bytes a second its back ends read from, and write to, each disk: "\
       "none or bytes, with K, M or G")
 
+/* Index of a setting in vl_conf_t.set_at.  The settings before VL_AT_group are shared by the
+ * virtual hosts of a site. */
+enum {
+#define X(member, directive, args, def, min, max, unit, words, help) VL_AT_##member,
+    VL_SETTINGS(X)
+#undef X
+#define X(member, directive, min, help) VL_AT_##member,
+    VL_SIZES(X)
+#undef X
+    VL_AT_queue_timeout,
+    VL_AT_clients,
+    VL_AT_known,
+    VL_AT_classes,
+    VL_AT_group,
+    VL_AT_COUNT
+};
+
 #define VL_SIZE_MAX APR_INT64_C(0x4000000000000)   /* 1024 TB */
 
 /* Default of the timeout (second argument) of VhostLimitQueue, and its bounds. */
@@ -52,11 +69,8 @@
 #define VL_SLOTS_AUTO 0
 
 /* Values of on_error. */
-#define VL_ERROR_STRICT 0       /* not configured: requests are served when the module's
-                                 * state fails, but the server does not start with a
-                                 * limit that it cannot enforce */
-#define VL_ERROR_OPEN 1
-#define VL_ERROR_CLOSED 2
+#define VL_ERROR_OPEN 0         /* the default */
+#define VL_ERROR_CLOSED 1
 
 /* Values of retry_after that are not a number of seconds. */
 #define VL_RETRY_AUTO 0

@@ -78,6 +78,7 @@ const char *vl_visitor_set_clients(cmd_parms *cmd, void *dconf, const char *mode
     conf->clients = !ap_cstr_casecmp(mode, "On");
     conf->bits4 = (int)n4;
     conf->bits6 = (int)n6;
+    vl_conf_set_place(cmd, VL_AT_clients);
     return NULL;
 }
 
@@ -122,6 +123,9 @@ const char *vl_visitor_set_class(cmd_parms *cmd, void *dconf, const char *name,
     class_conf->name = name;
     class_conf->weight = (int)n;
     class_conf->expr = parsed;
+    class_conf->text = expr;
+    class_conf->at = cmd->directive;
+    vl_conf_set_place(cmd, VL_AT_classes);
     return NULL;
 }
 
@@ -168,11 +172,37 @@ const char *vl_visitor_set_known(cmd_parms *cmd, void *dconf, const char *mode,
                             "Cookie", mode);
     conf->share = SHARE;
     conf->ttl_us = TTL_US;
+    vl_conf_set_place(cmd, VL_AT_known);
     if (first)
         error = set_known_option(cmd, conf, first);
     if (!error && second)
         error = set_known_option(cmd, conf, second);
     return error;
+}
+
+/* Returns the i-th class, or the last one if there are fewer.  A virtual host has no two
+ * classes of one name, so the last one differs from any later class of another list. */
+static const vl_class_conf_t *class_at(const apr_array_header_t *classes, int i)
+{
+    return &APR_ARRAY_IDX(classes, i < classes->nelts ? i : classes->nelts - 1,
+                          vl_class_conf_t);
+}
+
+const ap_directive_t *vl_visitor_class_conflict(const apr_array_header_t *a,
+                                                const apr_array_header_t *b,
+                                                const ap_directive_t **ret_other)
+{
+    int i;
+
+    for (i = 0; i < a->nelts || i < b->nelts; i++) {
+        const vl_class_conf_t *one = class_at(a, i), *other = class_at(b, i);
+
+        *ret_other = other->at;
+        if (one->weight != other->weight
+            || ap_cstr_casecmp(one->name, other->name) || strcmp(one->text, other->text))
+            return one->at;
+    }
+    return NULL;
 }
 
 void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm)
@@ -229,7 +259,7 @@ static int has_cookie(request_rec *r, const vl_shm_t *shm, const vl_conf_t *conf
         return 0;
     expires_s = apr_atoi64(value);
     return expires_s > vl_clock_us() / APR_USEC_PER_SEC
-           && is_same(value, make_cookie(r->pool, shm, conf->account_name, expires_s));
+           && is_same(value, make_cookie(r->pool, shm, conf->site->name, expires_s));
 }
 
 void vl_visitor_cookie(vl_shm_t *shm, request_rec *r, const vl_client_id_t *id)
@@ -245,7 +275,7 @@ void vl_visitor_cookie(vl_shm_t *shm, request_rec *r, const vl_client_id_t *id)
     if (id->band == VL_BAND_KNOWN
         || vl_clients_contended(vl_shm_inner(shm, conf->account), vl_clock_us()))
         return;
-    ap_cookie_write(r, COOKIE, make_cookie(r->pool, shm, conf->account_name,
+    ap_cookie_write(r, COOKIE, make_cookie(r->pool, shm, conf->site->name,
                                            vl_clock_us() / APR_USEC_PER_SEC + ttl_s),
                     apr_pstrcat(r->pool, "Path=/;HttpOnly;SameSite=Lax",
                                 !strcmp(ap_run_http_scheme(r), "https") ? ";Secure" : "", NULL),

@@ -25,6 +25,8 @@ typedef struct vl_class_conf_t {
     const char *name;
     int weight;
     const ap_expr_info_t *expr;
+    const char *text;                   /* of the expression */
+    const ap_directive_t *at;           /* valid until vl_conf_check() returns */
 } vl_class_conf_t;
 
 typedef enum { VL_KNOWN_UNSET, VL_KNOWN_OFF, VL_KNOWN_ADDRESS, VL_KNOWN_COOKIE } vl_known_e;
@@ -52,6 +54,13 @@ const char *vl_visitor_set_class(cmd_parms *cmd, void *dconf, const char *name,
                                  const char *weight, const char *expr);
 const char *vl_visitor_set_known(cmd_parms *cmd, void *dconf, const char *mode,
                                  const char *first, const char *second);
+
+/* Compares the classes of two virtual hosts. Returns NULL if they are the same, else the
+ * directive of `a` at the first difference, and that of `b` in *ret_other. Both have a
+ * class. */
+const ap_directive_t *vl_visitor_class_conflict(const apr_array_header_t *a,
+                                                const apr_array_header_t *b,
+                                                const ap_directive_t **ret_other);
 
 /* Stores the weights of the server's classes, and the share of its known clients, with its
  * account. Parent, in post_config. */

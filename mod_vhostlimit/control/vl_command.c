@@ -40,12 +40,12 @@ static const char *parse_vhost(const char *word, vl_command_t *command)
     if (!word)
         return command->verb == VL_COMMAND_STATUS
                || command->verb == VL_COMMAND_MODULES ? NULL
-                                                      : "no vhost is named";
+                                                      : "no site is named";
     command->word = word;
     if (command->verb == VL_COMMAND_MODULES)
         return "one word too many";
     if (!*word || strlen(word) >= VL_NAME_SIZE)
-        return "no name of a vhost";
+        return "no name of a site";
     command->vhost = word;
     return NULL;
 }

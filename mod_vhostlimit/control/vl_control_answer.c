@@ -25,9 +25,9 @@ void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm,
 
 /* --- selecting the vhost -------------------------------------------------- */
 
-static int has_account(const server_rec *s, const char *name)
+static int has_site(const server_rec *s, const char *name)
 {
-    return !strcmp(vl_conf_get(s)->account_name, name);
+    return !ap_cstr_casecmp(vl_conf_get(s)->site->name, name);
 }
 
 static int has_name(const server_rec *s, const char *name)
@@ -35,36 +35,64 @@ static int has_name(const server_rec *s, const char *name)
     return s->server_hostname && !ap_cstr_casecmp(s->server_hostname, name);
 }
 
-/* Finds a vhost by its account name as shown on the status page, or by a ServerName that
- * only one account has.  Returns NULL and sets *ret_wrong if there is no such vhost. */
-static const server_rec *find_vhost(apr_pool_t *p, const char *name,
-                                    const char **ret_error)
+/* Returns a virtual host of the site with that name, or NULL. */
+static const server_rec *find_by_site(const char *name)
+{
+    const server_rec *s;
+
+    for (s = main_server; s; s = s->next) {
+        if (has_site(s, name) && vl_conf_get(s)->mode != VL_MODE_OFF)
+            return s;
+    }
+    return NULL;
+}
+
+/* Returns a virtual host with that ServerName, or NULL if there is none.  Sets *ret_error if
+ * two sites have the name. */
+static const server_rec *find_by_server_name(apr_pool_t *p, const char *name,
+                                             const char **ret_error)
 {
     const server_rec *s, *found = NULL;
-    int off = 0;
 
     for (s = main_server; s; s = s->next) {
         const vl_conf_t *conf = vl_conf_get(s);
 
-        if (conf->mode == VL_MODE_OFF) {
-            off |= has_account(s, name) || has_name(s, name);
-            continue;
-        }
-        if (has_account(s, name))
-            return s;
-        if (!has_name(s, name))
+        if (conf->mode == VL_MODE_OFF || !has_name(s, name))
             continue;
         if (found && vl_conf_get(found)->account != conf->account)
             *ret_error = apr_psprintf(p, "'%s' is the name of %s and of %s: "
                                       "say which", name,
-                                      vl_conf_get(found)->account_name,
-                                      conf->account_name);
+                                      vl_conf_get(found)->site->name,
+                                      conf->site->name);
         found = s;
     }
+    return found;
+}
+
+/* Returns the error message for a name that no site has. */
+static const char *not_found(apr_pool_t *p, const char *name)
+{
+    const server_rec *s;
+
+    for (s = main_server; s; s = s->next) {
+        if (has_site(s, name) || has_name(s, name))
+            return apr_psprintf(p, "'%s' has VhostLimit Off: nothing of it waits "
+                                "or is refused here", name);
+    }
+    return apr_psprintf(p, "'%s' is no site that takes part", name);
+}
+
+/* Finds a virtual host by the name of its site as the status page shows it, or by a
+ * ServerName that only one site has.  Returns NULL and sets *ret_error if there is none. */
+static const server_rec *find_vhost(apr_pool_t *p, const char *name,
+                                    const char **ret_error)
+{
+    const server_rec *found = find_by_site(name);
+
     if (!found)
-        *ret_error = apr_psprintf(p, off ? "'%s' has VhostLimit Off: nothing of "
-                                  "it waits or is refused here"
-                                  : "'%s' is no vhost that takes part", name);
+        found = find_by_server_name(p, name, ret_error);
+    if (!found)
+        *ret_error = not_found(p, name);
     return *ret_error ? NULL : found;
 }
 
@@ -92,18 +120,18 @@ static const char *read_change(apr_pool_t *p, const vl_command_t *command,
     return wrong;
 }
 
-/* Sets the limits of the account's cgroups.  Fails if the kernel cannot enforce a limit,
- * unless the configuration has "VhostLimitOnError open", as at the start of the server.
- * Returns NULL or an error message. */
+/* Sets the limits of the site's cgroups.  With "VhostLimitOnError closed" it fails if the
+ * kernel cannot enforce a limit, as the start of the server does.  Returns NULL or an
+ * error message. */
 static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
                                 const vl_limits_t *limits)
 {
     vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, limits);
     const char *missing = vl_cgroup_missing(groups, p, &group);
 
-    if (missing && conf->on_error != VL_ERROR_OPEN)
+    if (missing && conf->on_error == VL_ERROR_CLOSED)
         return missing;
-    return vl_cgroup_change(groups, p, conf->account_name, &group);
+    return vl_cgroup_change(groups, p, conf->site->name, &group);
 }
 
 /* Returns the limits as text for the log. */
@@ -117,9 +145,14 @@ static const char *limits_text(apr_pool_t *p, const vl_limits_t *limits)
 static void log_change(apr_pool_t *p, const vl_conf_t *conf,
                        const vl_limits_t *before, const vl_limits_t *after)
 {
+    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, after);
+    const char *missing = vl_cgroup_missing(groups, p, &group);
+
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
-                 "vhost %s: limits changed from %s to %s",
-                 conf->account_name, limits_text(p, before), limits_text(p, after));
+                 "site %s: limits changed from %s to %s%s%s",
+                 conf->site->name, limits_text(p, before), limits_text(p, after),
+                 missing ? ", but the kernel does not enforce all of them: " : "",
+                 missing ? missing : "");
 }
 
 /* Changes the limits of the account.  Takes the segment lock for short times.  Returns NULL
@@ -138,8 +171,8 @@ static const char *make_change(apr_pool_t *p, const vl_conf_t *conf,
     failed = change_group(p, conf, &limits);
     if (failed) {
         change_group(p, conf, &now.limits);     /* undo a partial change */
-        return apr_psprintf(p, "vhost %s: the limit cannot be enforced: %s",
-                            conf->account_name, failed);
+        return apr_psprintf(p, "site %s: the limit cannot be enforced: %s",
+                            conf->site->name, failed);
     }
     if (vl_shm_parent_change(accounts, conf->account, change) != APR_SUCCESS)
         return "shared memory cannot be written";

@@ -66,7 +66,7 @@ void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_re
     apr_int64_t now_us = vl_clock_us();
 
     vl_out_text(out, "{\"site\":");
-    vl_out_json(out, conf->account_name);
+    vl_out_json(out, conf->site->name);
     vl_out_printf(out, ",\"clients_share\":%s,\"known\":\"%s\",\"contended\":%s,"
                   "\"classes\":[", visitors->clients ? "true" : "false",
                   known_name(visitors->known),

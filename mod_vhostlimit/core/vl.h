@@ -66,8 +66,8 @@ static inline apr_uint32_t vl_average(apr_uint32_t average,
     return (apr_uint32_t)(((apr_uint64_t)average * 7 + sample) / 8);
 }
 
-/* Size of the longest account name with its terminating NUL: a DNS name (253), a port and a
- * "#n" for vhosts of the same name. */
+/* Size of the longest account name with its terminating NUL: a DNS name (253), a port if the
+ * name is an address, and "#n" for sites of the same name. */
 #define VL_NAME_SIZE 280
 
 #endif

@@ -34,7 +34,7 @@ static void log_begins(const vl_limited_event_t *event)
     char text[64];
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0011)
-                 "vhost %s: limited by %s: %" APR_UINT64_T_FMT " running, %"
+                 "site %s: limited by %s: %" APR_UINT64_T_FMT " running, %"
                  APR_UINT64_T_FMT " waiting, %" APR_UINT64_T_FMT " beyond the "
                  "queue, %" APR_UINT64_T_FMT " refused in %.0f s", event->name,
                  limit_name(text, sizeof(text), event),
@@ -50,7 +50,7 @@ static void log_ends(const vl_limited_event_t *event)
     const vl_limited_look_t *before = &event->before;
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0012)
-                 "vhost %s: limited no more, was for %.0f s: %"
+                 "site %s: limited no more, was for %.0f s: %"
                  APR_UINT64_T_FMT " requests were served, %" APR_UINT64_T_FMT
                  " of them had waited, and %" APR_UINT64_T_FMT " were refused",
                  event->name,
@@ -64,7 +64,7 @@ static void log_ends(const vl_limited_event_t *event)
 static void log_kills(const vl_limited_event_t *event)
 {
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
-                 "vhost %s: the kernel has killed %" APR_UINT64_T_FMT
+                 "site %s: the kernel has killed %" APR_UINT64_T_FMT
                  " of its back ends' processes for memory (VhostLimitMemory), %"
                  APR_UINT64_T_FMT " since the start", event->name,
                  event->killed, event->metrics.memory_kills);

@@ -107,7 +107,7 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
     rv = vl_request_admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
-                      "vhost %s: not counted", conf->account_name);
+                      "site %s: not counted", conf->site->name);
         if (conf->on_error != VL_ERROR_CLOSED) {
             ap_set_module_config(r->request_config, &vhostlimit_module, NULL);
             pass_unlimited(conn);
@@ -172,8 +172,8 @@ static int req_refuse(request_rec *r, int lookup)
     if (seconds)
         apr_table_setn(r->err_headers_out, "Retry-After",
                        apr_psprintf(r->pool, "%u", seconds));
-    ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0006) "vhost %s: "
-                  "refused with %d: %s, %u running", conf->account_name,
+    ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0006) "site %s: "
+                  "refused with %d: %s, %u running", conf->site->name,
                   conf->status_code,
                   vl_admit_reason_name(adm->decision.reason),
                   adm->concurrency);

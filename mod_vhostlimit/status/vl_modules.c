@@ -76,8 +76,8 @@ void vl_modules_post_config(server_rec *main_server, const vl_cgroup_t *cg)
 
     if (*name)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0023)
-                     "%s's programs run in no vhost's cgroup: what they cost "
-                     "is estimated, and no limit of a vhost binds them%s",
+                     "%s's programs run in no site's cgroup: what they cost "
+                     "is estimated, and no limit of a site binds them%s",
                      name, strcmp(name, "mod_cgid") ? ""
-                     : "; mod_cgi's run in their vhost's");
+                     : "; mod_cgi's run in their site's");
 }

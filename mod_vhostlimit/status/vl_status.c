@@ -79,11 +79,26 @@ static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
     }
 }
 
-static void fill_row(apr_pool_t *p, const vl_account_snapshot_t *from,
-                     apr_int64_t now, vl_row_t *row)
+/* Returns why the kernel does not enforce a limit of the site, or "". */
+static const char *unenforced_of(apr_pool_t *p, const vl_conf_t *conf,
+                                 const vl_limits_t *limits)
+{
+    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, limits);
+    const char *missing = vl_cgroup_missing(cgroup, p, &group);
+
+    if (missing)
+        return missing;
+    return conf->site->unenforced ? conf->site->unenforced : "";
+}
+
+static void fill_row(apr_pool_t *p, const server_rec *s,
+                     const vl_account_snapshot_t *from, apr_int64_t now,
+                     vl_row_t *row)
 {
     memset(row, 0, sizeof(*row));
     row->name = apr_pstrdup(p, from->name);
+    row->vhosts = vl_conf_get(s)->site->vhosts;
+    row->unenforced = unenforced_of(p, vl_conf_get(s), &from->limits);
     row->cgroup = vl_cgroup_account_path(cgroup, p, row->name);
     row->limits = from->limits;
     row->override = from->override;
@@ -114,22 +129,20 @@ static void add_up(vl_page_t *page, const vl_row_t *row)
         *(apr_uint64_t *)((char *)&page->sum + column->offset)
             += vl_status_cell(row, column);
     page->limited += row->limited_s > 0;
+    page->unenforced += *row->unenforced != '\0';
 }
 
-/* Returns the numbers of the accounts that the page shows. */
-static apr_uint32_t *select_accounts(apr_pool_t *p, const server_rec *only,
-                                     int *ret_n)
+/* Returns an array of server_rec *: one server of each site that the page shows. */
+static const apr_array_header_t *select_sites(apr_pool_t *p,
+                                              const server_rec *only)
 {
-    apr_uint32_t *selected = apr_palloc(p, sizeof(*selected)
-                                             * (servers->nelts + 1));
-    int i, n = 0;
+    apr_array_header_t *selected;
 
-    if (only && vl_conf_get(only)->mode != VL_MODE_OFF)
-        selected[n++] = vl_conf_get(only)->account;
-    for (i = 0; !only && i < servers->nelts; i++)
-        selected[n++] = vl_conf_get(APR_ARRAY_IDX(servers, i,
-                                                  server_rec *))->account;
-    *ret_n = n;
+    if (!only)
+        return servers;
+    selected = apr_array_make(p, 1, sizeof(server_rec *));
+    if (vl_conf_get(only)->mode != VL_MODE_OFF)
+        APR_ARRAY_PUSH(selected, const server_rec *) = only;
     return selected;
 }
 
@@ -137,19 +150,25 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page,
                         const server_rec *only)
 {
     vl_account_snapshot_t *batch = apr_palloc(p, sizeof(*batch) * BATCH);
+    apr_uint32_t numbers[BATCH];
     apr_int64_t now = vl_clock_us();
-    int i, from, selected_n;
-    const apr_uint32_t *selected = select_accounts(p, only, &selected_n);
+    const apr_array_header_t *selected = select_sites(p, only);
+    int i, from;
 
-    page->rows = apr_palloc(p, sizeof(vl_row_t) * (selected_n + 1));
-    for (from = 0; from < selected_n; from += BATCH) {
-        int n = selected_n - from < BATCH ? selected_n - from : BATCH;
+    page->rows = apr_palloc(p, sizeof(vl_row_t)
+                               * ((apr_size_t)selected->nelts + 1));
+    for (from = 0; from < selected->nelts; from += BATCH) {
+        const server_rec *const *sites = (const server_rec *const *)selected->elts
+                                         + from;
+        int n = selected->nelts - from < BATCH ? selected->nelts - from : BATCH;
 
-        if (vl_shm_snapshots(accounts, selected + from, n, batch,
+        for (i = 0; i < n; i++)
+            numbers[i] = vl_conf_get(sites[i])->account;
+        if (vl_shm_snapshots(accounts, numbers, n, batch,
                              &page->held_us) != APR_SUCCESS)
             return;
         for (i = 0; i < n; i++) {
-            fill_row(p, &batch[i], now, &page->rows[page->nrows]);
+            fill_row(p, sites[i], &batch[i], now, &page->rows[page->nrows]);
             add_up(page, &page->rows[page->nrows++]);
         }
     }
@@ -184,6 +203,36 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->is_single = only != NULL;
     gather_rows(p, page, only);
     return page;
+}
+
+/* Returns the addresses of the virtual host, separated by blanks.  "*" stands for two
+ * addresses, of IPv4 and IPv6. */
+static const char *addresses_of(apr_pool_t *p, const server_rec *s)
+{
+    const char *text = "", *before = "";
+    const server_addr_rec *address;
+
+    for (address = s->is_virtual ? s->addrs : NULL; address;
+         address = address->next) {
+        const char *one = vl_sites_address(p, address);
+
+        if (strcmp(one, before))
+            text = apr_pstrcat(p, text, *text ? " " : "", one, NULL);
+        before = one;
+    }
+    return text;
+}
+
+void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put)
+{
+    int i;
+
+    for (i = 0; i < row->vhosts->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(row->vhosts, i, server_rec *);
+
+        put(out, i, s->server_hostname ? s->server_hostname : "",
+            addresses_of(out->pool, s), vl_conf_get(s)->place);
+    }
 }
 
 void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,

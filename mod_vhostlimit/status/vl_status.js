@@ -88,7 +88,7 @@
     shown.forEach(function (row) { drawBars(row); part.append(row.tr); });
     body.replaceChildren(part);
     document.getElementById('count').textContent = list.length === rows.length
-      ? rows.length + ' vhosts' : list.length + ' of ' + rows.length + ' vhosts';
+      ? rows.length + ' sites' : list.length + ' of ' + rows.length + ' sites';
     more.hidden = shown.length === list.length;
     more.textContent = 'Show all ' + list.length;
     heads.forEach(function (th, n) {
@@ -122,7 +122,7 @@
         else others += share;
       });
     if (others) segment(bar, 'others', others, '');
-    if (left > 0) segment(bar, 'not used by vhosts', left, 'idle');
+    if (left > 0) segment(bar, 'not used by sites', left, 'idle');
     bar.hidden = false;
   }
 

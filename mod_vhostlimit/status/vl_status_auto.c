@@ -46,6 +46,17 @@ static void put_override(vl_out_t *out, const char *name,
     put_word(out, name, "overridden", keys);
 }
 
+static void put_vhost(vl_out_t *out, int i, const char *name,
+                      const char *addresses, const char *place)
+{
+    vl_out_text(out, i ? ", " : "");
+    vl_out_text(out, ap_escape_logitem(out->pool, name));
+    vl_out_text(out, *addresses ? " " : "");
+    vl_out_text(out, addresses);
+    vl_out_text(out, *place ? " " : "");
+    vl_out_text(out, place);
+}
+
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const char *name = ap_escape_logitem(out->pool, row->name);
@@ -61,6 +72,10 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_number(out, name, "cpu", row->limits.cpu);
     put_override(out, name, &row->override);
     put_word(out, name, "cgroup", row->cgroup);
+    put_word(out, name, "unenforced", row->unenforced);
+    put_key(out, name, "virtual_hosts");
+    vl_status_vhosts(out, row, put_vhost);
+    vl_out_text(out, "\n");
     for (column = vl_status_columns; column->key; column++)
         put_number(out, name, column->key, vl_status_cell(row, column));
 }
@@ -72,10 +87,11 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
     vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nnow_us: %"
                   APR_INT64_T_FMT "\nuptime_s: %" APR_INT64_T_FMT
                   "\nchildren: %u\nworkers: %u\nslots: %u\nprocessors: %u\n"
-                  "held_us: %" APR_INT64_T_FMT "\n", VL_STATUS_SCHEMA,
+                  "held_us: %" APR_INT64_T_FMT "\nunenforced: %d\n",
+                  VL_STATUS_SCHEMA,
                   VL_VERSION, page->mpm, page->now_us, page->uptime_s,
                   page->children, page->workers, page->slots,
-                  page->processors, page->held_us);
+                  page->processors, page->held_us, page->unenforced);
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
                   "cgroup.reason: %s\ncgroup.outside: %s\n", page->backend,
                   page->tree, page->reason, page->outside);

@@ -16,7 +16,7 @@ static const struct heading_t {
     const char *key, *text, *title;
     int is_text, dryrun_only;
 } headings[] = {
-    { "vhost", "Vhost", "ServerName and port", 1, 0 },
+    { "vhost", "Site", "ServerName, or @ and the VhostLimitGroup", 1, 0 },
     { "state", "State", "idle, running, waiting for its share, capped by "
       "VhostLimitConcurrency, or limited for some time", 1, 0 },
     { "running", "Running", "requests being worked on", 0, 0 },
@@ -111,8 +111,13 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
     vl_out_html(out, page->tree);
     vl_out_html(out, page->reason);
     if (*page->outside)
-        vl_out_printf(out, "; %s's programs are in no vhost's group: not "
+        vl_out_printf(out, "; %s's programs are in no site's group: not "
                       "measured, not limited", page->outside);
+    if (page->unenforced)
+        vl_out_printf(out, "; <b>%d sites have a limit that the kernel does not "
+                      "enforce</b>: see \"unenforced\" in <a href=\"?%sjson\">"
+                      "JSON</a>", page->unenforced,
+                      page->is_single ? "me&amp;" : "");
     vl_out_text(out, "</p></header>\n");
 }
 
@@ -147,7 +152,7 @@ static void put_tiles(vl_out_t *out, const vl_page_t *page)
              apr_psprintf(p, "of %u00 %%; %" APR_UINT64_T_FMT
                           " %% over a minute", page->processors,
                           page->sum.cpu_minute_permille / 10));
-    put_tile(out, "Limited vhosts",
+    put_tile(out, "Limited sites",
              apr_psprintf(p, "%d", page->limited),
              apr_psprintf(p, "of %d", page->nrows));
     vl_out_text(out, "</dl>\n");

@@ -34,6 +34,9 @@
 typedef struct vl_row_t {
     const char *name;
     const char *cgroup;             /* path from the root of the hierarchy */
+    const char *unenforced;         /* why the kernel does not enforce a limit; "" if it
+                                     * enforces all */
+    const apr_array_header_t *vhosts;   /* server_rec *: virtual hosts of the site */
     const char *state, *method, *cost;  /* keywords, see docs/operating.md */
     vl_limits_t limits;
     vl_override_t override;
@@ -78,11 +81,19 @@ typedef struct vl_page_t {
     int nrows;
     vl_row_t sum;                   /* sums of the rows; valid for metrics and CPU times */
     int limited;                    /* number of vhosts that are limited now */
+    int unenforced;                 /* number of rows with a limit that the kernel does
+                                     * not enforce */
 } vl_page_t;
 
 /* Copies the data of all accounts, or of the account of the server `only`, into p.  Takes
  * the segment lock once for each batch of accounts. */
 const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only);
+
+/* Calls `put` for each virtual host of the row: its ServerName, its addresses separated by
+ * blanks, and file:line of its <VirtualHost>. */
+typedef void (*vl_status_vhost_fn)(vl_out_t *out, int i, const char *name,
+                                   const char *addresses, const char *place);
+void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put);
 
 /* Writes the page in one format. */
 typedef void (*vl_status_format_fn)(vl_out_t *out, const vl_page_t *page);

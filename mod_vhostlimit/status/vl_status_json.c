@@ -31,6 +31,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_number(out, "slots", page->slots);
     put_number(out, "processors", page->processors);
     put_number(out, "held_us", (apr_uint64_t)page->held_us);
+    put_number(out, "unenforced", (apr_uint64_t)page->unenforced);
     put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
     put_string(out, ",\"path\":", page->tree);
     put_string(out, ",\"reason\":", page->reason);
@@ -56,6 +57,16 @@ static void put_override(vl_out_t *out, const vl_override_t *override)
     vl_out_text(out, "}");
 }
 
+/* Writes a virtual host of a site. */
+static void put_vhost(vl_out_t *out, int i, const char *name,
+                      const char *addresses, const char *place)
+{
+    put_string(out, i ? ",{\"name\":" : "{\"name\":", name);
+    put_string(out, ",\"addresses\":", addresses);
+    put_string(out, ",\"place\":", place);
+    vl_out_text(out, "}");
+}
+
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const vl_column_t *column;
@@ -71,6 +82,10 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_number(out, "cpu", row->limits.cpu);
     put_override(out, &row->override);
     put_string(out, ",\"cgroup\":", row->cgroup);
+    put_string(out, ",\"unenforced\":", row->unenforced);
+    vl_out_text(out, ",\"virtual_hosts\":[");
+    vl_status_vhosts(out, row, put_vhost);
+    vl_out_text(out, "]");
     for (column = vl_status_columns; column->key; column++)
         put_number(out, column->key, vl_status_cell(row, column));
     vl_out_text(out, "}");

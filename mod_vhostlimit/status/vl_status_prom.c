@@ -180,8 +180,11 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
               page->slots);
     put_gauge(out, "processors", "processors the server may use",
               page->processors);
-    put_gauge(out, "vhosts", "vhosts that take part",
+    put_gauge(out, "vhosts", "sites that take part",
               (apr_uint64_t)page->nrows);
+    put_gauge(out, "vhosts_unenforced",
+              "sites with a limit that the kernel does not enforce",
+              (apr_uint64_t)page->unenforced);
 }
 
 void vl_status_prom(vl_out_t *out, const vl_page_t *page)

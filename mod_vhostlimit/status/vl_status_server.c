@@ -113,7 +113,7 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
 {
     const vl_metrics_t *sum = &page->sum.metrics;
 
-    vl_out_printf(out, "<hr />\n<h2>vhostlimit</h2>\n<dl><dt>%d vhosts, %d "
+    vl_out_printf(out, "<hr />\n<h2>vhostlimit</h2>\n<dl><dt>%d sites, %d "
                   "limited now</dt>\n<dt>%" APR_UINT64_T_FMT " requests "
                   "running on %u slots, %" APR_UINT64_T_FMT " waiting</dt>\n"
                   "<dt>%" APR_UINT64_T_FMT " requests let in, %"

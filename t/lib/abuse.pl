@@ -1,15 +1,14 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# abuse.pl PORT flood SECONDS     connects and goes, without a byte: every other one
-#                                 with an RST; prints how many
-# abuse.pl PORT names N           N requests, each for a host nobody has heard of;
-#                                 prints which statuses they got
-# abuse.pl PORT unread N          N clients that ask a.test for 64 MB each and read
-#                                 nothing for 40 seconds, or until this is ended
-# abuse.pl PORT bytes SECONDS     clients that send bytes at random and go
-# abuse.pl PORT idle N            N clients that connect and say nothing until this
-#                                 is ended; says "open" when all have tried
+# abuse.pl PORT flood SECONDS     connects and closes without sending, every other time
+#                                 with an RST; prints the number of connections
+# abuse.pl PORT names N           N requests for unknown hosts; prints their statuses
+# abuse.pl PORT unread N          N clients that request 64 MB each from a.test and read
+#                                 nothing for 40 seconds, or until this program ends
+# abuse.pl PORT bytes SECONDS     clients that send random bytes and close
+# abuse.pl PORT idle N            N clients that connect and send nothing until this
+#                                 program ends; prints "open" when all have tried
 use strict;
 use warnings;
 use IO::Select;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A headless Chromium, led by hand over its debugging pipe: messages of the
-# DevTools protocol in JSON, each ended by a zero byte. What it says unasked
-# (console, errors, security) is kept in browser_events.
+# A headless Chromium, controlled through its debugging pipe: JSON messages of the
+# DevTools protocol, each ended by a zero byte. Its events (console, errors, security)
+# are kept in the file `events` of browser_dir.
 
 need_chromium() { need_program chromium; }
 
@@ -29,7 +29,7 @@ end_browser() {
   browser_pid=''
 }
 
-# Ask and print the result; fails when the browser calls it an error.
+# Calls a method and prints its result; fails if the browser returns an error.
 browser() { # <method> [<parameters>]
   local id=$((RANDOM * 32768 + RANDOM)) session answer
   session=$(cat "$(browser_dir)/session" 2>/dev/null) || session=''
@@ -46,7 +46,7 @@ browser() { # <method> [<parameters>]
   fail "no answer from the browser to $1"
 }
 
-# A page of 1600 x 1000, loaded.
+# Opens a page of 1600 x 1000 and waits until it is loaded.
 open_page() { # <url>
   local target
   target=$(browser Target.createTarget '{"url":"about:blank"}' | jq -r .targetId)
@@ -61,13 +61,13 @@ open_page() { # <url>
 
 page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == complete@(http|https|file): ]]; }
 
-# The value of an expression, as text.
+# Prints the value of an expression as text.
 in_page() { # <javascript>
   browser Runtime.evaluate "$(jq -n --arg expression "String($1)" '{$expression, awaitPromise: true, returnByValue: true}')" |
     jq -r '.exceptionDetails.exception.description // .result.value'
 }
 
-# A real click into the middle of what the selector finds.
+# Clicks into the middle of the element that the selector finds.
 click_on() { # <css selector>
   local at kind
   at=$(in_page "(e => { e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect();
@@ -81,9 +81,9 @@ type_text() { browser Input.insertText "$(jq -n --arg text "$1" '{$text}')" >/de
 
 screenshot() { browser Page.captureScreenshot | jq -r .data | base64 -d >"$1"; }  # <file>
 
-# Errors and warnings that the page has caused so far, one a line.
+# Prints errors and warnings of the page so far, one a line.
 browser_complaints() {
-  browser Runtime.evaluate '{"expression":"0"}' >/dev/null     # events come before answers
+  browser Runtime.evaluate '{"expression":"0"}' >/dev/null     # events arrive before this answer
   jq -r 'select(.method == "Runtime.exceptionThrown") // select(.method == "Log.entryAdded" and .params.entry.level != "verbose")
       // select(.method == "Runtime.consoleAPICalled" and (.params.type | IN("error", "warning", "assert")))
       | .params | tostring' "$(browser_dir)/events"

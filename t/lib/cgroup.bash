@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Cgroup hierarchies as the kernel shows them, whatever their version.
+# Cgroups in tests, whatever their version.
 
-# The root of each mounted hierarchy, one a line.
-cgroup_roots() { awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/self/mounts; }
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/cgroup.sh
+. "$TOP/tools/lib/cgroup.sh"
 
-# The root of the hierarchy where CPU time can be shared: v1's cpu or v2.
+# Prints the root of the hierarchy with the cpu controller: v1's cpu or v2.
 cgroup_cpu_root() {
   awk '$3 == "cgroup" && $4 ~ /(^|,)cpu(,|$)/ { v1 = $2 }
        $3 == "cgroup2" { v2 = $2 }
@@ -20,39 +20,17 @@ cgroup_usable() {
   rmdir "$probe"
 }
 
-# Where a cgroup path exists: one directory for each hierarchy that has it.
-cgroup_dirs() { # <path>
-  local root
-  cgroup_roots | while read -r root; do
-    if [[ -d $root$1 ]]; then printf '%s\n' "$root$1"; fi
-  done
-}
-
 cgroup_exists() { [[ -n $(cgroup_dirs "$1") ]]; }  # <path>
 cgroup_gone()   { [[ -z $(cgroup_dirs "$1") ]]; }  # <path>
 
-# Take away what a failed test left; the deepest group goes first.
-cgroup_remove() { # <path>
-  local dir
-  cgroup_dirs "$1" | while read -r dir; do
-    find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null || :
-  done
+# Prints the first of these files of the group that a hierarchy has.
+cgroup_value() { # <path> <file name>...
+  local file
+  file=$(cgroup_file "$@") || fail "group $1 has none of these files: ${*:2}" || return
+  cat "$file"
 }
 
-# What a file of the group says; the first of the names that there is in any
-# hierarchy: v1's and v2's names differ.
-cgroup_says() { # <path> <file name>...
-  local path=$1 name dir
-  shift
-  for name; do
-    while read -r dir; do
-      if [[ -r $dir/$name ]]; then cat "$dir/$name"; return; fi
-    done < <(cgroup_dirs "$path")
-  done
-  fail "group $path has no $*"
-}
-
-# The hierarchies know the controller, under its v1 or its v2 name.
+# Is there a hierarchy with the controller, under its v1 or v2 name?
 cgroup_has() { # <name>...
   local name
   for name; do
@@ -63,9 +41,5 @@ cgroup_has() { # <name>...
   return 1
 }
 
-# Runs in the group, in every hierarchy that has it.
-in_cgroup() { # <path> <command>...
-  local dir
-  while read -r dir; do echo "$BASHPID" >"$dir/cgroup.procs"; done < <(cgroup_dirs "$1")
-  exec "${@:2}"
-}
+# Runs the command in the group, in every hierarchy that has it.
+in_cgroup() { cgroup_enter "$1" && exec "${@:2}"; }  # <path> <command>...

@@ -5,7 +5,7 @@
 
 need_cc() { need_program cc; }
 
-# The library to preload; also sets where the shift is kept.
+# Builds the library to preload, and prints its path.
 shift_clock_library() {
   local so=$BATS_FILE_TMPDIR/shift_clock.so
   [[ -e $so ]] || cc -Wall -Wextra -shared -fPIC -o "$so" "$TOP/t/lib/shift_clock.c" -ldl
@@ -23,5 +23,5 @@ start_with_clock() { # <as start_httpd>...
   unset LD_PRELOAD
 }
 
-# The module's clock goes so many seconds ahead, in all processes at once.
+# Moves the module's clock forward, in all processes at once.
 pass_time() { truncate -s "+$1" "$SHIFT"; }  # <seconds>

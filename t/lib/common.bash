@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What every test may use: requirements, assertions, waiting. No server here.
+# For every test: requirements, assertions, waiting. The server is in httpd.bash.
 
 TOP=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 export TOP LC_ALL=C
 
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/poll.sh
+. "$TOP/tools/lib/poll.sh"
+
 # Bats traces every command in a DEBUG trap, for the line number of a failure. A
-# trace costs 0.1 ms or more. Commands of these helpers are not traced: polling would
-# use most of a CPU for its traces, and a failure is to name the test's line anyway.
+# trace costs 0.1 ms or more. Commands of helpers are not traced: polling would use most
+# of a CPU for its traces, and a failure should name the test's line anyway.
 if [[ $(trap -p DEBUG) == *bats_debug_trap* ]]; then
-  trap '[[ $BASH_SOURCE == */t/lib/* ]] || bats_debug_trap "$BASH_SOURCE"' DEBUG
+  trap '[[ $BASH_SOURCE == */@(t|tools)/lib/* ]] || bats_debug_trap "$BASH_SOURCE"' DEBUG
 fi
 
-# The machine of tools/v2.sh takes about ten times as long for everything, a sanitizer
-# up to five: what waits for an event may wait so many times longer there.
+# Everything takes about ten times as long in the machine of tools/v2.sh, and up to five
+# times with a sanitizer. Time limits are multiplied by this.
 SLOWER=1
 [[ -z ${VL_SANITIZER-} ]] || SLOWER=3
 [[ -z ${VL_GUEST-} ]] || SLOWER=6
 
-# Skip the test unless everything it names is here; all reasons are shown, not
-# just the first. A word nobody has taught us is a bug of the test, not a skip.
+# Skips the test unless all requirements are met, and prints all reasons, not only the
+# first. An unknown word fails the test.
 requires() { # <word>...
   local word why reasons=()
   for word; do
@@ -34,7 +37,7 @@ requires() { # <word>...
   ((${#reasons[@]} == 0)) || skip "$(join '; ' "${reasons[@]}")"
 }
 
-# What takes long is for the jobs of "tools/check.sh --all".
+# Long tests run in the jobs of "tools/check.sh --all" only.
 need_long()       { [[ ${VL_LONG:-0} != 0 ]] || { echo "long: tools/check.sh --all"; return 1; }; }
 need_root()       { ((EUID == 0)) || { echo "not root"; return 1; }; }
 need_event()      { need_module mod_mpm_event; }
@@ -109,36 +112,24 @@ at_most() { # <got> <bound> [what]
   return 1
 }
 
-# Like bats' run, but the log of a failed test shows command, output and status,
-# and a program (not a function) is ended after a minute.
+# Like run of bats, but prints command, output and status for the log of a failed test.
+# A program, unlike a function, is ended after a minute.
 try() { # <command>...   sets $status and $output
   if declare -F "$1" >/dev/null; then run "$@"; else run timeout $((60 * SLOWER)) "$@"; fi
   # shellcheck disable=SC2154  # bats' run sets them
   printf '$ %s\n%s\n[status %s]\n' "$*" "$output" "$status"
 }
 
-# Repeats the command until it succeeds; fails when the time is over. The pause
-# between two tries is a tenth of the time waited so far, 20 to 200 ms, so a long
-# wait costs little CPU time.
+# Repeats the command until it succeeds; fails after the given time.
 wait_until() { # <seconds> <command>...
-  local began=${EPOCHREALTIME/./} waited pause
-  local -i limit=$(($1 * SLOWER * 1000000))
-  shift
-  until "$@"; do
-    waited=$((${EPOCHREALTIME/./} - began))
-    ((waited < limit)) || { fail "waited in vain: $*"; return 1; }
-    pause=$((waited / 10))
-    ((pause = pause < 20000 ? 20000 : pause > 200000 ? 200000 : pause))
-    printf -v pause '0.%06d' "$pause"
-    sleep "$pause"
-  done
+  poll_until $(($1 * SLOWER)) "${@:2}" || fail "gave up after $(($1 * SLOWER)) s: ${*:2}"
 }
 
-# For what has to stay as it is for a while, or expires in the server.
+# Waits, for a state that has to last for a while, or for a timeout in the server.
 time_passes() { wait_until $(($1 / 1000 + 1)) moment_is_over $((${EPOCHREALTIME/./} + $1 * 1000)); }   # <ms>
 moment_is_over() { ((${EPOCHREALTIME/./} >= $1)); }
 
-# A process that has ended but that nobody has asked about yet is gone as well.
+# A zombie counts as gone.
 gone() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [ZX]* ]]; }  # <pid>
 
 join() { # <separator> <word>...
@@ -147,7 +138,7 @@ join() { # <separator> <word>...
   printf '%s' "$text" "${@/#/$sep}"
 }
 
-# Run without the descriptors that bats waits for at the end.
+# Runs a command without the descriptors that bats waits for at the end.
 detached() { # <command>...
   local fd
   for fd in /proc/self/fd/*; do

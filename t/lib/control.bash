@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The control socket of the test's server, through vhostlimitctl and by hand.
+# The control socket of the test's server, through vhostlimitctl and directly.
 
 control_socket() { printf '%s\n' "$HTTPD_ROOT/run/vhostlimit.sock"; }
 
-ctl() { "$TOP/tools/vhostlimitctl" -s "$(control_socket)" "$@"; }  # <word>...
+CTL=${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl
+need_ctl() { [[ -x $CTL ]] || { echo "vhostlimitctl is not built (--disable-vhostlimitctl)"; return 1; }; }
+ctl() { "$CTL" -s "$(control_socket)" "$@"; }  # <word>...
 
-# Bytes as printf takes them; prints all that comes back.
+# Sends bytes, as for printf, and prints the answer.
 ask() { # <text>
   # shellcheck disable=SC2016  # perl's own
   control_perl 'alarm 20; syswrite($s, $text); print while <$s>;' "$1"
 }
 
-# Says something and then nothing more; prints what comes back until the end.
+# Sends bytes and keeps the connection open; prints the answer until its end.
 ask_half() { # <text>
   # shellcheck disable=SC2016  # perl's own
   control_perl 'alarm 20; syswrite($s, $text) if length $text; print while <$s>; print "closed\n";' "$1"
@@ -27,7 +29,7 @@ control_perl() { # <perl code that has $s and $text> <text as printf takes it>
 
 error_of() { ask "$1" | jq -r .error; }  # <text>
 
-# A field of one vhost as the control socket tells it.
+# Prints a field of one vhost from the control socket.
 control_of() { ask "status\t$1.test\n" | jq -r ".vhosts[0].$2"; }  # <vhost> <jq path>
 
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A server in which what the kernel gives runs short when the test says so
-# (short.c), and that says whether its shared memory is in order (mod_validate.c).
+# A server whose system calls fail when the test wants it (fail_syscalls.c), and that
+# validates its shared memory (mod_validate.c).
 
 need_cc() { need_program cc; }
 
-# The module that validates, for this Apache and the tree as built.
+# Builds the validating module for this Apache and the built tree, and prints its path.
 validator() {
   local so=$BATS_FILE_TMPDIR/mod_validate.so
   # shellcheck disable=SC2046  # several flags
@@ -15,8 +15,8 @@ validator() {
 }
 
 start_frail() { # <as start_httpd>...
-  local so=$BATS_FILE_TMPDIR/short.so
-  [[ -e $so ]] || cc -shared -fPIC -o "$so" "$TOP/t/lib/short.c" -ldl
+  local so=$BATS_FILE_TMPDIR/fail_syscalls.so
+  [[ -e $so ]] || cc -shared -fPIC -o "$so" "$TOP/t/lib/fail_syscalls.c" -ldl
   SHORT=$BATS_TEST_TMPDIR/short
   mkdir -p "$SHORT"
   chmod 777 "$SHORT"
@@ -32,10 +32,10 @@ configure_frail() { # <as configure_httpd>...
   configure_httpd "$@" -x "LoadModule validate_module $(validator)" -x '<Location "/validate">' -x 'SetHandler validate' -x '</Location>'
 }
 
-runs_short() { : >"$SHORT/$1"; }      # <what: see short.c>
+runs_short() { : >"$SHORT/$1"; }      # <what: see fail_syscalls.c>
 has_enough() { rm -f "$SHORT/$1"; }   # <what>
 
-# No slot, ticket or seat is left, and all sums are right.
+# Fails unless nothing is held in the shared memory and all sums are right.
 validated() {
   wait_until 20 nobody_runs
   is "$(web "$(url status /validate)")" valid "the shared memory"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the guards walk over. Names are looked up in the tree, not listed by hand.
+# Files and names for the guards, found in the tree and not listed by hand.
 
 need_nm() { need_program nm; }
 
@@ -13,7 +13,7 @@ found() { # <at least> <what> <command>...
   printf '%s\n' "$words"
 }
 
-# Every shell and bats file of ours: by extension or by its first line.
+# Prints all shell and bats files of the project, by extension or first line.
 scripts() {
   local file
   while read -r file; do
@@ -26,7 +26,7 @@ scripts() {
 
 our_files() {
   local place
-  for place in tools t conf packaging .ci autogen.sh; do
+  for place in ctl tools t conf packaging .ci autogen.sh; do
     [[ ! -e $TOP/$place ]] || find "$TOP/$place" -type f ! -path '*/.libs/*' ! -path '*/.deps/*' -size -1000k
   done
 }
@@ -45,7 +45,7 @@ core_files() {
     grep -oE '[a-z]*/vl[a-z_0-9]*\.[ch]' | sed "s|^|$TOP/mod_vhostlimit/|" | sort
 }
 
-# Asked of the server that has loaded the module, not read from the source.
+# Prints the directives of the loaded module, from httpd -L.
 directives_of_module() {
   make_room
   configure_httpd 'VhostLimitCgroup off' >&2

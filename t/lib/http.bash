@@ -4,8 +4,8 @@
 
 url() { printf 'http://%s.test:%s%s\n' "$1" "$(httpd_port)" "$2"; }  # <vhost> <path>
 
-# curl as every test wants it: no proxy, no ~/.curlrc, names to our server.
-# main.test is nobody's name; it goes to the address only the main server has.
+# curl without a proxy and ~/.curlrc, with all names resolved to the test's server.
+# main.test is the name of no vhost and has the address of the main server.
 web() { # <curl argument>...
   local port
   port=$(httpd_port)
@@ -13,7 +13,7 @@ web() { # <curl argument>...
     --resolve "*:$port:127.0.0.1" "$@"
 }
 
-# One request: prints the status; head and body are kept for answer_head, answer_body.
+# Makes a request and prints the status; answer_head and answer_body have the rest.
 get() { # <vhost> <path> [curl argument]...
   local target
   target=$(url "$1" "$2")
@@ -27,22 +27,22 @@ answer_head() { # <header name>   its value, empty when it is not there
   sed -n "s/^$1: *\(.*\)\r\$/\1/Ip" "$BATS_TEST_TMPDIR/head"
 }
 
-# ---- by hand -----------------------------------------------------------------
+# ---- raw connections -----------------------------------------------------------------
 
-# Send standard input as it is, print all that comes until the server closes.
+# Sends standard input and prints the answer until the server closes.
 raw() { timeout $((20 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(httpd_port)" --raw; }
 
-# Connections made of packets that are cut by hand: see packets.pl.
+# Connections with packets of chosen contents: see packets.pl.
 packets() { (exec_packets "$@"); }  # <step>...
 
-# The same for the background, where $! then is a process whose end is the client's end.
+# The same in the background: `kill $!` ends the client.
 exec_packets() { exec timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(httpd_port)" "$@"; }  # <step>...
 
-# So many clients at once, each sends the text and waits for its answer; prints
-# how many got which: "50 200", "2 none".
+# Several clients at once, each of which sends the text and waits for its response. Prints
+# how many got which status: "50 200", "2 none".
 crowd() { packets --crowd "$1" "$2"; }  # <number> <text>
 
-# Many requests in one go on one connection; prints the status of each answer.
+# Pipelines requests on one connection and prints the status of each response.
 pipeline() { # <vhost> <count> <path>...   paths take turns
   local vhost=$1 count=$2 paths=("${@:3}") i close=''
   for ((i = 1; i <= count; i++)); do
@@ -51,7 +51,7 @@ pipeline() { # <vhost> <count> <path>...   paths take turns
   done | raw | sed -n 's,^.*HTTP/1\.1 \([0-9]*\) .*$,\1,p'
 }
 
-# A client that asks for a large file, reads a little and is gone.
+# A client that requests a large file, reads a part of it and closes.
 abort_request() { # <vhost> <path>
   local fd
   exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
@@ -64,8 +64,8 @@ abort_request() { # <vhost> <path>
 
 hold_dir() { printf '%s\n' "$HTTPD_ROOT/hold"; }
 
-# Names of requests held by hold.sh, in the order they began. File times would not
-# tell: they have the resolution of the kernel's tick.
+# Prints the names of requests held by hold.sh, in the order in which they began. File
+# times are too coarse for that: they have the resolution of the kernel's tick.
 begun() { grep -x "$1" "$(hold_dir)/begun" | xargs; }  # <regex>
 
 begin_request() { # <name> <vhost> <path> [curl argument]...
@@ -79,14 +79,14 @@ begin_request() { # <name> <vhost> <path> [curl argument]...
   ) 3>&- 4>&- &
 }
 
-# The status a begun request was answered with; 000 when there was no answer.
+# Prints the status of a begun request; 000 if there was no response.
 answer_of() { # <name>
   wait_until 20 answered "$1" && cat "$(hold_dir)/$1.code"
 }
 
 answered() { [[ -e $(hold_dir)/$1.code ]]; }  # <name>
 
-# The same of a crowd: crowd_got tells what it got.
+# The same for a crowd; crowd_got prints the statuses.
 begin_crowd() { # <name> <number> <vhost> <path>
   (
     crowd "$2" "GET $4 HTTP/1.1\r\nHost: $3.test\r\nConnection: close\r\n\r\n" >"$(hold_dir)/$1.crowd.part" || :
@@ -123,7 +123,7 @@ release_all() {
   done
 }
 
-# The script may be dead already: do not wait for it.
+# The script may have ended: its end of the fifo is not waited for forever.
 let_go() { # <fifo>
   timeout $((2 * SLOWER)) tee "$1" <<<go >/dev/null || :
   rm -f "$1"
@@ -134,8 +134,8 @@ let_go() { # <fifo>
 status_json() { web "$(url status '/vhostlimit?json')"; }
 status_auto() { web "$(url status '/vhostlimit?auto')"; }
 
-# Sets status_text to the text form of the status page. The shell itself asks for
-# it: tests poll this page, and curl and jq would cost 30 ms of CPU time each time.
+# Sets status_text to the text form of the status page. The shell itself makes the
+# request: tests poll this page, and curl and jq would use 30 ms of CPU time each time.
 read_status() {
   local fd rest rc=0
   [[ -n ${status_port-} ]] || status_port=$(httpd_port)
@@ -150,7 +150,7 @@ read_status() {
 # Sets status_value to one value of the text that read_status has read; fails when
 # there is none. A vhost is named without its port.
 find_status() { # <vhost> <column>
-  [[ $status_text =~ $'\n'"vhost.$1.test:"[0-9]+".$2: "([^$'\n']*) ]] && status_value=${BASH_REMATCH[1]}
+  [[ $status_text =~ $'\n'"vhost.$1.test.$2: "([^$'\n']*) ]] && status_value=${BASH_REMATCH[1]}
 }
 
 # One value of the status page. Fails when there is none.
@@ -160,15 +160,15 @@ status_of() { # <vhost> <column>
 
 status_is() { read_status && find_status "$1" "$2" && [[ $status_value == "$3" ]]; }  # <vhost> <column> <value>
 
-# A count that is still on its way gets five seconds to arrive.
+# Waits for up to five seconds until a column has the value.
 settles() { # <vhost> <column> <value>
   wait_until 5 status_is "$@" 2>/dev/null || is "$(status_of "$1" "$2")" "$3" "$2 of $1"
 }
 
 status_at_least() { (($(status_of "$1" "$2") >= $3)); }  # <vhost> <column> <bound>
 
-# The command makes the account grow by exactly so many requests, and all leave. The
-# count is compared when the site is idle: a request counted twice is seen.
+# The command adds exactly this number of requests to the account, and all end. The count
+# is compared when the site is idle, so that a request counted twice is found.
 counts_as() { # <number> <vhost> <command>...
   local want
   want=$(($(status_of "$2" requests) + $1))
@@ -182,8 +182,8 @@ counts_as() { # <number> <vhost> <command>...
 # The access log of one vhost, written once all its requests are over.
 access_log() { sed -n "s/^$1\.test //p" "$HTTPD_ROOT/logs/access.log"; }  # <vhost>
 
-# Requests that wait, one after the other, so that their order is known. Each has the name
-# of its path, letters and digits only.
+# Begins requests that wait, one after the other, so that their order is known. Each is
+# named after its path, letters and digits only.
 line_up() { # <vhost> <path>...
   local vhost=$1 path already
   already=$(waiting_of "$vhost")

@@ -7,6 +7,9 @@
 HTTPD_ROOT=${BATS_FILE_TMPDIR:-}/httpd
 BASE_MODULES='authz_core unixd log_config mime dir alias env setenvif headers cgi'
 
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/template.sh
+. "$TOP/tools/lib/template.sh"
+
 # ---- finding the parts -------------------------------------------------------
 
 apxs_program() {
@@ -17,8 +20,8 @@ apxs_program() {
   fail "no apxs; set VL_APXS"
 }
 
-# apxs is a slow script, and tests need its answers before each start: they are asked
-# for once in a run. Sets answer.
+# Sets answer to a value from apxs. apxs is slow, and each start of a server needs its
+# values, so they are cached for the run.
 apxs_answer() { # <name>
   local cache=$BATS_RUN_TMPDIR/apxs-$1 apxs
   if [[ ! -e $cache ]]; then
@@ -35,15 +38,15 @@ vl_module()        { printf '%s\n' "${VL_MODULE:-${VL_BUILD_DIR:-$TOP}/mod_vhost
 
 # ---- configuration -----------------------------------------------------------
 
-# Render a complete configuration. Options, in any order; a line without an
-# option goes to the main server:
+# Writes a complete configuration. Options in any order; a line without an option
+# belongs to the main server:
 #   -m MPM           event, worker or prefork (default $VL_MPM, else event)
-#   -l MODULE        load mod_MODULE too            -n        without our module
+#   -l MODULE        load mod_MODULE too            -n        without the module
 #   -v 'NAME LINE'   a line inside NAME.test        -x LINE   after the vhosts
 #   -o 'a c b'       which vhosts, in which order   -t LINE   MPM settings instead
 configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o NAMES] [-t LINE] [LINE]...
   local mpm=${VL_MPM:-event} modules=$BASE_MODULES names='a b c' tuning='' ours=yes
-  local server='' tail='' name vhosts='' port user filled
+  local server='' tail='' name vhosts='' port user template_text
   local -A inside=()
   while (($#)); do
     case $1 in
@@ -61,37 +64,24 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   make_site "$names"
   port=$(httpd_port)
   for name in $names; do
-    fill vhost.conf.in NAME "$name" ROOT "$HTTPD_ROOT" PORT "$port" LINES "${inside[$name]:-}"
-    vhosts+=$filled$'\n'
+    template_fill "$TOP/t/conf/vhost.conf.in" NAME="$name" ROOT="$HTTPD_ROOT" PORT="$port" LINES="${inside[$name]:-}"
+    vhosts+=$template_text$'\n'
   done
   [[ -z $ours ]] || modules+=' vhostlimit'
   # Groups of its own: another server on this machine may use the default path.
   [[ -z $ours || $server == *VhostLimitCgroup* ]] || server+="VhostLimitCgroup $(httpd_cgroup)"$'\n'
-  # Nobody is refused because the machine is slow.
+  # No request is to be refused because the machine is slow.
   [[ -z $ours || $server == *VhostLimitQueue* ]] || ((SLOWER == 1)) || server+="VhostLimitQueue 1000 $((10 * SLOWER))s"$'\n'
   if [[ -n $ours ]]; then
-    fill status.conf.in ROOT "$HTTPD_ROOT" PORT "$port"
-    vhosts+=$filled$'\n'
+    template_fill "$TOP/t/conf/status.conf.in" ROOT="$HTTPD_ROOT" PORT="$port"
+    vhosts+=$template_text$'\n'
   fi
   user=$(httpd_user)
-  fill httpd.conf.in ROOT "$HTTPD_ROOT" PORT "$port" USER "$user" GROUP "$(id -gn "$user")" TIMEOUT $((20 * SLOWER)) \
-    MODULES "$(load_lines "mpm_$mpm $modules")" TUNING "${tuning:-$(tuning_of "$mpm")}" \
-    SERVER "$server" VHOSTS "$vhosts" TAIL "$tail"
-  printf '%s\n' "$filled" >"$HTTPD_ROOT/httpd.conf"
+  template_fill "$TOP/t/conf/httpd.conf.in" ROOT="$HTTPD_ROOT" PORT="$port" USER="$user" GROUP="$(id -gn "$user")" \
+    TIMEOUT=$((20 * SLOWER)) MODULES="$(load_lines "mpm_$mpm $modules")" TUNING="${tuning:-$(tuning_of "$mpm")}" \
+    SERVER="$server" VHOSTS="$vhosts" TAIL="$tail"
+  printf '%s\n' "$template_text" >"$HTTPD_ROOT/httpd.conf"
 }
-
-# Sets filled to the template's text with the values.
-fill() { # <template> [<key> <value>]...
-  IFS= read -r -d '' filled <"$TOP/t/conf/$1" || :
-  filled=${filled%$'\n'}
-  shift
-  while (($#)); do
-    filled=${filled//"@$1@"/"$2"}
-    shift 2
-  done
-}
-
-render() { local filled; fill "$@"; printf '%s\n' "$filled"; }  # as fill; prints the text
 
 load_lines() { # <module names>
   local name file dir
@@ -103,7 +93,7 @@ load_lines() { # <module names>
       printf 'LoadModule %s_module "%s"\n' "$name" "$file"
     elif [[ $name == vhostlimit ]]; then
       fail "module not built: $file"
-    fi                                    # else: compiled in, or httpd -t will say so
+    fi                                    # else: compiled in, or httpd -t reports it
   done
 }
 
@@ -123,7 +113,7 @@ httpd_user() {
   done
 }
 
-# A port for the whole file: no process listens on it, and no other test file has it.
+# Prints a port of the test file: no process listens on it, and no other file has it.
 httpd_port() { free_port ''; }
 free_port() { # <name, empty for the server's>
   local file=$BATS_FILE_TMPDIR/port$1
@@ -131,9 +121,9 @@ free_port() { # <name, empty for the server's>
   cat "$file"
 }
 
-# Each port that a file has is a file in one folder, with the owner's folder in it: the
-# port is free again when that folder is gone. Below the ports that the kernel gives to
-# clients. In namespaces of its own a file has a /run of its own (isolate.sh).
+# Each reserved port is a file in one folder, with the path of the owner's folder in it.
+# When that folder is gone the port is free again. The ports are below those that the
+# kernel gives to clients. With isolate.sh each test file has a /run of its own.
 reserve_port() { # <file that will say it>
   local folder=${TMPDIR:-/tmp}/vl-test-ports port try lock
   [[ -z ${VL_TEST_ID-} ]] || folder=/run/vl-test-ports
@@ -192,7 +182,7 @@ make_documents() { # <folder> <vhost>
 
 # ---- running -----------------------------------------------------------------
 
-# Only look at the configuration; sets $status and $output.
+# Checks the configuration only; sets $status and $output.
 check_config() { # <as configure_httpd>...
   configure_httpd "$@"
   try "$(httpd_program)" -t -f "$HTTPD_ROOT/httpd.conf"
@@ -218,10 +208,10 @@ httpd_ready() {
   httpd_up && (($(starts_logged) > 0)) && (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null
 }
 
-# How often the parent said that it is serving: once for each start or restart.
+# Prints how many starts and restarts the log has.
 starts_logged() { grep -c 'resuming normal operations' "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
 
-# In KB, all of them together; 0 with a sanitizer, which keeps what is freed.
+# In KB, for all processes; 0 with a sanitizer, which does not return freed memory.
 memory_of() { # <pid>...
   local pid
   [[ ! ${VL_SANITIZER-} ]] || { echo 0; return; }
@@ -257,7 +247,7 @@ stop_httpd() {
   wait_until 15 gone "$pid"
 }
 
-# As if the machine's memory had run out: parent and children at once.
+# Kills parent and child processes at once, as the kernel does when memory runs out.
 crash_httpd() {
   local pid pids
   mapfile -t pids < <(httpd_children; httpd_pid)
@@ -271,9 +261,9 @@ crash_httpd() {
 show_log() { tail -n 25 "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
 
 error_log()      { cat "$HTTPD_ROOT/logs/error.log"; }
-error_log_says() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular expression>
+error_log_has() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular expression>
 
-# Requests are over, so no seat may be taken and nobody may wait: not in any account.
+# All requests have ended, so none may be running or waiting in any account.
 check_idle() {
   httpd_up && [[ -e $HTTPD_ROOT/htdocs/main ]] || return 0
   grep -q '^LoadModule vhostlimit_module' "$HTTPD_ROOT/httpd.conf" || return 0
@@ -283,7 +273,7 @@ check_idle() {
 # shellcheck disable=SC2154  # read_status sets status_text
 nobody_runs() { read_status && [[ ! $status_text =~ \.(running|waiting|deferred):\ [1-9] ]]; }
 
-# Neither an error of ours nor a crash may be in the log.
+# Fails if the log has an error of the module or a crash.
 check_log() {
   local bad
   bad=$(grep -E '\[vhostlimit:(error|crit|alert|emerg)\]|exit signal|Assertion' \

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# For files whose tests talk to a server: all helpers, and an end that looks for
-# what was left behind. A file with one server for all tests defines its own
-# teardown_file and calls end_server there; teardown only looks at the counts.
+# For test files with a server: all helpers, and a teardown that checks that nothing is
+# left behind. A file with one server for all tests defines teardown_file and calls
+# end_server there; its teardown checks the counts only.
 
 load lib/common
 load lib/cgroup
@@ -10,7 +10,7 @@ load lib/httpd
 load lib/http
 
 # bats calls teardown and teardown_file where set -e has no effect: only their own status
-# counts. So all steps run, and each failure is kept.
+# counts. This runs all commands and fails if one of them fails.
 all_of() { # <command>...
   local command failed=0
   for command; do "$command" || failed=1; done

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Load that goes on until the test says so, and what it got. A connection for each
-# request, so that plain Apache would lose none by a graceful restart.
+# A load until the test ends it, and the responses. Each request has a connection of its
+# own, so that plain Apache would lose none in a graceful restart.
 
-# So many clients, each one request after the other; they end with the test's
-# folder, and after two minutes, in the long form twenty, and VL_SOAK seconds.
+# Clients that each send one request after the other. They end when the test's folder is
+# gone, and after two minutes (twenty in the long form) and VL_SOAK seconds.
 begin_load() { # <clients> <vhost> <path>
   local i rounds_end=$((SECONDS + (${VL_LONG:-0} ? 1200 : 120) + ${VL_SOAK:-0}))
   loaded=$BATS_TEST_TMPDIR/load
@@ -19,7 +19,7 @@ begin_load() { # <clients> <vhost> <path>
   done
 }
 
-# One client of another kind, with the others: the command again and again.
+# Adds a client that repeats the command.
 also_load() { # <command>...
   local rounds_end=$((SECONDS + (${VL_LONG:-0} ? 1200 : 120) + ${VL_SOAK:-0}))
   (while [[ -e $loaded/go ]] && ((SECONDS < rounds_end)); do "$@" || :; done) 3>&- 4>&- >/dev/null 2>&1 &
@@ -31,7 +31,7 @@ end_load() {
   wait "${loaders[@]}"
 }
 
-# Instead of that in live.bash: a test that fails leaves no client behind.
+# Replaces that of live.bash, so that a failed test leaves no client behind.
 teardown() {
   rm -f "${loaded:-$BATS_TEST_TMPDIR/load}/go"
   end_server
@@ -40,7 +40,7 @@ teardown() {
 load_got()      { cat "$loaded"/[0-9]* 2>/dev/null | sort | uniq -c | xargs; }      # "2000 200", or more
 load_answered() { (($(cat "$loaded"/[0-9]* 2>/dev/null | grep -c 200) >= $1)); }    # <number>
 
-# One more hundred of requests have been answered.
+# Waits until more requests have been answered: 50, or as many as named.
 load_goes_on() {
   local had
   had=$(cat "$loaded"/[0-9]* 2>/dev/null | grep -c 200) || :

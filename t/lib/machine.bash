@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: machine
 #
-# A machine made of this one: its root under an overlay, with processes, network
-# and /run of its own. What is installed and started there is gone with it.
+# A copy of this machine: its root under an overlay, with processes, network and /run of
+# its own. What is installed and started there is gone with it.
 
 need_machine() {
   need_root || return
@@ -10,7 +10,7 @@ need_machine() {
   grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || { echo "no overlay file system"; return 1; }
 }
 
-# In its first process; ends with it, or after five minutes.
+# The first process of the machine; ends with the test, or after five minutes.
 machine_main() {
   local dir=$machine_folder root=$machine_folder/root
   mount -t tmpfs tmpfs "$dir"
@@ -30,7 +30,7 @@ machine_main() {
   umount -l /run/old
   touch /run/up
   sleep 300 &
-  wait                # as the first process it also buries the others
+  wait                # as the first process it also reaps the others
 }
 
 start_machine() {
@@ -54,9 +54,9 @@ stop_machine() {
   wait "$machine_holder" 2>/dev/null || :
 }
 
-# Runs there, with its network or, to fetch packages, with ours.
+# Runs a command there, with its own network or, for packages, with the outer one.
 on_machine()   { machine_enter --net "$@"; }  # <command>...
-# isolate.sh keeps our network namespace in /run/vl-outer-net.
+# isolate.sh keeps the outer network namespace in /run/vl-outer-net.
 with_network() { # <command>...
   local outer=/run/vl-outer-net
   if [[ -e $outer ]]; then machine_enter --net="$outer" "$@"; else machine_enter "$@"; fi

@@ -2,10 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: netns sshd
 # Machines for bench.sh --clients: network namespaces vlt-server and vlt-host1 to
-# vlt-host3, joined by wires, each host with an sshd, a hosts file and a /run of
-# its own.  On vlt-server they are known to ssh as one, two and three.  Machine one
-# has no siege and no h2load until apt-get is asked for them; three's clock is 7 s
-# ahead.
+# vlt-host3, joined by veth pairs, each host with an sshd, a hosts file and a /run of its
+# own.  On vlt-server their names for ssh are one, two and three.  Machine one has no
+# siege and no h2load until apt-get installs them; the clock of three is 7 s ahead.
+
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/netns.sh
+. "$TOP/tools/lib/netns.sh"
+# shellcheck source-path=SCRIPTDIR source=../../tools/lib/process.sh
+. "$TOP/tools/lib/process.sh"
 
 MACHINES=(one two three)
 
@@ -16,8 +20,7 @@ machines_up() {
   ssh-keygen -q -t ed25519 -N '' -f "$MACHINES_DIR/ssh/key"
   mkdir -p "$MACHINES_DIR"/host{1,2,3}/bin
   machine_tools
-  ip netns add vlt-server
-  ip -n vlt-server link set lo up
+  netns_make vlt-server
   for n in 1 2 3; do machine_up "$n"; done
   chmod -R go= "$MACHINES_DIR"
   wait_until 10 machines_listen
@@ -26,8 +29,8 @@ machines_up() {
   [[ -e $MACHINES_HOME/.ssh ]] || { mkdir "$MACHINES_HOME/.ssh"; : >"$MACHINES_DIR/made-ssh"; }
 }
 
-# ssh finds a user's files by the password file, whatever HOME says.  Where isolate.sh
-# has given this file an /etc of its own, the user gets a home of its own too.
+# ssh takes the user's home from the password file and ignores HOME.  If isolate.sh has
+# given this test file an /etc of its own, the user gets a home of its own too.
 machines_home() {
   MACHINES_HOME=$(getent passwd "$(id -u)" | cut -d : -f 6)
   if grep -q ' /etc overlay ' /proc/self/mounts; then
@@ -39,15 +42,10 @@ machines_home() {
 
 machine_up() { # <number>
   local name=vlt-host$1 address=198.18.9.1$1 dir=$MACHINES_DIR/host$1 path=$MACHINES_DIR/host$1/bin
-  ip netns add "$name"
-  ip -n "$name" link set lo up
-  ip -n vlt-server link add "$name" type veth peer name eth0 netns "$name"
-  ip -n vlt-server address add 198.18.9.1 peer "$address/32" dev "$name"
-  ip -n "$name" address add "$address" peer 198.18.9.1/32 dev eth0
-  ip -n vlt-server link set "$name" up
-  ip -n "$name" link set eth0 up
-  mkdir -p "/etc/netns/$name"
-  printf '127.0.0.1 localhost\n# of host %s, without an end of line' "$1" >"/etc/netns/$name/hosts"
+  netns_make "$name"
+  netns_join vlt-server 198.18.9.1 "$name" "$address"
+  netns_hosts "$name" "127.0.0.1 localhost"
+  printf '# of host %s, without an end of line' "$1" >>"/etc/netns/$name/hosts"
   cp "/etc/netns/$name/hosts" "$dir/hosts"
   ssh-keygen -q -t ed25519 -N '' -f "$dir/key"
   [[ $1 == 1 ]] || path+=:/usr/sbin:/usr/bin:/sbin:/bin
@@ -67,7 +65,7 @@ machine_boot() { # <number>: its sshd, and a /run of its own as Debian has it
 
 machine_tools() {
   local dir=$MACHINES_DIR/host1
-  ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some are in both
+  ln -s /usr/bin/* /usr/sbin/* "$dir/bin" 2>/dev/null || true   # some names are in both
   mkdir "$dir/siege" "$dir/nghttp2-client"
   mv "$dir/bin/siege" "$dir/siege"
   mv "$dir/bin/h2load" "$dir/nghttp2-client" 2>/dev/null || true
@@ -76,7 +74,7 @@ machine_tools() {
   printf '#!/bin/sh\n[ "$1" != install ] || for name; do mv %q/"$name"/* %q/bin/; done 2>/dev/null\n' "$dir" "$dir" >"$dir/bin/apt-get"
   chmod +x "$dir/bin/apt-get"
   dir=$MACHINES_DIR/host3
-  # A siege that hangs, but for the warm-up; where it is put, there it does.
+  # A siege that stops itself, except in the warm-up.
   printf '#!/bin/sh\ncase "$*" in *-t3S*) kill -STOP $$ ;; *) exec %q "$@" ;; esac\n' "$(command -v siege)" >"$MACHINES_DIR/hangs"
   chmod +x "$MACHINES_DIR/hangs"
   printf '#!/bin/sh\nexec %q -d "7 seconds" "$@"\n' "$(command -v date)" >"$dir/bin/date"
@@ -93,20 +91,15 @@ machines_listen() {
 machine_off() { # <number>: everything that runs on it, at once
   local pids
   mapfile -t pids < <(ip netns pids "vlt-host$1")
-  # None of them is to see the others end.
+  # All are stopped first, so that none of them reacts to the end of another.
   kill -STOP "${pids[@]}" 2>/dev/null || true
   kill -KILL "${pids[@]}" 2>/dev/null || true
 }
 
 machines_down() {
   local n
-  for n in 1 2 3; do
-    machine_off "$n"
-    ip netns del "vlt-host$n"
-    rm -rf "/etc/netns/vlt-host$n"
-  done
-  ip netns del vlt-server
-  rmdir /etc/netns 2>/dev/null || true
+  for n in 1 2 3; do machine_off "$n"; done
+  netns_remove vlt-host{1,2,3} vlt-server
   [[ ! -e $MACHINES_DIR/made-ssh ]] || rmdir "$MACHINES_HOME/.ssh"
 }
 
@@ -117,11 +110,11 @@ on_server() { # <command>...
     mount --bind "$1" "$2" && exec "${@:3}"' - "$MACHINES_DIR/ssh" "$MACHINES_HOME/.ssh" "$@"
 }
 
-on_machine() { # <number> <command>...
+on_client() { # <number of a client> <command>...
   ip netns exec "vlt-host$1" "${@:2}"
 }
 
-# The hosts files are as they were, and nothing of ours runs or lies on a machine.
+# Fails unless the hosts files are restored and no process or folder is left.
 machines_clean() {
   local n left
   for n in 1 2 3; do

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A module of the tests, with the core built in: its handler says whether the
- * sentences about the shared memory hold, in the server that it is asked of.
- * ValidateSquat PID... gives columns of children to processes that live. */
+/* A module for tests, with the core built in. Its handler checks the invariants of the
+ * server's shared memory. ValidateSquat PID... assigns columns of child processes to
+ * processes that are alive. */
 #include <stdlib.h>
 
 #include <httpd.h>

@@ -1,27 +1,33 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# packets.pl PORT STEP...       one connection, prints all that comes back
-# packets.pl PORT --cut TEXT    TEXT in two packets, cut at every position in
-#                               turn; prints each answer once, with how often
-# packets.pl PORT --crowd N TEXT    N connections at once; prints how many got
-#                               which status
-# packets.pl PORT --idle N SECONDS [TEXT]   N connections that send no more than
-#                               TEXT; says "open" when they all are
+# packets.pl PORT STEP...       one connection; prints all that the server sends
+# packets.pl PORT --cut TEXT    sends TEXT in two packets, cut at each position in
+#                               turn; prints each different answer with its number
+# packets.pl PORT --crowd N TEXT    N connections at once; prints how many got each
+#                               status
+# packets.pl PORT --idle N SECONDS [TEXT]   N connections that send TEXT or nothing;
+#                               prints "open" when all are open
 # packets.pl PORT --kept N FILE TEXT [NEXT]    N connections, each of which sends
-#                               TEXT, waits for its answer, and sends NEXT, or TEXT
-#                               once more, when FILE is there; prints who got what,
-#                               twice
+#                               TEXT, waits for its response, and sends NEXT (or TEXT
+#                               again) when FILE exists; prints the statuses of both
+#                               rounds
 #
-# packets.pl PORT --raw         sends standard input as it is, while it prints what
-#                               comes back, until the server closes
+# packets.pl PORT --raw         sends standard input, and prints what the server sends
+#                               until it closes
 #
-# A STEP is text to be sent in one packet (with \r \n \xHH), @MS to wait so many
-# milliseconds, @bytes:MS to send the next text a byte at a time, @send:N to send
-# N bytes, @until:REGEX to read until what has come matches, @take:N until N bytes
-# have come, @when:FILE to wait for that file, @slow:MS to pause before each
-# reading from then on, or one of @half (no more will be sent), @close (without reading) and @reset (with an RST).
-# "[reset]" at the end: the server has sent an RST.
+# A STEP is a text to send in one packet (with \r \n \xHH), or one of
+#   @MS             waits for MS milliseconds
+#   @bytes:MS       sends the next text byte by byte, MS milliseconds apart
+#   @send:N         sends N bytes
+#   @until:REGEX    reads until the input matches
+#   @take:N         reads until N bytes have arrived
+#   @when:FILE      waits until the file exists
+#   @slow:MS        pauses for MS milliseconds before each later read
+#   @half           closes the sending side
+#   @close          closes without reading
+#   @reset          closes with an RST
+# "[reset]" at the end of the output means that the server has sent an RST.
 use strict;
 use warnings;
 use IO::Select;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into a server: the clock of the module runs ahead by as many seconds as
- * the file that SHIFT names has bytes (truncate -s N: one step, never back).
+/* Preloaded into a server. The module's clock is ahead by as many seconds as the file
+ * that SHIFT names has bytes (truncate -s N sets it in one step, never back).
  *
  * Only calls that the module itself makes see the shifted time, so httpd's own
  * timeouts are as before. A wait on a condition ends at its deadline on the shifted

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: openssl mod_ssl
 #
-# Two vhosts more, s.test and t.test, over TLS on a port of their own; get,
-# begin_request and the others ask them by https.
+# Two more vhosts, s.test and t.test, over TLS on a port of their own. get,
+# begin_request and the other helpers use https for them.
 
 tls_port() { free_port tls; }
 
-# Instead of those in http.bash.
+# These replace those of http.bash.
 url() { # <vhost> <path>
   case $1 in
     s | t) printf 'https://%s.test:%s%s\n' "$1" "$(tls_port)" "$2" ;;
@@ -22,7 +22,7 @@ web() { # <curl argument>...
 
 tls_packets() { timeout $((60 * SLOWER)) perl "$TOP/t/lib/packets.pl" "$(tls_port)" "$@"; }  # as packets
 
-# One certificate for all, that signs itself; a client may show it as its own.
+# One self-signed certificate for all vhosts, and for clients.
 make_certificate() {
   TLS_DIR=$BATS_FILE_TMPDIR/tls
   [[ ! -e $TLS_DIR/cert.pem ]] || return 0
@@ -33,7 +33,7 @@ make_certificate() {
 }
 
 start_tls() { # ['s: LINE' | 't: LINE' | argument of start_httpd]...
-  local arguments=() word name tail
+  local arguments=() word name tail template_text
   local -A inside=()
   for word; do
     case $word in
@@ -45,8 +45,9 @@ start_tls() { # ['s: LINE' | 't: LINE' | argument of start_httpd]...
   tail="Listen 127.0.0.1:$(tls_port) https"$'\n'
   for name in s t; do
     make_documents "$TLS_DIR/$name" "$name"
-    tail+=$(render vhost.conf.in NAME "$name" ROOT "$TLS_DIR" PORT "$(tls_port)" LINES \
-      "SSLEngine on"$'\n'"DocumentRoot \"$TLS_DIR/$name\""$'\n'"${inside[$name]:-}")$'\n'
+    template_fill "$TOP/t/conf/vhost.conf.in" NAME="$name" ROOT="$TLS_DIR" PORT="$(tls_port)" \
+      LINES="SSLEngine on"$'\n'"DocumentRoot \"$TLS_DIR/$name\""$'\n'"${inside[$name]:-}"
+    tail+=$template_text$'\n'
   done
   start_httpd -l ssl -l socache_shmcb 'SSLSessionCache none' \
     "SSLCertificateFile \"$TLS_DIR/cert.pem\"" "SSLCertificateKeyFile \"$TLS_DIR/key.pem\"" \

@@ -73,7 +73,7 @@ static void errors(void)
     ok(is_wrong("sets\ta\tweight=1", "no such command", "sets"), "a verb");
     ok(is_wrong("status ", "no such command", "status "), "a blank is no tab");
     ok(is_wrong("modules\ta", "one word too many", "a"), "modules of one");
-    ok(is_wrong("set", "no vhost", "set"), "no vhost");
+    ok(is_wrong("set", "no site", "set"), "no site");
     ok(is_wrong("set\t\tweight=1", "no name", ""), "an empty vhost");
     ok(is_wrong("set\ta", "nothing to be set", "set"), "nothing to set");
     ok(is_wrong("set\ta\tweight", "key=value", "weight"), "no value");

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # ab, which counts requests: one run, and its record from its words and its table
 # of percentiles, PREFIX.times.
@@ -8,13 +8,13 @@ ab_version() { ab -V | sed -n 's/^This is ApacheBench, Version \([0-9.]*\).*/ab 
 ab_prepare() { :; }
 
 # -l: a page may be of another length each time; -r: a broken connection is counted.
-ab_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times>
+ab_words() { # <dir of its files> <users> <length> <keepalive> <url> <file of times>
   local keep=()
   ! (($4)) || keep=(-k)
-  load_words=(ab -q -l -r -s 60 "${keep[@]}" -n "${trial[requests]}" -c "$2" -e "$6" "$5")
+  load_words=(ab -q -l -r -s 60 "${keep[@]}" -n "${3%req}" -c "$2" -e "$6" "$5")
 }
 
-ab_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+ab_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
   ab_words "$(load_dir)" "${@:2:4}" "$6.times"
   client_exec "$1" "${load_words[@]}" >"$6.ab" 2>"$6.err"
 }
@@ -22,15 +22,9 @@ ab_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
 ab_record() { ab_parse "$1.ab" "$1.times"; }   # <file prefix>
 
 ab_parse() { # <file> <percentiles>
-  [[ -f $2 ]] || die "$1 is not the complete end of an ab run"
-  sed -n 's/^\([A-Z][A-Za-z0-9 -]*\): *\([0-9.]*\).*/\1\t\2/p' "$1" | jq -Rnc --rawfile percentiles "$2" '
-    [inputs | split("\t") | { key: .[0], value: (.[1] | tonumber?) }] | reverse | from_entries as $of
-    | ($percentiles | split("\n")[1:] | map(select(. != "") | split(",") | { key: .[0], value: (.[1] | tonumber / 1000) })
-       | from_entries) as $at
-    | ($of["Failed requests"] + ($of["Non-2xx responses"] // 0)) as $bad
-    | ($of["Complete requests"] - $bad) as $good
-    | { transactions: $good, failures: $bad, elapsed_s: $of["Time taken for tests"], rate: ($good / $of["Time taken for tests"]),
-        availability: (100 * $good / ($good + $bad)), mean_s: ($of["Time per request"] / 1000),
-        longest_s: $at["100"], p50_s: $at["50"], p99_s: $at["99"] }' 2>/dev/null ||
-    die "$1 is not the complete end of an ab run"
+  [[ -f $2 ]] || die "$1 is not the complete output of ab"
+  # shellcheck disable=SC2016  # jq's own
+  sed -n 's/^\([A-Z][A-Za-z0-9 -]*\): *\([0-9.]*\).*/\1\t\2/p' "$1" |
+    lib_jq load 'ab($percentiles)' -Rnc --rawfile percentiles "$2" 2>/dev/null ||
+    die "$1 is not the complete output of ab"
 }

@@ -1,22 +1,22 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# Real applications from the distribution's packages, copied to a folder on the
-# file system that is measured and set up as their forms would do it.
+# Real applications from the distribution's packages, copied to a folder on the measured
+# file system and set up as their installers would.
 
 app_kinds=(wordpress mediawiki symfony)
 
 app_known() { [[ " ${app_kinds[*]} " == *" $1 "* ]]; }
 
-# A folder of ours below the one given; bed_down removes those that are listed.
+# Creates a folder below the one given, and lists it for bed_down, which removes it.
 app_root() { # <folder>
   local root
-  root=$(mktemp -d "$1/$bed_name.XXXXXX") || cannot "$1 is no folder to write to"
+  root=$(mktemp -d "$1/$bed_name.XXXXXX") || cannot "$1 is not a writable folder"
   printf '%s\n' "$root" >>"$bed_dir/app-roots"
   chmod 755 "$root"
   printf '%s\n' "$root"
 }
 
-app_remove() { # all of this bed
+app_remove() { # removes all folders of this bed
   local root
   [[ -r $bed_dir/app-roots ]] || return 0
   while read -r root; do
@@ -29,8 +29,8 @@ app_install() { # <application> <root> <number>: what tells databases apart
   "app_$1" "$2/$1" "$1_$3"
 }
 
-# With what its links lead to, so that all of it lies on that file system; tar
-# ends with 1 where one leads nowhere.
+# Copies the targets of links too, so that everything is on that file system.  tar ends
+# with 1 if a link has no target.
 app_copy() { # <from> <to>
   mkdir -p "$2"
   { tar -C "$1" --ignore-failed-read -hcf - . 2>/dev/null || (($? == 1)); } | tar -C "$2" -xf - ||
@@ -41,7 +41,7 @@ app_php() { # <argument>...: as the web server's user, in the bed
   local user
   user=$(httpd_user)
   (server_exec setpriv --reuid "$user" --regid "$user" --clear-groups php -d error_reporting=0 "$@") \
-    </dev/null >"$bed_dir/app.out" 2>&1 || die "setting up failed: $(tail -n 3 "$bed_dir/app.out")"
+    </dev/null >"$bed_dir/app.out" 2>&1 || die "the application could not be set up: $(tail -n 3 "$bed_dir/app.out")"
 }
 
 app_wordpress() { # <folder> <database>
@@ -79,7 +79,7 @@ app_symfony() { # <folder> <database>
   chown "$user" "$1/var"
 }
 
-# Siege counts a redirection or a page that says what is wrong as an answer.
+# siege would count a redirection, or a page with an error message, as a transaction.
 app_check() { # <page>: nothing is asked of the other pages
   local words
   case $1 in

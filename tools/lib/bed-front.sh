@@ -1,17 +1,16 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# HAProxy before the test bed's Apache.  On the clients' CPU "keepalive" speaks
-# plain HTTP over connections that requests of all sites share, "proxy" tells
-# Apache each client's address by the PROXY protocol, version 2.  "sites" is on the
-# server's CPU and has a queue for each site.  Part of bed.sh, where the variables
-# are.
+# HAProxy in front of the test bed's Apache.  "keepalive" uses plain HTTP on connections
+# that requests of all sites share, "proxy" sends each client's address by the PROXY
+# protocol, version 2; both run on the clients' CPUs.  "sites" runs on the server's CPUs
+# and has a queue for each site.  Part of bed.sh, which has the variables.
 
-bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # to setup.sh
+bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # valid for setup.sh
 
 bed_front_start() {
   local start=exec_on_client_cpus
   [[ ${bed[front]} != none ]] || return 0
-  command -v haproxy >/dev/null || cannot "haproxy is needed and not installed"
+  command -v haproxy >/dev/null || cannot "haproxy is not installed; install it and try again"
   httpd_ports_free "$(bed_server_net)" 80
   case ${bed[front]} in
     keepalive) bed_front_config always '' ;;
@@ -31,7 +30,7 @@ bed_front_config() { # <http-reuse> <how the server is spoken to>
     ADDRESS="$bed_address" BACKEND="$backend" PORT="$port" ALLOWED="$allowed" REUSE="$1" HOW="$2" MOST="$((($(ulimit -Sn) - 100) / 2))"
 }
 
-# A backend for each site, that may work on its part of Apache's workers at once.
+# A backend for each site, limited to its part of Apache's workers.
 bed_front_config_sites() {
   local backend port allowed user
   backend=$(bed_backend)

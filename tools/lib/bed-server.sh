@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# The test bed's inside: pages, PHP-FPM and Apache.  Part of bed.sh, where the
-# variables are.
+# The server of the test bed: pages, PHP-FPM and Apache.  Part of bed.sh, which has the
+# variables.
 
-bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and what burns or sleeps
+bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and pages that burn CPU time or sleep
   local site dir line
   for site in "${bed_sites[@]}"; do
     dir=$bed_dir/www/$site
@@ -20,8 +20,8 @@ bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and what burns or sleeps
   done
 }
 
-# Of what belongs to a PHP-FPM the files are named after it: fpm for the one that
-# all sites share, fpm-site1 and so on for the sites' own.
+# Files of a PHP-FPM are named after it: fpm if all sites share it, otherwise fpm-site1
+# and so on.
 
 bed_fpm_name()  { if [[ ${bed[pools]} == own ]]; then echo "fpm-$1"; else echo fpm; fi; }  # <site>
 bed_fpm_names() { if [[ ${bed[pools]} == own ]]; then printf 'fpm-%s\n' "${bed_sites[@]}"; else echo fpm; fi; }
@@ -31,7 +31,8 @@ bed_fpm_start() {
   for name in $(bed_fpm_names); do bed_fpm_start_one "$name"; done
 }
 
-# After Apache, which makes the group; without a group it is nowhere special.
+# Runs after Apache, which makes the site's group.  Without a group PHP-FPM stays in this
+# program's.
 bed_fpm_start_one() { # <name>
   local name=$1 binary user group
   binary=$(fpm_binary) || cannot "php-fpm is not installed"
@@ -42,7 +43,7 @@ bed_fpm_start_one() { # <name>
   fpm_check "$binary" "$bed_dir/$name.conf"
   (cgroup_enter "$group" && server_exec "$binary" -y "$bed_dir/$name.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
     die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/$name.log")"
-  wait_until 30 test -S "$bed_dir/$name.sock" || die "PHP-FPM did not open its socket within 30 s"
+  poll_until 30 test -S "$bed_dir/$name.sock" || die "PHP-FPM did not open its socket within 30 s"
 }
 
 bed_fpm_stop() {
@@ -53,7 +54,7 @@ bed_fpm_stop() {
   done
 }
 
-bed_fpm_runs() { # those of the bed that is up, whatever is asked for now
+bed_fpm_runs() { # those of the bed that is up, not of the current settings
   local name
   for name in $(bed_fpm_up); do
     process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf" >/dev/null || return 1
@@ -68,11 +69,11 @@ bed_fpm_up() { # names
   done
 }
 
-bed_httpd_child() { # pid of a child that serves, the oldest
+bed_httpd_child() { # pid of the oldest child process that serves requests
   local parent child
   parent=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || return 1
   for child in $(<"/proc/$parent/task/$parent/children"); do
-    # One thread has mod_cgid's daemon.
+    # mod_cgid's daemon is a child process with one thread.
     [[ ! -e /proc/$child/task || $(find "/proc/$child/task" -mindepth 1 -maxdepth 1 | wc -l) -lt 5 ]] || { echo "$child"; return; }
   done
   return 1
@@ -87,7 +88,7 @@ bed_fpm_pids() { # masters and workers
   done
 }
 
-bed_site_cgroup() { printf "%s/%s.test:%s\n" "$bed_cgroup" "$1" "$(bed_port)"; }  # <site>
+bed_site_cgroup() { printf "%s/%s.test\n" "$bed_cgroup" "$1"; }  # <site>
 
 bed_httpd_start() {
   local instances one seconds=$((30 + bed[vhosts] / 100))
@@ -97,11 +98,11 @@ bed_httpd_start() {
     bed_httpd_start_one $one
   done
   bed_front_start
-  wait_until "$seconds" bed_answers 1 ||
+  poll_until "$seconds" bed_answers 1 ||
     die "Apache does not answer within $seconds s: $(tail -n 3 "$bed_dir/httpd.log")"
 }
 
-bed_instances() { # name, where it listens, where its status page is, workers
+bed_instances() { # name, listening address, address of the status page, workers
   local half=$((bed[workers] / 2))
   half=$((half - half % 25))     # ThreadsPerChild
   if ((bed[instances] == 2)); then
@@ -112,7 +113,7 @@ bed_instances() { # name, where it listens, where its status page is, workers
   fi
 }
 
-bed_configs() { # what is up: the texts
+bed_configs() { # the configurations of what is up
   local name
   for name in "${bed_daemons[@]}"; do
     [[ ! -e $bed_dir/$name.conf ]] || cat "$bed_dir/$name.conf"
@@ -129,8 +130,8 @@ bed_httpd_start_one() { # <name> <listens> <status page> <workers>
     die "Apache did not start: $(tail -n 3 "$bed_dir/$1.out")"
 }
 
-# One $(...) a command: a signal that comes in one is handled while bash parses
-# the next, and is then taken for its unexpected end.
+# One $(...) in each command: bash handles a signal that arrives in one while it parses
+# the next, and then reports an unexpected end of file.
 bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   local user group types modules more lines apps also threads=25 limited='' per allowed fpm1 fpm2 fpm3
   user=$(httpd_user)
@@ -147,7 +148,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   fpm2=$(bed_fpm_name site2)
   fpm3=$(bed_fpm_name site3)
   allowed=$(bed_allowed apache)
-  # Two children where there are very many.
+  # Two child processes if there are very many workers.
   ((10#$5 < 1000)) || threads=$(($5 / 2))
   per=$threads
   [[ ${bed[mpm]} != prefork ]] || per=1
@@ -163,7 +164,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
     MORE_VHOSTS="$more"
 }
 
-# Who gets pages.  In namespaces of its own the bed has only its clients as
+# Which addresses get pages.  In namespaces of its own the server has only the clients as
 # neighbors; in the machine's own network other addresses get 403.
 bed_allowed() { # <apache | haproxy | lighttpd>: lines of its configuration
   local peers=${bed_peers[*]}
@@ -184,12 +185,12 @@ bed_allowed() { # <apache | haproxy | lighttpd>: lines of its configuration
 }
 
 # Where Apache listens.  Behind a front that is the loopback address if other machines
-# could reach it: they could write any address into a PROXY header.
+# could reach Apache: they could write any address into a PROXY header.
 bed_backend() {
   if [[ ${bed[front]} != none && ${bed[network]} == host ]]; then echo 127.0.0.1; else printf '%s\n' "$bed_address"; fi
 }
 
-# Where Apache has the sites: clients ask at 443, or at 80, where a front may be.
+# The port of the sites in Apache.  Clients use 443, or 80, which may be a front's.
 bed_port() {
   if [[ ${bed[tls]} == on ]]; then echo 443; elif [[ ${bed[front]} != none ]]; then echo 8080; else echo 80; fi
 }
@@ -200,14 +201,21 @@ bed_more_modules() {
   [[ ${bed[front]} != proxy ]] || echo remoteip
 }
 
-bed_site_lines() { # of each site's vhost
+bed_site_lines() { # configuration of each site's virtual host
   [[ ${bed[tls]} != on ]] || echo 'SSLEngine on'
   [[ ${bed[front]} != proxy ]] || echo 'RemoteIPProxyProtocol On'
 }
 
-bed_set() { bed["$1"]=$2; }     # <key> <value>: for the next bed_switch
+# For the next bed_up or bed_switch.
+bed_set() { # <key=value>...
+  local pair
+  for pair; do
+    [[ -n ${bed[${pair%%=*}]+known} ]] || die "the test bed has no setting ${pair%%=*}"
+    bed[${pair%%=*}]=${pair#*=}
+  done
+}
 
-# Writes the vhosts beyond the three sites and prints what includes them.
+# Writes the virtual hosts beyond the three sites, and prints an Include of them.
 bed_more_vhosts() { # <listens>
   ((bed[vhosts] > 3)) || return 0
   seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $1>\n\
@@ -215,8 +223,8 @@ bed_more_vhosts() { # <listens>
   printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
 }
 
-# From a copy in the bed: the bed then runs the same module until it goes down,
-# also when the module is built anew meanwhile.
+# Copies the module into the bed, which then runs it until it goes down, even if the
+# module is built again.
 bed_load() { # <module>
   bed_module_file=$bed_dir/mod_vhostlimit.so
   install -m 644 "$1" "$bed_module_file"
@@ -245,13 +253,13 @@ bed_daemons_stop() { # all but PHP-FPM
   process_stop "${pids[@]}"
 }
 
-# What a killed parent left.  Its command line has the bed's name, PHP's too: the
-# pool has it.
+# Prints processes that a killed parent process left behind.  Their command lines have
+# the bed's name; for PHP-FPM it is the name of the pool.
 bed_orphans() { # <file of a namespace>: pids
   local pid
   for pid in $(netns_pids_of "$1"); do
     [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|lighttpd|php-fpm[0-9.]*)$ ]] || continue
-    ! process_says "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
+    ! process_has_word "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
   done
 }
 
@@ -268,10 +276,9 @@ bed_httpd_graceful() {
 
 bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
   bed_httpd_stop
-  bed[module]=$1
-  bed[extra]=$2
+  bed_set module="$1" extra="$2"
   bed_save
-  # Apache makes the groups of PHP-FPMs that have some, so those start after it.
+  # PHP-FPMs of sites start after Apache, which makes their groups.
   [[ ${bed[pools]} == shared ]] || bed_fpm_stop
   bed_httpd_start
   [[ ${bed[pools]} == shared ]] || bed_fpm_start
@@ -285,7 +292,7 @@ bed_answers() { # <client>...
   done
 }
 
-# Replaces the shell.  Clients that are other machines are not asked to.
+# Replaces the shell.  With clients on other machines this machine sends the request.
 bed_curl() { # <client> <argument>...
   case ${bed[network]} in
     host) exec_on_client_cpus curl -fsSk --connect-to "::$bed_address:" "${@:2}" ;;
@@ -301,7 +308,7 @@ bed_status_page() { # <path>: asked inside the server, where the vhost is Off
   (exec_on_client_cpus curl -fsS -m 5 "http://127.0.0.1:8081$1")
 }
 
-bed_idle() { # nothing of the last flood is left in the server
+bed_idle() { # no connection of the last run is open, in Apache or PHP-FPM
   [[ -z $( (exec_on_client_cpus ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :$(bed_port) )") ) ]] &&
     ! grep -qF "$bed_dir/fpm" <<<"$( (exec_on_client_cpus ss -Hxn state established) )"
 }

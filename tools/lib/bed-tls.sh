@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# The test bed's sites over TLS and HTTP/2, instead of in clear: a certificate
-# that signs itself, for all of them.  Part of bed.sh, where the variables are.
+# The test bed's sites over TLS and HTTP/2 instead of cleartext, with one self-signed
+# certificate.  Part of bed.sh, which has the variables.
 
 bed_tls_modules() {
   echo ssl
   echo socache_shmcb
-  [[ ${bed[mpm]} == prefork ]] || echo http2      # where mod_http2 does not work
+  [[ ${bed[mpm]} == prefork ]] || echo http2      # mod_http2 does not work there
 }
 
 bed_tls_files() { # once for each bed
@@ -17,7 +17,7 @@ bed_tls_files() { # once for each bed
   chmod 700 "$bed_dir/tls"
   openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=vhostlimit-testbed \
     -addext "subjectAltName=${names#,}" -keyout "$bed_dir/tls/key.pem" -out "$bed_dir/tls/cert.pem" \
-    2>"$bed_dir/tls/out" || die "openssl makes no certificate: $(tail -n 1 "$bed_dir/tls/out")"
+    2>"$bed_dir/tls/out" || die "openssl could not make a certificate: $(tail -n 1 "$bed_dir/tls/out")"
 }
 
 bed_tls_config() {

@@ -1,33 +1,21 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The test bed: one server and three clients, each a host of its own in a
-# network namespace, joined by wires.  Everything lies in bed_dir and in
-# namespaces named vl-*, so that it can be found and removed after any crash.
-# One tool at a time works on it: bed_lock.
+# The test bed: one server and three clients, each in a network namespace of its own,
+# joined by veth pairs.  Everything is in bed_dir and in namespaces named vl-*, so that it
+# can be found and removed after a crash.  bed_lock lets one tool at a time use it.
 
-# shellcheck source-path=SCRIPTDIR source=template.sh
 . "${BASH_SOURCE[0]%/*}/template.sh"
-# shellcheck source-path=SCRIPTDIR source=cpu.sh
+. "${BASH_SOURCE[0]%/*}/poll.sh"
 . "${BASH_SOURCE[0]%/*}/cpu.sh"
-# shellcheck source-path=SCRIPTDIR source=process.sh
 . "${BASH_SOURCE[0]%/*}/process.sh"
-# shellcheck source-path=SCRIPTDIR source=netns.sh
 . "${BASH_SOURCE[0]%/*}/netns.sh"
-# shellcheck source-path=SCRIPTDIR source=cgroup.sh
 . "${BASH_SOURCE[0]%/*}/cgroup.sh"
-# shellcheck source-path=SCRIPTDIR source=httpd.sh
 . "${BASH_SOURCE[0]%/*}/httpd.sh"
-# shellcheck source-path=SCRIPTDIR source=fpm.sh
 . "${BASH_SOURCE[0]%/*}/fpm.sh"
-# shellcheck source-path=SCRIPTDIR source=bed-tls.sh
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
-# shellcheck source-path=SCRIPTDIR source=bed-front.sh
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
-# shellcheck source-path=SCRIPTDIR source=lighttpd.sh
 . "${BASH_SOURCE[0]%/*}/lighttpd.sh"
-# shellcheck source-path=SCRIPTDIR source=app.sh
 . "${BASH_SOURCE[0]%/*}/app.sh"
-# shellcheck source-path=SCRIPTDIR source=bed-server.sh
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
 # VL_BED names the bed: its folder and its cgroups. Beds with different names run
@@ -40,19 +28,26 @@ bed_address=198.18.0.1          # RFC 2544: never routed
 bed_clients=(1 2 3)
 bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
-bed_ports=(80 81 443 8080 8081 8082)    # sites, those of a second Apache, over TLS, behind a front; status pages
+bed_ports=(80 81 443 8080 8081 8082)    # sites, a second Apache's, TLS, behind a front; status pages
 bed_cgroup=/$bed_name
 bed_daemons=(httpd httpd2 haproxy lighttpd)      # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
-bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module that is loaded
-bed_commands=                   # a file for the command lines, if they are wanted
+bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module to load
+bed_commands=                   # a file that collects command lines, or nothing
 
-# What `up` was asked for; kept in bed_dir/settings for those who come later.
-# network: `own` is the namespaces; `host` is this machine's, for clients that are
-# other machines.  build: SHA-256 of the module.  front: see bed-front.sh; instances: of Apache, that share the
-# workers; apps: a folder of applications.
+# The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
+# for this machine's network, if the clients are other machines.  build: SHA-256 of the
+# module.  front: see bed-front.sh.  instances: number of Apaches that share the workers.
+# apps: a folder of applications.  Only bed_set changes them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
   [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
+
+# Sets the address of the sites for clients on other machines, and which addresses get
+# pages.
+bed_serve() { # <address> [<client's address>]...
+  bed_address=$1 bed_peers=("${@:2}")
+  [[ $1 != *:* ]] || bed_address="[$1]"
+}
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 
@@ -88,7 +83,7 @@ bed_note() { [[ -z $bed_commands ]] || bed_command "$@" >>"$bed_commands"; }    
 bed_command() { # <word>...: as one would type it
   local line
   printf -v line '%q ' "$@"
-  line=${line//\\,/,}            # words with braces have them escaped as well
+  line=${line//\\,/,}            # %q also escapes commas, because of brace expansion
   printf '%s\n' "${line% }"
 }
 
@@ -98,15 +93,15 @@ bed_lock() {
   on_exit bed_unlock
   while :; do
     exec {bed_lock_fd}>>"$bed_lock_file"
-    flock -w 1 "$bed_lock_fd" || cannot "another tool is working on the test bed ($bed_lock_file is locked)"
+    flock -w 1 "$bed_lock_fd" || cannot "another tool uses the test bed ($bed_lock_file is locked); try again when it has ended"
     [[ $bed_lock_file -ef /proc/self/fd/$bed_lock_fd ]] && break
-    bed_unlock_child            # its last owner removed it as we opened it
+    bed_unlock_child            # its last owner removed the file while it was opened
   done
 }
 
-# The file is ours to remove if nobody else has locked it.
+# Removes the file unless another process has locked it.
 bed_unlock()       { [[ -z $bed_lock_fd ]] || ! flock -n "$bed_lock_fd" || rm -f "$bed_lock_file"; }
-bed_unlock_child() { # what outlives us must not hold the lock
+bed_unlock_child() { # for processes that may outlive this program
   [[ -z $bed_lock_fd ]] || exec {bed_lock_fd}>&-
   bed_lock_fd=
 }
@@ -114,7 +109,7 @@ bed_unlock_child() { # what outlives us must not hold the lock
 # --- up -------------------------------------------------------------------
 
 bed_up() {
-  unset TMPDIR                  # may be root's alone, and the servers are other users
+  unset TMPDIR                  # other users, which the servers run as, may not read it
   bed_clean
   mkdir -p "$bed_dir"
   folder_let_run "$bed_dir" 755
@@ -125,7 +120,7 @@ bed_up() {
   bed_fpm_start
 }
 
-# What a crash left, unless a stranger sits on a port: that one is reported.
+# Removes what a crash left behind.  A port that another program uses is an error.
 bed_clean() {
   local orphans
   if netns_exists "$bed_server"; then
@@ -143,7 +138,7 @@ bed_network_own() {
   netns_set "$bed_server" net.core.somaxconn=4096 net.ipv4.tcp_max_syn_backlog=4096
   for client in "${bed_clients[@]}"; do
     netns_make "vl-client$client"
-    # A client that has used up its ports measures the search for a free one.
+    # A client that runs out of ports would measure the search for a free one.
     netns_set "vl-client$client" net.ipv4.ip_local_port_range='1024 65535' \
       net.ipv4.tcp_max_tw_buckets=1024 net.ipv4.tcp_tw_reuse=1
     netns_join "$bed_server" "$bed_address" "vl-client$client" "198.18.0.1$client"
@@ -161,7 +156,8 @@ bed_down() {
   mapfile -t orphans < <(bed_orphans /proc/self/ns/net)
   process_stop "${orphans[@]}"
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
-  cgroup_remove "$bed_cgroup"
+  poll_until 10 cgroup_remove "$bed_cgroup" ||
+    say "cgroup $bed_cgroup could not be removed: a process is still in it"
   app_remove
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
   folder_remove "$bed_dir"
@@ -190,7 +186,7 @@ bed_save() {
   mv "$bed_dir/settings.tmp" "$bed_dir/settings"
 }
 
-bed_same() { # is what is up what is asked for?
+bed_same() { # is the bed up with these settings?
   [[ -r $bed_dir/settings && $(bed_settings) == "$(<"$bed_dir/settings")" ]]
 }
 

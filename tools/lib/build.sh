@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the module: in the source tree for tests, and in a folder of its own for
-# measurements.  What is out of date is left to make.
+# measurements.  make decides what is out of date.
 
 build_dir=$(in_tree .)          # where build_step works
 
@@ -34,24 +34,26 @@ build_module() { # [configure option]...: in the source tree
 }
 
 # --- the module that is measured --------------------------------------------
-# The source tree may be configured for a debugger, a sanitizer or -Werror.  What is
-# measured is therefore built from a copy of the sources, with configure's defaults
-# and none of the caller's environment.  The copy is kept, so that the next
+# The source tree may be configured for a debugger, a sanitizer or -Werror.  The module
+# for measurements is therefore built from a copy of the sources, with configure's
+# defaults and without the caller's environment.  The copy is kept, so that the next
 # measurement compiles only what has changed.
 
 build_bench_dir=$(in_tree .bench-build)
 build_bench_lock=
 build_record=null               # see build_describe
+# vhostlimitctl is not measured, and its library need not be installed.
+build_bench_option=--disable-vhostlimitctl
 
-# Sets build_record, a JSON object, and copies the module.  Bench runs that start at
-# the same time wait for each other here.
+# Builds and copies the module, and sets build_record, a JSON object.  A lock lets one
+# bench.sh at a time build.
 build_bench() { # <file for the module>
   build_bench_begin
   build_bench_sync
   build_dir=$build_bench_dir
   if [[ ! -e $build_bench_dir/configured ]]; then
     build_step autogen.sh build_clean_env ./autogen.sh
-    build_step configure build_clean_env ./configure
+    build_step configure build_clean_env ./configure "$build_bench_option"
     : >"$build_bench_dir/configured"
   fi
   build_step make build_clean_env make -s -C mod_vhostlimit -j "$(nproc)"
@@ -62,14 +64,14 @@ build_bench() { # <file for the module>
   exec {build_bench_lock}>&-
 }
 
-# A build that another compiler or another Apache left is thrown away.
+# Removes a build by another compiler or for another Apache.
 build_bench_begin() {
   local key binary
-  mkdir -p "$build_bench_dir" || die "$build_bench_dir cannot be made: the module is built there"
+  mkdir -p "$build_bench_dir" || die "the build folder $build_bench_dir cannot be created"
   exec {build_bench_lock}>>"$build_bench_dir/lock"
   flock -w 900 "$build_bench_lock" || die "another build has been running in $build_bench_dir for 15 minutes"
   binary=$(httpd_binary)
-  key=$(gcc --version | sed -n 1p; httpd_version "$binary"; httpd_module_dir)
+  key=$(gcc --version | sed -n 1p; httpd_version "$binary"; httpd_module_dir; echo "$build_bench_option")
   [[ ! -e $build_bench_dir/key || $(<"$build_bench_dir/key") != "$key" ]] || return 0
   find "$build_bench_dir" -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
   printf '%s\n' "$key" >"$build_bench_dir/key"
@@ -79,7 +81,7 @@ build_clean_env() { # <command>...
   env -i PATH="$PATH" HOME=/ LC_ALL=C ${PKG_CONFIG_PATH+PKG_CONFIG_PATH="$PKG_CONFIG_PATH"} "$@"
 }
 
-# What autogen.sh, configure and make read, without what they write.
+# The files that autogen.sh, configure and make read, without those that they write.
 build_inputs() { # paths in the source tree, a line each
   (cd "$(in_tree .)" && find . -mindepth 1 \( -name '.?*' -o -path ./results -o -path ./deb -o -path ./_build -o -path ./_inst \
     -o -path './mod_vhostlimit-[0-9]*' -o -name autom4te.cache -o -path ./build-aux \) -prune -o \
@@ -88,8 +90,8 @@ build_inputs() { # paths in the source tree, a line each
     ! -name aclocal.m4 ! -path './m4/l*.m4' ! -name 'vl_status_page.h*' -print) | LC_ALL=C sort
 }
 
-# Files that differ are copied, which makes them new to make; files that the source
-# tree has no more are removed.
+# Copies files that differ, so that make sees them as changed, and removes files that the
+# source tree no longer has.
 build_bench_sync() {
   local file new=$build_bench_dir/inputs.new old=$build_bench_dir/inputs
   (cd "$(in_tree .)" && build_inputs | xargs -d '\n' sha256sum) >"$new"
@@ -108,18 +110,15 @@ build_describe() { # <module> -> JSON: what it was built from, and how
   if [[ $(build_git rev-parse --show-toplevel) -ef $(in_tree .) ]] && commit=$(build_git rev-parse HEAD); then
     dirty=$(build_git status --porcelain)
   fi
-  jq -nc --arg commit "$commit" --arg dirty "$dirty" \
+  lib_jq result build -nc --arg commit "$commit" --arg dirty "$dirty" \
     --arg version "$(sed -n 's/^PACKAGE_VERSION = //p' "$makefile")" \
-    --arg configure "$("$build_bench_dir/config.status" --config)" \
+    --arg configure "$("$build_bench_dir/config.status" --config | sed "s/^'*$build_bench_option'*\$//")" \
     --arg cflags "$(sed -n 's/^CFLAGS = //p' "$makefile")" --arg compiler "$(gcc --version | sed -n 1p)" \
-    --arg source "$(grep -E '  \./(mod_vhostlimit/|configure\.ac)' "$build_bench_dir/inputs" | sha256sum | cut -d ' ' -f 1)" \
-    --arg sha256 "$(sha256sum "$1" | cut -d ' ' -f 1)" '
-    { version: $version, commit: (if $commit == "" then null else $commit end),
-      dirty: (if $commit == "" then null else $dirty != "" end), source_sha256: $source,
-      configure: $configure, cflags: $cflags, compiler: $compiler, module_sha256: $sha256 }'
+    --arg source_sha256 "$(grep -E '  \./(mod_vhostlimit/|configure\.ac)' "$build_bench_dir/inputs" | sha256sum | cut -d ' ' -f 1)" \
+    --arg module_sha256 "$(sha256sum "$1" | cut -d ' ' -f 1)"
 }
 
-# As the owner of the checkout: git refuses those of other users, also to root.
+# Runs git as the owner of the checkout: it rejects those of other users, for root too.
 build_git() { # <argument>...; nothing if git is missing or this is no checkout
   local owner as=()
   owner=$(stat -c %u "$(in_tree .)")

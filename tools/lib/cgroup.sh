@@ -1,42 +1,58 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Control groups that a server of ours may leave behind.
+# Cgroup hierarchies as the kernel shows them, v1 and v2; used by the tools and, through
+# t/lib/cgroup.bash, by the tests.  A path is that of a group, as in /vhost/site1.test.
 
-cgroup_dirs() { # <path>: where it exists, in every hierarchy
+# Prints the root of each mounted hierarchy, the newest mount last.
+cgroup_roots() { # [cgroup | cgroup2]: of this version only
+  local root type wanted="^${1-cgroup2?}\$"
+  while read -r _ root type _; do
+    [[ ! $type =~ $wanted ]] || printf '%s\n' "$root"
+  done </proc/self/mounts
+}
+
+# Prints the folder of the group in each hierarchy that has it.
+cgroup_dirs() { # <path>
   local root
   while read -r root; do
     [[ ! -d $root$1 ]] || printf '%s\n' "$root$1"
-  done < <(findmnt -rn -o TARGET -t cgroup,cgroup2)
+  done < <(cgroup_roots)
 }
 
-cgroup_remove() { # <path>: the group and those below, once nobody is in them
-  local dir
+# Removes the group and those below it, the deepest first.  Groups with processes stay.
+cgroup_remove() { # <path>
+  local dir status=0
   while read -r dir; do
-    wait_until 10 cgroup_rmdir "$dir" ||
-      say "control group $dir could not be removed: a process is still in it"
+    cgroup_rmdir "$dir" || status=1
   done < <(cgroup_dirs "$1")
+  return "$status"
 }
 
 cgroup_rmdir() { find "$1" -depth -type d -exec rmdir {} + 2>/dev/null; }   # <dir>
 
-cgroup_enter() { # <path>: this very shell, in every hierarchy that has the group
+# Moves the calling shell into the group, in every hierarchy that has it.
+cgroup_enter() { # <path>
   local dir
   while read -r dir; do
     echo "$BASHPID" >"$dir/cgroup.procs"
   done < <(cgroup_dirs "$1")
 }
 
-cgroup_usage_file() { # <path>: where the kernel tells its CPU time
-  local dir
-  while read -r dir; do
-    if [[ -r $dir/cpuacct.usage ]]; then printf '%s\n' "$dir/cpuacct.usage"; return; fi
-  done < <(cgroup_dirs "$1")
-  while read -r dir; do
-    if [[ -r $dir/cpu.stat ]]; then printf '%s\n' "$dir/cpu.stat"; return; fi
-  done < <(cgroup_dirs "$1")
+# Prints the path of the first of these files that a hierarchy has: their names differ
+# between v1 and v2.  Returns 1 if there is none.
+cgroup_file() { # <path> <file name>...
+  local dir name
+  for name in "${@:2}"; do
+    while read -r dir; do
+      [[ ! -r $dir/$name ]] || { printf '%s\n' "$dir/$name"; return; }
+    done < <(cgroup_dirs "$1")
+  done
+  return 1
 }
 
-cgroup_used_us() { # <such a file>: nothing where there is none
+# Prints the CPU time of a group, µs, from its file cpuacct.usage or cpu.stat; nothing
+# if the file cannot be read.
+cgroup_used_us() { # <file>
   local key value
   while read -r key value; do
     case $key in
@@ -48,10 +64,10 @@ cgroup_used_us() { # <such a file>: nothing where there is none
 }
 
 cgroup_kind() { # v1, v2, hybrid or none
-  case $(findmnt -rn -o FSTYPE -t cgroup,cgroup2 | sort -u | paste -sd+ -) in
-    cgroup) echo v1 ;;
-    cgroup2) echo v2 ;;
-    cgroup+cgroup2) echo hybrid ;;
+  case $(cgroup_roots cgroup):$(cgroup_roots cgroup2) in
+    ?*:?*) echo hybrid ;;
+    ?*:) echo v1 ;;
+    :?*) echo v2 ;;
     *) echo none ;;
   esac
 }

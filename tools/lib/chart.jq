@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# result.json -> what its charts show, and gnuplot's commands for them.
+# result.json -> the contents of its charts, and gnuplot's commands for them.
 
 include "rows";
 include "report";
 
-# ---- what there is to see --------------------------------------------------------
+# ---- the charts --------------------------------------------------------
 
 def who_name: .title + (if .scene == "-" then "" else ", " + .scene end);
 def site_name: "\(.site) (\(.role))";
 def site_names: map(.sites | map(site_name)) | add | in_order;
 
-# A group for each target and scene, a bar, or a part of one, for each series.
+# Bars: a group for each target and scene, in it a bar, or a part of one, for each series.
 def bars(title; unit; series; values):
   { kind: "bars", title: title, x: unit, stacked: true, series: series,
     groups: map({ name: .title, scene: .scene, values: values }) };
 
 def rates: pages as $page | of($page) | site_names as $names
-  | bars("\($page) page: answers a second"; ""; $names;
+  | bars("\($page) page: responses a second"; ""; $names;
       (.sites | map({ key: site_name, value: .rate }) | from_entries) as $rate | [$names[] | $rate[.]]);
 def times: pages as $page | of($page) | select(any(.[].sites[]; .mean_s != null)) | site_names as $names
   | bars("\($page) page: mean response time"; "milliseconds"; $names;
@@ -29,11 +29,11 @@ def cpu_use: pages as $page | of($page) | select(all(.[]; .sar))
 
 def lines(title; x; y; series): { kind: "lines", title: title, x: x, y: y, series: series };
 
-# What each site was let in over time, and the slots: where loads begin later.
+# Admitted requests of each site, and slots, over time: for loads that begin later.
 def courses: .runs[] | select(.repetition == 1 and (.samples | length > 8) and any(.clients[]; .from_s > .to_s * 0.2))
   | [.samples as $s | range($s | length - 4) as $i
       | { from: $s[$i], to: $s[$i + 4] } | select(.to.at > .from.at)] as $steps
-  | lines("\(.page) page, \(who_name): let in"; "seconds"; "requests a second";
+  | lines("\(.page) page, \(who_name): admitted"; "seconds"; "requests a second";
       [.sites[] | .site as $site | { name: site_name, points: [$steps[]
         | [(.from.at + .to.at) / 2, (.to.sites[$site].requests - .from.sites[$site].requests) / (.to.at - .from.at)]] }]),
     lines("\(.page) page, \(who_name): slots"; "seconds"; "slots"; [{ name: "slots", points: [.samples[] | [.at, .slots]] }]);
@@ -41,8 +41,8 @@ def courses: .runs[] | select(.repetition == 1 and (.samples | length > 8) and a
 def figures: ([pages] | length > 1) as $several | .figures // [] | .[]
   | lines(.title + (if $several then ", \(.page) page" else "" end); .x; .y; .series);
 
-# Those that the PNG shows come first and are marked.  More bars than can be looked
-# over are left to the figures, if there are any.
+# The charts of the PNG come first and are marked.  If a test has figures, they replace
+# charts with more than 16 bars.
 def charts: (.figures // [] | length > 0) as $drawn
   | [(figures | .main = true), (rates | .main = ($drawn | not)), courses, times, cpu_use
      | select($drawn and (.groups // [] | length > 16) | not)];
@@ -54,13 +54,13 @@ def colours: .colours // ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9",
 def colour($i): colours | "lc rgb '\(.[$i % length])'";
 def block($name; f): "$\($name) << EOD", f, "EOD";      # lines of data, inline
 
-# The scene stands below the target, or alone where there is one target only.
+# The scene is below the target, or alone if there is one target only.
 def two_lines: map(gsub("[\"\\\\\n]"; " ")) | "\"\(join("\\n"))\"";
 def group_label($several): if .scene == "-" then [.name] elif $several then [.name, .scene] else [.scene] end | two_lines;
 def group_labels: (.groups | map(.name) | unique | length > 1) as $several
   | [.groups | to_entries[] | "\(.value | group_label($several)) \(-.key)"] | join(", ");
 
-# Stacked bars lie end to end, others one below the other in a group of height 1.
+# Stacked bars are end to end, others one below the other in a group of height 1.
 def boxes: . as $c | (.series | length) as $n
   | [.groups | to_entries[] | .key as $g | .value.values as $v | range($n) as $i | select($v[$i] != null)
      | if $c.stacked
@@ -86,7 +86,7 @@ def bars_commands: . as $c | boxes as $boxes
     "plot \([(range(.series | length) as $i | "$part\($i) with boxxyerror \($c | colour($i)) title \(.series[$i] | quoted)"),
              if .most then empty else "$ends using 1:2:3 with labels left offset 0.5,0 notitle" end] | join(", \\\n  "))";
 
-# gnuplot complains of a range without a width.
+# gnuplot warns about a range without a width.
 def x_range: [.series[].points[][0]] | if min == max then "[\(min - 1):\(max + 1)]" else "[*:*]" end;
 def lines_commands: . as $c | any(.series[].points[]; length > 2 and .[3] > .[2]) as $spread
   | "set xtics autofreq", "set xrange \(x_range)", "set yrange [0:*]", "set ytics autofreq", "set xlabel \(.x | quoted)", "set ylabel \(.y | quoted)",
@@ -97,7 +97,7 @@ def lines_commands: . as $c | any(.series[].points[]; length > 2 and .[3] > .[2]
          if $spread then "$line\($i) using 1:2:3:4 with yerrorbars ps 0 \($c | colour($i)) notitle" else empty end]
       | join(", \\\n  "))";
 
-# So many names stand side by side; about 56 letters are as wide as a chart.
+# The number of names in a line of the key; a chart has room for about 56 letters.
 def key_columns: ([.series[] | if type == "object" then .name else . end | length] | max // 0) as $longest
   | [3, ([1, (56 / ($longest + 5) | floor)] | max)] | min;
 def key_rows: (.series | length) as $n | if .kind == "bars" and $n < 2 then 0 else $n / key_columns | ceil end;

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Charts of a result, drawn by gnuplot; what they show is in chart.jq.
+# Charts of a result, drawn by gnuplot.  chart.jq has their contents.
 
 chart_jq() { # <result.json> <filter> [number]
-  jq -r --argjson i "${3-0}" "include \"chart\"; $2" -L "$(in_tree tools/lib)" "$1"
+  lib_jq chart "$2" -r --argjson i "${3-0}" "$1"
 }
 
 chart_count() { chart_jq "$1" 'charts | length'; }      # <result.json>
 
-# To be put into a page: what is black takes the page's colour, and names are
-# of this chart only.
+# For an HTML page: black becomes the page's text color, and identifiers get the chart's
+# number, so that they are unique in the page.
 chart_svg() { # <result.json> <number>
   # shellcheck disable=SC2016  # jq's own
   chart_jq "$1" 'svg($i)' "$2" | chart_draw |

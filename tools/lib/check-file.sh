@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs one test file for check.sh in namespaces of its own, ends it when it hangs, and
-# keeps in .check/files what it wrote, how it ended and how long it took.
+# Runs one test file for check.sh in namespaces of its own, with a time limit.  Writes its
+# output, status and time to .check/files.
 #   check-file.sh FILE
 
 set -uo pipefail
@@ -14,6 +14,6 @@ TIMEFORMAT='%R %U %S'
 unset VL_TEST_ID VL_BED         # of an isolate.sh that check.sh itself runs in
 { time timeout --foreground --kill-after=10 "$seconds" t/lib/isolate.sh "$1" 2>&1 | tee "$kept.tap"; } 2>"$kept.time"
 status=$?
-if ((status == 124 || status == 137)); then echo "not ok - the file was ended after $seconds s" | tee -a "$kept.tap"; fi
+if ((status == 124 || status == 137)); then echo "not ok - the file was killed after $seconds s" | tee -a "$kept.tap"; fi
 echo "$1 $status" >"$kept.status"
 exit "$status"

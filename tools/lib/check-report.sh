@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What check.sh says after a run, from what check-file.sh kept in .check/files: skipped
-# tests, the slowest files, and what the failed files wrote.
+# The report of check.sh after a run, from .check/files: skipped tests, the slowest files,
+# and the output of failed files.
 
 report_files() {
   report_times >.check/times.new
@@ -20,7 +20,7 @@ report_times() {
   done | sort -rn
 }
 
-# For the order of the next run, together with those of files that did not run now.
+# Merges the times with those of files that did not run now, for the next run's order.
 report_keep_times() {
   touch .check/times
   awk '!($3 in seen) { seen[$3] = 1; print }' .check/times.new .check/times >.check/times.all
@@ -42,7 +42,7 @@ report_slowest() {
   awk '{ cpu += $2 } END { printf "  CPU time of all files: %d s\n", cpu }' .check/times.new
 }
 
-# Each failed file, without its passed tests.
+# Prints the output of each failed file without its passed tests.
 report_failed() {
   local status file rc
   for status in .check/files/*.status; do

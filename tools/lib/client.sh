@@ -1,32 +1,32 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What runs, as root, on a client of bench.sh --clients: keeps the sites' names in
-# the hosts file while the run lasts, and makes the load.  remote.sh sends it there.
-# Everything lies in client_dir, so that a later run finds what a crash left.
+# Runs as root on a client of bench.sh --clients: holds the sites' names in the hosts
+# file during the run, and generates the load.  remote.sh sends this file.  Everything is
+# in client_dir, so that a later run finds what a crash left behind.
 
 client_dir=/run/vhostlimit-client
 client_hosts=/etc/hosts
 client_seen=''                          # the server's address, as sshd sees it
-client_mark='vhostlimit-testbed'        # on the first and the last of our lines in the hosts file
+client_mark='vhostlimit-testbed'        # in the first and last of the lines added to the hosts file
 
-# --- for as long as the run ------------------------------------------------
+# --- the keeper: one for each run ------------------------------------------------
 
 client_refuse() { # <sentence>
   printf 'no %s\n' "$*"
   exit 1
 }
 
-# One run at a time; what a dead one left goes first.
-client_take() {
+# Takes the client for this run, and cleans up after a run that died.
+client_lock() {
   local pid=''
   [[ ! -s $client_dir/pid ]] || pid=$(<"$client_dir/pid")
-  if [[ -n $pid ]] && ! wait_until 10 client_gone "$pid"; then
-    client_refuse "it is the client of another run (process $pid there)"
+  if [[ -n $pid ]] && ! poll_until 10 client_gone "$pid"; then
+    client_refuse "another run uses this client (process $pid there)"
   fi
   client_end
   trap client_end EXIT
   trap 'exit 1' INT TERM HUP
-  mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be made"
+  mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be created"
   folder_let_run "$client_dir" 700 || client_refuse "programs cannot run in $client_dir"
   echo "$$" >"$client_dir/pid"
   declare -p client_dir >"$client_dir/load.sh"
@@ -48,7 +48,7 @@ client_file() { # <name>: from stdin
   chmod 700 "$client_dir/$1"
 }
 
-# -> ok, address, version; nothing where the load is a program of ours
+# -> ok, address and version; no version for the project's own programs
 client_hello() { # <load> <least version> <timed | counted> <install: yes or no> <machine>
   local version=''
   [[ $(uname -m) == "$5" ]] || rm -f "$client_dir"/*.so "$client_dir/handshake"
@@ -58,7 +58,7 @@ client_hello() { # <load> <least version> <timed | counted> <install: yes or no>
       client_has "$1" "$4"
       version=$(client_version "$1")
       [[ $(printf '%s\n' "$2" "$version" | sort -V | sed -n 1p) == "$2" ]] ||
-        client_refuse "$1 is of version ${version:-unknown} there, $2 or newer is needed"
+        client_refuse "version ${version:-unknown} of $1 is installed there; $2 or newer is needed"
       ;;
   esac
   [[ $1:$3 != h2load:timed ]] || client_preloads h2load-end.so
@@ -76,7 +76,7 @@ client_version() { # <load>
   (cd "$client_dir" && HOME=$client_dir "$1" "$ask" 2>&1 | grep -oE '[0-9]+(\.[0-9]+)+' | sed -n 1p) || true
 }
 
-client_has_ours() { # without arguments it ends with 2
+client_has_ours() { # handshake ends with 2 if it has no arguments
   local said rc=0
   said=$("$client_dir/handshake" 2>&1) || rc=$?
   ((rc == 2)) || client_refuse "handshake, as compiled for the server, does not run there: ${said##*$'\n'}"
@@ -95,7 +95,7 @@ client_map() { # <address> <name>...
     "$client_mark" "$*" "$client_mark" "${text%x}" >"$client_hosts" ||
     client_refuse "$client_hosts cannot be written"
   text=$(getent ahosts "$2" | awk 'NR == 1 { print $1 }')
-  [[ $text == "$1" ]] || client_refuse "$2 is ${text:-unknown} there in spite of $client_hosts"
+  [[ $text == "$1" ]] || client_refuse "$2 resolves to ${text:-nothing} there although it is in $client_hosts"
   echo ok
 }
 
@@ -106,7 +106,7 @@ client_unmap() {
   printf '%s' "${text%x}" >"$client_hosts"
 }
 
-client_reach() { # <name> <port> <path>: asks for it; any answer will do
+client_reach() { # <name> <port> <path>: requests it; any status is accepted
   local line=''
   # shellcheck disable=SC2016  # for the inner shell
   line=$(timeout 5 bash -c 'exec 3<>"/dev/tcp/$1/$2" && printf "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n" "$3" "$1" >&3 &&
@@ -127,7 +127,7 @@ client_cpu() { # -> ok, and the ticks of all CPUs together: all, idle, steal
   echo "ok $((user + nice + system + idle + iowait + irq + softirq + steal)) $((idle + iowait)) $steal"
 }
 
-# What is asked line by line, until nobody is there any more or asks for an hour.
+# Answers commands, a line each, until the connection ends or nothing comes for an hour.
 client_serve() {
   local words
   while read -r -t 3600 -a words; do
@@ -143,8 +143,8 @@ client_serve() {
 
 # --- one load, in a shell of its own ----------------------------------------
 
-# Says that it is ready, and begins when the keeper has told the run's instant.
-# The load's file of times follows what it says.  Ends with its status, 124 if it
+# Reports that it is ready, and starts when the keeper has the run's start time.  The
+# load's file of response times follows its output.  Ends with its status, or 124 if it
 # was still running at its deadline.
 client_load() { # <run, or -: now> <us after its instant> <seconds until it is ended> <open files> <command>...
   local pid='' watch rc=0
@@ -175,14 +175,14 @@ client_await() { # <run> <us after its instant>
     [[ ! -e $client_dir/at-$1 ]] || break
     sleep 0.05
   done
-  [[ -e $client_dir/at-$1 ]] || { echo 'it was not told when to begin' >&2; exit 1; }
+  [[ -e $client_dir/at-$1 ]] || { echo 'the start time did not arrive' >&2; exit 1; }
   while left=$(($(<"$client_dir/at-$1") + $2 - $(date +%s%6N))) && ((left > 0)); do
     ((left < 500000)) || left=500000
     sleep "0.$(printf '%06d' "$left")"
   done
 }
 
-client_watch() { # <pid>: ends it when nobody is at the other end any more
+client_watch() { # <pid>: ends it when the connection has ended
   ! read -r || return 0
   kill -TERM "$1" 2>/dev/null
 }

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Words to the user, exit codes, undo and waiting.  Every tool sources this.
+# Messages, options, exit statuses and cleanup.  Every tool sources this.
 
 prog=${0##*/}
 top=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 exit_jobs=()
 sleep_pid=                      # of interruptible_sleep
-failure_status=1                # of a program that failed; bench.sh has another one
-words=()                        # what parse_options leaves
-PATH=$PATH:/usr/sbin:/sbin      # not there for everybody who became root
+failure_status=1                # exit status after a failure; bench.sh has another one
+words=()                        # see parse_options
+PATH=$PATH:/usr/sbin:/sbin      # missing in the PATH that some ways to become root leave
 
 in_tree() { printf '%s/%s\n' "$top" "$1"; }   # <path>: in the source tree
 
@@ -22,18 +22,17 @@ usage() { # the header comment of the program is its help
   exit 0
 }
 
-# The version is in configure.ac; an installed program has it in program_version.
+# The version is in configure.ac.
 print_version() {
-  local version=${program_version-}
-  [[ ! -r $top/configure.ac ]] ||
-    version=$(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$top/configure.ac")
+  local version
+  version=$(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$(in_tree configure.ac)")
   printf '%s (mod_vhostlimit) %s\n' "$prog" "${version:-unknown}"
   exit 0
 }
 
 misuse() { # <sentence>
   say "$*"
-  printf "Try '%s -h'.\n" "$prog" >&2
+  printf "Try '%s --help'.\n" "$prog" >&2
   exit 2
 }
 
@@ -62,10 +61,15 @@ parse_options() { # <short options> <long options, with commas> <argument>...
   done
 }
 
+# jq with one of the libraries in tools/lib.
+lib_jq() { # <library> <filter> [<argument of jq>]...
+  jq -L "$(in_tree tools/lib)" "include \"$1\"; $2" "${@:3}"
+}
+
 need() { # <program>...
   local program
   for program; do
-    command -v "$program" >/dev/null || cannot "$program is needed and not installed"
+    command -v "$program" >/dev/null || cannot "$program is not installed; install it and try again"
   done
 }
 
@@ -85,7 +89,7 @@ need_files() { # <number>: so many open files for each process from here on
   [[ $(ulimit -Sn) == unlimited ]] || (($(ulimit -Sn) >= $1)) || ulimit -Sn "$1"
 }
 
-# The undo goes on the stack before the change; the last one in is run first.
+# Registers a cleanup function; call this before the change.  The last one runs first.
 on_exit() { # <function>
   if ((${#exit_jobs[@]} == 0)); then
     trap exit_now EXIT
@@ -100,23 +104,14 @@ exit_now() {
   ((rc != 1)) || rc=$failure_status       # a command failed under set -e
   trap - EXIT
   [[ -z $sleep_pid ]] || kill "$sleep_pid" 2>/dev/null || true
-  trap '' INT TERM HUP        # a second Ctrl-C must not stop the undoing
+  trap '' INT TERM HUP        # a second Ctrl-C must not stop the cleanup
   for job in "${exit_jobs[@]}"; do
     "$job" || true
   done
   exit "$rc"
 }
 
-wait_until() { # <seconds> <command>...: poll until it succeeds; 1 when the time is up
-  local deadline=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000))
-  shift
-  until "$@"; do
-    ((${EPOCHREALTIME/[.,]/} < deadline)) || return 1
-    sleep 0.1
-  done
-}
-
-# Debian's /run is mounted so that nothing in it can be executed or loaded.
+# Debian mounts /run with noexec.  Mounts a tmpfs on the folder if it cannot run programs.
 folder_let_run() { # <folder, empty> <mode>
   local program=$1/program runs=yes
   printf '#!/bin/sh\n' >"$program"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two results side by side.  A difference is outside the noise where the spreads
-# over the repetitions do not touch: with three repetitions on either side that
-# comes by chance one time in ten, with fewer it is not said.
+# Two results side by side.  A difference is outside the noise if the ranges over the
+# repetitions do not overlap.  With three repetitions on either side that happens by chance
+# one time in ten; with fewer there is no verdict.
 
 include "rows";
 include "report";
@@ -23,7 +23,7 @@ def of_runs: [.runs[] | "\(.page), \(.title)\(if .scene == "-" then "" else ", "
   | quantities | select(.value != null) | . + { who: $who }]
   | group_by([.who, .what]) | map({ who: .[0].who, what: .[0].what, digits: .[0].digits, values: map(.value) });
 def of_rows: [.rows[] | select(.values | length > 0)
-  | { who: "what was asked", what: "\(.page), \(.title): \(.name)", digits: 3, values }];
+  | { who: "bars and goals", what: "\(.page), \(.title): \(.name)", digits: 3, values }];
 def measured: (of_runs + of_rows) | map(. + { median: (.values | median), min: (.values | min), max: (.values | max) });
 
 def noise($a; $b):
@@ -60,7 +60,7 @@ def comparison: (.[0] | measured) as $a | (.[1] | measured) as $b
   | $whos[] as $who
   | [$a[] | select(.who == $who) as $mine | first($b[] | select(.who == $who and .what == $mine.what)) as $theirs | compared($mine; $theirs)]
   | select(length > 0)
-  | [], [$who, "A", "spread", "B", "spread", "B / A", ""], .[]
+  | [], [$who, "A", "range", "B", "range", "B / A", ""], .[]
   | join("\u001f");
 
 def only_in_one: [.[] | [measured[].who] | in_order] as [$a, $b]

@@ -1,10 +1,15 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Which CPUs serve and which ones make the load: the first one we may use
-# belongs to the server, the others to the clients.  With one CPU both share it.
-# Where the clients are other machines the server has them all.
+# Which CPUs run the server and which ones the load generators.  The first one that this
+# program may use belongs to the server, or as many as bench.sh --server-cpus names, the
+# others to the clients.  With one CPU both share it.  Where the clients are other
+# machines the server has all CPUs.
 
 cpu_clients_here=yes
+cpu_server_number=1
+
+cpu_clients_elsewhere() { cpu_clients_here=no; }
+cpu_give_server() { cpu_server_number=$1; }     # <number of CPUs>
 
 cpu_list() { # one number a line
   local part
@@ -14,14 +19,13 @@ cpu_list() { # one number a line
 }
 
 cpu_server() { # comma separated
-  if [[ $cpu_clients_here == yes ]]; then cpu_list | sed -n 1p; else cpu_list | paste -sd, -; fi
+  if [[ $cpu_clients_here == yes ]]; then cpu_list | sed -n "1,${cpu_server_number}p"; else cpu_list; fi | paste -sd, -
 }
 
 cpu_clients() { # comma separated
-  local others
-  [[ $cpu_clients_here == yes ]] || { cpu_server; return; }
-  others=$(cpu_list | sed 1d | paste -sd, -)
-  printf '%s\n' "${others:-$(cpu_server)}"
+  local others=''
+  [[ $cpu_clients_here != yes ]] || others=$(cpu_list | sed "1,${cpu_server_number}d" | paste -sd, -)
+  if [[ -n $others ]]; then printf '%s\n' "$others"; else cpu_server; fi
 }
 
 # What sar calls the CPUs of the server, and of the clients.  Where the clients are

@@ -13,5 +13,5 @@ fpm_version() { "$1" -v | sed -n '1s/ (.*//p'; }
 
 fpm_check() { # <binary> <config>
   local message
-  message=$("$1" -t -y "$2" 2>&1) || die "PHP-FPM refuses its configuration: $message"
+  message=$("$1" -t -y "$2" 2>&1) || die "PHP-FPM rejects its configuration: $message"
 }

@@ -2,17 +2,17 @@
  *
  * Preloaded into h2load when it runs for a time (-D), which is in BED_SECONDS.
  *
- * Up to 1.52 at least h2load does not end where a TLS handshake is not done when
- * the time is up: stop_all_clients() passes by who has no session yet, and who
- * gets one later asks for ever, uncounted.  A second after the time, and each
- * second from there, all sockets are shut down: such a client reads the end of
- * its connection and goes, and the summary is that of the time itself.
+ * h2load up to at least 1.52 does not end if a TLS handshake is incomplete when the
+ * time is up: stop_all_clients() skips clients without a session, and a client that
+ * gets one later sends requests forever, uncounted.  A second after the time, and
+ * every second from then on, this library shuts down all sockets.  Such a client then
+ * reads the end of its connection and ends; the summary is not affected.
  *
- * And h2load takes connections that broke for failures and then, where it makes
- * the total up to what was done, takes them out again: here they are counted, as
- * sockets closed before the time was up, and printed as "broken: N" at the end.
+ * h2load counts broken connections as failures, and later removes them from the total.
+ * This library counts them, as sockets closed before the time was up, and prints
+ * "broken: N" at the end.
  *
- * Nothing here is newer than the oldest C library of a client it may be sent to.
+ * It uses nothing that is newer than the oldest C library of a client.
  */
 #include <errno.h>
 #include <signal.h>

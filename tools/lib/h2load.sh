@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # h2load: HTTP/2 with several streams a connection, as the same record that siege
 # gives.  What was begun and not answered at the end is not counted.  A log of all
@@ -19,24 +19,27 @@ h2load_prepare() { # see h2load-end.c
   truncate -s 1M "$(load_dir)/upload"
 }
 
-h2load_words() { # <dir of its files> <users> <seconds> <keepalive> <url> <file of times> <streams[:option]...>
-  local before=(timeout -k 5 "$(($3 + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$3") length=(-D"$3")
+h2load_words() { # <dir of its files> <users> <length> <keepalive> <url> <file of times> <streams[:option]...>
+  local seconds=${3%s} before=() length=(-n"${3%req}" -N30s)
   local streams=${7%%:*} options=() option words
-  [[ -z ${trial[requests]} ]] || before=() length=(-n"${trial[requests]}" -N30s)
+  if [[ $3 == *s ]]; then
+    before=(timeout -k 5 "$((seconds + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$seconds")
+    length=(-D"$seconds")
+  fi
   IFS=: read -ra words <<<"$7"
   for option in "${words[@]:1}"; do
     case $option in
       rate=*) options+=(--rps="${option#*=}") ;;
       window=*) options+=(-w"${option#*=}" -W"$((${option#*=} + 5))") ;;
       upload) options+=(-d"$1/upload") ;;
-      *) die "h2load: '$option' is no option of a load" ;;
+      *) die "h2load: unknown option '$option' of a load" ;;
     esac
   done
   load_words=("${before[@]}" h2load -t1 -c"$((($2 + streams - 1) / streams))" -m"$streams" "${options[@]}"
     "${length[@]}" --log-file="$6" "$5")
 }
 
-h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <streams[:option]...>
+h2load_run() { # <client> <users> <length> <keepalive> <url> <file prefix> <streams[:option]...>
   rm -f "$6.times"            # it would append
   h2load_words "$(load_dir)" "${@:2:4}" "$6.times" "$7"
   client_exec "$1" "${load_words[@]}" >"$6.h2load" 2>"$6.err"
@@ -44,6 +47,7 @@ h2load_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix> <str
 
 h2load_record() { h2load_parse "$1.h2load" "$1.times" "$1.err"; }   # <file prefix>
 
+# shellcheck disable=SC2016  # jq's own
 h2load_parse() { # <file> [<log> [<what it said>]]
   LC_ALL=C awk '
     function seconds(text) { return text ~ /us$/ ? text / 1e6 : text ~ /ms$/ ? text / 1e3 : text + 0 }
@@ -54,14 +58,10 @@ h2load_parse() { # <file> [<log> [<what it said>]]
     END {
       if (!known || !elapsed) exit 1
       printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
-    }' "$1" | jq -Rcse --slurpfile times <(h2load_times "${2-}") --arg broken "$(h2load_broken "${3-}")" '
-    split(" ") | map(tonumber) | . as [$good, $failed, $elapsed, $longest, $mean]
-    | ($failed + ($broken | tonumber)) as $bad
-    | def at(part): if ($times | length) > 0 then $times[(($times | length) - 1) * part | floor] else null end;
-      { transactions: $good, failures: $bad, elapsed_s: $elapsed, rate: ($good / $elapsed),
-        availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
-        mean_s: $mean, longest_s: $longest, p50_s: at(0.5), p99_s: at(0.99) }' 2>/dev/null ||
-    die "$1 is not the complete end of an h2load run"
+    }' "$1" |
+    lib_jq load 'h2load($times; $broken)' -Rcse --slurpfile times <(h2load_times "${2-}") \
+      --argjson broken "$(h2load_broken "${3-}")" 2>/dev/null ||
+    die "$1 is not the complete output of h2load"
 }
 
 # A line of the log: begin, status (-1: failed) and duration in us.

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* handshake KIND NAME PORT CONNECTIONS SECONDS
  *
- * A flood of TLS connections that never send a request.  KIND is handshake: the
- * connection stays for a second after its handshake, and another one takes its
- * place; or hello: it is reset as soon as the server's answer has begun to come,
- * which has cost the server its signature and us nothing.  Then one line of JSON.
+ * A flood of TLS connections that never send a request.  With KIND handshake a
+ * connection stays open for a second after its handshake, and another one replaces
+ * it.  With hello it is reset as soon as the server's answer begins to arrive: the
+ * server has then made its signature, and the client has done no work.  Prints one
+ * line of JSON at the end.
  *
- * openssl s_time makes handshakes one after the other and names no host; load
+ * openssl s_time makes one handshake after the other and sends no host name; load
  * generators send requests. */
 #include <errno.h>
 #include <netdb.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The parts of the HTML report, from result.json: what report.jq says, as tables.
+# The parts of the HTML report, from result.json: the text of report.jq as tables.
 
 include "rows";
 include "report";
@@ -16,8 +16,8 @@ def table(head; body): "<div class=\"wide\" tabindex=\"0\"><table>", "<thead>", 
 
 def title: "\(.test): \(.summary)" | text;
 def state: [(.finished | sub("T"; " ") | sub("Z$"; " UTC")),
-    if .complete then empty else "interrupted: what had been measured until then" end,
-    if .options.length == "quick" then "a quick run: it shows that all works, its figures are no measure" else empty end]
+    if .complete then empty else "interrupted; only completed runs are reported" end,
+    if .options.length == "quick" then "a quick run: it shows that everything works; its figures are not a measurement" else empty end]
   | join("; ") | text;
 
 # "key:   words" -> a pair of a description list
@@ -28,13 +28,13 @@ def verdict_row: .[5] as $verdict
   | "<tr>\(.[0] | row_label)<td class=\"\(
       if $verdict == "missed" then "bad" elif ($verdict | startswith("met")) then "good" else "" end)\">\($verdict | text)</td>\(.[1:5] | map(cell("td")) | join(""))</tr>";
 def verdicts: select(.rows | length > 0)
-  | "<section id=\"answers\">", "<h2>What was asked</h2>", "<div class=\"wide\" tabindex=\"0\"><table>",
+  | "<section id=\"answers\">", "<h2>Bars and goals</h2>", "<div class=\"wide\" tabindex=\"0\"><table>",
     "<thead>", (row_head | .[:1] + [""] + .[1:] | head_row), "</thead>", "<tbody>", (row_table[] | verdict_row), "</tbody>", "</table></div>",
-    "<p>The bar is what has to hold, the goal what is aimed for. \(.rows | map(.values | length) | max
-      | if . > 1 then "Each value is of one repetition; shown are the median of \(.), and the least and the most." else "There was one repetition." end)</p>",
+    "<p>The bar has to be met; the goal is what the project aims for. \(.rows | map(.values | length) | max
+      | if . > 1 then "Shown are the median of \(.) repetitions, and the range." else "There was one repetition." end)</p>",
     "</section>";
 
-# The rows above "users" say whose column it is.
+# The rows above "users" are the head of the table.
 def page_table: [table_rows] as $rows | ($rows | map(.[0]) | index("users")) as $n
   | table($rows[:$n]; $rows[$n:]);
 def page_names: pages;

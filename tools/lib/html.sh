@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# result.json as one HTML file that needs no network and no script: the parts
-# are in html.jq, the charts in chart.sh, the looks in html.css.
+# result.json as one HTML file without scripts or external files.  html.jq makes the
+# parts, chart.sh the charts, html.css has the style.
 
 html_jq() { # <result.json> <filter> [page] [number]
-  jq -r --arg page "${3-}" --argjson i "${4-0}" "include \"html\"; $2" -L "$(in_tree tools/lib)" "$1"
+  lib_jq html "$2" -r --arg page "${3-}" --argjson i "${4-0}" "$1"
 }
 
 html_print() { # <result.json>

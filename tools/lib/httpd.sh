@@ -48,7 +48,7 @@ httpd_load_lines() { # <binary> <module>...: LoadModule for what is not built in
 
 httpd_check() { # <binary> <config>
   local message
-  message=$("$1" -t -f "$2" 2>&1) || die "Apache refuses its configuration: $message"
+  message=$("$1" -t -f "$2" 2>&1) || die "Apache rejects its configuration: $message"
 }
 
 httpd_ports_free() { # <file of the namespace> <port>...

@@ -15,5 +15,5 @@ lighttpd_start() {
     ALLOWED="$(bed_allowed lighttpd)"
   (server_exec "$binary" -f "$bed_dir/lighttpd.conf") </dev/null >>"$bed_dir/lighttpd.out" 2>&1 ||
     die "lighttpd did not start: $(tail -n 3 "$bed_dir/lighttpd.out")"
-  wait_until 30 bed_answers 1 || die "lighttpd does not answer within 30 s: $(tail -n 3 "$bed_dir/lighttpd.out")"
+  poll_until 30 bed_answers 1 || die "lighttpd does not answer within 30 s: $(tail -n 3 "$bed_dir/lighttpd.out")"
 }

@@ -1,33 +1,29 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Load from one client, whatever makes it and wherever that is.  LOAD is siege or
-# wrk, or what a test asks for by itself: h2load, ab, handshake or hello.  Each has
-# LOAD_prepare, LOAD_run, LOAD_record and LOAD_version in a file of its own, and
-# LOAD_words: its command, with its files in a folder named.
-# A record: transactions, failures, elapsed_s, rate, availability, mean_s,
-# longest_s, p50_s, p99_s (null where the generator does not know).
+# The load of one client, here or on another machine.  LOAD is siege or wrk, or a
+# generator that a test names: h2load, ab, handshake or hello.  Each has a file with
+# LOAD_prepare, LOAD_run, LOAD_record, LOAD_version, and LOAD_words, which sets
+# load_words to its command for a folder with its files.
+# load.jq makes a record: transactions, failures, elapsed_s, rate, availability;
+# response times mean_s, longest_s, p50_s, p90_s, p99_s and p999_s; times, an array of
+# [seconds, number of answers], from which the percentiles of several clients are made.
+# What the generator does not tell is null.
 
-# shellcheck source-path=SCRIPTDIR source=siege.sh
 . "${BASH_SOURCE[0]%/*}/siege.sh"
-# shellcheck source-path=SCRIPTDIR source=wrk.sh
 . "${BASH_SOURCE[0]%/*}/wrk.sh"
-# shellcheck source-path=SCRIPTDIR source=h2load.sh
 . "${BASH_SOURCE[0]%/*}/h2load.sh"
-# shellcheck source-path=SCRIPTDIR source=handshake.sh
 . "${BASH_SOURCE[0]%/*}/handshake.sh"
-# shellcheck source-path=SCRIPTDIR source=remote.sh
 . "${BASH_SOURCE[0]%/*}/remote.sh"
 
-# shellcheck source-path=SCRIPTDIR source=ab.sh
 . "${BASH_SOURCE[0]%/*}/ab.sh"
 
-# Those to choose from; h2load and ab, which count requests, belong to their tests.
+# Those that --load accepts; h2load and ab belong to the tests that name them.
 load_kinds=(siege wrk)
-load_words=()                   # what LOAD_words leaves: the command
+load_words=()                   # see LOAD_words
 
 load_known() { [[ " ${load_kinds[*]} " == *" $1 "* ]]; }
 
-load_dir() { bed_file load; }           # what generators read; remote clients have a copy
+load_dir() { bed_file load; }           # files of the generators; clients on other machines get a copy
 
 load_prepare() { # <keepalive 0|1> <load>...: makes their files
   local load
@@ -43,8 +39,9 @@ load_packages() { # <load>...: the roles in packages.sh of what they need here
   done
 }
 
-# Replaces the shell: call it in the background or in parentheses.
-load_run() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
+# Replaces the shell: call it in the background or in parentheses.  The length is a
+# time (25s) or a number of requests (400req).
+load_run() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
   bed_unlock_child
   if remote_used; then remote_load "$@"; else "${1%%:*}_run" "${@:2}" "${1#*:}"; fi
 }

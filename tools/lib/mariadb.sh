@@ -13,7 +13,7 @@ mariadb_prepare() {
     --auth-root-authentication-method=normal) >"$dir/log" 2>&1 || die "mariadb-install-db failed: $(grep -m 1 ERROR "$dir/log" || tail -n 3 "$dir/log")"
   (server_exec "$server" --no-defaults --user=mysql --datadir="$dir/data" --socket="$dir/socket" \
     --pid-file="$dir/pid" --skip-networking --skip-log-bin) </dev/null >>"$dir/log" 2>&1 &
-  wait_until 60 mariadb_sql 'SELECT 1' || die "MariaDB does not answer: $(tail -n 3 "$dir/log")"
+  poll_until 60 mariadb_sql 'SELECT 1' || die "MariaDB does not answer: $(tail -n 3 "$dir/log")"
 }
 
 mariadb_sql() { # <statement>
@@ -22,5 +22,5 @@ mariadb_sql() { # <statement>
 
 mariadb_database() { # <name>: an empty one, and the account "bed" that may use it
   mariadb_sql "CREATE DATABASE $1; GRANT ALL ON *.* TO 'bed'@'localhost' IDENTIFIED BY 'bed'" ||
-    die "MariaDB did not make the database $1"
+    die "MariaDB could not create the database $1"
 }

@@ -1,18 +1,24 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# All runs of a test: for each repetition and page every target and scene, in an
-# order that rotates, so that a machine that becomes slower wrongs no target.  A run
-# that the machine disturbed (noise.jq) is void: it is made again and is in no median.
+# All runs of a test: for each repetition and page every target and scene.  Their order
+# rotates, so that a machine that becomes slower is no disadvantage for one target.  A
+# run that the machine disturbed (noise.jq) is void: it is repeated and not counted.
 
-declare -A measure=()           # out load keepalive repeat seconds warm targets pages workers length
+# out load keepalive repeat seconds warm targets pages workers length, from measure_plan
+declare -A measure=()
 declare -A measure_tuned=()     # page: plain Apache's best number of threads (plain-best)
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
-measure_lost=()                 # runs whose client failed, a sentence each
+measure_lost=()                 # a sentence for each run whose client failed
 measure_void=()                 # files of runs that are void
 measure_missing=()              # "page target scene repetition" without a run that counts
 declare -A measure_slots=()     # file of a run that counts: repetition page target scene
 declare -A measure_again=()     # "repetition page target scene": how often it was made again
 measure_again_all=0 measure_again_most=0       # repeats of all runs: made, allowed
+
+measure_plan() { # <key=value>...: what is measured
+  local pair
+  for pair; do measure[${pair%%=*}]=${pair#*=}; done
+}
 
 measure_contenders() { # a line "target scene" each
   local target scene
@@ -69,7 +75,7 @@ measure_all() {
   progress_end
 }
 
-# A run, and again while it is void and may be repeated.
+# Makes a run, and repeats it while it is void and may be repeated.
 measure_one() { # <repetition> <page> <target> <scene>
   while :; do
     measure_once "$@"
@@ -77,15 +83,15 @@ measure_one() { # <repetition> <page> <target> <scene>
     measure_runs+=("${trial[prefix]}.json")
     measure_slots[${trial[prefix]}.json]=$*
     if [[ ${measure[noisy]} == keep ]] || jq -e '.noise == []' "${trial[prefix]}.json" >/dev/null; then break; fi
-    measure_take_out "${trial[prefix]}.json"
+    measure_discard "${trial[prefix]}.json"
     measure_may_repeat "$*" || break
   done
   measure_unreported=yes
   measure_save no
 }
 
-# Takes a run that is void out of those that count.
-measure_take_out() { # <file>
+# Removes a void run from those that count.
+measure_discard() { # <file>
   local file kept=() who=${measure_slots[$1]}
   for file in "${measure_runs[@]}"; do
     [[ $file == "$1" ]] || kept+=("$file")
@@ -95,8 +101,9 @@ measure_take_out() { # <file>
   say "void run ($who): $(jq -r '.noise | map(.why) | join("; ")' "$1")"
 }
 
-# May this run be made again?  Each at most twice, and all together half as often as
-# there are runs: a machine that is always disturbed has to come to an end.
+# Returns 0 if this run may be repeated, and counts the repeat.  Each run is repeated at
+# most twice, and all of them together half as often as there are runs, so that a
+# measurement on a machine that is always disturbed ends.
 measure_may_repeat() { # <repetition page target scene>
   if ((${measure_again[$1]-0} >= 2 || measure_again_all >= measure_again_most)); then
     measure_missing+=("$1")
@@ -107,18 +114,18 @@ measure_may_repeat() { # <repetition page target scene>
   progress_more "$(measure_seconds_run)"
 }
 
-# Runs that are far slower than their like are known when all have been made.  They
-# are made again, and are judged again.
+# Finds runs that are far slower than others of the same target, page and scene, when all
+# have been made, and repeats them.
 measure_outliers() {
   local index reason found files repeat
   while ((${#measure_runs[@]})); do
-    found=$(jq -sr -L "$(in_tree tools/lib)" 'include "noise"; [outliers][] | "\(.[0]) \(.[1] | tojson)"' "${measure_runs[@]}")
+    found=$(lib_jq noise '[outliers][] | "\(.[0]) \(.[1] | tojson)"' -sr "${measure_runs[@]}")
     [[ -n $found ]] || return 0
     files=("${measure_runs[@]}") repeat=()
     while read -r index reason; do
       measure_note "${files[index]}" "$reason"
       [[ ${measure[noisy]} == void ]] || continue
-      measure_take_out "${files[index]}"
+      measure_discard "${files[index]}"
       ! measure_may_repeat "${measure_slots[${files[index]}]}" || repeat+=("${measure_slots[${files[index]}]}")
     done <<<"$found"
     for found in "${repeat[@]}"; do
@@ -145,15 +152,15 @@ measure_once() { # <repetition> <page> <target> <scene>: leaves trial[prefix].js
   progress_step "$2 page on $title, $1 of ${measure[repeat]}"
   measure_set "$@" "${measure[seconds]}" "$workers" "$prefix"
   trial_run
-  ! trial_outrun || trial_run
+  ! trial_siege_failed || trial_run
   progress_done "$(measure_seconds_run)"
   [[ -z ${trial[lost]} ]] || measure_lose
 }
 
-# Without one of its clients a run does not count.  If that machine no longer answers,
-# no further run would count.
+# A run that lost a client does not count.  If that machine no longer answers, no later
+# run would count either, and the measurement ends.
 measure_lose() {
-  say "this run does not count: ${trial[lost]}"
+  say "run lost: ${trial[lost]}"
   measure_lost+=("${trial[page]} page, ${trial[target]}, repetition ${trial[repetition]}: ${trial[lost]}")
   remote_alive || die "$remote_answer; stopping; completed runs are reported"
 }
@@ -161,14 +168,13 @@ measure_lose() {
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
   local most=$5
   [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
-  trial=([repetition]=$1 [page]=$2 [target]=$3 [scene]=$4 [seconds]=$most [workers]=$6 [prefix]=$7
-    [requests]=${test[${measure[length]}:$4]-}
-    [warm]=${measure[warm]} [load]=${measure[load]} [keepalive]=${measure[keepalive]})
+  trial_set repetition="$1" page="$2" target="$3" scene="$4" seconds="$most" workers="$6" prefix="$7" \
+    requests="${test[${measure[length]}:$4]-}" warm="${measure[warm]}" load="${measure[load]}" keepalive="${measure[keepalive]}"
 }
 
 measure_count() { echo $(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat])); }    # runs
 
-measure_seconds() { # of all, about
+measure_seconds() { # estimate for all runs
   local runs tuned
   runs=$(measure_count)
   tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
@@ -180,8 +186,8 @@ measure_seconds_try() { echo $((measure[try] + measure[warm] + 4)); }
 
 # --- plain Apache with its best number of threads -------------------------
 
-# The numbers that are tried, one a line: also one above the users of most tests, which
-# kept connections want.
+# The numbers of threads that are tried, one a line.  1200 is more than the users of most
+# tests: with keep-alive each connection can have a thread.
 measure_threads() {
   printf '%s\n' 25 50 100 "${measure[workers]}" 1200 | sort -nu
 }
@@ -201,36 +207,22 @@ measure_tune() {
       tried+="$threads $measure_rate"$'\n'
     done
     measure_tuned[$page]=$(measure_best <<<"$tried")
-    measure_tries+=$(measure_tries_json "$page" <<<"$tried")$'\n'
+    measure_tries+=$(sed "/./s/^/$page /" <<<"$tried")$'\n'
   done
 }
 
-# Answers a second of a short run of all loads, in measure_rate: in a subshell
-# it would outlive us, with the lock.
+# Sets measure_rate to the responses a second of a short run.  It does not print the
+# rate: the run's processes would survive a subshell, and keep the lock.
 measure_try() { # <page> <threads>
   measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
-  measure_try_once
-  ! trial_outrun || measure_try_once
+  trial_try
+  ! trial_siege_failed || trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
   measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
 }
 
-measure_try_once() {
-  local pids=()
-  trial[lost]=''
-  trial_start
-  trial_warm_up
-  trial_begin
-  remote_used || trial_loads
-  trial_wait "${trial[seconds]}" "${pids[@]}"
-}
-
-measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # lines "threads rate": the best one's threads
-
-measure_tries_json() { # <page>
-  jq -Rc --arg page "$1" 'select(. != "") | split(" ") | map(tonumber) | { page: $page, workers: .[0], rate: .[1] }'
-}
+measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # of lines "threads rate": the threads with the highest rate
 
 measure_workers() { # <page> <target>
   if [[ $2 == plain-best ]]; then echo "${measure_tuned[$1]}"; else echo "${measure[workers]}"; fi
@@ -243,13 +235,9 @@ measure_save() { # <complete: yes or no>
   mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
 }
 
-# Without the parts that only figures need; the file has them.
 measure_void_json() { # JSON
-  local file
-  for file in "${measure_void[@]}"; do
-    jq -c --arg file "${file##*/}" '{ file: $file, page, target, title, scene, repetition, rate: .total.rate, noise,
-      cpu: (.sar.cpu? // null), client_cpu }' "$file"
-  done | jq -sc .
+  ((${#measure_void[@]})) || { echo '[]'; return; }
+  lib_jq result void -c "${measure_void[@]}" | jq -sc .
 }
 
 # Fails if runs were lost, or if no run counts.  Sets the exit status of --strict.
@@ -260,13 +248,12 @@ measure_end() {
     measure_save "$complete"
     measure_report
   fi
-  [[ $complete == yes ]] || die "${#measure_lost[@]} runs do not count: $(printf '%s; ' "${measure_lost[@]}")"
-  ((${#measure_runs[@]})) || say 'all runs are void: this machine is too noisy to measure on'
+  [[ $complete == yes ]] || die "${#measure_lost[@]} runs were lost: $(printf '%s; ' "${measure_lost[@]}")"
+  ((${#measure_runs[@]})) || say 'all runs are void; this machine is too noisy for a measurement'
   [[ ${measure[strict]} == no ]] || measure_judge
 }
 
-# --strict: 1 if a row missed its bar.  A row that has a bar and no value is no miss,
-# but the run cannot be said to have met its bars.
+# For --strict: exit status 1 if a row missed its bar, 3 if a row with a bar has no value.
 measure_judge() {
   local missed unknown result=${measure[out]}/result.json
   missed=$(jq '[.rows[] | select(.bar_met == false)] | length' "$result")
@@ -277,11 +264,11 @@ measure_judge() {
     failure_status=1
     exit 1
   fi
-  ((${#measure_runs[@]})) || die 'no bar could be judged'
+  ((${#measure_runs[@]})) || die 'no run counts, so no bar could be judged'
   ((unknown == 0)) || die "rows with a bar that were not measured: $unknown"
 }
 
-measure_keep() { # interrupted: the runs that came to their end are reported
+measure_keep() { # after an interruption: reports the completed runs
   [[ -n $measure_unreported && -e ${measure[out]}/result.json ]] || return 0
   progress_end
   measure_report
@@ -301,21 +288,15 @@ measure_report() {
 }
 
 measure_options() { # JSON
-  jq -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
-    --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" \
-    --arg mpm "${bed[mpm]}" --arg w "${measure[workers]}" --arg c "${bed[children]}" \
-    --argjson docroots "$(measure_docroots)" --argjson tries "$(jq -sc . <<<"$measure_tries")" --arg command "${measure[command]-}" \
-    --arg noisy "${measure[noisy]-void}" --argjson missing "$(measure_missing_json)" --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" '
-    { length: $length, seconds: ($seconds | tonumber), repeat: ($repeat | tonumber),
-      keepalive: ($keepalive == "1"), load: $load, mpm: $mpm, workers: ($w | tonumber),
-      children: ($c | tonumber), tuning: $tries, docroots: $docroots, lost: $lost, noisy: $noisy, missing: $missing,
-      command: $command }'
+  lib_jq result options -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
+    --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" --arg mpm "${bed[mpm]}" \
+    --arg workers "${measure[workers]}" --arg children "${bed[children]}" --argjson docroots "$(measure_docroots)" \
+    --argjson tuning "$(measure_array tries <<<"$measure_tries")" --argjson missing "$(measure_array missing < <(printf '%s\n' "${measure_missing[@]}"))" \
+    --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" \
+    --arg command "${measure[command]-}" --arg noisy "${measure[noisy]-void}"
 }
 
-measure_missing_json() { # JSON: what has no run that counts
-  printf '%s\n' "${measure_missing[@]}" | jq -Rc 'select(. != "") | split(" ")
-    | { repetition: (.[0] | tonumber), page: .[1], target: .[2], scene: .[3] }' | jq -sc .
-}
+measure_array() { sed '/^$/d' | lib_jq result "$1" -Rc | jq -sc .; }     # <function of result.jq>: of each line
 
 measure_docroots() { # JSON: which folder a scene has its applications in, and on what
   local scene dir
@@ -326,12 +307,12 @@ measure_docroots() { # JSON: which folder a scene has its applications in, and o
   done | jq -sc .
 }
 
-measure_loads() { # versions of what makes the loads
+measure_loads() { # names and versions of the load generators
   local generator
   for generator in $(test_generators "${measure[load]}"); do
     printf '%s\n' "$(load_version "$generator")"
-  done | measure_listed
-  ! remote_used || printf '%s\n' "${remote_hosts[@]}" | measure_listed | sed 's/^/ on /'
+  done | measure_join
+  ! remote_used || printf '%s\n' "${remote_hosts[@]}" | measure_join | sed 's/^/ on /'
 }
 
-measure_listed() { paste -sd ';' | sed 's/;/, /g' | tr -d '\n'; }      # lines, as one enumerates
+measure_join() { paste -sd ';' | sed 's/;/, /g' | tr -d '\n'; }      # lines -> "a, b, c"

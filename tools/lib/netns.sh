@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Network namespaces: make, join, enter, look into, remove.
-# A namespace made here belongs to us with every process in it.
+# Network namespaces: create, join, inspect, remove.  netns_remove ends every process in
+# a namespace, so it is for namespaces created here only.
 
 netns_etc=/etc/netns
 netns_etc_mark=$netns_etc/.made-by-vhostlimit
@@ -46,7 +46,7 @@ netns_pids_of() { # <its file>
 }
 
 netns_listener() { # <its file> <port>: "pid program" of who listens there
-  # who it is takes long to find out: all files of all processes are looked at
+  # -p is slow: ss then reads the open files of all processes
   [[ -n $(nsenter --net="$1" ss -Hltn "sport = :$2") ]] || return 0
   nsenter --net="$1" ss -Hltnp "sport = :$2" |
     sed -n 's/.*(("\([^"]*\)",pid=\([0-9]*\),.*/\2 \1/p' | sed -n 1p

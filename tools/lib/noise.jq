@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Why a run does not count: the machine disturbed it.  Each reason has a kind and a
-# sentence.  The bounds are explained in docs/design/002-toolkit.md.
+# Disturbances by the machine, because of which a run does not count.  Each reason has a
+# kind and a sentence.  docs/design/002-toolkit.md explains the bounds.
 
 def steal_most: 10;             # percent of the CPU time of a side
 def others_most: 10;            # percent of the CPU time that processes of others use
@@ -12,8 +12,8 @@ def outlier_part: 0.2;          # of the median rate of the same target, page an
 
 def one_decimal: . * 10 | round / 10 | tostring | if test("[.]") then . else . + ".0" end;
 
-# Of a run, as trial.jq leaves it.  Where the test says so (test_idle), the server's
-# CPU need not be busy, and only steal and gaps are judged.
+# The disturbances of a run from trial.jq.  If the server's CPU may be idle (test_idle),
+# only steal, other processes and gaps are judged.
 def disturbances(busy):
   (select(.sar) | .sar.cpu.server.steal | select(. > steal_most)
     | { kind: "steal", why: "\(one_decimal) % of the server's CPU time was steal" }),
@@ -22,22 +22,22 @@ def disturbances(busy):
   (.others_cpu | select(. != null and . > others_most)
     | { kind: "others", why: "other processes used \(one_decimal) % of the CPU time" }),
   (select(.sar) | .sar.gap_s | select(. >= 2)
-    | { kind: "gap", why: "the machine stood still for \(.) s" }),
+    | { kind: "gap", why: "the machine stalled for \(.) s" }),
   (select(busy and .sar) | .sar.cpu.server.idle as $idle | select($idle > server_idle_most)
     | .client_cpu[]? | select(.idle < clients_idle_least)
     | { kind: "starved",
         why: "the CPUs of \(.name) were full while the server's were \($idle | one_decimal) % idle" }),
   (select(busy and .sar and (.sar.still | length) > 2) | .sar.still[1:-1]
     | { all: length, still: (map(select(.)) | length) } | select(.still > 0 and .still >= still_part * .all)
-    | { kind: "stalled", why: "server and clients did nothing in \(.still) of \(.all) seconds" });
+    | { kind: "stalled", why: "server and clients were idle in \(.still) of \(.all) seconds" });
 
 def median_rate: map(.total.rate) | sort | length as $n
   | (.[($n - 1) / 2 | floor] + .[$n / 2 | floor]) / 2;
 
-# Of all runs: [index, reason] of each that is far slower than its like.  Three are
-# needed to tell which one is wrong.
+# Of all runs: [index, reason] of each that is far slower than others of the same target,
+# page and scene.  With fewer than three it is unknown which one is wrong.
 def outliers:
   [range(length) as $i | .[$i] + { index: $i }] | group_by([.page, .target, .scene])[] | select(length >= 3)
   | median_rate as $median | .[] | select(.total.rate < outlier_part * $median)
   | [.index, { kind: "outlier",
-      why: "\(.total.rate | one_decimal) answers a second, the median of its like is \($median | one_decimal)" }];
+      why: "\(.total.rate | one_decimal) responses a second; the median of the same runs is \($median | one_decimal)" }];

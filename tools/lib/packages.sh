@@ -1,8 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What has to be installed, by role: how to see that it is there, and what the
-# package is called in each family.  Nothing is asked of the package manager
-# while nothing is missing.
+# Packages by role: how to check that it is installed, and the package names of each
+# family of distributions.  The package manager is called only if something is missing.
 
 packages_table() { # role, probe, Debian's and Ubuntu's names, Red Hat's names; two spaces between
   cat <<'END'
@@ -19,6 +18,7 @@ http2       file:/usr/lib*/*/modules/mod_http2.so  apache2-bin  mod_http2
 mpm_itk     file:/usr/lib*/*/modules/mpm_itk.so  libapache2-mpm-itk  httpd-itk
 mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
+jansson     pkgconfig:jansson       libjansson-dev            jansson-devel
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
@@ -73,8 +73,8 @@ fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-font
 END
 }
 
-# Words that tests use after "requires" and "# needs:" and whose role has another
-# name; "-" for what no package brings.  Each other word is a role, or mod_NAME.
+# Words that tests use after "requires" and "# needs:" and that are not names of roles;
+# "-" if no package is needed.  Any other word is a role, or mod_NAME.
 packages_words() { # word, roles
   cat <<'END'
 bed             httpd php mime network sysctl sar jq gnuplot fonts
@@ -83,6 +83,7 @@ cc              compiler
 cgroups         -
 clang_tidy      clang-tidy
 cpu             -
+ctl             jansson
 curl_http2      curl
 dpkg            debhelper apxs essential
 dpkg_deb        -
@@ -172,21 +173,20 @@ packages_names() { # <family> <role>...
     'index(roles, " " $1 " ") { print $column }'
 }
 
-# Installs what the roles need and is not there; ends the program when a role stays
-# missing.
+# Installs the missing packages of the roles.  Ends the program if a role stays missing.
 packages_install() { # <role>...
   local missing family
   mapfile -t missing < <(packages_missing "$@")
   ((${#missing[@]})) || return 0
   family=$(packages_family)
-  [[ -n $family ]] || cannot "missing: ${missing[*]}; this distribution's package manager is unknown here"
+  [[ -n $family ]] || cannot "missing: ${missing[*]}; install them by hand: neither apt-get nor dnf is installed"
   need_root
   packages_fetch "$family" "${missing[@]}"
   mapfile -t missing < <(packages_missing "$@")
   ((${#missing[@]} == 0)) || cannot "not installed and not installable from the distribution's packages: ${missing[*]}"
 }
 
-# The same for a caller that can do without: prints the roles that stay missing.
+# The same, but prints the roles that stay missing instead.
 packages_try() { # <role>...
   local missing family role
   mapfile -t missing < <(packages_missing "$@")
@@ -194,7 +194,7 @@ packages_try() { # <role>...
   if ((${#missing[@]} && EUID == 0)) && [[ -n $family ]]; then
     packages_fetch "$family" "${missing[@]}"
     mapfile -t missing < <(packages_missing "$@")
-    # A package that cannot be had must not keep the others away.
+    # A package that does not exist must not prevent the others.
     ((${#missing[@]} < 2)) || for role in "${missing[@]}"; do packages_fetch "$family" "$role"; done
   fi
   packages_missing "${missing[@]}"
@@ -239,7 +239,7 @@ packages_apt_alone() { # <package>...
   before=$(packages_enabled)
   packages_policy_set
   packages_apt_get update -q || say "apt-get update failed; the package lists stay as they were"
-  # A fresh machine may be installing its updates; they get five minutes to end.
+  # A fresh machine may be installing updates; wait for them for up to five minutes.
   packages_apt_get install -qy -o DPkg::Lock::Timeout=300 --no-install-recommends "$@" || rc=$?
   packages_disable "$before"
   packages_policy_remove
@@ -251,7 +251,7 @@ packages_apt_get() { # <argument>...
   [[ -z $stopped ]] || return 1
   "${packages_inside[@]}" env --default-signal=INT apt-get "$@" &
   apt=$!
-  # A trap ends the wait, but not apt-get.
+  # A trap ends wait, but not apt-get.
   until wait "$apt"; do
     rc=$?
     kill -0 "$apt" 2>/dev/null || return "$rc"
@@ -259,15 +259,15 @@ packages_apt_get() { # <argument>...
 }
 
 packages_dnf() { # <package>...: siege and bats are in EPEL on RHEL and its kin
-  dnf install -qy epel-release || say "no EPEL repository here; going on without"
+  dnf install -qy epel-release || say "the EPEL repository could not be added; continuing without it"
   dnf install -qy --setopt=install_weak_deps=False "$@"
 }
 
-# Debian starts a daemon that it installs unless /usr/sbin/policy-rc.d forbids it.
-# Ours forbids it to the children of packages_apt only, which have VL_INSTALLS in
-# their environment; for everybody else it is as if there were none, so one that a
-# crash left behind does no harm, and it removes itself. A policy of the machine's
-# own is covered by ours in a mount namespace of apt-get's and never changed.
+# Debian starts a daemon when it is installed, unless /usr/sbin/policy-rc.d forbids it.
+# The policy written here forbids it only to processes with VL_INSTALLS in their
+# environment, which are the child processes of packages_apt. A policy left behind by a
+# crash therefore does no harm, and it removes itself. If the machine has a policy of its
+# own, that is covered in a mount namespace of apt-get, and never changed.
 packages_policy=/usr/sbin/policy-rc.d
 packages_policy_cover=
 packages_inside=()
@@ -279,7 +279,7 @@ packages_policy_set() {
 [ -z \"\$VL_INSTALLS\" ] || exit 101
 kill -0 $BASHPID 2>/dev/null || rm -f $packages_policy
 exit 0"
-  packages_policy_remove                # of a run that was killed
+  packages_policy_remove                # left behind by a killed run
   if [[ ! -e $packages_policy ]]; then
     printf '%s\n' "$text" >"$packages_policy"
     chmod 755 "$packages_policy"
@@ -299,8 +299,8 @@ packages_policy_remove() {
   ! grep -qs 'made by mod_vhostlimit' "$packages_policy" || rm -f "$packages_policy"
 }
 
-# What starts at the next boot, and Debian's modules for Apache, which enable
-# themselves in the machine's own Apache; a link a line.
+# Prints the links of services that start at the next boot, and of enabled modules of
+# Debian's Apache: packages of modules enable them on installation.
 packages_enabled() {
   { # not every machine has all of these folders
     find /etc/systemd/system /etc/rc[2-5S].d /etc/apache2/mods-enabled -type l \
@@ -308,7 +308,7 @@ packages_enabled() {
   } | sort
 }
 
-# What is enabled now and was not before, but for what systemd itself needs.
+# Disables what is enabled now and was not before, except services of systemd itself.
 packages_disable() { # <links that were there before>
   local link name
   while read -r link; do

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The test bed's pages by the names that bench.sh knows them by.
+# Names and paths of the test bed's pages.
 
 page_kinds=(static large php sleep burn2 burn20 lua2 lua20 hello-cgi hello insert
   wordpress mediawiki symfony)

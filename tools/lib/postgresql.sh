@@ -24,5 +24,5 @@ postgresql_prepare() {
     </dev/null >>"$dir/log" 2>&1 || die "PostgreSQL did not start: $(tail -q -n 3 "$dir/log" "$dir/data/log")"
   (postgresql_as "$(postgresql_program psql)" -h "$dir" -U bed -d postgres -q \
     -c 'CREATE TABLE visits (id serial PRIMARY KEY, at timestamptz DEFAULT now(), number int, words text)') ||
-    die 'PostgreSQL did not make the table'
+    die 'PostgreSQL could not create the table'
 }

@@ -3,9 +3,9 @@
 # Pristine Debian roots: make one, run commands in it, remove it.
 #
 # A pristine root is a folder with what debootstrap --variant=minbase installs and
-# nothing else. Of the machine around it, it gets the package source only: mirror,
-# archive keys, apt's Acquire options and proxies, and the local CA certificates if
-# the mirror uses https. A command in it has mount, process, IPC and host name
+# nothing else. From the machine it gets the package source only: mirror, archive keys,
+# apt's Acquire options and proxies, and the local CA certificates if the mirror uses
+# https. A command in it has mount, process, IPC and host name
 # namespaces of its own, a private /run, /tmp and /dev/shm, the machine's devices
 # and cgroups, and the machine's network.
 #
@@ -25,7 +25,7 @@ pristine_uri() { # main|security
     awk -v kind="$1" '$3 == "main" && ($4 == "Debian" || $1 ~ /debian/) && !found &&
       ($2 ~ /-security$/) == (kind == "security") { found = 1; sub("/$", "", $1); print $1 }')
   [[ -n $uri || $1 == security ]] ||
-    cannot "apt has no package source of Debian's here, so no root can be made: see sources.list(5)"
+    cannot "apt has no package source of Debian, so no root can be made; add one (sources.list(5))"
   printf '%s\n' "$uri"
 }
 
@@ -50,7 +50,7 @@ pristine_make_base() { # <suite>
     packages_install debootstrap
     [[ -e $keyring ]] || cannot "$keyring is missing: install debian-archive-keyring"
     new=$(mktemp -d "$pristine_cache/new.XXXXXX")
-    say "making the base system of Debian $suite with debootstrap"
+    say "creating the base system of Debian $suite with debootstrap"
     if ! debootstrap --variant=minbase --keyring="$keyring" --cache-dir="$pristine_cache/debs/$suite" \
       "$suite" "$new/root" "$(pristine_uri main)" >"$new/log" 2>&1 </dev/null {lock}>&-; then
       tail -n 20 "$new/log" >&2
@@ -83,7 +83,7 @@ pristine_configure_apt() { # <root> <suite>
     esac
   } >"$root/etc/apt/sources.list"
   apt-config dump | grep -E '^Acquire::(http|https|Retries|Check-)' >"$root/etc/apt/apt.conf.d/00machine" || true
-  # the folder is thrown away: nothing is gained by waiting for the disk
+  # the folder is temporary: waiting for the disk has no use
   echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/pristine"
   if [[ $main$security == *https:* ]]; then
     mkdir -p "$root/usr/local/share/ca-certificates" "$root/etc/ssl/certs"
@@ -115,11 +115,11 @@ pristine_make() { # <suite>
     cp "$pristine_cache/debs/$suite"/*.deb "$pristine_root/var/cache/apt/archives/" 2>/dev/null || true
 }
 
-# Takes over a root that an earlier run kept.
+# Opens a root that an earlier run has kept.
 pristine_reopen() { # <folder of a root>
   local folder
-  folder=$(cd -- "$1" 2>/dev/null && pwd) || misuse "$1 is no folder"
-  [[ -e $folder/lock && -d $folder/root ]] || misuse "$1 is no root that --keep has kept: it has no lock or no root"
+  folder=$(cd -- "$1" 2>/dev/null && pwd) || misuse "$1 is not a folder"
+  [[ -e $folder/lock && -d $folder/root ]] || misuse "$1 is not a root kept by --keep: its lock or its root is missing"
   exec {pristine_lock}>>"$folder/lock"
   flock -n "$pristine_lock" || die "$1 is in use by another run"
   pristine_root=$folder/root
@@ -137,7 +137,7 @@ pristine_remove() {
       [[ ! -e $file || -e $pristine_cache/debs/$suite/${file##*/} ]] ||
         ln "$file" "$pristine_cache/debs/$suite/" 2>/dev/null || cp "$file" "$pristine_cache/debs/$suite/" || true
     done
-    # a package that no run has wanted for two weeks has a newer version
+    # a package that no run has used for two weeks has a newer version
     find "$pristine_cache/debs/$suite" -name '*.deb' -ctime +14 -delete
   fi
   rm -rf --one-file-system "$folder"
@@ -145,7 +145,7 @@ pristine_remove() {
   pristine_root=
 }
 
-# Removes what killed runs have left: roots whose lock is free, unless they were kept.
+# Removes roots left behind by killed runs: those whose lock is free and that are not kept.
 pristine_clean() {
   local folder lock
   for folder in "$pristine_roots"/*/; do
@@ -153,7 +153,7 @@ pristine_clean() {
     [[ -e $folder/lock ]] || { rmdir "$folder" 2>/dev/null || true; continue; }
     exec {lock}<"$folder/lock"
     if flock -n "$lock"; then
-      say "removing $folder, which a killed run has left"
+      say "removing $folder, left behind by a killed run"
       rm -rf --one-file-system "${folder%/}"
     fi
     exec {lock}<&-
@@ -167,7 +167,7 @@ pristine_run() { # <folder in the root> <command>...
   for variable in TERM CI http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY "${!VL_@}"; do
     [[ -z ${!variable-} || $variable == VL_PRISTINE_* ]] || environment+=("$variable=${!variable}")
   done
-  # setpriv and --kill-child: the namespaces do not outlive us, however we end
+  # setpriv and --kill-child: the namespaces do not outlive this process, however it ends
   setpriv --pdeathsig KILL -- unshare --mount --propagation private --pid --ipc --uts --fork --kill-child -- \
     env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
     DEBIAN_FRONTEND=noninteractive "${environment[@]}" \
@@ -217,7 +217,7 @@ pristine_init() { # <root> <folder> <command>...
     fd=${fd##*/}
     ((fd <= 2)) || exec {fd}>&-
   done
-  # what was started in the background ignores INT; a command started by hand does not
+  # bash starts background processes with INT ignored; a command started by hand has it
   env --default-signal=INT,QUIT "$@" || status=$?
   exit "$status"
 }

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Processes of ours: told apart from a stranger that got an old pid.
+# Processes that the tools started, and not others that have got the same pid since.
 
 process_ours() { # <pidfile> <word>: the pid, if its command line has that word
   local pid
   [[ -s $1 ]] || return 1
   pid=$(<"$1")
   [[ $pid =~ ^[0-9]+$ ]] || return 1
-  process_says "$pid" "$2" || return 1
+  process_has_word "$pid" "$2" || return 1
   printf '%s\n' "$pid"
 }
 
-process_says() { # <pid> <word>: in its command line
+process_has_word() { # <pid> <word>: in its command line
   [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") == *"$2"* ]]
 }
 
@@ -41,7 +41,7 @@ process_gone() { # <pid>...
 process_stop() { # <pid>...: ask, wait, insist
   (($#)) || return 0
   kill -TERM "$@" 2>/dev/null || true
-  wait_until 5 process_gone "$@" && return
+  poll_until 5 process_gone "$@" && return
   kill -KILL "$@" 2>/dev/null || true
-  wait_until 5 process_gone "$@"
+  poll_until 5 process_gone "$@"
 }

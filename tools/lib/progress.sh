@@ -1,11 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# How far a run of known length is, and the time left: a bar when stderr is a
-# terminal, a line every ten seconds when it is not.  The length is a guess, that
-# is corrected by how long the steps really took.
+# Progress and time left: a bar if stderr is a terminal, otherwise a line every ten
+# seconds.  The length is an estimate, corrected by the time that the steps took.
 
 progress_total=0 progress_start=0 progress_next=0 progress_what='' progress_width=80
-progress_plan=0 progress_planned=0      # seconds that all takes, and those of the steps done, as guessed
+progress_plan=0 progress_planned=0      # estimated seconds: of all steps, of the steps done
 
 progress_begin() { # <seconds in all>
   progress_total=$1 progress_plan=$1 progress_planned=0 progress_start=$SECONDS progress_next=0
@@ -48,7 +47,7 @@ progress_bar() { # <spent> <left>
   printf -v bar '%*s' "$full" ''
   bar=${bar// /#}
   printf -v line '[%-*s] %s left  %s' "$width" "$bar" "$(progress_time "$2")" "$progress_what"
-  printf '\r%s\e[K' "${line:0:progress_width - 1}" >&2    # a line that wraps cannot be written over
+  printf '\r%s\e[K' "${line:0:progress_width - 1}" >&2    # a line that wraps cannot be overwritten
 }
 
 progress_time() { # <seconds>

@@ -1,20 +1,25 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# Clients that are other machines, over ssh (bench.sh --clients).  A keeper on each
-# has the sites' names in its hosts file while the run lasts; each load is an ssh
-# of its own.  Both undo themselves when the connection goes, however it goes.
-# The test bed's Apache is then in this machine's own network.
+# Clients on other machines, over ssh (bench.sh --clients).  A keeper process on each
+# holds the sites' names in its hosts file during the run; each load is an ssh of its
+# own.  Both clean up when their connection ends, for whatever reason.  The test bed's
+# Apache is then in this machine's own network.
 
-remote_hosts=()                 # as ssh knows them; client N is the N-th, in turns
-remote_install=no remote_server=''
+remote_hosts=()                 # names for ssh; if they are fewer than the clients, they take turns
+remote_loads=()                 # the load generators that they need
+remote_length=timed             # timed or counted: what ends a load
+remote_keepalive=0 remote_install=no remote_server=''
 remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=()
 remote_versions=''              # "load version" of each host, a line each
 remote_answer=''
 remote_cpu_before=() remote_cpu_after=() remote_cpu=''    # see remote_cpu_end
-remote_at=0                     # when the run begins, us of our clock
-remote_run=-                    # its name for the clients; -: loads begin at once
-remote_delay=0                  # seconds from there to the next load's beginning
+remote_at=0                     # start time of the run, µs of this machine's clock
+remote_run=-                    # name of the run for the clients; -: loads start at once
+remote_delay=0                  # seconds from remote_at to the start of the next load
 
+remote_set() { # <install: yes or no> <server or nothing> <timed | counted> <keepalive 0|1> <load>...
+  remote_install=$1 remote_server=$2 remote_length=$3 remote_keepalive=$4 remote_loads=("${@:5}")
+}
 remote_used()   { ((${#remote_hosts[@]})); }
 remote_host_known() { [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.:%@-]*$ ]]; }          # <host>
 remote_index()  { echo $((($1 - 1) % ${#remote_hosts[@]})); }                  # <client>
@@ -22,8 +27,8 @@ remote_host()   { printf '%s\n' "${remote_hosts[$(remote_index "$1")]}"; }     #
 remote_file()   { bed_file "remote-$1.$2"; }                                   # <index> <to|from|err>
 remote_clock()  { echo "${EPOCHREALTIME/[.,]/}"; }                             # us
 
-# Replaces the shell: bash on the host, as root, with a script on stdin.  ssh is
-# that of who called sudo, and goes when we go.
+# Replaces the shell: bash on the host, as root, with a script on stdin.  ssh runs as
+# the user who called sudo, and ends when this process ends.
 remote_ssh() { # <host>
   local as=()
   bed_unlock_child
@@ -36,26 +41,25 @@ remote_ssh() { # <host>
 
 # --- the keepers ------------------------------------------------------------
 
-# Instead of namespaces: the clients are asked who they are and where they see us.
+# Instead of namespaces: connects to the clients, and asks which address of this machine
+# they see.
 bed_network_host() {
-  local i load loads
-  mapfile -t loads < <(test_generators "${measure[load]}")
-  load_prepare "${measure[keepalive]}" "${loads[@]}"
+  local i load
+  load_prepare "$remote_keepalive" "${remote_loads[@]}"
   for i in "${!remote_hosts[@]}"; do remote_open "$i"; done
   for i in "${!remote_hosts[@]}"; do
-    for load in "${loads[@]}"; do remote_hello "$i" "$load"; done
+    for load in "${remote_loads[@]}"; do remote_hello "$i" "$load"; done
   done
   remote_same_server
   for i in "${!remote_hosts[@]}"; do
     remote_mapped[i]=yes
     remote_ask "$i" 20 "map $remote_server ${bed_sites[*]/%/.test}"
   done
-  bed_address=$remote_server
-  [[ $bed_address != *:* ]] || bed_address="[$bed_address]"
+  bed_serve "$remote_server"
 }
 
-# The fifos are open for reading and writing: neither side ever sees an end that
-# is not ssh's own.
+# The fifos are opened for reading and writing, so that neither side sees an end of file
+# before ssh ends.
 remote_open() { # <index>
   local to from to_fd from_fd
   to=$(remote_file "$1" to) from=$(remote_file "$1" from)
@@ -69,21 +73,20 @@ remote_open() { # <index>
 
 remote_script() {
   local file
-  cat "$(in_tree tools/lib/common.sh)" "$(in_tree tools/lib/packages.sh)" "$(in_tree tools/lib/client.sh)"
+  cat "$(in_tree tools/lib/common.sh)" "$(in_tree tools/lib/poll.sh)" "$(in_tree tools/lib/packages.sh)" "$(in_tree tools/lib/client.sh)"
   # shellcheck disable=SC2016  # for the shell there
-  printf 'prog=%q\nclient_seen=${1-}\nclient_take\n' "$prog"
+  printf 'prog=%q\nclient_seen=${1-}\nclient_lock\n' "$prog"
   for file in "$(load_dir)"/*; do
-    [[ -e $file ]] || continue          # ab has none
+    [[ -e $file ]] || continue          # ab has no files
     printf "client_file %q <<'END'\n%s\nEND\n" "${file##*/}" "$(base64 "$file")"
   done
-  printf 'client_serve; exit\n'       # one line: the next is the first question
+  printf 'client_serve; exit\n'       # on one line: the next line is the first command
 }
 
 remote_hello() { # <index> <load>
-  local address version wait=30 length=timed
+  local address version wait=30
   [[ $remote_install == no ]] || wait=600
-  ! test_is_counted || length=counted
-  remote_ask "$1" "$wait" "hello $2 $(remote_least "$2") $length $remote_install $(uname -m)"
+  remote_ask "$1" "$wait" "hello $2 $(remote_least "$2") $remote_length $remote_install $(uname -m)"
   read -r _ address version <<<"$remote_answer"
   remote_versions+="$2 $version"$'\n'
   remote_seen[$1]=$address
@@ -93,7 +96,7 @@ remote_least() { # <load>: the version that knows what we ask of it
   case $1 in h2load) echo 1.27 ;; ab) echo 2.3 ;; *) echo 4 ;; esac
 }
 
-# Asks a keeper and leaves its answer in remote_answer.
+# Sends a command to a keeper and sets remote_answer.  Ends the program if it fails.
 remote_ask() { # <index> <seconds> <line>
   remote_try "$@" || die "$remote_answer"
 }
@@ -102,7 +105,7 @@ remote_try() { # <index> <seconds> <line>: 1 and a sentence if there is no good 
   local who="client ${remote_hosts[$1]}" deadline=$((SECONDS + $2)) line='' part=''
   printf '%s\n' "$3" >&"${remote_to[$1]}"
   until IFS= read -r -t 1 -u "${remote_from[$1]}" line; do
-    part+=$line                 # the time was up in the midst of it
+    part+=$line                 # read reached its timeout within the line
     remote_answer="$who: $(remote_why "$1")"
     if process_gone "${remote_pids[$1]}"; then
       IFS= read -r -t 1 -u "${remote_from[$1]}" line || return 1
@@ -122,7 +125,7 @@ remote_why() { # <index>: what ssh said last
   printf '%s\n' "${said:-the connection was lost}"
 }
 
-# The address by which all of them see this machine, unless --server said which.
+# Sets remote_server: the address of --server, or the one that all clients see.
 remote_same_server() {
   local seen
   if [[ -n $remote_server ]]; then
@@ -145,21 +148,21 @@ remote_version() { # <load>
   printf '%s\n' "$1${versions:+ $versions}"
 }
 
-# Each client asks for a path that only it knows, and Apache's log tells from which
-# address it comes: behind a router that is not the one that the client has.  Until
-# then only this machine gets pages.
+# Each client requests a path of its own, and Apache's log has the address that the
+# request came from.  Behind a router that differs from the client's own address.  Before
+# that only this machine gets pages.
 remote_reach() {
-  local i log=$bed_dir/reach.log name
+  local i log=$bed_dir/reach.log name peers=()
   bed_switch off "LogFormat \"%a %U\" reach"$'\n'"CustomLog \"$log\" reach"
-  bed_peers=()
   for i in "${!remote_hosts[@]}"; do
     name=/reach-$i-$RANDOM$RANDOM$RANDOM
     remote_ask "$i" 10 "reach ${bed_sites[0]}.test 80 $name"
-    wait_until 5 grep -q " $name\$" "$log" ||
-      die "client ${remote_hosts[i]}: its request did not come to this Apache; another server answers for ${bed_sites[0]}.test there"
-    bed_peers+=("$(sed -n "s|^\([^ ]*\) $name\$|\1|p" "$log" | sed -n 1p)")
+    poll_until 5 grep -q " $name\$" "$log" ||
+      die "client ${remote_hosts[i]}: its request did not reach this Apache; another server answers for ${bed_sites[0]}.test there"
+    peers+=("$(sed -n "s|^\([^ ]*\) $name\$|\1|p" "$log" | sed -n 1p)")
   done
-  say "pages are served to this machine and to ${bed_peers[*]} only"
+  bed_serve "$remote_server" "${peers[@]}"
+  say "pages are served to this machine and to ${peers[*]} only"
 }
 
 remote_alive() { # 1 and a sentence in remote_answer if one is lost
@@ -169,8 +172,8 @@ remote_alive() { # 1 and a sentence in remote_answer if one is lost
   done
 }
 
-# Everything that runs in the background is ended; the keepers put back what they
-# changed, and are waited for.
+# Ends all background processes, and waits until the keepers have restored what they
+# changed.
 remote_down() {
   local i pids
   mapfile -t pids < <(jobs -p | grep -vxF "$(printf '%s\n' "${remote_pids[@]}")")
@@ -179,21 +182,21 @@ remote_down() {
     printf 'end\n' >&"${remote_to[$i]}"
   done
   for i in "${!remote_pids[@]}"; do
-    wait_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" || [[ -z ${remote_mapped[$i]-} ]] ||
-      say "client ${remote_hosts[$i]}: it is not known whether its hosts file was put back (the next run will)"
+    poll_until 10 process_gone "${remote_pids[$i]}" && wait "${remote_pids[$i]}" || [[ -z ${remote_mapped[$i]-} ]] ||
+      say "client ${remote_hosts[$i]}: its hosts file may still have the sites' names; the next run removes them"
     process_stop "${remote_pids[$i]}"
   done
 }
 
 # --- the loads --------------------------------------------------------------
 
-# All loads of a run are connected and wait; then each client is told the instant
-# at which they begin, by its own clock: clocks are compared anew each time, they
-# may drift.  1 and a sentence in remote_answer if one does not get ready.
+# Waits until all loads of a run are connected, then sends each client the start time by
+# its own clock.  The clocks are compared before each run, because they drift.  Returns 1
+# and sets remote_answer to the pid of a load that is not ready.
 remote_start() { # <"pid prefix">...; sets remote_at
   local i one
   for one; do
-    wait_until 60 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
+    poll_until 60 remote_settled "${one%% *}" "${one#* }" && grep -qs '^ready' "${one#* }.err" && continue
     remote_answer="${one%% *}"
     return 1
   done
@@ -204,7 +207,7 @@ remote_start() { # <"pid prefix">...; sets remote_at
   done
 }
 
-# The CPU time of the clients over a run, a JSON object for each of them.
+# Prints nothing; remote_cpu gets a JSON object with each client's CPU time over the run.
 remote_cpu_begin() { remote_cpu_ask remote_cpu_before; }
 
 remote_cpu_end() {
@@ -217,13 +220,12 @@ remote_cpu_end() {
     read -ra before <<<"${remote_cpu_before[i]}"
     read -ra after <<<"${remote_cpu_after[i]}"
     ((after[0] > before[0])) || continue
-    remote_cpu+=$(jq -nc --arg name "client ${remote_hosts[i]}" '($ARGS.positional | map(tonumber)) as [$all, $idle, $steal]
-      | { name: $name, idle: (100 * $idle / $all), steal: (100 * $steal / $all), busy: (100 * ($all - $idle - $steal) / $all) }' \
+    remote_cpu+=$(lib_jq result client_cpu -nc --arg name "client ${remote_hosts[i]}" \
       --args $((after[0] - before[0])) $((after[1] - before[1])) $((after[2] - before[2])))$'\n'
   done
 }
 
-# A client that does not answer now is found by the next question to it.
+# A client that does not answer here is found by the next command to it.
 remote_cpu_ask() { # <name of an array>
   local i
   local -n ticks=$1
@@ -238,7 +240,7 @@ remote_cpu_json() { if remote_used; then jq -sc . <<<"$remote_cpu"; else echo nu
 
 remote_settled() { grep -qs '^ready' "$2.err" || process_gone "$1"; }     # <pid> <file prefix>
 
-# A client's clock less ours: of five answers the quickest is the most exact.
+# Sets the offset of a client's clock.  Of five answers the fastest is the most exact.
 remote_compare() { # <index>
   local before after best=''
   for _ in 1 2 3 4 5; do
@@ -252,9 +254,9 @@ remote_compare() { # <index>
 }
 
 # Replaces the shell: call it in the background or in parentheses.
-remote_load() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> <url> <file prefix>
-  local words load=${1%%:*} deadline=$(($4 + $4 / 10 + 20)) pipe=$7.fifo
-  [[ -z ${trial[requests]} ]] || ((deadline > 640)) || deadline=640
+remote_load() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
+  local words load=${1%%:*} deadline=640 pipe=$7.fifo
+  [[ $4 != *s ]] || deadline=$((${4%s} + ${4%s} / 10 + 20))
   "${load}_words" /run/vhostlimit-client "$3" "$4" "$5" "$6" times "${1#*:}"
   bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
   printf -v words ' %q' "${load_words[@]}"
@@ -267,7 +269,7 @@ remote_load() { # <load>[:<streams>] <client> <users> <seconds> <keepalive 0|1> 
   remote_ssh "$(remote_host "$2")" <&"$fifo" >"$7.$load" 2> >(sed -u 1000q >"$7.err"; cat >/dev/null)
 }
 
-# A load's file of times comes after what it said.
+# The load's file of response times follows its output.
 remote_unpack() { # <load> <file prefix>
   grep -qx 'times:' "$2.$1" || return 0
   sed '1,/^times:$/d' "$2.$1" >"$2.times"
@@ -286,7 +288,7 @@ remote_last_words() { tail -n 1 "$1" | sed 's/\x1b\[[0-9;]*m//g'; }     # <file>
 remote_lost() { # <status> <file prefix>: what happened to a load, a sentence
   case $1 in
     255) echo "the connection was lost: $(tail -n 1 "$2.err")" ;;
-    124 | 137) echo 'it hung and was ended' ;;
-    *) echo "it ended with $1: $(remote_last_words "$2.err")" ;;
+    124 | 137) echo 'it did not end in time and was killed' ;;
+    *) echo "it ended with status $1: $(remote_last_words "$2.err")" ;;
   esac
 }

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The text of the report, from result.json.  Where a run was repeated, its figures
-# are medians.
+# The text of the report, from result.json.  Figures of repeated runs are medians.
 
 include "rows";
 
@@ -22,30 +21,30 @@ def users: .clients | group_by(.site)
   | map("\(map("\(.users)") | group_by(.) | map("\(if length > 1 then "\(length) x " else "" end)\(.[0])") | join(" + ")) on \(.[0].site) (\(.[0].role))")
   | join(", ");
 
-# Of .build: where the module came from, and how it was built.
+# Of .build: the sources of the module, and how it was built.
 def build_name: "\(.version), "
   + (if .commit == null then "not from a git checkout, sources \(.source_sha256[:12])"
      else "commit \(.commit[:12])" + (if .dirty then " with uncommitted changes, sources \(.source_sha256[:12])" else "" end) end)
   + "; \(.compiler), CFLAGS \(.cflags)" + (if .configure == "" then "" else ", configure \(.configure)" end);
 
-# What the machine disturbed: runs that are void, or that count all the same.
+# Disturbed runs: void ones, and those that count because of --keep-noisy.
 def scene_name: if .scene == "-" then "" else ", " + .scene end;
 def which_run: "\(.page) page, \(.title)\(scene_name), repetition \(.repetition)";
 def why: map(.why) | join("; ");
 def noise_facts:
   (.void // []) as $void | (.options.missing // []) as $missing | .runs as $runs
   | ($void | select(length > 0)
-      | "void:      \(length) of \(length + ($runs | length)) runs were disturbed; they are in no figure:",
+      | "void:      \(length) of \(length + ($runs | length)) runs were disturbed; no figure includes them:",
         (.[] | "void:      \(which_run), \(.rate | fixed(1))/s: \(.noise | why)")),
     ($runs[] | select(.noise // [] | length > 0)
-      | "disturbed: \(which_run), \(.total.rate | fixed(1))/s: \(.noise | why); it counts (--keep-noisy)"),
+      | "disturbed: \(which_run), \(.total.rate | fixed(1))/s: \(.noise | why); it counts because of --keep-noisy"),
     ($missing[] | "missing:   \(.page) page, \(.target)\(scene_name), repetition \(.repetition): no run of it counts"),
     (select(($missing | length) > 0 or ($void | length) > ($runs | length))
       | "noise:     this machine was too noisy: "
         + (if $runs == [] then "no run counts, there are no figures"
            else "the figures are of \($runs | length) of \($runs + $void | length) runs" end)),
     ($runs | select(length > 0) | map([.page, .target, .scene]) | group_by(.) | map(length) | min | select(. < 3)
-      | "outliers:  not searched: with fewer than three repetitions a slow run cannot be told from its like");
+      | "outliers:  not searched for; that needs three repetitions");
 
 def measured_facts:
   .machine as $m | .options as $o | .runs[0].keepalive as $keepalive |
@@ -58,7 +57,7 @@ def measured_facts:
   "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (if $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
-   else "pinning:   none, server and clients share the only CPU: the figures say little" end),
+   else "pinning:   none, server and clients share the only CPU: the figures are unreliable" end),
   (.runs | map(.sar.cpu.all.steal | numbers) | select(length > 0)
     | "steal:     \(median | percent) of the CPU time of a run (median), at most \(max | percent): taken by the host of this machine"),
   (.runs | map(.others_cpu | numbers) | select(length > 0)
@@ -68,7 +67,7 @@ def measured_facts:
   (.runs | map(select(.target | startswith("plain") | not) | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
   ($o.tuning | group_by(.page)[]
     | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
-  "counted:   a transaction is an answer below 400; every other answer (503 of a refusal too) and every broken connection is a failure";
+  "counted:   a transaction is a response below 400; any other response (503 of a refusal too) and any broken connection is a failure";
 
 def facts: if .runs == [] then
     "\(.test): \(.summary)",
@@ -87,7 +86,7 @@ def of(page): (.void // [] | map(select(.page == page))) as $void
 def per_site(name; f): [name] + [.[] | .sites[] | f];
 def per_run(name; f): [name] + [.[] | { text: f, span: (.sites | length) }];
 
-# A cell is its text, or one over so many columns.
+# A cell is a text, or an object with a text that spans several columns.
 def table_rows:
   of($page)
   | (per_run("\($page) page"; .title),
@@ -104,7 +103,9 @@ def table_rows:
      per_site("response time, mean"; .mean_s | seconds),
      (if any(.[].sites[]; .p99_s) then
        per_site("response time, median"; .p50_s | seconds),
-       per_site("response time, 99 %"; .p99_s | seconds) else empty end),
+       per_site("  90 %"; .p90_s | seconds),
+       per_site("  99 %"; .p99_s | seconds),
+       per_site("  99.9 %"; .p999_s | seconds) else empty end),
      per_site("response time, longest"; .longest_s | seconds),
      (if any(.[].sites[]; .waiting) then
        per_site("waited in the fair queue, median"; .waiting.p50_s | seconds),
@@ -160,7 +161,7 @@ def rows:
 def unit($unit): if $unit == "s" then seconds elif $unit == "%" then fixed(2) + " %"
   elif $unit == "/s" then fixed(1) + "/s" else fixed(3) end;
 def bare($unit): if $unit == "s" then fixed(3) elif $unit == "%" then fixed(2) elif $unit == "/s" then fixed(1) else fixed(3) end;
-def published_head: ["published figures, and ours", "published", "here", "spread", "ratio"];
+def published_head: ["published figures, and ours", "published", "here", "range", "ratio"];
 def published_table: [.published // [] | .[]
   | .unit as $unit
   | ["\(.page), \(.title): \(.name)", (.published | unit($unit)), (.median | unit($unit)),
@@ -172,4 +173,12 @@ def published:
 
 def notes: pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
-  | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit there, not the server.";
+  | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit, not the server.";
+
+# ---- siege-summary.sh: rows of cells, from an array of summaries --------------------
+
+def siege_table:
+  ["file", "transactions", "failed", "availability", "rate", "response", "longest", "concurrency"],
+  (.[] | [.file, "\(.transactions)", "\(.failures)", (.availability | fixed(2)) + " %", (.rate | fixed(2)) + "/s",
+          (.mean_s | seconds), (.longest_s | seconds), (.concurrency | fixed(2))])
+  | join("\u001f");

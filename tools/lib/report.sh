@@ -16,19 +16,20 @@ report_print() { # <result.json>
 }
 
 report_jq() { # <result.json> <facts|pages|table|rows|published|notes> [page]
-  jq -r --arg page "${3-}" "include \"report\"; $2" -L "$(in_tree tools/lib)" "$1"
+  lib_jq report "$2" -r --arg page "${3-}" "$1"
 }
 
-# Rows of cells set apart by \x1f, which may be empty: the label left, the rest right.
+# Rows of cells separated by \x1f, which may be empty: labels on the left.
 report_table() {
   report_cells -30 14
 }
 
-report_rows() { # name; value, spread, bar, goal, judgement
+report_rows() { # name, value, range, bar, goal, verdict
   report_cells -58 8 16 8 8 -1
 }
 
-# A column is as wide as is said, or as its widest cell is; two spaces between them.
+# A column has at least the given width; two spaces separate columns.  awk and not
+# column(1), which no package of a minimal Debian has.
 report_cells() { # <width, below zero: to the left>...; the last one is for the rest too
   LC_ALL=C.UTF-8 awk -F '\037' -v widths="$*" '
     { cells[NR] = $0; for (i = 1; i <= NF; i++) if (length($i) > most[i]) most[i] = length($i) }

@@ -1,18 +1,14 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# One JSON file for a whole measurement: options, machine, runs, rows.
+# result.json: options, machine, runs and rows of a whole measurement.
 
 result_machine() { # JSON
-  jq -nc --arg kernel "$(uname -r)" \
+  lib_jq result machine -nc --arg kernel "$(uname -r)" \
     --arg cpu "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | sed -n 1p)" \
-    --arg cpus "$(cpu_list | wc -l)" --arg server "$(cpu_server)" --arg clients "$(result_client_cpus)" \
-    --arg memory "$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)" \
-    --arg system "$(result_system)" --arg cgroup "$(cgroup_kind)" \
-    --arg sysstat "$(sadf -V | sed -n 1p)" \
-    --arg httpd "$(httpd_version "$(httpd_binary)")" --arg php "$(fpm_version "$(fpm_binary)")" '
-    { system: $system, kernel: $kernel, cpu: $cpu, cpus: ($cpus | tonumber),
-      memory_kb: ($memory | tonumber), cgroup: $cgroup, httpd: $httpd, php: $php, sysstat: $sysstat,
-      server_cpus: $server, client_cpus: $clients, pinned: ($server != $clients) }'
+    --arg cpus "$(cpu_list | wc -l)" --arg server_cpus "$(cpu_server)" --arg client_cpus "$(result_client_cpus)" \
+    --arg memory_kb "$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)" \
+    --arg system "$(result_system)" --arg cgroup "$(cgroup_kind)" --arg sysstat "$(sadf -V | sed -n 1p)" \
+    --arg httpd "$(httpd_version "$(httpd_binary)")" --arg php "$(fpm_version "$(fpm_binary)")"
 }
 
 result_client_cpus() {
@@ -25,11 +21,8 @@ result_system() {
 }
 
 result_write() { # <options as JSON> <complete: yes or no> <void runs as JSON> <run.json>... ; result on stdout
-  jq -s --argjson options "$1" --arg complete "$2" --argjson void "$3" --argjson machine "$(result_machine)" \
+  lib_jq result result -s --argjson options "$1" --arg complete "$2" --argjson void "$3" --argjson machine "$(result_machine)" \
     --argjson rows "$(rows_json "${@:4}")" --argjson published "$(rows_published_json "${@:4}")" \
-    --argjson figures "$(rows_figures_json "${@:4}")" --arg source "${test[source]-}" --arg test "${test[name]}" --arg summary "${test[summary]}" \
-    --argjson build "${build_record-null}" --arg when "$(date -u +%Y-%m-%dT%H:%M:%SZ)" '
-    { schema: 2, finished: $when, complete: ($complete == "yes"), test: $test, summary: $summary,
-      options: $options, machine: $machine, build: $build, runs: ., void: $void, rows: $rows,
-      source: $source, published: $published, figures: $figures }' "${@:4}" </dev/null       # there may be no run
+    --argjson figures "$(rows_figures_json "${@:4}")" --arg source "${test[source]-}" --arg test "${test[name]}" \
+    --arg summary "${test[summary]}" --argjson build "${build_record-null}" "${@:4}" </dev/null       # there may be no run
 }

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# From runs to rows: a value in each repetition, its median and spread over
-# them, and whether bar and goal were met.  First the words that test-NAME.sh
-# writes values in.
+# Runs -> rows: the value in each repetition, median and range, and whether bar and goal
+# are met.  First come the functions for the expressions in test-NAME.sh.
 
 def median: sort | length as $n
   | if $n == 0 then null else (.[($n - 1) / 2 | floor] + .[$n / 2 | floor]) / 2 end;
 
-# The runs of one repetition on one page: of the target in question, of plain
-# Apache, of any; nothing where there is none, and nothing comes of it.
+# A run of one repetition on one page: of the row's target, of plain Apache, of any target.
+# Empty if there is none; the expression is then empty too.
 def this(scene): .this[scene] // empty;
 def this: this("-");
 def plain(scene): .plain[scene] // empty;
@@ -23,17 +22,16 @@ def load(role): first(.clients[] | select(.role == role));
 def during(role): load(role) as $load
   | [.samples[] | select(.at >= $load.from_s and .at < $load.to_s)];
 
-# CPU time of a site, us, of its threads and its own pool, as the kernel counted,
-# between the first and the last sample: all loads run, and nothing else.
+# CPU time of a site in µs, of Apache's threads and its own pool, as the kernel counted it
+# between the first and the last sample.  All loads run in that time.
 def growth(value): [.[] | value | numbers] | select(length > 1) | .[-1] - .[0];
 def cpu(role): site(role).site as $site
   | .samples | growth(.sites[$site] | select(.) | .cpu_us + .backend_us);
 def cpu_share(role): cpu(role) / ([.sites[].role as $each | cpu($each)] | add);
 
-# The same of sites that share a pool and are loaded all the time, as far as it
-# can be known from outside: a request takes what its page burns, what any
-# request of the pool's takes besides (what is left of the pool's CPU time), and
-# what its thread does.
+# An estimate of the same for sites that share a pool and are loaded all the time.  A
+# request costs what its page burns, an equal part of the rest of the pool's CPU time, and
+# the CPU time of its thread in Apache.
 def burns_us: .page | ltrimstr("burn") | tonumber * 1000;
 def rest_us: (.usage | growth(.pool)) - ([.clients[] | .transactions * burns_us] | add)
   | [., 0] | max;
@@ -43,8 +41,8 @@ def pool_cpu(role): load(role) as $load
   | $load.transactions * (($load | burns_us) + $rest + thread_us($load.site));
 def pool_share(role): pool_cpu(role) / ([.clients[].role as $each | pool_cpu($each)] | add);
 
-# Percent of one CPU that a site's group used in each stretch of so many seconds
-# of its load, or in all if that is shorter.
+# Percent of one CPU that a site's group used in each interval of this length during its
+# load, or in all of it if that is shorter.
 def cpu_used(role; seconds): load(role) as $load
   | [.usage[] | select(.at >= $load.from_s and .at <= $load.to_s + 1)
       | { at, us: .sites[$load.site] } | select(.us)] as $all | select($all | length > 1)
@@ -52,9 +50,9 @@ def cpu_used(role; seconds): load(role) as $load
   | $all[] as $from | first($all[] | select(.at >= $from.at + $length - 0.1))
   | (.us - $from.us) / (.at - $from.at) / 1e4;
 
-# Seconds from the last load's start until the site has nine tenths of half of
-# what all get: in each window of 0.2 s that begins in the second that follows.
-# If that never comes, all there was.
+# Seconds from the start of the last load until the site has 45 % of all admitted requests
+# in each window of 0.2 s that begins in the following second.  The rest of the run if that
+# does not happen.
 def until_share(role): site(role).site as $site
   | (.clients | map(.from_s) | max) as $start | (.clients | map(.to_s) | max) as $stop
   | [.samples[] | select(.at >= $start and .at < $stop)
@@ -66,8 +64,8 @@ def until_share(role): site(role).site as $site
   | first(($windows[] | .at as $t | select(all($windows[] | select(.at >= $t and .at < $t + 1); .enough)) | .at),
       $stop) - $start;
 
-# What `auto` settled at: the median of the second half of the load's time; how
-# long until it stays within a quarter of that (or two); the server's idle time.
+# The slots that `auto` found: the median of the second half of the load; the time until
+# they stay within a quarter of that (or two slots); the idle time of the server.
 def slots_found(role): during(role) | .[length / 2 | floor:] | select(length > 0) | map(.slots) | median;
 def until_slots(role): slots_found(role) as $found | load(role).from_s as $start
   | [during(role)[] | select((.slots - $found | fabs) > ([$found / 4, 2] | max)) | .at - $start] | max // 0;
@@ -84,7 +82,7 @@ def applies(where; page; keepalive; target): (where | split("@")) as [$of, $targ
   | ($target == null or $target == target) and ($page == "all" or $page == page)
     and ($connection == null or $connection == (if keepalive then "keepalive" else "close" end));
 
-# null where there is nothing to judge, or nothing to judge it by
+# null if there is no value or no bar
 def met(bar): (bar | split(" ")) as [$sign, $number]
   | if $number == null or .median == null then null
     else ($number | tonumber) as $n
@@ -102,7 +100,7 @@ def repetitions(page; target; values):
        plain: (map(select(.target == "plain")) | by_scene),
        of: (group_by(.target) | map({ key: .[0].target, value: by_scene }) | from_entries) } | values];
 
-# What others are compared with has no rows of its own.
+# Targets that others are compared with have no rows of their own.
 def is_reference: startswith("plain") or startswith("limits");
 
 def rows($described; values): . as $runs
@@ -116,7 +114,7 @@ def rows($described; values): . as $runs
      | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
      | . + { bar_met: met(.bar), goal_met: met(.goal) }];
 
-# What was published beside what was measured, on each target.
+# Published figures beside measured ones, for each target.
 def published($described; values): . as $runs
   | [(map(.page) | in_order[]) as $page
      | (map({ target, title }) | in_order[]) as $of
@@ -129,8 +127,8 @@ def published($described; values): . as $runs
      | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
      | .ratio = if .published != 0 then .median / .published else null end];
 
-# Points [x, median, min, max] of each series, for each page.  A point is of one
-# run, and the runs of all repetitions with the same x are one.
+# Points [x, median, min, max] of each series, for each page.  Runs of all repetitions
+# with the same x make one point.
 def figures($described; points): . as $runs
   | [(map(.page) | in_order[]) as $page
      | range($described | length) as $i
@@ -141,7 +139,7 @@ def figures($described; points): . as $runs
           | { name: $name, points: [$points | map(select(.series == $name)) | group_by(.x)[]
               | [.[0].x, (map(.y) | median), (map(.y) | min), (map(.y) | max)]] }] }];
 
-# Runs that are alike -> one: every number is the median of theirs.
+# Several objects of the same form -> one: each number is the median of theirs.
 def medians:
   if any(.[]; type == "number") then map(numbers) | median
   elif all(.[]; type == "object") then . as $all

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# The rows of the test that was read, its published figures and its charts, from
-# its runs; the words are in rows.jq.
+# Rows, published figures and charts of the test, from its runs.  Their values are
+# expressions in the functions of rows.jq.
 
 rows_json() { # <run.json>...: an array of rows
   rows_run "$@" < <(printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal "${test_rows[@]}")" \
@@ -20,7 +20,7 @@ rows_figures_json() { # <run.json>...: an array of charts
 rows_run() { # <run.json>...: with the filter that is on stdin
   local filter
   filter=$(cat)
-  jq -sc -L "$(in_tree tools/lib)" "include \"rows\"; $filter" "$@"
+  lib_jq rows "$filter" -sc "$@"
 }
 
 rows_described() { # <key,...> <row>...: JSON; the keys are of the first parts of a row

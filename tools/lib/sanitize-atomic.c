@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded for ThreadSanitizer, and compiled for it: APR's atomic instructions,
- * by which event and worker hand pools and connections from thread to thread.
- * Those of libapr are not compiled so, and what is handed on would look shared. */
+/* Preloaded with ThreadSanitizer, and compiled with it: APR's atomic operations, by
+ * which event and worker pass pools and connections between threads. libapr is not
+ * compiled with ThreadSanitizer, which would report races on what is passed. */
 #include <stdint.h>
 
 uint32_t apr_atomic_read32(volatile uint32_t *mem)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded after a sanitizer's runtime, none of which gets over the fork of a
- * process with threads, as Apache's parent is with that of the control socket.
- * ThreadSanitizer reports nothing in the children then (ForkChildAfter() in
- * tsan_rtl.cpp), and ends some: with NO_THREADS the parent gets no thread.
- * AddressSanitizer's locks stay locked in a child if the thread held them, as it
- * does while it begins: the parent waits for that.
- * Apache's parent is the one that leads its session. */
+/* Preloaded after a sanitizer's runtime. No runtime supports the fork of a process
+ * with threads, and Apache's parent process has one for the control socket.
+ * After such a fork ThreadSanitizer reports nothing in the child processes
+ * (ForkChildAfter() in tsan_rtl.cpp) and ends some of them, so with NO_THREADS the
+ * parent process gets no thread. Locks of AddressSanitizer stay locked in a child
+ * process if the thread held them during the fork, as it does when it starts, so the
+ * parent process waits for that. Apache's parent process is its session's leader. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

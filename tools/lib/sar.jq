@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# sadf's JSON -> means over a record, as sar prints them under "Average", and
-# their text.  What a record does not have is null.
+# sadf's JSON -> means over a record, as sar prints them under "Average", and their text.
+# Values that a record does not have are null.
 
 include "report";
 
 def samples: .sysstat.hosts[0].statistics | map(select(."cpu-load"));
 
-# CPU and pressure are means over time, and samples need not be equally long;
-# all else is the mean of the samples.
+# CPU and pressure are means over time, because samples may differ in length.  The rest is
+# the mean of the samples.
 def over_time(value): map({ t: .timestamp.interval, v: value } | select(.v != null))
   | (map(.t) | add) as $t | if length > 0 and $t > 0 then (map(.t * .v) | add) / $t else null end;
 def mean(value): map(value | values) | if length > 0 then add / length else null end;
@@ -32,7 +32,7 @@ def usage_of(cpus): (cpus | split(",")) as $names
   | $each[0] | with_entries(.key as $key | .value = ([$each[][$key] | values] | if length > 0 then add / length else null end));
 
 # For bench.sh: the CPUs of the server and of the clients, over the run and in each
-# sample.  A sample is still if all of them did nothing.
+# sample.  A sample is still if all of these CPUs were idle.
 def run(server; clients):
   def busy: .user += .nice | del(.nice) | .busy = .user + .system;
   def is_still: (server + "," + clients | split(",")) as $cpus | all(."cpu-load"[] | select(.cpu | IN($cpus[])); .idle >= 90);
@@ -40,7 +40,7 @@ def run(server; clients):
   | { samples: length, interval_s: .[0].timestamp.interval,
       gap_s: ((map(.timestamp.interval) | max) - (map(.timestamp.interval) | min)),
       cpu: { server: (usage_of(server) | busy), clients: (usage_of(clients) | busy), all: (usage("all") | busy) },
-      idle: map(."cpu-load"[] | select(.cpu == (server | split(",")[0])).idle),
+      idle: map([."cpu-load"[] | select(.cpu | IN(server | split(",")[])).idle] | add / length),
       still: map(is_still),
       memory: memory }
   | if .cpu.server.idle == null then error("no samples") else . end;

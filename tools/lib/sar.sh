@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# CPU and memory of the machine over a run: sar records, sadf says it in JSON,
-# jq takes the means.  Columns are never scraped: they change with the locale.
+# CPU and memory of the machine over a run: sar records, sadf prints JSON, jq makes the
+# means.  sar's columns are not parsed: they change with the locale.
 
 # Replaces the shell: call it in the background or in parentheses.
 sar_run() { # <seconds> <file> [every]: every second, from a minute on every five
@@ -13,28 +13,28 @@ sar_run() { # <seconds> <file> [every]: every second, from a minute on every fiv
 
 sar_samples() { # <file> <number>: are there so many?
   # shellcheck disable=SC2016  # jq's own
-  sar_sadf "$1" -q 2>/dev/null | sar_jq --argjson n "$2" '.sysstat.hosts[0].statistics | length >= $n' >/dev/null
+  sar_sadf "$1" -q 2>/dev/null | sar_jq '.sysstat.hosts[0].statistics | length >= $n' --argjson n "$2" >/dev/null
 }
 
 sar_summary() { # <file> <the server's CPUs> <the clients' CPUs>: "all", or numbers with commas
   # shellcheck disable=SC2016  # jq's own
-  sar_query "$1" -c --arg server "$2" --arg clients "$3" 'include "sar"; run($server; $clients)'
+  sar_query "$1" 'run($server; $clients)' -c --arg server "$2" --arg clients "$3"
 }
 
-# sadf of before 2020 knows no pressure and takes no word after -q.
-sar_query() { # <file> <jq's options and filter>...
+# sadf from before 2020 has no pressure and accepts no word after -q.
+sar_query() { # <file> <filter> [<argument of jq>]...
   sar_sadf "$1" -q ALL 2>&1 | sar_jq "${@:2}" || sar_sadf "$1" -q 2>&1 | sar_jq "${@:2}" || die "$(sar_refusal "$1")"
 }
 
-# sadf ends with 0 on a file that was cut off.  It is heard on the same pipe:
-# whatever it says there is no JSON.
+# sadf ends with 0 on a truncated file.  Its stderr goes into the same pipe, so that any
+# message makes the JSON invalid.
 sar_sadf() { # <file> <option>...
   local path=$1
   [[ $path == /* ]] || path=./$path    # "12" would be an interval, "-1" yesterday
   LC_ALL=C sadf -j "$path" -- -u -P ALL -r "${@:2}"
 }
 
-sar_jq() { jq -e -L "$(in_tree tools/lib)" "$@" 2>/dev/null; }
+sar_jq() { lib_jq sar "$1" -e "${@:2}" 2>/dev/null; }     # <filter> [<argument of jq>]...
 
 sar_refusal() { # <file>: why there is no answer
   local said version
@@ -42,10 +42,10 @@ sar_refusal() { # <file>: why there is no answer
   version=$(sed -n 's/^File created .* version //p' <<<"$said")
   case $said in
     *'cannot read the format'*)
-      printf '%s is of another version of sysstat%s: convert it (sadf -c %s >NEW) or read it where it was made\n' \
+      printf '%s was written by another version of sysstat%s: convert it (sadf -c %s >NEW) or read it on the machine that wrote it\n' \
         "$1" "${version:+ ($version)}" "$1" ;;
-    *'file unexpected'*) printf '%s is not a complete sar record: it was cut off\n' "$1" ;;
-    '') printf '%s has no samples of what is asked for\n' "$1" ;;
+    *'file unexpected'*) printf '%s is not a complete sar record: it is truncated\n' "$1" ;;
+    '') printf '%s has none of the requested samples\n' "$1" ;;
     *) printf '%s is not a complete sar record\n' "$1" ;;
   esac
 }

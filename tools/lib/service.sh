@@ -1,11 +1,8 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# What a test needs beside Apache and PHP-FPM: from packages, run and set up for
-# this bed only.
+# What a test needs besides Apache and PHP-FPM: from packages, run for this bed only.
 
-# shellcheck source-path=SCRIPTDIR source=postgresql.sh
 . "${BASH_SOURCE[0]%/*}/postgresql.sh"
-# shellcheck source-path=SCRIPTDIR source=mariadb.sh
 . "${BASH_SOURCE[0]%/*}/mariadb.sh"
 
 service_packages() { # <service>...: their roles
@@ -23,7 +20,11 @@ service_prepare() { # <service>: once, when the bed is up
   case $1 in postgresql | mariadb) "$1_prepare" ;; esac
 }
 
-# Each application that is measured on each folder, of which trial.sh learns.
+declare -A service_roots=()     # scene: the folder with its applications
+
+service_root() { printf '%s\n' "${service_roots[$1]-}"; }       # <scene>
+
+# Sets up each measured application in each folder.
 service_apps() { # <page>...
   local scene root n=0 app
   for scene in "${test_scenes[@]}"; do
@@ -31,6 +32,6 @@ service_apps() { # <page>...
     n=$((n + 1))
     root=$(app_root "${test[docroot:$scene]}")
     for app; do app_install "$app" "$root" "$n"; done
-    test[apps:$scene]=$root
+    service_roots[$scene]=$root
   done
 }

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # siege 4: its resource file, one run, and its summary (JSON or plain text) as a
-# record.  siege counts an answer below 400 as a transaction and every other
-# answer or broken connection as a failure; it knows no percentiles.
+# record.  siege counts a response below 400 as a transaction, and every other response
+# or broken connection as a failure.  It has no percentiles.
 
-siege_version() { # its home: siege makes files there even for this
+siege_version() { # in a home of its own, where siege creates files even for this
   HOME=$(bed_file .) siege --version 2>&1 | sed -n "s/^SIEGE /siege /p"
 }
 
@@ -33,13 +33,13 @@ timeout = 30
 END
 }
 
-siege_words() { # <dir of its files> <users> <seconds> <keepalive> <url>: as all LOAD_words
-  local length=-t$3S
-  [[ -z ${trial[requests]} ]] || length=-r$((trial[requests] / $2))
+siege_words() { # <dir of its files> <users> <length> <keepalive> <url>: as all LOAD_words
+  local length=-t${3%s}S
+  [[ $3 != *req ]] || length=-r$((${3%req} / $2))
   load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" "$length" "$5")
 }
 
-siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+siege_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
   local home
   home=$(bed_file "siege-${6##*/}")
   mkdir -p "$home"
@@ -49,31 +49,18 @@ siege_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
 
 siege_record() { siege_parse "$1.siege"; }   # <file prefix>
 
-# siege says its mean in hundredths of a second.  Its concurrency is of the same sum
-# of times, and has the rest where both agree.
 siege_parse() { # <file> -> record
   local summary
   summary=$(siege_summary "$1") || return
-  jq -c '(if .rate > 0 then .concurrency / .rate else 0 end) as $finer
-    | if ($finer - .mean_s | fabs) <= 0.005 then .mean_s = $finer else . end
-    | del(.concurrency) + { p50_s: null, p99_s: null }' <<<"$summary"
+  lib_jq load siege -c <<<"$summary"
 }
 
-# The last line of a summary is asked for too: without it the file was cut off.
 siege_summary() { # <file>: JSON or plain text; times are in seconds
-  siege_objects "$1" 2>/dev/null | jq -cse '
-    if length == 1 then .[0] else error("not one") end |
-    def n(k): .[k] | if type == "number" then . else error("no " + k) end;
-    n("shortest_transaction") as $last
-    | { transactions: n("transactions"), failures: n("failed_transactions"),
-        elapsed_s: n("elapsed_time"), rate: n("transaction_rate"),
-        availability: n("availability"), mean_s: n("response_time"),
-        longest_s: n("longest_transaction"), concurrency: n("concurrency") }' 2>/dev/null ||
-    die "$1 is not a complete siege summary"
+  siege_objects "$1" 2>/dev/null | lib_jq load siege_summary -cse 2>/dev/null || die "$1 is not a complete siege summary"
 }
 
-# siege 4.1.7 has milliseconds in its plain text, and says so; its JSON, and all
-# that older ones write, is in seconds.
+# The text of siege 4.1.7 has milliseconds, with the unit.  JSON, and the text of older
+# versions, has seconds.
 siege_objects() { # <file>: an object for each summary; JSON passes through
   if grep -q '^{' "$1"; then
     sed -n '/^{/,/^}/p' "$1"

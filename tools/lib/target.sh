@@ -1,28 +1,29 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# What is measured side by side.  A target has a title and a way to start it.
+# What is compared in a measurement.  A target has a title and a way to start it.
 
 target_kinds=(plain plain-best vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap lighttpd)
 
-# Process limits, as they were before there were shares: each site so many
-# requests at once, and what comes beyond is refused.
+# Process limits instead of shares: each site may run this number of requests at once, and
+# further requests are refused.
 target_process_limits() { # <requests>
   printf '%s\n' 'VhostLimitCgroup off' 'VhostLimitQueue 0' "VhostLimitSlots ${bed[workers]}" "VhostLimitConcurrency $1"
 }
 
-# The one place that says how the module is configured when it is measured:
-# added to conf/testbed/vhostlimit.conf.in.  Nothing: "VhostLimit On" is all a
-# user writes, so that is what is measured; bench.sh -D adds lines.
+# Lines for the module besides those of conf/testbed/vhostlimit.conf.in.  There are none
+# by default, because "VhostLimit On" is what a user writes; bench.sh -D sets them.
 target_vhostlimit_lines=''
+
+target_configure() { target_vhostlimit_lines=$1; }      # <lines>
 
 target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
 target_is_module() { [[ $1 == @(vhostlimit|limits*) ]]; }       # <target>
 
-# What noisy has beside the module divides Apache's workers evenly, as one who does
-# not know who will be flooded: docs/design/002-toolkit.md says why so.
+# The alternatives to the module divide Apache's workers evenly among the sites; see
+# docs/design/002-toolkit.md.
 
-target_part() { echo $((bed[workers] / ${#bed_sites[@]})); }    # of the workers, a site's
+target_part() { echo $((bed[workers] / ${#bed_sites[@]})); }    # a site's part of the workers
 
 target_packages() { # <target>...: roles
   local target
@@ -75,18 +76,18 @@ target_start() { # <target> <the test's lines for the module>
     lighttpd) lighttpd_start ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
     mod_qos) target_start_mod_qos ;;
-    haproxy) bed_set front sites; bed_switch off '' ;;
-    process-limit) bed_set instances 2; bed_switch off '' ;;
+    haproxy) bed_set front=sites; bed_switch off '' ;;
+    process-limit) bed_set instances=2; bed_switch off '' ;;
   esac
 }
 
-# Debian 12's mod_qos needs libpcre3 and is not linked with it.
+# mod_qos of Debian 12 needs libpcre3 and is not linked with it.
 target_start_mod_qos() {
   local site load
   load=$(httpd_load_lines "$(httpd_binary)" qos)
   ! grep -q 'libpcre\.so\.3 ' <<<"$(ldconfig -p)" || load=$'LoadFile libpcre.so.3\n'$load
   for site in "${bed_sites[@]}"; do
-    bed_set "$site" "QS_LocRequestLimitDefault $(target_part)"
+    bed_set "$site=QS_LocRequestLimitDefault $(target_part)"
   done
   bed_switch off "$load"$'\nQS_ErrorResponseCode 503'
 }

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# How much longer a site waits because its neighbour is flooded.
+# How much longer requests of a site take because its neighbor is flooded.
 
 describe_baseline() {
-  test_summary "a site's p99 beside 2 x 500 users, and beside as many as its own 100"
+  test_summary "p99 of a site with 100 users beside 2 x 500 users of another site, and beside 100"
   test_targets vhostlimit
   test_pages static,php
   test_scene flood

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What isolation costs a program that is started for each request.
+# The cost of isolation for a program that is started for each request.
 
 describe_cgi() {
   local scene
-  test_summary 'h2load on a hello-world CGI: plain, with the module, each in bubblewrap'
+  test_summary 'h2load on a hello-world CGI: plain Apache, with the module, each CGI in bubblewrap'
   test_targets plain,vhostlimit,bubblewrap
   test_pages hello-cgi
   test_keepalive
@@ -33,8 +33,8 @@ cgi_published() { # <scene> <rate without, in namespaces, in bubblewrap>
   test_source 'Published for this test, on another machine: a hello-world CGI under OpenLiteSpeed without a sandbox, in persistent namespaces and in bubblewrap.'
   test_published all@plain "$1: rate" "$2" /s "this(\"$1\") | .total.rate"
   test_published all@bubblewrap "$1: rate" "$4" /s "this(\"$1\") | .total.rate"
-  share=$(jq -n "$3 / $2")
+  printf -v share '0.%04d' $((10000 * $3 / $2))
   test_published all@vhostlimit "$1: rate / plain, theirs in namespaces" "$share" '' "$(cgi_ratio "$1")"
-  share=$(jq -n "$4 / $2")
+  printf -v share '0.%04d' $((10000 * $4 / $2))
   test_published all@bubblewrap "$1: rate / plain" "$share" '' "$(cgi_ratio "$1")"
 }

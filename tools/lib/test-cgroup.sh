@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What the tree of cgroups costs requests that do not need it.
+# The cost of the cgroup tree for requests that do not need it.
 
 describe_cgroup() {
   local scene
-  test_summary 'static pages of two sites with 100 users each: throughput with cgroups and without'
+  test_summary 'static pages of two sites with 100 users each: throughput with and without cgroups'
   test_targets vhostlimit
   for scene in cgroups off; do
     test_scene "$scene"

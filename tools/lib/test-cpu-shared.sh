@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# CPU time is shared, also where nobody tells for whom a pool works.
+# CPU time is shared, even if two sites use one PHP-FPM pool.
 
 describe_cpu-shared() {
-  test_summary 'PHP that burns 2 ms against 20 ms, both sites on one pool: shares of the CPU'
+  test_summary 'PHP pages of 2 ms and 20 ms of CPU time, both sites in one pool: CPU shares'
   test_cheap_and_dear burn2 burn20
   test_row all 'difference of the CPU shares' '<= 10 %' '<= 5 %' \
     'this | (pool_share("cheap") - pool_share("dear")) | fabs * 100'

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Shares of the CPU by weight, whatever a request costs.
+# CPU shares follow weights, whatever a request costs.
 
 describe_cpu-weights() {
-  test_summary 'weights 300, 200 and 100, PHP that burns 2, 20 and 2 ms in pools of their own: CPU shares'
+  test_summary 'weights 300, 200 and 100, PHP pages of 2, 20 and 2 ms of CPU time, a pool for each site: CPU shares'
   test_targets vhostlimit
   test_pages mixed
   test_pools own

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# CPU time is shared, not requests.
+# CPU time is shared, not the number of requests.
 
 describe_cpu() {
-  test_summary 'PHP that burns 2 ms against 20 ms, each site with a pool of its own: shares of the CPU'
+  test_summary 'PHP pages of 2 ms and 20 ms of CPU time, a pool for each site: CPU shares'
   test_pools own
   test_cheap_and_dear burn2 burn20
   test_row all 'difference of the CPU shares' '<= 5 %' '<= 2 %' \

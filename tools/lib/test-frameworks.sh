@@ -9,7 +9,7 @@ describe_frameworks() {
   test_pages wordpress,mediawiki,symfony
   test_by siege
   test_idle
-  test_needs "$(frameworks_needs "${option[pages]:-wordpress,mediawiki,symfony}")"
+  test_needs "$(frameworks_needs "${test_option[pages]:-wordpress,mediawiki,symfony}")"
   test_row all@vhostlimit 'rate / that of plain Apache' '>= 0.97' '>= 1.0' 'ratio([.this[].total.rate] | add; [.plain[].total.rate] | add)'
   while read -r dir; do
     name=$(frameworks_scene "$dir")
@@ -19,7 +19,7 @@ describe_frameworks() {
     test_requests 2000 400 100
     test_load users 1 site1 20
     if [[ -z $first ]]; then first=$name; else frameworks_rows "$name" "$first"; fi
-  done <<<"${option[docroots]:-/var/tmp}"
+  done <<<"${test_option[docroots]:-/var/tmp}"
 }
 
 # The Symfony application has no database.

@@ -4,7 +4,7 @@
 
 describe_front() {
   local front
-  test_summary 'behind HAProxy, plain and with the PROXY protocol: 100 users on one site beside 2 x 500, PHP'
+  test_summary 'behind HAProxy, plain and with the PROXY protocol: 100 users on one site beside 2 x 500 on another, PHP'
   test_pages php
   for front in keepalive proxy; do
     test_scene "$front"

@@ -4,7 +4,7 @@
 
 describe_http2-bodies() {
   local scene
-  test_summary '100 streams of one site, PHP, beside uploads of 1 MB, and beside files of 1 MB through windows of 16 KB'
+  test_summary '100 HTTP/2 streams of one site, PHP, beside uploads of 1 MB, and beside downloads of 1 MB with windows of 16 KB'
   test_pages mixed
   test_tls
   test_scene uploads

@@ -4,7 +4,7 @@
 # 1000 by default).
 
 describe_http2-flood() {
-  test_summary '10 HTTP/2 connections with 10 streams beside 4000 of another site with one, PHP'
+  test_summary '10 HTTP/2 connections with 10 streams beside 4000 connections of another site with one stream, PHP'
   test_pages php
   test_tls
   test_by h2load 10

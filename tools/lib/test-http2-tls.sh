@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Each protocol beside a flood over the other.
+# Each protocol beside a flood over the other one.
 
 describe_http2-tls() {
   local scene
-  test_summary '100 users over HTTP/2 beside 1000 of HTTP/1.1 over TLS, and the other way round; connections are kept'
+  test_summary '100 users over HTTP/2 beside 1000 over HTTP/1.1 with TLS, and the other way round; keep-alive'
   test_pages static,php
   test_tls
   test_keepalive

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Streams of HTTP/2: the users are streams, ten or twenty of one connection.
+# HTTP/2 streams: the users are streams, ten or twenty on each connection.
 
 describe_http2() {
-  test_summary '10 HTTP/2 connections with 10 streams beside 50 with 20, static and PHP pages'
+  test_summary '10 HTTP/2 connections with 10 streams beside 50 of another site with 20, static and PHP pages'
   test_pages static,php
   test_tls
   test_by h2load 10

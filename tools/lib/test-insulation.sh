@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two sites of equal share: site 1 (A) always has 40 connections, site 2 (B) from
 # 10 to 60, without and with ten programs that burn the server's CPU outside of
-# Apache.  CPU shares against process limits, whose refused clients come back at
-# once; --full has no limits and limits of 40 as well, and all of B's loads.
+# Apache.  CPU shares compared with process limits, where refused clients try again at
+# once; --full also has no limits, limits of 40, and all loads of B.
 
 describe_insulation() {
   local b rate='site("a").rate' loads=(10 60)
-  test_summary "a site's throughput when its neighbour's load grows, and beside ten hogs: CPU shares against process limits"
+  test_summary "throughput of a site when its neighbor's load grows, and beside ten CPU hogs: CPU shares compared with process limits"
   test_targets limits20,vhostlimit
   test_pages mixed
   test_pools own

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What a child process costs that dies: the requests that ran in it, and those of its
-# connections that waited.
+# The cost of a child process that dies: the requests that it ran, and those queued on its
+# connections.
 
 describe_kills() {
   local site each=25 children=3         # ThreadsPerChild of the test bed
-  test_summary '100 users on one site beside 2 x 500 on its neighbour, PHP, while three children of Apache are killed'
+  test_summary '100 users on one site beside 2 x 500 on its neighbor, PHP, while three child processes of Apache are killed'
   test_pages php
   test_load victim 1 site1 100
   test_load noisy 2 site2 500

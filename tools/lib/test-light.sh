@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What the module costs where nobody is over share.
+# The cost of the module if no site exceeds its share.
 
 describe_light() {
-  test_summary 'three sites with four keep-alive users each: throughput with and without'
+  test_summary 'three sites with four keep-alive users each: throughput with and without the module'
   test_keepalive
   test_idle
   test_load light 1 site1 4

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# A flood far beyond what Apache has threads for and far beyond VhostLimitQueue,
-# with the module's default configuration.
+# A flood with far more connections than Apache has threads, and than VhostLimitQueue, with
+# the module's default configuration.
 
 describe_many() {
   local users each client
-  test_summary '8000, and 20000, connections of one site against 50 of another'
+  test_summary '8000 and 20000 connections of one site beside 50 of another'
   test_pages php
   for users in 400 8000 20000; do
     test_scene "$users"

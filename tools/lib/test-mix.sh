@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Automatic slots, when what the requests are made of changes.
+# Automatic slots when the kind of requests changes.
 
 describe_mix() {
   local role
-  test_summary 'static pages, then PHP that computes, then PHP that sleeps 50 ms: the slots found'
+  test_summary 'static pages, then PHP that computes, then PHP that sleeps 50 ms: slots found by VhostLimitSlots auto'
   test_targets vhostlimit
   test_pages mixed
   test_fpm_children 64
@@ -16,6 +16,6 @@ describe_mix() {
   for role in static computes sleeps; do
     test_row all "$role: slots" '' '' "this | slots_found(\"$role\")"
     test_row all "$role: server's CPU idle" '<= 10 %' '<= 5 %' "this | idle_in(\"$role\")"
-    test_row all "$role: change-over" '<= 2 s' '<= 1 s' "this | until_slots(\"$role\")"
+    test_row all "$role: change-over time" '<= 2 s' '<= 1 s' "this | until_slots(\"$role\")"
   done
 }

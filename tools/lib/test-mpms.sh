@@ -4,7 +4,7 @@
 
 describe_mpms() {
   local mpm
-  test_summary 'prefork and worker: 100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'
+  test_summary 'prefork and worker: 100 users on one site beside 2 x 500 on its neighbor, static and PHP pages'
   test_pages static,php
   for mpm in prefork worker; do
     test_scene "$mpm"

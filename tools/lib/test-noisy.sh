@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The published test: what a site gets beside a flooded one.
+# The published test: the service of a site beside a flooded one.
 
 describe_noisy() {
-  test_summary '100 users on one site beside 2 x 500 on its neighbour, static and PHP pages'
+  test_summary '100 users on one site beside 2 x 500 on its neighbor, static and PHP pages'
   ! test_is_kept || test_targets plain,plain-best,vhostlimit
   test_rivals mod_qos,haproxy,process-limit
   test_pages static,php
@@ -28,11 +28,11 @@ noisy_published() {
   test_published static "victim's rate" 283.7 /s 'this | site("victim").rate'
   test_published static "noisy site's rate" 2265.9 /s 'this | site("noisy").rate'
   test_published static "victim's availability" 99.98 % 'this | site("victim").availability'
-  test_published static "victim's longest answer" 27 s 'this | site("victim").longest_s'
+  test_published static "victim's longest response" 27 s 'this | site("victim").longest_s'
   test_published static "Jain's index" 0.62 '' 'this | .jain'
   test_published php "victim's rate" 79.8 /s 'this | site("victim").rate'
   test_published php "noisy site's rate" 313.8 /s 'this | site("noisy").rate'
   test_published php "victim's availability" 99.74 % 'this | site("victim").availability'
-  test_published php "victim's longest answer" 27 s 'this | site("victim").longest_s'
+  test_published php "victim's longest response" 27 s 'this | site("victim").longest_s'
   test_published php "Jain's index" 0.74 '' 'this | .jain'
 }

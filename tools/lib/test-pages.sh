@@ -3,7 +3,7 @@
 # Three pages by three servers.
 
 describe_pages() {
-  test_summary 'ab, 50 users: hello world, phpinfo() and ten inserts into PostgreSQL, on Apache, with the module, on lighttpd'
+  test_summary 'ab, 50 users: hello world, phpinfo() and ten inserts into PostgreSQL, on plain Apache, with the module, on lighttpd'
   test_targets plain,vhostlimit,lighttpd
   test_pages hello,php,insert
   test_needs postgresql

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# How long a site is without its share when a flood begins.
+# How long a site is below its share when a flood begins.
 
 describe_recovery() {
-  test_summary 'a flood of 2 x 500 users starts: time until 100 users of another site have their share'
+  test_summary 'a flood of 2 x 500 users starts: time until 100 users of another site get their share'
   test_targets vhostlimit
   test_pages static,php
   test_samples 20

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Visitors do not ask less because a server is slow.  The victim asks at a constant
-# rate, about a tenth of what the server can do, so that its percentiles have no
-# coordinated omission: a question that is asked while others wait is measured too.
+# An open-loop load: the victim sends requests at a constant rate, about a tenth of the
+# server's capacity, even while earlier ones wait.  So its percentiles have no coordinated
+# omission.  All other tests are closed loops.
 
 describe_steady() {
   local scene
-  test_summary '100 requests a second of one site, alone and beside 2 x 500 users of another over HTTP/1.1 and HTTP/2, PHP over TLS'
+  test_summary 'open loop: 100 requests a second of one site, alone and beside 2 x 500 users of another over HTTP/1.1 and HTTP/2, PHP over TLS'
   test_pages php
   test_tls
   test_keepalive
@@ -22,7 +22,7 @@ describe_steady() {
   for scene in http1 http2; do
     test_row all "$scene: victim's p99 / its p99 alone" '<= 5' '<= 2' \
       "ratio(this(\"$scene\") | site(\"victim\").p99_s; this(\"alone\") | site(\"victim\").p99_s)"
-    test_row all "$scene: victim's answers / those it asked for" '>= 0.95' '>= 0.99' \
+    test_row all "$scene: victim's responses / its requests" '>= 0.95' '>= 0.99' \
       "this(\"$scene\") | site(\"victim\").rate / 100"
     test_row all "$scene: the same on plain Apache" '' '' "plain(\"$scene\") | site(\"victim\").rate / 100"
     test_row all "$scene: noisy site's rate / its rate on plain Apache" '' '' \

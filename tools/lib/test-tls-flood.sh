@@ -4,7 +4,7 @@
 
 describe_tls-flood() {
   local flood
-  test_summary '100 users over TLS beside 500 connections that make handshakes, or say hello, and no more'
+  test_summary '100 users over TLS beside 500 connections that only make handshakes, or only send ClientHellos'
   test_pages php
   test_tls
   test_scene alone

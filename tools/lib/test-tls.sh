@@ -3,7 +3,7 @@
 # The published test over TLS; with -k connections are kept alive.
 
 describe_tls() {
-  test_summary '100 users on one site beside 2 x 500 on its neighbour, static and PHP pages over TLS'
+  test_summary '100 users on one site beside 2 x 500 on its neighbor, static and PHP pages over TLS'
   ! test_is_kept || test_targets plain,plain-best,vhostlimit
   test_pages static,php
   test_tls

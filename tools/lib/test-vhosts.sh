@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# What a request costs when there are many vhosts.  The busy one comes first:
-# Apache itself walks through the names, which is not what is measured.
+# The cost of a request with many virtual hosts.  The busy one is the first: Apache itself
+# searches names from the first on, which is not measured here.
 
 describe_vhosts() {
   local n
-  test_summary 'throughput of one site, the first of 10, 1000 and 10000 configured'
+  test_summary 'throughput of one site, the first of 10, 1000 and 10000 configured virtual hosts'
   test_samples 0
   for n in 10 1000 10000; do
     test_scene "vhosts-$n"

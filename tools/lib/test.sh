@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The words a test is described in.  test-NAME.sh has one function,
-# describe_NAME, that says in them who loads what, on which pages and targets,
-# and which rows are reported; to add a test is to add such a file.
+# The functions that describe a test.  test-NAME.sh has one function, describe_NAME, which
+# calls them for the loads, pages, targets and rows of the test.  A new file is a new test.
 
-# What is said once; lines, vhosts, hogs, mpm, front, docroot and apps with :SCENE, and
-# the requests of each load with full:SCENE, default:SCENE and quick:SCENE.
+# The description that was read, changed by the functions of this file only.  Keys of a
+# scene are lines, vhosts, hogs, mpm, front and docroot with :SCENE, and the number of
+# requests of each load with full:SCENE, default:SCENE and quick:SCENE.
 declare -A test=()
+declare -A test_option=()       # see test_read
 test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
 test_scene_now=-                # the name of the only scene of most tests
 test_by_now=-                   # the generator of the next loads; -: the command line's
@@ -28,7 +29,12 @@ test_list() { # NAME<TAB>summary
 
 test_known() { grep -qxF -- "$1" <<<"$(test_files | cut -f 1)"; }
 
-test_read() { # <name>
+# Reads the description.  Some depend on options of the command line: keepalive (0 or 1),
+# length (quick, default or full), pages and docroots.
+test_read() { # <name> [<option=value>]...
+  local pair
+  test_option=()
+  for pair in "${@:2}"; do test_option[${pair%%=*}]=${pair#*=}; done
   # shellcheck disable=SC1090  # one of ours
   . "${BASH_SOURCE[0]%/*}/test-$1.sh"
   test=([name]=$1 [targets]='plain,vhostlimit' [pages]=static [samples]=2)
@@ -38,7 +44,7 @@ test_read() { # <name>
 
 # --- the words ------------------------------------------------------------
 
-# All that another test says; what is said after it is said instead.
+# Describes the same as another test.  Later calls replace parts of it.
 test_as() { # <test>
   # shellcheck disable=SC1090  # one of ours
   . "${BASH_SOURCE[0]%/*}/test-$1.sh"
@@ -49,7 +55,7 @@ test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
 test_rivals()       { test[rivals]=$1; }                # <target,...>: what it may be run on beside the module
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
-test_keepalive()    { test[keepalive]=1; }              # whatever the command line says
+test_keepalive()    { test[keepalive]=1; }              # without -k too
 test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
 test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
@@ -57,10 +63,10 @@ test_samples()      { test[samples]=$1; }               # <a second> of the stat
 test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
-test_idle()         { test[idle]=yes; }                 # the server's CPU need not be busy in a run
+test_idle()         { test[idle]=yes; }                 # the server's CPU may be idle in a run
 test_tls()          { test[tls]=on; }                   # the sites over TLS and HTTP/2
 
-# From here to the next scene; a test without this word has one scene.
+# Begins a scene.  A test without this call has one scene.
 test_scene() { # <name>
   test_scene_now=$1
   test_scenes+=("$1")
@@ -72,22 +78,22 @@ test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
 test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy>: HAProxy before Apache
 test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs that burn the server's CPU, not Apache's
 
-# So many of Apache's child processes are killed with SIGKILL, spread over the run.
+# Kills this number of Apache's child processes with SIGKILL, spread over the run.
 test_kills()  { test[kills:$test_scene_now]=$1; }       # <number>
 
-# Who makes the next loads, whatever the command line says; with h2load so many of
-# the users are streams of one connection, with options of h2load.sh.
+# The generator of the next loads, instead of --load.  For h2load the number of streams on
+# each connection, and options of h2load.sh.
 test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams[:option]...]
 
 test_docroot() { test[docroot:$test_scene_now]=$1; }    # <folder>: that has the applications
 
-# Instead of the run's length: so many requests of each load.
+# The number of requests of each load, instead of a time.
 test_requests() { # <--full> <default> <--quick>
   test[full:$test_scene_now]=$1 test[default:$test_scene_now]=$2 test[quick:$test_scene_now]=$3
   test[samples]=0
 }
 
-# From and to are percents of the run's length.
+# From and to are percent of the run's length.
 test_load() { # <role> <client> <site> <users> [from to [page]]
   test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now")
 }
@@ -100,21 +106,20 @@ test_cheap_and_dear() { # <page> <page>
   test_load dear 2 site2 100 0 100 "$2"
 }
 
-test_is_kept()      { [[ ${option[keepalive]-0} == 1 ]]; }      # does the command line say -k?
-test_is_full()      { [[ ${option[length]-} == full ]]; }
+test_is_kept()      { [[ ${test_option[keepalive]-0} == 1 ]]; } # does the command line say -k?
+test_is_full()      { [[ ${test_option[length]-} == full ]]; }
 test_full_seconds() { test[full]=$1; }                  # <of a run>, with --full
 
 # Where: all, or PAGE, or PAGE:close, PAGE:keepalive, each with or without @TARGET.
 # Bar and goal: ">= 0.9", "> 1", "<= 5 %", "<= 1 s"; "= 0" holds only if it does in
-# every repetition; or
-# nothing.  The value is an expression in the words of rows.jq.
+# every repetition; or nothing.  The value is an expression in functions of rows.jq.
 test_row() { # <where> <name> <bar> <goal> <value>
   test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
 }
 
-# Rows of the roles "victim" and "noisy" beside plain Apache in the same repetition:
-# the victim's rate is divided by half of plain Apache's total, which is the victim's
-# share of it.  Without a scene it is the only one.
+# Rows of the roles "victim" and "noisy" compared with plain Apache in the same
+# repetition.  The victim's rate is divided by half of plain Apache's total, which is its
+# fair share.  The scene defaults to the only one.
 test_row_of() { # <scene> <where> <name> <bar> <goal> <value>: the name has the scene, if there are several
   local prefix=''
   [[ $1 == - ]] || prefix="$1: "
@@ -133,15 +138,15 @@ test_row_rates() { # <where> <bar> <goal> [scene [target]]
 test_row_share() { # <where> <least> <most> <goal: least> <goal: most> [scene]
   local scene=${6--} share
   share="this(\"$scene\") | site(\"victim\").share"
-  test_row_of "$scene" "$1" "victim's share of the answers" ">= $2" ">= $4" "$share"
-  test_row_of "$scene" "$1" "victim's share of the answers, at most" "<= $3" "<= $5" "$share"
+  test_row_of "$scene" "$1" "victim's share of the responses" ">= $2" ">= $4" "$share"
+  test_row_of "$scene" "$1" "victim's share of the responses, at most" "<= $3" "<= $5" "$share"
 }
 
 test_row_failures() { # <where> [scene]
   test_row_of "${2--}" "$1" 'failures of either site' '= 0' '= 0' "this(\"${2--}\") | .total.failures"
 }
 
-# How far the victim's slowest answers are from its usual ones, and from plain Apache's.
+# The victim's p99 compared with its mean, and with its p99 on plain Apache.
 test_row_p99() { # <where> [scene]
   local scene=${2--}
   test_row_of "$scene" "$1" "victim's p99 / its mean" '<= 6' '<= 3' \
@@ -150,16 +155,15 @@ test_row_p99() { # <where> [scene]
     "ratio(this(\"$scene\") | site(\"victim\").p99_s; plain(\"$scene\") | site(\"victim\").p99_s)"
 }
 
-# A figure of the published test; where, value and words as in test_row, but also
-# of plain Apache.  The unit is that of both: "/s", "s", "%" or nothing.
+# A published figure; where and value as in test_row, but for plain Apache too.  The unit
+# is "/s", "s", "%" or nothing.
 test_published() { # <where> <name> <published> <unit> <value>
   test_published+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
 }
 test_source() { test[source]=$1; }                      # <who published it, and on what>
 
-# A chart of values over another one, a line for each series (the target, unless
-# said otherwise); x, y and series are expressions about one run.  Figures of one
-# test stand side by side.
+# A chart with a line for each series, by default for each target.  x, y and series are
+# expressions about one run.
 test_figure() { # <title> <x label> <y label> <x> <y> [series]
   test_figures+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5"$'\x1f'"${6-.title}")
 }
@@ -187,18 +191,18 @@ test_takes_target() { # <target>
   [[ $1 == plain* || ,${test[targets]},${test[rivals]-}, == *,$1,* ]] || target_is_module "$1"
 }
 
-test_takes_load() { grep -qx -- - < <(test_generators -); }     # is any made as the command line says?
-test_made_with()  { test_generators '' | sed '/^$/d' | paste -sd ' '; }     # whatever the command line says
+test_takes_load() { grep -qx -- - < <(test_generators -); }     # does --load apply to any of the loads?
+test_made_with()  { test_generators '' | sed '/^$/d' | paste -sd ' '; }     # without those of --load
 
 test_generators() { # <the command line's>: those that make loads
   printf '%s\n' "${test_loads[@]}" | awk -v own="$1" '{ sub(":.*", "", $9); print $9 == "-" ? own : $9 }' | sort -u
 }
 
-test_is_counted() { [[ -n ${test[quick:${test_scenes[0]}]-} ]]; }   # so many requests, see test_requests
+test_ends() { if [[ -n ${test[quick:${test_scenes[0]}]-} ]]; then echo counted; else echo timed; fi; }   # its loads, see test_requests
 
-# Descriptors that one process needs: a generator's, or Apache's. The event MPM
-# spreads connections over two children at least; a front or prefork's acceptor
-# has all of them.
+# File descriptors that one process needs, of a generator or Apache. The event MPM spreads
+# connections over at least two child processes; a front, or prefork's acceptor, has all
+# of them.
 test_files_most() {
   local parts=2
   [[ " ${!test[*]}" != *" front:"* && " ${!test[*]}" != *" mpm:"* ]] || parts=1

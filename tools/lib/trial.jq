@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Records of the loads of one run -> the run: per site, totals, Jain's index.
-# Rates are transactions over the load's length, the same for everybody: siege's
-# own clock starts late when it has many threads to make.
+# Rates are transactions over the load's nominal length for all generators: siege's own
+# clock starts late if it has to create many threads.
 
 include "noise";
+include "load";
 
 ($begun | tonumber) as $t0
 | [$samples[] | .at -= $t0] as $samples
@@ -18,6 +19,9 @@ def waiting(name): name as $site |
         queue_mean: (if ($length | length) > 0 then ($length | add / length) else null end),
         queue_most: ($length | max) }
   end;
+# The generator's own figure for one client, a merged one for several clients.
+def site_percentile(key; $part):
+  if length == 1 then .[0][key] elif all(.[]; .times) then map(.times[]) | percentile($part) else null end;
 def of_site(all):
   { site: .[0].site, role: .[0].role,
     users: total("users"), transactions: total("transactions"),
@@ -28,8 +32,8 @@ def of_site(all):
     mean_s: (total("transactions") as $n
       | if $n > 0 and all(.[]; .mean_s) then (map(.mean_s * .transactions) | add) / $n else null end),
     longest_s: (map(.longest_s) | max),
-    p50_s: (if length == 1 then .[0].p50_s else null end),
-    p99_s: (if length == 1 then .[0].p99_s else null end),
+    p50_s: site_percentile("p50_s"; 0.5), p90_s: site_percentile("p90_s"; 0.9),
+    p99_s: site_percentile("p99_s"; 0.99), p999_s: site_percentile("p999_s"; 0.999),
     waiting: waiting(.[0].site) };
 def jain: (add * add) / (length * (map(. * .) | add));
 

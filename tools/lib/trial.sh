@@ -1,14 +1,21 @@
 # shellcheck shell=bash disable=SC2154,SC2034
 # SPDX-License-Identifier: Apache-2.0
-# One run: the loads of one scene, on one page and one target, sar and the
-# status page's samples beside them.
+# One run: the loads of one scene on one page and one target, with sar and samples of
+# the status page beside them.
 
-# repetition page target scene seconds warm load keepalive workers prefix; begun;
-# lost: why this run does not count, a sentence; requests where the loads are
-# counted, and seconds is the most then
+# repetition page target scene seconds warm load keepalive workers prefix, from
+# trial_set; begun; lost: why this run does not count, a sentence; requests: the number
+# that each load makes, if it does not run for a time, and seconds is the limit then.
+# Only this file changes it.
 declare -A trial=()
 trial_hog_pids=() trial_beside_pids=()
-declare -A trial_who=()         # pid: number, client, users, site of a load
+declare -A trial_load_of=()     # pid: client, users, site and file prefix of its load
+
+trial_set() { # <key=value>...: what the next run is
+  local pair
+  trial=([lost]='' [requests]='')
+  for pair; do trial[${pair%%=*}]=${pair#*=}; done
+}
 
 trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   trial[lost]=''
@@ -20,32 +27,39 @@ trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   trial_hogs_end
   bed_commands=
   [[ -z ${trial[lost]} ]] || return 0
-  (trial_gather) >"${trial[prefix]}.json.tmp"   # a subshell: our own stdout is the report's
+  (trial_gather) >"${trial[prefix]}.json.tmp"   # in a subshell: stdout of this shell is for the report
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
   trial_drain
+}
+
+# A short run of all loads, without records beside them.
+trial_try() {
+  local pids=()
+  trial[lost]=''
+  trial_start
+  trial_warm_up
+  trial_begin
+  remote_used || trial_loads
+  trial_wait "${trial[seconds]}" "${pids[@]}"
 }
 
 # The server that the trial wants, freshly started.
 trial_start() {
   local site scene=${trial[scene]}
-  bed_set vhosts "${test[vhosts:$scene]-3}"
-  bed_set apps "${test[apps:$scene]-}"
-  bed_set workers "${trial[workers]}"
-  bed_set mpm "${test[mpm:$scene]-event}"
-  bed_set tls "${test[tls]-off}"
-  bed_set front "${test[front:$scene]-none}"
-  bed_set instances 1
-  for site in site1 site2 site3; do
-    if target_is_module "${trial[target]}"; then bed_set "$site" "${test[$site]-}"; else bed_set "$site" ''; fi
+  bed_set vhosts="${test[vhosts:$scene]-3}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
+    mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" instances=1
+  for site in "${bed_sites[@]}"; do
+    bed_set "$site="
+    ! target_is_module "${trial[target]}" || bed_set "$site=${test[$site]-}"
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
   app_check "${trial[page]}"
   bed_configs >"${trial[prefix]}.conf"
 }
 
-# Programs that burn the server's CPU, in no group of ours; timeout ends them
-# should we be killed.  They begin when the loads are ready: ssh, too, would wait
-# for its turn.
+# Starts programs that burn the server's CPU in no cgroup of the module.  timeout ends
+# them if this program is killed.  They start when the loads are ready, because ssh would
+# compete with them for CPU time.
 trial_hogs() { # <number>
   local n
   for ((n = 0; n < $1; n++)); do
@@ -59,8 +73,9 @@ trial_hogs_end() {
   trial_hog_pids=()
 }
 
-# With their children: sadc, which sar starts, would stay until its next sample. A
-# process is stopped first, so that it starts none after its children have been listed.
+# Ends what runs beside the loads, with its child processes: sadc, which sar starts,
+# would live until its next sample.  A process gets SIGSTOP first, so that it starts no
+# child process after they have been listed.
 trial_beside_end() {
   local pid pids=()
   for pid in "${trial_beside_pids[@]}"; do
@@ -74,7 +89,7 @@ trial_beside_end() {
   trial_beside_pids=()
 }
 
-trial_end() { # interrupted: what runs beside the loads goes with us
+trial_end() { # ends what runs beside the loads when bench.sh is interrupted
   trial_hogs_end
   trial_beside_end
 }
@@ -86,19 +101,18 @@ trial_url() { # <site> <page or ->
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page by prefix pids=() requests=${trial[requests]} most=${trial[warm]}
-  [[ -z $requests ]] || { trial[requests]=$((requests > 400 ? 100 : requests / 4)); most=600; }
-  remote_run=- trial_who=()
+  local loads load site page by prefix pids=() requests=${trial[requests]} most=${trial[warm]} length=${trial[warm]}s
+  [[ -z $requests ]] || { length=$((requests > 400 ? 100 : requests / 4))req; most=600; }
+  remote_run=- trial_load_of=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
   for load in "${loads[@]}"; do
     read -r _ _ site _ _ _ page by <<<"$load"
     prefix=$(bed_file "warm-$site-$page-$by")
-    load_run "$(trial_load "$by")" 1 10 "${trial[warm]}" "${trial[keepalive]}" "$(trial_url "$site" "$page")" "$prefix" &
+    load_run "$(trial_load "$by")" 1 10 "$length" "${trial[keepalive]}" "$(trial_url "$site" "$page")" "$prefix" &
     pids+=("$!")
-    trial_who[$!]="1 10 $site $prefix"
+    trial_load_of[$!]="1 10 $site $prefix"
   done
   trial_wait "$most" "${pids[@]}"
-  trial[requests]=$requests
 }
 
 trial_flood() {
@@ -119,7 +133,7 @@ trial_flood() {
   trial_beside_pids+=("$!")
   remote_used || trial_loads
   if [[ -z ${trial[requests]} ]]; then
-    # While the loads still run: when they have ended, others get their CPU time.
+    # Taken while the loads run: when they have ended, other processes get their CPU time.
     trial_await "${trial[seconds]}" 200000
     trial[ticks]+=" $(trial_ticks)"
   fi
@@ -131,15 +145,15 @@ trial_flood() {
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
 }
 
-# The instant that the run's seconds are counted from.  Loads on other machines are
-# started before and wait for it there.  Adds to pids.
+# Sets the start time of the run.  Loads on other machines are started before and wait
+# for it there.  Adds to pids.
 trial_begin() {
   local pid ready=()
   trial[begun]=$(trial_clock)
   remote_used || return 0
   remote_run=${trial[prefix]##*/}
   trial_loads
-  for pid in "${!trial_who[@]}"; do ready+=("$pid ${trial_who[$pid]##* }"); done
+  for pid in "${!trial_load_of[@]}"; do ready+=("$pid ${trial_load_of[$pid]##* }"); done
   remote_start "${ready[@]}" || { trial_unready "$remote_answer"; return; }
   trial[begun]=$((remote_at / 1000000)).$(printf '%06d' $((remote_at % 1000000)))
 }
@@ -148,12 +162,12 @@ trial_unready() { # <pid>: of a load that did not get ready
   if process_gone "$1"; then
     wait "$1" || trial_failed "$1" "$?"
   else
-    trial[lost]="client $(remote_host "${trial_who[$1]%% *}"): it did not get ready"
+    trial[lost]="client $(remote_host "${trial_load_of[$1]%% *}"): it was not ready in time"
   fi
   process_stop "${pids[@]}"
 }
 
-trial_loads() { # in the order they begin; adds to pids
+trial_loads() { # starts the loads in the order of their start times; adds to pids
   local loads load n=0 client site users from to page by start length
   mapfile -t loads < <(test_loads_of "${trial[scene]}")
   : >"${trial[prefix]}.loads"
@@ -164,13 +178,14 @@ trial_loads() { # in the order they begin; adds to pids
     if remote_used; then remote_delay=$start; else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
-    load_run "$(trial_load "$by")" "$client" "$users" "$length" "${trial[keepalive]}" \
+    load_run "$(trial_load "$by")" "$client" "$users" "$(trial_length "$length")" "${trial[keepalive]}" \
       "$(trial_url "$site" "$page")" "${trial[prefix]}-load$n" &
     pids+=("$!")
-    trial_who[$!]="$client $users $site ${trial[prefix]}-load$n"
+    trial_load_of[$!]="$client $users $site ${trial[prefix]}-load$n"
   done
 }
 
+trial_length() { if [[ -n ${trial[requests]} ]]; then echo "${trial[requests]}req"; else echo "$1s"; fi; }    # <seconds>
 trial_load() { if [[ $1 == - ]]; then echo "${trial[load]}"; else echo "$1"; fi; }  # <generator or ->
 
 trial_clock() { printf '%s\n' "${EPOCHREALTIME/,/.}"; }
@@ -184,41 +199,40 @@ trial_await() { # <second of the run> [microseconds less]
   done
 }
 
-# Who has been let in, who waits, how many slots there are.  One curl asks for
-# all the samples: a process for each would take the clients' CPU.
+# Samples the status page: admitted and queued requests of each site, slots.  One curl
+# asks for all samples: a process for each would take the clients' CPU time.
 trial_watch() {
   local rate=${test[samples]}
   target_is_module "${trial[target]}" && ((rate)) || return 0
   (exec_on_client_cpus timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
-    jq -c --unbuffered '{ at: now, slots, sites: [.vhosts[]
-      | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries }' || true
+    lib_jq result sample -c --unbuffered || true
 }
 
-# Kills so many children of Apache, one after the other.
+# Kills child processes of Apache with SIGKILL, spread evenly over the run.
 trial_kill() { # <number>
   local n child
   bed_unlock_child
   for ((n = 1; n <= $1; n++)); do
     trial_await $((trial[seconds] * n / ($1 + 1)))
-    child=$(bed_httpd_child) || die 'no child of Apache is there to be killed'
+    child=$(bed_httpd_child) || die 'Apache has no child process to kill'
     kill -9 "$child"
   done
 }
 
-# CPU time in us that the kernel has counted, every second and at both ends: of
-# each site's group, and of all PHP.
+# Prints, every second and at both ends, the CPU time in µs that the kernel has counted
+# for all of PHP-FPM and for each site's cgroup.
 trial_meter() {
   local site second left quiet files=() pids from=${EPOCHREALTIME/[.,]/}
   bed_unlock_child
-  exec {quiet}<> <(:)           # to sleep without a process that would outlive us
+  exec {quiet}<> <(:)           # for sleeping without a process that outlives this one
   for site in "${bed_sites[@]}"; do
-    files+=("$(cgroup_usage_file "$(bed_site_cgroup "$site")")")
+    files+=("$(cgroup_file "$(bed_site_cgroup "$site")" cpuacct.usage cpu.stat || true)")
   done
   mapfile -t pids < <(bed_fpm_pids)
   for ((second = 0; second <= trial[seconds]; second++)); do
     left=$((from + second * 1000000 - ${EPOCHREALTIME/[.,]/}))
-    kill -0 "$$" 2>/dev/null || return 0    # the program was killed outright
+    kill -0 "$$" 2>/dev/null || return 0    # bench.sh was killed
     ((left <= 0)) || read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
     printf '%s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")"
     printf ' %s' "$(trial_or_null cgroup_used_us "${files[0]}")" "$(trial_or_null cgroup_used_us "${files[1]}")" \
@@ -234,8 +248,7 @@ trial_or_null() { # <command>...: the number it prints
 }
 
 trial_usage() { # JSON
-  jq -R 'split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } }' \
-    "${trial[prefix]}.usage" | jq -sc .
+  lib_jq result usage -Rc "${trial[prefix]}.usage" | jq -sc .
 }
 
 trial_wait() { # <seconds> <pid>...
@@ -248,7 +261,7 @@ trial_wait() { # <seconds> <pid>...
   for pid in "${@:2}"; do
     wait "$pid" || trial_failed "$pid" "$?"
   done
-  trial_who=()
+  trial_load_of=()
 }
 
 trial_overdue() { # <pid>...: one of them is still there
@@ -256,13 +269,13 @@ trial_overdue() { # <pid>...: one of them is still there
   for pid; do
     process_gone "$pid" || break
   done
-  invalidate_run "$pid" 'it was still running a minute after its time'
+  invalidate_run "$pid" 'it was still running a minute after its end was due'
   process_stop "$@"
-  trial_who=()
+  trial_load_of=()
 }
 
 trial_failed() { # <pid> <status>
-  local prefix=${trial_who[$1]-}
+  local prefix=${trial_load_of[$1]-}
   if remote_used && [[ -n $prefix ]]; then
     invalidate_run "$1" "$(remote_lost "$2" "${prefix##* }")"
   else
@@ -270,27 +283,28 @@ trial_failed() { # <pid> <status>
   fi
 }
 
-# A load on another machine that failed costs this run; one of this machine's ends
-# the program.
+# If a load on another machine fails, this run is lost.  If a load on this machine fails,
+# the program ends.
 invalidate_run() { # <pid> <why>
   local client users site
-  read -r client users site _ <<<"${trial_who[$1]-}"
-  [[ -n $client ]] || die "sar, or what samples the status page: $2"
+  read -r client users site _ <<<"${trial_load_of[$1]-}"
+  [[ -n $client ]] || die "sar, or the sampling of the status page: $2"
   remote_used || die "the load of client $client, $users users on $site: $2"
   trial[lost]="client $(remote_host "$client"), $users users on $site: $2"
 }
 
-# siege gives up if its time is over before all its users have begun.
-trial_outrun() { # is that why the run is lost?
+# siege fails if its time is over before all of its users have started.  Returns 0 if
+# the run was lost for that reason.
+trial_siege_failed() {
   [[ -n ${trial[lost]} ]] && grep -qs '^Unable to spawn' "${trial[prefix]}"-load*.err || return 1
-  say "${trial[lost]}; once more"
+  say "${trial[lost]}; the run is repeated"
 }
 
 trial_failure() { # <pid> <status>: a sentence
   local client users site prefix
-  [[ -n ${trial_who[$1]-} ]] || { echo "sar, or what samples the status page, ended with $2"; return; }
-  read -r client users site prefix <<<"${trial_who[$1]}"
-  printf 'the load of client %s, %s users on %s, ended with %s: %s\n' \
+  [[ -n ${trial_load_of[$1]-} ]] || { echo "sar, or the sampling of the status page, ended with status $2"; return; }
+  read -r client users site prefix <<<"${trial_load_of[$1]}"
+  printf 'the load of client %s, %s users on %s, ended with status %s: %s\n' \
     "$client" "$users" "$site" "$2" "$(tail -n 1 "$prefix.err" 2>/dev/null)"
 }
 
@@ -299,12 +313,8 @@ trial_clients() { # JSON, one for each load
   while read -r n begun length role client site users _ _ page by; do
     ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
     load_record "$(trial_load "$by")" "${trial[prefix]}-load$n" |
-      jq -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" \
-        --arg page "$page" --arg counted "${trial[requests]}" --arg begun "$begun" --arg t0 "${trial[begun]}" --arg seconds "$length" '
-        (($begun | tonumber) - ($t0 | tonumber)) as $from
-        | { role: $role, client: ($client | tonumber), site: $site, page: $page, users: ($users | tonumber),
-            from_s: $from, to_s: ($from + ($seconds | tonumber)), seconds: ($seconds | tonumber) } + .
-        | if $counted != "" then .seconds = .elapsed_s | .to_s = .from_s + .elapsed_s else . end'
+      lib_jq result client -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" --arg page "$page" \
+        --arg requests "${trial[requests]}" --arg began "$begun" --arg run_began "${trial[begun]}" --arg seconds "$length"
   done <"${trial[prefix]}.loads"
 }
 
@@ -319,10 +329,10 @@ trial_gather() { # JSON: the run
     --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
 }
 
-# CPU time of the CPUs that we use, in ticks: all, busy, and busy with our processes.
-# Ours are the processes in the test bed's networks, this one, and those that run
-# beside the loads; the times of children that ended are in their parents'.  Softirqs
-# belong to no process and are left out.  Where the bed has no networks of its own,
+# Prints the CPU time, in ticks, of the CPUs in use: all, busy, and busy with processes
+# of the measurement.  These are the processes in the test bed's network namespaces,
+# this one, and those beside the loads; the time of ended child processes is in their
+# parents'.  Softirqs belong to no process and are left out.  Without network namespaces
 # nothing is printed.
 trial_ticks() {
   local names pids=("$$" "${trial_beside_pids[@]}") process name
@@ -339,20 +349,16 @@ trial_ticks() {
   done
   { grep -E "^cpu($(cpu_list | paste -sd '|' -)) " /proc/stat
     mapfile -t pids < <(printf '/proc/%s\n' "${pids[@]}" | sort -u)
-    cat "${pids[@]/%//stat}" 2>/dev/null || true        # one may be gone
+    cat "${pids[@]/%//stat}" 2>/dev/null || true        # a process may have ended
   } | awk '/^cpu/ { for (i = 2; i <= 9; i++) all += $i; busy += $2 + $3 + $4; next }
     { sub(/.*[)] /, ""); ours += $12 + $13 + $14 + $15 }
     END { printf "%d %d %d", all, busy, ours }'
 }
 
 # Percent of the CPU time that other processes used meanwhile, or null.
-trial_others() {
-  jq -n '$ARGS.positional | map(tonumber) as [$all0, $busy0, $ours0, $all1, $busy1, $ours1]
-    | if length < 6 or $all1 <= $all0 then null
-      else [0, 100 * (($busy1 - $busy0) - ($ours1 - $ours0)) / ($all1 - $all0)] | max end' --args -- "$@"
-}
+trial_others() { lib_jq result others -n --args -- "$@"; }      # <what trial_ticks printed>...
 
-# Is the server's CPU to be busy in this run, as the test describes it?
+# Prints whether the test expects the server's CPU to be busy in this run: true or false.
 trial_is_busy() { if [[ -n ${test[idle]-} || ${trial[page]} == sleep ]]; then echo false; else echo true; fi; }
 
 trial_sar() { # JSON: nothing of loads that were over before there were two samples
@@ -364,17 +370,13 @@ trial_sar() { # JSON: nothing of loads that were over before there were two samp
 }
 
 trial_about() { # JSON: what was run
-  jq -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
+  lib_jq result about -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
-    --arg lines "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" \
-    --arg seconds "${trial[seconds]}" --arg requests "${trial[requests]}" --arg keepalive "${trial[keepalive]}" --arg workers "${trial[workers]}" '
-    { test: $test, repetition: ($repetition | tonumber), page: $page, target: $target, title: $title,
-      scene: $scene, configuration: $lines, workers: ($workers | tonumber),
-      requests: ($requests | tonumber? // null),
-      seconds: ($seconds | tonumber), keepalive: ($keepalive == "1") }'
+    --arg configuration "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" --arg workers "${trial[workers]}" \
+    --arg requests "${trial[requests]}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}"
 }
 
-trial_status() { # what the module says after the run
+trial_status() { # JSON: the status page after the run, or null
   if target_is_module "${trial[target]}" && ((test[samples])); then
     bed_status_page '/vhostlimit-status?json'
   else
@@ -383,5 +385,5 @@ trial_status() { # what the module says after the run
 }
 
 trial_drain() {
-  wait_until 30 bed_idle || say 'the last flood has not drained after 30 s; going on'
+  poll_until 30 bed_idle || say 'connections of the last run are still open after 30 s; continuing'
 }

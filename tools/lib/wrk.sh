@@ -6,13 +6,13 @@ wrk_version() { wrk -v 2>&1 | sed -n '1s/ \[.*//p'; }
 
 wrk_prepare() { cp "$(in_tree tools/lib/wrk.lua)" "$(load_dir)"; }
 
-wrk_words() { # <dir of its files> <users> <seconds> <keepalive> <url>
+wrk_words() { # <dir of its files> <users> <length> <keepalive> <url>
   local header=()
   (($4)) || header=(-H 'Connection: close')
-  load_words=(wrk -t1 -c"$2" -d"$3"s --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
+  load_words=(wrk -t1 -c"$2" -d"$3" --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
 }
 
-wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
+wrk_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
   wrk_words "$(load_dir)" "${@:2:4}"
   client_exec "$1" "${load_words[@]}" >"$6.wrk" 2>"$6.err"
 }
@@ -20,12 +20,5 @@ wrk_run() { # <client> <users> <seconds> <keepalive> <url> <file prefix>
 wrk_record() { wrk_parse "$1.err"; }   # <file prefix>
 
 wrk_parse() { # <file>
-  sed -n '/^{/p' "$1" | jq -cse '
-    if length == 1 then .[0] else error("not one") end |
-    (.requests - .status) as $good
-    | (.status + .connect + .read + .write + .timeout) as $bad
-    | { transactions: $good, failures: $bad, elapsed_s: .elapsed, rate: ($good / .elapsed),
-        availability: (if $good + $bad > 0 then 100 * $good / ($good + $bad) else 0 end),
-        mean_s: .mean, longest_s: .longest, p50_s: .p50, p99_s: .p99 }' 2>/dev/null ||
-    die "$1 is not the complete end of a wrk run"
+  sed -n '/^{/p' "$1" | lib_jq load wrk -cse 2>/dev/null || die "$1 is not the complete output of wrk"
 }

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CTL_H
+#define CTL_H
+
+/* What every file of vhostlimitctl uses: exit statuses, errors, and text for people. */
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#define CTL_PROGRAM "vhostlimitctl"
+
+/* Exit statuses of the program. */
+typedef enum {
+    CTL_DONE = 0,
+    CTL_REFUSED = 1,            /* refused, no such vhost, or doctor found a problem */
+    CTL_USAGE = 2,
+    CTL_UNAVAILABLE = 69,       /* no server with the module answers */
+    CTL_NOT_ROOT = 77
+} ctl_exit_e;
+
+/* Why a function failed, and the exit status that follows from it. */
+typedef struct ctl_error_t {
+    ctl_exit_e status;
+    char text[1024];
+} ctl_error_t;
+
+/* Fills in *error.  Returns its status. */
+ctl_exit_e ctl_error_set(ctl_error_t *error, ctl_exit_e status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Prints the error to stderr, without control characters.  For usage errors the line that
+ * points to --help follows.  Returns the status. */
+ctl_exit_e ctl_error_print(const ctl_error_t *error);
+
+/* Return memory that is never NULL; the program ends when there is no memory. */
+void *ctl_alloc(size_t size);
+char *ctl_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Ends the program with a message when a function of jansson has returned NULL for want of
+ * memory; returns json otherwise. */
+json_t *ctl_json_check(json_t *json);
+
+/* Replaces what is not printable ASCII by "?", one for each character of UTF-8, because
+ * terminals obey control characters.  Works in place.  Returns text. */
+char *ctl_plain(char *text);
+
+/* Prints text as ctl_plain() does. */
+void ctl_put_plain(FILE *out, const char *text);
+
+/* A number as text, without a point when it is whole: "12", "12.5". */
+typedef struct ctl_number_t {
+    char text[32];
+} ctl_number_t;
+
+ctl_number_t ctl_number(double value);
+/* n tenths: permille as percent. */
+ctl_number_t ctl_tenths(json_int_t n);
+/* Microseconds as milliseconds with one digit behind the point. */
+ctl_number_t ctl_ms(double us);
+
+/* The same number for JSON: an integer when it is whole. */
+json_t *ctl_json_number(double value);
+
+/* Prints a document and a line break to stdout. */
+void ctl_json_print(const json_t *json);
+
+/* Returns "s" unless n is 1. */
+const char *ctl_plural(json_int_t n);
+
+#endif

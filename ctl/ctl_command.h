@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CTL_COMMAND_H
+#define CTL_COMMAND_H
+
+/* The commands of vhostlimitctl. */
+
+#include "ctl_client.h"
+#include "ctl_status.h"
+
+/* What the command line says. */
+typedef struct ctl_call_t {
+    const char *socket;         /* of -s; NULL: it is searched */
+    int json;                   /* --json */
+    const char *const *args;    /* arguments of the command, with NULL at the end */
+    int nargs;
+} ctl_call_t;
+
+/* Executes the command and prints its result to stdout.  Returns the exit status of the
+ * program; fills in *error, and prints nothing about it, if error->status is not CTL_DONE
+ * afterwards. */
+typedef ctl_exit_e (*ctl_command_fn)(const ctl_call_t *call, ctl_error_t *error);
+
+ctl_exit_e ctl_list(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_show(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_reset(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_size(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_top(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error);
+
+/* A status document with what it was read from. */
+typedef struct ctl_state_t {
+    ctl_answer_t answer;
+    ctl_status_t status;
+} ctl_state_t;
+
+/* Asks for the status of one site, or of all (vhost NULL). */
+ctl_exit_e ctl_state_ask(const ctl_call_t *call, const char *vhost,
+                         ctl_state_t *ret_state, ctl_error_t *error);
+void ctl_state_free(ctl_state_t *state);
+
+#endif

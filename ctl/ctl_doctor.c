@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command doctor: says of the server and the machine what is in order, and what to do
+ * about the rest. */
+#include "ctl_doctor.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N "%" JSON_INTEGER_FORMAT
+
+/* The source file of the module, which is its name in the list of modules. */
+#define OURS "mod_vhostlimit.c"
+/* Most pools of PHP-FPM that are named. */
+#define POOLS_SHOWN 5
+
+typedef enum { GOOD, NOTE, PROBLEM } level_e;
+
+static const struct {
+    const char *name, *label;
+} levels[] = { { "good", "ok      " }, { "note", "note    " }, { "problem", "PROBLEM " } };
+
+/* What is found so far. */
+typedef struct doctor_t {
+    const ctl_facts_t *facts;
+    const ctl_status_t *status;
+    json_t *findings;
+} doctor_t;
+
+/* Modules that delay or refuse requests after mod_vhostlimit has admitted them. */
+static const char *const later_modules[] = {
+    "mod_qos", "mod_evasive20", "mod_limitipconn", "mod_vhost_limit", "mod_hostinglimits",
+    NULL
+};
+
+/* Modules that slow down responses; the thread sleeps meanwhile. */
+static const char *const slow_modules[] = { "mod_ratelimit", "mod_bw", NULL };
+
+/* --- findings ------------------------------------------------------------- */
+
+/* Adds a finding.  todo: what to do; "" if the level is GOOD.  Frees finding. */
+static void add_with(doctor_t *doctor, level_e level, const char *check, const char *todo,
+                     char *finding)
+{
+    json_array_append_new(doctor->findings, ctl_json_check(json_pack(
+        "{s:s, s:s, s:s, s:s}", "level", levels[level].name, "check", check,
+        "finding", finding, "todo", todo)));
+    free(finding);
+}
+
+static void add(doctor_t *doctor, level_e level, const char *check, const char *todo,
+                const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+static void add(doctor_t *doctor, level_e level, const char *check, const char *todo,
+                const char *format, ...)
+{
+    va_list args;
+    char *text = NULL;
+
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        ctl_json_check(NULL);
+    va_end(args);
+    add_with(doctor, level, check, todo, text);
+}
+
+/* --- the machine ---------------------------------------------------------- */
+
+static void check_kernel(doctor_t *doctor)
+{
+    const char *release = doctor->facts->release;
+    char *end;
+    long major = strtol(release, &end, 10);
+    long minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
+
+    if (major * 1000 + minor >= 4005)
+        add(doctor, GOOD, "kernel", "", "Linux %s", release);
+    else
+        add(doctor, PROBLEM, "kernel", "use Linux 4.5 or newer",
+            "Linux %s lacks EPOLLEXCLUSIVE, which the module needs", release);
+}
+
+static void check_delegation(doctor_t *doctor)
+{
+    const ctl_facts_t *facts = doctor->facts;
+
+    if (!facts->unit || facts->is_delegated < 0)
+        return;
+    if (facts->is_delegated)
+        add(doctor, GOOD, "delegation", "", "systemd does not change the cgroups of %s",
+            facts->unit);
+    else
+        add(doctor, PROBLEM, "delegation", "add a drop-in with [Service] Delegate=yes, then "
+            "systemctl daemon-reload and restart Apache",
+            "systemd may change the cgroups of %s", facts->unit);
+}
+
+static void check_controllers(doctor_t *doctor)
+{
+    char *missing = ctl_printf("%s", "");
+    int i;
+
+    for (i = 0; i < CTL_CONTROLLERS; i++) {
+        char *before = missing;
+
+        if (doctor->facts->has_controller[i])
+            continue;
+        missing = ctl_printf("%s%s%s", before, *before ? ", " : "", ctl_controller_names[i]);
+        free(before);
+    }
+    if (!*missing)
+        add(doctor, GOOD, "controllers", "", "cpu, memory, pids and io are available");
+    else
+        add(doctor, NOTE, "controllers", "mount the controllers, or have them delegated, if "
+            "VhostLimitCPU, VhostLimitMemory, VhostLimitProcesses or VhostLimitIO is to work",
+            "not available: %s", missing);
+    free(missing);
+}
+
+static void check_cgroup(doctor_t *doctor)
+{
+    const char *backend = doctor->status->cgroup.backend;
+    const char *path = doctor->status->cgroup.path, *reason = doctor->status->cgroup.reason;
+
+    if (!strcmp(reason, "VhostLimitCgroup off"))
+        add(doctor, NOTE, "cgroup", "VhostLimitCgroup auto", "VhostLimitCgroup is off: the "
+            "CPU time of back ends is estimated, and no limit of CPU time, memory, processes "
+            "or I/O holds for them");
+    else if (!strcmp(backend, "off"))
+        add(doctor, PROBLEM, "cgroup", "start Apache as root in a cgroup that is delegated "
+            "to it (Delegate=yes in its systemd unit), see docs/production.md",
+            "there are no cgroups for vhosts: %s", reason);
+    else if (*reason)
+        add(doctor, PROBLEM, "cgroup", "see docs/production.md", "%s at %s: %s", backend,
+            path, reason);
+    else
+        add(doctor, GOOD, "cgroup", "", "%s at %s", backend, path);
+}
+
+/* Three descriptors for each group of a vhost, of which there may be four, two for each
+ * request in the longest queue, and five for each thread of a child process. */
+static json_int_t descriptors_needed(const ctl_status_t *status)
+{
+    json_int_t queue = 0, children = status->children > 0 ? status->children : 1;
+    size_t i;
+
+    for (i = 0; i < status->nvhosts; i++) {
+        if (status->vhosts[i].limits[CTL_QUEUE] > queue)
+            queue = status->vhosts[i].limits[CTL_QUEUE];
+    }
+    return (json_int_t)ceil((double)status->nvhosts * 12 + (double)queue * 2
+                            + (double)status->workers / (double)children * 5 + 200);
+}
+
+static void check_descriptors(doctor_t *doctor)
+{
+    json_int_t files = doctor->facts->files;
+    json_int_t needed = descriptors_needed(doctor->status);
+
+    if (files == CTL_FILES_UNKNOWN)
+        return;
+    if (files == CTL_FILES_UNLIMITED)
+        add(doctor, GOOD, "descriptors", "", "the number of open files is not limited");
+    else if (files >= needed)
+        add(doctor, GOOD, "descriptors", "", N " open files are allowed, " N " are needed",
+            files, needed);
+    else {
+        char *todo = ctl_printf("LimitNOFILE=" N " in Apache's systemd unit, or ulimit -n "
+                                N " before it starts", needed, needed);
+
+        add(doctor, PROBLEM, "descriptors", todo, N " open files are allowed, " N " are "
+            "needed for the cgroups of the vhosts and the longest queue", files, needed);
+        free(todo);
+    }
+}
+
+/* --- the server ----------------------------------------------------------- */
+
+static void check_mpm(doctor_t *doctor)
+{
+    const ctl_status_t *status = doctor->status;
+    size_t i, threads = 0;
+
+    for (i = 0; i < status->nvhosts; i++)
+        threads += !strcmp(status->vhosts[i].method, "thread");
+    if (threads)
+        add(doctor, NOTE, "mpm", "remove ListenCoresBucketsRatio, listeners for protocols "
+            "other than http and https, and MaxRequestWorkers 1 under prefork",
+            "%s: queued requests hold their threads or processes", status->mpm);
+    else if (!strcmp(status->mpm, "prefork"))
+        add(doctor, GOOD, "mpm", "", "prefork: queued requests wait in one process, which "
+            "serves no request");
+    else
+        add(doctor, GOOD, "mpm", "", "%s: queued requests wait without a thread",
+            status->mpm);
+}
+
+static void check_workers(doctor_t *doctor)
+{
+    json_int_t workers = doctor->status->workers, slots = doctor->status->slots;
+    char *todo;
+
+    if (workers >= 2 * slots) {
+        add(doctor, GOOD, "workers", "", N " workers for " N " slots", workers, slots);
+        return;
+    }
+    todo = ctl_printf("MaxRequestWorkers " N " or more, see vhostlimitctl size", 2 * slots);
+    add(doctor, NOTE, "workers", todo, N " workers for " N " slots: few are left for "
+        "responses that are being sent", workers, slots);
+    free(todo);
+}
+
+static void check_vhosts(doctor_t *doctor)
+{
+    const ctl_status_t *status = doctor->status;
+    json_int_t dry = 0, limited = 0, changed = 0;
+    size_t i;
+
+    for (i = 0; i < status->nvhosts; i++) {
+        dry += ctl_vhost_is_dry(&status->vhosts[i]);
+        limited += status->vhosts[i].limited_s > 0;
+        changed += ctl_vhost_is_changed(&status->vhosts[i]);
+    }
+    if (status->nvhosts)
+        add(doctor, GOOD, "vhosts", "", "%zu vhost%s with VhostLimit On or DryRun",
+            status->nvhosts, ctl_plural((json_int_t)status->nvhosts));
+    else
+        add(doctor, PROBLEM, "vhosts", "VhostLimit On, for the server or for vhosts",
+            "VhostLimit is off for all vhosts");
+    if (dry)
+        add(doctor, NOTE, "dryrun", "look at vhostlimitctl report, then set VhostLimit On",
+            N " vhost%s with VhostLimit DryRun: no request is delayed or refused", dry,
+            ctl_plural(dry));
+    if (limited)
+        add(doctor, NOTE, "limited", "vhostlimitctl list and vhostlimitctl explain VHOST",
+            N " vhost%s limited now", limited, limited == 1 ? " is" : "s are");
+    if (changed)
+        add(doctor, NOTE, "overridden", "write the limits into the configuration, or "
+            "vhostlimitctl reset VHOST", "the limits of " N " vhost%s are not as configured",
+            changed, ctl_plural(changed));
+}
+
+/* --- modules -------------------------------------------------------------- */
+
+static int is_loaded(const doctor_t *doctor, const char *name)
+{
+    const json_t *modules = json_object_get(doctor->facts->modules, "modules");
+    size_t i, len = strlen(name);
+    const json_t *module;
+
+    json_array_foreach(modules, i, module) {
+        const char *source = json_string_value(module);
+
+        if (source && !strncmp(source, name, len) && !strcmp(source + len, ".c"))
+            return 1;
+    }
+    return 0;
+}
+
+/* Adds a name to a list with commas, unless it is there.  names: keys of an object. */
+static void add_name(char **list, json_t *names, const char *name)
+{
+    char *before = *list;
+
+    if (json_object_get(names, name))
+        return;
+    json_object_set_new(names, name, json_true());
+    *list = ctl_printf("%s%s%s", before, *before ? ", " : "", name);
+    free(before);
+}
+
+/* Returns those modules of the list that are loaded; the caller frees the text. */
+static char *loaded_of(const doctor_t *doctor, const char *const modules[])
+{
+    char *list = ctl_printf("%s", "");
+    json_t *names = ctl_json_check(json_object());
+    int i;
+
+    for (i = 0; modules[i]; i++) {
+        if (is_loaded(doctor, modules[i]))
+            add_name(&list, names, modules[i]);
+    }
+    json_decref(names);
+    return list;
+}
+
+static void check_modules(doctor_t *doctor)
+{
+    const char *outside = doctor->status->cgroup.outside;
+    char *later = loaded_of(doctor, later_modules);
+    char *slow = loaded_of(doctor, slow_modules);
+
+    if (!*later && !*slow)
+        add(doctor, GOOD, "modules", "", "no other module limits vhosts or slows down "
+            "responses");
+    if (*later)
+        add(doctor, NOTE, "modules", "let one module limit vhosts, requests and connections "
+            "(docs/guides/migrating.md)", "%s: delays or refuses requests that mod_vhostlimit "
+            "has admitted. A request that it delays counts as running, and one that it "
+            "refuses was queued in vain", later);
+    if (*slow)
+        add(doctor, NOTE, "modules", "VhostLimitExempt for such responses, if slots are "
+            "short", "%s: a response that it slows down holds its slot until its end", slow);
+    free(later);
+    free(slow);
+    if (!strcmp(outside, "mod_cgid"))
+        add(doctor, PROBLEM, "mod_cgid", "a2dismod cgid, then a2enmod cgi (works under event "
+            "and worker too)", "its daemon starts CGI programs outside the cgroups of their "
+            "vhosts");
+    if (!strcmp(outside, "mod_fcgid"))
+        add(doctor, NOTE, "mod_fcgid", "use PHP-FPM with a pool for each vhost "
+            "(docs/guides/shared-hosting.md)", "its programs run outside the cgroups of "
+            "their vhosts");
+    if (!is_loaded(doctor, "mod_reqtimeout"))
+        add(doctor, NOTE, "mod_reqtimeout", "a2enmod reqtimeout",
+            "it is not loaded: slow clients may hold threads for a long time");
+}
+
+/* --- order of hooks ------------------------------------------------------- */
+
+/* Returns the modules whose function of the hook runs before ours, or after it; the caller
+ * frees the text. */
+static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
+{
+    const json_t *hooks = json_object_get(doctor->facts->modules, "hooks");
+    const json_t *functions = json_object_get(hooks, hook), *function;
+    char *list = ctl_printf("%s", "");
+    json_t *names = ctl_json_check(json_object());
+    int is_ours_seen = 0;
+    size_t i;
+
+    json_array_foreach(functions, i, function) {
+        const char *name = json_string_value(function);
+
+        if (!name)
+            continue;
+        if (!strcmp(name, OURS)) {
+            if (!is_after)
+                break;
+            is_ours_seen = 1;
+        }
+        else if (is_ours_seen == is_after) {
+            add_name(&list, names, name);
+        }
+    }
+    json_decref(names);
+    return list;
+}
+
+static void check_order(doctor_t *doctor)
+{
+    char *before = neighbors(doctor, "quick_handler", 0);
+    char *behind = neighbors(doctor, "post_read_request", 1);
+    char *logs = neighbors(doctor, "log_transaction", 0);
+
+    if (!*before && !*behind && !*logs)
+        add(doctor, GOOD, "order", "", "no hook of another module runs at the wrong time");
+    if (*before)
+        add(doctor, PROBLEM, "order", "load mod_vhostlimit before it, or do without it",
+            "%s may answer requests that mod_vhostlimit refuses (quick_handler)", before);
+    if (*behind)
+        add(doctor, NOTE, "order", "load it before mod_vhostlimit", "%s handles requests "
+            "after mod_vhostlimit has admitted them (post_read_request): what it refuses has "
+            "used a slot, and VhostLimitExempt does not see what it changes", behind);
+    if (*logs)
+        add(doctor, NOTE, "order", "load mod_vhostlimit before it",
+            "%s logs before VHOSTLIMIT_* are set (log_transaction)", logs);
+    free(before);
+    free(behind);
+    free(logs);
+}
+
+/* --- PHP-FPM -------------------------------------------------------------- */
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Returns the first pools in the order of their names, with semicolons between them. */
+static char *pools_text(json_t *pools)
+{
+    size_t i, n = 0, count = json_object_size(pools);
+    const char **texts = ctl_alloc(count * sizeof(void *));
+    char *list = ctl_printf("%s", "");
+    const char *text;
+    json_t *value;
+
+    json_object_foreach(pools, text, value) {
+        texts[n++] = text;
+    }
+    qsort(texts, n, sizeof(*texts), compare_texts);
+    for (i = 0; i < n && i < POOLS_SHOWN; i++) {
+        char *before = list;
+
+        list = ctl_printf("%s%s%s", before, *before ? "; " : "", texts[i]);
+        free(before);
+    }
+    if (n > POOLS_SHOWN) {
+        char *before = list;
+
+        list = ctl_printf("%s; and %zu more", before, n - POOLS_SHOWN);
+        free(before);
+    }
+    free(texts);
+    return list;
+}
+
+static void check_pools(doctor_t *doctor)
+{
+    char *pools;
+
+    if (json_object_size(doctor->facts->outside)) {
+        pools = pools_text(doctor->facts->outside);
+        add(doctor, PROBLEM, "php-fpm", "run the pools of each customer under a master "
+            "process in the cgroup of the vhost (docs/production.md)",
+            "pools outside the cgroups of vhosts: %s", pools);
+        free(pools);
+    }
+    else if (doctor->facts->inside)
+        add(doctor, GOOD, "php-fpm", "", N " process%s of pools in the cgroups of vhosts",
+            doctor->facts->inside, doctor->facts->inside == 1 ? "" : "es");
+}
+
+/* --- output --------------------------------------------------------------- */
+
+json_t *ctl_doctor_judge(const ctl_facts_t *facts)
+{
+    doctor_t doctor = { facts, facts->status, ctl_json_check(json_array()) };
+
+    add(&doctor, GOOD, "server", "", "%s in process %d", facts->status->module,
+        (int)facts->pid);
+    check_kernel(&doctor);
+    check_mpm(&doctor);
+    check_workers(&doctor);
+    check_vhosts(&doctor);
+    check_cgroup(&doctor);
+    check_delegation(&doctor);
+    check_controllers(&doctor);
+    check_descriptors(&doctor);
+    check_modules(&doctor);
+    check_order(&doctor);
+    check_pools(&doctor);
+    return doctor.findings;
+}
+
+static const char *text_of(const json_t *finding, const char *key)
+{
+    return json_string_value(json_object_get(finding, key));
+}
+
+static void print_finding(const json_t *finding)
+{
+    size_t level = 0;
+
+    while (strcmp(levels[level].name, text_of(finding, "level")) != 0)
+        level++;
+    printf("%s%s: ", levels[level].label, text_of(finding, "check"));
+    ctl_put_plain(stdout, text_of(finding, "finding"));
+    if (*text_of(finding, "todo")) {
+        printf("\n        to do: ");
+        ctl_put_plain(stdout, text_of(finding, "todo"));
+    }
+    putchar('\n');
+}
+
+/* Prints the findings.  Returns CTL_REFUSED if there is a problem among them. */
+static ctl_exit_e print_findings(const ctl_call_t *call, json_t *findings)
+{
+    ctl_exit_e status = CTL_DONE;
+    json_t *finding, *all;
+    size_t i;
+
+    json_array_foreach(findings, i, finding) {
+        if (!strcmp(text_of(finding, "level"), levels[PROBLEM].name))
+            status = CTL_REFUSED;
+        if (!call->json)
+            print_finding(finding);
+    }
+    if (call->json) {
+        all = ctl_json_check(json_pack("{s:O}", "findings", findings));
+        ctl_json_print(all);
+        json_decref(all);
+    }
+    return status;
+}
+
+/* --- the command ---------------------------------------------------------- */
+
+ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error)
+{
+    static const char *const words[] = { "modules", NULL };
+    ctl_facts_t facts = { .pid = 0 };
+    ctl_answer_t modules;
+    ctl_state_t state;
+    json_t *findings;
+    ctl_exit_e status = ctl_client_ask(call->socket, words, &modules, error);
+
+    if (status != CTL_DONE)
+        return status;
+    status = ctl_state_ask(call, NULL, &state, error);
+    if (status == CTL_DONE) {
+        facts.status = &state.status;
+        facts.modules = modules.json;
+        facts.pid = state.answer.pid;
+        ctl_facts_gather(&facts);
+        findings = ctl_doctor_judge(&facts);
+        status = print_findings(call, findings);
+        json_decref(findings);
+        ctl_facts_free(&facts);
+        ctl_state_free(&state);
+    }
+    ctl_client_free(&modules);
+    return status;
+}

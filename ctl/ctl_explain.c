@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command explain: why requests of a site are queued or refused now.  It gives causes
+ * for programs and sentences for people. */
+#include "ctl_explain.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl_command.h"
+
+#define N "%" JSON_INTEGER_FORMAT
+
+/* A cause for each value, in the order in which they are told. */
+typedef enum {
+    CAUSE_DRYRUN,
+    CAUSE_CONCURRENCY,
+    CAUSE_QUEUE,
+    CAUSE_CPU,
+    CAUSE_SLOTS,
+    CAUSE_MOST,
+    CAUSES
+} cause_e;
+
+/* What the sentences are made from. */
+typedef struct explain_t {
+    const ctl_status_t *status;
+    const ctl_vhost_t *vhost;
+    json_int_t running;         /* of all sites */
+    json_int_t free;            /* slots; < 0: more requests run than there are slots */
+    int has_cause[CAUSES];
+    int ncauses;
+    json_t *sentences;
+} explain_t;
+
+static const char *const cause_names[CAUSES] = {
+    "dryrun", "concurrency", "queue", "cpu", "slots", "most"
+};
+
+/* --- causes --------------------------------------------------------------- */
+
+/* The site uses at least nine tenths of its CPU limit, which is in per cent. */
+static int is_out_of_cpu(const ctl_vhost_t *vhost)
+{
+    return vhost->running + vhost->waiting > 0 && vhost->limits[CTL_CPU] > 0
+           && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
+}
+
+/* One site gets four fifths of the slots at most: it then has four times as many as are
+ * free (vl_admit_more() of the module). */
+static int has_most_slots(const explain_t *explain)
+{
+    return explain->free > 0 && explain->vhost->running >= 4 * explain->free;
+}
+
+static void find_causes(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+    int *has = explain->has_cause;
+    int i;
+
+    if (ctl_vhost_is_dry(vhost)) {
+        has[CAUSE_DRYRUN] = 1;
+    }
+    else {
+        has[CAUSE_CONCURRENCY] = vhost->limits[CTL_CONCURRENCY] > 0
+                                 && vhost->running >= vhost->limits[CTL_CONCURRENCY];
+        has[CAUSE_QUEUE] = vhost->waiting > 0
+                           && vhost->waiting >= vhost->limits[CTL_QUEUE];
+        has[CAUSE_CPU] = is_out_of_cpu(vhost);
+        has[CAUSE_SLOTS] = vhost->waiting > 0 && explain->free <= 0 && !has[CAUSE_CPU];
+        has[CAUSE_MOST] = vhost->waiting > 0 && has_most_slots(explain);
+    }
+    for (i = 0; i < CAUSES; i++)
+        explain->ncauses += has[i];
+}
+
+/* --- sentences ------------------------------------------------------------ */
+
+/* Adds a sentence, which is freed. */
+static void say(explain_t *explain, char *sentence)
+{
+    json_array_append_new(explain->sentences, ctl_json_check(json_string(sentence)));
+    free(sentence);
+}
+
+static void say_now(explain_t *explain)
+{
+    json_int_t running = explain->vhost->running, waiting = explain->vhost->waiting;
+
+    if (!running && !waiting)
+        say(explain, ctl_printf("No request is running or queued now."));
+    else if (!running)
+        say(explain, ctl_printf("No request is running and " N " %s queued now.", waiting,
+                                waiting == 1 ? "is" : "are"));
+    else if (!waiting)
+        say(explain, ctl_printf(N " request%s %s running and none is queued now.", running,
+                                ctl_plural(running), running == 1 ? "is" : "are"));
+    else
+        say(explain, ctl_printf(N " request%s %s running and " N " %s queued now.", running,
+                                ctl_plural(running), running == 1 ? "is" : "are",
+                                waiting, waiting == 1 ? "is" : "are"));
+}
+
+static void say_dryrun(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    say(explain, ctl_printf("VhostLimit DryRun is set: no request is delayed or refused. "
+                            "Since the start, " N " request%s would have been queued and "
+                            N " would have been refused.", vhost->would_queue,
+                            ctl_plural(vhost->would_queue), vhost->would_refuse));
+}
+
+static void say_concurrency(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+    char *time = vhost->service_us > 0
+                 ? ctl_printf(" (they take %s ms)", ctl_ms((double)vhost->service_us).text)
+                 : ctl_printf("%s", "");
+
+    say(explain, ctl_printf("The concurrency limit is reached: " N " of " N " requests are "
+                            "running (VhostLimitConcurrency). %s Raise the limit, or make "
+                            "the requests faster%s.", vhost->running,
+                            vhost->limits[CTL_CONCURRENCY], vhost->limits[CTL_QUEUE]
+                            ? "The next request is queued until one of them ends."
+                            : "The next request is refused, because VhostLimitQueue is 0.",
+                            time));
+    free(time);
+}
+
+static void say_queue(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    say(explain, ctl_printf("The queue is full: " N " request%s %s queued, "
+                            "VhostLimitQueue is " N ". " N " more connection%s %s for a "
+                            "place in the queue and %s refused if none becomes free in "
+                            "time.", vhost->waiting, ctl_plural(vhost->waiting),
+                            vhost->waiting == 1 ? "is" : "are", vhost->limits[CTL_QUEUE],
+                            vhost->deferred, ctl_plural(vhost->deferred),
+                            vhost->deferred == 1 ? "waits" : "wait",
+                            vhost->deferred == 1 ? "is" : "are"));
+}
+
+static void say_cpu(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    say(explain, ctl_printf("The CPU limit is reached: the site uses %s %% of one CPU, "
+                            "VhostLimitCPU is " N "%%. Running requests are slowed down, "
+                            "and queued requests start as time passes. Raise cpu to give "
+                            "the site more.", ctl_tenths(vhost->cpu_now_permille).text,
+                            vhost->limits[CTL_CPU]));
+}
+
+/* Returns the sentences about the other sites that have requests. */
+static char *share_text(const explain_t *explain)
+{
+    const ctl_status_t *status = explain->status;
+    json_int_t others = 0, weight = explain->vhost->limits[CTL_WEIGHT], weights = weight;
+    size_t i;
+
+    for (i = 0; i < status->nvhosts; i++) {
+        const ctl_vhost_t *other = &status->vhosts[i];
+
+        if (other == explain->vhost || other->running + other->waiting == 0)
+            continue;
+        others++;
+        weights += other->limits[CTL_WEIGHT];
+    }
+    if (!others)
+        return ctl_printf("No other site has requests.");
+    return ctl_printf("With weight " N " beside " N " other active site%s, the share of "
+                      "this site is %s %% of the CPU time. It uses %s %% of one CPU now, "
+                      "and all sites together use %s %%. To give it more, raise its weight, "
+                      "or find the site that uses the rest with vhostlimitctl top.",
+                      weight, others, ctl_plural(others),
+                      ctl_number(round(100 * (double)weight / (double)weights)).text,
+                      ctl_tenths(explain->vhost->cpu_now_permille).text,
+                      ctl_tenths(CTL_SUM(status, cpu_now_permille)).text);
+}
+
+static void say_slots(explain_t *explain)
+{
+    const ctl_status_t *status = explain->status;
+    char *share = share_text(explain);
+    int is_idle = CTL_SUM(status, cpu_now_permille) < status->processors * 500;
+
+    say(explain, ctl_printf("All " N " slots of the server are in use: " N " by this site "
+                            "and " N " by others. %s %s", status->slots,
+                            explain->vhost->running,
+                            explain->running - explain->vhost->running, share, is_idle
+                            ? "The slots are held by requests that use little CPU time. If "
+                              "VhostLimitSlots is a number, raise it; auto raises it itself."
+                            : "The CPUs are busy: faster pages help, more slots do not."));
+    free(share);
+}
+
+static void say_most(explain_t *explain)
+{
+    say(explain, ctl_printf("The site holds " N " of the server's " N " slots, and one site "
+                            "gets no more. The last " N " %s kept for other sites. If the "
+                            "CPUs are idle, its program hangs or its clients do not read "
+                            "their responses; VhostLimitSlots auto then adds slots while "
+                            "there are threads.", explain->vhost->running,
+                            explain->status->slots, explain->free,
+                            explain->free == 1 ? "is" : "are"));
+}
+
+/* Says that nothing limits the site.  A slow site is then slow by itself. */
+static void say_no_cause(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    if (vhost->waiting > 0) {
+        say(explain, ctl_printf("Nothing limits the site: a queued request starts at once, "
+                                "or as soon as a child process has a free thread for the "
+                                "site. One site gets four fifths of the threads of a child "
+                                "process."));
+        return;
+    }
+    say(explain, ctl_printf("Nothing limits the site: a new request starts at once."));
+    if (!vhost->running)
+        return;
+    if (vhost->service_us > 0 && vhost->requests > 0)
+        say(explain, ctl_printf("If the site is slow, queueing is not the reason: its "
+                                "requests take %s ms, with %s ms of CPU time. Look at its "
+                                "program, its database and its clients.",
+                                ctl_ms((double)vhost->service_us).text,
+                                ctl_ms(fmin((double)vhost->charged_us
+                                            / (double)vhost->requests,
+                                            (double)vhost->service_us)).text));
+    else
+        say(explain, ctl_printf("If the site is slow, queueing is not the reason: none of "
+                                "its requests has ended yet. Look at its program, its "
+                                "database and its clients."));
+}
+
+static void say_limited(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    if (vhost->limited_s > 0)
+        say(explain, ctl_printf("The site has been limited for " N " s.%s",
+                                vhost->limited_s, vhost->waiting ? ""
+                                : " It is no longer limited when for ten seconds no request "
+                                  "was refused or queued for long."));
+}
+
+static void say_waits(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    if (vhost->queued > 0)
+        say(explain, ctl_printf("Since the start, " N " of " N " admitted request%s had to "
+                                "wait; 99 %% of the waits took at most %s ms.",
+                                vhost->queued, vhost->requests,
+                                ctl_plural(vhost->requests),
+                                ctl_ms((double)vhost->wait_p99_us).text));
+}
+
+/* Says how many requests were refused, and for which reasons. */
+static void say_refusals(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+    const struct {
+        json_int_t n;
+        const char *reason;
+    } reasons[] = {
+        { vhost->refused_concurrency, "because of the concurrency limit" },
+        { vhost->refused_queue, "because the queue was full" },
+        { vhost->refused_timeout, "because of the queue's timeout" }
+    };
+    char *text;
+    const char *separator = ": ";
+    size_t i;
+
+    if (!vhost->refused)
+        return;
+    text = ctl_printf("Since the start, " N " request%s %s refused", vhost->refused,
+                      ctl_plural(vhost->refused), vhost->refused == 1 ? "was" : "were");
+    for (i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+        char *before = text;
+
+        if (!reasons[i].n)
+            continue;
+        text = ctl_printf("%s%s" N " %s", before, separator, reasons[i].n,
+                          reasons[i].reason);
+        separator = ", ";
+        free(before);
+    }
+    say(explain, ctl_printf("%s.", text));
+    free(text);
+}
+
+static void say_changed(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+    int i;
+
+    for (i = 0; i < CTL_LIMITS; i++) {
+        if (vhost->configured[i] >= 0)
+            say(explain, ctl_printf("The limit %s is " N " and not " N " as configured: "
+                                    "vhostlimitctl has changed it.", ctl_limit_names[i],
+                                    vhost->limits[i], vhost->configured[i]));
+    }
+}
+
+/* Fills in explain->sentences. */
+static void say_all(explain_t *explain)
+{
+    static void (*const says[CAUSES])(explain_t *explain) = {
+        say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most
+    };
+    int i;
+
+    say_now(explain);
+    for (i = 0; i < CAUSES; i++) {
+        if (explain->has_cause[i])
+            says[i](explain);
+    }
+    if (!explain->ncauses)
+        say_no_cause(explain);
+    say_limited(explain);
+    say_waits(explain);
+    say_refusals(explain);
+    say_changed(explain);
+}
+
+/* --- output --------------------------------------------------------------- */
+
+json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost)
+{
+    explain_t explain = { .status = status, .vhost = vhost };
+    json_t *causes = ctl_json_check(json_array());
+    int i;
+
+    explain.running = CTL_SUM(status, running);
+    explain.free = status->slots - explain.running;
+    explain.sentences = ctl_json_check(json_array());
+    find_causes(&explain);
+    say_all(&explain);
+    for (i = 0; i < CAUSES; i++) {
+        if (explain.has_cause[i])
+            json_array_append_new(causes, ctl_json_check(json_string(cause_names[i])));
+    }
+    return ctl_json_check(json_pack("{s:s, s:s, s:o, s:o}", "vhost", vhost->name,
+                                    "state", vhost->state, "causes", causes,
+                                    "sentences", explain.sentences));
+}
+
+static void print_text(const json_t *made)
+{
+    const json_t *sentence;
+    size_t i;
+
+    ctl_put_plain(stdout, json_string_value(json_object_get(made, "vhost")));
+    puts(":");
+    json_array_foreach(json_object_get(made, "sentences"), i, sentence) {
+        puts(json_string_value(sentence));
+    }
+}
+
+static void print_explanation(const ctl_call_t *call, const ctl_status_t *status,
+                              const ctl_vhost_t *vhost)
+{
+    json_t *made = ctl_explain_make(status, vhost);
+
+    if (call->json)
+        ctl_json_print(made);
+    else
+        print_text(made);
+    json_decref(made);
+}
+
+/* --- the command ---------------------------------------------------------- */
+
+/* Asks for the site alone first: the server resolves a ServerName, and its answer has the
+ * name of the account.  Returns NULL and fills in *error if there is no such site. */
+static char *find_name(const ctl_call_t *call, ctl_error_t *error)
+{
+    ctl_state_t one;
+    char *name = NULL;
+
+    if (ctl_state_ask(call, call->args[0], &one, error) != CTL_DONE)
+        return NULL;
+    if (one.status.nvhosts == 1)
+        name = ctl_printf("%s", one.status.vhosts[0].name);
+    else
+        ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu vhosts in place of "
+                      "one", one.status.nvhosts);
+    ctl_state_free(&one);
+    return name;
+}
+
+ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error)
+{
+    char *name = find_name(call, error);
+    ctl_state_t all;
+    size_t i;
+
+    if (!name)
+        return error->status;
+    if (ctl_state_ask(call, NULL, &all, error) == CTL_DONE) {
+        for (i = 0; i < all.status.nvhosts; i++) {
+            if (!strcmp(all.status.vhosts[i].name, name))
+                break;
+        }
+        if (i < all.status.nvhosts)
+            print_explanation(call, &all.status, &all.status.vhosts[i]);
+        else
+            ctl_error_set(error, CTL_REFUSED, "'%s' has left the configuration just now",
+                          name);
+        ctl_state_free(&all);
+    }
+    free(name);
+    return error->status;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vhostlimitctl: the command line. */
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl_command.h"
+
+static const char help[] =
+    "Summary: shows and changes how Apache's virtual hosts share the server (mod_vhostlimit)\n"
+    "Usage:   " CTL_PROGRAM " [OPTION]... COMMAND [ARGUMENT]...\n"
+    "  top [KEY]              all vhosts, once a second, sorted by KEY: cpu, running,\n"
+    "                         waiting, refused, rate or name. The keys c, r, w, f, s and n\n"
+    "                         select another order while it runs, q ends it\n"
+    "  list                   all vhosts, in the order of the configuration\n"
+    "  show VHOST             everything that is known about one vhost\n"
+    "  set VHOST KEY=VALUE... change weight, concurrency, queue or cpu at once\n"
+    "  reset VHOST [KEY...]   return to the configured limits\n"
+    "  explain VHOST          why requests of the vhost are queued or refused now\n"
+    "  report                 what On would have done to vhosts with DryRun\n"
+    "  size [SECONDS]         slots and workers for the load of the next 10 SECONDS;\n"
+    "                         0: for the load since the start\n"
+    "  doctor                 check the server and the machine, and say what to do\n"
+    "  VHOST is a name as list shows it, or a ServerName.\n"
+    "  -s SOCKET   control socket of the server (vhostlimit.sock in its\n"
+    "              DefaultRuntimeDir), if it is not in a usual place\n"
+    "  --json      print one JSON document, for programs\n"
+    "  -h, --help  print this help\n"
+    "  --version   print the version\n"
+    "Exit:    0 done; 1 refused, no such vhost, or doctor found a problem; 2 usage;\n"
+    "         69 no server with the module answers; 77 not root\n";
+
+static const struct {
+    const char *name;
+    int least, most;                /* number of arguments */
+    ctl_command_fn run;
+} commands[] = {
+    { "top", 0, 1, ctl_top },
+    { "list", 0, 0, ctl_list },
+    { "show", 1, 1, ctl_show },
+    { "set", 2, 1 + CTL_LIMITS, ctl_set },
+    { "reset", 1, 1 + CTL_LIMITS, ctl_reset },
+    { "explain", 1, 1, ctl_explain },
+    { "report", 0, 0, ctl_report },
+    { "size", 0, 1, ctl_size },
+    { "doctor", 0, 0, ctl_doctor }
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+/* --- options -------------------------------------------------------------- */
+
+enum { OPTION_JSON = 256, OPTION_VERSION };
+
+static const struct option long_options[] = {
+    { "json", no_argument, NULL, OPTION_JSON },
+    { "help", no_argument, NULL, 'h' },
+    { "version", no_argument, NULL, OPTION_VERSION },
+    { NULL, 0, NULL, 0 }
+};
+
+/* getopt_long() tells of a short option the letter, and of a long one where it was.
+ * A letter that it cannot tell was part of a long option. */
+static ctl_exit_e bad_option(char *const argv[], ctl_error_t *error)
+{
+    if (optopt && optopt < OPTION_JSON)
+        return ctl_error_set(error, CTL_USAGE, "unknown option -%c", optopt);
+    if (optopt)
+        return ctl_error_set(error, CTL_USAGE, "option %s takes no value", argv[optind - 1]);
+    return ctl_error_set(error, CTL_USAGE, "unknown option %s", argv[optind - 1]);
+}
+
+/* Reads the options.  Returns 1 if all is done after help or version, or *error is set. */
+static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *error)
+{
+    int option;
+
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":s:h", long_options, NULL)) != -1) {
+        switch (option) {
+        case 's':
+            call->socket = optarg;
+            break;
+        case OPTION_JSON:
+            call->json = 1;
+            break;
+        case 'h':
+            printf("%s", help);
+            return 1;
+        case OPTION_VERSION:
+            puts(CTL_PROGRAM " (" PACKAGE_NAME ") " PACKAGE_VERSION);
+            return 1;
+        case ':':
+            ctl_error_set(error, CTL_USAGE, "option -%c needs a value", optopt);
+            return 1;
+        default:
+            bad_option(argv, error);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* --- commands ------------------------------------------------------------- */
+
+/* Runs the command that the arguments name. */
+static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
+{
+    const char *name = call->args[0];
+    size_t i;
+
+    if (!name)
+        return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
+                             "reset, explain, report, size or doctor");
+    for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
+        ;
+    if (i == COMMANDS)
+        return ctl_error_set(error, CTL_USAGE, "unknown command '%s'", name);
+    call->args++;
+    call->nargs--;
+    if (call->nargs < commands[i].least)
+        return ctl_error_set(error, CTL_USAGE, "%s: too few arguments", name);
+    if (call->nargs > commands[i].most)
+        return ctl_error_set(error, CTL_USAGE, "%s: too many arguments", name);
+    return commands[i].run(call, error);
+}
+
+/* Output may fail late, when it is flushed: on a full disk for example. */
+static ctl_exit_e flush_output(ctl_exit_e status, ctl_error_t *error)
+{
+    if (!fflush(stdout) && !ferror(stdout))
+        return status;
+    return ctl_error_set(error, CTL_REFUSED, "the output cannot be written: %s",
+                         strerror(errno));
+}
+
+int main(int argc, char *argv[])
+{
+    ctl_error_t error = { .status = CTL_DONE };
+    ctl_call_t call = { .socket = NULL };
+    ctl_exit_e status = CTL_DONE;
+
+    if (!read_options(argc, argv, &call, &error)) {
+        call.args = (const char *const *)argv + optind;
+        call.nargs = argc - optind;
+        status = run_command(&call, &error);
+    }
+    if (error.status == CTL_DONE)
+        status = flush_output(status, &error);
+    return (int)(error.status == CTL_DONE ? status : ctl_error_print(&error));
+}

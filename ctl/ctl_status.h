@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CTL_STATUS_H
+#define CTL_STATUS_H
+
+/* The server's status document as a structure.  The members have the names of the keys
+ * (docs/operating.md). */
+
+#include "ctl.h"
+
+/* The limits that can be changed, in the order in which they are shown. */
+typedef enum {
+    CTL_WEIGHT,
+    CTL_CONCURRENCY,
+    CTL_QUEUE,
+    CTL_CPU,
+    CTL_LIMITS                  /* number of limits */
+} ctl_limit_e;
+
+extern const char *const ctl_limit_names[CTL_LIMITS];
+
+/* Numbers of a vhost that commands use. */
+#define CTL_VHOST_NUMBERS(X) X(running) X(waiting) X(deferred) X(requests) X(queued) \
+    X(refused) X(refused_concurrency) X(refused_queue) X(refused_timeout)           \
+    X(would_queue) X(would_refuse) X(busy_us) X(charged_us) X(limited_s)            \
+    X(cpu_now_permille) X(service_us) X(wait_p99_us)
+
+/* Numbers of the server. */
+#define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \
+    X(processors)
+
+/* A site: a vhost, or all vhosts of a VhostLimitGroup. */
+typedef struct ctl_vhost_t {
+    const char *name, *mode, *state, *method;
+    json_int_t limits[CTL_LIMITS];
+    json_int_t configured[CTL_LIMITS];  /* -1: the limit is as configured */
+#define X(member) json_int_t member;
+    CTL_VHOST_NUMBERS(X)
+#undef X
+    json_t *json;
+} ctl_vhost_t;
+
+typedef struct ctl_status_t {
+    const char *module, *mpm;
+#define X(member) json_int_t member;
+    CTL_SERVER_NUMBERS(X)
+#undef X
+    struct {
+        const char *backend, *path, *reason, *outside;
+    } cgroup;
+    ctl_vhost_t *vhosts;
+    size_t nvhosts;
+} ctl_status_t;
+
+/* Reads the document.  The strings belong to json, which must live as long as *ret_status.
+ * Returns CTL_DONE, or fills in *error if a key is missing or not valid. */
+ctl_exit_e ctl_status_read(json_t *json, ctl_status_t *ret_status, ctl_error_t *error);
+
+void ctl_status_free(ctl_status_t *status);
+
+/* Returns 1 if a limit is not as configured. */
+int ctl_vhost_is_changed(const ctl_vhost_t *vhost);
+
+/* The site has VhostLimit DryRun. */
+int ctl_vhost_is_dry(const ctl_vhost_t *vhost);
+
+/* Returns the sum of a member over all sites; INT64_MAX if it is larger. */
+#define CTL_SUM(status, member) ctl_status_sum(status, offsetof(ctl_vhost_t, member))
+json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset);
+
+#endif

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/vl_sites.h"
+
+#include <stddef.h>
+
+#include <apr_hash.h>
+#include <apr_strings.h>
+#include <http_core.h>
+#include <http_main.h>
+
+#include "base/vl_private.h"
+#include "cgroup/vl_cgroup.h"
+#include "config/vl_conf.h"
+
+/* The virtual hosts of one ServerName before groups join them, or one virtual host without
+ * ServerName. */
+typedef struct base_t {
+    vl_site_t *site;            /* the site of the group, if there is one */
+    const char *server_name;    /* in lower case; NULL: not in the configuration */
+    const server_rec *first;
+} base_t;
+
+/* State of one call of vl_sites_find(). */
+typedef struct finder_t {
+    apr_pool_t *p, *ptemp;
+    apr_hash_t *named;          /* sections that have a ServerName, by file and line */
+    apr_hash_t *by_name;        /* base_t *, by server_name */
+    apr_hash_t *groups;         /* vl_site_t *, by name of the group */
+    apr_hash_t *files;          /* names of cgroups in use */
+    apr_array_header_t *bases;  /* base_t * */
+    apr_array_header_t *sites;  /* vl_site_t *: the bases without groups, and the groups */
+} finder_t;
+
+/* A setting that the virtual hosts of a site share. */
+typedef struct shared_t {
+    const char *directive;
+    apr_size_t offset, size;    /* in vl_conf_t */
+} shared_t;
+
+static const shared_t shared[VL_AT_group] = {
+#define MEMBER(directive, member) \
+    { directive, offsetof(vl_conf_t, member), sizeof(((vl_conf_t *)0)->member) },
+#define X(member, directive, args, def, min, max, unit, words, help) \
+    MEMBER(directive, member)
+    VL_SETTINGS(X)
+#undef X
+#define X(member, directive, min, help) MEMBER(directive, member)
+    VL_SIZES(X)
+#undef X
+    MEMBER("VhostLimitQueue", queue_timeout)
+#undef MEMBER
+    /* Neighbors without padding between them, from the first to the last. */
+#define MEMBERS(directive, first, last) \
+    { directive, offsetof(vl_conf_t, visitors.first), \
+      offsetof(vl_conf_t, visitors.last) - offsetof(vl_conf_t, visitors.first) \
+      + sizeof(((vl_conf_t *)0)->visitors.last) },
+    MEMBERS("VhostLimitClients", clients, bits6)
+    MEMBERS("VhostLimitKnown", known, ttl_us)
+    { "VhostLimitClass", offsetof(vl_conf_t, visitors.classes), sizeof(void *) },
+#undef MEMBERS
+};
+
+static server_rec *vhost_of(const vl_site_t *site, int i)
+{
+    return APR_ARRAY_IDX(site->vhosts, i, server_rec *);
+}
+
+const char *vl_sites_address(apr_pool_t *p, const server_addr_rec *address)
+{
+    const char *host = address->virthost ? address->virthost : "*";
+    const char *form = strchr(host, ':') ? "[%s]" : "%s";
+
+    host = apr_psprintf(p, form, host);
+    return address->host_port ? apr_psprintf(p, "%s:%u", host, address->host_port)
+                              : host;
+}
+
+/* --- ServerName ----------------------------------------------------------- */
+
+/* Returns 1 if the directives of one level contain ServerName. */
+static int has_server_name(const ap_directive_t *d)
+{
+    while (d && ap_cstr_casecmp(d->directive, "ServerName"))
+        d = d->next;
+    return d != NULL;
+}
+
+static const char *place(apr_pool_t *p, const char *file, int line)
+{
+    return apr_psprintf(p, "%s:%d", file ? file : "?", line);
+}
+
+/* Finds the <VirtualHost> sections that have a ServerName.  A server_rec does not tell: httpd
+ * gives one without ServerName the name of the main server or of its address. */
+static apr_hash_t *find_named(apr_pool_t *ptemp)
+{
+    apr_hash_t *named = apr_hash_make(ptemp);
+    const ap_directive_t *d;
+
+    for (d = ap_conftree; d; d = d->next) {
+        if (!ap_cstr_casecmp(d->directive, "<VirtualHost")
+            && has_server_name(d->first_child))
+            apr_hash_set(named, place(ptemp, d->filename, d->line_num),
+                         APR_HASH_KEY_STRING, d);
+    }
+    return named;
+}
+
+/* Returns the ServerName of the configuration in lower case, or NULL. */
+static const char *server_name(const finder_t *finder, const server_rec *s)
+{
+    int is_named = s->is_virtual
+                   ? apr_hash_get(finder->named,
+                                  place(finder->ptemp, s->defn_name,
+                                        (int)s->defn_line_number),
+                                  APR_HASH_KEY_STRING) != NULL
+                   : has_server_name(ap_conftree);
+    char *name;
+
+    if (!is_named || !s->server_hostname)
+        return NULL;
+    name = apr_pstrdup(finder->p, s->server_hostname);
+    ap_str_tolower(name);
+    return name;
+}
+
+/* --- bases and groups ----------------------------------------------------- */
+
+static vl_site_t *make_site(const finder_t *finder)
+{
+    vl_site_t *site = apr_pcalloc(finder->p, sizeof(*site));
+
+    site->vhosts = apr_array_make(finder->p, 2, sizeof(server_rec *));
+    return site;
+}
+
+/* Finds the base of the server, or creates it. */
+static base_t *find_base(finder_t *finder, const server_rec *s)
+{
+    const char *name = server_name(finder, s);
+    base_t *base = name ? apr_hash_get(finder->by_name, name, APR_HASH_KEY_STRING)
+                        : NULL;
+
+    if (base)
+        return base;
+    base = apr_palloc(finder->ptemp, sizeof(*base));
+    base->site = make_site(finder);
+    base->server_name = name;
+    base->first = s;
+    if (name)
+        apr_hash_set(finder->by_name, name, APR_HASH_KEY_STRING, base);
+    APR_ARRAY_PUSH(finder->bases, base_t *) = base;
+    return base;
+}
+
+/* Returns 1 if the virtual host itself says VhostLimit Off. */
+static int is_off(const vl_conf_t *conf)
+{
+    return conf->set_at[VL_AT_mode] && conf->mode == VL_MODE_OFF;
+}
+
+/* Logs that two virtual hosts of a site set different values. */
+static apr_status_t report_conflict(const char *site, const char *directive,
+                                    const ap_directive_t *a,
+                                    const ap_directive_t *b)
+{
+    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, ap_server_conf, VLOGNO(0015)
+                 "site %s: %s is %s in %s:%d and %s in %s:%d. The virtual hosts "
+                 "of a site share its limits, so the server does not start. "
+                 "Write the directive once, or the same value in both places",
+                 site, directive, a->args, a->filename, a->line_num, b->args,
+                 b->filename, b->line_num);
+    return APR_EINVAL;
+}
+
+/* Finds the group that the virtual hosts of the base name.  *ret_group is NULL if they name
+ * none. */
+static apr_status_t find_group(const base_t *base, const char **ret_group)
+{
+    const vl_conf_t *conf, *first = NULL;
+    int i;
+
+    *ret_group = NULL;
+    for (i = 0; i < base->site->vhosts->nelts; i++) {
+        conf = vl_conf_get(vhost_of(base->site, i));
+        if (!conf->group)
+            continue;
+        if (first && strcmp(first->group, conf->group))
+            return report_conflict(base->server_name, "VhostLimitGroup",
+                                   first->set_at[VL_AT_group],
+                                   conf->set_at[VL_AT_group]);
+        first = conf;
+        *ret_group = conf->group;
+    }
+    return APR_SUCCESS;
+}
+
+/* Moves the virtual hosts of the base to the site of their group, if they have one. */
+static apr_status_t join_group(finder_t *finder, base_t *base)
+{
+    const char *group;
+    apr_status_t rv = find_group(base, &group);
+    vl_site_t *site;
+
+    if (!group) {
+        APR_ARRAY_PUSH(finder->sites, vl_site_t *) = base->site;
+        return rv;
+    }
+    site = apr_hash_get(finder->groups, group, APR_HASH_KEY_STRING);
+    if (!site) {
+        site = make_site(finder);
+        apr_hash_set(finder->groups, group, APR_HASH_KEY_STRING, site);
+        APR_ARRAY_PUSH(finder->sites, vl_site_t *) = site;
+        site->name = group;
+    }
+    apr_array_cat(site->vhosts, base->site->vhosts);
+    base->site = site;
+    return rv;
+}
+
+/* --- names ---------------------------------------------------------------- */
+
+/* Returns the name, or name#2, name#3 ... if another site has it.  Names are compared as
+ * names of cgroups, so that every site has a cgroup of its own. */
+static const char *unique_name(const finder_t *finder, const char *name)
+{
+    const char *unique = name;
+    unsigned n = 1;
+
+    while (apr_hash_get(finder->files, vl_cgroup_file_name(finder->ptemp, unique),
+                        APR_HASH_KEY_STRING))
+        unique = apr_psprintf(finder->p, "%s#%u", name, ++n);
+    apr_hash_set(finder->files, vl_cgroup_file_name(finder->ptemp, unique),
+                 APR_HASH_KEY_STRING, unique);
+    return unique;
+}
+
+/* Returns the name of a base without ServerName. */
+static const char *name_by_address(apr_pool_t *p, const server_rec *s)
+{
+    char *name;
+
+    if (s->is_virtual && s->addrs)
+        return vl_sites_address(p, s->addrs);
+    name = apr_pstrdup(p, s->server_hostname ? s->server_hostname : "_default_");
+    ap_str_tolower(name);
+    return name;
+}
+
+/* Names the sites.  The names of groups come first, then those that the configuration has,
+ * so that a name which httpd has found never takes one of them. */
+static void name_sites(finder_t *finder)
+{
+    int i, with_name;
+
+    for (i = 0; i < finder->sites->nelts; i++) {
+        vl_site_t *site = APR_ARRAY_IDX(finder->sites, i, vl_site_t *);
+
+        if (site->name)
+            site->name = unique_name(finder, site->name);
+    }
+    for (with_name = 1; with_name >= 0; with_name--) {
+        for (i = 0; i < finder->bases->nelts; i++) {
+            base_t *base = APR_ARRAY_IDX(finder->bases, i, base_t *);
+
+            if (base->site->name || (base->server_name != NULL) != with_name)
+                continue;
+            base->site->name = unique_name(finder, with_name ? base->server_name
+                                           : name_by_address(finder->p,
+                                                             base->first));
+        }
+    }
+}
+
+/* --- limits --------------------------------------------------------------- */
+
+static void *member_of(const vl_site_t *site, int i, const shared_t *setting)
+{
+    return (char *)vl_conf_get(vhost_of(site, i)) + setting->offset;
+}
+
+/* Compares the setting of two virtual hosts, which both have it.  *ret_a and *ret_b are the
+ * directives; if the values differ, those to name in the message. */
+static int is_same(const vl_site_t *site, int which, int a, int b,
+                   const ap_directive_t **ret_a, const ap_directive_t **ret_b)
+{
+    const vl_conf_t *one = vl_conf_get(vhost_of(site, a));
+    const vl_conf_t *other = vl_conf_get(vhost_of(site, b));
+    const ap_directive_t *at;
+
+    *ret_a = one->set_at[which];
+    *ret_b = other->set_at[which];
+    if (which != VL_AT_classes)
+        return !memcmp(member_of(site, a, &shared[which]),
+                       member_of(site, b, &shared[which]), shared[which].size);
+    at = vl_visitor_class_conflict(one->visitors.classes, other->visitors.classes, ret_b);
+    if (at)
+        *ret_a = at;
+    return !at;
+}
+
+/* Gives the value that one virtual host sets to the others.  Returns APR_EINVAL if two set
+ * different values. */
+static apr_status_t share_setting(const vl_site_t *site, int which)
+{
+    const shared_t *setting = &shared[which];
+    const ap_directive_t *at, *other_at;
+    int i, first = -1;
+
+    for (i = 0; i < site->vhosts->nelts; i++) {
+        if (!vl_conf_get(vhost_of(site, i))->set_at[which])
+            continue;
+        if (first < 0)
+            first = i;
+        else if (!is_same(site, which, first, i, &at, &other_at))
+            return report_conflict(site->name, setting->directive, at, other_at);
+    }
+    for (i = 0; first >= 0 && i < site->vhosts->nelts; i++)
+        memmove(member_of(site, i, setting), member_of(site, first, setting),
+                setting->size);
+    return APR_SUCCESS;
+}
+
+/* Shares all settings.  Only the first conflict of a site is logged. */
+static apr_status_t share_settings(const vl_site_t *site)
+{
+    apr_status_t rv = APR_SUCCESS;
+    int which;
+
+    for (which = 0; which < VL_AT_group && rv == APR_SUCCESS; which++)
+        rv = share_setting(site, which);
+    return rv;
+}
+
+/* --- all ------------------------------------------------------------------ */
+
+static finder_t *make_finder(apr_pool_t *p, apr_pool_t *ptemp, int servers)
+{
+    finder_t *finder = apr_palloc(ptemp, sizeof(*finder));
+
+    finder->p = p;
+    finder->ptemp = ptemp;
+    finder->named = find_named(ptemp);
+    finder->by_name = apr_hash_make(ptemp);
+    finder->groups = apr_hash_make(ptemp);
+    finder->files = apr_hash_make(ptemp);
+    finder->bases = apr_array_make(ptemp, servers, sizeof(base_t *));
+    finder->sites = apr_array_make(ptemp, servers, sizeof(vl_site_t *));
+    return finder;
+}
+
+apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
+                           server_rec *main_server)
+{
+    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    finder_t *finder = make_finder(p, ptemp, servers->nelts);
+    apr_array_header_t *bases = apr_array_make(ptemp, servers->nelts,
+                                               sizeof(base_t *));
+    apr_status_t rv = APR_SUCCESS, failed = APR_SUCCESS;
+    int i;
+
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        base_t *base = find_base(finder, s);
+
+        APR_ARRAY_PUSH(bases, base_t *) = base;
+        if (!is_off(vl_conf_get(s)))
+            APR_ARRAY_PUSH(base->site->vhosts, server_rec *) = s;
+    }
+    for (i = 0; i < finder->bases->nelts; i++) {
+        rv = join_group(finder, APR_ARRAY_IDX(finder->bases, i, base_t *));
+        failed = rv != APR_SUCCESS ? rv : failed;
+    }
+    name_sites(finder);
+    for (i = 0; i < finder->sites->nelts; i++) {
+        rv = share_settings(APR_ARRAY_IDX(finder->sites, i, vl_site_t *));
+        failed = rv != APR_SUCCESS ? rv : failed;
+    }
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+
+        vl_conf_get(s)->site = APR_ARRAY_IDX(bases, i, base_t *)->site;
+        vl_conf_get(s)->place = s->is_virtual
+            ? place(p, s->defn_name, (int)s->defn_line_number) : "";
+    }
+    return failed;
+}
+
+apr_array_header_t *vl_sites_servers(apr_pool_t *p, server_rec *main_server)
+{
+    apr_array_header_t *all = vl_conf_servers(p, main_server);
+    apr_array_header_t *servers = apr_array_make(p, all->nelts,
+                                                 sizeof(server_rec *));
+    int i;
+
+    for (i = 0; i < all->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(all, i, server_rec *);
+        const vl_conf_t *conf = vl_conf_get(s);
+
+        if (conf->mode != VL_MODE_OFF && vhost_of(conf->site, 0) == s)
+            APR_ARRAY_PUSH(servers, server_rec *) = s;
+    }
+    return servers;
+}

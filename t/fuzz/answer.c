@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The server's answers, as vhostlimitctl reads and shows them: to the command "status" and,
+ * after a zero byte, to the command "modules". */
+#include "fuzz.h"
+#include "ctl_doctor.h"
+#include "ctl_explain.h"
+#include "ctl_size.h"
+#include "ctl_table.h"
+#include "ctl_top.h"
+
+static void look_at_doctor(const ctl_status_t *status, const json_t *modules)
+{
+    ctl_facts_t facts = { .status = status, .modules = modules };
+    json_t *findings;
+
+    facts.release = strdup("6.1");
+    facts.outside = json_object();
+    findings = ctl_doctor_judge(&facts);
+    must(json_array_size(findings) > 0);
+    json_decref(findings);
+    ctl_facts_free(&facts);
+}
+
+static void look_at_top(const ctl_status_t *status)
+{
+    static const ctl_status_t before = { .now_us = 0 };
+    FILE *out = fopen("/dev/null", "w");
+    const ctl_vhost_t **vhosts = calloc(status->nvhosts + 1, sizeof(*vhosts));
+    json_int_t *rates = calloc(status->nvhosts + 1, sizeof(*rates));
+    ctl_top_row_t *rows;
+    ctl_order_e order;
+    size_t i;
+
+    for (order = 0; order < CTL_ORDER_COUNT; order++) {
+        rows = ctl_top_rows(status, &before);
+        ctl_top_sort(rows, status->nvhosts, order);
+        for (i = 0; i < status->nvhosts; i++) {
+            must(rows[i].vhost >= status->vhosts);
+            vhosts[i] = rows[i].vhost;
+            rates[i] = rows[i].rate;
+        }
+        ctl_table_print(out, vhosts, status->nvhosts, rates);
+        free(rows);
+    }
+    free(rates);
+    free(vhosts);
+    fclose(out);
+}
+
+static void look_at(const ctl_status_t *status, const json_t *modules)
+{
+    ctl_size_t size;
+    size_t i;
+
+    for (i = 0; i < status->nvhosts; i++)
+        json_decref(ctl_explain_make(status, &status->vhosts[i]));
+    must(!ctl_size_compute(NULL, status, status->uptime_s, &size));
+    must(!size.requests || (size.loss >= 0 && size.loss <= 1));
+    look_at_top(status);
+    look_at_doctor(status, modules);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint8_t *zero = size ? memchr(data, 0, size) : NULL;
+    size_t len = zero ? (size_t)(zero - data) : size;
+    json_t *json = json_loadb((const char *)data, len, JSON_REJECT_DUPLICATES, NULL);
+    json_t *modules = zero ? json_loadb((const char *)zero + 1, size - len - 1, 0, NULL)
+                           : NULL;
+    char *text = strndup((const char *)data, len);
+    ctl_status_t status;
+    ctl_error_t error;
+
+    must(strlen(ctl_plain(text)) <= len);
+    free(text);
+    if (json && ctl_status_read(json, &status, &error) == CTL_DONE) {
+        look_at(&status, modules);
+        ctl_status_free(&status);
+    }
+    json_decref(modules);
+    json_decref(json);
+    return 0;
+}

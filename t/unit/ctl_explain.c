@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each cause that explain finds, and its sentence. */
+#include <string.h>
+
+#include "tap.h"
+#include "ctl_explain.h"
+
+/* A server with two CPUs and ten slots; the first site is explained. */
+static ctl_vhost_t vhosts[2];
+static const ctl_status_t status = { .slots = 10, .processors = 2, .vhosts = vhosts,
+                                     .nvhosts = 2 };
+
+static void begin(json_int_t running, json_int_t waiting, json_int_t others)
+{
+    static const ctl_vhost_t site = { .mode = "on", .state = "running",
+                                      .limits = { 100, 0, 1000, 0 },
+                                      .configured = { -1, -1, -1, -1 } };
+
+    vhosts[0] = vhosts[1] = site;
+    vhosts[0].name = "a";
+    vhosts[1].name = "b";
+    vhosts[0].running = running;
+    vhosts[0].waiting = waiting;
+    vhosts[1].running = others;
+}
+
+/* Returns 1 if the causes are these, with spaces between them, and a sentence has the
+ * words. */
+static int says(const char *causes, const char *words)
+{
+    json_t *made = ctl_explain_make(&status, &vhosts[0]);
+    const json_t *value;
+    char found[100] = "";
+    int has_words = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(made, "causes"), i, value) {
+        strcat(found, i ? " " : "");
+        strcat(found, json_string_value(value));
+    }
+    json_array_foreach(json_object_get(made, "sentences"), i, value) {
+        printf("# %s\n", json_string_value(value));
+        has_words |= strstr(json_string_value(value), words) != NULL;
+    }
+    json_decref(made);
+    return has_words && !strcmp(found, causes);
+}
+
+static void causes(void)
+{
+    begin(2, 0, 0);
+    vhosts[0].limits[CTL_CONCURRENCY] = 2;
+    ok(says("concurrency", "2 of 2 requests are running"), "concurrency");
+    vhosts[0].limits[CTL_QUEUE] = 0;
+    vhosts[0].service_us = 1500;
+    ok(says("concurrency", "is refused, because VhostLimitQueue is 0. Raise the limit, or "
+            "make the requests faster (they take 1.5 ms)."), "no queue");
+    begin(0, 5, 0);
+    vhosts[0].limits[CTL_QUEUE] = 5;
+    vhosts[0].deferred = 1;
+    ok(says("queue", "No request is running and 5 are queued now."), "only queued ones");
+    ok(says("queue", "1 more connection waits for a place in the queue and is refused"),
+       "a full queue");
+    vhosts[0].deferred = 2;
+    ok(says("queue", "2 more connections wait for a place in the queue and are refused"),
+       "a full queue and two connections");
+    begin(1, 1, 9);
+    vhosts[0].limits[CTL_CPU] = 30;
+    vhosts[0].cpu_now_permille = 270;
+    ok(says("cpu", "the site uses 27 % of one CPU, VhostLimitCPU is 30%"),
+       "the CPU limit, and not the slots");
+    vhosts[0].cpu_now_permille = 269;
+    ok(says("slots", "All 10 slots of the server are in use: 1 by this site and 9 by "
+            "others. With weight 100 beside 1 other active site, the share of this site is "
+            "50 % of the CPU time."), "slots");
+    ok(says("slots", "use little CPU time"), "slots that are held without CPU time");
+    vhosts[1].cpu_now_permille = 1900;
+    ok(says("slots", "faster pages help"), "slots that are held with CPU time");
+    begin(10, 1, 0);
+    ok(says("slots", "No other site has requests."), "slots of one site alone");
+    begin(8, 1, 0);
+    ok(says("most", "holds 8 of the server's 10 slots, and one site gets no more. The last 2 "
+            "are kept"), "four fifths of the slots");
+    vhosts[0].mode = "dryrun";
+    vhosts[0].would_queue = 1;
+    ok(says("dryrun", "1 request would have been queued and 0 would have been refused"),
+       "DryRun is the only cause");
+}
+
+static void no_cause(void)
+{
+    begin(0, 0, 0);
+    ok(says("", "No request is running or queued now."), "an idle site");
+    ok(says("", "a new request starts at once"), "an idle site is not limited");
+    begin(1, 1, 0);
+    ok(says("", "1 request is running and 1 is queued now."), "one request each");
+    ok(says("", "as soon as a child process has a free thread"), "a grant on its way");
+    begin(3, 0, 0);
+    ok(says("", "3 requests are running and none is queued now."), "three requests");
+    ok(says("", "none of its requests has ended yet"), "a slow site whose requests do not end");
+    vhosts[0].service_us = 2000;
+    vhosts[0].requests = 10;
+    vhosts[0].charged_us = 5000;
+    ok(says("", "its requests take 2 ms, with 0.5 ms of CPU time"), "a slow site");
+    vhosts[0].charged_us = 90000;
+    ok(says("", "its requests take 2 ms, with 2 ms of CPU time"), "CPU time is not more than time");
+}
+
+static void history(void)
+{
+    begin(0, 0, 0);
+    vhosts[0].limited_s = 7;
+    ok(says("", "limited for 7 s. It is no longer limited when"), "limited and idle");
+    vhosts[0].waiting = 1;
+    ok(says("", "The site has been limited for 7 s."), "limited and queued");
+    vhosts[0].queued = 4;
+    vhosts[0].requests = 9;
+    vhosts[0].wait_p99_us = 12345;
+    ok(says("", "4 of 9 admitted requests had to wait; 99 % of the waits took at most "
+            "12.3 ms."), "waits");
+    vhosts[0].refused = 3;
+    vhosts[0].refused_queue = 1;
+    vhosts[0].refused_timeout = 2;
+    ok(says("", "3 requests were refused: 1 because the queue was full, 2 because of the "
+            "queue's timeout."), "refusals by reason");
+    vhosts[0].limits[CTL_WEIGHT] = 300;
+    vhosts[0].configured[CTL_WEIGHT] = 100;
+    ok(says("", "The limit weight is 300 and not 100 as configured"), "a changed limit");
+}
+
+int main(void)
+{
+    causes();
+    no_cause();
+    history();
+    return tap_done();
+}

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+# Parts of result.json, and of the JSON of a run, from values that the shell passes with
+# --arg and --argjson.  Most keys are the names of the arguments.
+
+def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
+
+# ---- a run -----------------------------------------------------------------------
+
+def about: $ARGS.named | with_numbers("repetition", "workers", "seconds")
+  | .requests |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
+
+# A load: its parameters and the generator's record.  The length of a load with a number
+# of requests is the time that the generator measured.
+def client: $ARGS.named as $asked
+  | ($asked | with_numbers("client", "users", "seconds") | del(.began, .run_began, .requests)) as $load
+  | (($asked.began | tonumber) - ($asked.run_began | tonumber)) as $from
+  | (if $asked.requests == "" then $load.seconds else .elapsed_s end) as $seconds
+  | $load + { from_s: $from, to_s: ($from + $seconds) } + . + { seconds: $seconds };
+
+# A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites.
+def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } };
+
+# A sample of the status page.
+def sample: { at: now, slots, sites: [.vhosts[]
+  | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries };
+
+# Ticks of all, busy and own CPU time, at the beginning and at the end -> percent that
+# other processes used, or null.
+def others: $ARGS.positional | map(tonumber) as [$all0, $busy0, $ours0, $all1, $busy1, $ours1]
+  | if length < 6 or $all1 <= $all0 then null
+    else [0, 100 * (($busy1 - $busy0) - ($ours1 - $ours0)) / ($all1 - $all0)] | max end;
+
+# Ticks of all, idle and stolen CPU time of a client over a run.
+def client_cpu: $ARGS.named.name as $name | $ARGS.positional | map(tonumber) as [$all, $idle, $steal]
+  | { name: $name, idle: (100 * $idle / $all), steal: (100 * $steal / $all), busy: (100 * ($all - $idle - $steal) / $all) };
+
+# ---- the result ------------------------------------------------------------------
+
+# A void run, without the parts for figures, which are in its file.
+def void: { file: (input_filename | split("/")[-1]), page, target, title, scene, repetition, rate: .total.rate, noise,
+  cpu: (.sar.cpu? // null), client_cpu };
+
+def missing: split(" ") | { repetition: (.[0] | tonumber), page: .[1], target: .[2], scene: .[3] };
+
+def tries: split(" ") | { page: .[0], workers: (.[1] | tonumber), rate: (.[2] | tonumber) };
+
+def options: $ARGS.named | with_numbers("seconds", "repeat", "workers", "children") | .keepalive |= (. == "1");
+
+def machine: $ARGS.named | with_numbers("cpus", "memory_kb") | .pinned = (.server_cpus != .client_cpus);
+
+def build: $ARGS.named | .commit |= (if . == "" then null else . end)
+  | .dirty |= if $ARGS.named.commit == "" then null else . != "" end;
+
+def result: { schema: 2, finished: (now | todate), complete: ($ARGS.named.complete == "yes"), runs: . }
+  + ($ARGS.named | del(.complete));
