@@ -13,8 +13,11 @@
 #include <apr_strings.h>
 #include <http_core.h>
 #include <http_main.h>
+#include <mpm_common.h>
 
 #include "accept/vl_accept.h"
+#include "accept/vl_child.h"
+#include "accept/vl_listener.h"
 #include "cgroup/vl_cgroup.h"
 #include "config/vl_conf.h"
 #include "control/vl_control.h"
@@ -364,7 +367,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                      server_rec *main_server)
 {
-    vl_accept_open_logs();
+    if (vl_accept_works())
+        vl_listener_open_logs();
     return OK;
 }
 
@@ -378,49 +382,42 @@ static int start_control(apr_pool_t *pconf, apr_pool_t *plog,
     return OK;
 }
 
-/* Returns how many idle keep-alive connections a child process may park.  As many queued
- * connections are allowed in addition.  Both together use the descriptors below
- * RLIMIT_NOFILE that remain after these are reserved:
- *  - 5 for each thread (two for its client, a file, a back end, one spare), plus 100;
- *  - the open cgroup files;
- *  - one eventfd for each child process that can exist. */
-static apr_uint32_t max_parked_connections(int threads)
+/* Cleanup of pchild. The pools of some connections live longer than pchild when the
+ * process exits. From now on they do not use the shared memory. */
+static apr_status_t child_end(void *unused)
 {
-    rlim_t reserved = (rlim_t)threads * 5 + 100 + vl_place_open_count(place)
-                      + vl_shm_columns(kept->shm);
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY)
-        return APR_UINT32_MAX;
-    return limit.rlim_cur > reserved + 1
-           ? (apr_uint32_t)((limit.rlim_cur - reserved) / 2) : 1;
+    vl_child.ended = 1;
+    vl_lease_forget();
+    return APR_SUCCESS;
 }
 
 /* Child process: attaches to shared memory and starts the module's threads. */
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
+    const vl_child_t child = { .pool = pchild, .main_server = main_server,
+                               .shm = kept->shm, .place = place, .usage = usage,
+                               .pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname),
+                               .transfer_pair = kept->transfer,
+                               .relay_pair = kept->relay };
     int threads = 1;
-    apr_uint32_t max_parked;
     apr_status_t rv;
 
     vl_control_child_init();
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
-    rv = vl_shm_child_attach(kept->shm, getpid(), threads ? threads : 1);
-
+    if (!threads)
+        threads = 1;
+    rv = vl_shm_child_attach(kept->shm, getpid(), threads);
     if (rv != APR_SUCCESS)
         ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
                      "this child's requests are %s: no place for it in shared "
                      "memory", vl_conf_get(main_server)->on_error
                      == VL_ERROR_CLOSED ? "refused" : "not limited");
+    vl_child_init(&child, threads);
     vl_meter_child_init(kept->shm);
-    vl_hooks_child_init(kept->shm, place);
-    apr_pool_cleanup_register(pchild, NULL, vl_hooks_child_end,
-                              apr_pool_cleanup_null);
-    max_parked = max_parked_connections(threads);
-    vl_park_child_init(pchild, kept->shm, kept->capacity,
-                       threads ? threads : 1, vl_http2_workers(threads));
-    vl_accept_child_init(pchild, main_server, kept->shm, kept->transfer,
-                         kept->relay, max_parked, usage);
+    apr_pool_cleanup_register(pchild, NULL, child_end, apr_pool_cleanup_null);
+    vl_park_child_init(pchild, kept->shm, kept->capacity, threads,
+                       vl_http2_workers(threads));
+    vl_accept_child_init();
     vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
                         kept->capacity, vl_http2_workers(threads));
     /* "httpd -X" has no parent: its only process exits through the child's pool. */
@@ -440,7 +437,7 @@ static void child_status(server_rec *main_server, pid_t pid,
     if (state != MPM_CHILD_EXITED || !kept)
         return;
     left = vl_shm_parent_reclaim(kept->shm, pid);
-    vl_relay_parent_look(kept->shm, kept->relay);
+    vl_relay_parent_check(kept->shm, kept->relay);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
                      "child %" APR_PID_T_FMT " died with %u requests running: "
@@ -456,7 +453,8 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_post_config(start_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
-    vl_hooks_register(p);
+    vl_hooks_conn_register();
+    vl_hooks_register();
     vl_notice_register(p);
     vl_status_register(p);
     apr_pool_cleanup_register(p, NULL, remove_cgroups_at_exit,

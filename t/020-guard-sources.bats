@@ -9,7 +9,7 @@ load lib/guard
   local files
   mapfile -t files < <(core_files)
   at_least "${#files[@]}" 6 "core files found"
-  try grep -nE '#[ \t]*include[ \t]*[<"]([a-z]+/)?(httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|watchdog|listener|vhostmap|notice|out|control|modules))' "${files[@]}"
+  try grep -nE '#[ \t]*include[ \t]*[<"]([a-z]+/)?(httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|watchdog|listener|classify|notice|out|control|modules))' "${files[@]}"
   is "$status $output" "1 " "includes of httpd or of the edge"
 }
 

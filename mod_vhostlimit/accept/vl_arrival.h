@@ -2,12 +2,14 @@
 #ifndef VL_ARRIVAL_H
 #define VL_ARRIVAL_H
 
-/* New connections from accept() until the MPM takes them: classification and queueing.
- * Owns the records of these connections (vl_arrival_int.h). A queued connection costs
- * a descriptor and a small record: no thread and no pool.
+/* New connections from accept() until a worker of the MPM begins with them:
+ * classification, queueing, and the ways out of this child. A queued connection costs a
+ * descriptor and a small record: no thread and no pool.
+ * Owns the table of these connections; vl_arrival_table.h has their states, and which
+ * vl_arrival*.c does what.
  * The lock is vl_park_lock(). Each function takes it itself.
- * Callers: the acceptor (vl_accept.c), the MPM's listener thread, its workers, and the
- * watchdog while the acceptor is stalled. */
+ * Callers: the acceptor (vl_acceptor.c), the MPM's listener thread (vl_listener.c), its
+ * workers (request/), and the watchdog while the acceptor is stalled. */
 
 #include <sys/socket.h>
 
@@ -20,38 +22,38 @@
 
 typedef struct vl_arrival_t vl_arrival_t;
 
-/* Returns a descriptor (an eventfd) that is readable while a connection is to be
- * passed to the MPM. epoll_fd: connections that wait for an event are added to it,
- * with the vl_arrival_t as the data of the event. max: limit of lingering connections,
- * and half the limit of descriptors for all connections. */
-int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
-                          vl_shm_t *shm, int epoll_fd, apr_uint32_t max);
+/* Makes the empty table. Returns a descriptor (an eventfd) that is readable while a
+ * connection is to be passed to the MPM, or -1 if no descriptor is left. epoll_fd: connections that wait for an event are added to it,
+ * with the vl_arrival_t as the data of the event. */
+int vl_arrival_child_init(int epoll_fd);
 
 /* --- the acceptor --------------------------------------------------------- */
 
 /* Classifies an accepted connection and moves it to its next state. Closes it if
  * memory is short. */
-void vl_arrival_come(int fd, const struct sockaddr_storage *remote,
-                     const struct sockaddr_storage *local,
-                     socklen_t local_length);
+void vl_arrival_accepted(int fd, const struct sockaddr_storage *remote,
+                         const struct sockaddr_storage *local, socklen_t local_length);
 /* The same for a connection that another child has transferred. The time that it was
  * queued, and the time since its head began, go on. */
-void vl_arrival_adopt(int fd, const vl_passed_t *passed);
-/* Takes back a connection from vl_arrival_evict() or vl_arrival_shed() that no other
- * child took. vl_arrival_settle() classifies it again. */
-void vl_arrival_keep(int fd, const vl_passed_t *passed);
-/* Closes one connection because no descriptor is left. Returns VL_SPARED_NONE if none
- * can be closed, VL_SPARED_SOON if the MPM has it and will close it. */
-typedef enum { VL_SPARED_NONE, VL_SPARED_SOON, VL_SPARED } vl_spared_e;
-vl_spared_e vl_arrival_spare(void);
+void vl_arrival_received(int fd, const vl_passed_t *passed);
+/* Takes back a connection from vl_arrival_take() that no other child has received.
+ * vl_arrival_after_events() classifies it again. */
+void vl_arrival_not_sent(int fd, const vl_passed_t *passed);
+typedef enum {
+    VL_FREED_NONE,      /* no connection can be closed */
+    VL_FREED_SOON,      /* the MPM has it and will close it */
+    VL_FREED            /* a descriptor is free now */
+} vl_freed_e;
+/* Closes one connection because no descriptor is left. */
+vl_freed_e vl_arrival_free_descriptor(void);
 /* Updates the average cost of a refusal. cpu_us: CPU time that the acceptor has used
  * since it began. Called about ten times a second. */
-void vl_arrival_measure(apr_int64_t cpu_us);
+void vl_arrival_measure_refusals(apr_int64_t cpu_us);
 /* Handles an event of epoll_fd: input, or the end of the connection. */
-void vl_arrival_revisit(vl_arrival_t *arrival, apr_uint32_t events);
+void vl_arrival_handle_event(vl_arrival_t *arrival, apr_uint32_t events);
 /* Called after the events of each epoll_wait(). Classifies connections whose transfer
  * failed, and frees released records. */
-void vl_arrival_settle(void);
+void vl_arrival_after_events(void);
 
 /* Called ten times a second. Handles heads that are too late, queue timeouts, and
  * slots of connections that the MPM does not take. Returns 1 if the MPM is stalled: it
@@ -60,24 +62,30 @@ int vl_arrival_tick(apr_int64_t now_us);
 /* The same for the watchdog, while the acceptor is stalled without holding the lock.
  * Connections with input that was not classified yet are passed to the MPM as they
  * are. */
-int vl_arrival_stand_in(apr_int64_t now_us);
+int vl_arrival_tick_while_stalled(apr_int64_t now_us);
 
-/* Takes up to `max` connections out of this child: their descriptors, and the record
- * that the other child needs. Returns their number, 0 if none is left.
- * vl_arrival_evict() takes queued connections, connections with incomplete heads, and
- * connections that the MPM has not taken yet. This child is then granted nothing until
- * its MPM asks for a connection. vl_arrival_shed() takes only queued connections. */
-apr_size_t vl_arrival_evict(int *ret_fds, vl_passed_t *ret_passed,
-                            apr_size_t max);
-apr_size_t vl_arrival_shed(int *ret_fds, vl_passed_t *ret_passed,
-                           apr_size_t max);
-/* The same for connections that the MPM took and no worker has begun. The MPM's
- * threads have ended before. */
-apr_size_t vl_arrival_unbegun(int *ret_fds, vl_passed_t *ret_passed,
-                              apr_size_t max);
+/* Connections between two children: their descriptors, and what the receiver needs to
+ * know of each. */
+typedef struct vl_batch_t {
+    apr_size_t n;
+    int fds[VL_TRANSFER_MAX];
+    vl_passed_t passed[VL_TRANSFER_MAX];
+} vl_batch_t;
+
+typedef enum {
+    VL_TAKE_WAITING,    /* queued ones, ones with incomplete heads, and ones that the MPM
+                         * has not taken yet. This child is granted nothing from then on
+                         * until its MPM asks for a connection. */
+    VL_TAKE_QUEUED,     /* queued ones */
+    VL_TAKE_UNBEGUN     /* ones that the MPM took and no worker has begun. The MPM's
+                         * threads have ended before. */
+} vl_take_e;
+/* Takes up to `max` connections out of this child, at most VL_TRANSFER_MAX. n is 0 if
+ * none is left. */
+void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch);
 /* No other child is left: answers requests that were read with 503 and closes all
  * connections. */
-void vl_arrival_dismiss(void);
+void vl_arrival_answer_all(void);
 /* Returns the number of connections here. Connections that the MPM has do not count. */
 apr_uint32_t vl_arrival_count(void);
 
@@ -93,12 +101,11 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 
 /* Acceptor: sends the connections for the MPM in order, until one cannot be sent. A
  * connection that was sent is closed here. */
-typedef apr_status_t vl_arrival_send_fn(vl_item_t *item, int fd);
-void vl_arrival_relay(vl_arrival_send_fn *send_one);
+void vl_arrival_relay(void);
 /* Child process: makes an APR socket of a connection that the acceptor sent. It lives
  * in p. */
-apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
-                             apr_socket_t **ret_sock);
+apr_status_t vl_arrival_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
+                                       apr_socket_t **ret_sock);
 
 /* --- its workers ---------------------------------------------------------- */
 

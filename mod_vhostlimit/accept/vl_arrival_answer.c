@@ -2,24 +2,29 @@
 /* Answers that the acceptor sends itself. Each is short and goes out in one send(): a
  * refused request takes no thread of the MPM, no pool and no handshake. ErrorDocument
  * is not used, because it needs a request in Apache. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_answer.h"
 
+#include <errno.h>
 #include <sys/socket.h>
 
 #include <apr_strings.h>
 #include <apr_time.h>
 #include <http_protocol.h>
 
-#include "base/vl_clock.h"
-
 /* Assumed cost of a refusal until enough connections have been counted. */
 #define REFUSAL_US 50
 /* Connections over which the cost is averaged. */
 #define MEASURE_MIN 32
+/* Bytes of input that are discarded in one call, so that other connections are not
+ * delayed. */
+#define DRAIN_SIZE (1 << 16)
+/* The event MPM waits as long for the client after it has closed an idle connection
+ * (SECONDS_TO_LINGER). */
+#define SHORT_LINGER_US (2 * APR_USEC_PER_SEC)
 
 /* The CPU time of the acceptor per connection, from accept() to close(), is taken as
  * the cost of a refusal. The kernel's own work for the connection is not included. */
-void vl_arrival_measure(apr_int64_t cpu_us)
+void vl_arrival_measure_refusals(apr_int64_t cpu_us)
 {
     static apr_int64_t last_us;
     static apr_uint32_t last_accepted;
@@ -69,6 +74,15 @@ static int put_answer(char *to, apr_size_t size, int status, const char *headers
                         head ? "" : "\r\n");
 }
 
+int vl_arrival_drain(int fd)
+{
+    static char discarded[DRAIN_SIZE];      /* MSG_TRUNC leaves it unwritten: tcp(7) */
+    ssize_t n = recv(fd, discarded, sizeof(discarded),
+                     MSG_TRUNC | MSG_DONTWAIT);
+
+    return n > 0 || (n < 0 && errno == EAGAIN);
+}
+
 /* Sends the answer, if len is not 0. The connection lingers until its client closes
  * it: close() of a socket with unread input makes the kernel send a reset, which can
  * overtake the answer. Most requests have been read completely by then. */
@@ -80,13 +94,8 @@ static void answer_locked(vl_arrival_t *arrival, const char *answer, int len)
         vl_arrival_close_locked(arrival);
         return;
     }
-    shutdown(arrival->fd, SHUT_WR);
-    if (!vl_arrival_watch_locked(arrival, 0)) {
-        vl_arrival_close_locked(arrival);
-        return;
-    }
-    vl_arrival_make_room_locked();
-    vl_arrival_linger_locked(arrival, vl_clock_us() + SHORT_LINGER_US);
+    vl_arrival_limit_lingering_locked();
+    vl_arrival_linger_locked(arrival, SHORT_LINGER_US);
 }
 
 /* Returns 1 if the request line has arrived completely. Empty lines before it do not
@@ -123,7 +132,7 @@ void vl_arrival_refuse_locked(vl_arrival_t *arrival)
         vl_arrival_reset_locked(arrival);
         return;
     }
-    vl_slot_refused_connection(vl_arrivals->shm, arrival->waiter.account,
+    vl_slot_refused_connection(vl_child.shm, arrival->waiter.account,
                                refusal_us(), 0, &admission);
     put_retry_after(retry_after, sizeof(retry_after), arrival->conf,
                     &admission);
@@ -138,8 +147,22 @@ void vl_arrival_reset_locked(vl_arrival_t *arrival)
 {
     const struct linger reset = { 1, 0 };
 
-    vl_slot_refused_connection(vl_arrivals->shm, arrival->waiter.account,
+    vl_slot_refused_connection(vl_child.shm, arrival->waiter.account,
                                refusal_us(), 1, NULL);
     setsockopt(arrival->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     vl_arrival_close_locked(arrival);
+}
+
+void vl_arrival_answer_503_locked(vl_arrival_t *arrival)
+{
+    static const char answer[] =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
+        "Content-Length: 0\r\nConnection: close\r\n\r\n";
+
+    if (arrival->ready
+        && send(arrival->fd, answer, sizeof(answer) - 1,
+                MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        vl_arrival_close_locked(arrival);
+    else
+        vl_arrival_linger_locked(arrival, SHORT_LINGER_US);
 }

@@ -2,7 +2,7 @@
 /* Connections that are passed to the MPM. The descriptor belongs to the MPM from then
  * on. The record stays until a worker begins with the connection, because a child that
  * stops may have to transfer connections that no worker has begun. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_table.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,6 +11,7 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 
+#include "accept/vl_arrival_queue.h"
 #include "base/vl_clock.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_thread.h"
@@ -19,16 +20,12 @@ static const char passport_key[] = "vhostlimit";
 
 /* --- the MPM's listener --------------------------------------------------- */
 
-/* The MPM asks for connections. If it was stalled, this child can be granted slots
- * again. */
-static void resume_grants_locked(void)
+/* The MPM asks for connections. */
+static void mpm_asks_locked(void)
 {
     vl_arrivals->mpm_polled_us = vl_clock_us();
-    if (vl_arrivals->mpm_stalled) {
-        vl_arrivals->mpm_stalled = 0;
-        vl_shm_child_pause(vl_arrivals->shm, 0);
-        vl_park_take_locked();
-    }
+    if (vl_arrivals->mpm_stalled)
+        vl_arrival_set_mpm_stalled_locked(0);
 }
 
 static void clear_pass_fd_locked(void)
@@ -47,8 +44,8 @@ vl_arrival_t *vl_arrival_next(void)
     vl_arrival_t *arrival;
 
     vl_park_lock();
-    resume_grants_locked();
-    arrival = vl_arrival_first_passing_locked();
+    mpm_asks_locked();
+    arrival = vl_arrival_first_for_mpm_locked();
     if (arrival) {
         vl_arrival_move_locked(arrival, IN_MPM);
     }
@@ -65,7 +62,7 @@ static void release_record(vl_passport_t *passport)
 {
     vl_park_lock();
     if (passport->arrival)
-        vl_arrival_bury_locked(passport->arrival);
+        vl_arrival_release_locked(passport->arrival);
     vl_park_unlock();
 }
 
@@ -76,12 +73,12 @@ static apr_status_t cleanup_passport(void *data)
 {
     vl_passport_t *passport = data;
 
-    if (vl_arrivals && vl_arrivals->ended)
+    if (vl_child.ended)
         return APR_SUCCESS;
     if (passport->grant.holds)
         vl_park_end(&passport->grant.ticket, NULL);
     if (passport->grant.occupies)
-        vl_thread_free(vl_arrivals->shm, passport->grant.ticket.account);
+        vl_thread_free(vl_child.shm, passport->grant.ticket.account);
     passport->grant.holds = passport->grant.occupies = 0;
     release_record(passport);
     return APR_SUCCESS;
@@ -137,8 +134,7 @@ apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
 
 /* --- the MPM in another process ------------------------------------------- */
 
-static apr_status_t relay_one_locked(vl_arrival_t *arrival,
-                                     vl_arrival_send_fn *send_one)
+static apr_status_t relay_one_locked(vl_arrival_t *arrival)
 {
     vl_item_t item = { .grant = arrival->grant, .ready = arrival->ready,
                        .addr_len = arrival->addr_len,
@@ -147,27 +143,28 @@ static apr_status_t relay_one_locked(vl_arrival_t *arrival,
 
     if (arrival->was_queued)
         item.grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
-    rv = send_one(&item, arrival->fd);
+    rv = vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair, &item,
+                                arrival->fd);
     if (rv == APR_SUCCESS)
         vl_arrival_close_locked(arrival);
     return rv;
 }
 
-void vl_arrival_relay(vl_arrival_send_fn *send_one)
+void vl_arrival_relay(void)
 {
     vl_arrival_t *arrival;
     apr_status_t rv = APR_SUCCESS;
 
     vl_park_lock();
-    while (rv == APR_SUCCESS && (arrival = vl_arrival_first_passing_locked()))
-        rv = relay_one_locked(arrival, send_one);
+    while (rv == APR_SUCCESS && (arrival = vl_arrival_first_for_mpm_locked()))
+        rv = relay_one_locked(arrival);
     if (rv == APR_SUCCESS)
-        resume_grants_locked();
+        mpm_asks_locked();
     vl_park_unlock();
 }
 
-apr_status_t vl_arrival_from(const vl_item_t *item, int fd, apr_pool_t *p,
-                             apr_socket_t **ret_sock)
+apr_status_t vl_arrival_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
+                                       apr_socket_t **ret_sock)
 {
     vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
     apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
@@ -198,17 +195,13 @@ int vl_arrival_linger(int fd, apr_int64_t linger_us)
 
     if (copy_fd < 0)
         return 0;
-    arrival = vl_arrival_make(copy_fd);
+    arrival = vl_arrival_create(copy_fd);
     if (!arrival)
         return 0;
-    shutdown(copy_fd, SHUT_WR);
     vl_park_lock();
-    vl_arrival_make_room_locked();
-    vl_arrival_enter_locked(arrival, LINGERING);
-    if (vl_arrival_watch_locked(arrival, 0))
-        vl_arrival_linger_locked(arrival, vl_clock_us() + linger_us);
-    else
-        vl_arrival_close_locked(arrival);
+    vl_arrival_limit_lingering_locked();
+    vl_arrival_enter_locked(arrival, CLASSIFYING);
+    vl_arrival_linger_locked(arrival, linger_us);
     vl_park_unlock();
     return 1;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Deadlines of connections, while the acceptor runs and while it is stalled. */
-#include "accept/vl_arrival_int.h"
+#include "accept/vl_arrival_table.h"
 
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "base/vl_clock.h"
+#include "accept/vl_arrival_answer.h"
+#include "accept/vl_arrival_queue.h"
 #include "core/vl_shm_child.h"
 
 /* Connections that are refused in a tenth of a second: 50 in all children, at least 4
@@ -26,33 +27,35 @@ static void expired_locked(vl_timer_t *timer)
     if (arrival->state == INCOMPLETE_HEAD)
         vl_arrival_time_out_locked(arrival);
     else if (arrival->state == QUEUED)
-        vl_arrival_watch_end_locked(arrival);
+        vl_arrival_watch_close_locked(arrival);
     else
         vl_arrival_close_locked(arrival);
 }
 
-/* Returns slots that the MPM does not use: it has stopped accepting, because its
- * connections or its threads are at their limit. This child is granted nothing more
- * until the MPM asks for a connection. A connection that loses its slot is queued
- * again, before the others. */
-static void return_grants_locked(apr_int64_t now_us)
+/* Returns 1 if the MPM has stopped accepting, because its connections or its threads are
+ * at their limit. */
+static int mpm_stalls_locked(apr_int64_t now_us)
 {
     apr_int64_t limit = now_us - MPM_STALLED_US;
+
+    return vl_arrival_first_locked(FOR_MPM) && vl_arrivals->mpm_polled_us <= limit
+           && vl_arrivals->signalled_us <= limit;
+}
+
+/* Returns the slots that a stalled MPM does not use. A connection that loses its slot is
+ * queued again, before the others: the last one first, because each becomes the head of
+ * its queue. This child is granted nothing, so no other record moves meanwhile. */
+static void return_grants_locked(void)
+{
     struct arrival_ring_t *passing = &vl_arrivals->ring[FOR_MPM];
     vl_arrival_t *arrival, *before;
 
-    if (vl_arrivals->mpm_stalled || !vl_arrival_first_locked(FOR_MPM)
-        || vl_arrivals->mpm_polled_us > limit || vl_arrivals->signalled_us > limit)
-        return;
-    vl_arrivals->mpm_stalled = 1;
-    vl_shm_child_pause(vl_arrivals->shm, 1);
-    vl_park_take_locked();
     for (arrival = APR_RING_LAST(passing);
          arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
          arrival = before) {
         before = APR_RING_PREV(arrival, link);
         if (arrival->grant.holds) {
-            vl_arrival_give_back_locked(&arrival->grant);
+            vl_arrival_return_grant_locked(&arrival->grant);
             arrival->was_queued = 1;
             vl_arrival_move_locked(arrival, QUEUED);
             vl_park_put_back_locked(&arrival->waiter);
@@ -62,7 +65,7 @@ static void return_grants_locked(apr_int64_t now_us)
 
 int vl_arrival_tick(apr_int64_t now_us)
 {
-    apr_uint32_t children = vl_shm_child_count_active(vl_arrivals->shm);
+    apr_uint32_t children = vl_shm_child_count_active(vl_child.shm);
     apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int mpm_stalled;
 
@@ -71,35 +74,32 @@ int vl_arrival_tick(apr_int64_t now_us)
     vl_park_refill_locked();
     vl_park_take_locked();
     vl_wheel_turn(vl_arrivals->wheel, now_us, expired_locked);
-    return_grants_locked(now_us);
+    if (!vl_arrivals->mpm_stalled && mpm_stalls_locked(now_us)) {
+        vl_arrival_set_mpm_stalled_locked(1);
+        return_grants_locked();
+    }
     mpm_stalled = vl_arrivals->mpm_stalled;
     vl_park_unlock();
     return mpm_stalled;
-}
-
-static int has_sent(const vl_arrival_t *arrival)
-{
-    char byte;
-
-    return recv(arrival->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
 static void pass_with_input_locked(state_e state)
 {
     struct arrival_ring_t *in = &vl_arrivals->ring[state];
     vl_arrival_t *arrival, *next;
+    char byte;
 
     for (arrival = APR_RING_FIRST(in);
          arrival != APR_RING_SENTINEL(in, vl_arrival_t, link); arrival = next) {
         next = APR_RING_NEXT(arrival, link);
-        if (has_sent(arrival)) {
-            vl_arrival_forget_grant(arrival);
+        if (recv(arrival->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+            vl_arrival_clear_grant(arrival);
             vl_arrival_pass_locked(arrival);
         }
     }
 }
 
-int vl_arrival_stand_in(apr_int64_t now_us)
+int vl_arrival_tick_while_stalled(apr_int64_t now_us)
 {
     vl_park_lock();
     pass_with_input_locked(INCOMPLETE_HEAD);

@@ -4,28 +4,99 @@
 #include <errno.h>
 #include <netinet/in.h>
 
+#include <apr_hash.h>
+#include <apr_lib.h>
+#include <apr_strings.h>
+#include <http_config.h>           /* before http_vhost.h */
+#include <http_vhost.h>
+
+#include "accept/vl_child.h"
 #include "config/vl_conf.h"
 #include "config/vl_exempt.h"
 #include "accept/vl_peek.h"
-#include "accept/vl_vhostmap.h"
+#include "config/vl_scratch.h"
 
 /* Bytes of a head that are read. */
 #define PEEK_SIZE 8192
+/* Clients can send names that are not configured, so the cache is bounded. A full
+ * cache is cleared. */
+#define CACHE_MAX 32768
 
 static struct {
-    server_rec *main_server;
-    vl_vhostmap_t *map;
-    vl_shm_t *shm;
-    apr_pool_t *scratch;
+    apr_hash_t *cache;              /* map_key_t -> server_rec * */
+    apr_pool_t *cache_pool;
+    apr_pool_t *scratch;            /* cleared after or before each use */
 } classifier;
 
-void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server, vl_shm_t *shm)
+typedef struct map_key_t {
+    apr_size_t len;
+    char bytes[16 + 2 + VL_PEEK_HOST_SIZE];     /* address, port, host */
+} map_key_t;
+
+void vl_classify_child_init(void)
 {
-    classifier.shm = shm;
-    classifier.main_server = main_server;
-    classifier.map = vl_vhostmap_child_init(pchild);
-    apr_pool_create(&classifier.scratch, pchild);
+    apr_pool_create(&classifier.cache_pool, vl_child.pool);
+    classifier.cache = apr_hash_make(classifier.cache_pool);
+    apr_pool_create(&classifier.scratch, vl_child.pool);
 }
+
+/* --- the server of an address and a name ----------------------------------- */
+
+static void make_key(map_key_t *key, const apr_sockaddr_t *local,
+                     const char *host)
+{
+    char *to = key->bytes;
+
+    memcpy(to, local->ipaddr_ptr, (apr_size_t)local->ipaddr_len);
+    to += local->ipaddr_len;
+    memcpy(to, &local->port, 2);
+    to += 2;
+    for (; *host; host++)
+        *to++ = (char)apr_tolower(*host);
+    key->len = (apr_size_t)(to - key->bytes);
+}
+
+/* Maps the name as Apache does, with a request that has only a Host line. */
+static const server_rec *map_by_httpd(apr_pool_t *p, apr_sockaddr_t *local,
+                                      const char *host)
+{
+    request_rec *r = vl_scratch_request(p, vl_child.main_server, local, local);
+
+    ap_update_vhost_given_ip(r->connection);
+    r->server = r->connection->base_server;
+    r->per_dir_config = r->server->lookup_defaults;
+    r->uri = apr_pstrdup(p, "/");
+    if (*host) {
+        apr_table_setn(r->headers_in, "Host", host);
+        ap_update_vhost_from_headers(r);
+    }
+    return r->server;
+}
+
+/* Returns the server that Apache would map a request to. host "": the default server of
+ * the address. */
+static const server_rec *find_server(apr_sockaddr_t *local, const char *host)
+{
+    const server_rec *found;
+    map_key_t key;
+
+    make_key(&key, local, host);
+    found = apr_hash_get(classifier.cache, key.bytes, (apr_ssize_t)key.len);
+    if (!found) {
+        if (apr_hash_count(classifier.cache) >= CACHE_MAX) {
+            apr_pool_clear(classifier.cache_pool);
+            classifier.cache = apr_hash_make(classifier.cache_pool);
+        }
+        found = map_by_httpd(classifier.scratch, local, host);
+        apr_pool_clear(classifier.scratch);
+        apr_hash_set(classifier.cache,
+                     apr_pmemdup(classifier.cache_pool, key.bytes, key.len),
+                     (apr_ssize_t)key.len, found);
+    }
+    return found;
+}
+
+/* --- the first bytes -------------------------------------------------------- */
 
 static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
                        socklen_t len)
@@ -46,7 +117,7 @@ static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
     }
 }
 
-/* Evaluates the site's expressions, and identifies the client. */
+/* Evaluates the site's expressions for the request, and identifies its client. */
 static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
                      apr_sockaddr_t *local, apr_sockaddr_t *remote,
                      vl_classified_t *ret_found)
@@ -60,7 +131,7 @@ static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
     }
     ret_found->exempt = r && vl_exempt(r);
     if (conf->mode == VL_MODE_ON)
-        vl_visitor_identify(classifier.shm, s, r, remote, &ret_found->client);
+        vl_visitor_identify(vl_child.shm, s, r, remote, &ret_found->client);
 }
 
 /* Chooses the default server of the address, as Apache does until the first bytes name
@@ -72,8 +143,7 @@ static void set_default_server(const struct sockaddr_storage *local,
     apr_sockaddr_t local_sa;
 
     address_of(&local_sa, local, addr_len);
-    ret_found->server = vl_vhostmap_find(classifier.map, classifier.main_server,
-                                         &local_sa, "");
+    ret_found->server = find_server(&local_sa, "");
     ret_found->tls = (n > 0 && *bytes == 0x16)
                      || vl_conf_get(ret_found->server)->head_time.tls;
     ret_found->bytes = n > 0 ? (apr_size_t)n : 0;
@@ -101,8 +171,7 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     }
     address_of(&local_sa, local, addr_len);
     address_of(&remote_sa, remote, addr_len);
-    ret_found->server = vl_vhostmap_find(classifier.map, classifier.main_server,
-                                         &local_sa, peek.host);
+    ret_found->server = find_server(&local_sa, peek.host);
     ret_found->tls = peek.tls;
     ret_found->http2 = peek.http2;
     ret_found->head = peek.head;

@@ -4,8 +4,9 @@
 
 /* Classification of a connection by its first bytes, which stay in the socket: finds
  * the server that Apache would map its request to.
- * Owns the cache of server names (vl_vhostmap.h) and a scratch pool. There is no lock:
- * only the acceptor's thread may call. */
+ * Owns the cache of (address a client connected to, host that it asks for) -> server, as
+ * Apache maps it: the answer is Apache's own for a scratch request.
+ * There is no lock: only the acceptor's thread may call. */
 
 #include <sys/socket.h>
 
@@ -13,7 +14,8 @@
 
 #include "core/vl_shm.h"
 
-void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server, vl_shm_t *shm);
+/* Child, before its acceptor starts. */
+void vl_classify_child_init(void);
 
 typedef enum {
     VL_CLASSIFY_CLOSED,                 /* the client has closed the connection */

@@ -18,9 +18,11 @@
 
 #include <ap_mpm.h>
 #include <apr_portable.h>
+#include <http_core.h>
 #include <unixd.h>
 
 #include "accept/vl_arrival.h"
+#include "accept/vl_child.h"
 
 static struct {
     int pass_fd;                    /* see vl_arrival_child_init() */
@@ -50,27 +52,29 @@ int vl_listener_is_threaded(void)
            && threaded != AP_MPMQ_NOT_SUPPORTED;
 }
 
+/* Returns 1 if there are enough children for one of them to be the acceptor only
+ * (vl_prefork.h). */
+static int can_spare_child(void)
+{
+    int daemons = 1;
+
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
+    return daemons > 1 && !ap_exists_config_define("ONE_PROCESS")
+           && !ap_exists_config_define("DEBUG");
+}
+
 int vl_listener_may_replace(void)
 {
     const ap_listen_rec *lr;
+    int http = 0, others = 0;
 
-    if (ap_num_listen_buckets > 1)
-        return 0;
-    /* Worker has one listener left, so all its listeners must be replaced. */
-    for (lr = ap_listeners; lr && !is_async(); lr = lr->next) {
-        if (!is_http(lr))
-            return 0;
+    for (lr = ap_listeners; lr; lr = lr->next) {
+        http += is_http(lr);
+        others += !is_http(lr);
     }
-    return 1;
-}
-
-int vl_listener_is_there(void)
-{
-    const ap_listen_rec *lr = ap_listeners;
-
-    while (lr && !is_http(lr))
-        lr = lr->next;
-    return lr != NULL;
+    /* Worker and prefork have one listener left, so all must be replaced. */
+    return http && (!others || is_async()) && ap_num_listen_buckets <= 1
+           && (vl_listener_is_threaded() || can_spare_child());
 }
 
 void vl_listener_open_logs(void)
@@ -118,13 +122,6 @@ static apr_status_t accept_passed(void **csd, ap_listen_rec *lr,
 }
 
 /* --- set-up --------------------------------------------------------------- */
-
-/* Returns what the event MPM polls for a listener. Each listener needs its own
- * descriptor, because a poll set takes a descriptor once. */
-static int polled_fd(void)
-{
-    return fcntl(mpm.pass_fd, F_DUPFD_CLOEXEC, 0);
-}
 
 int vl_listener_empty_fd(void)
 {
@@ -186,15 +183,19 @@ static void close_all(const int *fds, int n)
         close(fds[n]);
 }
 
-int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd)
+/* The worker MPM gets listening sockets, which it does not poll. The event MPM polls
+ * pass_fd. Each of its listeners needs a descriptor of its own for that, because a poll
+ * set takes a descriptor once. */
+int *vl_listener_child_placeholders(int pass_fd)
 {
     int i, n = count_all();
-    int *fds = apr_palloc(pchild, sizeof(*fds) * (n + 1));
+    int *fds = apr_palloc(vl_child.pool, sizeof(*fds) * (n + 1));
 
     mpm.pass_fd = pass_fd;
     mpm.blocks = !is_async();
     for (i = 0; i < n; i++) {
-        fds[i] = mpm.blocks ? vl_listener_empty_fd() : polled_fd();
+        fds[i] = mpm.blocks ? vl_listener_empty_fd()
+                            : fcntl(pass_fd, F_DUPFD_CLOEXEC, 0);
         if (fds[i] < 0) {
             close_all(fds, i);
             return NULL;
@@ -209,31 +210,35 @@ void vl_listener_child_discard(const int *placeholders)
         close_all(placeholders, count_all());
 }
 
-static void replace(ap_listen_rec *lr, int fd, apr_pool_t *pchild,
-                    vl_listeners_t *listeners)
+static void replace(ap_listen_rec *lr, int fd, vl_listeners_t *listeners)
 {
     apr_socket_t *sd = NULL;
 
     listeners->fds[listeners->n] = real_fd(lr);
     get_local_address(listeners->fds[listeners->n], &listeners->local[listeners->n]);
     listeners->n++;
-    apr_os_sock_put(&sd, &fd, pchild);
+    apr_os_sock_put(&sd, &fd, vl_child.pool);
     lr->sd = sd;
     if (!listeners->first)
         listeners->first = lr;
 }
 
-void vl_listener_child_replace(apr_pool_t *pchild, const int *placeholders,
-                               vl_listeners_t *ret_listeners)
+/* Allocates the arrays of n listeners. */
+static void alloc_listeners(int n, vl_listeners_t *ret_listeners)
+{
+    ret_listeners->fds = apr_pcalloc(vl_child.pool, sizeof(int) * (n + 1));
+    ret_listeners->local = apr_pcalloc(vl_child.pool,
+                                       sizeof(*ret_listeners->local) * (n + 1));
+}
+
+void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_listeners)
 {
     ap_listen_rec *lr;
 
-    ret_listeners->fds = apr_pcalloc(pchild, sizeof(int) * (count_all() + 1));
-    ret_listeners->local = apr_pcalloc(pchild, sizeof(*ret_listeners->local)
-                                               * (count_all() + 1));
+    alloc_listeners(count_all(), ret_listeners);
     for (lr = ap_listeners; lr; lr = lr->next) {
         if (is_http(lr))
-            replace(lr, *placeholders++, pchild, ret_listeners);
+            replace(lr, *placeholders++, ret_listeners);
     }
     if (mpm.blocks) {
         /* Changes this child only. blocks is set only if there is a listener. */
@@ -242,35 +247,34 @@ void vl_listener_child_replace(apr_pool_t *pchild, const int *placeholders,
     }
 }
 
-void vl_listener_child_take_over(const vl_listeners_t *listeners,
-                                 int (*is_ending)(void))
+int vl_listener_child_take_over(const vl_listeners_t *listeners)
 {
     ap_listen_rec *lr;
 
     for (lr = ap_listeners; lr && listeners->first; lr = lr->next) {
-        if (!is_http(lr))
+        if (!is_http(lr) || lr->accept_func == accept_passed)
             continue;
-        while (lr->accept_func != ap_unixd_accept && !is_ending())
-            apr_sleep(1000);
+        if (lr->accept_func != ap_unixd_accept)
+            return 0;
         lr->accept_func = accept_passed;
     }
+    return 1;
 }
 
-int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
-                           vl_listeners_t *listeners)
+int vl_listener_child_copy(const ap_listen_rec *real, int n,
+                           vl_listeners_t *ret_listeners)
 {
     int i;
 
-    listeners->fds = apr_pcalloc(pchild, sizeof(int) * listeners->n);
-    listeners->local = apr_pcalloc(pchild,
-                                   sizeof(*listeners->local) * listeners->n);
+    alloc_listeners(n, ret_listeners);
+    ret_listeners->n = n;
     for (i = 0; real; real = real->next, i++) {
-        listeners->fds[i] = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
-        if (listeners->fds[i] < 0) {
-            close_all(listeners->fds, i);
+        ret_listeners->fds[i] = fcntl(real_fd(real), F_DUPFD_CLOEXEC, 0);
+        if (ret_listeners->fds[i] < 0) {
+            close_all(ret_listeners->fds, i);
             return 0;
         }
-        get_local_address(listeners->fds[i], &listeners->local[i]);
+        get_local_address(ret_listeners->fds[i], &ret_listeners->local[i]);
     }
     return 1;
 }

@@ -5,8 +5,7 @@
 /* The listening sockets of Apache: the acceptor (vl_accept.h) gets the real ones, and
  * the MPM gets a placeholder for each.
  * Owns ap_listeners and its accept functions in a child process, from child_init on.
- * There is no lock: vl_listener_child_take_over() waits until the MPM has set its own
- * functions.
+ * There is no lock: they change before the MPM accepts.
  * vl_accept.c and vl_prefork.c are the callers. */
 
 #include <sys/socket.h>
@@ -30,39 +29,42 @@ typedef struct vl_listeners_t {
 
 /* Returns 1 if the MPM has threads. */
 int vl_listener_is_threaded(void);
-/* Returns 1 if there is a listener for HTTP. */
-int vl_listener_is_there(void);
-/* Returns 1 if the MPM's listeners can be replaced. */
+/* Returns 1 if there are listeners for HTTP, and the MPM can do without them. Parent or
+ * child. */
 int vl_listener_may_replace(void);
 
-/* Parent. Makes the listeners non-blocking, so that acceptors do not block in
- * accept(). It sets the option through APR, so that Apache resets it in a
+/* Parent, if vl_accept_works(), as soon as the listeners are open: before, they are not
+ * final, and children of an earlier configuration may still accept from them. Makes
+ * them non-blocking, so that acceptors do not block in accept(). It sets the option through APR, so that Apache resets it in a
  * configuration without this module. */
 void vl_listener_open_logs(void);
 
-/* Child. Returns a placeholder for each listener for HTTP, or NULL if there are not
- * enough descriptors. pass_fd: readable while a connection is to be passed to the MPM. */
-int *vl_listener_child_stand_ins(apr_pool_t *pchild, int pass_fd);
+/* --- the acceptor is a thread (vl_accept.c) ------------------------------- */
+
+/* Returns a placeholder for each listener for HTTP, or NULL if there are not enough
+ * descriptors. pass_fd: readable while a connection is to be passed to the MPM. */
+int *vl_listener_child_placeholders(int pass_fd);
 /* Closes placeholders that are not used. NULL: there are none. */
 void vl_listener_child_discard(const int *placeholders);
 /* Gives the placeholders to the MPM, and the real sockets to ret_listeners. */
-void vl_listener_child_replace(apr_pool_t *pchild, const int *placeholders,
-                               vl_listeners_t *ret_listeners);
-/* The acceptor's thread: replaces the accept functions of the MPM. The MPM sets its
- * own when its threads start, which is after child_init, so this waits for them or for
- * is_ending(). Until then no connection is passed. */
-void vl_listener_child_take_over(const vl_listeners_t *listeners,
-                                 int (*is_ending)(void));
-/* A child that accepts for all (vl_prefork.h) duplicates the sockets in `real`,
- * because the MPM closes them. listeners->n is set. Returns 0 if there are not enough
- * descriptors. */
-int vl_listener_child_copy(apr_pool_t *pchild, const ap_listen_rec *real,
-                           vl_listeners_t *listeners);
-void vl_listener_child_close(const vl_listeners_t *listeners);
+void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_listeners);
+/* Replaces the accept functions of the MPM. The MPM sets its own when its threads start,
+ * which is after child_init. Returns 0 while it has not set all of them. Until then no
+ * connection is passed. */
+int vl_listener_child_take_over(const vl_listeners_t *listeners);
 
+/* --- the acceptor is a child process (vl_prefork.c) ----------------------- */
+
+/* Duplicates the n sockets in the list `real`. Returns 0 if there are not enough
+ * descriptors. */
+int vl_listener_child_copy(const ap_listen_rec *real, int n,
+                           vl_listeners_t *ret_listeners);
 /* Returns a listening socket without any client, whose accept() fails after 10 ms. An
  * MPM that does not poll accepts from it until its accept function is replaced.
  * Returns -1 if no descriptor is left. */
 int vl_listener_empty_fd(void);
+
+/* Closes the real sockets. */
+void vl_listener_child_close(const vl_listeners_t *listeners);
 
 #endif

@@ -3,7 +3,14 @@
  * acceptor. So the MPM starts it, replaces it when it dies, and stops it, like any
  * child. It runs in accept_relayed() with the MPM's signals blocked except while it
  * sleeps, until a signal handler of the MPM has closed the listeners or ended the
- * process.
+ * process. What a child does, and what changes that:
+ *
+ *   serves   --the MPM calls accept_relayed()----------> asks
+ *   asks     --a connection comes from the acceptor----> serves
+ *            --there is no acceptor--------------------> accepts
+ *            --no descriptor is left-------------------> asks again after RETRY_US
+ *   accepts  --not enough descriptors for it-----------> asks
+ *            --the MPM has closed its listeners--------> ends
  *
  * The MPM polls its listeners if there are several, and then lets one child at a time
  * accept, as the global list says. So each listener is replaced by a placeholder that
@@ -32,8 +39,9 @@
 #include <scoreboard.h>
 #include <unixd.h>
 
-#include "accept/vl_accept.h"
+#include "accept/vl_acceptor.h"
 #include "accept/vl_arrival.h"
+#include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 #include "accept/vl_relay.h"
 
@@ -41,13 +49,11 @@
 #define RETRY_US (100 * 1000)
 
 static struct {
-    vl_shm_t *shm;
-    apr_pool_t *pchild;
     apr_pool_t *list_pool;          /* of what is put into the MPM's list */
-    const int *relay;
     ap_listen_rec *first;           /* of the MPM's list */
     int n;                          /* placeholders at the start of the list */
     ap_listen_rec *real;            /* the real sockets, at the end of the list */
+    vl_listeners_t listeners;       /* duplicates of them, in the acceptor */
     pthread_t thread;               /* runs take_over() */
     int list_is_final;              /* atomic: the list does not change any more */
     int stopping;                   /* atomic: take_over() is to stop */
@@ -68,21 +74,37 @@ static void mark_not_idle(void)
     }
 }
 
+/* The MPM closes the real sockets, so the acceptor has duplicates. Returns 0 if there are
+ * not enough descriptors. */
+static int open_acceptor(void)
+{
+    if (vl_listener_child_copy(prefork.real, prefork.n, &prefork.listeners)) {
+        if (vl_acceptor_open(1) >= 0)
+            return 1;
+        vl_listener_child_close(&prefork.listeners);
+    }
+    vl_acceptor_fail(-1, errno, "it tries again");
+    return 0;
+}
+
 /* If this child cannot accept it resigns: another one may be able to. */
 static void claim_and_serve(const sigset_t *signals)
 {
-    if (!prefork.first->active || !vl_relay_claim(prefork.shm))
+    if (!prefork.first->active || !vl_relay_claim(vl_child.shm))
         return;
-    if (vl_accept_open(prefork.pchild, prefork.real)) {
+    if (open_acceptor()) {
         mark_not_idle();
-        vl_accept_serve(prefork.first, signals);
+        prefork.listeners.first = prefork.first;
+        vl_acceptor_run(&prefork.listeners, signals);
     }
     else {
-        vl_relay_acceptor_resign(prefork.shm);
-        vl_relay_child_ask(prefork.shm);
+        vl_relay_acceptor_resign(vl_child.shm);
+        vl_relay_child_ask(vl_child.shm);
     }
 }
 
+/* Accepts for all children until the MPM has closed its listeners. Returns at once if
+ * another child accepts or this one cannot. */
 static void run_as_acceptor(void)
 {
     sigset_t stops, before;
@@ -102,10 +124,10 @@ static void run_as_acceptor(void)
  * go to other children, or stay queued. */
 static void wait_for_descriptor(void)
 {
-    vl_accept_warn_full();
-    vl_relay_child_unask(prefork.shm);
+    vl_acceptor_warn_full();
+    vl_relay_child_stop_asking(vl_child.shm);
     apr_sleep(RETRY_US);
-    vl_relay_child_ask(prefork.shm);
+    vl_relay_child_ask(vl_child.shm);
 }
 
 /* Returns APR_EINTR if a listener has been closed: the MPM then checks whether this
@@ -119,22 +141,23 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
     int fd;
 
     *csd = NULL;
-    vl_relay_child_ask(prefork.shm);
+    vl_relay_child_ask(vl_child.shm);
     while (lr->active) {
-        if (!vl_relay_has_acceptor(prefork.shm))
+        if (!vl_relay_has_acceptor(vl_child.shm)) {
             run_as_acceptor();
-        if (!lr->active)
-            break;
-        rv = vl_relay_child_receive(prefork.shm, prefork.relay, &item, &fd);
-        if (rv == APR_EMFILE)
-            wait_for_descriptor();
+            if (!lr->active)
+                break;
+        }
+        rv = vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd);
         if (rv == APR_SUCCESS) {
-            rv = vl_arrival_from(&item, fd, ptrans, &sock);
+            rv = vl_arrival_relayed_socket(&item, fd, ptrans, &sock);
             *csd = sock;
             return rv;
         }
+        if (rv == APR_EMFILE)
+            wait_for_descriptor();
     }
-    vl_relay_child_unask(prefork.shm);
+    vl_relay_child_stop_asking(vl_child.shm);
     return APR_EINTR;
 }
 
@@ -185,17 +208,6 @@ static apr_status_t end_take_over(void *unused)
     return APR_SUCCESS;
 }
 
-/* Signals are blocked in child_init, and so in this thread. It starts before the
- * listeners are moved, which cannot be undone. Returns 0 if the thread cannot be
- * started. */
-static int start_take_over(void)
-{
-    if (pthread_create(&prefork.thread, NULL, take_over, NULL))
-        return 0;
-    apr_pool_pre_cleanup_register(prefork.pchild, NULL, end_take_over);
-    return 1;
-}
-
 /* Placeholders live in the parent of pchild, because a signal may close the listeners
  * while the child destroys pchild. Returns 0 if there are not enough descriptors. */
 static int make_placeholders(apr_socket_t **sockets)
@@ -234,34 +246,24 @@ static void move_listeners(apr_socket_t **placeholders)
     __atomic_store_n(&prefork.list_is_final, 1, __ATOMIC_RELEASE);
 }
 
-int vl_prefork_can_spare_one(void)
-{
-    int daemons = 1;
-
-    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
-    return daemons > 1 && !ap_exists_config_define("ONE_PROCESS")
-           && !ap_exists_config_define("DEBUG");
-}
-
-int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                          const int relay[2])
+int vl_prefork_child_init(void)
 {
     apr_socket_t **placeholders;
     ap_listen_rec *lr;
 
-    if (!vl_prefork_can_spare_one())
-        return 0;
-    prefork.shm = shm;
-    prefork.pchild = pchild;
-    prefork.list_pool = apr_pool_parent_get(pchild);
-    prefork.relay = relay;
+    prefork.list_pool = apr_pool_parent_get(vl_child.pool);
     prefork.first = ap_listeners;
     for (lr = ap_listeners; lr; lr = lr->next, prefork.n++)
         lr->accept_func = NULL;     /* until the MPM sets it */
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-    placeholders = apr_palloc(pchild, sizeof(*placeholders) * prefork.n);
-    if (!make_placeholders(placeholders) || !start_take_over())
+    placeholders = apr_palloc(vl_child.pool, sizeof(*placeholders) * prefork.n);
+    if (!make_placeholders(placeholders))
         return 0;
+    /* Signals are blocked in child_init, and so in this thread. It starts before the
+     * listeners are moved, which cannot be undone. */
+    if (pthread_create(&prefork.thread, NULL, take_over, NULL))
+        return 0;
+    apr_pool_pre_cleanup_register(vl_child.pool, NULL, end_take_over);
     move_listeners(placeholders);
-    return prefork.n;
+    return prefork.n > 0;
 }

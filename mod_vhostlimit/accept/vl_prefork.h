@@ -8,17 +8,8 @@
  * it. The lock of the segment decides which child is the acceptor (vl_relay.h).
  * Called from vl_accept.c. */
 
-#include <httpd.h>
-
-#include "core/vl_shm.h"
-
-/* Returns 1 if there are enough children for one of them to be the acceptor only.
- * Parent or child. */
-int vl_prefork_can_spare_one(void);
-
-/* Child, before the MPM's loop. relay_pair: see vl_relay.h; it must last. Returns the
- * number of listeners that were replaced; 0: none, and the MPM accepts as usual. */
-int vl_prefork_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                          const int relay_pair[2]);
+/* Child, before the MPM's loop, if vl_listener_may_replace(). Returns 1 if the listeners
+ * were replaced; otherwise the MPM accepts as usual. */
+int vl_prefork_child_init(void);
 
 #endif

@@ -44,7 +44,7 @@ int vl_relay_has_acceptor(const vl_shm_t *shm)
     return __atomic_load_n(&shm->head->acceptor, __ATOMIC_RELAXED) != 0;
 }
 
-void vl_relay_parent_look(vl_shm_t *shm, const int pair[2])
+void vl_relay_parent_check(vl_shm_t *shm, const int pair[2])
 {
     if (shm->head->epoch && !vl_relay_has_acceptor(shm))
         vl_transfer_write(pair[1], "", 1, NULL, 0);
@@ -67,7 +67,7 @@ void vl_relay_child_ask(vl_shm_t *shm)
     vl_dispatch_and_unlock(shm);
 }
 
-void vl_relay_child_unask(vl_shm_t *shm)
+void vl_relay_child_stop_asking(vl_shm_t *shm)
 {
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
@@ -190,7 +190,7 @@ static apr_status_t read_item(int from, int flags, vl_item_t *ret_item,
     apr_status_t rv;
 
     do {
-        if (!vl_transfer_has_room(from))
+        if (!vl_transfer_has_descriptor(from))
             return APR_EMFILE;
         rv = vl_transfer_read(from, flags, ret_item, sizeof(*ret_item), ret_fd,
                               1, &n);

@@ -30,7 +30,7 @@ typedef struct vl_item_t {
 apr_status_t vl_relay_create(int ret_pair[2]);
 /* Parent, after the death of a child. If it was the acceptor, wakes a child that asks
  * for a connection, which then becomes the acceptor. */
-void vl_relay_parent_look(vl_shm_t *shm, const int pair[2]);
+void vl_relay_parent_check(vl_shm_t *shm, const int pair[2]);
 
 /* Returns 1 if there is an acceptor. It may be this child. */
 int vl_relay_has_acceptor(const vl_shm_t *shm);
@@ -57,7 +57,7 @@ int vl_relay_pending(const int pair[2]);
 
 /* This child asks for a connection, or does not any more. */
 void vl_relay_child_ask(vl_shm_t *shm);
-void vl_relay_child_unask(vl_shm_t *shm);
+void vl_relay_child_stop_asking(vl_shm_t *shm);
 /* Waits for a connection. The child stops asking when it has received one. Returns
  * APR_EAGAIN after a signal, or when it is time to check for an acceptor. */
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],

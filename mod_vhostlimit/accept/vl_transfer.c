@@ -131,7 +131,7 @@ apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,
     return APR_EOF;
 }
 
-int vl_transfer_has_room(int any)
+int vl_transfer_has_descriptor(int any)
 {
     int fd = fcntl(any, F_DUPFD_CLOEXEC, 0);
 

@@ -49,6 +49,6 @@ apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,
                               apr_size_t *ret_n);
 /* Returns 1 if a descriptor is free. The answer is exact in a process with one thread.
  * any: an open descriptor. */
-int vl_transfer_has_room(int any);
+int vl_transfer_has_descriptor(int any);
 
 #endif

@@ -6,6 +6,7 @@
 #include <http_connection.h>
 #include <util_filter.h>
 
+#include "accept/vl_child.h"
 #include "cost/vl_meter.h"
 #include "base/vl_private.h"
 #include "core/vl_thread.h"
@@ -20,7 +21,6 @@ struct vl_handshake_t {
 };
 
 static ap_filter_rec_t *filter_handle;
-static vl_shm_t *accounts;
 
 /* Returns the CPU time of the thread since the last charge, 0 on another thread. */
 static apr_uint64_t uncharged_us(vl_handshake_t *handshake)
@@ -44,7 +44,7 @@ static void release_slot(vl_handshake_t *handshake)
         return;
     handshake->grant->holds = 0;
     handshake->grant->given_back = handshake->grant->occupies = 1;
-    vl_thread_occupy(accounts, handshake->account);
+    vl_thread_occupy(vl_child.shm, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
     cost.client = &handshake->client;
     vl_park_end(&handshake->grant->ticket, &cost);
@@ -85,18 +85,21 @@ vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t t
     return handshake;
 }
 
-void vl_handshake_end(vl_handshake_t *handshake)
+int vl_handshake_end(vl_handshake_t **handshake)
 {
+    vl_handshake_t *ends = *handshake;
     apr_uint64_t us;
 
-    if (!handshake || handshake->over)
-        return;
-    handshake->over = 1;
-    us = uncharged_us(handshake);
-    if (us)
-        vl_charge_pay(accounts, handshake->account, us);
-    if (us)
-        vl_slot_charge_client(accounts, handshake->account, &handshake->client, us);
+    if (!ends)
+        return 0;
+    *handshake = NULL;
+    ends->over = 1;
+    us = uncharged_us(ends);
+    if (us) {
+        vl_charge_pay(vl_child.shm, ends->account, us);
+        vl_slot_charge_client(vl_child.shm, ends->account, &ends->client, us);
+    }
+    return 1;
 }
 
 void vl_handshake_register(void)
@@ -104,9 +107,4 @@ void vl_handshake_register(void)
     /* Directly above the core's filter, which reads the socket. */
     filter_handle = ap_register_input_filter("VHOSTLIMIT_HELLO", filter_handshake,
                                              NULL, AP_FTYPE_NETWORK - 1);
-}
-
-void vl_handshake_child_init(vl_shm_t *shm)
-{
-    accounts = shm;
 }

@@ -18,16 +18,15 @@
 
 /* Registers the input filter. */
 void vl_handshake_register(void);
-/* Child, before its threads start. */
-void vl_handshake_child_init(vl_shm_t *shm);
 
 typedef struct vl_handshake_t vl_handshake_t;
 
 /* Begins to charge the handshake. *grant holds a slot and lives longer than the
  * connection's filters. thread_us: the thread's CPU clock at the start. */
 vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t thread_us);
-/* The first request has come, or the connection ends: charges the rest. The thread stays
- * counted (grant->occupies). handshake may be NULL. */
-void vl_handshake_end(vl_handshake_t *handshake);
+/* The first request has come, or the connection ends: charges the rest and clears
+ * *handshake. The thread stays counted (grant->occupies). Returns 0 if *handshake is
+ * NULL: there was none, or it has ended. */
+int vl_handshake_end(vl_handshake_t **handshake);
 
 #endif

@@ -6,23 +6,13 @@
  * The hooks of requests and of their connections. A request is counted for its site's
  * account after it has been read (post_read_request), and is counted no more when its work
  * is done. A request holds at most one slot.
- * The shared state is behind the locks of vl_park.h and vl_slot.h. The module's own hooks
- * call these functions: _register when the module is loaded, _child_init before the
- * child's threads start.
+ * The state of both is in vl_request.h; these files have none but the handles of filters.
+ * mod_vhostlimit.c calls these functions when the module is loaded. httpd calls the hooks,
+ * on the thread that works on the connection.
  */
 
-#include <apr_pools.h>
-
-#include "cgroup/vl_place.h"
-#include "core/vl_shm.h"
-
-/* Registers all hooks and filters. */
-void vl_hooks_register(apr_pool_t *p);
-
-/* shm: the accounts to count in. place: the sites' cgroups. */
-void vl_hooks_child_init(vl_shm_t *shm, const vl_place_t *place);
-/* Cleanup of pchild. The pools of some connections live longer than pchild when the
- * process exits. From now on they do not use the shared memory. Returns APR_SUCCESS. */
-apr_status_t vl_hooks_child_end(void *unused);
+/* Register the hooks and filters of connections, and the hooks of requests. */
+void vl_hooks_conn_register(void);
+void vl_hooks_register(void);
 
 #endif

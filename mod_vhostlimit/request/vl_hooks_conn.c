@@ -2,7 +2,6 @@
 /* The connections of requests: what the acceptor knows of a connection, its handshake,
  * its lease, and the output filter that sees the end of each response. */
 #include "request/vl_hooks.h"
-#include "request/vl_hooks_int.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -17,13 +16,13 @@
 
 #include "base/vl_client.h"
 #include "base/vl_private.h"
-#include "core/vl_thread.h"
+#include "request/vl_hooks_net.h"
+#include "request/vl_request.h"
 
 /* The media type of server-sent events. */
 #define EVENTS "text/event-stream"
 
 static ap_filter_rec_t *end_filter_handle;
-static vl_shm_t *accounts;
 
 /* Returns 1 if input of the client is available, in a filter or in the socket. */
 static int has_input(conn_rec *c, apr_bucket_brigade *bb)
@@ -136,52 +135,28 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     conn_t *conn = f->ctx;
     req_t *req = conn->current;
-    int ends = vl_hooks_ends_request(bb);
     apr_status_t rv;
 
-    if (!ends && req && req->running && !req->is_endless && is_endless(req)) {
-        req->is_endless = 1;
-        vl_hooks_pause(req);
+    if (!vl_hooks_ends_request(bb)) {
+        if (req && req->state == REQ_RUNNING && is_endless(req)) {
+            req->state = REQ_ENDLESS;
+            vl_request_pause(req);
+        }
+        return ap_pass_brigade(f->next, bb);
     }
-    if (ends && req && f->c->keepalive == AP_CONN_CLOSE)
+    if (req && f->c->keepalive == AP_CONN_CLOSE)
         conn->is_last = is_last(req->r);
     rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request, and with it conn->current. */
-    if (ends && conn->current) {
-        vl_hooks_req_leave(conn->current);
+    if (conn->current) {
+        vl_request_leave(conn->current);
         conn->current = NULL;
     }
-    if (ends && rv == APR_SUCCESS) {
+    if (rv == APR_SUCCESS) {
         begin_idle(f, conn, bb);
         linger(f->c, conn);
     }
     return rv;
-}
-
-void vl_hooks_unoccupy(vl_grant_t *grant)
-{
-    if (grant->occupies)
-        vl_thread_free(accounts, grant->ticket.account);
-    grant->occupies = 0;
-}
-
-void vl_hooks_drop_grant(conn_t *conn)
-{
-    vl_grant_t grant = conn->grant;
-
-    memset(&conn->grant, 0, sizeof(conn->grant));
-    vl_hooks_unoccupy(&grant);
-    if (grant.holds)
-        vl_park_end(&grant.ticket, NULL);
-}
-
-int vl_hooks_end_handshake(conn_t *conn)
-{
-    int ends = conn->handshake != NULL;
-
-    vl_handshake_end(conn->handshake);
-    conn->handshake = NULL;
-    return ends;
 }
 
 /* Returns the slot of a connection that ends before a request has used it. */
@@ -190,10 +165,10 @@ static apr_status_t conn_cleanup(void *data)
     conn_t *conn = data;
 
     /* The process exits. The parent reclaims the slots of this child. */
-    if (!accounts)
+    if (vl_child.ended)
         return APR_SUCCESS;
-    vl_handshake_end(conn->handshake);
-    vl_hooks_drop_grant(conn);
+    vl_handshake_end(&conn->handshake);
+    vl_request_drop_grant(conn);
     return APR_SUCCESS;
 }
 
@@ -240,7 +215,7 @@ static void take_passport(conn_rec *c, conn_t *conn)
     conn->grant = conn->passport->grant;
     conn->passport->grant.holds = conn->passport->grant.occupies = 0;
     if (conn->grant.holds && !conn->passport->ready)
-        conn->handshake = vl_handshake_begin(c, &conn->grant, vl_hooks_thread_us());
+        conn->handshake = vl_handshake_begin(c, &conn->grant, vl_request_thread_us());
 }
 
 /* pre_connection hook, also for the secondary connections of HTTP/2. */
@@ -271,7 +246,7 @@ static void begin_lease(conn_rec *c, conn_t *conn)
 
     conn->lease = vl_lease_make(c, &conn->grant, is_ready(conn));
     if (vl_lease_parks())
-        vl_hooks_unoccupy(&conn->grant);
+        vl_request_unoccupy(&conn->grant);
     if (conn->passport && conn->passport->http2
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
         vl_lease_switch(conn->lease);
@@ -291,16 +266,16 @@ static int process_connection(conn_rec *c)
         return DECLINED;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
-        vl_hooks_end_handshake(conn);
+        vl_handshake_end(&conn->handshake);
     is_first = !conn->lease;
     if (is_first)
         begin_lease(c, conn);
     rc = vl_lease_process(conn->lease);
     /* The handshake and the frames of HTTP/2 are charged already. */
     if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
-        vl_hooks_forget_thread();
+        vl_request_forget_thread();
     if (!vl_lease_parks() && !is_http1)
-        vl_hooks_drop_grant(conn);
+        vl_request_drop_grant(conn);
     return rc;
 }
 
@@ -314,19 +289,6 @@ static int pre_close(conn_rec *c)
     return DECLINED;
 }
 
-apr_status_t vl_hooks_child_end(void *unused)
-{
-    accounts = NULL;
-    vl_lease_forget();
-    return APR_SUCCESS;
-}
-
-void vl_hooks_conn_child_init(vl_shm_t *shm)
-{
-    accounts = shm;
-    vl_hooks_net_child_init();
-}
-
 void vl_hooks_conn_register(void)
 {
     static const char *const tls[] = { "mod_ssl.c", NULL };
@@ -335,6 +297,7 @@ void vl_hooks_conn_register(void)
 
     end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
+    vl_handshake_register();
     vl_hooks_net_register();
     /* Before any request of the connection exists, so that the request's filters are
      * chained behind these. Secondary connections (HTTP/2) come here too. */

@@ -5,7 +5,7 @@
  *
  * A stream of HTTP/2 waits for the buffer of mod_http2, which is no socket that could be
  * polled. vl_meter_tick() detects that a stream makes no progress. */
-#include "request/vl_hooks_int.h"
+#include "request/vl_hooks_net.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -28,7 +28,6 @@
 #define UNCHECKED_MAX 4096
 
 static ap_filter_rec_t *output_handle, *stream_output_handle, *input_handle;
-static int is_async;
 
 int vl_hooks_ends_request(const apr_bucket_brigade *bb)
 {
@@ -100,14 +99,14 @@ static apr_status_t pass_brigade(ap_filter_t *f, apr_bucket_brigade *bb, req_t *
 
     if (conn->unchecked > UNCHECKED_MAX) {
         if (is_not_ready(f->c, req, POLLOUT))
-            vl_hooks_pause(req);
+            vl_request_pause(req);
         else
             conn->unchecked = 0;
     }
     conn->unchecked += length_of(bb);
     rv = ap_pass_brigade(f->next, bb);
     if (conn->current == req)
-        vl_hooks_go_on(req);
+        vl_request_go_on(req);
     return rv;
 }
 
@@ -185,7 +184,7 @@ static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
 {
     apr_status_t rv = pass_brigade(f, bb, req);
 
-    if (is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c)
+    if (vl_child.is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c)
         || !is_not_ready(f->c, req, POLLOUT))
         return rv;
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
@@ -220,7 +219,7 @@ static apr_status_t filter_output(ap_filter_t *f, apr_bucket_brigade *bb)
 
     if (conn->lease)
         vl_lease_io(conn->lease);
-    if (!req || !req->running || req->is_endless || vl_hooks_ends_request(bb))
+    if (!req || req->state != REQ_RUNNING || vl_hooks_ends_request(bb))
         return ap_pass_brigade(f->next, bb);
     return pass_pieces(f, bb, req);
 }
@@ -232,13 +231,13 @@ static apr_status_t filter_stream_output(ap_filter_t *f, apr_bucket_brigade *bb)
     req_t *req = conn->current;
     apr_status_t rv;
 
-    if (!req || !req->running || req->is_endless)
+    if (!req || req->state != REQ_RUNNING)
         return ap_pass_brigade(f->next, bb);
     vl_meter_may_wait(&req->meter);
     rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request. */
     if (conn->current == req)
-        vl_hooks_go_on(req);
+        vl_request_go_on(req);
     return rv;
 }
 
@@ -270,22 +269,22 @@ static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
     req_t *req = conn->current;
     apr_status_t rv;
 
-    if (!req || !req->running || req->is_endless || block != APR_BLOCK_READ
+    if (!req || req->state != REQ_RUNNING || block != APR_BLOCK_READ
         || (mode != AP_MODE_READBYTES && mode != AP_MODE_GETLINE))
         return ap_get_brigade(f->next, bb, mode, block, readbytes);
     if (f->c->master) {
         if (has_no_input(f, bb))
-            vl_hooks_pause(req);
+            vl_request_pause(req);
     }
     else {
         rv = ap_get_brigade(f->next, bb, mode, APR_NONBLOCK_READ, readbytes);
         if (!is_empty(rv, bb))
             return rv;
         if (is_not_ready(f->c, req, POLLIN))
-            vl_hooks_pause(req);
+            vl_request_pause(req);
     }
     rv = ap_get_brigade(f->next, bb, mode, APR_BLOCK_READ, readbytes);
-    vl_hooks_go_on(req);
+    vl_request_go_on(req);
     return rv;
 }
 
@@ -294,12 +293,6 @@ void vl_hooks_net_add(conn_rec *c, conn_t *conn)
     ap_add_output_filter_handle(c->master ? stream_output_handle : output_handle,
                                 conn, NULL, c);
     ap_add_input_filter_handle(input_handle, conn, NULL, c);
-}
-
-void vl_hooks_net_child_init(void)
-{
-    if (ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async) != APR_SUCCESS)
-        is_async = 0;
 }
 
 void vl_hooks_net_register(void)

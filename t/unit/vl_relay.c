@@ -203,12 +203,12 @@ static void children_are_told(void)
     int pair[2], fd;
 
     vl_relay_create(pair);
-    vl_relay_parent_look(shm, pair);
+    vl_relay_parent_check(shm, pair);
     ok(!vl_relay_pending(pair), "where there never was an acceptor no child is told");
     vl_relay_claim(&one);
     vl_relay_acceptor_resign(&one);
     vl_relay_child_ask(&two);
-    vl_relay_parent_look(shm, pair);
+    vl_relay_parent_check(shm, pair);
     ok(vl_relay_pending(pair)
        && vl_relay_child_receive(&two, pair, &item, &fd) == APR_EAGAIN,
        "a child looks when the acceptor is gone,");

@@ -198,9 +198,9 @@ static void one_item_is_lost(void)
     fd = fd_open();
     ok(vl_transfer_write(pair[1], "x", 1, &fd, 1) == APR_SUCCESS, "one is sent");
     close(fd);
-    ok(vl_transfer_has_room(pair[0]), "there is room;");
+    ok(vl_transfer_has_descriptor(pair[0]), "there is room;");
     leave_room_for(0);
-    ok(!vl_transfer_has_room(pair[0]), "there is none,");
+    ok(!vl_transfer_has_descriptor(pair[0]), "there is none,");
     ok(vl_transfer_read(pair[0], 0, &byte, 1, &fd, 1, &n) == APR_EMFILE && !n,
        "and a child that reads all the same is told");
     leave_all_room();

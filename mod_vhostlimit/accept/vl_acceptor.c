@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The acceptor sleeps on an epoll set of
+ * - the listening sockets (EPOLLEXCLUSIVE: one child wakes for a connection),
+ * - the connections that wait for input or are watched for their close,
+ * - the descriptor by which other children tell this one of granted slots.
+ * Ten times a second it does its timed work, see tick(). It also checks whether the MPM
+ * has closed its listeners because this child stops.
+ *
+ * Connections come from the listening sockets, and from other children that have
+ * transferred them. They go to the MPM (vl_arrival.h). They go to another child if this
+ * one has no thread for them and the other one has, and when this one stops. */
+#include "accept/vl_acceptor.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "accept/vl_arrival.h"
+#include "accept/vl_child.h"
+#include "accept/vl_classify.h"
+#include "accept/vl_relay.h"
+#include "accept/vl_transfer.h"
+#include "accept/vl_watchdog.h"
+#include "base/vl_clock.h"
+#include "base/vl_private.h"
+#include "cgroup/vl_yield.h"
+#include "core/vl_auto.h"
+#include "core/vl_capacity.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_shm_child.h"
+#include "cost/vl_meter.h"
+#include "lease/vl_lease.h"
+#include "log/vl_notice.h"
+
+#define TICK_MS 100
+/* Connections accepted in one go, before other events are handled. */
+#define ACCEPT_BATCH 64
+#define EVENTS 64
+/* A stopping child waits as long for other children to start, and for clients to
+ * close. */
+#define WAIT_FOR_OTHERS_US (1 * APR_USEC_PER_SEC)
+#define STOP_US (3 * APR_USEC_PER_SEC)
+/* Attempts, 10 ms apart, before connections that no child receives are closed. */
+#define TRANSFER_TRIES 100
+/* Connections per message. Another child receives all of them, if it has descriptors
+ * for all. */
+#define TRANSFER_BATCH 16
+/* Interval of the warning that no descriptors are left. */
+#define FULL_WARN_US (60 * APR_USEC_PER_SEC)
+
+/* States of the acceptor, and what changes them:
+ *
+ *   PAUSED    --a tick finds no reason against it-------------> LISTENING
+ *             --no descriptor for a transferred connection----> FULL
+ *             --the MPM closes its listeners, or child ends---> LEAVING
+ *   LISTENING --no descriptor for a new connection------------> PAUSED
+ *             --MPM stalled, or no thread is free (balance())-> PAUSED
+ *             --no descriptor for a transferred connection----> FULL
+ *             --the MPM closes its listeners, or child ends---> LEAVING
+ *   FULL      --transferred connections were received---------> PAUSED
+ *             --the MPM closes its listeners, or child ends---> LEAVING
+ *   LEAVING   is the last one. */
+typedef enum {
+    PAUSED,                         /* accepts no connection before the next tick */
+    LISTENING,                      /* the listening sockets are in the epoll set */
+    FULL,                           /* as PAUSED; connections from other children get
+                                     * the next descriptors */
+    LEAVING                         /* the real listening sockets are closed */
+} acceptor_state_e;
+
+static struct {
+    acceptor_state_e state;
+    int is_prefork;                 /* the acceptor for all children, and no thread */
+    int epoll_fd;
+    const vl_listeners_t *listeners;
+    const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
+    apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
+    int reads_usage;                /* this child reads the CPU usage for all children */
+    int stopping;                   /* atomic: vl_acceptor_stop() was called */
+} acceptor;
+
+/* --- listening ------------------------------------------------------------ */
+
+/* source: the listener or the connection; NULL: the wake-up descriptor. */
+static void watch(int fd, apr_uint32_t events, void *source)
+{
+    struct epoll_event ev = { events, { .ptr = source } };
+
+    epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static void watch_listeners(void)
+{
+    int i;
+
+    if (acceptor.state == LISTENING)
+        return;
+    acceptor.state = LISTENING;
+    for (i = 0; i < acceptor.listeners->n; i++)
+        watch(acceptor.listeners->fds[i], EPOLLIN | EPOLLEXCLUSIVE,
+              &acceptor.listeners->fds[i]);
+}
+
+static void stop_listening(acceptor_state_e state)
+{
+    int i;
+
+    for (i = 0; acceptor.state == LISTENING && i < acceptor.listeners->n; i++)
+        epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_DEL, acceptor.listeners->fds[i],
+                  NULL);
+    acceptor.state = state;
+}
+
+static void pause_listening(void)
+{
+    if (acceptor.state == LISTENING)
+        stop_listening(PAUSED);
+}
+
+static int is_shortage(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS
+           || error == ENOMEM;
+}
+
+/* Returns 0 if no connection was accepted. When no descriptor is left the listening
+ * sockets stay readable, so they leave the epoll set until the next tick. */
+static int accept_one(int i)
+{
+    const vl_local_t *local = &acceptor.listeners->local[i];
+    struct sockaddr_storage remote;
+    socklen_t len = sizeof(remote);
+    int fd = accept4(acceptor.listeners->fds[i], (struct sockaddr *)&remote, &len,
+                     SOCK_CLOEXEC);
+
+    if (fd >= 0) {
+        vl_arrival_accepted(fd, &remote, &local->address, local->length);
+        return 1;
+    }
+    if (!is_shortage(errno))
+        return 0;
+    if (vl_arrival_free_descriptor() == VL_FREED)
+        return 1;
+    pause_listening();
+    return 0;
+}
+
+/* Returns 1 if the MPM has closed its listeners. Their next owner may set the sockets to
+ * blocking mode, so this child must not call accept() any more. */
+static int mpm_closed_listeners(void)
+{
+    const ap_listen_rec *first = acceptor.listeners->first;
+
+    return first && !first->active;
+}
+
+/* i: index of the listener. */
+static void accept_batch(int i)
+{
+    int n;
+
+    for (n = 0; n < ACCEPT_BATCH && !mpm_closed_listeners() && accept_one(i); n++)
+        ;
+}
+
+/* --- connections from other children -------------------------------------- */
+
+void vl_acceptor_warn_full(void)
+{
+    static apr_int64_t warned;
+    apr_int64_t now = vl_clock_us();
+
+    if (warned && now - warned < FULL_WARN_US)
+        return;
+    warned = now;
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_child.main_server,
+                 VLOGNO(0033) "this child has no descriptors left for "
+                 "connections from other children: they wait until it has "
+                 "some, or another child");
+}
+
+/* Receives the connections that other children have transferred. When no descriptor is
+ * left, they come before new ones. */
+static void receive_transfers(void)
+{
+    vl_batch_t batch;
+    apr_status_t rv;
+    apr_size_t i;
+
+    do {
+        rv = vl_transfer_receive(vl_child.transfer_pair, batch.fds, batch.passed,
+                                 &batch.n);
+        for (i = 0; i < batch.n; i++)
+            vl_arrival_received(batch.fds[i], &batch.passed[i]);
+    } while (rv == APR_SUCCESS
+             || (rv == APR_EMFILE && vl_arrival_free_descriptor() == VL_FREED));
+    if (rv == APR_EMFILE) {
+        vl_acceptor_warn_full();
+        if (acceptor.state != LEAVING)
+            stop_listening(FULL);
+    }
+    else if (acceptor.state == FULL) {
+        acceptor.state = PAUSED;
+    }
+}
+
+/* Begins to listen again, unless this child is FULL. EPOLLEXCLUSIVE does not repeat a
+ * wake-up. This child may have consumed one and then left the epoll set, so each
+ * listener is tried here. */
+static void resume_listening(void)
+{
+    int i;
+
+    if (acceptor.state == FULL)
+        receive_transfers();
+    if (acceptor.state == FULL)
+        return;
+    watch_listeners();
+    for (i = 0; i < acceptor.listeners->n; i++)
+        accept_batch(i);
+}
+
+/* --- events --------------------------------------------------------------- */
+
+/* Called when other children have granted slots or transferred connections, or a
+ * worker needs vl_arrival_after_events(). */
+static void handle_wake_up(void)
+{
+    apr_uint64_t count;
+
+    if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
+        return;
+    vl_park_lock();
+    vl_park_take_locked();
+    vl_park_refill_locked();
+    vl_park_unlock();
+    if (acceptor.state == LISTENING)
+        receive_transfers();
+}
+
+static int is_listener(const void *source)
+{
+    const int *fd = source, *fds = acceptor.listeners->fds;
+
+    return fd >= fds && fd < fds + acceptor.listeners->n;
+}
+
+/* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
+static void wait_for_events(void)
+{
+    struct epoll_event events[EVENTS];
+    int i, n;
+
+    vl_watchdog_alive();
+    if (acceptor.is_prefork)
+        vl_arrival_relay();
+    n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, TICK_MS, acceptor.signals);
+    for (i = 0; i < n; i++) {
+        void *source = events[i].data.ptr;
+
+        if (!source)
+            handle_wake_up();
+        else if (is_listener(source))
+            accept_batch((int)((const int *)source - acceptor.listeners->fds));
+        else
+            vl_arrival_handle_event(source, events[i].events);
+    }
+    vl_arrival_after_events();
+}
+
+/* --- connections to other children ---------------------------------------- */
+
+/* Sends the connections of the batch from this index on, and closes those that were
+ * sent. Returns the index of the first one that was not: other children have not
+ * received earlier ones yet. */
+static apr_size_t send_batch(const vl_batch_t *batch, apr_size_t from)
+{
+    apr_size_t some;
+
+    for (; from < batch->n; from += some) {
+        some = batch->n - from < TRANSFER_BATCH ? batch->n - from : TRANSFER_BATCH;
+        if (vl_transfer_send(vl_child.transfer_pair, batch->fds + from,
+                             batch->passed + from, some) != APR_SUCCESS)
+            break;
+        vl_transfer_close(batch->fds + from, some);
+    }
+    vl_dispatch_wake_others(vl_child.shm);
+    return from;
+}
+
+/* Transfers up to `max` of these connections in one batch, and takes back those that
+ * could not be sent. Returns 1 if all were sent, 0 if there was none. */
+static int transfer_batch(vl_take_e which, apr_size_t max)
+{
+    vl_batch_t batch;
+    apr_size_t sent, i;
+
+    vl_arrival_take(which, max, &batch);
+    if (!batch.n)
+        return 0;
+    sent = send_batch(&batch, 0);
+    for (i = sent; i < batch.n; i++)
+        vl_arrival_not_sent(batch.fds[i], &batch.passed[i]);
+    return sent == batch.n;
+}
+
+/* Transfers all connections that wait here. */
+static void transfer_all(void)
+{
+    while (transfer_batch(VL_TAKE_WAITING, VL_TRANSFER_MAX))
+        ;
+}
+
+void vl_acceptor_while_stalled(apr_int64_t now_us)
+{
+    vl_capacity_t capacity;
+    int mpm_stalled = vl_arrival_tick_while_stalled(now_us);
+
+    /* Nothing is accepted or classified. Queued connections are still granted slots, or
+     * transferred to children with free threads. */
+    vl_capacity_count(vl_child.shm, &capacity);
+    if (mpm_stalled && capacity.elsewhere)
+        transfer_all();
+}
+
+/* The workers of a stopping event MPM exit as soon as the connections are no more than
+ * the workers that are left. Sockets in their queue are not counted
+ * (worker_thread_should_exit_early), so they would be lost. */
+void vl_acceptor_transfer_unbegun(void)
+{
+    int tries = TRANSFER_TRIES;
+    vl_batch_t batch;
+    apr_size_t sent;
+
+    for (;;) {
+        vl_arrival_take(VL_TAKE_UNBEGUN, VL_TRANSFER_MAX, &batch);
+        if (!batch.n)
+            return;
+        sent = send_batch(&batch, 0);
+        while (sent < batch.n && tries-- > 0) {
+            apr_sleep(10 * 1000);
+            sent = send_batch(&batch, sent);
+        }
+        vl_transfer_close(batch.fds + sent, batch.n - sent);
+    }
+}
+
+/* --- timed work ----------------------------------------------------------- */
+
+static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
+                         int resident)
+{
+    vl_charge_usage(vl_child.shm, account, us, resident);
+}
+
+static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
+{
+    vl_charge_kills(vl_child.shm, account, kills);
+}
+
+/* One child reads for all until it ends. */
+static void read_usage(apr_int64_t now_us)
+{
+    int mine = vl_charge_reads_usage(vl_child.shm, now_us);
+
+    if (mine) {
+        vl_usage_child_read(vl_child.usage, charge_usage, count_kills, NULL);
+        vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
+    }
+    else if (acceptor.reads_usage) {
+        vl_usage_child_close(vl_child.usage);
+    }
+    acceptor.reads_usage = mine;
+}
+
+/* Decides whether this child accepts connections until the next tick, and which ones it
+ * exchanges with other children. mpm_stalled: the MPM takes no connections.
+ *
+ *   free threads here / elsewhere    listens                  connections
+ *   MPM stalled       / some         no                       transfers all that wait
+ *   none              / some         while its requests end   transfers queued ones
+ *   MPM stalled       / none         yes                      -
+ *   otherwise                        yes                      receives transferred ones
+ */
+static void balance(int mpm_stalled)
+{
+    vl_capacity_t capacity;
+    int requests_end;
+
+    vl_capacity_count(vl_child.shm, &capacity);
+    requests_end = capacity.ended != acceptor.ended_requests;
+    acceptor.ended_requests = capacity.ended;
+    if (mpm_stalled && capacity.elsewhere) {
+        pause_listening();
+        transfer_all();
+    }
+    else if (!capacity.here && capacity.elsewhere) {
+        if (requests_end)
+            resume_listening();
+        else
+            pause_listening();
+        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere < VL_TRANSFER_MAX
+                                       ? capacity.elsewhere : VL_TRANSFER_MAX);
+    }
+    else {
+        resume_listening();
+        if (!mpm_stalled)
+            receive_transfers();
+    }
+}
+
+static void tick(apr_int64_t now_us)
+{
+    int mpm_stalled;
+
+    vl_auto_adjust(vl_child.shm, now_us);
+    vl_dispatch_revoke_stalled(vl_child.shm, now_us);
+    vl_meter_tick(now_us);
+    vl_arrival_measure_refusals(vl_meter_thread_us());
+    read_usage(now_us);
+    vl_notice_tick(now_us);
+    vl_lease_tick(now_us);
+    mpm_stalled = vl_arrival_tick(now_us);
+    if (acceptor.is_prefork) {
+        vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
+        resume_listening();
+        receive_transfers();
+    }
+    else {
+        balance(mpm_stalled);
+    }
+}
+
+/* --- the end -------------------------------------------------------------- */
+
+/* The parent removes its pid file before it tells its children to stop for good.
+ * Nothing else distinguishes this from a restart. */
+static int server_is_stopping(void)
+{
+    return access(vl_child.pid_file, F_OK) && errno == ENOENT;
+}
+
+/* Returns 1 if another process receives what is transferred. */
+static int can_transfer(void)
+{
+    return acceptor.is_prefork ? vl_relay_has_acceptor(vl_child.shm)
+                               : vl_shm_child_count_active(vl_child.shm) > 0;
+}
+
+/* Takes back connections that were relayed and that no child has received. */
+static void recall_relayed(void)
+{
+    vl_passed_t passed;
+    int fd;
+
+    while (acceptor.is_prefork
+           && vl_relay_acceptor_recall(vl_child.relay_pair, &passed, &fd)
+              == APR_SUCCESS)
+        vl_arrival_received(fd, &passed);
+}
+
+/* Returns 1 if connections would be lost if the acceptor ended now. */
+static int has_connections(void)
+{
+    return vl_arrival_count() > 0
+           || (acceptor.is_prefork && vl_relay_pending(vl_child.relay_pair));
+}
+
+/* Connections are transferred to the other children. If none has started for a second,
+ * they are transferred to a child that is about to start, or, when the server stops,
+ * answered with 503. */
+static void empty(apr_int64_t elapsed_us)
+{
+    if (can_transfer()) {
+        transfer_all();
+        return;
+    }
+    if (elapsed_us <= WAIT_FOR_OTHERS_US)
+        return;
+    if (server_is_stopping()) {
+        receive_transfers();
+        recall_relayed();
+        vl_arrival_answer_all();
+    }
+    else {
+        recall_relayed();
+        transfer_all();
+    }
+}
+
+/* Closing connections get the time that the MPM gives its own when the server stops. */
+static void leave(void)
+{
+    apr_int64_t start_us = vl_clock_us(), elapsed_us;
+
+    stop_listening(LEAVING);
+    vl_listener_child_close(acceptor.listeners);
+    vl_shm_child_drain(vl_child.shm);
+    vl_lease_child_leave();
+    if (acceptor.is_prefork)
+        vl_relay_acceptor_resign(vl_child.shm);
+    do {
+        elapsed_us = vl_clock_us() - start_us;
+        empty(elapsed_us);
+        if (has_connections() || vl_lease_queued())
+            wait_for_events();
+        vl_lease_tick(vl_clock_us());
+    } while (has_connections() && elapsed_us < STOP_US);
+    /* Established connections are granted leases as long as the MPM serves them. */
+    while (vl_lease_parks() && !vl_acceptor_is_stopping()) {
+        wait_for_events();
+        vl_lease_tick(vl_clock_us());
+    }
+    vl_lease_child_end();
+}
+
+int vl_acceptor_is_stopping(void)
+{
+    return __atomic_load_n(&acceptor.stopping, __ATOMIC_RELAXED);
+}
+
+int vl_acceptor_stop(void)
+{
+    apr_uint64_t one = 1;
+
+    __atomic_store_n(&acceptor.stopping, 1, __ATOMIC_RELAXED);
+    return write(vl_shm_child_wake_fd(vl_child.shm), &one, sizeof(one)) > 0;
+}
+
+/* --- the life of the acceptor --------------------------------------------- */
+
+int vl_acceptor_open(int is_prefork)
+{
+    int pass_fd;
+
+    acceptor.is_prefork = is_prefork;
+    acceptor.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (acceptor.epoll_fd < 0)
+        return -1;
+    vl_classify_child_init();
+    pass_fd = vl_arrival_child_init(acceptor.epoll_fd);
+    if (pass_fd < 0) {
+        close(acceptor.epoll_fd);
+        return -1;
+    }
+    watch(vl_shm_child_wake_fd(vl_child.shm), EPOLLIN, NULL);
+    return pass_fd;
+}
+
+void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence)
+{
+    ap_log_error(APLOG_MARK, APLOG_ERR, rv, vl_child.main_server,
+                 VLOGNO(0024) "connections cannot wait as sockets in this "
+                 "child: %s", consequence);
+    if (pass_fd >= 0) {
+        close(pass_fd);
+        close(acceptor.epoll_fd);
+    }
+}
+
+void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
+{
+    apr_int64_t ticked = 0, now;
+
+    acceptor.listeners = listeners;
+    acceptor.signals = signals;
+    watch_listeners();
+    while (!mpm_closed_listeners() && !vl_acceptor_is_stopping()) {
+        wait_for_events();
+        now = vl_clock_us();
+        if (now - ticked >= TICK_MS * 1000) {
+            ticked = now;
+            tick(now);
+        }
+    }
+    leave();
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request runs from post_read_request until its end-of-request bucket has passed down the
+ * output filters. By then the handler has returned, and the kernel or the MPM's write
+ * completion has all of its output. A request whose client reads more slowly than the
+ * handler writes releases its slot while its thread waits (vl_hooks_net.c). A request that
+ * does not reach its end-of-request bucket (aborted, HTTP/2 reset) ends when its pool is
+ * destroyed.
+ *
+ * Internal redirects and subrequests are a part of the request that made them. */
+#include "request/vl_request.h"
+
+#include <string.h>
+
+#include "base/vl_clock.h"
+#include "core/vl_thread.h"
+
+/* Average CPU time of the account's requests, us, from which a thread moves into the
+ * site's cgroup. */
+#define PLACE_MIN_US 1000
+
+/* --- the thread's CPU clock, and its cgroup -------------------------------- */
+
+/* Reading a thread's CPU clock is a system call, so it is read once for each request, at
+ * its end. The next request of the thread begins at that reading. Work of the thread
+ * between the two, such as taking up the connection and a TLS handshake, is a part of
+ * the next request's cost. */
+static __thread struct {
+    int known;                  /* us is where the next request begins */
+    apr_int64_t us;
+} last_end;
+
+apr_int64_t vl_request_thread_us(void)
+{
+    return last_end.known ? last_end.us : vl_meter_thread_us();
+}
+
+void vl_request_forget_thread(void)
+{
+    last_end.known = 0;
+}
+
+/* The request may end on another thread, whose clock says nothing about it. */
+void vl_request_stop_clock(req_t *req)
+{
+    if (req->measured || !pthread_equal(req->thread, pthread_self()))
+        return;
+    req->measured = 1;
+    last_end.us = vl_meter_thread_us();
+    last_end.known = 1;
+    req->cpu_us = last_end.us - req->cpu_start;
+}
+
+/* Moves the thread into the site's cgroup if the site's requests use CPU time in their
+ * thread. A move costs 5 us, and the kernel makes one move at a time. If the site has a
+ * quota, the thread leaves the cgroup at the end of the request, so that the quota does
+ * not throttle other work of the thread. */
+static void place_thread(req_t *req, const vl_conf_t *conf)
+{
+    int moves = req->state == REQ_RUNNING && conf->mode == VL_MODE_ON
+                && req->admission.thread_us >= PLACE_MIN_US;
+
+    vl_place_thread(vl_child.place, moves ? req->admission.ticket.account
+                                          : VL_PLACE_NONE);
+    req->resets_group = moves && vl_slot_capped(vl_child.shm, conf->account);
+}
+
+void vl_request_leave_groups(void)
+{
+    vl_place_fork_for(vl_child.place, VL_PLACE_NONE);
+    vl_place_thread(vl_child.place, VL_PLACE_NONE);
+}
+
+/* --- the grant of the connection ------------------------------------------- */
+
+void vl_request_unoccupy(vl_grant_t *grant)
+{
+    if (grant->occupies)
+        vl_thread_free(vl_child.shm, grant->ticket.account);
+    grant->occupies = 0;
+}
+
+void vl_request_drop_grant(conn_t *conn)
+{
+    vl_grant_t grant = conn->grant;
+
+    memset(&conn->grant, 0, sizeof(conn->grant));
+    vl_request_unoccupy(&grant);
+    if (grant.holds)
+        vl_park_end(&grant.ticket, NULL);
+}
+
+/* Takes the grant of the connection. If the request names another host than the
+ * connection's first bytes did, the slot belongs to another site and is returned. */
+static vl_grant_t take_grant(conn_t *conn, apr_uint32_t account)
+{
+    vl_grant_t grant;
+
+    if (conn->grant.ticket.account != account)
+        vl_request_drop_grant(conn);
+    grant = conn->grant;
+    memset(&conn->grant, 0, sizeof(grant));
+    return grant;
+}
+
+/* --- admission ------------------------------------------------------------- */
+
+vl_lease_t *vl_request_lease(const conn_t *conn)
+{
+    return conn->master ? conn->master->lease : conn->lease;
+}
+
+/* Waits for a slot with the thread blocked. Returns 0 at once if the site has too many
+ * threads or too many thread waiters (vl_park_wait()). */
+static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
+{
+    int is_stream = req->conn->master != NULL;
+    int occupies = !is_stream && !vl_lease_has_thread(), waited;
+
+    if (vl_lease_has_thread() && vl_thread_exceeds_capacity(vl_child.shm, conf->account))
+        return 0;
+    if (occupies
+        && vl_thread_try_occupy(vl_child.shm, conf->account) != APR_SUCCESS)
+        return 0;
+    waited = vl_park_wait(conf->account, &req->client, is_stream, conf->queue_timeout,
+                          grant);
+    if (occupies)
+        vl_thread_free(vl_child.shm, conf->account);
+    if (waited && grant->holds && !is_stream
+        && vl_lease_is_gone(vl_request_lease(req->conn))) {
+        vl_park_end(&grant->ticket, NULL);
+        grant->holds = 0;
+        grant->refused = VL_REASON_GONE;
+        vl_slot_gone(vl_child.shm, conf->account, grant->waited_us);
+    }
+    return waited;
+}
+
+/* Gets a slot for a stream whose connection can be parked. The stream began because its
+ * connection has a lease. In this order:
+ * 1. the streams of the connection are refused,
+ * 2. the lease holds a slot,
+ * 3. its site is below its own limits: a slot, above the number of slots if necessary,
+ * 4. it waits with its thread,
+ * 5. it may not wait: a refusal. */
+static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
+{
+    vl_lease_t *lease = vl_request_lease(req->conn);
+
+    grant->refused = vl_lease_refused(lease, &grant->waited_us);
+    if (grant->refused)
+        return;
+    if (vl_lease_take(lease, &grant->ticket)) {
+        grant->holds = grant->ticket.account == conf->account;
+        if (grant->holds)
+            return;
+        vl_park_end(&grant->ticket, NULL);
+    }
+    grant->holds = vl_slot_resume(vl_child.shm, conf->account, 1, &grant->ticket)
+                   == APR_SUCCESS;
+    if (!grant->holds && !wait_with_thread(req, conf, grant))
+        grant->refused = VL_REASON_QUEUE;
+}
+
+/* Gets a slot for a request whose connection was not queued for it, in this order:
+ * 1. the lease continues,
+ * 2. a slot is free,
+ * 3. it waits with its thread,
+ * 4. it may not wait: a slot above the number of slots,
+ * 5. its site is at its own limits: a refusal. */
+static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
+{
+    vl_lease_t *lease = vl_request_lease(req->conn);
+    int takes_no_thread = req->conn->master || vl_lease_has_thread();
+    apr_status_t rv;
+
+    grant->holds = vl_lease_resume(lease, takes_no_thread, &grant->ticket);
+    if (grant->holds)
+        return;
+    rv = vl_slot_try(vl_child.shm, conf->account, &grant->ticket);
+    grant->holds = rv == APR_SUCCESS;
+    if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
+        rv = vl_slot_resume(vl_child.shm, conf->account, takes_no_thread,
+                            &grant->ticket);
+        grant->holds = rv == APR_SUCCESS;
+        if (APR_STATUS_IS_EAGAIN(rv))
+            grant->refused = VL_REASON_QUEUE;
+    }
+    if (grant->holds)
+        vl_lease_renew(lease);
+}
+
+int vl_request_is_limited(const vl_conf_t *conf)
+{
+    return conf->mode == VL_MODE_ON && vl_slot_queue(vl_child.shm, conf->account);
+}
+
+/* Admits or refuses a request with the slot, or the refusal, that it was queued for. */
+static void admit_with_grant(req_t *req, const vl_grant_t *grant,
+                             const vl_conf_t *conf)
+{
+    vl_admission_t *adm = &req->admission;
+
+    req->waited_us = grant->waited_us;
+    adm->entered = grant->holds;
+    if (grant->holds) {
+        adm->ticket = grant->ticket;
+        vl_slot_begin(vl_child.shm, grant->waited_us, adm);
+    }
+    else {
+        adm->decision.verdict = VL_REFUSE;
+        adm->decision.reason = grant->refused;
+        if (grant->refused != VL_REASON_GONE)
+            vl_slot_refused(vl_child.shm, conf->account, adm);
+    }
+}
+
+apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
+{
+    vl_grant_t grant = take_grant(req->conn, conf->account);
+
+    if (!grant.holds && !grant.refused && vl_request_is_limited(conf)) {
+        if (req->conn->master && vl_lease_parks())
+            get_stream_slot(req, conf, &grant);
+        else
+            get_request_slot(req, conf, &grant);
+    }
+    vl_request_unoccupy(&grant);
+    if (!grant.holds && !grant.refused)
+        return vl_slot_enter(vl_child.shm, conf->account, &req->admission);
+    admit_with_grant(req, &grant, conf);
+    return APR_SUCCESS;
+}
+
+void vl_request_begin(req_t *req, const vl_conf_t *conf)
+{
+    int is_stream = req->conn->master != NULL;
+
+    req->state = req->admission.entered ? REQ_RUNNING : REQ_REFUSED;
+    if (req->state == REQ_RUNNING && (is_stream || vl_lease_has_thread())
+        && !req->admission.ticket.stream)
+        vl_thread_is_stream(vl_child.shm, &req->admission.ticket);
+    place_thread(req, conf);
+    req->started = vl_clock_us();
+    vl_place_fork_for(vl_child.place, conf->account);
+    req->thread = pthread_self();
+    req->cpu_start = vl_request_thread_us();
+    if (req->state == REQ_RUNNING)
+        vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
+                       is_stream ? vl_lease_workers_wait : NULL);
+    req->conn->current = req;
+}
+
+/* --- while it runs, and its end -------------------------------------------- */
+
+void vl_request_pause(req_t *req)
+{
+    if (!req->occupies && !req->conn->master && !vl_lease_has_thread()) {
+        req->occupies = 1;
+        vl_thread_occupy(vl_child.shm, req->admission.ticket.account);
+    }
+    vl_meter_pause(&req->meter);
+}
+
+void vl_request_go_on(req_t *req)
+{
+    vl_meter_go_on(&req->meter);
+    if (req->occupies)
+        vl_thread_free(vl_child.shm, req->admission.ticket.account);
+    req->occupies = 0;
+}
+
+void vl_request_leave(req_t *req)
+{
+    vl_cost_t cost;
+    apr_uint64_t charged;
+
+    if (!vl_request_is_counted(req))
+        return;
+    vl_request_go_on(req);
+    req->state = REQ_ENDED;
+    vl_meter_end(&req->meter, &cost);
+    vl_request_stop_clock(req);
+    if (req->resets_group && pthread_equal(req->thread, pthread_self()))
+        vl_place_thread(vl_child.place, VL_PLACE_NONE);
+    cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
+    cost.cpu_us = req->cpu_us;
+    cost.client = &req->client;
+    charged = vl_park_end(&req->admission.ticket, &cost);
+    vl_visitor_served(vl_child.shm, req->r, &req->client);
+    vl_lease_charge(vl_request_lease(req->conn), charged);
+}

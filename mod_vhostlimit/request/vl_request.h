@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_REQUEST_H
+#define VL_REQUEST_H
+
+/*
+ * The life of a request: how it gets a slot, what it holds, and when it is charged.
+ * vl_request.c owns the states of requests, the slots of running ones, and the CPU clocks
+ * of the threads. The hooks of httpd (vl_hooks.c, vl_hooks_conn.c) and the filters for
+ * slow clients (vl_hooks_net.c) call it.
+ *
+ * Invariants:
+ *   - a request in RUNNING holds one slot, unless its meter is paused;
+ *   - `current` of a connection is NULL or a request that has not ended;
+ *   - a req_t lives in r->pool and ends with it, a conn_t lives in c->pool.
+ *
+ * One thread at a time works on a connection, so there is no lock. Only vl_meter_tick()
+ * reads a meter at the same time, under its own lock.
+ */
+
+#include <pthread.h>
+
+#include <httpd.h>
+
+#include "accept/vl_arrival.h"
+#include "accept/vl_child.h"
+#include "config/vl_conf.h"
+#include "core/vl_park.h"
+#include "cost/vl_meter.h"
+#include "lease/vl_lease.h"
+#include "request/vl_handshake.h"
+
+/* States of a request, and what changes them:
+ *
+ *   new     --VhostLimitExempt---------------------------> EXEMPT
+ *           --refused, or its site cannot be counted-----> REFUSED
+ *           --admitted, or mode DryRun-------------------> RUNNING
+ *   RUNNING --tunnel or server-sent events begin---------> ENDLESS
+ *           --end-of-request bucket, or its pool ends----> ENDED
+ *           --upgrade to h2c-----------------------------> ENDED
+ *   ENDLESS --end-of-request bucket, or its pool ends----> ENDED
+ *
+ * A request has no req_t if its site has mode Off, or if it cannot be counted and
+ * VhostLimitOnError is open. */
+typedef enum {
+    REQ_EXEMPT,                 /* not limited: only conn and r are set */
+    REQ_REFUSED,                /* the quick_handler hook answers it */
+    REQ_RUNNING,                /* counted; holds a slot unless its meter is paused */
+    REQ_ENDLESS,                /* counted; paused until its end */
+    REQ_ENDED                   /* charged; holds nothing */
+} req_state_e;
+
+typedef struct req_t {
+    req_state_e state;
+    struct conn_t *conn;
+    const request_rec *r;
+    vl_client_id_t client;      /* its client (vl_clients.h); set if its site is On */
+    vl_admission_t admission;   /* the decision, and the slot while it is counted */
+    apr_int64_t waited_us;      /* in the queue */
+    apr_int64_t started;        /* when it was admitted */
+    vl_meter_t meter;           /* while it is counted */
+    int occupies;               /* paused, and its thread is counted (vl_thread.h) */
+    int is_slow;                /* its client reads or sends slowly */
+    int resets_group;           /* its thread leaves the cgroup at its end */
+    pthread_t thread;           /* the thread that read cpu_start */
+    apr_int64_t cpu_start;
+    int measured;               /* cpu_us is final */
+    apr_int64_t cpu_us;
+} req_t;
+
+typedef struct conn_t {
+    vl_passport_t *passport;    /* NULL: the acceptor has not seen the connection */
+    vl_grant_t grant;           /* for the next request */
+    vl_handshake_t *handshake;  /* until the first request, or NULL */
+    vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
+    req_t *current;             /* the request that runs, or NULL */
+    int is_last;                /* the client sends no request after this one */
+    apr_size_t unchecked;       /* bytes passed since the socket was last checked */
+    struct conn_t *master;      /* NULL unless this is a stream */
+} conn_t;
+
+/* --- the request, from its admission to its end ------------------------------ */
+
+/* Returns 1 if requests of the site may have to wait. */
+int vl_request_is_limited(const vl_conf_t *conf);
+/* Returns the lease of the connection, for a stream that of its master connection. It is
+ * not NULL while a request is admitted or runs. */
+vl_lease_t *vl_request_lease(const conn_t *conn);
+/* Gets a slot, with the grant of the connection if there is one, or a refusal. It may
+ * block until there is either. Returns an error if the request cannot be counted. */
+apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf);
+/* Moves the request to RUNNING or REFUSED, as req->admission says, and makes it
+ * `current`. */
+void vl_request_begin(req_t *req, const vl_conf_t *conf);
+/* The request releases its slot while its thread waits for the client, and gets one
+ * again when the thread continues. Both may be called more than once. */
+void vl_request_pause(req_t *req);
+void vl_request_go_on(req_t *req);
+/* The work of the request is done: returns the slot, charges the account, and moves the
+ * request to ENDED. Does nothing if the request is not counted. */
+void vl_request_leave(req_t *req);
+/* Returns 1 if the request is counted and has not ended. */
+static inline int vl_request_is_counted(const req_t *req)
+{
+    return req->state == REQ_RUNNING || req->state == REQ_ENDLESS;
+}
+
+/* --- the thread ------------------------------------------------------------ */
+
+/* Returns the CPU clock of the calling thread, us, as read at the end of its last
+ * request, or now if that reading is not valid. */
+apr_int64_t vl_request_thread_us(void);
+/* The work of the calling thread since then is charged already: that reading is not
+ * valid. */
+void vl_request_forget_thread(void);
+/* Sets req->cpu_us if the calling thread has worked on the request. */
+void vl_request_stop_clock(req_t *req);
+/* The thread, and the processes that it forks, work for no site from now on. */
+void vl_request_leave_groups(void);
+
+/* --- the grant of the connection ------------------------------------------- */
+
+/* Returns the connection's unused slot and forgets its grant. */
+void vl_request_drop_grant(conn_t *conn);
+/* The thread that is counted for the grant is free, or holds a slot: it is counted no
+ * more. */
+void vl_request_unoccupy(vl_grant_t *grant);
+
+#endif
