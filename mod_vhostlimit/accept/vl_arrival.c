@@ -51,7 +51,7 @@ int vl_arrival_child_init(apr_pool_t *pchild, server_rec *main_server,
     vl_arrivals = &of_child;
     vl_arrivals->shm = shm;
     vl_arrivals->main_server = main_server;
-    vl_classify_child_init(pchild, main_server);
+    vl_classify_child_init(pchild, main_server, shm);
     vl_arrivals->wheel = vl_wheel_create(pchild, vl_clock_us());
     vl_arrivals->epoll_fd = epoll_fd;
     vl_arrivals->max_lingering = max;
@@ -267,11 +267,13 @@ static void end_of_input(vl_arrival_t *arrival, int nothing)
 
 /* Asks for a slot of the account. The connection is passed at once if a slot is free;
  * otherwise it is queued or deferred. */
-static void request_slot(vl_arrival_t *arrival, const vl_conf_t *conf)
+static void request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
+                         const vl_client_id_t *client)
 {
     vl_waiter_t *waiter = &arrival->waiter;
 
     waiter->account = conf->account;
+    waiter->client = *client;
     waiter->since_us = arrival->queued_since_us ? arrival->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
@@ -286,6 +288,7 @@ static void request_slot(vl_arrival_t *arrival, const vl_conf_t *conf)
                  vl_clock_us() + WATCH_CLOSE_US);
     if (vl_park_ask_locked(waiter, &arrival->grant.ticket)) {
         arrival->grant.holds = 1;
+        arrival->grant.ticket.client = *client;
         arrival->was_queued = arrival->queued_since_us != 0;
         vl_arrival_pass_locked(arrival);
     }
@@ -324,7 +327,7 @@ static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
         arrival->is_head = found->head;
         arrival->client.http11 = found->http11 && !found->http2;
         arrival->client.probed = 0;
-        request_slot(arrival, conf);
+        request_slot(arrival, conf, &found->client);
     }
     else {
         pass(arrival);

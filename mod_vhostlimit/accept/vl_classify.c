@@ -15,11 +15,13 @@
 static struct {
     server_rec *main_server;
     vl_vhostmap_t *map;
+    vl_shm_t *shm;
     apr_pool_t *scratch;
 } classifier;
 
-void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server)
+void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server, vl_shm_t *shm)
 {
+    classifier.shm = shm;
     classifier.main_server = main_server;
     classifier.map = vl_vhostmap_child_init(pchild);
     apr_pool_create(&classifier.scratch, pchild);
@@ -44,13 +46,21 @@ static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
     }
 }
 
-static int is_exempt(server_rec *s, const char *bytes, apr_size_t len,
-                     apr_sockaddr_t *local, apr_sockaddr_t *remote)
+/* Finds out what the site's expressions say of the request, and who it is from. */
+static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
+                     apr_sockaddr_t *local, apr_sockaddr_t *remote,
+                     vl_classified_t *ret_found)
 {
-    if (!vl_conf_get(s)->exempt)
-        return 0;
-    apr_pool_clear(classifier.scratch);
-    return vl_exempt_early(classifier.scratch, s, bytes, len, local, remote);
+    const vl_conf_t *conf = vl_conf_get(s);
+    request_rec *r = NULL;
+
+    if (conf->exempt || vl_visitor_needs_request(&conf->visitors)) {
+        apr_pool_clear(classifier.scratch);
+        r = vl_exempt_scratch(classifier.scratch, s, bytes, len, local, remote);
+    }
+    ret_found->exempt = r && vl_exempt(r);
+    if (conf->mode == VL_MODE_ON)
+        vl_visitor_identify(classifier.shm, s, r, remote, &ret_found->client);
 }
 
 /* Chooses the default server of the address, as Apache does until the first bytes name
@@ -97,7 +107,7 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     ret_found->http2 = peek.http2;
     ret_found->head = peek.head;
     ret_found->http11 = peek.http11;
-    ret_found->exempt = is_exempt((server_rec *)ret_found->server, bytes,
-                                  (apr_size_t)n, &local_sa, &remote_sa);
+    evaluate((server_rec *)ret_found->server, bytes, (apr_size_t)n, &local_sa, &remote_sa,
+             ret_found);
     return VL_CLASSIFY_ALL;
 }

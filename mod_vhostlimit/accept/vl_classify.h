@@ -11,7 +11,9 @@
 
 #include <httpd.h>
 
-void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server);
+#include "core/vl_shm.h"
+
+void vl_classify_child_init(apr_pool_t *pchild, server_rec *main_server, vl_shm_t *shm);
 
 typedef enum {
     VL_CLASSIFY_CLOSED,                 /* the client has closed the connection */
@@ -25,6 +27,7 @@ typedef struct vl_classified_t {
     int tls, http2;
     int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
+    vl_client_id_t client;          /* who it is from, if its site is On */
     apr_size_t bytes;               /* of an incomplete head */
 } vl_classified_t;
 

@@ -59,11 +59,14 @@ static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
 {
     vl_conf_t *conf = vl_conf_get(s);
     vl_limits_t limits = vl_conf_limits(conf);
+    apr_status_t rv;
 
     if (conf->mode == VL_MODE_OFF)
         return APR_SUCCESS;
-    return vl_shm_post_config_account(shm, conf->account_name, &limits,
-                                      &conf->account);
+    rv = vl_shm_post_config_account(shm, conf->account_name, &limits, &conf->account);
+    if (rv == APR_SUCCESS)
+        vl_visitor_post_config(s, shm);
+    return rv;
 }
 
 /* Switches the module off for a vhost that gets no account, so that a restart succeeds. */

@@ -178,6 +178,7 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     VL_SIZES(X)
 #undef X
     conf->queue_timeout = -1;
+    vl_visitor_conf_init(&conf->visitors);
     conf->slots = VL_SLOTS_AUTO;
     return conf;
 }
@@ -200,6 +201,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
                                                   : base->queue_timeout;
     conf->group = add->group ? add->group : base->group;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
+    vl_visitor_conf_merge(&conf->visitors, &base->visitors, &add->visitors);
     return conf;
 }
 
@@ -417,6 +419,15 @@ const command_rec vl_conf_cmds[] = {
 #undef X
     AP_INIT_TAKE1("VhostLimitGroup", set_group, NULL, RSRC_CONF,
                   "name of the account that the vhost shares with others"),
+    AP_INIT_TAKE123("VhostLimitClients", vl_visitor_set_clients, NULL, RSRC_CONF,
+                    "On or Off: a site's queue is shared equally by its clients; and the "
+                    "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),
+    AP_INIT_TAKE3("VhostLimitClass", vl_visitor_set_class, NULL, RSRC_CONF,
+                  "name, weight=number and an expression: requests of a site that share its "
+                  "queue by weight with its other requests"),
+    AP_INIT_TAKE123("VhostLimitKnown", vl_visitor_set_known, NULL, RSRC_CONF,
+                    "Off, Address or Cookie: clients that were served before have share= "
+                    "percent (80) of a site's queue, for the time ttl= (30min)"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
                   "expression: requests that never wait and are never refused"),
 #define X(member, directive, min, help) \

@@ -16,6 +16,7 @@
 #include "base/vl_private.h"
 #include "core/vl_queue.h"
 #include "config/vl_settings.h"
+#include "config/vl_visitor.h"
 
 typedef struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
@@ -27,6 +28,7 @@ typedef struct vl_conf_t {
     apr_interval_time_t queue_timeout;      /* -1: not configured */
     const char *group;          /* "@" and the name of VhostLimitGroup, or NULL */
     const ap_expr_info_t *exempt;       /* NULL: no request is exempt */
+    vl_visitor_conf_t visitors; /* shares inside the site */
     int slots;                  /* main server only */
     int on_error;               /* VL_ERROR_*; the value of the main server */
     const char *cgroup;         /* main server only: "auto", "off" or a path */

@@ -33,6 +33,7 @@ static void fill_defaults(vl_conf_t *conf)
         conf->member = 0;
     VL_SIZES(X)
 #undef X
+    vl_visitor_conf_finish(&conf->visitors);
     if (conf->queue_timeout < 0)
         conf->queue_timeout = VL_QUEUE_TIMEOUT;
     if (!conf->cgroup)

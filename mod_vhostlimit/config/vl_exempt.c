@@ -64,13 +64,13 @@ static void set_field(void *data, const char *name, char *value)
         r->hostname = value;
 }
 
-int vl_exempt_early(apr_pool_t *p, server_rec *s, const char *bytes,
-                    apr_size_t len, apr_sockaddr_t *local,
-                    apr_sockaddr_t *remote)
+request_rec *vl_exempt_scratch(apr_pool_t *p, server_rec *s, const char *bytes,
+                               apr_size_t len, apr_sockaddr_t *local,
+                               apr_sockaddr_t *remote)
 {
     request_rec *r = vl_scratch_request(p, s, local, remote);
     vl_head_t head;
 
     return vl_head_parse(vl_head_copy(p, bytes, len), &head, set_field, r)
-           && set_target(r, &head) && vl_exempt(r);
+           && set_target(r, &head) ? r : NULL;
 }

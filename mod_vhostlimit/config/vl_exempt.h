@@ -13,13 +13,13 @@
  * expression that fails exempts no request. */
 int vl_exempt(request_rec *r);
 
-/* Does the same for the first bytes of a connection that the MPM has not accepted yet.  The
- * request line and the header lines become a scratch request (vl_scratch.h), allocated in
- * p.  Returns 0 if the bytes are no plain request head (TLS, a PROXY header); vl_exempt()
- * decides about such a request later. */
-int vl_exempt_early(apr_pool_t *p, server_rec *s, const char *bytes,
-                    apr_size_t len, apr_sockaddr_t *local,
-                    apr_sockaddr_t *remote);
+/* Returns a scratch request (vl_scratch.h), allocated in p, with the request line and the
+ * header lines of the first bytes of a connection that the MPM has not accepted yet.  Returns
+ * NULL if the bytes are no plain request head (TLS, a PROXY header).  What depends on such a
+ * request is decided later. */
+request_rec *vl_exempt_scratch(apr_pool_t *p, server_rec *s, const char *bytes,
+                               apr_size_t len, apr_sockaddr_t *local,
+                               apr_sockaddr_t *remote);
 
 /* Returns NULL, or the reason why the expression is not allowed: it would start subrequests
  * or DNS and ident lookups, which are impossible before the connection is accepted. */

@@ -293,6 +293,16 @@ void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t ac
                      __ATOMIC_RELAXED);
 }
 
+void vl_clients_configure(vl_inner_t *inner, const apr_uint32_t *weights,
+                          apr_uint32_t known_share)
+{
+    int i;
+
+    for (i = 0; i < VL_CLASSES_MAX; i++)
+        __atomic_store_n(&inner->classes[i].weight, weights[i], __ATOMIC_RELAXED);
+    __atomic_store_n(&inner->known_share, known_share, __ATOMIC_RELAXED);
+}
+
 void vl_clients_backlog(vl_inner_t *inner, apr_int64_t now_us)
 {
     __atomic_store_n(&inner->backlog_us, now_us, __ATOMIC_RELAXED);

@@ -121,6 +121,10 @@ void vl_clients_refund(vl_clients_t *clients, vl_inner_t *inner, const vl_client
 void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
                        const vl_client_id_t *id, apr_uint64_t us, apr_int64_t now_us);
 
+/* Sets the weights of the classes (VL_CLASSES_MAX) and the share of known clients. Parent. */
+void vl_clients_configure(vl_inner_t *inner, const apr_uint32_t *weights,
+                          apr_uint32_t known_share);
+
 /* Records that a request of the site waits. */
 void vl_clients_backlog(vl_inner_t *inner, apr_int64_t now_us);
 /* Returns 1 if a request of the site has had to wait in the last second. */

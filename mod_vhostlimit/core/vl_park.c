@@ -30,8 +30,7 @@ static struct {
     pthread_mutex_t lock;           /* error-checking, so that a signal handler does not
                                      * hang in it, see vl_shm.c */
     vl_shm_t *shm;
-    vl_wait_t *queues;
-    vl_wait_t *deferred;            /* waiters beyond the queues */
+    vl_wait_t *waiters;             /* queued and deferred ones */
     apr_uint32_t threads;
     pool_t requests, streams;       /* threads of the MPM, of mod_http2 */
     apr_uint32_t *thread_waiters;   /* queued thread waiters, by account */
@@ -54,8 +53,7 @@ void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t workers)
 {
     park.shm = shm;
-    park.queues = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of);
-    park.deferred = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of);
+    park.waiters = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of);
     park.threads = threads;
     park.requests.limit = threads > 1 ? threads / 2 : 1;
     park.streams.limit = workers * 5 / 6;
@@ -86,7 +84,7 @@ static void take_granted_locked(void)
 static void publish_first_locked(apr_uint32_t account)
 {
     vl_first_t first;
-    const vl_waiter_t *waiter = vl_wait_first(park.queues, account, &first.tags, NULL);
+    const vl_waiter_t *waiter = vl_wait_first(park.waiters, account, &first.tags, NULL);
 
     if (!waiter)
         return;
@@ -94,52 +92,42 @@ static void publish_first_locked(apr_uint32_t account)
     vl_slot_first(park.shm, account, &first);
 }
 
-/* Queues a waiter that the account counts, or will count next. */
-static void enqueue_locked(vl_waiter_t *waiter)
+static void add_locked(vl_waiter_t *waiter)
 {
     vl_clients_backlog(inner_of(waiter->account), vl_clock_us());
-    vl_wait_add(park.queues, waiter);
+    vl_wait_add(park.waiters, waiter);
     publish_first_locked(waiter->account);
 }
 
-/* Moves deferred waiters of the account to its queue until this child's part of the queue is
- * full. If there is a place for another child that has some, wakes that child. */
+/* Counts deferred waiters of the account as queued until this child's part of the queue is
+ * full. If there is a place for another child that has deferred ones, wakes that child. */
 static void refill_locked(apr_uint32_t account)
 {
-    vl_waiter_t *waiter;
-
     if (!vl_slot_deferred(park.shm, account))
         return;
-    while ((waiter = vl_wait_first(park.deferred, account, NULL, NULL))
-           && vl_slot_enqueue_deferred(park.shm, account, waiter->since_us)
-              == APR_SUCCESS) {
-        vl_wait_remove(park.deferred, waiter);
-        waiter->deferred = 0;
-        enqueue_locked(waiter);
-    }
-    if (vl_slot_deferred(park.shm, account) > vl_wait_count_of(park.deferred, account))
+    while (vl_slot_deferred_here(park.shm, account)
+           && vl_slot_enqueue_deferred(park.shm, account) == APR_SUCCESS)
+        continue;
+    if (vl_slot_deferred(park.shm, account) > vl_slot_deferred_here(park.shm, account))
         vl_dispatch_wake_deferred(park.shm, account);
 }
 
 void vl_park_refill_locked(void)
 {
-    vl_wait_each_account(park.deferred, refill_locked);
+    vl_wait_each_account(park.waiters, refill_locked);
     take_granted_locked();
 }
 
 static void dequeue_locked(vl_waiter_t *waiter)
 {
-    if (waiter->deferred) {
-        vl_wait_remove(park.deferred, waiter);
-        waiter->deferred = 0;
-        vl_slot_undefer(park.shm, waiter->account);
-        return;
-    }
-    vl_wait_remove(park.queues, waiter);
+    vl_wait_remove(park.waiters, waiter);
     publish_first_locked(waiter->account);
-    /* If its grant is already in the ring, vl_park_take_locked() will find one waiter less
-     * and release the slot. */
-    vl_slot_unwait(park.shm, waiter->account);
+    if (vl_slot_deferred_here(park.shm, waiter->account))
+        vl_slot_undefer(park.shm, waiter->account);
+    else
+        /* If its grant is already in the ring, vl_park_take_locked() will find one waiter
+         * less and release the slot. */
+        vl_slot_unwait(park.shm, waiter->account);
 }
 
 void vl_park_remove_locked(vl_waiter_t *waiter)
@@ -165,7 +153,7 @@ static int keep_if_counted_locked(vl_waiter_t *waiter, apr_status_t rv)
 {
     if (rv == APR_SUCCESS)
         return 1;
-    vl_wait_remove(park.queues, waiter);
+    vl_wait_remove(park.waiters, waiter);
     waiter->done(waiter, NULL, APR_STATUS_IS_EAGAIN(rv) ? VL_REASON_QUEUE
                                                         : VL_REASON_NONE);
     return 0;
@@ -175,37 +163,31 @@ void vl_park_add_locked(vl_waiter_t *waiter)
 {
     apr_status_t rv;
 
-    waiter->deferred = waiter->was_deferred = 0;
-    enqueue_locked(waiter);
+    waiter->was_deferred = 0;
+    add_locked(waiter);
     rv = (waiter->may_defer ? vl_slot_wait_or_defer : vl_slot_wait)
          (park.shm, waiter->account, waiter->since_us);
-    if (waiter->may_defer && APR_STATUS_IS_EAGAIN(rv)) {
-        vl_wait_remove(park.queues, waiter);
-        waiter->deferred = waiter->was_deferred = 1;
-        vl_wait_add(park.deferred, waiter);
-    }
-    else if (keep_if_counted_locked(waiter, rv)) {
+    if (waiter->may_defer && APR_STATUS_IS_EAGAIN(rv))
+        waiter->was_deferred = 1;
+    else if (keep_if_counted_locked(waiter, rv))
         take_granted_locked();
-    }
 }
 
 int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv;
 
-    waiter->deferred = waiter->was_deferred = 0;
+    waiter->was_deferred = 0;
     rv = vl_slot_try_or_wait(park.shm, waiter->account, waiter->since_us,
                              ret_ticket);
     if (rv == APR_SUCCESS)
         return 1;
-    if (APR_STATUS_IS_EAGAIN(rv)) {
-        waiter->deferred = waiter->was_deferred = 1;
-        vl_wait_add(park.deferred, waiter);
-        return 0;
-    }
-    enqueue_locked(waiter);
-    if (keep_if_counted_locked(waiter, APR_STATUS_IS_EINPROGRESS(rv) ? APR_SUCCESS : rv))
+    waiter->was_deferred = APR_STATUS_IS_EAGAIN(rv);
+    add_locked(waiter);
+    if (APR_STATUS_IS_EINPROGRESS(rv))
         take_granted_locked();
+    else if (!waiter->was_deferred)
+        keep_if_counted_locked(waiter, rv);
     return 0;
 }
 
@@ -223,7 +205,7 @@ void vl_park_count_with_thread_locked(apr_uint32_t account, int by)
 
 void vl_park_put_back_locked(vl_waiter_t *waiter)
 {
-    vl_wait_add_first(park.queues, waiter);
+    vl_wait_add_first(park.waiters, waiter);
     keep_if_counted_locked(waiter, vl_slot_wait_again(park.shm, waiter->account,
                                                       waiter->since_us));
 }
@@ -269,19 +251,20 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
 {
     vl_tags_t tags;
     apr_uint32_t account = ticket->account, others;
-    vl_waiter_t *waiter = vl_wait_first(park.queues, account, &tags, &others);
+    vl_waiter_t *waiter = vl_wait_first(park.waiters, account, &tags, &others);
 
     if (waiter && vl_thread_only_in_mpm(park.shm)) {
-        waiter = vl_wait_first_in_mpm(park.queues, account);
+        waiter = vl_wait_first_in_mpm(park.waiters, account);
     }
     else if (waiter) {
-        ticket->client = waiter->client;
         ticket->client_us = ticket->charged;
         vl_clients_begin(vl_shm_clients(park.shm), inner_of(account), account,
                          &waiter->client, &tags, ticket->charged, others, vl_clock_us());
     }
-    if (waiter)
-        vl_wait_remove(park.queues, waiter);
+    if (waiter) {
+        ticket->client = waiter->client;
+        vl_wait_remove(park.waiters, waiter);
+    }
     return waiter;
 }
 
@@ -289,7 +272,7 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
  * (first), that one is counted as waiting again. */
 static void release_unused_locked(const vl_ticket_t *ticket)
 {
-    const vl_waiter_t *first = vl_wait_first(park.queues, ticket->account, NULL, NULL);
+    const vl_waiter_t *first = vl_wait_first(park.waiters, ticket->account, NULL, NULL);
 
     vl_slot_end(park.shm, ticket, NULL);
     if (first)
@@ -424,14 +407,14 @@ static void end_wait_locked(const thread_waiter_t *tw, pool_t *pool)
     pool->by_account[tw->waiter.account]--;
 }
 
-int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
-                vl_grant_t *grant)
+int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+                 apr_int64_t timeout_us, vl_grant_t *grant)
 {
     pool_t *pool = stream ? &park.streams : &park.requests;
     apr_int64_t since_us = vl_clock_us() - grant->waited_us;
     thread_waiter_t tw = {
         .stream = stream,
-        .waiter = { .account = account, .since_us = since_us,
+        .waiter = { .account = account, .client = *client, .since_us = since_us,
                     .deadline_us = since_us + timeout_us, .done = finish_wait_locked,
                     .in_mpm = 1 }
     };
@@ -460,35 +443,34 @@ int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
 
 apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t max)
 {
-    vl_wait_t *const sets[] = { park.queues, park.deferred };
     vl_waiter_t *waiter;
     apr_uint32_t n = 0;
-    int i;
 
-    for (i = 0; i < 2; i++) {
-        while ((waiter = vl_wait_expired(sets[i], now_us))) {
-            if (waiter->may_defer && n >= max)
-                break;
-            n += waiter->may_defer != 0;
-            refuse_locked(waiter, waiter->was_deferred ? VL_REASON_QUEUE
-                                                       : VL_REASON_TIMEOUT);
-        }
+    while ((waiter = vl_wait_expired(park.waiters, now_us))) {
+        if (waiter->may_defer && n >= max)
+            break;
+        n += waiter->may_defer != 0;
+        refuse_locked(waiter, waiter->was_deferred ? VL_REASON_QUEUE
+                                                   : VL_REASON_TIMEOUT);
     }
     return n;
 }
 
 int vl_park_has_locked(vl_waiter_done_fn done)
 {
-    return vl_wait_any(park.queues, done) != NULL
-           || vl_wait_any(park.deferred, done) != NULL;
+    return vl_wait_any(park.waiters, done, NULL) != NULL;
+}
+
+static int has_queued_locked(apr_uint32_t account)
+{
+    return vl_wait_count_of(park.waiters, account)
+           > vl_slot_deferred_here(park.shm, account);
 }
 
 vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued)
 {
-    vl_waiter_t *waiter = vl_wait_any(park.queues, done);
+    vl_waiter_t *waiter = vl_wait_any(park.waiters, done, queued ? has_queued_locked : NULL);
 
-    if (!waiter && !queued)
-        waiter = vl_wait_any(park.deferred, done);
     if (waiter)
         dequeue_locked(waiter);
     return waiter;
@@ -497,18 +479,14 @@ vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued)
 vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
                                               apr_uint32_t *ret_count)
 {
-    apr_uint32_t account = vl_wait_longest(vl_wait_count(park.deferred)
-                                           ? park.deferred : park.queues);
+    apr_uint32_t account = vl_wait_longest(park.waiters);
     vl_waiter_t *waiter;
 
     *ret_count = 0;
     if (account == VL_NO_FLOW)
         return NULL;
-    waiter = vl_wait_newest_with(park.deferred, account, done);
-    if (!waiter)
-        waiter = vl_wait_newest_with(park.queues, account, done);
+    waiter = vl_wait_newest_with(park.waiters, account, done);
     if (waiter)
-        *ret_count = vl_wait_count_of(park.deferred, account)
-                     + vl_wait_count_of(park.queues, account);
+        *ret_count = vl_wait_count_of(park.waiters, account);
     return waiter;
 }

@@ -10,9 +10,9 @@
  * The owner of a waiter embeds a vl_waiter_t. Its done() is called once, with the park lock
  * held, unless the waiter is removed before.
  *
- * Invariants, under the park lock: an account has as many queued waiters here as its cell
- * counts as waiting, plus those whose grant is in the child's ring or was just taken out of
- * it. It has as many deferred waiters as the cell counts.
+ * Invariant, under the park lock: an account has as many waiters here as its cell counts as
+ * waiting and as deferred, plus those whose grant is in the child's ring or was just taken
+ * out of it.
  *
  * Lock: the park lock, of this process. It is taken before the segment lock. Functions with
  * _locked require it, the others take it. Called by the acceptor and by the threads of
@@ -52,8 +52,8 @@ void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us);
 
 /* Queues a waiter. The caller has set account, since_us, deadline_us, done and may_defer.
  * done() may be called before this function returns. If the account's queue is full, a
- * waiter with may_defer is deferred: it waits beyond the queue and enters it, oldest first,
- * as soon as the queue is no longer full. Any other waiter is refused then
+ * waiter with may_defer is deferred: it waits beyond the queue. The order is the same for
+ * deferred and queued waiters; the difference is only which count they are in. Any other waiter is refused then
  * (VL_REASON_QUEUE). */
 void vl_park_add_locked(vl_waiter_t *waiter);
 /* Returns 1 and does not add the waiter if a slot is free for it: the slot is in
@@ -80,8 +80,8 @@ void vl_park_remove_locked(vl_waiter_t *waiter);
  * and fills in *grant after the wait. Returns 0 at once if too many threads wait: half of
  * the child's threads, five sixths of mod_http2's, and of those four fifths for one
  * account. Takes the park lock. */
-int vl_park_wait(apr_uint32_t account, int stream, apr_int64_t timeout_us,
-                vl_grant_t *grant);
+int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+                 apr_int64_t timeout_us, vl_grant_t *grant);
 
 /* Takes the grants of this child and hands them to its waiters. */
 void vl_park_take_locked(void);

@@ -61,6 +61,7 @@
 typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
+    int has_classes;                /* its shares are configured (vl_clients_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
     apr_uint64_t service_us;

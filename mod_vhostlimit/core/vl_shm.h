@@ -79,6 +79,10 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
                               apr_size_t n,
                               vl_account_snapshot_t *ret_snapshots,
                               apr_int64_t *held_us);
+/* Sets the weights of the account's classes (VL_CLASSES_MAX) and the share of its known
+ * clients. weights NULL: it has no classes. */
+void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
+                                const apr_uint32_t *weights, apr_uint32_t known_share);
 /* Return the table of clients, the filter of known clients (vl_known.h), and the shares inside an account (vl_clients.h). */
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
 vl_known_t *vl_shm_known(const vl_shm_t *shm);

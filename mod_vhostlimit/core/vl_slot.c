@@ -162,8 +162,7 @@ static void undefer_locked(vl_shm_t *shm, apr_uint32_t account)
                      shm->accounts[account].deferred - 1, __ATOMIC_RELAXED);
 }
 
-apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_int64_t since_us)
+apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
@@ -174,7 +173,7 @@ apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
         return APR_EAGAIN;
     }
     undefer_locked(shm, account);
-    arrive_locked(shm, account, since_us);
+    arrive_locked(shm, account, vl_segment_cell(shm, shm->self, account)->first.since_us);
     vl_dispatch_and_unlock(shm);
     return APR_SUCCESS;
 }
@@ -190,6 +189,11 @@ void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account)
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account)
 {
     return __atomic_load_n(&shm->accounts[account].deferred, __ATOMIC_RELAXED);
+}
+
+apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return shm->self == NO_CHILD ? 0 : vl_segment_cell(shm, shm->self, account)->deferred;
 }
 
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
@@ -495,13 +499,16 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
                                   vl_ticket_t *ret_tickets, apr_uint32_t max)
 {
     *ret_charged = 0;
-    refund_client(shm, ticket);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     if (cost)
         *ret_charged = release_locked(shm, ticket, cost);
     else
         vl_slot_cancel_locked(shm, ticket);
+    /* Before the next grant, whose order depends on it. */
+    refund_client(shm, ticket);
+    if (cost && cost->client)
+        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 

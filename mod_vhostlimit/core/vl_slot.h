@@ -40,15 +40,16 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
  * does, and returns APR_EINPROGRESS if the connection is queued. */
 apr_status_t vl_slot_try_or_wait(vl_shm_t *shm, apr_uint32_t account,
                                  apr_int64_t since_us, vl_ticket_t *ret_ticket);
-/* Moves one deferred connection of the account in this child, which arrived at since_us, to
- * the queue and dispatches. Returns APR_EAGAIN if the queue is full for this child. */
-apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account,
-                                      apr_int64_t since_us);
+/* Counts one deferred connection of the account in this child as queued and dispatches.
+ * Returns APR_EAGAIN if the queue is full for this child. */
+apr_status_t vl_slot_enqueue_deferred(vl_shm_t *shm, apr_uint32_t account);
 /* Uncounts one deferred connection of the account in this child. */
 void vl_slot_undefer(vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of deferred connections of the account in all children. Takes no
  * lock. */
 apr_uint32_t vl_slot_deferred(const vl_shm_t *shm, apr_uint32_t account);
+/* Returns the number of those in this child. Takes no lock: only this child changes it. */
+apr_uint32_t vl_slot_deferred_here(const vl_shm_t *shm, apr_uint32_t account);
 /* Requeues a waiter whose grant could not be used. The queue limit is not applied. */
 apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);

@@ -414,12 +414,15 @@ vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
     return NULL;
 }
 
-vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done)
+vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done,
+                         int (*may)(apr_uint32_t account))
 {
     line_t *line;
     vl_waiter_t *waiter;
 
     APR_RING_FOREACH(line, &w->busy, line_t, link) {
+        if (may && !may(line->account))
+            continue;
         APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
             if (waiter->done == done)
                 return waiter;

@@ -39,7 +39,6 @@ struct vl_waiter_t {
     int in_mpm;                     /* 1: the MPM already has its connection and need not
                                      * accept it */
     int may_defer;                  /* 1: if the queue is full, it is deferred */
-    int deferred;                   /* 1: it waits beyond the queue now */
     int was_deferred;               /* 1: the queue was full when it arrived */
 };
 
@@ -67,8 +66,10 @@ vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);
 /* Returns a waiter whose deadline has passed, or NULL. It stays queued. Successive calls
  * rotate through the accounts. */
 vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us);
-/* Returns any waiter with this done(), or NULL. It stays queued. */
-vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done);
+/* Returns any waiter with this done(), or NULL. It stays queued. may: NULL, or returns 0 for
+ * accounts that are left out. */
+vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done,
+                         int (*may)(apr_uint32_t account));
 /* Returns the account with the longest queue, or VL_NO_FLOW if all queues are empty. */
 apr_uint32_t vl_wait_longest(const vl_wait_t *w);
 /* Returns a new waiter with this done(): of the account's 64 newest waiters one whose client

@@ -74,9 +74,9 @@ void vl_lease_io(vl_lease_t *lease);
 void vl_lease_leave(vl_lease_t *lease);
 
 /* A request of the connection belongs to this account, which queues requests for at most
- * timeout_us. Any thread. */
+ * timeout_us, and is from this client. Any thread. */
 void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
-                      apr_int64_t timeout_us);
+                      apr_int64_t timeout_us, const vl_client_id_t *client);
 /* Called for each request of the connection, limited or not. Its KeepAliveTimeout and
  * its protocol version apply until the next request. Any thread. */
 void vl_lease_request(vl_lease_t *lease, const request_rec *r);

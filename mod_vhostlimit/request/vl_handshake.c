@@ -13,6 +13,7 @@
 struct vl_handshake_t {
     vl_grant_t *grant;
     apr_uint32_t account;
+    vl_client_id_t client;
     pthread_t thread;
     apr_int64_t charged_us;         /* reading of that thread's clock at the last charge */
     int over;
@@ -45,6 +46,7 @@ static void release_slot(vl_handshake_t *handshake)
     handshake->grant->given_back = handshake->grant->occupies = 1;
     vl_thread_occupy(accounts, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
+    cost.client = &handshake->client;
     vl_park_end(&handshake->grant->ticket, &cost);
 }
 
@@ -76,6 +78,7 @@ vl_handshake_t *vl_handshake_begin(conn_rec *c, vl_grant_t *grant, apr_int64_t t
 
     handshake->grant = grant;
     handshake->account = grant->ticket.account;
+    handshake->client = grant->ticket.client;
     handshake->thread = pthread_self();
     handshake->charged_us = thread_us;
     ap_add_input_filter_handle(filter_handle, handshake, NULL, c);
@@ -92,6 +95,8 @@ void vl_handshake_end(vl_handshake_t *handshake)
     us = uncharged_us(handshake);
     if (us)
         vl_charge_pay(accounts, handshake->account, us);
+    if (us)
+        vl_slot_charge_client(accounts, handshake->account, &handshake->client, us);
 }
 
 void vl_handshake_register(void)

@@ -107,7 +107,9 @@ void vl_hooks_req_leave(req_t *req)
         vl_place_thread(places, VL_PLACE_NONE);
     cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
     cost.cpu_us = req->cpu_us;
+    cost.client = &req->client;
     charged = vl_park_end(&req->admission.ticket, &cost);
+    vl_visitor_served(accounts, req->r, &req->client);
     vl_lease_charge(lease_of(req->conn), charged);
 }
 
@@ -118,8 +120,11 @@ static void charge_refusal(const req_t *req)
 
     if (req->admission.decision.verdict == VL_REFUSE && !req->admission.entered
         && req->admission.decision.reason != VL_REASON_ERROR
-        && conf->mode == VL_MODE_ON && req->cpu_us > 0)
+        && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
         vl_charge_pay(accounts, conf->account, (apr_uint64_t)req->cpu_us);
+        vl_slot_charge_client(accounts, conf->account, &req->client,
+                              (apr_uint64_t)req->cpu_us);
+    }
 }
 
 static apr_status_t req_pool_cleanup(void *data)
@@ -224,7 +229,7 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     if (occupies
         && vl_thread_try_occupy(accounts, conf->account) != APR_SUCCESS)
         return 0;
-    waited = vl_park_wait(conf->account, is_stream, conf->queue_timeout, grant);
+    waited = vl_park_wait(conf->account, &req->client, is_stream, conf->queue_timeout, grant);
     if (occupies)
         vl_thread_free(accounts, conf->account);
     if (waited && grant->holds && !is_stream && vl_lease_is_gone(lease_of(req->conn))) {
@@ -395,6 +400,7 @@ static int req_admit(request_rec *r)
     const vl_conf_t *conf = vl_conf_get(r->server);
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
+    vl_client_id_t client = { 0 };
     req_t *req;
     apr_status_t rv;
     int is_exempt;
@@ -409,8 +415,12 @@ static int req_admit(request_rec *r)
     if (vl_hooks_end_handshake(conn))
         last_end.known = 0;
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r);
+    if (conf->mode == VL_MODE_ON) {
+        vl_visitor_identify(accounts, r->server, r, r->useragent_addr, &client);
+        vl_visitor_cookie(accounts, r, &client);
+    }
     if (is_limited(conf) && !is_exempt)
-        vl_lease_belongs(lease_of(conn), conf->account, conf->queue_timeout);
+        vl_lease_belongs(lease_of(conn), conf->account, conf->queue_timeout, &client);
     vl_lease_request(lease_of(conn), r);
     if (conf->mode == VL_MODE_OFF) {
         pass_unlimited(conn);
@@ -425,6 +435,7 @@ static int req_admit(request_rec *r)
         ap_set_module_config(r->request_config, &vhostlimit_module, req);
         return DECLINED;
     }
+    req->client = client;
     rv = admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)

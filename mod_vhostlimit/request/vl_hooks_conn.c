@@ -267,6 +267,7 @@ static void begin_lease(conn_rec *c, conn_t *conn)
 {
     apr_uint32_t account = conn->grant.ticket.account;
     apr_int64_t timeout_us = conn->grant.timeout_us;
+    vl_client_id_t client = conn->grant.ticket.client;
 
     conn->lease = vl_lease_make(c, &conn->grant, is_ready(conn));
     if (vl_lease_parks())
@@ -275,7 +276,7 @@ static void begin_lease(conn_rec *c, conn_t *conn)
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
         vl_lease_switch(conn->lease);
     else if (timeout_us)
-        vl_lease_belongs(conn->lease, account, timeout_us);
+        vl_lease_belongs(conn->lease, account, timeout_us, &client);
 }
 
 /* process_connection hook, after the TLS handshake. Over HTTP/2 the handshake ends here,

@@ -7,6 +7,7 @@
 
 #define WAIT_US 100000
 
+static const vl_client_id_t nobody;
 static vl_shm_t *shm;
 static apr_uint32_t a;
 
@@ -24,7 +25,7 @@ static vl_grant_t wait_with_thread(int stream)
 {
     vl_grant_t grant = { 0 };
 
-    if (!vl_park_wait(a, stream, WAIT_US, &grant))
+    if (!vl_park_wait(a, &nobody, stream, WAIT_US, &grant))
         abort();
     return grant;
 }
@@ -66,7 +67,7 @@ static void threads_are_left(void)
         abort();
     while (!metrics(shm, a).waiting)
         apr_sleep(100);
-    waited = vl_park_wait(a, 0, WAIT_US, &grant);
+    waited = vl_park_wait(a, &nobody, 0, WAIT_US, &grant);
     pthread_join(thread, NULL);
     ok(!waited && !grant.refused, "of two threads one may wait");
     ok(wait_with_thread(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are others");

@@ -531,11 +531,11 @@ static void children_share_the_queue_by_what_they_hold(void)
     ok(defers(&two, a, 10) == 10, "a full queue has no place in another child");
     vl_slot_end(&one, &held, NULL);
     serve_one(&one);
-    ok(vl_slot_enqueue_deferred(&one, a, 1) == APR_EAGAIN,
+    ok(vl_slot_enqueue_deferred(&one, a) == APR_EAGAIN,
        "a child that has more than its part of the queue takes no more");
     vl_dispatch_wake_deferred(&one, a);
     ok(woken(&two) == 1, "one that has less is woken when there is a place");
-    ok(vl_slot_enqueue_deferred(&two, a, 1) == APR_SUCCESS, "and takes it");
+    ok(vl_slot_enqueue_deferred(&two, a) == APR_SUCCESS, "and takes it");
     for (n = 0; n < 9; n++)
         vl_slot_undefer(&two, a);
     ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred ones may leave");

@@ -127,7 +127,7 @@ static void anybody_may_leave(void)
        "from the front: the next is the first");
     vl_wait_remove(w, c);
     ok(!vl_wait_count(w) && !pop(w, 2) && !vl_wait_expired(w, 100)
-       && !vl_wait_any(w, is_done), "the last: nothing is left");
+       && !vl_wait_any(w, is_done, NULL), "the last: nothing is left");
     vl_wait_add(w, b);
     ok(pop(w, 2) == b, "an emptied line works again");
 }
@@ -171,17 +171,17 @@ static void some_are_found_by_what_they_are(void)
         if (i % 10 == 7)
             waiters[i].done = is_done_too;
     }
-    ok(vl_wait_any(w, is_done_too) && vl_wait_count(w) == 40,
+    ok(vl_wait_any(w, is_done_too, NULL) && vl_wait_count(w) == 40,
        "found, and stays in line");
-    for (; n < 40 && vl_wait_any(w, is_done_too); n++) {
-        vl_waiter_t *waiter = vl_wait_any(w, is_done_too);
+    for (; n < 40 && vl_wait_any(w, is_done_too, NULL); n++) {
+        vl_waiter_t *waiter = vl_wait_any(w, is_done_too, NULL);
 
         if (waiter->done != is_done_too)
             break;
         vl_wait_remove(w, waiter);
     }
     ok(n == 4 && vl_wait_count(w) == 36, "all of them, wherever they stand");
-    ok(vl_wait_any(w, is_done) && !vl_wait_any(w, NULL), "and no other");
+    ok(vl_wait_any(w, is_done, NULL) && !vl_wait_any(w, NULL, NULL), "and no other");
 }
 
 /* A plain list of who waits, in order of arrival. */

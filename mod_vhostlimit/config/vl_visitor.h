@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_VISITOR_H
+#define VL_VISITOR_H
+
+/* VhostLimitClients, VhostLimitClass and VhostLimitKnown: who a request is from. Finds the
+ * class of a request, its client and whether the client is known, for the order inside a
+ * site's queue (core/vl_clients.h).
+ *
+ * The address is that of the connection before a request exists, and afterwards the one of
+ * the request (useragent_addr), which mod_remoteip takes from a header of trusted proxies.
+ * The settings belong to vl_conf_t. Only the parent writes them. No lock: any thread of a
+ * child may call vl_visitor_identify() and vl_visitor_served(). */
+
+#include <ap_expr.h>
+#include <apr_tables.h>
+#include <httpd.h>
+#include <http_config.h>
+
+#include "core/vl_clients.h"
+#include "core/vl_shm.h"
+
+#define VL_CLASS_NAME_MAX 32
+
+typedef struct vl_class_conf_t {
+    const char *name;
+    int weight;
+    const ap_expr_info_t *expr;
+} vl_class_conf_t;
+
+typedef enum { VL_KNOWN_UNSET, VL_KNOWN_OFF, VL_KNOWN_ADDRESS, VL_KNOWN_COOKIE } vl_known_e;
+
+typedef struct vl_visitor_conf_t {
+    int clients;                        /* 1: On; 0: Off; VL_UNSET */
+    int bits4, bits6;                   /* length of the prefixes of clients */
+    apr_array_header_t *classes;        /* of vl_class_conf_t, or NULL */
+    vl_known_e known;
+    int share;                          /* % of known clients */
+    apr_int64_t ttl_us;                 /* how long a client is known at most */
+} vl_visitor_conf_t;
+
+/* Sets what is not configured. */
+void vl_visitor_conf_init(vl_visitor_conf_t *conf);
+/* Sets what `add` does not configure from `base`. Classes are inherited together. */
+void vl_visitor_conf_merge(vl_visitor_conf_t *conf, const vl_visitor_conf_t *base,
+                           const vl_visitor_conf_t *add);
+/* Fills in the defaults, in post_config. */
+void vl_visitor_conf_finish(vl_visitor_conf_t *conf);
+/* The three directives. */
+const char *vl_visitor_set_clients(cmd_parms *cmd, void *dconf, const char *mode,
+                                   const char *bits4, const char *bits6);
+const char *vl_visitor_set_class(cmd_parms *cmd, void *dconf, const char *name,
+                                 const char *weight, const char *expr);
+const char *vl_visitor_set_known(cmd_parms *cmd, void *dconf, const char *mode,
+                                 const char *first, const char *second);
+
+/* Stores the weights of the server's classes, and the share of its known clients, with its
+ * account. Parent, in post_config. */
+void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm);
+
+/* Returns 1 if vl_visitor_identify() can say more if it has the request. */
+int vl_visitor_needs_request(const vl_visitor_conf_t *conf);
+/* Finds the class, the client and the band of a request. r: the request, or NULL if only the
+ * connection is known; then address is that of the connection. */
+void vl_visitor_identify(vl_shm_t *shm, const server_rec *s, request_rec *r,
+                         const apr_sockaddr_t *address, vl_client_id_t *ret_id);
+/* A request has been answered: the client becomes known if its site has no backlog. */
+void vl_visitor_served(vl_shm_t *shm, const request_rec *r, const vl_client_id_t *id);
+/* VhostLimitKnown Cookie: gives a client that is not known a cookie, and takes the cookie out
+ * of the request, so that the site does not see it. Called before the handler. */
+void vl_visitor_cookie(vl_shm_t *shm, request_rec *r, const vl_client_id_t *id);
+
+#endif

@@ -1,0 +1,128 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The order inside a site's queue: by class, by band (known clients and strangers), by client.
+
+load lib/live
+
+setup() { requires event; }
+
+# One slot of site a, which a request holds until the others have queued up.
+start_site() { # <directive of a>...
+  local directive args=()
+  for directive; do args+=(-v "a $directive"); done
+  start_httpd -m event -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' \
+    -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
+    'VhostLimit On' -v 'a VhostLimitConcurrency 1' "${args[@]}"
+}
+
+# Requests that queue up one after the other, each from its client: 127.0.0.<number>.
+queue_up() { # <name>:<number>[:<User-Agent>]...
+  local each name number agent already
+  already=$(waiting_of a)
+  for each; do
+    IFS=: read -r name number agent <<<"$each"
+    begin_request "$name" a "/cgi/hold.sh?$name" --interface "127.0.0.$number" -A "${agent:-browser}"
+    ((already += 1))
+    wait_until 5 has_waiting a "$already"
+  done
+}
+
+# The order in which the queued requests began.
+order() { # <name of the last one in the queue>
+  release_request held
+  is "$(answer_of "$1")" 200
+  settles a running 0
+  settles a waiting 0
+  begun '[bknsv][0-9]'
+}
+
+@test "a client with many requests does not delay the other clients of its site" {
+  start_site
+  hold_request held
+  queue_up n1:2 n2:2 n3:2 n4:2 n5:2 n6:2 v1:3 v2:4
+  is "$(order n6)" 'n1 v1 v2 n2 n3 n4 n5 n6'
+}
+
+@test "nor does it if the queue is full: the order holds for connections beyond it" {
+  start_site 'VhostLimitQueue 2 60s'
+  hold_request held
+  queue_up n1:2 n2:2 n3:2 n4:2 n5:2 n6:2 v1:3 v2:4
+  # n1 and n2 are queued before the visitors come; v1 and v2 get the next places.
+  is "$(order n6)" 'n1 v1 v2 n2 n3 n4 n5 n6'
+}
+
+@test "with VhostLimitClients Off requests are served in order of arrival" {
+  start_site 'VhostLimitClients Off'
+  hold_request held
+  queue_up n1:2 n2:2 n3:2 v1:3 v2:4
+  is "$(order v2)" 'n1 n2 n3 v1 v2'
+}
+
+@test "addresses of one prefix are one client" {
+  start_site 'VhostLimitClients On 24 64'
+  hold_request held
+  queue_up n1:2 n2:3 n3:4 v1:5
+  is "$(order v1)" 'n1 n2 n3 v1'
+}
+
+@test "classes share by weight, and clients share inside a class" {
+  start_site 'VhostLimitClass bots weight=1 "%{HTTP_USER_AGENT} =~ /bot/"'
+  hold_request held
+  # The request that holds the slot is charged to the class of v1.
+  queue_up b1:2:bot b2:3:bot b3:4:bot v1:5 v2:6 v3:6 v4:7
+  is "$(order b3)" 'b1 v1 v2 v4 v3 b2 b3'
+}
+
+@test "known clients have their share beside strangers" {
+  start_site 'VhostLimitKnown Address'
+  is "$(get a /page.html --interface 127.0.0.9)" 200
+  settles a running 0
+  hold_request held
+  queue_up s1:11 s2:12 s3:13 s4:14 s5:15 k1:9 k2:9
+  local got
+  got=$(order s5)
+  [[ $got == 'k1 s1 '* && $got == *' k2 s3 s4 s5' ]] || is "$got" 'k1 s1 (s2) k2 ...'
+}
+
+@test "VhostLimitKnown Cookie: the cookie makes a client known, and the site does not see it" {
+  start_site 'VhostLimitKnown Cookie share=80 ttl=10min'
+  local cookie
+  is "$(get a /cgi/cookies.sh)" 200
+  cookie=$(answer_head Set-Cookie)
+  like "$cookie" '^vhostlimit-known=[0-9]+\.[0-9a-f]{16};Max-Age=600;Path=/;HttpOnly;SameSite=Lax'
+  cookie=${cookie%%;*}
+  is "$(get a /cgi/cookies.sh -H "Cookie: $cookie; site=1")" 200
+  is "$(answer_head Set-Cookie)" '' 'a known client gets no new one'
+  is "$(answer_body | grep -c vhostlimit-known)" 0 'the site sees the cookie'
+  is "$(answer_body | grep -c 'site=1')" 1 'the site sees its own cookie'
+  is "$(get a /cgi/cookies.sh -H "Cookie: ${cookie%.*}.0123456789abcdef")" 200
+  like "$(answer_head Set-Cookie)" '^vhostlimit-known='
+  settles a running 0
+  hold_request held
+  queue_up s1:11 s2:12 s3:13 s4:14 s5:15
+  begin_request k1 a '/cgi/hold.sh?k1' --interface 127.0.0.16 -H "Cookie: $cookie"
+  wait_until 5 has_waiting a 6
+  like "$(order s5)" '^k1 s1 '
+}
+
+@test "mistakes in the three directives are named" {
+  local conf
+  while IFS='|' read -r conf message; do
+    check_config 'VhostLimit On' -v "a $conf"
+    is "$status" 1 "$conf"
+    [[ $output == *"$message"* ]] || is "$output" "$message"
+  done <<'END'
+VhostLimitClients Maybe|VhostLimitClients: 'Maybe' is not one of On, Off
+VhostLimitClients On 33|'33' is not the length of an IPv4 prefix, a whole number from 8 to 32
+VhostLimitClients On 24 8|'8' is not the length of an IPv6 prefix, a whole number from 16 to 128
+VhostLimitClass a/b weight=1 "true"|VhostLimitClass: 'a/b' is not a name of up to 32 letters
+VhostLimitClass other weight=1 "true"|'other' is not a name
+VhostLimitClass bots weight=0 "true"|VhostLimitClass bots: 'weight=0' is not weight= and a whole number from 1 to 10000
+VhostLimitClass bots weight=1 "("|VhostLimitClass bots: '(':
+VhostLimitClass bots weight=1 "-A '/x'"|look something up
+VhostLimitKnown Perhaps|VhostLimitKnown: 'Perhaps' is not one of Off, Address, Cookie
+VhostLimitKnown Address share=100|VhostLimitKnown: 'share=100' is neither share= and a percentage
+VhostLimitKnown Address ttl=0|VhostLimitKnown: 'ttl=0' is neither
+END
+}
