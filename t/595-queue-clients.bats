@@ -4,6 +4,7 @@
 # The order inside a site's queue: by class, by band (known clients and strangers), by client.
 
 load lib/live
+load lib/control
 
 setup() { requires event; }
 
@@ -124,4 +125,20 @@ VhostLimitKnown Perhaps|VhostLimitKnown: 'Perhaps' is not one of Off, Address, C
 VhostLimitKnown Address share=100|VhostLimitKnown: 'share=100' is neither share= and a percentage
 VhostLimitKnown Address ttl=0|VhostLimitKnown: 'ttl=0' is neither
 END
+}
+
+@test "root sees the clients and classes of a site, in order of their CPU time" {
+  start_site 'VhostLimitClass bots weight=1 "%{HTTP_USER_AGENT} =~ /bot/"' 'VhostLimitClients On 24'
+  is "$(ask 'clients\ta.test\n' | jq -c '[.contended, .classes[].name, .clients]')" '[false,"other","bots",[]]'
+  hold_request held
+  queue_up n1:2 n2:2 b1:3:bot
+  is "$(order n2)" 'b1 n1 n2'
+  is "$(ask 'clients\ta.test\n' | jq -c '[.clients[] | [.address, .class, .known, .requests]] | sort')" \
+    '[["127.0.0.0/24","bots",false,1],["127.0.0.0/24","other",false,3]]'
+  is "$(ask 'clients\ta.test\n' | jq '[.clients[].cpu_us] | . == (sort | reverse)')" true
+  is "$(ask 'clients\ta.test\n' | jq -c '[.contended, (.classes[] | [.name, .weight, .requests])]')" \
+    '[true,["other",100,3],["bots",1,1]]'
+  is "$(status_json | grep -c '127\.0\.0\.')" 0 'addresses on the status page'
+  is "$(error_of 'clients\n')" "'clients' is no vhost is named"
+  is "$(error_of 'clients\tnobody.test\n')" "'nobody.test' is no vhost that takes part"
 }

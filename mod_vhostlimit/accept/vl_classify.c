@@ -46,7 +46,7 @@ static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
     }
 }
 
-/* Finds out what the site's expressions say of the request, and who it is from. */
+/* Evaluates the site's expressions, and identifies the client. */
 static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
                      apr_sockaddr_t *local, apr_sockaddr_t *remote,
                      vl_classified_t *ret_found)

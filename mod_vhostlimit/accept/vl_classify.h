@@ -27,7 +27,7 @@ typedef struct vl_classified_t {
     int tls, http2;
     int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */
-    vl_client_id_t client;          /* its client, if its site is On */
+    vl_client_id_t client;          /* set if its site is On */
     apr_size_t bytes;               /* of an incomplete head */
 } vl_classified_t;
 

@@ -192,7 +192,7 @@ void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm)
 
 /* --- cookies --------------------------------------------------------------- */
 
-/* The cookie is "E.M": E is when it expires, seconds since 1970, M a message authentication
+/* The cookie is "E.M": E is when it expires, seconds of the monotonic clock, M a message authentication
  * code of E and the site's name (SipHash-2-4 with a key that the server chooses when it
  * starts; Aumasson, Bernstein 2012). It says nothing about the client but that it was served
  * once, is the same for all clients of a site that are served in the same second, and only
@@ -228,7 +228,7 @@ static int has_cookie(request_rec *r, const vl_shm_t *shm, const vl_conf_t *conf
     if (ap_cookie_read(r, COOKIE, &value, 0) != APR_SUCCESS || !value)
         return 0;
     expires_s = apr_atoi64(value);
-    return expires_s > apr_time_sec(apr_time_now())
+    return expires_s > vl_clock_us() / APR_USEC_PER_SEC
            && is_same(value, make_cookie(r->pool, shm, conf->account_name, expires_s));
 }
 
@@ -246,7 +246,7 @@ void vl_visitor_cookie(vl_shm_t *shm, request_rec *r, const vl_client_id_t *id)
         || vl_clients_contended(vl_shm_inner(shm, conf->account), vl_clock_us()))
         return;
     ap_cookie_write(r, COOKIE, make_cookie(r->pool, shm, conf->account_name,
-                                           apr_time_sec(apr_time_now()) + ttl_s),
+                                           vl_clock_us() / APR_USEC_PER_SEC + ttl_s),
                     apr_pstrcat(r->pool, "Path=/;HttpOnly;SameSite=Lax",
                                 !strcmp(ap_run_http_scheme(r), "https") ? ";Secure" : "", NULL),
                     (long)ttl_s, r->headers_out, NULL);

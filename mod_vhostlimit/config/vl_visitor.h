@@ -2,7 +2,7 @@
 #ifndef VL_VISITOR_H
 #define VL_VISITOR_H
 
-/* VhostLimitClients, VhostLimitClass and VhostLimitKnown: who a request is from. Finds the
+/* VhostLimitClients, VhostLimitClass and VhostLimitKnown: the visitors of a site. Finds the
  * class of a request, its client and whether the client is known, for the order inside a
  * site's queue (core/vl_clients.h).
  *

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const char *const verbs[] = { "status", "set", "reset", "modules" };
+static const char *const verbs[] = { "status", "set", "reset", "clients", "modules" };
 
 /* Returns the next word and moves *at behind it; NULL: there are no more words. */
 static char *next_word(char **at)
@@ -57,7 +57,7 @@ static const char *parse_key(char *word, vl_command_t *command)
     vl_key_e key;
 
     command->word = word;
-    if (command->verb == VL_COMMAND_STATUS)
+    if (command->verb == VL_COMMAND_STATUS || command->verb == VL_COMMAND_CLIENTS)
         return "one word too many";
     if (command->verb == VL_COMMAND_SET && !equals)
         return "not of the form key=value";

@@ -7,6 +7,7 @@
  *   status [VHOST]
  *   set VHOST KEY=VALUE...
  *   reset VHOST [KEY...]
+ *   clients VHOST
  *   modules
  *
  * A KEY is one of VL_KEYS.  The parser does not check a VALUE; vl_conf_read_limit() does.
@@ -21,6 +22,7 @@ typedef enum {
     VL_COMMAND_STATUS,
     VL_COMMAND_SET,
     VL_COMMAND_RESET,
+    VL_COMMAND_CLIENTS,
     VL_COMMAND_MODULES
 } vl_command_e;
 

@@ -6,6 +6,7 @@
 
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
+#include "control/vl_control_clients.h"
 #include "control/vl_control_int.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
@@ -166,7 +167,7 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command,
 
     *ret_only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
     if (wrong || command->verb == VL_COMMAND_STATUS
-        || command->verb == VL_COMMAND_MODULES)
+        || command->verb == VL_COMMAND_MODULES || command->verb == VL_COMMAND_CLIENTS)
         return wrong;
     return change_limits(p, command, *ret_only);
 }
@@ -190,6 +191,8 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
     }
     if (command->verb == VL_COMMAND_MODULES)
         vl_modules_json(out);
+    else if (command->verb == VL_COMMAND_CLIENTS)
+        vl_control_clients_json(out, accounts, only);
     else
         vl_status_json(out, vl_status_gather(p, only));
 }

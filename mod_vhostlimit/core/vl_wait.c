@@ -155,8 +155,7 @@ static void heap_add(heap_t *heap, wait_client_t *client)
 {
     if (heap->length == heap->size) {
         heap->size = heap->size ? heap->size * 2 : 16;
-        /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers */
-        heap->at = realloc(heap->at, sizeof(*heap->at) * heap->size);
+        heap->at = realloc(heap->at, heap->size * sizeof(wait_client_t *));
         if (!heap->at)
             abort();
     }

@@ -118,7 +118,7 @@ typedef enum { STREAM_NONE, STREAM_PASSED, STREAM_READ, STREAM_SEEN } first_stre
 
 struct vl_lease_t {
     vl_waiter_t waiter;             /* first: a waiter is cast to its lease */
-    vl_client_id_t visitor;         /* who its last request was from */
+    vl_client_id_t visitor;         /* the client of its last request */
     conn_rec *c;
     int fd;                         /* the client's socket */
     vl_client_t client;

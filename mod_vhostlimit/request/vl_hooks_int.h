@@ -29,7 +29,7 @@ typedef struct req_t {
     int occupies;               /* paused, and its thread is counted (vl_thread.h) */
     int is_endless;             /* paused until its end */
     int is_slow;                /* its client reads or sends slowly */
-    vl_client_id_t client;      /* who it is from */
+    vl_client_id_t client;      /* its client (vl_clients.h) */
     vl_admission_t admission;
     apr_int64_t waited_us;
     apr_int64_t started;        /* when it was admitted */
