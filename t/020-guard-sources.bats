@@ -63,6 +63,25 @@ upward() {
   is "$(found 1000 words calls_of_folders | upward)" ''
 }
 
+# Prints "FILE FILE" for each call, or use of a variable, between two files of the folder.
+calls_of_files() { # <folder>
+  local objects=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/$1/.libs object
+  for object in "$objects"/*.o; do nm "$object" | sed "s|^|${object##*-} |"; done |
+    awk '$NF ~ /^vl_/ && $(NF - 1) ~ /[TDBR]/ { owner[$NF] = $1 }
+      $(NF - 1) == "U" { uses[++n] = $1 " " $NF }
+      END { for (i = 1; i <= n; i++) { split(uses[i], u, " "); if (u[2] in owner) print u[1], owner[u[2]] } }'
+}
+
+@test "files of a folder do not call each other in a circle" {
+  requires nm
+  local folder
+  for folder in base cgroup core cost log status control; do
+    try tsort < <(calls_of_files "$folder")
+    is "$status" 0 "$folder: $output"
+  done
+  at_least "$(calls_of_files core | sort -u | wc -l)" 30 "calls between files of the core"
+}
+
 # ---- words ----------------------------------------------------------------------------
 
 # A connection, a process or a request is named, and a thing has one name.

@@ -263,7 +263,7 @@ start_with_cgid() { # <as start_httpd>...
 @test "mod_cgid: the log and the status page say that its programs run in no site's group" {
   requires mod_cgid
   start_with_cgid 'VhostLimit On'
-  error_log_has 'vhostlimit:notice.*VL0023: mod_cgid.s programs run in no site'
+  error_log_has 'vhostlimit:notice.*VL0023: programs of mod_cgid run in no site.s cgroup.*Load mod_cgi instead'
   is "$(get a /cgi/where.sh)" 200
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies in which it is in a vhost's group"
   is "$(get a /cgi/burn.sh)" 200
@@ -359,7 +359,7 @@ END
   wait_until 10 a_answers_again
   settles a memory_kills 1
   settles b memory_kills 0
-  wait_until 15 error_log_has 'VL0022: site a\.test: the kernel has killed 1 of .* for memory \(VhostLimitMemory\), 1 since the start'
+  wait_until 15 error_log_has 'VL0022: site a\.test: the kernel killed 1 of its back-end processes for lack of memory, 1 since the start'
   is "$(grep -c VL0022 "$HTTPD_ROOT/logs/error.log")" 1 "lines in the log"
   get status '/vhostlimit?prometheus' >/dev/null
   like "$(answer_body)" $'\nvhostlimit_memory_kills_total\{vhost="a\.test"\} 1\n'

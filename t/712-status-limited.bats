@@ -16,7 +16,7 @@ said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                    
   hold_request one
   repeat 3 get a / >/dev/null
   wait_until 15 said a 1
-  like "$(limited_lines a)" '^VL0011: site a\.test: limited by VhostLimitConcurrency 1: 1 running, 0 waiting, 0 beyond the queue, [1-3] refused in [0-9]+ s$'
+  like "$(limited_lines a)" '^VL0011: site a\.test: limited by VhostLimitConcurrency 1: 1 running, 0 queued, 0 deferred, [1-3] refused in [0-9]+ s\. Raise VhostLimitConcurrency if the site may use more$'
   at_least "$(status_of a limited_s)" 1 "seconds"
   is "$(status_of b limited_s)" 0
   repeat 3 get a / >/dev/null
@@ -24,7 +24,7 @@ said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                    
   over_after_quiet_time() { pass_time 11; said a 2; }
   wait_until 15 over_after_quiet_time
   is "$(limited_lines a | wc -l)" 2 "lines"
-  like "$(limited_lines a | tail -n 1)" '^VL0012: site a\.test: limited no more, was for [0-9]+ s: 1 requests were served, 0 of them had waited, and 6 were refused$'
+  like "$(limited_lines a | tail -n 1)" '^VL0012: site a\.test: no longer limited after [0-9]+ s: 1 requests admitted, 0 of them queued first, 6 refused$'
   settles a limited_s 0
   is "$(limited_lines b)" ''
 }
@@ -37,7 +37,7 @@ said()          { (($(limited_lines "$1" | wc -l) >= $2)); }                    
   settles a waiting 1
   limited_after_a_second() { pass_time 1; said a 1; }
   wait_until 10 limited_after_a_second
-  like "$(limited_lines a)" 'VL0011: site a\.test: limited by its share of 1 slots: 1 running, 1 waiting, 0 beyond the queue, 0 refused in [0-9]+ s$'
+  like "$(limited_lines a)" 'VL0011: site a\.test: limited by its share of the server \(1 slots\): 1 running, 1 queued, 0 deferred, 0 refused in [0-9]+ s\. Raise VhostLimitWeight if the site may use more$'
   release_request one
   is "$(answer_of waits) $(limited_lines b)" '200 '
 }

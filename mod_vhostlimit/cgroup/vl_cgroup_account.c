@@ -21,11 +21,10 @@ const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed;
 }
 
-/* rmdir() fails while the group has members or child groups, and that is wanted.  The
- * delete function of libcgroup is not used, because it moves the members to another
- * group. */
-void vl_cgroup_remove_group(const vl_cgroup_t *cg, apr_pool_t *p,
-                            const char *path)
+/* Removes the group from every hierarchy in use. A group with members or child groups
+ * stays, because rmdir() fails then. The delete function of libcgroup is not used: it moves
+ * the members to another group. */
+static void remove_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *path)
 {
     const controller_t *ctl;
     int i;
@@ -174,7 +173,7 @@ static void remove_account(const vl_cgroup_t *cg, apr_pool_t *p,
     if (cg->controllers[VL_CG_CPU].version)
         rmdir(apr_pstrcat(p, cg->controllers[VL_CG_CPU].mount,
                           vl_cgroup_threads_path(cg, p, name), NULL));
-    vl_cgroup_remove_group(cg, p, apr_pstrcat(p, cg->path, "/", name, NULL));
+    remove_group(cg, p, apr_pstrcat(p, cg->path, "/", name, NULL));
 }
 
 /* Returns 1 if a group of the account still exists. */
@@ -222,8 +221,8 @@ static void remove_tree(const vl_cgroup_t *cg, const vl_cgroup_t *next)
 
     if (cg->origin && !(next && next->origin))
         vl_cgroup_move_self(cg, cg->pool, cg->origin);
-    vl_cgroup_remove_group(cg, cg->pool, server);
-    vl_cgroup_remove_group(cg, cg->pool, cg->path);
+    remove_group(cg, cg->pool, server);
+    remove_group(cg, cg->pool, cg->path);
 }
 
 /* Returns 1 if the root of the tree still exists. */

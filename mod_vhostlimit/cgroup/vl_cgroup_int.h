@@ -53,10 +53,6 @@ const char *vl_cgroup_threads_path(const vl_cgroup_t *cg, apr_pool_t *p,
 /* Creates the group in every hierarchy in use.  Returns NULL or an error message. */
 const char *vl_cgroup_make_group(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *path);
-/* Removes the group from every hierarchy in use.  A group with members or child groups
- * stays. */
-void vl_cgroup_remove_group(const vl_cgroup_t *cg, apr_pool_t *p,
-                            const char *path);
 /* Writes the limits of one controller for the group at `path`.  Does nothing if the
  * controller is not in use.  Returns NULL or an error message. */
 const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,

@@ -451,20 +451,20 @@ const command_rec vl_conf_cmds[] = {
                     "Off, Address or Cookie: clients that were served before have share= "
                     "percent (80) of a site's queue, for the time ttl= (30min)"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
-                  "expression: requests that never wait and are never refused"),
+                  "expression: its requests are never queued and never refused"),
 #define X(member, directive, min, help) \
     AP_INIT_TAKE1(directive, set_size, (void *)&sizes[SIZE_##member], \
                   RSRC_CONF, help),
     VL_SIZES(X)
 #undef X
     AP_INIT_TAKE1("VhostLimitOnError", set_global, (void *)&error_setting,
-                  RSRC_CONF, "when the module's own state fails: open serves, "
-                  "closed refuses"),
+                  RSRC_CONF, "what happens to requests when the module cannot count "
+                  "them: open serves them, closed refuses them"),
     AP_INIT_TAKE1("VhostLimitSlots", set_global, (void *)&slots_setting,
-                  RSRC_CONF, "most requests worked on at once in all: auto or "
-                  "a number"),
+                  RSRC_CONF, "number of slots, the most requests running at once "
+                  "on the server: auto or a number"),
     AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,
-                  "where the cgroup tree is made: auto, off or a path from the "
+                  "root of the cgroup tree: auto, off or a path from the "
                   "root of the hierarchy"),
     { NULL }
 };

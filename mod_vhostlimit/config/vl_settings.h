@@ -9,31 +9,31 @@
 #define VL_SETTINGS(X)                                                        \
     /* member     directive      args  default  min max  unit  words  help */ \
     X(mode, "VhostLimit", TAKE1, VL_MODE_OFF, 0, -1, "", mode_words,          \
-      "On, Off or DryRun (decide and count, carry nothing out)")              \
+      "On, Off or DryRun (decide and count, but delay and refuse nothing)")   \
     X(weight, "VhostLimitWeight", TAKE1, VL_WEIGHT_DEFAULT, 1, VL_WEIGHT_MAX, \
-      "", NULL, "share of the server under load, beside the others' weights") \
+      "", NULL, "share of the CPU under load, in proportion to other weights")\
     X(concurrency, "VhostLimitConcurrency", TAKE1, 0, 0, 1000000, "", NULL,   \
-      "most requests running at once, 0 = no limit")                          \
+      "most requests of the site running at once; 0: no limit")               \
     X(queue, "VhostLimitQueue", TAKE12, 1000, 0, 1000000, "", NULL,           \
-      "most requests waiting at once, and how long one may wait (10s)")       \
+      "most queued requests of the site, and the queue timeout (10s)")        \
     X(cpu, "VhostLimitCPU", TAKE1, 0, 1, 100000, "%", none_words,             \
-      "most CPU time, in percent of one CPU: none or for example 150%")       \
+      "most CPU time, in percent of one CPU: none, or such as 150%")          \
     X(processes, "VhostLimitProcesses", TAKE1, 0, 1, 4194304, "", none_words, \
-      "most processes and threads of its back ends: none or a number")        \
+      "most processes and threads of the back ends: none or a number")        \
     X(status_code, "VhostLimitStatusCode", TAKE1, 503, 0, -1, "",             \
-      status_words, "status of a refused request: 503, 429 or 508")           \
+      status_words, "status code of refused requests: 503, 429 or 508")       \
     X(retry_after, "VhostLimitRetryAfter", TAKE1, VL_RETRY_AUTO, 1, 86400,    \
       "of seconds ", retry_words,                                             \
-      "Retry-After of a refused request: auto, off or seconds")
+      "Retry-After of refused requests: auto, off or seconds")
 
 /* Directives that take a number of bytes; 0 means no limit. */
 #define VL_SIZES(X)                                                           \
     /* member    directive           min            help */                   \
     X(memory, "VhostLimitMemory", 1024 * 1024,                                \
-      "most memory of its back ends: none or bytes, with K, M or G")          \
+      "most memory of the back ends: none or bytes, with K, M or G")          \
     X(io, "VhostLimitIO", 1024,                                               \
-      "most bytes a second its back ends read from, and write to, each disk: "\
-      "none or bytes, with K, M or G")
+      "most bytes per second that the back ends read from each disk, and "    \
+      "write to it: none or bytes, with K, M or G")
 
 /* Index of a setting in vl_conf_t.set_at.  The settings before VL_AT_group are shared by the
  * virtual hosts of a site. */

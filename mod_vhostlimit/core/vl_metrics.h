@@ -12,41 +12,40 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
 
 #define VL_METRICS(X)                                                         \
     /* member, kind, name in ?prometheus (NULL: part of another), help */     \
-    X(running, VL_GAUGE, "requests_running", "requests being worked on")      \
-    X(waiting, VL_GAUGE, "requests_waiting",                                  \
-      "requests waiting for their turn")                                      \
+    X(running, VL_GAUGE, "requests_running", "requests that hold a slot")     \
+    X(waiting, VL_GAUGE, "requests_waiting", "requests queued for a slot")    \
     X(deferred, VL_GAUGE, "requests_deferred",                                \
-      "connections waiting beyond VhostLimitQueue")                           \
-    X(requests, VL_COUNTER, "requests_total", "requests let in")              \
+      "connections that wait, unread, until the queue is no longer full")     \
+    X(requests, VL_COUNTER, "requests_total", "requests admitted")            \
     X(queued, VL_COUNTER, "requests_queued_total",                            \
-      "requests let in that had to wait")                                     \
+      "requests admitted after they were queued")                             \
     X(refused, VL_COUNTER, NULL, "requests refused")                          \
     X(refused_concurrency, VL_COUNTER, NULL,                                  \
-      "requests refused: as many ran as may")                                 \
+      "requests refused because VhostLimitConcurrency was reached")           \
     X(refused_queue, VL_COUNTER, NULL,                                        \
-      "requests refused: as many waited as may")                              \
+      "requests refused because the queue was full")                          \
     X(refused_timeout, VL_COUNTER, NULL,                                      \
-      "requests refused: they had waited too long")                           \
+      "requests refused because the queue timeout expired")                   \
     X(reset, VL_COUNTER, "connections_reset_total",                           \
-      "connections refused by a reset, without an answer")                    \
+      "connections refused by a TCP reset, without an answer")                \
     X(gone, VL_COUNTER, "connections_gone_total",                             \
-      "connections whose client left while they waited")                      \
+      "connections that the client closed while they were queued")            \
     X(would_queue, VL_COUNTER, "requests_would_queue_total",                  \
-      "requests DryRun let in that On would have let wait")                   \
+      "requests admitted by DryRun that On would have queued")                \
     X(would_refuse, VL_COUNTER, "requests_would_refuse_total",                \
-      "requests DryRun let in that On would have refused or deferred")        \
-    X(wait_us, VL_COUNTER, NULL,                                              \
-      "time requests waited before they were let in")                         \
+      "requests admitted by DryRun that On would have refused or deferred")   \
+    X(wait_us, VL_COUNTER, NULL, "time that admitted requests were queued")   \
     X(busy_us, VL_COUNTER, "busy_seconds_total",                              \
-      "time from admission to the end of the work, of finished requests")     \
+      "time from admission to the end, of finished requests")                 \
     X(cpu_us, VL_COUNTER, "cpu_seconds_total",                                \
-      "CPU time of the worker threads, of finished requests")                 \
+      "CPU time of Apache's threads, of finished requests")                   \
     X(charged_us, VL_COUNTER, "charged_seconds_total",                        \
-      "CPU time charged to the share, back ends included")                \
+      "CPU time charged to the site, back ends included")                     \
     X(backend_us, VL_COUNTER, "backend_cpu_seconds_total",                    \
-      "CPU time of the processes in the vhost's cgroup")                      \
+      "CPU time of the processes in the site's cgroup")                       \
     X(memory_kills, VL_COUNTER, "memory_kills_total",                         \
-      "processes in the vhost's cgroup that the kernel killed for memory")
+      "processes in the site's cgroup that the kernel killed for lack "       \
+      "of memory")
 
 typedef struct vl_metrics_t {
 #define X(member, kind, prometheus, help) apr_uint64_t member;

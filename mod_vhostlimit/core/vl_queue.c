@@ -73,22 +73,24 @@ static void heap_remove(vl_queue_t *q, apr_uint32_t flow)
     }
 }
 
-static int is_within_limits(const vl_flow_t *f)
+int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
 {
+    const vl_flow_t *f = &q->flows[flow];
+
     return (!f->limits.concurrency || f->running < f->limits.concurrency)
            && (!f->limits.cpu || f->credit_us > 0);
 }
 
-static int is_ready(const vl_flow_t *f)
+static int is_ready(const vl_queue_t *q, apr_uint32_t flow)
 {
-    return f->waiting && is_within_limits(f);
+    return q->flows[flow].waiting && vl_queue_is_within_bounds(q, flow);
 }
 
 /* Restores the heap after any change of a flow: adds, removes or moves it. */
 static void update_heap(vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_flow_t *f = &q->flows[flow];
-    int ready = is_ready(f);
+    int ready = is_ready(q, flow);
 
     if (ready && !f->heap_pos)
         heap_add(q, flow);
@@ -231,12 +233,7 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
 int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow)
 {
     return q->head->running < q->head->slots && !q->head->heap_len
-           && !q->flows[flow].waiting && is_within_limits(&q->flows[flow]);
-}
-
-int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
-{
-    return is_within_limits(&q->flows[flow]);
+           && !q->flows[flow].waiting && vl_queue_is_within_bounds(q, flow);
 }
 
 static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
@@ -294,29 +291,13 @@ void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
     update_heap(q, flow);
 }
 
-apr_uint32_t vl_queue_longest(const vl_queue_t *q, apr_uint32_t flows)
-{
-    apr_uint32_t f, longest = VL_NO_FLOW;
-
-    for (f = 0; f < flows; f++) {
-        const vl_flow_t *x = &q->flows[f];
-        const vl_flow_t *y = longest == VL_NO_FLOW ? NULL
-                                                   : &q->flows[longest];
-
-        if (x->waiting && (!y || (apr_uint64_t)x->waiting * y->limits.weight
-                                 > (apr_uint64_t)y->waiting * x->limits.weight))
-            longest = f;
-    }
-    return longest;
-}
-
 const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
 {
     apr_uint32_t f, i, running = 0, waiting = 0, ready = 0;
 
     for (f = 0; f < flows; f++) {
         const vl_flow_t *x = &q->flows[f];
-        int in = is_ready(x);
+        int in = is_ready(q, f);
 
         running += x->running;
         waiting += x->waiting;

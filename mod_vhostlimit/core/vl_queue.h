@@ -105,11 +105,6 @@ void vl_queue_cancel(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged);
 /* n requests end without a known cost, because their child died. */
 void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n);
 
-/* Returns the flow with the most waiting requests per weight, whose newest one is dropped
- * first under overload (longest-queue-drop). Returns VL_NO_FLOW if no request waits.
- * O(number of flows). */
-apr_uint32_t vl_queue_longest(const vl_queue_t *q, apr_uint32_t flows);
-
 /* Returns NULL, or the first invariant that does not hold. For tests. */
 const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows);
 

@@ -36,8 +36,9 @@
  * waiting only leads to one unused grant. No function on the request path makes a system
  * call while it holds the lock.
  *
- * The files of the core that use the segment, from the bottom up; each calls only those
- * before it: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
+ * The files of the core, from the bottom up; each calls only those before it. Without the
+ * segment: vl_admit, vl_queue, vl_override, vl_cpu, vl_clients, vl_known, vl_wait. With the
+ * segment: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
  * vl_shm_child, vl_shm, vl_thread, vl_park. vl_limited calls vl_segment only. */
 
 #include <pthread.h>

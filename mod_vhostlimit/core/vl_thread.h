@@ -8,8 +8,15 @@
  * thread of an HTTP/2 connection while its streams run on threads of mod_http2; a thread
  * that waits for its client (a TLS handshake, an upload, a response that is read slowly);
  * and a thread waiter. They are counted for their account, so that no account gets all
- * threads of a child (vl_admit_more()). The counts are in the segment. Lock: the segment
- * lock, which the functions take themselves unless stated otherwise. */
+ * threads of a child (vl_admit_more()).
+ *
+ * This file owns, in the segment, occupied of accounts, children and cells, and
+ * thread_waiters and parked of this child's cells. Invariant: each vl_thread_occupy() and
+ * relative is undone once by vl_thread_free(); occupied of an account and of a child is the
+ * sum of the cells.
+ *
+ * Lock: the segment lock, which the functions take themselves unless their comment says
+ * otherwise. Called in children, by the threads that run connections and by vl_park.c. */
 
 #include "core/vl_slot.h"
 

@@ -12,22 +12,24 @@
 static server_rec *main_server;
 static vl_shm_t *accounts;
 
-/* Writes to `text`, and returns, which limit the vhost has reached. */
+static int is_at_concurrency(const vl_limited_event_t *event)
+{
+    return event->limits.concurrency
+           && event->metrics.running >= event->limits.concurrency;
+}
+
+/* Writes to `text`, and returns, which limit the site has reached. */
 static const char *limit_name(char *text, apr_size_t size,
                               const vl_limited_event_t *event)
 {
-    const vl_limits_t *limits = &event->limits;
-
-    if (limits->concurrency && event->metrics.running >= limits->concurrency)
-        apr_snprintf(text, size, "VhostLimitConcurrency %u",
-                     limits->concurrency);
+    if (is_at_concurrency(event))
+        apr_snprintf(text, size, "VhostLimitConcurrency %u", event->limits.concurrency);
     else
-        apr_snprintf(text, size, "its share of %u slots",
-                     vl_slot_count(accounts));
+        apr_snprintf(text, size, "its share of the server (%u slots)", vl_slot_count(accounts));
     return text;
 }
 
-/* Logs that the vhost has become limited. */
+/* Logs that the site has become limited. */
 static void log_begins(const vl_limited_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
@@ -35,24 +37,25 @@ static void log_begins(const vl_limited_event_t *event)
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0011)
                  "site %s: limited by %s: %" APR_UINT64_T_FMT " running, %"
-                 APR_UINT64_T_FMT " waiting, %" APR_UINT64_T_FMT " beyond the "
-                 "queue, %" APR_UINT64_T_FMT " refused in %.0f s", event->name,
-                 limit_name(text, sizeof(text), event),
+                 APR_UINT64_T_FMT " queued, %" APR_UINT64_T_FMT " deferred, %"
+                 APR_UINT64_T_FMT " refused in %.0f s. Raise %s if the site may use more",
+                 event->name, limit_name(text, sizeof(text), event),
                  event->metrics.running, event->metrics.waiting,
                  event->metrics.deferred,
                  event->metrics.refused - before->refused,
-                 (double)(event->since_us - before->at_us) / APR_USEC_PER_SEC);
+                 (double)(event->since_us - before->at_us) / APR_USEC_PER_SEC,
+                 is_at_concurrency(event) ? "VhostLimitConcurrency" : "VhostLimitWeight");
 }
 
-/* Logs that the vhost is no longer limited. */
+/* Logs that the site is no longer limited. */
 static void log_ends(const vl_limited_event_t *event)
 {
     const vl_limited_look_t *before = &event->before;
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0012)
-                 "site %s: limited no more, was for %.0f s: %"
-                 APR_UINT64_T_FMT " requests were served, %" APR_UINT64_T_FMT
-                 " of them had waited, and %" APR_UINT64_T_FMT " were refused",
+                 "site %s: no longer limited after %.0f s: %"
+                 APR_UINT64_T_FMT " requests admitted, %" APR_UINT64_T_FMT
+                 " of them queued first, %" APR_UINT64_T_FMT " refused",
                  event->name,
                  (double)(event->seen_us - before->at_us) / APR_USEC_PER_SEC,
                  event->metrics.requests - before->requests,
@@ -60,14 +63,14 @@ static void log_ends(const vl_limited_event_t *event)
                  event->metrics.refused - before->refused);
 }
 
-/* Logs that the kernel has killed processes of the vhost. */
+/* Logs that the kernel has killed processes of the site. */
 static void log_kills(const vl_limited_event_t *event)
 {
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0022)
-                 "site %s: the kernel has killed %" APR_UINT64_T_FMT
-                 " of its back ends' processes for memory (VhostLimitMemory), %"
-                 APR_UINT64_T_FMT " since the start", event->name,
-                 event->killed, event->metrics.memory_kills);
+                 "site %s: the kernel killed %" APR_UINT64_T_FMT
+                 " of its back-end processes for lack of memory, %" APR_UINT64_T_FMT
+                 " since the start. Raise VhostLimitMemory, or make its programs use less",
+                 event->name, event->killed, event->metrics.memory_kills);
 }
 
 static void log_event(const vl_limited_event_t *event)

@@ -17,39 +17,38 @@ static const struct heading_t {
     int is_text, dryrun_only;
 } headings[] = {
     { "vhost", "Site", "ServerName, or @ and the VhostLimitGroup", 1, 0 },
-    { "state", "State", "idle, running, waiting for its share, capped by "
-      "VhostLimitConcurrency, or limited for some time", 1, 0 },
-    { "running", "Running", "requests being worked on", 0, 0 },
-    { "waiting", "Waiting", "requests waiting for their turn", 0, 0 },
-    { "deferred", "Beyond the queue", "connections that wait unread because "
-      "the queue is full", 0, 0 },
+    { "state", "State", "idle; running; waiting: requests are queued; capped: "
+      "VhostLimitConcurrency is reached; limited, and since when", 1, 0 },
+    { "running", "Running", "requests that hold a slot", 0, 0 },
+    { "waiting", "Waiting", "requests queued for a slot", 0, 0 },
+    { "deferred", "Deferred", "connections that wait, unread, because the "
+      "queue is full", 0, 0 },
     { "refused", "Refused", "requests refused since the start", 0, 0 },
-    { "cpu_now", "CPU now %", "CPU time over the last seconds, 100 is one "
-      "processor", 0, 0 },
-    { "cpu_minute", "CPU 1 min %", "CPU time over the last minute, 100 is one "
-      "processor", 0, 0 },
-    { "p50", "Wait p50 ms", "half of the requests since the start waited no "
-      "longer", 0, 0 },
-    { "p99", "Wait p99 ms", "99 of 100 requests since the start waited no "
-      "longer", 0, 0 },
-    { "requests", "Requests", "requests let in since the start", 0, 0 },
-    { "queued", "Had to wait", "of them, those that had to wait", 0, 0 },
-    { "would_queue", "Would wait", "requests that On would have let wait", 0,
+    { "cpu_now", "CPU now %", "CPU time charged in the last 2 to 4 s, 100 is "
+      "one processor", 0, 0 },
+    { "cpu_minute", "CPU 1 min %", "CPU time charged in the last minute, 100 "
+      "is one processor", 0, 0 },
+    { "p50", "Wait p50 ms", "median time in the queue since the start", 0, 0 },
+    { "p99", "Wait p99 ms", "99th percentile of the time in the queue since the "
+      "start", 0, 0 },
+    { "requests", "Requests", "requests admitted since the start", 0, 0 },
+    { "queued", "Queued", "of them, those that were queued first", 0, 0 },
+    { "would_queue", "Would queue", "requests that On would have queued", 0,
       1 },
     { "would_refuse", "Would refuse", "requests that On would have refused", 0,
       1 },
     { "weight", "Weight", "VhostLimitWeight", 0, 0 },
-    { "concurrency", "Most at once", "VhostLimitConcurrency; none: no limit", 0,
+    { "concurrency", "Concurrency", "VhostLimitConcurrency; empty: no limit", 0,
       0 },
     { "queue", "Queue", "VhostLimitQueue", 0, 0 },
-    { "cpu_cap", "CPU cap %", "VhostLimitCPU; none: no cap", 0, 0 },
+    { "cpu_cap", "CPU cap %", "VhostLimitCPU; empty: no cap", 0, 0 },
     { "mode", "Mode", "VhostLimit", 1, 0 },
-    { "method", "Waits as", "socket: without a thread; thread: with one; none: "
-      "it is let in or refused at once", 1, 0 },
-    { "cost", "Cost by", "how what back ends cost is known. cgroup: measured; "
-      "clock: by the time it takes; thread: no back end has worked yet", 1, 0 },
-    { "killed", "Killed", "processes that the kernel killed for memory", 0, 0 },
-    { "cgroup", "Cgroup", "below the tree's root", 1, 0 },
+    { "method", "Queued as", "socket: without a thread; thread: with a thread; "
+      "none: requests are admitted or refused at once", 1, 0 },
+    { "cost", "Cost from", "source of the CPU time of back ends. cgroup: measured; "
+      "clock: estimated from time; thread: no back end was used yet", 1, 0 },
+    { "killed", "Killed", "processes that the kernel killed for lack of memory", 0, 0 },
+    { "cgroup", "Cgroup", "name of the site's group below the tree's root", 1, 0 },
     { NULL }
 };
 
@@ -142,10 +141,10 @@ static void put_tiles(vl_out_t *out, const vl_page_t *page)
     put_tile(out, "Running", number(out, sum->running),
              apr_psprintf(p, "on %u slots", page->slots));
     put_tile(out, "Waiting", number(out, sum->waiting),
-             apr_psprintf(p, "%" APR_UINT64_T_FMT " have waited",
+             apr_psprintf(p, "%" APR_UINT64_T_FMT " were queued",
                           sum->queued));
     put_tile(out, "Refused", number(out, sum->refused),
-             apr_psprintf(p, "%" APR_UINT64_T_FMT " let in", sum->requests));
+             apr_psprintf(p, "%" APR_UINT64_T_FMT " admitted", sum->requests));
     put_tile(out, "CPU charged now",
              apr_psprintf(p, "%" APR_UINT64_T_FMT " %%",
                           page->sum.cpu_now_permille / 10),

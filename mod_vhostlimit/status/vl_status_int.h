@@ -20,15 +20,15 @@
 /* Numbers of a vhost that are computed from the metrics. */
 #define VL_DERIVED(X)                                                         \
     X(limited_s, VL_GAUGE, "limited_seconds",                                 \
-      "how long it has been limited, 0 when it is not")                       \
+      "how long the site has been limited; 0: it is not")                     \
     X(cpu_now_permille, VL_GAUGE, NULL,                                       \
-      "CPU time charged over the last 2 to 4 s, of one processor")            \
+      "CPU time charged in the last 2 to 4 s, 1000 is one processor")         \
     X(cpu_minute_permille, VL_GAUGE, NULL,                                    \
-      "CPU time charged over the last minute, of one processor")              \
+      "CPU time charged in the last minute, 1000 is one processor")           \
     X(service_us, VL_GAUGE, NULL,                                             \
-      "time from admission to the end of the work, moving average")           \
-    X(wait_p50_us, VL_GAUGE, NULL, "half of the waits were no longer")        \
-    X(wait_p99_us, VL_GAUGE, NULL, "99 % of the waits were no longer")
+      "time from admission to the end, moving average")                       \
+    X(wait_p50_us, VL_GAUGE, NULL, "median of the time in the queue")         \
+    X(wait_p99_us, VL_GAUGE, NULL, "99th percentile of the time in the queue")
 
 /* One account. */
 typedef struct vl_row_t {

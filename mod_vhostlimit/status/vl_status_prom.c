@@ -80,7 +80,7 @@ static void put_cost(vl_out_t *out, const vl_page_t *page)
     int i;
 
     put_head(out, "cost_method", "gauge",
-             "1, with how what back ends cost is known: thread, clock, cgroup");
+             "source of the CPU time of back ends: thread, clock or cgroup");
     for (i = 0; i < page->nrows; i++) {
         const vl_row_t *row = &page->rows[i];
 
@@ -134,7 +134,7 @@ static void put_waits(vl_out_t *out, const vl_page_t *page)
     int i;
 
     put_head(out, "wait_seconds", "histogram",
-             "time requests waited before they were let in");
+             "time that admitted requests were queued");
     for (i = 0; i < page->nrows; i++) {
         if (!is_idle(&page->rows[i]))
             put_histogram(out, &page->rows[i]);
@@ -148,7 +148,7 @@ static void put_limits(vl_out_t *out, const vl_page_t *page)
         apr_size_t offset;
     } limits[] = {
         { "weight", "VhostLimitWeight", APR_OFFSETOF(vl_limits_t, weight) },
-        { "concurrency_limit", "VhostLimitConcurrency, 0 is no limit",
+        { "concurrency_limit", "VhostLimitConcurrency, 0: no limit",
           APR_OFFSETOF(vl_limits_t, concurrency) },
         { "queue_limit", "VhostLimitQueue", APR_OFFSETOF(vl_limits_t, queue) }
     };
@@ -170,15 +170,15 @@ static void put_limits(vl_out_t *out, const vl_page_t *page)
 
 static void put_server(vl_out_t *out, const vl_page_t *page)
 {
-    put_head(out, "info", "gauge", "what the module is and where it works");
+    put_head(out, "info", "gauge", "version, MPM and cgroup backend");
     vl_out_printf(out, "vhostlimit_info{version=\"%s\",mpm=\"%s\","
                   "cgroup=\"%s\"} 1\n", VL_VERSION, page->mpm, page->backend);
-    put_gauge(out, "start_time_seconds", "when the server was started",
+    put_gauge(out, "start_time_seconds", "start time of the server",
               (apr_uint64_t)apr_time_sec(page->started_us));
     put_gauge(out, "children", "child processes", page->children);
-    put_gauge(out, "slots", "requests worked on at once, at most",
+    put_gauge(out, "slots", "number of slots: most requests running at once",
               page->slots);
-    put_gauge(out, "processors", "processors the server may use",
+    put_gauge(out, "processors", "processors that the server may use",
               page->processors);
     put_gauge(out, "vhosts", "sites that take part",
               (apr_uint64_t)page->nrows);

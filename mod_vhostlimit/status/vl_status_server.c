@@ -116,8 +116,8 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
     vl_out_printf(out, "<hr />\n<h2>vhostlimit</h2>\n<dl><dt>%d sites, %d "
                   "limited now</dt>\n<dt>%" APR_UINT64_T_FMT " requests "
                   "running on %u slots, %" APR_UINT64_T_FMT " waiting</dt>\n"
-                  "<dt>%" APR_UINT64_T_FMT " requests let in, %"
-                  APR_UINT64_T_FMT " of them had to wait, %" APR_UINT64_T_FMT
+                  "<dt>%" APR_UINT64_T_FMT " requests admitted, %"
+                  APR_UINT64_T_FMT " of them queued first, %" APR_UINT64_T_FMT
                   " refused</dt>\n", page->nrows, page->limited, sum->running,
                   page->slots, sum->waiting, sum->requests, sum->queued,
                   sum->refused);
