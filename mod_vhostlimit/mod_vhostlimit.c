@@ -24,6 +24,7 @@
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
+#include "config/vl_remoteip.h"
 #include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
@@ -344,6 +345,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     /* httpd reads the configuration twice at start.  The first pass only checks it. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
+    vl_remoteip_post_config();
     vl_headtime_post_config(main_server);
     kept = kept_get(main_server);
     if (!kept || vl_accounts_post_config(ptemp, main_server, &kept->shm,

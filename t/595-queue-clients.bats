@@ -9,9 +9,16 @@ load lib/control
 setup() { requires event; }
 
 # One slot of site a, which a request holds until the others have queued up.
-start_site() { # <directive of a>...
-  local directive args=()
-  for directive; do args+=(-v "a $directive"); done
+start_site() { # [-l MODULE]... <directive of a>...
+  local args=()
+  while [[ ${1-} == -l ]]; do
+    args+=(-l "$2")
+    shift 2
+  done
+  while (($#)); do
+    args+=(-v "a $1")
+    shift
+  done
   start_httpd -m event -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' \
     -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
     'VhostLimit On' -v 'a VhostLimitConcurrency 1' "${args[@]}"
@@ -104,6 +111,22 @@ order() { # <name of the last one in the queue>
   begin_request k1 a '/cgi/hold.sh?k1' --interface 127.0.0.16 -H "Cookie: $cookie"
   wait_until 5 has_waiting a 6
   is "$(order s5)" 'k1 s1 s2 s3 s4 s5'
+}
+
+@test "behind a trusted proxy the address of mod_remoteip is the client" {
+  local name number queued=1
+  start_site -l remoteip 'RemoteIPHeader X-Real' 'RemoteIPInternalProxy 127.0.0.0/8'
+  hold_request held
+  # mod_remoteip is asked while a request of the site waits.
+  queue_up s1:2
+  for name in n1:1 n2:1 n3:1 v1:2 v2:3; do
+    number=${name#*:} name=${name%:*}
+    begin_request "$name" a "/cgi/hold.sh?$name" -H "X-Real: 192.0.2.$number" -H 'X-Forwarded-For: example.com'
+    wait_until 5 has_waiting a $((queued += 1))
+  done
+  is "$(order n3)" 's1 n1 v1 v2 n2 n3'
+  is "$(ask 'clients\ta.test\n' | jq -c '[.clients[].address] | sort')" \
+    '["127.0.0.1/32","127.0.0.2/32","192.0.2.1/32","192.0.2.2/32","192.0.2.3/32"]'
 }
 
 @test "mistakes in the three directives are named" {

@@ -13,6 +13,7 @@
 #include "accept/vl_child.h"
 #include "config/vl_conf.h"
 #include "config/vl_exempt.h"
+#include "config/vl_remoteip.h"
 #include "accept/vl_peek.h"
 #include "config/vl_scratch.h"
 
@@ -117,19 +118,47 @@ static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
     }
 }
 
-/* Evaluates the site's expressions for the request, and identifies its client. */
+/* Sets the address to that in a PROXY header, if mod_remoteip expects such headers. It
+ * refuses the request if it does not trust the sender. */
+static void use_proxy_header(apr_sockaddr_t *remote, const vl_peek_t *peek)
+{
+    struct sockaddr_storage ss = { 0 };
+
+    if (!peek->client_length || !vl_remoteip_expects_proxy_header())
+        return;
+    if (peek->client_length == 4) {
+        ss.ss_family = AF_INET;
+        memcpy(&((struct sockaddr_in *)&ss)->sin_addr, peek->client, 4);
+        address_of(remote, &ss, sizeof(struct sockaddr_in));
+    }
+    else {
+        ss.ss_family = AF_INET6;
+        memcpy(&((struct sockaddr_in6 *)&ss)->sin6_addr, peek->client, 16);
+        address_of(remote, &ss, sizeof(struct sockaddr_in6));
+    }
+}
+
+/* Evaluates the site's expressions, and identifies the client. The expression of
+ * VhostLimitExempt sees the address of the connection. mod_remoteip is asked only while
+ * requests wait, because it needs a scratch request. */
 static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
                      apr_sockaddr_t *local, apr_sockaddr_t *remote,
-                     vl_classified_t *ret_found)
+                     const vl_peek_t *peek, vl_classified_t *ret_found)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     request_rec *r = NULL;
+    int asks_remoteip = vl_remoteip_is_used() && conf->mode == VL_MODE_ON
+                        && conf->visitors.clients && !peek->tls
+                        && vl_shm_is_contended(vl_child.shm, conf->account);
 
-    if (conf->exempt || vl_visitor_needs_request(&conf->visitors)) {
+    if (conf->exempt || asks_remoteip || vl_visitor_needs_request(&conf->visitors)) {
         apr_pool_clear(classifier.scratch);
         r = vl_exempt_scratch(classifier.scratch, s, bytes, len, local, remote);
     }
     ret_found->exempt = r && vl_exempt(r);
+    use_proxy_header(remote, peek);
+    if (r && asks_remoteip)
+        vl_remoteip_apply(r);
     if (conf->mode == VL_MODE_ON)
         vl_visitor_identify(vl_child.shm, s, r, remote, &ret_found->client);
 }
@@ -177,6 +206,6 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     ret_found->head = peek.head;
     ret_found->http11 = peek.http11;
     evaluate((server_rec *)ret_found->server, bytes, (apr_size_t)n, &local_sa, &remote_sa,
-             ret_found);
+             &peek, ret_found);
     return VL_CLASSIFY_ALL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "accept/vl_peek.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
@@ -18,8 +19,27 @@ static int keep_host(vl_peek_t *peek, const void *host, apr_size_t len)
     return VL_PEEK_HOST;
 }
 
+/* "PROXY TCP4 192.0.2.1 ...": reads the client's address. end: the end of the line. */
+static void read_client_v1(const unsigned char *at, const unsigned char *end, vl_peek_t *peek)
+{
+    char text[INET6_ADDRSTRLEN];
+    const unsigned char *blank;
+    int is_v4 = !memcmp(at, "PROXY TCP4 ", 11);
+
+    if (end - at < 12 || (!is_v4 && memcmp(at, "PROXY TCP6 ", 11)))
+        return;
+    at += 11;
+    blank = memchr(at, ' ', (apr_size_t)(end - at));
+    if (!blank || (apr_size_t)(blank - at) >= sizeof(text))
+        return;
+    memcpy(text, at, (apr_size_t)(blank - at));
+    text[blank - at] = '\0';
+    if (inet_pton(is_v4 ? AF_INET : AF_INET6, text, peek->client) == 1)
+        peek->client_length = is_v4 ? 4 : 16;
+}
+
 /* Returns 1 if it skipped a header, 0 if there is none, -1 if it is incomplete. */
-static int skip_proxy_v1(span_t *in)
+static int skip_proxy_v1(span_t *in, vl_peek_t *peek)
 {
     static const char word[] = "PROXY ";
     const unsigned char *end;
@@ -33,12 +53,14 @@ static int skip_proxy_v1(span_t *in)
     end = memchr(in->at, '\n', in->len < 107 ? in->len : 107);
     if (!end)
         return in->len < 107 ? -1 : 0;
+    if (end - in->at >= 12)
+        read_client_v1(in->at, end, peek);
     in->len -= (apr_size_t)(end + 1 - in->at);
     in->at = end + 1;
     return 1;
 }
 
-static int skip_proxy_v2(span_t *in)
+static int skip_proxy_v2(span_t *in, vl_peek_t *peek)
 {
     static const char signature[] = "\r\n\r\n\0\r\nQUIT\n";
     apr_size_t n = in->len < 12 ? in->len : 12, body;
@@ -50,6 +72,12 @@ static int skip_proxy_v2(span_t *in)
     body = (apr_size_t)in->at[14] << 8 | in->at[15];
     if (in->len < 16 + body)
         return -1;
+    /* The command is PROXY, the address that of TCP over IPv4 or IPv6 (section 2.2). */
+    if (in->at[12] == 0x21 && ((in->at[13] == 0x11 && body >= 12)
+                               || (in->at[13] == 0x21 && body >= 36))) {
+        peek->client_length = in->at[13] == 0x11 ? 4 : 16;
+        memcpy(peek->client, in->at + 16, peek->client_length);
+    }
     in->at += 16 + body;
     in->len -= 16 + body;
     return 1;
@@ -266,11 +294,12 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
     ret_peek->http2 = 0;
     ret_peek->tls = 0;
     ret_peek->head = ret_peek->http11 = 0;
+    ret_peek->client_length = 0;
     if (!in.len)
         return VL_PEEK_MORE;
-    skipped = skip_proxy_v1(&in);
+    skipped = skip_proxy_v1(&in, ret_peek);
     if (!skipped)
-        skipped = skip_proxy_v2(&in);
+        skipped = skip_proxy_v2(&in, ret_peek);
     if (skipped < 0 || !in.len)
         return VL_PEEK_MORE;
     if (*in.at == 0x16)

@@ -327,6 +327,11 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
     vl_clients_configure(&shm->inner[account], weights ? weights : none, known_share);
 }
 
+int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return vl_clients_contended(&shm->inner[account], vl_clock_us());
+}
+
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm)
 {
     return shm->clients;

@@ -83,6 +83,8 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
  * clients. weights NULL: it has no classes. */
 void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
                                 const apr_uint32_t *weights, apr_uint32_t known_share);
+/* Returns 1 if a request of the account has had to wait in the last second. No lock. */
+int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
 /* Return the table of clients, the filter of known clients (vl_known.h), and the shares inside an account (vl_clients.h). */
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
 vl_known_t *vl_shm_known(const vl_shm_t *shm);
