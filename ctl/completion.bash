@@ -20,15 +20,15 @@ _vhostlimitctl_command() {
 _vhostlimitctl_vhosts() { # <socket option>...
   local name rest
   while read -r name rest; do
-    [[ $name == VHOST || $name == *\?* ]] || printf '%s\n' "$name"
+    [[ $name == SITE || $name == *\?* ]] || printf '%s\n' "$name"
   done < <(vhostlimitctl "$@" list 2>/dev/null)
 }
 
 _vhostlimitctl_words() { # what may stand where the cursor is
   case $command:$((COMP_CWORD - at)) in
-    :*) echo top list show set reset explain report size doctor -s --json -h --help --version ;;
+    :*) echo top list show set reset clients explain report size doctor -s --json -h --help --version ;;
     top:1) echo cpu running waiting refused rate name ;;
-    show:1 | set:1 | reset:1 | explain:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
+    show:1 | set:1 | reset:1 | clients:1 | explain:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
     set:*) echo weight= concurrency= queue= cpu= ;;
     reset:*) echo weight concurrency queue cpu ;;
   esac

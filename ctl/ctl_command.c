@@ -140,7 +140,7 @@ static ctl_exit_e ask_about(const ctl_call_t *call, const char *verb,
     if (status == CTL_DONE)
         status = ctl_status_read(state.answer.json, &state.status, error);
     if (status == CTL_DONE && state.status.nvhosts != 1)
-        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu vhosts "
+        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu sites "
                                "in place of one", state.status.nvhosts);
     if (status == CTL_DONE && call->json)
         printf("%s", state.answer.text);

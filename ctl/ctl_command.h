@@ -24,6 +24,7 @@ ctl_exit_e ctl_list(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_show(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_reset(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_clients(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_size(const ctl_call_t *call, ctl_error_t *error);

@@ -130,7 +130,7 @@ static void check_cgroup(doctor_t *doctor)
     else if (!strcmp(backend, "off"))
         add(doctor, PROBLEM, "cgroup", "start Apache as root in a cgroup that is delegated "
             "to it (Delegate=yes in its systemd unit), see docs/production.md",
-            "there are no cgroups for vhosts: %s", reason);
+            "there are no cgroups for sites: %s", reason);
     else if (*reason)
         add(doctor, PROBLEM, "cgroup", "see docs/production.md", "%s at %s: %s", backend,
             path, reason);
@@ -170,7 +170,7 @@ static void check_descriptors(doctor_t *doctor)
                                 N " before it starts", needed, needed);
 
         add(doctor, PROBLEM, "descriptors", todo, N " open files are allowed, " N " are "
-            "needed for the cgroups of the vhosts and the longest queue", files, needed);
+            "needed for the cgroups of the sites and the longest queue", files, needed);
         free(todo);
     }
 }
@@ -214,30 +214,39 @@ static void check_workers(doctor_t *doctor)
 static void check_vhosts(doctor_t *doctor)
 {
     const ctl_status_t *status = doctor->status;
-    json_int_t dry = 0, limited = 0, changed = 0;
+    json_int_t dry = 0, limited = 0, changed = 0, unenforced = 0;
+    const char *why = NULL;
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++) {
         dry += ctl_vhost_is_dry(&status->vhosts[i]);
         limited += status->vhosts[i].limited_s > 0;
         changed += ctl_vhost_is_changed(&status->vhosts[i]);
+        if (ctl_vhost_unenforced(&status->vhosts[i])) {
+            unenforced++;
+            why = ctl_vhost_unenforced(&status->vhosts[i]);
+        }
     }
     if (status->nvhosts)
-        add(doctor, GOOD, "vhosts", "", "%zu vhost%s with VhostLimit On or DryRun",
+        add(doctor, GOOD, "vhosts", "", "%zu site%s with VhostLimit On or DryRun",
             status->nvhosts, ctl_plural((json_int_t)status->nvhosts));
     else
-        add(doctor, PROBLEM, "vhosts", "VhostLimit On, for the server or for vhosts",
-            "VhostLimit is off for all vhosts");
+        add(doctor, PROBLEM, "vhosts", "VhostLimit On, for the server or for sites",
+            "VhostLimit is off for all sites");
+    if (unenforced)
+        add(doctor, PROBLEM, "unenforced", "make the controller available "
+            "(docs/production.md), or remove the limit", "limits of " N " site%s that the "
+            "kernel does not enforce: %s", unenforced, ctl_plural(unenforced), why);
     if (dry)
         add(doctor, NOTE, "dryrun", "look at vhostlimitctl report, then set VhostLimit On",
-            N " vhost%s with VhostLimit DryRun: no request is delayed or refused", dry,
+            N " site%s with VhostLimit DryRun: no request is delayed or refused", dry,
             ctl_plural(dry));
     if (limited)
-        add(doctor, NOTE, "limited", "vhostlimitctl list and vhostlimitctl explain VHOST",
-            N " vhost%s limited now", limited, limited == 1 ? " is" : "s are");
+        add(doctor, NOTE, "limited", "vhostlimitctl list and vhostlimitctl explain SITE",
+            N " site%s limited now", limited, limited == 1 ? " is" : "s are");
     if (changed)
         add(doctor, NOTE, "overridden", "write the limits into the configuration, or "
-            "vhostlimitctl reset VHOST", "the limits of " N " vhost%s are not as configured",
+            "vhostlimitctl reset SITE", "the limits of " N " site%s are not as configured",
             changed, ctl_plural(changed));
 }
 
@@ -292,10 +301,10 @@ static void check_modules(doctor_t *doctor)
     char *slow = loaded_of(doctor, slow_modules);
 
     if (!*later && !*slow)
-        add(doctor, GOOD, "modules", "", "no other module limits vhosts or slows down "
+        add(doctor, GOOD, "modules", "", "no other module limits sites or slows down "
             "responses");
     if (*later)
-        add(doctor, NOTE, "modules", "let one module limit vhosts, requests and connections "
+        add(doctor, NOTE, "modules", "let one module limit sites, requests and connections "
             "(docs/guides/migrating.md)", "%s: delays or refuses requests that mod_vhostlimit "
             "has admitted. A request that it delays counts as running, and one that it "
             "refuses was queued in vain", later);
@@ -309,9 +318,9 @@ static void check_modules(doctor_t *doctor)
             "and worker too)", "its daemon starts CGI programs outside the cgroups of their "
             "vhosts");
     if (!strcmp(outside, "mod_fcgid"))
-        add(doctor, NOTE, "mod_fcgid", "use PHP-FPM with a pool for each vhost "
+        add(doctor, NOTE, "mod_fcgid", "use PHP-FPM with a pool for each site "
             "(docs/guides/shared-hosting.md)", "its programs run outside the cgroups of "
-            "their vhosts");
+            "their sites");
     if (!is_loaded(doctor, "mod_reqtimeout"))
         add(doctor, NOTE, "mod_reqtimeout", "a2enmod reqtimeout",
             "it is not loaded: slow clients may hold threads for a long time");
@@ -414,12 +423,12 @@ static void check_pools(doctor_t *doctor)
     if (json_object_size(doctor->facts->outside)) {
         pools = pools_text(doctor->facts->outside);
         add(doctor, PROBLEM, "php-fpm", "run the pools of each customer under a master "
-            "process in the cgroup of the vhost (docs/production.md)",
-            "pools outside the cgroups of vhosts: %s", pools);
+            "process in the cgroup of the site (docs/production.md)",
+            "pools outside the cgroups of sites: %s", pools);
         free(pools);
     }
     else if (doctor->facts->inside)
-        add(doctor, GOOD, "php-fpm", "", N " process%s of pools in the cgroups of vhosts",
+        add(doctor, GOOD, "php-fpm", "", N " process%s of pools in the cgroups of sites",
             doctor->facts->inside, doctor->facts->inside == 1 ? "" : "es");
 }
 

@@ -388,7 +388,7 @@ static char *find_name(const ctl_call_t *call, ctl_error_t *error)
     if (one.status.nvhosts == 1)
         name = ctl_printf("%s", one.status.vhosts[0].name);
     else
-        ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu vhosts in place of "
+        ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu sites in place of "
                       "one", one.status.nvhosts);
     ctl_state_free(&one);
     return name;

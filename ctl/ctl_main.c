@@ -12,25 +12,27 @@
 static const char help[] =
     "Summary: shows and changes how Apache's virtual hosts share the server (mod_vhostlimit)\n"
     "Usage:   " CTL_PROGRAM " [OPTION]... COMMAND [ARGUMENT]...\n"
-    "  top [KEY]              all vhosts, once a second, sorted by KEY: cpu, running,\n"
+    "  top [KEY]              all sites, once a second, sorted by KEY: cpu, running,\n"
     "                         waiting, refused, rate or name. The keys c, r, w, f, s and n\n"
     "                         select another order while it runs, q ends it\n"
-    "  list                   all vhosts, in the order of the configuration\n"
-    "  show VHOST             everything that is known about one vhost\n"
-    "  set VHOST KEY=VALUE... change weight, concurrency, queue or cpu at once\n"
-    "  reset VHOST [KEY...]   return to the configured limits\n"
-    "  explain VHOST          why requests of the vhost are queued or refused now\n"
-    "  report                 what On would have done to vhosts with DryRun\n"
+    "  list                   all sites, in the order of the configuration\n"
+    "  show SITE             everything that is known about one site\n"
+    "  set SITE KEY=VALUE... change weight, concurrency, queue or cpu at once\n"
+    "  reset SITE [KEY...]   return to the configured limits\n"
+    "  clients SITE           clients and classes of a site that used most CPU time while\n"
+    "                         its requests were queued\n"
+    "  explain SITE          why requests of the site are queued or refused now\n"
+    "  report                 what On would have done to sites with DryRun\n"
     "  size [SECONDS]         slots and workers for the load of the next 10 SECONDS;\n"
     "                         0: for the load since the start\n"
     "  doctor                 check the server and the machine, and say what to do\n"
-    "  VHOST is a name as list shows it, or a ServerName.\n"
+    "  SITE is a name as list shows it, or a ServerName.\n"
     "  -s SOCKET   control socket of the server (vhostlimit.sock in its\n"
     "              DefaultRuntimeDir), if it is not in a usual place\n"
     "  --json      print one JSON document, for programs\n"
     "  -h, --help  print this help\n"
     "  --version   print the version\n"
-    "Exit:    0 done; 1 refused, no such vhost, or doctor found a problem; 2 usage;\n"
+    "Exit:    0 done; 1 refused, no such site, or doctor found a problem; 2 usage;\n"
     "         69 no server with the module answers; 77 not root\n";
 
 static const struct {
@@ -43,6 +45,7 @@ static const struct {
     { "show", 1, 1, ctl_show },
     { "set", 2, 1 + CTL_LIMITS, ctl_set },
     { "reset", 1, 1 + CTL_LIMITS, ctl_reset },
+    { "clients", 1, 1, ctl_clients },
     { "explain", 1, 1, ctl_explain },
     { "report", 0, 0, ctl_report },
     { "size", 0, 1, ctl_size },
@@ -114,7 +117,7 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 
     if (!name)
         return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
-                             "reset, explain, report, size or doctor");
+                             "reset, clients, explain, report, size or doctor");
     for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
         ;
     if (i == COMMANDS)

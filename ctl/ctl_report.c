@@ -67,7 +67,7 @@ static void print_text(const ctl_status_t *status)
         found = 1;
     }
     if (!found)
-        puts("No vhost has VhostLimit DryRun.");
+        puts("No site has VhostLimit DryRun.");
     else
         printf("Counted since the start of the server %" JSON_INTEGER_FORMAT
                " s ago. No request was delayed or refused.\n", status->uptime_s);

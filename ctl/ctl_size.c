@@ -228,7 +228,7 @@ static ctl_exit_e print_size(const ctl_call_t *call, const ctl_status_t *before,
 
     if (ctl_size_compute(before, after, before ? seconds : after->uptime_s, &size))
         return ctl_error_set(error, CTL_REFUSED, "the counters of the server went back "
-                             "during the measurement, because it was restarted or vhosts "
+                             "during the measurement, because it was restarted or sites "
                              "were removed. Try again");
     if (call->json)
         print_json(&size);

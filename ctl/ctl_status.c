@@ -141,6 +141,13 @@ int ctl_vhost_is_dry(const ctl_vhost_t *vhost)
     return !strcmp(vhost->mode, "dryrun");
 }
 
+const char *ctl_vhost_unenforced(const ctl_vhost_t *vhost)
+{
+    const char *why = json_string_value(json_object_get(vhost->json, "unenforced"));
+
+    return why && *why ? why : NULL;
+}
+
 json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset)
 {
     json_int_t sum = 0;

@@ -62,6 +62,8 @@ int ctl_vhost_is_changed(const ctl_vhost_t *vhost);
 
 /* The site has VhostLimit DryRun. */
 int ctl_vhost_is_dry(const ctl_vhost_t *vhost);
+/* Returns why the kernel does not enforce a limit of the site; NULL: it enforces all. */
+const char *ctl_vhost_unenforced(const ctl_vhost_t *vhost);
 
 /* Returns the sum of a member over all sites; INT64_MAX if it is larger. */
 #define CTL_SUM(status, member) ctl_status_sum(status, offsetof(ctl_vhost_t, member))

@@ -15,7 +15,7 @@ enum {
 #define FIRST_NUMBER COLUMN_RUNNING
 
 static const char *const headings[COLUMNS] = {
-    "VHOST", "STATE", "MODE", "RUN", "WAIT", "REQUESTS", "QUEUED", "REFUSED", "CPU%",
+    "SITE", "STATE", "MODE", "RUN", "WAIT", "REQUESTS", "QUEUED", "REFUSED", "CPU%",
     "P99ms", "WEIGHT", "CONC", "QUEUE", "CAP%"
 };
 

@@ -168,7 +168,7 @@ static void print_summary(FILE *out, const ctl_status_t *status)
             (int)(up % 60), status->children, status->children == 1 ? "" : "es",
             status->workers);
     ctl_put_plain(out, status->cgroup.backend);
-    fprintf(out, "\n%zu vhost%s, " N " limited; " N " running on " N " slots, " N
+    fprintf(out, "\n%zu site%s, " N " limited; " N " running on " N " slots, " N
             " waiting; CPU %s %% of " N " %%\n\n", status->nvhosts,
             ctl_plural((json_int_t)status->nvhosts), limited, CTL_SUM(status, running),
             status->slots, CTL_SUM(status, waiting),

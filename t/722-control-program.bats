@@ -21,7 +21,7 @@ teardown_file() { end_server; }
   ctl set a.test weight=300 >/dev/null
   try ctl list
   is "$status $(wc -l <<<"$output")" '0 5'
-  like "$output" 'VHOST +STATE +MODE'
+  like "$output" 'SITE +STATE +MODE'
   like "$output" 'a\.test .* 300\* '
   is "$(ctl list --json | jq -r '.schema, (.vhosts | length)' | xargs)" '1 4'
   ctl reset a.test >/dev/null
@@ -120,7 +120,7 @@ teardown_file() { end_server; }
   try ctl doctor
   like "$output" $'(^|\n)ok +kernel: Linux '
   like "$output" $'\nok +mpm: event'
-  like "$output" $'\nnote +dryrun: 1 vhost with VhostLimit DryRun'
+  like "$output" $'\nnote +dryrun: 1 site with VhostLimit DryRun'
   local problems
   problems=$(ctl doctor --json | jq '[.findings[] | select(.level == "problem")] | length') || :
   is "$status" $((problems > 0))
@@ -139,8 +139,8 @@ teardown_file() { end_server; }
   for order in cpu running waiting refused rate name; do
     try ctl top "$order"
     is "$status" 0 "$order"
-    like "$output" $'^mod_vhostlimit/.* event MPM, up 0 d 00:[0-9:]+, [0-9]+ child process(es)?, 32 workers, cgroup .*\n4 vhosts, '
-    like "$output" $'\n\nVHOST +STATE +MODE +RUN +WAIT +REQUESTS '
+    like "$output" $'^mod_vhostlimit/.* event MPM, up 0 d 00:[0-9:]+, [0-9]+ child process(es)?, 32 workers, cgroup .*\n4 sites, '
+    like "$output" $'\n\nSITE +STATE +MODE +RUN +WAIT +REQUESTS '
   done
   hold_request one b
   is "$(ctl --json top running | jq -r '.vhosts[0] | "\(.name) \(.rate)"')" "b.test null"
@@ -163,7 +163,7 @@ begin_top() { # <word>...
 }
 
 press() { printf '%b' "$1" >&7; }             # <keys as printf takes them>
-screens_shown() { (($(grep -c 'VHOST' seen) >= $1)); }  # <number>
+screens_shown() { (($(grep -c 'SITE' seen) >= $1)); }  # <number>
 first_is()      { [[ $(last_screen | sed -n 5p) == "$1"* ]]; }  # <vhost>
 last_screen()   { tr -d '\r' <seen | awk -v RS='\033\\[H' 'END { gsub(/\033\[[?0-9]*[A-Za-z]/, ""); print }' | sed '$ { /^$/d }'; }
 has_ended()     { [[ -e after ]]; }
@@ -216,7 +216,7 @@ is_stopped() { [[ $(sed 's/.*) //' "/proc/$(<pid)/stat") == T* ]]; }
   kill -TSTP "$(<pid)"
   wait_until 15 is_stopped
   is "$(stty -F "$(<terminal)" -g)" "$(<before)" "state of the terminal"
-  shown=$(grep -c VHOST seen)
+  shown=$(grep -c SITE seen)
   kill -CONT "$(<pid)"
   wait_until 15 screens_shown $((shown + 2))
   press q

@@ -123,8 +123,12 @@ static void servers(void)
     vhost.method = "thread";
     ok(finds("mpm", "note", "hold their threads"), "requests that wait with a thread");
     vhost.method = "socket";
+    vhost.json = json_pack("{s:s}", "unenforced", "the memory controller is missing");
+    ok(finds("unenforced", "problem", "memory controller"), "a limit that is not enforced");
+    vhost.json = NULL;
+    ok(!finds("unenforced", "problem", ""), "a server that does not know");
     status.nvhosts = 0;
-    ok(finds("vhosts", "problem", "off"), "no vhost");
+    ok(finds("vhosts", "problem", "off"), "no site");
     ok(!count_without_remedy(), "every finding that is not good says what to do");
 }
 
