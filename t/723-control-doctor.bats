@@ -37,7 +37,7 @@ words_of() { jq -r --arg c "$1" '.findings[] | select(.check == $c) | .finding +
   is "$(get a /)" 503
   wait_until 10 limited_now
   is "$(level_of dryrun) $(level_of limited) $(level_of overridden)" 'note note note'
-  like "$(words_of dryrun)" '^1 vhost with VhostLimit DryRun.*vhostlimitctl report'
+  like "$(words_of dryrun)" '^1 site with VhostLimit DryRun.*vhostlimitctl report'
 }
 limited_now() { doctor; [[ -n $(level_of limited) ]]; }
 
