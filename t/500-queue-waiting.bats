@@ -231,7 +231,7 @@ equal_shares_on() { # <mpm>
   is "$(get b /page.html)" 200
   is "$(status_of a running) $(status_of a waiting)" '4 1'
   is "$(ctl explain --json a.test | jq -c .causes)" '["most"]'
-  like "$(ctl explain a.test)" 'It has 4 of the server.s 5 slots, as many as one site gets: what is left, 1, is for others'
+  like "$(ctl explain a.test)" 'The site holds 4 of the server.s 5 slots, and one site gets no more. The last 1 is kept for other sites'
   release_request one
   is "$(answer_of five)" 200
 }

