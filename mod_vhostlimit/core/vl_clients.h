@@ -51,7 +51,7 @@ typedef struct vl_tags_t {
 /* What a child tells the others of the waiter that is first in its queue of a site. */
 typedef struct vl_first_t {
     vl_tags_t tags;
-    apr_int64_t since_us;       /* arrival */
+    apr_int64_t since_us;       /* arrival of the oldest waiter of the site there */
 } vl_first_t;
 
 /* The levels above the clients of one site, in shared memory. */

@@ -21,7 +21,7 @@ typedef struct wakes_t {
 #define REMOTE_PENALTY_US 10000
 /* Tags of clients that differ by less CPU time than this count as equal, for the same
  * reason. */
-#define EQUAL_US 2000
+#define EQUAL_US 200
 
 /* Compares the tags of one level: -1 if a is earlier, 1 if b is, 0 if they count as
  * equal. */

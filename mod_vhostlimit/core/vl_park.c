@@ -89,7 +89,8 @@ static void publish_first_locked(apr_uint32_t account)
 
     if (!waiter)
         return;
-    first.since_us = waiter->since_us;
+    /* A child whose first waiter came late has its turn by its oldest one. */
+    first.since_us = vl_wait_oldest_us(park.waiters, account);
     vl_slot_first(park.shm, account, &first);
 }
 

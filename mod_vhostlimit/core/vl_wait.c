@@ -495,6 +495,11 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
     return waiter;
 }
 
+apr_int64_t vl_wait_oldest_us(const vl_wait_t *w, apr_uint32_t account)
+{
+    return APR_RING_FIRST(&w->lines[account]->waiters)->since_us;
+}
+
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 {
     line_t *line = w->lines[account];

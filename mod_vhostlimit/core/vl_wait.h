@@ -69,6 +69,8 @@ vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_u
 /* The same, and removes the waiter. *ret_others: see vl_clients_begin(). */
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
                          vl_tags_t *ret_tags, apr_uint32_t *ret_others);
+/* Returns when the oldest waiter of the account arrived. It must have one. */
+apr_int64_t vl_wait_oldest_us(const vl_wait_t *w, apr_uint32_t account);
 /* Returns the waiter of the account that is in the MPM and came first, or NULL. It stays
  * queued. */
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);

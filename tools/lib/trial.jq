@@ -39,7 +39,7 @@ def jain: (add * add) / (length * (map(. * .) | add));
 
 . as $clients | total("transactions") as $all
 | (if $about.requests then (map(.to_s) | max) - (map(.from_s) | min) else $about.seconds end) as $seconds
-| (group_by(.site) | map(of_site($all))) as $sites
+| (group_by([.site, .role]) | map(of_site($all))) as $sites
 | $about
   + { clients: $clients, sites: $sites,
       seconds: $seconds,
