@@ -51,6 +51,7 @@ typedef struct line_t {
     APR_RING_HEAD(line_waiters_t, vl_waiter_t) waiters;     /* by arrival */
     apr_uint32_t account;
     apr_uint32_t count;
+    unsigned classes;               /* the highest class that has had a waiter, plus 1 */
     heap_t heaps[VL_CLASSES_MAX][VL_BANDS];
 } line_t;
 
@@ -257,6 +258,8 @@ static wait_client_t *client_of(vl_wait_t *w, line_t *line, const vl_waiter_t *w
     client->in_time = NULL;
     client->is_late = 0;
     heap_add(heap_of(line, client), client);
+    if (line->classes <= id->class_no)
+        line->classes = id->class_no + 1u;
     return client;
 }
 
@@ -403,7 +406,7 @@ static unsigned next_class(const line_t *line, const vl_inner_t *inner, apr_uint
 {
     unsigned c, best = VL_CLASSES_MAX;
 
-    for (c = 0; c < VL_CLASSES_MAX; c++) {
+    for (c = 0; c < line->classes; c++) {
         apr_uint64_t tag;
 
         if (!has_clients(&line->heaps[c][VL_BAND_STRANGERS])

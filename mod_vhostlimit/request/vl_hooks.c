@@ -121,6 +121,20 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
                               apr_pool_cleanup_null);
 }
 
+/* Finds the client of the request. That of a connection without a proxy does not change,
+ * unless the site's settings need the request. */
+static void identify(request_rec *r, conn_t *conn, const vl_conf_t *conf)
+{
+    if (conn->client_conf == conf && conn->client_addr == r->useragent_addr
+        && conf->visitors.known == VL_KNOWN_OFF && !conf->visitors.classes)
+        return;
+    vl_visitor_identify(vl_child.shm, r->server, r, r->useragent_addr, &conn->client);
+    conn->client_conf = conf;
+    /* The address of a proxied request is in the request's pool. */
+    conn->client_addr = r->useragent_addr == r->connection->client_addr
+                        ? r->useragent_addr : NULL;
+}
+
 /* post_read_request hook. */
 static int req_admit(request_rec *r)
 {
@@ -141,7 +155,8 @@ static int req_admit(request_rec *r)
         vl_request_forget_thread();
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r);
     if (conf->mode == VL_MODE_ON) {
-        vl_visitor_identify(vl_child.shm, r->server, r, r->useragent_addr, &client);
+        identify(r, conn, conf);
+        client = conn->client;
         vl_visitor_cookie(vl_child.shm, r, &client);
     }
     if (vl_request_is_limited(conf) && !is_exempt)

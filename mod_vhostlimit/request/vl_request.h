@@ -73,6 +73,9 @@ typedef struct conn_t {
     vl_handshake_t *handshake;  /* until the first request, or NULL */
     vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
     req_t *current;             /* the request that runs, or NULL */
+    vl_client_id_t client;      /* of its last request; valid for these two: */
+    const apr_sockaddr_t *client_addr;
+    const vl_conf_t *client_conf;
     int is_last;                /* the client sends no request after this one */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */
