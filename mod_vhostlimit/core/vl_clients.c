@@ -29,6 +29,16 @@ void vl_clients_init(vl_clients_t *clients)
     apr_generate_random_bytes(clients->secret, sizeof(clients->secret));
 }
 
+void vl_clients_forget(vl_clients_t *clients, apr_uint32_t account)
+{
+    apr_uint32_t i;
+
+    for (i = 0; i < VL_CLIENTS_SIZE; i++) {
+        if (clients->entries[i].account == account)
+            __atomic_store_n(&clients->entries[i].key, 0, __ATOMIC_RELAXED);
+    }
+}
+
 /* Clears the bits of the address behind the first `bits`. */
 static void mask(unsigned char *address, apr_size_t length, unsigned bits)
 {

@@ -94,6 +94,10 @@ typedef struct vl_clients_t {
 /* Chooses the secret. Parent, before any child exists. */
 void vl_clients_init(vl_clients_t *clients);
 
+/* Forgets the clients of an account whose number another site gets. Parent, while the account
+ * has no requests. */
+void vl_clients_forget(vl_clients_t *clients, apr_uint32_t account);
+
 /* Fills in *ret_id. address: 4 or 16 bytes (length); bits4 and bits6: how many bits of it
  * distinguish clients, 0 to 32 and 0 to 128. */
 void vl_clients_identify(const vl_clients_t *clients, apr_uint32_t account,

@@ -157,6 +157,8 @@ static account_t *account_reuse_locked(vl_shm_t *shm)
         if (!is_needed_locked(shm, shm->reuse_from)) {
             apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                          NULL);
+            memset(&shm->inner[shm->reuse_from], 0, sizeof(vl_inner_t));
+            vl_clients_forget(shm->clients, shm->reuse_from);
             return account;
         }
     }
@@ -177,7 +179,6 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
         memset(account, 0, sizeof(*account));
         memset(&shm->queue.flows[account - shm->accounts], 0,
                sizeof(vl_flow_t));
-        memset(&shm->inner[account - shm->accounts], 0, sizeof(vl_inner_t));
         apr_cpystrn(account->name, name, VL_NAME_SIZE);
         apr_hash_set(shm->by_name, account->name, APR_HASH_KEY_STRING,
                      account);

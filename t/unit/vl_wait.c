@@ -479,6 +479,10 @@ static void the_table_is_bounded(void)
     ok(vl_clients_top(&clients, MINE, top, 1) == 1, "60000 clients, one after the other");
     queue_of(w, 1, 0, VL_BAND_STRANGERS);
     ok(serve(w, 100, 100) && !vl_wait_count(w), "and the table still works");
+    vl_clients_forget(&clients, MINE + 1);
+    ok(vl_clients_top(&clients, MINE, top, 1) == 1, "another site's clients stay");
+    vl_clients_forget(&clients, MINE);
+    ok(!vl_clients_top(&clients, MINE, top, 1), "a site that has gone leaves none");
 }
 
 /* Requests come twice as fast as they can be served, and each client gives up after three
