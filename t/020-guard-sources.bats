@@ -75,7 +75,7 @@ calls_of_files() { # <folder>
 @test "files of a folder do not call each other in a circle" {
   requires nm
   local folder
-  for folder in base cgroup core cost log status control; do
+  for folder in base cgroup core cost log config lease accept request status control; do
     try tsort < <(calls_of_files "$folder")
     is "$status" 0 "$folder: $output"
   done

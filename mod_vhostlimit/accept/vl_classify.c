@@ -16,6 +16,7 @@
 #include "config/vl_remoteip.h"
 #include "accept/vl_peek.h"
 #include "config/vl_scratch.h"
+#include "config/vl_visitor.h"
 
 /* Bytes of a head that are read. */
 #define PEEK_SIZE 8192

@@ -6,6 +6,7 @@
 #include <http_main.h>
 
 #include "config/vl_conf.h"
+#include "config/vl_visitor.h"
 #include "base/vl_private.h"
 
 /* Spare accounts for sites that later configurations add or rename.  Untouched pages of

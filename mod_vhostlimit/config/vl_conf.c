@@ -6,7 +6,6 @@
 #include <apr_strings.h>
 
 #include "core/vl_admit.h"
-#include "config/vl_exempt.h"
 #include "base/vl_value.h"
 
 /* A keyword that a directive accepts, and its value.  Lists end with a NULL word. */
@@ -180,9 +179,25 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     VL_SIZES(X)
 #undef X
     conf->queue_timeout = -1;
-    vl_visitor_conf_init(&conf->visitors);
+    conf->visitors.clients = VL_UNSET;
     conf->slots = VL_SLOTS_AUTO;
     return conf;
+}
+
+/* Sets what `add` does not configure from `base`.  Classes are inherited together. */
+static void merge_visitors(vl_visitor_conf_t *conf, const vl_visitor_conf_t *base,
+                           const vl_visitor_conf_t *add)
+{
+    const vl_visitor_conf_t *from = add->clients != VL_UNSET ? add : base;
+
+    conf->clients = from->clients;
+    conf->bits4 = from->bits4;
+    conf->bits6 = from->bits6;
+    from = add->known != VL_KNOWN_UNSET ? add : base;
+    conf->known = from->known;
+    conf->share = from->share;
+    conf->ttl_us = from->ttl_us;
+    conf->classes = add->classes ? add->classes : base->classes;
 }
 
 void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
@@ -203,7 +218,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
                                                   : base->queue_timeout;
     conf->group = add->group;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
-    vl_visitor_conf_merge(&conf->visitors, &base->visitors, &add->visitors);
+    merge_visitors(&conf->visitors, &base->visitors, &add->visitors);
     memcpy(conf->set_at, add->set_at, sizeof(conf->set_at));
     return conf;
 }
@@ -273,7 +288,7 @@ const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
 }
 
 /* Settings at server level are defaults of all sites and belong to none. */
-void vl_conf_set_place(const cmd_parms *cmd, int at)
+static void set_place(const cmd_parms *cmd, int at)
 {
     if (at >= 0 && cmd->server->is_virtual)
         vl_conf_get(cmd->server)->set_at[at] = cmd->directive;
@@ -288,7 +303,7 @@ static const char *set_value(cmd_parms *cmd, void *dconf, const char *arg)
 
     if (error)
         return error;
-    vl_conf_set_place(cmd, setting->at);
+    set_place(cmd, setting->at);
     return read_value(cmd->pool, setting, arg, member);
 }
 
@@ -307,7 +322,7 @@ static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
                             "(with K, M, G or nothing behind it)",
                             setting->directive, arg, setting->min / 1024);
     *(apr_int64_t *)((char *)vl_conf_get(cmd->server) + setting->offset) = n;
-    vl_conf_set_place(cmd, setting->at);
+    set_place(cmd, setting->at);
     return NULL;
 }
 
@@ -344,7 +359,7 @@ static const char *set_queue(cmd_parms *cmd, void *dconf, const char *arg,
                             "from 1ms to 1h, in ms, s (the default), min or h",
                             time);
     vl_conf_get(cmd->server)->queue_timeout = timeout;
-    vl_conf_set_place(cmd, VL_AT_queue_timeout);
+    set_place(cmd, VL_AT_queue_timeout);
     return NULL;
 }
 
@@ -387,8 +402,21 @@ static const char *set_group(cmd_parms *cmd, void *dconf, const char *arg)
                             "up to %d letters, digits and . _ -", arg,
                             VL_GROUP_MAX);
     vl_conf_get(cmd->server)->group = apr_pstrcat(cmd->pool, "@", arg, NULL);
-    vl_conf_set_place(cmd, VL_AT_group);
+    set_place(cmd, VL_AT_group);
     return NULL;
+}
+
+/* Returns NULL, or the reason why the expression is not allowed: it would start subrequests
+ * or DNS and ident lookups, which are impossible before the connection is accepted. */
+static const char *expression_error(apr_pool_t *p, const char *text)
+{
+    ap_regex_t *lookup = ap_pregcomp(p, "(^|[^[:alnum:]_])"
+                                     "(-[AFU][[:space:]\"'%$]|REMOTE_(HOST|IDENT))",
+                                     AP_REG_EXTENDED | AP_REG_NOSUB);
+
+    return !ap_regexec(lookup, text, 0, NULL, 0)
+           ? "-A, -U, -F, REMOTE_HOST and REMOTE_IDENT look something up, "
+             "which cannot be waited for here" : NULL;
 }
 
 /* Directive handler of VhostLimitExempt. */
@@ -399,13 +427,134 @@ static const char *set_exempt(cmd_parms *cmd, void *dconf, const char *arg)
 
     if (error)
         return error;
-    error = vl_exempt_wrong(cmd->temp_pool, arg);
+    error = expression_error(cmd->temp_pool, arg);
     if (!error)
         conf->exempt = ap_expr_parse_cmd(cmd, arg, 0, &error, NULL);
     if (error)
         return apr_psprintf(cmd->pool, "VhostLimitExempt: '%s': %s", arg,
                             error);
     return NULL;
+}
+
+/* Directive handler of VhostLimitClients: On or Off, and the lengths of the prefixes. */
+static const char *set_clients(cmd_parms *cmd, void *dconf, const char *mode,
+                               const char *bits4, const char *bits6)
+{
+    vl_visitor_conf_t *conf = &vl_conf_get(cmd->server)->visitors;
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    apr_int64_t n4 = VL_CLIENT_BITS4, n6 = VL_CLIENT_BITS6;
+
+    if (error)
+        return error;
+    if (ap_cstr_casecmp(mode, "On") && ap_cstr_casecmp(mode, "Off"))
+        return apr_psprintf(cmd->pool, "VhostLimitClients: '%s' is not one of On, Off", mode);
+    if (bits4 && !vl_value_number(bits4, '\0', 8, 32, &n4))
+        return apr_psprintf(cmd->pool, "VhostLimitClients: '%s' is not the length of an IPv4 "
+                            "prefix, a whole number from 8 to 32", bits4);
+    if (bits6 && !vl_value_number(bits6, '\0', 16, 128, &n6))
+        return apr_psprintf(cmd->pool, "VhostLimitClients: '%s' is not the length of an IPv6 "
+                            "prefix, a whole number from 16 to 128", bits6);
+    conf->clients = !ap_cstr_casecmp(mode, "On");
+    conf->bits4 = (int)n4;
+    conf->bits6 = (int)n6;
+    set_place(cmd, VL_AT_clients);
+    return NULL;
+}
+
+/* Directive handler of VhostLimitClass. */
+static const char *set_class(cmd_parms *cmd, void *dconf, const char *name,
+                             const char *weight, const char *expr)
+{
+    vl_visitor_conf_t *conf = &vl_conf_get(cmd->server)->visitors;
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    const vl_class_conf_t *other;
+    vl_class_conf_t *class_conf;
+    const ap_expr_info_t *parsed;
+    apr_int64_t n;
+    int i;
+
+    if (error)
+        return error;
+    if (!vl_value_is_name(name, VL_CLASS_NAME_MAX) || !ap_cstr_casecmp(name, "other"))
+        return apr_psprintf(cmd->pool, "VhostLimitClass: '%s' is not a name of up to %d "
+                            "letters, digits and . _ - (\"other\" is the class of all other "
+                            "requests)", name, VL_CLASS_NAME_MAX);
+    if (strncmp(weight, "weight=", 7)
+        || !vl_value_number(weight + 7, '\0', 1, VL_WEIGHT_MAX, &n))
+        return apr_psprintf(cmd->pool, "VhostLimitClass %s: '%s' is not weight= and a whole "
+                            "number from 1 to %d", name, weight, VL_WEIGHT_MAX);
+    if (!conf->classes)
+        conf->classes = apr_array_make(cmd->pool, VL_CLASSES_MAX, sizeof(vl_class_conf_t));
+    if (conf->classes->nelts == VL_CLASSES_MAX - 1)
+        return apr_psprintf(cmd->pool, "VhostLimitClass %s: a site has at most %d classes",
+                            name, VL_CLASSES_MAX - 1);
+    for (i = 0; i < conf->classes->nelts; i++) {
+        other = &APR_ARRAY_IDX(conf->classes, i, vl_class_conf_t);
+        if (!ap_cstr_casecmp(other->name, name))
+            return apr_psprintf(cmd->pool, "VhostLimitClass %s is defined twice", name);
+    }
+    error = expression_error(cmd->temp_pool, expr);
+    parsed = error ? NULL : ap_expr_parse_cmd(cmd, expr, 0, &error, NULL);
+    if (error)
+        return apr_psprintf(cmd->pool, "VhostLimitClass %s: '%s': %s", name, expr, error);
+    class_conf = &APR_ARRAY_PUSH(conf->classes, vl_class_conf_t);
+    class_conf->name = name;
+    class_conf->weight = (int)n;
+    class_conf->expr = parsed;
+    class_conf->text = expr;
+    class_conf->at = cmd->directive;
+    set_place(cmd, VL_AT_classes);
+    return NULL;
+}
+
+/* Parses share=N or ttl=TIME. Returns NULL or an error. */
+static const char *set_known_option(cmd_parms *cmd, vl_visitor_conf_t *conf,
+                                    const char *option)
+{
+    apr_int64_t n;
+    apr_interval_time_t time;
+
+    if (!strncmp(option, "share=", 6)
+        && vl_value_number(option + 6, '\0', 1, 99, &n)) {
+        conf->share = (int)n;
+        return NULL;
+    }
+    if (!strncmp(option, "ttl=", 4)
+        && ap_timeout_parameter_parse(option + 4, &time, "s") == APR_SUCCESS
+        && time >= VL_KNOWN_TTL_MIN_US && time <= VL_KNOWN_TTL_MAX_US) {
+        conf->ttl_us = time;
+        return NULL;
+    }
+    return apr_psprintf(cmd->pool, "VhostLimitKnown: '%s' is neither share= and a percentage "
+                        "from 1 to 99 nor ttl= and a time from 1s to 720h", option);
+}
+
+/* Directive handler of VhostLimitKnown. */
+static const char *set_known(cmd_parms *cmd, void *dconf, const char *mode,
+                             const char *first, const char *second)
+{
+    vl_visitor_conf_t *conf = &vl_conf_get(cmd->server)->visitors;
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+
+    if (error)
+        return error;
+    if (!ap_cstr_casecmp(mode, "Off"))
+        conf->known = VL_KNOWN_OFF;
+    else if (!ap_cstr_casecmp(mode, "Address"))
+        conf->known = VL_KNOWN_ADDRESS;
+    else if (!ap_cstr_casecmp(mode, "Cookie"))
+        conf->known = VL_KNOWN_COOKIE;
+    else
+        return apr_psprintf(cmd->pool, "VhostLimitKnown: '%s' is not one of Off, Address, "
+                            "Cookie", mode);
+    conf->share = VL_KNOWN_SHARE;
+    conf->ttl_us = VL_KNOWN_TTL_US;
+    set_place(cmd, VL_AT_known);
+    if (first)
+        error = set_known_option(cmd, conf, first);
+    if (!error && second)
+        error = set_known_option(cmd, conf, second);
+    return error;
 }
 
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
@@ -441,13 +590,13 @@ const command_rec vl_conf_cmds[] = {
 #undef X
     AP_INIT_TAKE1("VhostLimitGroup", set_group, NULL, RSRC_CONF,
                   "name of the group whose sites share one share and one set of limits"),
-    AP_INIT_TAKE123("VhostLimitClients", vl_visitor_set_clients, NULL, RSRC_CONF,
+    AP_INIT_TAKE123("VhostLimitClients", set_clients, NULL, RSRC_CONF,
                     "On or Off: a site's queue is shared equally by its clients; and the "
                     "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),
-    AP_INIT_TAKE3("VhostLimitClass", vl_visitor_set_class, NULL, RSRC_CONF,
+    AP_INIT_TAKE3("VhostLimitClass", set_class, NULL, RSRC_CONF,
                   "name, weight=number and an expression: requests of a site that share its "
                   "queue by weight with its other requests"),
-    AP_INIT_TAKE123("VhostLimitKnown", vl_visitor_set_known, NULL, RSRC_CONF,
+    AP_INIT_TAKE123("VhostLimitKnown", set_known, NULL, RSRC_CONF,
                     "Off, Address or Cookie: clients that were served before have share= "
                     "percent (80) of a site's queue, for the time ttl= (30min)"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,

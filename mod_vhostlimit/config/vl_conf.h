@@ -17,7 +17,28 @@
 #include "core/vl_queue.h"
 #include "config/vl_settings.h"
 #include "config/vl_sites.h"
-#include "config/vl_visitor.h"
+#include "core/vl_clients.h"
+
+#define VL_CLASS_NAME_MAX 32
+
+typedef struct vl_class_conf_t {
+    const char *name;
+    int weight;
+    const ap_expr_info_t *expr;
+    const char *text;                   /* of the expression */
+    const ap_directive_t *at;           /* valid until vl_conf_check() returns */
+} vl_class_conf_t;
+
+typedef enum { VL_KNOWN_UNSET, VL_KNOWN_OFF, VL_KNOWN_ADDRESS, VL_KNOWN_COOKIE } vl_known_e;
+
+typedef struct vl_visitor_conf_t {
+    int clients;                        /* 1: On; 0: Off; VL_UNSET */
+    int bits4, bits6;                   /* length of the prefixes of clients */
+    apr_array_header_t *classes;        /* of vl_class_conf_t, or NULL */
+    vl_known_e known;
+    int share;                          /* % of known clients */
+    apr_int64_t ttl_us;                 /* how long a client is known at most */
+} vl_visitor_conf_t;
 
 typedef struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
@@ -68,9 +89,6 @@ vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
 /* Returns "on", "off" or "dryrun". */
 const char *vl_conf_mode_name(int mode);
 
-/* Records where a setting of a virtual host is; for directive handlers.  at: VL_AT_*, or -1:
- * nothing is recorded, as at server level. */
-void vl_conf_set_place(const cmd_parms *cmd, int at);
 
 /* Parses `arg` as the directive of that key does and stores the value in `limits`.  Returns
  * NULL or an error message allocated in p. */

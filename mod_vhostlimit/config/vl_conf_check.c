@@ -32,7 +32,13 @@ static void fill_defaults(vl_conf_t *conf)
         conf->member = 0;
     VL_SIZES(X)
 #undef X
-    vl_visitor_conf_finish(&conf->visitors);
+    if (conf->visitors.clients == VL_UNSET) {
+        conf->visitors.clients = 1;
+        conf->visitors.bits4 = VL_CLIENT_BITS4;
+        conf->visitors.bits6 = VL_CLIENT_BITS6;
+    }
+    if (conf->visitors.known == VL_KNOWN_UNSET)
+        conf->visitors.known = VL_KNOWN_OFF;
     if (conf->queue_timeout < 0)
         conf->queue_timeout = VL_QUEUE_TIMEOUT;
     if (!conf->cgroup)

@@ -9,17 +9,6 @@
 #include "base/vl_head.h"
 #include "config/vl_scratch.h"
 
-const char *vl_exempt_wrong(apr_pool_t *p, const char *text)
-{
-    ap_regex_t *lookup = ap_pregcomp(p, "(^|[^[:alnum:]_])"
-                                     "(-[AFU][[:space:]\"'%$]|REMOTE_(HOST|IDENT))",
-                                     AP_REG_EXTENDED | AP_REG_NOSUB);
-
-    return !ap_regexec(lookup, text, 0, NULL, 0)
-           ? "-A, -U, -F, REMOTE_HOST and REMOTE_IDENT look something up, "
-             "which cannot be waited for here" : NULL;
-}
-
 int vl_exempt(request_rec *r)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);

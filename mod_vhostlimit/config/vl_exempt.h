@@ -21,8 +21,4 @@ request_rec *vl_exempt_scratch(apr_pool_t *p, server_rec *s, const char *bytes,
                                apr_size_t len, apr_sockaddr_t *local,
                                apr_sockaddr_t *remote);
 
-/* Returns NULL, or the reason why the expression is not allowed: it would start subrequests
- * or DNS and ident lookups, which are impossible before the connection is accepted. */
-const char *vl_exempt_wrong(apr_pool_t *p, const char *text);
-
 #endif

@@ -62,6 +62,16 @@ enum {
 /* Maximum length of a VhostLimitGroup name, in bytes. */
 #define VL_GROUP_MAX 64
 
+/* Defaults of VhostLimitClients: length of the prefixes, in bits. */
+#define VL_CLIENT_BITS4 32
+#define VL_CLIENT_BITS6 64
+
+/* Defaults of VhostLimitKnown, in percent and us, and the bounds of ttl. */
+#define VL_KNOWN_SHARE 80
+#define VL_KNOWN_TTL_US (30 * 60 * (apr_int64_t)APR_USEC_PER_SEC)
+#define VL_KNOWN_TTL_MIN_US ((apr_int64_t)APR_USEC_PER_SEC)
+#define VL_KNOWN_TTL_MAX_US (30 * 24 * 3600 * (apr_int64_t)APR_USEC_PER_SEC)
+
 /* The directive is not in the configuration. */
 #define VL_UNSET (-1000)
 

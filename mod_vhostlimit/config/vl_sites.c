@@ -279,6 +279,34 @@ static void *member_of(const vl_site_t *site, int i, const shared_t *setting)
     return (char *)vl_conf_get(vhost_of(site, i)) + setting->offset;
 }
 
+/* Returns the i-th class, or the last one if there are fewer.  A virtual host has no two
+ * classes of one name, so the last one differs from any later class of another list. */
+static const vl_class_conf_t *class_at(const apr_array_header_t *classes, int i)
+{
+    return &APR_ARRAY_IDX(classes, i < classes->nelts ? i : classes->nelts - 1,
+                          vl_class_conf_t);
+}
+
+/* Compares the classes of two virtual hosts.  Returns NULL if they are the same, else the
+ * directive of `a` at the first difference, and that of `b` in *ret_other.  Both have a
+ * class. */
+static const ap_directive_t *class_conflict(const apr_array_header_t *a,
+                                            const apr_array_header_t *b,
+                                            const ap_directive_t **ret_other)
+{
+    int i;
+
+    for (i = 0; i < a->nelts || i < b->nelts; i++) {
+        const vl_class_conf_t *one = class_at(a, i), *other = class_at(b, i);
+
+        *ret_other = other->at;
+        if (one->weight != other->weight
+            || ap_cstr_casecmp(one->name, other->name) || strcmp(one->text, other->text))
+            return one->at;
+    }
+    return NULL;
+}
+
 /* Compares the setting of two virtual hosts, which both have it.  *ret_a and *ret_b are the
  * directives; if the values differ, those to name in the message. */
 static int is_same(const vl_site_t *site, int which, int a, int b,
@@ -293,7 +321,7 @@ static int is_same(const vl_site_t *site, int which, int a, int b,
     if (which != VL_AT_classes)
         return !memcmp(member_of(site, a, &shared[which]),
                        member_of(site, b, &shared[which]), shared[which].size);
-    at = vl_visitor_class_conflict(one->visitors.classes, other->visitors.classes, ret_b);
+    at = class_conflict(one->visitors.classes, other->visitors.classes, ret_b);
     if (at)
         *ret_a = at;
     return !at;

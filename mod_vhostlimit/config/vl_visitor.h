@@ -11,56 +11,10 @@
  * The settings belong to vl_conf_t. Only the parent writes them. No lock: any thread of a
  * child may call vl_visitor_identify() and vl_visitor_served(). */
 
-#include <ap_expr.h>
-#include <apr_tables.h>
 #include <httpd.h>
-#include <http_config.h>
 
-#include "core/vl_clients.h"
+#include "config/vl_conf.h"
 #include "core/vl_shm.h"
-
-#define VL_CLASS_NAME_MAX 32
-
-typedef struct vl_class_conf_t {
-    const char *name;
-    int weight;
-    const ap_expr_info_t *expr;
-    const char *text;                   /* of the expression */
-    const ap_directive_t *at;           /* valid until vl_conf_check() returns */
-} vl_class_conf_t;
-
-typedef enum { VL_KNOWN_UNSET, VL_KNOWN_OFF, VL_KNOWN_ADDRESS, VL_KNOWN_COOKIE } vl_known_e;
-
-typedef struct vl_visitor_conf_t {
-    int clients;                        /* 1: On; 0: Off; VL_UNSET */
-    int bits4, bits6;                   /* length of the prefixes of clients */
-    apr_array_header_t *classes;        /* of vl_class_conf_t, or NULL */
-    vl_known_e known;
-    int share;                          /* % of known clients */
-    apr_int64_t ttl_us;                 /* how long a client is known at most */
-} vl_visitor_conf_t;
-
-/* Sets what is not configured. */
-void vl_visitor_conf_init(vl_visitor_conf_t *conf);
-/* Sets what `add` does not configure from `base`. Classes are inherited together. */
-void vl_visitor_conf_merge(vl_visitor_conf_t *conf, const vl_visitor_conf_t *base,
-                           const vl_visitor_conf_t *add);
-/* Fills in the defaults, in post_config. */
-void vl_visitor_conf_finish(vl_visitor_conf_t *conf);
-/* The three directives. */
-const char *vl_visitor_set_clients(cmd_parms *cmd, void *dconf, const char *mode,
-                                   const char *bits4, const char *bits6);
-const char *vl_visitor_set_class(cmd_parms *cmd, void *dconf, const char *name,
-                                 const char *weight, const char *expr);
-const char *vl_visitor_set_known(cmd_parms *cmd, void *dconf, const char *mode,
-                                 const char *first, const char *second);
-
-/* Compares the classes of two virtual hosts. Returns NULL if they are the same, else the
- * directive of `a` at the first difference, and that of `b` in *ret_other. Both have a
- * class. */
-const ap_directive_t *vl_visitor_class_conflict(const apr_array_header_t *a,
-                                                const apr_array_header_t *b,
-                                                const ap_directive_t **ret_other);
 
 /* Stores the weights of the server's classes, and the share of its known clients, with its
  * account. Parent, in post_config. */

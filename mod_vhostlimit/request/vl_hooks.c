@@ -10,6 +10,7 @@
 #include <http_request.h>
 
 #include "config/vl_conf.h"
+#include "config/vl_visitor.h"
 #include "config/vl_exempt.h"
 #include "request/vl_request.h"
 #include "base/vl_private.h"
