@@ -114,16 +114,20 @@ on_client() { # <number of a client> <command>...
   ip netns exec "vlt-host$1" "${@:2}"
 }
 
-# Fails unless the hosts files are restored and no process or folder is left.
+# Fails unless the hosts files are restored and no folder is left.  Processes of a load
+# end when sshd sees that its connection has ended.
 machines_clean() {
-  local n left
+  local n
   for n in 1 2 3; do
     cmp "/etc/netns/vlt-host$n/hosts" "$MACHINES_DIR/host$n/hosts" || fail "machine $n has another hosts file"
-    left=$(machine_runs "$n" siege)$(machine_runs "$n" 'bash -s')$(machine_runs "$n" vhostlimit-client)
-    [[ -z $left ]] || fail "left on machine $n: $(xargs ps -o pid=,etimes=,args= -p <<<"$left")"
+    poll_until $((10 * SLOWER)) machine_idle "$n" ||
+      fail "left on machine $n: $(machine_ours "$n" | xargs ps -o pid=,etimes=,args= -p)"
     ! machine_keeps "$n" || fail "our folder is left on machine $n"
   done
 }
+
+machine_ours() { machine_runs "$1" 'siege\|bash -s\|vhostlimit-client'; }    # <number>
+machine_idle() { [[ -z $(machine_ours "$1") ]]; }                           # <number>
 
 machine_keeps() { # <number>: our folder; not known of a machine that is off
   local pid

@@ -35,12 +35,21 @@ client_lock() {
 
 client_gone() { [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") != 'bash -s'* ]]; }    # <pid>
 
+# The loads have ended when this returns.
 client_end() {
   local pids
   mapfile -t pids < <(cat "$client_dir"/load-*.pid 2>/dev/null)
-  [[ -z ${pids[*]} ]] || kill -TERM "${pids[@]}" 2>/dev/null || true
+  if ((${#pids[@]})); then
+    kill -TERM "${pids[@]}" 2>/dev/null || true
+    poll_until 5 client_ended "${pids[@]}" || kill -KILL "${pids[@]}" 2>/dev/null || true
+  fi
   client_unmap
   folder_remove "$client_dir"
+}
+
+client_ended() { # <pid>...
+  local pid
+  for pid; do [[ ! -e /proc/$pid ]] || return 1; done
 }
 
 client_file() { # <name>: from stdin
