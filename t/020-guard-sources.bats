@@ -22,7 +22,7 @@ load lib/guard
 }
 undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
 
-# ---- layers: a folder uses those before it -----------------------------------------
+# ---- layers: a folder uses only the folders before it ------------------------------
 
 LAYERS=(base cgroup core cost log config lease accept request status control)
 
@@ -37,8 +37,8 @@ includes_of_folders() {
   (cd "$TOP/mod_vhostlimit" && grep -oE '^# *include "[a-z]+/' ./*/*.[ch]) | sed -E 's|^\./([a-z]+)/([^:]+):.*"([a-z]+)/|\1 \3 \2|'
 }
 
-# The same for each call, or use of a variable: from the objects, whose folders have the
-# sources' names.
+# Prints the same for each call, and each use of a variable, from the object files. Their
+# folders have the names of the sources' folders.
 calls_of_folders() {
   local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit object
   find "$built" -path '*/.libs/*.o' -printf '%P\n' |
@@ -48,19 +48,19 @@ calls_of_folders() {
       END { for (i = 1; i <= n; i++) { split(uses[i], u, " "); if (u[3] in owner) print u[1], owner[u[3]], u[2] ":" u[3] } }'
 }
 
-# Prints what goes upward.
-upward() {
+# Prints the uses of a higher layer by a lower one.
+uses_of_higher_layers() {
   awk -v layers="${LAYERS[*]}" 'BEGIN { n = split(layers, l, " "); for (i = 1; i <= n; i++) height[l[i]] = i }
     ($1 in height) && ($2 in height) && height[$1] < height[$2]'
 }
 
 @test "a folder includes headers of its own layer and of lower ones" {
-  is "$(found 300 words includes_of_folders | upward)" ''
+  is "$(found 300 words includes_of_folders | uses_of_higher_layers)" ''
 }
 
 @test "a folder calls functions of its own layer and of lower ones" {
   requires nm
-  is "$(found 1000 words calls_of_folders | upward)" ''
+  is "$(found 1000 words calls_of_folders | uses_of_higher_layers)" ''
 }
 
 # Prints "FILE FILE" for each call, or use of a variable, between two files of the folder.
@@ -84,8 +84,8 @@ calls_of_files() { # <folder>
 
 # ---- words ----------------------------------------------------------------------------
 
-# A connection, a process or a request is named, and a thing has one name.
-@test "comments of the module and of vhostlimitctl name what they speak of" {
+# The subject of a comment is a thing with a name, and one thing has one name.
+@test "comments of the module and of vhostlimitctl use standard terms" {
   local idioms='who|whoever|somebody|nobody|deputy|seat|sitter|newcomers?|hands? on|handed on|gives? away|given away|stands? still'
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
   is "$(cd "$TOP" && grep -nwiE "$idioms" ctl/*.[ch])" '' "private idioms in vhostlimitctl"
@@ -97,7 +97,7 @@ calls_of_files() { # <folder>
   is "$output" "$TOP/mod_vhostlimit/cgroup/vl_cgroup_mount.c" "files that include libcgroup"
 }
 
-@test "the time of day is asked only for what people read" {
+@test "only three files read the time of day" {
   try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
   is "${lines[*]##*/}" 'vl_arrival_answer.c vl_shm.c vl_status.c' "files that ask"
 }
@@ -108,7 +108,7 @@ calls_of_files() { # <folder>
   is "$(awk '{ print $NF }' <<<"$output")" vhostlimit_module "exported symbols"
 }
 
-@test "each source file names its licence in its first lines" {
+@test "the first lines of each source file name its license" {
   local files file
   mapfile -t files < <(sources)
   at_least "${#files[@]}" 25 "source files found"
@@ -119,17 +119,17 @@ calls_of_files() { # <folder>
 
 teardown() { [[ -z ${BUILD-} ]] || rm -rf "${BUILD:?}/guard-$$" "$BUILD/t/unit/guard.t"; }
 
-# What `make dist` would pack. The name is this test's own, so that a package may be
-# built from the tree at the same time.
+# Makes what `make dist` would pack, under a name of this test: another test may build the
+# package from the tree at the same time.
 make_distdir() { make -s -C "$BUILD" distdir distdir="$1"; }  # <name>
 
-# Files of t, without what configure and make put there.
+# Prints the files of t without products of configure and make.
 files_of_t() { # <folder with t in it>
   (cd "$1" && find t -type f ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name '*.t' ! -name '*.log' ! -name '*.trs' \
     ! -name Makefile ! -path '*/.deps/*' ! -path '*/.libs/*' | sort)
 }
 
-@test "the tarball has every file of t, and nothing that was built in it" {
+@test "the tarball has every file of t and no built file" {
   BUILD=${VL_BUILD_DIR:-$TOP}
   [[ -e $BUILD/Makefile ]] || skip "the tree is not configured"
   local dist=guard-$$ want
