@@ -6,7 +6,7 @@ load lib/httpd
 
 setup() { mkdir -p "$HTTPD_ROOT"; }
 
-accepted() { # all together in the server, and again in a vhost
+accepted() { # <line>...   all together in the server, and again in a vhost
   local line options=()
   check_config "$@"
   is "$status" 0 "in the server: $*"

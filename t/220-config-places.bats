@@ -9,7 +9,7 @@ ALL='VhostLimit:On VhostLimitWeight:200 VhostLimitConcurrency:5 VhostLimitQueue:
 
 setup() { mkdir -p "$HTTPD_ROOT"; }
 
-refused_inside() { # each directive; the message names it
+refused_inside() { # <opening> <closing>   each directive; the message names it
   local pair
   for pair in $ALL; do
     check_config -v "a $1"$'\n'"${pair/:/ }"$'\n'"$2"
