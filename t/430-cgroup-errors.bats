@@ -275,12 +275,12 @@ see_no_controllers() {
 start_without_lock() { # <as start_httpd>...
   cc -shared -fPIC -o "$BATS_TEST_TMPDIR/fail_lock.so" "$TOP/t/lib/fail_lock.c" -ldl
   chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/fail_lock.so"
-  export DEAF=$BATS_TEST_TMPDIR/deaf
+  export NO_LOCK=$BATS_TEST_TMPDIR/no_lock
   export LD_PRELOAD=$BATS_TEST_TMPDIR/fail_lock.so
   start_httpd "$@"
   unset LD_PRELOAD
   wait_until 10 both_children_count
-  touch "$DEAF"
+  touch "$NO_LOCK"
 }
 
 both_children_count() { (($(status_json | jq .children) >= 2)); }
@@ -292,7 +292,7 @@ need_cc() { need_program cc; }
   start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'LogLevel vhostlimit:debug'
   is "$(get a /)" 200
   error_log_has VL0007
-  rm "$DEAF"
+  rm "$NO_LOCK"
 }
 
 # A stream takes the lock to ask for a slot, and again to wait for one.
@@ -300,12 +300,12 @@ need_cc() { need_program cc; }
   requires cc event mod_http2 curl_http2
   start_without_lock -l http2 'Protocols h2c http/1.1' 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 10 5s' \
     'LogLevel vhostlimit:debug' -v 'a VhostLimitConcurrency 1'
-  rm "$DEAF"
+  rm "$NO_LOCK"
   hold_request one a
-  printf 1 >"$DEAF"
+  printf 1 >"$NO_LOCK"
   is "$(get a / --http2-prior-knowledge)" 200
   error_log_has VL0007
-  rm "$DEAF"
+  rm "$NO_LOCK"
   release_request one
   settles a running 0
 }
@@ -315,7 +315,7 @@ need_cc() { need_program cc; }
   start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' 'VhostLimitStatusCode 429' \
     -v 'c VhostLimit Off'
   is "$(get a /) $(get c /)" '429 200'
-  rm "$DEAF"
+  rm "$NO_LOCK"
   is "$(get a /)" 200
   wait_until 5 grep -q 'action=refused reason=error' "$HTTPD_ROOT/logs/access.log"
 }
@@ -329,7 +329,7 @@ need_cc() { need_program cc; }
   kill -KILL "${children[@]}"
   wait_until 20 answers c 200
   error_log_has "VL0008: this child's requests are refused"
-  rm "$DEAF"
+  rm "$NO_LOCK"
   is "$(get a /)" 503
   restart_httpd
   wait_until 10 answers a 200

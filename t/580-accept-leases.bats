@@ -200,7 +200,7 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitQueue 1000 60s'
   report=$(h2load -n 400 -c 8 -m 10 --connect-to="127.0.0.1:$(tls_port)" "$(url s /page.html)")
   like "$report" 'status codes: 400 2xx'
-  wait_until 10 nobody_runs
+  wait_until 10 no_request_runs
 }
 
 @test "HTTP/2: an upload that is longer than the flow-control window succeeds after queueing" {

@@ -53,7 +53,7 @@ connected() { (($(ss -Htn state established "sport = :$(httpd_port)" | wc -l) >=
 
 nothing_is_left() {
   wait_until 30 descriptors_are_back
-  wait_until 20 nobody_runs
+  wait_until 20 no_request_runs
   is "$(get a /page.html) $(get b /page.html)" '200 200'
 }
 

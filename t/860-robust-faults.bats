@@ -13,7 +13,7 @@ need_cc() { need_program cc; }
 
 # The counts are right, no request is running, and both vhosts are served.
 all_is_well() {
-  wait_until 30 nobody_runs
+  wait_until 30 no_request_runs
   is "$(get a /page.html) $(get b /page.html)" '200 200'
 }
 

@@ -115,11 +115,11 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   begin_crowd waiting 100 b /page.html
   wait_until 20 status_is b waiting 100
   runs_short stuck
-  wait_until 10 test -e "$SHORT/stands.$old"
+  wait_until 10 test -e "$SHORT/stalled.$old"
   graceful_httpd
   wait_until 10 child_beside "$old"
   new=$(child_beside "$old")
-  wait_until 10 test -e "$SHORT/stands.$new"
+  wait_until 10 test -e "$SHORT/stalled.$new"
   set_descriptor_limit "$new" $(($(descriptors_of "$new") + 8))
   has_enough stuck
   wait_until 20 are_full 1
@@ -306,13 +306,13 @@ start_two() { # <as start_frail>...: two children, all the time
 
 stall_acceptor() { # <pid>: its acceptor stalls from now on
   runs_short "stuck.$1"
-  wait_until 10 test -e "$SHORT/stands.$1"
+  wait_until 10 test -e "$SHORT/stalled.$1"
 }
 
 resume_acceptor() { # <pid>
-  test -e "$SHORT/stands.$1" || fail "$1 did not hang any more"
+  test -e "$SHORT/stalled.$1" || fail "$1 did not hang any more"
   has_enough "stuck.$1"
-  wait_until 10 test ! -e "$SHORT/stands.$1"
+  wait_until 10 test ! -e "$SHORT/stalled.$1"
 }
 
 # Two requests are queued in the other child.

@@ -12,7 +12,7 @@ descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }
 no_request_was_lost() {
   like "$(load_got)" '^[0-9]+ 200$'
   is "$(<"$BATS_TEST_TMPDIR/load/errors")" '' "errors of clients"
-  wait_until 30 nobody_runs
+  wait_until 30 no_request_runs
 }
 
 @test "graceful restarts under load lose no request, and the parent does not grow: 6, in the long form 100" {

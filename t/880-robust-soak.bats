@@ -28,7 +28,7 @@ sample() {
 }
 
 quiet_sample() { # after a round: waits until no request runs, then prints the numbers in a line
-  wait_until 30 nobody_runs
+  wait_until 30 no_request_runs
   sample | xargs
 }
 
@@ -88,5 +88,5 @@ slow_request() { packets 'GET /page.ht' @150 'ml HTTP/1.1\r\nHo' @150 'st: c.tes
   echo "# $i restarts, $(load_got), $(status_of a requests) in a, $(status_of c requests) in c"
   like "$(load_got)" '^[0-9]+ 200$' "who is polite"
   is "$(<"$BATS_TEST_TMPDIR/load/errors")" '' "their errors"
-  wait_until 30 nobody_runs
+  wait_until 30 no_request_runs
 }
