@@ -4,7 +4,7 @@
 load lib/common
 load lib/guard
 
-@test "shellcheck has nothing to say about any script" {
+@test "shellcheck reports nothing" {
   requires shellcheck
   local scripts
   mapfile -t scripts < <(scripts)

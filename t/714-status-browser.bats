@@ -63,7 +63,7 @@ shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
   is "$(count_says)" '11 of 305 sites'
   is "$(rows_shown)" 11
   like "$(in_page 'location.hash')" 'find=SHOP12'
-  type_text ' nobody'
+  type_text ' unknown'
   is "$(rows_shown)" 0
   is "$(browser_complaints)" ''
 }

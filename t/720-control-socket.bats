@@ -27,7 +27,7 @@ teardown_file() { end_server; }
   chmod 666 "$(control_socket)"
   answer=$(as_nobody bash -c "$(declare -f control_perl control_socket ask); HTTPD_ROOT=$HTTPD_ROOT ask 'set\ta.test\tweight=7\n'" 2>&1) || :
   chmod 600 "$(control_socket)"
-  is "$answer" '' "answer to nobody"
+  is "$answer" '' "answer to another user"
   is "$(control_of a weight)" 100
   try as_nobody "$CTL" -s "$(control_socket)" list
   is "$status" 77

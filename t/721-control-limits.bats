@@ -81,7 +81,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   ask 'set\ta.test\tqueue=0\n' >/dev/null
   is "$(get a /)" 503
   release_request one
-  is "$(answer_of two)" 200 "who waited already"
+  is "$(answer_of two)" 200 "the request that was queued already"
 }
 
 @test "no request fails while limits change under load" {

@@ -120,6 +120,6 @@ are_equal() { # <file> <file>
   begin_request waits c /page.html --max-time 300
   settles c waiting 1
   answers_to "$dir/waiting"
-  is "$(status_of c waiting)" 1 "who waited still does"
+  is "$(status_of c waiting)" 1 "the request is still queued"
   are_equal "$dir/plain" "$dir/waiting"
 }

@@ -191,7 +191,7 @@ many() { # <name> <number>
   is "$(get a /) $(get m1 /)" '200 200'
   configure_frail "${few[@]}" -x "$(many k 1027)"
   graceful_httpd
-  is "$(error_log | grep -c VL0005) $(status_of a requests)" '0 1' "one less than before: there is room, and who stays goes on counting"
+  is "$(error_log | grep -c VL0005) $(status_of a requests)" '0 1' "one site less: there is room, and counts of remaining sites are kept"
   configure_frail "${few[@]}" -x "$(many n 1028)"
   graceful_httpd
   is "$(error_log | grep -c 'VL0005.*1032 sites')" 1

@@ -86,7 +86,7 @@ slow_request() { packets 'GET /page.ht' @150 'ml HTTP/1.1\r\nHo' @150 'st: c.tes
   done
   end_load
   echo "# $i restarts, $(load_got), $(status_of a requests) in a, $(status_of c requests) in c"
-  like "$(load_got)" '^[0-9]+ 200$' "who is polite"
+  like "$(load_got)" '^[0-9]+ 200$' "well-behaved clients"
   is "$(<"$BATS_TEST_TMPDIR/load/errors")" '' "their errors"
   wait_until 30 no_request_runs
 }

@@ -113,7 +113,7 @@ while [ ! -e go ]; do sleep 0.05; done; ./policy; echo \$? >inside"
 # A package with a service, as debhelper makes it. Its daemon creates /run/NAME.
 make_package() { # <name>
   mkdir -p "$1"/{DEBIAN,lib/systemd/system,etc/init.d}
-  printf '%s\n' "Package: $1" 'Version: 1' 'Architecture: all' 'Maintainer: nobody <nobody@localhost>' 'Description: a daemon' >"$1/DEBIAN/control"
+  printf '%s\n' "Package: $1" 'Version: 1' 'Architecture: all' 'Maintainer: test <test@localhost>' 'Description: a daemon' >"$1/DEBIAN/control"
   printf '%s\n' '[Service]' "ExecStart=/etc/init.d/$1 start" '[Install]' 'WantedBy=multi-user.target' "Alias=$1-too.service" >"$1/lib/systemd/system/$1.service"
   printf '%s\n' '#!/bin/sh' '### BEGIN INIT INFO' "# Provides: $1" '# Required-Start:' '# Required-Stop:' '# Default-Start: 2 3 4 5' '# Default-Stop: 0 1 6' \
     '### END INIT INFO' "[ \"\$1\" != start ] || touch /run/$1" >"$1/etc/init.d/$1"

@@ -237,7 +237,7 @@ siege_plain_new() {
 # <opening>: 4.0.7 has the first key on the line of the brace, 4.0.9 and newer on the next
 # line.
 siege_json() {
-  echo 'New configuration template added to /home/somebody/.siege'
+  echo 'New configuration template added to /home/user/.siege'
   printf '%b"transactions":\t\t\t       85123,\n' "$1"
   cat <<'END'
 	"availability":			       99.98,

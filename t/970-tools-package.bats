@@ -149,7 +149,7 @@ remove_package() {
   restart_apache
   wait_until 10 answers shop.example 200
   try on_machine apache2ctl -M
-  is "$(grep -c vhostlimit <<<"$output")" 0 "modules of ours in Apache"
+  is "$(grep -c vhostlimit <<<"$output")" 0 "modules of this package in Apache"
   is "$(files_of_module)" "$files_before" "files left"
   wait_until 5 cgroup_gone "$(groups_path)"
 }

@@ -113,7 +113,7 @@ static void accounts_take_turns_in_being_late(void)
        && !vl_wait_newest_with(w, 0, is_done), "the newest of the longest");
 }
 
-static void anybody_may_leave(void)
+static void any_waiter_may_leave(void)
 {
     vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 2, 10), *b = join(w, 1, 2, 11);
@@ -173,7 +173,7 @@ static void some_are_found_by_what_they_are(void)
             waiters[i].done = is_done_too;
     }
     ok(vl_wait_any(w, is_done_too, NULL) && vl_wait_count(w) == 40,
-       "found, and stays in line");
+       "the waiter is found and stays queued");
     for (; n < 40 && vl_wait_any(w, is_done_too, NULL); n++) {
         vl_waiter_t *waiter = vl_wait_any(w, is_done_too, NULL);
 
@@ -512,7 +512,7 @@ static int answered_in_time(int notices)
     return in_time;
 }
 
-static void overload_answers_those_who_still_wait(void)
+static void overload_answers_waiting_clients(void)
 {
     int fifo = answered_in_time(0), late = answered_in_time(1);
 
@@ -547,7 +547,7 @@ int main(void)
     first_come_first_served();
     an_older_one_stands_before_younger_ones();
     accounts_take_turns_in_being_late();
-    anybody_may_leave();
+    any_waiter_may_leave();
     the_late_are_found_in_order();
     some_are_found_by_what_they_are();
     random_against_model();
@@ -560,7 +560,7 @@ int main(void)
     nothing_is_charged_without_a_backlog();
     prefixes_are_one_client();
     the_table_is_bounded();
-    overload_answers_those_who_still_wait();
+    overload_answers_waiting_clients();
     patient_clients_are_served_too();
     return tap_done();
 }
