@@ -84,12 +84,39 @@ calls_of_files() { # <folder>
 
 # ---- words ----------------------------------------------------------------------------
 
-# The subject of a comment is a thing with a name, and one thing has one name.
+# The subject of a sentence is a thing with a name, and one thing has one name.
+IDIOMS='who|whom|whoever|somebody|nobody|anybody|everybody|he|him|his|deputy|seats?|sitters?|newcomers?|hands? on|handed on'
+IDIOMS+='|gives? (away|back)|given (away|back)|stands? still|stood still|in line|comes? and goe?s?|nothing to say|told right|lets? in'
+
 @test "comments of the module and of vhostlimitctl use standard terms" {
-  local idioms='who|whoever|somebody|nobody|deputy|seat|sitter|newcomers?|hands? on|handed on|gives? away|given away|stands? still'
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
-  is "$(cd "$TOP" && grep -nwiE "$idioms" ctl/*.[ch])" '' "private idioms in vhostlimitctl"
-  is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$idioms" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
+  is "$(cd "$TOP" && grep -nwiE "$IDIOMS" ctl/*.[ch])" '' "private idioms in vhostlimitctl"
+  is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$IDIOMS" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
+}
+
+# Prints "FILE:LINE: TEXT" for titles and comments of the scripts below t, and for all lines of
+# its C programs and models.
+words_of_tests() {
+  cd "$TOP" || return
+  awk '/^ *@test "/ { print FILENAME ":" FNR ": " $0; next }
+    match($0, /(^|[ \t])#([ \t]|$).*/) { print FILENAME ":" FNR ": " substr($0, RSTART) }' t/*.bats t/*.sh t/lib/*.{bash,sh,pl} t/cgi/*
+  grep -n '' t/unit/*.[ch] t/fuzz/*.[ch] t/lib/*.c t/model/*.pml
+}
+
+functions_of_tests() {
+  cd "$TOP" || return
+  grep -oE '^[a-z_]+\(\)' t/*.bats t/*.sh t/lib/*.bash
+  grep -oE '^static [a-z_0-9 *]*[ *][a-z_0-9]+\(' t/unit/*.c
+}
+
+@test "titles, comments and names of functions of the tests use standard terms" {
+  local words functions
+  words=$(words_of_tests | grep -v 'apache or nobody')          # a user, in the help of smoke.sh
+  at_least "$(grep -c '@test' <<<"$words")" 800 "titles"
+  is "$(grep -wiE "$IDIOMS|(its|their|whose) turn|becomes? of" <<<"$words")" '' "private idioms"
+  functions=$(functions_of_tests | grep -v ':as_nobody()')      # runs as that user
+  at_least "$(wc -l <<<"$functions")" 1000 "functions"
+  is "$(grep -E '(^|[ :_*])(who|whoever|somebody|nobody|anybody|everybody|stands?_still)(_|\()' <<<"$functions")" '' "private idioms in names"
 }
 
 @test "only vl_cgroup_mount.c includes libcgroup" {
