@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Scripts: shellcheck, help, names of test files, pipes and sleeps.
 
 load lib/common
 load lib/guard

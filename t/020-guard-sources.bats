@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Sources: layers, calls between files, terms, licenses, and the tarball's contents.
 
 load lib/common
 load lib/httpd

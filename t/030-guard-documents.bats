@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Documents: directives, log ids and the change log agree with the sources.
 
 load lib/common
 load lib/httpd

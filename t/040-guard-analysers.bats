@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Static analysis of the sources by cppcheck and clang-tidy.
 
 load lib/common
 

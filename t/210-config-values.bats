@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Values of each directive: accepted ones, and the errors for others.
 
 load lib/common
 load lib/httpd
@@ -20,7 +22,7 @@ accepted() { # <line>...   all together in the server, and again in a vhost
 rejected() { # <line> <sentence>   by the server
   check_config "$1"
   isnt "$status" 0 "exit status with: $1"
-  like "$output" "$2" "what is said about: $1"
+  like "$output" "$2" "error for: $1"
 }
 
 @test "VhostLimit accepts On, Off and DryRun in upper and lower case" {

@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Contexts in which a directive is not allowed.
 
 load lib/live
 

@@ -356,7 +356,7 @@ END
   is "$(get a /pid.php)" 200
   like "$(get a /eat.php)" '^50[023]$'
   is "$(get b /eat.php) $(answer_body)" '200 209715200'
-  is "$(get b /pid.php) $(answer_body)" "200 $before" "the other's worker"
+  is "$(get b /pid.php) $(answer_body)" "200 $before" "the worker of b"
   wait_until 10 a_answers_again
   settles a memory_kills 1
   settles b memory_kills 0

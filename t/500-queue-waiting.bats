@@ -113,7 +113,7 @@ waits_and_is_served_on() { # <mpm>
   line_up a /page.html /sub/
   release_request one
   is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
-  is "$(head_of pagehtml Connection)" '' "while /sub/ waited"
+  is "$(head_of pagehtml Connection)" '' "while /sub/ was queued"
   is "$(head_of sub Connection)" '' "with an empty queue"
 }
 

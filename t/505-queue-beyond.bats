@@ -82,7 +82,7 @@ is_deferred_and_served_on() { # <mpm>
   like "$(answer_body)" '^429 Too Many Requests: this site has more requests'
   is "$(answer_head Content-Length)" "$(wc -c <"$BATS_TEST_TMPDIR/body")"
   like "$(answer_head Date)" ' GMT$'
-  is "$(answer_of first) $(<"$(hold_dir)/first.body")" '429 sorry from a' "of the queued one, which Apache answers"
+  is "$(answer_of first) $(<"$(hold_dir)/first.body")" '429 sorry from a' "the queued request, which Apache refuses"
   is "$(status_of a refused_queue) $(status_of a refused_timeout) $(status_of a deferred)" '1 1 0'
   at_least "$(status_of a charged_us)" 1 charged_us
   access_log a >"$BATS_TEST_TMPDIR/log"
@@ -110,7 +110,7 @@ is_deferred_and_served_on() { # <mpm>
   settles s waiting 1
   is "$(tls_packets "$(client_hello s.test)")" '[reset]'
   is "$(status_of s reset) $(status_of s refused_queue)" '1 1'
-  is "$(answer_of first)" 503 "of the queued one"
+  is "$(answer_of first)" 503 "the queued request"
 }
 
 @test "a longer queue admits deferred connections" {

@@ -51,7 +51,7 @@ queued_connections_survive_restarts_on() { # <mpm>
   start_httpd 'VhostLimit On' "$CROWD" 'MaxConnectionsPerChild 10' -v 'b VhostLimitConcurrency 1'
   queue_fifty_behind one
   begin_crowd more 50 c /page.html
-  is "$(crowd_got more)" '50 200' "the vhost beside it"
+  is "$(crowd_got more)" '50 200' "another vhost"
   release_request one
   is "$(crowd_got many)" '50 200'
   settles b waiting 0

@@ -304,7 +304,7 @@ reads_slowly() { # <name> <vhost> <path>
   begin_request "$1" "$2" "$3" --limit-rate 4M
   wait_until 10 status_is "$2" requests 1
   is "$(get "$2" /page.html -m 15)" 200 "$2$3"
-  answered "$1" && fail "it was not slow"
+  answered "$1" && fail "the response had ended"
   settles "$2" running 0
 }
 
@@ -328,7 +328,7 @@ reads_slowly() { # <name> <vhost> <path>
   wait_until 10 status_is s requests 1
   settles s running 0
   is "$(get s /page.html -m 10)" 200
-  answered slow && fail "it was not slow"
+  answered slow && fail "the response had ended"
   is "$(answer_of slow)" 200
   settles s running 0
 }
@@ -343,7 +343,7 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   wait_until 10 status_is "$2" requests 1
   settles "$2" running 0
   is "$(get "$2" /page.html -m 10)" 200 "beside the upload"
-  answered "$1" && fail "it was not slow"
+  answered "$1" && fail "the response had ended"
   printf ' and half' >&"$up"
   exec {up}>&-
   is "$(answer_of "$1") $(<"$(hold_dir)/$1.body")" '200 13 bytes' "$1"

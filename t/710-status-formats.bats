@@ -68,12 +68,12 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "HTML: server names are escaped" {
   page ''
   like "$(answer_body)" '&#60;b&#62;x&#38;y'
-  [[ $(answer_body) != *'<b>x'* ]] || fail "a name came through as markup"
+  [[ $(answer_body) != *'<b>x'* ]] || fail "a name is not escaped"
 }
 
 @test "HTML: the query is not part of the page" {
   page '?<script>alert(1)</script>'
-  [[ $(answer_body) != *'<script>alert'* ]] || fail "the query came through"
+  [[ $(answer_body) != *'<script>alert'* ]] || fail "the query is in the page"
 }
 
 @test "?json: server names are quoted" {

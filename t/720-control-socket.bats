@@ -69,12 +69,12 @@ teardown_file() { end_server; }
   is "$(ask "set\t$name\tweight=9\n" | jq -r '.vhosts[0].weight')" 9
   try ctl show "$name"
   is "$status" 0
-  [[ $output != *$'\e'* ]] || fail "an escape came through"
+  [[ $output != *$'\e'* ]] || fail "a control character is in the output"
   try ctl explain "$name"
   is "$status" 0
   ctl reset "$name" >/dev/null
   is "$(error_of 'status\t<script>\n')" "'<script>' is no site that takes part"
-  [[ $(ask 'status\t<script>\n') != *'<script>'* ]] || fail "it came back as markup"
+  [[ $(ask 'status\t<script>\n') != *'<script>'* ]] || fail "the name is not escaped"
 }
 
 @test "a ServerName without its port names the vhost, in upper or lower case" {

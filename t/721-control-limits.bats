@@ -54,7 +54,7 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   kill -INT "$load_pid"; wait "$load_pid" || :
   echo "# ms from the command at the socket to its effect on all 20 that waited: $(ms_of "$line")" >&3
   echo "# ms from the start of vhostlimitctl to the same: $(ms_of "$program")" >&3
-  is "$(wc -l <<<"$line") $(wc -l <<<"$program")" '5 3' "changes that all twenty felt"
+  is "$(wc -l <<<"$line") $(wc -l <<<"$program")" '5 3' "changes that affected all twenty"
   like "$(<"$BATS_TEST_TMPDIR/ab")" 'Failed requests: +0' "requests of the load"
   release_request one
   wait_until 5 test -s "$HTTPD_ROOT/logs/pids.log"

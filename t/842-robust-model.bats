@@ -20,7 +20,7 @@ finds_no_error() { # <-DNAME=NUMBER>...
   local said
   said=$(search "$@")
   like "$said" 'errors: 0' "$said"
-  [[ $said != *'Search not completed'* && $said != *'max search depth'* ]] || fail "not all was searched: $said"
+  [[ $said != *'Search not completed'* && $said != *'max search depth'* ]] || fail "the search is incomplete: $said"
 }
 
 finds_an_error() { # <-DNAME=NUMBER>...

@@ -27,7 +27,7 @@ descriptors_are_back() { (($(descriptors) <= before + 20)); }
 b_is_served() { # <seconds>: the most that one of them may take
   local times=$BATS_TEST_TMPDIR/times longest
   web -o /dev/null -H 'Connection: close' -w '%{http_code} %{time_total}\n' "$(url b '/page.html?[1-50]')" >"$times"
-  is "$(cut -d' ' -f1 "$times" | sort | uniq -c | xargs)" '50 200' "b beside it"
+  is "$(cut -d' ' -f1 "$times" | sort | uniq -c | xargs)" '50 200' "status of b"
   longest=$(sort -k2n "$times" | sed -n '$s/.* //p')
   echo "# b: the longest of 50 requests took $longest s"
   at_most "${longest%.*}" "$1" "seconds of b's longest request"

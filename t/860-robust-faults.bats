@@ -12,7 +12,7 @@ export LOG_MAY_SAY='exit signal (Killed|Segmentation fault)'
 need_cc() { need_program cc; }
 
 # The counts are right, no request is running, and both vhosts are served.
-all_is_well() {
+serves_and_is_idle() {
   wait_until 30 no_request_runs
   is "$(get a /page.html) $(get b /page.html)" '200 200'
 }
@@ -44,7 +44,7 @@ has_child() { child=$(httpd_children | shuf -n 1); [[ -n $child ]]; }
   end_load
   echo "# $(load_got)"
   no_errors_but "$times"
-  all_is_well
+  serves_and_is_idle
 }
 
 has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  # <times, in all>
@@ -68,7 +68,7 @@ has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  
   end_load
   echo "# $(load_got)"
   no_errors_but "$times"
-  all_is_well
+  serves_and_is_idle
 }
 
 @test "a stopped child: others serve, and its queued requests are refused when it continues" {
@@ -87,7 +87,7 @@ has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  
   end_load
   for i in 1 2 3 4; do like "$(answer_of "waits$i")" '^503$'; done
   release_request busy
-  all_is_well
+  serves_and_is_idle
 }
 
 @test "a child with too few descriptors queues and serves requests and does not end" {
@@ -108,5 +108,5 @@ has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  
   like "$(crowd_got many)" '^[0-9]+ 200 ([0-9]+ 403 )?([0-9]+ 503 )?[0-9]+ none$' "answers and resets"
   at_least "$(status_of b reset)" 100 "resets"
   is "$(httpd_children | sort | xargs)" "$children" "children, none of which has ended"
-  all_is_well
+  serves_and_is_idle
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Every tool: help, usage errors, no root.
+# Each program in tools: help, usage errors, and use without root.
 
 bats_require_minimum_version 1.5.0
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)

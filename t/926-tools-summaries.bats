@@ -28,8 +28,8 @@ json_is() { # <jq filter> <want>
 refused() { # <words>
   is "$status" 1
   is "$output" ""
-  is "$(wc -l <<<"$stderr")" 1 "lines said"
-  [[ $stderr == *"$1"* ]] || fail "not said: $1"
+  is "$(wc -l <<<"$stderr")" 1 "lines on stderr"
+  [[ $stderr == *"$1"* ]] || fail "not on stderr: $1"
 }
 
 # Prints sar's own average of the column.

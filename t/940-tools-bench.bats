@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # needs: bed
-# The main job from end to end, and interrupted.
+# bench.sh from end to end, and interrupted.
 
 bats_require_minimum_version 1.5.0
 load lib/common

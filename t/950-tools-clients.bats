@@ -40,7 +40,7 @@ end_bench() { # sets status
 }
 
 logged() { # <words>: on stderr, one line
-  grep -qF -- "$1" log || fail "not said: $1"
+  grep -qF -- "$1" log || fail "not in the log: $1"
 }
 
 # Waits for a condition while bench.sh runs.

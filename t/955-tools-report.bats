@@ -167,8 +167,8 @@ not_compared() { # <words>
   compared good bad
   is "$status" 3
   is "$output" ''
-  is "$(wc -l <<<"$stderr")" 1 "lines said"
-  [[ $stderr == *"$1"* ]] || fail "not said: $1"
+  is "$(wc -l <<<"$stderr")" 1 "lines on stderr"
+  [[ $stderr == *"$1"* ]] || fail "not on stderr: $1"
 }
 
 @test "--compare: a foreign or truncated folder is rejected with the reason" {

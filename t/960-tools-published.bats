@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The other published tests, from end to end: cgi, and pages and frameworks if their
 # servers are installed.
-# their servers are installed.
 # shellcheck disable=SC2030,SC2031,SC2154  # output and stderr are of bats, within one test
 
 bats_require_minimum_version 1.5.0

@@ -139,7 +139,7 @@ end_flood() {
   cat "$BATS_TEST_TMPDIR/flood"
   like "$(<"$BATS_TEST_TMPDIR/flood")" 'Complete requests: +300' "requests of the flood"
   like "$(<"$BATS_TEST_TMPDIR/flood")" 'Failed requests: +0' "of them failed"
-  at_least "$(status_of shop queued)" 200 "requests that waited"
+  at_least "$(status_of shop queued)" 200 "queued requests"
   wait_until 5 status_is blog waiting 0
 }
 
