@@ -88,7 +88,7 @@ calls_of_files() { # <folder>
 
 # The subject of a sentence is a thing with a name, and one thing has one name.
 IDIOMS='who|whom|whoever|somebody|nobody|anybody|everybody|he|him|his|deputy|seats?|sitters?|newcomers?|hands? on|handed on'
-IDIOMS+='|gives? (away|back)|given (away|back)|stands? still|stood still|in line|comes? and goe?s?|nothing to say|told right|lets? in'
+IDIOMS+='|gives? away|given away|stands? still|stood still|comes? and goe?s?|nothing to say|told right|lets? in'
 
 @test "comments of the module and of vhostlimitctl use standard terms" {
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
@@ -115,7 +115,7 @@ functions_of_tests() {
   local words functions
   words=$(words_of_tests | grep -v 'apache or nobody')          # a user, in the help of smoke.sh
   at_least "$(grep -c '@test' <<<"$words")" 800 "titles"
-  is "$(grep -wiE "$IDIOMS|(its|their|whose) turn|becomes? of" <<<"$words")" '' "private idioms"
+  is "$(grep -wiE "$IDIOMS|gives? back|given back|in (its )?line behind|(its|their|whose) turn|becomes? of" <<<"$words")" '' "private idioms"
   functions=$(functions_of_tests | grep -v ':as_nobody()')      # runs as that user
   at_least "$(wc -l <<<"$functions")" 1000 "functions"
   is "$(grep -E '(^|[ :_*])(who|whoever|somebody|nobody|anybody|everybody|stands?_still)(_|\()' <<<"$functions")" '' "private idioms in names"

@@ -23,7 +23,7 @@ bulk()        {
 }
 
 # Clients that abort. How many of their requests reach the server is not asserted.
-aborted()        { repeat 60 abort_request b /big.bin; }
+aborted()     { repeat 60 abort_request b /big.bin; }
 
 # Enough threads: these MPMs close keep-alive connections when all threads of a child are
 # busy.

@@ -45,7 +45,7 @@ end_all() { # <vhost>
   wait_until 20 no_request_hangs "$1"
 }
 no_request_hangs() { write_to "$(hold_dir)/hang.fifo.last"; status_is "$1" running 0 && status_is "$1" waiting 0; }  # <vhost>
-write_to()    { timeout 1 tee "$1" <<<go >/dev/null || :; }                    # <fifo>
+write_to()         { timeout 1 tee "$1" <<<go >/dev/null || :; }  # <fifo>
 
 # A hanging request is answered only when a program has ended.
 none_has_ended() {

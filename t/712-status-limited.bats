@@ -9,7 +9,7 @@ load lib/clock
 setup() { requires cc; }
 
 limited_lines() { grep -oE "VL001[12]: site $1\.test.*" "$HTTPD_ROOT/logs/error.log" || :; }  # <vhost>
-has_lines()          { (($(limited_lines "$1" | wc -l) >= $2)); }                                    # <vhost> <lines>
+has_lines()     { (($(limited_lines "$1" | wc -l) >= $2)); }                                    # <vhost> <lines>
 
 @test "a refused vhost is logged once, with cause and numbers, and once at its end" {
   start_with_clock 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
@@ -48,7 +48,7 @@ has_lines()          { (($(limited_lines "$1" | wc -l) >= $2)); }               
   hold_request one
   wait_until 15 refused_as_time_passes
   like "$(limited_lines a)" 'limited by VhostLimitConcurrency 1: 1 running'
-  isnt "$(process_that_logged)" "$(httpd_pid)" "process that process_that_logged"
+  isnt "$(process_that_logged)" "$(httpd_pid)" "process that logged"
 }
 
 refused_as_time_passes() { pass_time 1; get a / >/dev/null; has_lines a 1; }
@@ -71,5 +71,5 @@ process_that_logged() { sed -nE 's/.*\[pid ([0-9]+)[^]]*\].*VL0011.*/\1/p' "$HTT
   }
   wait_until 40 refused_once_more
   like "$(limited_lines a)" 'limited by VhostLimitConcurrency 1: 1 running'
-  is "$(process_that_logged)" "$(httpd_pid)" "process that process_that_logged"
+  is "$(process_that_logged)" "$(httpd_pid)" "process that logged"
 }

@@ -310,13 +310,13 @@ stall_acceptor() { # <pid>: its acceptor stalls from now on
 }
 
 resume_acceptor() { # <pid>
-  test -e "$SHORT/stalled.$1" || fail "$1 did not hang any more"
+  test -e "$SHORT/stalled.$1" || fail "the acceptor of $1 is not stalled"
   has_enough "stuck.$1"
   wait_until 10 test ! -e "$SHORT/stalled.$1"
 }
 
 # Two requests are queued in the other child.
-queue_two_in_other() { # <child that does> <name>
+queue_two_in_other() { # <child that runs the request of b> <name>
   local i
   kill -STOP "$1"
   for i in 1 2; do begin_request "$2$i" b /page.html --max-time 60; done

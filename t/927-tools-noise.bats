@@ -28,7 +28,7 @@ run_json() { # <filter>
     client_cpu: [{ name: "the clients", steal: 0, idle: 40, busy: 60 }] } | '"${1:-.}"
 }
 
-reasons() { # [busy]: kinds and sentences
+reasons() { # <filter> [busy]: kinds and sentences
   run_json "$1" | jq -r -L "$TOP/tools/lib" 'include "noise"; [disturbances('"${2-true}"') | "\(.kind): \(.why)"] | join("; ")'
 }
 
