@@ -19,7 +19,7 @@ load lib/guard
   names=$(found 5 "directives of the module" directives_of_module)
   for name in $names; do
     entry=$(sed -nE "/^## \`?$name\`?\$/,/^## /p" "$TOP/docs/directives.md")
-    for field in Syntax Default Context; do
+    for field in Description Syntax Default Context Status Module; do
       grep -qiE "^[-*|_ ]*$field" <<<"$entry" || fail "$name: no $field"
     done
   done
