@@ -52,7 +52,7 @@ order() { # <name of the last one in the queue>
   is "$(order n6)" 'n1 v1 v2 n2 n3 n4 n5 n6'
 }
 
-@test "nor does it if the queue is full: the order holds for connections beyond it" {
+@test "a client with many requests does not delay other clients if the queue is full" {
   start_site 'VhostLimitQueue 2 60s'
   hold_request held
   queue_up n1:2 n2:2 n3:2 n4:2 n5:2 n6:2 v1:3 v2:4
@@ -92,7 +92,7 @@ order() { # <name of the last one in the queue>
   is "$(order s3)" 'k1 k2 s1 s2 s3'
 }
 
-@test "VhostLimitKnown Cookie: the cookie makes a client known, and the site does not see it" {
+@test "VhostLimitKnown Cookie: the cookie marks a client as known and is hidden from the site" {
   start_site 'VhostLimitKnown Cookie share=80 ttl=10min'
   local cookie
   is "$(get a /cgi/cookies.sh)" 200
@@ -129,7 +129,7 @@ order() { # <name of the last one in the queue>
     '["127.0.0.1/32","127.0.0.2/32","192.0.2.1/32","192.0.2.2/32","192.0.2.3/32"]'
 }
 
-@test "mistakes in the three directives are named" {
+@test "errors in the three directives are reported" {
   local conf
   while IFS='|' read -r conf message; do
     check_config 'VhostLimit On' -v "a $conf"
@@ -163,5 +163,5 @@ END
     '[true,["other",100,3],["bots",1,1]]'
   is "$(status_json | jq -c 'del(.vhosts[].virtual_hosts)' | grep -c '127\.0\.0\.')" 0 'addresses of clients on the status page'
   is "$(error_of 'clients\n')" "'clients' is no site is named"
-  is "$(error_of 'clients\tnobody.test\n')" "'nobody.test' is no site that takes part"
+  is "$(error_of 'clients\tunknown.test\n')" "'unknown.test' is no site that takes part"
 }

@@ -53,7 +53,7 @@ sub unescape {
     return $text;
 }
 
-# All answers, in the order of the sockets; what has not come by then is left.
+# Reads all responses, in the order of the sockets, until the timeout.
 sub answers {
     my ($seconds, @sockets) = @_;
     my %text = map { $_ => '' } @sockets;
@@ -75,7 +75,7 @@ sub count {
     print "$n{$_} $_\n" for sort keys %n;
 }
 
-# Read until enough($text) or to the end; 0: neither has come in time.
+# Reads until enough($text) or to the end. Returns 0 after the timeout.
 sub read_until {
     my ($s, $text, $pause, $enough) = @_;
     my $end = time + $READ_SECONDS;
@@ -158,7 +158,7 @@ sub idle {
     sleep $seconds;
 }
 
-# The status of each one's next answer, which fits into one reading.
+# Prints the status of each socket's next response, which fits into one read.
 sub next_answers {
     my ($text, @sockets) = @_;
     my %got = map { $_ => 'none' } @sockets;

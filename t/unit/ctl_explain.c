@@ -103,7 +103,8 @@ static void no_cause(void)
     vhosts[0].charged_us = 5000;
     ok(says("", "its requests take 2 ms, with 0.5 ms of CPU time"), "a slow site");
     vhosts[0].charged_us = 90000;
-    ok(says("", "its requests take 2 ms, with 2 ms of CPU time"), "CPU time is not more than time");
+    ok(says("", "its requests take 2 ms, with 2 ms of CPU time"),
+       "CPU time is not more than time");
 }
 
 static void history(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of waiters: order, expiry, leaving early. */
+/* Queues of waiters: order, expiry, leaving early. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static vl_waiter_t *pop(vl_wait_t *w, apr_uint32_t account)
 static void is_done(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                     vl_reason_e refused)
 {
-    abort();                    /* a line tells nobody anything by itself */
+    abort();                    /* the queue itself calls no waiter */
 }
 
 static void is_done_too(vl_waiter_t *waiter, const vl_ticket_t *ticket,
@@ -68,13 +68,13 @@ static void first_come_first_served(void)
 
     ok(vl_wait_count(w) == 4, "counted");
     ok(!pop(w, 0), "an empty queue gives no waiter");
-    ok(pop(w, 1) == a && pop(w, 1) == b, "in order");
+    ok(pop(w, 1) == a && pop(w, 1) == b, "waiters are taken in order");
     vl_wait_add(w, a);
     ok(pop(w, 1) == c && pop(w, 1) == a,
-       "a waiter that comes again is last");
-    ok(!pop(w, 1) && vl_wait_count(w) == 1, "until none is left");
+       "a waiter that joins again is last");
+    ok(!pop(w, 1) && vl_wait_count(w) == 1, "until the queue is empty");
     ok(pop(w, 4) == other && !vl_wait_count(w),
-       "another line is not concerned");
+       "another queue is not affected");
 }
 
 static void an_older_one_stands_before_younger_ones(void)
@@ -94,7 +94,7 @@ static void an_older_one_stands_before_younger_ones(void)
     vl_wait_add(w, same);
     ok(pop(w, 1) == old && pop(w, 1) == a
        && pop(w, 1) == same && pop(w, 1) == b,
-       "one that another child has had in line stands where it came");
+       "a waiter from another child keeps its place by arrival");
 }
 
 static void accounts_take_turns_in_being_late(void)
@@ -113,7 +113,7 @@ static void accounts_take_turns_in_being_late(void)
        && !vl_wait_newest_with(w, 0, is_done), "the newest of the longest");
 }
 
-static void anybody_may_leave(void)
+static void any_waiter_may_leave(void)
 {
     vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 2, 10), *b = join(w, 1, 2, 11);
@@ -158,7 +158,7 @@ static void the_late_are_found_in_order(void)
             n++;
         }
     }
-    ok(n == 50 && !vl_wait_count(w), "everybody is late in the end");
+    ok(n == 50 && !vl_wait_count(w), "all waiters are late in the end");
     ok(!early && !disorder, "none before its time, each at its time");
 }
 
@@ -173,7 +173,7 @@ static void some_are_found_by_what_they_are(void)
             waiters[i].done = is_done_too;
     }
     ok(vl_wait_any(w, is_done_too, NULL) && vl_wait_count(w) == 40,
-       "found, and stays in line");
+       "the waiter is found and stays queued");
     for (; n < 40 && vl_wait_any(w, is_done_too, NULL); n++) {
         vl_waiter_t *waiter = vl_wait_any(w, is_done_too, NULL);
 
@@ -185,7 +185,7 @@ static void some_are_found_by_what_they_are(void)
     ok(vl_wait_any(w, is_done, NULL) && !vl_wait_any(w, NULL, NULL), "and no other");
 }
 
-/* A plain list of who waits, in order of arrival. */
+/* A plain list of waiters, in order of arrival. */
 static vl_waiter_t *model[WAITERS];
 static int model_len;
 
@@ -421,7 +421,7 @@ static void idle_time_is_not_saved(void)
         queue_of(w, 2, 0, VL_BAND_STRANGERS);
     for (i = 0; i < 100; i++)
         served += number_of(serve(w, 100, 100)) == 2;
-    ok(served >= 49 && served <= 52, "who comes later gets half from then on (%d of 100)",
+    ok(served >= 49 && served <= 52, "a client that comes later gets half from then on (%d of 100)",
        served);
 }
 
@@ -512,7 +512,7 @@ static int answered_in_time(int notices)
     return in_time;
 }
 
-static void overload_answers_those_who_still_wait(void)
+static void overload_answers_waiting_clients(void)
 {
     int fifo = answered_in_time(0), late = answered_in_time(1);
 
@@ -536,7 +536,7 @@ static void patient_clients_are_served_too(void)
     ok(late >= 3 && late <= 5, "one grant in 16 goes to a client that has waited for longer "
        "than others do (%d of 64)", late);
     now_us += 6000000;
-    ok(number_of(serve(w, 100, 100)) < 10, "the oldest is first again when nobody gives up");
+    ok(number_of(serve(w, 100, 100)) < 10, "the oldest is first again when no client gives up");
 }
 
 int main(void)
@@ -547,7 +547,7 @@ int main(void)
     first_come_first_served();
     an_older_one_stands_before_younger_ones();
     accounts_take_turns_in_being_late();
-    anybody_may_leave();
+    any_waiter_may_leave();
     the_late_are_found_in_order();
     some_are_found_by_what_they_are();
     random_against_model();
@@ -560,7 +560,7 @@ int main(void)
     nothing_is_charged_without_a_backlog();
     prefixes_are_one_client();
     the_table_is_bounded();
-    overload_answers_those_who_still_wait();
+    overload_answers_waiting_clients();
     patient_clients_are_served_too();
     return tap_done();
 }
