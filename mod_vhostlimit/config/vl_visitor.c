@@ -122,23 +122,19 @@ void vl_visitor_identify(vl_shm_t *shm, const server_rec *s, request_rec *r,
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_visitor_conf_t *visitors = &conf->visitors;
-    unsigned class_no = class_of(r, visitors);
-    vl_band_e band = VL_BAND_STRANGERS;
 
     if (r)
         address = r->useragent_addr;
-    vl_clients_identify(vl_shm_clients(shm), conf->account, class_no, band,
-                        address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
-                        (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
+    vl_clients_prefix(address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
+                      (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
+    ret_id->class_no = (unsigned char)class_of(r, visitors);
     if ((visitors->known == VL_KNOWN_ADDRESS
          && vl_known_has(vl_shm_known(shm), conf->account, ret_id->prefix, vl_clock_us(),
                          visitors->ttl_us))
         || (visitors->known == VL_KNOWN_COOKIE && r && has_cookie(r, shm, conf)))
-        vl_clients_identify(vl_shm_clients(shm), conf->account, class_no, VL_BAND_KNOWN,
-                            address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
-                            (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
-    if (!visitors->clients)
-        ret_id->key = 0;
+        ret_id->band = VL_BAND_KNOWN;
+    if (visitors->clients)
+        vl_clients_key(vl_shm_clients(shm), conf->account, ret_id);
 }
 
 void vl_visitor_served(vl_shm_t *shm, const request_rec *r, const vl_client_id_t *id)

@@ -24,13 +24,15 @@ static void put_class(vl_out_t *out, const vl_visitor_conf_t *conf,
                       const struct vl_class_t *c, unsigned class_no)
 {
     const struct vl_band_t *known = &c->band[VL_BAND_KNOWN];
+    const struct vl_band_t *strangers = &c->band[VL_BAND_STRANGERS];
 
     vl_out_text(out, class_no ? ",\n{\"name\":" : "\n{\"name\":");
     vl_out_json(out, class_name(conf, class_no));
     vl_out_printf(out, ",\"weight\":%u,\"requests\":%" APR_UINT64_T_FMT ",\"cpu_us\":%"
                   APR_UINT64_T_FMT ",\"known_requests\":%" APR_UINT64_T_FMT
                   ",\"known_cpu_us\":%" APR_UINT64_T_FMT "}",
-                  c->weight ? c->weight : VL_CLASS_WEIGHT_DEFAULT, c->requests, c->cpu_us,
+                  c->weight ? c->weight : VL_CLASS_WEIGHT_DEFAULT,
+                  known->requests + strangers->requests, known->cpu_us + strangers->cpu_us,
                   known->requests, known->cpu_us);
 }
 

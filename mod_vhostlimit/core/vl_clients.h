@@ -63,11 +63,10 @@ typedef struct vl_inner_t {
     struct vl_class_t {
         apr_uint32_t weight;    /* 0: VL_CLASS_WEIGHT_DEFAULT */
         apr_uint64_t tag, band_clock;
-        apr_uint64_t requests, cpu_us;  /* while requests waited */
         struct vl_band_t {
             apr_uint64_t tag, client_clock;
             apr_uint32_t clients;   /* that wait, in the process that looked last */
-            apr_uint64_t requests, cpu_us;
+            apr_uint64_t requests, cpu_us;  /* while requests waited */
         } band[VL_BANDS];
     } classes[VL_CLASSES_MAX];
     apr_uint32_t known_share;   /* % of a class for known clients; 0: the default */
@@ -98,12 +97,12 @@ void vl_clients_init(vl_clients_t *clients);
  * has no requests. */
 void vl_clients_forget(vl_clients_t *clients, apr_uint32_t account);
 
-/* Fills in *ret_id. address: 4 or 16 bytes (length); bits4 and bits6: how many bits of it
- * distinguish clients, 0 to 32 and 0 to 128. */
-void vl_clients_identify(const vl_clients_t *clients, apr_uint32_t account,
-                         unsigned class_no, vl_band_e band, const void *address,
-                         apr_size_t length, unsigned bits4, unsigned bits6,
-                         vl_client_id_t *ret_id);
+/* Fills in the prefix of *ret_id and clears the rest. address: 4 or 16 bytes (length); bits4
+ * and bits6: how many bits of it distinguish clients, 0 to 32 and 0 to 128. */
+void vl_clients_prefix(const void *address, apr_size_t length, unsigned bits4, unsigned bits6,
+                       vl_client_id_t *ret_id);
+/* Fills in the key. The other members are set. */
+void vl_clients_key(const vl_clients_t *clients, apr_uint32_t account, vl_client_id_t *id);
 
 /* Returns the tag of the client, which is at least `least`. */
 apr_uint64_t vl_clients_tag(const vl_clients_t *clients, const vl_client_id_t *id,

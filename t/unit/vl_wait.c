@@ -280,8 +280,10 @@ static void queue_of(vl_wait_t *w, unsigned client, unsigned class_no, vl_band_e
     waiter->account = MINE;
     waiter->since_us = now_us++;
     waiter->done = is_done;
-    vl_clients_identify(&clients, MINE, class_no, band, address, sizeof(address), 32, 64,
-                        &waiter->client);
+    vl_clients_prefix(address, sizeof(address), 32, 64, &waiter->client);
+    waiter->client.class_no = (unsigned char)class_no;
+    waiter->client.band = (unsigned char)band;
+    vl_clients_key(&clients, MINE, &waiter->client);
     vl_clients_backlog(&inner[MINE], now_us);
     vl_wait_add(w, waiter);
 }
@@ -441,6 +443,17 @@ static void nothing_is_charged_without_a_backlog(void)
        "two seconds after the last request had to wait it is not");
 }
 
+/* Returns the client of the account with this address. */
+static vl_client_id_t identify(apr_uint32_t account, const void *address, apr_size_t length,
+                               unsigned bits4, unsigned bits6)
+{
+    vl_client_id_t id;
+
+    vl_clients_prefix(address, length, bits4, bits6, &id);
+    vl_clients_key(&clients, account, &id);
+    return id;
+}
+
 static void prefixes_are_one_client(void)
 {
     static const unsigned char v4[2][4] = { { 192, 0, 2, 1 }, { 192, 0, 2, 200 } };
@@ -448,20 +461,19 @@ static void prefixes_are_one_client(void)
                                              { 0x20, 1, 13, 0xb8, 0, 0, 0, 1, 2 } };
     vl_client_id_t a, b;
 
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 32, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 32, 64, &b);
+    a = identify(1, v4[0], 4, 32, 64);
+    b = identify(1, v4[1], 4, 32, 64);
     ok(a.key != b.key, "two addresses are two clients with /32");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 24, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 24, 64, &b);
+    a = identify(1, v4[0], 4, 24, 64);
+    b = identify(1, v4[1], 4, 24, 64);
     ok(a.key == b.key && a.prefix[15] == 0, "and one with /24");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[0], 16, 32, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    a = identify(1, v6[0], 16, 32, 64);
+    b = identify(1, v6[1], 16, 32, 64);
     ok(a.key == b.key, "addresses of one IPv6 /64 are one client");
-    vl_clients_identify(&clients, 2, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    b = identify(2, v6[1], 16, 32, 64);
     ok(a.key != b.key, "of one site");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 0, &b);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS,
-                        "\0\0\0\0\0\0\0\0\0\0\377\377\300\0\2\1", 16, 32, 0, &a);
+    b = identify(1, v6[1], 16, 32, 0);
+    a = identify(1, "\0\0\0\0\0\0\0\0\0\0\377\377\300\0\2\1", 16, 32, 0);
     ok(a.key != b.key && a.prefix[12] == 192, "a mapped IPv4 address is an IPv4 address");
 }
 
