@@ -28,6 +28,20 @@ void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm)
                                ? (apr_uint32_t)conf->visitors.share : 0);
 }
 
+int vl_visitor_classes(const vl_visitor_conf_t *conf)
+{
+    return conf->classes ? conf->classes->nelts + 1 : 0;
+}
+
+const char *vl_visitor_class_name(const vl_visitor_conf_t *conf, unsigned class_no)
+{
+    if (!class_no)
+        return "other";
+    if ((int)class_no >= vl_visitor_classes(conf))
+        return "removed";
+    return APR_ARRAY_IDX(conf->classes, class_no - 1, vl_class_conf_t).name;
+}
+
 /* --- cookies --------------------------------------------------------------- */
 
 /* The cookie is "E.M": E is when it expires, seconds of the monotonic clock, M a message authentication

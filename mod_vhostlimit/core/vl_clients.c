@@ -359,6 +359,21 @@ apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us)
            ? __atomic_load_n(&inner->patience_us, __ATOMIC_RELAXED) * 3 / 4 : 0;
 }
 
+void vl_clients_late(vl_inner_t *inner)
+{
+    add(&inner->late, 1);
+}
+
+int vl_clients_find(const vl_clients_t *clients, apr_uint64_t key,
+                    vl_client_entry_t *ret_entry)
+{
+    const vl_client_entry_t *entry = key ? find(clients, key) : NULL;
+
+    if (entry)
+        *ret_entry = *entry;
+    return entry != NULL;
+}
+
 apr_uint32_t vl_clients_top(const vl_clients_t *clients, apr_uint32_t account,
                             vl_client_entry_t *ret_entries, apr_uint32_t max)
 {

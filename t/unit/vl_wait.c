@@ -22,9 +22,16 @@ static vl_inner_t *inner_of(apr_uint32_t account)
     return &inner[account];
 }
 
+static vl_waiting_t told[LINES];
+
+static vl_waiting_t *waiting_of(apr_uint32_t account)
+{
+    return &told[account];
+}
+
 static vl_wait_t *make(void)
 {
-    return vl_wait_create(pool, LINES, &clients, inner_of);
+    return vl_wait_create(pool, LINES, &clients, inner_of, waiting_of);
 }
 
 static apr_int64_t now_us = 1000000;
@@ -310,6 +317,7 @@ static unsigned number_of(const vl_waiter_t *waiter)
 static vl_wait_t *new_site(void)
 {
     memset(&inner[MINE], 0, sizeof(inner[MINE]));
+    memset(&told[MINE], 0, sizeof(told[MINE]));
     memset(&clients, 0, sizeof(clients));
     vl_clients_init(&clients);
     crowd_size = 0;
@@ -323,6 +331,8 @@ static void one_client_with_many_requests_delays_no_other(void)
 
     for (i = 0; i < 1000; i++)
         queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    ok(told[MINE].classes[0] == 1000 && told[MINE].clients == 1 && told[MINE].most == 1000
+       && told[MINE].most_key == crowd[0].client.key, "other processes are told of it");
     for (i = 0; i < 400; i++) {
         if (i % 10 == 0)
             queue_of(w, 2, 0, VL_BAND_STRANGERS);   /* a visitor comes */
@@ -545,6 +555,8 @@ static void patient_clients_are_served_too(void)
         queue_of(w, (unsigned)(100 + i), 0, VL_BAND_STRANGERS);
         late += number_of(serve(w, 100, 100)) < 10;
     }
+    ok(inner[MINE].late == 10, "and each of the ten is counted as late once (%u)",
+       (unsigned)inner[MINE].late);
     ok(late >= 3 && late <= 5, "one grant in 16 goes to a client that has waited for longer "
        "than others do (%d of 64)", late);
     now_us += 6000000;
