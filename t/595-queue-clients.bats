@@ -129,6 +129,40 @@ order() { # <name of the last one in the queue>
     '["127.0.0.1/32","127.0.0.2/32","192.0.2.1/32","192.0.2.2/32","192.0.2.3/32"]'
 }
 
+# The same as begin_request, over a connection from 127.0.0.5 with a PROXY header.
+begin_proxied() { # <name> <number of 192.0.2.0>
+  local answer
+  answer=$(hold_dir)/$1
+  (
+    LOCAL_ADDRESS=127.0.0.5 packets "PROXY TCP4 192.0.2.$2 127.0.0.1 1111 80\r\nGET /cgi/hold.sh?$1 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n" \
+      >"$answer.text"
+    sed -n '1s/^HTTP[^ ]* \([0-9]*\).*/\1/p' "$answer.text" >"$answer.code.part"
+    mv "$answer.code.part" "$answer.code"
+  ) 3>&- 4>&- &
+}
+
+@test "behind a PROXY header the address in it is the client, and expressions of classes see it" {
+  local name number queued=0
+  requires mod_remoteip
+  start_site -l remoteip 'RemoteIPProxyProtocol On' 'RemoteIPProxyProtocolExceptions 127.0.0.1' \
+    "VhostLimitClass odd weight=1 \"%{REMOTE_ADDR} == '192.0.2.3'\"" "VhostLimitClass lab weight=100 \"-R '192.0.2.0/24'\""
+  hold_request held a --haproxy-protocol --interface 127.0.0.6
+  for name in n1:1 n2:1 n3:1 v1:2 o1:3; do
+    number=${name#*:} name=${name%:*}
+    begin_proxied "$name" "$number"
+    wait_until 5 has_waiting a $((queued += 1))
+  done
+  # Where the connections of a flood come from counts for none of them.
+  is "$(ask 'clients\ta.test\n' | jq -c '[.waiting, .clients_waiting, .most.waiting, [.classes[] | [.name, .waiting]]]')" \
+    '[5,3,3,[["other",0],["odd",1],["lab",4]]]'
+  release_request held
+  is "$(answer_of n3) $(answer_of v1) $(answer_of o1)" '200 200 200'
+  settles a running 0
+  like "$(begun '[nvo][0-9]')" 'n1 v1 n2 n3'
+  is "$(ask 'clients\ta.test\n' | jq -c '[.clients[] | [.address, .class]] | sort')" \
+    '[["127.0.0.6/32","other"],["192.0.2.1/32","lab"],["192.0.2.2/32","lab"],["192.0.2.3/32","odd"]]'
+}
+
 @test "mistakes in the three directives are named" {
   local conf
   while IFS='|' read -r conf message; do
