@@ -163,6 +163,47 @@ begin_proxied() { # <name> <number of 192.0.2.0>
     '[["127.0.0.6/32","other"],["192.0.2.1/32","lab"],["192.0.2.2/32","lab"],["192.0.2.3/32","odd"]]'
 }
 
+@test "the status page shows the classes of a site and how many clients wait, and no address" {
+  local sample
+  start_site 'VhostLimitClass bots weight=1 "%{HTTP_USER_AGENT} =~ /bot/"'
+  hold_request held
+  queue_up n1:2 n2:2 v1:3 b1:4:bot
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "a.test") | [.clients_waiting, (.classes[] | [.name, .weight, .waiting])]')" \
+    '[3,["other",100,3],["bots",1,1]]'
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "b.test") | [.clients_waiting, .classes]')" '[0,[]]'
+  like "$(status_of a classes)" '^other weight=100 waiting=3 requests=0 cpu_us=0 cpu_permille=0, bots weight=1 waiting=1 '
+  get status /vhostlimit >/dev/null
+  like "$(answer_body)" '<th [^>]*data-key="classes"'
+  like "$(answer_body)" '<td class=t>other: weight 100, 3 waiting, 0\.0 % CPU<br>bots: weight 1, 1 waiting, 0\.0 % CPU<td class=t>'
+  is "$(answer_body | grep -c '127\.0\.0\.[234]')" 0 'addresses on the page'
+  get status '/vhostlimit?prometheus' >/dev/null
+  for sample in 'class_requests_waiting{vhost="a.test",class="other"} 3' 'class_requests_waiting{vhost="a.test",class="bots"} 1' \
+    'class_weight{vhost="a.test",class="bots"} 1' 'clients_waiting{vhost="a.test"} 3' 'requests_late_total{vhost="a.test"} 0'; do
+    grep -qxF "vhostlimit_$sample" <<<"$(answer_body)" || fail "$sample"
+  done
+  is "$(answer_body | grep -cE '127\.0\.0\.')" 0 'addresses in the metrics'
+  is "$(order n2)" 'b1 n1 v1 n2'
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "a.test") | [.clients_waiting, (.classes[] | [.waiting, .requests])]')" \
+    '[0,[0,4],[0,1]]'
+  at_least "$(status_json | jq '.vhosts[] | select(.name == "a.test") | [.classes[].cpu_permille] | add')" 998 'permille of all classes'
+  get status '/vhostlimit?prometheus' >/dev/null
+  like "$(answer_body)" $'\nvhostlimit_class_requests_total\\{vhost="a.test",class="other"\\} 4\n'
+  like "$(answer_body)" $'\nvhostlimit_class_cpu_seconds_total\\{vhost="a.test",class="bots"\\} 0\\.[0-9]{6}\n'
+}
+
+@test "a request that has waited for as long as other clients of its site do is late, and counted once" {
+  start_site
+  hold_request held
+  queue_up n1:2
+  is "$(status_of a late)" 0
+  begin_request impatient a /page.html --interface 127.0.0.3 -m 4
+  settles a gone 1
+  queue_up v1:4
+  is "$(status_of a late)" 1
+  is "$(order n1)" 'v1 n1'
+  is "$(status_of a late)" 1
+}
+
 @test "mistakes in the three directives are named" {
   local conf
   while IFS='|' read -r conf message; do
@@ -193,8 +234,8 @@ END
   is "$(ask 'clients\ta.test\n' | jq -c '[.clients[] | [.address, .class, .known, .requests]] | sort')" \
     '[["127.0.0.0/24","bots",false,1],["127.0.0.0/24","other",false,3]]'
   is "$(ask 'clients\ta.test\n' | jq '[.clients[].cpu_us] | . == (sort | reverse)')" true
-  is "$(ask 'clients\ta.test\n' | jq -c '[.contended, (.classes[] | [.name, .weight, .requests])]')" \
-    '[true,["other",100,3],["bots",1,1]]'
+  is "$(ask 'clients\ta.test\n' | jq -c '[.contended, (.classes[] | [.name, .weight, .waiting, .requests])]')" \
+    '[true,["other",100,0,3],["bots",1,0,1]]'
   is "$(status_json | jq -c 'del(.vhosts[].virtual_hosts)' | grep -c '127\.0\.0\.')" 0 'addresses of clients on the status page'
   is "$(error_of 'clients\n')" "'clients' is no site is named"
   is "$(error_of 'clients\tnobody.test\n')" "'nobody.test' is no site that takes part"
