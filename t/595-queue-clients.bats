@@ -204,6 +204,30 @@ begin_proxied() { # <name> <number of 192.0.2.0>
   is "$(status_of a late)" 1
 }
 
+@test "explain names the client and the class that have most of a site's queue, and clients shows them" {
+  requires root ctl
+  start_site 'VhostLimitClass bots weight=1 "%{HTTP_USER_AGENT} =~ /bot/"'
+  hold_request held
+  queue_up b1:2:bot b2:2:bot b3:2:bot v1:3
+  try ctl explain a.test
+  like "$output" 'One client has 3 of the 4 waiting requests; .* Next: vhostlimitctl clients a\.test\.'
+  like "$output" 'The class bots \(weight 1\) has 3 of the 4 waiting requests; '
+  is "$(ctl explain --json a.test | jq -c .causes)" '["concurrency","client","class"]'
+  try ctl clients a.test
+  like "$output" $'\n4 requests of 2 clients wait; one client has 3 of them\\.\n'
+  like "$output" $'\nCLASS +WEIGHT +WAITING +REQUESTS +CPU s\nother +100 +1 +0 +0\\.000\nbots +1 +3 +0 +0\\.000\n'
+  # A client that was granted a slot has an address.
+  release_request held
+  is "$(answer_of b3)" 200
+  settles a running 0
+  hold_request again
+  queue_up c1:2:bot c2:2:bot c3:2:bot w1:3
+  like "$(ctl explain a.test)" 'One client \(127\.0\.0\.2/32\) has 3 of the 4 waiting requests'
+  like "$(ctl clients a.test)" 'one client \(127\.0\.0\.2/32\) has 3 of them\.'
+  release_request again
+  is "$(answer_of c3)" 200
+}
+
 @test "mistakes in the three directives are named" {
   local conf
   while IFS='|' read -r conf message; do
