@@ -499,6 +499,10 @@ static void the_table_is_bounded(void)
         serve(w, 100, 100);
     }
     ok(vl_clients_top(&clients, MINE, top, 1) == 1, "60000 clients, one after the other");
+    /* docs/design/011-inside-a-site.md has these sizes. */
+    ok(sizeof(clients) <= 920000 && sizeof(vl_inner_t) <= 880 && sizeof(vl_waiting_t) <= 56,
+       "the table takes %u bytes, a site %u, its waiters in a child %u",
+       (unsigned)sizeof(clients), (unsigned)sizeof(vl_inner_t), (unsigned)sizeof(vl_waiting_t));
     queue_of(w, 1, 0, VL_BAND_STRANGERS);
     ok(serve(w, 100, 100) && !vl_wait_count(w), "and the table still works");
     vl_clients_forget(&clients, MINE + 1);
