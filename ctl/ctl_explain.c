@@ -143,9 +143,10 @@ static void say_queue(explain_t *explain)
     say(explain, ctl_printf("The queue is full: " N " request%s %s queued, "
                             "VhostLimitQueue is " N ". " N " more connection%s %s for a "
                             "place in the queue and %s refused if none becomes free in "
-                            "time. Next: " CTL_PROGRAM " clients %s.", vhost->waiting, ctl_plural(vhost->waiting),
-                            vhost->waiting == 1 ? "is" : "are", vhost->limits[CTL_QUEUE],
-                            vhost->deferred, ctl_plural(vhost->deferred),
+                            "time. Next: " CTL_PROGRAM " clients %s.", vhost->waiting,
+                            ctl_plural(vhost->waiting), vhost->waiting == 1 ? "is" : "are",
+                            vhost->limits[CTL_QUEUE], vhost->deferred,
+                            ctl_plural(vhost->deferred),
                             vhost->deferred == 1 ? "waits" : "wait",
                             vhost->deferred == 1 ? "is" : "are", vhost->name));
 }

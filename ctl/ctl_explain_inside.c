@@ -30,27 +30,28 @@ static const json_t *largest(const json_t *rows, const char *key)
     return found;
 }
 
-static json_int_t sum_of(const json_t *rows, const char *key)
+/* The numbers of an answer have no bounds, but sums of doubles do not overflow. */
+static double sum_of(const json_t *rows, const char *key)
 {
     const json_t *row;
-    json_int_t sum = 0;
+    double sum = 0;
     size_t i;
 
     json_array_foreach(rows, i, row)
-        sum += number_of(row, key);
+        sum += (double)number_of(row, key);
     return sum;
 }
 
-static int is_most(json_int_t part, json_int_t all)
+static int is_most(json_int_t part, double all)
 {
-    return part > all / 2;
+    return (double)part > all / 2;
 }
 
 static int has_most_waiting(const json_t *clients, const json_t *row)
 {
     json_int_t all = number_of(clients, "waiting");
 
-    return row && all >= LEAST_WAITING && is_most(number_of(row, "waiting"), all);
+    return row && all >= LEAST_WAITING && is_most(number_of(row, "waiting"), (double)all);
 }
 
 /* Requests of the site are queued, or were in the last second, and the row has used more than
@@ -58,23 +59,23 @@ static int has_most_waiting(const json_t *clients, const json_t *row)
 static int has_most_cpu(const json_t *clients, const json_t *row)
 {
     const json_t *classes = json_object_get(clients, "classes");
-    json_int_t all = sum_of(classes, "cpu_us");
+    double all = sum_of(classes, "cpu_us");
 
     return row && json_is_true(json_object_get(clients, "contended"))
-           && sum_of(classes, "requests") >= LEAST_COUNTED
-           && number_of(row, "cpu_us") > 0 && is_most(number_of(row, "cpu_us"), all);
+           && sum_of(classes, "requests") >= LEAST_COUNTED && all > 0
+           && is_most(number_of(row, "cpu_us"), all);
 }
 
 /* Returns what the row has most of. */
 static char *part_text(const json_t *clients, const json_t *row, int is_of_queue)
 {
-    json_int_t all = sum_of(json_object_get(clients, "classes"), "cpu_us");
+    double all = sum_of(json_object_get(clients, "classes"), "cpu_us");
 
     if (is_of_queue)
         return ctl_printf("has " N " of the " N " waiting requests", number_of(row, "waiting"),
                           number_of(clients, "waiting"));
-    return ctl_printf("has used " N " %% of the CPU time of the requests that ended while "
-                      "others were queued", number_of(row, "cpu_us") * 100 / all);
+    return ctl_printf("has used %.0f %% of the CPU time of the requests that ended while "
+                      "others were queued", 100 * (double)number_of(row, "cpu_us") / all);
 }
 
 char *ctl_explain_client(const json_t *clients)

@@ -10,6 +10,14 @@ static apr_uint32_t get(const apr_uint32_t *value)
     return __atomic_load_n(value, __ATOMIC_RELAXED);
 }
 
+/* Returns the number of columns to look at: none if the account has no waiter, so that a page
+ * of many sites does not read all their cells. */
+static apr_uint32_t columns_with_waiters(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return get(&shm->queue.flows[account].waiting) || get(&shm->accounts[account].deferred)
+           ? get(&shm->head->columns) : 0;
+}
+
 /* Returns what the child tells, or NULL if it has no waiter of the account. The column may
  * have what a child told that has died. */
 static const vl_waiting_t *waiting_in(const vl_shm_t *shm, apr_uint32_t child,
@@ -40,14 +48,14 @@ static void read_class(const struct vl_class_t *from, vl_inside_class_t *ret)
 void vl_inside_read(const vl_shm_t *shm, apr_uint32_t account, vl_inside_t *ret_inside)
 {
     const vl_inner_t *inner = &shm->inner[account];
-    apr_uint32_t child;
+    apr_uint32_t child, columns = columns_with_waiters(shm, account);
     unsigned c;
 
     memset(ret_inside, 0, sizeof(*ret_inside));
     ret_inside->late = inner->late;
     for (c = 0; c < VL_CLASSES_MAX; c++)
         read_class(&inner->classes[c], &ret_inside->classes[c]);
-    for (child = 0; child < get(&shm->head->columns); child++) {
+    for (child = 0; child < columns; child++) {
         const vl_waiting_t *waiting = waiting_in(shm, child, account);
 
         if (!waiting)
@@ -63,9 +71,9 @@ void vl_inside_read(const vl_shm_t *shm, apr_uint32_t account, vl_inside_t *ret_
 /* Returns how many waiters the client has in the child processes in which it has most. */
 static apr_uint32_t waiters_of(const vl_shm_t *shm, apr_uint32_t account, apr_uint64_t key)
 {
-    apr_uint32_t child, n = 0;
+    apr_uint32_t child, n = 0, columns = columns_with_waiters(shm, account);
 
-    for (child = 0; child < get(&shm->head->columns); child++) {
+    for (child = 0; child < columns; child++) {
         const vl_waiting_t *waiting = waiting_in(shm, child, account);
 
         if (waiting && __atomic_load_n(&waiting->most_key, __ATOMIC_RELAXED) == key)
@@ -77,10 +85,10 @@ static apr_uint32_t waiters_of(const vl_shm_t *shm, apr_uint32_t account, apr_ui
 apr_uint32_t vl_inside_most(const vl_shm_t *shm, apr_uint32_t account,
                             apr_uint64_t *ret_key)
 {
-    apr_uint32_t child, most = 0;
+    apr_uint32_t child, most = 0, columns = columns_with_waiters(shm, account);
 
     *ret_key = 0;
-    for (child = 0; child < get(&shm->head->columns); child++) {
+    for (child = 0; child < columns; child++) {
         const vl_waiting_t *waiting = waiting_in(shm, child, account);
         apr_uint64_t key = waiting ? __atomic_load_n(&waiting->most_key, __ATOMIC_RELAXED) : 0;
         apr_uint32_t n = key && key != *ret_key ? waiters_of(shm, account, key) : 0;
