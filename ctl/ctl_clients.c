@@ -9,8 +9,7 @@
 /* Clients in the text. */
 #define CLIENTS_SHOWN 20
 
-/* What the server sends, with every member that is used. */
-static int is_sound(json_t *answer)
+int ctl_clients_is_sound(json_t *answer)
 {
     json_t *row;
     const char *text;
@@ -141,7 +140,7 @@ ctl_exit_e ctl_clients_ask(const ctl_call_t *call, const char *site,
     const char *words[] = { "clients", site, NULL };
     ctl_exit_e status = ctl_client_ask(call->socket, words, ret_answer, error);
 
-    if (status == CTL_DONE && !is_sound(ret_answer->json))
+    if (status == CTL_DONE && !ctl_clients_is_sound(ret_answer->json))
         status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer is not a list of clients; "
                                "is the module older than this program?");
     return status;
