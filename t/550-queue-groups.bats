@@ -64,6 +64,22 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   settles a requests 2
 }
 
+@test "an expression sees the address of the connection, or the one in an expected PROXY header" {
+  requires mod_remoteip
+  start_httpd -l remoteip 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 5 60s' \
+    -v "a VhostLimitExempt \"%{REMOTE_ADDR} =~ /^(127.0.0.9|192.0.2.9)\$/\"" \
+    -v 'a RemoteIPProxyProtocol On' -v 'a RemoteIPProxyProtocolExceptions 127.0.0.1 127.0.0.9'
+  hold_request one a --interface 127.0.0.5 --haproxy-protocol
+  begin_request two a /page.html --interface 127.0.0.5 --haproxy-protocol
+  settles a waiting 1
+  is "$(get a /page.html --interface 127.0.0.9 -m 8)" 200
+  like "$(LOCAL_ADDRESS=127.0.0.5 packets 'PROXY TCP4 192.0.2.9 127.0.0.1 1111 80\r\nGET /page.html HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n' @until:'page of a')" \
+    '^HTTP/1.1 200 OK'
+  is "$(status_of a waiting)" 1
+  release_request one
+  is "$(answer_of two)" 200
+}
+
 @test "VhostLimitExempt does not apply if its expression fails" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
     -v "a VhostLimitExempt \"%{HTTP:X-Number} -gt 5\""

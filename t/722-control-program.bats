@@ -48,6 +48,7 @@ teardown_file() { end_server; }
   try ctl explain a.test
   like "$output" '1 request is running and 1 is queued now\.'
   like "$output" 'The concurrency limit is reached: 1 of 1 requests are running \(VhostLimitConcurrency\)\. The next request is queued'
+  like "$output" 'Next: vhostlimitctl set a\.test concurrency=2\.'
   is "$(ctl explain --json a.test | jq -c .causes)" '["concurrency"]'
 }
 
@@ -65,6 +66,7 @@ teardown_file() { end_server; }
   settles a waiting 1
   try ctl explain a.test
   like "$output" 'All 3 slots of the server are in use: 0 by this site and 3 by others\. With weight 100 beside 1 other active site, the share of this site is 50 % .* The slots are held by requests that use little CPU time'
+  like "$output" 'The loudest other site is main\.test: it uses [0-9.]+ % of one CPU and 3 slots now\..* Next: vhostlimitctl explain main\.test\.'
   is "$(ctl explain --json a.test | jq -c .causes)" '["slots"]'
 }
 
@@ -73,6 +75,7 @@ teardown_file() { end_server; }
   try ctl explain main.test
   like "$output" '1 request is running and none is queued now\.'
   like "$output" 'If the site is slow, queueing is not the reason'
+  like "$output" 'Next: vhostlimitctl show main\.test\.'
   try ctl explain status.test
   is "$status $output" "1 vhostlimitctl: 'status.test' has VhostLimit Off: nothing of it waits or is refused here"
 }

@@ -16,6 +16,8 @@
 # packets.pl PORT --raw         sends standard input, and prints what the server sends
 #                               until it closes
 #
+# The connections come from the address LOCAL_ADDRESS of the environment, if it is set.
+#
 # A STEP is a text to send in one packet (with \r \n \xHH), or one of
 #   @MS             waits for MS milliseconds
 #   @bytes:MS       sends the next text byte by byte, MS milliseconds apart
@@ -41,7 +43,8 @@ $SIG{PIPE} = 'IGNORE';
 my $port = shift @ARGV;
 
 sub dial {
-    my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10)
+    my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10,
+        $ENV{LOCAL_ADDRESS} ? (LocalAddr => $ENV{LOCAL_ADDRESS}) : ())
         or die "cannot connect: $!\n";
     setsockopt($s, IPPROTO_TCP, TCP_NODELAY, 1);
     return $s;

@@ -186,15 +186,16 @@ static void proxy_v1(void)
        && asks("PROXY UNKNOWN\r\n" GET "Host: a.example\r\n\r\n", "a.example"),
        "PROXY v1 is skipped");
     ok(asks("PROXY TCP4 192.0.2.1 192.0.2.2 1234 80\r\n" GET "Host: a\r\n\r\n", "a")
-       && found.client_length == 4 && !memcmp(found.client, "\300\0\2\1", 4),
-       "PROXY v1: the client's address");
+       && found.client_length == 4 && !memcmp(found.client, "\300\0\2\1", 4)
+       && found.proxy_length == strlen("PROXY TCP4 192.0.2.1 192.0.2.2 1234 80\r\n"),
+       "PROXY v1: its length and the client's address");
     ok(asks("PROXY TCP6 2001:db8::1 ::1 1234 80\r\n" GET "Host: a\r\n\r\n", "a")
        && found.client_length == 16 && found.client[15] == 1,
        "PROXY v1: the client's IPv6 address");
     ok(asks("PROXY TCP4 300.0.2.1 192.0.2.2 1234 80\r\n" GET "Host: a\r\n\r\n", "a")
        && !found.client_length
        && asks("PROXY UNKNOWN\r\n" GET "Host: a\r\n\r\n", "a") && !found.client_length
-       && asks(GET "Host: a\r\n\r\n", "a") && !found.client_length,
+       && asks(GET "Host: a\r\n\r\n", "a") && !found.client_length && !found.proxy_length,
        "PROXY v1: no address");
     ok(text_grows("PROXY TCP6 2001:db8::1 2001:db8::2 1234 80\r\n" GET
                   "Host: a.example\r\n\r\n"), "PROXY v1: every prefix needs more bytes");
@@ -229,8 +230,8 @@ static void proxy_v2_is_skipped(void)
 
     ok(peek(text, len) == VL_PEEK_HOST && !strcmp(found.host, "a.example"),
        "PROXY v2 is skipped");
-    ok(found.client_length == 4 && !memcmp(found.client, "\n\n\n\n", 4),
-       "PROXY v2: the client's address");
+    ok(found.client_length == 4 && !memcmp(found.client, "\n\n\n\n", 4)
+       && found.proxy_length == 28, "PROXY v2: its length and the client's address");
     ok(grows(text, len), "PROXY v2: every prefix needs more bytes");
     len = proxy_v2(text, 0, head);
     ok(grows(text, len) && peek(text, len) == VL_PEEK_HOST,

@@ -22,9 +22,16 @@ static vl_inner_t *inner_of(apr_uint32_t account)
     return &inner[account];
 }
 
+static vl_waiting_t told[LINES];
+
+static vl_waiting_t *waiting_of(apr_uint32_t account)
+{
+    return &told[account];
+}
+
 static vl_wait_t *make(void)
 {
-    return vl_wait_create(pool, LINES, &clients, inner_of);
+    return vl_wait_create(pool, LINES, &clients, inner_of, waiting_of);
 }
 
 static apr_int64_t now_us = 1000000;
@@ -280,8 +287,10 @@ static void queue_of(vl_wait_t *w, unsigned client, unsigned class_no, vl_band_e
     waiter->account = MINE;
     waiter->since_us = now_us++;
     waiter->done = is_done;
-    vl_clients_identify(&clients, MINE, class_no, band, address, sizeof(address), 32, 64,
-                        &waiter->client);
+    vl_clients_prefix(address, sizeof(address), 32, 64, &waiter->client);
+    waiter->client.class_no = (unsigned char)class_no;
+    waiter->client.band = (unsigned char)band;
+    vl_clients_key(&clients, MINE, &waiter->client);
     vl_clients_backlog(&inner[MINE], now_us);
     vl_wait_add(w, waiter);
 }
@@ -308,6 +317,7 @@ static unsigned number_of(const vl_waiter_t *waiter)
 static vl_wait_t *new_site(void)
 {
     memset(&inner[MINE], 0, sizeof(inner[MINE]));
+    memset(&told[MINE], 0, sizeof(told[MINE]));
     memset(&clients, 0, sizeof(clients));
     vl_clients_init(&clients);
     crowd_size = 0;
@@ -321,6 +331,8 @@ static void one_client_with_many_requests_delays_no_other(void)
 
     for (i = 0; i < 1000; i++)
         queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    ok(told[MINE].classes[0] == 1000 && told[MINE].clients == 1 && told[MINE].most == 1000
+       && told[MINE].most_key == crowd[0].client.key, "other processes are told of it");
     for (i = 0; i < 400; i++) {
         if (i % 10 == 0)
             queue_of(w, 2, 0, VL_BAND_STRANGERS);   /* a visitor comes */
@@ -441,6 +453,17 @@ static void nothing_is_charged_without_a_backlog(void)
        "two seconds after the last request had to wait it is not");
 }
 
+/* Returns the client of the account with this address. */
+static vl_client_id_t identify(apr_uint32_t account, const void *address, apr_size_t length,
+                               unsigned bits4, unsigned bits6)
+{
+    vl_client_id_t id;
+
+    vl_clients_prefix(address, length, bits4, bits6, &id);
+    vl_clients_key(&clients, account, &id);
+    return id;
+}
+
 static void prefixes_are_one_client(void)
 {
     static const unsigned char v4[2][4] = { { 192, 0, 2, 1 }, { 192, 0, 2, 200 } };
@@ -448,20 +471,19 @@ static void prefixes_are_one_client(void)
                                              { 0x20, 1, 13, 0xb8, 0, 0, 0, 1, 2 } };
     vl_client_id_t a, b;
 
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 32, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 32, 64, &b);
+    a = identify(1, v4[0], 4, 32, 64);
+    b = identify(1, v4[1], 4, 32, 64);
     ok(a.key != b.key, "two addresses are two clients with /32");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 24, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 24, 64, &b);
+    a = identify(1, v4[0], 4, 24, 64);
+    b = identify(1, v4[1], 4, 24, 64);
     ok(a.key == b.key && a.prefix[15] == 0, "and one with /24");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[0], 16, 32, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    a = identify(1, v6[0], 16, 32, 64);
+    b = identify(1, v6[1], 16, 32, 64);
     ok(a.key == b.key, "addresses of one IPv6 /64 are one client");
-    vl_clients_identify(&clients, 2, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    b = identify(2, v6[1], 16, 32, 64);
     ok(a.key != b.key, "of one site");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 0, &b);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS,
-                        "\0\0\0\0\0\0\0\0\0\0\377\377\300\0\2\1", 16, 32, 0, &a);
+    b = identify(1, v6[1], 16, 32, 0);
+    a = identify(1, "\0\0\0\0\0\0\0\0\0\0\377\377\300\0\2\1", 16, 32, 0);
     ok(a.key != b.key && a.prefix[12] == 192, "a mapped IPv4 address is an IPv4 address");
 }
 
@@ -477,6 +499,10 @@ static void the_table_is_bounded(void)
         serve(w, 100, 100);
     }
     ok(vl_clients_top(&clients, MINE, top, 1) == 1, "60000 clients, one after the other");
+    /* docs/design/011-inside-a-site.md has these sizes. */
+    ok(sizeof(clients) <= 920000 && sizeof(vl_inner_t) <= 880 && sizeof(vl_waiting_t) <= 56,
+       "the table takes %u bytes, a site %u, its waiters in a child %u",
+       (unsigned)sizeof(clients), (unsigned)sizeof(vl_inner_t), (unsigned)sizeof(vl_waiting_t));
     queue_of(w, 1, 0, VL_BAND_STRANGERS);
     ok(serve(w, 100, 100) && !vl_wait_count(w), "and the table still works");
     vl_clients_forget(&clients, MINE + 1);
@@ -533,6 +559,8 @@ static void patient_clients_are_served_too(void)
         queue_of(w, (unsigned)(100 + i), 0, VL_BAND_STRANGERS);
         late += number_of(serve(w, 100, 100)) < 10;
     }
+    ok(inner[MINE].late == 10, "and each of the ten is counted as late once (%u)",
+       (unsigned)inner[MINE].late);
     ok(late >= 3 && late <= 5, "one grant in 16 goes to a client that has waited for longer "
        "than others do (%d of 64)", late);
     now_us += 6000000;
