@@ -5,6 +5,7 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_conf.h"
+#include "core/vl_hosts.h"
 
 static const char *known_name(vl_known_e known)
 {
@@ -53,20 +54,31 @@ static void put_client(vl_out_t *out, const vl_visitor_conf_t *conf,
                   now_us / APR_USEC_PER_SEC - (apr_int64_t)client->last_s);
 }
 
-void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_rec *s)
+/* Returns the account of the host, or of the site if host is NULL or has none. */
+static apr_uint32_t account_of(const vl_shm_t *shm, const vl_conf_t *conf, const char *host)
+{
+    apr_uint32_t account;
+
+    return host && vl_hosts_lookup(shm, conf->account, host, &account) ? account
+                                                                       : conf->account;
+}
+
+void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_rec *s,
+                             const char *host)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_visitor_conf_t *visitors = &conf->visitors;
-    const vl_inner_t *inner = vl_shm_inner(shm, conf->account);
+    apr_uint32_t account = account_of(shm, conf, host);
+    const vl_inner_t *inner = vl_shm_inner(shm, account);
     vl_client_entry_t *clients = apr_palloc(out->pool, sizeof(*clients)
                                                        * VL_CONTROL_CLIENTS_MAX);
-    apr_uint32_t n = vl_clients_top(vl_shm_clients(shm), conf->account, clients,
-                                    VL_CONTROL_CLIENTS_MAX), i;
+    apr_uint32_t n = vl_clients_top(vl_shm_clients(shm), vl_hosts_identity(shm, account),
+                                    clients, VL_CONTROL_CLIENTS_MAX), i;
     int classes = 1 + (visitors->classes ? visitors->classes->nelts : 0), c;
     apr_int64_t now_us = vl_clock_us();
 
     vl_out_text(out, "{\"site\":");
-    vl_out_json(out, conf->site->name);
+    vl_out_json(out, host ? host : conf->site->name);
     vl_out_printf(out, ",\"clients_share\":%s,\"known\":\"%s\",\"contended\":%s,"
                   "\"classes\":[", visitors->clients ? "true" : "false",
                   known_name(visitors->known),
