@@ -121,13 +121,6 @@ int vl_hosts_lookup(const vl_shm_t *shm, apr_uint32_t site, const char *host,
     return i != 0;
 }
 
-apr_uint32_t vl_hosts_site(const vl_shm_t *shm, apr_uint32_t account)
-{
-    apr_uint32_t first = shm->head->sites;
-
-    return account < first ? account : load(&shm->host[account - first].site);
-}
-
 apr_uint32_t vl_hosts_identity(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t first = shm->head->sites;

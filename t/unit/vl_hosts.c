@@ -73,7 +73,6 @@ static void accounts(void)
     ok(vl_hosts_find(shm, site, "hosting.test") == site
        && vl_hosts_find(shm, site, NULL) == site && vl_hosts_find(shm, site, "[::1]") == site,
        "the ServerName, no name and an address have the site's");
-    ok(vl_hosts_site(shm, a) == site && vl_hosts_site(shm, site) == site, "its site is known");
     ok(vl_hosts_lookup(shm, site, "B.example", &found) && found == b
        && !vl_hosts_lookup(shm, site, "c.example", &found), "a lookup makes none");
     ok(!strcmp(snapshot(shm, a).name, "a.example") && snapshot(shm, a).limits.weight == 250
