@@ -17,7 +17,7 @@ load lib/guard
   names=$(found 5 "directives of the module" directives_of_module)
   for name in $names; do
     entry=$(sed -nE "/^## \`?$name\`?\$/,/^## /p" "$TOP/docs/directives.md")
-    for field in Syntax Default Context; do
+    for field in Description Syntax Default Context Status Module; do
       grep -qiE "^[-*|_ ]*$field" <<<"$entry" || fail "$name: no $field"
     done
   done
@@ -80,3 +80,13 @@ documented_ids() { grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/operating.md" | tr -d VL
   try grep -E "^## \[?(Unreleased|${version//./\\.})\]?( |\$)" "$TOP/CHANGELOG.md"
   is "$status" 0
 }
+
+@test "the picture of the overview has every label of its source" {
+  local label labels svg
+  svg=$(sed 's/&#45;/-/g; s/&gt;/>/g; s/&amp;/\&/g' "$TOP/docs/design/overview.svg")
+  labels=$(found 15 "labels" picture_labels)
+  while IFS= read -r label; do
+    grep -qF -- ">$label<" <<<"$svg" || fail "$label: not in overview.svg (make pictures)"
+  done <<<"$labels"
+}
+picture_labels() { grep -oE '\blabel = "[^"]+"' "$TOP/docs/design/overview.dot" | sed 's/label = "//; s/"$//; s/\\n/\n/g' | sort -u; }
