@@ -126,6 +126,10 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
                       "enforce</b>: see \"unenforced\" in <a href=\"?%sjson\">"
                       "JSON</a>", page->unenforced,
                       page->is_single ? "me&amp;" : "");
+    if (page->by_host)
+        vl_out_printf(out, "; %u host names of at most %u have an account, the busiest %d "
+                      "are shown", page->hosts.named, page->hosts.limit,
+                      page->nrows - page->nsites);
     vl_out_text(out, "</p></header>\n");
 }
 
@@ -289,6 +293,11 @@ static void put_row(vl_out_t *out, const vl_page_t *page, const vl_row_t *row, i
 
     vl_out_text(out, "<tr><td>");
     vl_out_html(out, row->name);
+    if (*row->host_of) {
+        vl_out_text(out, " <small>of ");
+        vl_out_html(out, row->host_of);
+        vl_out_text(out, "</small>");
+    }
     put_state(out, row);
     put_counts(out, row, dryrun);
     for (key = 0; key < VL_KEY_COUNT; key++)

@@ -68,8 +68,9 @@ static int status_handler(request_rec *r)
     if (r->header_only)
         return OK;
     out = vl_out_to_request(r);
-    format->write(out, vl_status_gather(r->pool, has_keyword(r, "me")
-                                        ? r->server : NULL));
+    format->write(out, has_keyword(r, "me")
+                       ? vl_status_gather(r->pool, r->server, r->hostname)
+                       : vl_status_gather(r->pool, NULL, NULL));
     vl_out_flush(out);
     return OK;
 }
@@ -88,7 +89,7 @@ static void put_auto(vl_out_t *out, const vl_page_t *page)
                   "\nVhostLimitWaiting: %" APR_UINT64_T_FMT
                   "\nVhostLimitRequests: %" APR_UINT64_T_FMT
                   "\nVhostLimitQueued: %" APR_UINT64_T_FMT
-                  "\nVhostLimitRefused: %" APR_UINT64_T_FMT "\n", page->nrows,
+                  "\nVhostLimitRefused: %" APR_UINT64_T_FMT "\n", page->nsites,
                   page->limited, page->slots, sum->running, sum->waiting,
                   sum->requests, sum->queued, sum->refused);
 }
@@ -118,7 +119,7 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
                   "running on %u slots, %" APR_UINT64_T_FMT " waiting</dt>\n"
                   "<dt>%" APR_UINT64_T_FMT " requests admitted, %"
                   APR_UINT64_T_FMT " of them queued first, %" APR_UINT64_T_FMT
-                  " refused</dt>\n", page->nrows, page->limited, sum->running,
+                  " refused</dt>\n", page->nsites, page->limited, sum->running,
                   page->slots, sum->waiting, sum->requests, sum->queued,
                   sum->refused);
     put_limited(out, page);
@@ -127,7 +128,7 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
 
 static int status_hook(request_rec *r, int flags)
 {
-    const vl_page_t *page = vl_status_gather(r->pool, NULL);
+    const vl_page_t *page = vl_status_gather(r->pool, NULL, NULL);
     vl_out_t *out = vl_out_to_request(r);
 
     if (flags & AP_STATUS_SHORT)
