@@ -33,7 +33,7 @@
 #                     their hosts files and removes them at its end. Apache listens on
 #                     port 80 of this machine's own network and has all its CPUs; only
 #                     this machine and the clients get its pages, any other address gets
-#                     403
+#                     403. Not for tests that need addresses of the test bed's clients
 #   --install         install the load generator on clients that lack it
 #   --server ADDRESS  address that the clients use to reach this machine; needed if they
 #                     see several addresses, or one that is not its own
@@ -164,6 +164,7 @@ check_clients() {
     [[ ${option[cpus]:-1} =~ ^[1-9][0-9]{0,2}$ ]] || misuse "--server-cpus: '${option[cpus]}' is not a whole number from 1 to 999"
     [[ ${option[install]} == no && -z ${option[server]} ]] || misuse "--install and --server are valid with --clients only"
   else
+    [[ -z ${test[local]-} ]] || misuse "--clients: the test ${test[name]} needs the clients of the test bed: ${test[local]}"
     [[ -z ${option[cpus]} ]] || misuse "--server-cpus: with --clients the server has all CPUs of this machine"
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
     ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: at most ${#bed_clients[@]} hosts"

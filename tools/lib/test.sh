@@ -65,6 +65,7 @@ test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the m
 
 test_idle()         { test[idle]=yes; }                 # the server's CPU may be idle in a run
 test_tls()          { test[tls]=on; }                   # the sites over TLS and HTTP/2
+test_local()        { test[local]=$1; }                 # <reason>: it cannot run with --clients
 
 # Begins a scene.  A test without this call has one scene.
 test_scene() { # <name>
@@ -153,6 +154,21 @@ test_row_p99() { # <where> [scene]
     "ratio(this(\"$scene\") | site(\"victim\").p99_s; this(\"$scene\") | site(\"victim\").mean_s)"
   test_row_of "$scene" "$1" "victim's p99 / its p99 on plain Apache" '<= 1' '<= 0.3' \
     "ratio(this(\"$scene\") | site(\"victim\").p99_s; plain(\"$scene\") | site(\"victim\").p99_s)"
+}
+
+# A role's figures beside those on plain Apache.  They are reported, only the total has a
+# bar.
+test_row_plain() { # <where> <role> <whose, such as "victim's"> [scene]
+  local scene=${4--} figure unit
+  for figure in rate p99_s; do
+    unit=${figure%_s}
+    test_row_of "$scene" "$1" "$3 $unit / that on plain Apache" '' '' \
+      "ratio(this(\"$scene\") | site(\"$2\").$figure; plain(\"$scene\") | site(\"$2\").$figure)"
+  done
+  test_row_of "$scene" "$1" "total / plain Apache's total" '>= 0.95' '>= 1.0' \
+    "ratio(this(\"$scene\") | .total.rate; plain(\"$scene\") | .total.rate)"
+  test_row_of "$scene" "$1" "all failures" '= 0' '= 0' "this(\"$scene\") | .total.failures"
+  test_row_of "$scene" "$1" "all failures on plain Apache" '' '' "plain(\"$scene\") | .total.failures"
 }
 
 # A published figure; where and value as in test_row, but for plain Apache too.  The unit
