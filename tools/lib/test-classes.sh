@@ -12,5 +12,9 @@ describe_classes() {
   test_load one 2 site1 300
   test_row all 'worst relative error of the shares' '<= 5 %' '<= 2 %' \
     'this | [(site("three").share / 3, site("one").share) * 4 - 1 | fabs * 100] | max'
-  test_row_plain all three "the heavier class's"
+  test_row_plain all three "heavier class's" rate
+  test_row_plain all three "heavier class's" p99
+  test_row_total all '>= 0.95' '>= 1.0'
+  test_row_plain_failures all three "heavier class's"
+  test_row_plain_failures all one "lighter class's"
 }
