@@ -8,7 +8,6 @@ describe_clients-cost() {
   local load mode
   test_summary 'throughput with VhostLimitClients On and Off: three sites with four users each, and 100 users beside 2 x 500 of another site'
   test_pages static,php
-  test_idle
   for load in light noisy; do
     for mode in On Off; do
       test_scene "$load-$mode"
