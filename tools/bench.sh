@@ -7,7 +7,8 @@
 #   TEST              what to measure (noisy); -l lists the tests
 #   --quick           3 seconds a run, one repetition: shows that everything works; its
 #                     figures are not a measurement. The default is 25 seconds a run and
-#                     three repetitions, about seven minutes for noisy
+#                     three repetitions, about seven minutes for noisy. A run of overload
+#                     takes 60 seconds, 15 with --quick
 #   --full            publishable length: five minutes a run, three repetitions, about
 #                     65 minutes for noisy; insulation runs one minute, with all loads
 #                     and schemes, about three hours
@@ -24,7 +25,7 @@
 #                     Apache with the number of threads that was fastest in short runs
 #                     with 25, 50, 100, WORKERS and 1200; limits40 and limits20, process
 #                     limits (default: the test's); noisy also takes mod_qos, haproxy and
-#                     process-limit
+#                     process-limit, and overload takes haproxy
 #   --page LIST       the pages: static, large, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
 #   --clients LIST    generate the load on up to three other machines, host1,host2,host3,

@@ -37,8 +37,9 @@ bed_commands=                   # a file that collects command lines, or nothing
 
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
-# module.  tls: on, or both for http too.  front: see bed-front.sh.  instances: number of Apaches that share the workers.
-# apps: a folder of applications.  Only bed_set changes them.
+# module.  tls: off, on, or both: http too.  front: see bed-front.sh.  instances: number of
+# Apaches that share the workers.  apps: a folder of applications.  Only bed_set changes
+# them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
   [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
 

@@ -3,8 +3,9 @@
 # Standing overload: a site gets twice the requests that the server can answer, and its
 # clients give up after 3 s.  In order of arrival nearly every answer would be too late.
 # The capacity is that of plain Apache with 100 users, measured beforehand for the rate, and
-# in each repetition for the rows.  The module has no switch for order of arrival; --target
-# haproxy is a queue of that kind in front.
+# in each repetition for the rows.  The rate does not depend on the number of users: 10000
+# is how many connections may be open, for the limit of descriptors.  The module has no
+# switch for order of arrival; --target haproxy is a queue of that kind in front.
 
 describe_overload() {
   test_summary 'twice the requests that the server can answer for 60 s, from clients that give up after 3 s, PHP'
@@ -18,7 +19,7 @@ describe_overload() {
   test_load visitor 1 site1 100
   test_scene overload
   test_by crowd addresses=16000:rate=200%:patience=3
-  test_load visitor 1 site1 4000
+  test_load visitor 1 site1 10000
   test_row all 'responses within 3 s / capacity' '>= 0.9' '>= 0.95' \
     'ratio(this("overload") | .total.rate; plain("capacity") | .total.rate)'
   test_row all 'the same on plain Apache' '' '' \
