@@ -178,11 +178,11 @@ measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <pref
 measure_count() { echo $(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat])); }    # runs
 
 measure_seconds() { # estimate for all runs
-  local runs tuned
+  local runs tuned capacities
   runs=$(measure_count)
   tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
-  tuned=$((tuned + $(measure_capacity_pages | wc -l)))
-  echo $((runs * $(measure_seconds_run) + tuned * $(measure_seconds_try)))
+  capacities=$(measure_capacity_pages | wc -l)
+  echo $((runs * $(measure_seconds_run) + tuned * $(measure_seconds_try) + capacities * $(measure_seconds_capacity)))
 }
 
 measure_seconds_run() { echo $((measure[seconds] + measure[warm] + 5)); }
@@ -217,8 +217,8 @@ measure_tune() {
 
 # Sets measure_rate to the responses a second of a short run.  It does not print the
 # rate: the run's processes would survive a subshell, and keep the lock.
-measure_try() { # <page> <threads>
-  measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
+measure_try() { # <page> <threads> [seconds]
+  measure_set 0 "$1" plain "${test_scenes[0]}" "${3-${measure[try]}}" "$2" "${measure[out]}/0-$1-plain-$2"
   trial_try
   ! trial_siege_failed || trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
@@ -234,6 +234,10 @@ measure_workers() { # <page> <target>
 
 # --- the capacity of plain Apache ---------------------------------------------
 
+measure_capacity_length=10      # seconds: shorter runs differ too much
+
+measure_seconds_capacity() { echo $((measure_capacity_length + measure[warm] + 4)); }
+
 measure_capacity_pages() {
   [[ -z ${test[capacity]-} ]] || measure_pages
 }
@@ -242,8 +246,8 @@ measure_capacities() {
   local page
   for page in $(measure_capacity_pages); do
     progress_step "$page page on plain Apache, for its capacity"
-    measure_try "$page" "${measure[workers]}"
-    progress_done "$(measure_seconds_try)"
+    measure_try "$page" "${measure[workers]}" "$measure_capacity_length"
+    progress_done "$(measure_seconds_capacity)"
     measure_capacity[$page]=$measure_rate
     measure_tries+="$page ${measure[workers]} $measure_rate"$'\n'
   done

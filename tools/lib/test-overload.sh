@@ -3,9 +3,11 @@
 # Standing overload: a site gets twice the requests that the server can answer, and its
 # clients give up after 3 s.  In order of arrival nearly every answer would be too late.
 # The capacity is that of plain Apache with 100 users, measured beforehand for the rate, and
-# in each repetition for the rows.  The rate does not depend on the number of users: 10000
-# is how many connections may be open, for the limit of descriptors.  The module has no
-# switch for order of arrival; --target haproxy is a queue of that kind in front.
+# in each repetition for the rows.  If fewer requests ended than 1.5 times the capacity, it
+# was measured too low, and there was no overload.  The rate does not depend on the number
+# of users: 10000 is how many connections may be open, for the limit of descriptors.  The
+# module has no switch for order of arrival; --target haproxy is a queue of that kind in
+# front.
 
 describe_overload() {
   test_summary 'twice the requests that the server can answer for 60 s, from clients that give up after 3 s, PHP'
@@ -24,7 +26,7 @@ describe_overload() {
     'ratio(this("overload") | .total.rate; plain("capacity") | .total.rate)'
   test_row all 'the same on plain Apache' '' '' \
     'ratio(plain("overload") | .total.rate; plain("capacity") | .total.rate)'
-  test_row all 'requests that ended / capacity' '' '' \
+  test_row all 'requests that ended / capacity' '>= 1.5' '' \
     'ratio(this("overload") | (.total.transactions + .total.failures) / .seconds; plain("capacity") | .total.rate)'
   test_row all 'capacity / that of plain Apache' '>= 0.95' '>= 1.0' \
     'ratio(this("capacity") | .total.rate; plain("capacity") | .total.rate)'
