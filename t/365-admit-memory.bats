@@ -52,7 +52,7 @@ set_size() { # of the server, kB
 # Starts prefork with the vhosts and stops it. Prints the private memory of the child with
 # the least of it, in kB: it has served nothing.
 private_memory() { # <number>
-  vhosts "$1" >"$BATS_TEST_TMPDIR/vhosts.conf"
+  shop_vhosts "$1" >"$BATS_TEST_TMPDIR/vhosts.conf"
   start_httpd -m prefork 'VhostLimit On' 'VhostLimitCgroup off' -t 'StartServers 4' -t 'MinSpareServers 4' \
     -x "Include \"$BATS_TEST_TMPDIR/vhosts.conf\""
   wait_until 10 has_children 4
@@ -63,12 +63,3 @@ private_memory() { # <number>
 }
 
 has_children() { (($(httpd_children | wc -l) >= $1)); }
-
-vhosts() { # <number>
-  local i port
-  port=$(httpd_port)
-  for ((i = 1; i <= $1; i++)); do
-    printf '<VirtualHost 127.0.0.1:%s>\nServerName shop%d.example\nDocumentRoot "%s/htdocs/a"\n</VirtualHost>\n' \
-      "$port" "$i" "$HTTPD_ROOT"
-  done
-}

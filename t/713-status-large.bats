@@ -19,7 +19,7 @@ setup_file() {
 }
 
 start_many() { # <vhosts>
-  many_vhosts "$1" >"$BATS_FILE_TMPDIR/many.conf"
+  shop_vhosts "$1" >"$BATS_FILE_TMPDIR/many.conf"
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
   ask_all "$1"
 }
@@ -32,15 +32,6 @@ small() { # <command>...
   mkdir -p "$BATS_FILE_TMPDIR"
   chmod a+x "$BATS_FILE_TMPDIR"
   "$@"
-}
-
-many_vhosts() { # <number>
-  local i port
-  port=$(httpd_port)
-  for ((i = 1; i <= $1; i++)); do
-    printf '<VirtualHost 127.0.0.1:%s>\nServerName shop%d.example\nDocumentRoot "%s/htdocs/a"\n</VirtualHost>\n' \
-      "$port" "$i" "$HTTPD_ROOT"
-  done
 }
 
 stop_small() { small stop_httpd; }

@@ -14,11 +14,8 @@ teardown() {
 }
 
 look_at() { # <fragment> [<as configure_httpd>]...
-  local fragment=$1 many
-  many=$(for ((i = 1; i <= 300; i++)); do
-    printf '<VirtualHost 127.0.0.1:%s>\nServerName shop%d.example\n</VirtualHost>\n' "$(httpd_port)" "$i"
-  done)
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'c VhostLimit DryRun' "${@:2}" -x "$many" \
+  local fragment=$1
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'c VhostLimit DryRun' "${@:2}" -x "$(shop_vhosts 300)" \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x "ServerName \"<img src=x onerror=document.title='broken'>\"" -x '</VirtualHost>'
   start_browser
   open_page "http://status.test:$(httpd_port)/vhostlimit#$fragment"

@@ -128,13 +128,15 @@ programs() { # every program in tools
   done
   run "$TOP/tools/bench.sh" --install
   exits 2 "--install and --server are valid with --clients only"
+  run "$TOP/tools/bench.sh" --clients one,two classes
+  exits 2 "--clients: the test classes needs the clients of the test bed: "
   run "$TOP/tools/bench.sh" --target haproxy weights
   exits 2 "--target: the test weights cannot run haproxy"
 }
 
 @test "bench.sh -l prints one line for each test" {
   run "$TOP/tools/bench.sh" -l
-  for name in alone baseline cap cgroup cpu cpu-shared cpu-threads cpu-weights insulation light many mix noisy recovery vhosts weights; do
+  for name in alone baseline cap cgroup classes cpu cpu-shared cpu-threads cpu-weights inside insulation light many mix noisy recovery vhosts weights; do
     exits 0 "$name"$'\t'
   done
 }

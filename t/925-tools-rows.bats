@@ -186,10 +186,18 @@ shared_pool() { # <word of rows.jq>
       for page in ${test[pages]//,/ }; do page_known "$page" || [ "$page" = mixed ]; done
       for target in ${test[targets]//,/ }; do target_known "$target"; done
       for scene in "${test_scenes[@]}"; do
-        test_loads_of "$scene" | awk "NF != 8 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[123]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
+        test_loads_of "$scene" | awk "NF != 9 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[123]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
       done
       echo "$name" ); done'
   [ "${#lines[@]}" -ge 9 ]
+}
+
+@test "docs/benchmarks.md has each test" {
+  local name
+  with_bench 'test_list | cut -f 1'
+  for name in "${lines[@]}"; do
+    grep -q "^|.*\`$name\`.*|.*|\$" "$TOP/docs/benchmarks.md" || { echo "not there: $name"; return 1; }
+  done
 }
 
 @test "each test's rows are valid jq, with valid bars and goals" {
@@ -220,6 +228,55 @@ shared_pool() { # <word of rows.jq>
     measure_array tries <<<"$measure_tries" | jq -c "map([.page, .workers, .rate])"'
   [ "${lines[*]:0:5}" = '50 400 400 1200 400' ]
   [ "${lines[5]}" = '[["static",25,99],["static",50,1000.5],["static",100,99],["static",400,99],["static",1200,99],["php",25,99],["php",50,99],["php",100,99],["php",400,99],["php",1200,1000.5]]' ]
+}
+
+@test "a rate in percent is that of the capacity that plain Apache had on the page, for all users together" {
+  with_bench 'test_read overload
+    measure=([targets]=plain,vhostlimit [pages]=static,php [workers]=400 [length]=quick [warm]=1 [load]=wrk [keepalive]=0)
+    measure_try() { case $1$2 in static400) measure_rate=900 ;; php400) measure_rate=100.5 ;; esac; }
+    measure_capacities
+    for page in static php; do
+      measure_set 1 "$page" plain overload 3 400 out
+      trial_load crowd:addresses=16000:rate=200%:patience=3 400; trial_load crowd:rate=2 400; trial_load h2load:10 400
+    done
+    measure_array tries <<<"$measure_tries" | jq -c "map([.page, .workers, .rate])"'
+  [ "${lines[0]}" = 'crowd:addresses=16000:rate=4.500000:patience=3' ]
+  [ "${lines[1]}" = 'crowd:rate=2' ]
+  [ "${lines[2]}" = 'h2load:10' ]
+  [ "${lines[3]}" = 'crowd:addresses=16000:rate=0.502500:patience=3' ]
+  [ "${lines[6]}" = '[["static",400,900],["php",400,100.5]]' ]
+}
+
+@test "the capacity is not measured for a test that does not ask for it" {
+  with_bench 'test_read noisy; measure=([targets]=plain,vhostlimit [pages]=static [workers]=400)
+    measure_try() { echo tried; }
+    measure_capacities; echo none'
+  [ "$output" = none ]
+}
+
+@test "a test may have its own length; the others have that of the command line" {
+  with_bench 'for name in overload noisy insulation; do
+      for length in quick default full; do (test_read "$name" length=$length; option[length]=$length; lengths | cut -d " " -f 1); done
+    done | paste -sd " "'
+  [ "$output" = '15 60 60 3 25 300 3 25 60' ]
+}
+
+@test "a test with addresses of the clients of the test bed cannot run with others" {
+  with_bench 'for name in $(test_list | cut -f 1); do
+      (test_read "$name"; [[ $(test_made_with) != *crowd* || -n ${test[local]-} ]] || echo "$name")
+    done; echo end'
+  [ "$output" = end ]
+}
+
+@test "https and http of a site: each load has its scheme" {
+  with_bench 'test_read schemes; bed[tls]=both; trial=([target]=plain [page]=static)
+    test_loads_of - | while read -r role _ site _ _ _ page _ scheme; do echo "$role $(trial_url "$site" "$page" "$scheme")"; done
+    bed[tls]=off; trial_url site2 - -; bed[tls]=on; trial_url site2 php -'
+  [ "${lines[0]}" = 'https https://site1.test/index.html' ]
+  [ "${lines[1]}" = 'other https://site2.test/index.html' ]
+  [ "${lines[2]}" = 'http http://site1.test/index.html' ]
+  [ "${lines[3]}" = 'http://site2.test/index.html' ]
+  [ "${lines[4]}" = 'https://site2.test/info.php' ]
 }
 
 @test "the time left is corrected by the measured time of steps" {

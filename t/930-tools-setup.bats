@@ -239,6 +239,31 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   done
 }
 
+# Prints each address that is in the access log and how many requests it sent.
+senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
+
+@test "a crowd sends from the addresses of its client, at its rate, and gives up" {
+  bed up -D 'LogFormat "%a" address' -D "CustomLog $DIR/senders.log address"
+  [ "$status" -eq 0 ]
+  gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$BATS_TEST_TMPDIR/crowd" "$TOP/tools/lib/crowd.c"
+  crowd() { ip netns exec vl-client2 "$BATS_TEST_TMPDIR/crowd" site1.test 80 "$@"; }
+  run crowd /index.html 10 1 from=198.19.128.250 addresses=300
+  printf '%s\n' "$output"
+  jq -e '.good >= 300 and .refused + .broken + .gave_up == 0 and .timed == .good' <<<"$output"
+  [ "$(senders | grep -cE '^198\.19\.(128\.25[0-5]|129\.[0-9]+|130\.([0-9]|[12][0-9]|3[0-7])) ')" -eq 300 ]
+  # 20 requests a second, although each takes 2 s; the last ones count as they are.
+  run crowd '/sleep.php?ms=2000' 4 3 rate=5
+  printf '%s\n' "$output"
+  jq -e '.begun >= 55 and .begun <= 61 and .good < .begun and .timed == .begun and .p50 >= 0' <<<"$output"
+  run crowd '/sleep.php?ms=30000' 4 3 rate=1 patience=1
+  printf '%s\n' "$output"
+  jq -e '.good == 0 and .gave_up >= 4 and .timed == .begun and .longest < 2' <<<"$output"
+  run crowd /missing.html 4 1
+  jq -e '.good == 0 and .refused > 0' <<<"$output"
+  run crowd / 4 1 streams=1
+  [ "$status" -eq 2 ]
+}
+
 @test "programs of the bed run if /run is mounted noexec" {
   # shellcheck disable=SC2016  # for the inner shell
   run unshare -m bash -c 'mount -t tmpfs -o noexec tmpfs /run && cd "$1/tools" && ./setup.sh up >&2 &&

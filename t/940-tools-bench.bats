@@ -115,6 +115,18 @@ admitted_by_weight() {
   jq -e '.rows | length == 2 and all(.median != null and .median < 30)' out/result.json
 }
 
+@test "https and http of a site are asked in one run, and have one share of the CPU" {
+  grep -qE '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts || skip "no cgroups here"
+  run "$TOP/tools/bench.sh" --quick --keep-noisy --page static -o out schemes 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  nothing_left
+  jq -e 'all(.runs[]; .sites | length == 3 and all(.transactions > 0))' out/result.json
+  jq -e '.runs[0].commands | any(test(" https://site1.test/")) and any(test(" http://site1.test/"))' out/result.json
+  jq -e '.runs[] | select(.target == "vhostlimit") | .status.vhosts | map(select(.name == "site1.test")) | length == 1' out/result.json
+  jq -e '.rows | map(select(.name | test("CPU time"))) | length == 2 and all(.median > 0 and .median < 1)' out/result.json
+}
+
 @test "an interrupted measurement reports its complete runs and leaves nothing" {
   run interrupted_after_a_run INT
   printf '%s\n' "$output"

@@ -7,7 +7,8 @@
 #   TEST              what to measure (noisy); -l lists the tests
 #   --quick           3 seconds a run, one repetition: shows that everything works; its
 #                     figures are not a measurement. The default is 25 seconds a run and
-#                     three repetitions, about seven minutes for noisy
+#                     three repetitions, about seven minutes for noisy. A run of overload
+#                     takes 60 seconds, 15 with --quick
 #   --full            publishable length: five minutes a run, three repetitions, about
 #                     65 minutes for noisy; insulation runs one minute, with all loads
 #                     and schemes, about three hours
@@ -24,7 +25,7 @@
 #                     Apache with the number of threads that was fastest in short runs
 #                     with 25, 50, 100, WORKERS and 1200; limits40 and limits20, process
 #                     limits (default: the test's); noisy also takes mod_qos, haproxy and
-#                     process-limit
+#                     process-limit, and overload takes haproxy
 #   --page LIST       the pages: static, large, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
 #   --clients LIST    generate the load on up to three other machines, host1,host2,host3,
@@ -33,7 +34,7 @@
 #                     their hosts files and removes them at its end. Apache listens on
 #                     port 80 of this machine's own network and has all its CPUs; only
 #                     this machine and the clients get its pages, any other address gets
-#                     403
+#                     403. Not for tests that need addresses of the test bed's clients
 #   --install         install the load generator on clients that lack it
 #   --server ADDRESS  address that the clients use to reach this machine; needed if they
 #                     see several addresses, or one that is not its own
@@ -164,6 +165,7 @@ check_clients() {
     [[ ${option[cpus]:-1} =~ ^[1-9][0-9]{0,2}$ ]] || misuse "--server-cpus: '${option[cpus]}' is not a whole number from 1 to 999"
     [[ ${option[install]} == no && -z ${option[server]} ]] || misuse "--install and --server are valid with --clients only"
   else
+    [[ -z ${test[local]-} ]] || misuse "--clients: the test ${test[name]} needs the clients of the test bed: ${test[local]}"
     [[ -z ${option[cpus]} ]] || misuse "--server-cpus: with --clients the server has all CPUs of this machine"
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
     ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: at most ${#bed_clients[@]} hosts"
@@ -210,7 +212,11 @@ resolve_options() {
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
-  case ${option[length]} in quick) echo 3 1 1 1 ;; full) echo "${test[full]-300}" 10 10 3 ;; *) echo 25 2 3 3 ;; esac
+  case ${option[length]} in
+    quick) echo "${test[quick]:-3}" 1 1 1 ;;
+    full) echo "${test[full]:-300}" 10 10 3 ;;
+    *) echo "${test[default]:-25}" 2 3 3 ;;
+  esac
 }
 
 prepare() {

@@ -83,6 +83,13 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   printf '%s\n' "$template_text" >"$HTTPD_ROOT/httpd.conf"
 }
 
+# Prints virtual hosts for -x: shop1.example to shopN.example, with the documents of
+# a.test. More than a few hundred are too long for a command line; write them to a file.
+shop_vhosts() { # <number>
+  seq "$1" | awk -v port="$(httpd_port)" -v documents="$HTTPD_ROOT/htdocs/a" \
+    '{ printf "<VirtualHost 127.0.0.1:%s>\nServerName shop%d.example\nDocumentRoot \"%s\"\n</VirtualHost>\n", port, $1, documents }'
+}
+
 load_lines() { # <module names>
   local name file dir
   dir=$(httpd_module_dir)

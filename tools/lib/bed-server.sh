@@ -143,7 +143,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
     authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $also)
   lines=$(bed_site_lines)$'\n'
   apps=$(app_lines "${bed[apps]}")
-  more=$(bed_more_vhosts "$3")
+  more=$(bed_more_vhosts "$3" && bed_clear_vhosts)
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
   fpm3=$(bed_fpm_name site3)
@@ -192,17 +192,17 @@ bed_backend() {
 
 # The port of the sites in Apache.  Clients use 443, or 80, which may be a front's.
 bed_port() {
-  if [[ ${bed[tls]} == on ]]; then echo 443; elif [[ ${bed[front]} != none ]]; then echo 8080; else echo 80; fi
+  if [[ ${bed[tls]} != off ]]; then echo 443; elif [[ ${bed[front]} != none ]]; then echo 8080; else echo 80; fi
 }
 
 bed_more_modules() {
   [[ -z ${bed[modules]} ]] || echo "${bed[modules]}"
-  [[ ${bed[tls]} != on ]] || bed_tls_modules
+  [[ ${bed[tls]} == off ]] || bed_tls_modules
   [[ ${bed[front]} != proxy ]] || echo remoteip
 }
 
 bed_site_lines() { # configuration of each site's virtual host
-  [[ ${bed[tls]} != on ]] || echo 'SSLEngine on'
+  [[ ${bed[tls]} == off ]] || echo 'SSLEngine on'
   [[ ${bed[front]} != proxy ]] || echo 'RemoteIPProxyProtocol On'
 }
 
@@ -300,8 +300,10 @@ bed_curl() { # <client> <argument>...
   esac
 }
 
-bed_url() { # <site>: less its path
-  if [[ ${bed[tls]} == on ]]; then printf 'https://%s.test\n' "$1"; else printf 'http://%s.test\n' "$1"; fi
+bed_url() { # <site> [<http | https | ->]: less its path
+  local scheme=${2--}
+  [[ $scheme != - ]] || { [[ ${bed[tls]} == off ]] && scheme=http || scheme=https; }
+  printf '%s://%s.test\n' "$scheme" "$1"
 }
 
 bed_status_page() { # <path>: asked inside the server, where the vhost is Off

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# The test bed's sites over TLS and HTTP/2 instead of cleartext, with one self-signed
-# certificate.  Part of bed.sh, which has the variables.
+# The test bed's sites over TLS and HTTP/2 instead of cleartext, or beside it, with one
+# self-signed certificate.  Part of bed.sh, which has the variables.
 
 bed_tls_modules() {
   echo ssl
@@ -21,8 +21,20 @@ bed_tls_files() { # once for each bed
 }
 
 bed_tls_config() {
-  [[ ${bed[tls]} == on ]] || return 0
+  [[ ${bed[tls]} != off ]] || return 0
   bed_tls_files
   template_render "$(in_tree conf/testbed/tls.conf.in)" "$bed_dir/tls.conf" DIR="$bed_dir"
   cat "$bed_dir/tls.conf"
+}
+
+# The sites over http beside https.
+bed_clear_vhosts() {
+  local site
+  [[ ${bed[tls]} == both ]] || return 0
+  printf 'Listen %s:80\n' "$bed_address"
+  for site in "${bed_sites[@]}"; do
+    template_render "$(in_tree conf/testbed/vhost-clear.conf.in)" "$bed_dir/clear-$site.conf" \
+      DIR="$bed_dir" SITE="$site" ADDRESS="$bed_address" FPM="$(bed_fpm_name "$site")"
+    cat "$bed_dir/clear-$site.conf"
+  done
 }

@@ -37,8 +37,9 @@ bed_commands=                   # a file that collects command lines, or nothing
 
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
-# module.  front: see bed-front.sh.  instances: number of Apaches that share the workers.
-# apps: a folder of applications.  Only bed_set changes them.
+# module.  tls: off, on, or both: http too.  front: see bed-front.sh.  instances: number of
+# Apaches that share the workers.  apps: a folder of applications.  Only bed_set changes
+# them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
   [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
 
@@ -48,6 +49,9 @@ bed_serve() { # <address> [<client's address>]...
   bed_address=$1 bed_peers=("${@:2}")
   [[ $1 != *:* ]] || bed_address="[$1]"
 }
+
+# The first of 16384 addresses of a client, for crowd.c.
+bed_more_addresses() { printf '198.19.%s.0\n' $((64 * $1)); }  # <client>
 
 bed_file() { printf '%s/%s\n' "$bed_dir" "$1"; }     # <name>
 
@@ -142,6 +146,7 @@ bed_network_own() {
     netns_set "vl-client$client" net.ipv4.ip_local_port_range='1024 65535' \
       net.ipv4.tcp_max_tw_buckets=1024 net.ipv4.tcp_tw_reuse=1
     netns_join "$bed_server" "$bed_address" "vl-client$client" "198.18.0.1$client"
+    netns_route "$bed_server" "vl-client$client" "198.18.0.1$client" "$(bed_more_addresses "$client")/18"
     netns_hosts "vl-client$client" "127.0.0.1 localhost
 $bed_address site1.test site2.test site3.test"
   done

@@ -48,6 +48,12 @@ def ab($percentiles):
 # The line of JSON from handshake.c.
 def handshake: only | record(.done; .failed; .elapsed);
 
+# The line of JSON from crowd.c.  "at" has the response times in the middle of each class.
+def crowd: only | . as { $timed, $at }
+  | record(.good; .refused + .broken + .gave_up; .elapsed)
+    + { mean_s: .mean, longest_s: .longest, p50_s: .p50, p90_s: .p90, p99_s: .p99, p999_s: .p999,
+        times: (if $at then [[$at, [classes]] | transpose[] | [.[0], $timed * .[1][1] / 100]] else null end) };
+
 # siege's JSON.  The last line of a summary is required: without it the file is truncated.
 def siege_summary: only
   | def n(k): .[k] | if type == "number" then . else error("no " + k) end;

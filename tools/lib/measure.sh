@@ -7,6 +7,7 @@
 # out load keepalive repeat seconds warm targets pages workers length, from measure_plan
 declare -A measure=()
 declare -A measure_tuned=()     # page: plain Apache's best number of threads (plain-best)
+declare -A measure_capacity=()  # page: answers a second of plain Apache (test_capacity)
 measure_runs=() measure_tries='' measure_unreported='' measure_rate=''
 measure_lost=()                 # a sentence for each run whose client failed
 measure_void=()                 # files of runs that are void
@@ -60,6 +61,7 @@ measure_all() {
   say "$runs runs, about $time"
   progress_begin "$seconds"
   measure_tune
+  measure_capacities
   on_exit measure_keep
   on_exit trial_end
   for ((repetition = 1; repetition <= measure[repeat]; repetition++)); do
@@ -169,16 +171,18 @@ measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <pref
   local most=$5
   [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
   trial_set repetition="$1" page="$2" target="$3" scene="$4" seconds="$most" workers="$6" prefix="$7" \
-    requests="${test[${measure[length]}:$4]-}" warm="${measure[warm]}" load="${measure[load]}" keepalive="${measure[keepalive]}"
+    requests="${test[${measure[length]}:$4]-}" warm="${measure[warm]}" load="${measure[load]}" keepalive="${measure[keepalive]}" \
+    capacity="${measure_capacity[$2]-}"
 }
 
 measure_count() { echo $(($(measure_contenders | wc -l) * $(measure_pages | wc -l) * measure[repeat])); }    # runs
 
 measure_seconds() { # estimate for all runs
-  local runs tuned
+  local runs tuned capacities
   runs=$(measure_count)
   tuned=$(($(measure_tuned_pages | wc -l) * $(measure_threads | wc -l)))
-  echo $((runs * $(measure_seconds_run) + tuned * $(measure_seconds_try)))
+  capacities=$(measure_capacity_pages | wc -l)
+  echo $((runs * $(measure_seconds_run) + tuned * $(measure_seconds_try) + capacities * $(measure_seconds_capacity)))
 }
 
 measure_seconds_run() { echo $((measure[seconds] + measure[warm] + 5)); }
@@ -213,8 +217,8 @@ measure_tune() {
 
 # Sets measure_rate to the responses a second of a short run.  It does not print the
 # rate: the run's processes would survive a subshell, and keep the lock.
-measure_try() { # <page> <threads>
-  measure_set 0 "$1" plain "${test_scenes[0]}" "${measure[try]}" "$2" "${measure[out]}/0-$1-plain-$2"
+measure_try() { # <page> <threads> [seconds]
+  measure_set 0 "$1" plain "${test_scenes[0]}" "${3-${measure[try]}}" "$2" "${measure[out]}/0-$1-plain-$2"
   trial_try
   ! trial_siege_failed || trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
@@ -226,6 +230,27 @@ measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # of lines "threads rate
 
 measure_workers() { # <page> <target>
   if [[ $2 == plain-best ]]; then echo "${measure_tuned[$1]}"; else echo "${measure[workers]}"; fi
+}
+
+# --- the capacity of plain Apache ---------------------------------------------
+
+measure_capacity_length=10      # seconds: shorter runs differ too much
+
+measure_seconds_capacity() { echo $((measure_capacity_length + measure[warm] + 4)); }
+
+measure_capacity_pages() {
+  [[ -z ${test[capacity]-} ]] || measure_pages
+}
+
+measure_capacities() {
+  local page
+  for page in $(measure_capacity_pages); do
+    progress_step "$page page on plain Apache, for its capacity"
+    measure_try "$page" "${measure[workers]}" "$measure_capacity_length"
+    progress_done "$(measure_seconds_capacity)"
+    measure_capacity[$page]=$measure_rate
+    measure_tries+="$page ${measure[workers]} $measure_rate"$'\n'
+  done
 }
 
 # --- what is kept ---------------------------------------------------------

@@ -25,6 +25,11 @@ netns_join() { # <server> <its address> <client> <its address>: a wire, point to
   ip -n "$3" link set eth0 up
 }
 
+netns_route() { # <server> <client> <its address> <net>: all of the net are addresses of the client
+  ip -n "$2" route add local "$4" dev lo
+  ip -n "$1" route add "$4" via "$3"
+}
+
 netns_hosts() { # <name> <text>: its own hosts file; `ip netns exec` mounts it
   if [[ ! -d $netns_etc ]]; then
     mkdir "$netns_etc"

@@ -12,7 +12,7 @@ describe_insulation() {
   test_pages mixed
   test_pools own
   test_fpm_children 64
-  test_full_seconds 60
+  test_seconds 60
   if test_is_full; then
     loads=(10 20 30 40 50 60)
     test_targets plain,limits40,limits20,vhostlimit

@@ -11,6 +11,7 @@ declare -A test_option=()       # see test_read
 test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
 test_scene_now=-                # the name of the only scene of most tests
 test_by_now=-                   # the generator of the next loads; -: the command line's
+test_scheme_now=-               # the scheme of the next loads; -: https with test_tls, else http
 
 test_files() { # NAME<TAB>file
   local file name
@@ -35,8 +36,7 @@ test_read() { # <name> [<option=value>]...
   local pair
   test_option=()
   for pair in "${@:2}"; do test_option[${pair%%=*}]=${pair#*=}; done
-  # shellcheck disable=SC1090  # one of ours
-  . "${BASH_SOURCE[0]%/*}/test-$1.sh"
+  test_with "$1"
   test=([name]=$1 [targets]='plain,vhostlimit' [pages]=static [samples]=2)
   "describe_$1"
   ((${#test_scenes[@]})) || test_scenes=(-)
@@ -46,9 +46,14 @@ test_read() { # <name> [<option=value>]...
 
 # Describes the same as another test.  Later calls replace parts of it.
 test_as() { # <test>
+  test_with "$1"
+  "describe_$1"
+}
+
+# For the functions of another test's file.
+test_with() { # <test>
   # shellcheck disable=SC1090  # one of ours
   . "${BASH_SOURCE[0]%/*}/test-$1.sh"
-  "describe_$1"
 }
 
 test_summary()      { test[summary]=$1; }               # <line for -l>
@@ -64,7 +69,8 @@ test_needs()        { test[needs]=$*; }                 # <role>...: services an
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
 test_idle()         { test[idle]=yes; }                 # the server's CPU may be idle in a run
-test_tls()          { test[tls]=on; }                   # the sites over TLS and HTTP/2
+test_tls()          { test[tls]=${1-on}; }              # [both]: the sites over TLS and HTTP/2, or over http too
+test_local()        { test[local]=$1; }                 # <reason>: it cannot run with --clients
 
 # Begins a scene.  A test without this call has one scene.
 test_scene() { # <name>
@@ -82,8 +88,10 @@ test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs t
 test_kills()  { test[kills:$test_scene_now]=$1; }       # <number>
 
 # The generator of the next loads, instead of --load.  For h2load the number of streams on
-# each connection, and options of h2load.sh.
-test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams[:option]...]
+# each connection, and options of h2load.sh; for crowd its options, see crowd.sh.
+test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams[:option]... | option[:option]...]
+
+test_scheme() { test_scheme_now=$1; }                   # <http | https>: of the next loads, with test_tls both
 
 test_docroot() { test[docroot:$test_scene_now]=$1; }    # <folder>: that has the applications
 
@@ -95,7 +103,7 @@ test_requests() { # <--full> <default> <--quick>
 
 # From and to are percent of the run's length.
 test_load() { # <role> <client> <site> <users> [from to [page]]
-  test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now")
+  test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now $test_scheme_now")
 }
 
 # Two sites with 100 users each, one of them on a page that costs more.
@@ -108,7 +116,8 @@ test_cheap_and_dear() { # <page> <page>
 
 test_is_kept()      { [[ ${test_option[keepalive]-0} == 1 ]]; } # does the command line say -k?
 test_is_full()      { [[ ${test_option[length]-} == full ]]; }
-test_full_seconds() { test[full]=$1; }                  # <of a run>, with --full
+test_seconds()      { test[full]=$1 test[default]=${2-} test[quick]=${3-}; }    # <--full> [<default> <--quick>]: of a run
+test_capacity()     { test[capacity]=yes; }             # is found first, by plain Apache in the first scene; for rate=N%
 
 # Where: all, or PAGE, or PAGE:close, PAGE:keepalive, each with or without @TARGET.
 # Bar and goal: ">= 0.9", "> 1", "<= 5 %", "<= 1 s"; "= 0" holds only if it does in
@@ -155,6 +164,26 @@ test_row_p99() { # <where> [scene]
     "ratio(this(\"$scene\") | site(\"victim\").p99_s; plain(\"$scene\") | site(\"victim\").p99_s)"
 }
 
+# A role's figure beside that on plain Apache, and its failures on both.
+test_row_plain() { # <where> <role> <whose, such as "victim's"> <rate | p99> [scene]
+  local scene=${5--} figure=$4
+  [[ $4 == rate ]] || figure+=_s
+  test_row_of "$scene" "$1" "$3 $4 / that on plain Apache" '' '' \
+    "ratio(this(\"$scene\") | site(\"$2\").$figure; plain(\"$scene\") | site(\"$2\").$figure)"
+}
+
+test_row_plain_failures() { # <where> <role> <whose> [scene]
+  local scene=${4--}
+  test_row_of "$scene" "$1" "$3 failures" '= 0' '= 0' "this(\"$scene\") | site(\"$2\").failures"
+  test_row_of "$scene" "$1" "$3 failures on plain Apache" '' '' "plain(\"$scene\") | site(\"$2\").failures"
+}
+
+test_row_total() { # <where> <bar> <goal> [scene]
+  local scene=${4--}
+  test_row_of "$scene" "$1" "total / plain Apache's total" "$2" "$3" \
+    "ratio(this(\"$scene\") | .total.rate; plain(\"$scene\") | .total.rate)"
+}
+
 # A published figure; where and value as in test_row, but for plain Apache too.  The unit
 # is "/s", "s", "%" or nothing.
 test_published() { # <where> <name> <published> <unit> <value>
@@ -170,7 +199,7 @@ test_figure() { # <title> <x label> <y label> <x> <y> [series]
 
 # --- asked by others ------------------------------------------------------
 
-test_loads_of() { # <scene>: role client site users from to page by
+test_loads_of() { # <scene>: role client site users from to page by scheme
   printf '%s\n' "${test_loads[@]}" | sed -n "s/^$1 //p" | sort -s -n -k5,5
 }
 
@@ -183,7 +212,7 @@ test_lines() { # <scene>: the module's, those inside a vhost marked
 }
 
 test_packages() { # roles in packages.sh of what the bed needs for it
-  [[ ${test[tls]-} != on ]] || echo openssl
+  [[ -z ${test[tls]-} ]] || echo openssl
   [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
 }
 

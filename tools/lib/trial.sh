@@ -6,7 +6,7 @@
 # repetition page target scene seconds warm load keepalive workers prefix, from
 # trial_set; begun; lost: why this run does not count, a sentence; requests: the number
 # that each load makes, if it does not run for a time, and seconds is the limit then.
-# Only this file changes it.
+# capacity: requests a second, see test_capacity.  Only this file changes it.
 declare -A trial=()
 trial_hog_pids=() trial_beside_pids=()
 declare -A trial_load_of=()     # pid: client, users, site and file prefix of its load
@@ -94,21 +94,21 @@ trial_end() { # ends what runs beside the loads when bench.sh is interrupted
   trial_beside_end
 }
 
-trial_url() { # <site> <page or ->
+trial_url() { # <site> <page or -> <scheme or ->
   local page=$2
   [[ $page != - ]] || page=${trial[page]}
-  printf '%s%s%s\n' "$(bed_url "$1")" "$(target_port "${trial[target]}" "$1")" "$(page_path "$page")"
+  printf '%s%s%s\n' "$(bed_url "$1" "$3")" "$(target_port "${trial[target]}" "$1")" "$(page_path "$page")"
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site page by prefix pids=() requests=${trial[requests]} most=${trial[warm]} length=${trial[warm]}s
+  local loads load site users page by scheme prefix pids=() requests=${trial[requests]} most=${trial[warm]} length=${trial[warm]}s
   [[ -z $requests ]] || { length=$((requests > 400 ? 100 : requests / 4))req; most=600; }
   remote_run=- trial_load_of=()
-  mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,8)
+  mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,9)
   for load in "${loads[@]}"; do
-    read -r _ _ site _ _ _ page by <<<"$load"
-    prefix=$(bed_file "warm-$site-$page-$by")
-    load_run "$(trial_load "$by")" 1 10 "$length" "${trial[keepalive]}" "$(trial_url "$site" "$page")" "$prefix" &
+    read -r _ _ site users _ _ page by scheme <<<"$load"
+    prefix=$(bed_file "warm-$site-$page-$by-$scheme")
+    load_run "$(trial_load "$by" "$users")" 1 10 "$length" "${trial[keepalive]}" "$(trial_url "$site" "$page" "$scheme")" "$prefix" &
     pids+=("$!")
     trial_load_of[$!]="1 10 $site $prefix"
   done
@@ -168,25 +168,39 @@ trial_unready() { # <pid>: of a load that did not get ready
 }
 
 trial_loads() { # starts the loads in the order of their start times; adds to pids
-  local loads load n=0 client site users from to page by start length
+  local loads load n=0 client site users from to page by scheme start length
   mapfile -t loads < <(test_loads_of "${trial[scene]}")
   : >"${trial[prefix]}.loads"
   for load in "${loads[@]}"; do
-    read -r _ client site users from to page by <<<"$load"
+    read -r _ client site users from to page by scheme <<<"$load"
     start=$((trial[seconds] * from / 100))
     length=$((trial[seconds] * to / 100 - start))
     if remote_used; then remote_delay=$start; else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
-    load_run "$(trial_load "$by")" "$client" "$users" "$(trial_length "$length")" "${trial[keepalive]}" \
-      "$(trial_url "$site" "$page")" "${trial[prefix]}-load$n" &
+    load_run "$(trial_load "$by" "$users")" "$client" "$users" "$(trial_length "$length")" "${trial[keepalive]}" \
+      "$(trial_url "$site" "$page" "$scheme")" "${trial[prefix]}-load$n" &
     pids+=("$!")
     trial_load_of[$!]="$client $users $site ${trial[prefix]}-load$n"
   done
 }
 
 trial_length() { if [[ -n ${trial[requests]} ]]; then echo "${trial[requests]}req"; else echo "$1s"; fi; }    # <seconds>
-trial_load() { if [[ $1 == - ]]; then echo "${trial[load]}"; else echo "$1"; fi; }  # <generator or ->
+
+# Prints the generator with its options.  rate=N% becomes the number of requests a second of
+# each user.
+trial_load() { # <generator or -> <users>
+  local percent each
+  if [[ $1 == - ]]; then
+    echo "${trial[load]}"
+  elif [[ $1 =~ rate=([0-9]+)% ]]; then
+    percent=${BASH_REMATCH[1]}
+    each=$(awk -v capacity="${trial[capacity]}" -v percent="$percent" -v users="$2" 'BEGIN { printf "%.6f", capacity * percent / 100 / users }')
+    echo "${1/rate=$percent%/rate=$each}"
+  else
+    echo "$1"
+  fi
+}
 
 trial_clock() { printf '%s\n' "${EPOCHREALTIME/,/.}"; }
 
@@ -310,9 +324,9 @@ trial_failure() { # <pid> <status>: a sentence
 
 trial_clients() { # JSON, one for each load
   local n begun length role client site users page by
-  while read -r n begun length role client site users _ _ page by; do
+  while read -r n begun length role client site users _ _ page by _; do
     ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
-    load_record "$(trial_load "$by")" "${trial[prefix]}-load$n" |
+    load_record "$(trial_load "$by" "$users")" "${trial[prefix]}-load$n" |
       lib_jq result client -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" --arg page "$page" \
         --arg requests "${trial[requests]}" --arg began "$begun" --arg run_began "${trial[begun]}" --arg seconds "$length"
   done <"${trial[prefix]}.loads"
