@@ -282,8 +282,9 @@ static ctl_exit_e parse(const char *path, ctl_answer_t *answer, ctl_error_t *err
 
 /* --- the command ---------------------------------------------------------- */
 
-/* Returns the line, which the caller frees; NULL: a word cannot be sent. */
-static char *make_line(const char *const words[])
+/* Returns the line with the body behind it, which the caller frees; NULL: a word cannot be
+ * sent. */
+static char *make_line(const char *const words[], const char *body)
 {
     char *line = ctl_printf("%s", "");
     int i;
@@ -295,7 +296,8 @@ static char *make_line(const char *const words[])
             free(line);
             return NULL;
         }
-        line = ctl_printf("%s%s%s", before, words[i], words[i + 1] ? "\t" : "\n");
+        line = ctl_printf("%s%s%s%s", before, words[i], words[i + 1] ? "\t" : "\n",
+                          body && !words[i + 1] ? body : "");
         free(before);
     }
     return line;
@@ -321,9 +323,10 @@ static ctl_exit_e ask_at(const char *path, const char *line, ctl_answer_t *answe
 }
 
 ctl_exit_e ctl_client_ask(const char *socket, const char *const words[],
-                          ctl_answer_t *ret_answer, ctl_error_t *error)
+                          const char *body, ctl_answer_t *ret_answer,
+                          ctl_error_t *error)
 {
-    char *line = make_line(words), *found = NULL;
+    char *line = make_line(words, body), *found = NULL;
 
     memset(ret_answer, 0, sizeof(*ret_answer));
     error->status = CTL_DONE;

@@ -117,7 +117,7 @@ ctl_exit_e ctl_clients(const ctl_call_t *call, ctl_error_t *error)
 {
     const char *words[] = { "clients", call->args[0], NULL };
     ctl_answer_t answer = { 0 };
-    ctl_exit_e status = ctl_client_ask(call->socket, words, &answer, error);
+    ctl_exit_e status = ctl_client_ask(call->socket, words, NULL, &answer, error);
 
     if (status == CTL_DONE && !is_sound(answer.json))
         status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer is not a list of clients; "

@@ -120,40 +120,76 @@ apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server)
     return servers;
 }
 
-vl_limits_t vl_conf_limits(const vl_conf_t *conf)
-{
-    vl_limits_t limits;
+/* A limit that can change while the server runs. */
+static const struct value_t {
+    apr_size_t offset, size;    /* in vl_conf_t */
+    int setting, size_setting;  /* row of settings or sizes; -1: of the other table */
+    int at;                     /* VL_AT_* */
+} values_of[VL_KEY_COUNT] = {
+#define NUMBER(key) [VL_KEY_##key] = { offsetof(vl_conf_t, key), sizeof(int), \
+                                       SETTING_##key, -1, VL_AT_##key },
+#define BYTES(key) [VL_KEY_##key] = { offsetof(vl_conf_t, key), sizeof(apr_int64_t), \
+                                      -1, SIZE_##key, VL_AT_##key },
+    NUMBER(weight)
+    NUMBER(concurrency)
+    NUMBER(queue)
+    NUMBER(cpu)
+    NUMBER(processes)
+    BYTES(memory)
+    BYTES(io)
+#undef BYTES
+#undef NUMBER
+};
 
-    limits.mode = conf->mode;
-    limits.weight = conf->weight;
-    limits.concurrency = conf->concurrency;
-    limits.queue = conf->queue;
-    limits.cpu = conf->cpu;
-    return limits;
+vl_values_t vl_conf_values(const vl_conf_t *conf)
+{
+    vl_values_t values;
+    vl_key_e key;
+
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        const char *member = (const char *)conf + values_of[key].offset;
+
+        values.of[key] = values_of[key].size == sizeof(int) ? *(const int *)member
+                         : *(const apr_int64_t *)member;
+    }
+    return values;
+}
+
+void vl_conf_put_value(vl_conf_t *conf, vl_key_e key, apr_int64_t value)
+{
+    char *member = (char *)conf + values_of[key].offset;
+
+    if (values_of[key].size == sizeof(int))
+        *(int *)member = (int)value;
+    else
+        *(apr_int64_t *)member = value;
+}
+
+int vl_conf_at(vl_key_e key)
+{
+    return values_of[key].at;
 }
 
 vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf)
+{
+    vl_values_t values = vl_conf_values(conf);
+
+    return vl_conf_cgroup_limits_with(conf, &values);
+}
+
+vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
+                                              const vl_values_t *now)
 {
     vl_cgroup_limits_t limits = { .weight = VL_WEIGHT_DEFAULT };
 
     if (conf->mode != VL_MODE_ON)
         return limits;
-    limits.weight = conf->weight;
-    limits.cpu = conf->cpu;
-    limits.memory = conf->memory;
-    limits.processes = conf->processes;
-    limits.io = conf->io;
+    limits.weight = (apr_uint32_t)now->of[VL_KEY_weight];
+    limits.cpu = (apr_uint32_t)now->of[VL_KEY_cpu];
+    limits.memory = now->of[VL_KEY_memory];
+    limits.processes = (apr_uint32_t)now->of[VL_KEY_processes];
+    limits.io = now->of[VL_KEY_io];
     return limits;
-}
-
-vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
-                                              const vl_limits_t *limits)
-{
-    vl_conf_t now = *conf;
-
-    now.weight = (int)limits->weight;
-    now.cpu = (int)limits->cpu;
-    return vl_conf_cgroup_limits(&now);
 }
 
 const char *vl_conf_mode_name(int mode)
@@ -217,6 +253,8 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
     conf->group = add->group;
+    conf->plan_name = add->plan_name ? add->plan_name : base->plan_name;
+    conf->plan_at = add->plan_name ? add->plan_at : base->plan_at;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
     merge_visitors(&conf->visitors, &base->visitors, &add->visitors);
     memcpy(conf->set_at, add->set_at, sizeof(conf->set_at));
@@ -272,18 +310,32 @@ static const char *read_value(apr_pool_t *p, const setting_t *setting,
     return NULL;
 }
 
-const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
-                               vl_limits_t *limits)
+/* Parses a number of bytes.  Returns NULL or an error message. */
+static const char *read_size(apr_pool_t *p, const size_setting_t *setting,
+                             const char *arg, apr_int64_t *ret_value)
 {
-    static const int setting_of[VL_KEY_COUNT] = {
-#define X(key) SETTING_##key,
-        VL_KEYS(X)
-#undef X
-    };
-    int value = 0;
-    const char *error = read_value(p, &settings[setting_of[key]], arg, &value);
+    apr_int64_t n = vl_value_size(arg, VL_SIZE_MAX);
 
-    vl_override_put(limits, key, (apr_uint32_t)value);
+    *ret_value = n;
+    if (n && n < setting->min)
+        return apr_psprintf(p, "%s: '%s' is not none or a number of "
+                            "bytes from %" APR_INT64_T_FMT "K to 1048576G "
+                            "(with K, M, G or nothing behind it)",
+                            setting->directive, arg, setting->min / 1024);
+    return NULL;
+}
+
+const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
+                               vl_values_t *values)
+{
+    const struct value_t *of = &values_of[key];
+    const char *error;
+    int value = 0;
+
+    if (of->setting < 0)
+        return read_size(p, &sizes[of->size_setting], arg, &values->of[key]);
+    error = read_value(p, &settings[of->setting], arg, &value);
+    values->of[key] = value;
     return error;
 }
 
@@ -312,18 +364,12 @@ static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const size_setting_t *setting = cmd->info;
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
-    apr_int64_t n = vl_value_size(arg, VL_SIZE_MAX);
 
     if (error)
         return error;
-    if (n && n < setting->min)
-        return apr_psprintf(cmd->pool, "%s: '%s' is not none or a number of "
-                            "bytes from %" APR_INT64_T_FMT "K to 1048576G "
-                            "(with K, M, G or nothing behind it)",
-                            setting->directive, arg, setting->min / 1024);
-    *(apr_int64_t *)((char *)vl_conf_get(cmd->server) + setting->offset) = n;
     set_place(cmd, setting->at);
-    return NULL;
+    return read_size(cmd->pool, setting, arg, (apr_int64_t *)
+                     ((char *)vl_conf_get(cmd->server) + setting->offset));
 }
 
 /* Directive handler of VhostLimitCgroup. */
@@ -557,6 +603,116 @@ static const char *set_known(cmd_parms *cmd, void *dconf, const char *mode,
     return error;
 }
 
+/* --- plans ---------------------------------------------------------------- */
+
+/* Directive handler of VhostLimitPlan.  The plan may be defined further down in the file, so
+ * vl_plans_find() looks for it. */
+static const char *set_plan(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+
+    if (error)
+        return error;
+    if (!ap_cstr_casecmp(arg, "none"))
+        arg = "";
+    if (conf->plan_name && strcmp(conf->plan_name, arg))
+        return apr_psprintf(cmd->pool, "VhostLimitPlan: a site has one plan, and this one has "
+                            "'%s' in %s:%d", conf->plan_at->args, conf->plan_at->filename,
+                            conf->plan_at->line_num);
+    conf->plan_name = arg;
+    conf->plan_at = cmd->directive;
+    set_place(cmd, VL_AT_plan);
+    return NULL;
+}
+
+/* Returns 1 if the directive may stand in a plan: those that the virtual hosts of a site
+ * share, without VhostLimit. */
+static int belongs_to_plan(const char *directive)
+{
+    static const char *const names[] = {
+#define X(member, directive, args, def, min, max, unit, words, help) directive,
+        VL_SETTINGS(X)
+#undef X
+#define X(member, directive, min, help) directive,
+        VL_SIZES(X)
+#undef X
+        "VhostLimitClients", "VhostLimitClass", "VhostLimitKnown"
+    };
+    unsigned i;
+
+    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!ap_cstr_casecmp(names[i], directive))
+            return ap_cstr_casecmp(directive, "VhostLimit") != 0;
+    }
+    return 0;
+}
+
+/* Reads the directives of a section into a configuration struct of its own.  The handlers of
+ * directives write to cmd->server, so the section gets a server_rec that no other code
+ * sees. */
+static const char *read_section(cmd_parms *cmd, vl_conf_t *conf)
+{
+    server_rec *server = apr_pmemdup(cmd->temp_pool, cmd->server, sizeof(*server));
+    const ap_directive_t *directive = cmd->directive;
+    cmd_parms inside = *cmd;
+    const char *error;
+
+    server->is_virtual = 1;
+    server->module_config = ap_create_request_config(cmd->temp_pool);   /* an empty one */
+    ap_set_module_config(server->module_config, &vhostlimit_module, conf);
+    inside.server = server;
+    error = ap_walk_config(directive->first_child, &inside, server->lookup_defaults);
+    if (error)
+        cmd->err_directive = inside.err_directive;
+    return error;
+}
+
+/* Directive handler of <VhostLimitPlan name>. */
+static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    const char *end = ap_strrchr_c(arg, '>'), *name;
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const ap_directive_t *d;
+    vl_plan_t *plan;
+    int i;
+
+    if (error)
+        return error;
+    if (!end)
+        return "<VhostLimitPlan> directive missing closing '>'";
+    arg = apr_pstrmemdup(cmd->pool, arg, (apr_size_t)(end - arg));
+    name = ap_getword_conf(cmd->pool, &arg);
+    if (*arg || !vl_value_is_name(name, VL_GROUP_MAX) || !ap_cstr_casecmp(name, "none"))
+        return apr_psprintf(cmd->pool, "<VhostLimitPlan>: '%s%s%s' is not a name of up to %d "
+                            "letters, digits and . _ - (\"none\" means no plan)", name,
+                            *arg ? " " : "", arg, VL_GROUP_MAX);
+    if (!conf->plans)
+        conf->plans = apr_array_make(cmd->pool, 4, sizeof(vl_plan_t *));
+    for (i = 0; i < conf->plans->nelts; i++) {
+        plan = APR_ARRAY_IDX(conf->plans, i, vl_plan_t *);
+        if (!strcmp(plan->name, name))
+            return apr_psprintf(cmd->pool, "<VhostLimitPlan %s>: the plan is already defined "
+                                "in %s", name, plan->place);
+    }
+    for (d = cmd->directive->first_child; d; d = d->next) {
+        if (belongs_to_plan(d->directive))
+            continue;
+        cmd->err_directive = d;
+        return apr_psprintf(cmd->pool, "%s does not belong into <VhostLimitPlan %s>: a plan "
+                            "has limits of a site only", d->directive, name);
+    }
+    plan = apr_pcalloc(cmd->pool, sizeof(*plan));
+    plan->name = name;
+    plan->at = cmd->directive;
+    plan->place = apr_psprintf(cmd->pool, "%s:%d", cmd->directive->filename,
+                               cmd->directive->line_num);
+    plan->conf = vl_conf_create(cmd->pool, cmd->server);
+    APR_ARRAY_PUSH(conf->plans, vl_plan_t *) = plan;
+    return read_section(cmd, plan->conf);
+}
+
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
                                  apr_uint32_t slots)
 {
@@ -590,6 +746,10 @@ const command_rec vl_conf_cmds[] = {
 #undef X
     AP_INIT_TAKE1("VhostLimitGroup", set_group, NULL, RSRC_CONF,
                   "name of the group whose sites share one share and one set of limits"),
+    AP_INIT_RAW_ARGS("<VhostLimitPlan", add_plan, NULL, RSRC_CONF,
+                     "name of a plan, whose limits are in the section"),
+    AP_INIT_TAKE1("VhostLimitPlan", set_plan, NULL, RSRC_CONF,
+                  "name of the plan whose limits the site has: none or a name"),
     AP_INIT_TAKE123("VhostLimitClients", set_clients, NULL, RSRC_CONF,
                     "On or Off: a site's queue is shared equally by its clients; and the "
                     "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),

@@ -38,6 +38,7 @@ typedef struct shared_t {
 } shared_t;
 
 static const shared_t shared[VL_AT_group] = {
+    { "VhostLimitPlan", offsetof(vl_conf_t, plan), sizeof(void *) },
 #define MEMBER(directive, member) \
     { directive, offsetof(vl_conf_t, member), sizeof(((vl_conf_t *)0)->member) },
 #define X(member, directive, args, def, min, max, unit, words, help) \
@@ -327,9 +328,9 @@ static int is_same(const vl_site_t *site, int which, int a, int b,
     return !at;
 }
 
-/* Gives the value that one virtual host sets to the others.  Returns APR_EINVAL if two set
- * different values. */
-static apr_status_t share_setting(const vl_site_t *site, int which)
+/* Gives the value that one virtual host sets to the others.  *ret_is_set: one sets it.
+ * Returns APR_EINVAL if two set different values. */
+static apr_status_t share_setting(const vl_site_t *site, int which, int *ret_is_set)
 {
     const shared_t *setting = &shared[which];
     const ap_directive_t *at, *other_at;
@@ -346,17 +347,46 @@ static apr_status_t share_setting(const vl_site_t *site, int which)
     for (i = 0; first >= 0 && i < site->vhosts->nelts; i++)
         memmove(member_of(site, i, setting), member_of(site, first, setting),
                 setting->size);
+    *ret_is_set = first >= 0;
     return APR_SUCCESS;
 }
 
-/* Shares all settings.  Only the first conflict of a site is logged. */
-static apr_status_t share_settings(const vl_site_t *site)
+/* Gives a virtual host the settings of its plan that its site does not set itself. */
+static void apply_plan(apr_pool_t *p, vl_conf_t *conf, const int is_set[VL_AT_group])
 {
-    apr_status_t rv = APR_SUCCESS;
+    const vl_conf_t *plan = conf->plan->conf;
+    vl_key_e key;
     int which;
 
+    conf->unplanned = apr_pmemdup(p, conf, sizeof(*conf));
+    conf->own = 0;
+    for (which = 0; which < VL_AT_group; which++) {
+        if (!is_set[which] && plan->set_at[which])
+            memcpy((char *)conf + shared[which].offset,
+                   (const char *)plan + shared[which].offset, shared[which].size);
+    }
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        if (is_set[vl_conf_at(key)])
+            conf->own |= VL_KEY_BIT(key);
+    }
+}
+
+/* Shares all settings, and applies the plan of the site.  Only the first conflict of a site
+ * is logged. */
+static apr_status_t share_settings(apr_pool_t *p, const vl_site_t *site)
+{
+    int is_set[VL_AT_group] = { 0 };
+    apr_status_t rv = APR_SUCCESS;
+    int which, i;
+
     for (which = 0; which < VL_AT_group && rv == APR_SUCCESS; which++)
-        rv = share_setting(site, which);
+        rv = share_setting(site, which, &is_set[which]);
+    for (i = 0; i < site->vhosts->nelts && rv == APR_SUCCESS; i++) {
+        vl_conf_t *conf = vl_conf_get(vhost_of(site, i));
+
+        if (conf->plan)
+            apply_plan(p, conf, is_set);
+    }
     return rv;
 }
 
@@ -401,7 +431,7 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
     }
     name_sites(finder);
     for (i = 0; i < finder->sites->nelts; i++) {
-        rv = share_settings(APR_ARRAY_IDX(finder->sites, i, vl_site_t *));
+        rv = share_settings(p, APR_ARRAY_IDX(finder->sites, i, vl_site_t *));
         failed = rv != APR_SUCCESS ? rv : failed;
     }
     for (i = 0; i < servers->nelts; i++) {

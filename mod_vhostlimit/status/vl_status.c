@@ -81,9 +81,9 @@ static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
 
 /* Returns why the kernel does not enforce a limit of the site, or "". */
 static const char *unenforced_of(apr_pool_t *p, const vl_conf_t *conf,
-                                 const vl_limits_t *limits)
+                                 const vl_values_t *now)
 {
-    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, limits);
+    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, now);
     const char *missing = vl_cgroup_missing(cgroup, p, &group);
 
     if (missing)
@@ -98,8 +98,9 @@ static void fill_row(apr_pool_t *p, const server_rec *s,
     memset(row, 0, sizeof(*row));
     row->name = apr_pstrdup(p, from->name);
     row->vhosts = vl_conf_get(s)->site->vhosts;
-    row->unenforced = unenforced_of(p, vl_conf_get(s), &from->limits);
+    row->unenforced = unenforced_of(p, vl_conf_get(s), &from->override.now);
     row->cgroup = vl_cgroup_account_path(cgroup, p, row->name);
+    row->plan = vl_conf_get(s)->plan ? vl_conf_get(s)->plan->name : "";
     row->limits = from->limits;
     row->override = from->override;
     row->metrics = from->metrics;
