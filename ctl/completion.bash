@@ -30,7 +30,7 @@ _vhostlimitctl_words() { # what may stand where the cursor is
     :*) echo top list show set reset plans clients explain report size doctor -s --json -h --help --version ;;
     top:1) echo cpu running waiting refused rate name ;;
     show:1 | set:1 | reset:1 | clients:1 | explain:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
-    set:*) echo weight= concurrency= queue= cpu= memory= processes= io= --for ;;
+    set:*) echo weight= concurrency= queue= cpu= memory= processes= io= --for --save ;;
     reset:*) echo weight concurrency queue cpu memory processes io ;;
   esac
 }

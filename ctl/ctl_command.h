@@ -14,6 +14,7 @@ typedef struct ctl_call_t {
     const char *plan;           /* --plan; NULL: none */
     const char *duration;       /* --for; NULL: a change lasts */
     const char *file;           /* --file; NULL: none */
+    int save;                   /* --save */
     const char *const *args;    /* arguments of the command, with NULL at the end */
     int nargs;
 } ctl_call_t;

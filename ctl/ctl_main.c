@@ -35,6 +35,8 @@ static const char help[] =
     "  -s SOCKET   control socket of the server (vhostlimit.sock in its\n"
     "              DefaultRuntimeDir), if it is not in a usual place\n"
     "  --for TIME  set: take the change back after TIME, such as 30min, 2h or 7d\n"
+    "  --save      set: write the limits into the file of VhostLimitSaveFile too;\n"
+    "              reset: remove them from it\n"
     "  --json      print one JSON document, for programs\n"
     "  -h, --help  print this help\n"
     "  --version   print the version\n"
@@ -66,7 +68,8 @@ static const struct {
 
 /* --- options -------------------------------------------------------------- */
 
-enum { OPTION_JSON = 256, OPTION_VERSION, OPTION_PLAN, OPTION_FOR, OPTION_FILE };
+enum { OPTION_JSON = 256, OPTION_VERSION, OPTION_PLAN, OPTION_FOR, OPTION_FILE,
+       OPTION_SAVE };
 
 static const struct option long_options[] = {
     { "json", no_argument, NULL, OPTION_JSON },
@@ -74,6 +77,7 @@ static const struct option long_options[] = {
     { "version", no_argument, NULL, OPTION_VERSION },
     { "plan", required_argument, NULL, OPTION_PLAN },
     { "for", required_argument, NULL, OPTION_FOR },
+    { "save", no_argument, NULL, OPTION_SAVE },
     { "file", required_argument, NULL, OPTION_FILE },
     { NULL, 0, NULL, 0 }
 };
@@ -105,6 +109,9 @@ static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *e
             break;
         case OPTION_PLAN:
             call->plan = optarg;
+            break;
+        case OPTION_SAVE:
+            call->save = 1;
             break;
         case OPTION_FOR:
             call->duration = optarg;
@@ -154,6 +161,9 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
         && (call->file || commands[i].run != ctl_reset))
         return ctl_error_set(error, CTL_USAGE, "%s: --%s does not belong to this command",
                              name, call->file ? "file" : "plan");
+    if (call->save && commands[i].run != ctl_set && commands[i].run != ctl_reset)
+        return ctl_error_set(error, CTL_USAGE, "%s: --save does not belong to this command",
+                             name);
     if (call->duration && commands[i].run != ctl_set)
         return ctl_error_set(error, CTL_USAGE, "%s: --for does not belong to this command",
                              name);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ctl_bulk.h"
+#include "ctl_save.h"
 
 /* Words of a command: the verb, the name, one for each limit, and for=. */
 #define WORDS_MAX (3 + CTL_KEYS)
@@ -206,6 +207,34 @@ static ctl_exit_e check_arguments(const ctl_call_t *call, const char *verb, int 
     return CTL_DONE;
 }
 
+/* Makes a change that lasts: tests the new file, changes the running server, and puts the
+ * file in its place. */
+static ctl_exit_e send_and_save(const ctl_call_t *call, const char *verb, ctl_error_t *error)
+{
+    int is_set = !strcmp(verb, "set");
+    ctl_save_t save;
+    ctl_exit_e status;
+
+    if (call->plan)
+        return ctl_error_set(error, CTL_USAGE, "--save saves limits of sites: write those of "
+                             "a plan into its section (vhostlimitctl plans --json names its "
+                             "file and line)");
+    status = ctl_save_prepare(call, is_set, &save, error);
+    if (status != CTL_DONE)
+        return status;
+    status = send(call, verb, NULL, error);
+    /* A site that is no longer configured has saved limits only. */
+    if (status == CTL_REFUSED && !is_set)
+        status = error->status = CTL_DONE;
+    if (status == CTL_DONE)
+        status = ctl_save_commit(&save, error);
+    if (status == CTL_DONE && !call->json)
+        printf(is_set ? "Saved in %s.\n" : "No longer saved in %s. A limit that was in force "
+               "when the server was started stays until the next restart.\n", save.path);
+    ctl_save_end(&save);
+    return status;
+}
+
 ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error)
 {
     char *duration = NULL;
@@ -216,13 +245,17 @@ ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error)
         if (!duration)
             return error->status;
     }
-    if (call->file && (call->plan || call->nargs))
+    if (call->save && (call->file || call->duration))
+        status = ctl_error_set(error, CTL_USAGE, "set --save takes one site, and no --file or "
+                               "--for");
+    else if (call->file && (call->plan || call->nargs))
         status = ctl_error_set(error, CTL_USAGE, "set --file takes sites and values from the "
                                "file only");
     else if (call->file)
         status = ctl_bulk(call, duration, error);
     else if ((status = check_arguments(call, "set", 2, error)) == CTL_DONE)
-        status = send(call, call->plan ? "setplan" : "set", duration, error);
+        status = call->save ? send_and_save(call, "set", error)
+                            : send(call, call->plan ? "setplan" : "set", duration, error);
     free(duration);
     return status;
 }
@@ -231,6 +264,8 @@ ctl_exit_e ctl_reset(const ctl_call_t *call, ctl_error_t *error)
 {
     ctl_exit_e status = check_arguments(call, "reset", 1, error);
 
-    return status == CTL_DONE ? send(call, call->plan ? "resetplan" : "reset", NULL, error)
-                              : status;
+    if (status != CTL_DONE)
+        return status;
+    return call->save ? send_and_save(call, "reset", error)
+                      : send(call, call->plan ? "resetplan" : "reset", NULL, error);
 }

@@ -43,7 +43,7 @@ VhostLimitKnown Address share=50\nVhostLimitClass api weight=5 "%{REQUEST_URI} =
 @test "a directive that does not belong into a plan stops the start, and its line is named" {
   local line
   for line in 'VhostLimit On' 'VhostLimitGroup one' 'VhostLimitExempt true' 'VhostLimitSlots 4' 'VhostLimitPlan x' 'ServerSignature Off'; do
-    refused "$line" "${line%% *} does not belong into <VhostLimitPlan gold>" "<VhostLimitPlan gold>"$'\n'"$line"$'\n</VhostLimitPlan>'
+    refused "$line" "${line%% *} does not belong into VhostLimitPlan:" "<VhostLimitPlan gold>"$'\n'"$line"$'\n</VhostLimitPlan>'
   done
   refused 'VhostLimitWeight 0' "VhostLimitWeight: '0' is not a whole number" $'<VhostLimitPlan gold>\nVhostLimitWeight 0\n</VhostLimitPlan>'
 }

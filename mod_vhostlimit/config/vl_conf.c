@@ -3,7 +3,10 @@
 
 #include <stddef.h>
 
+#include <apr_file_info.h>
 #include <apr_strings.h>
+#include <http_core.h>
+#include <http_main.h>
 
 #include "core/vl_admit.h"
 #include "base/vl_value.h"
@@ -627,10 +630,11 @@ static const char *set_plan(cmd_parms *cmd, void *dconf, const char *arg)
 }
 
 /* Returns 1 if the directive may stand in a plan: those that the virtual hosts of a site
- * share, without VhostLimit. */
-static int belongs_to_plan(const char *directive)
+ * share, without VhostLimit.  <VhostLimitSite> also has a plan and a group. */
+static int belongs_to_section(const char *directive, int is_site)
 {
     static const char *const names[] = {
+        "VhostLimitPlan", "VhostLimitGroup",
 #define X(member, directive, args, def, min, max, unit, words, help) directive,
         VL_SETTINGS(X)
 #undef X
@@ -641,7 +645,7 @@ static int belongs_to_plan(const char *directive)
     };
     unsigned i;
 
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (i = is_site ? 0 : 2; i < sizeof(names) / sizeof(names[0]); i++) {
         if (!ap_cstr_casecmp(names[i], directive))
             return ap_cstr_casecmp(directive, "VhostLimit") != 0;
     }
@@ -651,13 +655,20 @@ static int belongs_to_plan(const char *directive)
 /* Reads the directives of a section into a configuration struct of its own.  The handlers of
  * directives write to cmd->server, so the section gets a server_rec that no other code
  * sees. */
-static const char *read_section(cmd_parms *cmd, vl_conf_t *conf)
+static const char *read_section(cmd_parms *cmd, vl_conf_t *conf, int is_site)
 {
     server_rec *server = apr_pmemdup(cmd->temp_pool, cmd->server, sizeof(*server));
-    const ap_directive_t *directive = cmd->directive;
+    const ap_directive_t *directive = cmd->directive, *d;
     cmd_parms inside = *cmd;
     const char *error;
 
+    for (d = directive->first_child; d; d = d->next) {
+        if (belongs_to_section(d->directive, is_site))
+            continue;
+        cmd->err_directive = d;
+        return apr_psprintf(cmd->pool, "%s does not belong into %s: the section has limits of "
+                            "a site only", d->directive, directive->directive + 1);
+    }
     server->is_virtual = 1;
     server->module_config = ap_create_request_config(cmd->temp_pool);   /* an empty one */
     ap_set_module_config(server->module_config, &vhostlimit_module, conf);
@@ -668,22 +679,35 @@ static const char *read_section(cmd_parms *cmd, vl_conf_t *conf)
     return error;
 }
 
+/* Parses the argument of a section, one word.  *ret_rest is what follows the word.  Returns
+ * NULL or an error message. */
+static const char *read_section_name(cmd_parms *cmd, const char *arg, const char **ret_name,
+                                     const char **ret_rest)
+{
+    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    const char *end = ap_strrchr_c(arg, '>');
+
+    if (error)
+        return error;
+    if (!end)
+        return apr_psprintf(cmd->pool, "%s> directive missing closing '>'",
+                            cmd->directive->directive);
+    *ret_rest = apr_pstrmemdup(cmd->pool, arg, (apr_size_t)(end - arg));
+    *ret_name = ap_getword_conf(cmd->pool, ret_rest);
+    return NULL;
+}
+
 /* Directive handler of <VhostLimitPlan name>. */
 static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
-    const char *end = ap_strrchr_c(arg, '>'), *name;
+    const char *name = NULL;
+    const char *error = read_section_name(cmd, arg, &name, &arg);
     vl_conf_t *conf = vl_conf_get(cmd->server);
-    const ap_directive_t *d;
     vl_plan_t *plan;
     int i;
 
     if (error)
         return error;
-    if (!end)
-        return "<VhostLimitPlan> directive missing closing '>'";
-    arg = apr_pstrmemdup(cmd->pool, arg, (apr_size_t)(end - arg));
-    name = ap_getword_conf(cmd->pool, &arg);
     if (*arg || !vl_value_is_name(name, VL_GROUP_MAX) || !ap_cstr_casecmp(name, "none"))
         return apr_psprintf(cmd->pool, "<VhostLimitPlan>: '%s%s%s' is not a name of up to %d "
                             "letters, digits and . _ - (\"none\" means no plan)", name,
@@ -696,13 +720,6 @@ static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
             return apr_psprintf(cmd->pool, "<VhostLimitPlan %s>: the plan is already defined "
                                 "in %s", name, plan->place);
     }
-    for (d = cmd->directive->first_child; d; d = d->next) {
-        if (belongs_to_plan(d->directive))
-            continue;
-        cmd->err_directive = d;
-        return apr_psprintf(cmd->pool, "%s does not belong into <VhostLimitPlan %s>: a plan "
-                            "has limits of a site only", d->directive, name);
-    }
     plan = apr_pcalloc(cmd->pool, sizeof(*plan));
     plan->name = name;
     plan->at = cmd->directive;
@@ -710,7 +727,63 @@ static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
                                cmd->directive->line_num);
     plan->conf = vl_conf_create(cmd->pool, cmd->server);
     APR_ARRAY_PUSH(conf->plans, vl_plan_t *) = plan;
-    return read_section(cmd, plan->conf);
+    return read_section(cmd, plan->conf, 0);
+}
+
+/* --- limits outside of virtual hosts -------------------------------------- */
+
+/* Directive handler of <VhostLimitSite name>.  Several sections of one site add up. */
+static const char *add_site_conf(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *name = NULL;
+    const char *error = read_section_name(cmd, arg, &name, &arg);
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    vl_site_conf_t *site_conf;
+    char *lower;
+
+    if (error)
+        return error;
+    if (*arg || !*name)
+        return apr_psprintf(cmd->pool, "<VhostLimitSite>: '%s%s%s' is not the name of one site",
+                            name, *arg ? " " : "", arg);
+    lower = apr_pstrdup(cmd->pool, name);
+    ap_str_tolower(lower);
+    if (!conf->site_confs)
+        conf->site_confs = apr_array_make(cmd->pool, 4, sizeof(vl_site_conf_t *));
+    site_conf = apr_pcalloc(cmd->pool, sizeof(*site_conf));
+    site_conf->name = lower;
+    site_conf->at = cmd->directive;
+    site_conf->conf = vl_conf_create(cmd->pool, cmd->server);
+    APR_ARRAY_PUSH(conf->site_confs, vl_site_conf_t *) = site_conf;
+    return read_section(cmd, site_conf->conf, 1);
+}
+
+/* Directive handler of VhostLimitSaveFile.  Includes the file if it exists.  httpd runs the
+ * handler while it reads the file with the directive, as that of Include; `tree` is where
+ * it expects the included directives.  vhostlimitctl tests a new file before it takes the
+ * place of the old one: with this definition "httpd -t" reads FILE.new instead. */
+static const char *set_save_file(cmd_parms *cmd, void *tree, const char *arg)
+{
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const char *path = ap_server_root_relative(cmd->pool, arg), *file = path;
+    ap_directive_t *included = NULL;
+    const char *error = NULL;
+    apr_finfo_t info;
+
+    if (!path)
+        return apr_psprintf(cmd->pool, "VhostLimitSaveFile: '%s' is not a path", arg);
+    if (conf->save_file && strcmp(conf->save_file, path))
+        return apr_psprintf(cmd->pool, "VhostLimitSaveFile: there is one file, and it is %s",
+                            conf->save_file);
+    conf->save_file = path;
+    if (ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST
+        && ap_exists_config_define("VHOSTLIMIT_SAVE_NEW"))
+        file = apr_pstrcat(cmd->pool, path, ".new", NULL);
+    if (apr_stat(&info, file, APR_FINFO_TYPE, cmd->temp_pool) == APR_SUCCESS)
+        error = ap_process_resource_config(cmd->server, file, &included, cmd->pool,
+                                           cmd->temp_pool);
+    *(ap_directive_t **)tree = included;
+    return error;
 }
 
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
@@ -748,6 +821,11 @@ const command_rec vl_conf_cmds[] = {
                   "name of the group whose sites share one share and one set of limits"),
     AP_INIT_RAW_ARGS("<VhostLimitPlan", add_plan, NULL, RSRC_CONF,
                      "name of a plan, whose limits are in the section"),
+    AP_INIT_RAW_ARGS("<VhostLimitSite", add_site_conf, NULL, RSRC_CONF,
+                     "name of a site, whose limits are in the section; they go before those "
+                     "in its virtual hosts"),
+    AP_INIT_TAKE1("VhostLimitSaveFile", set_save_file, NULL, RSRC_CONF | EXEC_ON_READ,
+                  "file that vhostlimitctl set --save writes; it is included here"),
     AP_INIT_TAKE1("VhostLimitPlan", set_plan, NULL, RSRC_CONF,
                   "name of the plan whose limits the site has: none or a name"),
     AP_INIT_TAKE123("VhostLimitClients", set_clients, NULL, RSRC_CONF,

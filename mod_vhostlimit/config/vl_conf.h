@@ -51,6 +51,14 @@ typedef struct vl_plan_t {
     vl_override_t *state;               /* what it sets now; set by vl_plans_post_config() */
 } vl_plan_t;
 
+/* Limits of a site that stand outside of its virtual hosts. */
+typedef struct vl_site_conf_t {
+    const char *name;                   /* of the site, in lower case */
+    vl_conf_t *conf;                    /* has what the section sets; conf->set_at tells */
+    const ap_directive_t *at;           /* valid until vl_conf_check() returns */
+    int is_used;                        /* 1: there is such a site */
+} vl_site_conf_t;
+
 struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
@@ -67,6 +75,8 @@ struct vl_conf_t {
     unsigned own;               /* with a plan: VL_KEY_BIT() of the limits that the site has
                                  * itself */
     apr_array_header_t *plans;  /* vl_plan_t *; main server only; NULL: none */
+    apr_array_header_t *site_confs;     /* vl_site_conf_t *; main server only; NULL: none */
+    const char *save_file;      /* main server only; NULL: not configured */
     const ap_expr_info_t *exempt;       /* NULL: no request is exempt */
     vl_visitor_conf_t visitors; /* shares inside the site */
     int slots;                  /* main server only */

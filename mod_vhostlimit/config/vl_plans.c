@@ -36,25 +36,34 @@ static apr_status_t report_unknown(const vl_conf_t *conf)
     return APR_EINVAL;
 }
 
+/* Finds the plan that the configuration struct names.  All virtual hosts inherit the line
+ * of the server, so *reported keeps the line that was reported last. */
+static void find_plan_of(const apr_array_header_t *plans, vl_conf_t *conf,
+                         const ap_directive_t **reported, apr_status_t *rv)
+{
+    if (!conf->plan_name || !*conf->plan_name)
+        return;
+    conf->plan = find_plan(plans, conf->plan_name);
+    if (conf->plan || conf->plan_at == *reported)
+        return;
+    *reported = conf->plan_at;
+    *rv = report_unknown(conf);
+}
+
 apr_status_t vl_plans_find(server_rec *main_server)
 {
     const apr_array_header_t *plans = vl_conf_get(main_server)->plans;
+    const apr_array_header_t *site_confs = vl_conf_get(main_server)->site_confs;
     const ap_directive_t *reported = NULL;
     apr_status_t rv = APR_SUCCESS;
     server_rec *s;
+    int i;
 
-    for (s = main_server; s; s = s->next) {
-        vl_conf_t *conf = vl_conf_get(s);
-
-        if (!conf->plan_name || !*conf->plan_name)
-            continue;
-        conf->plan = find_plan(plans, conf->plan_name);
-        /* All virtual hosts inherit the line of the server. */
-        if (!conf->plan && conf->plan_at != reported) {
-            reported = conf->plan_at;
-            rv = report_unknown(conf);
-        }
-    }
+    for (s = main_server; s; s = s->next)
+        find_plan_of(plans, vl_conf_get(s), &reported, &rv);
+    for (i = 0; site_confs && i < site_confs->nelts; i++)
+        find_plan_of(plans, APR_ARRAY_IDX(site_confs, i, vl_site_conf_t *)->conf, &reported,
+                     &rv);
     return rv;
 }
 

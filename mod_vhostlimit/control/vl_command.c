@@ -19,7 +19,8 @@ static const struct verb_t {
     [VL_COMMAND_SETPLAN] = { "setplan", MUST_NAME, VALUES },
     [VL_COMMAND_RESETPLAN] = { "resetplan", MUST_NAME, KEYS },
     [VL_COMMAND_PLANS] = { "plans", NO_NAME, NO_KEYS },
-    [VL_COMMAND_BULK] = { "bulk", MUST_NAME, NO_KEYS }
+    [VL_COMMAND_BULK] = { "bulk", MUST_NAME, NO_KEYS },
+    [VL_COMMAND_SAVEFILE] = { "savefile", NO_NAME, NO_KEYS }
 };
 
 /* Returns the next word and moves *at behind it; NULL: there are no more words. */

@@ -12,6 +12,7 @@
  *   clients VHOST
  *   modules
  *   plans
+ *   savefile
  *   bulk BYTES
  *
  * After the line of "bulk" so many bytes follow: lines of set and reset, all of which are
@@ -32,7 +33,8 @@ typedef enum {
     VL_COMMAND_SETPLAN,
     VL_COMMAND_RESETPLAN,
     VL_COMMAND_PLANS,
-    VL_COMMAND_BULK
+    VL_COMMAND_BULK,
+    VL_COMMAND_SAVEFILE
 } vl_command_e;
 
 /* Most bytes that may follow "bulk": about 100 000 lines. */

@@ -226,6 +226,7 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
     switch (command->verb) {
     case VL_COMMAND_MODULES:
     case VL_COMMAND_PLANS:
+    case VL_COMMAND_SAVEFILE:
         return NULL;
     case VL_COMMAND_BULK:
         return change_many(p, body, ret_n);
@@ -277,6 +278,12 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
     case VL_COMMAND_SETPLAN:
     case VL_COMMAND_RESETPLAN:
         vl_control_plans_json(out, command->vhost);
+        break;
+    case VL_COMMAND_SAVEFILE:
+        vl_out_text(out, "{\"save_file\":");
+        vl_out_json(out, vl_conf_get(main_server)->save_file
+                         ? vl_conf_get(main_server)->save_file : "");
+        vl_out_text(out, "}\n");
         break;
     case VL_COMMAND_BULK:
         vl_out_printf(out, "{\"changed\":%d}\n", n);
