@@ -24,6 +24,8 @@ static const char help[] =
     "                         (-: standard input); all changes are made or none\n"
     "  reset SITE [KEY...]   return to the configured limits; also with --plan PLAN\n"
     "  plans                  all plans, their limits and how many sites have them\n"
+    "  import lve FILE        print the limits of CloudLinux's ve.cfg as configuration\n"
+    "  import mod_qos FILE    the same for a configuration of mod_qos\n"
     "  clients SITE           clients and classes of a site that used most CPU time while\n"
     "                         its requests were queued\n"
     "  explain SITE          why requests of the site are queued or refused now\n"
@@ -57,6 +59,7 @@ static const struct {
     { "set", 0, ARGUMENTS_MAX, ctl_set },
     { "reset", 0, ARGUMENTS_MAX, ctl_reset },
     { "plans", 0, 0, ctl_plans },
+    { "import", 2, 2, ctl_import },
     { "clients", 1, 1, ctl_clients },
     { "explain", 1, 1, ctl_explain },
     { "report", 0, 0, ctl_report },
@@ -146,7 +149,7 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 
     if (!name)
         return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
-                             "reset, plans, clients, explain, report, size or doctor");
+                             "reset, plans, import, clients, explain, report, size or doctor");
     for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
         ;
     if (i == COMMANDS)
