@@ -13,6 +13,7 @@ typedef struct ctl_answer_t {
     char *text;                 /* the document as the server sent it */
     json_t *json;
     pid_t pid;                  /* of the server's parent process; 0: unknown */
+    uid_t uid;                  /* its user when it made the socket; valid if pid is known */
 } ctl_answer_t;
 
 /* Sends the command and receives the answer.  socket: path of the control socket; NULL:

@@ -357,7 +357,11 @@ static char *ask_path(const ctl_call_t *call, pid_t *ret_pid, ctl_error_t *error
         return NULL;
     path = json_string_value(json_object_get(answer.json, "save_file"));
     *ret_pid = answer.pid;
-    if (path && *path)
+    /* The program of that process is run with the rights of the caller. */
+    if (!answer.pid || answer.uid != geteuid())
+        ctl_error_set(error, CTL_REFUSED, "the server runs as another user, so its "
+                      "program is not run to test the configuration");
+    else if (path && *path)
         copy = ctl_printf("%s", path);
     else
         ctl_error_set(error, CTL_REFUSED, "the configuration names no file to save limits in: "

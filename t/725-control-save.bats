@@ -88,6 +88,19 @@ no_traces() { [[ ! -e $(saved).new ]] || fail "$(saved).new is still there"; }
   no_traces
 }
 
+@test "the program of a socket of another user is not run" {
+  local socket=$BATS_TEST_TMPDIR/socket
+  chmod 777 "$BATS_TEST_TMPDIR"
+  chmod a+rx "$BATS_FILE_TMPDIR"
+  # shellcheck disable=SC2016  # perl's own
+  as_nobody perl -MSocket -e 'socket(my $s, PF_UNIX, SOCK_STREAM, 0); bind($s, pack_sockaddr_un($ARGV[0])) or die "$!\n";
+    listen($s, 5); alarm 20; accept(my $c, $s); sysread($c, my $line, 99); syswrite($c, "{\"save_file\":\"/tmp/x\"}\n");' "$socket" 3>&- &
+  wait_until 10 test -S "$socket"
+  try "$CTL" -s "$socket" set --save a.test weight=5
+  wait "$!"
+  like "$status $output" '^1 .*the server runs as another user'
+}
+
 @test "two virtual hosts' conflict with a section elsewhere is found before anything is written" {
   start_saving -x $'<VhostLimitSite a.test>\nVhostLimitWeight 50\n</VhostLimitSite>'
   try ctl set --save a.test weight=60
