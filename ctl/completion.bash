@@ -9,6 +9,7 @@ _vhostlimitctl_command() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
       -s) socket=(-s "${COMP_WORDS[++i]-}") ;;
+      --plan | --for | --file) i=$((i + 1)) ;;
       -*) ;;
       *) command=${COMP_WORDS[i]} at=$i; return ;;
     esac
@@ -26,11 +27,13 @@ _vhostlimitctl_vhosts() { # <socket option>...
 
 _vhostlimitctl_words() { # what may stand where the cursor is
   case $command:$((COMP_CWORD - at)) in
-    :*) echo top list show set reset clients explain report size doctor -s --json -h --help --version ;;
+    :*) echo top list show set reset plans import clients explain report size doctor -s --json -h --help --version ;;
     top:1) echo cpu running waiting refused rate name ;;
     show:1 | set:1 | reset:1 | clients:1 | explain:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
-    set:*) echo weight= concurrency= queue= cpu= ;;
-    reset:*) echo weight concurrency queue cpu ;;
+    import:1) echo lve mod_qos ;;
+    import:2) compgen -f -- "$word" ;;
+    set:*) echo weight= concurrency= queue= cpu= memory= processes= io= --for --save ;;
+    reset:*) echo weight concurrency queue cpu memory processes io ;;
   esac
 }
 

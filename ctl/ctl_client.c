@@ -181,19 +181,24 @@ static int receive_all(int fd, long long deadline, buffer_t *buffer)
     }
 }
 
-static pid_t pid_of_server(int fd)
+/* Notes which process the server is. */
+static void identify_server(int fd, ctl_answer_t *answer)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) ? 0 : peer.pid;
+    answer->pid = 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+        return;
+    answer->pid = peer.pid;
+    answer->uid = peer.uid;
 }
 
 /* Sends the line and receives what comes back.  A connection that the server closes early
  * is no failure: the buffer then holds a part of an answer, or nothing.  Returns 0, or -1
  * with errno set. */
 static int attempt(const char *path, const char *line, long long deadline,
-                   buffer_t *buffer, pid_t *ret_pid)
+                   buffer_t *buffer, ctl_answer_t *answer)
 {
     int fd = connect_to(path, deadline);
     int rv, failed;
@@ -202,7 +207,7 @@ static int attempt(const char *path, const char *line, long long deadline,
         return -1;
     buffer->len = 0;
     make_room(buffer);
-    *ret_pid = pid_of_server(fd);
+    identify_server(fd, answer);
     rv = send_line(fd, line, strlen(line));
     if (!rv)
         rv = receive_all(fd, deadline, buffer);
@@ -249,7 +254,7 @@ static ctl_exit_e set_failed(ctl_error_t *error, const char *path, int failed,
 
 /* Sends the line until there is a complete answer. */
 static ctl_exit_e exchange(const char *path, const char *line, buffer_t *buffer,
-                           pid_t *ret_pid, ctl_error_t *error)
+                           ctl_answer_t *answer, ctl_error_t *error)
 {
     long long deadline = now_ms() + ANSWER_MS;
     int n;
@@ -257,7 +262,7 @@ static ctl_exit_e exchange(const char *path, const char *line, buffer_t *buffer,
     for (n = 0; n < ATTEMPTS; n++) {
         if (n)
             pause_before_next();
-        if (attempt(path, line, deadline, buffer, ret_pid))
+        if (attempt(path, line, deadline, buffer, answer))
             return set_failed(error, path, errno, buffer);
         if (is_complete(buffer))
             return CTL_DONE;
@@ -282,8 +287,9 @@ static ctl_exit_e parse(const char *path, ctl_answer_t *answer, ctl_error_t *err
 
 /* --- the command ---------------------------------------------------------- */
 
-/* Returns the line, which the caller frees; NULL: a word cannot be sent. */
-static char *make_line(const char *const words[])
+/* Returns the line with the body behind it, which the caller frees; NULL: a word cannot be
+ * sent. */
+static char *make_line(const char *const words[], const char *body)
 {
     char *line = ctl_printf("%s", "");
     int i;
@@ -295,7 +301,8 @@ static char *make_line(const char *const words[])
             free(line);
             return NULL;
         }
-        line = ctl_printf("%s%s%s", before, words[i], words[i + 1] ? "\t" : "\n");
+        line = ctl_printf("%s%s%s%s", before, words[i], words[i + 1] ? "\t" : "\n",
+                          body && !words[i + 1] ? body : "");
         free(before);
     }
     return line;
@@ -311,7 +318,7 @@ static ctl_exit_e ask_at(const char *path, const char *line, ctl_answer_t *answe
     if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
         return ctl_error_set(error, CTL_UNAVAILABLE, "no answer from %s: the path of a "
                              "socket has at most 107 bytes", path);
-    status = exchange(path, line, &buffer, &answer->pid, error);
+    status = exchange(path, line, &buffer, answer, error);
     answer->text = buffer.bytes;
     if (status == CTL_DONE)
         status = parse(path, answer, error);
@@ -321,9 +328,10 @@ static ctl_exit_e ask_at(const char *path, const char *line, ctl_answer_t *answe
 }
 
 ctl_exit_e ctl_client_ask(const char *socket, const char *const words[],
-                          ctl_answer_t *ret_answer, ctl_error_t *error)
+                          const char *body, ctl_answer_t *ret_answer,
+                          ctl_error_t *error)
 {
-    char *line = make_line(words), *found = NULL;
+    char *line = make_line(words, body), *found = NULL;
 
     memset(ret_answer, 0, sizeof(*ret_answer));
     error->status = CTL_DONE;

@@ -13,13 +13,15 @@ typedef struct ctl_answer_t {
     char *text;                 /* the document as the server sent it */
     json_t *json;
     pid_t pid;                  /* of the server's parent process; 0: unknown */
+    uid_t uid;                  /* its user when it made the socket; valid if pid is known */
 } ctl_answer_t;
 
 /* Sends the command and receives the answer.  socket: path of the control socket; NULL:
- * the usual places are searched.  words ends with NULL.  Returns CTL_DONE, or fills in
+ * the usual places are searched.  words ends with NULL.  body: what follows the line of
+ * words, or NULL.  Returns CTL_DONE, or fills in
  * *error: no server answers, it refuses the command, or it is not allowed. */
 ctl_exit_e ctl_client_ask(const char *socket, const char *const words[],
-                          ctl_answer_t *ret_answer, ctl_error_t *error);
+                          const char *body, ctl_answer_t *ret_answer, ctl_error_t *error);
 
 void ctl_client_free(ctl_answer_t *answer);
 

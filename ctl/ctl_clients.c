@@ -138,7 +138,7 @@ ctl_exit_e ctl_clients_ask(const ctl_call_t *call, const char *site,
                            ctl_answer_t *ret_answer, ctl_error_t *error)
 {
     const char *words[] = { "clients", site, NULL };
-    ctl_exit_e status = ctl_client_ask(call->socket, words, ret_answer, error);
+    ctl_exit_e status = ctl_client_ask(call->socket, words, NULL, ret_answer, error);
 
     if (status == CTL_DONE && !ctl_clients_is_sound(ret_answer->json))
         status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer is not a list of clients; "

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that show what the server says, and those that change limits. */
+/* The commands that show what the server says. */
 #include "ctl_command.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl_table.h"
-
-/* The first word of a command, the vhost and one word for each limit. */
-#define WORDS_MAX (2 + CTL_LIMITS)
 
 /* --- the status ----------------------------------------------------------- */
 
@@ -19,7 +16,7 @@ ctl_exit_e ctl_state_ask(const ctl_call_t *call, const char *vhost,
     ctl_exit_e status;
 
     memset(ret_state, 0, sizeof(*ret_state));
-    status = ctl_client_ask(call->socket, words, &ret_state->answer, error);
+    status = ctl_client_ask(call->socket, words, NULL, &ret_state->answer, error);
     if (status == CTL_DONE)
         status = ctl_status_read(ret_state->answer.json, &ret_state->status, error);
     if (status != CTL_DONE)
@@ -83,7 +80,7 @@ static void print_details(const ctl_vhost_t *vhost)
     int i;
 
     json_object_foreach(vhost->json, key, value) {
-        if (!strcmp(key, "overridden"))
+        if (!strcmp(key, "overridden") || !strcmp(key, "expires_s"))
             continue;
         print_value(key, value);
         for (i = 0; i < CTL_LIMITS; i++) {
@@ -94,73 +91,20 @@ static void print_details(const ctl_vhost_t *vhost)
     }
 }
 
-/* --- limits --------------------------------------------------------------- */
-
-/* Prints a limit as set takes it. */
-static void print_limit(ctl_limit_e limit, json_int_t value)
-{
-    if (limit == CTL_CPU && !value)
-        printf("none");
-    else
-        printf("%" JSON_INTEGER_FORMAT "%s", value, limit == CTL_CPU ? "%" : "");
-}
-
-static void print_limits(const ctl_vhost_t *vhost)
-{
-    int i;
-
-    ctl_put_plain(stdout, vhost->name);
-    for (i = 0; i < CTL_LIMITS; i++) {
-        printf("%s%s ", i ? ", " : ": ", ctl_limit_names[i]);
-        print_limit(i, vhost->limits[i]);
-        if (vhost->configured[i] < 0)
-            continue;
-        printf(" (configured: ");
-        print_limit(i, vhost->configured[i]);
-        putchar(')');
-    }
-    putchar('\n');
-}
-
-/* --- commands about one site ---------------------------------------------- */
-
-/* Sends the command with the arguments of the call, and prints the site that the answer
- * describes. */
-static ctl_exit_e ask_about(const ctl_call_t *call, const char *verb,
-                            void (*print)(const ctl_vhost_t *vhost), ctl_error_t *error)
-{
-    const char *words[WORDS_MAX + 1] = { verb };
-    ctl_state_t state = { .status = { .nvhosts = 0 } };
-    ctl_exit_e status;
-    int i;
-
-    for (i = 0; i < call->nargs && i + 1 < WORDS_MAX; i++)
-        words[i + 1] = call->args[i];
-    status = ctl_client_ask(call->socket, words, &state.answer, error);
-    if (status == CTL_DONE)
-        status = ctl_status_read(state.answer.json, &state.status, error);
-    if (status == CTL_DONE && state.status.nvhosts != 1)
-        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu sites "
-                               "in place of one", state.status.nvhosts);
-    if (status == CTL_DONE && call->json)
-        printf("%s", state.answer.text);
-    else if (status == CTL_DONE)
-        print(&state.status.vhosts[0]);
-    ctl_state_free(&state);
-    return status;
-}
-
 ctl_exit_e ctl_show(const ctl_call_t *call, ctl_error_t *error)
 {
-    return ask_about(call, "status", print_details, error);
-}
+    ctl_state_t state;
+    ctl_exit_e status = ctl_state_ask(call, call->args[0], &state, error);
 
-ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error)
-{
-    return ask_about(call, "set", print_limits, error);
-}
-
-ctl_exit_e ctl_reset(const ctl_call_t *call, ctl_error_t *error)
-{
-    return ask_about(call, "reset", print_limits, error);
+    if (status != CTL_DONE)
+        return status;
+    if (state.status.nvhosts != 1)
+        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer describes %zu sites "
+                               "in place of one", state.status.nvhosts);
+    else if (call->json)
+        printf("%s", state.answer.text);
+    else
+        print_details(&state.status.vhosts[0]);
+    ctl_state_free(&state);
+    return status;
 }

@@ -11,6 +11,10 @@
 typedef struct ctl_call_t {
     const char *socket;         /* of -s; NULL: it is searched */
     int json;                   /* --json */
+    const char *plan;           /* --plan; NULL: none */
+    const char *duration;       /* --for; NULL: a change lasts */
+    const char *file;           /* --file; NULL: none */
+    int save;                   /* --save */
     const char *const *args;    /* arguments of the command, with NULL at the end */
     int nargs;
 } ctl_call_t;
@@ -24,6 +28,8 @@ ctl_exit_e ctl_list(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_show(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_reset(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_plans(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_import(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_clients(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);

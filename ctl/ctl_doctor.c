@@ -504,7 +504,7 @@ ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error)
     ctl_answer_t modules;
     ctl_state_t state;
     json_t *findings;
-    ctl_exit_e status = ctl_client_ask(call->socket, words, &modules, error);
+    ctl_exit_e status = ctl_client_ask(call->socket, words, NULL, &modules, error);
 
     if (status != CTL_DONE)
         return status;

@@ -17,8 +17,15 @@ static const char help[] =
     "                         select another order while it runs, q ends it\n"
     "  list                   all sites, in the order of the configuration\n"
     "  show SITE             everything that is known about one site\n"
-    "  set SITE KEY=VALUE... change weight, concurrency, queue or cpu at once\n"
-    "  reset SITE [KEY...]   return to the configured limits\n"
+    "  set SITE KEY=VALUE... change weight, concurrency, queue, cpu, memory, processes\n"
+    "                         or io at once\n"
+    "  set --plan PLAN KEY=VALUE...  the same for all sites of a plan\n"
+    "  set --file FILE        the same for the sites in a file of comma-separated values\n"
+    "                         (-: standard input); all changes are made or none\n"
+    "  reset SITE [KEY...]   return to the configured limits; also with --plan PLAN\n"
+    "  plans                  all plans, their limits and how many sites have them\n"
+    "  import lve FILE        print the limits of CloudLinux's ve.cfg as configuration\n"
+    "  import mod_qos FILE    the same for a configuration of mod_qos\n"
     "  clients SITE           clients and classes of a site that used most CPU time while\n"
     "                         its requests were queued\n"
     "  explain SITE          why requests of the site are queued or refused now\n"
@@ -29,11 +36,17 @@ static const char help[] =
     "  SITE is a name as list shows it, or a ServerName.\n"
     "  -s SOCKET   control socket of the server (vhostlimit.sock in its\n"
     "              DefaultRuntimeDir), if it is not in a usual place\n"
+    "  --for TIME  set: take the change back after TIME, such as 30min, 2h or 7d\n"
+    "  --save      set: write the limits into the file of VhostLimitSaveFile too;\n"
+    "              reset: remove them from it\n"
     "  --json      print one JSON document, for programs\n"
     "  -h, --help  print this help\n"
     "  --version   print the version\n"
     "Exit:    0 done; 1 refused, no such site, or doctor found a problem; 2 usage;\n"
     "         69 no server with the module answers; 77 not root\n";
+
+/* set and reset count their arguments themselves. */
+#define ARGUMENTS_MAX 100
 
 static const struct {
     const char *name;
@@ -43,8 +56,10 @@ static const struct {
     { "top", 0, 1, ctl_top },
     { "list", 0, 0, ctl_list },
     { "show", 1, 1, ctl_show },
-    { "set", 2, 1 + CTL_LIMITS, ctl_set },
-    { "reset", 1, 1 + CTL_LIMITS, ctl_reset },
+    { "set", 0, ARGUMENTS_MAX, ctl_set },
+    { "reset", 0, ARGUMENTS_MAX, ctl_reset },
+    { "plans", 0, 0, ctl_plans },
+    { "import", 2, 2, ctl_import },
     { "clients", 1, 1, ctl_clients },
     { "explain", 1, 1, ctl_explain },
     { "report", 0, 0, ctl_report },
@@ -56,12 +71,17 @@ static const struct {
 
 /* --- options -------------------------------------------------------------- */
 
-enum { OPTION_JSON = 256, OPTION_VERSION };
+enum { OPTION_JSON = 256, OPTION_VERSION, OPTION_PLAN, OPTION_FOR, OPTION_FILE,
+       OPTION_SAVE };
 
 static const struct option long_options[] = {
     { "json", no_argument, NULL, OPTION_JSON },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, OPTION_VERSION },
+    { "plan", required_argument, NULL, OPTION_PLAN },
+    { "for", required_argument, NULL, OPTION_FOR },
+    { "save", no_argument, NULL, OPTION_SAVE },
+    { "file", required_argument, NULL, OPTION_FILE },
     { NULL, 0, NULL, 0 }
 };
 
@@ -90,6 +110,18 @@ static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *e
         case OPTION_JSON:
             call->json = 1;
             break;
+        case OPTION_PLAN:
+            call->plan = optarg;
+            break;
+        case OPTION_SAVE:
+            call->save = 1;
+            break;
+        case OPTION_FOR:
+            call->duration = optarg;
+            break;
+        case OPTION_FILE:
+            call->file = optarg;
+            break;
         case 'h':
             printf("%s", help);
             return 1;
@@ -97,7 +129,7 @@ static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *e
             puts(CTL_PROGRAM " (" PACKAGE_NAME ") " PACKAGE_VERSION);
             return 1;
         case ':':
-            ctl_error_set(error, CTL_USAGE, "option -%c needs a value", optopt);
+            ctl_error_set(error, CTL_USAGE, "option %s needs a value", argv[optind - 1]);
             return 1;
         default:
             bad_option(argv, error);
@@ -117,7 +149,7 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 
     if (!name)
         return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
-                             "reset, clients, explain, report, size or doctor");
+                             "reset, plans, import, clients, explain, report, size or doctor");
     for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
         ;
     if (i == COMMANDS)
@@ -128,6 +160,16 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
         return ctl_error_set(error, CTL_USAGE, "%s: too few arguments", name);
     if (call->nargs > commands[i].most)
         return ctl_error_set(error, CTL_USAGE, "%s: too many arguments", name);
+    if ((call->plan || call->file) && commands[i].run != ctl_set
+        && (call->file || commands[i].run != ctl_reset))
+        return ctl_error_set(error, CTL_USAGE, "%s: --%s does not belong to this command",
+                             name, call->file ? "file" : "plan");
+    if (call->save && commands[i].run != ctl_set && commands[i].run != ctl_reset)
+        return ctl_error_set(error, CTL_USAGE, "%s: --save does not belong to this command",
+                             name);
+    if (call->duration && commands[i].run != ctl_set)
+        return ctl_error_set(error, CTL_USAGE, "%s: --for does not belong to this command",
+                             name);
     return commands[i].run(call, error);
 }
 

@@ -24,6 +24,7 @@
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
+#include "config/vl_plans.h"
 #include "config/vl_remoteip.h"
 #include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
@@ -54,6 +55,7 @@ typedef struct kept_t {
     int relay[2];                   /* socket pair, see vl_relay.h */
     vl_control_kept_t control;
     vl_cgroup_t *cgroup;
+    vl_plans_kept_t plans;
 } kept_t;
 
 static kept_t *kept;
@@ -134,13 +136,13 @@ static apr_status_t remove_cgroups_at_exit(void *unused)
     return APR_SUCCESS;
 }
 
-/* Returns vl_cgroup_needs() of all servers combined. */
-static unsigned all_needs(server_rec *s)
+/* Returns vl_cgroup_needs() of all servers combined, with these limits of each. */
+static unsigned all_needs(server_rec *s, vl_cgroup_limits_t limits_of(const vl_conf_t *))
 {
     unsigned needs = 0;
 
     for (; s; s = s->next) {
-        vl_cgroup_limits_t limits = vl_conf_cgroup_limits(vl_conf_get(s));
+        vl_cgroup_limits_t limits = limits_of(vl_conf_get(s));
 
         needs |= vl_cgroup_needs(&limits);
     }
@@ -188,9 +190,10 @@ static vl_cgroup_limits_t limits_now(const vl_conf_t *conf)
 {
     vl_account_snapshot_t now;
 
-    if (vl_shm_snapshot(kept->shm, conf->account, &now) != APR_SUCCESS)
+    if (conf->mode == VL_MODE_OFF
+        || vl_shm_snapshot(kept->shm, conf->account, &now) != APR_SUCCESS)
         return vl_conf_cgroup_limits(conf);
-    return vl_conf_cgroup_limits_with(conf, &now.limits);
+    return vl_conf_cgroup_limits_with(conf, &now.override.now);
 }
 
 /* Tells for "httpd -t" which limits the kernel cannot enforce, as the start does.  Only root
@@ -200,7 +203,7 @@ static apr_status_t test_limits(apr_pool_t *ptemp, server_rec *main_server)
 {
     apr_array_header_t *servers = vl_sites_servers(ptemp, main_server);
     vl_cgroup_t *probe = vl_cgroup_probe(ptemp, vl_conf_get(main_server)->cgroup,
-                                         all_needs(main_server));
+                                         all_needs(main_server, vl_conf_cgroup_limits));
     apr_status_t rv = APR_SUCCESS;
     int i;
 
@@ -250,7 +253,7 @@ static apr_status_t make_cgroups(server_rec *main_server, apr_pool_t *ptemp)
 
     kept->cgroup = vl_cgroup_open(servers->nelts
                                   ? vl_conf_get(main_server)->cgroup : "off",
-                                  all_needs(main_server), old);
+                                  all_needs(main_server, limits_now), old);
     for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++)
         rv = make_cgroup(APR_ARRAY_IDX(servers, i, server_rec *), ptemp,
                          old != NULL);
@@ -275,7 +278,7 @@ static apr_uint32_t max_group_descriptors(void)
  * group with several accounts (VhostLimitAccounts Host) is charged to none of them. */
 static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
 {
-    int has_memory = vl_conf_cgroup_limits(conf).memory > 0;
+    int has_memory = limits_now(conf).memory > 0;
 
     vl_usage_post_config_add(usage, conf->account, conf->site->name,
                              has_memory);
@@ -349,6 +352,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_remoteip_post_config();
     vl_headtime_post_config(main_server);
     kept = kept_get(main_server);
+    if (kept)
+        vl_plans_post_config(&kept->plans, main_server);
     if (!kept || vl_accounts_post_config(ptemp, main_server, &kept->shm,
                                           &kept->capacity)
         != APR_SUCCESS)
@@ -381,7 +386,7 @@ static int start_control(apr_pool_t *pconf, apr_pool_t *plog,
 {
     if (kept)
         vl_control_post_config(pconf, main_server, &kept->control, kept->shm,
-                               kept->cgroup);
+                               kept->cgroup, &kept->plans);
     return OK;
 }
 

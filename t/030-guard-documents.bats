@@ -28,7 +28,7 @@ load lib/guard
 @test "conf/vhostlimit.conf has exactly the directives of the module" {
   local code conf
   code=$(found 5 "directives of the module" directives_of_module)
-  conf=$(sed -nE 's/^[ #]*(VhostLimit[A-Za-z]*) .*$/\1/p' "$TOP/conf/vhostlimit.conf" | sort -u)
+  conf=$(sed -nE 's/^[ #]*<?(VhostLimit[A-Za-z]*) .*$/\1/p' "$TOP/conf/vhostlimit.conf" | sort -u)
   is "$conf" "$code" "directives in conf/vhostlimit.conf"
 }
 
@@ -43,7 +43,7 @@ uncommented() {
   local code
   code=$(found 5 "directives of the module" directives_of_module)
   uncommented >"$BATS_TEST_TMPDIR/all.conf"
-  is "$(grep -oE '^VhostLimit[A-Za-z]*' "$BATS_TEST_TMPDIR/all.conf" | sort -u)" "$code" "directives uncommented"
+  is "$(sed -nE 's/^<?(VhostLimit[A-Za-z]*).*/\1/p' "$BATS_TEST_TMPDIR/all.conf" | sort -u)" "$code" "directives uncommented"
   like "$(<"$BATS_TEST_TMPDIR/all.conf")" 'LoadModule.*<Location .*SetHandler.*</Location>.*LogFormat.*CustomLog'
   check_config 'VhostLimitCgroup off' -x "Include \"$TOP/conf/vhostlimit.conf\""
   is "$status" 0

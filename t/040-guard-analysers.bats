@@ -27,7 +27,7 @@ need_clang_tidy() { need_program clang-tidy; }
   local apxs without=''
   apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | sed -n 1p)
   # shellcheck disable=SC2046  # words, one a line
-  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1 jansson) \
+  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1 jansson expat) \
     $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \
     -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
   [[ ${VL_LONG:-} == 1 ]] || without='-clang-analyzer-*'

@@ -26,9 +26,9 @@ page() { get status "/vhostlimit$1"; }   # <query>
 }
 
 @test "?json: each account has all columns, and numbers are numbers" {
-  local want='["backend_us","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","gone","late","limited_s","memory_kills","method","mode","name","overridden","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["backend_us","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","expires_s","gone","io","late","limited_s","memory","memory_kills","method","mode","name","overridden","plan","processes","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .unenforced, .virtual_hosts, .classes) | .[] | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .expires_s, .plan, .unenforced, .virtual_hosts, .classes) | .[] | type] | unique')" '["number"]'
 }
 
 @test "?json: each site has its virtual hosts, with addresses and places in the configuration" {

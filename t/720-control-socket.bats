@@ -43,7 +43,7 @@ teardown_file() { end_server; }
   is "$(error_of '\n')" "'' is no such command"
   is "$(error_of 'stop\n')" "'stop' is no such command"
   is "$(error_of 'set\ta.test\n')" "'set' is nothing to be set"
-  is "$(error_of 'set\ta.test\tmode=off\n')" "'mode' is no such key: there are weight, concurrency, queue and cpu"
+  is "$(error_of 'set\ta.test\tmode=off\n')" "'mode' is no such key: there are weight, concurrency, queue, cpu, memory, processes and io"
   is "$(error_of 'set\tnone.test\tweight=2\n')" "'none.test' is no site that takes part"
   is "$(error_of 'status\0\n')" "'' is a command with a byte in it that is no text"
 }

@@ -271,6 +271,6 @@ need_script() { need_program script; }
   is "$(complete_words re)" 'reset report'
   is "$(complete_words show a)" "a.test"
   is "$(complete_words set a.test w)" weight=
-  is "$(complete_words reset a.test '')" 'weight concurrency queue cpu'
+  is "$(complete_words reset a.test '')" 'weight concurrency queue cpu memory processes io'
   is "$(complete_words top '')" 'cpu running waiting refused rate name'
 }

@@ -39,7 +39,7 @@ commands() { "$CTL" --help | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort -u; }
 
 @test "the manual, the help and the completion have the same commands" {
   at_least "$(commands | wc -l)" 9 "commands in the help"
-  is "$(sed -n 's/^\.It Cm \([a-z]*\).*/\1/p' "$(part '*/man8/vhostlimitctl.8')" | sort)" "$(commands)" "in the manual"
+  is "$(sed -n 's/^\.It Cm \([a-z]*\).*/\1/p' "$(part '*/man8/vhostlimitctl.8')" | sort -u)" "$(commands)" "in the manual"
   is "$(sed -n 's/^ *:\*) echo \([a-z ]*[a-z]\) -.*/\1/p' "$(part '*/completions/vhostlimitctl')" | tr ' ' '\n' | sort)" \
     "$(commands)" "in the completion"
 }
@@ -82,7 +82,7 @@ need_groff() { need_program groff; }
   says 'unknown option --no-such-option' list --no-such-option
   says 'option --json=1 takes no value' --json=1 list
   says 'option -s needs a value' list -s
-  says 'missing command: top, list, show, set, reset, clients, explain, report, size or doctor' --json
+  says 'missing command: top, list, show, set, reset, plans, import, clients, explain, report, size or doctor' --json
   says "unknown command 'frob'" frob
   says 'show: too few arguments' show
   says 'set: too few arguments' set a.test

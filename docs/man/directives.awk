@@ -28,6 +28,13 @@ BEGIN {
 }
 
 /^<!--/ || /^# / { next }
+/^```/ {
+  print code ? ".Ed" : ".Bd -literal -offset indent"
+  code = !code
+  paragraph = 0
+  next
+}
+code { print escaped($0); next }
 /^## / {
   if (!listed++) print ".Sh DIRECTIVES\n.Bl -tag -width Ds"
   print ".It Cm " substr($0, 4)

@@ -377,6 +377,9 @@ const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
 
         if (!why && c == VL_CG_IO && !cg->disks[0])
             why = "there is no disk here";
+        if (!why && !cg->controllers[c].version)
+            why = "no site had such a limit when the server was started; it is used after "
+                  "the next restart of the server, graceful or not";
         if (needs & 1u << c && why)
             return apr_psprintf(p, "the %s controller is missing: %s",
                                 vl_cgroup_controller_name(

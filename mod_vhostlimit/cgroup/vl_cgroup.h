@@ -40,10 +40,12 @@ const char *vl_cgroup_missing(const vl_cgroup_t *cg, apr_pool_t *p,
 apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
                            const vl_cgroup_limits_t *limits);
 
-/* Sets the CPU weight and the CPU quota of the account's groups.  Returns NULL or an error
- * message. */
+/* Changes the limits of the account's groups from `before` to `limits`: writes the files of
+ * the controllers for which they differ.  Returns NULL or an error message; then some
+ * files may be written. */
 const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                              const char *account,
+                             const vl_cgroup_limits_t *before,
                              const vl_cgroup_limits_t *limits);
 
 /* Removes the groups that were added to `old` and not to `cg`; all of them if cg is NULL.

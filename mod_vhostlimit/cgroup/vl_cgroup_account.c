@@ -153,17 +153,28 @@ apr_status_t vl_cgroup_add(vl_cgroup_t *cg, const char *account,
 
 const char *vl_cgroup_change(const vl_cgroup_t *cg, apr_pool_t *p,
                              const char *account,
+                             const vl_cgroup_limits_t *before,
                              const vl_cgroup_limits_t *limits)
 {
-    const char *name = vl_cgroup_file_name(p, account), *failed;
+    const int changed[VL_CG_CONTROLLERS] = {
+        [VL_CG_CPU] = limits->weight != before->weight || limits->cpu != before->cpu,
+        [VL_CG_MEMORY] = limits->memory != before->memory,
+        [VL_CG_PIDS] = limits->processes != before->processes,
+        [VL_CG_IO] = limits->io != before->io
+    };
+    const char *path = vl_cgroup_account_path(cg, p, account), *failed = NULL;
+    int c;
 
     if (!*cg->path)
         return NULL;
-    failed = vl_cgroup_set(cg, p, VL_CG_CPU,
-                           vl_cgroup_account_path(cg, p, account), limits);
-    if (failed || cg->controllers[VL_CG_CPU].version != 2)
+    for (c = 0; c < VL_CG_CONTROLLERS && !failed; c++) {
+        if (changed[c])
+            failed = vl_cgroup_set(cg, p, c, path, limits);
+    }
+    if (failed || !changed[VL_CG_CPU] || cg->controllers[VL_CG_CPU].version != 2)
         return failed;
-    return vl_cgroup_set(cg, p, VL_CG_CPU, vl_cgroup_threads_path(cg, p, name),
+    return vl_cgroup_set(cg, p, VL_CG_CPU,
+                         vl_cgroup_threads_path(cg, p, vl_cgroup_file_name(p, account)),
                          limits);
 }
 

@@ -72,12 +72,13 @@ static apr_status_t make_segment(server_rec *main_server,
 static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
 {
     vl_conf_t *conf = vl_conf_get(s);
-    vl_limits_t limits = vl_conf_limits(conf);
+    vl_values_t values = vl_conf_values(conf);
     apr_status_t rv;
 
     if (conf->mode == VL_MODE_OFF)
         return APR_SUCCESS;
-    rv = vl_shm_post_config_account(shm, conf->site->name, &limits, &conf->account);
+    rv = vl_shm_post_config_account(shm, conf->site->name, conf->mode, &values,
+                                    &conf->account);
     if (rv == APR_SUCCESS)
         vl_visitor_post_config(s, shm);
     return rv;

@@ -3,7 +3,10 @@
 
 #include <stddef.h>
 
+#include <apr_file_info.h>
 #include <apr_strings.h>
+#include <http_core.h>
+#include <http_main.h>
 
 #include "core/vl_admit.h"
 #include "core/vl_hosts.h"
@@ -121,40 +124,76 @@ apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server)
     return servers;
 }
 
-vl_limits_t vl_conf_limits(const vl_conf_t *conf)
-{
-    vl_limits_t limits;
+/* A limit that can change while the server runs. */
+static const struct value_t {
+    apr_size_t offset, size;    /* in vl_conf_t */
+    int setting, size_setting;  /* row of settings or sizes; -1: of the other table */
+    int at;                     /* VL_AT_* */
+} values_of[VL_KEY_COUNT] = {
+#define NUMBER(key) [VL_KEY_##key] = { offsetof(vl_conf_t, key), sizeof(int), \
+                                       SETTING_##key, -1, VL_AT_##key },
+#define BYTES(key) [VL_KEY_##key] = { offsetof(vl_conf_t, key), sizeof(apr_int64_t), \
+                                      -1, SIZE_##key, VL_AT_##key },
+    NUMBER(weight)
+    NUMBER(concurrency)
+    NUMBER(queue)
+    NUMBER(cpu)
+    NUMBER(processes)
+    BYTES(memory)
+    BYTES(io)
+#undef BYTES
+#undef NUMBER
+};
 
-    limits.mode = conf->mode;
-    limits.weight = conf->weight;
-    limits.concurrency = conf->concurrency;
-    limits.queue = conf->queue;
-    limits.cpu = conf->cpu;
-    return limits;
+vl_values_t vl_conf_values(const vl_conf_t *conf)
+{
+    vl_values_t values;
+    vl_key_e key;
+
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        const char *member = (const char *)conf + values_of[key].offset;
+
+        values.of[key] = values_of[key].size == sizeof(int) ? *(const int *)member
+                         : *(const apr_int64_t *)member;
+    }
+    return values;
+}
+
+void vl_conf_put_value(vl_conf_t *conf, vl_key_e key, apr_int64_t value)
+{
+    char *member = (char *)conf + values_of[key].offset;
+
+    if (values_of[key].size == sizeof(int))
+        *(int *)member = (int)value;
+    else
+        *(apr_int64_t *)member = value;
+}
+
+int vl_conf_at(vl_key_e key)
+{
+    return values_of[key].at;
 }
 
 vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf)
+{
+    vl_values_t values = vl_conf_values(conf);
+
+    return vl_conf_cgroup_limits_with(conf, &values);
+}
+
+vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
+                                              const vl_values_t *now)
 {
     vl_cgroup_limits_t limits = { .weight = VL_WEIGHT_DEFAULT };
 
     if (conf->mode != VL_MODE_ON)
         return limits;
-    limits.weight = conf->weight;
-    limits.cpu = conf->cpu;
-    limits.memory = conf->memory;
-    limits.processes = conf->processes;
-    limits.io = conf->io;
+    limits.weight = (apr_uint32_t)now->of[VL_KEY_weight];
+    limits.cpu = (apr_uint32_t)now->of[VL_KEY_cpu];
+    limits.memory = now->of[VL_KEY_memory];
+    limits.processes = (apr_uint32_t)now->of[VL_KEY_processes];
+    limits.io = now->of[VL_KEY_io];
     return limits;
-}
-
-vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
-                                              const vl_limits_t *limits)
-{
-    vl_conf_t now = *conf;
-
-    now.weight = (int)limits->weight;
-    now.cpu = (int)limits->cpu;
-    return vl_conf_cgroup_limits(&now);
 }
 
 const char *vl_conf_mode_name(int mode)
@@ -218,6 +257,8 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
     conf->group = add->group;
+    conf->plan_name = add->plan_name ? add->plan_name : base->plan_name;
+    conf->plan_at = add->plan_name ? add->plan_at : base->plan_at;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
     merge_visitors(&conf->visitors, &base->visitors, &add->visitors);
     conf->accounts = add->accounts.by != VL_ACCOUNTS_UNSET ? add->accounts
@@ -275,18 +316,32 @@ static const char *read_value(apr_pool_t *p, const setting_t *setting,
     return NULL;
 }
 
-const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
-                               vl_limits_t *limits)
+/* Parses a number of bytes.  Returns NULL or an error message. */
+static const char *read_size(apr_pool_t *p, const size_setting_t *setting,
+                             const char *arg, apr_int64_t *ret_value)
 {
-    static const int setting_of[VL_KEY_COUNT] = {
-#define X(key) SETTING_##key,
-        VL_KEYS(X)
-#undef X
-    };
-    int value = 0;
-    const char *error = read_value(p, &settings[setting_of[key]], arg, &value);
+    apr_int64_t n = vl_value_size(arg, VL_SIZE_MAX);
 
-    vl_override_put(limits, key, (apr_uint32_t)value);
+    *ret_value = n;
+    if (n && n < setting->min)
+        return apr_psprintf(p, "%s: '%s' is not none or a number of "
+                            "bytes from %" APR_INT64_T_FMT "K to 1048576G "
+                            "(with K, M, G or nothing behind it)",
+                            setting->directive, arg, setting->min / 1024);
+    return NULL;
+}
+
+const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
+                               vl_values_t *values)
+{
+    const struct value_t *of = &values_of[key];
+    const char *error;
+    int value = 0;
+
+    if (of->setting < 0)
+        return read_size(p, &sizes[of->size_setting], arg, &values->of[key]);
+    error = read_value(p, &settings[of->setting], arg, &value);
+    values->of[key] = value;
     return error;
 }
 
@@ -315,18 +370,12 @@ static const char *set_size(cmd_parms *cmd, void *dconf, const char *arg)
 {
     const size_setting_t *setting = cmd->info;
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
-    apr_int64_t n = vl_value_size(arg, VL_SIZE_MAX);
 
     if (error)
         return error;
-    if (n && n < setting->min)
-        return apr_psprintf(cmd->pool, "%s: '%s' is not none or a number of "
-                            "bytes from %" APR_INT64_T_FMT "K to 1048576G "
-                            "(with K, M, G or nothing behind it)",
-                            setting->directive, arg, setting->min / 1024);
-    *(apr_int64_t *)((char *)vl_conf_get(cmd->server) + setting->offset) = n;
     set_place(cmd, setting->at);
-    return NULL;
+    return read_size(cmd->pool, setting, arg, (apr_int64_t *)
+                     ((char *)vl_conf_get(cmd->server) + setting->offset));
 }
 
 /* Directive handler of VhostLimitCgroup. */
@@ -589,6 +638,186 @@ static const char *set_accounts(cmd_parms *cmd, void *dconf, const char *by,
     return NULL;
 }
 
+/* --- plans ---------------------------------------------------------------- */
+
+/* Directive handler of VhostLimitPlan.  The plan may be defined further down in the file, so
+ * vl_plans_find() looks for it. */
+static const char *set_plan(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+
+    if (error)
+        return error;
+    if (!ap_cstr_casecmp(arg, "none"))
+        arg = "";
+    if (conf->plan_name && strcmp(conf->plan_name, arg))
+        return apr_psprintf(cmd->pool, "VhostLimitPlan: a site has one plan, and this one has "
+                            "'%s' in %s:%d", conf->plan_at->args, conf->plan_at->filename,
+                            conf->plan_at->line_num);
+    conf->plan_name = arg;
+    conf->plan_at = cmd->directive;
+    set_place(cmd, VL_AT_plan);
+    return NULL;
+}
+
+/* Returns 1 if the directive may stand in a plan: those that the virtual hosts of a site
+ * share, without VhostLimit.  <VhostLimitSite> also has a plan and a group. */
+static int belongs_to_section(const char *directive, int is_site)
+{
+    static const char *const names[] = {
+        "VhostLimitPlan", "VhostLimitGroup",
+#define X(member, directive, args, def, min, max, unit, words, help) directive,
+        VL_SETTINGS(X)
+#undef X
+#define X(member, directive, min, help) directive,
+        VL_SIZES(X)
+#undef X
+        "VhostLimitClients", "VhostLimitClass", "VhostLimitKnown"
+    };
+    unsigned i;
+
+    for (i = is_site ? 0 : 2; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!ap_cstr_casecmp(names[i], directive))
+            return ap_cstr_casecmp(directive, "VhostLimit") != 0;
+    }
+    return 0;
+}
+
+/* Reads the directives of a section into a configuration struct of its own.  The handlers of
+ * directives write to cmd->server, so the section gets a server_rec that no other code
+ * sees. */
+static const char *read_section(cmd_parms *cmd, vl_conf_t *conf, int is_site)
+{
+    server_rec *server = apr_pmemdup(cmd->temp_pool, cmd->server, sizeof(*server));
+    const ap_directive_t *directive = cmd->directive, *d;
+    cmd_parms inside = *cmd;
+    const char *error;
+
+    for (d = directive->first_child; d; d = d->next) {
+        if (belongs_to_section(d->directive, is_site))
+            continue;
+        cmd->err_directive = d;
+        return apr_psprintf(cmd->pool, "%s does not belong into %s: the section has limits of "
+                            "a site only", d->directive, directive->directive + 1);
+    }
+    server->is_virtual = 1;
+    server->module_config = ap_create_request_config(cmd->temp_pool);   /* an empty one */
+    ap_set_module_config(server->module_config, &vhostlimit_module, conf);
+    inside.server = server;
+    error = ap_walk_config(directive->first_child, &inside, server->lookup_defaults);
+    if (error)
+        cmd->err_directive = inside.err_directive;
+    return error;
+}
+
+/* Parses the argument of a section, one word.  *ret_rest is what follows the word.  Returns
+ * NULL or an error message. */
+static const char *read_section_name(cmd_parms *cmd, const char *arg, const char **ret_name,
+                                     const char **ret_rest)
+{
+    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    const char *end = ap_strrchr_c(arg, '>');
+
+    if (error)
+        return error;
+    if (!end)
+        return apr_psprintf(cmd->pool, "%s> directive missing closing '>'",
+                            cmd->directive->directive);
+    *ret_rest = apr_pstrmemdup(cmd->pool, arg, (apr_size_t)(end - arg));
+    *ret_name = ap_getword_conf(cmd->pool, ret_rest);
+    return NULL;
+}
+
+/* Directive handler of <VhostLimitPlan name>. */
+static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *name = NULL;
+    const char *error = read_section_name(cmd, arg, &name, &arg);
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    vl_plan_t *plan;
+    int i;
+
+    if (error)
+        return error;
+    if (*arg || !vl_value_is_name(name, VL_GROUP_MAX) || !ap_cstr_casecmp(name, "none"))
+        return apr_psprintf(cmd->pool, "<VhostLimitPlan>: '%s%s%s' is not a name of up to %d "
+                            "letters, digits and . _ - (\"none\" means no plan)", name,
+                            *arg ? " " : "", arg, VL_GROUP_MAX);
+    if (!conf->plans)
+        conf->plans = apr_array_make(cmd->pool, 4, sizeof(vl_plan_t *));
+    for (i = 0; i < conf->plans->nelts; i++) {
+        plan = APR_ARRAY_IDX(conf->plans, i, vl_plan_t *);
+        if (!strcmp(plan->name, name))
+            return apr_psprintf(cmd->pool, "<VhostLimitPlan %s>: the plan is already defined "
+                                "in %s", name, plan->place);
+    }
+    plan = apr_pcalloc(cmd->pool, sizeof(*plan));
+    plan->name = name;
+    plan->at = cmd->directive;
+    plan->place = apr_psprintf(cmd->pool, "%s:%d", cmd->directive->filename,
+                               cmd->directive->line_num);
+    plan->conf = vl_conf_create(cmd->pool, cmd->server);
+    APR_ARRAY_PUSH(conf->plans, vl_plan_t *) = plan;
+    return read_section(cmd, plan->conf, 0);
+}
+
+/* --- limits outside of virtual hosts -------------------------------------- */
+
+/* Directive handler of <VhostLimitSite name>.  Several sections of one site add up. */
+static const char *add_site_conf(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *name = NULL;
+    const char *error = read_section_name(cmd, arg, &name, &arg);
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    vl_site_conf_t *site_conf;
+    char *lower;
+
+    if (error)
+        return error;
+    if (*arg || !*name)
+        return apr_psprintf(cmd->pool, "<VhostLimitSite>: '%s%s%s' is not the name of one site",
+                            name, *arg ? " " : "", arg);
+    lower = apr_pstrdup(cmd->pool, name);
+    ap_str_tolower(lower);
+    if (!conf->site_confs)
+        conf->site_confs = apr_array_make(cmd->pool, 4, sizeof(vl_site_conf_t *));
+    site_conf = apr_pcalloc(cmd->pool, sizeof(*site_conf));
+    site_conf->name = lower;
+    site_conf->at = cmd->directive;
+    site_conf->conf = vl_conf_create(cmd->pool, cmd->server);
+    APR_ARRAY_PUSH(conf->site_confs, vl_site_conf_t *) = site_conf;
+    return read_section(cmd, site_conf->conf, 1);
+}
+
+/* Directive handler of VhostLimitSaveFile.  Includes the file if it exists.  httpd runs the
+ * handler while it reads the file with the directive, as that of Include; `tree` is where
+ * it expects the included directives.  vhostlimitctl tests a new file before it takes the
+ * place of the old one: with this definition "httpd -t" reads FILE.new instead. */
+static const char *set_save_file(cmd_parms *cmd, void *tree, const char *arg)
+{
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const char *path = ap_server_root_relative(cmd->pool, arg), *file = path;
+    ap_directive_t *included = NULL;
+    const char *error = NULL;
+    apr_finfo_t info;
+
+    if (!path)
+        return apr_psprintf(cmd->pool, "VhostLimitSaveFile: '%s' is not a path", arg);
+    if (conf->save_file && strcmp(conf->save_file, path))
+        return apr_psprintf(cmd->pool, "VhostLimitSaveFile: there is one file, and it is %s",
+                            conf->save_file);
+    conf->save_file = path;
+    if (ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST
+        && ap_exists_config_define("VHOSTLIMIT_SAVE_NEW"))
+        file = apr_pstrcat(cmd->pool, path, ".new", NULL);
+    if (apr_stat(&info, file, APR_FINFO_TYPE, cmd->temp_pool) == APR_SUCCESS)
+        error = ap_process_resource_config(cmd->server, file, &included, cmd->pool,
+                                           cmd->temp_pool);
+    *(ap_directive_t **)tree = included;
+    return error;
+}
+
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
                                  apr_uint32_t slots)
 {
@@ -622,6 +851,15 @@ const command_rec vl_conf_cmds[] = {
 #undef X
     AP_INIT_TAKE1("VhostLimitGroup", set_group, NULL, RSRC_CONF,
                   "name of the group whose sites share one share and one set of limits"),
+    AP_INIT_RAW_ARGS("<VhostLimitPlan", add_plan, NULL, RSRC_CONF,
+                     "name of a plan, whose limits are in the section"),
+    AP_INIT_RAW_ARGS("<VhostLimitSite", add_site_conf, NULL, RSRC_CONF,
+                     "name of a site, whose limits are in the section; they go before those "
+                     "in its virtual hosts"),
+    AP_INIT_TAKE1("VhostLimitSaveFile", set_save_file, NULL, RSRC_CONF | EXEC_ON_READ,
+                  "file that vhostlimitctl set --save writes; it is included here"),
+    AP_INIT_TAKE1("VhostLimitPlan", set_plan, NULL, RSRC_CONF,
+                  "name of the plan whose limits the site has: none or a name"),
     AP_INIT_TAKE123("VhostLimitClients", set_clients, NULL, RSRC_CONF,
                     "On or Off: a site's queue is shared equally by its clients; and the "
                     "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),

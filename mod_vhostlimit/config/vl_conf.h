@@ -47,7 +47,26 @@ typedef struct vl_accounts_conf_t {
     int max;                            /* 0: not written */
 } vl_accounts_conf_t;
 
-typedef struct vl_conf_t {
+typedef struct vl_conf_t vl_conf_t;
+
+/* A plan: limits that sites share by name. */
+typedef struct vl_plan_t {
+    const char *name;
+    vl_conf_t *conf;                    /* has what the section sets; conf->set_at tells */
+    const ap_directive_t *at;           /* valid until vl_conf_check() returns */
+    const char *place;                  /* file:line of the section */
+    vl_override_t *state;               /* what it sets now; set by vl_plans_post_config() */
+} vl_plan_t;
+
+/* Limits of a site that stand outside of its virtual hosts. */
+typedef struct vl_site_conf_t {
+    const char *name;                   /* of the site, in lower case */
+    vl_conf_t *conf;                    /* has what the section sets; conf->set_at tells */
+    const ap_directive_t *at;           /* valid until vl_conf_check() returns */
+    int is_used;                        /* 1: there is such a site */
+} vl_site_conf_t;
+
+struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
 #undef X
@@ -56,6 +75,15 @@ typedef struct vl_conf_t {
 #undef X
     apr_interval_time_t queue_timeout;      /* -1: not configured */
     const char *group;          /* "@" and the name of VhostLimitGroup, or NULL */
+    const char *plan_name;      /* of VhostLimitPlan; "": none; NULL: not configured */
+    const ap_directive_t *plan_at;      /* valid until vl_conf_check() returns */
+    vl_plan_t *plan;            /* set by vl_plans_find(); NULL: none */
+    vl_conf_t *unplanned;       /* with a plan: the same without it */
+    unsigned own;               /* with a plan: VL_KEY_BIT() of the limits that the site has
+                                 * itself */
+    apr_array_header_t *plans;  /* vl_plan_t *; main server only; NULL: none */
+    apr_array_header_t *site_confs;     /* vl_site_conf_t *; main server only; NULL: none */
+    const char *save_file;      /* main server only; NULL: not configured */
     const ap_expr_info_t *exempt;       /* NULL: no request is exempt */
     vl_visitor_conf_t visitors; /* shares inside the site */
     vl_accounts_conf_t accounts;        /* VhostLimitAccounts */
@@ -74,7 +102,7 @@ typedef struct vl_conf_t {
                                  * vl_accounts_find() */
     int refused;                /* 1: the account cannot be entered in shared memory;
                                  * mode is VL_MODE_OFF and all requests are refused */
-} vl_conf_t;
+};
 
 extern const command_rec vl_conf_cmds[];
 
@@ -86,23 +114,26 @@ vl_conf_t *vl_conf_get(const server_rec *s);
 /* Returns an array of server_rec *: the main server, then the vhosts in the order of the
  * configuration file.  httpd's own list has the vhosts in reverse order. */
 apr_array_header_t *vl_conf_servers(apr_pool_t *p, server_rec *main_server);
-/* Returns the limits that admission enforces, as configured. */
-vl_limits_t vl_conf_limits(const vl_conf_t *conf);
+/* Returns the limits that can change while the server runs, as configured. */
+vl_values_t vl_conf_values(const vl_conf_t *conf);
+/* Changes the configured value of one of them. */
+void vl_conf_put_value(vl_conf_t *conf, vl_key_e key, apr_int64_t value);
+/* Returns the index of its directive in vl_conf_t.set_at. */
+int vl_conf_at(vl_key_e key);
 /* Returns the limits for the vhost's cgroups, as configured.  With Off and DryRun there
  * are none, and the weight is the default. */
 vl_cgroup_limits_t vl_conf_cgroup_limits(const vl_conf_t *conf);
-/* Returns the same with the weight and the CPU cap of `limits`, which vhostlimitctl may
- * have changed. */
+/* Returns the same with the values of `now`, which vhostlimitctl may have changed. */
 vl_cgroup_limits_t vl_conf_cgroup_limits_with(const vl_conf_t *conf,
-                                              const vl_limits_t *limits);
+                                              const vl_values_t *now);
 /* Returns "on", "off" or "dryrun". */
 const char *vl_conf_mode_name(int mode);
 
 
-/* Parses `arg` as the directive of that key does and stores the value in `limits`.  Returns
+/* Parses `arg` as the directive of that key does and stores the value in `values`.  Returns
  * NULL or an error message allocated in p. */
 const char *vl_conf_read_limit(apr_pool_t *p, vl_key_e key, const char *arg,
-                               vl_limits_t *limits);
+                               vl_values_t *values);
 
 /* Returns the arguments of a directive of any module at the top level of the configuration,
  * as written; the last occurrence counts.  NULL: the directive is not used.  Valid while

@@ -8,6 +8,8 @@
 #include <http_core.h>
 #include <http_main.h>
 
+#include "config/vl_plans.h"
+
 /* Gives the server a configuration struct of its own.  A vhost without directives of this
  * module shares the main server's struct, but post_config writes per server. */
 static void copy_shared_conf(apr_pool_t *p, server_rec *s,
@@ -168,11 +170,15 @@ apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
     /* Copy all structs first, while the main server's struct is unmodified. */
     for (i = 0; i < servers->nelts; i++)
         copy_shared_conf(p, APR_ARRAY_IDX(servers, i, server_rec *), main_server);
-    rv = vl_sites_find(p, ptemp, main_server);
+    rv = vl_plans_find(main_server);
+    if (rv == APR_SUCCESS)
+        rv = vl_sites_find(p, ptemp, main_server);
     for (i = 0; i < servers->nelts && rv == APR_SUCCESS; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 
         fill_defaults(vl_conf_get(s));
+        if (vl_conf_get(s)->unplanned)
+            fill_defaults(vl_conf_get(s)->unplanned);
         rv = check_length(main_server, s);
     }
     if (rv == APR_SUCCESS)

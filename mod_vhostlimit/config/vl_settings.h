@@ -38,6 +38,7 @@
 /* Index of a setting in vl_conf_t.set_at.  The settings before VL_AT_group are shared by the
  * virtual hosts of a site. */
 enum {
+    VL_AT_plan,
 #define X(member, directive, args, def, min, max, unit, words, help) VL_AT_##member,
     VL_SETTINGS(X)
 #undef X
@@ -60,7 +61,7 @@ enum {
 #define VL_QUEUE_TIMEOUT_MIN apr_time_from_msec(1)
 #define VL_QUEUE_TIMEOUT_MAX apr_time_from_sec(3600)
 
-/* Maximum length of a VhostLimitGroup name, in bytes. */
+/* Maximum length of the name of a VhostLimitGroup or VhostLimitPlan, in bytes. */
 #define VL_GROUP_MAX 64
 
 /* Defaults of VhostLimitClients: length of the prefixes, in bits. */

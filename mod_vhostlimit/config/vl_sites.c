@@ -29,6 +29,7 @@ typedef struct finder_t {
     apr_hash_t *files;          /* names of cgroups in use */
     apr_array_header_t *bases;  /* base_t * */
     apr_array_header_t *sites;  /* vl_site_t *: the bases without groups, and the groups */
+    const apr_array_header_t *confs;    /* vl_site_conf_t *; NULL: none */
 } finder_t;
 
 /* A setting that the virtual hosts of a site share. */
@@ -38,6 +39,7 @@ typedef struct shared_t {
 } shared_t;
 
 static const shared_t shared[VL_AT_group] = {
+    { "VhostLimitPlan", offsetof(vl_conf_t, plan), sizeof(void *) },
 #define MEMBER(directive, member) \
     { directive, offsetof(vl_conf_t, member), sizeof(((vl_conf_t *)0)->member) },
 #define X(member, directive, args, def, min, max, unit, words, help) \
@@ -132,7 +134,23 @@ static vl_site_t *make_site(const finder_t *finder)
     vl_site_t *site = apr_pcalloc(finder->p, sizeof(*site));
 
     site->vhosts = apr_array_make(finder->p, 2, sizeof(server_rec *));
+    site->confs = apr_array_make(finder->p, 1, sizeof(vl_site_conf_t *));
     return site;
+}
+
+/* Adds the sections of that name to the list. */
+static void find_confs(const finder_t *finder, const char *name, apr_array_header_t *confs)
+{
+    int i;
+
+    for (i = 0; finder->confs && i < finder->confs->nelts; i++) {
+        vl_site_conf_t *conf = APR_ARRAY_IDX(finder->confs, i, vl_site_conf_t *);
+
+        if (conf->is_used || ap_cstr_casecmp(conf->name, name))
+            continue;
+        conf->is_used = 1;
+        APR_ARRAY_PUSH(confs, vl_site_conf_t *) = conf;
+    }
 }
 
 /* Finds the base of the server, or creates it. */
@@ -148,6 +166,8 @@ static base_t *find_base(finder_t *finder, const server_rec *s)
     base->site = make_site(finder);
     base->server_name = name;
     base->first = s;
+    if (name)
+        find_confs(finder, name, base->site->confs);
     if (name)
         apr_hash_set(finder->by_name, name, APR_HASH_KEY_STRING, base);
     APR_ARRAY_PUSH(finder->bases, base_t *) = base;
@@ -174,26 +194,37 @@ static apr_status_t report_conflict(const char *site, const char *directive,
     return APR_EINVAL;
 }
 
-/* Finds the group that the virtual hosts of the base name.  *ret_group is NULL if they name
- * none. */
+/* Finds the group among configurations of the base, which all name the same or none.
+ * *first: the one that names it. */
+static apr_status_t check_group(const base_t *base, const vl_conf_t *conf,
+                                const vl_conf_t **first)
+{
+    if (!conf->group)
+        return APR_SUCCESS;
+    if (*first && strcmp((*first)->group, conf->group))
+        return report_conflict(base->server_name, "VhostLimitGroup",
+                               (*first)->set_at[VL_AT_group], conf->set_at[VL_AT_group]);
+    *first = conf;
+    return APR_SUCCESS;
+}
+
+/* Finds the group of the base: that of its sections, or else of its virtual hosts.
+ * *ret_group is NULL if they name none. */
 static apr_status_t find_group(const base_t *base, const char **ret_group)
 {
-    const vl_conf_t *conf, *first = NULL;
+    const vl_site_t *site = base->site;
+    const vl_conf_t *first = NULL;
+    apr_status_t rv = APR_SUCCESS;
     int i;
 
-    *ret_group = NULL;
-    for (i = 0; i < base->site->vhosts->nelts; i++) {
-        conf = vl_conf_get(vhost_of(base->site, i));
-        if (!conf->group)
-            continue;
-        if (first && strcmp(first->group, conf->group))
-            return report_conflict(base->server_name, "VhostLimitGroup",
-                                   first->set_at[VL_AT_group],
-                                   conf->set_at[VL_AT_group]);
-        first = conf;
-        *ret_group = conf->group;
+    for (i = 0; i < site->confs->nelts && rv == APR_SUCCESS; i++)
+        rv = check_group(base, APR_ARRAY_IDX(site->confs, i, vl_site_conf_t *)->conf, &first);
+    if (!first) {
+        for (i = 0; i < site->vhosts->nelts && rv == APR_SUCCESS; i++)
+            rv = check_group(base, vl_conf_get(vhost_of(site, i)), &first);
     }
-    return APR_SUCCESS;
+    *ret_group = first ? first->group : NULL;
+    return rv;
 }
 
 /* Moves the virtual hosts of the base to the site of their group, if they have one. */
@@ -215,6 +246,7 @@ static apr_status_t join_group(finder_t *finder, base_t *base)
         site->name = group;
     }
     apr_array_cat(site->vhosts, base->site->vhosts);
+    apr_array_cat(site->confs, base->site->confs);
     base->site = site;
     return rv;
 }
@@ -275,9 +307,9 @@ static void name_sites(finder_t *finder)
 
 /* --- limits --------------------------------------------------------------- */
 
-static void *member_of(const vl_site_t *site, int i, const shared_t *setting)
+static const void *member_of(const vl_conf_t *conf, int which)
 {
-    return (char *)vl_conf_get(vhost_of(site, i)) + setting->offset;
+    return (const char *)conf + shared[which].offset;
 }
 
 /* Returns the i-th class, or the last one if there are fewer.  A virtual host has no two
@@ -308,56 +340,98 @@ static const ap_directive_t *class_conflict(const apr_array_header_t *a,
     return NULL;
 }
 
-/* Compares the setting of two virtual hosts, which both have it.  *ret_a and *ret_b are the
+/* Compares a setting of two configurations, which both have it.  *ret_a and *ret_b are the
  * directives; if the values differ, those to name in the message. */
-static int is_same(const vl_site_t *site, int which, int a, int b,
+static int is_same(int which, const vl_conf_t *one, const vl_conf_t *other,
                    const ap_directive_t **ret_a, const ap_directive_t **ret_b)
 {
-    const vl_conf_t *one = vl_conf_get(vhost_of(site, a));
-    const vl_conf_t *other = vl_conf_get(vhost_of(site, b));
     const ap_directive_t *at;
 
     *ret_a = one->set_at[which];
     *ret_b = other->set_at[which];
     if (which != VL_AT_classes)
-        return !memcmp(member_of(site, a, &shared[which]),
-                       member_of(site, b, &shared[which]), shared[which].size);
+        return !memcmp(member_of(one, which), member_of(other, which), shared[which].size);
     at = class_conflict(one->visitors.classes, other->visitors.classes, ret_b);
     if (at)
         *ret_a = at;
     return !at;
 }
 
-/* Gives the value that one virtual host sets to the others.  Returns APR_EINVAL if two set
- * different values. */
-static apr_status_t share_setting(const vl_site_t *site, int which)
+/* Compares the setting with that of *source, if both have it, and sets *source to the first
+ * configuration that has it.  Returns APR_EINVAL if the values differ. */
+static apr_status_t check_setting(const vl_site_t *site, int which, const vl_conf_t *conf,
+                                  const vl_conf_t **source)
 {
-    const shared_t *setting = &shared[which];
     const ap_directive_t *at, *other_at;
-    int i, first = -1;
 
-    for (i = 0; i < site->vhosts->nelts; i++) {
-        if (!vl_conf_get(vhost_of(site, i))->set_at[which])
-            continue;
-        if (first < 0)
-            first = i;
-        else if (!is_same(site, which, first, i, &at, &other_at))
-            return report_conflict(site->name, setting->directive, at, other_at);
-    }
-    for (i = 0; first >= 0 && i < site->vhosts->nelts; i++)
-        memmove(member_of(site, i, setting), member_of(site, first, setting),
-                setting->size);
+    if (!conf->set_at[which])
+        return APR_SUCCESS;
+    if (!*source)
+        *source = conf;
+    else if (!is_same(which, *source, conf, &at, &other_at))
+        return report_conflict(site->name, shared[which].directive, at, other_at);
     return APR_SUCCESS;
 }
 
-/* Shares all settings.  Only the first conflict of a site is logged. */
-static apr_status_t share_settings(const vl_site_t *site)
+/* Finds the value of a setting and gives it to all virtual hosts: that of <VhostLimitSite>, or
+ * else of the virtual hosts.  *ret_is_set: there is one.  Returns APR_EINVAL if two
+ * sections, or two virtual hosts, set different values. */
+static apr_status_t share_setting(const vl_site_t *site, int which, int *ret_is_set)
 {
+    const vl_conf_t *source = NULL;
     apr_status_t rv = APR_SUCCESS;
+    int i;
+
+    for (i = 0; i < site->confs->nelts && rv == APR_SUCCESS; i++)
+        rv = check_setting(site, which,
+                           APR_ARRAY_IDX(site->confs, i, vl_site_conf_t *)->conf, &source);
+    if (!source) {
+        for (i = 0; i < site->vhosts->nelts && rv == APR_SUCCESS; i++)
+            rv = check_setting(site, which, vl_conf_get(vhost_of(site, i)), &source);
+    }
+    *ret_is_set = source != NULL;
+    for (i = 0; source && i < site->vhosts->nelts && rv == APR_SUCCESS; i++)
+        memmove((char *)vl_conf_get(vhost_of(site, i)) + shared[which].offset,
+                member_of(source, which), shared[which].size);
+    return rv;
+}
+
+/* Gives a virtual host the settings of its plan that its site does not set itself. */
+static void apply_plan(apr_pool_t *p, vl_conf_t *conf, const int is_set[VL_AT_group])
+{
+    const vl_conf_t *plan = conf->plan->conf;
+    vl_key_e key;
     int which;
 
+    conf->unplanned = apr_pmemdup(p, conf, sizeof(*conf));
+    conf->own = 0;
+    for (which = 0; which < VL_AT_group; which++) {
+        if (!is_set[which] && plan->set_at[which])
+            memcpy((char *)conf + shared[which].offset,
+                   (const char *)plan + shared[which].offset, shared[which].size);
+    }
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        if (is_set[vl_conf_at(key)])
+            conf->own |= VL_KEY_BIT(key);
+    }
+}
+
+/* Shares all settings, and applies the plan of the site.  Only the first conflict of a site
+ * is logged. */
+static apr_status_t share_settings(apr_pool_t *p, const vl_site_t *site)
+{
+    int is_set[VL_AT_group] = { 0 };
+    apr_status_t rv = APR_SUCCESS;
+    int which, i;
+
     for (which = 0; which < VL_AT_group && rv == APR_SUCCESS; which++)
-        rv = share_setting(site, which);
+        rv = share_setting(site, which, &is_set[which]);
+    for (i = 0; i < site->vhosts->nelts && rv == APR_SUCCESS; i++) {
+        vl_conf_t *conf = vl_conf_get(vhost_of(site, i));
+
+        if (conf->plan)
+            apply_plan(p, conf, is_set);
+    }
     return rv;
 }
 
@@ -370,12 +444,34 @@ static finder_t *make_finder(apr_pool_t *p, apr_pool_t *ptemp, int servers)
     finder->p = p;
     finder->ptemp = ptemp;
     finder->named = find_named(ptemp);
+    finder->confs = vl_conf_get(ap_server_conf)->site_confs;
     finder->by_name = apr_hash_make(ptemp);
     finder->groups = apr_hash_make(ptemp);
     finder->files = apr_hash_make(ptemp);
     finder->bases = apr_array_make(ptemp, servers, sizeof(base_t *));
     finder->sites = apr_array_make(ptemp, servers, sizeof(vl_site_t *));
     return finder;
+}
+
+/* Logs sections of sites that the configuration does not have.  That is no error: a site
+ * may have been removed after vhostlimitctl has saved its limits. */
+static void report_unused(const finder_t *finder)
+{
+    int i;
+
+    /* Without this check both configuration passes at start would log the warnings. */
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG
+        && ap_state_query(AP_SQ_RUN_MODE) != AP_SQ_RM_CONFIG_TEST)
+        return;
+    for (i = 0; finder->confs && i < finder->confs->nelts; i++) {
+        const vl_site_conf_t *conf = APR_ARRAY_IDX(finder->confs, i, vl_site_conf_t *);
+
+        if (!conf->is_used)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, ap_server_conf, VLOGNO(0063)
+                         "<VhostLimitSite %s> in %s:%d: there is no such site, so the section "
+                         "is ignored. Remove it, or correct the name", conf->name,
+                         conf->at->filename, conf->at->line_num);
+    }
 }
 
 apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
@@ -402,9 +498,13 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
     }
     name_sites(finder);
     for (i = 0; i < finder->sites->nelts; i++) {
-        rv = share_settings(APR_ARRAY_IDX(finder->sites, i, vl_site_t *));
+        vl_site_t *site = APR_ARRAY_IDX(finder->sites, i, vl_site_t *);
+
+        find_confs(finder, site->name, site->confs);
+        rv = share_settings(p, site);
         failed = rv != APR_SUCCESS ? rv : failed;
     }
+    report_unused(finder);
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 

@@ -16,6 +16,7 @@ typedef struct vl_site_t {
                                  * ServerName */
     apr_array_header_t *vhosts; /* server_rec *, in the order of the configuration;
                                  * without the virtual hosts that say VhostLimit Off */
+    apr_array_header_t *confs;  /* vl_site_conf_t *: sections of <VhostLimitSite> */
     const char *unenforced;     /* why the cgroup with the limits could not be made, set in
                                  * post_config; NULL: it was made */
 } vl_site_t;

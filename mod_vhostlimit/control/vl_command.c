@@ -3,7 +3,25 @@
 
 #include <string.h>
 
-static const char *const verbs[] = { "status", "set", "reset", "clients", "modules" };
+#include "base/vl_value.h"
+
+/* The words of a command. */
+static const struct verb_t {
+    const char *name;
+    enum { NO_NAME, MAY_NAME, MUST_NAME } vhost;
+    enum { NO_KEYS, KEYS, VALUES } keys;
+} verbs[] = {
+    [VL_COMMAND_STATUS] = { "status", MAY_NAME, NO_KEYS },
+    [VL_COMMAND_SET] = { "set", MUST_NAME, VALUES },
+    [VL_COMMAND_RESET] = { "reset", MUST_NAME, KEYS },
+    [VL_COMMAND_CLIENTS] = { "clients", MUST_NAME, NO_KEYS },
+    [VL_COMMAND_MODULES] = { "modules", NO_NAME, NO_KEYS },
+    [VL_COMMAND_SETPLAN] = { "setplan", MUST_NAME, VALUES },
+    [VL_COMMAND_RESETPLAN] = { "resetplan", MUST_NAME, KEYS },
+    [VL_COMMAND_PLANS] = { "plans", NO_NAME, NO_KEYS },
+    [VL_COMMAND_BULK] = { "bulk", MUST_NAME, NO_KEYS },
+    [VL_COMMAND_SAVEFILE] = { "savefile", NO_NAME, NO_KEYS }
+};
 
 /* Returns the next word and moves *at behind it; NULL: there are no more words. */
 static char *next_word(char **at)
@@ -26,7 +44,7 @@ static const char *parse_verb(const char *word, vl_command_t *command)
 
     command->word = word;
     for (i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
-        if (!strcmp(word, verbs[i])) {
+        if (!strcmp(word, verbs[i].name)) {
             command->verb = i;
             return NULL;
         }
@@ -38,34 +56,42 @@ static const char *parse_vhost(const char *word, vl_command_t *command)
 {
     command->word = command->text;
     if (!word)
-        return command->verb == VL_COMMAND_STATUS
-               || command->verb == VL_COMMAND_MODULES ? NULL
-                                                      : "no site is named";
+        return verbs[command->verb].vhost == MUST_NAME ? "no site is named" : NULL;
     command->word = word;
-    if (command->verb == VL_COMMAND_MODULES)
+    if (verbs[command->verb].vhost == NO_NAME)
         return "one word too many";
+    if (command->verb == VL_COMMAND_BULK
+        && !vl_value_number(word, '\0', 1, VL_COMMAND_BULK_MAX, &command->number))
+        return "no number of bytes up to 16777216";
     if (!*word || strlen(word) >= VL_NAME_SIZE)
         return "no name of a site";
     command->vhost = word;
     return NULL;
 }
 
-/* Parses KEY of a reset command or KEY=VALUE of a set command. */
+/* Parses KEY of a reset command, or KEY=VALUE or for=SECONDS of a set command. */
 static const char *parse_key(char *word, vl_command_t *command)
 {
-    char *equals = command->verb == VL_COMMAND_SET ? strchr(word, '=') : NULL;
+    int has_values = verbs[command->verb].keys == VALUES;
+    char *equals = has_values ? strchr(word, '=') : NULL;
     vl_key_e key;
 
     command->word = word;
-    if (command->verb == VL_COMMAND_STATUS || command->verb == VL_COMMAND_CLIENTS)
+    if (verbs[command->verb].keys == NO_KEYS)
         return "one word too many";
-    if (command->verb == VL_COMMAND_SET && !equals)
+    if (has_values && !equals)
         return "not of the form key=value";
     if (equals)
         *equals++ = '\0';
+    if (equals && !strcmp(word, "for")) {
+        command->word = equals;
+        return vl_value_number(equals, '\0', 1, VL_COMMAND_FOR_MAX, &command->number)
+               ? NULL : "no number of seconds from 1 to 31622400";
+    }
     key = vl_override_key(word);
     if (key == VL_KEY_COUNT)
-        return "no such key: there are weight, concurrency, queue and cpu";
+        return "no such key: there are weight, concurrency, queue, cpu, memory, processes "
+               "and io";
     if (command->keys & VL_KEY_BIT(key))
         return "a key that is named twice";
     command->keys |= VL_KEY_BIT(key);
@@ -85,7 +111,7 @@ static const char *parse_words(vl_command_t *command)
     if (wrong)
         return wrong;
     command->word = command->text;
-    if (command->verb == VL_COMMAND_SET && !command->keys)
+    if (verbs[command->verb].keys == VALUES && !command->keys)
         return "nothing to be set";
     return NULL;
 }

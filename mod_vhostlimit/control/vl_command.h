@@ -5,12 +5,18 @@
 /* The commands of the control socket.  A command is one line; tabs separate its words:
  *
  *   status [VHOST]
- *   set VHOST KEY=VALUE...
+ *   set VHOST KEY=VALUE... [for=SECONDS]
  *   reset VHOST [KEY...]
+ *   setplan PLAN KEY=VALUE... [for=SECONDS]
+ *   resetplan PLAN [KEY...]
  *   clients VHOST
  *   modules
+ *   plans
+ *   savefile
+ *   bulk BYTES
  *
- * A KEY is one of VL_KEYS.  The parser does not check a VALUE; vl_conf_read_limit() does.
+ * After the line of "bulk" so many bytes follow: lines of set and reset, all of which are
+ * executed or none.  A KEY is one of VL_KEYS.  The parser does not check a VALUE; vl_conf_read_limit() does.
  * The parser has no side effects and needs no lock; any thread may call it. */
 
 #include "core/vl_override.h"
@@ -23,12 +29,25 @@ typedef enum {
     VL_COMMAND_SET,
     VL_COMMAND_RESET,
     VL_COMMAND_CLIENTS,
-    VL_COMMAND_MODULES
+    VL_COMMAND_MODULES,
+    VL_COMMAND_SETPLAN,
+    VL_COMMAND_RESETPLAN,
+    VL_COMMAND_PLANS,
+    VL_COMMAND_BULK,
+    VL_COMMAND_SAVEFILE
 } vl_command_e;
+
+/* Most bytes that may follow "bulk": about 100 000 lines. */
+#define VL_COMMAND_BULK_MAX (16 * 1024 * 1024)
+
+/* Longest time of a change, in seconds: a year. */
+#define VL_COMMAND_FOR_MAX (366 * 24 * 3600)
+
 
 typedef struct vl_command_t {
     vl_command_e verb;
-    const char *vhost;          /* NULL: the command has no vhost */
+    const char *vhost;          /* the site or the plan; NULL: the command has none */
+    apr_int64_t number;         /* seconds of for=, or bytes of bulk; 0: none */
     unsigned keys;              /* VL_KEY_BIT() of the keys in the command */
     const char *values[VL_KEY_COUNT];   /* values of these keys; NULL for reset */
     const char *word;           /* the word that is in error, or "" */

@@ -9,13 +9,15 @@
  *    fork() takes fork_lock too.  So no child process starts with a lock that the control
  *    thread holds, or with a descriptor that vl_control_child_init() does not close.
  *  - It allocates memory only from pools that no other thread uses.
- * The thread serves up to CLIENTS connections at the same time, with a deadline each. */
+ * The thread serves up to CLIENTS connections at the same time, with a deadline each.  It
+ * also takes back changes of limits whose time is over. */
 #include "control/vl_control.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -38,12 +40,16 @@
 /* Time limits for receiving the command and for sending the answer. */
 #define COMMAND_US (2 * APR_USEC_PER_SEC)
 #define ANSWER_US (10 * APR_USEC_PER_SEC)
+/* Longest time without a byte of what follows "bulk". */
+#define BODY_US (5 * APR_USEC_PER_SEC)
 
 typedef struct client_t {
     int fd;                         /* -1: unused entry */
     apr_int64_t deadline;
     char line[VL_COMMAND_MAX];
     apr_size_t len;
+    char *body;                     /* what follows "bulk", from malloc(); NULL: nothing */
+    apr_size_t body_len, body_size; /* received so far, and in all */
     apr_pool_t *pool;               /* of the answer; NULL: the command is incomplete */
     const char *answer;
     apr_size_t answer_len;
@@ -55,6 +61,7 @@ static struct control_t {
     uid_t uid;                      /* user that may connect, besides root */
     int end_fd;                     /* eventfd; readable: the thread must stop */
     pthread_t thread;
+    apr_int64_t expire_us;          /* when the first timed change ends; 0: there is none */
     client_t clients[CLIENTS];
 } control;
 
@@ -87,10 +94,35 @@ static void close_client(client_t *client)
     pthread_mutex_lock(&fork_lock);
     if (client->pool)
         apr_pool_destroy(client->pool);
+    free(client->body);
     shutdown(client->fd, SHUT_RDWR);
     close(client->fd);
     client->fd = -1;
     client->pool = NULL;
+    client->body = NULL;
+    pthread_mutex_unlock(&fork_lock);
+}
+
+/* Takes back the changes whose time is over, and finds out when the next one ends.  The
+ * caller holds fork_lock. */
+static void expire_locked(apr_int64_t now)
+{
+    apr_pool_t *p;
+    apr_int64_t plans;
+
+    if (apr_pool_create_unmanaged(&p) != APR_SUCCESS)
+        return;
+    plans = vl_control_plans_expire(p, now);
+    control.expire_us = vl_control_expire(p, now);
+    if (plans && (!control.expire_us || plans < control.expire_us))
+        control.expire_us = plans;
+    apr_pool_destroy(p);
+}
+
+static void expire(apr_int64_t now)
+{
+    pthread_mutex_lock(&fork_lock);
+    expire_locked(now);
     pthread_mutex_unlock(&fork_lock);
 }
 
@@ -102,13 +134,63 @@ static void make_answer(client_t *client, apr_size_t len)
     pthread_mutex_lock(&fork_lock);
     if (apr_pool_create_unmanaged(&client->pool) == APR_SUCCESS) {
         out = vl_out_to_memory(client->pool);
-        vl_control_answer(client->line, len, out);
+        vl_control_answer(client->line, len, client->body, out);
+        expire_locked(vl_clock_us());
         client->answer = vl_out_memory(out, &client->answer_len);
     }
     pthread_mutex_unlock(&fork_lock);
     client->deadline = vl_clock_us() + ANSWER_US;
     if (!client->pool)
         close_client(client);
+}
+
+/* Receives a part of what follows "bulk".  Executes the command when it is complete. */
+static void receive_body(client_t *client)
+{
+    ssize_t n = recv(client->fd, client->body + client->body_len,
+                     client->body_size - client->body_len, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        close_client(client);
+        return;
+    }
+    client->body_len += (apr_size_t)n;
+    client->deadline = vl_clock_us() + BODY_US;
+    if (client->body_len == client->body_size)
+        make_answer(client, client->len);
+}
+
+/* Begins to receive `size` bytes that follow the line of `len` bytes.  Those that came with
+ * it are in the line's buffer. */
+static void begin_body(client_t *client, apr_size_t len, apr_size_t size)
+{
+    apr_size_t came = client->len - len - 1;
+
+    client->body = calloc(1, size + 1);
+    if (!client->body) {
+        close_client(client);
+        return;
+    }
+    client->body_size = size;
+    client->body_len = came < size ? came : size;
+    memcpy(client->body, client->line + len + 1, client->body_len);
+    client->len = len;
+    client->deadline = vl_clock_us() + BODY_US;
+    if (client->body_len == size)
+        make_answer(client, len);
+}
+
+/* Executes a complete line, unless more follows it. */
+static void take_line(client_t *client, apr_size_t len)
+{
+    apr_size_t size = vl_control_body(client->line, len);
+
+    if (size)
+        begin_body(client, len, size);
+    else
+        make_answer(client, len);
 }
 
 /* Receives a part of the command.  Executes the command when it is complete, or when the
@@ -128,7 +210,7 @@ static void receive_command(client_t *client)
     client->len += (apr_size_t)n;
     end = memchr(client->line, '\n', client->len);
     if (end)
-        make_answer(client, (apr_size_t)(end - client->line));
+        take_line(client, (apr_size_t)(end - client->line));
     else if (client->len == sizeof(client->line))
         make_answer(client, client->len);
 }
@@ -202,6 +284,8 @@ static void serve(client_t *client, short events, apr_int64_t now)
 {
     if (events && client->pool)
         send_answer(client);
+    else if (events && client->body)
+        receive_body(client);
     else if (events)
         receive_command(client);
     else if (now > client->deadline)
@@ -211,7 +295,7 @@ static void serve(client_t *client, short events, apr_int64_t now)
 /* Returns the milliseconds until the first deadline; -1: there is no deadline. */
 static int next_deadline(apr_int64_t now)
 {
-    apr_int64_t first = 0;
+    apr_int64_t first = control.expire_us;
     int i;
 
     for (i = 0; i < CLIENTS; i++) {
@@ -222,6 +306,8 @@ static int next_deadline(apr_int64_t now)
     }
     if (!first)
         return -1;
+    if (first > now + APR_USEC_PER_SEC * 3600)
+        first = now + APR_USEC_PER_SEC * 3600;      /* a wait that fits an int */
     return first > now ? (int)((first - now) / 1000) + 1 : 0;
 }
 
@@ -248,7 +334,9 @@ static void finish_clients(void)
     for (i = 0; i < CLIENTS; i++) {
         client_t *client = &control.clients[i];
 
-        if (client->fd >= 0 && !client->pool)
+        if (client->fd >= 0 && !client->pool && client->body)
+            receive_body(client);
+        else if (client->fd >= 0 && !client->pool)
             receive_command(client);
         if (client->fd >= 0 && client->pool)
             send_answer(client);
@@ -263,6 +351,7 @@ static void *run(void *unused)
     int i;
 
     memset(pfds, 0, sizeof(pfds));
+    expire(vl_clock_us());
     do {
         fill_pollfds(pfds);
         if (poll(pfds, CLIENTS + 2, next_deadline(vl_clock_us())) < 0)
@@ -272,6 +361,8 @@ static void *run(void *unused)
             if (control.clients[i].fd >= 0)
                 serve(&control.clients[i], pfds[i].revents, now);
         }
+        if (control.expire_us && control.expire_us <= now)
+            expire(now);
         if (pfds[CLIENTS].revents)
             accept_client(free_client());
     } while (!pfds[CLIENTS + 1].revents);
@@ -379,7 +470,7 @@ static apr_status_t start(void)
 
 void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
                             vl_control_kept_t *kept, vl_shm_t *shm,
-                            const vl_cgroup_t *cg)
+                            const vl_cgroup_t *cg, vl_plans_kept_t *plans)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const char *path = ap_runtime_dir_relative(pconf, VL_CONTROL_SOCKET);
@@ -387,7 +478,9 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
 
     control.kept = kept;
     control.uid = geteuid();
-    vl_control_answer_post_config(main_server, shm, cg);
+    vl_control_answer_post_config(main_server, shm);
+    vl_control_change_post_config(main_server, shm, cg);
+    vl_control_plans_post_config(main_server, plans);
     pthread_once(&once, register_handlers);
     rv = ensure_socket(kept, path);
     if (rv == APR_SUCCESS)

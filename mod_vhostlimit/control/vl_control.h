@@ -10,6 +10,7 @@
 #include <httpd.h>
 
 #include "cgroup/vl_cgroup.h"
+#include "config/vl_plans.h"
 #include "core/vl_shm.h"
 
 #define VL_CONTROL_SOCKET "vhostlimit.sock"
@@ -25,7 +26,7 @@ typedef struct vl_control_kept_t {
  * other state of the parent is set. */
 void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
                             vl_control_kept_t *kept, vl_shm_t *shm,
-                            const vl_cgroup_t *cg);
+                            const vl_cgroup_t *cg, vl_plans_kept_t *plans);
 /* Child process: closes the inherited descriptors. */
 void vl_control_child_init(void);
 

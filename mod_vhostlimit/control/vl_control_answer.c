@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executes the commands of the control socket.  A change of limits is checked like the
- * directives first.  Then it is made in the cgroups; if the kernel refuses it, the change
- * fails.  Last it is made in shared memory. */
+ * directives first. */
+#include <apr_hash.h>
 #include <apr_strings.h>
+#include <http_main.h>
 
+#include "base/vl_clock.h"
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
 #include "control/vl_control_clients.h"
@@ -13,14 +15,25 @@
 
 static server_rec *main_server;
 static vl_shm_t *accounts;
-static const vl_cgroup_t *groups;
+static apr_hash_t *by_site;         /* server_rec *: a virtual host of each site, by its name
+                                     * in lower case */
 
-void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm,
-                                   const vl_cgroup_t *cg)
+void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm)
 {
+    apr_pool_t *p = s->process->pconf;
+    const apr_array_header_t *servers = vl_sites_servers(p, s);
+    int i;
+
     main_server = s;
     accounts = shm;
-    groups = cg;
+    by_site = apr_hash_make(p);
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *first = APR_ARRAY_IDX(servers, i, server_rec *);
+        char *name = apr_pstrdup(p, vl_conf_get(first)->site->name);
+
+        ap_str_tolower(name);
+        apr_hash_set(by_site, name, APR_HASH_KEY_STRING, first);
+    }
 }
 
 /* --- selecting the vhost -------------------------------------------------- */
@@ -36,15 +49,12 @@ static int has_name(const server_rec *s, const char *name)
 }
 
 /* Returns a virtual host of the site with that name, or NULL. */
-static const server_rec *find_by_site(const char *name)
+static const server_rec *find_by_site(apr_pool_t *p, const char *name)
 {
-    const server_rec *s;
+    char *lower = apr_pstrdup(p, name);
 
-    for (s = main_server; s; s = s->next) {
-        if (has_site(s, name) && vl_conf_get(s)->mode != VL_MODE_OFF)
-            return s;
-    }
-    return NULL;
+    ap_str_tolower(lower);
+    return apr_hash_get(by_site, lower, APR_HASH_KEY_STRING);
 }
 
 /* Returns a virtual host with that ServerName, or NULL if there is none.  Sets *ret_error if
@@ -87,7 +97,7 @@ static const char *not_found(apr_pool_t *p, const char *name)
 static const server_rec *find_vhost(apr_pool_t *p, const char *name,
                                     const char **ret_error)
 {
-    const server_rec *found = find_by_site(name);
+    const server_rec *found = find_by_site(p, name);
 
     if (!found)
         found = find_by_server_name(p, name, ret_error);
@@ -112,6 +122,14 @@ static const server_rec *find_host(const char *name)
     return NULL;
 }
 
+/* Returns the error message for a command that would change the limits of a host. */
+static const char *refuse_host(apr_pool_t *p, const char *host, const server_rec *s)
+{
+    return apr_psprintf(p, "'%s' is a host of site %s (VhostLimitAccounts) and has its "
+                        "limits: change those of %s", host, vl_conf_get(s)->site->name,
+                        vl_conf_get(s)->site->name);
+}
+
 /* --- changes -------------------------------------------------------------- */
 
 /* Checks the values of the command and stores them in *change.  Returns NULL or an error
@@ -123,142 +141,191 @@ static const char *read_change(apr_pool_t *p, const vl_command_t *command,
     vl_key_e key;
 
     memset(change, 0, sizeof(*change));
-    if (command->verb == VL_COMMAND_RESET) {
+    if (command->verb == VL_COMMAND_RESET || command->verb == VL_COMMAND_RESETPLAN) {
         change->reset = command->keys ? command->keys : VL_KEY_ALL;
         return NULL;
     }
     change->set = command->keys;
+    if (command->number)
+        change->until_us = vl_clock_us() + command->number * APR_USEC_PER_SEC;
     for (key = 0; key < VL_KEY_COUNT && !wrong; key++) {
         if (command->values[key])
             wrong = vl_conf_read_limit(p, key, command->values[key],
-                                       &change->limits);
+                                       &change->values);
     }
     return wrong;
 }
 
-/* Sets the limits of the site's cgroups.  With "VhostLimitOnError closed" it fails if the
- * kernel cannot enforce a limit, as the start of the server does.  Returns NULL or an
- * error message. */
-static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
-                                const vl_limits_t *limits)
+/* Returns what the log says about how long a change holds. */
+static const char *duration_text(apr_pool_t *p, const vl_command_t *command)
 {
-    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, limits);
-    const char *missing = vl_cgroup_missing(groups, p, &group);
-
-    if (missing && conf->on_error == VL_ERROR_CLOSED)
-        return missing;
-    return vl_cgroup_change(groups, p, conf->site->name, &group);
-}
-
-/* Returns the limits as text for the log. */
-static const char *limits_text(apr_pool_t *p, const vl_limits_t *limits)
-{
-    return apr_psprintf(p, "weight %u, concurrency %u, queue %u, CPU %u%%",
-                        limits->weight, limits->concurrency, limits->queue,
-                        limits->cpu);
-}
-
-static void log_change(apr_pool_t *p, const vl_conf_t *conf,
-                       const vl_limits_t *before, const vl_limits_t *after)
-{
-    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, after);
-    const char *missing = vl_cgroup_missing(groups, p, &group);
-
-    ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0031)
-                 "site %s: limits changed from %s to %s%s%s",
-                 conf->site->name, limits_text(p, before), limits_text(p, after),
-                 missing ? ", but the kernel does not enforce all of them: " : "",
-                 missing ? missing : "");
-}
-
-/* Changes the limits of the account.  Takes the segment lock for short times.  Returns NULL
- * or an error message. */
-static const char *make_change(apr_pool_t *p, const vl_conf_t *conf,
-                               const vl_change_t *change)
-{
-    vl_account_snapshot_t now;
-    vl_limits_t limits;
-    const char *failed;
-
-    if (vl_shm_snapshot(accounts, conf->account, &now) != APR_SUCCESS)
-        return "shared memory cannot be read";
-    limits = now.limits;
-    vl_override_change(&now.override, change, &limits);
-    failed = change_group(p, conf, &limits);
-    if (failed) {
-        change_group(p, conf, &now.limits);     /* undo a partial change */
-        return apr_psprintf(p, "site %s: the limit cannot be enforced: %s",
-                            conf->site->name, failed);
-    }
-    if (vl_shm_parent_change(accounts, conf->account, change) != APR_SUCCESS)
-        return "shared memory cannot be written";
-    log_change(p, conf, &now.limits, &limits);
-    return NULL;
+    return command->number ? apr_psprintf(p, " for %" APR_INT64_T_FMT " s", command->number)
+                           : "";
 }
 
 static const char *change_limits(apr_pool_t *p, const vl_command_t *command,
                                  const server_rec *s)
 {
+    vl_job_t job = { .s = s };
+    const char *wrong = read_change(p, command, &job.change);
+
+    return wrong ? wrong : vl_control_change(p, &job, 1, duration_text(p, command));
+}
+
+static const char *change_plan(apr_pool_t *p, const vl_command_t *command)
+{
     vl_change_t change;
     const char *wrong = read_change(p, command, &change);
 
-    return wrong ? wrong : make_change(p, vl_conf_get(s), &change);
+    return wrong ? wrong : vl_control_plans_change(p, command->vhost, &change,
+                                                   duration_text(p, command));
+}
+
+/* --- many changes --------------------------------------------------------- */
+
+static const char *find_wrong(apr_pool_t *p, const vl_command_t *command,
+                              const char *wrong)
+{
+    return wrong ? apr_psprintf(p, "'%s' is %s", command->word, wrong) : NULL;
+}
+
+/* Parses one line of "bulk" into a job.  by_account: lines so far, by account, in order to
+ * find a site that is named twice. */
+static const char *read_job(apr_pool_t *p, const char *line, int number,
+                            apr_hash_t *by_account, vl_job_t *job)
+{
+    vl_command_t *command = apr_palloc(p, sizeof(*command));
+    const char *wrong = find_wrong(p, command,
+                                   vl_command_parse(line, strlen(line), command));
+    apr_uint32_t *account;
+    const int *earlier;
+
+    if (wrong)
+        return wrong;
+    if (command->verb != VL_COMMAND_SET && command->verb != VL_COMMAND_RESET)
+        return "only set and reset may follow bulk";
+    job->s = find_vhost(p, command->vhost, &wrong);
+    if (!job->s && (job->s = find_host(command->vhost)))
+        return refuse_host(p, command->vhost, job->s);
+    if (wrong)
+        return wrong;
+    account = apr_pmemdup(p, &vl_conf_get(job->s)->account, sizeof(*account));
+    earlier = apr_hash_get(by_account, account, sizeof(*account));
+    if (earlier)
+        return apr_psprintf(p, "site %s is in line %d too", vl_conf_get(job->s)->site->name,
+                            *earlier);
+    apr_hash_set(by_account, account, sizeof(*account),
+                 apr_pmemdup(p, &number, sizeof(number)));
+    return read_change(p, command, &job->change);
+}
+
+/* Executes the lines of "bulk": all or none. */
+static const char *change_many(apr_pool_t *p, char *body, int *ret_n)
+{
+    apr_array_header_t *jobs = apr_array_make(p, 64, sizeof(vl_job_t));
+    apr_hash_t *by_account = apr_hash_make(p);
+    const char *wrong = NULL;
+    char *line, *last;
+
+    for (line = apr_strtok(body, "\n", &last); line && !wrong;
+         line = apr_strtok(NULL, "\n", &last)) {
+        vl_job_t *job = apr_array_push(jobs);
+
+        memset(job, 0, sizeof(*job));
+        wrong = read_job(p, line, jobs->nelts, by_account, job);
+        if (wrong)
+            wrong = apr_psprintf(p, "line %d: %s. Nothing is changed", jobs->nelts, wrong);
+    }
+    *ret_n = jobs->nelts;
+    return wrong ? wrong : vl_control_change(p, (vl_job_t *)jobs->elts, jobs->nelts, "");
 }
 
 /* --- answers -------------------------------------------------------------- */
 
-/* Returns 1 for set and reset. */
-static int changes_limits(const vl_command_t *command)
-{
-    return command->verb != VL_COMMAND_STATUS && command->verb != VL_COMMAND_MODULES
-           && command->verb != VL_COMMAND_CLIENTS;
-}
+/* What a command has found or done, for its answer. */
+typedef struct result_t {
+    const server_rec *only;         /* the vhost of the answer; NULL: all vhosts */
+    const char *host;               /* a host of that vhost that has an account; NULL: the
+                                     * vhost itself */
+    int changed;                    /* sites that bulk has changed */
+} result_t;
 
-/* Executes the command.  *ret_only: the vhost of the answer; NULL: all vhosts.  *ret_host: a
- * host of that vhost that has an account; NULL: the vhost itself.  Returns NULL or an error
- * message. */
-static const char *execute(apr_pool_t *p, const vl_command_t *command,
-                           const server_rec **ret_only, const char **ret_host)
+/* Executes the command.  Returns NULL or an error message. */
+static const char *execute(apr_pool_t *p, const vl_command_t *command, char *body,
+                           result_t *result)
 {
+    int changes = command->verb == VL_COMMAND_SET || command->verb == VL_COMMAND_RESET;
     const char *wrong = NULL;
 
-    *ret_only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
-    *ret_host = NULL;
-    if (command->vhost && !*ret_only && (*ret_only = find_host(command->vhost))) {
-        *ret_host = command->vhost;
-        wrong = changes_limits(command)
-                ? apr_psprintf(p, "'%s' is a host of site %s (VhostLimitAccounts) and has its "
-                               "limits: change those of %s", command->vhost,
-                               vl_conf_get(*ret_only)->site->name,
-                               vl_conf_get(*ret_only)->site->name) : NULL;
+    switch (command->verb) {
+    case VL_COMMAND_MODULES:
+    case VL_COMMAND_PLANS:
+    case VL_COMMAND_SAVEFILE:
+        return NULL;
+    case VL_COMMAND_BULK:
+        return change_many(p, body, &result->changed);
+    case VL_COMMAND_SETPLAN:
+    case VL_COMMAND_RESETPLAN:
+        return change_plan(p, command);
+    default:
+        break;
     }
-    if (wrong || !changes_limits(command))
+    result->only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
+    if (command->vhost && !result->only && (result->only = find_host(command->vhost))) {
+        result->host = command->vhost;
+        wrong = changes ? refuse_host(p, command->vhost, result->only) : NULL;
+    }
+    if (wrong || !changes)
         return wrong;
-    return change_limits(p, command, *ret_only);
+    return change_limits(p, command, result->only);
 }
 
-void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
+apr_size_t vl_control_body(const char *line, apr_size_t len)
+{
+    vl_command_t command;
+
+    if (len < 5 || memcmp(line, "bulk\t", 5) || vl_command_parse(line, len, &command))
+        return 0;
+    return (apr_size_t)command.number;
+}
+
+void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *out)
 {
     apr_pool_t *p = out->pool;
     vl_command_t *command = apr_palloc(p, sizeof(*command));
-    const server_rec *only = NULL;
-    const char *host = NULL;
-    const char *wrong = vl_command_parse(line, len, command);
+    result_t result = { NULL, NULL, 0 };
+    const char *wrong = find_wrong(p, command, vl_command_parse(line, len, command));
 
-    if (wrong)
-        wrong = apr_psprintf(p, "'%s' is %s", command->word, wrong);
-    else
-        wrong = execute(p, command, &only, &host);
+    if (!wrong)
+        wrong = execute(p, command, body, &result);
     if (wrong) {
         vl_out_text(out, "{\"error\":");
         vl_out_json(out, wrong);
         vl_out_text(out, "}\n");
         return;
     }
-    if (command->verb == VL_COMMAND_MODULES)
+    switch (command->verb) {
+    case VL_COMMAND_MODULES:
         vl_modules_json(out);
-    else if (command->verb == VL_COMMAND_CLIENTS)
-        vl_control_clients_json(out, accounts, only, host);
-    else
-        vl_status_json(out, vl_status_gather(p, only, host));
+        break;
+    case VL_COMMAND_CLIENTS:
+        vl_control_clients_json(out, accounts, result.only, result.host);
+        break;
+    case VL_COMMAND_PLANS:
+    case VL_COMMAND_SETPLAN:
+    case VL_COMMAND_RESETPLAN:
+        vl_control_plans_json(out, command->vhost);
+        break;
+    case VL_COMMAND_SAVEFILE:
+        vl_out_text(out, "{\"save_file\":");
+        vl_out_json(out, vl_conf_get(main_server)->save_file
+                         ? vl_conf_get(main_server)->save_file : "");
+        vl_out_text(out, "}\n");
+        break;
+    case VL_COMMAND_BULK:
+        vl_out_printf(out, "{\"changed\":%d}\n", result.changed);
+        break;
+    default:
+        vl_status_json(out, vl_status_gather(p, result.only, result.host));
+    }
 }

@@ -2,19 +2,56 @@
 #ifndef VL_CONTROL_INT_H
 #define VL_CONTROL_INT_H
 
-/* Private to vl_control.c, which serves the control socket, and vl_control_answer.c, which
- * executes the commands.  The control thread calls vl_control_answer() with the fork lock
- * of vl_control.c held. */
+/* Private to vl_control.c, which serves the control socket, vl_control_answer.c, which
+ * executes the commands, vl_control_change.c, which changes limits, and vl_control_plans.c,
+ * which shows and changes plans.  The control thread calls these functions with the fork
+ * lock of vl_control.c held. */
 
-#include "cgroup/vl_cgroup.h"
+#include <httpd.h>
+
 #include "base/vl_out.h"
+#include "cgroup/vl_cgroup.h"
+#include "config/vl_plans.h"
 #include "core/vl_shm.h"
 
+/* --- vl_control_answer.c --- */
+
 /* Parent: sets the data that commands read and change. */
-void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm,
-                                   const vl_cgroup_t *cg);
+void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm);
+/* Returns the number of bytes that follow the line; 0: it is a complete command. */
+apr_size_t vl_control_body(const char *line, apr_size_t len);
 /* Executes the command in the line and writes a JSON document: that of the status page with
- * ?json, that of vl_modules.h, or {"error":"message"}. */
-void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out);
+ * ?json, that of vl_modules.h, or {"error":"message"}.  body: what follows "bulk". */
+void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *out);
+
+/* --- vl_control_change.c --- */
+
+/* The change of one site. */
+typedef struct vl_job_t {
+    const server_rec *s;            /* a virtual host of the site */
+    vl_change_t change;
+    vl_override_t before, after;    /* set by vl_control_change() */
+} vl_job_t;
+
+void vl_control_change_post_config(server_rec *main_server, vl_shm_t *shm,
+                                   const vl_cgroup_t *cg);
+/* Makes all changes or none: first in the cgroups, where the kernel may refuse one, then in
+ * shared memory.  `why` is added to the log lines.  No two jobs are of one site.  Returns
+ * NULL or an error message. */
+const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *why);
+/* Takes back the changes whose time is over.  Returns when the next one ends; 0: all
+ * last. */
+apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us);
+
+/* --- vl_control_plans.c --- */
+
+void vl_control_plans_post_config(server_rec *main_server, vl_plans_kept_t *kept);
+/* Changes a plan, and with it all sites whose limits come from it, or nothing. */
+const char *vl_control_plans_change(apr_pool_t *p, const char *name,
+                                    const vl_change_t *change, const char *why);
+/* As vl_control_expire(), for plans. */
+apr_int64_t vl_control_plans_expire(apr_pool_t *p, apr_int64_t now_us);
+/* Writes all plans, or the one of that name, as {"plans":[...]}. */
+void vl_control_plans_json(vl_out_t *out, const char *name);
 
 #endif

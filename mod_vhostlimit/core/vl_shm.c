@@ -207,22 +207,23 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
 /* Applies the limits of the configuration. An account that the previous configuration did
  * not name loses its overrides. Requires the segment lock. */
 static void configure_locked(vl_shm_t *shm, account_t *account,
-                             const vl_limits_t *configured)
+                             vl_mode_e mode, const vl_values_t *configured)
 {
     apr_uint32_t number = (apr_uint32_t)(account - shm->accounts);
-    vl_limits_t limits = *vl_segment_limits(shm, number);
     apr_uint32_t generation = shm->head->generation;
+    vl_limits_t limits;
 
     if (account->generation != generation
         && account->generation != generation - 1)
-        account->override.keys = 0;
+        vl_override_clear(&account->override);
     account->generation = generation;
-    vl_override_configure(&account->override, configured, &limits);
+    vl_override_configure(&account->override, configured);
+    limits = vl_override_limits(mode, &account->override.now);
     vl_queue_limit(&shm->queue, number, &limits);
 }
 
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
-                                        const vl_limits_t *limits,
+                                        vl_mode_e mode, const vl_values_t *configured,
                                         apr_uint32_t *ret_account)
 {
     account_t *account;
@@ -235,7 +236,7 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
         return rv;
     account = account_get_locked(shm, name);
     if (account) {
-        configure_locked(shm, account, limits);
+        configure_locked(shm, account, mode, configured);
         *ret_account = (apr_uint32_t)(account - shm->accounts);
     }
     vl_segment_unlock(shm);
@@ -245,18 +246,38 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
 apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change)
 {
+    vl_override_t *override = &shm->accounts[account].override;
     apr_status_t rv = vl_segment_lock(shm);
     vl_limits_t limits;
 
     if (rv != APR_SUCCESS)
         return rv;
-    limits = *vl_segment_limits(shm, account);
-    vl_override_change(&shm->accounts[account].override, change, &limits);
+    vl_override_change(override, change);
+    limits = vl_override_limits(vl_segment_limits(shm, account)->mode, &override->now);
     vl_queue_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
     vl_dispatch(shm);
     return APR_SUCCESS;
+}
+
+apr_int64_t vl_shm_parent_next_us(vl_shm_t *shm)
+{
+    apr_int64_t next = 0, own;
+    apr_uint32_t a;
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return 0;
+    for (a = 0; a < shm->head->used; a++) {
+        const account_t *account = &shm->accounts[a];
+
+        own = account->generation == shm->head->generation
+              ? vl_override_next_us(&account->override) : 0;
+        if (own && (!next || own < next))
+            next = own;
+    }
+    vl_segment_unlock(shm);
+    return next;
 }
 
 void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,

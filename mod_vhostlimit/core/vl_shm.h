@@ -32,7 +32,7 @@ typedef struct vl_shm_t vl_shm_t;
 typedef struct vl_account_snapshot_t {
     char name[VL_NAME_SIZE];
     vl_limits_t limits;
-    vl_override_t override;     /* which limits differ from the configuration */
+    vl_override_t override;     /* all limits, and which differ from the configuration */
     vl_metrics_t metrics;
     vl_cost_by_e cost_by;       /* of the last request with a back end */
     apr_uint64_t service_us;    /* moving average of busy time per request */
@@ -61,13 +61,16 @@ void vl_shm_post_config_begin(vl_shm_t *shm);
 /* Finds the account by name or creates it, and applies the limits. Returns APR_ENOSPC if
  * all accounts are in use, APR_ENAMETOOLONG if the name is too long. */
 apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
-                                        const vl_limits_t *limits,
+                                        vl_mode_e mode, const vl_values_t *configured,
                                         apr_uint32_t *ret_account);
-/* Changes limits of the account for all children at once. The change lasts until the server
- * ends, the configuration changes the same limits, or the configuration no longer names the
- * account. */
+/* Changes limits of the account for all children at once. The change lasts until its time
+ * is over (vl_change_t.expire_us), the server ends, the configuration changes the same
+ * limits, or the configuration no longer names the account. */
 apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change);
+/* Returns when the first timed override of an account that the configuration names ends;
+ * 0: there is none. */
+apr_int64_t vl_shm_parent_next_us(vl_shm_t *shm);
 /* Sets the base of the account's kill counter when its group is first used: kills before
  * that are not reported. kills: from vl_usage_kills(). */
 void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,

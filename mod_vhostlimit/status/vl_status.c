@@ -81,9 +81,9 @@ static void fill_waits(const vl_account_snapshot_t *from, vl_row_t *row)
 
 /* Returns why the kernel does not enforce a limit of the site, or "". */
 static const char *unenforced_of(apr_pool_t *p, const vl_conf_t *conf,
-                                 const vl_limits_t *limits)
+                                 const vl_values_t *now)
 {
-    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, limits);
+    vl_cgroup_limits_t group = vl_conf_cgroup_limits_with(conf, now);
     const char *missing = vl_cgroup_missing(cgroup, p, &group);
 
     if (missing)
@@ -142,9 +142,10 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     memset(row, 0, sizeof(*row));
     row->name = apr_pstrdup(p, from->name);
     row->vhosts = conf->site->vhosts;
-    row->unenforced = unenforced_of(p, conf, &from->limits);
+    row->unenforced = unenforced_of(p, conf, &from->override.now);
     row->host_of = is_host ? conf->site->name : "";
     row->cgroup = vl_cgroup_account_path(cgroup, p, conf->site->name);
+    row->plan = conf->plan ? conf->plan->name : "";
     row->limits = from->limits;
     row->override = from->override;
     row->metrics = from->metrics;

@@ -32,18 +32,18 @@ static void put_number(vl_out_t *out, const char *name, const char *key,
     vl_out_text(out, "\n");
 }
 
-static void put_override(vl_out_t *out, const char *name,
-                         const vl_override_t *override)
+/* Writes the names of the limits in the set. */
+static void put_keys(vl_out_t *out, const char *name, const char *word, unsigned set)
 {
     const char *keys = "";
     vl_key_e key;
 
     for (key = 0; key < VL_KEY_COUNT; key++) {
-        if (override->keys & VL_KEY_BIT(key))
+        if (set & VL_KEY_BIT(key))
             keys = apr_pstrcat(out->pool, keys, *keys ? " " : "",
                                vl_override_key_name(key), NULL);
     }
-    put_word(out, name, "overridden", keys);
+    put_word(out, name, word, keys);
 }
 
 static void put_vhost(vl_out_t *out, int i, const char *name,
@@ -70,6 +70,7 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     const char *name = apr_pstrcat(out->pool, *row->host_of ? "host." : "vhost.",
                                    ap_escape_logitem(out->pool, row->name), NULL);
     const vl_column_t *column;
+    vl_key_e key;
     int i;
 
     if (*row->host_of)
@@ -82,7 +83,12 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_number(out, name, "concurrency", row->limits.concurrency);
     put_number(out, name, "queue", row->limits.queue);
     put_number(out, name, "cpu", row->limits.cpu);
-    put_override(out, name, &row->override);
+    for (key = VL_KEYS_ADMITTED; key < VL_KEY_COUNT; key++)
+        put_number(out, name, vl_override_key_name(key),
+                   (apr_uint64_t)row->override.now.of[key]);
+    put_word(out, name, "plan", row->plan);
+    put_keys(out, name, "overridden", row->override.keys);
+    put_keys(out, name, "expires_s", row->override.timed);
     put_word(out, name, "cgroup", row->cgroup);
     put_word(out, name, "unenforced", row->unenforced);
     put_key(out, name, "virtual_hosts");

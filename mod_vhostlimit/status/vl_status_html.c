@@ -260,7 +260,7 @@ static void put_counts(vl_out_t *out, const vl_row_t *row, int dryrun)
 
 static void put_limit(vl_out_t *out, const vl_row_t *row, vl_key_e key)
 {
-    apr_uint32_t limit = vl_override_get(&row->limits, key);
+    apr_uint64_t limit = (apr_uint64_t)row->override.now.of[key];
 
     vl_out_text(out, row->override.keys & VL_KEY_BIT(key)
                      ? "<td class=set title=\"set by vhostlimitctl\">"
@@ -300,7 +300,7 @@ static void put_row(vl_out_t *out, const vl_page_t *page, const vl_row_t *row, i
     }
     put_state(out, row);
     put_counts(out, row, dryrun);
-    for (key = 0; key < VL_KEY_COUNT; key++)
+    for (key = 0; key < VL_KEYS_ADMITTED; key++)
         put_limit(out, row, key);
     put_word(out, vl_conf_mode_name(row->limits.mode));
     put_word(out, row->method);

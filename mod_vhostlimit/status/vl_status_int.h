@@ -52,6 +52,7 @@ typedef struct vl_row_t {
     const char *name;
     const char *host_of;            /* the site, if this is a host of it; else "" */
     const char *cgroup;             /* path from the root of the hierarchy */
+    const char *plan;               /* "" if the site has none */
     const char *unenforced;         /* why the kernel does not enforce a limit; "" if it
                                      * enforces all */
     const apr_array_header_t *vhosts;   /* server_rec *: virtual hosts of the site */

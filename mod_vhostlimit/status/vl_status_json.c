@@ -2,6 +2,7 @@
 /* The format ?json, also the answer of the control socket. */
 #include "config.h"
 
+#include "base/vl_clock.h"
 #include "config/vl_conf.h"
 #include "status/vl_status_int.h"
 
@@ -57,7 +58,28 @@ static void put_override(vl_out_t *out, const vl_override_t *override)
         vl_out_text(out, before);
         vl_out_text(out, vl_override_key_name(key));
         vl_out_text(out, "\":");
-        vl_out_number(out, vl_override_get(&override->configured, key));
+        vl_out_number(out, (apr_uint64_t)override->configured.of[key]);
+        before = ",\"";
+    }
+    vl_out_text(out, "}");
+}
+
+/* Writes after how many seconds timed changes end. */
+static void put_expiry(vl_out_t *out, const vl_override_t *override)
+{
+    const char *before = "\"";
+    vl_key_e key;
+
+    vl_out_text(out, ",\"expires_s\":{");
+    for (key = 0; key < VL_KEY_COUNT; key++) {
+        apr_int64_t left_us = override->until_us[key] - vl_clock_us();
+
+        if (!(override->timed & VL_KEY_BIT(key)))
+            continue;
+        vl_out_text(out, before);
+        vl_out_text(out, vl_override_key_name(key));
+        vl_out_text(out, "\":");
+        vl_out_number(out, left_us > 0 ? (apr_uint64_t)(left_us / APR_USEC_PER_SEC) + 1 : 0);
         before = ",\"";
     }
     vl_out_text(out, "}");
@@ -87,6 +109,7 @@ static void put_class(vl_out_t *out, const vl_class_row_t *row, int is_first)
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const vl_column_t *column;
+    vl_key_e key;
     int i;
 
     put_string(out, "{\"name\":", row->name);
@@ -100,7 +123,12 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_number(out, "concurrency", row->limits.concurrency);
     put_number(out, "queue", row->limits.queue);
     put_number(out, "cpu", row->limits.cpu);
+    for (key = VL_KEYS_ADMITTED; key < VL_KEY_COUNT; key++)
+        put_number(out, vl_override_key_name(key),
+                   (apr_uint64_t)row->override.now.of[key]);
+    put_string(out, ",\"plan\":", row->plan);
     put_override(out, &row->override);
+    put_expiry(out, &row->override);
     put_string(out, ",\"cgroup\":", row->cgroup);
     put_string(out, ",\"unenforced\":", row->unenforced);
     vl_out_text(out, ",\"virtual_hosts\":[");

@@ -50,7 +50,7 @@ directives_of_module() {
   make_room
   configure_httpd 'VhostLimitCgroup off' >&2
   "$(httpd_program)" -L -f "$HTTPD_ROOT/httpd.conf" |
-    sed -nE 's/^<?(VhostLimit[A-Za-z]*)>? \(mod_vhostlimit\.c\)$/\1/p' | sort
+    sed -nE 's/^<?(VhostLimit[A-Za-z]*)>? \(mod_vhostlimit\.c\)$/\1/p' | sort -u
 }
 
 make_room() { mkdir -p "$HTTPD_ROOT"; }

@@ -56,9 +56,12 @@ static inline vl_limits_t limits_of(vl_mode_e mode, apr_uint32_t concurrency,
 static inline apr_uint32_t account_with(vl_shm_t *shm, const char *name,
                                         vl_limits_t limits)
 {
+    const vl_values_t values = { { limits.weight, limits.concurrency, limits.queue,
+                                   limits.cpu } };
     apr_uint32_t number = NONE;
 
-    if (vl_shm_post_config_account(shm, name, &limits, &number) != APR_SUCCESS)
+    if (vl_shm_post_config_account(shm, name, limits.mode, &values, &number)
+        != APR_SUCCESS)
         return NONE;
     return number;
 }

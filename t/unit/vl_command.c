@@ -65,6 +65,14 @@ static void commands(void)
        && !command.values[VL_KEY_queue], "reset of two");
     ok(!parse("modules") && command.verb == VL_COMMAND_MODULES
        && !command.vhost, "modules");
+    ok(!parse("set\ta\tmemory=1G\tfor=7200") && command.number == 7200
+       && command.keys == VL_KEY_BIT(VL_KEY_memory), "set for a time");
+    ok(!parse("setplan\tgold\tweight=3") && command.verb == VL_COMMAND_SETPLAN
+       && !strcmp(command.vhost, "gold"), "a plan");
+    ok(!parse("resetplan\tgold\tio") && command.keys == VL_KEY_BIT(VL_KEY_io),
+       "reset of a plan");
+    ok(!parse("plans") && !command.vhost, "plans");
+    ok(!parse("bulk\t16777216") && command.number == 16777216, "bulk");
 }
 
 static void errors(void)
@@ -84,6 +92,13 @@ static void errors(void)
     ok(is_wrong("set\ta\tcpu=1\tcpu=2", "twice", "cpu"), "a key twice");
     ok(is_wrong("reset\ta\tweight=1", "no such key", "weight=1"),
        "a value for reset");
+    ok(is_wrong("set\ta\tfor=5", "nothing to be set", "set"), "a time alone");
+    ok(is_wrong("set\ta\tweight=1\tfor=0", "no number of seconds", "0"), "no time");
+    ok(is_wrong("set\ta\tweight=1\tfor=2h", "no number of seconds", "2h"), "a unit");
+    ok(is_wrong("reset\ta\tfor", "no such key", "for"), "a time for reset");
+    ok(is_wrong("bulk\t16777217", "no number of bytes", "16777217"), "too much");
+    ok(is_wrong("bulk\t0", "no number of bytes", "0"), "nothing in bulk");
+    ok(is_wrong("plans\tgold", "one word too many", "gold"), "one of the plans");
     ok(is_wrong("status\ta\tb", "too many", "b"), "a word too many");
 }
 

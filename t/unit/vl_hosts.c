@@ -60,7 +60,7 @@ static void accounts(void)
     vl_shm_t *shm = make_hosts(8);
     vl_limits_t limits = limits_of(VL_MODE_ON, 3, 7);
     apr_uint32_t site, other, a, b, found = NONE;
-    vl_change_t change = { VL_KEY_BIT(VL_KEY_weight), 0, { 0 } };
+    vl_change_t change = { .set = VL_KEY_BIT(VL_KEY_weight), .until_us = 1000 };
 
     limits.weight = 250;
     site = account_with(shm, "hosting.test", limits);
@@ -78,10 +78,22 @@ static void accounts(void)
     ok(!strcmp(snapshot(shm, a).name, "a.example") && snapshot(shm, a).limits.weight == 250
        && snapshot(shm, a).limits.concurrency == 3 && snapshot(shm, a).limits.queue == 7,
        "it has the name and the limits of its site");
-    change.limits.weight = 500;
+    change.values.of[VL_KEY_weight] = 500;
     vl_shm_parent_change(shm, site, &change);
     ok(snapshot(shm, a).limits.weight == 500 && snapshot(shm, a).override.keys
        && snapshot(shm, b).limits.weight == 500, "a change of the site's limits reaches it");
+    memset(&change, 0, sizeof(change));
+    change.expire_us = 1000;
+    vl_shm_parent_change(shm, site, &change);
+    ok(snapshot(shm, a).limits.weight == 250 && !snapshot(shm, a).override.keys
+       && snapshot(shm, b).limits.weight == 250, "the end of a timed change reaches it");
+    memset(&change, 0, sizeof(change));
+    change.configure = VL_KEY_BIT(VL_KEY_concurrency);
+    change.values.of[VL_KEY_concurrency] = 2;
+    vl_shm_parent_change(shm, site, &change);
+    ok(snapshot(shm, a).limits.concurrency == 2
+       && snapshot(shm, a).override.configured.of[VL_KEY_concurrency] == 2,
+       "a change of the site's plan reaches it");
     ok(vl_hosts_count(shm).named == 3 && vl_hosts_count(shm).limit == 8
        && !vl_hosts_count(shm).beyond, "hosts are counted");
     ok(valid(shm), "the segment is valid");

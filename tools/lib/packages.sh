@@ -19,6 +19,7 @@ mpm_itk     file:/usr/lib*/*/modules/mpm_itk.so  libapache2-mpm-itk  httpd-itk
 mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
 jansson     pkgconfig:jansson       libjansson-dev            jansson-devel
+expat       pkgconfig:expat         libexpat1-dev             expat-devel
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
@@ -84,7 +85,7 @@ cc              compiler
 cgroups         -
 clang_tidy      clang-tidy
 cpu             -
-ctl             jansson
+ctl             jansson expat
 curl_http2      curl
 dpkg            debhelper apxs essential
 dpkg_deb        -

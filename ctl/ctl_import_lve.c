@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CloudLinux keeps its limits in /etc/container/ve.cfg (docs.cloudlinux.com, "Limits"): defaults,
+ * packages, and LVEs, each of one user.  A package becomes a plan, and an LVE the section of the
+ * user's group.  Limits that a package does not have are those of the defaults. */
+#include "ctl_import.h"
+
+#include <ctype.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <expat.h>
+
+/* Memory is counted in pages of this size. */
+#define PAGE_BYTES 4096
+
+#define LIMITS(X) X(cpu) X(ncpu) X(io) X(iops) X(pmem) X(mem) X(nproc) X(entries)
+
+typedef enum {
+#define X(limit) LIMIT_##limit,
+    LIMITS(X)
+#undef X
+    LIMIT_COUNT
+} limit_e;
+
+typedef struct limits_t {
+    char of[LIMIT_COUNT][32];       /* "": not set */
+} limits_t;
+
+typedef struct reader_t {
+    limits_t defaults, now;
+    int is_inside;                  /* 1: in a package, an LVE or the defaults */
+    int is_lve_config;              /* 1: the root element was there */
+    char *name;                     /* of the package or LVE that is open */
+    long processors;
+} reader_t;
+
+/* --- output --------------------------------------------------------------- */
+
+/* Returns the limit as a number; 0: not set, or no limit. */
+static long long number(const limits_t *limits, limit_e limit)
+{
+    return strtoll(limits->of[limit], NULL, 10);
+}
+
+/* Prints the CPU limit.  "150%" is a part of one processor.  "25" is a part of all, and
+ * ncpu a number of processors; the smaller one counts. */
+static void print_cpu(const limits_t *limits, long processors)
+{
+    const char *text = limits->of[LIMIT_cpu];
+    long long cpu = number(limits, LIMIT_cpu), ncpu = number(limits, LIMIT_ncpu);
+    size_t digits = strspn(text, "0123456789");
+
+    if (!cpu)
+        return;
+    if (!strcmp(text + digits, "%")) {
+        printf("    VhostLimitCPU %lld%%\n", cpu);
+        return;
+    }
+    if (text[digits]) {
+        printf("    # cpu %s: no equivalent, VhostLimitCPU is a percentage of one processor\n",
+               text);
+        return;
+    }
+    cpu *= processors;
+    if (ncpu && ncpu * 100 < cpu)
+        cpu = ncpu * 100;
+    printf("    # cpu %s is a percentage of all processors; this machine has %ld\n"
+           "    VhostLimitCPU %lld%%\n", text, processors, cpu);
+}
+
+static void print_limits(const limits_t *limits, long processors)
+{
+    print_cpu(limits, processors);
+    if (number(limits, LIMIT_entries))
+        printf("    VhostLimitConcurrency %lld\n", number(limits, LIMIT_entries));
+    if (number(limits, LIMIT_pmem))
+        printf("    VhostLimitMemory %lldK\n", number(limits, LIMIT_pmem) * (PAGE_BYTES / 1024));
+    if (number(limits, LIMIT_nproc))
+        printf("    VhostLimitProcesses %lld\n", number(limits, LIMIT_nproc));
+    if (number(limits, LIMIT_io))
+        printf("    VhostLimitIO %lldK\n", number(limits, LIMIT_io));
+    if (number(limits, LIMIT_iops))
+        printf("    # iops %lld: no equivalent\n", number(limits, LIMIT_iops));
+    if (number(limits, LIMIT_mem))
+        printf("    # virtual memory of %lldK: no equivalent; VhostLimitMemory limits what is "
+               "in use\n", number(limits, LIMIT_mem) * (PAGE_BYTES / 1024));
+}
+
+/* Returns a name that directives accept: other characters than letters, digits and . _ -
+ * become '_'. */
+static char *make_name(const char *text)
+{
+    char *name = ctl_printf("%.64s", *text ? text : "_"), *c;
+
+    for (c = name; *c; c++) {
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c))
+            *c = '_';
+    }
+    return name;
+}
+
+static void print_package(const reader_t *reader)
+{
+    limits_t all = reader->now;
+    char *name = make_name(reader->name);
+    int limit;
+
+    for (limit = 0; limit < LIMIT_COUNT; limit++) {
+        if (!*all.of[limit])
+            memcpy(all.of[limit], reader->defaults.of[limit], sizeof(all.of[limit]));
+    }
+    printf("\n# Package ");
+    ctl_put_plain(stdout, reader->name);
+    printf("\n<VhostLimitPlan %s>\n", name);
+    print_limits(&all, reader->processors);
+    printf("</VhostLimitPlan>\n");
+    free(name);
+}
+
+static void print_lve(const reader_t *reader)
+{
+    char *end;
+    unsigned long id = strtoul(reader->name, &end, 10);
+    const struct passwd *user = *reader->name && !*end ? getpwuid((uid_t)id) : NULL;
+    char *name = user ? make_name(user->pw_name) : ctl_printf("uid-%lu", id);
+
+    printf("\n# LVE %lu%s. Needs \"VhostLimitGroup %s\" in a virtual host of each site of the "
+           "user.\n<VhostLimitSite \"@%s\">\n", id,
+           user ? "" : ", a user that this machine does not have", name, name);
+    print_limits(&reader->now, reader->processors);
+    printf("</VhostLimitSite>\n");
+    free(name);
+}
+
+static void print_defaults(const reader_t *reader)
+{
+    printf("\n# The defaults. A site with another plan does not have them.\n"
+           "<VhostLimitPlan lve-default>\n");
+    print_limits(&reader->defaults, reader->processors);
+    printf("</VhostLimitPlan>\nVhostLimitPlan lve-default\n");
+}
+
+/* --- XML ------------------------------------------------------------------ */
+
+static const char *attribute(const XML_Char **attributes, const char *name)
+{
+    for (; *attributes; attributes += 2) {
+        if (!strcmp(attributes[0], name))
+            return attributes[1];
+    }
+    return NULL;
+}
+
+static void read_limit(reader_t *reader, const char *element, const XML_Char **attributes)
+{
+    static const struct {
+        const char *element, *attribute;
+    } names[LIMIT_COUNT] = {
+        [LIMIT_cpu] = { "cpu", "limit" },
+        [LIMIT_ncpu] = { "ncpu", "limit" },
+        [LIMIT_io] = { "io", "limit" },
+        [LIMIT_iops] = { "iops", "limit" },
+        [LIMIT_pmem] = { "pmem", "limit" },
+        [LIMIT_mem] = { "mem", "limit" },
+        [LIMIT_nproc] = { "nproc", "limit" },
+        [LIMIT_entries] = { "other", "maxentryprocs" }
+    };
+    int limit;
+
+    for (limit = 0; limit < LIMIT_COUNT; limit++) {
+        const char *value = attribute(attributes, names[limit].attribute);
+
+        if (strcmp(names[limit].element, element) != 0 || !value)
+            continue;
+        if (isdigit((unsigned char)*value) && strlen(value) < sizeof(reader->now.of[limit])
+            && !value[strspn(value, "0123456789abcdefghijklmnopqrstuvwxyzGHMz%")])
+            strcpy(reader->now.of[limit], value);
+        return;
+    }
+}
+
+static void XMLCALL begin_element(void *data, const XML_Char *element,
+                                  const XML_Char **attributes)
+{
+    reader_t *reader = data;
+    const char *id = attribute(attributes, "id");
+
+    if (!strcmp(element, "lveconfig")) {
+        reader->is_lve_config = 1;
+        return;
+    }
+    if (reader->is_inside) {
+        read_limit(reader, element, attributes);
+        return;
+    }
+    if (strcmp(element, "defaults") != 0 && strcmp(element, "package") != 0
+        && strcmp(element, "lve") != 0)
+        return;
+    reader->is_inside = 1;
+    memset(&reader->now, 0, sizeof(reader->now));
+    free(reader->name);
+    reader->name = ctl_printf("%s", id ? id : "");
+}
+
+static void XMLCALL end_element(void *data, const XML_Char *element)
+{
+    reader_t *reader = data;
+
+    if (!strcmp(element, "defaults")) {
+        reader->defaults = reader->now;
+        print_defaults(reader);
+    }
+    else if (!strcmp(element, "package"))
+        print_package(reader);
+    else if (!strcmp(element, "lve"))
+        print_lve(reader);
+    else
+        return;
+    reader->is_inside = 0;
+}
+
+ctl_exit_e ctl_import_lve(FILE *in, const char *path, long processors, ctl_error_t *error)
+{
+    reader_t reader = { .processors = processors > 0 ? processors : 1 };
+    XML_Parser parser = XML_ParserCreate(NULL);
+    enum XML_Status parsed = XML_STATUS_OK;
+    char part[4096];
+    size_t n;
+
+    if (!parser)
+        return ctl_error_set(error, CTL_REFUSED, "not enough memory");
+    XML_SetUserData(parser, &reader);
+    XML_SetElementHandler(parser, begin_element, end_element);
+    printf("# From CloudLinux, %s. Check it, and put it at server level.\n"
+           "VhostLimit On\nVhostLimitStatusCode 508\n", path);
+    do {
+        n = fread(part, 1, sizeof(part), in);
+        parsed = XML_Parse(parser, part, (int)n, n == 0);
+    } while (n && parsed == XML_STATUS_OK);
+    if (parsed != XML_STATUS_OK)
+        ctl_error_set(error, CTL_REFUSED, "%s:%lu: %s", path,
+                      (unsigned long)XML_GetCurrentLineNumber(parser),
+                      XML_ErrorString(XML_GetErrorCode(parser)));
+    else if (!reader.is_lve_config)
+        ctl_error_set(error, CTL_REFUSED, "%s: no <lveconfig>: this is no ve.cfg of CloudLinux",
+                      path);
+    XML_ParserFree(parser);
+    free(reader.name);
+    return error->status;
+}

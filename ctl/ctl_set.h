@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CTL_SET_H
+#define CTL_SET_H
+
+/* The limits that set and reset change. */
+
+#include "ctl_command.h"
+
+/* The first CTL_LIMITS are those of ctl_status.h. */
+typedef enum {
+    CTL_KEY_WEIGHT,
+    CTL_KEY_CONCURRENCY,
+    CTL_KEY_QUEUE,
+    CTL_KEY_CPU,
+    CTL_KEY_MEMORY,
+    CTL_KEY_PROCESSES,
+    CTL_KEY_IO,
+    CTL_KEYS                    /* number of limits */
+} ctl_key_e;
+
+extern const char *const ctl_key_names[CTL_KEYS];
+
+/* Longest time of a change. */
+#define CTL_SECONDS_MAX (366 * 24 * 3600L)
+
+/* Returns the seconds of a time such as "90", "2h" or "30min"; 0: it is none. */
+long ctl_set_seconds(const char *text);
+/* Returns the word for=SECONDS, which the caller frees.  Returns NULL and fills in *error
+ * if the text is no time. */
+char *ctl_set_duration(const char *text, ctl_error_t *error);
+/* Returns a limit as set takes it, which the caller frees. */
+char *ctl_set_value(ctl_key_e key, json_int_t value);
+
+#endif
