@@ -5,8 +5,10 @@
 #include <apr_strings.h>
 
 #include "control/vl_command.h"
+#include "base/vl_clock.h"
 #include "config/vl_conf.h"
 #include "control/vl_control_clients.h"
+#include "control/vl_control_fleet.h"
 #include "control/vl_control_int.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
@@ -189,6 +191,36 @@ static const char *change_limits(apr_pool_t *p, const vl_command_t *command,
     return wrong ? wrong : make_change(p, vl_conf_get(s), &change);
 }
 
+/* --- vhostlimit-fleet ----------------------------------------------------- */
+
+/* Makes the leases of the command. Returns NULL or an error message. */
+static const char *lease(const vl_command_t *command)
+{
+    apr_int64_t until_us = vl_clock_us() + (apr_int64_t)command->milliseconds * 1000;
+
+    switch (vl_fleet_lease(accounts, command->generation, until_us, command->leases,
+                           command->nleases)) {
+    case APR_SUCCESS:
+        return NULL;
+    case APR_EMISMATCH:
+        return "the configuration is another one now";
+    case APR_EINVAL:
+        return "a number is that of no site that takes part";
+    default:
+        return "shared memory cannot be written";
+    }
+}
+
+apr_int64_t vl_control_expire(apr_int64_t now_us)
+{
+    if (vl_fleet_expire(accounts, now_us))
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0060)
+                     "vhostlimit-fleet has not renewed its leases in time: the configured "
+                     "weights and limits hold on this server alone. Look at the service's "
+                     "log and at vhostlimitctl fleet");
+    return vl_fleet_state(accounts).until_us;
+}
+
 /* --- answers -------------------------------------------------------------- */
 
 /* Executes the command.  *ret_only: the vhost of the answer; NULL: all vhosts.  Returns
@@ -200,8 +232,11 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command,
 
     *ret_only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
     if (wrong || command->verb == VL_COMMAND_STATUS
-        || command->verb == VL_COMMAND_MODULES || command->verb == VL_COMMAND_CLIENTS)
+        || command->verb == VL_COMMAND_MODULES || command->verb == VL_COMMAND_CLIENTS
+        || command->verb == VL_COMMAND_FLEET)
         return wrong;
+    if (command->verb == VL_COMMAND_LEASE)
+        return lease(command);
     return change_limits(p, command, *ret_only);
 }
 
@@ -224,6 +259,10 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
     }
     if (command->verb == VL_COMMAND_MODULES)
         vl_modules_json(out);
+    else if (command->verb == VL_COMMAND_FLEET)
+        vl_control_fleet_json(out, accounts, command->all);
+    else if (command->verb == VL_COMMAND_LEASE)
+        vl_control_leased_json(out, command->nleases);
     else if (command->verb == VL_COMMAND_CLIENTS)
         vl_control_clients_json(out, accounts, only);
     else

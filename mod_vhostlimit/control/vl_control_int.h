@@ -14,7 +14,12 @@
 void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm,
                                    const vl_cgroup_t *cg);
 /* Executes the command in the line and writes a JSON document: that of the status page with
- * ?json, that of vl_modules.h, or {"error":"message"}. */
+ * ?json, that of vl_modules.h, that of vl_control_fleet.h, or {"error":"message"}. */
 void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out);
+
+/* Ends the leases of vhostlimit-fleet if they are due, and logs it. Returns when they will
+ * be due (vl_clock_us()); 0: there are none. The control thread calls it with the fork lock
+ * held. */
+apr_int64_t vl_control_expire(apr_int64_t now_us);
 
 #endif

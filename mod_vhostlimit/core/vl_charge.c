@@ -155,7 +155,7 @@ static void give_credit_locked(vl_shm_t *shm, apr_int64_t passed_us)
     if (passed_us <= 0)
         return;
     for (a = 0; a < shm->head->used; a++) {
-        if (vl_segment_limits(shm, a)->cpu)
+        if (vl_queue_is_capped(&shm->queue, a))
             vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
     }
 }

@@ -234,6 +234,9 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
         return rv;
     limits = *vl_segment_limits(shm, account);
     vl_override_change(&shm->accounts[account].override, change, &limits);
+    /* It goes before a leased weight (vl_fleet.h). */
+    if (change->set & VL_KEY_BIT(VL_KEY_weight))
+        shm->queue.flows[account].part.weight_milli = 0;
     vl_queue_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_dispatch(shm);
@@ -260,6 +263,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
 
     ret->limits = *vl_segment_limits(shm, account);
     ret->override = a->override;
+    ret->part = shm->queue.flows[account].part;
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;
     ret->metrics.waiting = shm->queue.flows[account].waiting;

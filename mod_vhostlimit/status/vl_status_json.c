@@ -32,6 +32,8 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_number(out, "processors", page->processors);
     put_number(out, "held_us", (apr_uint64_t)page->held_us);
     put_number(out, "unenforced", (apr_uint64_t)page->unenforced);
+    put_string(out, ",\"fleet\":", page->fleet);
+    put_number(out, "fleet_lapsed", page->leases.lapsed);
     put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
     put_string(out, ",\"path\":", page->tree);
     put_string(out, ",\"reason\":", page->reason);
