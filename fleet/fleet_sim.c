@@ -30,7 +30,7 @@ static const char help[] =
 /* The part of the capacity that the other sites want together. */
 #define LOAD 0.9
 /* Commands that a daemon sends to the store in an interval, see fleet_store.c. */
-#define COMMANDS 4
+#define COMMANDS 5
 #define INTERVALS_ALLOWED 3
 
 typedef struct sim_t {
