@@ -35,6 +35,7 @@ ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_size(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_top(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_fleet(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error);
 
 /* A status document with what it was read from. */

@@ -118,6 +118,18 @@ static void check_controllers(doctor_t *doctor)
     free(missing);
 }
 
+static void check_fleet(doctor_t *doctor)
+{
+    const char *fleet = doctor->status->fleet;
+
+    if (fleet && !strcmp(fleet, "held"))
+        add(doctor, GOOD, "fleet", "", "vhostlimit-fleet renews its leases");
+    else if (fleet && !strcmp(fleet, "lapsed"))
+        add(doctor, PROBLEM, "fleet", "systemctl status vhostlimit-fleet; vhostlimitctl fleet",
+            "vhostlimit-fleet does not renew its leases: the configured weights and limits "
+            "hold on this server alone");
+}
+
 static void check_cgroup(doctor_t *doctor)
 {
     const char *backend = doctor->status->cgroup.backend;
@@ -445,6 +457,7 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     check_workers(&doctor);
     check_vhosts(&doctor);
     check_cgroup(&doctor);
+    check_fleet(&doctor);
     check_delegation(&doctor);
     check_controllers(&doctor);
     check_descriptors(&doctor);

@@ -32,6 +32,8 @@ static const char help[] =
     "  report                 what On would have done to sites with DryRun\n"
     "  size [SECONDS]         slots and workers for the load of the next 10 SECONDS;\n"
     "                         0: for the load since the start\n"
+    "  fleet                  servers and sites of the fleet, as vhostlimit-fleet knows them;\n"
+    "                         -s SOCKET is the socket of that program\n"
     "  doctor                 check the server and the machine, and say what to do\n"
     "  SITE is a name as list shows it, or a ServerName.\n"
     "  -s SOCKET   control socket of the server (vhostlimit.sock in its\n"
@@ -64,6 +66,7 @@ static const struct {
     { "explain", 1, 1, ctl_explain },
     { "report", 0, 0, ctl_report },
     { "size", 0, 1, ctl_size },
+    { "fleet", 0, 0, ctl_fleet },
     { "doctor", 0, 0, ctl_doctor }
 };
 
@@ -149,7 +152,8 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 
     if (!name)
         return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
-                             "reset, plans, import, clients, explain, report, size or doctor");
+                             "reset, plans, import, clients, explain, report, size, fleet or "
+                             "doctor");
     for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
         ;
     if (i == COMMANDS)

@@ -90,6 +90,7 @@ static const char *read_server(const json_t *json, ctl_status_t *status)
 
     status->module = read_string(json, "module", &missing);
     status->mpm = read_string(json, "mpm", &missing);
+    status->fleet = json_string_value(json_object_get(json, "fleet"));
 #define X(member) status->member = read_number(json, #member, SERVER_MAX, &missing);
     CTL_SERVER_NUMBERS(X)
 #undef X

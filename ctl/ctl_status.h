@@ -47,6 +47,7 @@ typedef struct ctl_status_t {
     struct {
         const char *backend, *path, *reason, *outside;
     } cgroup;
+    const char *fleet;          /* leases of vhostlimit-fleet: none, held or lapsed */
     ctl_vhost_t *vhosts;
     size_t nvhosts;
 } ctl_status_t;

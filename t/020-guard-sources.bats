@@ -90,9 +90,9 @@ calls_of_files() { # <folder>
 IDIOMS='who|whom|whoever|somebody|nobody|anybody|everybody|he|him|his|deputy|seats?|sitters?|newcomers?|hands? on|handed on'
 IDIOMS+='|gives? away|given away|stands? still|stood still|comes? and goe?s?|nothing to say|told right|lets? in'
 
-@test "comments of the module and of vhostlimitctl use standard terms" {
+@test "comments of the module, of vhostlimitctl and of vhostlimit-fleet use standard terms" {
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
-  is "$(cd "$TOP" && grep -nwiE "$IDIOMS" ctl/*.[ch])" '' "private idioms in vhostlimitctl"
+  is "$(cd "$TOP" && grep -nwiE "$IDIOMS" {ctl,fleet}/*.[ch])" '' "private idioms in vhostlimitctl and vhostlimit-fleet"
   is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$IDIOMS" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
 }
 

@@ -15,7 +15,7 @@ need_clang_tidy() { need_program clang-tidy; }
   try cppcheck -q -j 2 --enable=warning,performance,portability --error-exitcode=1 -D'APR_INT64_T_FMT="ld"' \
     --suppress=uninitvar:"$TOP/mod_vhostlimit/accept/vl_arrival_transfer.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/core/vl_wait.c" \
     --suppress=uninitvar:"$TOP/mod_vhostlimit/lease/vl_lease.c" \
-    -I "$TOP/mod_vhostlimit" "$TOP"/mod_vhostlimit/{,*/}*.c "$TOP"/ctl/*.c
+    -I "$TOP/mod_vhostlimit" "$TOP"/mod_vhostlimit/{,*/}*.c "$TOP"/{ctl,fleet}/*.c
   is "$output" ''
   is "$status" 0
 }
@@ -27,7 +27,8 @@ need_clang_tidy() { need_program clang-tidy; }
   local apxs without=''
   apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | sed -n 1p)
   # shellcheck disable=SC2046  # words, one a line
-  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1 jansson expat) \
+  printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" "-I$TOP/ctl" -D_GNU_SOURCE $(pkg-config --cflags apr-1 apr-util-1 jansson expat) \
+    $(! pkg-config --exists hiredis || pkg-config --cflags hiredis) \
     $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \
     -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
   [[ ${VL_LONG:-} == 1 ]] || without='-clang-analyzer-*'
@@ -41,6 +42,8 @@ need_clang_tidy() { need_program clang-tidy; }
     local failed=0
     tidy "$without" 4 "$TOP"/mod_vhostlimit/{,*/}*.c || failed=1
     tidy "-cert-err33-c,$without" 1 "$TOP"/ctl/*.c || failed=1
+    # vhostlimit-fleet has arrays of pointers, for which bugprone-sizeof-expression is wrong.
+    ! pkg-config --exists hiredis || tidy "-cert-err33-c,-bugprone-sizeof-expression,$without" 1 "$TOP"/fleet/*.c || failed=1
     return "$failed"
   }
   try tidy_all

@@ -50,7 +50,7 @@ teardown_file() { end_server; }
 
 @test "a command that is too long is refused" {
   local long
-  long=$(head -c 5000 /dev/zero | tr '\0' a)
+  long=$(head -c 20000 /dev/zero | tr '\0' a)
   is "$(error_of "status\t$long\n")" "'' is a command that is too long"
 }
 

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/vl_value.h"
+#include "core/vl_queue.h"
 
-/* The words of a command. */
+/* The words of a command.  parse_fleet() and parse_leases() parse those of "fleet" and
+ * "lease". */
 static const struct verb_t {
     const char *name;
     enum { NO_NAME, MAY_NAME, MUST_NAME } vhost;
@@ -20,7 +22,9 @@ static const struct verb_t {
     [VL_COMMAND_RESETPLAN] = { "resetplan", MUST_NAME, KEYS },
     [VL_COMMAND_PLANS] = { "plans", NO_NAME, NO_KEYS },
     [VL_COMMAND_BULK] = { "bulk", MUST_NAME, NO_KEYS },
-    [VL_COMMAND_SAVEFILE] = { "savefile", NO_NAME, NO_KEYS }
+    [VL_COMMAND_SAVEFILE] = { "savefile", NO_NAME, NO_KEYS },
+    [VL_COMMAND_FLEET] = { "fleet", NO_NAME, NO_KEYS },
+    [VL_COMMAND_LEASE] = { "lease", NO_NAME, NO_KEYS }
 };
 
 /* Returns the next word and moves *at behind it; NULL: there are no more words. */
@@ -99,11 +103,79 @@ static const char *parse_key(char *word, vl_command_t *command)
     return NULL;
 }
 
+/* --- vhostlimit-fleet ------------------------------------------------------- */
+
+/* Reads a whole number up to most and the byte behind it. Returns 0, or -1 if there is no
+ * such number. */
+static int read_number(const char **at, char end, apr_uint32_t most,
+                       apr_uint32_t *ret_number)
+{
+    const char *digit = *at;
+    apr_uint64_t number = 0;
+
+    for (; *digit >= '0' && *digit <= '9' && number <= most; digit++)
+        number = number * 10 + (apr_uint64_t)(*digit - '0');
+    if (digit == *at || *digit != end || number > most)
+        return -1;
+    *at = digit + 1;
+    *ret_number = (apr_uint32_t)number;
+    return 0;
+}
+
+/* Parses ACCOUNT=WEIGHT,CPU,CONCURRENCY. */
+static const char *parse_lease(const char *word, vl_command_t *command)
+{
+    vl_fleet_lease_t *lease = &command->leases[command->nleases];
+
+    command->word = word;
+    if (command->nleases == VL_COMMAND_LEASES)
+        return "one site too many";
+    if (read_number(&word, '=', APR_INT32_MAX, &lease->account)
+        || read_number(&word, ',', VL_WEIGHT_MAX * 1000, &lease->part.weight_milli)
+        || read_number(&word, ',', APR_INT32_MAX, &lease->part.cpu_permille)
+        || read_number(&word, '\0', APR_INT32_MAX, &lease->part.concurrency))
+        return "not of the form account=weight,cpu,concurrency";
+    command->nleases++;
+    return NULL;
+}
+
+static const char *parse_leases(char *at, vl_command_t *command)
+{
+    const char *word = next_word(&at), *wrong = NULL;
+
+    command->word = word ? word : "lease";
+    if (!word || read_number(&word, '\0', APR_UINT32_MAX, &command->generation))
+        return "no number of a configuration";
+    word = next_word(&at);
+    command->word = word ? word : "lease";
+    if (!word || read_number(&word, '\0', VL_FLEET_LEASE_MAX_US / 1000,
+                             &command->milliseconds))
+        return "no time of a lease in milliseconds";
+    while (!wrong && (word = next_word(&at)))
+        wrong = parse_lease(word, command);
+    return wrong;
+}
+
+static const char *parse_fleet(char *at, vl_command_t *command)
+{
+    const char *word = next_word(&at);
+
+    command->word = word;
+    command->all = word != NULL;
+    return (word && strcmp(word, "all")) || at ? "one word too many" : NULL;
+}
+
+/* --- all commands ----------------------------------------------------------- */
+
 static const char *parse_words(vl_command_t *command)
 {
     char *at = command->text, *word;
     const char *wrong = parse_verb(next_word(&at), command);
 
+    if (!wrong && command->verb == VL_COMMAND_LEASE)
+        return parse_leases(at, command);
+    if (!wrong && command->verb == VL_COMMAND_FLEET)
+        return parse_fleet(at, command);
     if (!wrong)
         wrong = parse_vhost(next_word(&at), command);
     while (!wrong && (word = next_word(&at)))

@@ -14,15 +14,20 @@
  *   plans
  *   savefile
  *   bulk BYTES
+ *   fleet [all]
+ *   lease GENERATION MILLISECONDS [ACCOUNT=WEIGHT,CPU,CONCURRENCY]...
  *
  * After the line of "bulk" so many bytes follow: lines of set and reset, all of which are
  * executed or none.  A KEY is one of VL_KEYS.  The parser does not check a VALUE; vl_conf_read_limit() does.
  * The parser has no side effects and needs no lock; any thread may call it. */
 
+#include "core/vl_fleet.h"
 #include "core/vl_override.h"
 
 /* Maximum length of a line in bytes, including its newline. */
-#define VL_COMMAND_MAX 1024
+#define VL_COMMAND_MAX 16384
+/* Maximum number of sites in a lease command. */
+#define VL_COMMAND_LEASES 1000
 
 typedef enum {
     VL_COMMAND_STATUS,
@@ -34,7 +39,9 @@ typedef enum {
     VL_COMMAND_RESETPLAN,
     VL_COMMAND_PLANS,
     VL_COMMAND_BULK,
-    VL_COMMAND_SAVEFILE
+    VL_COMMAND_SAVEFILE,
+    VL_COMMAND_FLEET,
+    VL_COMMAND_LEASE
 } vl_command_e;
 
 /* Most bytes that may follow "bulk": about 100 000 lines. */
@@ -50,6 +57,11 @@ typedef struct vl_command_t {
     apr_int64_t number;         /* seconds of for=, or bytes of bulk; 0: none */
     unsigned keys;              /* VL_KEY_BIT() of the keys in the command */
     const char *values[VL_KEY_COUNT];   /* values of these keys; NULL for reset */
+    int all;                    /* fleet: 1: all sites, not only active ones */
+    apr_uint32_t generation;    /* lease: of the configuration */
+    apr_uint32_t milliseconds;
+    apr_size_t nleases;
+    vl_fleet_lease_t leases[VL_COMMAND_LEASES];
     const char *word;           /* the word that is in error, or "" */
     char text[VL_COMMAND_MAX];  /* memory of the words above */
 } vl_command_t;

@@ -292,11 +292,26 @@ static void serve(client_t *client, short events, apr_int64_t now)
         close_client(client);
 }
 
+/* Ends leases that are due. Returns when the others are, or 0. Takes fork_lock, because it
+ * may log. */
+static apr_int64_t expire_leases(apr_int64_t now)
+{
+    apr_int64_t due;
+
+    pthread_mutex_lock(&fork_lock);
+    due = vl_control_leases_expire(now);
+    pthread_mutex_unlock(&fork_lock);
+    return due;
+}
+
 /* Returns the milliseconds until the first deadline; -1: there is no deadline. */
 static int next_deadline(apr_int64_t now)
 {
-    apr_int64_t first = control.expire_us;
+    apr_int64_t first = control.expire_us, leases = expire_leases(now);
     int i;
+
+    if (leases && (!first || leases < first))
+        first = leases;
 
     for (i = 0; i < CLIENTS; i++) {
         const client_t *client = &control.clients[i];

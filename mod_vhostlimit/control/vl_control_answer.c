@@ -9,6 +9,7 @@
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
 #include "control/vl_control_clients.h"
+#include "control/vl_control_fleet.h"
 #include "control/vl_control_int.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
@@ -190,11 +191,12 @@ static const char *find_wrong(apr_pool_t *p, const vl_command_t *command,
 }
 
 /* Parses one line of "bulk" into a job.  by_account: lines so far, by account, in order to
- * find a site that is named twice. */
+ * find a site that is named twice.  command: memory that all lines share, because it is
+ * large. */
 static const char *read_job(apr_pool_t *p, const char *line, int number,
-                            apr_hash_t *by_account, vl_job_t *job)
+                            apr_hash_t *by_account, vl_command_t *command,
+                            vl_job_t *job)
 {
-    vl_command_t *command = apr_palloc(p, sizeof(*command));
     const char *wrong = find_wrong(p, command,
                                    vl_command_parse(line, strlen(line), command));
     apr_uint32_t *account;
@@ -224,6 +226,7 @@ static const char *change_many(apr_pool_t *p, char *body, int *ret_n)
 {
     apr_array_header_t *jobs = apr_array_make(p, 64, sizeof(vl_job_t));
     apr_hash_t *by_account = apr_hash_make(p);
+    vl_command_t *command = apr_palloc(p, sizeof(*command));
     const char *wrong = NULL;
     char *line, *last;
 
@@ -232,12 +235,42 @@ static const char *change_many(apr_pool_t *p, char *body, int *ret_n)
         vl_job_t *job = apr_array_push(jobs);
 
         memset(job, 0, sizeof(*job));
-        wrong = read_job(p, line, jobs->nelts, by_account, job);
+        wrong = read_job(p, line, jobs->nelts, by_account, command, job);
         if (wrong)
             wrong = apr_psprintf(p, "line %d: %s. Nothing is changed", jobs->nelts, wrong);
     }
     *ret_n = jobs->nelts;
     return wrong ? wrong : vl_control_change(p, (vl_job_t *)jobs->elts, jobs->nelts, "");
+}
+
+/* --- vhostlimit-fleet ----------------------------------------------------- */
+
+/* Makes the leases of the command. Returns NULL or an error message. */
+static const char *lease(const vl_command_t *command)
+{
+    apr_int64_t until_us = vl_clock_us() + (apr_int64_t)command->milliseconds * 1000;
+
+    switch (vl_fleet_lease(accounts, command->generation, until_us, command->leases,
+                           command->nleases)) {
+    case APR_SUCCESS:
+        return NULL;
+    case APR_EMISMATCH:
+        return "the configuration is another one now";
+    case APR_EINVAL:
+        return "a number is that of no site that takes part";
+    default:
+        return "shared memory cannot be written";
+    }
+}
+
+apr_int64_t vl_control_leases_expire(apr_int64_t now_us)
+{
+    if (vl_fleet_expire(accounts, now_us))
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0064)
+                     "vhostlimit-fleet has not renewed its leases in time: the configured "
+                     "weights and limits hold on this server alone. Look at the service's "
+                     "log and at vhostlimitctl fleet");
+    return vl_fleet_state(accounts).until_us;
 }
 
 /* --- answers -------------------------------------------------------------- */
@@ -261,7 +294,10 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
     case VL_COMMAND_MODULES:
     case VL_COMMAND_PLANS:
     case VL_COMMAND_SAVEFILE:
+    case VL_COMMAND_FLEET:
         return NULL;
+    case VL_COMMAND_LEASE:
+        return lease(command);
     case VL_COMMAND_BULK:
         return change_many(p, body, &result->changed);
     case VL_COMMAND_SETPLAN:
@@ -307,6 +343,12 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
     switch (command->verb) {
     case VL_COMMAND_MODULES:
         vl_modules_json(out);
+        break;
+    case VL_COMMAND_FLEET:
+        vl_control_fleet_json(out, accounts, command->all);
+        break;
+    case VL_COMMAND_LEASE:
+        vl_control_leased_json(out, command->nleases);
         break;
     case VL_COMMAND_CLIENTS:
         vl_control_clients_json(out, accounts, result.only, result.host);

@@ -21,8 +21,13 @@ void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm);
 /* Returns the number of bytes that follow the line; 0: it is a complete command. */
 apr_size_t vl_control_body(const char *line, apr_size_t len);
 /* Executes the command in the line and writes a JSON document: that of the status page with
- * ?json, that of vl_modules.h, or {"error":"message"}.  body: what follows "bulk". */
+ * ?json, that of vl_modules.h, that of vl_control_fleet.h, or {"error":"message"}.  body:
+ * what follows "bulk". */
 void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *out);
+/* Ends the leases of vhostlimit-fleet if they are due, and logs it. Returns when they will
+ * be due (vl_clock_us()); 0: there are none. The control thread calls it with the fork lock
+ * held. */
+apr_int64_t vl_control_leases_expire(apr_int64_t now_us);
 
 /* --- vl_control_change.c --- */
 

@@ -46,6 +46,14 @@ typedef struct vl_limits_t {
     apr_uint32_t cpu;               /* % of one processor, 0 = no cap */
 } vl_limits_t;
 
+/* What vhostlimit-fleet leases to a site (vl_fleet.h): its weight on this server, and its
+ * parts of limits over many servers. 0: none; the limits above hold alone. */
+typedef struct vl_part_t {
+    apr_uint32_t weight_milli;      /* thousandths; replaces the weight */
+    apr_uint32_t cpu_permille;      /* of one processor; the smaller cap holds */
+    apr_uint32_t concurrency;       /* the smaller limit holds */
+} vl_part_t;
+
 /* A slot that is held. Release it once with vl_slot_end(). */
 typedef struct vl_ticket_t {
     apr_uint32_t account;

@@ -158,7 +158,7 @@ static void give_credit_locked(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t n,
 
     for (; i < n && passed_us > 0; i++) {
         a = vl_segment_account(shm, i);
-        if (vl_segment_limits(shm, a)->cpu)
+        if (vl_queue_is_capped(&shm->queue, a))
             vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
     }
 }

@@ -130,9 +130,13 @@ apr_uint32_t vl_hosts_identity(const vl_shm_t *shm, apr_uint32_t account)
 
 /* --- the end of a host's account ------------------------------------------- */
 
-/* Adds the counters of a host to those of its site. */
-static void add_counters(account_t *site, const account_t *host)
+/* Adds the counters of a host to those of its site. Requires the segment lock. */
+static void add_counters_locked(vl_shm_t *shm, apr_uint32_t site_account,
+                                apr_uint32_t host_account)
 {
+    account_t *site = &shm->accounts[site_account];
+    const account_t *host = &shm->accounts[host_account];
+
 #define X(member, kind, prometheus, help) \
     if ((kind) == VL_COUNTER) \
         __atomic_add_fetch(&site->metrics.member, host->metrics.member, __ATOMIC_RELAXED);
@@ -142,6 +146,7 @@ static void add_counters(account_t *site, const account_t *host)
 
     for (b = 0; b < VL_WAIT_BUCKETS; b++)
         __atomic_add_fetch(&site->waits[b], host->waits[b], __ATOMIC_RELAXED);
+    shm->queue.flows[site_account].backlog_us += shm->queue.flows[host_account].backlog_us;
 }
 
 static void unlink_locked(vl_shm_t *shm, apr_uint32_t entry)
@@ -162,7 +167,7 @@ static void release_locked(vl_shm_t *shm, apr_uint32_t entry)
 
     unlink_locked(shm, entry);
     __atomic_store_n(&host->key, 0, __ATOMIC_RELEASE);
-    add_counters(&shm->accounts[host->site], &shm->accounts[account_of(shm, entry)]);
+    add_counters_locked(shm, host->site, account_of(shm, entry));
     store(&host->next, shm->hosts->free);
     shm->hosts->free = entry + 1;
     shm->hosts->named--;
@@ -186,7 +191,7 @@ static int is_paid_locked(const vl_shm_t *shm, apr_uint32_t account)
     apr_uint64_t little = (apr_uint64_t)VL_REFUND_US * VL_VT_UNIT / flow->limits.weight;
 
     return flow->vt <= shm->queue.head->vt + little
-           && (!flow->limits.cpu || flow->credit_us > 0);
+           && (!vl_queue_is_capped(&shm->queue, account) || flow->credit_us > 0);
 }
 
 /* is_full: there is no other entry for the new name. Requires the segment lock. */
@@ -310,7 +315,7 @@ static apr_uint32_t take_entry_locked(vl_shm_t *shm, apr_uint32_t now_s)
     return entry;
 }
 
-/* Gives the host the limits and classes of its site. Requires the segment lock. */
+/* Gives the host the limits, leases and classes of its site. Requires the segment lock. */
 static void configure_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t site)
 {
     const vl_inner_t *inner = &shm->inner[site];
@@ -321,6 +326,7 @@ static void configure_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t s
     a->generation = shm->accounts[site].generation;
     a->override = shm->accounts[site].override;
     vl_queue_limit(&shm->queue, account, vl_segment_limits(shm, site));
+    vl_queue_lease(&shm->queue, account, &shm->queue.flows[site].part);
     if (!shm->accounts[site].has_classes && !a->has_classes)
         return;
     a->has_classes = shm->accounts[site].has_classes;
@@ -408,6 +414,27 @@ void vl_hosts_each(const vl_shm_t *shm, vl_hosts_each_fn fn, void *data)
     }
 }
 
+void vl_hosts_sum(const vl_shm_t *shm, apr_uint32_t site, apr_int64_t now_us,
+                  vl_hosts_sum_t *ret_sum)
+{
+    apr_uint32_t entry, used = load(&shm->hosts->used);
+
+    memset(ret_sum, 0, sizeof(*ret_sum));
+    for (entry = 0; entry < used; entry++) {
+        apr_uint32_t account = account_of(shm, entry);
+        const vl_flow_t *flow = &shm->queue.flows[account];
+
+        if (load(&shm->host[entry].site) != site
+            || !__atomic_load_n(&shm->host[entry].key, __ATOMIC_ACQUIRE))
+            continue;
+        ret_sum->charged_us += shm->accounts[account].metrics.charged_us;
+        ret_sum->backlog_us += vl_queue_backlog(&shm->queue, account, now_us);
+        if (ret_sum->newest < shm->accounts[account].rate.newest)
+            ret_sum->newest = shm->accounts[account].rate.newest;
+        ret_sum->requests += flow->running + flow->waiting + shm->accounts[account].deferred;
+    }
+}
+
 vl_hosts_count_t vl_hosts_count(const vl_shm_t *shm)
 {
     vl_hosts_count_t count;
@@ -446,7 +473,7 @@ void vl_hosts_refresh(vl_shm_t *shm, apr_uint32_t site)
     do {
         if (vl_segment_lock(shm) != APR_SUCCESS)
             return;
-        if (vl_segment_limits(shm, site)->cpu)
+        if (vl_queue_is_capped(&shm->queue, site))
             shm->hosts->capped = 1;
         for (end += BATCH; entry < end && entry < shm->hosts->used; entry++) {
             if (shm->host[entry].key && shm->host[entry].site == site)

@@ -79,6 +79,17 @@ apr_uint32_t vl_hosts_identity(const vl_shm_t *shm, apr_uint32_t account);
 typedef void (*vl_hosts_each_fn)(void *data, apr_uint32_t account, apr_uint32_t site,
                                  const vl_metrics_t *metrics);
 void vl_hosts_each(const vl_shm_t *shm, vl_hosts_each_fn fn, void *data);
+/* Sums over the hosts of a site, for vhostlimit-fleet. With the numbers of the site's own
+ * account the first two never fall: an account that is reused adds them there. */
+typedef struct vl_hosts_sum_t {
+    apr_uint64_t charged_us, backlog_us;
+    apr_uint32_t requests;
+    apr_int64_t newest;             /* the last interval of vl_rate.h with a charge */
+} vl_hosts_sum_t;
+/* Looks at all entries, without a lock: counters may change meanwhile. */
+void vl_hosts_sum(const vl_shm_t *shm, apr_uint32_t site, apr_int64_t now_us,
+                  vl_hosts_sum_t *ret_sum);
+
 /* Numbers of the status page. */
 typedef struct vl_hosts_count_t {
     apr_uint32_t limit, named;
@@ -93,7 +104,7 @@ void vl_hosts_post_config_init(vl_shm_t *shm, apr_uint32_t max, apr_uint32_t buc
 void vl_hosts_post_config_limit(vl_shm_t *shm, apr_uint32_t limit);
 /* Returns the number of entries that the segment was made for. */
 apr_uint32_t vl_hosts_capacity(const vl_shm_t *shm);
-/* Copies the limits and classes of the site to its hosts. Parent; takes the lock for a batch
+/* Copies the limits, leases and classes of the site to its hosts. Parent; takes the lock for a batch
  * of hosts at a time. */
 void vl_hosts_refresh(vl_shm_t *shm, apr_uint32_t site);
 /* Releases the accounts of the site's hosts that are idle. Requires the segment lock. Returns

@@ -13,6 +13,8 @@
 
 #include <stddef.h>
 
+#include "base/vl_clock.h"
+
 static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
 {
     const vl_flow_t *x = &q->flows[a], *y = &q->flows[b];
@@ -73,12 +75,25 @@ static void heap_remove(vl_queue_t *q, apr_uint32_t flow)
     }
 }
 
+/* Returns the smaller of two limits; 0 is no limit. */
+static apr_uint32_t smaller(apr_uint32_t a, apr_uint32_t b)
+{
+    return !a || (b && b < a) ? b : a;
+}
+
+/* Returns the cap in permille of one processor; 0: no cap. */
+static apr_uint32_t cap_of(const vl_flow_t *f)
+{
+    return smaller(f->limits.cpu * 10, f->part.cpu_permille);
+}
+
 int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_flow_t *f = &q->flows[flow];
+    apr_uint32_t concurrency = smaller(f->limits.concurrency, f->part.concurrency);
 
-    return (!f->limits.concurrency || f->running < f->limits.concurrency)
-           && (!f->limits.cpu || f->credit_us > 0);
+    return (!concurrency || f->running < concurrency)
+           && (!cap_of(f) || f->credit_us > 0);
 }
 
 static int is_ready(const vl_queue_t *q, apr_uint32_t flow)
@@ -104,19 +119,21 @@ static void update_heap(vl_queue_t *q, apr_uint32_t flow)
 
 static apr_uint64_t virtual_of(const vl_flow_t *f, apr_uint64_t us)
 {
+    if (f->part.weight_milli)
+        return us * 1000 * VL_VT_UNIT / f->part.weight_milli;
     return us * VL_VT_UNIT / f->limits.weight;
 }
 
 static void charge(vl_flow_t *f, apr_uint64_t us)
 {
     f->vt += virtual_of(f, us);
-    if (f->limits.cpu)
+    if (cap_of(f))
         f->credit_us -= (apr_int64_t)us;
 }
 
 static apr_int64_t most_credit(const vl_flow_t *f)
 {
-    return (apr_int64_t)VL_CREDIT_US * f->limits.cpu / 100;
+    return (apr_int64_t)VL_CREDIT_US * cap_of(f) / 1000;
 }
 
 static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
@@ -127,7 +144,7 @@ static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
 
     if (f->vt > least)
         f->vt = f->vt - least > too_much ? f->vt - too_much : least;
-    if (!f->limits.cpu)
+    if (!cap_of(f))
         return;
     f->credit_us += (apr_int64_t)us;
     if (f->credit_us > most_credit(f))
@@ -144,14 +161,48 @@ static void catch_up(const vl_queue_t *q, vl_flow_t *f)
 void vl_queue_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits)
 {
     vl_flow_t *f = &q->flows[flow];
-    apr_uint32_t cap = f->limits.cpu;
+    apr_uint32_t cap = cap_of(f);
 
     f->limits = *limits;
-    if (f->limits.cpu != cap)
+    if (cap_of(f) != cap)
         f->credit_us = most_credit(f);
     if (!f->estimate_us)
         f->estimate_us = 1;
     update_heap(q, flow);
+}
+
+void vl_queue_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part)
+{
+    vl_flow_t *f = &q->flows[flow];
+    int had_cap = cap_of(f) != 0;
+
+    f->part = *part;
+    if (!had_cap || f->credit_us > most_credit(f))
+        f->credit_us = most_credit(f);
+    update_heap(q, flow);
+}
+
+vl_limits_t vl_queue_limits(const vl_queue_t *q, apr_uint32_t flow)
+{
+    const vl_flow_t *f = &q->flows[flow];
+    vl_limits_t limits = f->limits;
+
+    limits.concurrency = smaller(limits.concurrency, f->part.concurrency);
+    return limits;
+}
+
+int vl_queue_is_capped(const vl_queue_t *q, apr_uint32_t flow)
+{
+    return cap_of(&q->flows[flow]) != 0;
+}
+
+apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us)
+{
+    const vl_flow_t *f = &q->flows[flow];
+
+    if (!f->waiting || now_us < f->waiting_since_us)
+        return f->backlog_us;
+    return f->backlog_us + (apr_uint64_t)(now_us - f->waiting_since_us);
 }
 
 void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow)
@@ -165,7 +216,7 @@ void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
 {
     vl_flow_t *f = &q->flows[flow];
 
-    f->credit_us += (apr_int64_t)(passed_us * f->limits.cpu / 100);
+    f->credit_us += (apr_int64_t)(passed_us * cap_of(f) / 1000);
     if (f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
     update_heap(q, flow);
@@ -182,9 +233,15 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
     update_heap(q, flow);
 }
 
-/* Atomic, because the sum may be read without the lock. */
-static void count_waiting(vl_queue_t *q, int more)
+/* Counts waiting requests, and the time in which there are any. The sum is atomic, because
+ * it may be read without the lock. */
+static void count_waiting(vl_queue_t *q, vl_flow_t *f, int more)
 {
+    if (!f->waiting)
+        f->waiting_since_us = vl_clock_us();
+    f->waiting += (apr_uint32_t)more;
+    if (!f->waiting)
+        f->backlog_us += (apr_uint64_t)(vl_clock_us() - f->waiting_since_us);
     __atomic_store_n(&q->head->waiting, q->head->waiting + (apr_uint32_t)more,
                      __ATOMIC_RELAXED);
 }
@@ -192,15 +249,13 @@ static void count_waiting(vl_queue_t *q, int more)
 void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow)
 {
     catch_up(q, &q->flows[flow]);
-    q->flows[flow].waiting++;
-    count_waiting(q, 1);
+    count_waiting(q, &q->flows[flow], 1);
     update_heap(q, flow);
 }
 
 void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 {
-    q->flows[flow].waiting -= n;
-    count_waiting(q, -(int)n);
+    count_waiting(q, &q->flows[flow], -(int)n);
     update_heap(q, flow);
 }
 
@@ -252,8 +307,7 @@ static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
 
 apr_uint32_t vl_queue_begin(vl_queue_t *q, apr_uint32_t flow)
 {
-    q->flows[flow].waiting--;
-    count_waiting(q, -1);
+    count_waiting(q, &q->flows[flow], -1);
     return begin(q, flow);
 }
 

@@ -6,7 +6,8 @@
  * Vin, Cheng 1996; Jin, Chase, Kaur 2004, for storage).
  *
  * A flow (an account) only has a number of waiting and running requests and a virtual time.
- * The caller keeps the requests. Pure: no lock, no clock, no memory of its own. Head, flows
+ * The caller keeps the requests. Pure: no lock, no memory of its own, and no clock except
+ * for vl_flow_t.backlog_us. Head, flows
  * and heap may be in memory that other processes share; the view (vl_queue_t) holds this
  * process's pointers to them. Lock: the caller's (the segment lock).
  *
@@ -27,7 +28,10 @@
 typedef struct vl_flow_t {
     apr_uint64_t vt;            /* start tag of its next request */
     vl_limits_t limits;         /* of which weight, concurrency and cpu matter here */
-    apr_int64_t credit_us;      /* left under limits.cpu; below 0: debt */
+    vl_part_t part;             /* leased by vhostlimit-fleet */
+    apr_int64_t credit_us;      /* left under the cap; below 0: debt */
+    apr_int64_t waiting_since_us;   /* when the first of its waiting requests arrived */
+    apr_uint64_t backlog_us;    /* time in which a request waited, until then */
     apr_uint32_t waiting;
     apr_uint32_t running;       /* begun, not yet ended */
     apr_uint32_t estimate_us;   /* estimated cost of a request; at least 1 */
@@ -51,7 +55,16 @@ typedef struct vl_queue_t {
 /* Sets the limits of a flow. They may change at any time. */
 void vl_queue_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits);
 
-/* A flow with a cap (limits.cpu) has a token bucket of credit. Its cost is taken from the credit, and it
+/* Sets what vhostlimit-fleet leases to the flow. A change of the cap adds no credit. */
+void vl_queue_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part);
+/* Returns the limits that hold: the part's concurrency in place of a larger one. */
+vl_limits_t vl_queue_limits(const vl_queue_t *q, apr_uint32_t flow);
+/* Returns 1 if the flow has a cap of CPU time. */
+int vl_queue_is_capped(const vl_queue_t *q, apr_uint32_t flow);
+/* Returns the time in which a request of the flow waited, us. */
+apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us);
+
+/* A flow with a cap (limits.cpu, part.cpu_permille) has a token bucket of credit. Its cost is taken from the credit, and it
  * is granted nothing without credit. The credit grows by the cap's fraction of the time
  * that passes, up to that fraction of VL_CREDIT_US. */
 #define VL_CREDIT_US 200000

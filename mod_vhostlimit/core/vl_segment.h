@@ -44,7 +44,8 @@
  * The files of the core, from the bottom up; each calls only those before it. Without the
  * segment: vl_admit, vl_queue, vl_override, vl_cpu, vl_clients, vl_known, vl_wait. With the
  * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
- * vl_shm_child, vl_shm, vl_inside, vl_thread, vl_park. vl_limited calls vl_segment only. */
+ * vl_shm_child, vl_shm, vl_fleet, vl_inside, vl_thread, vl_park. vl_limited calls vl_segment
+ * only. */
 
 #include <pthread.h>
 
@@ -53,6 +54,7 @@
 
 #include "core/vl_auto.h"
 #include "core/vl_cpu.h"
+#include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
 #include "core/vl_known.h"
 #include "core/vl_limited.h"
@@ -156,6 +158,7 @@ typedef struct head_t {
     int auto_on;                    /* 1: vl_auto.h sets the number of slots */
     vl_auto_t auto_state;
     apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
+    vl_fleet_state_t fleet;         /* see vl_fleet.h */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
                                      * for all children */
     apr_uint32_t asking;            /* children that wait for a connection */

@@ -243,6 +243,18 @@ apr_status_t vl_shm_post_config_account(vl_shm_t *shm, const char *name,
     return account ? APR_SUCCESS : APR_ENOSPC;
 }
 
+/* A weight that vhostlimitctl has set replaces a leased one, and a lease never raises the
+ * weight (vl_fleet.h). */
+static void limit_leased_weight(vl_part_t *part, const vl_override_t *override)
+{
+    apr_uint32_t most = (apr_uint32_t)override->now.of[VL_KEY_weight] * 1000;
+
+    if (override->keys & VL_KEY_BIT(VL_KEY_weight))
+        part->weight_milli = 0;
+    else if (part->weight_milli > most)
+        part->weight_milli = most;
+}
+
 apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_change_t *change)
 {
@@ -254,6 +266,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
         return rv;
     vl_override_change(override, change);
     limits = vl_override_limits(vl_segment_limits(shm, account)->mode, &override->now);
+    limit_leased_weight(&shm->queue.flows[account].part, override);
     vl_queue_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
     vl_hosts_refresh(shm, account);
@@ -300,6 +313,7 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
 
     ret->limits = *vl_segment_limits(shm, account);
     ret->override = a->override;
+    ret->part = shm->queue.flows[account].part;
     ret->metrics = a->metrics;
     ret->metrics.running = shm->queue.flows[account].running;
     ret->metrics.waiting = shm->queue.flows[account].waiting;

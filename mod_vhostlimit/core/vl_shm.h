@@ -33,6 +33,7 @@ typedef struct vl_account_snapshot_t {
     char name[VL_NAME_SIZE];
     vl_limits_t limits;
     vl_override_t override;     /* all limits, and which differ from the configuration */
+    vl_part_t part;             /* leased by vhostlimit-fleet */
     vl_metrics_t metrics;
     vl_cost_by_e cost_by;       /* of the last request with a back end */
     apr_uint64_t service_us;    /* moving average of busy time per request */

@@ -395,20 +395,21 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission)
 {
     account_t *a = &shm->accounts[account];
-    const vl_limits_t *limits = vl_segment_limits(shm, account);
     apr_status_t rv = vl_segment_lock_child(shm);
     vl_admission_t adm = { .entered = 0 };
+    vl_limits_t limits;
     int dry;
 
     if (rv != APR_SUCCESS)
         return rv;
-    dry = limits->mode == VL_MODE_DRYRUN;
+    limits = vl_queue_limits(&shm->queue, account);
+    dry = limits.mode == VL_MODE_DRYRUN;
     adm.decision = dry ? decide_dryrun_locked(shm, account)
-                       : vl_admit_decide(limits,
+                       : vl_admit_decide(&limits,
                                          shm->queue.flows[account].running);
     adm.entered = adm.decision.verdict == VL_PASS || dry;
     adm.backlogged = shm->queue.flows[account].waiting > 0;
-    adm.concurrency = limits->concurrency;
+    adm.concurrency = limits.concurrency;
     adm.service_us = a->service_us;
     adm.thread_us = a->thread_us;
     if (adm.decision.verdict == VL_REFUSE && !dry)
@@ -432,7 +433,7 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
     count_refused(&a->metrics, ret_admission->decision.reason);
     ret_admission->entered = 0;
     ret_admission->backlogged = 1;
-    ret_admission->concurrency = vl_segment_limits(shm, account)->concurrency;
+    ret_admission->concurrency = vl_queue_limits(&shm->queue, account).concurrency;
     ret_admission->service_us = a->service_us;
     vl_segment_unlock(shm);
 }
@@ -449,7 +450,7 @@ void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
     a->metrics.reset += reset != 0;
     vl_charge_pay_locked(shm, account, cost_us);
     if (ret_admission) {
-        ret_admission->concurrency = vl_segment_limits(shm, account)->concurrency;
+        ret_admission->concurrency = vl_queue_limits(&shm->queue, account).concurrency;
         ret_admission->service_us = a->service_us;
     }
     vl_segment_unlock(shm);
@@ -547,8 +548,10 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 
 int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return __atomic_load_n(&shm->queue.flows[account].limits.cpu, __ATOMIC_RELAXED)
-           != 0;
+    const vl_flow_t *flow = &shm->queue.flows[account];
+
+    return __atomic_load_n(&flow->limits.cpu, __ATOMIC_RELAXED)
+           || __atomic_load_n(&flow->part.cpu_permille, __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)

@@ -152,6 +152,9 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->state = state_of(row);
     row->method = method_of(row);
     row->cost = cost_of(from->cost_by);
+    row->fleet_weight_milli = from->part.weight_milli;
+    row->fleet_cpu_permille = from->part.cpu_permille;
+    row->fleet_concurrency = from->part.concurrency;
     fill_inside(p, conf, shown->account, row);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
@@ -165,6 +168,12 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
                                                 VL_RATE_MINUTE);
     row->service_us = from->service_us;
     fill_waits(from, row);
+}
+
+/* Returns the keyword for the leases of vhostlimit-fleet. */
+static const char *fleet_of(const vl_fleet_state_t *leases)
+{
+    return leases->until_us ? "held" : leases->renewed ? "lapsed" : "none";
 }
 
 static void add_metrics(vl_metrics_t *sum, const vl_metrics_t *metrics)
@@ -369,6 +378,8 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const c
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
     page->outside = vl_modules_outside(cgroup);
+    page->leases = vl_fleet_state(accounts);
+    page->fleet = fleet_of(&page->leases);
     page->is_single = only != NULL;
     if (!select_one_host(p, page, &selected, host))
         select_accounts(p, page, &selected);

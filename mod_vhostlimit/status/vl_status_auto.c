@@ -109,11 +109,13 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
     vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nnow_us: %"
                   APR_INT64_T_FMT "\nuptime_s: %" APR_INT64_T_FMT
                   "\nchildren: %u\nworkers: %u\nslots: %u\nprocessors: %u\n"
-                  "held_us: %" APR_INT64_T_FMT "\nunenforced: %d\n",
+                  "held_us: %" APR_INT64_T_FMT "\nunenforced: %d\nfleet: %s\n"
+                  "fleet_lapsed: %" APR_UINT64_T_FMT "\n",
                   VL_STATUS_SCHEMA,
                   VL_VERSION, page->mpm, page->now_us, page->uptime_s,
                   page->children, page->workers, page->slots,
-                  page->processors, page->held_us, page->unenforced);
+                  page->processors, page->held_us, page->unenforced,
+                  page->fleet, page->leases.lapsed);
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
                   "cgroup.reason: %s\ncgroup.outside: %s\n", page->backend,
                   page->tree, page->reason, page->outside);

@@ -6,6 +6,7 @@
  * copy of all numbers of a status page, allocated in the pool of one request; each
  * format writes the same copy.  So the formats need no lock. */
 
+#include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
 #include "core/vl_metrics.h"
 #include "base/vl_out.h"
@@ -35,7 +36,13 @@
     X(service_us, VL_GAUGE, NULL,                                             \
       "time from admission to the end, moving average")                       \
     X(wait_p50_us, VL_GAUGE, NULL, "median of the time in the queue")         \
-    X(wait_p99_us, VL_GAUGE, NULL, "99th percentile of the time in the queue")
+    X(wait_p99_us, VL_GAUGE, NULL, "99th percentile of the time in the queue") \
+    X(fleet_weight_milli, VL_GAUGE, "fleet_weight_thousandths",               \
+      "weight leased by vhostlimit-fleet, in thousandths; 0: none")           \
+    X(fleet_cpu_permille, VL_GAUGE, "fleet_cpu_permille",                     \
+      "leased part of a CPU limit over all servers, 1000 is one processor; 0: none") \
+    X(fleet_concurrency, VL_GAUGE, "fleet_concurrency",                       \
+      "leased part of a limit of running requests over all servers; 0: none")
 
 /* Maximum number of hosts (VhostLimitAccounts Host) that a page shows. */
 #define VL_STATUS_HOSTS_MAX 200
@@ -95,6 +102,8 @@ typedef struct vl_page_t {
     apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
     const char *outside;            /* see vl_modules_outside() */
+    const char *fleet;              /* keyword: leases of vhostlimit-fleet */
+    vl_fleet_state_t leases;
     apr_int64_t held_us;            /* time that the segment lock was held in order to
                                      * copy the rows */
     int is_single;                  /* 1: the page has one vhost only (?me) */

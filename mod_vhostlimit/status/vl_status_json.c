@@ -39,6 +39,8 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
         put_number(out, "beyond", page->hosts.beyond);
         vl_out_text(out, "}");
     }
+    put_string(out, ",\"fleet\":", page->fleet);
+    put_number(out, "fleet_lapsed", page->leases.lapsed);
     put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
     put_string(out, ",\"path\":", page->tree);
     put_string(out, ",\"reason\":", page->reason);

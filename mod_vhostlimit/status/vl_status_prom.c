@@ -253,6 +253,12 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
               (apr_uint64_t)page->unenforced);
     if (page->by_host)
         put_hosts(out, page);
+    put_gauge(out, "fleet_held", "1: vhostlimit-fleet renews its leases",
+              page->leases.until_us != 0);
+    put_head(out, "fleet_lapsed_total", "counter",
+             "how often the leases of vhostlimit-fleet have ended for want of a renewal");
+    vl_out_printf(out, "vhostlimit_fleet_lapsed_total %" APR_UINT64_T_FMT "\n",
+                  page->leases.lapsed);
 }
 
 void vl_status_prom(vl_out_t *out, const vl_page_t *page)

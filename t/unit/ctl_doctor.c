@@ -127,6 +127,11 @@ static void servers(void)
     ok(finds("unenforced", "problem", "memory controller"), "a limit that is not enforced");
     vhost.json = NULL;
     ok(!finds("unenforced", "problem", ""), "a server that does not know");
+    ok(!finds("fleet", "good", "") && !finds("fleet", "problem", ""), "no fleet");
+    status.fleet = "lapsed";
+    ok(finds("fleet", "problem", "does not renew"), "leases that are not renewed");
+    status.fleet = "held";
+    ok(finds("fleet", "good", "renews"), "leases that are");
     status.nvhosts = 0;
     ok(finds("vhosts", "problem", "off"), "no site");
     ok(!count_without_remedy(), "every finding that is not good says what to do");

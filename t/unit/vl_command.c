@@ -117,10 +117,33 @@ static void bytes(void)
     ok(parse_bytes(line, VL_COMMAND_MAX - 1) != NULL, "tabs alone");
 }
 
+static void of_the_fleet(void)
+{
+    ok(!parse("fleet") && command.verb == VL_COMMAND_FLEET && !command.all, "active sites");
+    ok(!parse("fleet\tall") && command.all, "all sites");
+    ok(is_wrong("fleet\tsome", "one word too many", "some"), "no other word");
+    ok(!parse("lease\t7\t3000") && command.verb == VL_COMMAND_LEASE
+       && command.generation == 7 && command.milliseconds == 3000 && !command.nleases,
+       "leases are renewed");
+    ok(!parse("lease\t7\t3000\t0=1000,0,0\t12=99500,333,4") && command.nleases == 2
+       && command.leases[1].account == 12 && command.leases[1].part.weight_milli == 99500
+       && command.leases[1].part.cpu_permille == 333
+       && command.leases[1].part.concurrency == 4, "and made");
+    ok(is_wrong("lease", "no number of a configuration", "lease"), "for a configuration");
+    ok(is_wrong("lease\t7\t10001", "no time", "10001"), "for ten seconds at most");
+    ok(is_wrong("lease\t7\t1\t1=1,1", "not of the form", "1=1,1"), "of three numbers");
+    ok(is_wrong("lease\t7\t1\t1=10000001,1,1", "not of the form", "1=10000001,1,1"),
+       "with a weight that a site may have");
+    ok(is_wrong("lease\t7\t1\t1=1,1,-1", "not of the form", "1=1,1,-1"), "none below 0");
+    ok(is_wrong("lease\t99999999999\t1", "no number of a configuration", "99999999999"),
+       "and without overflow");
+}
+
 int main(void)
 {
     commands();
     errors();
     bytes();
+    of_the_fleet();
     return tap_done();
 }

@@ -20,6 +20,8 @@ mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
 jansson     pkgconfig:jansson       libjansson-dev            jansson-devel
 expat       pkgconfig:expat         libexpat1-dev             expat-devel
+hiredis     pkgconfig:hiredis       libhiredis-dev            hiredis-devel
+redis       command:redis-server,redis-cli  redis-server redis-tools  redis
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
@@ -90,6 +92,7 @@ curl_http2      curl
 dpkg            debhelper apxs essential
 dpkg_deb        -
 event           httpd
+fleet           jansson hiredis
 fuzzer          clang
 git_http        git
 git_program     git

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fleet_local.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Requests that waited for this part of the time: the site wants all that the server has. It
+ * is not nearly 1, because a server that is short of CPU time also accepts connections late:
+ * its queues are empty meanwhile. */
+#define MOSTLY 0.5
+/* A server without CPU time has no share to give. */
+#define CAPACITY_LEAST 1000.0
+/* Most sites in a lease command: the longest words of so many fit in a line of the module
+ * (VL_COMMAND_MAX). And most accounts. */
+#define LEASES 400
+#define ACCOUNTS_MAX 1000000
+/* A weight is leased anew when it differs by more than 1 / this. */
+#define WEIGHT_STEP 500
+
+/* --- demand ----------------------------------------------------------------- */
+
+double fleet_local_wanted(double used, double waited, double capacity)
+{
+    if (waited >= MOSTLY)
+        return capacity;
+    return fmin(capacity, used / (1 - fmax(0, waited)));
+}
+
+/* Computes what a site used, and for which part of the time its requests waited. */
+static void measure(fleet_known_t *site, uint64_t charged_us,
+                    uint64_t backlog_us, double seconds, double *waited)
+{
+    *waited = 0;
+    site->used = 0;
+    if (seconds > 0 && charged_us >= site->charged_us)
+        site->used = fmin((double)(charged_us - site->charged_us) / seconds, FLEET_CPU_MAX);
+    if (seconds > 0 && backlog_us >= site->backlog_us)
+        *waited = fmin(1, (double)(backlog_us - site->backlog_us) / 1e6 / seconds);
+    site->charged_us = charged_us;
+    site->backlog_us = backlog_us;
+}
+
+/* --- reading ---------------------------------------------------------------- */
+
+static void forget_sites(fleet_local_t *local)
+{
+    size_t i;
+
+    for (i = 0; i < local->nknown; i++)
+        free(local->known[i].name);
+    free(local->known);
+    free(local->rows);
+    local->known = NULL;
+    local->rows = NULL;
+    local->nknown = 0;
+    local->was_full = 0;
+}
+
+void fleet_local_clear(fleet_local_t *local)
+{
+    forget_sites(local);
+}
+
+/* Returns the site with that account, with room for it. */
+static fleet_known_t *known_at(fleet_local_t *local, size_t account)
+{
+    size_t size = local->nknown ? local->nknown : 64;
+    fleet_known_t *known;
+
+    while (size <= account)
+        size *= 2;
+    if (size != local->nknown) {
+        known = ctl_alloc(size * sizeof(*known));
+        if (local->nknown)
+            memcpy(known, local->known, local->nknown * sizeof(*known));
+        free(local->known);
+        free(local->rows);
+        local->known = known;
+        local->nknown = size;
+        local->rows = ctl_alloc(size * sizeof(*local->rows));
+    }
+    return &local->known[account];
+}
+
+/* A name that a report may have. */
+static int is_name(const char *name)
+{
+    const char *at = name;
+
+    while ((unsigned char)*at >= ' ' && *at != 127)
+        at++;
+    return at > name && !*at && at - name <= FLEET_NAME_MAX;
+}
+
+static uint64_t number_at(const json_t *row, size_t i)
+{
+    json_int_t number = json_integer_value(json_array_get(row, i));
+
+    return number < 0 ? 0 : (uint64_t)number;
+}
+
+static int has_limit(const fleet_limits_t *limits, const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < limits->nlimits; i++) {
+        if (!strcmp(limits->limits[i].site, name))
+            return 1;
+    }
+    return 0;
+}
+
+/* Reads a row of the answer. Returns 1 if its requests mostly waited for the server
+ * itself. A site that has a limit may wait for that. */
+static int read_row(fleet_local_t *local, const fleet_limits_t *limits, const json_t *row,
+                    double seconds, double *waited)
+{
+    const char *name = json_string_value(json_array_get(row, 0));
+    uint64_t account = number_at(row, 1);
+    fleet_known_t *site;
+
+    *waited = 0;
+    if (!name || !is_name(name) || account > ACCOUNTS_MAX)
+        return 0;
+    site = known_at(local, (size_t)account);
+    if (!site->name) {
+        site->name = ctl_printf("%s", name);
+        site->is_limited = has_limit(limits, name);
+        seconds = 0;
+    }
+    site->weight = (uint32_t)number_at(row, 2);
+    site->cpu = (uint32_t)number_at(row, 3);
+    site->concurrency = (uint32_t)number_at(row, 4);
+    site->requests = (uint32_t)fmin((double)number_at(row, 7), FLEET_REQUESTS_MAX);
+    measure(site, number_at(row, 5), number_at(row, 6), seconds, waited);
+    site->wanted = *waited;         /* until the capacity is known */
+    site->is_active = 1;
+    return *waited >= MOSTLY && !site->cpu && !site->concurrency && !site->is_limited;
+}
+
+/* When a site waits for the server itself, the server's capacity is what all sites use
+ * together: it may have a quota, or other work to do. */
+static void set_capacity(fleet_local_t *local, double processors, int is_full)
+{
+    double used = 0;
+    size_t i;
+
+    for (i = 0; i < local->nknown; i++)
+        used += local->known[i].is_active ? local->known[i].used : 0;
+    used = fmax(used, CAPACITY_LEAST);
+    if (!is_full)
+        local->capacity = local->configured_capacity > 0 ? local->configured_capacity
+                          : processors * 1e6;
+    else
+        local->capacity = local->was_full ? (local->capacity + used) / 2 : used;
+    local->was_full = is_full;
+}
+
+static void read_rows(fleet_local_t *local, const fleet_limits_t *limits, const json_t *rows,
+                      double processors, double seconds)
+{
+    size_t i;
+    int is_full = 0;
+
+    for (i = 0; i < local->nknown; i++)
+        local->known[i].is_active = 0;
+    for (i = 0; i < json_array_size(rows); i++) {
+        double waited;
+
+        is_full |= read_row(local, limits, json_array_get(rows, i), seconds, &waited);
+    }
+    set_capacity(local, processors, is_full);
+    for (i = 0; i < local->nknown; i++) {
+        fleet_known_t *site = &local->known[i];
+
+        if (!site->is_active)
+            site->used = site->wanted = site->requests = 0;
+        else
+            site->wanted = fleet_local_wanted(site->used, site->wanted, local->capacity);
+    }
+}
+
+/* Takes over an answer. Returns 1 if there was an earlier one of the same configuration. */
+static int take_over(fleet_local_t *local, const fleet_limits_t *limits, const json_t *json)
+{
+    json_int_t generation = json_integer_value(json_object_get(json, "generation"));
+    json_int_t clock_us = json_integer_value(json_object_get(json, "clock_us"));
+    json_int_t processors = json_integer_value(json_object_get(json, "processors"));
+    int is_known = generation == local->generation && clock_us > local->clock_us;
+
+    if (!is_known)
+        forget_sites(local);
+    read_rows(local, limits, json_object_get(json, "sites"), (double)processors,
+              is_known ? (double)(clock_us - local->clock_us) / 1e6 : 0);
+    local->generation = generation;
+    local->clock_us = clock_us;
+    return is_known;
+}
+
+/* Asks once. After a restart of Apache the accounts have other numbers; then the generation
+ * is -1 afterwards. */
+static ctl_exit_e read_once(fleet_local_t *local, const fleet_limits_t *limits,
+                            int *ret_is_new, ctl_error_t *error)
+{
+    const char *words[] = { "fleet", local->generation < 0 ? "all" : NULL, NULL };
+    ctl_answer_t answer;
+    ctl_exit_e status = ctl_client_ask(local->socket, words, NULL, &answer, error);
+
+    if (status != CTL_DONE) {
+        local->generation = -1;
+        return status;
+    }
+    if (!json_is_array(json_object_get(answer.json, "sites")))
+        status = ctl_error_set(error, CTL_UNAVAILABLE, "the module in the server does not know "
+                               "vhostlimit-fleet: restart Apache after an update");
+    else if (local->generation >= 0
+             && json_integer_value(json_object_get(answer.json, "generation"))
+                != local->generation)
+        local->generation = -1;
+    else
+        *ret_is_new = !take_over(local, limits, answer.json);
+    ctl_client_free(&answer);
+    return status;
+}
+
+/* The first question is about all sites: their counters are what the next answer is compared
+ * with. */
+ctl_exit_e fleet_local_read(fleet_local_t *local, const fleet_limits_t *limits,
+                            int *ret_is_new, ctl_error_t *error)
+{
+    ctl_exit_e status;
+
+    *ret_is_new = 1;
+    status = read_once(local, limits, ret_is_new, error);
+    if (status == CTL_DONE && local->generation < 0)
+        status = read_once(local, limits, ret_is_new, error);
+    return status;
+}
+
+/* --- the report ------------------------------------------------------------- */
+
+static uint64_t whole(double number)
+{
+    return number > 0 ? (uint64_t)(number + 0.5) : 0;
+}
+
+void fleet_local_report(fleet_local_t *local, fleet_report_t *report)
+{
+    size_t i, n = 0;
+
+    report->entries = ctl_alloc(local->nknown * sizeof(*report->entries));
+    for (i = 0; i < local->nknown && n < FLEET_ROWS_MAX; i++) {
+        const fleet_known_t *site = &local->known[i];
+
+        if (!site->name || !(site->is_limited || site->is_active) || !site->weight)
+            continue;
+        local->rows[n] = i;
+        report->entries[n++] = (fleet_entry_t) { site->name, site->weight, site->requests,
+                                                 whole(site->used), whole(site->wanted) };
+    }
+    report->nentries = n;
+    report->capacity = whole(fmin(local->capacity, FLEET_CPU_MAX));
+}
+
+/* --- leases ----------------------------------------------------------------- */
+
+void fleet_local_forget(fleet_local_t *local)
+{
+    size_t i;
+
+    for (i = 0; i < local->nknown; i++)
+        memset(local->known[i].leased, 0, sizeof(local->known[i].leased));
+}
+
+/* What the plan gives a site, as the module takes it. A weight that is the configured one
+ * needs no lease. */
+static void lease_of(const fleet_known_t *site, const fleet_share_t *share,
+                     uint32_t ret_lease[3])
+{
+    ret_lease[0] = share->weight < site->weight ? (uint32_t)fmax(1, share->weight * 1000) : 0;
+    ret_lease[1] = share->cpu ? (uint32_t)fmax(1, (double)share->cpu / 1000) : 0;
+    ret_lease[2] = share->concurrency;
+}
+
+static int is_near(const uint32_t a[3], const uint32_t b[3])
+{
+    uint32_t difference = a[0] > b[0] ? a[0] - b[0] : b[0] - a[0];
+
+    return a[1] == b[1] && a[2] == b[2] && !a[0] == !b[0] && difference <= b[0] / WEIGHT_STEP;
+}
+
+/* The words of a lease command. */
+typedef struct words_t {
+    const char *words[LEASES + 4];
+    size_t n;
+} words_t;
+
+/* Sends the command and begins the next one. */
+static ctl_exit_e send_words(fleet_local_t *local, words_t *words, ctl_error_t *error)
+{
+    ctl_answer_t answer;
+    ctl_exit_e status = ctl_client_ask(local->socket, words->words, NULL, &answer,
+                                       error);
+
+    ctl_client_free(&answer);
+    while (words->n > 3) {
+        free((char *)words->words[--words->n]);
+        words->words[words->n] = NULL;
+    }
+    return status;
+}
+
+/* Adds the lease of a site if it has changed. */
+static ctl_exit_e add_lease(fleet_local_t *local, size_t account, const uint32_t lease[3],
+                            words_t *words, ctl_error_t *error)
+{
+    fleet_known_t *site = &local->known[account];
+    ctl_exit_e status = CTL_DONE;
+
+    if (is_near(lease, site->leased))
+        return CTL_DONE;
+    memcpy(site->leased, lease, sizeof(site->leased));
+    if (words->n == LEASES + 3)
+        status = send_words(local, words, error);
+    words->words[words->n++] = ctl_printf("%zu=%u,%u,%u", account, lease[0], lease[1],
+                                          lease[2]);
+    return status;
+}
+
+ctl_exit_e fleet_local_lease(fleet_local_t *local, const fleet_plan_t *plan,
+                             ctl_error_t *error)
+{
+    char *generation = ctl_printf("%" JSON_INTEGER_FORMAT, local->generation);
+    char *milliseconds = ctl_printf("%d", FLEET_LEASE_MS);
+    words_t *words = ctl_alloc(sizeof(*words));
+    ctl_exit_e status = CTL_DONE;
+    size_t i, row = 0;
+
+    words->words[0] = "lease";
+    words->words[1] = generation;
+    words->words[2] = milliseconds;
+    words->n = 3;
+    for (i = 0; i < local->nknown && status == CTL_DONE; i++) {
+        uint32_t lease[3] = { 0, 0, 0 };
+
+        if (!local->known[i].name)
+            continue;
+        if (row < plan->nshares && local->rows[row] == i)
+            lease_of(&local->known[i], &plan->shares[row++], lease);
+        status = add_lease(local, i, lease, words, error);
+    }
+    if (status == CTL_DONE)
+        status = send_words(local, words, error);
+    while (words->n > 3)
+        free((char *)words->words[--words->n]);
+    free(words);
+    free(generation);
+    free(milliseconds);
+    return status;
+}

@@ -1,0 +1,202 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# vhostlimit-fleet: servers that share a site's part of all of them, through a real store.
+# shellcheck disable=SC2154  # variables of lib/fleet.bash
+
+load lib/live
+load lib/control
+load lib/fleet
+
+WEBS=(web1 web2 web3)
+
+setup_file() { requires root ctl fleet redis mod_lua; }
+
+setup() {
+  requires root ctl fleet redis mod_lua
+  store_pid=''
+}
+
+teardown() {
+  local web
+  end_loads
+  for web in "${!daemon_pids[@]}"; do kill_daemon "$web" TERM; done
+  [[ -z $store_pid ]] || kill_store
+  for web in "${WEBS[@]}"; do [[ ! -e $(daemon_folder "$web")/httpd ]] || end_web "$web"; done
+}
+
+# Three servers with the sites a and b. /work uses some CPU time.
+start_webs() { # <quota or ''> [line]...
+  local web
+  for web in "${WEBS[@]}"; do
+    start_web "$web" "$1" 'VhostLimit On' 'VhostLimitSlots 3' -l lua -o 'a b' -x 'LuaScope thread' \
+      -v "a LuaMapHandler /work $TOP/t/lua/work.lua" -v "b LuaMapHandler /work $TOP/t/lua/work.lua" "${@:2}"
+  done
+}
+
+# Starts the store and all daemons, and waits until they lease.
+start_fleet() { # [line of the daemons' configuration]...
+  local web
+  start_store
+  for web in "${WEBS[@]}"; do start_daemon "$web" "$@"; done
+  for web in "${WEBS[@]}"; do wait_until 15 is_leasing "$web" && wait_until 10 knows_servers "$web" 3; done
+}
+
+weight_below() { local n; n=$(web_site "$1" "$2" fleet_weight_milli) && ((n > 0 && n < $3)); }  # <web> <site> <thousandths>
+
+@test "a site that has two other servers yields the third one to a site that has no other" {
+  local before_a before_b a b
+  start_webs 30
+  start_fleet
+  begin_load web1 a 30 60 /work
+  begin_load web2 a 30 60 /work
+  begin_load web3 a 60 60 /work
+  begin_load web3 b 60 60 /work
+  wait_until 20 weight_below web3 a 10000
+  before_a=$(web_site web3 a charged_us) before_b=$(web_site web3 b charged_us)
+  time_passes 5000
+  a=$(($(web_site web3 a charged_us) - before_a)) b=$(($(web_site web3 b charged_us) - before_b))
+  at_least "$b" $((a * 2)) "us of b on the third server, beside $a us of a, whose configured weight is the same"
+  is "$(web_site web1 b fleet_weight_milli)" 0 "leases of a site that is not active"
+  is "$(web_site web3 a weight) $(web_site web3 a overridden)" '100 {}' "weight of the configuration"
+  ctl_says web3 'fleet main, server web3'
+}
+ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; }  # <web> <text>
+
+@test "the store dies under load: no request fails, and the configured weights hold within seconds" {
+  start_webs ''
+  start_fleet
+  begin_load web1 a 10 60 /work
+  wait_until 10 web_is web1 fleet held
+  kill_store
+  wait_until 10 web_is web1 fleet lapsed
+  is "$(web_site web1 a fleet_weight_milli)" 0 "leases left"
+  LOG_MAY_SAY=. like "$(on_web web1 error_log)" 'VL0064'
+  like "$(daemon_log web1)" 'Connection refused'
+  start_store
+  wait_until 15 web_is web1 fleet held
+  is "$(web_key web1 fleet_lapsed)" 1 "times that the leases lapsed"
+  end_loads
+  like "$(cat "$BATS_FILE_TMPDIR/load-web1-a")" 'Failed requests: +0'
+}
+
+@test "after a daemon is killed its server uses its configuration, and the other servers ignore it" {
+  start_webs ''
+  start_fleet
+  kill_daemon web2
+  wait_until 10 web_is web2 fleet lapsed
+  wait_until 10 knows_servers web1 2
+  is "$(web_key web1 fleet)" held
+  unset 'daemon_pids[web2]'
+}
+
+@test "a store that loses its contents changes no lease" {
+  start_webs ''
+  start_fleet
+  for _ in {1..5}; do
+    store flushall >"$BATS_TEST_TMPDIR/flushed"
+    is "$(fleet_of web1 '.servers | length')" 3 "servers"
+  done
+  is "$(web_key web1 fleet_lapsed)" 0 "times that the leases lapsed"
+}
+
+@test "a hostile report is rejected or bounded" {
+  local key='vhostlimit:{main}:report:evil'
+  start_webs ''
+  start_fleet
+  store sadd 'vhostlimit:{main}:servers' evil $'bad\nname' >"$BATS_TEST_TMPDIR/added"
+  store set "$key" $'vhostlimit-fleet 1 evil 1 1 1000000 1\na.test\t-5\t0\t0\t0\n' >"$BATS_TEST_TMPDIR/set"
+  wait_until 10 has_rejected web1
+  like "$(fleet_of web1 .rejected_why)" 'evil: a weight is not valid'
+  knows_servers web1 3
+  begin_load web1 a 10 60 /work
+  store set "$key" $'vhostlimit-fleet 1 evil 1 2 1000000 1\na.test\t10000\t10000000000\t10000000000\t1\n' >"$BATS_TEST_TMPDIR/set"
+  wait_until 10 knows_servers web1 4
+  at_most "$(web_site web1 a fleet_weight_milli)" 100000 "leased weight, in thousandths"
+  is "$(web_key web1 fleet)" held
+}
+has_rejected() { (($(fleet_of "$1" .rejected) > 0)); }  # <web>
+
+@test "two fleets that share a store do not affect each other" {
+  start_webs ''
+  start_store
+  start_daemon web1
+  start_daemon web2
+  start_daemon web3 'fleet other'
+  wait_until 15 is_leasing web1
+  wait_until 15 is_leasing web3
+  wait_until 10 knows_servers web1 2
+  is "$(fleet_of web3 '.servers | length')" 1 "servers of the other fleet"
+}
+
+@test "a limit of CPU time over all servers is leased in parts" {
+  local web before=0 after=0
+  start_webs ''
+  start_fleet 'limit a.test cpu=45% concurrency=30'
+  for web in "${WEBS[@]}"; do begin_load "$web" a 20 60 /work; done
+  for web in "${WEBS[@]}"; do wait_until 20 site_is "$web" a fleet_cpu_permille 150; done
+  for web in "${WEBS[@]}"; do before=$((before + $(web_site "$web" a charged_us))); done
+  before_ms=${EPOCHREALTIME/./}
+  time_passes 8000
+  for web in "${WEBS[@]}"; do after=$((after + $(web_site "$web" a charged_us))); done
+  passed=$((${EPOCHREALTIME/./} - before_ms))
+  echo "# $(((after - before) * 1000 / passed)) permille of a processor used, limit 450" >&3
+  at_most $(((after - before) * 1000 / passed)) 530 "permille of a processor"
+}
+
+@test "a name that two servers have is an error, and no lease is renewed" {
+  start_webs ''
+  start_store
+  start_daemon web1 'server same'
+  start_daemon web2 'server same'
+  wait_until 15 says_doubled web1
+  wait_until 15 says_doubled web2
+  wait_until 10 is_not_held web1
+}
+is_not_held() { [[ $(web_key "$1" fleet) != held ]]; }  # <web>
+says_doubled() { grep -q 'another server of the fleet main has the name same' "$(daemon_folder "$1")/fleet.log"; }  # <web>
+
+@test "the daemon uses a password, a user of the ACL and a unix socket" {
+  start_webs ''
+  start_store --unixsocket "$BATS_FILE_TMPDIR/store.sock"
+  store acl setuser fleet on '>secret' '~vhostlimit:*' +get +set +sadd +srem +smembers +mget >"$BATS_TEST_TMPDIR/acl"
+  store config set requirepass other >"$BATS_TEST_TMPDIR/password"
+  echo secret >"$BATS_FILE_TMPDIR/password"
+  start_daemon web1 "store unix:$BATS_FILE_TMPDIR/store.sock" 'user fleet' "password-file $BATS_FILE_TMPDIR/password"
+  wait_until 15 is_leasing web1
+  start_daemon web2
+  wait_until 15 says_denied web2
+}
+says_denied() { grep -q 'NOAUTH' "$(daemon_folder "$1")/fleet.log"; }  # <web>
+
+@test "the daemon uses the next address if a store takes no writes" {
+  start_webs ''
+  start_store
+  (detached redis-server --port "$(free_port -replica)" --bind 127.0.0.1 --dir "$BATS_FILE_TMPDIR" --save '' --replicaof 127.0.0.1 "$(store_port)") \
+    >"$BATS_FILE_TMPDIR/replica.log" 2>&1 &
+  replica=$!
+  wait_until 10 grep -q 'Finished with success' "$BATS_FILE_TMPDIR/replica.log"
+  start_daemon web1 "store 127.0.0.1:$(free_port -replica) 127.0.0.1:$(store_port)"
+  wait_until 15 is_leasing web1
+  kill -KILL "$replica"
+  is "$(fleet_of web1 .store)" "127.0.0.1:$(store_port)"
+  like "$(daemon_log web1)" 'READONLY'
+}
+
+@test "errors in the configuration file are reported with their line" {
+  local conf=$BATS_TEST_TMPDIR/conf
+  check() { printf '%s\n' "$@" >"$conf"; try "$FLEET_DAEMON" -t -c "$conf"; }
+  check 'store 127.0.0.1:6379' '# a comment' 'limit a.test cpu=150% concurrency=4' 'floor 5%' 'capacity 250%'
+  is "$status $output" '0 Syntax OK'
+  check 'fleet a b'
+  is "$status" 2
+  like "$output" 'conf, line 1: fleet takes one value'
+  check 'store 127.0.0.1:6379' 'limit a.test cpu=0%'
+  like "$output" 'line 2: limit takes SITE cpu=PERCENT%'
+  check 'store localhost'
+  like "$output" 'line 1: store takes HOST:PORT'
+  check 'shop 1'
+  like "$output" 'line 1: shop is no keyword'
+  check ''
+  like "$output" 'no store: add a line'
+}
