@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control/vl_command.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/vl_value.h"
@@ -204,12 +205,15 @@ static int is_text(const char *line, apr_size_t len)
 const char *vl_command_parse(const char *line, apr_size_t len,
                              vl_command_t *ret_command)
 {
-    memset(ret_command, 0, sizeof(*ret_command));
+    /* Not the memory of leases and words: "bulk" has up to 100 000 lines. */
+    memset(ret_command, 0, offsetof(vl_command_t, leases));
     ret_command->word = "";
+    ret_command->text[0] = '\0';
     if (len >= VL_COMMAND_MAX)
         return "a command that is too long";
     if (!is_text(line, len))
         return "a command with a byte in it that is no text";
     memcpy(ret_command->text, line, len);
+    ret_command->text[len] = '\0';
     return parse_words(ret_command);
 }

@@ -18,8 +18,8 @@
  *   lease GENERATION MILLISECONDS [ACCOUNT=WEIGHT,CPU,CONCURRENCY]...
  *
  * After the line of "bulk" so many bytes follow: lines of set and reset, all of which are
- * executed or none.  A KEY is one of VL_KEYS.  The parser does not check a VALUE; vl_conf_read_limit() does.
- * The parser has no side effects and needs no lock; any thread may call it. */
+ * executed or none.  A KEY is one of VL_KEYS.  The parser does not check a VALUE;
+ * vl_conf_read_limit() does.  The parser has no side effects and needs no lock; any thread may call it. */
 
 #include "core/vl_fleet.h"
 #include "core/vl_override.h"
@@ -50,7 +50,6 @@ typedef enum {
 /* Longest time of a change, in seconds: a year. */
 #define VL_COMMAND_FOR_MAX (366 * 24 * 3600)
 
-
 typedef struct vl_command_t {
     vl_command_e verb;
     const char *vhost;          /* the site or the plan; NULL: the command has none */
@@ -61,7 +60,7 @@ typedef struct vl_command_t {
     apr_uint32_t generation;    /* lease: of the configuration */
     apr_uint32_t milliseconds;
     apr_size_t nleases;
-    vl_fleet_lease_t leases[VL_COMMAND_LEASES];
+    vl_fleet_lease_t leases[VL_COMMAND_LEASES];     /* nleases of them are valid */
     const char *word;           /* the word that is in error, or "" */
     char text[VL_COMMAND_MAX];  /* memory of the words above */
 } vl_command_t;
