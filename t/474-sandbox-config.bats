@@ -6,6 +6,7 @@
 
 load lib/live
 load lib/sandbox
+load lib/control
 
 # A wrong configuration: httpd -t fails and says why.
 wrong() { # <message> <line>...
@@ -109,6 +110,8 @@ END
   site_program a look.sh <<<'ls -d /sys/fs'
   is "$(run_program a look.sh)" /sys/fs
   like "$(status_of a unenforced)" '^VhostLimitSandbox files: the kernel has no Landlock'
+  try ctl doctor
+  like "$output" 'PROBLEM sandbox: 1 site without a complete sandbox: VhostLimitSandbox files: the kernel has no Landlock'
 }
 
 @test "a kernel without Landlock: closed stops the start" {
