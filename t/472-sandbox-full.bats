@@ -131,6 +131,18 @@ no_sleep() { ! pgrep -f '^sleep 1000$' >/dev/null; }
   keepers_are 1
 }
 
+@test "the programs of a site's own ScriptAlias run, and those of another site's are not there" {
+  local site
+  full -v "a ScriptAlias /own/ $HTTPD_ROOT/own-a/" -v "b ScriptAlias /own/ $HTTPD_ROOT/own-b/"
+  for site in a b; do
+    mkdir "$HTTPD_ROOT/own-$site"
+    printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n"; ls -d %s/own-*\n' "$HTTPD_ROOT" >"$HTTPD_ROOT/own-$site/x"
+    chmod 755 "$HTTPD_ROOT/own-$site/x"
+  done
+  graceful_httpd                # a path that does not exist when the server starts is left out
+  is "$(run_program a own/x)" "$HTTPD_ROOT/own-a"
+}
+
 @test "another site's documents inside of the site's are hidden" {
   full -v "b DocumentRoot $HTTPD_ROOT/htdocs/a/sub"
   site_program a look.sh <<<"ls sub"

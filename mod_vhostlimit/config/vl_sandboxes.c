@@ -43,7 +43,8 @@ static const vl_rule_t own[] = {
 typedef struct cell_t {
     const char *name;
     const vl_site_t *site;
-    server_rec *server;         /* the first one, for messages */
+    server_rec *server;         /* the first one with the directive, for messages */
+    apr_array_header_t *servers;        /* server_rec *: all of the site */
     vl_sandbox_e mode;          /* the strictest */
     apr_array_header_t *rules;  /* of vl_rule_t */
 } cell_t;
@@ -135,9 +136,8 @@ static const ap_directive_t *directives_of(const server_rec *s)
     const ap_directive_t *d;
 
     for (d = ap_conftree; d; d = d->next) {
-        if (!ap_cstr_casecmp(d->directive, "<VirtualHost") && s->defn_name
-            && d->line_num == (int)s->defn_line_number
-            && !strcmp(d->filename, s->defn_name))
+        if (d->line_num == (int)s->defn_line_number && s->defn_name
+            && !ap_cstr_casecmp(d->directive, "<VirtualHost") && !strcmp(d->filename, s->defn_name))
             return d->first_child;
     }
     return NULL;
@@ -148,35 +148,84 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const vl_rule_t *)a)->path, ((const vl_rule_t *)b)->path);
 }
 
-/* Hides the documents of other sites in the folders of this one. */
-static void hide_others(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *servers)
+/* A DocumentRoot of a site. */
+typedef struct root_t {
+    const char *path;
+    const vl_site_t *site;
+} root_t;
+
+static int by_root(const void *a, const void *b)
 {
-    int i, j, n = cell->rules->nelts;
+    return strcmp(((const root_t *)a)->path, ((const root_t *)b)->path);
+}
+
+/* Returns an array of root_t, sorted by path. */
+static apr_array_header_t *find_roots(apr_pool_t *p, const apr_array_header_t *servers)
+{
+    apr_array_header_t *roots = apr_array_make(p, servers->nelts, sizeof(root_t));
+    int i;
 
     for (i = 0; i < servers->nelts; i++) {
         const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-        const char *root = document_root(s);
-        int is_inside = 0, is_named = 0;
+        root_t *root;
 
-        if (!root || vl_conf_get(s)->site == cell->site)
+        if (!document_root(s))
             continue;
-        root = without_slash(p, root);
-        for (j = 0; j < n; j++) {
-            const vl_rule_t *rule = &APR_ARRAY_IDX(cell->rules, j, vl_rule_t);
-
-            is_named |= !strcmp(rule->path, root);
-            is_inside |= rule->access == VL_RULE_RW && is_below(root, rule->path);
-        }
-        if (is_inside && !is_named)
-            put_rule(cell->rules, VL_RULE_HIDE, root, 0);
+        root = apr_array_push(roots);
+        root->path = without_slash(p, document_root(s));
+        root->site = vl_conf_get(s)->site;
     }
+    qsort(roots->elts, (size_t)roots->nelts, sizeof(root_t), by_root);
+    return roots;
 }
 
-static void put_site(apr_pool_t *p, const cell_t *cell, const server_rec *s)
+/* Returns the index of the first root that is not before the path. */
+static int first_root(const apr_array_header_t *roots, const char *path)
 {
-    if (document_root(s))
-        put_folder(p, cell->rules, VL_RULE_RW, document_root(s), 0);
-    put_script_folders(p, cell->rules, directives_of(s));
+    int low = 0, high = roots->nelts;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (strcmp(APR_ARRAY_IDX(roots, middle, root_t).path, path) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int has_rule(const apr_array_header_t *rules, const char *path)
+{
+    int i;
+
+    for (i = 0; i < rules->nelts; i++) {
+        if (!strcmp(APR_ARRAY_IDX(rules, i, vl_rule_t).path, path))
+            return 1;
+    }
+    return 0;
+}
+
+/* Hides the documents of other sites in the folders that this one may write to. */
+static void hide_others(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots)
+{
+    int i, j, n = cell->rules->nelts;
+
+    for (i = 0; i < n; i++) {
+        const vl_rule_t rule = APR_ARRAY_IDX(cell->rules, i, vl_rule_t);
+        const char *below = apr_pstrcat(p, rule.path, "/", NULL);
+
+        if (rule.access != VL_RULE_RW)
+            continue;
+        for (j = first_root(roots, below); j < roots->nelts; j++) {
+            const root_t *root = &APR_ARRAY_IDX(roots, j, root_t);
+
+            if (strncmp(root->path, below, strlen(below)) != 0)
+                break;
+            if (root->site != cell->site && !has_rule(cell->rules, root->path))
+                put_rule(cell->rules, VL_RULE_HIDE, root->path, 0);
+        }
+    }
 }
 
 static void put_configured(apr_pool_t *p, const cell_t *cell, const server_rec *s)
@@ -191,51 +240,56 @@ static void put_configured(apr_pool_t *p, const cell_t *cell, const server_rec *
     }
 }
 
-/* Fills in cell->rules: defaults, then what httpd's configuration says of the site, then
- * VhostLimitSandboxPath. */
-static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *servers)
+/* Returns the rules of every sandbox, an array of vl_rule_t. */
+static apr_array_header_t *common_rules(apr_pool_t *p)
+{
+    apr_array_header_t *rules = apr_array_make(p, 40, sizeof(vl_rule_t));
+    unsigned n;
+
+    for (n = 0; n < sizeof(defaults) / sizeof(defaults[0]); n++)
+        put_rule(rules, defaults[n].access, defaults[n].path, 0);
+    put_script_folders(p, rules, ap_conftree);
+    return rules;
+}
+
+/* Fills in cell->rules: the common ones, then what httpd's configuration says of the site,
+ * then VhostLimitSandboxPath. */
+static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *common,
+                       const apr_array_header_t *roots)
 {
     struct stat file;
     unsigned n;
-    int i, pass;
+    int i;
 
-    cell->rules = apr_array_make(p, 40, sizeof(vl_rule_t));
-    for (n = 0; n < sizeof(defaults) / sizeof(defaults[0]); n++)
-        put_rule(cell->rules, defaults[n].access, defaults[n].path, 0);
+    cell->rules = apr_array_copy(p, common);
     for (n = 0; n < sizeof(own) / sizeof(own[0]) && cell->mode == VL_SANDBOX_FULL; n++) {
         if (!stat(own[n].path, &file))
             put_rule(cell->rules, own[n].access, own[n].path, 0);
     }
-    put_script_folders(p, cell->rules, ap_conftree);
-    for (pass = 0; pass < 2; pass++) {
-        for (i = 0; i < servers->nelts; i++) {
-            const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+    for (i = 0; i < cell->servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(cell->servers, i, server_rec *);
 
-            if (vl_conf_get(s)->site != cell->site)
-                continue;
-            if (pass)
-                put_configured(p, cell, s);
-            else
-                put_site(p, cell, s);
-        }
-        if (!pass)
-            hide_others(p, cell, servers);
+        if (document_root(s))
+            put_folder(p, cell->rules, VL_RULE_RW, document_root(s), 0);
+        put_script_folders(p, cell->rules, directives_of(s));
     }
+    hide_others(p, cell, roots);
+    for (i = 0; i < cell->servers->nelts; i++)
+        put_configured(p, cell, APR_ARRAY_IDX(cell->servers, i, server_rec *));
     qsort(cell->rules->elts, (size_t)cell->rules->nelts, sizeof(vl_rule_t), by_path);
 }
 
 /* Returns an array of cell_t: the sites with a sandbox. */
 static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *servers)
 {
-    apr_array_header_t *cells = apr_array_make(p, 8, sizeof(cell_t));
+    apr_array_header_t *cells = apr_array_make(p, 8, sizeof(cell_t)), *common, *roots;
     apr_hash_t *by_site = apr_hash_make(p);
-    int i;
+    cell_t *cell;
+    int i, *index;
 
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
         const vl_conf_t *conf = vl_conf_get(s);
-        cell_t *cell;
-        int *index;
 
         if (conf->sandbox == VL_SANDBOX_OFF)
             continue;
@@ -248,13 +302,25 @@ static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *s
             cell->name = conf->site->name;
             cell->site = conf->site;
             cell->server = s;
+            cell->servers = apr_array_make(p, 2, sizeof(server_rec *));
         }
         cell = &APR_ARRAY_IDX(cells, *index, cell_t);
         if ((vl_sandbox_e)conf->sandbox > cell->mode)
             cell->mode = (vl_sandbox_e)conf->sandbox;
     }
+    if (!cells->nelts)
+        return cells;
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+
+        index = apr_hash_get(by_site, vl_conf_get(s)->site->name, APR_HASH_KEY_STRING);
+        if (index)
+            APR_ARRAY_PUSH(APR_ARRAY_IDX(cells, *index, cell_t).servers, server_rec *) = s;
+    }
+    common = common_rules(p);
+    roots = find_roots(p, servers);
     for (i = 0; i < cells->nelts; i++)
-        make_rules(p, &APR_ARRAY_IDX(cells, i, cell_t), servers);
+        make_rules(p, &APR_ARRAY_IDX(cells, i, cell_t), common, roots);
     return cells;
 }
 
@@ -460,17 +526,12 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
     return rv;
 }
 
-static void set_programs(const apr_array_header_t *servers, const cell_t *cell,
-                         const vl_sandbox_t *sandbox)
+static void set_programs(const cell_t *cell, const vl_sandbox_t *sandbox)
 {
     int i;
 
-    for (i = 0; i < servers->nelts; i++) {
-        vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i, server_rec *));
-
-        if (conf->site == cell->site)
-            conf->programs = sandbox;
-    }
+    for (i = 0; i < cell->servers->nelts; i++)
+        vl_conf_get(APR_ARRAY_IDX(cell->servers, i, server_rec *))->programs = sandbox;
 }
 
 apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
@@ -497,7 +558,7 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
             rv = report(cell, error ? error : why, is_restart, &count);
         if (!sandbox && vl_conf_get(main_server)->on_error == VL_ERROR_CLOSED)
             sandbox = vl_sandbox_refusing(p);
-        set_programs(servers, cell, sandbox);
+        set_programs(cell, sandbox);
     }
     vl_sandbox_end(*kept);
     report_more(main_server, count);
