@@ -409,7 +409,7 @@ const char *vl_namespace_make(apr_pool_t *p, const char *name, const apr_array_h
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         continue;
     if (error)
-        vl_namespace_close(ret_namespace, 0);
+        vl_namespace_close(ret_namespace);
     return error;
 }
 
@@ -427,16 +427,18 @@ void vl_namespace_release(vl_namespace_t *ns)
     ns->life = -1;
 }
 
-void vl_namespace_close(vl_namespace_t *ns, int is_last)
+int vl_namespace_wait(const vl_namespace_t *ns)
 {
     struct pollfd keeper = { .fd = ns->keeper, .events = POLLIN };
 
+    return poll(&keeper, 1, 1000) == 1;
+}
+
+void vl_namespace_close(vl_namespace_t *ns)
+{
     vl_namespace_release(ns);
-    if (ns->keeper >= 0) {
-        if (is_last)
-            poll(&keeper, 1, 1000);
+    if (ns->keeper >= 0)
         close(ns->keeper);
-    }
     ns->keeper = -1;
 }
 

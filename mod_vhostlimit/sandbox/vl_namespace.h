@@ -36,9 +36,10 @@ const char *vl_namespace_make(apr_pool_t *p, const char *name, const apr_array_h
 int vl_namespace_is_alive(const vl_namespace_t *ns);
 /* Parent: lets the keeper end, if no other process has the namespaces. */
 void vl_namespace_release(vl_namespace_t *ns);
-/* Parent: closes the descriptors.  If is_last, no other process has them, and the function
- * waits up to a second for the keeper's end. */
-void vl_namespace_close(vl_namespace_t *ns, int is_last);
+/* Waits up to a second for the keeper's end.  Returns 1 if it has ended. */
+int vl_namespace_wait(const vl_namespace_t *ns);
+/* Parent: closes the descriptors. */
+void vl_namespace_close(vl_namespace_t *ns);
 
 /* Moves the calling process, which has one thread, into the namespaces.  Returns 0, or -1
  * and errno.  The caller goes on in a new process, a child of the one that was forked.  The

@@ -151,16 +151,15 @@ static const char *get_namespace(apr_pool_t *p, vl_sandbox_kept_t *kept, const c
     error = vl_namespace_make(p, name, rules, user, group, ret_namespace);
     if (error)
         return error;
-    if (found) {
-        vl_namespace_close(&found->ns, 0);
-    }
+    if (found)
+        vl_namespace_close(&found->ns);
     else {
         found = calloc(1, sizeof(*found));
         if (found)
             found->recipe = strdup(recipe);
         if (!found || !found->recipe) {
             free(found);
-            vl_namespace_close(ret_namespace, 0);
+            vl_namespace_close(ret_namespace);
             return "no memory";
         }
         found->next = kept->first;
@@ -216,7 +215,7 @@ void vl_sandbox_end(vl_sandbox_kept_t *kept)
             link = &each->next;
             continue;
         }
-        vl_namespace_close(&each->ns, 0);
+        vl_namespace_close(&each->ns);
         *link = each->next;
         free(each->recipe);
         free(each);
@@ -226,12 +225,14 @@ void vl_sandbox_end(vl_sandbox_kept_t *kept)
 void vl_sandbox_exit(vl_sandbox_kept_t *kept)
 {
     kept_namespace_t *each;
+    int waits = 1;
 
     /* All keepers end at the same time. */
     for (each = kept->first; each; each = each->next)
         vl_namespace_release(&each->ns);
     for (each = kept->first; each; each = each->next) {
-        vl_namespace_close(&each->ns, 1);
+        /* Child processes that still run have the pipes: one wait tells. */
+        waits = waits && vl_namespace_wait(&each->ns);
         each->is_used = 0;
     }
     vl_sandbox_end(kept);

@@ -47,7 +47,8 @@ vl_sandbox_t *vl_sandbox_refusing(apr_pool_t *p);
 /* Parent: gives up namespaces that the new configuration has not asked for.  They end with the
  * last child process of the old configuration. */
 void vl_sandbox_end(vl_sandbox_kept_t *kept);
-/* Parent, when the server exits: gives up all, and waits up to a second for each keeper. */
+/* Parent, when the server exits: gives up all, and waits up to a second until the keepers
+ * have ended. */
 void vl_sandbox_exit(vl_sandbox_kept_t *kept);
 
 /* Child process: from now on processes that the calling thread forks enter the sandbox.
