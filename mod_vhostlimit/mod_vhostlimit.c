@@ -24,6 +24,7 @@
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
+#include "config/vl_sandboxes.h"
 #include "config/vl_remoteip.h"
 #include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
@@ -54,6 +55,7 @@ typedef struct kept_t {
     int relay[2];                   /* socket pair, see vl_relay.h */
     vl_control_kept_t control;
     vl_cgroup_t *cgroup;
+    vl_sandbox_kept_t *sandboxes;   /* NULL until a site has one */
 } kept_t;
 
 static kept_t *kept;
@@ -131,6 +133,17 @@ static apr_status_t remove_cgroups_at_exit(void *unused)
 {
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
         remove_cgroups(NULL);
+    return APR_SUCCESS;
+}
+
+/* Cleanup of the configuration pool, after post_config: ends the sandboxes when the server
+ * exits, before the groups that their processes are in are removed. */
+static apr_status_t end_sandboxes_at_exit(void *unused)
+{
+    kept_t *k = kept_find();
+
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING && k && k->sandboxes)
+        vl_sandbox_exit(k->sandboxes);
     return APR_SUCCESS;
 }
 
@@ -332,6 +345,8 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 {
     apr_status_t rv = vl_conf_check(pconf, ptemp, main_server);
 
+    if (rv == APR_SUCCESS)
+        rv = vl_sandboxes_check(ptemp, main_server);
     if (rv == APR_SUCCESS
         && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         rv = test_limits(ptemp, main_server);
@@ -342,12 +357,14 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
     apr_array_header_t *servers;
+    int is_restart;
 
     /* httpd reads the configuration twice at start.  The first pass only checks it. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     vl_remoteip_post_config();
     vl_headtime_post_config(main_server);
+    is_restart = kept_find() != NULL;
     kept = kept_get(main_server);
     if (!kept || vl_accounts_post_config(ptemp, main_server, &kept->shm,
                                           &kept->capacity)
@@ -358,6 +375,10 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);
+    if (vl_sandboxes_make(pconf, ptemp, main_server, &kept->sandboxes, is_restart)
+        != APR_SUCCESS)
+        return HTTP_INTERNAL_SERVER_ERROR;
+    apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
     servers = vl_sites_servers(pconf, main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
@@ -406,6 +427,9 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     apr_status_t rv;
 
     vl_control_child_init();
+    /* Handlers of fork() run in the order in which they are registered: a new process enters
+     * its site's group first. */
+    vl_place_fork_for(place, VL_PLACE_NONE);
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
     if (!threads)
         threads = 1;

@@ -29,6 +29,7 @@ need_clang_tidy() { need_program clang-tidy; }
   # shellcheck disable=SC2046  # words, one a line
   printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" $(pkg-config --cflags apr-1 apr-util-1 jansson) \
     $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \
+    $(! pkg-config --exists libseccomp || { echo -DVL_LIBSECCOMP; pkg-config --cflags libseccomp; }) \
     -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
   [[ ${VL_LONG:-} == 1 ]] || without='-clang-analyzer-*'
   tidy() { # <checks that are left out> <files at a time> <file>...
