@@ -99,7 +99,7 @@ calls_of_files() { # <folder>
 
 @test "the time of day is asked only for what people read" {
   try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
-  is "${lines[*]##*/}" 'vl_arrival_answer.c vl_shm.c vl_status.c' "files that ask"
+  is "${lines[*]##*/}" 'vl_arrival_answer.c vl_control_figures.c vl_shm.c vl_status.c' "files that ask"
 }
 
 @test "the module exports one symbol, vhostlimit_module" {

@@ -235,6 +235,11 @@ void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put
     }
 }
 
+const apr_array_header_t *vl_status_sites(void)
+{
+    return servers;
+}
+
 void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,
                            const vl_cgroup_t *cg)
 {

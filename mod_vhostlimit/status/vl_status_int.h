@@ -89,6 +89,9 @@ typedef struct vl_page_t {
  * the segment lock once for each batch of accounts. */
 const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only);
 
+/* Returns an array of server_rec *: one server of each site. */
+const apr_array_header_t *vl_status_sites(void);
+
 /* Calls `put` for each virtual host of the row: its ServerName, its addresses separated by
  * blanks, and file:line of its <VirtualHost>. */
 typedef void (*vl_status_vhost_fn)(vl_out_t *out, int i, const char *name,
