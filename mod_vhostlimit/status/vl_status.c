@@ -184,7 +184,7 @@ static apr_uint32_t count_workers(void)
     return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
 }
 
-const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
+vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
 {
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
 
@@ -201,6 +201,7 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->reason = vl_cgroup_reason(cgroup);
     page->outside = vl_modules_outside(cgroup);
     page->is_single = only != NULL;
+    page->query = "";
     gather_rows(p, page, only);
     return page;
 }
@@ -233,6 +234,19 @@ void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put
         put(out, i, s->server_hostname ? s->server_hostname : "",
             addresses_of(out->pool, s), vl_conf_get(s)->place);
     }
+}
+
+const server_rec *vl_status_find(const char *name)
+{
+    int i;
+
+    for (i = 0; i < servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(servers, i, const server_rec *);
+
+        if (!ap_cstr_casecmp(vl_conf_get(s)->site->name, name))
+            return s;
+    }
+    return NULL;
 }
 
 const apr_array_header_t *vl_status_sites(void)
