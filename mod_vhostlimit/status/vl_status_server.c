@@ -82,7 +82,7 @@ static void add_history(request_rec *r, vl_page_t *page)
         return;
     page->history = vl_history_open(r->pool, path,
                                     page->is_single ? page->rows[0].name : NULL);
-    page->hours = hours ? (unsigned)atoi(hours) : 0;
+    page->hours = hours ? (unsigned)apr_atoi64(hours) : 0;
 }
 
 /* Collects the data of the page.  "me" shows the site of the request and no other, whatever
