@@ -447,7 +447,8 @@ static int extend_file(const ctl_store_t *store)
     return ftruncate(store->fd, (off_t)table_at(store, store->bands));
 }
 
-/* Writes the sites that are new, and those whose "until" is old. */
+/* Writes the sites that are new, those whose "until" is old, and those whose "since" is of a
+ * clock that was ahead. */
 static int write_sites(ctl_store_t *store)
 {
     uint32_t minute = store->pages[0].minute;
@@ -457,14 +458,17 @@ static int write_sites(ctl_store_t *store)
         vl_history_site_t *site = &store->sites[place];
         const vl_history_record_t *record = &store->pages[place / VL_HISTORY_BAND_SITES]
                                              .records[place % VL_HISTORY_BAND_SITES];
-        uint32_t before = site->until;
+        const vl_history_site_t before = *site;
 
         if (record->figures[0] == VL_HISTORY_ABSENT
-            || (before && minute < before + UNTIL_STEP))
+            || (before.until && minute < before.until + UNTIL_STEP
+                && minute >= before.since))
             continue;
         site->until = minute;
+        if (minute < before.since)
+            site->since = minute;
         if (write_at(store->fd, site, sizeof(*site), site_at(store, place))) {
-            site->until = before;
+            *site = before;
             return -1;
         }
     }

@@ -18,6 +18,9 @@ setup() { requires ctl; }
 teardown() { all_of end_collector look_for_leftovers; }
 teardown_file() { end_server; }
 
+need_cc()              { need_program cc; }
+need_systemd_analyze() { need_program systemd-analyze; }
+
 @test "requests, queueing, refusals and CPU time of a site are in its history, and of no other" {
   begin_collector
   repeat 5 get a / >/dev/null
@@ -99,6 +102,32 @@ teardown_file() { end_server; }
   like "$(<"$(collector_log)")" 'the history goes on'
   is "$(history_of b requests)" 1
   umount "$BATS_TEST_TMPDIR/disk"
+}
+
+@test "a clock that is set forward and back: each minute is where the clock said, and none is counted twice" {
+  requires cc
+  local so=$BATS_FILE_TMPDIR/step_clock.so step=$BATS_TEST_TMPDIR/step hours
+  cc -shared -fPIC -o "$so" "$TOP/t/lib/step_clock.c" -ldl
+  begin_collector env LD_PRELOAD="$so" STEP="$step"
+  for hours in 0 2 -3; do
+    echo $((hours * 3600)) >"$step"
+    get b / >/dev/null
+    settles b running 0
+    collect_now
+  done
+  echo 0 >"$step"
+  end_collector
+  is "$(history_of b requests)" 2 "of the past"
+  echo 7200 >"$step"
+  is "$(LD_PRELOAD=$so STEP=$step ctl history b.test --file "$(history_path)" --json --since 1h | jq '[.minutes[].requests] | add')" 1 "of the time that the clock was ahead"
+}
+
+@test "the unit of systemd is one that it takes" {
+  requires systemd_analyze
+  sed "s,/usr/sbin/vhostlimitctl,$CTL," "$TOP/conf/systemd/vhostlimit-history.service" >"$BATS_TEST_TMPDIR/vhostlimit-history.service"
+  try systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR/vhostlimit-history.service"
+  is "$output" ''
+  is "$status" 0
 }
 
 @test "the file is the owner's to write and the group's to read, and there is one collector" {

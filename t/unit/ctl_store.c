@@ -160,6 +160,21 @@ static void places_again(void)
     ctl_store_close(store);
 }
 
+/* A site that was new while the clock was ahead. */
+static void clock_back(void)
+{
+    uint32_t ahead = START + 40000, minute = START + 39000;
+    ctl_store_t *store = ctl_store_open(path, ahead, &error);
+
+    write_one(store, ahead, "ahead.test", 3);
+    write_one(store, minute, "ahead.test", 4);
+    ctl_store_close(store);
+    store = ctl_store_open_to_read(path, &error);
+    ok(requests_in(store, "ahead.test", minute) == 4 && requests_in(store, "ahead.test", ahead) == 3,
+       "a clock that is set back hides no figures");
+    ctl_store_close(store);
+}
+
 static void damaged(void)
 {
     ctl_store_t *store = ctl_store_open(path, START, &error);
@@ -231,6 +246,7 @@ int main(void)
     merged();
     many_sites();
     places_again();
+    clock_back();
     damaged();
     other_files();
     unlink(path);
