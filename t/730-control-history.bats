@@ -122,6 +122,17 @@ need_systemd_analyze() { need_program systemd-analyze; }
   is "$(LD_PRELOAD=$so STEP=$step ctl history b.test --file "$(history_path)" --json --since 1h | jq '[.minutes[].requests] | add')" 1 "of the time that the clock was ahead"
 }
 
+@test "root's rights suffice without capabilities, as in the unit of systemd, and the file has the group's name" {
+  local group collector
+  group=$(id -gn "$(httpd_user)")
+  begin_collector setpriv --bounding-set=-all --inh-caps=-all --regid "$group" --clear-groups --no-new-privs
+  is "$(sed -n 's/^CapEff:\t//p' "/proc/$collector/status")" 0000000000000000 "capabilities"
+  get b / >/dev/null
+  settles b running 0
+  end_collector
+  is "$(history_of b requests) $(stat -c '%U %G %a' "$(history_path)")" "1 root $group 640"
+}
+
 @test "the unit of systemd is one that it takes" {
   requires systemd_analyze
   sed "s,/usr/sbin/vhostlimitctl,$CTL," "$TOP/conf/systemd/vhostlimit-history.service" >"$BATS_TEST_TMPDIR/vhostlimit-history.service"
