@@ -9,8 +9,7 @@
 /* Clients in the text. */
 #define CLIENTS_SHOWN 20
 
-/* What the server sends, with every member that is used. */
-static int is_sound(json_t *answer)
+int ctl_clients_is_sound(json_t *answer)
 {
     json_t *row;
     const char *text;
@@ -18,13 +17,17 @@ static int is_sound(json_t *answer)
     int flag;
     size_t i;
 
-    if (json_unpack(answer, "{s:s, s:b, s:s, s:b, s:o, s:o}", "site", &text, "clients_share",
-                    &flag, "known", &text, "contended", &flag, "classes", &row,
-                    "clients", &row))
+    if (json_unpack(answer, "{s:s, s:b, s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "site", &text,
+                    "clients_share", &flag, "known", &text, "contended", &flag, "waiting", &n,
+                    "clients_waiting", &n, "most", &row, "classes", &row, "clients", &row))
+        return 0;
+    /* The address of a client may be null, and "most" too. */
+    row = json_object_get(answer, "most");
+    if (!json_is_null(row) && json_unpack(row, "{s:o, s:I}", "address", &row, "waiting", &n))
         return 0;
     json_array_foreach(json_object_get(answer, "classes"), i, row) {
-        if (json_unpack(row, "{s:s, s:I, s:I, s:I, s:I, s:I}", "name", &text, "weight", &n,
-                        "requests", &n, "cpu_us", &n, "known_requests", &n,
+        if (json_unpack(row, "{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "name", &text, "weight",
+                        &n, "waiting", &n, "requests", &n, "cpu_us", &n, "known_requests", &n,
                         "known_cpu_us", &n))
             return 0;
     }
@@ -60,12 +63,13 @@ static void print_classes(const json_t *classes, int known)
     json_t *row;
     size_t i;
 
-    printf("%-32s %6s %10s %12s%s\n", "CLASS", "WEIGHT", "REQUESTS", "CPU s",
+    printf("%-32s %6s %8s %10s %12s%s\n", "CLASS", "WEIGHT", "WAITING", "REQUESTS", "CPU s",
            known ? "   of known clients" : "");
     json_array_foreach(classes, i, row) {
         put_word(string_of(row, "name"), 32);
-        printf(" %6" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT " %12.3f",
-               number_of(row, "weight"), number_of(row, "requests"),
+        printf(" %6" JSON_INTEGER_FORMAT " %8" JSON_INTEGER_FORMAT " %10" JSON_INTEGER_FORMAT
+               " %12.3f", number_of(row, "weight"), number_of(row, "waiting"),
+               number_of(row, "requests"),
                (double)number_of(row, "cpu_us") / 1e6);
         if (known)
             printf(" %18.3f", (double)number_of(row, "known_cpu_us") / 1e6);
@@ -95,6 +99,22 @@ static void print_clients(const json_t *clients, int known)
     }
 }
 
+/* Says how many clients wait, and how much the first of them has of the queue. */
+static void print_waiting(const json_t *answer)
+{
+    const json_t *most = json_object_get(answer, "most");
+    json_int_t waiting = number_of(answer, "waiting"), n = number_of(answer, "clients_waiting");
+
+    if (!waiting || !json_is_object(most))
+        return;
+    printf("%" JSON_INTEGER_FORMAT " request%s of %" JSON_INTEGER_FORMAT " client%s wait%s; ",
+           waiting, ctl_plural(waiting), n, ctl_plural(n), waiting == 1 ? "s" : "");
+    printf("one client%s%s%s has %" JSON_INTEGER_FORMAT " of them.\n\n",
+           string_of(most, "address") ? " (" : "",
+           string_of(most, "address") ? string_of(most, "address") : "",
+           string_of(most, "address") ? ")" : "", number_of(most, "waiting"));
+}
+
 static void print_text(const json_t *answer)
 {
     const json_t *clients = json_object_get(answer, "clients");
@@ -104,6 +124,7 @@ static void print_text(const json_t *answer)
     printf(": %s. Only requests while others of the site were queued are counted.\n\n",
            json_is_true(json_object_get(answer, "contended"))
            ? "requests are queued, or were in the last second" : "no request is queued");
+    print_waiting(answer);
     print_classes(json_object_get(answer, "classes"), known);
     if (!json_is_true(json_object_get(answer, "clients_share")))
         puts("\nVhostLimitClients is Off: the clients are not counted.");
@@ -113,15 +134,23 @@ static void print_text(const json_t *answer)
         print_clients(clients, known);
 }
 
-ctl_exit_e ctl_clients(const ctl_call_t *call, ctl_error_t *error)
+ctl_exit_e ctl_clients_ask(const ctl_call_t *call, const char *site,
+                           ctl_answer_t *ret_answer, ctl_error_t *error)
 {
-    const char *words[] = { "clients", call->args[0], NULL };
-    ctl_answer_t answer = { 0 };
-    ctl_exit_e status = ctl_client_ask(call->socket, words, &answer, error);
+    const char *words[] = { "clients", site, NULL };
+    ctl_exit_e status = ctl_client_ask(call->socket, words, ret_answer, error);
 
-    if (status == CTL_DONE && !is_sound(answer.json))
+    if (status == CTL_DONE && !ctl_clients_is_sound(ret_answer->json))
         status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer is not a list of clients; "
                                "is the module older than this program?");
+    return status;
+}
+
+ctl_exit_e ctl_clients(const ctl_call_t *call, ctl_error_t *error)
+{
+    ctl_answer_t answer = { 0 };
+    ctl_exit_e status = ctl_clients_ask(call, call->args[0], &answer, error);
+
     if (status == CTL_DONE && call->json)
         printf("%s", answer.text);
     else if (status == CTL_DONE)

@@ -48,4 +48,11 @@ ctl_exit_e ctl_state_ask(const ctl_call_t *call, const char *vhost,
                          ctl_state_t *ret_state, ctl_error_t *error);
 void ctl_state_free(ctl_state_t *state);
 
+/* Returns 1 if the answer to the command clients has every member that is used. */
+int ctl_clients_is_sound(json_t *answer);
+
+/* Asks for the classes and clients of a site. The answer has every member that is used. */
+ctl_exit_e ctl_clients_ask(const ctl_call_t *call, const char *site,
+                           ctl_answer_t *ret_answer, ctl_error_t *error);
+
 #endif

@@ -19,6 +19,8 @@ typedef enum {
     CAUSE_CPU,
     CAUSE_SLOTS,
     CAUSE_MOST,
+    CAUSE_CLIENT,               /* this and the next one explain the queue inside the site */
+    CAUSE_CLASS,
     CAUSES
 } cause_e;
 
@@ -28,13 +30,14 @@ typedef struct explain_t {
     const ctl_vhost_t *vhost;
     json_int_t running;         /* of all sites */
     json_int_t free;            /* slots; < 0: more requests run than there are slots */
+    char *client, *clas;        /* sentences about the queue inside the site, or NULL */
     int has_cause[CAUSES];
-    int ncauses;
+    int ncauses;                /* that limit the site */
     json_t *sentences;
 } explain_t;
 
 static const char *const cause_names[CAUSES] = {
-    "dryrun", "concurrency", "queue", "cpu", "slots", "most"
+    "dryrun", "concurrency", "queue", "cpu", "slots", "most", "client", "class"
 };
 
 /* --- causes --------------------------------------------------------------- */
@@ -71,8 +74,10 @@ static void find_causes(explain_t *explain)
         has[CAUSE_SLOTS] = vhost->waiting > 0 && explain->free <= 0 && !has[CAUSE_CPU];
         has[CAUSE_MOST] = vhost->waiting > 0 && has_most_slots(explain);
     }
-    for (i = 0; i < CAUSES; i++)
+    for (i = 0; i < CAUSE_CLIENT; i++)
         explain->ncauses += has[i];
+    has[CAUSE_CLIENT] = explain->client != NULL;
+    has[CAUSE_CLASS] = explain->clas != NULL;
 }
 
 /* --- sentences ------------------------------------------------------------ */
@@ -108,8 +113,9 @@ static void say_dryrun(explain_t *explain)
 
     say(explain, ctl_printf("VhostLimit DryRun is set: no request is delayed or refused. "
                             "Since the start, " N " request%s would have been queued and "
-                            N " would have been refused.", vhost->would_queue,
-                            ctl_plural(vhost->would_queue), vhost->would_refuse));
+                            N " would have been refused. Next: " CTL_PROGRAM " report.",
+                            vhost->would_queue, ctl_plural(vhost->would_queue),
+                            vhost->would_refuse));
 }
 
 static void say_concurrency(explain_t *explain)
@@ -121,11 +127,12 @@ static void say_concurrency(explain_t *explain)
 
     say(explain, ctl_printf("The concurrency limit is reached: " N " of " N " requests are "
                             "running (VhostLimitConcurrency). %s Raise the limit, or make "
-                            "the requests faster%s.", vhost->running,
+                            "the requests faster%s. Next: " CTL_PROGRAM " set %s "
+                            "concurrency=" N ".", vhost->running,
                             vhost->limits[CTL_CONCURRENCY], vhost->limits[CTL_QUEUE]
                             ? "The next request is queued until one of them ends."
                             : "The next request is refused, because VhostLimitQueue is 0.",
-                            time));
+                            time, vhost->name, 2 * vhost->limits[CTL_CONCURRENCY]));
     free(time);
 }
 
@@ -136,11 +143,12 @@ static void say_queue(explain_t *explain)
     say(explain, ctl_printf("The queue is full: " N " request%s %s queued, "
                             "VhostLimitQueue is " N ". " N " more connection%s %s for a "
                             "place in the queue and %s refused if none becomes free in "
-                            "time.", vhost->waiting, ctl_plural(vhost->waiting),
-                            vhost->waiting == 1 ? "is" : "are", vhost->limits[CTL_QUEUE],
-                            vhost->deferred, ctl_plural(vhost->deferred),
+                            "time. Next: " CTL_PROGRAM " clients %s.", vhost->waiting,
+                            ctl_plural(vhost->waiting), vhost->waiting == 1 ? "is" : "are",
+                            vhost->limits[CTL_QUEUE], vhost->deferred,
+                            ctl_plural(vhost->deferred),
                             vhost->deferred == 1 ? "waits" : "wait",
-                            vhost->deferred == 1 ? "is" : "are"));
+                            vhost->deferred == 1 ? "is" : "are", vhost->name));
 }
 
 static void say_cpu(explain_t *explain)
@@ -150,8 +158,10 @@ static void say_cpu(explain_t *explain)
     say(explain, ctl_printf("The CPU limit is reached: the site uses %s %% of one CPU, "
                             "VhostLimitCPU is " N "%%. Running requests are slowed down, "
                             "and queued requests start as time passes. Raise cpu to give "
-                            "the site more.", ctl_tenths(vhost->cpu_now_permille).text,
-                            vhost->limits[CTL_CPU]));
+                            "the site more. Next: " CTL_PROGRAM " set %s cpu=" N "%%.",
+                            ctl_tenths(vhost->cpu_now_permille).text,
+                            vhost->limits[CTL_CPU], vhost->name,
+                            2 * vhost->limits[CTL_CPU]));
 }
 
 /* Returns the sentences about the other sites that have requests. */
@@ -181,6 +191,47 @@ static char *share_text(const explain_t *explain)
                       ctl_tenths(CTL_SUM(status, cpu_now_permille)).text);
 }
 
+/* Returns the other site that uses most CPU time now, or NULL. */
+static const ctl_vhost_t *loudest(const explain_t *explain)
+{
+    const ctl_vhost_t *found = NULL;
+    size_t i;
+
+    for (i = 0; i < explain->status->nvhosts; i++) {
+        const ctl_vhost_t *other = &explain->status->vhosts[i];
+
+        if (other == explain->vhost || (!other->running && !other->cpu_now_permille))
+            continue;
+        if (!found || other->cpu_now_permille > found->cpu_now_permille
+            || (other->cpu_now_permille == found->cpu_now_permille
+                && other->running > found->running))
+            found = other;
+    }
+    return found;
+}
+
+/* Says which other site is the loudest, and what queueing costs this one. */
+static void say_neighbor(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost, *other = loudest(explain);
+    char *cost;
+
+    if (!other) {
+        say(explain, ctl_printf("Next: " CTL_PROGRAM " size."));
+        return;
+    }
+    cost = vhost->requests > 0
+           ? ctl_printf(" Since the start, queueing has added %s ms to each request of this "
+                        "site on average.",
+                        ctl_ms((double)vhost->wait_us / (double)vhost->requests).text)
+           : ctl_printf("%s", "");
+    say(explain, ctl_printf("The loudest other site is %s: it uses %s %% of one CPU and " N
+                            " slot%s now.%s Next: " CTL_PROGRAM " explain %s.", other->name,
+                            ctl_tenths(other->cpu_now_permille).text, other->running,
+                            ctl_plural(other->running), cost, other->name));
+    free(cost);
+}
+
 static void say_slots(explain_t *explain)
 {
     const ctl_status_t *status = explain->status;
@@ -195,6 +246,7 @@ static void say_slots(explain_t *explain)
                               "VhostLimitSlots is a number, raise it; auto raises it itself."
                             : "The CPUs are busy: faster pages help, more slots do not."));
     free(share);
+    say_neighbor(explain);
 }
 
 static void say_most(explain_t *explain)
@@ -203,9 +255,19 @@ static void say_most(explain_t *explain)
                             "gets no more. The last " N " %s kept for other sites. If the "
                             "CPUs are idle, its program hangs or its clients do not read "
                             "their responses; VhostLimitSlots auto then adds slots while "
-                            "there are threads.", explain->vhost->running,
-                            explain->status->slots, explain->free,
-                            explain->free == 1 ? "is" : "are"));
+                            "there are threads. Next: " CTL_PROGRAM " show %s.",
+                            explain->vhost->running, explain->status->slots, explain->free,
+                            explain->free == 1 ? "is" : "are", explain->vhost->name));
+}
+
+static void say_client(explain_t *explain)
+{
+    say(explain, explain->client);
+}
+
+static void say_class(explain_t *explain)
+{
+    say(explain, explain->clas);
 }
 
 /* Says that nothing limits the site.  A slow site is then slow by itself. */
@@ -226,15 +288,17 @@ static void say_no_cause(explain_t *explain)
     if (vhost->service_us > 0 && vhost->requests > 0)
         say(explain, ctl_printf("If the site is slow, queueing is not the reason: its "
                                 "requests take %s ms, with %s ms of CPU time. Look at its "
-                                "program, its database and its clients.",
+                                "program, its database and its clients. Next: " CTL_PROGRAM
+                                " show %s.",
                                 ctl_ms((double)vhost->service_us).text,
                                 ctl_ms(fmin((double)vhost->charged_us
                                             / (double)vhost->requests,
-                                            (double)vhost->service_us)).text));
+                                            (double)vhost->service_us)).text, vhost->name));
     else
         say(explain, ctl_printf("If the site is slow, queueing is not the reason: none of "
                                 "its requests has ended yet. Look at its program, its "
-                                "database and its clients."));
+                                "database and its clients. Next: " CTL_PROGRAM " show %s.",
+                                vhost->name));
 }
 
 static void say_limited(explain_t *explain)
@@ -258,6 +322,16 @@ static void say_waits(explain_t *explain)
                                 vhost->queued, vhost->requests,
                                 ctl_plural(vhost->requests),
                                 ctl_ms((double)vhost->wait_p99_us).text));
+}
+
+static void say_late(explain_t *explain)
+{
+    const ctl_vhost_t *vhost = explain->vhost;
+
+    if (vhost->late > 0)
+        say(explain, ctl_printf("Since the start, " N " request%s had waited for so long that "
+                                "other clients had gone by then; newer requests went first.",
+                                vhost->late, ctl_plural(vhost->late)));
 }
 
 /* Says how many requests were refused, and for which reasons. */
@@ -311,26 +385,33 @@ static void say_changed(explain_t *explain)
 static void say_all(explain_t *explain)
 {
     static void (*const says[CAUSES])(explain_t *explain) = {
-        say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most
+        say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most, say_client,
+        say_class
     };
     int i;
 
     say_now(explain);
-    for (i = 0; i < CAUSES; i++) {
+    for (i = 0; i < CAUSE_CLIENT; i++) {
         if (explain->has_cause[i])
             says[i](explain);
     }
     if (!explain->ncauses)
         say_no_cause(explain);
+    for (i = CAUSE_CLIENT; i < CAUSES; i++) {
+        if (explain->has_cause[i])
+            says[i](explain);
+    }
     say_limited(explain);
     say_waits(explain);
+    say_late(explain);
     say_refusals(explain);
     say_changed(explain);
 }
 
 /* --- output --------------------------------------------------------------- */
 
-json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost)
+json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost,
+                         const json_t *clients)
 {
     explain_t explain = { .status = status, .vhost = vhost };
     json_t *causes = ctl_json_check(json_array());
@@ -339,6 +420,8 @@ json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost)
     explain.running = CTL_SUM(status, running);
     explain.free = status->slots - explain.running;
     explain.sentences = ctl_json_check(json_array());
+    explain.client = ctl_explain_client(clients);
+    explain.clas = ctl_explain_class(clients);
     find_causes(&explain);
     say_all(&explain);
     for (i = 0; i < CAUSES; i++) {
@@ -358,20 +441,25 @@ static void print_text(const json_t *made)
     ctl_put_plain(stdout, json_string_value(json_object_get(made, "vhost")));
     puts(":");
     json_array_foreach(json_object_get(made, "sentences"), i, sentence) {
-        puts(json_string_value(sentence));
+        ctl_put_plain(stdout, json_string_value(sentence));
+        puts("");
     }
 }
 
 static void print_explanation(const ctl_call_t *call, const ctl_status_t *status,
                               const ctl_vhost_t *vhost)
 {
-    json_t *made = ctl_explain_make(status, vhost);
+    ctl_answer_t clients = { 0 };
+    ctl_error_t error = { 0 };
+    int is_known = ctl_clients_ask(call, vhost->name, &clients, &error) == CTL_DONE;
+    json_t *made = ctl_explain_make(status, vhost, is_known ? clients.json : NULL);
 
     if (call->json)
         ctl_json_print(made);
     else
         print_text(made);
     json_decref(made);
+    ctl_client_free(&clients);
 }
 
 /* --- the command ---------------------------------------------------------- */

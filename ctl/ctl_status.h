@@ -22,7 +22,7 @@ extern const char *const ctl_limit_names[CTL_LIMITS];
 #define CTL_VHOST_NUMBERS(X) X(running) X(waiting) X(deferred) X(requests) X(queued) \
     X(refused) X(refused_concurrency) X(refused_queue) X(refused_timeout)           \
     X(would_queue) X(would_refuse) X(busy_us) X(charged_us) X(limited_s)            \
-    X(cpu_now_permille) X(service_us) X(wait_p99_us)
+    X(late) X(wait_us) X(cpu_now_permille) X(service_us) X(wait_p99_us)
 
 /* Numbers of the server. */
 #define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \

@@ -445,8 +445,8 @@ static void child_status(server_rec *main_server, pid_t pid,
         vl_control_figures_child_lost(left);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
-                     "child %" APR_PID_T_FMT " died with %u requests running: "
-                     "their places are free again", pid, left);
+                     "child %" APR_PID_T_FMT " ended with %u requests running: "
+                     "their slots are free again", pid, left);
 }
 
 static void register_hooks(apr_pool_t *p)
@@ -458,6 +458,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_post_config(start_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
+    vl_accept_register();
     vl_hooks_conn_register();
     vl_hooks_register();
     vl_notice_register(p);

@@ -1,10 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Scripts: shellcheck, help, names of test files, pipes and sleeps.
 
 load lib/common
 load lib/guard
 
-@test "shellcheck has nothing to say about any script" {
+@test "shellcheck reports nothing" {
   requires shellcheck
   local scripts
   mapfile -t scripts < <(scripts)
@@ -14,7 +16,7 @@ load lib/guard
 }
 check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDIR -P "$TOP"; }
 
-@test "each program under tools says what it is, how it is called and how it ends" {
+@test "each program under tools has a summary, a usage and its exit statuses in its head" {
   local file word
   for file in "$TOP"/tools/*.sh; do
     [[ -e $file ]] || fail "no tools"
@@ -24,7 +26,7 @@ check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDI
   done
 }
 
-@test "prove can run each bats file: it is executable and names bats" {
+@test "each bats file is executable and names bats, so that prove can run it" {
   local file
   for file in "$TOP"/t/*.bats; do
     [[ -x $file ]] || fail "$file: not executable"
@@ -32,15 +34,15 @@ check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDI
   done
 }
 
-@test "each bats file belongs to a family: NNN-room-topic" {
+@test "each bats file is named NNN-area-topic" {
   local file
   for file in "$TOP"/t/*.bats; do
     like "${file##*/}" '^(0[0-9]{2}-guard|2[0-9]{2}-config|3[0-9]{2}-(admit|queue)|4[0-9]{2}-cgroup|5[0-9]{2}-(queue|accept|cpu)|6[0-9]{2}-park|7[0-9]{2}-(status|control)|8[0-9]{2}-robust|9[0-9]{2}-tools)-[a-z0-9-]+\.bats$'
   done
 }
 
-# A producer that is cut off ends with SIGPIPE, and under pipefail the pipe fails
-# although grep has found the word.  Lines that end with | or \ are joined first.
+# A producer that is cut off ends with SIGPIPE, and under pipefail the pipe fails although
+# grep has found the word. Lines that end with | or \ are joined first.
 cut_off_pipes() { # <file>...
   awk '
     FNR == 1 { text = "" }
@@ -65,7 +67,7 @@ cut_off_pipes() { # <file>...
   is "$(cut_off_pipes "$BATS_TEST_TMPDIR/forms" | wc -l)" 10 'forms found'
 }
 
-@test "no test of the module waits by sleeping: wait_until asks for what it waits for" {
+@test "tests of the module do not sleep" {
   try grep -nE '^ *(sleep|usleep) ' "$TOP"/t/[0-8]*.bats
   is "$status" 1 "status of grep"
   is "$output" "" "bare sleeps"

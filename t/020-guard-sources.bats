@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Sources: layers, calls between files, terms, licenses, and the tarball's contents.
 
 load lib/common
 load lib/httpd
@@ -22,7 +24,7 @@ load lib/guard
 }
 undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
 
-# ---- layers: a folder uses those before it -----------------------------------------
+# ---- layers: a folder uses only the folders before it ------------------------------
 
 LAYERS=(base cgroup core cost log config lease accept request status control)
 
@@ -37,8 +39,8 @@ includes_of_folders() {
   (cd "$TOP/mod_vhostlimit" && grep -oE '^# *include "[a-z]+/' ./*/*.[ch]) | sed -E 's|^\./([a-z]+)/([^:]+):.*"([a-z]+)/|\1 \3 \2|'
 }
 
-# The same for each call, or use of a variable: from the objects, whose folders have the
-# sources' names.
+# Prints the same for each call, and each use of a variable, from the object files. Their
+# folders have the names of the sources' folders.
 calls_of_folders() {
   local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit object
   find "$built" -path '*/.libs/*.o' -printf '%P\n' |
@@ -48,19 +50,19 @@ calls_of_folders() {
       END { for (i = 1; i <= n; i++) { split(uses[i], u, " "); if (u[3] in owner) print u[1], owner[u[3]], u[2] ":" u[3] } }'
 }
 
-# Prints what goes upward.
-upward() {
+# Prints the uses of a higher layer by a lower one.
+uses_of_higher_layers() {
   awk -v layers="${LAYERS[*]}" 'BEGIN { n = split(layers, l, " "); for (i = 1; i <= n; i++) height[l[i]] = i }
     ($1 in height) && ($2 in height) && height[$1] < height[$2]'
 }
 
 @test "a folder includes headers of its own layer and of lower ones" {
-  is "$(found 300 words includes_of_folders | upward)" ''
+  is "$(found 300 words includes_of_folders | uses_of_higher_layers)" ''
 }
 
 @test "a folder calls functions of its own layer and of lower ones" {
   requires nm
-  is "$(found 1000 words calls_of_folders | upward)" ''
+  is "$(found 1000 words calls_of_folders | uses_of_higher_layers)" ''
 }
 
 # Prints "FILE FILE" for each call, or use of a variable, between two files of the folder.
@@ -84,12 +86,39 @@ calls_of_files() { # <folder>
 
 # ---- words ----------------------------------------------------------------------------
 
-# A connection, a process or a request is named, and a thing has one name.
-@test "comments of the module and of vhostlimitctl name what they speak of" {
-  local idioms='who|whoever|somebody|nobody|deputy|seat|sitter|newcomers?|hands? on|handed on|gives? away|given away|stands? still'
+# The subject of a sentence is a thing with a name, and one thing has one name.
+IDIOMS='who|whom|whoever|somebody|nobody|anybody|everybody|he|him|his|deputy|seats?|sitters?|newcomers?|hands? on|handed on'
+IDIOMS+='|gives? away|given away|stands? still|stood still|comes? and goe?s?|nothing to say|told right|lets? in'
+
+@test "comments of the module and of vhostlimitctl use standard terms" {
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
-  is "$(cd "$TOP" && grep -nwiE "$idioms" ctl/*.[ch])" '' "private idioms in vhostlimitctl"
-  is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$idioms" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
+  is "$(cd "$TOP" && grep -nwiE "$IDIOMS" ctl/*.[ch])" '' "private idioms in vhostlimitctl"
+  is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$IDIOMS" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
+}
+
+# Prints "FILE:LINE: TEXT" for titles and comments of the scripts below t, and for all lines of
+# its C programs and models.
+words_of_tests() {
+  cd "$TOP" || return
+  awk '/^ *@test "/ { print FILENAME ":" FNR ": " $0; next }
+    match($0, /(^|[ \t])#([ \t]|$).*/) { print FILENAME ":" FNR ": " substr($0, RSTART) }' t/*.bats t/*.sh t/lib/*.{bash,sh,pl} t/cgi/*
+  grep -n '' t/unit/*.[ch] t/fuzz/*.[ch] t/lib/*.c t/model/*.pml
+}
+
+functions_of_tests() {
+  cd "$TOP" || return
+  grep -oE '^[a-z_]+\(\)' t/*.bats t/*.sh t/lib/*.bash
+  grep -oE '^static [a-z_0-9 *]*[ *][a-z_0-9]+\(' t/unit/*.c
+}
+
+@test "titles, comments and names of functions of the tests use standard terms" {
+  local words functions
+  words=$(words_of_tests | grep -v 'apache or nobody')          # a user, in the help of smoke.sh
+  at_least "$(grep -c '@test' <<<"$words")" 800 "titles"
+  is "$(grep -wiE "$IDIOMS|gives? back|given back|in (its )?line behind|(its|their|whose) turn|becomes? of" <<<"$words")" '' "private idioms"
+  functions=$(functions_of_tests | grep -v ':as_nobody()')      # runs as that user
+  at_least "$(wc -l <<<"$functions")" 1000 "functions"
+  is "$(grep -E '(^|[ :_*])(who|whoever|somebody|nobody|anybody|everybody|stands?_still)(_|\()' <<<"$functions")" '' "private idioms in names"
 }
 
 @test "only vl_cgroup_mount.c includes libcgroup" {
@@ -97,7 +126,7 @@ calls_of_files() { # <folder>
   is "$output" "$TOP/mod_vhostlimit/cgroup/vl_cgroup_mount.c" "files that include libcgroup"
 }
 
-@test "the time of day is asked only for what people read" {
+@test "only three files read the time of day" {
   try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
   is "${lines[*]##*/}" 'vl_arrival_answer.c vl_control_figures.c vl_shm.c vl_status.c' "files that ask"
 }
@@ -108,7 +137,7 @@ calls_of_files() { # <folder>
   is "$(awk '{ print $NF }' <<<"$output")" vhostlimit_module "exported symbols"
 }
 
-@test "each source file names its licence in its first lines" {
+@test "the first lines of each source file name its license" {
   local files file
   mapfile -t files < <(sources)
   at_least "${#files[@]}" 25 "source files found"
@@ -119,17 +148,17 @@ calls_of_files() { # <folder>
 
 teardown() { [[ -z ${BUILD-} ]] || rm -rf "${BUILD:?}/guard-$$" "$BUILD/t/unit/guard.t"; }
 
-# What `make dist` would pack. The name is this test's own, so that a package may be
-# built from the tree at the same time.
+# Makes what `make dist` would pack, under a name of this test: another test may build the
+# package from the tree at the same time.
 make_distdir() { make -s -C "$BUILD" distdir distdir="$1"; }  # <name>
 
-# Files of t, without what configure and make put there.
+# Prints the files of t without products of configure and make.
 files_of_t() { # <folder with t in it>
   (cd "$1" && find t -type f ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name '*.t' ! -name '*.log' ! -name '*.trs' \
     ! -name Makefile ! -path '*/.deps/*' ! -path '*/.libs/*' | sort)
 }
 
-@test "the tarball has every file of t, and nothing that was built in it" {
+@test "the tarball has every file of t and no built file" {
   BUILD=${VL_BUILD_DIR:-$TOP}
   [[ -e $BUILD/Makefile ]] || skip "the tree is not configured"
   local dist=guard-$$ want

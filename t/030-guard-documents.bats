@@ -1,11 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Documents: directives, log ids and the change log agree with the sources.
 
 load lib/common
 load lib/httpd
 load lib/guard
 
-@test "every directive the module takes is in docs/directives.md, and none is invented" {
+@test "docs/directives.md has exactly the directives of the module" {
   local code docs
   code=$(found 5 "directives of the module" directives_of_module)
   docs=$(sed -nE "s/^## (VhostLimit[A-Za-z]*)\$/\1/p" "$TOP/docs/directives.md" | sort)
@@ -17,27 +19,27 @@ load lib/guard
   names=$(found 5 "directives of the module" directives_of_module)
   for name in $names; do
     entry=$(sed -nE "/^## \`?$name\`?\$/,/^## /p" "$TOP/docs/directives.md")
-    for field in Syntax Default Context; do
+    for field in Description Syntax Default Context Status Module; do
       grep -qiE "^[-*|_ ]*$field" <<<"$entry" || fail "$name: no $field"
     done
   done
 }
 
-@test "conf/vhostlimit.conf shows every directive the module takes, and no other" {
+@test "conf/vhostlimit.conf has exactly the directives of the module" {
   local code conf
   code=$(found 5 "directives of the module" directives_of_module)
   conf=$(sed -nE 's/^[ #]*(VhostLimit[A-Za-z]*) .*$/\1/p' "$TOP/conf/vhostlimit.conf" | sort -u)
   is "$conf" "$code" "directives in conf/vhostlimit.conf"
 }
 
-# The lines of the file that are configuration, uncommented: one begins with a
+# Prints the configuration in the file, uncommented. A line of configuration begins with a
 # directive or a section, or is indented in a section. The module is the one built.
 uncommented() {
   sed -nE -e 's|^# (LoadModule vhostlimit_module) .*|\1 "'"$(vl_module)"'"|p' \
     -e 's,^# ((VhostLimit[A-Za-z]*|LogFormat|CustomLog) .*|</?[A-Z].*|    [A-Z].*)$,\1,p' "$TOP/conf/vhostlimit.conf"
 }
 
-@test "conf/vhostlimit.conf: the server takes it as it is, and with every directive uncommented" {
+@test "the server accepts conf/vhostlimit.conf as it is, and with all directives uncommented" {
   local code
   code=$(found 5 "directives of the module" directives_of_module)
   uncommented >"$BATS_TEST_TMPDIR/all.conf"
@@ -73,10 +75,20 @@ uncommented() {
 }
 documented_ids() { grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/operating.md" | tr -d VL | sort -u; }
 
-@test "the change log has a section for what is not released, or for this version" {
+@test "the change log has a section for unreleased changes or for this version" {
   local version
   version=$(sed -nE 's/^AC_INIT\(\[[^]]*\], *\[([0-9.]+)\].*/\1/p' "$TOP/configure.ac")
   like "$version" '^[0-9]+\.[0-9]+\.[0-9]+$' "version in configure.ac"
   try grep -E "^## \[?(Unreleased|${version//./\\.})\]?( |\$)" "$TOP/CHANGELOG.md"
   is "$status" 0
 }
+
+@test "the picture of the overview has every label of its source" {
+  local label labels svg
+  svg=$(sed 's/&#45;/-/g; s/&gt;/>/g; s/&amp;/\&/g' "$TOP/docs/design/overview.svg")
+  labels=$(found 15 "labels" picture_labels)
+  while IFS= read -r label; do
+    grep -qF -- ">$label<" <<<"$svg" || fail "$label: not in overview.svg (make pictures)"
+  done <<<"$labels"
+}
+picture_labels() { grep -oE '\blabel = "[^"]+"' "$TOP/docs/design/overview.dot" | sed 's/label = "//; s/"$//; s/\\n/\n/g' | sort -u; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the guides say: their configuration, their links, the names in them.
+# The guides: their configuration is valid, and their links and names exist.
 
 load lib/common
 load lib/httpd
@@ -9,7 +9,7 @@ load lib/guard
 
 GUIDES=$TOP/docs/guides
 
-# The n-th block of configuration of a guide.
+# Prints the n-th block of configuration of a guide.
 block() { # <file> <number>
   awk -v want="$2" '/^```/ { if (!inside && $0 == "```apache") n++; inside = !inside; next }
     inside && n == want' "$1"
@@ -17,7 +17,7 @@ block() { # <file> <number>
 
 blocks_in() { grep -c '^```apache$' "$1" || :; }  # <file>
 
-# Everything that a guide may use, as a2enmod has it.
+# Prints options that load all modules that a guide may use.
 guide_modules() {
   local module
   for module in authz_host authz_user authn_core authn_file auth_basic macro remoteip proxy proxy_fcgi; do
@@ -25,7 +25,7 @@ guide_modules() {
   done
 }
 
-@test "each block of configuration in the guides is one that the server takes" {
+@test "the server accepts each block of configuration in the guides" {
   local file n modules seen=0
   mapfile -t modules < <(guide_modules)
   make_room
@@ -40,7 +40,7 @@ guide_modules() {
   at_least "$seen" 10 "blocks found"
 }
 
-@test "each directive of ours that a guide names is one" {
+@test "each VhostLimit directive in the guides exists" {
   local name code named
   code=$(found 5 "directives of the module" directives_of_module)
   named=$(found 5 "directives that guides name" named_directives)
@@ -50,7 +50,7 @@ guide_modules() {
 }
 named_directives() { grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u; }
 
-@test "each file that README.md and the guides point to is there" {
+@test "each file that README.md and the guides link to exists" {
   local path paths
   paths=$(found 5 "paths" linked_paths)
   for path in $paths; do
@@ -64,7 +64,7 @@ named_directives() { grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TO
 linked_paths() { grep -ohE '\bdocs/[a-z/-]+\.md|\]\((docs|conf)/[^)#]+' "$GUIDES"/*.md "$TOP/README.md" | tr -d '](' | sort -u; }
 installed_files() { sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md; }
 
-@test "each key of the status page in the guides' queries is one" {
+@test "each key of the status page in the guides is documented" {
   local key keys
   keys=$(found 2 "keys" named_keys)
   for key in $keys; do
@@ -73,7 +73,7 @@ installed_files() { sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$
 }
 named_keys() { grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md | tr -d '\140' | sort -u; }
 
-@test "systemd takes the units of the examples" {
+@test "systemd accepts the example units" {
   requires systemd_analyze
   local dir=$BATS_TEST_TMPDIR
   sed 's|/usr/local/sbin/in-vhost|/bin/true|' "$TOP/conf/systemd/vhostlimit-fpm@.service" >"$dir/vhostlimit-fpm@.service"

@@ -1,14 +1,16 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Static analysis of the sources by cppcheck and clang-tidy.
 
 load lib/common
 
 need_cppcheck()   { need_program cppcheck; }
 need_clang_tidy() { need_program clang-tidy; }
 
-# uninitvar, in the files that walk rings: cppcheck takes APR_RING_FOREACH's
-# sentinel, which is no element, for one that has not been filled in.
-@test "cppcheck has nothing to say about the sources" {
+# uninitvar is off for files that iterate over rings: cppcheck takes the sentinel of
+# APR_RING_FOREACH, which is no element, for an uninitialized element.
+@test "cppcheck reports nothing" {
   requires cppcheck
   try cppcheck -q -j 2 --enable=warning,performance,portability --error-exitcode=1 -D'APR_INT64_T_FMT="ld"' \
     --suppress=uninitvar:"$TOP/mod_vhostlimit/accept/vl_arrival_transfer.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/core/vl_wait.c" \
@@ -18,9 +20,9 @@ need_clang_tidy() { need_program clang-tidy; }
   is "$status" 0
 }
 
-# .clang-tidy says what it looks for. Its analyser alone takes minutes of CPU time
-# and runs with VL_LONG=1, in the job "analysers" of tools/check.sh --all.
-@test "clang-tidy has nothing to say about the sources" {
+# .clang-tidy lists the checks. Its analyzer takes minutes of CPU time and runs with
+# VL_LONG=1, in the job "analysers" of tools/check.sh --all.
+@test "clang-tidy reports nothing" {
   requires clang_tidy
   local apxs without=''
   apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | sed -n 1p)
@@ -33,8 +35,8 @@ need_clang_tidy() { need_program clang-tidy; }
     printf '%s\n' "${@:3}" |
       timeout 1800 xargs -P 2 -n "$2" clang-tidy --quiet --config-file="$TOP/.clang-tidy" -p "$BATS_TEST_TMPDIR" "--checks=$1" 2>/dev/null
   }
-  # vhostlimitctl asks once, at its end, whether all output was written (cert-err33-c). The
-  # analyser takes its va_list for uninitialized in a run over several files.
+  # vhostlimitctl checks once, at its end, whether all output was written (cert-err33-c).
+  # The analyzer reports its va_list as uninitialized in a run over several files.
   tidy_all() {
     local failed=0
     tidy "$without" 4 "$TOP"/mod_vhostlimit/{,*/}*.c || failed=1

@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+#
+# Contexts in which a directive is not allowed.
 
 load lib/live
 
@@ -9,7 +11,7 @@ ALL='VhostLimit:On VhostLimitWeight:200 VhostLimitConcurrency:5 VhostLimitQueue:
 
 setup() { mkdir -p "$HTTPD_ROOT"; }
 
-refused_inside() { # <opening> <closing>   each directive, with the message naming it
+refused_inside() { # <opening> <closing>   each directive; the message names it
   local pair
   for pair in $ALL; do
     check_config -v "a $1"$'\n'"${pair/:/ }"$'\n'"$2"
@@ -18,15 +20,15 @@ refused_inside() { # <opening> <closing>   each directive, with the message nami
   done
 }
 
-@test "no directive is taken in <Directory>" {
+@test "no directive is allowed in <Directory>" {
   refused_inside '<Directory "/">' '</Directory>'
 }
 
-@test "no directive is taken in <Location>" {
+@test "no directive is allowed in <Location>" {
   refused_inside '<Location "/x">' '</Location>'
 }
 
-@test "no directive is taken in <Files>" {
+@test "no directive is allowed in <Files>" {
   refused_inside '<Files "x">' '</Files>'
 }
 
@@ -48,7 +50,7 @@ refused_inside() { # <opening> <closing>   each directive, with the message nami
   like "$output" 'VhostLimitOnError (cannot occur|not allowed)'
 }
 
-@test "no directive is taken in .htaccess" {
+@test "no directive is allowed in .htaccess" {
   local pair
   start_httpd 'VhostLimit On'
   for pair in $ALL; do
@@ -58,7 +60,7 @@ refused_inside() { # <opening> <closing>   each directive, with the message nami
   done
 }
 
-@test "the server without any of our directives starts and counts nothing" {
+@test "without directives of the module the server starts and counts nothing" {
   start_httpd
   is "$(get a /)" 200
   is "$(status_json | jq -c '.vhosts')" '[]'

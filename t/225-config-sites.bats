@@ -1,15 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Sites: which virtual hosts share limits, and what the test of the configuration and the
-# start say when their limits differ. `apachectl configtest` is `httpd -t`.
+# Sites: which virtual hosts share limits, and the errors of `apachectl configtest` (httpd
+# -t) and of the start if their limits differ.
 
 load lib/common
 load lib/httpd
 
 setup() { mkdir -p "$HTTPD_ROOT"; }
 
-# A second virtual host with the name of a.test, on another address.
+# Adds a second virtual host with the name of a.test, on another address.
 second() { # <line>...: options of configure_httpd
   local line
   printf '%s\0' -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x "ServerName ${NAME:-a.test}"
@@ -34,7 +34,7 @@ accepted() {
   is "$status" 0 "$output"
 }
 
-# The test of the configuration and the start both fail with the message.
+# The configuration test and the start both fail with the message.
 refused() { # <regular expression>
   try "$(httpd_program)" -t -f "$HTTPD_ROOT/httpd.conf"
   is "$status" 1 "httpd -t: $output"
@@ -44,7 +44,7 @@ refused() { # <regular expression>
   like "$output" "$1" "what the start says"
 }
 
-# The conflict with both lines, in the order of the file.
+# The message names both lines, in the order of the file.
 refused_for() { # <site> <first line> <second line>
   local first second
   first=$(line_of "$2" | sed -n 1p)
@@ -52,12 +52,12 @@ refused_for() { # <site> <first line> <second line>
   refused "VL0015: site $1: ${2%% *} is ${2#* } in .*/httpd\.conf:$first and ${3#* } in .*/httpd\.conf:$second\. .*does not start"
 }
 
-@test "a limit with two values in one site stops the start, and both places are named" {
+@test "two values of a limit in one site stop the start; the error names both lines" {
   configure_both 'VhostLimit On' -v 'a VhostLimitWeight 200' -- 'VhostLimitWeight 300'
   refused_for 'a\.test' 'VhostLimitWeight 200' 'VhostLimitWeight 300'
 }
 
-@test "each directive of a site is compared" {
+@test "values of each directive are compared within a site" {
   local pair
   for pair in 'VhostLimit:On:DryRun' 'VhostLimitConcurrency:1:2' 'VhostLimitQueue:5:6' 'VhostLimitQueue:5 1s:5 2s' \
     'VhostLimitCPU:10%:20%' 'VhostLimitMemory:64M:65M' 'VhostLimitProcesses:5:none' 'VhostLimitIO:10M:none' \
@@ -70,7 +70,7 @@ refused_for() { # <site> <first line> <second line>
   done
 }
 
-@test "the classes of a site are compared one by one, and the first difference is named" {
+@test "classes of a site are compared one by one; the error names the first difference" {
   local same="VhostLimitClass shop weight=300 \"%{REQUEST_URI} == '/shop'\""
   configure_both 'VhostLimit On' -v "a $same" -- "$same"
   accepted
@@ -82,24 +82,24 @@ refused_for() { # <site> <first line> <second line>
   refused_for 'a\.test' 'VhostLimitClass one weight=50 true' 'VhostLimitClass two weight=50 true'
 }
 
-@test "the same value twice is no conflict, and neither are different limits" {
+@test "equal values and different limits are no conflict" {
   configure_both 'VhostLimit On' -v 'a VhostLimitMemory 1G' -v 'a VhostLimitQueue 50' -- 'VhostLimitMemory 1024M' \
     'VhostLimitQueue 50 5s' 'VhostLimitWeight 300'
   accepted
 }
 
-@test "a value at server level is a default: it conflicts with none" {
+@test "a value at server level is a default and conflicts with no other value" {
   configure_both 'VhostLimit On' 'VhostLimitWeight 100' 'VhostLimitConcurrency 7' -v 'a VhostLimitWeight 200' \
     -- 'VhostLimitConcurrency 5'
   accepted
 }
 
-@test "the main server's directives are defaults for its own site too" {
+@test "values at server level are defaults for the main server's own site too" {
   NAME=main.test configure_both 'VhostLimit On' 'VhostLimitWeight 100' -- 'VhostLimitWeight 200'
   accepted
 }
 
-@test "letters' case of a ServerName, its scheme and its port make no other site" {
+@test "case, scheme and port of a ServerName do not distinguish sites" {
   local name
   for name in A.TEST https://a.test:8443 a.test:8080; do
     NAME=$name configure_both 'VhostLimit On' -v 'a VhostLimitWeight 200' -- 'VhostLimitWeight 300'
@@ -107,12 +107,12 @@ refused_for() { # <site> <first line> <second line>
   done
 }
 
-@test "ServerAlias joins no sites" {
+@test "ServerAlias does not join sites" {
   NAME=other.test configure_both 'VhostLimit On' -v 'a VhostLimitWeight 200' -- 'ServerAlias a.test' 'VhostLimitWeight 300'
   accepted
 }
 
-@test "a ServerName in a file that <VirtualHost> includes, or in a macro, names the site" {
+@test "a ServerName from an included file or a macro names the site" {
   requires mod_macro
   echo 'ServerName a.test' >"$HTTPD_ROOT/name.conf"
   configure_httpd -l macro 'VhostLimit On' -v 'a VhostLimitWeight 200' -x "<VirtualHost 127.0.0.2:$(httpd_port)>" \
@@ -125,7 +125,7 @@ refused_for() { # <site> <first line> <second line>
   refused 'VL0015: site a\.test: VhostLimitWeight is 200 in .*/httpd\.conf:[0-9]+ and 300 in macro .site. .*:3\. The'
 }
 
-@test "virtual hosts without ServerName are sites of their own" {
+@test "virtual hosts without ServerName are separate sites" {
   local lines=() port weight=100
   for port in "$(free_port one)" "$(free_port two)"; do
     weight=$((weight + 1))
@@ -135,7 +135,7 @@ refused_for() { # <site> <first line> <second line>
   accepted
 }
 
-@test "the limits of a group conflict as those of a site do" {
+@test "values of a limit are compared within a group" {
   configure_httpd 'VhostLimit On' -v 'a VhostLimitGroup one' -v 'b VhostLimitGroup one' \
     -v 'a VhostLimitWeight 200' -v 'b VhostLimitWeight 300'
   refused_for '@one' 'VhostLimitWeight 200' 'VhostLimitWeight 300'
@@ -148,7 +148,7 @@ refused_for() { # <site> <first line> <second line>
   refused_for 'a\.test' 'VhostLimitGroup one' 'VhostLimitGroup two'
 }
 
-@test "what a virtual host with VhostLimit Off sets does not count for its site" {
+@test "limits in a virtual host with VhostLimit Off are ignored for its site" {
   configure_both 'VhostLimit On' -v 'a VhostLimitGroup one' -v 'a VhostLimitWeight 200' -- 'VhostLimit Off' \
     'VhostLimitGroup two' 'VhostLimitWeight 300'
   accepted
@@ -159,7 +159,7 @@ refused_for() { # <site> <first line> <second line>
   refused 'VhostLimitGroup: outside of <VirtualHost> it would join all sites of the server'
 }
 
-@test "every site with a conflict is named" {
+@test "every site with a conflict is reported" {
   local port
   port=$(httpd_port)
   configure_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200' -v 'b VhostLimitWeight 200' \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Each kind of request is counted once and leaves. One server for all tests.
+# Each kind of request is counted once, and its slot is released. All tests share a server.
 
 load lib/live
 export ONE_SERVER=yes
@@ -22,76 +22,76 @@ teardown_file() { end_server; }
 
 got() { is "$(get "${@:2}")" "$1" "status of $3"; }  # <status> <vhost> <path> [curl argument]...
 
-@test "a page" {
+@test "a page is counted once" {
   counts_as 1 a got 200 a /page.html
 }
 
-@test "a page that is not there" {
+@test "a page that does not exist is counted once" {
   counts_as 1 c got 404 c /nope
 }
 
-@test "HEAD" {
+@test "HEAD is counted once" {
   counts_as 1 a got 200 a /page.html -I
 }
 
-@test "POST with a body" {
+@test "POST with a body is counted once" {
   counts_as 1 a got 200 a /cgi/echo.sh --data-binary @"$HTTPD_ROOT/htdocs/a/page.html"
 }
 
-@test "POST in chunks" {
+@test "POST with a chunked body is counted once" {
   counts_as 1 a got 200 a /cgi/echo.sh -H 'Transfer-Encoding: chunked' -d some -d thing
   is "$(answer_body)" '10 bytes'
 }
 
-@test "POST to a static file" {
+@test "POST to a static file is counted once" {
   counts_as 1 c got 200 c /page.html -d body
   is "$(answer_body)" 'page of c'
 }
 
-@test "a method that a static file does not take" {
+@test "a method that a static file does not allow is counted once" {
   counts_as 1 c got 405 c /page.html -X DELETE -d body
 }
 
-@test "POST with Expect: 100-continue" {
+@test "POST with Expect: 100-continue is counted once" {
   counts_as 1 a got 200 a /cgi/echo.sh -H 'Expect: 100-continue' -d body
 }
 
-@test "a conditional request that is answered 304" {
+@test "a conditional request that is answered 304 is counted once" {
   got 200 c /page.html
   counts_as 1 c got 304 c /page.html -H "If-None-Match: $(answer_head ETag)"
 }
 
-@test "a range" {
+@test "a range request is counted once" {
   counts_as 1 a got 206 a /big.bin -r 1000-1999
 }
 
-@test "a range that cannot be satisfied" {
+@test "a range that cannot be satisfied is counted once" {
   counts_as 1 c got 416 c /page.html -r 100000-
 }
 
-@test "a large file" {
+@test "a large file is counted once" {
   counts_as 1 a got 200 a /big.bin
   is "$(answer_body | wc -c)" $((64 << 20)) "bytes"
 }
 
-@test "HTTP/1.0" {
+@test "HTTP/1.0 is counted once" {
   counts_as 1 a got 200 a /page.html -0
 }
 
-@test "ten requests on one kept connection" {
-  counts_as 10 a ten_on_one
+@test "ten requests on one keep-alive connection are counted as ten" {
+  counts_as 10 a ten_on_one_connection
 }
-ten_on_one() {
+ten_on_one_connection() {
   is "$(web -o /dev/null -w '%{http_code} %{num_connects}\n' "$(url a '/page.html?[1-10]')" | sort | uniq -c | xargs)" \
     '9 200 0 1 200 1' "status and new connections"
 }
 
-@test "fifty requests sent in one go" {
-  counts_as 50 a fifty_in_one_go
+@test "fifty pipelined requests are counted as fifty" {
+  counts_as 50 a fifty_pipelined
 }
-fifty_in_one_go() { is "$(pipeline a 50 /page.html / /inside | sort | uniq -c | xargs)" '50 200' "answers"; }
+fifty_pipelined() { is "$(pipeline a 50 /page.html / /inside | sort | uniq -c | xargs)" '50 200' "answers"; }
 
-@test "requests for two vhosts on one connection, each where it belongs" {
+@test "two requests on one connection are counted in the vhost of each" {
   local before
   before=$(status_of b requests)
   counts_as 1 a web -o /dev/null -o /dev/null -H 'Host: a.test' "$(url a /page.html)" \
@@ -99,56 +99,56 @@ fifty_in_one_go() { is "$(pipeline a 50 /page.html / /inside | sort | uniq -c | 
   settles b requests $((before + 1))
 }
 
-@test "a directory and its index, an internal redirect" {
+@test "a directory and its index are counted once (internal redirect)" {
   counts_as 1 b got 200 b /sub/
   is "$(answer_body)" 'sub of b'
 }
 
-@test "a directory without its slash, an external redirect" {
+@test "a directory without its slash is counted once (external redirect)" {
   counts_as 1 b got 301 b /sub
 }
 
-@test "an ErrorDocument, an internal redirect" {
+@test "an ErrorDocument is counted once (internal redirect)" {
   counts_as 1 a got 404 a /nope
   is "$(answer_body)" 'page of a'
 }
 
-@test "an ErrorDocument that is missing too" {
+@test "an ErrorDocument that does not exist is counted once" {
   counts_as 1 b got 404 b /nope
 }
 
-@test "a script's local redirect" {
+@test "a script's local redirect is counted once" {
   counts_as 1 a got 200 a /cgi/redirect.sh
   is "$(answer_body)" 'page of a'
 }
 
-@test "mod_rewrite inside the server" {
+@test "mod_rewrite inside the server is counted once" {
   counts_as 1 a got 200 a /inside
 }
 
-@test "mod_rewrite in a directory, an internal redirect" {
+@test "mod_rewrite in a directory is counted once (internal redirect)" {
   counts_as 1 b got 200 b /again
   is "$(answer_body)" 'page of b'
 }
 
-@test "mod_rewrite with an external redirect" {
+@test "mod_rewrite with an external redirect is counted once" {
   counts_as 1 a got 302 a /outside
 }
 
-@test "a page that includes two others by subrequests" {
+@test "a page that includes two others by subrequests is counted once" {
   counts_as 1 a got 200 a /ssi.shtml
   is "$(answer_body | tr -d '\n')" '[page of apage of a]'
 }
 
-@test "a script that fails" {
+@test "a script that fails is counted once" {
   counts_as 1 a got 500 a /cgi/fail.sh
 }
 
-@test "a client that goes away in the middle of a large file" {
+@test "a client that closes in the middle of a large file is counted once" {
   counts_as 1 a abort_request a /big.bin
 }
 
-@test "a client that reads slowly holds no place once its answer is on its way" {
+@test "a response that is being sent to a slow client holds no slot" {
   [[ ${VL_MPM:-event} == event ]] || skip "only event finishes writing without the worker"
   local fd before
   before=$(status_of a requests)
@@ -160,19 +160,19 @@ fifty_in_one_go() { is "$(pipeline a 50 /page.html / /inside | sort | uniq -c | 
   exec {fd}>&-
 }
 
-@test "a client that goes away before a script answers" {
-  counts_as 1 a begin_and_leave
+@test "a client that closes before a script answers is counted once" {
+  counts_as 1 a begin_and_close
 }
-begin_and_leave() {
+begin_and_close() {
   hold_request gone a --max-time 1
   is "$(answer_of gone)" 000
   release_request gone
 }
 
-@test "a client that goes away in the middle of its POST" {
-  counts_as 1 a leave_in_body
+@test "a client that closes in the middle of its POST is counted once" {
+  counts_as 1 a close_in_body
 }
-leave_in_body() {
+close_in_body() {
   local fd before
   before=$(status_of a requests)
   exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
@@ -181,36 +181,36 @@ leave_in_body() {
   exec {fd}>&-
 }
 
-@test "a request passed on to another server" {
+@test "a proxied request is counted once" {
   counts_as 1 a got 200 a /back/page.html
   is "$(answer_body)" 'page of main'
 }
 
-@test "OPTIONS * and TRACE" {
+@test "OPTIONS * and TRACE are counted once" {
   counts_as 1 a answers_raw '^HTTP/1.1 200 ' 'OPTIONS * HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
   counts_as 1 a answers_raw '^HTTP/1.1 200 .*TRACE / ' 'TRACE / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
 }
 raw_as_is() { printf '%b' "$1" | raw; }
 answers_raw() { like "$(raw_as_is "$2")" "$1"; }  # <regular expression> <text>
 
-@test "garbage, and a request line that is too long, leave nothing behind" {
+@test "garbage and a request line that is too long leave no request running" {
   answers_raw '400 Bad Request' 'garbage\r\n\r\n'
   answers_raw '^HTTP/1.1 414 ' "GET /$(head -c 20000 /dev/zero | tr '\0' x) HTTP/1.1\\r\\nHost: a.test\\r\\n\\r\\n"
   settles a running 0
   settles b running 0
 }
 
-@test "HTTP/1.1 without Host is refused by Apache and leaves nothing behind" {
+@test "HTTP/1.1 without Host is answered 400 and leaves no request running" {
   like "$(raw_as_is 'GET / HTTP/1.1\r\n\r\n')" '400 Bad Request'
   settles a running 0
 }
 
-@test "what no vhost matches belongs to the main server's account" {
+@test "a request that matches no vhost belongs to the main server's account" {
   counts_as 1 main got 200 main /
   is "$(answer_body)" 'index of main'
 }
 
-@test "an unknown name belongs to the first vhost" {
+@test "a request with an unknown name belongs to the first vhost" {
   counts_as 1 a got 200 a / -H 'Host: unknown.test'
   is "$(answer_body)" 'index of a'
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# VhostLimitConcurrency without a queue: who is refused, and how. How one waits
-# instead is in 500.
+# VhostLimitConcurrency without a queue: which requests are refused, and the responses.
+# t/500 tests queued requests.
 
 load lib/live
 
 start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
 
-@test "a third request is refused when two may run" {
+@test "a third request is refused with VhostLimitConcurrency 2" {
   start_capped -v 'a VhostLimitConcurrency 2'
   hold_request one; hold_request two
   is "$(status_of a running)" 2
@@ -17,7 +17,7 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
   is "$(status_of a running)" 2 running
 }
 
-@test "a place that is given back is free at once" {
+@test "a released slot is free at once" {
   start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /)" 503
@@ -26,7 +26,7 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
   is "$(get a /)" 200
 }
 
-@test "a refused request takes no place and is not among the requests let in" {
+@test "a refused request holds no slot and is not counted as admitted" {
   start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   local i
@@ -34,7 +34,7 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
   is "$(status_of a requests) $(status_of a refused) $(status_of a running)" '1 5 1'
 }
 
-@test "one vhost that is full refuses nothing of another" {
+@test "a vhost at its concurrency limit does not affect another vhost" {
   start_capped 'VhostLimitConcurrency 1'
   hold_request one a
   is "$(get a /)" 503
@@ -42,7 +42,7 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
   is "$(status_of b refused)" 0
 }
 
-@test "without a limit many run at once" {
+@test "requests without a concurrency limit run at once" {
   start_httpd 'VhostLimit On'
   local i
   for i in 1 2 3 4 5 6 7 8 9 10 11 12; do hold_request "h$i"; done
@@ -50,7 +50,7 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
   is "$(status_of a refused)" 0
 }
 
-@test "the limit is exact across children" {
+@test "the concurrency limit is exact across child processes" {
   start_capped 'VhostLimitConcurrency 10' -t 'StartServers 4' -t 'ServerLimit 4' \
     -t 'ThreadLimit 4' -t 'ThreadsPerChild 4' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 4' \
     -t 'MaxSpareThreads 16'
@@ -60,7 +60,7 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
   is "$(get a /) $(get a /) $(get b /)" '503 503 200'
 }
 
-@test "twenty-four at once for a limit of four: no more than four run" {
+@test "of twenty-four simultaneous requests four run with VhostLimitConcurrency 4" {
   start_capped -v 'a VhostLimitConcurrency 4' -v 'a VhostLimitStatusCode 429'
   local i
   mkfifo -m 666 "$(hold_dir)/x.fifo"
@@ -70,14 +70,14 @@ start_capped() { start_httpd 'VhostLimit On' 'VhostLimitQueue 0' "$@"; }
 }
 twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 20 ]]; }
 
-@test "VhostLimitStatusCode chooses the answer" {
+@test "VhostLimitStatusCode sets the status of a refusal" {
   start_capped 'VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429' \
     -v 'b VhostLimitStatusCode 508'
   hold_request one a; hold_request two b; hold_request three c
   is "$(get a /) $(get b /) $(get c /)" '429 508 503'
 }
 
-@test "Retry-After is the number given, nothing when off, and seconds when auto" {
+@test "Retry-After is the configured number, absent with off, and in seconds with auto" {
   start_capped 'VhostLimitConcurrency 1' -v 'a VhostLimitRetryAfter 77' \
     -v 'b VhostLimitRetryAfter off' -v 'c VhostLimitRetryAfter auto'
   hold_request one a; hold_request two b; hold_request three c
@@ -87,12 +87,12 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
   like "$(answer_head Retry-After)" '^[1-9][0-9]{0,4}$'
 }
 
-@test "an answer that is not a refusal carries no Retry-After" {
+@test "a response that is not a refusal has no Retry-After" {
   start_httpd 'VhostLimit On' 'VhostLimitRetryAfter 77'
   is "$(get a /) $(answer_head Retry-After)" '200 '
 }
 
-@test "a local ErrorDocument is the body of a refusal, with Retry-After kept" {
+@test "a local ErrorDocument is the body of a refusal, and Retry-After is kept" {
   start_capped -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 /sorry.html' \
     -v 'a VhostLimitRetryAfter 9'
   hold_request one
@@ -102,20 +102,20 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
   is "$(status_of a running) $(status_of a refused) $(status_of a requests)" '1 1 1'
 }
 
-@test "an ErrorDocument of plain words is the body of a refusal" {
+@test "an ErrorDocument with a text is the body of a refusal" {
   start_capped -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 "come again"'
   hold_request one
   is "$(get a /) $(answer_body)" '503 come again'
 }
 
-@test "a refusal does not promise a connection that then closes" {
+@test "a refusal without Connection: close keeps its connection open" {
   start_capped -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429'
   hold_request one
   is "$(get a /)" 429
   [[ $(answer_head Connection) == close ]] || is "$(pipeline a 3 / | xargs)" '429 429 429'
 }
 
-@test "after a place is free the next requests of a connection are served" {
+@test "requests of a connection are served after a slot has been released" {
   start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   release_request one
@@ -123,21 +123,21 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
   is "$(pipeline a 20 / | sort | uniq -c | xargs)" '20 200'
 }
 
-@test "a 503 ends its connection, as every 503 of Apache does" {
+@test "a refusal with 503 closes the connection, as each 503 of Apache does" {
   start_capped -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(pipeline a 3 / | xargs)" '503'
   is "$(get a /) $(answer_head Connection)" '503 close'
 }
 
-@test "a refused POST does not confuse the next request on its connection" {
+@test "a refused POST leaves the next request on its connection intact" {
   start_capped -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitStatusCode 429'
   hold_request one
   local two='POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbodyGET / HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n'
   like "$(printf '%b' "$two" | raw | sed -n 's,^.*HTTP/1.1 \([0-9]*\) .*,\1,p' | xargs)" '^429( 200)?$'
 }
 
-@test "pages that a page includes do not count against a limit of one" {
+@test "subrequests of a page do not count against a concurrency limit of one" {
   start_capped 'VhostLimitConcurrency 1' -l include \
     -v 'a AddOutputFilter INCLUDES .shtml' -v 'a ErrorDocument 404 /page.html'
   is "$(get a /ssi.shtml) $(answer_body | tr -d '\n')" '200 [page of apage of a]'
@@ -145,7 +145,7 @@ twenty_refused() { [[ $(cat "$(hold_dir)"/r*.code 2>/dev/null | grep -c 429) == 
   is "$(status_of a refused)" 0
 }
 
-@test "a request that the reverse proxy sends to a full vhost gets that vhost's answer" {
+@test "a proxied request to a vhost at its limit gets the refusal of that vhost" {
   start_capped -l proxy -l proxy_http 'VhostLimitConcurrency 1' \
     'VhostLimitStatusCode 429' -v "b ProxyPass /x/ http://127.0.0.2:$(httpd_port)/"
   hold_request one main

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# On, Off, DryRun; what a vhost inherits; what the logs get to know.
+# Modes On, Off and DryRun, inheritance by vhosts, and the variables in the access log.
 
 load lib/live
 
 logged() { wait_until 5 access_log_has "$1" "$2"; }           # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
-@test "DryRun serves what On would refuse, and counts it" {
+@test "DryRun serves and counts requests that On would refuse" {
   start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /) $(answer_head Retry-After)" '200 '
@@ -16,13 +16,13 @@ access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
   is "$(status_of a mode)" dryrun
 }
 
-@test "DryRun counts as running what On would have refused" {
+@test "DryRun counts requests as running that On would have refused" {
   start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one; hold_request two; hold_request three
   is "$(status_of a running) $(status_of a would_refuse)" '3 2'
 }
 
-@test "CGI programs are scheduled as without the module, with On, DryRun and Off" {
+@test "CGI programs have the scheduling policy of plain Apache, with On, DryRun and Off" {
   local vhost
   start_httpd 'VhostLimit On' -v 'b VhostLimit DryRun' -v 'c VhostLimit Off'
   for vhost in a b c; do
@@ -38,14 +38,14 @@ access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
   like "$output" '^(0)?$' "requests of a vhost that is Off"
 }
 
-@test "a vhost may be On where the server is Off" {
+@test "VhostLimit On in a vhost overrides Off at server level" {
   start_httpd 'VhostLimit Off' -v 'c VhostLimit On'
   is "$(get a /) $(get c /)" '200 200'
   settles c requests 1
   is "$(status_json | jq -r '[.vhosts[] | select(.mode != "off") | .name | sub(":.*"; "")] | join(" ")')" c.test
 }
 
-@test "vhosts inherit the server's limits, and what they set themselves wins" {
+@test "vhosts inherit the server's limits and can override them" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' 'VhostLimitConcurrency 1' 'VhostLimitStatusCode 429' \
     'VhostLimitRetryAfter 5' -v 'b VhostLimitConcurrency 2' -v 'b VhostLimitStatusCode 508' \
     -v 'b VhostLimitRetryAfter 6' -v 'c VhostLimitConcurrency 0'
@@ -57,46 +57,46 @@ access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
   is "$(status_of a concurrency) $(status_of b concurrency) $(status_of c concurrency)" '1 2 0'
 }
 
-@test "the mode is inherited, and a vhost may differ" {
+@test "vhosts inherit the mode and can override it" {
   start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' 'VhostLimitConcurrency 1' -v 'b VhostLimit On'
   hold_request one a; hold_request two b
   is "$(get a /) $(get b /)" '200 503'
   is "$(status_of a mode) $(status_of b mode)" 'dryrun on'
 }
 
-@test "the last of two lines for one setting counts" {
+@test "the last of two lines with the same directive takes effect" {
   start_httpd 'VhostLimit On' 'VhostLimitConcurrency 7' 'VhostLimitConcurrency 9'
   is "$(status_of a concurrency)" 9
 }
 
-@test "the log learns of a pass: no reason, and the times" {
+@test "the access log has the action and times of a request that passed" {
   start_httpd 'VhostLimit On'
   is "$(get a /page.html)" 200
   logged a '^GET /page\.html 200 action=pass reason=- wait=[0-9]+ cpu=[0-9]+$'
 }
 
-@test "the log learns of a refusal and its reason" {
+@test "the access log has the action and reason of a refusal" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /page.html)" 503
   logged a '^GET /page\.html 503 action=refused reason=concurrency wait=[0-9]+ '
 }
 
-@test "the log learns of a refusal that an ErrorDocument answered" {
+@test "the access log has a refusal that an ErrorDocument answered" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 503 /sorry.html'
   hold_request one
   is "$(get a /page.html)" 503
   logged a '503 action=refused reason=concurrency '
 }
 
-@test "the log learns of a pass through an internal redirect" {
+@test "the access log has a request that passed through an internal redirect" {
   start_httpd 'VhostLimit On' -v 'a ErrorDocument 404 /page.html'
   is "$(get a /sub/) $(get a /nope)" '200 404'
   logged a '200 action=pass reason=- wait=[0-9]+ cpu=[0-9]+$'
   logged a '404 action=pass reason=- wait=[0-9]+ cpu=[0-9]+$'
 }
 
-@test "the log learns what DryRun would have done, and only of that" {
+@test "the access log has refusals that DryRun would have made, and no others" {
   start_httpd 'VhostLimit DryRun' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /page.html)" 200
@@ -105,19 +105,19 @@ access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
   logged a '^GET /cgi/hold\.sh 200 action=pass reason=- '
 }
 
-@test "the log of a vhost that is Off has nothing of ours" {
+@test "the access log of a vhost with VhostLimit Off has no values of the module" {
   start_httpd 'VhostLimit Off'
   is "$(get a /page.html)" 200
   logged a '^GET /page\.html 200 action=- reason=- wait=- cpu=-$'
 }
 
-@test "a client cannot pretend: its headers do not reach the environment" {
+@test "request headers do not set the module's variables" {
   start_httpd 'VhostLimit On'
   is "$(get a /page.html -H 'VHOSTLIMIT_ACTION: refused' -H 'VHOSTLIMIT_REASON: me')" 200
   logged a 'action=pass reason=- '
 }
 
-@test "CPU time burnt in the thread is seen in the log and in the account" {
+@test "CPU time of the worker thread is in the access log and in the account" {
   requires mod_lua
   start_httpd 'VhostLimit On' -l lua -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
   is "$(get a /burn)" 200
@@ -127,7 +127,7 @@ access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
   logged a '^GET /burn 200 action=pass reason=- wait=[0-9]+ cpu=[0-9]{5,}$'
 }
 
-@test "waiting for a script is busy time, not CPU time" {
+@test "waiting for a script counts as busy time, not as CPU time" {
   start_httpd 'VhostLimit On'
   hold_request one
   wait_until 5 older_than_ms 300 "$(hold_dir)/one.in"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The same promises on each MPM.
+# Counting and the concurrency limit on each MPM.
 
 load lib/live
 
-medley() { # sends 20 requests of all kinds to a
+requests_of_all_kinds() { # sends 20 requests of all kinds to a
   web -o /dev/null "$(url a '/page.html?[1-5]')"
   pipeline a 5 / /nope
   get a /nope
@@ -23,7 +23,7 @@ medley() { # sends 20 requests of all kinds to a
 counts_on() { # <mpm>
   start_httpd -m "$1" 'VhostLimit On' -l include \
     -v 'a AddOutputFilter INCLUDES .shtml' -v 'a ErrorDocument 404 /page.html'
-  counts_as 20 a medley
+  counts_as 20 a requests_of_all_kinds
   counts_as 3 b get b '/cgi/echo.sh?[1-3]' -d body
   is "$(status_json | jq -r .mpm)" "$1"
 }
@@ -38,32 +38,32 @@ caps_on() { # <mpm>
   is "$(get a /)" 200
 }
 
-@test "event: all kinds of requests are counted and leave" {
+@test "event: requests of all kinds are counted and end" {
   requires event
   counts_on event
 }
 
-@test "worker: all kinds of requests are counted and leave" {
+@test "worker: requests of all kinds are counted and end" {
   requires worker
   counts_on worker
 }
 
-@test "prefork: all kinds of requests are counted and leave" {
+@test "prefork: requests of all kinds are counted and end" {
   requires prefork
   counts_on prefork
 }
 
-@test "event: a sixth request is refused when five may run" {
+@test "event: a sixth request is refused with VhostLimitConcurrency 5" {
   requires event
   caps_on event
 }
 
-@test "worker: a sixth request is refused when five may run" {
+@test "worker: a sixth request is refused with VhostLimitConcurrency 5" {
   requires worker
   caps_on worker
 }
 
-@test "prefork: a sixth request is refused when five may run" {
+@test "prefork: a sixth request is refused with VhostLimitConcurrency 5" {
   requires prefork
   caps_on prefork
 }

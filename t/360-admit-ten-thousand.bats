@@ -1,12 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Ten thousand requests of all kinds at once, a graceful restart in the middle:
-# afterwards every count is right and nobody runs.
+# Ten thousand requests of all kinds at once, with a graceful restart in the middle. At the
+# end every count is right and no request is running.
 
 load lib/live
 
-# Well-behaved clients: 2860 requests for each bulk. Each prints how many answers it got.
+# Well-behaved clients: 2860 requests for each bulk. Each function prints the number of
+# responses.
 keep_alive()  {
   ab -q -r -k -n 2200 -c 8 -H "Host: a.test" "http://127.0.0.1:$(httpd_port)$1" |
     awk '/^Complete requests/ { n += $3 } /^Failed requests/ { n -= $3 } END { print n }'
@@ -21,10 +22,11 @@ bulk()        {
   several "$(url a '/cgi/redirect.sh?[1-40]')"
 }
 
-# Rude ones: how many of theirs get through is theirs to say.
-rude()        { repeat 60 abort_request b /big.bin; }
+# Clients that abort. How many of their requests reach the server is not asserted.
+aborted()     { repeat 60 abort_request b /big.bin; }
 
-# Threads enough: these MPMs close kept connections when all threads of a child are busy.
+# Enough threads: these MPMs close keep-alive connections when all threads of a child are
+# busy.
 THREADS=(-t 'StartServers 2' -t 'ServerLimit 8' -t 'ThreadsPerChild 16' -t 'ThreadLimit 16' -t 'MinSpareThreads 1'
   -t 'MaxSpareThreads 64' -t 'MaxRequestWorkers 64')
 PROCESSES=(-t 'StartServers 24' -t 'MinSpareServers 8' -t 'MaxSpareServers 64' -t 'MaxRequestWorkers 64')
@@ -33,13 +35,14 @@ ten_thousand_on() { # <mpm> [argument of start_httpd]...
   local through=$BATS_TEST_TMPDIR/through requests
   start_httpd -m "$1" "${@:2}" 'VhostLimit On' -v 'a ErrorDocument 404 /page.html'
   counts_as 2860 a all_answered
-  in_background rude bulk bulk >"$through"
+  in_background aborted bulk bulk >"$through"
   wait_until 30 status_at_least a requests 4000
   graceful_httpd
   wait
   settles a running 0
   settles b running 0
-  # The restart closes connections: a request there is counted once, or was never read.
+  # The restart closes connections. A request on such a connection was counted once or
+  # never read.
   requests=$(status_of a requests)
   at_most "$requests" $((3 * 2860)) "requests sent"
   at_least "$requests" $((2860 + $(total <"$through"))) "requests that were answered"

@@ -5,7 +5,7 @@
 
 load lib/live
 
-@test "an idle child of prefork takes no more memory with ten thousand vhosts than with ten" {
+@test "prefork: an idle child uses no more memory with ten thousand vhosts than with ten" {
   [[ ! ${VL_SANITIZER-} ]] || skip "a sanitizer has memory of its own"
   local few many
   few=$(private_memory 10)

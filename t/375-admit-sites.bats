@@ -29,7 +29,7 @@ reload_with() { # <sed command>
   counts_as 2 s eval 'by_http >/dev/null; by_https >/dev/null'
 }
 
-@test "a limit in the virtual host for HTTPS holds for both together" {
+@test "a limit in the virtual host for HTTPS applies to the whole site" {
   start_both 's: VhostLimitConcurrency 1'
   hold_request one s
   is "$(by_http) $(by_https) $(get b /)" '503 503 200'
@@ -38,19 +38,19 @@ reload_with() { # <sed command>
   is "$(by_http)" 200
 }
 
-@test "a limit in the virtual host for HTTP holds for both together, and limits add up" {
+@test "a limit in the virtual host for HTTP applies to the whole site, and limits of both add up" {
   start_both -v 's VhostLimitConcurrency 1' 's: VhostLimitStatusCode 429'
   hold_request one s
   is "$(by_http) $(by_https)" '429 429'
 }
 
-@test "VhostLimit On in one virtual host of a site is for the whole site" {
+@test "VhostLimit On in one virtual host of a site applies to the whole site" {
   start_tls -o 'a b c s' 's: VhostLimit On'
   is "$(sites)" s.test
   counts_as 1 s by_http
 }
 
-@test "a virtual host with VhostLimit Off takes no part in its site" {
+@test "requests of a virtual host with VhostLimit Off are not limited" {
   start_both -v 's VhostLimit Off' 's: VhostLimitConcurrency 1'
   hold_request one s
   is "$(by_http) $(by_https)" '200 503'
@@ -76,7 +76,7 @@ reload_with() { # <sed command>
   is "$(sites)" "*:$port 127.0.0.2:$port a.test b.test c.test main.test s.test t.test"
 }
 
-@test "a command finds a site by its name, also where httpd has given that name to another virtual host" {
+@test "a command finds a site by its name, also if httpd uses the name for another virtual host" {
   local port
   port=$(free_port other)
   start_tls 'VhostLimit On' "Listen 127.0.0.1:$port" -x "<VirtualHost *:$port>" -x '</VirtualHost>'
@@ -99,14 +99,14 @@ reload_with() { # <sed command>
   like "$(ctl show s.test)" "virtual_hosts: .*127\.0\.0\.1:$(tls_port).*httpd\.conf:[0-9]+"
 }
 
-@test "a ServerName that looks like a group's name, or like another's cgroup, has a name of its own" {
+@test "a ServerName that collides with a group's name or cgroup gets a unique name" {
   start_tls -v 'a VhostLimitGroup one' 'VhostLimit On' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'ServerName @one' -x '</VirtualHost>' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'ServerName _one' -x '</VirtualHost>'
   is "$(sites)" '@one @one#2 _one#3 b.test c.test main.test s.test t.test'
 }
 
-@test "a change at run time holds for the whole site, which has any case of letters" {
+@test "a change at run time applies to the whole site, named in any case" {
   start_both
   is "$(ask 'set\tS.Test\tconcurrency=1\n' | jq -r '.vhosts[0].name')" s.test
   hold_request one s
@@ -122,7 +122,7 @@ reload_with() { # <sed command>
   is "$(cgroup_dirs "$(httpd_cgroup)" | grep -c '/s\.test$')" "$(cgroup_dirs "$(httpd_cgroup)" | grep -c '/a\.test$')"
 }
 
-@test "a graceful restart splits a site, while a request of it runs, and joins it again" {
+@test "a graceful restart splits a site with a running request and joins it again" {
   start_both 's: VhostLimitConcurrency 1'
   hold_request one s
   reload_with "s/ServerName s\.test:$(httpd_port)/ServerName p.test/"
@@ -138,7 +138,7 @@ reload_with() { # <sed command>
   is "$(by_http) $(status_of s requests)" '200 2'
 }
 
-@test "a graceful restart joins sites to a group, and each has its count back after it" {
+@test "a graceful restart joins sites to a group, and their counts return after leaving it" {
   start_both -v 'b VhostLimitWeight 100'
   is "$(by_https) $(get b /)" '200 200'
   settles b running 0

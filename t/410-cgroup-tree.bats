@@ -1,11 +1,12 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The tree of cgroups: made at start, gone after the end, others' groups kept.
+# The tree of cgroups: created at start and removed at the end. Cgroups of other programs
+# are kept.
 
 load lib/live
 
-# Every account of the status page has its group where the page says.
+# Every account of the status page has its group at the path on the page.
 groups_exist() {
   local path paths
   paths=$(status_json | jq -r '.vhosts[].cgroup')
@@ -24,7 +25,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   groups_exist
 }
 
-@test "the groups are below the path that was configured" {
+@test "the groups are below the configured path" {
   requires cgroups
   start_httpd 'VhostLimit On' "VhostLimitCgroup $(httpd_cgroup)/deep/er"
   is "$(cgroup_field path)" "$(httpd_cgroup)/deep/er"
@@ -32,10 +33,10 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   groups_exist
   stop_httpd
   wait_until 5 cgroup_gone "$(httpd_cgroup)/deep/er"
-  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # what is above the tree is not the module's
+  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # the module does not remove the folders above the tree
 }
 
-@test "the tree is gone after the end" {
+@test "the tree is removed at the end" {
   requires cgroups
   start_httpd 'VhostLimit On'
   cgroup_exists "$(httpd_cgroup)"
@@ -50,7 +51,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   restart_httpd; groups_exist
 }
 
-@test "a vhost that a restart takes away loses its group, a new one gets its own" {
+@test "a restart removes the group of a removed vhost and creates that of a new one" {
   requires cgroups
   start_httpd 'VhostLimit On'
   configure_httpd 'VhostLimit On' -o 'd a'
@@ -60,7 +61,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   like "$(status_of d cgroup)" '/d\.test$'
 }
 
-@test "auto makes its groups below the one the server runs in" {
+@test "VhostLimitCgroup auto creates groups below the group of the server" {
   requires cgroups
   start_httpd 'VhostLimit On' 'VhostLimitCgroup auto'
   isnt "$(cgroup_field path)" ''
@@ -71,7 +72,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   wait_until 5 cgroup_gone "$path/a.test"
 }
 
-@test "off makes no group and needs none" {
+@test "VhostLimitCgroup off creates no group and needs none" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitConcurrency 1'
   is "$(cgroup_field backend) $(cgroup_field path)" 'off '
   cgroup_gone "$(httpd_cgroup)"
@@ -79,7 +80,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   is "$(get a /)" 503
 }
 
-@test "where no tree can be made the server serves without, and says so once" {
+@test "a tree that cannot be created: the server runs without it, and the log has one line about it" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x' -v 'a VhostLimitConcurrency 1'
   is "$(cgroup_field backend)" off
   isnt "$(cgroup_field reason)" '' "reason"
@@ -88,19 +89,19 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   is "$(grep -c '\[vhostlimit:.*cgroup' "$HTTPD_ROOT/logs/error.log")" 1 "lines about cgroups in the log"
 }
 
-@test "groups of others are left alone, beside the tree and in it" {
+@test "groups of other programs are kept, beside the tree and inside it" {
   requires cgroups
   local root
   root=$(cgroup_cpu_root)
   mkdir -p "$root$(httpd_cgroup)/other"
   start_httpd 'VhostLimit On'
   stop_httpd
-  [[ -d $root$(httpd_cgroup)/other ]] || fail "somebody else's group was removed"
+  [[ -d $root$(httpd_cgroup)/other ]] || fail "a group of another program was removed"
   cgroup_gone "$(httpd_cgroup)/a.test"
   rmdir "$root$(httpd_cgroup)/other" "$root$(httpd_cgroup)"
 }
 
-@test "what a crashed server left is taken over and removed in the end" {
+@test "the next server takes over the groups of a crashed one and removes them at its end" {
   requires cgroups
   start_httpd 'VhostLimit On'
   crash_httpd
@@ -109,7 +110,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   groups_exist
 }
 
-@test "a name that is no file name makes a group all the same, and only below the tree" {
+@test "a site name that is no valid file name gets a group, inside the tree" {
   requires cgroups
   start_httpd 'VhostLimit On' -x "<VirtualHost 127.0.0.2:$(httpd_port)>" \
     -x 'ServerName ../../up' -x '</VirtualHost>'

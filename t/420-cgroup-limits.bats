@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Weights and limits reach the kernel's files, follow the configuration, and
-# hold for back ends.
+# Weights and limits: they are written to the kernel's files, follow the configuration, and
+# apply to back ends.
 
 load lib/live
 
@@ -10,7 +10,7 @@ setup() { requires cgroups cpu; }
 
 group_of() { printf '%s/%s.test\n' "$(httpd_cgroup)" "$1"; }  # <vhost>
 
-# v1 knows shares of 1024 where v2 knows weights of 100, and so on.
+# The CPU weight 100 is 1024 shares in v1 and weight 100 in v2.
 has_weight() { # <vhost> <weight>
   case $(cgroup_value "$(group_of "$1")" cpu.weight cpu.shares) in
     "$2" | "$(($2 * 1024 / 100))") ;;
@@ -28,14 +28,14 @@ has_quota() { # <vhost> <us, or none>
 has_memory() { is "$(cgroup_value "$(group_of "$1")" memory.max memory.limit_in_bytes)" "$2" "memory of $1"; }
 has_pids()   { is "$(cgroup_value "$(group_of "$1")" pids.max)" "$2" "processes of $1"; }
 
-# Where the version of the controller has no such group, nothing is limited.
+# Passes if the controller has no such group, or its group has no limit.
 has_no_memory() { # <vhost>
   local got
   got=$(cgroup_value "$(group_of "$1")" memory.max memory.limit_in_bytes 2>/dev/null) || return 0
   [[ $got == max ]] || at_least "$got" 9000000000000000000 "memory of $1"
 }
 
-# PHP-FPM of the test's own, one master in each vhost's group.
+# A PHP-FPM of the test, with one master in each vhost's group.
 start_fpm() { # <vhost> [elsewhere]
   local root=$HTTPD_ROOT/fpm-$1 user
   user=$(httpd_user)
@@ -54,13 +54,13 @@ stop_fpm() { # <vhost>
   wait_until 10 gone "$pid"
 }
 
-php_in() { # <vhost>   the line that hands its PHP pages to its master
+php_in() { # <vhost>   prints the line that sends its PHP pages to its master
   printf '%s <FilesMatch "\.php$">\nSetHandler "proxy:unix:%s|fcgi://%s/"\n</FilesMatch>\n' \
     "$1" "$HTTPD_ROOT/fpm-$1/socket" "$1"
 }
 
 # bats test_tags=v2
-@test "weight and limits are in the kernel's files" {
+@test "weights and limits are written to the kernel's files" {
   requires memory pids
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 250' -v 'a VhostLimitCPU 25%' \
     -v 'a VhostLimitMemory 64M' -v 'a VhostLimitProcesses 20'
@@ -85,7 +85,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   is "$(grep -cE ' (.*wbps=)?10485760' <<<"$got")" "$disks" "disks limited for writing"
 }
 
-@test "VhostLimitIO slows down what a program writes to a disk, and only its vhost's" {
+@test "VhostLimitIO slows down writes of its vhost's programs only" {
   requires io
   start_httpd 'VhostLimit On' -v 'a VhostLimitIO 1M'
   is "$(get b /cgi/write.sh)" 200
@@ -98,7 +98,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   at_least "$slow" "$quick" "ms, and as long as the others'"
 }
 
-@test "a value at server level is each vhost's own, and none lifts it" {
+@test "a value at server level applies to each vhost, and a vhost can override it" {
   requires pids
   start_httpd 'VhostLimit On' 'VhostLimitCPU 50%' 'VhostLimitProcesses 30' \
     -v 'b VhostLimitCPU none' -v 'b VhostLimitProcesses none'
@@ -108,13 +108,13 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   has_pids b max
 }
 
-@test "DryRun sets nothing" {
+@test "DryRun sets no weight and no limit" {
   start_httpd 'VhostLimit On' -v 'a VhostLimit DryRun' -v 'a VhostLimitWeight 300' -v 'a VhostLimitCPU 10%'
   has_weight a 100
   has_quota a none
 }
 
-@test "a graceful restart changes weights and limits, and lifts those that are gone" {
+@test "a graceful restart changes weights and limits and removes deleted ones" {
   requires memory
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 50' -v 'a VhostLimitCPU 25%' -v 'a VhostLimitMemory 64M'
   configure_httpd 'VhostLimit On' -v 'a VhostLimitWeight 400' -v 'a VhostLimitCPU 75%' -v 'a VhostLimitMemory 128M'
@@ -129,7 +129,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   has_no_memory a
 }
 
-@test "what a crashed server limited is lifted by the next" {
+@test "the next server removes limits that a crashed server has set" {
   requires pids
   start_httpd 'VhostLimit On' -v 'a VhostLimitProcesses 20' -v 'a VhostLimitCPU 25%'
   crash_httpd
@@ -139,7 +139,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   has_quota a none
 }
 
-@test "a vhost that is gone loses its group in every hierarchy" {
+@test "the group of a removed vhost is removed in every hierarchy" {
   requires memory pids
   start_httpd 'VhostLimit On' 'VhostLimitMemory 64M' 'VhostLimitProcesses 20'
   local group
@@ -151,7 +151,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   cgroup_exists "$(group_of a)"
 }
 
-@test "a group that still has members goes later, once they are gone" {
+@test "a group with members is removed by the restart after they have ended" {
   start_httpd 'VhostLimit On'
   local group member
   group=$(group_of b)
@@ -167,7 +167,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   wait_until 5 cgroup_gone "$group"
 }
 
-@test "Apache's processes are in the tree, and where they came from afterwards" {
+@test "Apache's processes are in the tree, and return to their old group" {
   local child
   start_httpd 'VhostLimit On'
   grep -q ":$(httpd_cgroup)/.server\$" "/proc/$(httpd_pid)/cgroup"
@@ -177,7 +177,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   is "$(grep -c "$(httpd_cgroup)" "/proc/$(httpd_pid)/cgroup")" 0 "hierarchies in which it is in the tree"
 }
 
-@test "programs that Apache has for its logs go with it, into the tree and out of it" {
+@test "Apache's piped loggers enter and leave the tree with it" {
   local logger found=no
   start_httpd 'VhostLimit On' "CustomLog \"|/bin/cat\" \"%h\""
   for logger in $(<"/proc/$(httpd_pid)/task/$(httpd_pid)/children"); do
@@ -189,7 +189,7 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   wait_until 5 cgroup_gone "$(httpd_cgroup)"
 }
 
-@test "another path takes everybody along, and nothing is left at the old one" {
+@test "a new VhostLimitCgroup path moves all processes and removes the old tree" {
   local path old
   path=$(httpd_cgroup)
   start_httpd 'VhostLimit On'
@@ -205,7 +205,8 @@ php_in() { # <vhost>   the line that hands its PHP pages to its master
   wait_until 5 cgroup_gone "$path-new"
 }
 
-# As many as they are in: one where cpu and cpuacct are one, one in v2.
+# Prints in how many hierarchies the controllers are: 1 if cpu and cpuacct are together, 1
+# in v2.
 hierarchies_of() { # <controller>...
   awk -F: -v names="$(IFS='|'; echo "$*")" '"," $2 "," ~ ",(" names ")," { n++ } END { print n ? n : 1 }' /proc/self/cgroup
 }
@@ -223,7 +224,7 @@ hierarchies_of() { # <controller>...
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies that a vhost's that is Off is placed in"
 }
 
-@test "a CGI program of a request that takes no part is in no group of whom the process worked for before" {
+@test "a CGI program of an exempt request is not in the group of the process's last vhost" {
   start_httpd -m prefork -t 'ServerLimit 1' -t 'MaxRequestWorkers 1' 'VhostLimit On' \
     -v 'b VhostLimitExempt "true"' -v 'a ErrorDocument 400 /cgi/where.sh'
   is "$(get a /cgi/where.sh)" 200
@@ -238,9 +239,9 @@ hierarchies_of() { # <controller>...
 
 used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
 
-@test "mod_cgi under a threaded MPM: what a program burns is measured as its vhost's" {
+@test "mod_cgi under a threaded MPM: CPU time of a program is charged to its vhost" {
   start_httpd 'VhostLimit On'
-  # The first reading of a group is where its account begins.
+  # The first reading of a group is the base of its account.
   is "$(get a /cgi/burn.sh) $(get a /cgi/burn.sh)" '200 200'
   wait_until 10 used a 250000
   is "$(status_of b backend_us) $(status_json | jq -r .cgroup.outside)" '0 '
@@ -248,7 +249,7 @@ used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
   is "$(error_log | grep -c VL0023)" 0 "notices"
 }
 
-@test "prefork: a program of mod_cgi is charged, whoever may read its group" {
+@test "prefork: the CPU time of a mod_cgi program is charged to its vhost" {
   requires prefork
   charged() { (($(status_of a charged_us) >= 100000)); }
   start_httpd -m prefork 'VhostLimit On'
@@ -260,7 +261,7 @@ start_with_cgid() { # <as start_httpd>...
   BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_httpd "$@" "ScriptSock $BATS_TEST_TMPDIR/cgisock"
 }
 
-@test "mod_cgid: the log and the status page say that its programs run in no site's group" {
+@test "mod_cgid: the log and the status page say that its programs are in no site's group" {
   requires mod_cgid
   start_with_cgid 'VhostLimit On'
   error_log_has 'vhostlimit:notice.*VL0023: programs of mod_cgid run in no site.s cgroup.*Load mod_cgi instead'
@@ -274,13 +275,13 @@ start_with_cgid() { # <as start_httpd>...
   like "$(answer_body)" 'mod_cgid.s programs are in no site.s group'
 }
 
-@test "mod_cgid is no matter where nothing is limited or there are no groups" {
+@test "mod_cgid is not reported if cgroups are off" {
   requires mod_cgid
   start_with_cgid 'VhostLimit On' 'VhostLimitCgroup off'
   is "$(error_log | grep -c VL0023) $(status_json | jq -r .cgroup.outside)" '0 '
 }
 
-@test "what was killed for memory before the server began is not told of again, and a burst is told once" {
+@test "earlier memory kills are not reported after a start, and a burst is reported once" {
   requires memory php_fpm mod_proxy_fcgi
   eat() { get a /eat.php >/dev/null; }
   killed() { (($(status_of a memory_kills) >= $1)); }
@@ -303,7 +304,7 @@ END
   stop_fpm a
 }
 
-@test "the status page says how each vhost's cost is known" {
+@test "the status page shows how each vhost's cost is measured" {
   requires php_fpm mod_proxy_fcgi
   start_httpd -l proxy -l proxy_fcgi 'VhostLimit On' -v "$(php_in a)" -v "$(php_in b)"
   cat >"$HTTPD_ROOT/htdocs/a/burn.php" <<'END'
@@ -325,7 +326,7 @@ END
   stop_fpm b
 }
 
-@test "a fork bomb in one site's CGI stops at its limit, and the others notice nothing" {
+@test "a fork bomb in one site's CGI program stops at its limit, and other sites are served" {
   requires pids
   start_httpd 'VhostLimit On' -v 'a VhostLimitProcesses 20'
   has_pids a 20                                   # before anything forks
@@ -338,7 +339,7 @@ END
   is "$(get a /cgi/nap.sh)" 200 "when it is over"
 }
 
-@test "a memory limit ends its own PHP worker and nobody else's" {
+@test "a memory limit ends only the PHP worker of its own vhost" {
   requires memory php_fpm mod_proxy_fcgi
   local name before
   start_httpd -l proxy -l proxy_fcgi 'VhostLimit On' 'LogLevel proxy_fcgi:crit' -v 'a VhostLimitMemory 64M' \
@@ -355,7 +356,7 @@ END
   is "$(get a /pid.php)" 200
   like "$(get a /eat.php)" '^50[023]$'
   is "$(get b /eat.php) $(answer_body)" '200 209715200'
-  is "$(get b /pid.php) $(answer_body)" "200 $before" "the other's worker"
+  is "$(get b /pid.php) $(answer_body)" "200 $before" "the worker of b"
   wait_until 10 a_answers_again
   settles a memory_kills 1
   settles b memory_kills 0

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the kernel here cannot do, and state of ours that fails: a clear sentence,
-# and VhostLimitOnError decides.
+# Errors: limits that this kernel cannot enforce, and shared state that cannot be used. The
+# message is clear, and VhostLimitOnError decides.
 
 load lib/live
 load lib/control
 
-# Cgroups as another mount namespace sees them: with_cgroups 'COMMANDS' has them
-# run in it before Apache, whose root of cgroups is the group if there is one.
+# Runs Apache in another mount namespace: with_cgroups 'COMMANDS' runs the commands in it
+# before Apache. If a group is given, it is Apache's root of cgroups.
 with_cgroups() { # <shell commands> [<v2 group's directory>]
   local real enter='' view=-m
   real=$(httpd_program)
@@ -32,14 +32,14 @@ unmount() { # <v1 controller, or nothing for all of v1>: commands
     printf "umount -l %s; ", $2 }' /proc/self/mounts
 }
 
-# What httpd -t says; the same words are in the log of a start.
+# Checks the output of httpd -t; the log of a start has the same words.
 test_says() { # <exit status> <regular expression>
   try "$(httpd_program)" -t -f "$HTTPD_ROOT/httpd.conf"
   is "$status" "$1" "exit status of httpd -t"
   like "$output" "$2"
 }
 
-# The server does not start, and the test of the configuration says why in the same words.
+# The server does not start, and the configuration test fails with the same words.
 start_fails() { # <what the log says>
   [[ $EUID != 0 ]] || test_says 1 "$1"
   start_fails_alone "$1"
@@ -60,7 +60,7 @@ configure_new() {
 
 export LOG_MAY_SAY='VL0020'
 
-@test "closed: a limit without its controller stops the start, and the test of the configuration says the same" {
+@test "closed: a limit without its controller stops the start and fails the configuration test" {
   local why='VL0020: site a\.test: .*the memory controller is missing: VhostLimitCgroup off\. The server does not start'
   configure_new 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'a VhostLimitMemory 64M'
   start_fails "$why"
@@ -68,7 +68,7 @@ export LOG_MAY_SAY='VL0020'
   start_fails 'VL0020: site b\.test: .*the cpu controller is missing: VhostLimitCgroup off'
 }
 
-@test "open, the default: a warning for each site, also by the test of the configuration, and the server starts" {
+@test "open, the default: the log and the configuration test warn about each site, and the server starts" {
   local limits=(-v 'a VhostLimitMemory 64M' -v 'b VhostLimitProcesses 5') value
   for value in '' 'VhostLimitOnError open'; do
     start_httpd 'VhostLimit On' 'VhostLimitCgroup off' "$value" "${limits[@]}"
@@ -79,7 +79,7 @@ export LOG_MAY_SAY='VL0020'
   done
 }
 
-@test "the status page says which limits the kernel does not enforce, and a runtime change too" {
+@test "the status page shows limits that the kernel does not enforce, at start and after a change" {
   local why='the memory controller is missing: VhostLimitCgroup off'
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitMemory 64M'
   is "$(status_json | jq -c '[.unenforced, (.vhosts[] | select(.unenforced != "") | .name, .unenforced)]')" "[1,\"a.test\",\"$why\"]"
@@ -99,7 +99,7 @@ export LOG_MAY_SAY='VL0020'
   error_log_has 'VL0025: limits of 2 more sites cannot be enforced'
 }
 
-@test "closed: a restart goes on where a start would stop, and says so as an error" {
+@test "closed: a limit without its controller does not stop a restart, and is logged as an error" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed'
   configure_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'a VhostLimitMemory 64M'
   restart_by_signal
@@ -114,13 +114,13 @@ restart_by_signal() {
   wait_until 15 restarted_since "$before"
 }
 
-@test "limits of a vhost that is Off or DryRun ask for no controller" {
+@test "limits of a vhost that is Off or DryRun need no controller" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimit Off' -v 'a VhostLimitMemory 64M' \
     -v 'b VhostLimit DryRun' -v 'b VhostLimitProcesses 3'
   is "$(error_log | grep -c VL0020)" 0 "complaints"
 }
 
-@test "a path that cannot be: said once without limits, in each error with them" {
+@test "a tree that cannot be created: the reason is on the status page and in each error" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x'
   like "$(status_json | jq -r .cgroup.reason)" 'group /cgroup\.procs/x cannot be made: Not a directory'
   stop_httpd
@@ -128,7 +128,7 @@ restart_by_signal() {
   start_fails 'the pids controller is missing: group /cgroup\.procs/x cannot be made'
 }
 
-# A program of a's holds its group, and a thread of Apache's is its own.
+# A program of a is in its group, and so is a thread of Apache.
 leaves_its_tree_for() { # <VhostLimitCgroup>
   start_httpd 'VhostLimit On'
   hold_request busy
@@ -139,7 +139,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   release_request busy
 }
 
-@test "a restart leaves a tree for one that cannot be made: the old one goes with who is in it" {
+@test "a restart leaves a tree for one that cannot be created: the old tree is removed with its last member" {
   requires cgroups
   leaves_its_tree_for /cgroup.procs/x
   is "$(status_json | jq -r .cgroup.backend)" off
@@ -148,7 +148,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   wait_until 10 cgroup_gone "$(httpd_cgroup)"
 }
 
-@test "a restart leaves a tree for one at another path: the same, at the latest with the server" {
+@test "a restart leaves a tree for one at another path: the old groups are removed, at the latest at the end" {
   requires cgroups
   leaves_its_tree_for "$(httpd_cgroup)/deeper"
   cgroup_exists "$(httpd_cgroup)/deeper/a.test"
@@ -158,7 +158,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   is "$(get a /cgi/nap.sh)" 200
 }
 
-@test "a tree that may only be read: Apache serves, and says it" {
+@test "a read-only tree: Apache serves and logs it" {
   requires cgroups
   mkdir -p "$HTTPD_ROOT"
   with_cgroups "$read_only"
@@ -168,7 +168,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   is "$(get a /)" 200
 }
 
-@test "no hierarchy mounted at all: Apache serves, and says it" {
+@test "no hierarchy mounted: Apache serves and reports the reason" {
   requires cgroups
   mkdir -p "$HTTPD_ROOT"
   with_cgroups 'umount -R -l /sys/fs/cgroup'
@@ -178,7 +178,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   is "$(get a /cgi/nap.sh)" 200
 }
 
-@test "the controller that a limit needs is not mounted: it is named" {
+@test "a controller that is not mounted is named in the error" {
   requires cgroups memory
   local away
   away=$(unmount memory)
@@ -192,7 +192,7 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   is "$(get a /cgi/nap.sh)" 200
 }
 
-@test "no cpu controller: Apache serves, without weights in the kernel, and says it" {
+@test "no cpu controller: Apache serves without weights in the kernel and logs it" {
   requires cgroups cpu
   local away why='it is not mounted' said='no CPU shares: it is not mounted'
   away=$(unmount cpu)
@@ -210,8 +210,8 @@ leaves_its_tree_for() { # <VhostLimitCgroup>
   start_fails "the cpu controller is missing: $why"
 }
 
-# A v2 tree that has been given no controllers, as a container's may be: ours
-# where v1 has them, else one in a group that hands none down.
+# Shows Apache a v2 tree without controllers, as in some containers: the tree of this
+# machine if v1 has the controllers, else a group that delegates none.
 see_no_controllers() {
   if [[ $(cgroup_cpu_root) == /sys/fs/cgroup ]]; then
     mkdir -p "/sys/fs/cgroup/bare-${VL_TEST_ID:-$$}/root"
@@ -221,7 +221,7 @@ see_no_controllers() {
   fi
 }
 
-@test "controllers that are not delegated: Apache serves and says it, and a limit stops the start" {
+@test "controllers that are not delegated: Apache serves and logs it, and a limit stops the start" {
   requires cgroups
   grep -q ' cgroup2 ' /proc/self/mounts || skip "no v2 tree here"
   mkdir -p "$HTTPD_ROOT"
@@ -243,7 +243,7 @@ see_no_controllers() {
   fi
 }
 
-@test "groups that vanish while Apache runs: CGI programs run on, and a restart makes them again" {
+@test "groups removed while Apache runs: CGI programs run, and a restart creates the groups again" {
   requires cgroups
   start_httpd 'VhostLimit On'
   cgroup_remove "$(httpd_cgroup)/a.test"
@@ -255,7 +255,7 @@ see_no_controllers() {
 }
 
 # bats test_tags=v2
-@test "v2: processes in the group above forbid controllers, and the error says where" {
+@test "v2: processes in the parent group prevent controllers, and the error names the group" {
   requires cgroups
   [[ $(cgroup_cpu_root) == /sys/fs/cgroup ]] || skip "no pure v2 here"
   local squatter
@@ -270,17 +270,17 @@ see_no_controllers() {
   rmdir "/sys/fs/cgroup/squat-${VL_TEST_ID:-$$}"
 }
 
-# ---- a child that cannot count -----------------------------------------------
+# ---- a child process that cannot use the shared memory -----------------------
 
-start_deaf() { # <as start_httpd>...
+start_without_lock() { # <as start_httpd>...
   cc -shared -fPIC -o "$BATS_TEST_TMPDIR/fail_lock.so" "$TOP/t/lib/fail_lock.c" -ldl
   chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/fail_lock.so"
-  export DEAF=$BATS_TEST_TMPDIR/deaf
+  export NO_LOCK=$BATS_TEST_TMPDIR/no_lock
   export LD_PRELOAD=$BATS_TEST_TMPDIR/fail_lock.so
   start_httpd "$@"
   unset LD_PRELOAD
   wait_until 10 both_children_count
-  touch "$DEAF"
+  touch "$NO_LOCK"
 }
 
 both_children_count() { (($(status_json | jq .children) >= 2)); }
@@ -289,47 +289,47 @@ need_cc() { need_program cc; }
 
 @test "a request that cannot be counted is served" {
   requires cc
-  start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'LogLevel vhostlimit:debug'
+  start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'LogLevel vhostlimit:debug'
   is "$(get a /)" 200
   error_log_has VL0007
-  rm "$DEAF"
+  rm "$NO_LOCK"
 }
 
 # A stream takes the lock to ask for a slot, and again to wait for one.
-@test "a request that was to wait and cannot be counted is served" {
+@test "a request that should wait and cannot be counted is served" {
   requires cc event mod_http2 curl_http2
-  start_deaf -l http2 'Protocols h2c http/1.1' 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 10 5s' \
+  start_without_lock -l http2 'Protocols h2c http/1.1' 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 10 5s' \
     'LogLevel vhostlimit:debug' -v 'a VhostLimitConcurrency 1'
-  rm "$DEAF"
+  rm "$NO_LOCK"
   hold_request one a
-  printf 1 >"$DEAF"
+  printf 1 >"$NO_LOCK"
   is "$(get a / --http2-prior-knowledge)" 200
   error_log_has VL0007
-  rm "$DEAF"
+  rm "$NO_LOCK"
   release_request one
   settles a running 0
 }
 
-@test "VhostLimitOnError closed refuses it, and goes on when it can count again" {
+@test "VhostLimitOnError closed refuses requests that cannot be counted, until they can be" {
   requires cc
-  start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' 'VhostLimitStatusCode 429' \
+  start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' 'VhostLimitStatusCode 429' \
     -v 'c VhostLimit Off'
   is "$(get a /) $(get c /)" '429 200'
-  rm "$DEAF"
+  rm "$NO_LOCK"
   is "$(get a /)" 200
   wait_until 5 grep -q 'action=refused reason=error' "$HTTPD_ROOT/logs/access.log"
 }
 
-@test "VhostLimitOnError closed refuses what a child gets that has no place in shared memory" {
+@test "VhostLimitOnError closed refuses requests of a child without a slot in shared memory" {
   requires cc
   local children
   LOG_MAY_SAY='VL0008|exit signal Killed'
-  start_deaf 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'c VhostLimit Off'
+  start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' -v 'c VhostLimit Off'
   mapfile -t children < <(httpd_children)
   kill -KILL "${children[@]}"
   wait_until 20 answers c 200
   error_log_has "VL0008: this child's requests are refused"
-  rm "$DEAF"
+  rm "$NO_LOCK"
   is "$(get a /)" 503
   restart_httpd
   wait_until 10 answers a 200

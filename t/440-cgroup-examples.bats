@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# in-vhost, which starts a back end in its vhost's group, and the guide's pool.
+# in-vhost, which starts a back end in its vhost's group, and the pool of the guide.
 
 load lib/live
 
@@ -11,7 +11,7 @@ in_vhost() { # <vhost> <command>...
   APACHE_PID_FILE=$HTTPD_ROOT/run/httpd.pid try "$IN_VHOST" "$@"
 }
 
-@test "in-vhost finds the tree by itself and runs a command in the vhost's group" {
+@test "in-vhost finds the tree and runs a command in the vhost's group" {
   requires cgroups
   start_httpd 'VhostLimit On'
   in_vhost "a.test" cat /proc/self/cgroup
@@ -19,7 +19,7 @@ in_vhost() { # <vhost> <command>...
   like "$output" ":$(httpd_cgroup)/a\.test"$'(\n|$)'
 }
 
-@test "in-vhost enters the group of several vhosts, and a tree that it is told of" {
+@test "in-vhost enters the group of several vhosts, in a given tree" {
   requires cgroups
   start_httpd -v 'a VhostLimitGroup us' -v 'b VhostLimitGroup us' 'VhostLimit On'
   VHOSTLIMIT_TREE=$(httpd_cgroup) in_vhost @us cat /proc/self/cgroup
@@ -27,7 +27,7 @@ in_vhost() { # <vhost> <command>...
   like "$output" ":$(httpd_cgroup)/_us"$'(\n|$)'
 }
 
-@test "in-vhost waits for a group that is not there yet" {
+@test "in-vhost waits until the group exists" {
   requires cgroups
   mkdir -p "$HTTPD_ROOT"
   configure_httpd 'VhostLimit On'
@@ -41,7 +41,7 @@ in_vhost() { # <vhost> <command>...
 
 need_systemd_analyze() { need_program systemd-analyze; }
 
-@test "systemd takes the units as they are written" {
+@test "systemd accepts the units" {
   requires systemd_analyze
   local dir=$BATS_TEST_TMPDIR/units
   mkdir -p "$dir/apache2.service.d"
@@ -52,16 +52,16 @@ need_systemd_analyze() { need_program systemd-analyze; }
   is "$status $(grep -cE "^$dir|vhostlimit-fpm@|apache2.service" <<<"$output")" '0 0' "complaints"
 }
 
-@test "in-vhost says that there is no such group, and runs the command all the same" {
+@test "in-vhost reports that a group does not exist, and runs the command" {
   requires cgroups
   start_httpd 'VhostLimit On'
-  in_vhost nobody.test:1 echo runs
+  in_vhost unknown.test:1 echo runs
   is "$status" 0
-  like "$output" "there is no group $(httpd_cgroup)/nobody.test:1: echo runs outside"
+  like "$output" "there is no group $(httpd_cgroup)/unknown.test:1: echo runs outside"
   is "${lines[-1]}" runs
 }
 
-# The pool of docs/guides/shared-hosting.md, for a user that is here.
+# The pool of docs/guides/shared-hosting.md, for an existing user.
 guide_pool() {
   awk '/^    \[global\]/ { on = 1 } on && !NF { exit } on { sub(/^    /, ""); print }' \
     "$TOP/docs/guides/shared-hosting.md" |

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # bats file_tags=v2
 #
-# What the kernel makes of weights and caps, and who works in which group.
+# Weights and caps in the kernel, and the groups of threads and programs.
 
 load lib/live
 
@@ -23,7 +23,7 @@ teardown_file() { end_server; }
 
 group_of() { printf '%s/%s.test\n' "$(httpd_cgroup)" "$1"; }  # <vhost>
 
-# A back end of the vhost that wants all of the first CPU it may use.
+# Starts a back end of the vhost that uses all CPU time of the first CPU that it may use.
 make_busy() { # <vhost>
   local cpu
   cpu=$(taskset -pc $$ | grep -oE '[0-9]+' | sed -n 2p)
@@ -50,8 +50,9 @@ was_throttled() { # <vhost> <times>
   (($(cgroup_value "$(group_of "$1")" cpu.stat | awk '$1 == "nr_throttled" { print $2 }') >= $2))
 }
 
-# A quarter, and room for a machine that is itself kept waiting for its processor.
-@test "a capped back end gets what its vhost may have of a CPU that nobody else wants" {
+# The bound is a quarter, with a margin for a machine that is itself kept waiting for its
+# CPU.
+@test "a capped back end gets no more than its cap of an otherwise idle CPU" {
   local from until got
   make_busy c
   got=$(burnt_ms "${busy_pids[0]}") from=${EPOCHREALTIME/./}
@@ -66,7 +67,7 @@ works_in_group() { # <extended regular expression>
   grep -qE ":$(httpd_cgroup)/$1\$" <<<"$(answer_body)"
 }
 
-@test "a thread of Apache's that burns CPU time for a vhost does so in the vhost's group" {
+@test "a thread of Apache that burns CPU time for a vhost is in the vhost's group" {
   wait_until 20 works_in_group "(.server/a\.test|a\.test/threads)"
   local pid
   for pid in $(httpd_children) $(httpd_pid); do
@@ -79,7 +80,7 @@ works_in_group() { # <extended regular expression>
   like "$(answer_body)" ":$(group_of b)"$'(\n|$)'
 }
 
-@test "v2: what is below the tree's root is delegated so that threads can have their shares" {
+@test "v2: the groups below the tree's root are delegated with the shares of threads" {
   [[ $(status_json | jq -r .cgroup.backend) == v2 ]] || skip "not v2"
   local tree
   tree=$(httpd_cgroup)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Apache as a service of systemd, with the drop-ins and units of conf/systemd, on
-# pure v2. It writes units of the machine it runs on: only in that of tools/v2.sh -i.
+# Apache as a service of systemd, with the drop-ins and units of conf/systemd, on pure v2.
+# The tests write units of the machine, so they run in the machine of tools/v2.sh -i only.
 
 load lib/live
 
@@ -10,7 +10,7 @@ UNITS=/run/systemd/system
 
 need_guest() { [[ ${VL_GUEST:-} == systemd ]] || { echo "not in the machine of tools/v2.sh -i"; return 1; }; }
 
-# As Debian's unit, but with the test's configuration.
+# Debian's unit with the test's configuration.
 write_service() {
   cat >"$UNITS/apache2.service" <<END
 [Service]
@@ -53,7 +53,7 @@ a_has() { # <tree> <weight> <quota>
   done
 }
 
-@test "delegate: the tree is the service's own, systemd leaves it alone, and the end leaves none" {
+@test "delegate: the tree belongs to the service, systemd leaves it alone, and it is removed at the end" {
   local tree=/system.slice/apache2.service/vhostlimit pid
   drop_in apache2-delegate.conf
   start_service -v 'a VhostLimitWeight 300' -v 'a VhostLimitCPU 50%' -v 'a VhostLimitMemory 256M'
@@ -76,7 +76,7 @@ a_has() { # <tree> <weight> <quota>
   wait_until 10 cgroup_gone /system.slice/apache2.service
 }
 
-@test "slice: all sites together are one share, with the tree below it" {
+@test "slice: all sites together have one share, and the tree is below it" {
   local tree=/web.slice/apache2.service/vhostlimit
   drop_in apache2-delegate.conf
   drop_in apache2-slice.conf
@@ -87,7 +87,7 @@ a_has() { # <tree> <weight> <quota>
   like "$(get a /cgi/where.sh) $(answer_body)" "^200 0::$tree/a\.test$"
 }
 
-@test "a pool of vhostlimit-fpm@ is in its vhost's group, stays there at a reload and ends with Apache" {
+@test "a pool of vhostlimit-fpm@ is in its vhost's group, also after a reload, and ends with Apache" {
   requires php_fpm mod_proxy_fcgi
   local name pool group user
   name=a.test user=$(httpd_user)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Who waits, in which order, how long, and what the others notice of it.
+# Queued requests: their order, their timeout, and how other requests are served meanwhile.
 
 load lib/live
 load lib/control
@@ -14,7 +14,7 @@ setup() { requires event; }
 log_line() { wait_until 5 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
-# What the command takes, in milliseconds.
+# Prints how long the command takes, in milliseconds.
 milliseconds() { # <command>...
   local start=${EPOCHREALTIME/./}
   "$@" >&2
@@ -34,21 +34,21 @@ waits_and_is_served_on() { # <mpm>
   is "$(status_of a requests) $(status_of a queued) $(status_of a refused)" '3 1 0'
 }
 
-@test "event: a third request waits when two may run, and is served when a place is free" {
+@test "event: a third request waits with VhostLimitConcurrency 2, and is served when a slot is free" {
   waits_and_is_served_on event
 }
 
-@test "worker: a third request waits when two may run, and is served when a place is free" {
+@test "worker: a third request waits with VhostLimitConcurrency 2, and is served when a slot is free" {
   requires worker
   waits_and_is_served_on worker
 }
 
-@test "prefork: a third request waits when two may run, and is served when a place is free" {
+@test "prefork: a third request waits with VhostLimitConcurrency 2, and is served when a slot is free" {
   requires prefork
   waits_and_is_served_on prefork
 }
 
-@test "a vhost's requests are served in the order they came" {
+@test "requests of a vhost are served in order of arrival" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
   line_up a '/cgi/hold.sh?n1' '/cgi/hold.sh?n2' '/cgi/hold.sh?n3' '/cgi/hold.sh?n4' '/cgi/hold.sh?n5'
@@ -58,7 +58,7 @@ waits_and_is_served_on() { # <mpm>
   is "$(begun n.)" 'n1 n2 n3 n4 n5'
 }
 
-@test "who waits too long is refused then, with the ErrorDocument" {
+@test "a request that waits longer than the queue timeout is refused with the ErrorDocument" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 10 700ms' \
     -v 'a ErrorDocument 503 /sorry.html' -v 'a VhostLimitRetryAfter 7'
   hold_request one
@@ -71,7 +71,7 @@ waits_and_is_served_on() { # <mpm>
   log_line a '^GET /[a-z]+\.html 503 action=refused reason=timeout wait=[1-9][0-9]{5,6} '
 }
 
-@test "the log learns how long a request waited that was served" {
+@test "the access log has the waiting time of a served request" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
   line_up a /page.html
@@ -84,7 +84,7 @@ waits_and_is_served_on() { # <mpm>
   log_line a '^GET /cgi/hold\.sh 200 action=pass reason=- wait=0 '
 }
 
-@test "a client that goes away while it waits leaves no count behind" {
+@test "a client that closes while its request is queued is no longer counted" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
   begin_request gone a /page.html --max-time 1
@@ -97,7 +97,7 @@ waits_and_is_served_on() { # <mpm>
   settles a waiting 0
 }
 
-@test "connections that close without a byte do not wait" {
+@test "connections that close without a byte are not queued" {
   start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 5'
   hold_request one
   repeat 6 packets @close
@@ -107,18 +107,18 @@ waits_and_is_served_on() { # <mpm>
   is "$(answer_of pagehtml)" 200
 }
 
-@test "connections are kept alive while others of the vhost wait" {
+@test "responses keep connections alive while other requests of the vhost are queued" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
   line_up a /page.html /sub/
   release_request one
   is "$(answer_of pagehtml) $(answer_of sub)" '200 200'
-  is "$(head_of pagehtml Connection)" '' "while /sub/ waited"
-  is "$(head_of sub Connection)" '' "when nobody waited"
+  is "$(head_of pagehtml Connection)" '' "while /sub/ was queued"
+  is "$(head_of sub Connection)" '' "with an empty queue"
 }
 
-# Programs are charged by the clock here, so the first uses up the lease.
-@test "the next request of a kept connection waits in line behind those that came before it" {
+# Programs are charged by the clock here, so the first one uses up the lease.
+@test "the next request of a keep-alive connection is queued behind earlier ones" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitCgroup off'
   hold_request one a
   begin_request two a '/cgi/hold.sh?n[1-2]'
@@ -130,7 +130,7 @@ waits_and_is_served_on() { # <mpm>
   is "$(begun n.)" 'n1 n3 n4 n2'
 }
 
-@test "with one slot for all, a request of another vhost waits too" {
+@test "with one slot for the server, a request of another vhost waits" {
   start_httpd 'VhostLimit On' 'VhostLimitSlots 1'
   is "$(status_json | jq .slots)" 1
   hold_request one a
@@ -140,7 +140,7 @@ waits_and_is_served_on() { # <mpm>
   is "$(answer_of pagehtml)" 200
 }
 
-@test "a vhost that is Off, one in DryRun and one without a queue do not wait" {
+@test "requests are not queued in a vhost that is Off, in DryRun, or has no queue" {
   start_httpd 'VhostLimit On' 'VhostLimitSlots 1' -v 'b VhostLimit Off' -v 'c VhostLimit DryRun' \
     -o 'a b c d' -v 'd VhostLimitQueue 0'
   hold_request one a
@@ -150,7 +150,7 @@ waits_and_is_served_on() { # <mpm>
   is "$(status_of a waiting)" 1
 }
 
-@test "what is held in one vhost keeps another from nothing when it is no slot it wants" {
+@test "a vhost at its concurrency limit does not delay another vhost while slots are free" {
   start_httpd 'VhostLimit On' 'VhostLimitSlots 4' -v 'a VhostLimitConcurrency 1'
   hold_request one a
   line_up a /page.html /sub/
@@ -158,7 +158,7 @@ waits_and_is_served_on() { # <mpm>
   is "$(status_of a waiting)" 2
 }
 
-@test "a longer queue by a graceful restart is one at once" {
+@test "a graceful restart with a longer queue admits deferred connections to it" {
   start_httpd 'VhostLimit On' 'VhostLimitConcurrency 1' 'VhostLimitQueue 1'
   hold_request one b
   line_up b /page.html
@@ -173,8 +173,8 @@ waits_and_is_served_on() { # <mpm>
 
 # ---- shares ------------------------------------------------------------------
 
-# All wait before the first of them runs, so the order in which they are served is the
-# scheduler's alone. Prints how many of the first so many were a's, in percent.
+# All requests are queued before the first one runs, so the order of service is the
+# scheduler's alone. Prints the share of a in the first requests, in percent.
 share_of_a_in() { # <requests> <slots, that are held>
   local i of_a
   for ((i = 1; i <= $2; i++)); do release_request "held$i"; done
@@ -197,21 +197,21 @@ equal_shares_on() { # <mpm>
   is "$(status_of a refused) $(status_of b refused)" '0 0'
 }
 
-@test "event: forty connections get as much as two hundred" {
+@test "event: forty connections get as much as two hundred of another site" {
   equal_shares_on event
 }
 
-@test "worker: forty connections get as much as two hundred" {
+@test "worker: forty connections get as much as two hundred of another site" {
   requires worker
   equal_shares_on worker
 }
 
-@test "prefork: forty connections get as much as two hundred" {
+@test "prefork: forty connections get as much as two hundred of another site" {
   requires prefork
   equal_shares_on prefork
 }
 
-@test "weights of 300 and 100 are served three to one" {
+@test "weights of 300 and 100 give a site three requests to one" {
   local share crowds='100 200 100 200'
   start_httpd 'VhostLimit On' 'VhostLimitSlots 1' "VhostLimitQueue 1000 $((40 * SLOWER))s" -v 'a VhostLimitWeight 300' -v 'b VhostLimitWeight 100'
   hold_request held1 c
@@ -222,7 +222,7 @@ equal_shares_on() { # <mpm>
   at_most "$share" 83 "share of a in the first 120, percent (75 is right)"
 }
 
-@test "of five slots one vhost gets four, and explain says why its next request waits" {
+@test "one vhost gets four of five slots, and explain names the reason" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 5'
   local i
   for i in one two three four; do hold_request "$i"; done

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Connections beyond VhostLimitQueue: they wait unread, enter the queue as it
-# moves, and are refused by the acceptor when their time is over.
+# Deferred connections, beyond VhostLimitQueue: they stay unread, enter the queue when it
+# has room, and are refused by the acceptor at the queue timeout.
 
 load lib/live
 load lib/tls
@@ -30,16 +30,16 @@ is_deferred_and_served_on() { # <mpm>
   is "$(status_of a waiting) $(status_of a deferred) $(status_of a refused) $(status_of a queued)" '0 0 0 5'
 }
 
-@test "event: beyond a full queue connections wait on and are served" {
+@test "event: connections beyond a full queue are deferred and served" {
   is_deferred_and_served_on event
 }
 
-@test "worker: beyond a full queue connections wait on and are served" {
+@test "worker: connections beyond a full queue are deferred and served" {
   requires worker
   is_deferred_and_served_on worker
 }
 
-@test "prefork: beyond a full queue connections wait on and are served" {
+@test "prefork: connections beyond a full queue are deferred and served" {
   requires prefork
   is_deferred_and_served_on prefork
 }
@@ -55,7 +55,7 @@ is_deferred_and_served_on() { # <mpm>
   is "$(begun n.)" 'n1 n2 n3 n4 n5'
 }
 
-@test "the queue is one over all children: the queue's limit holds, and a place is taken by a connection of any child" {
+@test "the limit of a queue holds over all children, which all have deferred connections in it" {
   start_httpd -t 'StartServers 4' -t 'ServerLimit 4' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' -t 'MaxRequestWorkers 32' \
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 5 60s'
   hold_request one b
@@ -67,7 +67,7 @@ is_deferred_and_served_on() { # <mpm>
   is "$(status_of b deferred) $(status_of b refused)" '0 0'
 }
 
-@test "when its time is over a deferred connection gets a short answer, with the status and Retry-After of its vhost" {
+@test "a deferred connection is refused at its timeout, with the status and Retry-After of its vhost" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 3s' -v 'a VhostLimitRetryAfter 7' \
     -v 'a VhostLimitStatusCode 429' -v 'a ErrorDocument 429 /sorry.html'
   local took
@@ -82,14 +82,14 @@ is_deferred_and_served_on() { # <mpm>
   like "$(answer_body)" '^429 Too Many Requests: this site has more requests'
   is "$(answer_head Content-Length)" "$(wc -c <"$BATS_TEST_TMPDIR/body")"
   like "$(answer_head Date)" ' GMT$'
-  is "$(answer_of first) $(<"$(hold_dir)/first.body")" '429 sorry from a' "of the queued one, which Apache answers"
+  is "$(answer_of first) $(<"$(hold_dir)/first.body")" '429 sorry from a' "the queued request, which Apache refuses"
   is "$(status_of a refused_queue) $(status_of a refused_timeout) $(status_of a deferred)" '1 1 0'
   at_least "$(status_of a charged_us)" 1 charged_us
   access_log a >"$BATS_TEST_TMPDIR/log"
   is "$(grep -c 'action=refused' "$BATS_TEST_TMPDIR/log")" 1 "lines in the access log"
 }
 
-@test "a refused HEAD request gets no body, one with a body in parts its whole answer" {
+@test "a refused HEAD request gets no body, and a POST in parts gets the complete response" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 2s' -v 'a VhostLimitRetryAfter off'
   hold_request one
   begin_request first a /page.html
@@ -102,7 +102,7 @@ is_deferred_and_served_on() { # <mpm>
   ! grep -i retry-after "$BATS_TEST_TMPDIR"/*-answer || fail "Retry-After though it is off"
 }
 
-@test "a TLS connection is reset when its time is over: no handshake is made for a refusal" {
+@test "a TLS connection is reset at its timeout: a refusal needs no handshake" {
   requires openssl mod_ssl
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: VhostLimitQueue 1 3s'
   hold_request one s
@@ -110,10 +110,10 @@ is_deferred_and_served_on() { # <mpm>
   settles s waiting 1
   is "$(tls_packets "$(client_hello s.test)")" '[reset]'
   is "$(status_of s reset) $(status_of s refused_queue)" '1 1'
-  is "$(answer_of first)" 503 "of the queued one"
+  is "$(answer_of first)" 503 "the queued request"
 }
 
-@test "a longer queue takes the deferred in" {
+@test "a longer queue admits deferred connections" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 60s'
   hold_request one
   line_up a /page.html /sub/ '/page.html?3'
@@ -126,7 +126,7 @@ is_deferred_and_served_on() { # <mpm>
   is "$(answer_of pagehtml) $(answer_of sub) $(answer_of pagehtml3)" '200 200 200'
 }
 
-@test "the counts of a child that is killed with deferred connections come back" {
+@test "the deferred connections of a killed child are no longer counted" {
   export LOG_MAY_SAY='exit signal Killed'
   start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 3 60s'
   hold_request one b
@@ -139,7 +139,7 @@ is_deferred_and_served_on() { # <mpm>
   is "$(get b /)" 200
 }
 
-@test "a site is charged for what Apache refuses as well" {
+@test "a site is charged for refusals by Apache" {
   start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 0'
   hold_request one b
   is "$(status_of b charged_us)" 0
@@ -152,7 +152,7 @@ is_deferred_and_served_on() { # <mpm>
 
 resets_some() { (($(status_of b reset) >= $1)); }
 
-@test "when descriptors run short the site with most connections loses its newest, and others are served" {
+@test "when descriptors run short the site with most connections loses its newest ones" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitCgroup off' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 10 60s'
   prlimit --nofile=500:500 -p "$(httpd_pid)"
   graceful_httpd
@@ -171,7 +171,7 @@ resets_some() { (($(status_of b reset) >= $1)); }
 
 # ---- what it costs ------------------------------------------------------------
 
-# CPU time of the server's processes so far, us.
+# Prints the CPU time of the server's processes so far, in us.
 server_us() {
   local pid
   for pid in $(httpd_pid) $(httpd_children); do cat "/proc/$pid/task/"*/schedstat; done 2>/dev/null |
@@ -189,7 +189,7 @@ refusal_costs() { # <vhost> <seconds>: us of CPU time, of the server, for each r
 }
 tls_or_not() { case $1 in s) echo "https://127.0.0.1:$(tls_port)" ;; *) echo "http://127.0.0.1:$(httpd_port)" ;; esac; }
 
-@test "what a refusal costs: less than one by Apache, and no handshake (shown)" {
+@test "what a refusal costs: the acceptor's is cheaper than Apache's, and needs no handshake (shown)" {
   requires wrk openssl mod_ssl
   [[ ! ${VL_SANITIZER-} ]] || skip 'a sanitizer makes everything dearer'
   start_tls 'VhostLimit On' -v 'b VhostLimitQueue 1 100ms' -v 'b VhostLimitConcurrency 1' \

@@ -1,24 +1,24 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Clients that leave while they wait: nothing runs for them, and their places are
-# for others. Clients that only stop sending are served.
+# Clients that close while their request is queued: the request does not run and leaves the
+# queue. A client that has only stopped sending is served.
 
 load lib/live
 load lib/tls
 
 setup() { requires event; }
 
-# A connection each, which ends as the step says when its request has been sent.
+# Opens connections, each of which ends with the step after its request has been sent.
 leave() { # <number> <step> <text>
   local n pids=()
   for ((n = 0; n < $1; n++)); do packets "$3" @100 "$2" 3>&- 4>&- & pids+=($!); done
   wait "${pids[@]}"
 }
 
-ran() { find "$(hold_dir)" -name 'ran-*.in' | wc -l; }   # how often the program of those was started
+ran() { find "$(hold_dir)" -name 'ran-*.in' | wc -l; }   # how often the program of these requests was started
 
-# Twenty whole requests of clients that close, in a queue of twenty.
+# Twenty-five complete requests of clients that close, and a queue of twenty.
 nothing_runs_on() { # <mpm> <step>
   start_httpd -m "$1" 'LogLevel vhostlimit:debug' 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
   hold_request one
@@ -34,29 +34,29 @@ nothing_runs_on() { # <mpm> <step>
   is "$(grep -c 'VL0037: site a.test.*: a client has gone after' "$HTTPD_ROOT/logs/error.log")" 25
 }
 
-@test "event: clients that close leave the queue, and nothing runs for them" {
+@test "event: requests of clients that close leave the queue and do not run" {
   nothing_runs_on event @close
 }
 
-@test "event: so do clients that reset their connection" {
+@test "event: requests of clients that reset their connection leave the queue and do not run" {
   nothing_runs_on event @reset
 }
 
-@test "worker: clients that close leave the queue, and nothing runs for them" {
+@test "worker: requests of clients that close leave the queue and do not run" {
   requires worker
   nothing_runs_on worker @close
 }
 
-@test "prefork: clients that close leave the queue, and nothing runs for them" {
+@test "prefork: requests of clients that close leave the queue and do not run" {
   requires prefork
   nothing_runs_on prefork @close
 }
 
-@test "a client of a kept connection that closes leaves the queue" {
+@test "a keep-alive connection whose client closes leaves the queue" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
   local file=$BATS_TEST_TMPDIR/go
   hold_request one b
-  begin_request other b /page.html      # while a request is queued, connections come back
+  begin_request other b /page.html      # while a request is queued, connections return to the acceptor
   settles b waiting 1
   packets 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' '@until:page of a' "@when:$file" \
     'GET /cgi/hold.sh?ran-1 HTTP/1.1\r\nHost: a.test\r\n\r\n' @1500 @close 3>&- 4>&- &
@@ -68,7 +68,7 @@ nothing_runs_on() { # <mpm> <step>
   wait "$client"
   settles a waiting 0
   is "$(status_of a gone)" 1
-  # The connection and its request are Apache's already.
+  # Apache has already taken over the connection and its request.
   wait_until 5 logged_gone a
   release_request one; release_request two
   is "$(answer_of other)" 200
@@ -82,7 +82,7 @@ half_closed() { # <name> <request line>
   (packets "$2\r\nHost: a.test\r\nConnection: close\r\n\r\n" @half >"$(hold_dir)/$1.half") 3>&- 4>&- &
 }
 
-@test "a client that has only stopped sending is served, of HTTP/1.1 and of HTTP/1.0" {
+@test "a client that has only stopped sending is served, over HTTP/1.1 and HTTP/1.0" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
   hold_request one
   half_closed new 'GET /page.html HTTP/1.1'
@@ -97,7 +97,7 @@ half_closed() { # <name> <request line>
   is "$(status_of a gone)" 0
 }
 
-@test "a deferred client that closes leaves too, and a TLS client that closes" {
+@test "a deferred connection and a TLS connection leave the queue when their clients close" {
   requires openssl mod_ssl
   start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 60s' \
     's: VhostLimitConcurrency 1' 's: VhostLimitQueue 20 60s'

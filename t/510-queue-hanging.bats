@@ -1,8 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Programs of a that do not end, and what b gets beside them, whatever way a's
-# requests come.
+# Programs of a that do not end: b is served, whatever kind of connection a uses.
 
 load lib/live
 load lib/tls
@@ -21,8 +20,8 @@ setup() {
 can_hang() { mkfifo -m 666 "$(hold_dir)/hang.fifo"; }
 has_begun() { [[ -e $(hold_dir)/hang.in ]]; }
 
-# b is served while no program of a has ended. The status of the server would itself be a
-# request that has to wait.
+# b is served while no program of a has ended. The status page would itself be a request
+# that waits.
 b_is_served() {
   local i
   wait_until 20 has_begun
@@ -39,16 +38,16 @@ begin_hanging() { # <number> <vhost> [curl argument]...
   done
 }
 
-let_go_all() { # <vhost>
+end_all() { # <vhost>
   local fifo
   fifo=$(hold_dir)/hang.fifo
   ln "$fifo" "$fifo.last" && rm "$fifo"
-  wait_until 20 nobody_hangs "$1"
+  wait_until 20 no_request_hangs "$1"
 }
-nobody_hangs() { let_go_on "$(hold_dir)/hang.fifo.last"; status_is "$1" running 0 && status_is "$1" waiting 0; }  # <vhost>
-let_go_on()    { timeout 1 tee "$1" <<<go >/dev/null || :; }                    # <fifo>
+no_request_hangs() { write_to "$(hold_dir)/hang.fifo.last"; status_is "$1" running 0 && status_is "$1" waiting 0; }  # <vhost>
+write_to()         { timeout 1 tee "$1" <<<go >/dev/null || :; }  # <fifo>
 
-# Each of those that hang would be answered when the first of them has ended.
+# A hanging request is answered only when a program has ended.
 none_has_ended() {
   local name
   for name in "${hangs[@]}"; do
@@ -56,7 +55,7 @@ none_has_ended() {
   done
 }
 
-# How many of them were answered with it.
+# Prints how many of them were answered with the status.
 hangs_with() { # <status>
   local name n=0
   for name in "${hangs[@]}"; do
@@ -65,36 +64,36 @@ hangs_with() { # <status>
   echo "$n"
 }
 
-all_are_there() { (($(status_of "$1" running) + $(status_of "$1" waiting) == $2)); }  # <vhost> <number>
+all_have_arrived() { (($(status_of "$1" running) + $(status_of "$1" waiting) == $2)); }  # <vhost> <number>
 
 # ---- connections of their own ----------------------------------------------------
 
 hangs_beside_b_on() { # <mpm> <start_httpd argument>...
   start_httpd -m "$1" "${@:2}" 'VhostLimit On' 'VhostLimitQueue 100 60s'
   begin_hanging 40 a
-  wait_until 20 all_are_there a 40
+  wait_until 20 all_have_arrived a 40
   b_is_served
   is "$(status_of a refused) $(status_of b refused)" '0 0'
   at_least "$(status_of a running)" 4 "programs of a at once"
-  let_go_all a
+  end_all a
   is "$(hangs_with 200)" 40
 }
 
-@test "event: programs of one vhost that hang leave slots and threads to another" {
+@test "event: hanging programs of one vhost leave slots and threads to another" {
   hangs_beside_b_on event "${ONE_CHILD[@]}"
 }
 
-@test "worker: programs of one vhost that hang leave slots and threads to another" {
+@test "worker: hanging programs of one vhost leave slots and threads to another" {
   requires worker
   hangs_beside_b_on worker "${ONE_CHILD[@]}"
 }
 
-@test "prefork: programs of one vhost that hang leave slots and processes to another" {
+@test "prefork: hanging programs of one vhost leave slots and processes to another" {
   requires prefork
   hangs_beside_b_on prefork "${SIXTEEN_PROCESSES[@]}"
 }
 
-# ---- kept-alive connections, which have their threads at once --------------------
+# ---- keep-alive connections, which have their threads at once --------------------
 
 kept_hang_beside_b_on() { # <mpm> <start_httpd argument>...
   local kept_pid go=$BATS_TEST_TMPDIR/go kept=$BATS_TEST_TMPDIR/kept
@@ -105,24 +104,25 @@ kept_hang_beside_b_on() { # <mpm> <start_httpd argument>...
   wait_until 20 grep -q ' ' "$kept"
   : >"$go"
   b_is_served
-  let_go_all a
+  end_all a
   wait "$kept_pid"
   is "$(sed -n 1p "$kept")" '16 200'
-  # Where connections keep their threads, idle ones are closed when b needs a thread.
+  # Under worker and prefork idle connections keep their threads and are closed when b
+  # needs one.
   is "$(sed 1d "$kept" | grep -vc ' \(200\|none\)$')" 0 "other answers of a"
   [[ $1 != event ]] || is "$(sed -n 2p "$kept")" '16 200' "of a"
 }
 
-@test "event: requests on kept connections that hang give threads away to another vhost" {
+@test "event: hanging requests on keep-alive connections leave threads to another vhost" {
   kept_hang_beside_b_on event "${ONE_CHILD[@]}"
 }
 
-@test "worker: requests on kept connections that hang give threads away to another vhost" {
+@test "worker: hanging requests on keep-alive connections leave threads to another vhost" {
   requires worker
   kept_hang_beside_b_on worker "${ONE_CHILD[@]}"
 }
 
-@test "prefork: requests on kept connections that hang leave processes to another vhost" {
+@test "prefork: hanging requests on keep-alive connections leave processes to another vhost" {
   requires prefork
   kept_hang_beside_b_on prefork "${SIXTEEN_PROCESSES[@]}"
 }
@@ -135,25 +135,25 @@ start_h2() {
     'VhostLimit On' 'VhostLimitQueue 100 60s'
 }
 
-# Their connections are known for a's only when their first streams have been read.
-@test "HTTP/2 in cleartext: streams that hang leave threads to another vhost" {
+# The connections are classified as a's only when their first streams have been read.
+@test "HTTP/2 in cleartext: hanging streams leave threads to another vhost" {
   start_h2
   begin_hanging 40 a --http2-prior-knowledge
   b_is_served
   at_least "$(status_of a running)" 6 "programs of a at once"
-  let_go_all a
+  end_all a
   is "$(hangs_with 200)" 40
 }
 
-@test "HTTP/2 over TLS: who comes beyond that waits as a socket, and is served" {
+@test "HTTP/2 over TLS: connections beyond the threads are queued and served" {
   start_h2
   begin_hanging 40 s --http2
   b_is_served
-  let_go_all s
+  end_all s
   is "$(hangs_with 200)" 40
 }
 
-@test "HTTP/2: one vhost alone has all streams served that its threads have connections for" {
+@test "HTTP/2: all streams of one vhost alone are served" {
   requires h2load
   local report
   start_h2

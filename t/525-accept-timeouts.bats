@@ -1,16 +1,16 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Clients that do not send their request: Apache's own timeouts hold while it
-# waits with us, and it takes no thread.
+# Clients that do not send their request: Apache's timeouts apply while the acceptor holds
+# the connection, which uses no thread.
 
 load lib/live
 load lib/tls
 
 setup() { requires event mod_reqtimeout; }
 
-# How the connection ended and after how many seconds, of 10: "408 2", "closed 1".
-# The steps send something; then the client waits.
+# Prints how the connection ended and after how many tenths of a second: "408 20", "closed
+# 10". The steps send data, and then the client waits.
 ends() { # <step>...
   local start=${EPOCHREALTIME/./} got
   got=$("${PACKETS:-packets}" "$@")
@@ -24,7 +24,8 @@ ends() { # <step>...
   echo "$got $tenths"
 }
 
-# Ended so, between so many and so many tenths of a second.
+# Checks how the connection ended, and that the time is between the bounds in tenths of a
+# second.
 ended() { # <how> <least> <most> <step>...
   local how tenths
   read -r how tenths < <(ends "${@:4}")
@@ -45,28 +46,28 @@ as_configured_on() { # <mpm>
   is "$(status_of a waiting) $(get a /page.html)" '0 200'
 }
 
-@test "event: half a head is answered with 408, less than a request line is closed, when RequestReadTimeout says so" {
+@test "event: RequestReadTimeout answers half a head with 408 and closes without a request line" {
   as_configured_on event
 }
 
-@test "worker: the same" {
+@test "worker: RequestReadTimeout answers half a head with 408 and closes without a request line" {
   requires worker
   as_configured_on worker
 }
 
-@test "prefork: the same" {
+@test "prefork: RequestReadTimeout answers half a head with 408 and closes without a request line" {
   requires prefork
   as_configured_on prefork
 }
 
-@test "without the module it is the same" {
+@test "plain Apache answers half a head with 408 and closes without a request line" {
   start_httpd -n -l reqtimeout 'RequestReadTimeout header=2' 'AcceptFilter http none'
   ended 408 19 40 "${LINE}Host: a.te"
   ended closed 19 40 'GET /page.ht'
   ended closed 19 40 ''
 }
 
-@test "MinRate gives time for bytes, to the maximum" {
+@test "MinRate extends the timeout by the received bytes, up to the maximum" {
   start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=1-3,MinRate=20'
   local slowly=() i
   for ((i = 0; i < 40; i++)); do slowly+=(@200 'xxxxxxxx'); done
@@ -74,18 +75,18 @@ as_configured_on() { # <mpm>
   ended 408 29 50 "${LINE}X: " "${slowly[@]:0:32}"
 }
 
-@test "a head that comes in time is served, however slowly" {
+@test "a slow head that is complete before the timeout is served" {
   start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=3'
   like "$(packets "${LINE}Host: a.test\r\n" @2000 'Connection: close\r\n\r\n')" 'page of a'
 }
 
-@test "Timeout alone: it begins again with each byte" {
+@test "Timeout alone begins again with each byte" {
   start_httpd 'VhostLimit On' -x 'Timeout 1'
   ended 408 9 25 "${LINE}Host: a.te"
   ended 408 16 35 "${LINE}Host" @700 'x'
 }
 
-@test "each address has the settings of its first vhost, inside IfModule too" {
+@test "each address has the RequestReadTimeout of its first vhost, also inside IfModule" {
   start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=4' \
     -v 'a <IfModule mod_reqtimeout.c>' -v 'a RequestReadTimeout body=9 header=1' -v 'a </IfModule>' -v 'b RequestReadTimeout header=9'
   ended 408 9 25 "${LINE}Host: b.te"
@@ -94,15 +95,15 @@ as_configured_on() { # <mpm>
   PACKETS=main_packets ended 408 39 60 "${LINE}Host: b.te"
 }
 
-@test "header=0 leaves it to Timeout" {
+@test "RequestReadTimeout header=0 leaves the head to Timeout" {
   start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=0' -x 'Timeout 2'
   ended 408 19 40 "${LINE}Host: a.te"
 }
 
-@test "the next request of a kept connection has its own time" {
+@test "the next request of a keep-alive connection has a timeout of its own" {
   start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout header=2' 'KeepAliveTimeout 10' -v 'b VhostLimitConcurrency 1'
   hold_request one b
-  begin_request other b /page.html      # while a request is queued, connections come back
+  begin_request other b /page.html      # while a request is queued, connections return to the acceptor
   settles b waiting 1
   local got
   got=$(packets "${LINE}Host: a.test\r\n\r\n" '@until:page of a' @2500 "${LINE}Ho" @1000 "st: a.test\r\n\r\n" '@until:page of a.*page of a' "${LINE}Ho")
@@ -111,7 +112,7 @@ as_configured_on() { # <mpm>
   is "$(answer_of other)" 200
 }
 
-@test "TLS: a handshake that does not begin or does not go on is closed when handshake= or Timeout says so" {
+@test "TLS: handshake= or Timeout closes a connection without a complete handshake" {
   requires openssl mod_ssl
   start_tls -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=1 header=5' 'AcceptFilter https none' -x 'Timeout 10'
   local hello
@@ -124,15 +125,15 @@ as_configured_on() { # <mpm>
   ended 408 49 75 "${LINE}Host: a.te"
 }
 
-@test "TLS: without handshake= it is Timeout" {
+@test "TLS: without handshake= Timeout applies" {
   requires openssl mod_ssl
   start_tls -l reqtimeout 'VhostLimit On' -x 'Timeout 2'
   PACKETS=tls_packets
   ended closed 19 40 0
 }
 
-# Those that wait for long took a thread each after ten seconds once.
-@test "two hundred half heads take no thread" {
+# A former version gave each of these connections a thread after ten seconds.
+@test "two hundred half heads use no thread" {
   start_httpd -l reqtimeout -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' \
     -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' 'VhostLimit On' 'RequestReadTimeout header=30'
   packets --idle 200 25 "${LINE}Host: a.te" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Kept connections while others wait for a slot: no client is to notice.
+# Keep-alive connections while other requests are queued: the client sees no difference
+# from plain Apache.
 
 # shellcheck disable=SC2030,SC2031  # each test is a shell of its own
 load lib/live
@@ -16,14 +17,15 @@ setup() { requires event; }
 
 teardown() { all_of release_all check_nothing_is_left end_server; }
 
-# ---- what must be as before ----------------------------------------------------
+# ---- the state before a test ---------------------------------------------------
 
-# Without the files of cgroups, which a child opens when it first reads them.
+# Counts the child's descriptors without files of cgroups, which it opens when it first
+# reads them.
 descriptors() { find "/proc/$(first_child)/fd" -mindepth 1 ! -lname '/sys/fs/cgroup/*' 2>/dev/null | wc -l; }
 first_child() { httpd_children | sed -n 1p; }
 worker_status() { web "$(url status '/server-status?auto')"; }
 
-# mod_status counts the connection it is asked over.
+# mod_status counts its own connection.
 workers_rest() {
   local text
   text=$(worker_status)
@@ -40,7 +42,7 @@ check_nothing_is_left() {
 
 # ---- contention ------------------------------------------------------------------
 
-# Somebody waits all the time, for the only place of c, and no other vhost has to.
+# A request is queued for the only slot of c all the time. No other vhost has to wait.
 start_contended() { # <mpm> <as start_httpd>...
   local children=("${ONE_CHILD[@]}")
   [[ $1 != prefork ]] || children=()
@@ -99,21 +101,21 @@ keeps_order_on() { # <mpm>
   is "$(closes "$text") $(status_of a queued)" '1 4'
 }
 
-@test "event: the next requests of a kept connection wait their turn and are answered in order" {
+@test "event: later requests of a keep-alive connection are queued and answered in order" {
   keeps_order_on event
 }
 
-@test "worker: the next requests of a kept connection wait their turn and are answered in order" {
+@test "worker: later requests of a keep-alive connection are queued and answered in order" {
   requires worker
   keeps_order_on worker
 }
 
-@test "prefork: the next requests of a kept connection wait their turn and are answered in order" {
+@test "prefork: later requests of a keep-alive connection are queued and answered in order" {
   requires prefork
   keeps_order_on prefork
 }
 
-# ---- as plain Apache does ----------------------------------------------------------
+# ---- the same as plain Apache ---------------------------------------------------
 
 five_one_by_one() {
   local i steps=()
@@ -177,7 +179,7 @@ idles_as_configured_on() { # <mpm>
   idles_as_configured_on worker
 }
 
-@test "the KeepAliveTimeout is that of the last request, also of a vhost that is Off" {
+@test "the KeepAliveTimeout of the last request's vhost applies, also if that is Off" {
   local took
   start_contended event -v 'b VhostLimit Off' -v 'a KeepAliveTimeout 9' -v 'b KeepAliveTimeout 1'
   took=$(milliseconds packets "$PAGE${PAGE/a.test/b.test}")
@@ -198,21 +200,21 @@ takes_packets_on() { # <mpm>
   is "$(contents "$(packets '@bytes:5' "$PAGE" '@until:page of a' '@bytes:5' "$LAST")")" 'page of a,sub of a,'
 }
 
-@test "event: requests in several packets on a kept connection, with bodies, and a client that is half closed" {
+@test "event: a keep-alive connection serves requests in several packets, bodies, and half-closed clients" {
   takes_packets_on event
 }
 
-@test "worker: requests in several packets on a kept connection, with bodies, and a client that is half closed" {
+@test "worker: a keep-alive connection serves requests in several packets, bodies, and half-closed clients" {
   requires worker
   takes_packets_on worker
 }
 
-@test "prefork: requests in several packets on a kept connection, with bodies, and a client that is half closed" {
+@test "prefork: a keep-alive connection serves requests in several packets, bodies, and half-closed clients" {
   requires prefork
   takes_packets_on prefork
 }
 
-@test "who has closed its half while it waits is answered" {
+@test "a client that closes its sending half while its request is queued is answered" {
   local half_pid
   start_contended event -v 'a VhostLimitConcurrency 1'
   in_background half "$PAGE" '@until:page of a' "$(when go)" "$PAGE" @half
@@ -260,14 +262,14 @@ pipelines_on() { # <mpm>
   pipelines_on prefork
 }
 
-# A request that will hold its place once it has got one.
+# A request that holds its slot until it is released.
 begin_held() { # <name> <vhost>
   mkfifo -m 666 "$(hold_dir)/$1.fifo"
   begin_request "$1" "$2" "/cgi/hold.sh?$1"
 }
 
-# The programs take longer than a lease lasts.
-@test "event: a client that sends many requests at once among others that wait does not evade the queue" {
+# The programs take longer than the quantum of a lease.
+@test "event: a pipeline of requests does not evade the queue" {
   local many_pid text
   start_httpd -m event -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitCgroup off'
   hold_request one a
@@ -300,21 +302,21 @@ answers_early_on() { # <mpm>
   like "$text" '^HTTP/1.1 [24]' "a body that was not announced"
 }
 
-@test "event: who sends 30 MB that are not wanted gets the whole answer" {
+@test "event: a client that sends 30 MB of an unwanted body gets the complete response" {
   answers_early_on event
 }
 
-@test "worker: who sends 30 MB that are not wanted gets the whole answer" {
+@test "worker: a client that sends 30 MB of an unwanted body gets the complete response" {
   requires worker
   answers_early_on worker
 }
 
-@test "prefork: who sends 30 MB that are not wanted gets the whole answer" {
+@test "prefork: a client that sends 30 MB of an unwanted body gets the complete response" {
   requires prefork
   answers_early_on prefork
 }
 
-@test "who has filled its socket while it waited gets the whole answer" {
+@test "a client that filled its socket while its request was queued gets the complete response" {
   local big_pid text
   start_contended event -v 'a LimitRequestBody 1000' -v 'a VhostLimitConcurrency 1'
   hold_request one a
@@ -328,7 +330,7 @@ answers_early_on() { # <mpm>
   at_most "$(<"$BATS_TEST_TMPDIR/took")" 14000 "milliseconds (the client gives up after 15 s)"
 }
 
-# A client's end has bytes that nobody takes, and no more every time we look.
+# The client has unsent bytes, and their number does not change within 0.3 s.
 window_is_full() {
   local hex seen
   hex=$(printf ':%04X' "$(httpd_port)")
@@ -348,16 +350,16 @@ reads_slowly_on() { # <mpm>
   at_least "$(packets "$PAGE" '@until:page of a' @slow:2 "$keep" "@take:$((size + 300))" "$keep" "@take:$((2 * size + 600))" "$close" | wc -c)" $((3 * size)) "kept"
 }
 
-@test "event: six megabytes reach a client that reads slowly" {
+@test "event: a slow client receives six megabytes completely" {
   reads_slowly_on event
 }
 
-@test "worker: six megabytes reach a client that reads slowly" {
+@test "worker: a slow client receives six megabytes completely" {
   requires worker
   reads_slowly_on worker
 }
 
-# What the client has not taken of it, and no more every time we look.
+# The server has unsent bytes, and their number does not change within 0.3 s.
 answer_is_stuck() {
   local seen
   seen=$(not_taken)
@@ -365,8 +367,8 @@ answer_is_stuck() {
 }
 not_taken() { ss -Htn state established "sport = :$(httpd_port)" | awk '{ n += $2 } END { print n + 0 }'; }
 
-# What a client gets that asks for 64 MB, and for a page behind it, when they become
-# so many bytes while it reads nothing.
+# Prints what a client gets that requests 64 MB and then a page, if the file is truncated
+# while the client reads nothing.
 got_of_shortened() { # <bytes>
   local file=$HTTPD_ROOT/htdocs/a/shortened.bin go=$BATS_TEST_TMPDIR/go reader
   rm -f "$go"
@@ -381,8 +383,8 @@ got_of_shortened() { # <bytes>
   tr -cd '\0' <"$BATS_TEST_TMPDIR/shortened" | wc -c
 }
 
-# The end that does not fill a piece is lost, as in plain Apache.
-@test "a file that becomes shorter while it is sent: the client gets what there is, and no other answer in its place" {
+# The end that does not fill a buffer is lost, as in plain Apache.
+@test "a file that is truncated while it is sent: the client gets a part of it and no other response" {
   local got
   start_httpd -l status "${SERVER_STATUS[@]}" 'VhostLimit On' 'EnableMMAP Off'
   got=$(got_of_shortened 25000123)
@@ -420,11 +422,11 @@ gone_at_every_stage_on() { # <mpm>
   settles a waiting 0
 }
 
-@test "event: clients that are gone, at every stage, leave nothing behind" {
+@test "event: clients that close at any stage leave no request, queue entry or descriptor" {
   gone_at_every_stage_on event
 }
 
-@test "worker: clients that are gone, at every stage, leave nothing behind" {
+@test "worker: clients that close at any stage leave no request, queue entry or descriptor" {
   requires worker
   gone_at_every_stage_on worker
 }
@@ -451,11 +453,11 @@ two_thousand_idle_on() { # <mpm>
   is "$(xargs <"$BATS_TEST_TMPDIR/kept")" '2000 200 2000 200' "before and after"
 }
 
-@test "event: two thousand connections are kept and answered again" {
+@test "event: two thousand keep-alive connections are parked and served again" {
   two_thousand_idle_on event
 }
 
-# Only the server is short of descriptors.
+# Only the server has few descriptors.
 start_short() { # <as start_contended>...
   local before
   before=$(ulimit -Sn)
@@ -464,7 +466,7 @@ start_short() { # <as start_contended>...
   ulimit -Sn "$before"
 }
 
-@test "newcomers get in while kept connections have taken what descriptors there are for them" {
+@test "new connections are served while keep-alive connections use the descriptors for them" {
   local kept_pid
   start_short event 'KeepAliveTimeout 60'
   begin_kept 700
@@ -473,7 +475,7 @@ start_short() { # <as start_contended>...
   kill "$kept_pid"; wait "$kept_pid" || :
 }
 
-@test "newcomers get in while clients do not close their end" {
+@test "new connections are served while clients do not close their end" {
   local kept_pid
   start_short event
   PAGE=$LAST begin_kept 700
@@ -482,7 +484,7 @@ start_short() { # <as start_contended>...
   kill "$kept_pid"; wait "$kept_pid" || :
 }
 
-@test "newcomers get in while others have sent half a head and taken all descriptors" {
+@test "new connections are served while connections with half a head use all descriptors" {
   local idle_pid
   start_short event
   in_background idle --idle 700 20 'GET / HT'
@@ -491,13 +493,13 @@ start_short() { # <as start_contended>...
   kill "$idle_pid"; wait "$idle_pid" || :
 }
 
-# ---- children that go ------------------------------------------------------------------
+# ---- children that end -----------------------------------------------------------------
 
-# One is idle, one waits, one is closing while its client still sends.
+# One connection is idle, one is queued, one is closing while its client still sends.
 restarts_on() { # <mpm> <command>...
   local idle_pid wait_pid closing_pid
   start_contended "$1" -v 'a LimitRequestBody 1000' -v 'b VhostLimitConcurrency 1'
-  rm "$BATS_TEST_TMPDIR/before"             # of a child that will be gone
+  rm "$BATS_TEST_TMPDIR/before"             # the child that it describes will end
   hold_request one b
   in_background idle "$PAGE" '@until:page of a' "$(when idle)" "$PAGE" '@until:page of a.*page of a' @half
   in_background wait "${PAGE/a.test/b.test}" '@until:page of b' @half
@@ -516,16 +518,16 @@ restarts_on() { # <mpm> <command>...
 }
 has_got_one_answer_each() { (($(status_of a requests) >= 3)); }
 
-@test "event: a graceful restart loses nobody who is idle, waits or closes" {
+@test "event: a graceful restart loses no idle, queued or closing connection" {
   restarts_on event graceful_httpd
 }
 
-@test "worker: a graceful restart loses nobody who is idle, waits or closes" {
+@test "worker: a graceful restart loses no idle, queued or closing connection" {
   requires worker
   restarts_on worker graceful_httpd
 }
 
-@test "prefork: a graceful restart loses nobody who is idle, waits or closes" {
+@test "prefork: a graceful restart loses no idle, queued or closing connection" {
   requires prefork
   restarts_on prefork graceful_httpd
 }
@@ -546,18 +548,18 @@ stops_with_all_kinds_on() { # <mpm> <signal>
   is "$(contents "$(<"$BATS_TEST_TMPDIR/idle")")" 'page of a,'
 }
 
-@test "event: a stop and a graceful stop end with connections of all kinds" {
+@test "event: a stop and a graceful stop end while connections of all kinds are open" {
   stops_with_all_kinds_on event TERM
   stops_with_all_kinds_on event WINCH
 }
 
-@test "worker: a stop and a graceful stop end with connections of all kinds" {
+@test "worker: a stop and a graceful stop end while connections of all kinds are open" {
   requires worker
   stops_with_all_kinds_on worker TERM
   stops_with_all_kinds_on worker WINCH
 }
 
-@test "children that reach MaxConnectionsPerChild close kept connections in peace" {
+@test "children that reach MaxConnectionsPerChild close keep-alive connections without a reset" {
   local kept_pid
   start_contended event 'MaxConnectionsPerChild 30' 'KeepAliveTimeout 60' -t 'ServerLimit 16'
   rm "$BATS_TEST_TMPDIR/before"
@@ -569,10 +571,11 @@ stops_with_all_kinds_on() { # <mpm> <signal>
   like "$(xargs <"$BATS_TEST_TMPDIR/kept")" '^100 200 (([0-9]+ 200 )?[0-9]+ none|100 200)$' "before and after"
 }
 
-# ---- connections that close ---------------------------------------------------------------
+# ---- closing connections
+# ------------------------------------------------------------------
 
 # Sends a request over a connection that the client keeps open, and reads to the end.
-ask_and_stay() { # <request as printf takes it>
+ask_and_keep_open() { # <request as printf takes it>
   # shellcheck disable=SC2059  # a format
   printf "$1" >&"$client"
   wait_until 5 read_to_end
@@ -580,33 +583,34 @@ ask_and_stay() { # <request as printf takes it>
 read_to_end() { timeout 1 cat <&"$client" >"$BATS_TEST_TMPDIR/answer"; }
 has_descriptors() { (($(descriptors) == $1)); }  # <number>
 
-@test "a connection lingers unless its client has said that it closes, and has sent no body" {
+@test "a connection lingers unless its client announced the close and sent no body" {
   local before client
   start_httpd -m event -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' 'KeepAlive Off'
   is "$(get a /)" 200
   before=$(descriptors)
   exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
-  ask_and_stay 'GET /page.html HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
+  ask_and_keep_open 'GET /page.html HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
   wait_until 5 has_descriptors "$before"
   exec {client}>&-
   exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
-  ask_and_stay 'GET /page.html HTTP/1.0\r\nHost: a.test\r\n\r\n'
+  ask_and_keep_open 'GET /page.html HTTP/1.0\r\nHost: a.test\r\n\r\n'
   wait_until 5 has_descriptors "$before"
   exec {client}>&-
   exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
-  ask_and_stay 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
-  has_descriptors $((before + 1)) || fail "closed, and more could have come"
+  ask_and_keep_open 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  has_descriptors $((before + 1)) || fail "closed at once, without lingering"
   exec {client}>&-
   wait_until 5 has_descriptors "$before"
   exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
-  ask_and_stay 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab'
-  has_descriptors $((before + 1)) || fail "closed, and more could have come after the body"
+  ask_and_keep_open 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab'
+  has_descriptors $((before + 1)) || fail "closed at once after the body, without lingering"
   exec {client}>&-
 }
 
-# ---- connections that keep something -----------------------------------------------------
+# ---- connections with state
+# --------------------------------------------------------------
 
-@test "a TLS connection stays with mod_ssl from one request to the next" {
+@test "a TLS connection keeps its TLS session between requests" {
   requires mod_ssl openssl
   openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=a.test -days 2 -keyout "$BATS_FILE_TMPDIR/key" \
     -out "$BATS_FILE_TMPDIR/cert" 2>/dev/null
@@ -617,7 +621,7 @@ has_descriptors() { (($(descriptors) == $1)); }  # <number>
     '200 1,200 0,200 0,200 0,'
 }
 
-@test "a connection behind a PROXY header keeps its client's address from one request to the next" {
+@test "a connection behind a PROXY header keeps its client's address between requests" {
   start_contended event -l remoteip -v 'a RemoteIPProxyProtocol On' 'RemoteIPProxyProtocolExceptions 127.0.0.1' \
     'LogFormat "%v %s k=%k %a" kept' "CustomLog \"$HTTPD_ROOT/logs/kept.log\" kept"
   : >"$HTTPD_ROOT/logs/kept.log"
@@ -627,7 +631,7 @@ has_descriptors() { (($(descriptors) == $1)); }  # <number>
     'a.test 200 k=0 127.0.0.3,a.test 200 k=1 127.0.0.3,a.test 200 k=2 127.0.0.3,'
 }
 
-@test "HTTP/2 connections, from the start and upgraded, go on" {
+@test "HTTP/2 connections are served, with prior knowledge and upgraded" {
   requires mod_http2 curl_http2 h2load
   start_contended event -l http2 'Protocols h2c http/1.1'
   like "$(h2load -n 20 -c 1 -m 1 --connect-to="127.0.0.1:$(httpd_port)" "$(url a /page.html)")" ' 20 2xx'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What becomes of those who wait when children come and go.
+# Queued connections when child processes are restarted, stopped and killed.
 
 load lib/live
 
@@ -12,16 +12,16 @@ ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'Thread
 
 setup() { requires event; }
 
-# The only place of b is taken, and fifty wait for it.
-fifty_wait_behind() { # <name>
+# A request holds the only slot of b, and fifty are queued.
+queue_fifty_behind() { # <name>
   hold_request "$1" b
   begin_crowd many 50 b /page.html
   settles b waiting 50
 }
 
-survives_graceful_on() { # <mpm>
+queued_connections_survive_restarts_on() { # <mpm>
   start_httpd -m "$1" 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
+  queue_fifty_behind one
   graceful_httpd
   settles b waiting 50
   graceful_httpd
@@ -33,46 +33,46 @@ survives_graceful_on() { # <mpm>
   is "$(status_of b requests) $(status_of b refused)" '51 0'
 }
 
-@test "event: who waits is served after two graceful restarts" {
-  survives_graceful_on event
+@test "event: queued connections are served after two graceful restarts" {
+  queued_connections_survive_restarts_on event
 }
 
-@test "worker: who waits is served after two graceful restarts" {
+@test "worker: queued connections are served after two graceful restarts" {
   requires worker
-  survives_graceful_on worker
+  queued_connections_survive_restarts_on worker
 }
 
-@test "prefork: who waits is served after two graceful restarts" {
+@test "prefork: queued connections are served after two graceful restarts" {
   requires prefork
-  survives_graceful_on prefork
+  queued_connections_survive_restarts_on prefork
 }
 
-@test "who waits is served though children reach MaxConnectionsPerChild" {
+@test "queued connections are served when children reach MaxConnectionsPerChild" {
   start_httpd 'VhostLimit On' "$CROWD" 'MaxConnectionsPerChild 10' -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
+  queue_fifty_behind one
   begin_crowd more 50 c /page.html
-  is "$(crowd_got more)" '50 200' "the vhost beside it"
+  is "$(crowd_got more)" '50 200' "another vhost"
   release_request one
   is "$(crowd_got many)" '50 200'
   settles b waiting 0
   is "$(status_of b requests) $(status_of b refused)" '51 0'
 }
 
-@test "a hundred through a vhost that may run two, with children that live for fifteen" {
+@test "a hundred requests are served with VhostLimitConcurrency 2 and MaxConnectionsPerChild 15" {
   start_httpd 'VhostLimit On' "$CROWD" 'MaxConnectionsPerChild 15' -v 'b VhostLimitConcurrency 2'
   is "$(crowd 100 'GET /page.html HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n' | xargs)" '100 200'
   settles b requests 100
 }
 
-@test "a graceful restart that takes the vhost of those who wait away answers them all" {
+@test "a graceful restart that removes a vhost answers its queued connections" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
+  queue_fifty_behind one
   configure_httpd 'VhostLimit On' -o 'a c'
   graceful_httpd
   is "$(crowd_got many)" '50 200'
 }
 
-# Apache waits ten seconds for a thread that is busy: let it go, but late.
+# Apache waits ten seconds for busy threads, so the request ends during the restart.
 restart_while_released() {
   restart_httpd 3>&- 4>&- &
   wait_until 10 no_new_connections
@@ -81,18 +81,18 @@ restart_while_released() {
 }
 no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || error_log_has 'SIGHUP received'; }
 
-@test "a full restart while fifty wait: they are gone, the counts are right, and it serves" {
+@test "a full restart closes fifty queued connections, resets the counts, and the server serves" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
+  queue_fifty_behind one
   restart_while_released
   settles b waiting 0
   settles b running 0
   is "$(get b /)" 200
 }
 
-@test "a stop while fifty wait ends everything, and the port is free at once" {
+@test "a stop with fifty queued connections ends all processes, and the port is free at once" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
+  queue_fifty_behind one
   local pids pid
   mapfile -t pids < <(httpd_pid; httpd_children)
   kill -TERM "${pids[0]}"
@@ -104,9 +104,9 @@ no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || 
   is "$(get b /) $(status_of b waiting)" '200 0'
 }
 
-@test "graceful-stop tells those who wait: none of them is left without an answer" {
+@test "graceful-stop answers all queued connections" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
+  queue_fifty_behind one
   local pids pid
   mapfile -t pids < <(httpd_pid; httpd_children)
   kill -WINCH "${pids[0]}"
@@ -116,12 +116,12 @@ no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || 
   like "$(crowd_got many)" '^(50 200|([0-9]+ 200 )?[0-9]+ 503)$'
 }
 
-# How many sockets a child has open.
+# Prints how many sockets a child has open.
 sockets_of() { find "/proc/$1/fd" -lname 'socket:*' 2>/dev/null | wc -l; }   # <pid>
 
-# Twenty-five wait in each of two children: the other is stopped while they come. b's
-# place is taken in the first.
-fifty_wait_in_two() {
+# Twenty-five requests are queued in each of two children. The other child is stopped while
+# they arrive. The first child runs the request that holds b's slot.
+queue_fifty_in_two_children() {
   start_httpd -t 'StartServers 2' -t 'ServerLimit 4' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 64' \
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64' 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
   wait_until 10 children_are 2
@@ -139,9 +139,9 @@ fifty_wait_in_two() {
 }
 children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
 
-@test "a child that is killed loses the requests that wait in it, and no others" {
+@test "a killed child loses its own queued requests only" {
   local here there
-  fifty_wait_in_two
+  queue_fifty_in_two_children
   kill -KILL "$there"
   wait_until 10 gone "$there"
   settles b waiting 25
@@ -152,9 +152,9 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
   is "$(get b /) $(get a /)" '200 200'
 }
 
-@test "a child that is killed while it runs what others wait for: they are served, and those in it are gone" {
+@test "a killed child releases its slot to queued requests of another child" {
   local here there
-  fifty_wait_in_two
+  queue_fifty_in_two_children
   kill -KILL "$here"
   wait_until 10 gone "$here"
   is "$(crowd_got far) $(crowd_got near)" '25 200 25 none'
@@ -164,9 +164,9 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
   is "$(get b /) $(get a /)" '200 200'
 }
 
-@test "all children killed while fifty wait: the counts return to nought" {
+@test "all children killed with fifty queued connections: the counts return to 0" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
-  fifty_wait_behind one
+  queue_fifty_behind one
   httpd_children | xargs kill -KILL
   is "$(crowd_got many)" '50 none'
   settles b running 0
@@ -176,12 +176,12 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
 
 # ---- descriptors and idle connections ------------------------------------------
 
-# But for those that read the groups' CPU time, which stay open while they work.
+# Counts descriptors without those for the groups' CPU time, which stay open.
 descriptors() { find "/proc/$(httpd_children)/fd" -mindepth 1 ! -lname '/sys/fs/cgroup/*' 2>/dev/null | wc -l; }
 no_sockets_but()  { (($(sockets_of "$(httpd_children)") <= $1)); }
 few_descriptors() { (($(descriptors) <= $1)); }
 
-@test "five hundred connections of all kinds leave no descriptor behind" {
+@test "five hundred connections of all kinds leave no descriptor open" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitQueue 20 300ms' -v 'b VhostLimitConcurrency 1'
   local before listening request='GET /page.html HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n\r\n'
   listening=$(sockets_of "$(httpd_children)")
@@ -205,7 +205,7 @@ idle() { # <number> <text>   holds them open until the test ends
   wait_until 10 grep -q open "$BATS_TEST_TMPDIR/idle"
 }
 
-@test "four hundred connections that send nothing keep nobody from being served" {
+@test "four hundred connections that send nothing do not delay other connections" {
   local idle_pid
   start_httpd 'VhostLimit On'
   idle 400 ''
@@ -214,7 +214,7 @@ idle() { # <number> <text>   holds them open until the test ends
   kill "$idle_pid"
 }
 
-@test "four hundred connections that stop in the middle of their head keep nobody from being served" {
+@test "four hundred connections with half a head do not delay other connections" {
   local idle_pid
   start_httpd 'VhostLimit On'
   idle 400 'GET / HTTP/1.1\r\nHost: b.t'
@@ -234,7 +234,7 @@ three_restarts() {
   for _ in 1 2 3; do sleep 1; graceful_httpd; done
 }
 
-@test "the time that a request may wait goes on through restarts, and so does what the log says of it" {
+@test "the queue timeout and the logged waiting time continue through restarts" {
   local took wait_us
   start_httpd 'VhostLimit On' 'VhostLimitQueue 100 5s' 'LogLevel info' -v 'b VhostLimitConcurrency 1'
   hold_request one b
@@ -251,8 +251,8 @@ three_restarts() {
   at_least "$wait_us" 4800000 "us of waiting in the log"
 }
 
-# As plain Apache does.
-@test "event: a graceful restart closes idle kept connections, and serves those that are queued" {
+# Plain Apache does the same.
+@test "event: a graceful restart closes idle keep-alive connections and serves queued ones" {
   local kept_pid file=$BATS_TEST_TMPDIR/kept request='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
   start_httpd 'VhostLimit On' 'KeepAliveTimeout 30' "$CROWD" -v 'c VhostLimitConcurrency 1'
   hold_request one c
@@ -270,7 +270,7 @@ three_restarts() {
   is "$(answer_of waits)" 200
 }
 
-@test "connections leave descriptors for files, however many children the server may have" {
+@test "connections leave descriptors for files, whatever the number of possible children" {
   local idle_pid before codes
   before=$(ulimit -Sn)
   ulimit -Sn 1000
@@ -283,9 +283,8 @@ three_restarts() {
   kill "$idle_pid"
 }
 
-# With one listener these MPMs do not poll: a child that does not sleep in accept()
-# spins.
-goes_back_to_plain() { # <mpm>
+# With one listener these MPMs do not poll, so a child spins unless it sleeps in accept().
+restarts_without_module() { # <mpm>
   configure_httpd -m "$1" 'VhostLimit On' 'VhostLimitCgroup off'
   one_listener
   launch_httpd
@@ -299,7 +298,8 @@ goes_back_to_plain() { # <mpm>
 
 one_listener() { sed -i '/^Listen 127.0.0.2/d; s/127\.0\.0\.2/127.0.0.1/' "$HTTPD_ROOT/httpd.conf"; }
 
-# 4000 if accept() from it does not wait, else 0: it is the same for all processes.
+# Prints 4000 if accept() on the listener does not block, else 0. All processes share the
+# flag.
 listener_of() { # <pid>
   local inode fd flags
   inode=$(awk -v port="$(printf ':%04X$' "$(httpd_port)")" '$2 ~ port && $4 == "0A" { print $10 }' \
@@ -311,12 +311,12 @@ listener_of() { # <pid>
   done
 }
 
-@test "a graceful restart without the module leaves no child that spins: prefork" {
+@test "prefork: after a graceful restart without the module no child spins" {
   requires prefork
-  goes_back_to_plain prefork
+  restarts_without_module prefork
 }
 
-@test "a graceful restart without the module leaves no child that spins: worker" {
+@test "worker: after a graceful restart without the module no child spins" {
   requires worker
-  goes_back_to_plain worker
+  restarts_without_module worker
 }

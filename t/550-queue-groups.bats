@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# VhostLimitGroup and VhostLimitExempt; and who waits with a thread.
+# VhostLimitGroup and VhostLimitExempt, and thread waiters.
 
 load lib/live
 
@@ -24,13 +24,13 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   wait_until 5 group_is @one requests 2
 }
 
-@test "a wrong group's name is said" {
+@test "VhostLimitGroup rejects an invalid name" {
   check_config 'VhostLimit On' -v 'a VhostLimitGroup "cust omer"'
   is "$status" 1
   like "$output" "VhostLimitGroup: 'cust omer' is not a name of up to 64 letters, digits and . _ -"
 }
 
-@test "exempt requests neither wait nor are refused" {
+@test "exempt requests are neither queued nor refused" {
   start_httpd -l remoteip 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 1 60s' \
     -v "a VhostLimitExempt \"%{REQUEST_URI} == '/page.html' || %{HTTP:X-Probe} == 'yes'\""
   hold_request one
@@ -45,8 +45,8 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   is "$(answer_of two) $(answer_of three)" '200 200'
 }
 
-# There is no request yet when it is asked: what belongs to one is empty.
-@test "an expression may ask for any variable" {
+# There is no request yet when the expression is evaluated, so its variables are empty.
+@test "an expression of VhostLimitExempt may use any variable" {
   local name any=()
   for name in HTTP_ACCEPT HTTP_COOKIE HTTP_FORWARDED HTTP_HOST HTTP_PROXY_CONNECTION HTTP_REFERER HTTP_USER_AGENT \
     REQUEST_METHOD REQUEST_SCHEME REQUEST_URI DOCUMENT_URI REQUEST_FILENAME SCRIPT_FILENAME LAST_MODIFIED SCRIPT_USER \
@@ -64,14 +64,30 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   settles a requests 2
 }
 
-@test "what an exemption cannot read it does not exempt" {
+@test "an expression sees the address of the connection, or the one in an expected PROXY header" {
+  requires mod_remoteip
+  start_httpd -l remoteip 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 5 60s' \
+    -v "a VhostLimitExempt \"%{REMOTE_ADDR} =~ /^(127.0.0.9|192.0.2.9)\$/\"" \
+    -v 'a RemoteIPProxyProtocol On' -v 'a RemoteIPProxyProtocolExceptions 127.0.0.1 127.0.0.9'
+  hold_request one a --interface 127.0.0.5 --haproxy-protocol
+  begin_request two a /page.html --interface 127.0.0.5 --haproxy-protocol
+  settles a waiting 1
+  is "$(get a /page.html --interface 127.0.0.9 -m 8)" 200
+  like "$(LOCAL_ADDRESS=127.0.0.5 packets 'PROXY TCP4 192.0.2.9 127.0.0.1 1111 80\r\nGET /page.html HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n' @until:'page of a')" \
+    '^HTTP/1.1 200 OK'
+  is "$(status_of a waiting)" 1
+  release_request one
+  is "$(answer_of two)" 200
+}
+
+@test "VhostLimitExempt does not apply if its expression fails" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
     -v "a VhostLimitExempt \"%{HTTP:X-Number} -gt 5\""
   hold_request one
   is "$(get a / -H 'X-Number: 7') $(get a / -H 'X-Number: 3') $(get a /)" '200 503 503'
 }
 
-@test "an expression that is none, or that looks up other requests, stops the start" {
+@test "an invalid expression, or one that looks up other requests, stops the start" {
   check_config 'VhostLimit On' -v 'a VhostLimitExempt "%{REQUEST_URI} ==="'
   is "$status" 1
   like "$output" "VhostLimitExempt: '%.REQUEST_URI. ===':"
@@ -85,7 +101,7 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   is "$status" 0
 }
 
-@test "several listener buckets: requests wait with their threads" {
+@test "several listener buckets: requests are queued with their threads" {
   (($(nproc) > 1)) || skip "one processor, one bucket"
   start_httpd 'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
@@ -96,7 +112,7 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   is "$(answer_of two) $(status_of a queued)" '200 1'
 }
 
-@test "prefork, a listener of another protocol: a site has no more than four fifths of the processes, also to wait with" {
+@test "prefork, with a listener of another protocol: a site uses at most four fifths of the processes" {
   requires prefork
   start_httpd -m prefork -t 'StartServers 8' -t 'MaxRequestWorkers 8' -t 'ServerLimit 8' \
     "Listen 127.0.0.1:$(free_port other) other" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimitConcurrency 1'
@@ -122,18 +138,18 @@ spends_its_cap_on() { # <mpm>
   is "$(get b /)" 200
 }
 
-@test "event: who is over its cap waits in its queue, and is served" {
+@test "event: requests of a site that has used up its CPU cap are queued and served" {
   requires mod_lua
   spends_its_cap_on event
 }
 
-@test "prefork: who is over its cap waits in its queue, and is served" {
+@test "prefork: requests of a site that has used up its CPU cap are queued and served" {
   requires prefork
   requires mod_lua
   spends_its_cap_on prefork
 }
 
-@test "a head of more than eight kilobytes waits in its own line, and takes no other vhost's slot" {
+@test "a head of more than eight kilobytes counts for its own vhost only" {
   start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 0'
   local get='GET /page.html HTTP/1.1\r\n' host='Host: b.test\r\n' close='Connection: close\r\n\r\n' fill i
   fill=$(for i in 1 2 3; do printf 'X-%s: %s\\r\\n' "$i" "$(head -c 4000 /dev/zero | tr '\0' x)"; done)

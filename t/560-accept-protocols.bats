@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: pgrep
 #
-# What people really run: TLS, HTTP/2, the PROXY protocol, WebSockets.
+# TLS, HTTP/2, the PROXY protocol, WebSockets, slow clients and request bodies.
 
 load lib/live
 load lib/tls
 
 setup() { requires event openssl mod_ssl; }
 
-# A request that will hold its place once it has got one.
+# A request that holds its slot until it is released.
 begin_held() { # <name> <vhost> [curl argument]...
   mkfifo -m 666 "$(hold_dir)/$1.fifo"
   begin_request "$1" "$2" "/cgi/hold.sh?$1" "${@:3}"
@@ -21,7 +21,7 @@ in_background() { # <name> <command>...
 }
 has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
 
-# All that the account had is given back, and it is served.
+# The account has no request running or queued, and it is served.
 is_free() { # <vhost>
   wait_until 15 status_is "$1" running 0
   wait_until 15 status_is "$1" waiting 0
@@ -33,7 +33,8 @@ is_free() { # <vhost>
 group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"@one\").$1") == "$2" ]]; }  # <column> <value>
 either() { "${@:1:2}" || "${@:3}"; }
 
-# While its client answers the handshake one other may go before it, not more.
+# During the handshake of a granted connection one later connection may be granted, not
+# more.
 waits_by_sni_on() { # <mpm>
   local one='VhostLimitGroup one' name
   start_tls -m "$1" 'VhostLimit On' 'VhostLimitQueue 100 60s' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
@@ -46,22 +47,22 @@ waits_by_sni_on() { # <mpm>
   wait_until 10 either held two held next
   if held next; then release_request next; fi
   wait_until 10 held two
-  held last && fail "who came later was before it"
+  held last && fail "a later connection was served first"
   for name in two next last; do release_request $name; done
   is "$(answer_of two) $(answer_of next) $(answer_of last)" '200 200 200'
   wait_until 5 group_is queued 3
 }
 
-@test "event: a TLS connection waits before its handshake, by its SNI, and is before those who came later" {
+@test "event: a TLS connection is queued before its handshake, by SNI, and served in order of arrival" {
   waits_by_sni_on event
 }
 
-@test "worker: a TLS connection waits before its handshake, by its SNI, and is before those who came later" {
+@test "worker: a TLS connection is queued before its handshake, by SNI, and served in order of arrival" {
   requires worker
   waits_by_sni_on worker
 }
 
-@test "the next request of a kept TLS connection takes its turn" {
+@test "the next request of a keep-alive TLS connection is queued" {
   local one='VhostLimitGroup one'
   start_tls 'VhostLimit On' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
   mkfifo -m 666 "$(hold_dir)/kept.fifo"
@@ -72,14 +73,14 @@ waits_by_sni_on() { # <mpm>
   let_go "$(hold_dir)/kept.fifo"
   wait_until 10 held other
   wait_until 5 group_is waiting 1
-  answered kept && fail "it has not waited for its turn"
+  answered kept && fail "it was not queued"
   release_request other
   is "$(answer_of kept | xargs)" '200 1 200 0'
   wait_until 5 group_is queued 2
 }
 
-# The second request on a kept connection waits with its thread for its site's only
-# place.
+# The second request on a keep-alive connection waits with its thread for its site's only
+# slot.
 waits_through_graceful_on() { # <mpm>
   local kept_pid page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n' go=$BATS_TEST_TMPDIR/go
   start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 1' 'VhostLimitQueue 1000 40s' 'KeepAliveTimeout 60'
@@ -99,7 +100,7 @@ waits_through_graceful_on() { # <mpm>
   is "$(status_of a refused)" 0
 }
 
-@test "worker: who waits with a thread is served though its child leaves" {
+@test "worker: a thread waiter is served by a quiescing child" {
   requires worker
   waits_through_graceful_on worker
 }
@@ -117,13 +118,13 @@ all_sni() {
   with_sni t.test t.test
   with_sni s.test t.test
   with_sni t.test s.test
-  with_sni nobody.test nobody.test
-  with_sni nobody.test t.test
+  with_sni unknown.test unknown.test
+  with_sni unknown.test t.test
   with_sni '' s.test -noservername
   with_sni '' t.test -noservername
 }
 
-@test "no SNI, an unknown one, a Host that is not the SNI: answered as without the module" {
+@test "no SNI, an unknown SNI, and a Host other than the SNI: same response as plain Apache" {
   local plain
   start_tls -n
   plain=$(all_sni)
@@ -134,7 +135,7 @@ all_sni() {
   is_free s; is_free t
 }
 
-@test "a Host that is not the SNI is counted where it is answered, also after waiting" {
+@test "a request whose Host is not its SNI is counted in the vhost that answers it" {
   local other_pid
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1'
   hold_request one s
@@ -146,10 +147,10 @@ all_sni() {
   is_free s; is_free t
 }
 
-@test "an SNI that is limited with the Host of a vhost that is Off: nothing is held while it is kept alive" {
+@test "the SNI of a limited vhost with the Host of an Off vhost: a kept-alive connection holds no slot" {
   local kept_pid
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 't: VhostLimit Off' 't: KeepAliveTimeout 15'
-  in_background kept kept_by_another
+  in_background kept kept_alive_by_other_host
   wait_until 5 has_got kept 'page of t'
   settles s running 0
   is "$(get s /page.html -m 5)" 200
@@ -158,12 +159,12 @@ all_sni() {
   : >"$BATS_TEST_TMPDIR/kept.end"
   wait "$kept_pid"
 }
-kept_by_another() {
+kept_alive_by_other_host() {
   { printf 'GET /page.html HTTP/1.1\r\nHost: t.test\r\n\r\n'; wait_until 15 [ -e "$BATS_TEST_TMPDIR/kept.end" ]; } |
     timeout 20 openssl s_client -quiet -no_ign_eof -connect "127.0.0.1:$(tls_port)" -servername s.test 2>/dev/null || :
 }
 
-@test "200 connections that say a ClientHello and no more keep no other vhost from being served" {
+@test "200 connections with only a ClientHello do not delay another vhost" {
   local idle_pid
   local i
   start_tls 'VhostLimit On'
@@ -189,7 +190,7 @@ certifies_by() { # <curl's options of TLS>...
   is_free t
 }
 
-@test "client certificates per directory: renegotiation and post-handshake authentication, while others wait" {
+@test "client certificates per directory work while other requests are queued" {
   make_certificate
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' "s: SSLCACertificateFile \"$TLS_DIR/cert.pem\"" \
     's: <Location /page.html>' 's: SSLVerifyClient optional' \
@@ -207,7 +208,7 @@ h2load_to() { # <vhost> <path> <h2load argument>...
 }
 of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2xx> <report>
 
-@test "HTTP/2: streams beyond the concurrency wait and are served, by upgrade, prior knowledge and ALPN" {
+@test "HTTP/2: streams beyond the concurrency limit wait and are served, by upgrade, prior knowledge and ALPN" {
   requires mod_http2 curl_http2
   start_tls -l http2 'Protocols h2 h2c http/1.1' 'VhostLimit On' 'VhostLimitConcurrency 1' \
     's: Protocols h2 http/1.1' -t 'ThreadsPerChild 16' -t 'ThreadLimit 16' -t 'StartServers 1' \
@@ -225,7 +226,7 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
   done
 }
 
-@test "HTTP/2: streams that wait take no thread: beyond H2MaxWorkers none is refused, and others are served" {
+@test "HTTP/2: more waiting streams than H2MaxWorkers use no thread, and none is refused" {
   local many_pid report
   requires mod_http2 h2load
   start_tls -l http2 'Protocols h2c http/1.1' 'H2MinWorkers 4' 'H2MaxWorkers 4' 'VhostLimit On' 'VhostLimitQueue 1000 60s' -v 'a VhostLimitConcurrency 1'
@@ -245,7 +246,7 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
 
 FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
 
-@test "PROXY protocol: sorted by the Host behind the header, and served while others wait" {
+@test "PROXY protocol: connections are classified by the Host behind the header" {
   requires mod_remoteip
   local log="$HTTPD_ROOT/logs/from.log"
   local text
@@ -268,7 +269,7 @@ FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
 
 UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
 
-@test "a WebSocket passes through, and its slot is others' while it lives" {
+@test "a WebSocket is served and holds no slot while it is open" {
   local socket_pid echo_pid
   requires mod_proxy_wstunnel
   local echo_port
@@ -288,26 +289,26 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
   like "$(<"$BATS_TEST_TMPDIR/socket")" '101 .*onceagain'
 }
 
-@test "a slow reader over HTTP gives its slot back when the work is done" {
+@test "a slow client over HTTP holds no slot while it receives a large file" {
   start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   truncate -s 12000000 "$HTTPD_ROOT/htdocs/a/twelve.bin"
   begin_request slow a /twelve.bin --limit-rate 1M
   wait_until 5 status_is a requests 1
   is "$(get a /page.html -m 6)" 200
-  answered slow && fail "it was not slow"
+  answered slow && fail "the response had ended"
   is "$(answer_of slow)" 200
 }
 
-# More than the sockets' buffers take.
+# The response is larger than the sockets' buffers.
 reads_slowly() { # <name> <vhost> <path>
   begin_request "$1" "$2" "$3" --limit-rate 4M
   wait_until 10 status_is "$2" requests 1
   is "$(get "$2" /page.html -m 15)" 200 "$2$3"
-  answered "$1" && fail "it was not slow"
+  answered "$1" && fail "the response had ended"
   settles "$2" running 0
 }
 
-@test "a slow reader of what is encrypted, or made by a program, gives its slot back too, on event and worker" {
+@test "event, worker: a slow client over TLS or of a program holds no slot while it receives the response" {
   requires worker
   local mpm
   for mpm in event worker; do
@@ -319,7 +320,7 @@ reads_slowly() { # <name> <vhost> <path>
   done
 }
 
-@test "a slow reader over HTTP/2 holds no slot while its stream waits for it" {
+@test "a slow client over HTTP/2 holds no slot while its stream waits for it" {
   requires mod_http2 curl_http2
   start_tls -l http2 's: Protocols h2 http/1.1' 'VhostLimit On' 's: VhostLimitConcurrency 1'
   truncate -s 300000000 "$TLS_DIR/s/large.bin"
@@ -327,12 +328,12 @@ reads_slowly() { # <name> <vhost> <path>
   wait_until 10 status_is s requests 1
   settles s running 0
   is "$(get s /page.html -m 10)" 200
-  answered slow && fail "it was not slow"
+  answered slow && fail "the response had ended"
   is "$(answer_of slow)" 200
   settles s running 0
 }
 
-# An upload whose client sends one half, and the other when it is told to.
+# An upload whose client sends one half first, and the other half after the checks.
 uploads_slowly() { # <name> <vhost> [curl argument]...
   local up
   mkfifo "$BATS_TEST_TMPDIR/$1"
@@ -342,7 +343,7 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   wait_until 10 status_is "$2" requests 1
   settles "$2" running 0
   is "$(get "$2" /page.html -m 10)" 200 "beside the upload"
-  answered "$1" && fail "it was not slow"
+  answered "$1" && fail "the response had ended"
   printf ' and half' >&"$up"
   exec {up}>&-
   is "$(answer_of "$1") $(<"$(hold_dir)/$1.body")" '200 13 bytes' "$1"
@@ -361,9 +362,9 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   uploads_slowly http2 s --http2
 }
 
-# A program waits for its input, and then works: what it works is charged, by the
-# clock here, and what it waits is not.
-@test "a request is charged while it works and not while it waits for its client" {
+# A program waits for its input and then works. Its work is charged, by the clock here, and
+# the waiting is not.
+@test "a request is charged while it works, not while it waits for its client" {
   local up charged
   start_tls 'VhostLimit On' 'VhostLimitCgroup off'
   mkfifo "$BATS_TEST_TMPDIR/up"
@@ -384,7 +385,7 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
 
 # ---- bodies --------------------------------------------------------------------------
 
-@test "Expect: 100-continue and a body in chunks on connections that have waited" {
+@test "Expect: 100-continue and a chunked body work on connections that were queued" {
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' -v 'a VhostLimitConcurrency 1'
   local vhost
   for vhost in a s; do

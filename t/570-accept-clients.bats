@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Real clients and neighbours, while the requests of their vhost wait.
+# Real clients and neighbors: nghttp, Chromium, git, HAProxy, mod_proxy, mod_cache and
+# OpenSSL, while requests of their vhost are queued.
 
 # shellcheck disable=SC2030,SC2031  # each test is a shell of its own
 load lib/live
@@ -28,7 +29,7 @@ has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
 
 # ---- HTTP/2 ----------------------------------------------------------------------
 
-@test "nghttp: streams of one connection wait and are answered, on worker" {
+@test "nghttp: streams of one connection are queued and answered, on worker" {
   requires nghttp mod_http2 worker
   local many_pid
   start_httpd -m worker -l http2 'Protocols h2c http/1.1' "${ONE_AT_A_TIME[@]}" -v 'a VhostLimitConcurrency 1'
@@ -41,7 +42,7 @@ has_got() { grep -aq -- "$2" "$BATS_TEST_TMPDIR/$1"; }  # <name> <text>
   is "$(grep -cE ' 200 +[0-9]+ /' "$BATS_TEST_TMPDIR/many")" 3
 }
 
-@test "Chromium: a page over HTTP/2 and TLS waits and comes" {
+@test "Chromium: a page over HTTP/2 and TLS is queued and served" {
   requires chromium mod_ssl mod_http2 openssl
   start_tls -l http2 's: Protocols h2 http/1.1' "${ONE_AT_A_TIME[@]}" 's: VhostLimitConcurrency 1' 't: VhostLimitConcurrency 1'
   start_browser --ignore-certificate-errors
@@ -59,7 +60,7 @@ has_fetched() { [[ $(in_page got) =~ ^200/(sub/200/index.html|index.html200/sub/
 
 # ---- long-lived --------------------------------------------------------------------
 
-@test "Chromium: a WebSocket is a conversation, and holds no place" {
+@test "Chromium: a WebSocket holds no slot" {
   requires chromium mod_proxy_wstunnel
   local echo_port
   echo_port=$(free_port echo)
@@ -81,7 +82,7 @@ has_fetched() { [[ $(in_page got) =~ ^200/(sub/200/index.html|index.html200/sub/
 }
 hears() { [[ $(in_page heard) == "$1" ]]; }  # <text>
 
-@test "server-sent events hold no slot: more streams than slots run, and others are served" {
+@test "server-sent events hold no slot: more streams than slots run, and other requests are served" {
   local i
   start_httpd "${ONE_AT_A_TIME[@]}"
   for i in {1..12}; do
@@ -114,8 +115,8 @@ git_here() { # <argument>...
     -c http.proxy= -c "http.curloptResolve=a.test:$(httpd_port):127.0.0.1" "$@"
 }
 
-# Each of their requests waits once.
-@test "git: push of eight megabytes and clone, with other requests before them" {
+# One request of each command is queued.
+@test "git: a push of eight megabytes and a clone are queued and succeed" {
   requires root git_http
   local push_pid clone_pid
   cd "$BATS_TEST_TMPDIR"
@@ -157,7 +158,7 @@ by_front() { # <vhost> [curl argument]...
   curl -q -sS --noproxy '*' -m 30 -H "Host: $1.test" -o /dev/null -w '%{http_code}' "${@:2}" "http://127.0.0.1:$(free_port front)/page.html"
 }
 
-@test "HAProxy: requests wait by their Host behind PROXY headers of versions 1 and 2, and without, on event and worker" {
+@test "HAProxy: requests are queued by their Host, behind PROXY headers of versions 1 and 2 and without" {
   requires worker haproxy mod_remoteip mod_ssl openssl
   local how mpm log="$HTTPD_ROOT/logs/from.log" two_pid
   for how in send-proxy send-proxy-v2 ''; do
@@ -183,8 +184,9 @@ by_front() { # <vhost> [curl argument]...
   done
 }
 
-# What they do elsewhere is charged by the clock: a nap is hardly any CPU time.
-@test "mod_proxy_http and a balancer: back ends are charged to the vhost that asks them" {
+# Work in a back end is charged by the clock, because a sleeping program uses hardly any
+# CPU time.
+@test "mod_proxy_http and a balancer: back ends are charged to the requesting vhost" {
   requires mod_proxy_http mod_proxy_balancer
   local n
   start_httpd -l proxy -l proxy_http -l proxy_balancer -l slotmem_shm -l lbmethod_byrequests 'VhostLimit On' -v 'c VhostLimit Off' -v 'a ProxyPreserveHost Off' \
@@ -198,9 +200,10 @@ by_front() { # <vhost> [curl argument]...
   at_most "$(status_of a cpu_us)" "$((n / 2))" "of them, CPU time"
 }
 
-# ---- answers that cost little -----------------------------------------------------------
+# ---- cheap responses
+# ----------------------------------------------------------------------
 
-@test "mod_cache: what comes from the cache is a request and waits as one" {
+@test "mod_cache: a response from the cache counts as a request and is queued as one" {
   requires mod_cache mod_cache_disk
   start_httpd -l cache -l cache_disk "${ONE_AT_A_TIME[@]}" -v 'a VhostLimitConcurrency 1' -v 'a CacheEnable disk /page.html' \
     -v "a CacheRoot \"$BATS_FILE_TMPDIR/cache\"" -v 'a CacheHeader on'
@@ -218,7 +221,7 @@ by_front() { # <vhost> [curl argument]...
 }
 is_hit() { get a /page.html >/dev/null; [[ $(answer_head X-Cache) == HIT* ]]; }
 
-@test "ranges, also several, and an ErrorDocument that is refused itself, of who has waited" {
+@test "ranges and an ErrorDocument that is denied are served after queueing" {
   start_httpd "${ONE_AT_A_TIME[@]}" -v 'a VhostLimitConcurrency 1' -v 'a ErrorDocument 403 /closed/' \
     -v 'a <Location /closed/>' -v 'a Require all denied' -v 'a </Location>'
   hold_request one a
@@ -250,14 +253,14 @@ s_client() { # <argument>...
     timeout 20 openssl s_client -ign_eof -connect "127.0.0.1:$(tls_port)" -servername s.test "$@" 2>&1 | tr -d '\0'
 }
 
-@test "TLS sessions that are resumed by ticket wait as new ones" {
+@test "TLS connections that resume a session are queued as new ones" {
   requires mod_ssl openssl
   start_tls "${ONE_AT_A_TIME[@]}" 's: VhostLimitConcurrency 1'
   resumes -tls1_2
   resumes -tls1_3
 }
 
-@test "prefork: requests over TLS wait with their process, the first and the next" {
+@test "prefork: requests over TLS are queued with their process, the first and the next" {
   requires mod_ssl openssl prefork
   start_tls -m prefork "${ONE_AT_A_TIME[@]}" 's: VhostLimitConcurrency 1'
   hold_request one s

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The prefork MPM: one child accepts for all. What becomes of those who wait, and
-# of the children, when one of them goes.
+# The prefork MPM, where one child accepts for all: queued requests and children when a
+# child ends.
 
 load lib/live
 
@@ -13,14 +13,15 @@ setup() { requires prefork; }
 
 start_prefork() { start_httpd -m prefork -l status 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1' "$@"; }
 
-# The only place of b is taken, and thirty wait for it.
-thirty_wait_behind() { # <name>
+# A request holds the only slot of b, and thirty are queued.
+queue_thirty_behind() { # <name>
   hold_request "$1" b
   begin_crowd many 30 b /page.html
   settles b waiting 30
 }
 
-# The child that accepts watches three descriptors in one epoll set, others fewer.
+# Prints the children that accept. The acceptor watches three descriptors in one epoll set,
+# other children fewer.
 accepting() { local pid; for pid in $(httpd_children); do (($(watched "$pid") < 3)) || echo "$pid"; done; }
 watched() { grep -c '^tfd:' "/proc/$1/fdinfo/"* 2>/dev/null | sed 's/.*://' | sort -n | tail -n 1; }   # <pid>
 accepts_now() { [[ $(accepting) == [0-9]* && $(accepting) != "${1:-}" ]]; }   # [pid of the old]
@@ -28,36 +29,36 @@ accepts_now() { [[ $(accepting) == [0-9]* && $(accepting) != "${1:-}" ]]; }   # 
 workers() { web "$(url status '/server-status?auto')" | sed -n "s/^$1: //p"; }  # <BusyWorkers | IdleWorkers>
 some_idle() { (($(workers IdleWorkers) > 0)); }
 
-@test "one child accepts, the others wait for nobody's connection, and all of it is told right" {
+@test "one child accepts, and queued connections use no other child" {
   start_prefork 'ExtendedStatus On' '<Location "/server-status">' 'SetHandler server-status' '</Location>'
   wait_until 5 accepts_now
   is "$(accepting | wc -l) $(status_of a method)" '1 socket'
   wait_until 10 some_idle
   is "$(workers BusyWorkers)" 1 "the one that is asked"
-  thirty_wait_behind one
+  queue_thirty_behind one
   at_most "$(httpd_children | wc -l)" 20 "children, when thirty wait"
   is "$(get a /)" 200
   release_request one
   is "$(crowd_got many)" '30 200'
 }
 
-@test "several listeners: connections of all wait, and are served" {
+@test "several listeners: connections of each are queued and served" {
   start_prefork -x "Listen 127.0.0.1:$(free_port two)"
-  thirty_wait_behind one
+  queue_thirty_behind one
   is "$(get a /) $(web -o /dev/null -w '%{http_code}' "http://127.0.0.1:$(free_port two)/")" '200 200'
   release_request one
   is "$(crowd_got many)" '30 200'
 }
 
-@test "a single process works as plain Apache's, and requests wait with it" {
+@test "a single process serves as plain Apache does, and requests are queued with it" {
   start_prefork -t 'StartServers 1' -t 'MaxRequestWorkers 1' -t 'ServerLimit 1'
   is "$(get a /) $(get b /) $(status_of a method)" '200 200 thread'
 }
 
-@test "the child that accepts is killed: another accepts, those who wait with a process stay, the counts are right" {
+@test "a killed acceptor: another child accepts, thread waiters stay, the counts are right" {
   local victim
   start_prefork
-  thirty_wait_behind one
+  queue_thirty_behind one
   victim=$(accepting)
   kill -KILL "$victim"
   wait_until 10 accepts_now "$victim"
@@ -69,27 +70,27 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   is "$(answer_of one) $(answer_of again)" '200 200'
 }
 
-@test "every child but the one that accepts is killed: nobody who waits is lost" {
+@test "when all children but the acceptor are killed, queued requests are served" {
   start_prefork
-  thirty_wait_behind one
+  queue_thirty_behind one
   httpd_children | grep -vx "$(accepting)" | xargs kill -KILL
   is "$(crowd_got many)" '30 200'
   settles b waiting 0
   settles b running 0
 }
 
-@test "children that live for three connections lose nobody" {
+@test "queued requests are served with MaxConnectionsPerChild 3" {
   start_prefork 'MaxConnectionsPerChild 3'
-  thirty_wait_behind one
+  queue_thirty_behind one
   release_request one
   is "$(crowd_got many)" '30 200'
   is "$(status_of b requests) $(status_of b refused)" '31 0'
 }
 
-@test "graceful-stop tells those who wait, and nothing is left" {
+@test "graceful-stop answers queued requests with 503, and all processes end" {
   local pids pid
   start_prefork
-  thirty_wait_behind one
+  queue_thirty_behind one
   mapfile -t pids < <(httpd_pid; httpd_children)
   kill -WINCH "${pids[0]}"
   is "$(crowd_got many)" '30 503'
@@ -98,17 +99,17 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   for pid in "${pids[@]}"; do wait_until 15 gone "$pid"; done
 }
 
-@test "a stop while thirty wait ends every process at once" {
+@test "a stop with thirty queued requests ends every process at once" {
   local pids pid
   start_prefork
-  thirty_wait_behind one
+  queue_thirty_behind one
   mapfile -t pids < <(httpd_children)
   stop_httpd
   for pid in "${pids[@]}"; do wait_until 5 gone "$pid"; done
 }
 
-# The MPM's handler of this signal walks the list of listeners, at whatever moment.
-@test "children that are told to stop again and again while they exit do not crash" {
+# The MPM's handler of this signal walks the list of listeners, at any time.
+@test "children that get the stop signal repeatedly while they exit do not crash" {
   start_httpd -m prefork 'VhostLimit On' 'VhostLimitCgroup off' 'MaxConnectionsPerChild 3' \
     -t 'StartServers 20' -t 'MinSpareServers 20' -t 'MaxSpareServers 40' -t 'ServerLimit 60' -t 'MaxRequestWorkers 60'
   local round

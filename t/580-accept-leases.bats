@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Leases: established connections wait without a thread, are granted leases in turn, and
-# lose nothing at restarts.
+# Leases: established connections wait without a thread, are granted leases in order, and
+# survive restarts.
 
 load lib/live
 load lib/tls
@@ -15,7 +15,8 @@ teardown() {
   end_server
 }
 
-# One child with eight threads, one slot: whatever waits with a thread is seen.
+# Starts one child with eight threads and one slot, so that a request that waits with a
+# thread would show.
 start_leases() { # <as start_tls>...
   start_tls -m event -t 'StartServers 1' -t 'ServerLimit 2' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' \
     -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
@@ -28,7 +29,7 @@ declare -gA talk=()
 declare -gA talk_pid=()
 declare -ga talks=()
 
-open_talk() { # <name> [option of openssl s_client]...
+open_connection() { # <name> [option of openssl s_client]...
   local fd dir=$BATS_TEST_TMPDIR
   mkfifo "$dir/$1.in"
   (detached openssl s_client -quiet -no_ign_eof -connect "127.0.0.1:$(tls_port)" -servername s.test "${@:2}" \
@@ -46,11 +47,11 @@ answers_to() { # <name>: how many, and which
 }
 answers_are() { [[ $(answers_to "$1") == "$2" ]]; }     # <name> <statuses>
 
-# The client has had one answer, and the unused credit of its lease has expired.
+# The client has had one response, and the rest of its lease has expired.
 open_kept() { # <name>...
   local name
   for name; do
-    open_talk "$name"
+    open_connection "$name"
     ask_for "$name" /page.html
   done
   for name; do wait_until 10 answers_are "$name" 200; done
@@ -59,13 +60,13 @@ open_kept() { # <name>...
 
 is_closed() { gone "${talk_pid[$1]}"; }     # <name>
 
-end_talk() { # <name>: the client is gone
+kill_client() { # <name>: the client closes
   kill -KILL "${talk_pid[$1]}"
 }
 
 # ------------------------------------------------------------------------------
 
-@test "kept connections wait for a lease without a thread, more of them than threads" {
+@test "more keep-alive connections than threads wait for a lease" {
   local names=() i before
   start_leases
   for i in {1..12}; do names+=("kept$i"); done
@@ -80,7 +81,7 @@ end_talk() { # <name>: the client is gone
   is "$(($(status_of s queued) - before)) $(status_of s refused)" '12 0'
 }
 
-@test "so do kept connections in cleartext" {
+@test "more keep-alive connections in cleartext than threads wait for a lease" {
   local kept_pid page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
   start_leases
   packets --kept 12 "$BATS_TEST_TMPDIR/go" "$page" >"$BATS_TEST_TMPDIR/kept" 2>&1 3>&- 4>&- &
@@ -112,7 +113,7 @@ end_talk() { # <name>: the client is gone
   wait_until 10 answers_are first '200 200'
 }
 
-@test "a connection that waits for a lease is served though its child leaves" {
+@test "a connection that waits for a lease is served by its quiescing child" {
   start_leases 'VhostLimitQueue 1000 40s'
   open_kept one two
   hold_request hold a
@@ -127,7 +128,7 @@ end_talk() { # <name>: the client is gone
 }
 
 # More connections have an event than there are workers.
-@test "the server stops at once while kept connections are busy" {
+@test "the server stops at once while keep-alive connections are busy" {
   requires ab
   local ab_pid parent begun
   start_leases
@@ -143,32 +144,32 @@ end_talk() { # <name>: the client is gone
 }
 requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
 
-@test "a client that has gone leaves the queue, and its program does not run" {
+@test "a request whose client closes leaves the queue and does not run" {
   start_leases
   open_kept gone stays
   hold_request one a
   ask_for gone '/cgi/write.sh?gone'; settles s waiting 1
   ask_for stays /sub/; settles s waiting 2
-  end_talk gone
+  kill_client gone
   settles s waiting 1
   release_request one
   wait_until 10 answers_are stays '200 200'
   is "$(status_of s requests)" 3 "requests that have run"
 }
 
-@test "a kept connection that its client closes without a request is not queued" {
+@test "a keep-alive connection whose client closes without a request is not queued" {
   start_leases
   open_kept stays idle
   hold_request one a
   ask_for stays /sub/; settles s waiting 1
-  end_talk idle
+  kill_client idle
   time_passes 300
   is "$(status_of s waiting) $(status_of s gone)" '1 0'
   release_request one
   wait_until 10 answers_are stays '200 200'
 }
 
-@test "a request that waits longer than VhostLimitQueue allows is refused" {
+@test "a request that waits longer than the queue timeout is refused" {
   start_leases 'VhostLimitQueue 100 1s'
   open_kept late
   hold_request one a
@@ -186,23 +187,23 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
 
 @test "pipelined requests of one lease are answered in order" {
   start_leases
-  open_talk many
+  open_connection many
   printf 'GET /page.html HTTP/1.1\r\nHost: s.test\r\n\r\nGET /none HTTP/1.1\r\nHost: s.test\r\n\r\nGET /sub/ HTTP/1.1\r\nHost: s.test\r\n\r\n' \
     >&"${talk[many]}"
   wait_until 10 answers_are many '200 404 200'
   counts_as 0 s true
 }
 
-@test "HTTP/2: streams of a connection without a lease wait, and are answered in full" {
+@test "HTTP/2: streams of a connection without a lease wait, and are answered completely" {
   requires mod_http2 h2load
   local report
   start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitQueue 1000 60s'
   report=$(h2load -n 400 -c 8 -m 10 --connect-to="127.0.0.1:$(tls_port)" "$(url s /page.html)")
   like "$report" 'status codes: 400 2xx'
-  wait_until 10 nobody_runs
+  wait_until 10 no_request_runs
 }
 
-@test "HTTP/2: an upload that is longer than the client's window passes, also while others wait" {
+@test "HTTP/2: an upload that is longer than the flow-control window succeeds after queueing" {
   requires mod_http2 curl_http2
   start_leases -l http2 's: Protocols h2 http/1.1'
   head -c 300000 /dev/zero >"$BATS_TEST_TMPDIR/upload"
@@ -213,7 +214,7 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   is "$(answer_of up)" 200
 }
 
-@test "HTTP/2: a graceful restart answers what has been sent, held or not read yet" {
+@test "HTTP/2: a graceful restart answers streams that are held or not read yet" {
   requires mod_http2 h2load
   local h2load_pid
   start_leases -l http2 's: Protocols h2 http/1.1' 's: VhostLimitConcurrency 1' 'VhostLimitQueue 1000 60s'
@@ -227,8 +228,9 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   like "$(<"$BATS_TEST_TMPDIR/report")" 'status codes: 60 2xx'
 }
 
-# If mod_http2 is told of the stop when the long response ends, it never reads the held streams.
-@test "HTTP/2: streams that are held behind a long response are answered at a graceful restart" {
+# mod_http2 that learns of the stop when the long response ends never reads the held
+# streams.
+@test "HTTP/2: streams held behind a long response are answered at a graceful restart" {
   requires mod_http2 h2load
   local h2load_pid dir=$BATS_TEST_TMPDIR
   start_leases -l http2 's: Protocols h2 http/1.1' 's: VhostLimitConcurrency 1' 'VhostLimitQueue 1000 60s'
@@ -245,7 +247,7 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   like "$(<"$dir/report")" 'status codes: 4 2xx'
 }
 
-@test "HTTP/2: a stream that waits is served while a long answer of its connection goes on" {
+@test "HTTP/2: a waiting stream is served during a long response of its connection" {
   requires mod_http2 h2load
   local h2load_pid dir=$BATS_TEST_TMPDIR
   start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitSlots 8' 's: VhostLimitConcurrency 2'
@@ -264,7 +266,7 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   like "$(<"$dir/report")" 'status codes: 2 2xx'
 }
 
-@test "HTTP/2 in cleartext: more streams than a site may run are held until its first has said whose they are" {
+@test "HTTP/2 in cleartext: further streams are held until the first one names the site" {
   requires mod_http2 h2load
   local h2load_pid
   start_leases -l http2 'Protocols h2c http/1.1' 'VhostLimitSlots 8' -v 'a VhostLimitConcurrency 1'

@@ -52,7 +52,7 @@ order() { # <name of the last one in the queue>
   is "$(order n6)" 'n1 v1 v2 n2 n3 n4 n5 n6'
 }
 
-@test "nor does it if the queue is full: the order holds for connections beyond it" {
+@test "a client with many requests does not delay other clients if the queue is full" {
   start_site 'VhostLimitQueue 2 60s'
   hold_request held
   queue_up n1:2 n2:2 n3:2 n4:2 n5:2 n6:2 v1:3 v2:4
@@ -92,7 +92,7 @@ order() { # <name of the last one in the queue>
   is "$(order s3)" 'k1 k2 s1 s2 s3'
 }
 
-@test "VhostLimitKnown Cookie: the cookie makes a client known, and the site does not see it" {
+@test "VhostLimitKnown Cookie: the cookie marks a client as known and is hidden from the site" {
   start_site 'VhostLimitKnown Cookie share=80 ttl=10min'
   local cookie
   is "$(get a /cgi/cookies.sh)" 200
@@ -129,7 +129,106 @@ order() { # <name of the last one in the queue>
     '["127.0.0.1/32","127.0.0.2/32","192.0.2.1/32","192.0.2.2/32","192.0.2.3/32"]'
 }
 
-@test "mistakes in the three directives are named" {
+# The same as begin_request, over a connection from 127.0.0.5 with a PROXY header.
+begin_proxied() { # <name> <number of 192.0.2.0>
+  local answer
+  answer=$(hold_dir)/$1
+  (
+    LOCAL_ADDRESS=127.0.0.5 packets "PROXY TCP4 192.0.2.$2 127.0.0.1 1111 80\r\nGET /cgi/hold.sh?$1 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n" \
+      >"$answer.text"
+    sed -n '1s/^HTTP[^ ]* \([0-9]*\).*/\1/p' "$answer.text" >"$answer.code.part"
+    mv "$answer.code.part" "$answer.code"
+  ) 3>&- 4>&- &
+}
+
+@test "behind a PROXY header the address in it is the client, and expressions of classes see it" {
+  local name number queued=0
+  requires mod_remoteip
+  start_site -l remoteip 'RemoteIPProxyProtocol On' 'RemoteIPProxyProtocolExceptions 127.0.0.1' \
+    "VhostLimitClass odd weight=1 \"%{REMOTE_ADDR} == '192.0.2.3'\"" "VhostLimitClass lab weight=100 \"-R '192.0.2.0/24'\""
+  hold_request held a --haproxy-protocol --interface 127.0.0.6
+  for name in n1:1 n2:1 n3:1 v1:2 o1:3; do
+    number=${name#*:} name=${name%:*}
+    begin_proxied "$name" "$number"
+    wait_until 5 has_waiting a $((queued += 1))
+  done
+  # Where the connections of a flood come from counts for none of them.
+  is "$(ask 'clients\ta.test\n' | jq -c '[.waiting, .clients_waiting, .most.waiting, [.classes[] | [.name, .waiting]]]')" \
+    '[5,3,3,[["other",0],["odd",1],["lab",4]]]'
+  release_request held
+  is "$(answer_of n3) $(answer_of v1) $(answer_of o1)" '200 200 200'
+  settles a running 0
+  like "$(begun '[nvo][0-9]')" 'n1 v1 n2 n3'
+  is "$(ask 'clients\ta.test\n' | jq -c '[.clients[] | [.address, .class]] | sort')" \
+    '[["127.0.0.6/32","other"],["192.0.2.1/32","lab"],["192.0.2.2/32","lab"],["192.0.2.3/32","odd"]]'
+}
+
+@test "the status page shows the classes of a site and how many clients wait, and no address" {
+  local sample
+  start_site 'VhostLimitClass bots weight=1 "%{HTTP_USER_AGENT} =~ /bot/"'
+  hold_request held
+  queue_up n1:2 n2:2 v1:3 b1:4:bot
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "a.test") | [.clients_waiting, (.classes[] | [.name, .weight, .waiting])]')" \
+    '[3,["other",100,3],["bots",1,1]]'
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "b.test") | [.clients_waiting, .classes]')" '[0,[]]'
+  like "$(status_of a classes)" '^other weight=100 waiting=3 requests=0 cpu_us=0 cpu_permille=0, bots weight=1 waiting=1 '
+  get status /vhostlimit >/dev/null
+  like "$(answer_body)" '<th [^>]*data-key="classes"'
+  like "$(answer_body)" '<td class=t>other: weight 100, 3 waiting, 0\.0 % CPU<br>bots: weight 1, 1 waiting, 0\.0 % CPU<td class=t>'
+  is "$(answer_body | grep -c '127\.0\.0\.[234]')" 0 'addresses on the page'
+  get status '/vhostlimit?prometheus' >/dev/null
+  for sample in 'class_requests_waiting{vhost="a.test",class="other"} 3' 'class_requests_waiting{vhost="a.test",class="bots"} 1' \
+    'class_weight{vhost="a.test",class="bots"} 1' 'clients_waiting{vhost="a.test"} 3' 'requests_late_total{vhost="a.test"} 0'; do
+    grep -qxF "vhostlimit_$sample" <<<"$(answer_body)" || fail "$sample"
+  done
+  is "$(answer_body | grep -cE '127\.0\.0\.')" 0 'addresses in the metrics'
+  is "$(order n2)" 'b1 n1 v1 n2'
+  is "$(status_json | jq -c '.vhosts[] | select(.name == "a.test") | [.clients_waiting, (.classes[] | [.waiting, .requests])]')" \
+    '[0,[0,4],[0,1]]'
+  at_least "$(status_json | jq '.vhosts[] | select(.name == "a.test") | [.classes[].cpu_permille] | add')" 998 'permille of all classes'
+  get status '/vhostlimit?prometheus' >/dev/null
+  like "$(answer_body)" $'\nvhostlimit_class_requests_total\\{vhost="a.test",class="other"\\} 4\n'
+  like "$(answer_body)" $'\nvhostlimit_class_cpu_seconds_total\\{vhost="a.test",class="bots"\\} 0\\.[0-9]{6}\n'
+}
+
+@test "a request that has waited for as long as other clients of its site do is late, and counted once" {
+  start_site
+  hold_request held
+  queue_up n1:2
+  is "$(status_of a late)" 0
+  begin_request impatient a /page.html --interface 127.0.0.3 -m 4
+  settles a gone 1
+  queue_up v1:4
+  is "$(status_of a late)" 1
+  is "$(order n1)" 'v1 n1'
+  is "$(status_of a late)" 1
+}
+
+@test "explain names the client and the class that have most of a site's queue, and clients shows them" {
+  requires root ctl
+  start_site 'VhostLimitClass bots weight=1 "%{HTTP_USER_AGENT} =~ /bot/"'
+  hold_request held
+  queue_up b1:2:bot b2:2:bot b3:2:bot v1:3
+  try ctl explain a.test
+  like "$output" 'One client has 3 of the 4 waiting requests; .* Next: vhostlimitctl clients a\.test\.'
+  like "$output" 'The class bots \(weight 1\) has 3 of the 4 waiting requests; '
+  is "$(ctl explain --json a.test | jq -c .causes)" '["concurrency","client","class"]'
+  try ctl clients a.test
+  like "$output" $'\n4 requests of 2 clients wait; one client has 3 of them\\.\n'
+  like "$output" $'\nCLASS +WEIGHT +WAITING +REQUESTS +CPU s\nother +100 +1 +0 +0\\.000\nbots +1 +3 +0 +0\\.000\n'
+  # A client that was granted a slot has an address.
+  release_request held
+  is "$(answer_of b3)" 200
+  settles a running 0
+  hold_request again
+  queue_up c1:2:bot c2:2:bot c3:2:bot w1:3
+  like "$(ctl explain a.test)" 'One client \(127\.0\.0\.2/32\) has 3 of the 4 waiting requests'
+  like "$(ctl clients a.test)" 'one client \(127\.0\.0\.2/32\) has 3 of them\.'
+  release_request again
+  is "$(answer_of c3)" 200
+}
+
+@test "errors in the three directives are reported" {
   local conf
   while IFS='|' read -r conf message; do
     check_config 'VhostLimit On' -v "a $conf"
@@ -159,9 +258,9 @@ END
   is "$(ask 'clients\ta.test\n' | jq -c '[.clients[] | [.address, .class, .known, .requests]] | sort')" \
     '[["127.0.0.0/24","bots",false,1],["127.0.0.0/24","other",false,3]]'
   is "$(ask 'clients\ta.test\n' | jq '[.clients[].cpu_us] | . == (sort | reverse)')" true
-  is "$(ask 'clients\ta.test\n' | jq -c '[.contended, (.classes[] | [.name, .weight, .requests])]')" \
-    '[true,["other",100,3],["bots",1,1]]'
+  is "$(ask 'clients\ta.test\n' | jq -c '[.contended, (.classes[] | [.name, .weight, .waiting, .requests])]')" \
+    '[true,["other",100,0,3],["bots",1,0,1]]'
   is "$(status_json | jq -c 'del(.vhosts[].virtual_hosts)' | grep -c '127\.0\.0\.')" 0 'addresses of clients on the status page'
   is "$(error_of 'clients\n')" "'clients' is no site is named"
-  is "$(error_of 'clients\tnobody.test\n')" "'nobody.test' is no site that takes part"
+  is "$(error_of 'clients\tunknown.test\n')" "'unknown.test' is no site that takes part"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The status page: three formats of the same truth. One server for all tests.
+# The formats of the status page. All tests share a server.
 
 load lib/live
 export ONE_SERVER=yes
@@ -25,10 +25,10 @@ page() { get status "/vhostlimit$1"; }   # <query>
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
-@test "?json: each account has all its columns, numbers as numbers" {
-  local want='["backend_us","busy_us","cgroup","charged_us","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","gone","limited_s","memory_kills","method","mode","name","overridden","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+@test "?json: each account has all columns, and numbers are numbers" {
+  local want='["backend_us","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","gone","late","limited_s","memory_kills","method","mode","name","overridden","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
-  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .unenforced, .virtual_hosts) | .[] | type] | unique')" '["number"]'
+  is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .unenforced, .virtual_hosts, .classes) | .[] | type] | unique')" '["number"]'
 }
 
 @test "?json: each site has its virtual hosts, with addresses and places in the configuration" {
@@ -41,13 +41,13 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$(status_of a virtual_hosts)" "a.test 127.0.0.1:$(httpd_port) $HTTPD_ROOT/httpd.conf:$line"
 }
 
-@test "?json says what is configured" {
+@test "?json shows the configuration" {
   is "$(status_of a concurrency) $(status_of a mode) $(status_of b mode)" '2 on dryrun'
   is "$(status_json | jq -r '.children')" "$(httpd_children | wc -l)"
   is "$(status_json | jq -r '.mpm')" "${VL_MPM:-event}"
 }
 
-@test "?auto has the same columns as ?json, a line each" {
+@test "?auto has the columns of ?json, one per line" {
   is "$(page '?auto')" 200
   like "$(answer_head Content-Type)" '^text/plain'
   like "$(answer_body)" $'(^|\n)module: mod_vhostlimit/'
@@ -59,28 +59,28 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$auto" "$json" "columns of a.test"
 }
 
-@test "HTML is the default, and complete" {
+@test "the default format is HTML, and it is complete" {
   is "$(page '')" 200
   like "$(answer_head Content-Type)" '^text/html'
   like "$(answer_body)" '<!DOCTYPE html>.*a\.test.*</html>'
 }
 
-@test "HTML escapes what a server name says" {
+@test "HTML: server names are escaped" {
   page ''
   like "$(answer_body)" '&#60;b&#62;x&#38;y'
-  [[ $(answer_body) != *'<b>x'* ]] || fail "a name came through as markup"
+  [[ $(answer_body) != *'<b>x'* ]] || fail "a name is not escaped"
 }
 
-@test "a hostile query does not come back as markup" {
+@test "HTML: the query is not part of the page" {
   page '?<script>alert(1)</script>'
-  [[ $(answer_body) != *'<script>alert'* ]] || fail "the query came through"
+  [[ $(answer_body) != *'<script>alert'* ]] || fail "the query is in the page"
 }
 
-@test "?json quotes what a server name says" {
+@test "?json: server names are quoted" {
   is "$(status_json | jq -r '.vhosts[].name | select(contains("x&y"))')" '<b>x&y"z'
 }
 
-@test "no page is kept by a cache" {
+@test "responses forbid caching" {
   local query
   for query in '' '?auto' '?json' '?prometheus'; do
     page "$query"
@@ -88,7 +88,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   done
 }
 
-@test "?prometheus: promtool has nothing to say, and each name is quoted once" {
+@test "?prometheus: promtool accepts the text, and names are quoted once" {
   requires promtool
   is "$(page '?prometheus')" 200
   like "$(answer_head Content-Type)" '^text/plain; version=0\.0\.4'
@@ -99,7 +99,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   like "$(answer_body)" $'\nvhostlimit_requests_total\{vhost="<b>x&y\\\\"z"\} 1\n'
 }
 
-@test "?prometheus: a histogram of all requests, its buckets grow up to its count" {
+@test "?prometheus: the histogram has all requests, and its buckets do not decrease" {
   get a /page.html >/dev/null
   settles a running 0
   page '?prometheus'
@@ -110,30 +110,30 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$(sed -n 's/^vhostlimit_wait_seconds_count{vhost="a\.test.*} //p' "$BATS_TEST_TMPDIR/body")" "$(status_of a requests)"
 }
 
-@test "?prometheus leaves out who was never asked for" {
+@test "?prometheus omits sites without requests" {
   page '?prometheus'
   [[ $(answer_body) != *'vhost="main.test'* ]] || fail "main.test is there"
   like "$(answer_body)" $'\nvhostlimit_vhosts 5\n'
 }
 
-@test "words of the query stand in any order, and only whole words count" {
+@test "words of the query may be in any order, and only whole words count" {
   page '?x=json&json&refresh'
   like "$(answer_head Content-Type)" '^application/json'
   page '?jsonp'
   like "$(answer_head Content-Type)" '^text/html'
 }
 
-@test "HEAD works, other methods than GET do not" {
+@test "HEAD and GET are allowed, other methods are not" {
   is "$(get status '/vhostlimit?json' -I)" 200
   like "$(get status '/vhostlimit?json' -d x)" '^40[45]$'
 }
 
-@test "the status request itself is seen running when its vhost is counted" {
+@test "the status request is counted as running in its vhost" {
   get a '/status?json'
   is "$(answer_body | jq '.vhosts[] | select(.name | startswith("a.test")) | .running')" 1
 }
 
-@test "totals add up: what clients sent is what the accounts say" {
+@test "the requests in the accounts add up to those of the clients" {
   local before after refused
   before=$(status_json | jq '[.vhosts[] | .requests + .refused] | add')
   refused=$(status_of a refused)
@@ -146,7 +146,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is $(($(status_of a refused) - refused)) 1 "refused"
 }
 
-@test "busy time of finished requests grows with them" {
+@test "busy time includes finished requests" {
   local before
   before=$(status_of c busy_us)
   hold_request one c

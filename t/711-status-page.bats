@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the page says beyond its format: states, causes, CPU time, whose page it
-# is, and what mod_status shows of it. One server for all tests.
+# Values of the status page: states, causes, CPU time, ?me, and the summary in mod_status.
+# All tests share a server.
 
 load lib/live
 export ONE_SERVER=yes
@@ -18,7 +18,7 @@ teardown_file() { end_server; }
 
 page() { get status "/vhostlimit$1"; }   # <query>
 
-@test "the state of a vhost follows what it does" {
+@test "the state of a vhost follows its requests" {
   is "$(status_of a state)" idle
   hold_request one
   is "$(status_of a state)" running
@@ -28,7 +28,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   settles a state idle
 }
 
-@test "a vhost waits as sockets, or not: by its mode and its queue" {
+@test "the method of a vhost depends on its mode and its queue" {
   is "$(status_of a method) $(status_of b method) $(status_of c method)" 'socket none none'
 }
 
@@ -46,7 +46,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$(status_of b refused) $(status_of b refused_concurrency)" '1 1'
 }
 
-@test "CPU time of a request that has ended shows in its vhost's rates and no other's" {
+@test "CPU time of a finished request is in the rates of its vhost only" {
   requires mod_lua
   repeat 4 get a /burn >/dev/null         # 50 ms of CPU time each, 3 permille of a minute
   settles a running 0
@@ -57,7 +57,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$(status_of c cpu_minute_permille)" 0
 }
 
-@test "?me shows the vhost that it is asked through, in every format, and no other" {
+@test "?me shows the vhost of the request only, in each format" {
   local query
   for query in me 'me&json' 'auto&me' 'me&prometheus'; do
     is "$(get b "/own?$query")" 200
@@ -70,7 +70,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$(answer_body | jq '.vhosts | length')" 0 "status.test takes no part"
 }
 
-@test "an alias, hostile or not, is shown nowhere" {
+@test "a ServerAlias is not shown in any format" {
   local query
   for query in '' '?auto' '?json' '?prometheus'; do
     page "$query"
@@ -78,7 +78,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
   done
 }
 
-@test "the page may load nothing, run only its own script, and a new number each time says which" {
+@test "the page's policy allows only its own script and style, with a new nonce each time" {
   page ''
   local policy
   policy=$(answer_head Content-Security-Policy)
@@ -94,13 +94,13 @@ page() { get status "/vhostlimit$1"; }   # <query>
   [[ $(answer_head Content-Security-Policy) != *"$nonce"* ]] || fail "the same number again"
 }
 
-@test "without its script the page is a table of all vhosts, a row each" {
+@test "the page without its script is a table with one row for each vhost" {
   page ''
   is "$(answer_body | grep -c '^<tr><td>')" "$(status_json | jq '.vhosts | length')"
   like "$(answer_body)" '<noscript><meta http-equiv="refresh"'
 }
 
-@test "mod_status shows a summary, for people and for programs" {
+@test "mod_status shows a summary, as HTML and with ?auto" {
   is "$(get c /server-status)" 200
   like "$(answer_body)" '<h2>vhostlimit</h2>.*>4 sites, '
   get c '/server-status?auto'

@@ -12,7 +12,7 @@ vhosts=10000
 
 fewer=1000
 
-# Beside it a server with a tenth of the vhosts: what it takes there is the measure.
+# Beside it runs a server with a tenth of the vhosts, whose times are the reference.
 setup_file() {
   start_many "$vhosts"
   small start_many "$fewer"
@@ -47,7 +47,7 @@ stop_small() { small stop_httpd; }
 teardown_file() { all_of stop_small end_server; }
 
 # Instead of that in lib/httpd.bash: ten thousand vhosts are too much text for the shell.
-nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+no_request_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
 
 # Five hundred on each connection.
 ask_all() { # <number>
@@ -80,12 +80,12 @@ grows_with_vhosts() { # <what> <us of ten thousand> <us of a thousand>
   at_most "$2" $(($3 * 35)) "us of $1, $3 us with $fewer vhosts"
 }
 
-@test "all ten thousand have been asked for, and are on the page" {
+@test "all ten thousand vhosts have requests and are on the page" {
   is "$(status_json | jq '[.vhosts[] | select(.requests > 0)] | length')" "$vhosts"
   is "$(web "$(url status /vhostlimit)" | grep -c '^<tr><td>')" $((vhosts + 4))
 }
 
-@test "the time of a page grows with the number of vhosts, in each format" {
+@test "the time of a page grows in proportion to the number of vhosts, in each format" {
   local query
   for query in '' '?json' '?auto' '?prometheus'; do
     grows_with_vhosts "page$query" "$(fastest "$query")" "$(small fastest "$query")"
@@ -110,7 +110,7 @@ ctl_costs() { # <word>...
   { time ctl "$@" >"$BATS_TEST_TMPDIR/said"; } 2>&1 | awk '{ print int(1000000 * ($1 + $2)) }'
 }
 
-@test "vhostlimitctl: what it takes grows with the number of vhosts, and list has them all" {
+@test "vhostlimitctl: its time grows in proportion to the number of vhosts, and list has all vhosts" {
   requires root ctl
   local command
   for command in 'set shop7.example weight=3' 'show shop7.example' 'explain shop7.example' top list; do

@@ -1,8 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The page in Chromium: sorted by a click, searched by typing, refreshed by
-# itself, and without a word of complaint on the console.
+# The status page in Chromium: sorting, searching, refreshing, and no error on the console.
 
 load lib/live
 load lib/browser
@@ -25,7 +24,7 @@ look_at() { # <fragment> [<as configure_httpd>]...
   open_page "http://status.test:$(httpd_port)/vhostlimit#$fragment"
 }
 
-# What the rows say in a column, the first so many of them.
+# Prints a column of the first rows.
 cells() { # <key> <number>
   in_page "(n => Array.from(document.querySelectorAll('#vhosts tbody tr')).slice(0, $2)
     .map(tr => tr.cells[n].textContent).join(' '))(Array.from(document.querySelectorAll('#vhosts th'))
@@ -36,7 +35,7 @@ rows_shown() { in_page 'document.querySelectorAll("#vhosts tbody tr").length'; }
 count_says() { in_page 'document.getElementById("count").textContent'; }
 shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
 
-@test "a click on a heading sorts by it, the most first, and a second click the other way round" {
+@test "a click on a heading sorts in descending order, a second click reverses it" {
   look_at 'every=0'
   get b / >/dev/null
   get b / >/dev/null
@@ -55,7 +54,7 @@ shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
   is "$(browser_complaints)" '' "complaints of the browser"
 }
 
-@test "typing searches, and the address remembers it" {
+@test "typing filters the table and is kept in the URL" {
   look_at 'every=0'
   is "$(rows_shown)" 200
   is "$(count_says)" '305 sites'
@@ -64,12 +63,12 @@ shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
   is "$(count_says)" '11 of 305 sites'
   is "$(rows_shown)" 11
   like "$(in_page 'location.hash')" 'find=SHOP12'
-  type_text ' nobody'
+  type_text ' unknown'
   is "$(rows_shown)" 0
   is "$(browser_complaints)" ''
 }
 
-@test "an address with a view in it shows that view, and a button shows all of it" {
+@test "a URL with a view shows that view, and a button shows all rows" {
   look_at 'every=0&find=shop&sort=-vhost'
   is "$(cells vhost 1 | sed 's/:.*//')" shop99.example
   is "$(count_says)" '300 of 305 sites'
@@ -78,7 +77,7 @@ shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
   is "$(rows_shown)" 300
 }
 
-@test "the page refreshes itself and keeps its view, and its policy stays quiet" {
+@test "the page refreshes itself, keeps its view, and violates no policy" {
   look_at 'every=2&sort=-running'
   hold_request one b
   wait_until 15 shows running 1
@@ -90,7 +89,7 @@ shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
   is "$(browser_complaints)" ''
 }
 
-@test "a server that does not answer is told, and the page lives on" {
+@test "a failed refresh shows an error and keeps the table" {
   look_at 'every=0'
   stop_httpd
   click_on '#refresh'
@@ -110,7 +109,7 @@ not() { ! "$@"; }
   is "$(in_page 'document.getElementById("tools").hidden')" true
 }
 
-@test "light or dark is the reader's choice" {
+@test "the page follows the light or dark preference of the browser" {
   look_at 'every=0'
   local light dark
   light=$(in_page 'getComputedStyle(document.body).backgroundColor')

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Alert rules and dashboard use only what there is; a real Prometheus gets it
-# from a loaded Apache.
+# The alert rules and the dashboard use existing metrics, and a real Prometheus scrapes a
+# loaded Apache.
 
 load lib/live
 
@@ -14,15 +14,15 @@ teardown() {
   end_server
 }
 
-# Metrics that a text names; what the rules themselves record is not one.
+# Prints the metrics in a text, without those that the rules record.
 metrics_in() { grep -ohE '(^|[^:a-z_])vhostlimit_[a-z_]+' "$@" | grep -oE 'vhostlimit_[a-z_]+' | sort -u; }  # <file>...
 
-# Metrics that the server tells.
-metrics_told() { sed -nE 's/^(vhostlimit_[a-z_]+)[{ ].*/\1/p' "$BATS_TEST_TMPDIR/body" | sort -u; }
+# Prints the metrics of the server.
+metrics_of_server() { sed -nE 's/^(vhostlimit_[a-z_]+)[{ ].*/\1/p' "$BATS_TEST_TMPDIR/body" | sort -u; }
 
 dashboard_queries() { jq -r '.panels[].targets[].expr' "$DASHBOARD"; }
 
-# A Prometheus on a port of its own, that scrapes this server every second.
+# A Prometheus on a port of its own that scrapes this server every second.
 start_prometheus() {
   local dir=$BATS_TEST_TMPDIR/prometheus
   prometheus_port=$(free_port prometheus)
@@ -42,7 +42,7 @@ END
   wait_until 20 web -o /dev/null -f "http://127.0.0.1:$prometheus_port/-/ready" 2>/dev/null
 }
 
-# The value of the first series; nothing when there is none.
+# Prints the value of the first series, or nothing if there is none.
 query() { # <expression>
   web --data-urlencode "query=$1" "http://127.0.0.1:$prometheus_port/api/v1/query" |
     jq -er 'if .status == "success" then .data.result[0].value[1] // "" else error(.error) end'
@@ -50,37 +50,37 @@ query() { # <expression>
 
 reaches() { local got; got=$(query "$1") && [[ -n $got ]] && ((${got%.*} >= $2)); }  # <expression> <at least>
 
-@test "promtool takes the alert rules" {
+@test "promtool accepts the alert rules" {
   requires promtool
   try promtool check rules "$RULES"
   is "$status" 0
 }
 
-@test "alerts fire when they should and stay quiet when they should" {
+@test "alerts fire and stay silent as the rule tests expect" {
   requires promtool
   sed "s|@RULES@|$RULES|" "$TOP/t/conf/prometheus-rules-test.yml" >"$BATS_TEST_TMPDIR/test.yml"
   try promtool test rules "$BATS_TEST_TMPDIR/test.yml"
   is "$status" 0
 }
 
-@test "rules and dashboard use only metrics that the server tells" {
+@test "rules and dashboard use existing metrics only" {
   start_httpd 'VhostLimit On'
   get a / >/dev/null
   get status '/vhostlimit?prometheus' >/dev/null
   local metric told
-  told=$(metrics_told)
+  told=$(metrics_of_server)
   at_least "$(metrics_in "$RULES" "$DASHBOARD" | wc -l)" 12 "metrics used"
   for metric in $(metrics_in "$RULES" "$DASHBOARD"); do
     grep -qx "$metric" <<<"$told" || fail "$metric: no such metric"
   done
 }
 
-@test "the dashboard is a dashboard: panels with a title, a place and queries" {
+@test "each panel of the dashboard has a title, a position, queries and a unique id" {
   is "$(jq -r '[.panels[] | select((.title | not) or (.gridPos | not) or (.targets | length == 0))] | length' "$DASHBOARD")" 0
   is "$(jq -r '[.panels[].id] | length - (unique | length)' "$DASHBOARD")" 0 "ids used twice"
 }
 
-@test "a Prometheus scrapes a loaded Apache and answers every query of the dashboard" {
+@test "Prometheus scrapes a loaded Apache, and every query of the dashboard works" {
   requires prometheus ab
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 5 200ms' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'VhostLimit Off' \

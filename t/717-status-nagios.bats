@@ -36,7 +36,7 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   is "${#lines[@]}" 1 "lines"
 }
 
-@test "requests that wait in a small queue: WARNING, then CRITICAL; other sites are not part of the check of one" {
+@test "a queue above its thresholds: WARNING and CRITICAL; -v checks one site only" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 2 60s'
   page=http://127.0.0.1:$(httpd_port)/vhostlimit
   hold_request busy a
@@ -55,7 +55,7 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   release_request busy
 }
 
-@test "sites that have been limited for long, many at once, and a full queue" {
+@test "sites limited for long, many limited sites, and a full queue: WARNING and CRITICAL" {
   canned a:0:0:0 b:0:0:3599
   check
   is "$status" 0
@@ -100,8 +100,8 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   is "$status" 2
   like "$output" '^VHOSTLIMIT CRITICAL - http://127\.0\.0\.1:1/ cannot be read: curl: '
   canned a:0:0:0
-  check -v nobody:80
-  is "$status $output" '3 VHOSTLIMIT UNKNOWN - there is no site nobody:80'
+  check -v unknown:80
+  is "$status $output" '3 VHOSTLIMIT UNKNOWN - there is no site unknown:80'
   sed -i 's/schema: 1/schema: 2/' "$BATS_TEST_TMPDIR/page"
   check
   is "$status" 3

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Limits that change live: at once, in all children, and for how long.
+# Changes of limits at run time: they apply at once, in all children, until the
+# configuration changes.
 
 load lib/live
 load lib/control
@@ -12,10 +13,11 @@ rewrite() { # <sed expression>: the configuration
   sed -i "$1" "$HTTPD_ROOT/httpd.conf"
 }
 
-as_many_run() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <number>
+at_least_running() { (($(cat "$(hold_dir)"/h*.in 2>/dev/null | wc -l) >= $1)); }  # <number>
 
-# Lifts a limit that twenty wait for, so often; prints us until the effect was there
-# for all and us until the answer, a line each. Fails when one of the twenty does.
+# Lifts a limit for twenty waiting requests, the given number of times. Prints for each
+# change the us until all have been affected and the us until the answer. Fails if a
+# request fails.
 change_times() { # <times> [command]...
   repeat "$1" perl "$TOP/t/lib/limit_delay.pl" "$(httpd_port)" "$(control_socket)" 20 "${@:2}"
 }
@@ -29,17 +31,17 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   done
 }
 
-@test "a higher concurrency lets those who wait run at once" {
+@test "a higher concurrency limit dispatches queued requests at once" {
   start_httpd 'VhostLimit On' 'VhostLimitSlots 30' -v 'a VhostLimitConcurrency 1'
   begin_held 12
   settles a waiting 11
   is "$(ask 'set\ta.test\tconcurrency=12\n' | jq '.vhosts[0].concurrency')" 12
-  wait_until 10 as_many_run 12
+  wait_until 10 at_least_running 12
   release_all
   is "$(for n in {1..12}; do answer_of "h$n"; done | sort -u)" 200
 }
 
-@test "under load a change has its effect in every child, and no request fails" {
+@test "a change under load affects every child, and no request fails" {
   requires ab
   local load_pid line program
   start_httpd 'VhostLimit On' -x "CustomLog \"$HTTPD_ROOT/logs/pids.log\" \"%v %P\""
@@ -52,7 +54,7 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   kill -INT "$load_pid"; wait "$load_pid" || :
   echo "# ms from the command at the socket to its effect on all 20 that waited: $(ms_of "$line")" >&3
   echo "# ms from the start of vhostlimitctl to the same: $(ms_of "$program")" >&3
-  is "$(wc -l <<<"$line") $(wc -l <<<"$program")" '5 3' "changes that all twenty felt"
+  is "$(wc -l <<<"$line") $(wc -l <<<"$program")" '5 3' "changes that affected all twenty"
   like "$(<"$BATS_TEST_TMPDIR/ab")" 'Failed requests: +0' "requests of the load"
   release_request one
   wait_until 5 test -s "$HTTPD_ROOT/logs/pids.log"
@@ -60,7 +62,7 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
 }
 requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
 
-@test "a lower concurrency holds for whoever comes next" {
+@test "a lower concurrency limit applies to the next request" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0'
   hold_request one
   ask 'set\ta.test\tconcurrency=1\n' >/dev/null
@@ -69,7 +71,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   is "$(get a /)" 200
 }
 
-@test "a queue begins and ends where VhostLimitQueue says otherwise" {
+@test "a queue length above 0 queues requests, and 0 refuses them" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' 'VhostLimitConcurrency 1'
   hold_request one
   is "$(get a /)" 503
@@ -79,7 +81,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   ask 'set\ta.test\tqueue=0\n' >/dev/null
   is "$(get a /)" 503
   release_request one
-  is "$(answer_of two)" 200 "who waited already"
+  is "$(answer_of two)" 200 "the request that was queued already"
 }
 
 @test "no request fails while limits change under load" {
@@ -95,7 +97,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   is "$(error_log | grep -c VL0031)" 61 "changes logged"
 }
 
-@test "the kernel's weight and quota follow, and go back" {
+@test "weight and quota in the kernel follow a change and its reset" {
   requires cgroups cpu
   local group
   start_httpd 'VhostLimit On' -v 'a VhostLimitCPU 80%'
@@ -110,14 +112,14 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   like "$(cgroup_value "$group" cpu.cfs_quota_us cpu.max)" '^80000( 100000)?$'
 }
 
-@test "VhostLimitOnError closed: a limit that the kernel cannot enforce is refused, and changes nothing" {
+@test "VhostLimitOnError closed: a limit that the kernel cannot enforce is rejected" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed'
   like "$(error_of 'set\ta.test\tweight=5\tcpu=50%\n')" '^site a\.test: the limit cannot be enforced: the cpu controller is missing'
   is "$(control_of a overridden)" '{}'
   is "$(ask 'set\ta.test\tweight=5\n' | jq '.vhosts[0].weight')" 5
 }
 
-@test "what is set outlasts restarts, in the kernel too, until the configuration changes it" {
+@test "a change survives restarts, in the kernel too, until the directive changes" {
   requires cgroups cpu
   local group
   start_httpd 'VhostLimit On' -v 'a VhostLimitWeight 200' -v 'a VhostLimitConcurrency 9'
@@ -133,7 +135,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(4096|400)$'
 }
 
-@test "commands that are given while the server restarts are answered" {
+@test "commands during a graceful restart are answered" {
   local n
   start_httpd 'VhostLimit On'
   (for ((n = 1; n <= 30; n++)); do ctl set a.test weight=$n; done >"$BATS_TEST_TMPDIR/answers" 2>&1) 3>&- &
@@ -143,7 +145,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   is "$(control_of a weight)" 30
 }
 
-@test "what is set is lost when the server stops, and its socket is gone" {
+@test "changes are discarded when the server stops, and its socket is removed" {
   start_httpd 'VhostLimit On'
   ask 'set\ta.test\tweight=300\n' >/dev/null
   stop_httpd
@@ -152,7 +154,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   is "$(control_of a weight)" 100
 }
 
-@test "a server that was killed leaves a socket that the next one replaces" {
+@test "the socket of a killed server is replaced by the next server" {
   start_httpd 'VhostLimit On'
   crash_httpd
   try ctl list
@@ -161,7 +163,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   is "$(control_of a weight)" 100
 }
 
-@test "a group is one: a change through one of its vhosts holds for the others" {
+@test "a change through one vhost of a group applies to the whole group" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitGroup g' -v 'b VhostLimitGroup g'
   is "$(ask 'set\tb.test\tconcurrency=1\n' | jq -r '.vhosts[0].name')" @g
   hold_request one a
@@ -169,7 +171,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   is "$(ask 'reset\t@g\n' | jq -c '.vhosts[0].overridden')" '{}'
 }
 
-@test "all MPMs: limits change" {
+@test "worker, prefork: limits change at run time" {
   local mpm
   for mpm in worker prefork; do
     requires "$mpm"
@@ -181,7 +183,7 @@ requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>
   done
 }
 
-@test "the status page marks what is not as configured" {
+@test "the status page marks changed values" {
   start_httpd 'VhostLimit On'
   ask 'set\ta.test\tweight=300\n' >/dev/null
   is "$(status_json | jq -c '[.vhosts[] | select(.overridden != {}) | .overridden]')" '[{"weight":100}]'

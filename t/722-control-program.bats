@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# vhostlimitctl: what each command prints, as text and as JSON, and how it ends.
+# vhostlimitctl: the output of each command as text and as JSON, and the exit status.
 
 load lib/live
 load lib/control
@@ -17,7 +17,7 @@ setup() { requires ctl; }
 
 teardown_file() { end_server; }
 
-@test "list: a line for each vhost, a star at what is not as configured" {
+@test "list: a line for each vhost, a star at changed values" {
   ctl set a.test weight=300 >/dev/null
   try ctl list
   is "$status $(wc -l <<<"$output")" '0 5'
@@ -27,7 +27,7 @@ teardown_file() { end_server; }
   ctl reset a.test >/dev/null
 }
 
-@test "set and reset print what the limits are now" {
+@test "set and reset print the limits in effect" {
   try ctl set a.test weight=300 cpu=none
   is "$output" "a.test: weight 300 (configured: 100), concurrency 1, queue 1000, cpu none (configured: none)"
   is "$(ctl --json reset a.test weight | jq -c '.vhosts[0].overridden')" '{"cpu":0}'
@@ -35,23 +35,24 @@ teardown_file() { end_server; }
   is "$output" "a.test: weight 100, concurrency 1, queue 1000, cpu none"
 }
 
-@test "show prints all that is known of one" {
+@test "show prints all values of one site" {
   try ctl show a.test
   like "$output" $'(^|\n)concurrency: 1\n'
   like "$output" $'\nrefused_queue: 0\n'
 }
 
-@test "explain says why: the concurrency limit is reached" {
+@test "explain: the concurrency limit is reached" {
   hold_request one a
   begin_request two a /
   settles a waiting 1
   try ctl explain a.test
   like "$output" '1 request is running and 1 is queued now\.'
   like "$output" 'The concurrency limit is reached: 1 of 1 requests are running \(VhostLimitConcurrency\)\. The next request is queued'
+  like "$output" 'Next: vhostlimitctl set a\.test concurrency=2\.'
   is "$(ctl explain --json a.test | jq -c .causes)" '["concurrency"]'
 }
 
-@test "explain says why: refused, with the numbers of each reason" {
+@test "explain: requests are refused, with the number for each reason" {
   hold_request one c
   is "$(get c /)" 503
   try ctl explain c.test
@@ -59,31 +60,33 @@ teardown_file() { end_server; }
   like "$output" 'Since the start, 1 request was refused: 1 because of the concurrency limit\.'
 }
 
-@test "explain says why: all slots are taken" {
+@test "explain: all slots are in use" {
   hold_request one main; hold_request two main; hold_request three main
   begin_request four a /
   settles a waiting 1
   try ctl explain a.test
   like "$output" 'All 3 slots of the server are in use: 0 by this site and 3 by others\. With weight 100 beside 1 other active site, the share of this site is 50 % .* The slots are held by requests that use little CPU time'
+  like "$output" 'The loudest other site is main\.test: it uses [0-9.]+ % of one CPU and 3 slots now\..* Next: vhostlimitctl explain main\.test\.'
   is "$(ctl explain --json a.test | jq -c .causes)" '["slots"]'
 }
 
-@test "explain says that a site is slow by itself, and that one takes no part" {
+@test "explain: a site is not limited, and a site has VhostLimit Off" {
   hold_request one main
   try ctl explain main.test
   like "$output" '1 request is running and none is queued now\.'
   like "$output" 'If the site is slow, queueing is not the reason'
+  like "$output" 'Next: vhostlimitctl show main\.test\.'
   try ctl explain status.test
   is "$status $output" "1 vhostlimitctl: 'status.test' has VhostLimit Off: nothing of it waits or is refused here"
 }
 
-@test "explain says that nothing stands in the way" {
+@test "explain: nothing limits the site" {
   try ctl explain main.test
   like "$output" 'No request is running or queued now\.'
   like "$output" 'Nothing limits the site: a new request starts at once\.'
 }
 
-@test "report: DryRun makes the decisions that On makes, and carries none out" {
+@test "report: DryRun makes the decisions of On without effect" {
   local queued
   hold_request one b; hold_request two b; hold_request three b
   is "$(status_of b running) $(status_of b waiting) $(status_of b refused)" '3 0 0'
@@ -105,7 +108,7 @@ teardown_file() { end_server; }
   ctl reset a.test >/dev/null
 }
 
-@test "size: from what was measured, with Erlang's formulas" {
+@test "size computes from measured values and Erlang's formulas" {
   repeat 5 get a /cgi/nap.sh?0.2 >/dev/null
   settles a running 0
   try ctl size 0
@@ -116,7 +119,7 @@ teardown_file() { end_server; }
   is "$(ctl size 0 --json | jq '.service_ms > .cpu_ms')" true
 }
 
-@test "doctor: each finding with what to do, and its end says whether there is a problem" {
+@test "doctor prints findings with remedies, and its status says whether there is a problem" {
   try ctl doctor
   like "$output" $'(^|\n)ok +kernel: Linux '
   like "$output" $'\nok +mpm: event'
@@ -134,7 +137,7 @@ teardown_file() { end_server; }
   is "$(ctl top name --json | jq '.vhosts | length')" 4
 }
 
-@test "top prints once: numbers of requests, and each order by its name" {
+@test "top prints once without a terminal: numbers of requests, in each order" {
   local order
   for order in cpu running waiting refused rate name; do
     try ctl top "$order"
@@ -148,7 +151,7 @@ teardown_file() { end_server; }
 
 # ---- top in a terminal -------------------------------------------------------------
 
-# What the terminal gets goes to the file seen; keys are read from descriptor 7. The
+# The terminal's output goes to the file seen; keys are read from descriptor 7. The
 # terminal, its state before and after, the pid and the exit status are in files.
 begin_top() { # <word>...
   requires script
@@ -169,7 +172,7 @@ last_screen()   { tr -d '\r' <seen | awk -v RS='\033\\[H' 'END { gsub(/\033\[[?0
 has_ended()     { [[ -e after ]]; }
 is_restored()   { is "$(<after)" "$(<before)" "state of the terminal"; }
 
-@test "top in a terminal: a screen a second, keys, and the terminal as it was" {
+@test "top in a terminal: a screen per second, keys, and the terminal is restored" {
   begin_top
   wait_until 15 screens_shown 3
   like "$(last_screen)" 'REQ/s'
@@ -178,7 +181,7 @@ is_restored()   { is "$(<after)" "$(<before)" "state of the terminal"; }
   wait_until 15 first_is a.test
   press r
   wait_until 15 first_is c.test
-  press 'x\e[B'                         # no keys of top
+  press 'x\e[B'                         # not keys of top
   press q
   wait_until 15 has_ended
   is "$(<status)" 0
@@ -186,7 +189,7 @@ is_restored()   { is "$(<after)" "$(<before)" "state of the terminal"; }
   like "$(cat -v seen)" $'\\^\\[\\[\\?1049h.*\\^\\[\\[\\?1049l'
 }
 
-# Lines and the longest line of the last screen.
+# Compares the number of lines and the longest line of the last screen.
 screen_is() { [[ $(last_screen | awk '{ if (length > most) most = length } END { print NR " lines, " most }') == "$1" ]]; }
 
 @test "top follows the size of the terminal" {
@@ -200,7 +203,7 @@ screen_is() { [[ $(last_screen | awk '{ if (length > most) most = length } END {
   wait_until 15 has_ended
 }
 
-@test "Ctrl-C ends top, and the terminal is as it was" {
+@test "Ctrl-C ends top and restores the terminal" {
   begin_top
   press '\003'
   wait_until 15 has_ended
@@ -210,7 +213,7 @@ screen_is() { [[ $(last_screen | awk '{ if (length > most) most = length } END {
 
 is_stopped() { [[ $(sed 's/.*) //' "/proc/$(<pid)/stat") == T* ]]; }
 
-@test "Ctrl-Z gives the terminal back until top continues" {
+@test "Ctrl-Z restores the terminal until top continues" {
   local shown
   begin_top
   kill -TSTP "$(<pid)"
@@ -224,7 +227,7 @@ is_stopped() { [[ $(sed 's/.*) //' "/proc/$(<pid)/stat") == T* ]]; }
   is_restored
 }
 
-@test "top ends with a message behind its screen when the server gives no answer" {
+@test "top ends with a message below its screen if the server does not answer" {
   begin_top
   mv "$(control_socket)" "$(control_socket).away"
   wait_until 15 has_ended
@@ -253,7 +256,7 @@ need_script() { need_program script; }
   is "$status" 2
 }
 
-@test "its completion knows commands, vhosts and keys" {
+@test "the completion offers commands, vhosts and keys" {
   complete_words() { # <word>...: what is offered for the last
     # shellcheck source=/dev/null
     . "$TOP/ctl/completion.bash"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# vhostlimitctl doctor: each thing that it finds, where it is so.
+# vhostlimitctl doctor: each finding, on a server or machine that has it.
 
 load lib/live
 load lib/control
@@ -9,11 +9,11 @@ load lib/control
 setup() { requires root ctl; }
 
 doctor() { ctl --json doctor >"$BATS_TEST_TMPDIR/doctor" || :; }
-# What doctor said last of a thing: its level, and the finding itself.
+# Print the level and the text of the last findings of a check.
 level_of() { jq -r --arg c "$1" '[.findings[] | select(.check == $c) | .level] | join(" ")' "$BATS_TEST_TMPDIR/doctor"; }
 words_of() { jq -r --arg c "$1" '.findings[] | select(.check == $c) | .finding + " / " + .todo' "$BATS_TEST_TMPDIR/doctor"; }
 
-@test "a server where all is well has no problem and no note of its own doing" {
+@test "a good server has no problem and no note" {
   start_httpd 'VhostLimit On' -l reqtimeout
   doctor
   is "$(jq -r '[.findings[] | select(.check | IN("server", "mpm", "workers", "vhosts", "descriptors", "modules", "order")) | .level] | unique | join(" ")' \
@@ -22,7 +22,7 @@ words_of() { jq -r --arg c "$1" '.findings[] | select(.check == $c) | .finding +
   is "$(jq '[.findings[] | select(.level != "good" and .todo == "")] | length' "$BATS_TEST_TMPDIR/doctor")" 0 "without a remedy"
 }
 
-@test "none takes part" {
+@test "no site takes part: a problem" {
   start_httpd 'VhostLimit Off'
   doctor
   is "$(level_of vhosts)" problem
@@ -30,7 +30,7 @@ words_of() { jq -r --arg c "$1" '.findings[] | select(.check == $c) | .finding +
   is "$status" 1
 }
 
-@test "some only count, are limited now, or are not as configured" {
+@test "DryRun, limited and changed sites: notes" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimit DryRun'
   ctl set c.test weight=7 >/dev/null
   hold_request one a
@@ -41,14 +41,14 @@ words_of() { jq -r --arg c "$1" '.findings[] | select(.check == $c) | .finding +
 }
 limited_now() { doctor; [[ -n $(level_of limited) ]]; }
 
-@test "fewer workers than slots need" {
+@test "too few workers for the slots: a note" {
   start_httpd 'VhostLimit On' 'VhostLimitSlots 30'
   doctor
   is "$(level_of workers)" note
   like "$(words_of workers)" '^32 workers for 30 slots.*MaxRequestWorkers 60'
 }
 
-@test "connections that wait with their threads, and those of prefork that do not" {
+@test "prefork: requests that wait with their process are a note, with an acceptor they are none" {
   requires prefork
   start_httpd -m prefork 'VhostLimit On'
   doctor
@@ -60,21 +60,21 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   like "$(words_of mpm)" 'MaxRequestWorkers 1'
 }
 
-@test "too few file descriptors" {
+@test "too few file descriptors: a problem" {
   (ulimit -n 400 && start_httpd 'VhostLimit On')
   doctor
   is "$(level_of descriptors)" problem
   like "$(words_of descriptors)" '^400 open files are allowed, [0-9]+ are needed .* LimitNOFILE='
 }
 
-@test "VhostLimitCgroup off is a note" {
+@test "VhostLimitCgroup off: a note" {
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off'
   doctor
   is "$(level_of cgroup)" note
   like "$(words_of cgroup)" 'VhostLimitCgroup is off: .* / VhostLimitCgroup auto'
 }
 
-@test "modules that limit too, that slow answers down, whose programs are outside, or that are missing" {
+@test "modules that limit or slow down, mod_cgid, and missing modules: notes" {
   local bystander=()
   requires mod_ratelimit mod_cgid
   [[ $(need_module mod_qos) ]] || bystander=(-x "$(load_qos)")
@@ -92,7 +92,7 @@ load_qos() {
   printf 'LoadModule qos_module "%s/mod_qos.so"\n' "$(httpd_module_dir)"
 }
 
-@test "modules that come between a request and its turn" {
+@test "modules with hooks between a request and its admission: a problem" {
   # shellcheck disable=SC2046  # flags they are
   cc -shared -fPIC -o "$BATS_TEST_TMPDIR/late.so" "$TOP/t/lib/late.c" -I"$(apxs_query INCLUDEDIR)" $(apxs_query CFLAGS) $(pkg-config --cflags apr-1 apr-util-1)
   start_httpd 'VhostLimit On' -x "LoadModule late_module $BATS_TEST_TMPDIR/late.so"
@@ -101,7 +101,7 @@ load_qos() {
   is "$(words_of order | grep -c '^late\.c ')" 3
 }
 
-@test "PHP-FPM outside of all groups, and in its vhost's" {
+@test "PHP-FPM outside of all groups: a problem, and in its vhost's group: none" {
   requires cgroups php_fpm
   start_httpd 'VhostLimit On'
   run_pool "$(httpd_cgroup)/.server" vl-outside
@@ -130,7 +130,7 @@ end_pool() { # <name>
   wait_until 10 gone "$pid"
 }
 
-@test "mpm_itk, beside which nothing can be counted, keeps the server from starting" {
+@test "a server with mpm_itk does not start unless VhostLimit is Off" {
   requires prefork mpm_itk
   try start_httpd -m prefork 'VhostLimit On' -x "LoadModule mpm_itk_module $(httpd_module_dir)/mpm_itk.so"
   isnt "$status" 0

@@ -1,13 +1,13 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Children that die, and what they held.
+# Killed and crashed child processes: the slots of their requests are released.
 
 load lib/live
 
 export LOG_MAY_SAY='exit signal (Killed|Segmentation fault)'
 
-# Requests held in more than one child; the pid of one of them goes to $victim.
+# Holds requests in more than one child; sets $victim to the pid of one of them.
 hold_in_two_children() { # <number>
   local i
   for ((i = 1; i <= $1; i++)); do hold_request "h$i"; done
@@ -17,32 +17,32 @@ hold_in_two_children() { # <number>
 
 holders() { local i; for ((i = 1; i <= $1; i++)); do holder_of "h$i"; done; }   # <number>
 
-a_child_dies() { # <mpm>
+is_killed_with_requests_on() { # <mpm>
   start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 12'
   local victim lost
   hold_in_two_children 12
   lost=$(holders 12 | grep -cx "$victim")
   kill -KILL "$victim"
   settles a running $((12 - lost))
-  is "$(get a /)" 200 "a place of the dead is free"
+  is "$(get a /)" 200 "a slot of the killed child is free"
 }
 
-@test "event: a killed child gives back what it held" {
+@test "event: the slots of a killed child are released" {
   requires event
-  a_child_dies event
+  is_killed_with_requests_on event
 }
 
-@test "worker: a killed child gives back what it held" {
+@test "worker: the slots of a killed child are released" {
   requires worker
-  a_child_dies worker
+  is_killed_with_requests_on worker
 }
 
-@test "prefork: a killed child gives back what it held" {
+@test "prefork: the slots of a killed child are released" {
   requires prefork
-  a_child_dies prefork
+  is_killed_with_requests_on prefork
 }
 
-@test "a child that ends by a signal of its own fault gives back what it held" {
+@test "the slots of a crashed child are released" {
   start_httpd 'VhostLimit On'
   local victim lost
   hold_in_two_children 12
@@ -51,7 +51,7 @@ a_child_dies() { # <mpm>
   settles a running $((12 - lost))
 }
 
-@test "every child killed, again and again: the counts stay right" {
+@test "the counts are right after all children have been killed four times" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
   local round
   for round in 1 2 3 4; do
@@ -61,10 +61,10 @@ a_child_dies() { # <mpm>
     settles a running 0
   done
   is "$(get a /)" 200
-  is "$(status_of a requests)" 9 "let in: eight that were killed and the last"
+  is "$(status_of a requests)" 9 "admitted: eight in killed children and the last"
 }
 
-@test "a child that reaches MaxConnectionsPerChild leaves nothing behind" {
+@test "children that reach MaxConnectionsPerChild leave no request running" {
   start_httpd 'VhostLimit On' 'MaxConnectionsPerChild 20'
   local i
   for i in {1..150}; do get a /page.html -H 'Connection: close'; done | sort | uniq -c | xargs >"$BATS_TEST_TMPDIR/codes"

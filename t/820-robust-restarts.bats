@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Restarts: what goes on running goes on being counted, by name.
+# Restarts: counts and limits of requests that run through a restart, by name of the site.
 
 load lib/live
 load lib/control
@@ -9,14 +9,14 @@ load lib/fault
 
 accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | join(" ")'; }
 
-@test "a graceful restart goes on counting what the old generation runs" {
+@test "requests of the old generation are counted after a graceful restart" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
   hold_request one; hold_request two
   graceful_httpd
   is "$(status_of a running)" 2
   is "$(get a /)" 503
   release_request one
-  is "$(answer_of one)" 200 "what ran through the restart"
+  is "$(answer_of one)" 200 "the request that ran through the restart"
   settles a running 1
   is "$(get a /)" 200
 }
@@ -29,7 +29,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
   is "$(status_of a requests) $(status_of a refused) $(status_of b requests)" '1 1 1'
 }
 
-@test "a graceful restart takes up a new limit, for old requests as well" {
+@test "a new limit applies after a graceful restart, and counts old requests" {
   start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 3'
   hold_request one; hold_request two
   configure_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
@@ -51,7 +51,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
   is "$(status_of a running) $(status_of c running)" '1 0'
 }
 
-@test "vhosts are added and removed by a graceful restart" {
+@test "a graceful restart adds and removes vhosts" {
   start_httpd 'VhostLimit On'
   is "$(accounts)" 'a b c main'
   configure_httpd 'VhostLimit On' -o 'd a c'
@@ -61,7 +61,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
   is "$(accounts)" 'a c d main'
 }
 
-@test "a vhost that is removed while it runs, and comes back, is counted right" {
+@test "a running vhost that is removed and added again keeps its count" {
   start_httpd 'VhostLimit On'
   hold_request one b
   configure_httpd 'VhostLimit On' -o 'a c'
@@ -73,7 +73,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
   settles b running 0
 }
 
-@test "many vhosts come and go in twenty graceful restarts" {
+@test "twenty graceful restarts that add and remove vhosts keep the accounts right" {
   start_httpd 'VhostLimit On'
   local i
   for i in {1..20}; do
@@ -85,7 +85,7 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
   settles a requests 20
 }
 
-@test "a vhost whose mode changes to Off while it runs leaves nothing behind" {
+@test "a vhost that is set to Off with a running request has none running later" {
   start_httpd 'VhostLimit On'
   hold_request one
   configure_httpd 'VhostLimit On' -v 'a VhostLimit Off'
@@ -96,8 +96,8 @@ accounts() { status_json | jq -r '[.vhosts[].name | sub("\\..*"; "")] | sort | j
   settles a running 0
 }
 
-# Apache waits ten seconds for threads that are busy: their programs end, but only after
-# it has begun to stop.
+# Apache waits ten seconds for busy threads, so the programs end after it has begun to
+# stop.
 restart_while_they_end() {
   restart_httpd 3>&- 4>&- &
   wait_until 10 error_log_has 'SIGHUP received'
@@ -106,7 +106,7 @@ restart_while_they_end() {
   wait "$!"
 }
 
-@test "a full restart ends what runs and starts at nought running" {
+@test "a full restart ends running requests, and the running count is 0" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
   hold_request one; hold_request two
   restart_while_they_end
@@ -114,7 +114,7 @@ restart_while_they_end() {
   is "$(get a /)" 200
 }
 
-@test "a graceful restart under load loses no count" {
+@test "a graceful restart under load loses no request from the counts" {
   requires ab
   start_httpd 'VhostLimit On'
   ab -q -n 3000 -c 4 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/ab" 3>&- 4>&- &
@@ -127,7 +127,7 @@ restart_while_they_end() {
 }
 requests_pass() { (($(status_of a requests) > $1)); }
 
-@test "a graceful restart with a broken configuration changes nothing" {
+@test "a graceful restart with an invalid configuration changes nothing" {
   start_httpd 'VhostLimit On'
   hold_request one
   cp "$HTTPD_ROOT/httpd.conf" "$HTTPD_ROOT/good.conf"
@@ -138,7 +138,7 @@ requests_pass() { (($(status_of a requests) > $1)); }
   is "$(status_of a running)" 1
 }
 
-@test "graceful-stop lets a request finish and leaves nothing behind" {
+@test "graceful-stop lets a request finish, and the server ends" {
   start_httpd 'VhostLimit On'
   local pid
   pid=$(httpd_pid)
@@ -163,10 +163,10 @@ requests_pass() { (($(status_of a requests) > $1)); }
   is "$(find "$HTTPD_ROOT/run" -type f)" '' "files in the run folder"
 }
 
-# Where the parent has the module.
+# Prints the address of the module in the parent.
 address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/maps"; }
 
-@test "restarts that load the module at another address: counts and groups stay, and nothing is left at the end" {
+@test "restarts that load the module at another address keep counts and groups" {
   requires cc cgroups
   local was
   cc -shared -fPIC -o "$BATS_TEST_TMPDIR/new_address.so" "$TOP/t/lib/new_address.c" -ldl
@@ -180,22 +180,22 @@ address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/
   isnt "$(address_of_module)" "$was" "the address of the module"
   is "$(status_of a running) $(status_of b requests)" '1 1'
   release_request one
-  is "$(answer_of one)" 200 "what ran through the restart"
+  is "$(answer_of one)" 200 "the request that ran through the restart"
   configure_httpd 'VhostLimit On' -o 'a c d'
   restart_httpd
   is "$(status_of a requests) $(get d /)" '1 200'
   wait_until 10 cgroup_gone "$(httpd_cgroup)/b.test"
 }
 
-# As a package does it: a new file in the place of the old one. The stamp in it is
-# what another layout would have.
+# Replaces the module's file as a package does. The stamp in the file is changed, as by
+# another layout of shared memory.
 install_with_other_layout() { # <module>
   perl -pe 's/(mod_vhostlimit:)(\d)(\d*-\d+)/$1 . (9 - $2) . $3/e' "$1" >"$1.new"
   cmp -s "$1" "$1.new" && fail "no stamp in $1"
   mv "$1.new" "$1"
 }
 
-@test "a graceful restart with an updated module of another layout does not read the old one's memory: it begins anew" {
+@test "a graceful restart with a module of another layout begins with new shared memory" {
   VL_MODULE=$BATS_FILE_TMPDIR/mod_vhostlimit.so
   cp "${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so" "$VL_MODULE"
   chmod 755 "$VL_MODULE"
@@ -205,16 +205,16 @@ install_with_other_layout() { # <module>
   begin_request waits a /page.html
   settles a waiting 1
   graceful_httpd
-  is "$(status_of a requests)" 1 "the same module goes on"
+  is "$(status_of a requests)" 1 "the same module keeps its memory"
   install_with_other_layout "$VL_MODULE"
   graceful_httpd
-  # The queued request may have been served already, as the first of the new memory.
-  settles a running 0     # the new one begins anew; the held request runs on in the old
+  # The queued request may have been served already, as the first one of the new memory.
+  settles a running 0     # the new memory has no count of the held request
   is "$(get a /page.html) $(get b /page.html)" '200 200'
   like "$(ctl list 2>&1)" 'a\.test'
   release_request one
-  is "$(answer_of one)" 200 "what ran through the restart"
-  is "$(answer_of waits)" 200 "what waited"
+  is "$(answer_of one)" 200 "the request that ran through the restart"
+  is "$(answer_of waits)" 200 "the queued request"
   graceful_httpd
   is "$(status_of a requests)" 2
 }

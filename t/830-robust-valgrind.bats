@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# memcheck over a few hundred requests in one process. Apache and APR have
-# records of their own; only those with a frame of ours count.
+# memcheck over a few hundred requests in one process. Apache and APR have records of their
+# own; only those with a frame of the module count.
 
 load lib/live
 
@@ -17,9 +17,9 @@ under_valgrind() { # <mpm>   starts the configured server under memcheck
 
 port_answers() { (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null; }
 
-# Prints memcheck's records that name the module or a function of its. The records of the
-# connections that are open when the process exits, two in these tests, end with it.
-records_of_ours() { # <log>
+# Prints memcheck's records that name the module or one of its functions, without those of
+# the two connections that are open when the process exits.
+records_of_module() { # <log>
   sed 's/^==[0-9]*== \{0,1\}//' "$1" |
     awk -v RS= '/in [12] blocks are definitely lost/ && / arrival_make / { next }
       /(by|at) 0x/ && /mod_vhostlimit|[ (]vl_[a-z]/'
@@ -35,8 +35,8 @@ some_hundred_requests() { # [vhost for programs]
   web -o /dev/null "$(url status '/vhostlimit?[1-10]')" "$(url status '/vhostlimit?json')" "$(url status '/vhostlimit?auto')"
 }
 
-# While somebody waits for the only place of c: connections come back after each
-# answer, close with us, are idle and wait when the server ends.
+# A request is queued for the only slot of c, so connections return to the acceptor after
+# each response. Some of them close, are idle or are queued when the server ends.
 some_hundred_requests_while_one_waits() {
   local page='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' last='GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n'
   hold_request busy c
@@ -67,9 +67,9 @@ clean_on() { # <mpm> [what is to happen]
   release_all
   wait_until 30 gone "$valgrind_pid"
   ((${#client_pids[@]} == 0)) || kill "${client_pids[@]}" || :
-  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # httpd -X has no end of its own that would do it
+  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # httpd -X ends without removing its groups
   like "$(<"$BATS_TEST_TMPDIR/memcheck")" 'ERROR SUMMARY' "memcheck came to its end"
-  is "$(records_of_ours "$BATS_TEST_TMPDIR/memcheck")" '' "memcheck's records about the module"
+  is "$(records_of_module "$BATS_TEST_TMPDIR/memcheck")" '' "memcheck's records about the module"
 }
 
 @test "event: memcheck finds no error and no leak of the module" {
@@ -77,7 +77,7 @@ clean_on() { # <mpm> [what is to happen]
   clean_on event
 }
 
-@test "event: memcheck finds no error and no leak while connections come back to the module" {
+@test "event: memcheck finds no error and no leak while connections return to the acceptor" {
   requires valgrind event
   clean_on event some_hundred_requests_while_one_waits
 }
@@ -87,7 +87,7 @@ clean_on() { # <mpm> [what is to happen]
   clean_on prefork
 }
 
-@test "the search for records of ours finds one when there is one" {
+@test "the search for the module's records finds a record" {
   printf '==1== 8 bytes in 1 blocks are definitely lost\n==1==    at 0x1: malloc\n==1==    by 0x2: vl_shm_req_enter (vl_shm.c:1)\n==1== \n' >"$BATS_TEST_TMPDIR/log"
-  like "$(records_of_ours "$BATS_TEST_TMPDIR/log")" 'definitely lost'
+  like "$(records_of_module "$BATS_TEST_TMPDIR/log")" 'definitely lost'
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The parsers of what comes from outside, for a short time each. The long run is
+# The parsers of untrusted input, with random input for a short time. The long run is
 # tools/fuzz.sh -n 10000000.
 
 load lib/common
@@ -12,7 +12,7 @@ need_fuzzer() {
     { echo "no libFuzzer"; return 1; }
 }
 
-@test "two seconds of made-up bytes for each parser find nothing" {
+@test "two seconds of random input for each parser find no error" {
   requires fuzzer
   local targets
   targets=$("$TOP/tools/fuzz.sh" -l | xargs)
@@ -23,11 +23,11 @@ need_fuzzer() {
   is "$(tail -n +2 <<<"$output" | awk '$2 < 1000 { print $1 }')" '' "targets that hardly ran"
 }
 
-@test "each target has first bytes of its own, and each of those its target" {
+@test "each target has a corpus, and each corpus has a target" {
   is "$(cd "$TOP/t/fuzz/corpus" && printf '%s\n' * | xargs)" "$("$TOP/tools/fuzz.sh" -l | xargs)"
 }
 
-@test "a target that does not exist is an error of usage" {
+@test "an unknown target is a usage error" {
   try "$TOP/tools/fuzz.sh" nothing
   is "$status" 2
   like "$output" "unknown target 'nothing'"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every order of what children do with slots, in spin's model of it.
+# All orders of the children's operations on slots, in a model for spin.
 
 load lib/common
 
@@ -9,37 +9,37 @@ need_spin() { need_program spin && need_program cc; }
 
 setup() { requires spin; }
 
-search() { # <-DNAME=NUMBER>...   all states; prints what spin has to say
+search() { # <-DNAME=NUMBER>...   all states; prints spin's report
   cd "$BATS_TEST_TMPDIR" || return
   spin "$@" -a "$TOP/t/model/slots.pml"
   cc -O1 -DSAFETY -DCOLLAPSE -DMEMLIM=1000 -o pan pan.c
   timeout 240 ./pan -n -m200000
 }
 
-nothing_is_lost() { # <-DNAME=NUMBER>...
+finds_no_error() { # <-DNAME=NUMBER>...
   local said
   said=$(search "$@")
   like "$said" 'errors: 0' "$said"
-  [[ $said != *'Search not completed'* && $said != *'max search depth'* ]] || fail "not all was searched: $said"
+  [[ $said != *'Search not completed'* && $said != *'max search depth'* ]] || fail "the search is incomplete: $said"
 }
 
-something_is_lost() { # <-DNAME=NUMBER>...
+finds_an_error() { # <-DNAME=NUMBER>...
   like "$(search "$@" || :)" 'assertion violated.*errors: [1-9]' "spin on a broken rule"
 }
 
 @test "no wake-up is lost and no slot is granted twice" {
-  nothing_is_lost -DREQUESTS=1 -DACCOUNTS=1
-  nothing_is_lost -DREQUESTS=1 -DACCOUNTS=1 -DSLOTS=2
+  finds_no_error -DREQUESTS=1 -DACCOUNTS=1
+  finds_no_error -DREQUESTS=1 -DACCOUNTS=1 -DSLOTS=2
 }
 
-@test "neither when a child dies at any moment outside the lock" {
+@test "no wake-up is lost if a child dies at any moment outside the lock" {
   requires long
-  nothing_is_lost -DREQUESTS=1 -DACCOUNTS=1 -DDEATHS=1
+  finds_no_error -DREQUESTS=1 -DACCOUNTS=1 -DDEATHS=1
 }
 
-@test "the search finds wake-ups that are not written, grants that nobody looks for, a death that nobody hears of" {
-  something_is_lost -DACCOUNTS=1 -DFAULT=1
+@test "the search finds missing wake-ups, grants that are not taken, and unnoticed deaths" {
+  finds_an_error -DACCOUNTS=1 -DFAULT=1
   ((${VL_LONG:-0})) || return 0
-  something_is_lost -DACCOUNTS=2 -DFAULT=3
-  something_is_lost -DREQUESTS=1 -DACCOUNTS=1 -DDEATHS=1 -DFAULT=4
+  finds_an_error -DACCOUNTS=2 -DFAULT=3
+  finds_an_error -DREQUESTS=1 -DACCOUNTS=1 -DDEATHS=1 -DFAULT=4
 }

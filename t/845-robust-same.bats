@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The module changes no answer: a large, mixed set of requests gets the same bytes
-# from a server with it and from one without, dates aside.
+# A large, mixed set of requests gets the same bytes from a server with the module and from
+# plain Apache, except for dates.
 
 load lib/live
 
@@ -64,7 +64,7 @@ fill_site() {
   find "$HTTPD_ROOT/htdocs" "$HTTPD_ROOT/cgi" -exec touch -d '2020-01-01' {} +    # tags of new files are weak
 }
 
-# Everything of the set, on HTTP/1 and HTTP/2, into a file.
+# Writes the responses to all requests of the set, over HTTP/1 and HTTP/2.
 answers_to() { # <file>
   rm -f "$HTTPD_ROOT"/htdocs/a/dav/new
   touch -d 2020-01-01 "$HTTPD_ROOT/htdocs/a/dav"
@@ -72,14 +72,14 @@ answers_to() { # <file>
   over_http2 | without_chance >>"$1"
 }
 
-# The boundary of parts is of the time and a pid, whose length is not always the same.
+# The boundary of parts contains the time and a pid, whose length varies.
 without_chance() {
   perl -00 -pe 's/^((date|expires|allow): ).*/$1-/gim; s/^(content-length: )\d+/$1-/gim if /^content-type: multipart/im;
     s/boundary=[0-9a-f]+/boundary=-/g; s/^--[0-9a-f]{10,}/--/gm'
 }
 
-# A body only where it is read: a stream that is answered without is reset, and
-# that may overtake its answer, on plain Apache too.
+# Sends a body only to a program that reads it: a stream that is answered before its body
+# is reset, and the reset may overtake the response, on plain Apache too.
 over_http2() {
   local path arguments=() more
   for path in / /page.html /nope /sub /private/ /neg /list/ /secret.txt /cgi/fail.sh /cgi/redirect.sh /proxy/page.html /dead/ /old /gone /text.txt; do
@@ -92,12 +92,12 @@ over_http2() {
   web --http2-prior-knowledge "${arguments[@]}" -s -i "$(url a /page.html)" | tr -d '\r' | tr -c '\n\t -~' '?'
 }
 
-are_the_same() { # <file> <file>
+are_equal() { # <file> <file>
   try diff -a "$1" "$2"
   is "$output" '' "difference"
 }
 
-@test "a thousand requests of all shapes get the same bytes with the module and without, while others wait, too" {
+@test "a thousand requests of all kinds get the same bytes as from plain Apache, also while requests are queued" {
   requires mod_http2 curl_http2 mod_dav_fs mod_deflate mod_proxy_http mod_negotiation mod_include
   local dir=$BATS_TEST_TMPDIR
   mkdir -p "$HTTPD_ROOT"
@@ -112,14 +112,14 @@ are_the_same() { # <file> <file>
   with_everything 'VhostLimit On' 'VhostLimitQueue 100 300s' -v 'c VhostLimitConcurrency 1'
   launch_httpd
   answers_to "$dir/on"
-  are_the_same "$dir/plain" "$dir/on"
+  are_equal "$dir/plain" "$dir/on"
 
-  # Connections come back after each answer then.
+  # With a queued request, connections return to the acceptor after each response.
   sed -i 's/timeout 60/timeout 300/' "$HTTPD_ROOT/cgi/hold.sh"
   hold_request busy c --max-time 300
   begin_request waits c /page.html --max-time 300
   settles c waiting 1
   answers_to "$dir/waiting"
-  is "$(status_of c waiting)" 1 "who waited still does"
-  are_the_same "$dir/plain" "$dir/waiting"
+  is "$(status_of c waiting)" 1 "the request is still queued"
+  are_equal "$dir/plain" "$dir/waiting"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Somebody sets the time of day: who waits waits as long as before.
+# Steps of the system time do not change how long a request is queued.
 
 load lib/live
 
@@ -20,7 +20,7 @@ start_stepped() { # <as start_httpd>...
 
 step() { echo "$1" >"$STEP.new"; mv "$STEP.new" "$STEP"; }   # <seconds>
 
-# The server's own idea of it, from an answer.
+# Compares the server's time, from a response, with the time of this machine.
 server_is_off_by() { # <seconds>
   local off
   get c /page.html >/dev/null
@@ -50,31 +50,31 @@ waits_on_after_a_step() { # <seconds> <mpm> [option of curl]...
   is "$(answer_of waits)" 200
 }
 
-@test "an hour back: a socket that waits is refused when its time is over" {
+@test "an hour back: a queued connection is refused at its timeout" {
   times_out_after_a_step -3600 event
 }
 
-@test "an hour back: a stream of HTTP/2 is refused when its time is over" {
+@test "an hour back: an HTTP/2 stream is refused at its timeout" {
   requires curl_http2 mod_http2
   times_out_after_a_step -3600 event --http2-prior-knowledge
 }
 
-@test "an hour back: prefork, a request is refused when its time is over" {
+@test "an hour back: prefork, a request is refused at its timeout" {
   requires prefork
   times_out_after_a_step -3600 prefork
 }
 
-@test "an hour on: a socket that waits is not refused for that" {
+@test "an hour ahead: a queued connection is not refused" {
   waits_on_after_a_step 3600 event
 }
 
-@test "an hour on: a stream of HTTP/2 is not refused for that" {
+@test "an hour ahead: a waiting HTTP/2 stream is not refused" {
   requires curl_http2 mod_http2
   waits_on_after_a_step 3600 event --http2-prior-knowledge
 }
 
-@test "an hour on: what waits goes on being counted and charged" {
+@test "an hour ahead: a queued request is counted and charged as before" {
   waits_on_after_a_step 3600 event
-  is "$(status_of b cpu_now_permille | awk '{ print ($1 < 10000) }')" 1 "no rate out of this world"
+  is "$(status_of b cpu_now_permille | awk '{ print ($1 < 10000) }')" 1 "rate of CPU time"
   settles b requests 2
 }

@@ -1,8 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Clients that mean harm to a.test: b.test is served beside them, and nothing is
-# left when they have gone.
+# Attacks on a.test: b.test is served meanwhile, and all connections are closed afterwards.
 
 load lib/live
 
@@ -10,7 +9,7 @@ need_slowhttptest() { need_program slowhttptest; }
 
 setup() { requires event; }
 
-# Two children of 16 threads, all the time.
+# Starts two children of 16 threads, without further ones.
 start_steady() { start_two 'VhostLimit On' "$@"; }   # <as start_httpd>...
 start_two() { # <as start_httpd>...
   start_httpd -l reqtimeout -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 32' \
@@ -24,18 +23,18 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
 descriptors() { local pid; httpd_children | while read -r pid; do ls "/proc/$pid/fd"; done | wc -l; }
 descriptors_are_back() { (($(descriptors) <= before + 20)); }
 
-# Fifty requests of b, one after the other, while the attack goes on.
+# Fifty requests of b, one after the other, during the attack.
 b_is_served() { # <seconds>: the most that one of them may take
   local times=$BATS_TEST_TMPDIR/times longest
   web -o /dev/null -H 'Connection: close' -w '%{http_code} %{time_total}\n' "$(url b '/page.html?[1-50]')" >"$times"
-  is "$(cut -d' ' -f1 "$times" | sort | uniq -c | xargs)" '50 200' "b beside it"
+  is "$(cut -d' ' -f1 "$times" | sort | uniq -c | xargs)" '50 200' "status of b"
   longest=$(sort -k2n "$times" | sed -n '$s/.* //p')
   echo "# b: the longest of 50 requests took $longest s"
   at_most "${longest%.*}" "$1" "seconds of b's longest request"
 }
 
-# The attack has N connections open before b asks, and goes on until b has its answers; a
-# flood ends by itself.
+# The attack has N connections open before b's requests begin, and goes on until they are
+# answered. A flood ends by itself.
 attack_on_a() { # <connections> <seconds> <command>...
   "${@:3}" >"$BATS_TEST_TMPDIR/attack" 2>&1 3>&- 4>&- &
   local attack=$!
@@ -54,42 +53,42 @@ connected() { (($(ss -Htn state established "sport = :$(httpd_port)" | wc -l) >=
 
 nothing_is_left() {
   wait_until 30 descriptors_are_back
-  wait_until 20 nobody_runs
+  wait_until 20 no_request_runs
   is "$(get a /page.html) $(get b /page.html)" '200 200'
 }
 
 slow() { exec timeout 60 slowhttptest -c 200 -r 200 -l 40 -p 3 -u "http://127.0.0.1:$(httpd_port)$1" "${@:2}"; }   # <path> <option>...
 
-@test "slowloris: 200 heads that never end" {
+@test "slowloris: b is served beside 200 heads that never end" {
   requires slowhttptest
   start_steady
   attack_on_a 150 5 slow / -H -i 1
 }
 
-@test "slow POST: 200 bodies that never end" {
+@test "slow POST: b is served beside 200 bodies that never end" {
   requires slowhttptest
   start_steady 'VhostLimitSlots 8'
   attack_on_a 150 10 slow /cgi/echo.sh -B -i 1 -s 100000
 }
 
-@test "slow read: 200 clients that hardly read 64 MB each" {
+@test "slow read: b is served beside 200 clients that hardly read 64 MB each" {
   requires slowhttptest
   start_steady
   attack_on_a 150 3 slow /big.bin -X -n 1 -z 32 -w 512 -y 1024
 }
 
-@test "200 clients that read nothing of 64 MB: the threads wait for them" {
+@test "b is served beside 200 clients that do not read 64 MB, which block threads" {
   start_steady
   attack_on_a 200 3 abuse unread 200
 }
 
-@test "200 clients that read nothing of 64 MB: the MPM keeps what is to be sent" {
+@test "b is served beside 200 clients that do not read 64 MB, with sendfile" {
   start_steady 'EnableSendfile On'
   attack_on_a 200 3 abuse unread 200
 }
 
-# Requests of b beside so many that are idle, and what the server has of those:
-# accepted= b= longest= (of b, seconds) had= has= keeps= (KB of all children).
+# Makes requests of b beside idle connections. Prints values for eval: accepted= b=
+# longest= (of b, seconds) had= has= keeps= (KB of all children).
 beside_idle() { # <idle> <requests>
   local accepted got had has idle times=$BATS_TEST_TMPDIR/times
   had=$(memory_of_children)
@@ -109,7 +108,7 @@ beside_idle() { # <idle> <requests>
 accepted() { echo $(($(descriptors) - before)); }
 accepted_are() { (($(accepted) >= $1)); }   # <number>
 
-@test "10000 connections that never send a byte: plain Apache takes a few and serves no other, the module does" {
+@test "b is served beside 10000 connections without a byte, unlike with plain Apache" {
   local n=10000 plain accepted b longest had has keeps
   (($(ulimit -n) > n + 1000)) || skip "too few descriptors: ulimit -n is $(ulimit -n)"
   start_two -n
@@ -128,13 +127,13 @@ accepted_are() { (($(accepted) >= $1)); }   # <number>
   nothing_is_left
 }
 
-@test "a flood of connections that come and go without a byte" {
+@test "a flood of connections that close without a byte" {
   start_steady
   attack_on_a 0 5 abuse flood 2
   at_least "$(tail -n 1 "$BATS_TEST_TMPDIR/attack")" 100 "connections"
 }
 
-@test "a flood of connections that send bytes at random and go" {
+@test "a flood of connections that send random bytes and close" {
   start_steady
   attack_on_a 0 5 abuse bytes 2
   at_least "$(tail -n 1 "$BATS_TEST_TMPDIR/attack")" 100 "connections"
@@ -145,7 +144,7 @@ abuse() { exec timeout 60 perl "$TOP/t/lib/abuse.pl" "$(httpd_port)" "$@"; }
 # shellcheck disable=SC2046  # one word each
 memory_of_children() { memory_of $(httpd_children); }
 
-@test "two thousand host names that nobody has heard of: all go to the default vhost, and nothing grows" {
+@test "two thousand unknown host names go to the default vhost, and nothing grows" {
   start_steady
   (abuse names 500) >/dev/null
   local had
@@ -157,7 +156,7 @@ memory_of_children() { memory_of $(httpd_children); }
   nothing_is_left
 }
 
-@test "who waits and sends more and more is not read: the server's memory does not grow" {
+@test "the body of a queued request is not read: the server's memory does not grow" {
   start_steady 'VhostLimitQueue 100 30s' -v 'a VhostLimitConcurrency 1'
   hold_request busy
   local had

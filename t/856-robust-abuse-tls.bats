@@ -1,24 +1,24 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# TLS that is cut to pieces, or is none.
+# TLS in small pieces, and invalid TLS.
 
 load lib/live
 load lib/tls
 
 setup() { requires mod_ssl openssl event; }
 
-# The ClientHello, a record for each byte.
+# Prints the ClientHello with one record for each byte.
 hello_of_bytes() { # <host>
   local hex
   hex=$(client_hello "$1" | sed 's/\\x//g')
   printf %s "${hex:10}" | sed 's/../1603010001&/g; s/../\\x&/g'
 }
 
-# The type of the first record of the answer: 16 a ServerHello, 15 an alert.
+# Prints the type of the response's first record: 16 is a ServerHello, 15 an alert.
 first_of() { od -An -tx1 -N1 | tr -d ' '; }
 
-@test "a ClientHello in records of one byte: it waits in the line of its vhost, and is answered" {
+@test "a ClientHello in records of one byte is queued for its vhost and answered" {
   start_tls 'VhostLimit On' 'VhostLimitQueue 100 30s' 's: VhostLimitConcurrency 1'
   is "$(tls_packets "$(hello_of_bytes s.test)" @take:1 @reset | first_of)" 16
   hold_request busy s
@@ -30,7 +30,7 @@ first_of() { od -An -tx1 -N1 | tr -d ' '; }
   is "$(first_of <"$BATS_TEST_TMPDIR/hello")" 16
 }
 
-@test "a ClientHello a byte at a time, each in its packet" {
+@test "a ClientHello in packets of one byte is answered" {
   start_tls 'VhostLimit On'
   is "$(tls_packets @bytes:1 "$(client_hello s.test)" @take:1 @reset | first_of)" 16
 }
@@ -43,7 +43,7 @@ not_tls() {
   done
 }
 
-@test "what looks like TLS and is none gets plain Apache's answer" {
+@test "invalid TLS gets the response of plain Apache" {
   local plain
   start_tls -n
   plain=$(not_tls)

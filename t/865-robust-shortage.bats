@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the kernel gives runs short: descriptors, threads, shared memory. Apache
-# serves on, VhostLimitOnError decides about what cannot be counted, and then the
-# shared memory is in order.
+# Shortage of descriptors, threads, shared memory and cgroups. Apache serves,
+# VhostLimitOnError decides about requests that cannot be counted, and the shared memory
+# stays valid.
 
 load lib/live
 load lib/fault
@@ -21,7 +21,7 @@ new_children() {
 
 answers() { [[ $(get "$1" /page.html --max-time "$SLOWER" 2>/dev/null) == "$2" ]]; }  # <vhost> <status>
 
-# A vhost that may run one, with three who wait.
+# A vhost with VhostLimitConcurrency 1 and three queued requests.
 limits_hold() {
   local i
   hold_request busy b
@@ -51,17 +51,17 @@ without() { # <mpm> <what>...
   validated
 }
 
-@test "event: a child without descriptors or a thread for its acceptor serves, and its limits hold" {
+@test "event: a child without descriptors or a thread for its acceptor serves with limits" {
   requires event
   without event eventfd thread
 }
 
-@test "worker: the same" {
+@test "worker: a child without descriptors or a thread for its acceptor serves with limits" {
   requires worker
   without worker epoll thread
 }
 
-@test "prefork: nobody can accept for want of descriptors: it goes on when there are some" {
+@test "prefork: without descriptors no child accepts, until there are some" {
   requires prefork
   start_frail -m prefork 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
   runs_short eventfd
@@ -69,12 +69,12 @@ without() { # <mpm> <what>...
   wait_until 20 error_log_has VL0024
   begin_request patient
   has_enough eventfd
-  is "$(answer_of patient)" 200 "who came in between"
+  is "$(answer_of patient)" 200 "the request that arrived meanwhile"
   limits_hold
   validated
 }
 
-@test "no descriptors for shared memory: the start stops, and says so" {
+@test "no descriptors for shared memory: the start fails with a message" {
   start_frail 'VhostLimit On'
   stop_httpd
   runs_short eventfd
@@ -82,7 +82,7 @@ without() { # <mpm> <what>...
   wait_until 10 error_log_has 'Too many open files: VL0002'
 }
 
-@test "no descriptors for the ways between children: the start stops, and says so" {
+@test "no descriptors for the sockets between children: the start fails with a message" {
   start_frail 'VhostLimit On'
   stop_httpd
   runs_short socketpair
@@ -90,13 +90,14 @@ without() { # <mpm> <what>...
   wait_until 10 error_log_has 'Too many open files: VL0035'
 }
 
-# ---- who comes from another child --------------------------------------------
+# ---- connections from other children --------------------------------------------
 
 descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }     # <pid>
 are_full() { (($(error_log | grep -c VL0033) >= $1)); }           # <children>
 
-# As its user: not every root may change what others' processes may have.
-may_have() { # <pid> <descriptors>
+# Runs as the process's user: root in a container may not change the limits of other users'
+# processes.
+set_descriptor_limit() { # <pid> <descriptors>
   local as=()
   ((EUID != 0)) || as=(setpriv "--reuid=$(httpd_user)" "--regid=$(id -g "$(httpd_user)")" --clear-groups)
   "${as[@]}" prlimit --pid "$1" --nofile="$2:"
@@ -104,7 +105,7 @@ may_have() { # <pid> <descriptors>
 
 child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
 
-@test "event: a child without room for those who wait takes them when it has some, and nobody is lost" {
+@test "event: a child short of descriptors receives transferred connections when it has some" {
   requires event
   local old new
   start_frail -t 'StartServers 1' -t 'ServerLimit 4' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' \
@@ -114,15 +115,15 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   begin_crowd waiting 100 b /page.html
   wait_until 20 status_is b waiting 100
   runs_short stuck
-  wait_until 10 test -e "$SHORT/stands.$old"
+  wait_until 10 test -e "$SHORT/stalled.$old"
   graceful_httpd
   wait_until 10 child_beside "$old"
   new=$(child_beside "$old")
-  wait_until 10 test -e "$SHORT/stands.$new"
-  may_have "$new" $(($(descriptors_of "$new") + 8))
+  wait_until 10 test -e "$SHORT/stalled.$new"
+  set_descriptor_limit "$new" $(($(descriptors_of "$new") + 8))
   has_enough stuck
   wait_until 20 are_full 1
-  may_have "$new" 1000
+  set_descriptor_limit "$new" 1000
   release_request busy
   is "$(crowd_got waiting)" '100 200'
   validated
@@ -138,12 +139,12 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   packets --kept 8 "$BATS_TEST_TMPDIR/go" 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$kept" 2>&1 3>&- 4>&- &
   kept_pid=$!
   wait_until 20 grep -q '^8 200' "$kept"
-  may_have "$child" "$(descriptors_of "$child")"
+  set_descriptor_limit "$child" "$(descriptors_of "$child")"
   is "$(get status '/vhostlimit?auto' -m $((15 * SLOWER)))" 200 "a page that needs no file"
   kill "$kept_pid"; wait "$kept_pid" || :
 }
 
-@test "a child that stops keeps who waits in it until others can be sent descriptors" {
+@test "a quiescing child keeps its queued connections until they can be transferred" {
   requires event
   start_frail -t 'StartServers 1' -t 'ServerLimit 4' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 8' \
     'VhostLimit On' "VhostLimitQueue 1000 $((40 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
@@ -157,7 +158,7 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   validated
 }
 
-@test "prefork: children without a descriptor leave who comes to others, or wait for one" {
+@test "prefork: children without a descriptor leave connections to others, or wait for one" {
   requires prefork
   local children
   start_frail -m prefork 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s"
@@ -173,13 +174,14 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
 
 # ---- accounts ----------------------------------------------------------------
 
-# Four of its own and so many more: 1032 are the room that the first start makes.
+# Prints virtual hosts. With four sites of its own, the first start has memory for 1028
+# more.
 many() { # <name> <number>
   seq "$2" | awk -v name="$1" -v port="$(httpd_port)" -v site="$HTTPD_ROOT/htdocs/a" \
     '{ printf "<VirtualHost 127.0.0.1:%s>\nServerName %s%d.test:%s\nDocumentRoot \"%s\"\n</VirtualHost>\n", port, name, $1, port, site }'
 }
 
-@test "accounts run full, because vhosts that are gone still work: a restart goes on in new shared memory" {
+@test "more sites than shared memory has accounts: a restart continues in new shared memory" {
   local few=('VhostLimit On' 'VhostLimitCgroup off' 'GracefulShutdownTimeout 30')
   start_frail "${few[@]}"
   configure_frail "${few[@]}" -x "$(many m 1028)"
@@ -189,7 +191,7 @@ many() { # <name> <number>
   is "$(get a /) $(get m1 /)" '200 200'
   configure_frail "${few[@]}" -x "$(many k 1027)"
   graceful_httpd
-  is "$(error_log | grep -c VL0005) $(status_of a requests)" '0 1' "one less than before: there is room, and who stays goes on counting"
+  is "$(error_log | grep -c VL0005) $(status_of a requests)" '0 1' "one site less: there is room, and counts of remaining sites are kept"
   configure_frail "${few[@]}" -x "$(many n 1028)"
   graceful_httpd
   is "$(error_log | grep -c 'VL0005.*1032 sites')" 1
@@ -211,16 +213,16 @@ no_more_room() { # <open | closed>
   is "$(error_log | grep -c VL0003)" 2 "vhosts without room"
 }
 
-# Of all m vhosts, counted.
+# Makes a request of each m vhost and prints the statuses with their counts.
 statuses_of_m() { web -o /dev/null -w '%{http_code}\n' "http://m[1-1030].test:$(httpd_port)/page.html" | sort | uniq -c | xargs; }
 
-@test "more vhosts than there is room for, and no more to be had: VhostLimitOnError open lets them in" {
+@test "sites without an account and no memory: VhostLimitOnError open serves them" {
   no_more_room open
   is "$(statuses_of_m)" '1030 200'
   validated
 }
 
-@test "the same with closed: they are refused, the others served, until there is room" {
+@test "sites without an account and no memory: VhostLimitOnError closed refuses them only" {
   no_more_room closed
   is "$(statuses_of_m)" '1028 200 2 429'
   has_enough "eventfd.$(httpd_pid)"
@@ -231,8 +233,8 @@ statuses_of_m() { web -o /dev/null -w '%{http_code}\n' "http://m[1-1030].test:$(
 
 # ---- children ----------------------------------------------------------------
 
-# Two children may be alive at a time, so there are four places in shared memory:
-# three belong to processes that live.
+# Two children may be alive at a time, so shared memory has four slots for children. Three
+# of them belong to other live processes.
 start_crowded() { # <open | closed>
   squatters=()
   local i
@@ -257,14 +259,14 @@ leave_places() {
 
 got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
 
-@test "a child for which shared memory has no place: VhostLimitOnError open lets its requests in" {
+@test "a child without a slot in shared memory: VhostLimitOnError open serves its requests" {
   requires event
   start_crowded open
   is "$(got_of_a)" 200
   leave_places
 }
 
-@test "the same with closed: its requests are refused, those of the other child served" {
+@test "a child without a slot in shared memory: VhostLimitOnError closed refuses its requests only" {
   requires event
   start_crowded closed
   is "$(got_of_a)" '200 503'
@@ -272,7 +274,7 @@ got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
   leave_places
 }
 
-# ---- who stands still --------------------------------------------------------
+# ---- stalled processes --------------------------------------------------------
 
 start_two() { # <as start_frail>...: two children, all the time
   start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
@@ -280,7 +282,7 @@ start_two() { # <as start_frail>...: two children, all the time
   wait_until 10 children_are 2
 }
 
-@test "a child that stands still with a place granted to it: others have it, and who waits there when it goes on" {
+@test "a stopped child that was granted a slot: others get slots, and it serves when it continues" {
   requires event
   local here there i
   start_two 'VhostLimitQueue 100 60s'
@@ -295,26 +297,26 @@ start_two() { # <as start_frail>...: two children, all the time
   for i in 1 2; do begin_request "near$i" b /page.html --max-time 60; done
   wait_until 20 status_is b waiting 4
   release_request busy
-  is "$(answer_of near1) $(answer_of near2)" '200 200' "who waits in the child that goes on"
-  is "$(status_of b waiting) $(status_of b running)" '2 0' "who waits in the other"
+  is "$(answer_of near1) $(answer_of near2)" '200 200' "requests in the running child"
+  is "$(status_of b waiting) $(status_of b running)" '2 0' "requests in the stopped child"
   kill -CONT "$there"
   is "$(answer_of far1) $(answer_of far2)" '200 200'
   validated
 }
 
-hangs() { # <pid>: its acceptor does, from now on
+stall_acceptor() { # <pid>: its acceptor stalls from now on
   runs_short "stuck.$1"
-  wait_until 10 test -e "$SHORT/stands.$1"
+  wait_until 10 test -e "$SHORT/stalled.$1"
 }
 
-goes_on() { # <pid>
-  test -e "$SHORT/stands.$1" || fail "$1 did not hang any more"
+resume_acceptor() { # <pid>
+  test -e "$SHORT/stalled.$1" || fail "the acceptor of $1 is not stalled"
   has_enough "stuck.$1"
-  wait_until 10 test ! -e "$SHORT/stands.$1"
+  wait_until 10 test ! -e "$SHORT/stalled.$1"
 }
 
-# Two who wait in the child that does not run what they wait for.
-two_wait_far() { # <child that does> <name>
+# Two requests are queued in the other child.
+queue_two_in_other() { # <child that runs the request of b> <name>
   local i
   kill -STOP "$1"
   for i in 1 2; do begin_request "$2$i" b /page.html --max-time 60; done
@@ -322,39 +324,39 @@ two_wait_far() { # <child that does> <name>
   kill -CONT "$1"
 }
 
-an_acceptor_hangs() { # <mpm>
+serves_with_stalled_acceptor_on() { # <mpm>
   local here there
   start_two -m "$1" "VhostLimitQueue 100 $((5 * SLOWER))s"
   hold_request busy b
   here=$(holder_of busy)
   there=$(httpd_children | grep -vx "$here")
-  two_wait_far "$here" late
-  hangs "$there"
-  is "$(answer_of late1) $(answer_of late2)" '503 503' "who has waited too long"
-  goes_on "$there"
-  two_wait_far "$here" next
-  hangs "$there"
+  queue_two_in_other "$here" late
+  stall_acceptor "$there"
+  is "$(answer_of late1) $(answer_of late2)" '503 503' "requests that reached their timeout"
+  resume_acceptor "$there"
+  queue_two_in_other "$here" next
+  stall_acceptor "$there"
   release_request busy
-  is "$(answer_of next1) $(answer_of next2)" '200 200' "whose turn has come"
-  goes_on "$there"
+  is "$(answer_of next1) $(answer_of next2)" '200 200' "requests that were granted a slot"
+  resume_acceptor "$there"
   validated
 }
 
-@test "event: an acceptor hangs, and who waits in its child is refused in time, or has his turn" {
+@test "event: with a stalled acceptor, queued requests of its child are refused in time or served" {
   requires event
-  an_acceptor_hangs event
+  serves_with_stalled_acceptor_on event
 }
 
-@test "worker: an acceptor hangs, and who waits in its child is refused in time, or has his turn" {
+@test "worker: with a stalled acceptor, queued requests of its child are refused in time or served" {
   requires worker
-  an_acceptor_hangs worker
+  serves_with_stalled_acceptor_on worker
 }
 
 # shellcheck disable=SC2059  # it is to have escapes
 send()  { printf "$1" >&"$line"; }                                               # <text>
-hears() { is "$(timeout $((20 * SLOWER)) grep -m 1 -o 'HTTP/1.1 [0-9]*' <&"$line")" "$1"; }    # <status line>
+receives() { is "$(timeout $((20 * SLOWER)) grep -m 1 -o 'HTTP/1.1 [0-9]*' <&"$line")" "$1"; }    # <status line>
 
-@test "an acceptor hangs: the next request of a connection that is kept alive in its child is answered" {
+@test "with a stalled acceptor, the next request of a keep-alive connection in its child is answered" {
   requires event
   local child line asks='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'
   start_frail -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 8' \
@@ -365,12 +367,12 @@ hears() { is "$(timeout $((20 * SLOWER)) grep -m 1 -o 'HTTP/1.1 [0-9]*' <&"$line
   wait_until 20 status_is b waiting 1
   exec {line}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
   send "$asks"
-  hears 'HTTP/1.1 200'
-  hangs "$child"
+  receives 'HTTP/1.1 200'
+  stall_acceptor "$child"
   send "$asks"
-  hears 'HTTP/1.1 200'
+  receives 'HTTP/1.1 200'
   exec {line}>&-
-  goes_on "$child"
+  resume_acceptor "$child"
   release_request busy
   is "$(answer_of waits)" 200
   validated
@@ -378,7 +380,7 @@ hears() { is "$(timeout $((20 * SLOWER)) grep -m 1 -o 'HTTP/1.1 [0-9]*' <&"$line
 
 children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
 
-@test "a child is granted all that its ring holds, and picks it up when it goes on" {
+@test "a stopped child is granted as many slots as its ring holds, and uses them when it continues" {
   requires event root
   local child
   start_frail -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 200' -t 'ThreadsPerChild 200' -t 'MaxRequestWorkers 200' \
@@ -400,7 +402,7 @@ account() { printf '%s.test\n' "$1"; }   # <vhost>
 
 # ---- cgroups -----------------------------------------------------------------
 
-@test "the kernel has no room for one more group: Apache serves, a limit is not enforced, and the next restart makes it" {
+@test "no cgroup can be created: Apache serves without the limit, and the next restart creates it" {
   requires cgroups pids
   start_frail 'VhostLimit On' -v 'a VhostLimitProcesses 50'
   runs_short mkdir
@@ -416,7 +418,7 @@ account() { printf '%s.test\n' "$1"; }   # <vhost>
   validated
 }
 
-takes_no_limit() { # <what fails> <what the log says>
+serves_without_limit() { # <what fails> <what the log says>
   start_frail 'VhostLimit On' 'VhostLimitOnError closed'
   runs_short "$1"
   configure_frail 'VhostLimit On' 'VhostLimitOnError closed' -v 'a VhostLimitProcesses 50'
@@ -437,12 +439,12 @@ takes_no_limit() { # <what fails> <what the log says>
   validated
 }
 
-@test "cgroup files that take nothing: Apache serves, and a limit is an error" {
+@test "cgroup files that cannot be written (ENOSPC): Apache serves, and a limit is an error" {
   requires cgroups pids
-  takes_no_limit write 'No space left'
+  serves_without_limit write 'No space left'
 }
 
-@test "cgroup files that may not be written: the same" {
+@test "cgroup files that cannot be opened (EACCES): Apache serves, and a limit is an error" {
   requires cgroups pids
-  takes_no_limit open 'Permission denied'
+  serves_without_limit open 'Permission denied'
 }

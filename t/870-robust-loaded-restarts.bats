@@ -1,21 +1,21 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Restarts under load lose nobody, what waits included, and leave nothing in
-# memory. VL_LONG=1: 100 graceful restarts and 20 changes of the configuration.
+# Restarts under load lose no request, running or queued, and leak no memory. VL_LONG=1:
+# 100 graceful restarts and 20 changes of the configuration.
 
 load lib/live
 load lib/loaded
 
 descriptors_of() { find "/proc/$1/fd" -mindepth 1 | wc -l; }
 
-nobody_was_lost() {
+no_request_was_lost() {
   like "$(load_got)" '^[0-9]+ 200$'
   is "$(<"$BATS_TEST_TMPDIR/load/errors")" '' "errors of clients"
-  wait_until 30 nobody_runs
+  wait_until 30 no_request_runs
 }
 
-@test "graceful restarts under load: 6, in the long form 100; no request fails, and the parent does not grow" {
+@test "graceful restarts under load lose no request, and the parent does not grow: 6, in the long form 100" {
   requires event
   local times=$((${VL_LONG:-0} ? 100 : 6)) i pid had files
   start_httpd 'VhostLimit On' 'VhostLimitQueue 100 60s' 'GracefulShutdownTimeout 60' -v 'b VhostLimitConcurrency 2' -t 'StartServers 2' -t 'ServerLimit 24' \
@@ -30,13 +30,13 @@ nobody_was_lost() {
   done
   end_load
   echo "# $(load_got), parent $had KB then $(memory_of "$pid") KB"
-  nobody_was_lost
+  no_request_was_lost
   is "$(crowd_got waiting)" '20 200'
   at_most "$(memory_of "$pid")" $((had + 1024 + times * 20)) "KB of the parent"
   is "$(descriptors_of "$pid")" "$files" "descriptors of the parent"
 }
 
-@test "changes of the configuration under load: 4, in the long form 20; no request of who stays fails" {
+@test "changes of the configuration under load lose no request: 4, in the long form 20" {
   requires event
   local times=$((${VL_LONG:-0} ? 20 : 4)) i orders=('c b a' 'a b c d' 'a b' 'e a f b' 'b a c')
   local more=(-t 'StartServers 2' -t 'ServerLimit 24' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 8'
@@ -50,11 +50,11 @@ nobody_was_lost() {
     is "$(get "n$i" /)" 200 "a vhost that is new"
   done
   end_load
-  nobody_was_lost
+  no_request_was_lost
   is "$(status_of a requests)" "$(load_got | cut -d' ' -f1)" "what is counted"
 }
 
-@test "graceful restarts without load: the parent stays as large as it was" {
+@test "graceful restarts without load: the parent does not grow" {
   requires event cgroups
   local pid had
   start_httpd 'VhostLimit On'

@@ -1,10 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Load that changes, for VL_SOAK seconds (4): memory, descriptors, threads and what
-# is counted stay where they were, and so does the CPU time of a request to a vhost that
-# asks for little. tools/soak.sh runs it for an hour. Then load of all kinds at once, with
-# restarts, for as long (2).
+# Varying load for VL_SOAK seconds (4): memory, descriptors, threads, counts, and the CPU
+# time of a light vhost's request do not grow. tools/soak.sh runs it for an hour. Then load
+# of all kinds at once, with restarts, for as long (2).
 
 load lib/live
 load lib/loaded
@@ -12,30 +11,30 @@ load lib/tls
 
 setup() { requires event; }
 
-all_of_us() { httpd_pid; httpd_children; }    # pids
+processes() { httpd_pid; httpd_children; }    # prints pids
 
-# Memory in KB, descriptors and threads of all processes, and the CPU time of twenty
+# Prints memory in KB, descriptors and threads of all processes, and the CPU time of twenty
 # requests of the light vhost in us.
 sample() {
   local pid spent
   # shellcheck disable=SC2046  # one word each
-  printf '%d ' "$(memory_of $(all_of_us))"
-  for pid in $(all_of_us); do find "/proc/$pid/fd" -mindepth 1; done | wc -l
-  for pid in $(all_of_us); do find "/proc/$pid/task" -mindepth 1 -maxdepth 1; done | wc -l
+  printf '%d ' "$(memory_of $(processes))"
+  for pid in $(processes); do find "/proc/$pid/fd" -mindepth 1; done | wc -l
+  for pid in $(processes); do find "/proc/$pid/task" -mindepth 1 -maxdepth 1; done | wc -l
   spent=$(status_of b cpu_us)
   web -o /dev/null "$(url b '/page.html?[1-20]')"
   wait_until 10 status_is b running 0
   echo $(($(status_of b cpu_us) - spent))
 }
 
-quiet_sample() { # after a round: nobody is left, then the numbers in a line
-  wait_until 30 nobody_runs
+quiet_sample() { # after a round: waits until no request runs, then prints the numbers in a line
+  wait_until 30 no_request_runs
   sample | xargs
 }
 
 kb_by_tenths() { awk '{ kb[NR] = $1 } END { for (i = 1; i <= 10; i++) printf "%d ", kb[int(NR * i / 10) + (NR * i < 10)] }' "$BATS_TEST_TMPDIR/samples"; }
 
-# Few clients or many, short requests or programs, some that wait and some that go.
+# Few clients or many, static files or programs, queued requests and aborted ones.
 one_round() { # <number>
   begin_load $((1 + $1 % 4)) a "$( (($1 % 2)) && echo /page.html || echo /cgi/nap.sh)"
   (crowd 20 'GET /cgi/nap.sh HTTP/1.1\r\nHost: c.test\r\nConnection: close\r\n\r\n' >>"$BATS_TEST_TMPDIR/crowds") 3>&- 4>&- &
@@ -46,7 +45,7 @@ one_round() { # <number>
   end_load
 }
 
-@test "load that changes: memory, descriptors, threads and counts are flat, and a request of a light vhost costs as much as before" {
+@test "varying load: memory, descriptors, threads, counts and the cost of a light vhost's request are flat" {
   local end=$((SECONDS + ${VL_SOAK:-4})) i=0 first last
   start_httpd -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 32' \
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' 'VhostLimitQueue 100 60s' -v 'c VhostLimitConcurrency 2'
@@ -59,7 +58,7 @@ one_round() { # <number>
   read -ra last < <(tail -n 1 "$BATS_TEST_TMPDIR/samples")
   echo "# $i rounds: KB, descriptors, threads, us: first ${first[*]}, last ${last[*]}"
   echo "# KB after each tenth of them: $(kb_by_tenths)"
-  is "$(cut -d' ' -f2 "$BATS_TEST_TMPDIR/crowds" | sort -u)" 200 "who waited in c"
+  is "$(cut -d' ' -f2 "$BATS_TEST_TMPDIR/crowds" | sort -u)" 200 "requests queued in c"
   at_most "${last[0]}" $((first[0] * 11 / 10 + 4096)) "KB"
   at_most "${last[1]}" $((first[1] + 20)) "descriptors"
   at_most "${last[2]}" $((first[2] + 2)) "threads"
@@ -68,7 +67,7 @@ one_round() { # <number>
 
 slow_request() { packets 'GET /page.ht' @150 'ml HTTP/1.1\r\nHo' @150 'st: c.test\r\nConnection: close\r\n\r\n' @until:page; }
 
-@test "clients kept alive, over TLS, over HTTP/2, slow and rude at once, through graceful restarts: who is polite is answered, nothing is left" {
+@test "clients of all kinds at once, through graceful restarts: no well-behaved client gets an error" {
   requires ab h2load mod_http2 mod_ssl openssl
   local end=$((SECONDS + ${VL_SOAK:-2})) i=0 plain
   plain=http://127.0.0.1:$(httpd_port)/page.html
@@ -87,7 +86,7 @@ slow_request() { packets 'GET /page.ht' @150 'ml HTTP/1.1\r\nHo' @150 'st: c.tes
   done
   end_load
   echo "# $i restarts, $(load_got), $(status_of a requests) in a, $(status_of c requests) in c"
-  like "$(load_got)" '^[0-9]+ 200$' "who is polite"
+  like "$(load_got)" '^[0-9]+ 200$' "well-behaved clients"
   is "$(<"$BATS_TEST_TMPDIR/load/errors")" '' "their errors"
-  wait_until 30 nobody_runs
+  wait_until 30 no_request_runs
 }

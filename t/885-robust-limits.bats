@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Many requests, many vhosts, children that come and go: every request is counted
-# once, and memory stays where it was. VL_LONG=1: a million requests.
+# Many requests, many vhosts and children that are replaced: every request is counted once,
+# and memory does not grow. VL_LONG=1: a million requests.
 
 load lib/live
 load lib/fault
@@ -16,8 +16,8 @@ vhosts() { # <number>
     '{ printf "<VirtualHost 127.0.0.1:%s>\nServerName m%d.test:%s\nDocumentRoot \"%s\"\n</VirtualHost>\n", port, $1, port, site }'
 }
 
-# So many requests to each of the vhosts FIRST to LAST, four of them at a time;
-# prints how many were answered, and how many of these not with 2xx.
+# Makes requests to each of the vhosts FIRST to LAST, four at a time. Prints how many were
+# answered, and how many of these not with 2xx.
 ask_all() { # <requests> <first> <last> <option of ab>...
   seq "$2" "$3" | xargs -P 4 -I @ ab -q -n "$1" -c 8 "${@:4}" -H 'Host: m@.test' "http://127.0.0.1:$(httpd_port)/page.html" 2>&1 |
     awk '/^Complete requests/ { n += $3 } /^(Non-2xx responses|Failed requests)/ { bad += $3 } END { print n + 0, bad + 0 }'
@@ -30,7 +30,7 @@ memory() { memory_of $(httpd_pid) $(httpd_children); }
 
 @test "5000 requests through 100 vhosts, a million in the long form: each is counted once, and memory is flat" {
   local each=$((${VL_LONG:-0} ? 10000 : 50)) had
-  # Threads enough: the MPM closes kept connections when all are busy.
+  # Enough threads: the MPM closes keep-alive connections when all are busy.
   start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 64' -t 'ThreadsPerChild 64' -t 'MaxRequestWorkers 128' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 128' \
     'VhostLimit On' 'VhostLimitQueue 1000 60s' -x "$(hundred_vhosts)"
   is "$(ask_all 40 1 100 -k)" '4000 0'
@@ -43,11 +43,11 @@ memory() { memory_of $(httpd_pid) $(httpd_children); }
   at_most "$(memory)" $((had * 11 / 10 + 4096)) "KB"
 }
 
-# ---- children that come and go -----------------------------------------------
+# ---- children that start and end ----------------------------------------------
 
 children_so_far() { error_log | grep -c 'Child [0-9]* started'; }
 
-@test "more children as more is asked, each replaced at MaxConnectionsPerChild: nothing is lost, each request is counted once" {
+@test "children are added under load and replaced at MaxConnectionsPerChild: each request is counted once" {
   local each=$((${VL_LONG:-0} ? 4000 : 200)) i
   start_frail -t 'StartServers 1' -t 'ServerLimit 8' -t 'ThreadLimit 4' -t 'ThreadsPerChild 4' -t 'MaxRequestWorkers 32' -t 'MinSpareThreads 4' -t 'MaxSpareThreads 16' \
     -t 'MaxConnectionsPerChild 100' 'LogLevel mpm_event:debug' 'VhostLimit On' 'VhostLimitSlots 32' 'VhostLimitQueue 1000 60s' -x "$(hundred_vhosts)"
@@ -63,7 +63,8 @@ children_so_far() { error_log | grep -c 'Child [0-9]* started'; }
 
 # ---- many vhosts -------------------------------------------------------------
 
-# Milliseconds until it serves, and KB of parent and children, shared pages once.
+# Prints milliseconds until it serves, and KB of parent and children, with shared pages
+# once.
 start_costs() { # <as start_httpd>...
   local began pid
   configure_httpd "$@"
@@ -74,7 +75,7 @@ start_costs() { # <as start_httpd>...
   for pid in $(httpd_pid) $(httpd_children); do awk '/^Pss:/ { print $2 }' "/proc/$pid/smaps_rollup"; done | awk '{ n += $1 } END { print n }'
 }
 
-@test "1000 vhosts, 10000 in the long form: what they cost to start and in memory" {
+@test "1000 vhosts, 10000 in the long form: cost of the start and of memory" {
   requires root
   local n=$((${VL_LONG:-0} ? 10000 : 1000)) plain ours
   mkdir -p "$HTTPD_ROOT"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Pure cgroup v2 under a kernel of its own, in an emulated machine, and there with
-# systemd as the first process.
+# Pure cgroup v2 under a kernel of its own, in an emulated machine, also with systemd as
+# the first process.
 
 load lib/common
 load lib/cgroup
@@ -10,7 +10,7 @@ load lib/cgroup
 need_qemu()    { need_root && need_program qemu-system-x86_64; }
 need_systemd() { [[ -x /lib/systemd/systemd ]] || { echo "no systemd"; return 1; }; }
 
-# The guest's bats is the one that begins, not the part of it that runs this.
+# The guest runs the bats on PATH, not the part of bats that runs this test.
 guest() { PATH=${PATH//"$BATS_LIBEXEC":/} timeout 1300 "$TOP/tools/v2.sh" -s 600 "$@"; }   # <v2.sh argument>...
 
 all_passed() { # <number>: at least
@@ -19,7 +19,7 @@ all_passed() { # <number>: at least
   is "$(grep -cE '^not ok|# skip' <<<"$output")" 0 "failed or skipped"
 }
 
-# Half a minute for the machine, ten to thirty seconds a test.
+# Half a minute for the machine, and ten to thirty seconds for each test.
 @test "v2 under systemd: weights, caps, threads, programs and delegation" {
   requires long qemu systemd
   try guest -i bats -f 'share a CPU|capped back end|thread of Apache|CGI program|v2:|delegate:' t/450-cgroup-shares.bats t/460-cgroup-systemd.bats
@@ -28,14 +28,14 @@ all_passed() { # <number>: at least
 }
 
 # Six minutes.
-@test "pure v2, and all that needs systemd: what v2.sh runs by itself" {
+@test "pure v2, and what needs systemd: all that v2.sh runs by itself" {
   requires long qemu systemd
   try guest
   all_passed 80
 }
 
-# The groups of a start, in the one version that is to be seen.
-@test "this kernel with only v1, or only v2, mounted: the module finds its groups there" {
+# The groups of a start, in the only mounted version.
+@test "with only v1, or only v2, mounted, the module finds its groups" {
   requires root cgroups
   local version
   for version in v1 v2; do
@@ -45,7 +45,7 @@ all_passed() { # <number>: at least
   done
 }
 
-@test "what is no version, no command, or systemd with another version of cgroups, is an error of usage" {
+@test "an unknown version, no command, and -i with v1 are usage errors" {
   try "$TOP/tools/cgroups.sh" v3 true
   is "$status" 2
   like "$output" "'v3' is not v1 or v2"

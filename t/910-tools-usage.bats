@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Every tool: help, usage errors, no root.
+# Each program in tools: help, usage errors, and use without root.
 
 bats_require_minimum_version 1.5.0
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
@@ -39,7 +39,7 @@ programs() { # every program in tools
   done
 }
 
-@test "a usage error of every program is one sentence and where the help is, on stderr" {
+@test "a usage error of each program prints one sentence and a pointer to the help on stderr" {
   local tools tool option
   mapfile -t tools < <(programs)
   for tool in "${tools[@]}"; do
@@ -56,7 +56,7 @@ programs() { # every program in tools
   done
 }
 
-@test "a value that looks like an option is a value, and -h after an argument is found" {
+@test "a value may look like an option, and -h after an argument prints the help" {
   run "$TOP/tools/fuzz.sh" -s -h
   exits 2 "-s: '-h' is not a whole number"
   run "$TOP/tools/bench.sh" --repeat --version
@@ -67,7 +67,7 @@ programs() { # every program in tools
   exits 2 "'v3' is not v1 or v2"
 }
 
-@test "setup.sh names what is wrong with a command or a value" {
+@test "setup.sh names an invalid command or value" {
   run "$TOP/tools/setup.sh"
   exits 2 "missing command: up, down or status"
   run "$TOP/tools/setup.sh" sideways
@@ -88,7 +88,7 @@ programs() { # every program in tools
   exits 2 "-M is valid with up only"
 }
 
-@test "bench.sh names what is wrong with a test or a value" {
+@test "bench.sh names an invalid test or value" {
   run "$TOP/tools/bench.sh" quiet
   exits 2 "unknown test 'quiet'"
   run "$TOP/tools/bench.sh" --target plain,other
@@ -117,7 +117,7 @@ programs() { # every program in tools
   exits 2 "-w: '0' is not a multiple of 25"
 }
 
-@test "bench.sh names what is wrong with clients and targets" {
+@test "bench.sh names invalid clients and targets" {
   for hosts in one,two,three,four ''; do
     run "$TOP/tools/bench.sh" --clients "$hosts"
     exits 2 "--clients: "
@@ -132,7 +132,7 @@ programs() { # every program in tools
   exits 2 "--target: the test weights cannot run haproxy"
 }
 
-@test "bench.sh -l lists the tests with a line each" {
+@test "bench.sh -l prints one line for each test" {
   run "$TOP/tools/bench.sh" -l
   for name in alone baseline cap cgroup cpu cpu-shared cpu-threads cpu-weights insulation light many mix noisy recovery vhosts weights; do
     exits 0 "$name"$'\t'
@@ -149,14 +149,14 @@ programs() { # every program in tools
   done
 }
 
-@test "too few file descriptors: one sentence and 77" {
+@test "too few file descriptors end with 77 and one sentence" {
   needs_root
   run bash -c "ulimit -n 300; '$TOP/tools/bench.sh' --quick"
   exits 77 "too few file descriptors"
   [ "${#lines[@]}" -eq 1 ]
 }
 
-@test "a program that is missing and not installable: its role is named, 77" {
+@test "a program that cannot be installed ends with 77 and its role" {
   needs_root
   run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
     packages_missing() { echo siege; }
@@ -171,7 +171,7 @@ programs() { # every program in tools
   exits 0 ""
 }
 
-@test "packages have names in both families, and nothing is installed twice" {
+@test "packages have names in both families, and no package is in two rows" {
   run bash -c ". '$TOP/tools/lib/common.sh'; . '$TOP/tools/lib/packages.sh'
     packages_names apt apxs cgroup siege; packages_names dnf apxs cgroup siege"
   exits 0 $'apache2-dev\nlibcgroup-dev\nsiege\nhttpd-devel\nlibcgroup-devel\nsiege'

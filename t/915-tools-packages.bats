@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the tools install: no daemon of a package starts, now or at the next boot, and
-# what test files need has a role in the table of packages.
+# Installation of packages by the tools: no daemon of a package starts, now or at the next
+# boot, and the needs of test files have roles in the table of packages.
 
 load lib/common
 load lib/machine
@@ -25,15 +25,15 @@ with_packages() { bash -c "$TOOL; $1"; }  # <commands>: with tools/lib/packages.
   is "$(comm -23 <(printf '%s\n' "$roles") <(with_packages 'packages_table; packages_words' | cut -d ' ' -f 1 | sort))" '' "without a row in the table"
 }
 
-@test "what a file needs: its words after requires, its '# needs:' lines, and those of the parts of t/lib that it loads" {
+@test "the needs of a file: words after requires, '# needs:' lines, and those of loaded parts of t/lib" {
   mkdir lib
-  # neither a comment nor a title is a call
+  # Neither a comment nor a title is a call.
   printf '%s\n' '# requires nothing' 'load lib/part' '@test "requires words" {' '  requires ab mod_lua cgroups' '}' 'setup() { requires sshd; }' >file.bats
   printf '%s\n' '# needs: spin' >lib/part.bash
   is "$(with_packages 'packages_of_tests ./file.bats' | xargs)" 'ab lua spin ssh sshd'
 }
 
-@test "a package that cannot be had is named, and the others are installed" {
+@test "a package that cannot be installed is named, and the others are installed" {
   requires root
   # shellcheck disable=SC2016  # for the shell there
   try with_packages '
@@ -44,7 +44,7 @@ with_packages() { bash -c "$TOOL; $1"; }  # <commands>: with tools/lib/packages.
   is "$output" spin
 }
 
-# ---- the policy, with an apt-get that tells what the policy says to it ---------
+# ---- policy-rc.d, with an apt-get that prints its decisions ---------------------
 
 fake_apt() { # <commands of the installation>
   mkdir bin
@@ -55,14 +55,14 @@ fake_apt() { # <commands of the installation>
 
 installation="packages_policy=\$PWD/policy; PATH=\$PWD/bin:\$PATH; packages_enabled() { :; }; packages_apt something"
 
-@test "while packages are installed no daemon starts: the policy holds for the installation only, and goes with it" {
+@test "the policy forbids daemons to start during the installation only, and is removed" {
   fake_apt './policy; echo "$?" >inside; env -u VL_INSTALLS ./policy; echo "$?" >outside'
   try with_packages "$installation"
   is "$status $(<inside) $(<outside)" '0 101 0'
   [ ! -e policy ]
 }
 
-@test "a policy of the machine's own is not touched, and covered while packages are installed" {
+@test "the machine's own policy is covered during the installation and then restored" {
   requires root
   fake_apt './policy; echo "$?" >inside'
   printf '#!/bin/sh\nexit 0\n' >policy
@@ -80,7 +80,7 @@ while [ ! -e go ]; do sleep 0.05; done; ./policy; echo \$? >inside"
   tool_pid=$(<tool)
 }
 
-@test "after a SIGKILL the installation comes to its end, and the policy goes with it" {
+@test "after a SIGKILL of the tool the installation completes, and the policy is removed" {
   begin_installation
   kill -KILL -- "-$tool_pid"
   wait_until 5 gone "$tool_pid"
@@ -90,7 +90,7 @@ while [ ! -e go ]; do sleep 0.05; done; ./policy; echo \$? >inside"
   wait_until 5 test ! -e policy
 }
 
-@test "after a SIGKILL of everything the policy that is left forbids nothing and removes itself" {
+@test "after a SIGKILL of all processes the policy allows everything and removes itself" {
   begin_installation
   kill -KILL "$tool_pid" "$worker_pid" "$apt_pid"
   wait_until 5 gone "$worker_pid"
@@ -100,7 +100,7 @@ while [ ! -e go ]; do sleep 0.05; done; ./policy; echo \$? >inside"
   [ ! -e policy ]
 }
 
-@test "SIGTERM stops apt-get, and the policy goes" {
+@test "SIGTERM stops apt-get, and the policy is removed" {
   begin_installation
   kill -TERM "$tool_pid"
   wait_until 5 gone "$tool_pid"
@@ -110,10 +110,10 @@ while [ ! -e go ]; do sleep 0.05; done; ./policy; echo \$? >inside"
 
 # ---- services ------------------------------------------------------------------
 
-# A package with a service, as debhelper would make it; where a daemon starts there is /run/NAME.
+# A package with a service, as debhelper makes it. Its daemon creates /run/NAME.
 make_package() { # <name>
   mkdir -p "$1"/{DEBIAN,lib/systemd/system,etc/init.d}
-  printf '%s\n' "Package: $1" 'Version: 1' 'Architecture: all' 'Maintainer: nobody <nobody@localhost>' 'Description: a daemon' >"$1/DEBIAN/control"
+  printf '%s\n' "Package: $1" 'Version: 1' 'Architecture: all' 'Maintainer: test <test@localhost>' 'Description: a daemon' >"$1/DEBIAN/control"
   printf '%s\n' '[Service]' "ExecStart=/etc/init.d/$1 start" '[Install]' 'WantedBy=multi-user.target' "Alias=$1-too.service" >"$1/lib/systemd/system/$1.service"
   printf '%s\n' '#!/bin/sh' '### BEGIN INIT INFO' "# Provides: $1" '# Required-Start:' '# Required-Stop:' '# Default-Start: 2 3 4 5' '# Default-Stop: 0 1 6' \
     '### END INIT INFO' "[ \"\$1\" != start ] || touch /run/$1" >"$1/etc/init.d/$1"
@@ -125,7 +125,7 @@ make_package() { # <name>
   put_on_machine "/root/$1.deb" <"$1.deb"
 }
 
-# A machine whose maintainer scripts start daemons: it knows its runlevel.
+# A machine whose maintainer scripts start daemons, because it has a runlevel.
 start_debian() {
   requires machine dpkg_deb
   start_machine
@@ -134,7 +134,7 @@ start_debian() {
   on_machine chmod 755 /sbin/runlevel
 }
 
-# Links that start it at the next boot.
+# Prints the links that start the service at the next boot.
 starts_at_boot() { # <name>
   on_machine find /etc/systemd/system /etc/rc2.d -type l \( -name "$1*.service" -o -name "S[0-9][0-9]$1" \) -printf '%f\n' | sed 's/^S[0-9]*/S/' | sort -u | xargs
 }
@@ -143,7 +143,7 @@ install_with_tools() { # <file>
   on_machine bash -c "$TOOL; packages_apt $1"
 }
 
-@test "a service that the tools install is not enabled and does not start; one that was enabled before stays so" {
+@test "a newly installed service is neither enabled nor started, and an enabled one stays enabled" {
   start_debian
   make_package vl-before
   try on_machine apt-get install -qy /root/vl-before.deb
@@ -160,7 +160,7 @@ install_with_tools() { # <file>
   on_machine test ! -e /usr/sbin/policy-rc.d
 }
 
-@test "a service stays off when its package is installed anew" {
+@test "a service stays disabled when its package is installed again" {
   start_debian
   make_package vl-new
   try install_with_tools /root/vl-new.deb

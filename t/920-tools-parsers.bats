@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# siege's, wrk's, h2load's, ab's and sar's outputs, and the handshake flood's: what is read from them, and what is refused.
+# Parsers of the output of siege, wrk, h2load, ab, sar and the handshake flood: valid and
+# invalid input.
 
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 
@@ -63,25 +64,25 @@ Shortest transaction:	        0.00
 END
 }
 
-@test "siege's JSON becomes a record" {
+@test "siege's JSON is parsed" {
   siege_json >summary
   call siege siege_parse summary
   is '[.transactions, .failures, .availability, .mean_s, .longest_s, .p99_s]' '[2391,1197,66.64,0.04,0.31,null]'
 }
 
-@test "a mean that siege rounds to nothing is had from its concurrency" {
+@test "a mean that siege rounds to 0 is computed from its concurrency" {
   siege_json | sed '/response_time/s/0\.04/0.00/' >summary
   call siege siege_parse summary
   is '.mean_s * 1e6 | floor' 3939
 }
 
-@test "siege's plain text becomes the same kind of record" {
+@test "siege's plain text is parsed to the same values" {
   siege_plain >summary
   call siege siege_parse summary
   is '[.transactions, .failures, .availability, .mean_s, .longest_s, .p99_s]' '[2549,1274,66.68,0.02,0.5,null]'
 }
 
-@test "a truncated, empty or foreign file is no siege summary" {
+@test "siege: a truncated, empty or foreign file is rejected" {
   siege_json | sed -n 1,8p >cut-json
   siege_plain | sed -n 1,9p >cut-plain
   : >empty
@@ -93,7 +94,7 @@ END
   done
 }
 
-@test "the end of a wrk run becomes a record, failures of all kinds added" {
+@test "the end of a wrk run is parsed, with the sum of all kinds of failures" {
   echo '{"requests":1000,"elapsed":2.0,"status":100,"connect":1,"read":2,"write":3,"timeout":4,"mean":0.01,"longest":0.5,"p50":0.009,"p90":0.1,"p99":0.2,"p999":0.4,"times":[[0.005,50],[0.2,50]]}' >end
   call wrk wrk_parse end
   is '[.transactions, .failures, .rate, .p50_s, .p90_s, .p99_s, .p999_s]' '[900,110,450,0.009,0.1,0.2,0.4]'
@@ -111,7 +112,7 @@ time for request:     1.94ms       9.93s    546.68ms       1.45s    97.50%
 END
 }
 
-@test "the end of an h2load run becomes a record, its times in seconds" {
+@test "the end of an h2load run is parsed, with times in seconds" {
   h2load_end >end
   call h2load h2load_parse end
   is '[.transactions, .failures, .elapsed_s, .mean_s, .longest_s, .p99_s]' '[1646,1969,25.44,0.54668,9.93,null]'
@@ -128,7 +129,7 @@ END
   printf '1795275232523025\t200\t30000\n1795275232522920\t503\t900\n1795275232523098\t200\t10000\n1795275232523100\t304\t20000\n' >log
 }
 
-@test "the log of an h2load run that was counted tells the percentiles" {
+@test "the log of an h2load run gives the percentiles" {
   h2load_counted >end
   call h2load h2load_parse end log
   is '[.transactions, .failures, .rate, .elapsed_s, .availability]' '[3,2,2,1.5,60]'
@@ -136,7 +137,7 @@ END
   is '[(.times | length), (.times | map(.[1]) | add * 1e6 | round / 1e6)]' '[118,3]'
 }
 
-@test "the end of a flood of handshakes becomes a record" {
+@test "the end of a handshake flood is parsed" {
   echo '{"done":120,"failed":40,"elapsed":2.000000}' >end
   call handshake handshake_parse end
   is '[.transactions, .failures, .rate, .availability]' '[120,40,60,75]'
@@ -145,7 +146,7 @@ END
   refused "empty is not the complete output of handshake"
 }
 
-@test "a truncated, empty or foreign file is no end of a wrk run" {
+@test "wrk: a truncated, empty or foreign file is rejected" {
   echo '{"requests":1000,"elapsed":2.0,"sta' >cut-short
   : >empty
   echo 'unable to connect to site1.test:http Connection refused' >foreign
@@ -170,7 +171,7 @@ END
   printf 'Percentage served,Time in ms\n0,12.966\n50,137.500\n99,347.500\n100,348.187\n' >csv
 }
 
-@test "the end of an ab run and its percentiles become a record" {
+@test "the end of an ab run and its percentiles are parsed" {
   ab_end >end
   call ab ab_parse end csv
   is '[.transactions, .failures, .rate, .elapsed_s]' '[200,100,100,2]'
@@ -178,8 +179,8 @@ END
   is .times '[[0.1375,3],[0.3475,3],[0.348187,3]]'
 }
 
-@test "percentiles of several clients come from the response times of all of them" {
-  # 1000 answers of 1 to 1000 ms, and 3000 of 2 s: as one client with the 4000.
+@test "percentiles of several clients are computed from all response times" {
+  # 1000 responses of 1 to 1000 ms and 3000 of 2 s, as if one client had all 4000.
   run bash -c '. "$1/tools/lib/common.sh"; lib_jq load "
     def client(\$times): [classes as [\$middle, \$percent]
       | [\$times[(\$times | length - 1) * \$middle / 100 | floor], (\$times | length) * \$percent / 100]];
@@ -187,7 +188,7 @@ END
   is 'map(. * 100 | round)' '[20,50,80,100,200,200]'
 }
 
-@test "a truncated, empty or foreign file is no end of a run of h2load or ab" {
+@test "h2load, ab: a truncated, empty or foreign file is rejected" {
   h2load_end | sed -n 1,2p >h2load-cut; h2load_end | sed 1,2d >h2load-head
   ab_end | sed -n 1,3p >ab-cut; ab_end | sed -n 1,5p >ab-short
   : >empty
@@ -201,7 +202,7 @@ END
   done
 }
 
-@test "sar's record becomes means of the server's CPU, of all, and of memory" {
+@test "a sar record gives means of the server's CPU, all CPUs and memory" {
   command -v sar >/dev/null || skip "no sar"
   LC_ALL=C sar -o record 1 2 >/dev/null 2>&1
   call sar sar_summary record 0 0
@@ -209,7 +210,7 @@ END
   is '.cpu.server.idle >= 0 and .cpu.all.idle <= 100 and .memory.used_kb > 0' true
 }
 
-@test "means are means" {
+@test "sar: means are computed over the samples" {
   cpu() { printf '{"cpu":"%s","user":%s,"nice":0,"system":10,"iowait":0,"steal":0,"idle":%s}' "$@"; }
   sample() { printf '{"timestamp":{"interval":1},"cpu-load":[%s,%s],"memory":{"memused":%s,"memused-percent":5}}' \
     "$(cpu all "$1" "$2")" "$(cpu 0 "$1" "$2")" "$3"; }
@@ -219,7 +220,7 @@ END
   is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
 }
 
-@test "a truncated, empty or foreign file is no sar record" {
+@test "sar: a truncated, empty or foreign file is rejected" {
   command -v sar >/dev/null || skip "no sar"
   LC_ALL=C sar -o record 1 1 >/dev/null 2>&1
   head -c $(($(stat -c %s record) - 200)) record >cut-short
@@ -231,15 +232,15 @@ END
   done
 }
 
-# Closes its first connection and is silent on the others.
-silent_server() { # its port goes to the file "port"
+# A server that closes its first connection and sends nothing on the others.
+silent_server() { # its port is written to the file "port"
   perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(Listen => 9, LocalAddr => "127.0.0.1") or die;
     $| = 1; print $s->sockport, "\n"; my @kept = map { scalar $s->accept } 1 .. 3; shift @kept; sleep 30' >port 3>&- &
   server=$!
   for _ in {1..100}; do [[ ! -s port ]] || break; sleep 0.1; done
 }
 
-@test "h2load ends in time also where handshakes do not, and connections that broke are counted" {
+@test "h2load ends in time if handshakes do not, and broken connections are counted" {
   command -v h2load >/dev/null || skip "no h2load"
   silent_server
   # shellcheck disable=SC2016  # for the inner shell

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# How bench.sh's tests are described, and how their rows come from runs.
+# Descriptions of bench.sh's tests, and the rows computed from runs.
 # shellcheck disable=SC2016  # with_bench expands what it is given
 # shellcheck disable=SC2030,SC2031  # output is set and read within one test
 
@@ -8,7 +8,7 @@ TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 
 setup() { cd "$BATS_TEST_TMPDIR" || return; }
 
-# Commands, with the rooms of bench.sh around them.
+# Runs commands with the functions of bench.sh.
 with_bench() { # <commands> <argument>...
   run bash -c 'set -euo pipefail; . "$1/tools/bench.sh"; eval "$2"' bench.sh "$TOP" "$@"
   printf 'status %s\n%s\n' "$status" "$output"
@@ -22,7 +22,7 @@ is() { # <jq filter> <want>
   [ "$got" = "$2" ]
 }
 
-# A run of the noisy test as trial.jq leaves it, less what rows do not ask for.
+# A run of the noisy test as trial.jq writes it, with the values that rows use.
 canned() { # <repetition> <page> <target> <victim's rate> <total> <p99> <failures> [keepalive]
   jq -nc --argjson repetition "$1" --arg page "$2" --arg target "$3" --argjson victim "$4" \
     --argjson total "$5" --argjson p99 "$6" --argjson failures "$7" --argjson keepalive "${8-false}" '
@@ -40,7 +40,7 @@ row() { printf '.[] | select(.page == "%s" and .name == "%s")' "$1" "$2"; }   # 
 
 victims="victim's rate / half of plain Apache's total"
 
-@test "a ratio is computed within its repetition; median and spread are of the ratios" {
+@test "a ratio is computed within a repetition; median and spread are of the ratios" {
   canned 1 static plain 100 1000 0.5 0; canned 1 static vhostlimit 400 1000 0.1 0    # 0.8
   canned 2 static plain 100 2000 0.5 0; canned 2 static vhostlimit 900 2000 0.1 0    # 0.9
   canned 3 static plain 100 100 0.5 0;  canned 3 static vhostlimit 60 100 0.1 0      # 1.2
@@ -57,7 +57,7 @@ victims="victim's rate / half of plain Apache's total"
   is "$(row php "$victims") | [.median, .bar_met, .goal_met]" '[0.98,true,false]'
 }
 
-@test "what must be zero must be so in every repetition" {
+@test "a value that must be zero must be zero in every repetition" {
   for n in 1 2 3; do
     canned "$n" php plain 100 1000 1 9
     canned "$n" php vhostlimit 500 1000 1 "$((n == 2))"
@@ -66,13 +66,13 @@ victims="victim's rate / half of plain Apache's total"
   is "$(row php 'failures of either site') | [.median, .max, .bar_met]" '[0,1,false]'
 }
 
-@test "a row counts where it says: page and kind of connection" {
+@test "a row applies to its pages and kinds of connection" {
   canned 1 static plain 100 1000 1 0 true; canned 1 static vhostlimit 460 1000 1 0 true
   rows_of noisy run-*.json
   is 'map(.bar)' '[">= 1.0",">= 1.0",">= 0.95",">= 0.95","<= 6","<= 1","= 0"]'
 }
 
-@test "what a row needs and was not measured makes it neither met nor missed" {
+@test "a row without a measured value is neither met nor missed" {
   canned 1 static vhostlimit 460 1000 null 0
   rows_of noisy run-*.json
   is "$(row static "$victims") | [.values, .median, .bar_met]" '[[],null,null]'
@@ -82,15 +82,15 @@ victims="victim's rate / half of plain Apache's total"
   is "$(row static 'failures of either site') | .bar_met" true
 }
 
-@test "runs that were repeated become one of medians" {
+@test "repeated runs become one run of medians" {
   printf '%s\n' '{"a":{"b":[1,10]},"t":"x","n":null}' '{"a":{"b":[3,30]},"t":"x","n":5}' '{"a":{"b":[2,20]},"t":"x","n":7}' >runs
   run jq -sc -L "$TOP/tools/lib" 'include "rows"; medians' runs
   is . '{"a":{"b":[2,20]},"t":"x","n":6}'
 }
 
-# The victim has a tenth of what is let in from second 1, when the flood starts,
-# to the second given, and half from then on; a sample every 50 ms.  In the first
-# seconds of the flood, if any are given, it has half as well.
+# The victim has a tenth of the admitted requests from second 1, when the flood starts, to
+# the given second, and half from then on; a sample every 50 ms. In the first seconds of
+# the flood, if any are given, it has half as well.
 flooded_until() { # <second> <word of rows.jq> [seconds]
   run jq -nc --argjson until "$1" --argjson spared "${3-0}" -L "$TOP/tools/lib" "
     include \"rows\";
@@ -105,7 +105,7 @@ flooded_until() { # <second> <word of rows.jq> [seconds]
   printf '%s\n' "$output"
 }
 
-@test "recovery is the time from the flood's start until the victim has its share and keeps it" {
+@test "recovery is the time from the flood's start until the victim keeps its share" {
   flooded_until 2 'until_share("victim")'
   is '. > 0.75 and . < 1.1' true
   flooded_until 1 'until_share("victim")'
@@ -114,18 +114,18 @@ flooded_until() { # <second> <word of rows.jq> [seconds]
   is '. > 0.75 and . < 1.1' true
 }
 
-@test "a victim that never gets its share is as late as the run is long" {
+@test "a victim that never gets its share recovers at the end of the run" {
   flooded_until 9 'until_share("victim")'
   is '. > 4.9' true
 }
 
-@test "slots that change are found, and when" {
+@test "a change of slots is found, with its time" {
   flooded_until 1 '[slots_found("noisy"), until_slots("noisy")] | map(. * 100 | round)'
   is . '[1000,195]'
 }
 
-# Two sites on one pool for 20 s: 1000 requests of 2 ms, 250 of 20 ms, 8.25 s of
-# CPU in all, so 1 ms a request besides; and 0.5 ms each in the threads.
+# Two sites on one pool for 20 s: 1000 requests of 2 ms, 250 of 20 ms, and 8.25 s of CPU in
+# all, so 1 ms per request besides. The threads use 0.5 ms per request.
 shared_pool() { # <word of rows.jq>
   run jq -nc -L "$TOP/tools/lib" "
     include \"rows\";
@@ -139,7 +139,7 @@ shared_pool() { # <word of rows.jq>
   printf '%s\n' "$output"
 }
 
-@test "CPU shares on a shared pool: what the pages burn, the pool's other work, the threads" {
+@test "CPU shares on a shared pool include the pages, the pool's other work and the threads" {
   shared_pool '[pool_cpu("cheap"), pool_cpu("dear")]'
   is . '[3500000,5375000]'
   shared_pool '[cpu("cheap"), cpu_share("cheap")]'
@@ -148,7 +148,7 @@ shared_pool() { # <word of rows.jq>
   is . 394
 }
 
-@test "a site's CPU in each stretch of ten seconds, as its group tells" {
+@test "a site's CPU in each stretch of ten seconds is read from its group" {
   shared_pool '[cpu_used("dear"; 10)] | [length, max, min] | map(. * 100 | round)'
   is . '[1100,2400,1200]'
   shared_pool '[cpu_used("dear"; 99)]'
@@ -157,7 +157,7 @@ shared_pool() { # <word of rows.jq>
   is . '[]'
 }
 
-@test "rows may compare with any target, and those that are compared with have none" {
+@test "rows may compare with any target, and that target has no row" {
   canned 1 static limits20 100 800 1 0
   canned 1 static vhostlimit 400 1000 1 0
   with_bench 'test=(); test_rows=()
@@ -171,7 +171,7 @@ shared_pool() { # <word of rows.jq>
   is 'map(.bar_met)' '[false]'
 }
 
-@test "the insulation test sweeps all loads and schemes with --full" {
+@test "the insulation test has all loads and schemes with --full" {
   with_bench 'test_read insulation length=full
     echo "${#test_scenes[@]} ${test[targets]} ${test[full]}"
     test_scenes=() test_loads=() test_rows=(); test_read insulation length=default
@@ -180,7 +180,7 @@ shared_pool() { # <word of rows.jq>
   [ "${lines[1]}" = 'b10 b60 b60-hogs limits20,vhostlimit 10' ]
 }
 
-@test "each test says what it is in a line, and its loads, pages and targets are known" {
+@test "each test has a one-line description, and its loads, pages and targets exist" {
   with_bench 'for name in $(test_list | cut -f 1); do (
       test_read "$name"
       for page in ${test[pages]//,/ }; do page_known "$page" || [ "$page" = mixed ]; done
@@ -192,7 +192,7 @@ shared_pool() { # <word of rows.jq>
   [ "${#lines[@]}" -ge 9 ]
 }
 
-@test "each test's rows are jq, with bars and goals that can be read" {
+@test "each test's rows are valid jq, with valid bars and goals" {
   canned 1 static vhostlimit 460 1000 1 0
   with_bench 'for name in $(test_list | cut -f 1); do (
       test_read "$name"
@@ -204,13 +204,13 @@ shared_pool() { # <word of rows.jq>
   done
 }
 
-@test "targets take turns, and another one begins each repetition" {
+@test "the order of targets rotates with each repetition" {
   with_bench 'test_read noisy; measure=([targets]=plain,vhostlimit)
     for n in 1 2 3; do measure_contenders | measure_rotated "$n"; done | cut -d " " -f 1 | paste -sd " "'
   [ "$output" = 'plain vhostlimit vhostlimit plain plain vhostlimit' ]
 }
 
-@test "plain-best runs with the number of threads that was fastest when tried, on each page; plain has that of the module" {
+@test "plain-best uses the fastest number of threads for each page, plain that of the module" {
   with_bench 'test_read noisy
     measure=([targets]=plain,plain-best,vhostlimit [pages]=static,php [workers]=400)
     measure_try() { case $1$2 in static50 | php1200) measure_rate=1000.5 ;; *) measure_rate=99 ;; esac; }
@@ -222,14 +222,14 @@ shared_pool() { # <word of rows.jq>
   [ "${lines[5]}" = '[["static",25,99],["static",50,1000.5],["static",100,99],["static",400,99],["static",1200,99],["php",25,99],["php",50,99],["php",100,99],["php",400,99],["php",1200,1000.5]]' ]
 }
 
-@test "the time left is corrected by how long the steps took" {
+@test "the time left is corrected by the measured time of steps" {
   with_bench 'progress_begin 100
     progress_start=$((SECONDS - 30)); progress_done 10; echo $((progress_total - 30))
     progress_start=$((SECONDS - 40)); progress_done 40; echo $((progress_total - 40))'
   [[ ${lines[0]} =~ ^2(6[5-9]|7[0-9])$ && ${lines[1]} =~ ^(3[89]|4[0-2])$ ]]
 }
 
-@test "on a terminal the progress is a bar that fits its width, else lines" {
+@test "progress is a bar of the terminal's width, or lines without a terminal" {
   command -v script >/dev/null || skip "no script"
   words=$(printf '. %q; . %q; progress_begin 100; progress_start=$((SECONDS - 50)); progress_step %q; progress_end' \
     "$TOP/tools/lib/common.sh" "$TOP/tools/lib/progress.sh" "$(printf 'x%.0s' {1..200})")
@@ -241,7 +241,7 @@ shared_pool() { # <word of rows.jq>
   [[ $output == 'bash: xxx'*'; 50 s left' ]]
 }
 
-@test "without plain-best nothing is tried" {
+@test "without plain-best no numbers of threads are tried" {
   with_bench 'test_read noisy
     measure=([targets]=plain,vhostlimit [pages]=static [workers]=200)
     measure_try() { echo tried; }
@@ -249,7 +249,7 @@ shared_pool() { # <word of rows.jq>
   [ "$output" = 200 ]
 }
 
-@test "the report has a row of medians for each page, and says what was met" {
+@test "the report has a row of medians for each page, with its result" {
   for n in 1 2 3; do
     canned "$n" php plain 100 1000 1 0
     canned "$n" php vhostlimit "$((400 + n * 50))" 1000 1 0
@@ -259,7 +259,7 @@ shared_pool() { # <word of rows.jq>
   [[ ${lines[3]} == *'failures of either site'*' 0 '*0..0*'met, and the goal' ]]
 }
 
-@test "each of the dictionaries is changed by the file that owns it" {
+@test "each of the dictionaries is changed by the file that owns it only" {
   local name owner found changes=''
   for name in option:../bench.sh test:./test.sh test_option:./test.sh trial:./trial.sh measure:./measure.sh 'bed:./bed(-server)?.sh'; do
     owner=${name#*:} name=${name%%:*}
@@ -271,7 +271,7 @@ shared_pool() { # <word of rows.jq>
   [ -z "$changes" ]
 }
 
-@test "the server has one CPU, or as many as --server-cpus says; the load generators have the others" {
+@test "the server has one CPU, or --server-cpus, and load generators have the others" {
   with_bench 'cpu_list() { printf "%s\n" 2 3 6 7; }
     cpus() { printf "%s | %s | %s\n" "$(cpu_server)" "$(cpu_clients)" "$(cpu_of_record server)"; }
     cpus; cpu_give_server 3; cpus; cpu_clients_elsewhere; cpus; cpu_list() { echo 4; }; cpu_clients_here=yes; cpu_give_server 1; cpus'

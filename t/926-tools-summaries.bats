@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# sar-summary.sh and siege-summary.sh: what they print, and what they refuse.
+# sar-summary.sh and siege-summary.sh: their output and their errors.
 # shellcheck disable=SC2154  # stderr is of bats
 
 bats_require_minimum_version 1.5.0
@@ -24,15 +24,15 @@ json_is() { # <jq filter> <want>
   is "$(jq -c "$1" <<<"$output")" "$2" "$1"
 }
 
-# One sentence on stderr, nothing on stdout.
+# Checks for one sentence on stderr and nothing on stdout.
 refused() { # <words>
   is "$status" 1
   is "$output" ""
-  is "$(wc -l <<<"$stderr")" 1 "lines said"
-  [[ $stderr == *"$1"* ]] || fail "not said: $1"
+  is "$(wc -l <<<"$stderr")" 1 "lines on stderr"
+  [[ $stderr == *"$1"* ]] || fail "not on stderr: $1"
 }
 
-# What sar itself prints under "Average:" in the column of that name.
+# Prints sar's own average of the column.
 average_of() { # <column> <option>...
   sar "${@:2}" -f "$RECORD" | awk -v name="$1" '
     !column { for (i = 1; i <= NF; i++) if ($i == name) column = i; next }
@@ -62,7 +62,7 @@ of_another_version() { # [format]: the record, as if of sysstat 11.7 unless anot
   tail -c +5 "$RECORD"
 }
 
-# A sadf that prints what sadf of another version would.
+# Installs a sadf that prints the output of another version.
 another_sadf() { # <commands>
   mkdir -p bin
   printf '#!/bin/bash\n%s\n' "$1" >bin/sadf
@@ -88,14 +88,14 @@ old_json() {
 END
 }
 
-@test "sar: the averages are those that sar prints" {
+@test "sar: the averages equal sar's" {
   requires sar
   summary sar --json "$RECORD"
   is "$status" 0
   json_is '.samples' 3
   local name
   for name in user nice system iowait steal idle; do
-    # sar weights by ticks, of which a second has a few more or less.
+    # sar weights by ticks, and seconds differ by a few ticks.
     near "$(jq ".cpu.all.$name" <<<"$output")" "$(average_of "%$name" -u)" 3
   done
   near "$(jq .memory.used_kb <<<"$output")" "$(average_of kbmemused -r)" 1
@@ -105,7 +105,7 @@ END
   [[ ! -e /proc/pressure/cpu ]] || json_is '.pressure | map(.some >= 0 and .some <= 100) | all' true
 }
 
-@test "sar: the table has the same figures; each CPU with -P only" {
+@test "sar: the table has the figures of the JSON, and each CPU with -P only" {
   requires sar
   summary sar --json -P "$RECORD"
   json_is '.cpu | length - 1' "$(jq .cpus <<<"$output")"
@@ -121,7 +121,7 @@ END
   like "$output" $'\n0 +[0-9.]+ '
 }
 
-@test "sar: a refusal says what to do where sadf speaks another language, too" {
+@test "sar: the error has a remedy where sadf prints in another language" {
   requires sar
   make_locale
   of_another_version >old
@@ -129,7 +129,7 @@ END
   refused 'sadf -c old >'
 }
 
-@test "both: the output is the same where decimals have a comma" {
+@test "both: the output does not change in a locale with decimal commas" {
   requires sar
   make_locale
   siege_plain >plain
@@ -145,7 +145,7 @@ END
   done
 }
 
-@test "sar: CPU is averaged over time, CPUs are in order, what is not there is left out" {
+@test "sar: CPU is averaged over time, CPUs are sorted, and missing values are left out" {
   old_json >json
   another_sadf "cat '$PWD/json'"
   summary sar --json -P old
@@ -156,7 +156,7 @@ END
   [[ ! $output =~ memory|pressure ]] || fail "not in the record: $output"
 }
 
-@test "sar: a sadf that knows no pressure is asked without" {
+@test "sar: a sadf without pressure values is used without them" {
   old_json >json
   another_sadf "[[ \$* != *ALL ]] || { echo 'Usage: sadf' >&2; exit 1; }; cat '$PWD/json'"
   summary sar --json old
@@ -164,7 +164,7 @@ END
   json_is .queue.load_15 0.25
 }
 
-@test "sar: a record of another version is refused with what to do" {
+@test "sar: a record of another version is rejected with a remedy" {
   requires sar
   local format
   for format in '\x71\x21' '\x99\x99'; do
@@ -174,7 +174,7 @@ END
   done
 }
 
-@test "sar: a truncated file is refused wherever it was cut, a foreign one too" {
+@test "sar: a truncated or foreign file is rejected" {
   requires sar
   local size cut file
   size=$(stat -c %s "$RECORD")
@@ -196,7 +196,7 @@ END
   done
 }
 
-@test "sar: a file is a file, whatever its name means to sadf" {
+@test "sar: a file may have a name that is an argument of sadf" {
   requires sar
   cp "$RECORD" 12
   cp "$RECORD" ./-1
@@ -234,9 +234,10 @@ siege_plain_new() {
     -e 's/27\.46/27460.00 ms/' -e '/^Shortest/s/0\.01/10.00 ms/'
 }
 
-# <opening>: 4.0.7 has the first key behind the brace, 4.0.9 and newer below it
+# <opening>: 4.0.7 has the first key on the line of the brace, 4.0.9 and newer on the next
+# line.
 siege_json() {
-  echo 'New configuration template added to /home/somebody/.siege'
+  echo 'New configuration template added to /home/user/.siege'
   printf '%b"transactions":\t\t\t       85123,\n' "$1"
   cat <<'END'
 	"availability":			       99.98,
@@ -255,7 +256,7 @@ FILE: /var/log/siege.log
 END
 }
 
-@test "siege: JSON and plain text of each version say the same" {
+@test "siege: JSON and plain text of each version give the same values" {
   siege_plain >plain; siege_plain_new >plain-new; siege_json '{\t' >json; siege_json '{\n\t' >json-new
   sed 's/$/\r/' plain >plain-crlf
   summary siege --json plain plain-new json json-new plain-crlf
@@ -266,7 +267,7 @@ END
   json_is 'map(.mean_s)' '[0.35,0.35025,0.35,0.35,0.35]'
 }
 
-@test "siege: one table, a line for each file" {
+@test "siege: the table has one line for each file" {
   siege_plain >plain; siege_json '{\t' >'of another machine'
   summary siege plain 'of another machine'
   is "$status" 0
@@ -276,7 +277,7 @@ END
   like "${lines[2]}" '^of another machine +85123 '
 }
 
-@test "siege: a run in which nothing succeeded is a run" {
+@test "siege: a run without successful transactions is accepted" {
   requires siege
   HOME=$PWD siege -j -b -c1 -r2 http://127.0.0.1:1/ >none 2>&1 || true
   summary siege --json none
@@ -284,7 +285,7 @@ END
   json_is '.[0] | [.transactions, .failures]' '[0,2]'
 }
 
-@test "siege: a truncated file is refused wherever it was cut, a foreign one or two runs too" {
+@test "siege: a truncated file, a foreign one, and one with two runs are rejected" {
   local kind cut file
   siege_plain >plain; siege_json '{\t' >json; ls -l / >text; head -c 4096 "$BASH" >binary
   for kind in plain json; do
@@ -308,7 +309,7 @@ END
   refused 'missing is not a file that can be read'
 }
 
-@test "both: no file, or one too many, ends with 2 and says where the help is" {
+@test "both: no file, or too many, is a usage error" {
   local tool
   for tool in sar siege; do
     summary "$tool"

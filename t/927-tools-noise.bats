@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Runs that the machine disturbed: which ones, what becomes of them, and what the
-# report and the exit status say.
+# Disturbed runs: which ones they are, how they are repeated, and how the report and the
+# exit status show them.
 # shellcheck disable=SC2016  # with_bench expands what it is given
 # shellcheck disable=SC2030,SC2031,SC2154  # output, stderr and status are of bats, within one test
 
@@ -10,8 +10,8 @@ load lib/common
 
 setup() { cd "$BATS_TEST_TMPDIR" || return; }
 
-# A run as trial.jq leaves it, as far as noise.jq and the report ask: nothing is wrong
-# with it.  More is said in a jq filter.
+# A run as trial.jq writes it, undisturbed, with the values that noise.jq and the report
+# use. The jq filter changes it.
 run_json() { # <filter>
   jq -nc '{ repetition: 1, page: "static", target: "plain", title: "plain Apache", scene: "-", configuration: "no limits",
     workers: 400, seconds: 5, keepalive: false,
@@ -32,7 +32,7 @@ reasons() { # <filter> [busy]: kinds and sentences
   run_json "$1" | jq -r -L "$TOP/tools/lib" 'include "noise"; [disturbances('"${2-true}"') | "\(.kind): \(.why)"] | join("; ")'
 }
 
-@test "steal of either side and CPU time of other processes make a run void from 10 % on" {
+@test "steal on either side and CPU time of other processes make a run void from 10 %" {
   is "$(reasons .)" ''
   is "$(reasons '.sar.cpu.server.steal = 10')" ''
   is "$(reasons '.sar.cpu.server.steal = 34.53')" "steal: 34.5 % of the server's CPU time was steal"
@@ -44,7 +44,7 @@ reasons() { # <filter> [busy]: kinds and sentences
   is "$(reasons '.sar.cpu.server.steal = 34.53' false)" "steal: 34.5 % of the server's CPU time was steal"
 }
 
-@test "load generators without CPU beside an idle server make a run void, unless the test is about an idle server" {
+@test "load generators without CPU beside an idle server make a run void, except in idle tests" {
   local starved='.sar.cpu.server.idle = 45 | .client_cpu[0].idle = 2'
   is "$(reasons "$starved")" "starved: the CPUs of the clients were full while the server's were 45.0 % idle"
   is "$(reasons "$starved" false)" ''
@@ -52,7 +52,7 @@ reasons() { # <filter> [busy]: kinds and sentences
   is "$(reasons '.client_cpu[0].idle = 0')" '' 'the server is busy'
 }
 
-@test "a machine that stood still, and seconds in which nothing was done, make a run void" {
+@test "a stalled machine, and seconds without work, make a run void" {
   is "$(reasons '.sar.gap_s = 1')" ''
   is "$(reasons '.sar.gap_s = 4')" 'gap: the machine stalled for 4 s'
   is "$(reasons '.sar.still = [true, false, true, false, true]')" 'stalled: server and clients were idle in 1 of 3 seconds'
@@ -62,7 +62,7 @@ reasons() { # <filter> [busy]: kinds and sentences
   is "$(reasons '.sar = null | .client_cpu = []')" '' 'no record'
 }
 
-@test "a run below a fifth of the median of its like is an outlier, from three on" {
+@test "a run below a fifth of the median of its like is an outlier, among three or more" {
   outliers() { # <rate>...
     local rate
     for rate; do run_json ".total.rate = $rate"; done | jq -src -L "$TOP/tools/lib" 'include "noise"; [outliers | [.[0], .[1].why]]'
@@ -74,7 +74,7 @@ reasons() { # <filter> [busy]: kinds and sentences
     jq -sc -L "$TOP/tools/lib" 'include "noise"; [outliers]')" '[]' 'of another target'
 }
 
-@test "the tests that are about an idle server say so, and a sleeping page is one" {
+@test "tests with an idle server are marked, and a sleeping page is one" {
   with_bench 'for name in $(test_list | cut -f 1); do (test_read "$name"; trial=([page]=static); printf "%s %s\n" "$name" "$(trial_is_busy)"); done |
     sed -n "s/ false//p" | paste -sd " "
     test_read noisy; trial=([page]=sleep); trial_is_busy'
@@ -82,19 +82,19 @@ reasons() { # <filter> [busy]: kinds and sentences
   is "${lines[1]}" false
 }
 
-@test "what other processes used: the CPU time that is not ours" {
+@test "CPU time of other processes: all that bench.sh did not use" {
   with_bench 'trial_others 1000 500 100 2000 1400 800; trial_others 1000 500 100 2000 1100 800; trial_others; trial_others 1 1 1 1 1 1'
   is "${lines[*]}" '20 0 null null'
 }
 
-# Commands, with the functions of bench.sh around them.
+# Runs commands with the functions of bench.sh.
 with_bench() { # <commands> <argument>...
   run --separate-stderr bash -c 'set -euo pipefail; . "$1/tools/bench.sh"; eval "$2"' bench.sh "$TOP" "$@"
   printf 'status %s\n%s\n%s\n' "$status" "$output" "$stderr"
 }
 
-# bench.sh's own loop over the runs and its end, with the options of a command line.
-# The n-th run is what the file run-N has, which is made by run_json; others are good.
+# bench.sh's loop over the runs and its end, with the options of a command line. The n-th
+# run is made by run_json with the filter in the file run-N; others are undisturbed.
 measured() { # <option>...
   declare -f run_json >functions
   with_bench '. ./functions; shift 2
@@ -116,7 +116,7 @@ of_result() { jq -c "$1" out/result.json; }     # <filter>
 
 steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was steal" }]'
 
-@test "a void run is made again, is in no median, and the table says how many were void and why" {
+@test "a void run is repeated, is in no median, and is listed with its reason" {
   echo "$steal | .total.rate = 2 | .sites[].rate = 1" >run-2
   measured --repeat 2
   is "$status" 0
@@ -130,7 +130,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   like "$output" 'outliers: +not searched'
 }
 
-@test "a machine that is always disturbed comes to an end, and is called too noisy" {
+@test "a machine that is always disturbed ends the measurement as too noisy" {
   for n in {1..30}; do echo "$steal" >"run-$n"; done
   measured --repeat 3
   is "$status" 0
@@ -142,7 +142,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   is "$status" 3
 }
 
-@test "a run is made again twice at most, and its repetition then has no value" {
+@test "a run is repeated twice at most, and its repetition then has no value" {
   for n in 1 2 3; do echo "$steal" >"run-$n"; done
   measured --repeat 3
   is "$(of_result '[(.runs | length), (.void | length), .options.missing]')" '[5,3,[{"repetition":1,"page":"static","target":"plain","scene":"-"}]]'
@@ -151,7 +151,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   like "$output" 'noise: +this machine was too noisy: the figures are of 5 of 8 runs'
 }
 
-@test "an outlier is found when all runs are made, and is made again" {
+@test "an outlier is found after all runs and repeated" {
   echo '.total.rate = 6' >run-1
   measured --repeat 3
   is "$status" 0
@@ -170,7 +170,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   like "$output" 'disturbed: static page, vhostlimit, repetition 1, 6\.0/s: .* it counts'
 }
 
-@test "--strict ends with 1 if a row misses its bar, and only then" {
+@test "--strict ends with 1 if a row misses its bar" {
   measured --repeat 1
   is "$status" 0 'a missed bar without --strict'
   like "$output" '<= 0\.3 +<= 0\.2 +missed'
@@ -191,7 +191,7 @@ steal='.noise = [{ kind: "steal", why: "34.5 % of the server'\''s CPU time was s
   is "$status" 3 'a failure'
 }
 
-@test "--full is three repetitions, and how long a measurement takes is said before it" {
+@test "--full has three repetitions, and the duration is printed before the measurement" {
   with_bench 'option[length]=full; test_read noisy; lengths'
   is "$output" '300 10 10 3'
   measured --repeat 3

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # needs: bed h2load haproxy mod_lua openssl openssl-dev
-# The test bed: up, up again, up after a crash, down leaves nothing.
+# The test bed: up, changes, recovery after crashes, and a complete down.
 
 bats_require_minimum_version 1.5.0
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
@@ -45,13 +45,13 @@ nothing_left() {
   done
 }
 
-@test "status says what is up" {
+@test "status shows the namespaces and the module" {
   bed status
   [ "$status" -eq 0 ]
   [[ $output == *$'vl-server\tpresent'* && $output == *$'module\toff'* ]]
 }
 
-@test "up again changes nothing" {
+@test "a second up changes nothing" {
   before=$(<"$DIR/httpd.pid")
   bed up
   [ "$status" -eq 0 ]
@@ -59,7 +59,7 @@ nothing_left() {
   [ "$(<"$DIR/httpd.pid")" = "$before" ]
 }
 
-@test "up with other options makes another bed" {
+@test "up with other options sets up the bed again" {
   bed up -m worker -w 50 -p 3 -D 'Header unset X' -D 'TraceEnable off'
   [ "$status" -ne 0 ]
   [[ $output == *"Apache rejects its configuration"*Header* ]]
@@ -69,7 +69,7 @@ nothing_left() {
   grep -q '^MaxRequestWorkers 50$' "$DIR/httpd.conf"
 }
 
-@test "up after Apache and PHP-FPM were killed, with their children left" {
+@test "up recovers after Apache and PHP-FPM were killed without their children" {
   kill -KILL "$(<"$DIR/httpd.pid")" "$(<"$DIR/fpm.pid")"
   bed status
   [ "$status" -eq 1 ]
@@ -78,14 +78,14 @@ nothing_left() {
   fetch 2 http://site2.test/info.php >/dev/null
 }
 
-@test "up with half of the namespaces gone" {
+@test "up recovers after a namespace was removed" {
   ip netns del vl-client2
   bed up
   [ "$status" -eq 0 ]
   fetch 2 http://site2.test/ >/dev/null
 }
 
-@test "a stale pidfile does not get a stranger killed" {
+@test "a stale pidfile does not kill an unrelated process" {
   sleep 300 3>&- &
   stranger=$!
   kill -KILL "$(<"$DIR/httpd.pid")"
@@ -97,7 +97,7 @@ nothing_left() {
   kill "$stranger"
 }
 
-@test "a port that a stranger holds is named with the stranger" {
+@test "a port in use is reported with its process" {
   ip netns add vl-server
   ip -n vl-server link set lo up
   # shellcheck disable=SC2016  # perl's own
@@ -119,7 +119,7 @@ has_namespaces()  { grep -q '^vl-server' <<<"$(ip netns list)"; }
 has_a_client()    { grep -q '^vl-client2' <<<"$(ip netns list)"; }
 has_started_php() { [[ -e $DIR/fpm.pid ]]; }
 
-@test "up that is interrupted undoes what it did, in each of its phases" {
+@test "up that is interrupted in any phase undoes its work" {
   bed down
   for phase in has_begun has_namespaces has_a_client has_started_php; do
     "$SETUP" up >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
@@ -133,7 +133,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
     status=0
     wait "$pid" || status=$?
     echo "# $phase: up ended with $status"
-    # It has either undone all, or was ready when the signal came.
+    # It has either undone its work or was complete when the signal came.
     if [ "$status" -eq 0 ]; then
       bed status
       [ "$status" -eq 0 ]
@@ -143,7 +143,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   done
 }
 
-@test "one tool at a time: the second is told so" {
+@test "a second tool is refused while one uses the bed" {
   bed up
   exec 8>>"$DIR.lock"
   flock -n 8
@@ -153,7 +153,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   exec 8>&-
 }
 
-@test "down leaves nothing, and down again is fine" {
+@test "down removes everything, and a second down succeeds" {
   bed down
   [ "$status" -eq 0 ]
   nothing_left
@@ -163,7 +163,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   [ "$status" -eq 1 ]
 }
 
-@test "up -M loads the module, and its groups go with the bed" {
+@test "up -M loads the module, and down removes its groups" {
   [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
   bed up -M -D 'VhostLimitConcurrency 5'
   [ "$status" -eq 0 ]
@@ -174,7 +174,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   nothing_left
 }
 
-@test "pages that burn CPU time or sleep, in PHP and as CGI" {
+@test "pages that burn CPU time or sleep work in PHP and as CGI" {
   bed up
   [ "$status" -eq 0 ]
   for kind in php cgi; do
@@ -183,7 +183,7 @@ has_started_php() { [[ -e $DIR/fpm.pid ]]; }
   done
 }
 
-@test "up -L: a page that burns CPU time in Apache's own thread" {
+@test "up -L serves a page that burns CPU time in Apache's own thread" {
   # shellcheck disable=SC1091
   [[ -e $(. "$TOP/tools/lib/common.sh"; . "$TOP/tools/lib/httpd.sh"; httpd_module_dir)/mod_lua.so ]] || skip "no mod_lua"
   bed up -L
@@ -195,7 +195,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   grep -qE ":(cpuacct|cpu,cpuacct|):/$BED/$2.test\$" "/proc/$1/cgroup"
 }
 
-@test "up -M -P gives each site a PHP-FPM of its own in the site's group" {
+@test "up -M -P gives each site a PHP-FPM in its own group" {
   [[ -e $TOP/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
   bed up -M -P -p 2 -D 'VhostLimitProcesses 40'
   [ "$status" -eq 0 ]
@@ -213,7 +213,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   nothing_left
 }
 
-@test "up -P without the module: pools of their own, and no groups" {
+@test "up -P without the module has a pool for each site and no groups" {
   bed up -P -p 2
   [ "$status" -eq 0 ]
   [ "$(grep -c vhostlimit "/proc/$(<"$DIR/fpm-site2.pid")/cgroup")" -eq 0 ]
@@ -224,7 +224,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   nothing_left
 }
 
-@test "up -T: the sites over TLS, by HTTP/1.1 and HTTP/2, and a flood of handshakes gets some" {
+@test "up -T serves the sites over TLS, HTTP/1.1 and HTTP/2, and a handshake flood completes some" {
   command -v openssl >/dev/null || skip "no openssl"
   bed up -T
   [ "$status" -eq 0 ]
@@ -239,7 +239,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   done
 }
 
-@test "programs of the bed can run where nothing in /run may be executed" {
+@test "programs of the bed run if /run is mounted noexec" {
   # shellcheck disable=SC2016  # for the inner shell
   run unshare -m bash -c 'mount -t tmpfs -o noexec tmpfs /run && cd "$1/tools" && ./setup.sh up >&2 &&
     ip netns exec vl-client1 curl -fsS http://site1.test/hello.cgi; ./setup.sh down >&2; ls -A /run' - "$TOP" 3>&-
@@ -248,7 +248,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   [[ $output == *'Hello, world'* && $output != *testbed* ]]
 }
 
-@test "up -F: HAProxy before Apache, plain and with the PROXY protocol, and it goes with the bed" {
+@test "up -F runs HAProxy before Apache, with and without the PROXY protocol, until down" {
   command -v haproxy >/dev/null || skip "no haproxy"
   for front in keepalive proxy; do
     bed up -F "$front" -D 'LogFormat "%a %v" from' -D "CustomLog $DIR/from.log from"
@@ -264,7 +264,7 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   nothing_left
 }
 
-@test "memory.sh prints what an idle connection takes, for each protocol, and leaves nothing" {
+@test "memory.sh prints the memory of an idle connection for each protocol and cleans up" {
   command -v h2load >/dev/null || skip "no h2load"
   [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
   run --separate-stderr "$TOP/tools/memory.sh" -n 100 3>&-

@@ -21,7 +21,7 @@ setup_file() {
 
 need_apxs() { command -v apxs >/dev/null || need_program apxs2; }
 
-# What would break any build that used it.
+# A configuration that would break any build that used it.
 configured_otherwise() {
   printf 'CFLAGS = -O0 -fsanitize=address\nall:\n\tfalse\n' | tee "$COPY/Makefile" >"$COPY/mod_vhostlimit/Makefile"
   printf '#!/bin/sh\nexit 1\n' | tee "$COPY/config.status" >"$COPY/configure"
@@ -35,13 +35,13 @@ setup() {
   cd "$BATS_FILE_TMPDIR" || return
 }
 
-in_copy() { # <commands>: with bench.sh's functions, in an environment that asks for other flags
+in_copy() { # <commands>: with bench.sh's functions, in an environment with other flags
   CFLAGS='-O0 -fsanitize=address' LDFLAGS=-fsanitize=address MAKEFLAGS='CFLAGS=-O0' CC=false \
     bash -c 'set -euo pipefail; . "$1/tools/lib/common.sh"; . "$1/tools/lib/httpd.sh"; . "$1/tools/lib/build.sh"; eval "$2"' \
     in_copy "$COPY" "$1"
 }
 
-build() { # <module>: builds it; its description goes to the file description
+build() { # <module>: builds it and writes its description to the file description
   in_copy "build_bench '$PWD/$1'; printf '%s\n' \"\$build_record\" >'$PWD/description'"
 }
 
@@ -49,7 +49,7 @@ described() { jq -r "$1" description; }         # <jq filter>
 
 built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \) -printf '%f\n' | sort | xargs; }  # <file>
 
-@test "flags, environment and objects of the source tree do not reach the build" {
+@test "flags, environment and objects of the source tree do not affect the build" {
   build module.so
   is "$(described '[.configure, .cflags] | join("|")')" '|-g -O2'
   is "$(described .module_sha256)" "$(sha256sum module.so | cut -d ' ' -f 1)"
@@ -60,7 +60,7 @@ built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \
   is "$(cat "$COPY/mod_vhostlimit/.libs/mod_vhostlimit.so")" 'not a module' 'the tree'
 }
 
-@test "a second build compiles nothing, a change only what it needs, and removed files go" {
+@test "a second build compiles nothing, a change only its dependents, and removed files are removed" {
   touch stamp
   build module.so
   is "$(built stamp)" ''
@@ -78,7 +78,7 @@ built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \
   [[ ! -e $COPY/.bench-build/mod_vhostlimit/base/vl_extra.h ]] || fail 'a removed file stays'
 }
 
-@test "sources that do not compile are not measured with an older module" {
+@test "after a failed build no older module is measured" {
   cp "$COPY/mod_vhostlimit/base/vl_value.c" value.c
   echo 'int vl_broken = ;' >>"$COPY/mod_vhostlimit/base/vl_value.c"
   try build other.so
@@ -88,7 +88,7 @@ built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \
   [[ ! -e other.so ]] || fail 'there is a module'
 }
 
-@test "the commit is recorded, and whether anything was changed since" {
+@test "the commit is recorded, and whether the sources were changed since" {
   requires git_program
   build module.so
   is "$(described '[.commit, .dirty] | map(tojson) | join(" ")')" 'null null' 'outside of git'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # needs: bed
-# The main job from end to end, and interrupted.
+# bench.sh from end to end, and interrupted.
 
 bats_require_minimum_version 1.5.0
 load lib/common
@@ -72,7 +72,7 @@ interrupted_after_a_run() { # <signal>
   [[ -s out/report.png ]]
 }
 
-@test "repetitions: targets take turns, every run is kept, wrk gives percentiles, a test's weights reach the module" {
+@test "repetitions: the order of targets rotates, all runs are kept, and weights reach the module" {
   run "$TOP/tools/bench.sh" --quick --keep-noisy --repeat 2 --page sleep --target plain,vhostlimit -o out weights 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
@@ -81,12 +81,12 @@ interrupted_after_a_run() { # <signal>
   jq -e '[.runs[] | select(.target == "vhostlimit")] | all(.sites[0].p99_s > 0)' out/result.json
   jq -e '.rows | length == 1 and (.[0].values | length) == 2' out/result.json
   jq -e '.runs[1] | [.status.vhosts[] | select(.name | startswith("site")) | .weight] == [300, 200, 100]' out/result.json
-  let_in_by_weight
+  admitted_by_weight
 }
 
-# Of the requests let in between two samples that both find all three sites waiting for
+# Of the requests admitted between two samples that both find all three sites waiting for
 # more. On a quiet machine they are a half, a third and a sixth.
-let_in_by_weight() {
+admitted_by_weight() {
   jq -c '[.runs[] | select(.target == "vhostlimit")
     | [.samples[].sites | [.site1, .site2, .site3]] | range(1; length) as $i | [.[$i], .[$i - 1]]
     | select(all(.[][]; .waiting > 0)) | map(map(.requests)) | transpose | map(.[0] - .[1])]
@@ -95,7 +95,7 @@ let_in_by_weight() {
   jq -e 'add >= 60 and .[0] > 1.2 * .[2]' let-in
 }
 
-@test "loads that begin later do so, kept alive as -k says, and the status page is sampled meanwhile" {
+@test "later loads begin on time, -k keeps connections alive, and the status page is sampled" {
   run "$TOP/tools/bench.sh" --quick --keep-noisy -k --page static -o out recovery 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
@@ -105,7 +105,7 @@ let_in_by_weight() {
   jq -e '.runs[0].keepalive and .rows[0].median >= 0' out/result.json
 }
 
-@test "a cap binds, by the kernel's own count" {
+@test "a cap limits CPU time, as counted by the kernel" {
   grep -qE '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts || skip "no cgroups here"
   run "$TOP/tools/bench.sh" --quick --keep-noisy -o out cap 3>&-
   printf '%s\n' "$output"
@@ -115,7 +115,7 @@ let_in_by_weight() {
   jq -e '.rows | length == 2 and all(.median != null and .median < 30)' out/result.json
 }
 
-@test "interrupted after a run, it reports what was measured until then and leaves nothing" {
+@test "an interrupted measurement reports its complete runs and leaves nothing" {
   run interrupted_after_a_run INT
   printf '%s\n' "$output"
   [ "$status" -eq 130 ]
@@ -125,7 +125,7 @@ let_in_by_weight() {
   cmp report out/report.txt
 }
 
-@test "noisy beside what else there is: each has its own configuration, and rows beside plain Apache" {
+@test "noisy with mod_qos, haproxy and process-limit: each has its own configuration and rows" {
   requires haproxy mod_qos
   run "$TOP/tools/bench.sh" --quick --keep-noisy --page static --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
   printf '%s\n' "$output"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# vhostlimitctl without a server: what is installed, its manual, its completion, its command
-# line.
+# vhostlimitctl without a server: installed files, manual, completion, command line and
+# invalid answers.
 
 bats_require_minimum_version 1.5.0
 load lib/common
@@ -26,10 +26,10 @@ install_both() {
 
 part() { find "$(installed /)" -type f -path "$1"; }  # <pattern>
 
-# The commands as the help has them.
+# Prints the commands in the help.
 commands() { "$CTL" --help | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort -u; }
 
-@test "it is one program that needs no other" {
+@test "vhostlimitctl runs without other programs, and two manuals and a completion are installed" {
   local program
   program=$(part '*/sbin/vhostlimitctl')
   try env PATH=/nowhere "$program" -s /nowhere list
@@ -37,7 +37,7 @@ commands() { "$CTL" --help | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort -u; }
   is "$(find "$(installed /)" -type f -printf '%f\n' | sort | xargs)" 'mod_vhostlimit.5 vhostlimitctl vhostlimitctl vhostlimitctl.8'
 }
 
-@test "the manual, the help and the completion know the same commands" {
+@test "the manual, the help and the completion have the same commands" {
   at_least "$(commands | wc -l)" 9 "commands in the help"
   is "$(sed -n 's/^\.It Cm \([a-z]*\).*/\1/p' "$(part '*/man8/vhostlimitctl.8')" | sort)" "$(commands)" "in the manual"
   is "$(sed -n 's/^ *:\*) echo \([a-z ]*[a-z]\) -.*/\1/p' "$(part '*/completions/vhostlimitctl')" | tr ' ' '\n' | sort)" \
@@ -48,7 +48,7 @@ commands() { "$CTL" --help | sed -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort -u; }
   is "$(sed -n 's/^\.It Cm //p' "$(part '*/man5/mod_vhostlimit.5')" | sort)" "$(directives_of_module)"
 }
 
-@test "groff has nothing to say about the manuals" {
+@test "groff accepts the manuals without a warning" {
   requires groff
   local page
   for page in $(part '*/man/*'); do
@@ -71,7 +71,7 @@ need_groff() { need_program groff; }
   is "$status $output $stderr" "0 vhostlimitctl (mod_vhostlimit) $(sed -n 's/^AC_INIT(\[mod_vhostlimit\], \[\(.*\)\])$/\1/p' "$TOP/configure.ac") "
 }
 
-@test "a usage error is one sentence and where the help is, on stderr" {
+@test "a usage error prints one sentence and a pointer to the help on stderr" {
   says() { # <sentence> <word>...
     local sentence=$1
     shift
@@ -100,14 +100,14 @@ need_groff() { need_program groff; }
   is "$status" 69
 }
 
-@test "the control socket is searched in the usual places, and one of several has to be chosen" {
+@test "the control socket is found in the usual places, and -s is needed if there are several" {
   requires root
   [[ -e /run/vl-outer-net ]] || skip "needs a /run of its own: t/lib/isolate.sh"
   try "$CTL" list
   is "$status" 69
   like "$output" '^vhostlimitctl: no control socket in the usual places: .* -s SOCKET$'
   mkdir -p /run/apache2 /run/apache2-two
-  touch /run/apache2-two/vhostlimit.sock         # no socket
+  touch /run/apache2-two/vhostlimit.sock         # not a socket
   answer_with /run/apache2/vhostlimit.sock '{"error":"from apache2"}\n'
   try "$CTL" list
   is "$status $output" '1 vhostlimitctl: from apache2'
@@ -131,7 +131,7 @@ need_groff() { need_program groff; }
   is "$status $output" '1 vhostlimitctl: the output cannot be written: No space left on device'
 }
 
-# ---- answers that no server should give ------------------------------------------
+# ---- invalid answers --------------------------------------------------------------
 
 # Starts a server that gives this answer (t/lib/answer.pl).
 answer_with() { # <socket> <text> [how to end: close or hang] [number]
@@ -142,7 +142,7 @@ answer_with() { # <socket> <text> [how to end: close or hang] [number]
 
 teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; }
 
-@test "an answer that is no document is an error, whatever the command" {
+@test "an answer that is not a document of the module is an error for each command" {
   local socket=$BATS_TEST_TMPDIR/s text n=0
   for text in '{"schema":1}\n' 'not JSON}\n' '[{}\n' '{"a":1,"a":2}\n' '{"slots":99999999999999999999}\n' '{"name":"\xff"}\n'; do
     answer_with "$socket.$((++n))" "$text"
@@ -155,14 +155,14 @@ teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; 
   done
 }
 
-@test "an answer that is cut off is asked for again" {
+@test "a cut-off answer is requested again" {
   local socket=$BATS_TEST_TMPDIR/s
   answer_with "$socket" '{"error":"the third time"}\n' close 3
   try "$CTL" -s "$socket" list
   is "$status $output" '1 vhostlimitctl: the third time'
 }
 
-@test "a server that closes the connection each time is an error, and so is one cut-off answer after another" {
+@test "a server that always closes the connection, or always cuts its answer off, is an error" {
   local socket=$BATS_TEST_TMPDIR/s
   requires root
   answer_with "$socket" ''
@@ -173,7 +173,7 @@ teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; 
   is "$status $output" "69 vhostlimitctl: no answer from $socket.half: the server closed the connection within its answer"
 }
 
-@test "a server that says half of its answer, or nothing, is given up after 15 seconds" {
+@test "an incomplete answer times out after 15 seconds" {
   local socket=$BATS_TEST_TMPDIR/s
   answer_with "$socket" '{"schema":1,' hang
   try "$CTL" -s "$socket" list

@@ -23,9 +23,9 @@ teardown() {
   if [[ -n ${bench-} ]]; then kill -TERM "$bench" 2>/dev/null && wait "$bench"; fi || true
 }
 
-# On vlt-server; its pid is in $bench.
+# Runs on vlt-server; its pid is in $bench.
 begin_bench() { # <option>...
-  # a shell's background jobs ignore INT, a program started by hand does not
+  # A shell's background jobs ignore INT, a program started by hand does not.
   on_server env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static -w 50 -o out "$@" \
     >report 2>log 3>&- &
   bench=$!
@@ -40,25 +40,25 @@ end_bench() { # sets status
 }
 
 logged() { # <words>: on stderr, one line
-  grep -qF -- "$1" log || fail "not said: $1"
+  grep -qF -- "$1" log || fail "not in the log: $1"
 }
 
-# Waits until it is so, while bench.sh runs.
+# Waits for a condition while bench.sh runs.
 meanwhile() { # <command>...
-  wait_until 120 so_or_over "$@"
+  wait_until 120 succeeds_or_ended "$@"
   if gone "$bench"; then cat log; fail "over before: $*"; fi
 }
-so_or_over() { "$@" || gone "$bench"; }
+succeeds_or_ended() { "$@" || gone "$bench"; }
 
 began() { grep -qs '^began' "out/$1-static-plain-load$2.err"; }     # <repetition> <client>
 mapped()     { grep -q "^${2-198.18.9.1} site1.test" "/etc/netns/vlt-host$1/hosts"; }   # <number> [<address>]
-server_rests() { # nothing of a run is left on it
+server_is_clean() { # nothing of a run is left on it
   local pids
   mapfile -t pids < <(ip netns pids vlt-server)
   ((${#pids[@]} == 0)) || fail "left on the server: $(ps -o pid=,etimes=,args= -p "${pids[*]}")"
 }
 
-@test "a client without siege is named, and nothing is installed or left there" {
+@test "a client without siege is named, and nothing is installed or left on it" {
   begin_bench --clients one,two,three
   end_bench
   is "$status" 3
@@ -67,7 +67,7 @@ server_rests() { # nothing of a run is left on it
   [ ! -e "$MACHINES_DIR/host1/bin/siege" ]
 }
 
-@test "a client that cannot be reached is named with ssh's reason" {
+@test "an unreachable client is named with ssh's reason" {
   begin_bench --clients two,nowhere.invalid
   end_bench
   is "$status" 3
@@ -75,14 +75,14 @@ server_rests() { # nothing of a run is left on it
   machines_clean
 }
 
-@test "with --install siege is there; all begin at once whatever their clocks say; all is put back" {
+@test "--install installs siege, all clients begin at once whatever their clocks, and all is restored" {
   begin_bench --clients one,two,three --install
   meanwhile began 1 3
   mapped 1
   end_bench
   is "$status" 0
   machines_clean
-  server_rests
+  server_is_clean
   [ -e "$MACHINES_DIR/host1/bin/siege" ]
   jq -c '.runs[0].client_cpu' out/result.json
   jq -e '.runs[0].client_cpu | map(.name) == ["client one", "client two", "client three"]
@@ -94,7 +94,7 @@ server_rests() { # nothing of a run is left on it
   jq -e '.complete and .runs[0].total.transactions > 0 and (.options.load | test("^siege [0-9.]+ on one, two, three$"))' out/result.json
 }
 
-@test "a test's own generator goes the same way, with what it preloads, and its times come back" {
+@test "a test's own generator is installed, runs with its preloaded library, and reports times" {
   requires h2load openssl
   begin_bench --clients one,two,three http2
   end_bench
@@ -104,13 +104,13 @@ server_rests() { # nothing of a run is left on it
   end_bench
   is "$status" 0
   machines_clean
-  server_rests
+  server_is_clean
   jq -c '.options.load, (.runs[0].clients | map([.transactions, .failures, .p99_s]))' out/result.json
   jq -e '(.options.load | test("^h2load [0-9.]+ on one, two, three$"))
     and (.runs[0].clients | length == 3 and all(.transactions > 0 and .p99_s > 0))' out/result.json
 }
 
-# A neighbor in the clients' network that is no client.
+# A neighbor in the clients' network that is not a client.
 stranger_up() {
   ip -n vlt-host2 address add 198.18.9.99/32 dev lo
   ip -n vlt-server route add 198.18.9.99 dev vlt-host2
@@ -120,7 +120,7 @@ answer_to() { # <address of machine 2> [port]: its status; 000 if there is no an
   on_client 2 curl -s -m 20 -o /dev/null -w '%{http_code}' --interface "$1" -H 'Host: site1.test' "http://198.18.9.1${2+:$2}/burn.php?ms=1" || true
 }
 
-@test "pages are for the clients and the machine itself; any other address gets 403, through a front too" {
+@test "pages are served to the clients and this machine, and other addresses get 403, also with a front" {
   requires haproxy
   stranger_up
   begin_bench --clients two,three --target plain --repeat 4
@@ -131,7 +131,7 @@ answer_to() { # <address of machine 2> [port]: its status; 000 if there is no an
   kill -INT "$bench"
   end_bench
   logged 'pages are served to this machine and to 198.18.9.12 198.18.9.13 only'
-  server_rests
+  server_is_clean
   begin_bench --clients two --target haproxy --repeat 4
   meanwhile [ -e out/1-static-haproxy-load1.err ]
   meanwhile grep -q '^began' out/1-static-haproxy-load1.err
@@ -141,17 +141,17 @@ answer_to() { # <address of machine 2> [port]: its status; 000 if there is no an
   kill -INT "$bench"
   end_bench
   machines_clean
-  server_rests
+  server_is_clean
 }
 
-# The server has another address, that the clients do not come by.
+# Gives the server another address that the clients do not use.
 second_address() {
   local n
   ip -n vlt-server address add 198.18.9.2/32 dev lo
   for n in 1 2 3; do ip -n "vlt-host$n" route add 198.18.9.2 dev eth0 src "198.18.9.1$n"; done
 }
 
-@test "--server is where the clients go, and it is one of this machine's addresses" {
+@test "--server must be an address of this machine" {
   begin_bench --clients two --server 198.18.9.3
   end_bench
   is "$status" 3
@@ -159,10 +159,11 @@ second_address() {
   machines_clean
 }
 
-# Sends SIGINT until bench.sh ends: bash may take the first for the program that it waits for.
+# Sends SIGINT until bench.sh ends, because bash may ignore the first one while it waits
+# for a program.
 interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes 500; gone "$bench"; }; }
 
-@test "interrupted while it measures, everything is put back on the clients" {
+@test "an interrupted measurement restores the clients" {
   second_address
   begin_bench --clients one,two,three --server 198.18.9.2 --repeat 3
   meanwhile began 1 2
@@ -170,11 +171,11 @@ interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes
   wait_until 60 interrupted
   end_bench
   is "$status" 130
-  server_rests
+  server_is_clean
   machines_clean
 }
 
-@test "a client that hangs costs its run, one that dies those after it; each is named, and the rest is reported" {
+@test "a stalled client and a dead one are named, and the complete repetitions are reported" {
   begin_bench --clients one,two,three --repeat 3
   meanwhile [ -e out/1-static-plain.json ]
   cp "$MACHINES_DIR/hangs" "$MACHINES_DIR/host3/bin/siege"
@@ -187,11 +188,11 @@ interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes
   logged 'client two, 500 users on site2: the connection was lost'
   grep -q '1 repetition of 3' report
   jq -e '(.complete | not) and (.runs | length) == 1' out/result.json
-  server_rests
+  server_is_clean
   mapped 2
 }
 
-@test "after a kill the clients put back what they changed, and what a dead one left goes with the next run" {
+@test "clients restore themselves after a kill, and the next run cleans a dead one" {
   machine_boot 2
   wait_until 10 machines_listen
   begin_bench --clients one,two,three --repeat 3
@@ -202,5 +203,5 @@ interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes
   wait_until 15 machines_clean
   on_server "$TOP/tools/setup.sh" down 3>&- &
   wait "$!"
-  wait_until 10 server_rests 2>/dev/null || server_rests        # sar ends with its last sample
+  wait_until 10 server_is_clean 2>/dev/null || server_is_clean        # sar ends with its last sample
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # needs: fonts
-# bench.sh's report as HTML, in a browser, and two results side by side.
+# bench.sh's report as HTML in a browser, and the comparison of two results.
 # shellcheck disable=SC2016  # with_bench expands what it is given
 # shellcheck disable=SC2030,SC2031,SC2154  # output and stderr are of bats, within one test
 
@@ -16,14 +16,14 @@ setup() { cd "$BATS_TEST_TMPDIR" || return; }
 
 teardown() { end_browser; }
 
-# Commands, with the rooms of bench.sh around them.
+# Runs commands with the functions of bench.sh.
 with_bench() { # <commands> <argument>...
   run bash -c 'set -euo pipefail; . "$1/tools/bench.sh"; eval "$2"' bench.sh "$TOP" "$@"
   printf 'status %s\n%s\n' "$status" "$output"
   is "$status" 0
 }
 
-# A run as trial.jq leaves it.
+# A run as trial.jq writes it.
 canned() { # <repetition> <page> <target> <victim's rate> <total>
   jq -nc --argjson repetition "$1" --arg page "$2" --arg target "$3" --argjson victim "$4" --argjson total "$5" '
     def site($name; $role; $rate): { site: $name, role: $role, users: 100, transactions: ($rate * 3), rate: $rate,
@@ -39,7 +39,7 @@ canned() { # <repetition> <page> <target> <victim's rate> <total>
              idle: [], memory: { used_kb: 100000, used_percent: 10 } } }' >"run-$1-$2-$3.json"
 }
 
-# A folder of results of the test noisy, its commands of test.sh after reading it.
+# A folder of results of the test noisy. The commands run after test.sh has been read.
 result() { # <folder> <victim's rate> <repetitions> [<commands>]
   local n
   rm -f run-*.json
@@ -64,7 +64,7 @@ look_at() { # <folder>
 
 count_of() { in_page "document.querySelectorAll('$1').length"; }  # <selector>
 
-@test "the report opens without a complaint, and its tables and charts are there" {
+@test "the report opens without an error, with tables and charts" {
   requires chromium gnuplot mod_mpm_event
   report out 400 3
   look_at out
@@ -84,7 +84,7 @@ count_of() { in_page "document.querySelectorAll('$1').length"; }  # <selector>
   like "$(head -c 4 out/report.png | od -An -c)" 'P +N +G'
 }
 
-@test "what was measured cannot write into the page" {
+@test "measured texts are escaped in the page" {
   requires chromium gnuplot mod_mpm_event
   report out 400 1
   look_at out
@@ -94,7 +94,7 @@ count_of() { in_page "document.querySelectorAll('$1').length"; }  # <selector>
   is "$(count_of 'script, b, i')" 0
 }
 
-@test "a phone is wide enough, and light or dark is the reader's choice, charts too" {
+@test "the page fits a phone and follows the light or dark preference, charts too" {
   requires chromium gnuplot mod_mpm_event
   report out 400 2
   look_at out
@@ -107,7 +107,7 @@ count_of() { in_page "document.querySelectorAll('$1').length"; }  # <selector>
   at_most "$(in_page 'document.documentElement.scrollWidth')" 360 "width of the page"
 }
 
-@test "a test's figures are drawn first: a line for each series, a point for each x" {
+@test "a test's figures are drawn first, with a line for each series and a point for each x" {
   requires gnuplot mod_mpm_event
   report out 400 3 'test_figure "of the <victim>" "repetition" "its rate" .repetition "site(\"victim\").rate" ".target"'
   run jq -c '.figures | map([.title, .page, (.series | map([.name, .points]))])' out/result.json
@@ -120,7 +120,7 @@ compared() { # <folder> <folder>
   printf 'status %s\n%s\n%s\n' "$status" "$output" "$stderr"
 }
 
-@test "two results side by side: what differs by more than the spread is said to" {
+@test "--compare: differences beyond the spread are marked" {
   requires mod_mpm_event
   result slow 300 3
   result fast 400 3
@@ -136,12 +136,12 @@ compared() { # <folder> <folder>
   like "$output" 'site1 victim: per second .* too few runs to say'
 }
 
-of_build() { # <folder> <jq filter>: a result of a build that is described, or changed
+of_build() { # <folder> <jq filter>: a result of the described build, changed by the filter
   jq '.build = ({ version: "0.1.0", commit: "0123456789abcdef", dirty: false, source_sha256: "s1", configure: "",
     cflags: "-g -O2", compiler: "gcc 12", module_sha256: "m1" } | '"$2"')' good/result.json >"$1/result.json"
 }
 
-@test "two results side by side: it is said whether they come from the same build" {
+@test "--compare: the builds are compared" {
   requires mod_mpm_event
   result good 300 1
   mkdir a b
@@ -167,11 +167,11 @@ not_compared() { # <words>
   compared good bad
   is "$status" 3
   is "$output" ''
-  is "$(wc -l <<<"$stderr")" 1 "lines said"
-  [[ $stderr == *"$1"* ]] || fail "not said: $1"
+  is "$(wc -l <<<"$stderr")" 1 "lines on stderr"
+  [[ $stderr == *"$1"* ]] || fail "not on stderr: $1"
 }
 
-@test "a foreign or truncated folder is refused, and it is said why" {
+@test "--compare: a foreign or truncated folder is rejected with the reason" {
   requires mod_mpm_event
   result good 300 1
   not_compared 'bad is not a folder'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The other published tests, from end to end: cgi; pages and frameworks where
-# their servers are installed.
+# The other published tests, from end to end: cgi, and pages and frameworks if their
+# servers are installed.
 # shellcheck disable=SC2030,SC2031,SC2154  # output and stderr are of bats, within one test
 
 bats_require_minimum_version 1.5.0
@@ -43,7 +43,7 @@ nothing_left() {
   is "$(ip netns list | grep '^vl-' || true)" '' "namespaces"
 }
 
-@test "cgi: each request in a sandbox of its own, over HTTP/2, so many as are asked for" {
+@test "cgi runs each request in a sandbox over HTTP/2, with the given number of clients" {
   requires bed bubblewrap h2load mod_http2
   bench --target bubblewrap cgi
   [[ $status -ne 77 ]] || skip "$stderr"
@@ -66,7 +66,7 @@ nothing_left() {
   nothing_left
 }
 
-@test "frameworks: an application from packages answers on each --docroot, and nothing of it is left" {
+@test "frameworks: a packaged application runs in each --docroot and is removed afterwards" {
   requires bed siege symfony
   DOCROOTS=$(mktemp -d /var/tmp/vl-docroots.XXXXXX)     # the web server may not enter bats' own
   mkdir "$DOCROOTS"/here "$DOCROOTS"/there
@@ -80,7 +80,7 @@ nothing_left() {
   nothing_left
 }
 
-@test "what a test has no use for is refused" {
+@test "options that a test does not use are rejected" {
   run "$BENCH" --load wrk cgi
   is "$status" 2
   [[ $output == *'the test cgi always uses h2load'* ]] || fail "$output"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # needs: bed
-# bench.sh killed at random moments leaves nothing behind, here and on the machines of
-# --clients; killed outright, the next tool removes what is left here.
+# bench.sh ended or killed at random moments leaves nothing, here and on the machines of
+# --clients. After SIGKILL the next tool removes what is left here.
 
 bats_require_minimum_version 1.5.0
 load lib/common
@@ -16,7 +16,7 @@ setup() {
   cd "$BATS_TEST_TMPDIR" || return
   RANDOM=${VL_SEED:=$RANDOM}
   echo "VL_SEED=$VL_SEED repeats these moments"
-  # whatever a run starts has this in its environment
+  # All processes of a run have this in their environment.
   export VL_KILLED_RUN=run-$BATS_TEST_NUMBER-$$-$EPOCHREALTIME
 }
 
@@ -27,15 +27,15 @@ teardown() {
 
 here() { exec "$@"; }           # as on_server
 
-# As short as a run can be; its pid is in $bench.
+# A run that is as short as possible; its pid is in $bench.
 begin_run() { # <here|on_server> [<option>]...
-  # a shell's background jobs ignore INT, a program started by hand does not
+  # A shell's background jobs ignore INT, a program started by hand does not.
   "$1" env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static -w 25 -o out "${@:2}" alone \
     >report 2>log 3>&- &
   bench=$!
 }
 
-# After 0.1 to 7 seconds, about as long as a run takes.  Sets status.
+# Kills after 0.1 to 7 seconds, about as long as a run takes. Sets status.
 kill_run() { # <signal>
   local tenths=$((RANDOM % 70 + 1))
   sleep "$((tenths / 10)).$((tenths % 10))"
@@ -46,11 +46,11 @@ kill_run() { # <signal>
   echo "$1 after $tenths tenths of a second: status $status; $(tail -n 1 log)"
 }
 
-processes_left() { # command lines of the run that was killed, and who is in a namespace of its
+processes_left() { # command lines of the killed run's processes, and namespaces of the bed
   local process
   while read -r process; do
     process=${process%/environ}
-    # this test has the word as well
+    # This test has the word as well.
     grep -qs bats "$process/cmdline" || tr '\0' ' ' 2>/dev/null <"$process/cmdline"
   done < <(grep -lsF "VL_KILLED_RUN=$VL_KILLED_RUN" /proc/[0-9]*/environ)
   ip netns list | grep '^vl-' || true
@@ -66,7 +66,7 @@ nothing_left() {
   [[ -z $(find /sys/fs/cgroup -maxdepth 2 -type d -name "$BED*") ]]
 }
 
-@test "ended by SIGINT or SIGTERM at six random moments, it leaves nothing" {
+@test "SIGINT or SIGTERM at six random moments leaves nothing" {
   for signal in INT TERM INT TERM INT TERM; do
     begin_run here
     kill_run "$signal"
@@ -75,10 +75,10 @@ nothing_left() {
   done
 }
 
-# What a killed run had begun holds the lock until it has ended.
+# Processes of the killed run hold the lock until they have ended.
 takes_down() { "$TOP/tools/setup.sh" down 3>&-; }
 
-@test "killed outright at four random moments, the next tool removes what is left" {
+@test "after SIGKILL at four random moments the next tool removes what is left" {
   for _ in 1 2 3 4; do
     begin_run here
     kill_run KILL
@@ -89,7 +89,7 @@ takes_down() { "$TOP/tools/setup.sh" down 3>&-; }
 
 mapped() { ! cmp -s /etc/netns/vlt-host3/hosts "$MACHINES_DIR/host3/hosts"; }
 
-@test "with --clients, the machines are as they were too, however it ends" {
+@test "with --clients, the machines are restored after SIGINT, SIGTERM and SIGKILL" {
   requires sshd siege
   machines_up
   for signal in INT TERM KILL KILL; do

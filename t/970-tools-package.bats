@@ -1,8 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The package for Debian and Ubuntu, built as `make deb` builds it, and a day of
-# its operator on a machine of his own.
+# The package for Debian and Ubuntu, as `make deb` builds it, and its use by an operator on
+# a separate machine.
 
 load lib/common
 load lib/cgroup
@@ -31,14 +31,14 @@ build_package() {
 package_file() { compgen -G "$BATS_FILE_TMPDIR/deb/${PACKAGE}_*.deb"; }
 groups_path()  { printf '/vl-test-package-%s\n' "${VL_TEST_ID:-$$}"; }
 
-# ---- the day -----------------------------------------------------------------
+# ---- use of the package ------------------------------------------------------
 
-# Nothing of Apache's is there yet; apt says itself what else has to come.
+# Removes all packages of Apache; apt installs the dependencies.
 clean_the_machine() {
-  try on_machine dpkg --configure -a        # of what this machine may be about just now
+  try on_machine dpkg --configure -a        # completes an interrupted installation on this machine
   try on_machine apt-get purge -qy 'apache2*' 'libapache2*' 'libcgroup*'
   try on_machine rm -rf /etc/apache2 /var/lib/apache2 /usr/lib/apache2 /var/lib/man-db/auto-update
-  files_before=$(files_of_ours)
+  files_before=$(files_of_module)
   put_on_machine /root/package.deb <"$(package_file)"
 }
 
@@ -55,7 +55,7 @@ install_package() {
   try on_machine apt-get install -qy /root/package.deb
   is "$status" 0 "apt-get install"
   on_machine a2query -m vhostlimit >/dev/null && fail "enabled without being asked"
-  try on_machine service apache2 start      # nobody else does it here
+  try on_machine service apache2 start      # policy-rc.d may forbid the start by the package
   is "$status" 0 "start"
   wait_until 10 answers 127.0.0.1 200
 }
@@ -139,7 +139,7 @@ end_flood() {
   cat "$BATS_TEST_TMPDIR/flood"
   like "$(<"$BATS_TEST_TMPDIR/flood")" 'Complete requests: +300' "requests of the flood"
   like "$(<"$BATS_TEST_TMPDIR/flood")" 'Failed requests: +0' "of them failed"
-  at_least "$(status_of shop queued)" 200 "requests that waited"
+  at_least "$(status_of shop queued)" 200 "queued requests"
   wait_until 5 status_is blog waiting 0
 }
 
@@ -149,13 +149,13 @@ remove_package() {
   restart_apache
   wait_until 10 answers shop.example 200
   try on_machine apache2ctl -M
-  is "$(grep -c vhostlimit <<<"$output")" 0 "modules of ours in Apache"
-  is "$(files_of_ours)" "$files_before" "files left"
+  is "$(grep -c vhostlimit <<<"$output")" 0 "modules of this package in Apache"
+  is "$(files_of_module)" "$files_before" "files left"
   wait_until 5 cgroup_gone "$(groups_path)"
 }
 
-# The test bed's own, on the machine that this runs on, do not count.
-files_of_ours() { on_machine find /etc /usr /var/lib /var/log /run -path /etc/netns -prune -o -iname '*vhostlimit*' -print; }
+# Files of the test bed on the host do not count.
+files_of_module() { on_machine find /etc /usr /var/lib /var/log /run -path /etc/netns -prune -o -iname '*vhostlimit*' -print; }
 
 answers() { # <host> <status>
   [[ $(on_machine curl -s -o /dev/null -m 10 -w '%{http_code}' -H "Host: $1" http://127.0.0.1/) == "$2" ]]
@@ -171,14 +171,14 @@ waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
 
 # ---- tests -------------------------------------------------------------------
 
-@test "make deb builds a package that lintian finds no error in" {
+@test "make deb builds a package without an error of lintian" {
   requires dpkg lintian
   package_file || fail "no package was built"
   try lintian --fail-on error --allow-root "$(package_file)"
   is "$status" 0
 }
 
-@test "an operator's day: install, enable, flood, look, change a weight, remove" {
+@test "the package is installed, enabled, flooded, inspected, changed and removed" {
   requires long dpkg machine
   package_file || fail "no package was built"
   start_machine
@@ -195,7 +195,7 @@ waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
   remove_package
 }
 
-@test "the spec for RPM systems is one, and has the version of configure.ac" {
+@test "the RPM spec is valid and has the version of configure.ac" {
   local rpmspec=${VL_BUILD_DIR:-$TOP}/packaging/mod_vhostlimit.spec
   requires rpmspec
   try rpmspec -q --srpm --qf '%{VERSION}\n' "$rpmspec"
@@ -203,7 +203,7 @@ waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
   is "${lines[-1]}" "$(version)" "version"
 }
 
-@test "the change log of the package has the version of configure.ac" {
+@test "the package's change log has the version of configure.ac" {
   like "$(head -n 1 "$TOP/packaging/debian/changelog")" "^mod-vhostlimit \\($(version)-[0-9]+\\) "
 }
 

@@ -66,11 +66,11 @@ document.querySelectorAll("#pages tbody tr").length > 5 && document.querySelecto
 END
 }
 
-@test "every test of bench.sh, with the clients of the test bed" {
+@test "every test of bench.sh runs, with the clients of the test bed" {
   every_test here
 }
 
-@test "every test of bench.sh, with clients over ssh" {
+@test "every test of bench.sh runs, with clients over ssh" {
   requires sshd
   machines_up
   every_test on_server --clients one,two,three --install

@@ -159,7 +159,7 @@ test_shares() {
 queued_at_least() { (($(cell "$1" waiting) >= $2)); } # <site> <number>
 
 parallel() { # <site> <number> <at a time> <path>: the status of each answer
-  # curl makes many requests of a pattern; [1-N] is only seen by a query
+  # curl makes many requests of a pattern; [1-N] is a query that pages ignore
   curl -sS -m 60 --noproxy '*' --no-progress-meter -Z --parallel-immediate --parallel-max "$3" \
     -H "Host: $1.test" -o /dev/null -w '%{http_code}\n' "http://127.0.0.1:$port$4?[1-$2]" 2>>"$work/curl.log"
 }
@@ -179,7 +179,7 @@ test_restarts() {
   wait "${loops[@]}"
   rm -f "$work/stop"
   i=$(cat "$work"/restart.* | wc -l)
-  # not many: the worker MPM before 2.4.63 stands still for seconds, also without the module
+  # Few requests: the worker MPM before 2.4.63 stalls for seconds, also without the module.
   [[ $(cat "$work"/restart.* | sort -u) == 200 && $i -ge 4 ]] && return
   cat "$work"/restart.* | sort | uniq -c
   tail -n 3 "$work/curl.log"
@@ -275,7 +275,7 @@ prepare() {
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   chmod 755 "$work"
-  # groups of its own: another server here may use the default path
+  # Groups of its own: another server here may use the default path.
   cgroup=/vl-smoke-$$-$RANDOM
   ((EUID == 0)) || cgroup=off
   mkdir "$work/a" "$work/b"
@@ -313,16 +313,16 @@ main() {
   case $mpm in
     event | worker | prefork)
       run_test "classifies by Host" test_classifies
-      run_test "shares between two loaded sites" test_shares
-      run_test "restarts gracefully three times under load without a failure" test_restarts
-      run_test "answers its status page in each format" test_status
+      run_test "two loaded sites share the server" test_shares
+      run_test "no request fails in three graceful restarts under load" test_restarts
+      run_test "the status page answers in each format" test_status
       ;;
     *)
-      run_test "says once that it does not know the MPM" test_unknown_mpm 1
+      run_test "logs once that it does not support the MPM" test_unknown_mpm 1
       run_test "both sites are served" test_serves
       run_test "the log has no error and no crash" test_log
       run_test "both sites are served after each of three graceful restarts" test_serves_on
-      run_test "says so once for each restart" test_unknown_mpm 4
+      run_test "logs that once for each restart" test_unknown_mpm 4
       ;;
   esac
   run_test "stops" test_stops

@@ -4,7 +4,9 @@
 function escaped(text) {
   gsub(/\\/, "\\e", text)
   gsub(/`/, "", text)
-  gsub(/\*/, "", text)
+  gsub(/\*\*/, "", text)
+  while (match(text, /\*[a-z]+\*/))
+    text = substr(text, 1, RSTART - 1) substr(text, RSTART + 1, RLENGTH - 2) substr(text, RSTART + RLENGTH)
   gsub(/\(https?:[^)]*\)/, "", text)
   gsub(/[][]/, "", text)
   gsub(/-/, "\\-", text)
@@ -21,7 +23,7 @@ BEGIN {
   print ".Os"
   print ".Sh NAME"
   print ".Nm mod_vhostlimit"
-  print ".Nd Apache module: each vhost its fair share of the server"
+  print ".Nd Apache module that shares the server fairly between sites"
   print ".Sh DESCRIPTION"
 }
 
@@ -31,14 +33,16 @@ BEGIN {
   print ".It Cm " substr($0, 4)
   next
 }
-/^- [A-Z][a-z]*: / {
+/^- (Status|Module): / { next }
+/^- (Description|Syntax|Default|Range|Context): / {
   name = substr($0, 3, index($0, ":") - 3)
-  text = substr($0, index($0, ": ") + 2)
-  print ".Pp"
-  line(name == "Does" ? text : name ": " text)
+  if (name != "Description") print ".br"
+  line(name == "Description" ? substr($0, index($0, ": ") + 2) "." : substr($0, 3))
   next
 }
 /^- / { print ".Pp"; $0 = substr($0, 3) }
+/^$/ { paragraph = 1; next }
+paragraph { print ".Pp"; paragraph = 0 }
 { sub(/^ +/, ""); line($0) }
 
 END {

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <apr_thread_proc.h>
+#include <mpm_common.h>
 
 #include "accept/vl_acceptor.h"
 #include "accept/vl_child.h"
@@ -101,6 +102,22 @@ void vl_accept_child_init(void)
         open_and_start();
     else if (vl_listener_may_replace())
         accepting.replaces_listeners = vl_prefork_child_init();
+}
+
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+/* child_stopping hook. Prefork calls it for a child that ends alone, too. */
+static void stop_at_once(apr_pool_t *pchild, int graceful)
+{
+    if (!graceful && accepting.thread)
+        vl_acceptor_stop_at_once();
+}
+#endif
+
+void vl_accept_register(void)
+{
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+    ap_hook_child_stopping(stop_at_once, NULL, NULL, APR_HOOK_MIDDLE);
+#endif
 }
 
 int vl_accept_keeps_time(void)

@@ -16,6 +16,8 @@
  * Owns the thread.  What it knows does not change after vl_accept_child_init(), so there
  * is no lock.  mod_vhostlimit.c is the caller; any thread may ask vl_accept_works(). */
 
+/* Registers the hooks. */
+void vl_accept_register(void);
 /* Child, after vl_child_init() and before its MPM starts its threads. Starts the
  * acceptor and takes over the listeners where possible. */
 void vl_accept_child_init(void);

@@ -16,6 +16,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <ap_mpm.h>
+#include <scoreboard.h>
+
 #include "accept/vl_arrival.h"
 #include "accept/vl_child.h"
 #include "accept/vl_classify.h"
@@ -41,6 +44,9 @@
  * close. */
 #define WAIT_FOR_OTHERS_US (1 * APR_USEC_PER_SEC)
 #define STOP_US (3 * APR_USEC_PER_SEC)
+/* When the server stops at once, clients have as long to take their answers.  The parent
+ * looks for ended children after 16, 82, 344 and 1368 ms (ap_reclaim_child_processes). */
+#define END_US (100 * 1000)
 /* Attempts, 10 ms apart, before connections that no child receives are closed. */
 #define TRANSFER_TRIES 100
 /* Connections per message. Another child receives all of them, if it has descriptors
@@ -77,6 +83,8 @@ static struct {
     const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
     int reads_usage;                /* this child reads the CPU usage for all children */
+    ap_generation_t generation;     /* of this child */
+    int at_once;                    /* atomic: vl_acceptor_stop_at_once() was called */
     int stopping;                   /* atomic: vl_acceptor_stop() was called */
 } acceptor;
 
@@ -434,10 +442,12 @@ static void tick(apr_int64_t now_us)
 
 /* --- the end -------------------------------------------------------------- */
 
-/* The parent removes its pid file before it tells its children to stop for good.
- * Nothing else distinguishes this from a restart. */
-static int server_is_stopping(void)
+/* Before a restart the parent advances the generation. Before a graceful stop it removes
+ * its pid file. At SIGTERM it does neither until its children have ended. */
+static int server_is_stopping(int at_once)
 {
+    if (at_once && acceptor.generation == ap_scoreboard_image->global->running_generation)
+        return 1;
     return access(vl_child.pid_file, F_OK) && errno == ENOENT;
 }
 
@@ -467,18 +477,19 @@ static int has_connections(void)
            || (acceptor.is_prefork && vl_relay_pending(vl_child.relay_pair));
 }
 
+
 /* Connections are transferred to the other children. If none has started for a second,
  * they are transferred to a child that is about to start, or, when the server stops,
- * answered with 503. */
-static void empty(apr_int64_t elapsed_us)
+ * answered with 503. at_once: all children end now, and others start after them. */
+static void empty(apr_int64_t elapsed_us, int at_once)
 {
-    if (can_transfer()) {
+    if (can_transfer() && !at_once) {
         transfer_all();
         return;
     }
-    if (elapsed_us <= WAIT_FOR_OTHERS_US)
+    if (elapsed_us <= WAIT_FOR_OTHERS_US && !at_once)
         return;
-    if (server_is_stopping()) {
+    if (server_is_stopping(at_once)) {
         receive_transfers();
         recall_relayed();
         vl_arrival_answer_all();
@@ -492,7 +503,8 @@ static void empty(apr_int64_t elapsed_us)
 /* Closing connections get the time that the MPM gives its own when the server stops. */
 static void leave(void)
 {
-    apr_int64_t start_us = vl_clock_us(), elapsed_us;
+    apr_int64_t start_us = vl_clock_us(), end_us = start_us + STOP_US, now_us;
+    int at_once = 0;
 
     stop_listening(LEAVING);
     vl_listener_child_close(acceptor.listeners);
@@ -501,18 +513,27 @@ static void leave(void)
     if (acceptor.is_prefork)
         vl_relay_acceptor_resign(vl_child.shm);
     do {
-        elapsed_us = vl_clock_us() - start_us;
-        empty(elapsed_us);
+        now_us = vl_clock_us();
+        if (!at_once && __atomic_load_n(&acceptor.at_once, __ATOMIC_RELAXED)) {
+            at_once = 1;
+            end_us = now_us + END_US;
+        }
+        empty(now_us - start_us, at_once);
         if (has_connections() || vl_lease_queued())
             wait_for_events();
         vl_lease_tick(vl_clock_us());
-    } while (has_connections() && elapsed_us < STOP_US);
+    } while (has_connections() && now_us < end_us);
     /* Established connections are granted leases as long as the MPM serves them. */
     while (vl_lease_parks() && !vl_acceptor_is_stopping()) {
         wait_for_events();
         vl_lease_tick(vl_clock_us());
     }
     vl_lease_child_end();
+}
+
+void vl_acceptor_stop_at_once(void)
+{
+    __atomic_store_n(&acceptor.at_once, 1, __ATOMIC_RELAXED);
 }
 
 int vl_acceptor_is_stopping(void)
@@ -535,6 +556,7 @@ int vl_acceptor_open(int is_prefork)
     int pass_fd;
 
     acceptor.is_prefork = is_prefork;
+    ap_mpm_query(AP_MPMQ_GENERATION, &acceptor.generation);
     acceptor.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (acceptor.epoll_fd < 0)
         return -1;

@@ -110,58 +110,73 @@ static void address_of(apr_sockaddr_t *sa, const struct sockaddr_storage *ss,
     if (ss->ss_family == AF_INET) {
         sa->ipaddr_ptr = &sa->sa.sin.sin_addr;
         sa->ipaddr_len = sizeof(struct in_addr);
+        sa->addr_str_len = INET_ADDRSTRLEN;
         sa->port = ntohs(sa->sa.sin.sin_port);
     }
     else {
         sa->ipaddr_ptr = &sa->sa.sin6.sin6_addr;
         sa->ipaddr_len = sizeof(struct in6_addr);
+        sa->addr_str_len = INET6_ADDRSTRLEN;
         sa->port = ntohs(sa->sa.sin6.sin6_port);
     }
 }
 
-/* Sets the address to that in a PROXY header, if mod_remoteip expects such headers. It
- * refuses the request if it does not trust the sender. */
-static void use_proxy_header(apr_sockaddr_t *remote, const vl_peek_t *peek)
+/* Returns 1 if the PROXY header names a client, and sets *ret_client to its address. */
+static int address_in_header(apr_sockaddr_t *ret_client, const vl_peek_t *peek)
 {
     struct sockaddr_storage ss = { 0 };
 
-    if (!peek->client_length || !vl_remoteip_expects_proxy_header())
-        return;
     if (peek->client_length == 4) {
         ss.ss_family = AF_INET;
         memcpy(&((struct sockaddr_in *)&ss)->sin_addr, peek->client, 4);
-        address_of(remote, &ss, sizeof(struct sockaddr_in));
+        address_of(ret_client, &ss, sizeof(struct sockaddr_in));
     }
-    else {
+    else if (peek->client_length) {
         ss.ss_family = AF_INET6;
         memcpy(&((struct sockaddr_in6 *)&ss)->sin6_addr, peek->client, 16);
-        address_of(remote, &ss, sizeof(struct sockaddr_in6));
+        address_of(ret_client, &ss, sizeof(struct sockaddr_in6));
     }
+    return peek->client_length > 0;
 }
 
-/* Evaluates the site's expressions, and identifies the client. The expression of
- * VhostLimitExempt sees the address of the connection. mod_remoteip is asked only while
- * requests wait, because it needs a scratch request. */
+static void set_client(request_rec *r, apr_sockaddr_t *client)
+{
+    client->pool = r->pool;
+    r->useragent_addr = client;
+    apr_sockaddr_ip_get(&r->useragent_ip, client);
+}
+
+/* Evaluates the site's expressions, and identifies the client. The address is that in the
+ * PROXY header, if mod_remoteip expects such headers: it refuses the request if it does not
+ * trust the sender. The expression of VhostLimitExempt does not see an address in a header
+ * field: mod_remoteip is asked afterwards, and only while requests wait. */
 static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
                      apr_sockaddr_t *local, apr_sockaddr_t *remote,
                      const vl_peek_t *peek, vl_classified_t *ret_found)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     request_rec *r = NULL;
+    apr_sockaddr_t in_header;
+    int expects_header = vl_remoteip_expects_proxy_header();
+    apr_size_t skipped = expects_header ? peek->proxy_length : 0;
+    apr_sockaddr_t *client = expects_header && address_in_header(&in_header, peek)
+                             ? &in_header : remote;
     int asks_remoteip = vl_remoteip_is_used() && conf->mode == VL_MODE_ON
                         && conf->visitors.clients && !peek->tls
                         && vl_shm_is_contended(vl_child.shm, conf->account);
 
     if (conf->exempt || asks_remoteip || vl_visitor_needs_request(&conf->visitors)) {
         apr_pool_clear(classifier.scratch);
-        r = vl_exempt_scratch(classifier.scratch, s, bytes, len, local, remote);
+        r = vl_exempt_scratch(classifier.scratch, s, bytes + skipped, len - skipped, local,
+                              remote);
     }
+    if (r)
+        set_client(r, client);
     ret_found->exempt = r && vl_exempt(r);
-    use_proxy_header(remote, peek);
     if (r && asks_remoteip)
         vl_remoteip_apply(r);
     if (conf->mode == VL_MODE_ON)
-        vl_visitor_identify(vl_child.shm, s, r, remote, &ret_found->client);
+        vl_visitor_identify(vl_child.shm, s, r, client, &ret_found->client);
 }
 
 /* Chooses the default server of the address, as Apache does until the first bytes name

@@ -294,12 +294,13 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
     ret_peek->http2 = 0;
     ret_peek->tls = 0;
     ret_peek->head = ret_peek->http11 = 0;
-    ret_peek->client_length = 0;
+    ret_peek->client_length = ret_peek->proxy_length = 0;
     if (!in.len)
         return VL_PEEK_MORE;
     skipped = skip_proxy_v1(&in, ret_peek);
     if (!skipped)
         skipped = skip_proxy_v2(&in, ret_peek);
+    ret_peek->proxy_length = skipped > 0 ? len - in.len : 0;
     if (skipped < 0 || !in.len)
         return VL_PEEK_MORE;
     if (*in.at == 0x16)

@@ -24,6 +24,7 @@ typedef struct vl_peek_t {
     int tls;                        /* host is from the SNI of a ClientHello */
     int head;                       /* the method is HEAD */
     int http11;                     /* the protocol is HTTP/1.1 */
+    apr_size_t proxy_length;        /* bytes of the PROXY header; 0: there is none */
     unsigned char client[16];       /* the address in a PROXY header ... */
     apr_size_t client_length;       /* ... 4 or 16 bytes; 0: there is none */
 } vl_peek_t;

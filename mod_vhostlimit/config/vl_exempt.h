@@ -15,8 +15,8 @@ int vl_exempt(request_rec *r);
 
 /* Returns a scratch request (vl_scratch.h), allocated in p, with the request line and the
  * header lines of the first bytes of a connection that the MPM has not accepted yet.  Returns
- * NULL if the bytes are no plain request head (TLS, a PROXY header).  What depends on such a
- * request is decided later. */
+ * NULL if the bytes are no plain request head (TLS, or a PROXY header that the caller has not
+ * skipped).  What depends on such a request is decided later. */
 request_rec *vl_exempt_scratch(apr_pool_t *p, server_rec *s, const char *bytes,
                                apr_size_t len, apr_sockaddr_t *local,
                                apr_sockaddr_t *remote);

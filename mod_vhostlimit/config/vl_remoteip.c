@@ -67,16 +67,18 @@ static int is_addresses(apr_pool_t *p, const char *value)
 
 void vl_remoteip_apply(request_rec *r)
 {
-    const apr_table_entry_t *fields = (const apr_table_entry_t *)
-                                      apr_table_elts(r->headers_in)->elts;
-    apr_table_t *all = r->headers_in, *addresses = apr_table_make(r->pool, 2);
-    int i, n = apr_table_elts(r->headers_in)->nelts;
+    apr_table_t *all = r->headers_in, *addresses;
+    const apr_array_header_t *fields = apr_table_elts(all);
+    int i;
 
     if (!remoteip.hook)
         return;
-    for (i = 0; i < n; i++) {
-        if (is_addresses(r->pool, fields[i].val))
-            apr_table_addn(addresses, fields[i].key, fields[i].val);
+    addresses = apr_table_make(r->pool, 2);
+    for (i = 0; i < fields->nelts; i++) {
+        const apr_table_entry_t *field = &APR_ARRAY_IDX(fields, i, apr_table_entry_t);
+
+        if (is_addresses(r->pool, field->val))
+            apr_table_addn(addresses, field->key, field->val);
     }
     if (!apr_is_empty_table(addresses)) {
         r->headers_in = addresses;

@@ -28,6 +28,20 @@ void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm)
                                ? (apr_uint32_t)conf->visitors.share : 0);
 }
 
+int vl_visitor_classes(const vl_visitor_conf_t *conf)
+{
+    return conf->classes ? conf->classes->nelts + 1 : 0;
+}
+
+const char *vl_visitor_class_name(const vl_visitor_conf_t *conf, unsigned class_no)
+{
+    if (!class_no)
+        return "other";
+    if ((int)class_no >= vl_visitor_classes(conf))
+        return "removed";
+    return APR_ARRAY_IDX(conf->classes, class_no - 1, vl_class_conf_t).name;
+}
+
 /* --- cookies --------------------------------------------------------------- */
 
 /* The cookie is "E.M": E is when it expires, seconds of the monotonic clock, M a message authentication
@@ -122,23 +136,19 @@ void vl_visitor_identify(vl_shm_t *shm, const server_rec *s, request_rec *r,
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_visitor_conf_t *visitors = &conf->visitors;
-    unsigned class_no = class_of(r, visitors);
-    vl_band_e band = VL_BAND_STRANGERS;
 
     if (r)
         address = r->useragent_addr;
-    vl_clients_identify(vl_shm_clients(shm), conf->account, class_no, band,
-                        address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
-                        (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
+    vl_clients_prefix(address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
+                      (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
+    ret_id->class_no = (unsigned char)class_of(r, visitors);
     if ((visitors->known == VL_KNOWN_ADDRESS
          && vl_known_has(vl_shm_known(shm), conf->account, ret_id->prefix, vl_clock_us(),
                          visitors->ttl_us))
         || (visitors->known == VL_KNOWN_COOKIE && r && has_cookie(r, shm, conf)))
-        vl_clients_identify(vl_shm_clients(shm), conf->account, class_no, VL_BAND_KNOWN,
-                            address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
-                            (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
-    if (!visitors->clients)
-        ret_id->key = 0;
+        ret_id->band = VL_BAND_KNOWN;
+    if (visitors->clients)
+        vl_clients_key(vl_shm_clients(shm), conf->account, ret_id);
 }
 
 void vl_visitor_served(vl_shm_t *shm, const request_rec *r, const vl_client_id_t *id)

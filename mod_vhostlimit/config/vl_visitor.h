@@ -20,6 +20,13 @@
  * account. Parent, in post_config. */
 void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm);
 
+/* Returns how many classes the site has, with the one of all other requests, which is class 0.
+ * Returns 0 if it has no VhostLimitClass. */
+int vl_visitor_classes(const vl_visitor_conf_t *conf);
+/* Returns the name of a class. "other" is class 0, "removed" one that a graceful restart has
+ * removed. */
+const char *vl_visitor_class_name(const vl_visitor_conf_t *conf, unsigned class_no);
+
 /* Returns 1 if vl_visitor_identify() can say more if it has the request. */
 int vl_visitor_needs_request(const vl_visitor_conf_t *conf);
 /* Finds the class, the client and the band of a request. r: the request, or NULL if only the

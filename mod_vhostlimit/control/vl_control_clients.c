@@ -4,38 +4,27 @@
 #include <arpa/inet.h>
 
 #include "base/vl_clock.h"
-#include "config/vl_conf.h"
+#include "config/vl_visitor.h"
+#include "core/vl_inside.h"
 
 static const char *known_name(vl_known_e known)
 {
     return known == VL_KNOWN_ADDRESS ? "address" : known == VL_KNOWN_COOKIE ? "cookie" : "off";
 }
 
-static const char *class_name(const vl_visitor_conf_t *conf, unsigned class_no)
-{
-    if (!class_no)
-        return "other";
-    if (!conf->classes || (int)class_no > conf->classes->nelts)
-        return "removed";           /* by a graceful restart */
-    return APR_ARRAY_IDX(conf->classes, class_no - 1, vl_class_conf_t).name;
-}
-
 static void put_class(vl_out_t *out, const vl_visitor_conf_t *conf,
-                      const struct vl_class_t *c, unsigned class_no)
+                      const vl_inside_class_t *c, unsigned class_no)
 {
-    const struct vl_band_t *known = &c->band[VL_BAND_KNOWN];
-
     vl_out_text(out, class_no ? ",\n{\"name\":" : "\n{\"name\":");
-    vl_out_json(out, class_name(conf, class_no));
-    vl_out_printf(out, ",\"weight\":%u,\"requests\":%" APR_UINT64_T_FMT ",\"cpu_us\":%"
-                  APR_UINT64_T_FMT ",\"known_requests\":%" APR_UINT64_T_FMT
-                  ",\"known_cpu_us\":%" APR_UINT64_T_FMT "}",
-                  c->weight ? c->weight : VL_CLASS_WEIGHT_DEFAULT, c->requests, c->cpu_us,
-                  known->requests, known->cpu_us);
+    vl_out_json(out, vl_visitor_class_name(conf, class_no));
+    vl_out_printf(out, ",\"weight\":%u,\"waiting\":%u,\"requests\":%" APR_UINT64_T_FMT
+                  ",\"cpu_us\":%" APR_UINT64_T_FMT ",\"known_requests\":%" APR_UINT64_T_FMT
+                  ",\"known_cpu_us\":%" APR_UINT64_T_FMT "}", c->weight, c->waiting,
+                  c->requests, c->cpu_us, c->known_requests, c->known_cpu_us);
 }
 
-static void put_client(vl_out_t *out, const vl_visitor_conf_t *conf,
-                       const vl_client_entry_t *client, apr_int64_t now_us, int is_first)
+static void put_address(vl_out_t *out, const vl_visitor_conf_t *conf,
+                        const vl_client_entry_t *client)
 {
     static const unsigned char mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
     int is_v4 = !memcmp(client->prefix, mapped, sizeof(mapped));
@@ -43,9 +32,16 @@ static void put_client(vl_out_t *out, const vl_visitor_conf_t *conf,
 
     inet_ntop(is_v4 ? AF_INET : AF_INET6, client->prefix + (is_v4 ? 12 : 0), text,
               sizeof(text));
-    vl_out_printf(out, "%s{\"address\":\"%s/%d\",\"class\":", is_first ? "\n" : ",\n", text,
+    vl_out_printf(out, "{\"address\":\"%s/%d\",\"class\":", text,
                   is_v4 ? conf->bits4 : conf->bits6);
-    vl_out_json(out, class_name(conf, client->class_no));
+    vl_out_json(out, vl_visitor_class_name(conf, client->class_no));
+}
+
+static void put_client(vl_out_t *out, const vl_visitor_conf_t *conf,
+                       const vl_client_entry_t *client, apr_int64_t now_us, int is_first)
+{
+    vl_out_text(out, is_first ? "\n" : ",\n");
+    put_address(out, conf, client);
     vl_out_printf(out, ",\"known\":%s,\"requests\":%u,\"cpu_us\":%" APR_UINT64_T_FMT
                   ",\"idle_s\":%" APR_INT64_T_FMT "}",
                   client->band == VL_BAND_KNOWN ? "true" : "false", client->requests,
@@ -53,26 +49,50 @@ static void put_client(vl_out_t *out, const vl_visitor_conf_t *conf,
                   now_us / APR_USEC_PER_SEC - (apr_int64_t)client->last_s);
 }
 
+/* Writes how much of the queue the client has that has most of it. Its address is known if it
+ * was granted a slot before. */
+static void put_most(vl_out_t *out, const vl_shm_t *shm, const vl_conf_t *conf)
+{
+    vl_client_entry_t client;
+    apr_uint64_t key;
+    apr_uint32_t n = vl_inside_most(shm, conf->account, &key);
+
+    if (!n)
+        vl_out_text(out, ",\"most\":null");
+    else if (vl_clients_find(vl_shm_clients(shm), key, &client)) {
+        vl_out_text(out, ",\"most\":");
+        put_address(out, &conf->visitors, &client);
+        vl_out_printf(out, ",\"waiting\":%u}", n);
+    }
+    else
+        vl_out_printf(out, ",\"most\":{\"address\":null,\"class\":null,\"waiting\":%u}", n);
+}
+
 void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_rec *s)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_visitor_conf_t *visitors = &conf->visitors;
-    const vl_inner_t *inner = vl_shm_inner(shm, conf->account);
     vl_client_entry_t *clients = apr_palloc(out->pool, sizeof(*clients)
                                                        * VL_CONTROL_CLIENTS_MAX);
     apr_uint32_t n = vl_clients_top(vl_shm_clients(shm), conf->account, clients,
                                     VL_CONTROL_CLIENTS_MAX), i;
-    int classes = 1 + (visitors->classes ? visitors->classes->nelts : 0), c;
+    int c = 0;
     apr_int64_t now_us = vl_clock_us();
+    vl_inside_t inside;
 
+    vl_inside_read(shm, conf->account, &inside);
     vl_out_text(out, "{\"site\":");
     vl_out_json(out, conf->site->name);
     vl_out_printf(out, ",\"clients_share\":%s,\"known\":\"%s\",\"contended\":%s,"
-                  "\"classes\":[", visitors->clients ? "true" : "false",
-                  known_name(visitors->known),
-                  vl_clients_contended(inner, now_us) ? "true" : "false");
-    for (c = 0; c < classes; c++)
-        put_class(out, visitors, &inner->classes[c], (unsigned)c);
+                  "\"waiting\":%u,\"clients_waiting\":%u",
+                  visitors->clients ? "true" : "false", known_name(visitors->known),
+                  vl_shm_is_contended(shm, conf->account) ? "true" : "false",
+                  inside.waiting, inside.clients);
+    put_most(out, shm, conf);
+    vl_out_text(out, ",\"classes\":[");
+    do
+        put_class(out, visitors, &inside.classes[c], (unsigned)c);
+    while (++c < vl_visitor_classes(visitors));
     vl_out_text(out, "],\"clients\":[");
     for (i = 0; i < n; i++)
         put_client(out, visitors, &clients[i], now_us, !i);

@@ -3,7 +3,8 @@
 #define VL_CONTROL_CLIENTS_H
 
 /* The answer to the command "clients" of the control socket: the classes of a site, and its
- * clients that used most CPU time while requests waited.  Addresses are personal data; only
+ * clients that used most CPU time while requests waited, and how much of the queue one of them
+ * has.  Addresses are personal data; only
  * root can read the control socket, and the module writes them nowhere else.  No lock: the
  * numbers need not be consistent. */
 

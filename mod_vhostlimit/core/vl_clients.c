@@ -54,17 +54,12 @@ static void mask(unsigned char *address, apr_size_t length, unsigned bits)
     }
 }
 
-void vl_clients_identify(const vl_clients_t *clients, apr_uint32_t account,
-                         unsigned class_no, vl_band_e band, const void *address,
-                         apr_size_t length, unsigned bits4, unsigned bits6,
-                         vl_client_id_t *ret_id)
+void vl_clients_prefix(const void *address, apr_size_t length, unsigned bits4, unsigned bits6,
+                       vl_client_id_t *ret_id)
 {
     static const unsigned char mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-    unsigned char text[VL_PREFIX_SIZE + 8] = { 0 };
 
     memset(ret_id, 0, sizeof(*ret_id));
-    ret_id->class_no = (unsigned char)class_no;
-    ret_id->band = (unsigned char)band;
     if (length == 16 && memcmp(address, mapped, sizeof(mapped))) {
         memcpy(ret_id->prefix, address, 16);
         mask(ret_id->prefix, 16, bits6);
@@ -74,11 +69,17 @@ void vl_clients_identify(const vl_clients_t *clients, apr_uint32_t account,
         memcpy(ret_id->prefix + 12, (const char *)address + length - 4, 4);
         mask(ret_id->prefix + 12, 4, bits4);
     }
-    memcpy(text, ret_id->prefix, VL_PREFIX_SIZE);
+}
+
+void vl_clients_key(const vl_clients_t *clients, apr_uint32_t account, vl_client_id_t *id)
+{
+    unsigned char text[VL_PREFIX_SIZE + 8] = { 0 };
+
+    memcpy(text, id->prefix, VL_PREFIX_SIZE);
     memcpy(text + VL_PREFIX_SIZE, &account, sizeof(account));
-    text[VL_PREFIX_SIZE + 4] = ret_id->class_no;
-    text[VL_PREFIX_SIZE + 5] = ret_id->band;
-    ret_id->key = apr_siphash24(text, sizeof(text), clients->secret) | 1;
+    text[VL_PREFIX_SIZE + 4] = id->class_no;
+    text[VL_PREFIX_SIZE + 5] = id->band;
+    id->key = apr_siphash24(text, sizeof(text), clients->secret) | 1;
 }
 
 static apr_uint64_t get(const apr_uint64_t *value)
@@ -174,6 +175,18 @@ static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account
     return oldest;
 }
 
+/* Returns the client's entry, a new one if it has none. Returns NULL if the site does not
+ * share by client, or if another process took the entry. */
+static vl_client_entry_t *entry_of(vl_clients_t *clients, apr_uint32_t account,
+                                   const vl_client_id_t *id, apr_int64_t now_us)
+{
+    vl_client_entry_t *entry = id->key ? find(clients, id->key) : NULL;
+
+    if (!entry && id->key)
+        entry = take_entry(clients, account, id, (apr_uint32_t)(now_us / APR_USEC_PER_SEC));
+    return entry;
+}
+
 static struct vl_band_t *band_of(vl_inner_t *inner, const vl_client_id_t *id)
 {
     return &inner->classes[id->class_no].band[id->band];
@@ -255,11 +268,7 @@ void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t acc
     __atomic_store_n(&band->clients, others, __ATOMIC_RELAXED);
     raise_to(&band->client_clock, tags->client_tag);
     charge_above(inner, id, us);
-    if (!id->key)
-        return;
-    entry = find(clients, id->key);
-    if (!entry)
-        entry = take_entry(clients, account, id, (apr_uint32_t)(now_us / APR_USEC_PER_SEC));
+    entry = entry_of(clients, account, id, now_us);
     if (!entry)
         return;
     raise_to(&entry->tag, tags->client_tag);
@@ -289,15 +298,9 @@ void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t ac
     charge_above(inner, id, (apr_int64_t)us);
     others = __atomic_load_n(&band->clients, __ATOMIC_RELAXED);
     add(&band->client_clock, (apr_uint64_t)tag_of((apr_int64_t)us, others ? others : 1));
-    add(&inner->classes[id->class_no].cpu_us, us);
-    add(&inner->classes[id->class_no].requests, 1);
     add(&band->cpu_us, us);
     add(&band->requests, 1);
-    if (!id->key)
-        return;
-    entry = find(clients, id->key);
-    if (!entry)
-        entry = take_entry(clients, account, id, (apr_uint32_t)(now_us / APR_USEC_PER_SEC));
+    entry = entry_of(clients, account, id, now_us);
     if (!entry)
         return;
     clock = get(&band->client_clock);
@@ -354,6 +357,21 @@ apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us)
 
     return gone_us && now_us - gone_us < GONE_US
            ? __atomic_load_n(&inner->patience_us, __ATOMIC_RELAXED) * 3 / 4 : 0;
+}
+
+void vl_clients_late(vl_inner_t *inner)
+{
+    add(&inner->late, 1);
+}
+
+int vl_clients_find(const vl_clients_t *clients, apr_uint64_t key,
+                    vl_client_entry_t *ret_entry)
+{
+    const vl_client_entry_t *entry = key ? find(clients, key) : NULL;
+
+    if (entry)
+        *ret_entry = *entry;
+    return entry != NULL;
 }
 
 apr_uint32_t vl_clients_top(const vl_clients_t *clients, apr_uint32_t account,

@@ -18,6 +18,8 @@
  * Nothing here takes a lock: every field is read and written with atomic operations, and a
  * lost race costs one client the charge of one request. Any thread of any process. */
 
+#include <sys/types.h>
+
 #include <apr.h>
 
 #define VL_CLASSES_MAX 8        /* of a site, with the class of all other requests */
@@ -54,20 +56,32 @@ typedef struct vl_first_t {
     apr_int64_t since_us;       /* arrival of the oldest waiter of the site there */
 } vl_first_t;
 
+/* What a child tells the others of its waiters of one site, in shared memory. Only the child
+ * writes it. It is valid while the child with this pid lives. */
+typedef struct vl_waiting_t {
+    pid_t pid;
+    apr_uint32_t classes[VL_CLASSES_MAX];   /* waiters of each class */
+    apr_uint32_t clients;       /* that have a waiter */
+    /* A client with at least as many waiters as any other whose number of waiters has
+     * changed since. 0: none. */
+    apr_uint32_t most;          /* its waiters */
+    apr_uint64_t most_key;
+} vl_waiting_t;
+
 /* The levels above the clients of one site, in shared memory. */
 typedef struct vl_inner_t {
     apr_int64_t backlog_us;     /* when a request last had to wait; 0: never */
     apr_int64_t gone_us;        /* when a client last left the queue; 0: never */
     apr_int64_t patience_us;    /* how long such clients had waited, see vl_clients_gone() */
+    apr_uint64_t late;          /* requests that were late, see vl_wait.h */
     apr_uint64_t class_clock;   /* tag of the last class that was granted a slot */
     struct vl_class_t {
         apr_uint32_t weight;    /* 0: VL_CLASS_WEIGHT_DEFAULT */
         apr_uint64_t tag, band_clock;
-        apr_uint64_t requests, cpu_us;  /* while requests waited */
         struct vl_band_t {
             apr_uint64_t tag, client_clock;
             apr_uint32_t clients;   /* that wait, in the process that looked last */
-            apr_uint64_t requests, cpu_us;
+            apr_uint64_t requests, cpu_us;  /* while requests waited */
         } band[VL_BANDS];
     } classes[VL_CLASSES_MAX];
     apr_uint32_t known_share;   /* % of a class for known clients; 0: the default */
@@ -98,12 +112,12 @@ void vl_clients_init(vl_clients_t *clients);
  * has no requests. */
 void vl_clients_forget(vl_clients_t *clients, apr_uint32_t account);
 
-/* Fills in *ret_id. address: 4 or 16 bytes (length); bits4 and bits6: how many bits of it
- * distinguish clients, 0 to 32 and 0 to 128. */
-void vl_clients_identify(const vl_clients_t *clients, apr_uint32_t account,
-                         unsigned class_no, vl_band_e band, const void *address,
-                         apr_size_t length, unsigned bits4, unsigned bits6,
-                         vl_client_id_t *ret_id);
+/* Fills in the prefix of *ret_id and clears the rest. address: 4 or 16 bytes (length); bits4
+ * and bits6: how many bits of it distinguish clients, 0 to 32 and 0 to 128. */
+void vl_clients_prefix(const void *address, apr_size_t length, unsigned bits4, unsigned bits6,
+                       vl_client_id_t *ret_id);
+/* Fills in the key. The other members are set. */
+void vl_clients_key(const vl_clients_t *clients, apr_uint32_t account, vl_client_id_t *id);
 
 /* Returns the tag of the client, which is at least `least`. */
 apr_uint64_t vl_clients_tag(const vl_clients_t *clients, const vl_client_id_t *id,
@@ -143,6 +157,12 @@ void vl_clients_gone(vl_inner_t *inner, apr_int64_t waited_us, apr_int64_t now_u
  * waited, and at least 0.75 s. Returns 0 if none has gone in the last five seconds. */
 apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us);
 
+/* Counts a request that is late, see vl_wait.h. */
+void vl_clients_late(vl_inner_t *inner);
+
+/* Copies the entry with this key. Returns 0 if there is none. */
+int vl_clients_find(const vl_clients_t *clients, apr_uint64_t key,
+                    vl_client_entry_t *ret_entry);
 /* Copies up to max entries of the account, those with most CPU time first. Returns their
  * number. */
 apr_uint32_t vl_clients_top(const vl_clients_t *clients, apr_uint32_t account,

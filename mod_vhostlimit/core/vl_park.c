@@ -11,6 +11,7 @@
 #include "base/vl_pages.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_dispatch.h"
+#include "core/vl_inside.h"
 #include "core/vl_thread.h"
 
 /* Interval at which a thread waiter acts without a wakeup. In a child with one thread it
@@ -48,12 +49,18 @@ static vl_inner_t *inner_of(apr_uint32_t account)
     return vl_shm_inner(park.shm, account);
 }
 
+static vl_waiting_t *waiting_of(apr_uint32_t account)
+{
+    return vl_inside_mine(park.shm, account);
+}
+
 void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
                         apr_uint32_t accounts, apr_uint32_t threads,
                         apr_uint32_t workers)
 {
     park.shm = shm;
-    park.waiters = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of);
+    park.waiters = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of,
+                                  waiting_of);
     park.threads = threads;
     park.requests.limit = threads > 1 ? threads / 2 : 1;
     park.streams.limit = workers * 5 / 6;

@@ -6,7 +6,8 @@
  * with the lock. Only the core and vl_relay.c include this header.
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
- *   | child x children | cell x children x capacity | inner x capacity | clients | known ]
+ *   | child x children | cell x children x capacity | inner x capacity | clients | known
+ *   | waiting x children x capacity ]
  *
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
@@ -39,7 +40,7 @@
  * The files of the core, from the bottom up; each calls only those before it. Without the
  * segment: vl_admit, vl_queue, vl_override, vl_cpu, vl_clients, vl_known, vl_wait. With the
  * segment: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
- * vl_shm_child, vl_shm, vl_thread, vl_park. vl_limited calls vl_segment only. */
+ * vl_shm_child, vl_shm, vl_inside, vl_thread, vl_park. vl_limited calls vl_segment only. */
 
 #include <pthread.h>
 
@@ -165,6 +166,7 @@ struct vl_shm_t {
     vl_inner_t *inner;              /* shares inside each account */
     vl_clients_t *clients;
     vl_known_t *known;
+    vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
     int *wake_fds;                  /* eventfd of each column, or -1 */
     apr_uint32_t self;              /* column of this process, or NO_CHILD */
     apr_pool_t *pool;               /* parent only: holds all of this */
@@ -192,6 +194,12 @@ static inline cell_t *vl_segment_cell(const vl_shm_t *shm, apr_uint32_t child,
                                   apr_uint32_t account)
 {
     return &shm->cells[(apr_size_t)child * shm->head->capacity + account];
+}
+
+static inline vl_waiting_t *vl_segment_waiting(const vl_shm_t *shm, apr_uint32_t child,
+                                               apr_uint32_t account)
+{
+    return &shm->waiting[(apr_size_t)child * shm->head->capacity + account];
 }
 
 /* Returns the current limits of the account. vl_queue_limit() changes them. */

@@ -55,6 +55,7 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
     shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
     shm->clients = carve(base, &offset, sizeof(vl_clients_t));
     shm->known = carve(base, &offset, sizeof(vl_known_t));
+    shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
     return offset;
 }
 

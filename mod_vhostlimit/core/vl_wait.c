@@ -58,6 +58,7 @@ typedef struct line_t {
 struct vl_wait_t {
     const vl_clients_t *clients;
     vl_inner_t *(*inner)(apr_uint32_t account);
+    vl_waiting_t *(*waiting)(apr_uint32_t account);
     line_t **lines;                 /* by account */
     APR_RING_HEAD(busy_head_t, line_t) busy;
     apr_uint32_t count;
@@ -113,13 +114,15 @@ static apr_status_t free_all(void *data)
 
 vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts,
                           const vl_clients_t *clients,
-                          vl_inner_t *(*inner)(apr_uint32_t account))
+                          vl_inner_t *(*inner)(apr_uint32_t account),
+                          vl_waiting_t *(*waiting)(apr_uint32_t account))
 {
     vl_wait_t *w = vl_pages_make(p, 1, sizeof(*w));
 
     w->lines = vl_pages_make(p, accounts, sizeof(line_t *));
     w->clients = clients;
     w->inner = inner;
+    w->waiting = waiting;
     APR_RING_INIT(&w->busy, line_t, link);
     apr_pool_cleanup_register(p, w, free_all, apr_pool_cleanup_null);
     return w;
@@ -184,6 +187,37 @@ static void heap_remove(heap_t *heap, const wait_client_t *client)
     put(heap, i, last);
     sift_up(heap, i);
     sift_down(heap, last->heap_pos);
+}
+
+/* --- what the other processes are told ------------------------------------- */
+
+static void set(apr_uint32_t *value, apr_uint32_t n)
+{
+    __atomic_store_n(value, n, __ATOMIC_RELAXED);
+}
+
+static void tell_clients(const vl_wait_t *w, const wait_client_t *client, int by)
+{
+    vl_waiting_t *waiting = client->id.key ? w->waiting(client->account) : NULL;
+
+    if (waiting)
+        set(&waiting->clients, waiting->clients + (apr_uint32_t)by);
+}
+
+static void tell_count(const vl_wait_t *w, const wait_client_t *client, int by)
+{
+    vl_waiting_t *waiting = w->waiting(client->account);
+
+    if (!waiting)
+        return;
+    set(&waiting->classes[client->id.class_no],
+        waiting->classes[client->id.class_no] + (apr_uint32_t)by);
+    if (client->id.key
+        && (client->count > waiting->most || client->id.key == waiting->most_key)) {
+        set(&waiting->most, client->count);
+        __atomic_store_n(&waiting->most_key, client->count ? client->id.key : 0,
+                         __ATOMIC_RELAXED);
+    }
 }
 
 /* --- the clients of an account -------------------------------------------- */
@@ -258,6 +292,7 @@ static wait_client_t *client_of(vl_wait_t *w, line_t *line, const vl_waiter_t *w
     client->in_time = NULL;
     client->is_late = 0;
     heap_add(heap_of(line, client), client);
+    tell_clients(w, client, 1);
     if (line->classes <= id->class_no)
         line->classes = id->class_no + 1u;
     return client;
@@ -267,6 +302,7 @@ static void end_client(vl_wait_t *w, line_t *line, wait_client_t *client)
 {
     wait_client_t **at = hash_of(w, client->account, &client->id);
 
+    tell_clients(w, client, -1);
     if (client->is_late)
         leave_late(heap_of(line, client), client);
     else
@@ -334,6 +370,7 @@ static void count(vl_wait_t *w, line_t *line, wait_client_t *client, int by)
     client->count += (apr_uint32_t)by;
     line->count += (apr_uint32_t)by;
     w->count += (apr_uint32_t)by;
+    tell_count(w, client, by);
 }
 
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
@@ -356,6 +393,7 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
     if (!client->in_time || client->in_time->since_us > waiter->since_us)
         be_in_time(heap_of(line, client), client, waiter);
     waiter->queue = client;
+    waiter->was_late = 0;
     count(w, line, client, 1);
 }
 
@@ -434,6 +472,15 @@ static unsigned next_band(const line_t *line, const vl_inner_t *inner, unsigned 
     return is_known ? VL_BAND_KNOWN : VL_BAND_STRANGERS;
 }
 
+/* Returns the waiter after one that is late, or NULL. */
+static vl_waiter_t *after_late(const vl_wait_t *w, wait_client_t *client, vl_waiter_t *late)
+{
+    if (!late->was_late)
+        vl_clients_late(w->inner(client->account));
+    late->was_late = 1;
+    return next_of(client, late);
+}
+
 /* Finds the client that is next in the band, and marks waiters that arrived before late_us
  * as late. Nothing is late if late_us is 0. Returns NULL if all clients are late. */
 static wait_client_t *next_in_time(const vl_wait_t *w, heap_t *heap, apr_int64_t late_us)
@@ -449,7 +496,7 @@ static wait_client_t *next_in_time(const vl_wait_t *w, heap_t *heap, apr_int64_t
         if (!late_us)
             client->in_time = APR_RING_FIRST(&client->waiters);
         while (client->in_time && client->in_time->since_us < late_us)
-            client->in_time = next_of(client, client->in_time);
+            client->in_time = after_late(w, client, client->in_time);
         if (client->in_time)
             return client;
         become_late(heap, client);

@@ -11,7 +11,7 @@
  * as they did is late: its client would probably be gone before the answer. It stays queued,
  * but those that are in time go first, and of 16 grants one goes to a client whose waiters
  * are all late. Without this, a site that gets more requests than it can answer would
- * answer nearly all of them too late.
+ * answer nearly all of them too late. Each late waiter is counted once (vl_inner_t.late).
  *
  * The waiters are the caller's memory. A queue that has no waiter uses no memory but one
  * pointer. Lock: the caller's (the park lock, see vl_park.h). */
@@ -46,15 +46,18 @@ struct vl_waiter_t {
                                      * accept it */
     int may_defer;                  /* 1: if the queue is full, it is deferred */
     int was_deferred;               /* 1: the queue was full when it arrived */
+    int was_late;                   /* 1: counted as late */
 };
 
 typedef struct vl_wait_t vl_wait_t;
 
 /* Creates the queues in p. Aborts if there is no memory. clients: the table of clients.
- * inner: returns the levels of an account. */
+ * inner: returns the levels of an account. waiting: returns what this process tells of its
+ * waiters of an account, or NULL if it tells nothing. */
 vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts,
                           const vl_clients_t *clients,
-                          vl_inner_t *(*inner)(apr_uint32_t account));
+                          vl_inner_t *(*inner)(apr_uint32_t account),
+                          vl_waiting_t *(*waiting)(apr_uint32_t account));
 
 /* Adds a waiter behind those of its client that arrived earlier (since_us). */
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);

@@ -10,7 +10,7 @@
 
 #include "accept/vl_accept.h"
 #include "base/vl_clock.h"
-#include "config/vl_conf.h"
+#include "config/vl_visitor.h"
 #include "base/vl_private.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_slot.h"
@@ -91,6 +91,40 @@ static const char *unenforced_of(apr_pool_t *p, const vl_conf_t *conf,
     return conf->site->unenforced ? conf->site->unenforced : "";
 }
 
+static void fill_classes(apr_pool_t *p, const vl_visitor_conf_t *visitors,
+                         const vl_inside_t *inside, vl_row_t *row)
+{
+    vl_class_row_t *classes = apr_palloc(p, sizeof(*classes) * VL_CLASSES_MAX);
+    apr_uint64_t cpu_us = 0;
+    int i;
+
+    row->classes = classes;
+    row->nclasses = vl_visitor_classes(visitors);
+    for (i = 0; i < row->nclasses; i++) {
+        classes[i].name = vl_visitor_class_name(visitors, (unsigned)i);
+        classes[i].counts = inside->classes[i];
+        cpu_us += inside->classes[i].cpu_us;
+    }
+    for (i = 0; i < row->nclasses; i++)
+        classes[i].cpu_permille = cpu_us ? classes[i].counts.cpu_us * 1000 / cpu_us : 0;
+}
+
+/* Fills in what is known of the queue inside the site. */
+static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, vl_row_t *row)
+{
+    const vl_metrics_t *metrics = &row->metrics;
+    vl_inside_t inside;
+
+    if (!vl_visitor_classes(&conf->visitors)
+        && !(metrics->waiting || metrics->deferred || metrics->queued || metrics->gone))
+        return;
+    vl_inside_read(accounts, conf->account, &inside);
+    row->clients_waiting = inside.clients;
+    row->late = inside.late;
+    if (vl_visitor_classes(&conf->visitors))
+        fill_classes(p, &conf->visitors, &inside, row);
+}
+
 static void fill_row(apr_pool_t *p, const server_rec *s,
                      const vl_account_snapshot_t *from, apr_int64_t now,
                      vl_row_t *row)
@@ -106,6 +140,7 @@ static void fill_row(apr_pool_t *p, const server_rec *s,
     row->state = state_of(row);
     row->method = method_of(row);
     row->cost = cost_of(from->cost_by);
+    fill_inside(p, vl_conf_get(s), row);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
     /* At least 1 while the vhost is limited. */
@@ -129,6 +164,7 @@ static void add_up(vl_page_t *page, const vl_row_t *row)
         *(apr_uint64_t *)((char *)&page->sum + column->offset)
             += vl_status_cell(row, column);
     page->limited += row->limited_s > 0;
+    page->with_classes += row->nclasses > 0;
     page->unenforced += *row->unenforced != '\0';
 }
 

@@ -57,10 +57,19 @@ static void put_vhost(vl_out_t *out, int i, const char *name,
     vl_out_text(out, place);
 }
 
+static void put_class(vl_out_t *out, const vl_class_row_t *row, int is_first)
+{
+    vl_out_printf(out, "%s%s weight=%u waiting=%u requests=%" APR_UINT64_T_FMT " cpu_us=%"
+                  APR_UINT64_T_FMT " cpu_permille=%" APR_UINT64_T_FMT, is_first ? "" : ", ",
+                  row->name, row->counts.weight, row->counts.waiting, row->counts.requests,
+                  row->counts.cpu_us, row->cpu_permille);
+}
+
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const char *name = ap_escape_logitem(out->pool, row->name);
     const vl_column_t *column;
+    int i;
 
     put_word(out, name, "mode", vl_conf_mode_name(row->limits.mode));
     put_word(out, name, "state", row->state);
@@ -75,6 +84,10 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_word(out, name, "unenforced", row->unenforced);
     put_key(out, name, "virtual_hosts");
     vl_status_vhosts(out, row, put_vhost);
+    vl_out_text(out, "\n");
+    put_key(out, name, "classes");
+    for (i = 0; i < row->nclasses; i++)
+        put_class(out, &row->classes[i], !i);
     vl_out_text(out, "\n");
     for (column = vl_status_columns; column->key; column++)
         put_number(out, name, column->key, vl_status_cell(row, column));

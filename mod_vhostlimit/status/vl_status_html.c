@@ -12,43 +12,52 @@
 #include "status/vl_status_int.h"
 #include "vl_status_page.h"
 
+/* Columns that only some pages have. */
+typedef enum { ALWAYS, WITH_DRYRUN, WITH_CLASSES } when_e;
+
 static const struct heading_t {
     const char *key, *text, *title;
-    int is_text, dryrun_only;
+    int is_text;
+    when_e when;
 } headings[] = {
-    { "vhost", "Site", "ServerName, or @ and the VhostLimitGroup", 1, 0 },
+    { "vhost", "Site", "ServerName, or @ and the VhostLimitGroup", 1, ALWAYS },
     { "state", "State", "idle; running; waiting: requests are queued; capped: "
-      "VhostLimitConcurrency is reached; limited, and since when", 1, 0 },
-    { "running", "Running", "requests that hold a slot", 0, 0 },
-    { "waiting", "Waiting", "requests queued for a slot", 0, 0 },
+      "VhostLimitConcurrency is reached; limited, and since when", 1, ALWAYS },
+    { "running", "Running", "requests that hold a slot", 0, ALWAYS },
+    { "waiting", "Waiting", "requests queued for a slot", 0, ALWAYS },
     { "deferred", "Deferred", "connections that wait, unread, because the "
-      "queue is full", 0, 0 },
-    { "refused", "Refused", "requests refused since the start", 0, 0 },
+      "queue is full", 0, ALWAYS },
+    { "clients", "Clients", "clients with queued or deferred requests", 0, ALWAYS },
+    { "refused", "Refused", "requests refused since the start", 0, ALWAYS },
     { "cpu_now", "CPU now %", "CPU time charged in the last 2 to 4 s, 100 is "
-      "one processor", 0, 0 },
+      "one processor", 0, ALWAYS },
     { "cpu_minute", "CPU 1 min %", "CPU time charged in the last minute, 100 "
-      "is one processor", 0, 0 },
-    { "p50", "Wait p50 ms", "median time in the queue since the start", 0, 0 },
+      "is one processor", 0, ALWAYS },
+    { "p50", "Wait p50 ms", "median time in the queue since the start", 0, ALWAYS },
     { "p99", "Wait p99 ms", "99th percentile of the time in the queue since the "
-      "start", 0, 0 },
-    { "requests", "Requests", "requests admitted since the start", 0, 0 },
-    { "queued", "Queued", "of them, those that were queued first", 0, 0 },
+      "start", 0, ALWAYS },
+    { "requests", "Requests", "requests admitted since the start", 0, ALWAYS },
+    { "queued", "Queued", "of them, those that were queued first", 0, ALWAYS },
+    { "late", "Late", "requests put behind others because they had waited for longer "
+      "than clients of the site do", 0, ALWAYS },
     { "would_queue", "Would queue", "requests that On would have queued", 0,
-      1 },
+      WITH_DRYRUN },
     { "would_refuse", "Would refuse", "requests that On would have refused", 0,
-      1 },
-    { "weight", "Weight", "VhostLimitWeight", 0, 0 },
+      WITH_DRYRUN },
+    { "weight", "Weight", "VhostLimitWeight", 0, ALWAYS },
     { "concurrency", "Concurrency", "VhostLimitConcurrency; empty: no limit", 0,
-      0 },
-    { "queue", "Queue", "VhostLimitQueue", 0, 0 },
-    { "cpu_cap", "CPU cap %", "VhostLimitCPU; empty: no cap", 0, 0 },
-    { "mode", "Mode", "VhostLimit", 1, 0 },
+      ALWAYS },
+    { "queue", "Queue", "VhostLimitQueue", 0, ALWAYS },
+    { "cpu_cap", "CPU cap %", "VhostLimitCPU; empty: no cap", 0, ALWAYS },
+    { "mode", "Mode", "VhostLimit", 1, ALWAYS },
     { "method", "Queued as", "socket: without a thread; thread: with a thread; "
-      "none: requests are admitted or refused at once", 1, 0 },
+      "none: requests are admitted or refused at once", 1, ALWAYS },
     { "cost", "Cost from", "source of the CPU time of back ends. cgroup: measured; "
-      "clock: estimated from time; thread: no back end was used yet", 1, 0 },
-    { "killed", "Killed", "processes that the kernel killed for lack of memory", 0, 0 },
-    { "cgroup", "Cgroup", "name of the site's group below the tree's root", 1, 0 },
+      "clock: estimated from time; thread: no back end was used yet", 1, ALWAYS },
+    { "killed", "Killed", "processes that the kernel killed for lack of memory", 0, ALWAYS },
+    { "classes", "Classes", "VhostLimitClass: weight, queued and deferred requests, part of the "
+      "CPU time that was charged while requests of the site were queued", 1, WITH_CLASSES },
+    { "cgroup", "Cgroup", "name of the site's group below the tree's root", 1, ALWAYS },
     { NULL }
 };
 
@@ -173,6 +182,12 @@ static void put_tools(vl_out_t *out)
                 "<span id=\"count\"></span></div>\n");
 }
 
+static int is_shown(const struct heading_t *h, const vl_page_t *page, int dryrun)
+{
+    return h->when == ALWAYS || (h->when == WITH_DRYRUN && dryrun)
+           || (h->when == WITH_CLASSES && page->with_classes);
+}
+
 static void put_headings(vl_out_t *out, const vl_page_t *page, int dryrun)
 {
     const struct heading_t *h;
@@ -180,7 +195,7 @@ static void put_headings(vl_out_t *out, const vl_page_t *page, int dryrun)
     vl_out_printf(out, "<div class=\"scroll\"><table id=\"vhosts\" "
                   "data-processors=\"%u\"><thead><tr>", page->processors);
     for (h = headings; h->key; h++) {
-        if (!h->dryrun_only || dryrun)
+        if (is_shown(h, page, dryrun))
             vl_out_printf(out, "<th scope=\"col\" data-key=\"%s\" title=\"%s\""
                           "%s>%s</th>", h->key, h->title,
                           h->is_text ? " class=\"t\"" : "", h->text);
@@ -226,6 +241,7 @@ static void put_counts(vl_out_t *out, const vl_row_t *row, int dryrun)
     put_number(out, metrics->running, 0);
     put_number(out, metrics->waiting, 0);
     put_number(out, metrics->deferred, 0);
+    put_number(out, row->clients_waiting, 0);
     put_number(out, metrics->refused, 0);
     put_number(out, row->cpu_now_permille, 1);
     put_number(out, row->cpu_minute_permille, 1);
@@ -233,6 +249,7 @@ static void put_counts(vl_out_t *out, const vl_row_t *row, int dryrun)
     put_number(out, (row->wait_p99_us + 50) / 100, 1);
     put_number(out, metrics->requests, 0);
     put_number(out, metrics->queued, 0);
+    put_number(out, row->late, 0);
     if (dryrun) {
         put_number(out, metrics->would_queue, 0);
         put_number(out, metrics->would_refuse, 0);
@@ -265,6 +282,23 @@ static void put_name(vl_out_t *out, const vl_page_t *page, const vl_row_t *row)
         vl_out_text(out, "</a>");
 }
 
+/* Writes a line for each class. */
+static void put_classes(vl_out_t *out, const vl_row_t *row)
+{
+    int i;
+
+    vl_out_text(out, "<td class=t>");
+    for (i = 0; i < row->nclasses; i++) {
+        const vl_class_row_t *c = &row->classes[i];
+
+        vl_out_text(out, i ? "<br>" : "");
+        vl_out_html(out, c->name);
+        vl_out_printf(out, ": weight %u, %u waiting, ", c->counts.weight, c->counts.waiting);
+        vl_out_fixed(out, c->cpu_permille, 1);
+        vl_out_text(out, " % CPU");
+    }
+}
+
 static void put_row(vl_out_t *out, const vl_page_t *page, const vl_row_t *row, int dryrun)
 {
     const char *group = ap_strrchr_c(row->cgroup, '/');
@@ -280,6 +314,8 @@ static void put_row(vl_out_t *out, const vl_page_t *page, const vl_row_t *row, i
     put_word(out, row->method);
     put_word(out, row->cost);
     put_number(out, row->metrics.memory_kills, 0);
+    if (page->with_classes)
+        put_classes(out, row);
     put_word(out, group ? group + 1 : row->cgroup);
     vl_out_text(out, "\n");
 }

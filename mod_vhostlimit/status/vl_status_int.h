@@ -8,7 +8,7 @@
 
 #include "core/vl_metrics.h"
 #include "base/vl_out.h"
-#include "core/vl_shm.h"
+#include "core/vl_inside.h"
 #include "status/vl_history.h"
 
 /* Incremented when a key of ?json or ?auto is renamed or changes its meaning. */
@@ -18,8 +18,14 @@
 #define VL_WAIT_STEPS 9
 #define VL_WAIT_STEP_US(i) ((apr_uint64_t)1 << (10 + 2 * (i)))
 
-/* Numbers of a vhost that are computed from the metrics. */
+/* Numbers of a vhost that are not in the metrics. */
 #define VL_DERIVED(X)                                                         \
+    X(clients_waiting, VL_GAUGE, "clients_waiting",                           \
+      "clients that have queued or deferred requests, added up over the "     \
+      "child processes")                                                      \
+    X(late, VL_COUNTER, "requests_late_total",                                \
+      "requests put behind others because they had waited for longer than "   \
+      "clients of the site do")                                               \
     X(limited_s, VL_GAUGE, "limited_seconds",                                 \
       "how long the site has been limited; 0: it is not")                     \
     X(cpu_now_permille, VL_GAUGE, NULL,                                       \
@@ -30,6 +36,13 @@
       "time from admission to the end, moving average")                       \
     X(wait_p50_us, VL_GAUGE, NULL, "median of the time in the queue")         \
     X(wait_p99_us, VL_GAUGE, NULL, "99th percentile of the time in the queue")
+
+/* A class of a site (VhostLimitClass). */
+typedef struct vl_class_row_t {
+    const char *name;
+    vl_inside_class_t counts;
+    apr_uint64_t cpu_permille;      /* part of the CPU time of all classes */
+} vl_class_row_t;
 
 /* One account. */
 typedef struct vl_row_t {
@@ -45,6 +58,8 @@ typedef struct vl_row_t {
 #define X(member, kind, prometheus, help) apr_uint64_t member;
     VL_DERIVED(X)
 #undef X
+    const vl_class_row_t *classes;
+    int nclasses;                   /* 0: it has no VhostLimitClass */
     apr_uint64_t waits[VL_WAIT_STEPS];  /* requests that waited for at most
                                          * VL_WAIT_STEP_US(i), cumulative */
 } vl_row_t;
@@ -87,6 +102,7 @@ typedef struct vl_page_t {
     int nrows;
     vl_row_t sum;                   /* sums of the rows; valid for metrics and CPU times */
     int limited;                    /* number of vhosts that are limited now */
+    int with_classes;               /* number of rows with classes */
     int unenforced;                 /* number of rows with a limit that the kernel does
                                      * not enforce */
 } vl_page_t;

@@ -67,9 +67,21 @@ static void put_vhost(vl_out_t *out, int i, const char *name,
     vl_out_text(out, "}");
 }
 
+static void put_class(vl_out_t *out, const vl_class_row_t *row, int is_first)
+{
+    put_string(out, is_first ? "{\"name\":" : ",{\"name\":", row->name);
+    put_number(out, "weight", row->counts.weight);
+    put_number(out, "waiting", row->counts.waiting);
+    put_number(out, "requests", row->counts.requests);
+    put_number(out, "cpu_us", row->counts.cpu_us);
+    put_number(out, "cpu_permille", row->cpu_permille);
+    vl_out_text(out, "}");
+}
+
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
     const vl_column_t *column;
+    int i;
 
     put_string(out, "{\"name\":", row->name);
     put_string(out, ",\"mode\":", vl_conf_mode_name(row->limits.mode));
@@ -85,6 +97,9 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_string(out, ",\"unenforced\":", row->unenforced);
     vl_out_text(out, ",\"virtual_hosts\":[");
     vl_status_vhosts(out, row, put_vhost);
+    vl_out_text(out, "],\"classes\":[");
+    for (i = 0; i < row->nclasses; i++)
+        put_class(out, &row->classes[i], !i);
     vl_out_text(out, "]");
     for (column = vl_status_columns; column->key; column++)
         put_number(out, column->key, vl_status_cell(row, column));

@@ -111,6 +111,54 @@ static void put_refused(vl_out_t *out, const vl_page_t *page)
     }
 }
 
+/* Metrics of the classes of a site. Their labels are the site and the class, never a
+ * client: a site has eight classes at most. */
+static const struct class_metric_t {
+    const char *name, *type, *help;
+    int is_seconds;
+    apr_size_t offset;
+} class_metrics[] = {
+    { "class_requests_waiting", "gauge", "requests of the class, queued or deferred", 0,
+      APR_OFFSETOF(vl_inside_class_t, waiting) },
+    { "class_weight", "gauge", "weight of the class (VhostLimitClass)", 0,
+      APR_OFFSETOF(vl_inside_class_t, weight) },
+    { "class_requests_total", "counter",
+      "requests of the class that ended while requests of the site were queued", 0,
+      APR_OFFSETOF(vl_inside_class_t, requests) },
+    { "class_cpu_seconds_total", "counter", "CPU time charged to the class meanwhile", 1,
+      APR_OFFSETOF(vl_inside_class_t, cpu_us) },
+    { NULL }
+};
+
+static void put_class_metric(vl_out_t *out, const vl_page_t *page,
+                             const struct class_metric_t *metric)
+{
+    int is_counter = !strcmp(metric->type, "counter");
+    int i, c;
+
+    put_head(out, metric->name, metric->type, metric->help);
+    for (i = 0; i < page->nrows; i++) {
+        const vl_row_t *row = &page->rows[i];
+
+        for (c = 0; c < (is_idle(row) ? 0 : row->nclasses); c++) {
+            const char *at = (const char *)&row->classes[c].counts + metric->offset;
+
+            put_sample(out, metric->name, row,
+                       apr_pstrcat(out->pool, ",class=\"", row->classes[c].name, "\"", NULL),
+                       is_counter ? *(const apr_uint64_t *)at : *(const apr_uint32_t *)at,
+                       metric->is_seconds ? 6 : 0);
+        }
+    }
+}
+
+static void put_classes(vl_out_t *out, const vl_page_t *page)
+{
+    const struct class_metric_t *metric;
+
+    for (metric = class_metrics; metric->name && page->with_classes; metric++)
+        put_class_metric(out, page, metric);
+}
+
 static void put_histogram(vl_out_t *out, const vl_row_t *row)
 {
     char le[40];
@@ -198,6 +246,7 @@ void vl_status_prom(vl_out_t *out, const vl_page_t *page)
     }
     put_cost(out, page);
     put_refused(out, page);
+    put_classes(out, page);
     put_waits(out, page);
     put_limits(out, page);
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A script that dies without a word: Apache makes a 500 of it.
+# Ends without output: Apache responds with 500.
 
 exit 1

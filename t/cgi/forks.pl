@@ -1,8 +1,8 @@
 #!/usr/bin/env perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# Forks as often as it may, a hundred times at most, tells the test how often
-# that was, and ends them all when the test says so or after ten seconds.
+# Forks until fork fails, a hundred times at most, and writes the number for the test. Ends
+# all children when the test says so or after ten seconds.
 use strict;
 use warnings;
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs until the test writes to the fifo named in the query string, a minute at
-# most. Tells the test which httpd child it hangs on.
+# Runs until the test writes to the fifo named in the query string, a minute at most.
+# Writes the pid of its httpd child for the test.
 
 hold=$(dirname "$0")/../hold/$QUERY_STRING
 echo "$QUERY_STRING" >>"$(dirname "$hold")/begun"

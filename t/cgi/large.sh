@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Two hundred megabytes, as fast as they are taken.
+# Prints two hundred megabytes.
 
 printf 'Content-Type: application/octet-stream\r\n\r\n'
 head -c 200000000 /dev/zero

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The scheduling policy that it runs with, as a number (sched(7), proc(5)).
+# Prints its scheduling policy, as a number (sched(7), proc(5)).
 
 printf 'Content-Type: text/plain\r\n\r\n'
 cut -d ' ' -f 41 /proc/self/stat

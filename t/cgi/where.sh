@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Tells the groups that it runs in.
+# Prints its cgroups.
 
 printf 'Content-Type: text/plain\r\n\r\n'
 cat /proc/self/cgroup

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes 3 MB past the page cache and tells how many milliseconds that took.
+# Writes 3 MB past the page cache and prints how many milliseconds that took.
 
 file=$(dirname "$0")/../hold/written.$$
 from=$(date +%s%N)

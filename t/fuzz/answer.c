@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server's answers, as vhostlimitctl reads and shows them: to the command "status" and,
- * after a zero byte, to the command "modules". */
+ * after a zero byte, to the command "modules" or "clients". */
 #include "fuzz.h"
+#include "ctl_command.h"
 #include "ctl_doctor.h"
 #include "ctl_explain.h"
 #include "ctl_size.h"
@@ -47,13 +48,14 @@ static void look_at_top(const ctl_status_t *status)
     fclose(out);
 }
 
-static void look_at(const ctl_status_t *status, const json_t *modules)
+static void look_at(const ctl_status_t *status, json_t *modules)
 {
+    const json_t *clients = ctl_clients_is_sound(modules) ? modules : NULL;
     ctl_size_t size;
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++)
-        json_decref(ctl_explain_make(status, &status->vhosts[i]));
+        json_decref(ctl_explain_make(status, &status->vhosts[i], clients));
     must(!ctl_size_compute(NULL, status, status->uptime_s, &size));
     must(!size.requests || (size.loss >= 0 && size.loss <= 1));
     look_at_top(status);

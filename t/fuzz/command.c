@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is said over the control socket. */
+/* Commands of the control socket. */
 #include "fuzz.h"
 #include "control/vl_command.h"
 

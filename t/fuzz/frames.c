@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an HTTP/2 client sends, while its connection is granted and loses leases.
- * The first byte says how the input is cut and when the gate closes. */
+/* Input of an HTTP/2 client while its connection is granted and loses leases. The first
+ * byte determines how the input is cut and when the gate closes. */
 #include "fuzz.h"
 #include "lease/vl_frames.h"
 #include "lease/vl_held.h"
@@ -24,7 +24,7 @@ static void pass_pieces(out_t *out, apr_uint32_t stream)
     }
 }
 
-/* As vl_lease.c does it. */
+/* The same as in vl_lease.c. */
 static void release_one(out_t *out)
 {
     apr_uint32_t stream = out->frames.stream[0].id, streams = out->frames.streams;

@@ -2,9 +2,9 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-/* A target is one file of this folder: fuzz_bytes() gets bytes of exactly their
- * size, so that a read past them is seen, and fuzz_text() the same with a NUL
- * behind them.  What must hold of the answer is said with must(). */
+/* A target is one file of this folder. fuzz_bytes() gets bytes in memory of exactly their
+ * size, so that a read beyond them is detected; fuzz_text() gets them with a NUL behind them.
+ * must() asserts properties of the result. */
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head that VhostLimitExempt is asked about. */
+/* The request head for which VhostLimitExempt is evaluated. */
 #include "fuzz.h"
 #include "base/vl_head.h"
 

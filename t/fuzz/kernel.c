@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel's files say, and names that become names of groups. */
+/* Contents of the kernel's files, and site names that become names of groups. */
 #include "fuzz.h"
 #include "cgroup/vl_cgroup.h"
 #include "cgroup/vl_cgroup_int.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first bytes of a connection: request head, PROXY header, TLS record and
- * ClientHello.  What is told from a part of them is told from all. */
+/* The first bytes of a connection: request head, PROXY header, TLS record and ClientHello.
+ * A result for a part of the bytes must be the result for all. */
 #include "fuzz.h"
 #include "accept/vl_peek.h"
 
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     must(early == VL_PEEK_MORE
          || (early == late && !strcmp(some.host, all.host)
              && some.tls == all.tls && some.http2 == all.http2));
-    /* The host of a head that has not all come. */
+    /* The host of an incomplete head. */
     must(!some.host[0] || late != VL_PEEK_HOST
          || !strcmp(some.host, all.host));
     return 0;

@@ -64,7 +64,8 @@ sub unread {
     print scalar @all, "\n";
 }
 
-# As fast as the kernel lets them in; who is not in after a second tries on by itself.
+# Connects as fast as the kernel accepts. A socket that is not connected after a second
+# keeps trying.
 sub idle {
     my @all;
     while (@all < $_[0]) {
@@ -77,9 +78,9 @@ sub idle {
     push @all, map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Blocking => 0) } @all + 1 .. $_[0];
     $| = 1;
     print "open\n";
-    # With an RST, a hundred at a time: a client's socket in TIME-WAIT would still answer
-    # late SYN-ACKs, and the server would have connections from clients that are gone.
-    # So would it if the kernel dropped packets because thousands close at once.
+    # Closes with an RST, a hundred sockets at a time. A client's socket in TIME-WAIT would
+    # answer late SYN-ACKs, and the server would keep connections of closed clients. The
+    # same happens if the kernel drops packets because thousands close at once.
     my $waits = 1;
     local $SIG{TERM} = sub { $waits = 0 };
     sleep 1 while $waits;

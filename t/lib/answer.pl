@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A server at a control socket that gives the answer it is told to, for a minute.
+# A server at a control socket that gives the answer in TEXT, for a minute.
 #   answer.pl SOCKET TEXT [close|hang [NUMBER]]
 # TEXT has \n and \xHH. After the answer the connection is closed, or kept open (hang).
 # Answers before that with the NUMBER are cut in half.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # compare_requests.pl PORT
-#   Sends some hundred requests of all shapes, each on a connection of its own, and
+#   Sends some hundred requests of all kinds, each on a connection of its own, and
 #   prints each response: all bytes except what differs between two equal servers,
 #   which are dates, the order in Allow, and the boundaries of multipart responses.
 use strict;
@@ -19,7 +19,7 @@ sub dial {
     return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10) // die "cannot connect: $!\n";
 }
 
-# Until the server closes; what has come then.
+# Reads until the server closes, or until the timeout.
 sub rest {
     my ($s, $text) = (@_, '');
     my $end = time + 20;
@@ -34,15 +34,15 @@ sub rest {
 sub normal {
     my ($text) = @_;
     $text =~ s/^(Date|Expires): [^\r\n]*/$1: -/mg;
-    # In the order of a hash with a seed of its own in each process.
+    # The order is that of a hash with a random seed in each process.
     $text =~ s/^(Allow: )([^\r\n]*)/$1 . join ',', sort split(',', $2)/meg;
-    # Of the time and a pid, whose length is not always the same.
+    # The boundary contains the time and a pid, whose length varies.
     if ($text =~ /boundary=([0-9a-f]+)/) { my $was = $1; $text =~ s/\Q$was\E/boundary/g; $text =~ s/^(Content-Length: )\d+/$1-/mg }
     $text =~ s/[^\t\r\n -~]/sprintf '\\x%02x', ord $&/ge;
     return $text;
 }
 
-# Each part in a packet of its own, if there are several.
+# Sends each part in a packet of its own, if there are several.
 my @asks;
 sub ask { push @asks, [@_] }
 
@@ -53,7 +53,7 @@ sub answer_to {
     return "### $name\n" . normal(rest($s)) . "\n";
 }
 
-# Four clients at once; what depends on each other, in one of them.
+# Four clients run at once. Requests that depend on each other belong to the same client.
 sub ask_all {
     my @pipes;
     for my $client (0 .. 3) {
@@ -124,7 +124,7 @@ my @bodies = (
 ask('body ' . $_, $post . $bodies[$_]) for 0 .. $#bodies;
 ask("parts $_", map { "$_" } $post . "Content-Length: 8\r\n\r\n", 'four', 'more') for 1 .. 3;
 
-# Kept alive and pipelined: every answer of the connection.
+# Keep-alive and pipelined requests: prints all responses of the connection.
 my $next = sub { my ($path, $host, @more) = @_; return head("GET $path HTTP/1.1", "Host: $host.test", @more) };
 my @chains = (
     [map { $next->('/page.html', 'a') } 1 .. 20], [map { $next->($_ % 2 ? '/nope' : '/text.txt', 'a') } 1 .. 6],

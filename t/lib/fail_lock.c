@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Preloaded into a server. While the file that DEAF names exists, robust
- * process-shared mutexes, such as that of the module's shared memory, cannot be
- * locked. Each thread may lock as many as the file has bytes before that. */
+/* Preloaded into a server. While the file named by NO_LOCK exists, robust process-shared
+ * mutexes, such as that of the module's shared memory, cannot be locked. Each thread may still
+ * take as many locks as the file has bytes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 static int is_deaf(void)
 {
     static __thread off_t heard;
-    const char *file = getenv("DEAF");
+    const char *file = getenv("NO_LOCK");
     struct stat info;
 
     if (file && !stat(file, &info))

@@ -4,7 +4,7 @@
  *   eventfd, dup, socketpair    EMFILE: no descriptor is left
  *   epoll, thread         the first one of a process cannot be created
  *   pass                  for 1.5 s descriptors cannot be passed to a process
- *   stuck                 the acceptor's thread hangs
+ *   stuck                 the acceptor's thread stalls
  *   mkdir, write          no cgroup can be created; writes to its files fail
  *   open                  files of cgroups cannot be opened for writing */
 #define _GNU_SOURCE
@@ -44,8 +44,7 @@ static int is_short(const char *what)
     return !access(name, F_OK);
 }
 
-/* For the first call of a process only: the MPM ends the server if its own
- * fails. */
+/* Fails the first call of a process only. The MPM ends the server if its own call fails. */
 static int is_first_short(const char *what, pid_t *last)
 {
     if (*last == getpid() || !is_short(what))
@@ -126,14 +125,14 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                                                            data);
 }
 
-/* As long as it is to; "stands.PID" tells that it does. */
-static void stand_still(void)
+/* Stalls while the file "stuck" exists; the file "stalled.PID" shows that it does. */
+static void stall(void)
 {
     char name[4096];
 
     if (!is_short("stuck"))
         return;
-    snprintf(name, sizeof(name), "%s/stands.%ld", getenv("SHORT"),
+    snprintf(name, sizeof(name), "%s/stalled.%ld", getenv("SHORT"),
              (long)getpid());
     close(creat(name, 0666));
     while (is_short("stuck"))
@@ -141,14 +140,14 @@ static void stand_still(void)
     unlink(name);
 }
 
-/* Nobody else in a server calls it. */
+/* No other code in a server calls it. */
 int epoll_pwait(int set, struct epoll_event *events, int most, int timeout,
                 const sigset_t *mask)
 {
     static int (*next)(int, struct epoll_event *, int, int, const sigset_t *);
 
     NEXT("epoll_pwait");
-    stand_still();
+    stall();
     return next(set, events, most, timeout, mask);
 }
 
@@ -174,7 +173,7 @@ ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
     return is_over(since) ? next(fd, msg, flags) : fail(ETOOMANYREFS);
 }
 
-/* libcgroup goes to where it makes a group. */
+/* libcgroup changes to the folder in which it creates a group. */
 static int is_here_cgroup(const char *path)
 {
     char here[4096];

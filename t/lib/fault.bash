@@ -37,6 +37,6 @@ has_enough() { rm -f "$SHORT/$1"; }   # <what>
 
 # Fails unless nothing is held in the shared memory and all sums are right.
 validated() {
-  wait_until 20 nobody_runs
+  wait_until 20 no_request_runs
   is "$(web "$(url status /validate)")" valid "the shared memory"
 }

@@ -70,7 +70,7 @@ configure_httpd() { # [-n] [-m MPM] [-l MODULE] [-v 'NAME LINE'] [-x LINE] [-o N
   [[ -z $ours ]] || modules+=' vhostlimit'
   # Groups of its own: another server on this machine may use the default path.
   [[ -z $ours || $server == *VhostLimitCgroup* ]] || server+="VhostLimitCgroup $(httpd_cgroup)"$'\n'
-  # No request is to be refused because the machine is slow.
+  # Requests must not be refused because the machine is slow.
   [[ -z $ours || $server == *VhostLimitQueue* ]] || ((SLOWER == 1)) || server+="VhostLimitQueue 1000 $((10 * SLOWER))s"$'\n'
   if [[ -n $ours ]]; then
     template_fill "$TOP/t/conf/status.conf.in" ROOT="$HTTPD_ROOT" PORT="$port"
@@ -124,7 +124,7 @@ free_port() { # <name, empty for the server's>
 # Each reserved port is a file in one folder, with the path of the owner's folder in it.
 # When that folder is gone the port is free again. The ports are below those that the
 # kernel gives to clients. With isolate.sh each test file has a /run of its own.
-reserve_port() { # <file that will say it>
+reserve_port() { # <file for the port>
   local folder=${TMPDIR:-/tmp}/vl-test-ports port try lock
   [[ -z ${VL_TEST_ID-} ]] || folder=/run/vl-test-ports
   [[ -d $folder ]] || { mkdir -p "$folder" && chmod 1777 "$folder"; }
@@ -256,7 +256,7 @@ crash_httpd() {
   rm -f "$HTTPD_ROOT/run/httpd.pid"
 }
 
-# ---- what a server must leave behind -----------------------------------------
+# ---- checks when a server ends -----------------------------------------------
 
 show_log() { tail -n 25 "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
 
@@ -267,11 +267,11 @@ error_log_has() { grep -Eq -- "$1" "$HTTPD_ROOT/logs/error.log"; }  # <regular e
 check_idle() {
   httpd_up && [[ -e $HTTPD_ROOT/htdocs/main ]] || return 0
   grep -q '^LoadModule vhostlimit_module' "$HTTPD_ROOT/httpd.conf" || return 0
-  wait_until 10 nobody_runs || { status_json; show_log; return 1; }
+  wait_until 10 no_request_runs || { status_json; show_log; return 1; }
 }
 
 # shellcheck disable=SC2154  # read_status sets status_text
-nobody_runs() { read_status && [[ ! $status_text =~ \.(running|waiting|deferred):\ [1-9] ]]; }
+no_request_runs() { read_status && [[ ! $status_text =~ \.(running|waiting|deferred):\ [1-9] ]]; }
 
 # Fails if the log has an error of the module or a crash.
 check_log() {

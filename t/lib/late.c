@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A module that has its say at every wrong time: before ours where ours should
- * be first, behind it where ours should be last. */
+/* A module with hooks at wrong positions: before mod_vhostlimit where that should be first,
+ * behind it where that should be last. */
 #include <httpd.h>
 #include <http_config.h>
 #include <http_protocol.h>

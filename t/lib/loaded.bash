@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A load until the test ends it, and the responses. Each request has a connection of its
-# own, so that plain Apache would lose none in a graceful restart.
+# Load until the test ends it, and its responses. Each request has a connection of its own,
+# because plain Apache closes idle connections in a graceful restart.
 
 # Clients that each send one request after the other. They end when the test's folder is
 # gone, and after two minutes (twenty in the long form) and VL_SOAK seconds.

@@ -13,7 +13,7 @@
 #include "core/vl_shm_child.h"
 #include "core/vl_segment.h"
 
-/* What mod_vhostlimit keeps under its name begins with the segment. */
+/* The data that mod_vhostlimit keeps under its name begins with the segment. */
 static vl_shm_t *find_segment(void)
 {
     void *data = NULL;

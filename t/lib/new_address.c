@@ -12,7 +12,7 @@ typedef struct area_t {
     size_t size;
 } area_t;
 
-/* dl_iterate_phdr: how far the object at that base reaches. */
+/* dl_iterate_phdr: finds the end of the object at that base. */
 static int measure(struct dl_phdr_info *info, size_t unused, void *data)
 {
     area_t *area = data;

@@ -16,6 +16,8 @@
 # packets.pl PORT --raw         sends standard input, and prints what the server sends
 #                               until it closes
 #
+# The connections come from the address LOCAL_ADDRESS of the environment, if it is set.
+#
 # A STEP is a text to send in one packet (with \r \n \xHH), or one of
 #   @MS             waits for MS milliseconds
 #   @bytes:MS       sends the next text byte by byte, MS milliseconds apart
@@ -41,7 +43,8 @@ $SIG{PIPE} = 'IGNORE';
 my $port = shift @ARGV;
 
 sub dial {
-    my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10)
+    my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10,
+        $ENV{LOCAL_ADDRESS} ? (LocalAddr => $ENV{LOCAL_ADDRESS}) : ())
         or die "cannot connect: $!\n";
     setsockopt($s, IPPROTO_TCP, TCP_NODELAY, 1);
     return $s;
@@ -53,7 +56,7 @@ sub unescape {
     return $text;
 }
 
-# All answers, in the order of the sockets; what has not come by then is left.
+# Reads all responses, in the order of the sockets, until the timeout.
 sub answers {
     my ($seconds, @sockets) = @_;
     my %text = map { $_ => '' } @sockets;
@@ -75,7 +78,7 @@ sub count {
     print "$n{$_} $_\n" for sort keys %n;
 }
 
-# Read until enough($text) or to the end; 0: neither has come in time.
+# Reads until enough($text) or to the end. Returns 0 after the timeout.
 sub read_until {
     my ($s, $text, $pause, $enough) = @_;
     my $end = time + $READ_SECONDS;
@@ -158,7 +161,7 @@ sub idle {
     sleep $seconds;
 }
 
-# The status of each one's next answer, which fits into one reading.
+# Prints the status of each socket's next response, which fits into one read.
 sub next_answers {
     my ($text, @sockets) = @_;
     my %got = map { $_ => 'none' } @sockets;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How children share slots (vl_slot.c, vl_dispatch.c) and tell those who wait (vl_park.c), for
- * spin: every order of what they do, with one child that may die at any step.
+/* A model for spin of how children share slots (vl_slot.c, vl_dispatch.c) and wake waiters
+ * (vl_park.c). It has every order of their operations, and one child that may die at any step.
  *
- * What holds the lock of the shared memory is one step here; what is between (a
- * wake-up that is still to be written, a look at ring_len) is a step each. Left
- * out: the time (LOOK_US and ticks would hide a wake-up that is lost), whose turn
- * it is (any that may be), waiting with a thread, stalls and the relay of prefork;
- * and a death while the lock is held, which t/unit/vl_slot_kill.t has.
+ * An operation under the lock of the shared memory is one step. Operations between (a wake-up
+ * that is still to be written, a read of ring_len) are one step each. Not modeled: time
+ * (LOOK_US and ticks would hide a lost wake-up), the choice between eligible accounts, thread
+ * waiters, stalls, the relay of prefork, and a death while the lock is held, which
+ * t/unit/vl_slot_kill.t tests.
  *
- * -DFAULT breaks a rule, which the search must find: 1 wake-ups are not written,
- * 2 woken stays set, 3 nobody looks at ring_len after waiting, 4 the parent wakes
- * nobody for a child that died. */
+ * -DFAULT breaks a rule, and the search must find it: 1 wake-ups are not written, 2 woken stays
+ * set, 3 ring_len is not read after queueing, 4 the parent wakes no child after a death. */
 
 #ifndef CHILDREN
 #define CHILDREN  2
@@ -42,23 +41,23 @@
 #define room_of(c)     (alive[c] && child_running[c] < ROOM && ring_len(c) < RING_SIZE)
 #define may_grant(c, a) (queue_running < SLOTS && waiting[CELL(c, a)] && room_of(c))
 
-/* Shared: guarded by head.lock, but for wake_fd and looks at ring_len. */
+/* Shared: guarded by head.lock, except for wake_fd and reads of ring_len. */
 byte queue_running;
 byte waiting[CHILDREN * ACCOUNTS];      /* cell_t */
 byte child_running[CHILDREN];           /* slots held and tickets in the ring */
 bool woken[CHILDREN];
 chan ring[CHILDREN] = [RING_SIZE] of { byte };
-bool wake_fd[CHILDREN];                 /* eventfd: it can be read */
+bool wake_fd[CHILDREN];                 /* eventfd: readable */
 
-/* Of each child. */
+/* Private to each child. */
 bool alive[CHILDREN] = true;
 bool park[CHILDREN];                    /* vl_park_lock() */
-byte line[CHILDREN * ACCOUNTS];         /* vl_wait.c */
-chan told[CHILDREN] = [REQUESTS] of { byte };   /* done(), with a ticket */
+byte queued[CHILDREN * ACCOUNTS];         /* vl_wait.c */
+chan granted[CHILDREN] = [REQUESTS] of { byte };   /* done(), with a ticket */
 
-/* What is asked about. */
-byte came[CHILDREN], ended[CHILDREN], left[CHILDREN];
-byte working;                           /* tickets in the hands of requests */
+/* What the assertions use. */
+byte arrived[CHILDREN], ended[CHILDREN], left[CHILDREN];
+byte working;                           /* tickets of running requests */
 
 inline vl_park_lock(c)   { atomic { !park[c] -> park[c] = true } }
 inline vl_park_unlock(c) { park[c] = false }
@@ -81,7 +80,7 @@ inline grant(by, to, account)
     fi
 }
 
-/* Free slots go to anybody who may have them, while wakes has room. */
+/* Free slots are granted to any eligible account, as long as wakes has room. */
 inline grant_free(self)
 {
     wakes_n = 0;
@@ -103,9 +102,9 @@ inline grant_free(self)
     assert(queue_running <= SLOTS)
 }
 
-/* The end of vl_dispatch_and_unlock(): wake-ups are written without the lock,
- * and what found no room among them comes after. */
-inline wake_and_go_on(self)
+/* The end of vl_dispatch_and_unlock(): wake-ups are written without the lock, and grants
+ * that found no room among them follow. */
+inline write_wake_ups(self)
 {
     do
     :: wakes_n == 0 -> break
@@ -118,10 +117,10 @@ inline wake_and_go_on(self)
 inline vl_slot_wait(c, a)
 {
     atomic { waiting[CELL(c, a)]++; grant_free(c) };
-    wake_and_go_on(c)
+    write_wake_ups(c)
 }
 
-/* Too late: its grant is on the way. */
+/* Without a queued request the grant is already in the ring. */
 inline vl_slot_unwait(c, a)
 {
     atomic {
@@ -140,7 +139,7 @@ inline vl_slot_end(c)
         queue_running--;
         grant_free(c)
     };
-    wake_and_go_on(c)
+    write_wake_ups(c)
 }
 
 /* got: there was a ticket, of account a. */
@@ -163,22 +162,21 @@ inline vl_slot_take(c, got, a)
             fi
         fi
     };
-    wake_and_go_on(c)
+    write_wake_ups(c)
 }
 
-/* A ticket nobody is there for goes back; if somebody of the account waits, he
- * still does. */
+/* A ticket without a waiter is returned. Queued requests of the account stay queued. */
 inline vl_park_take_locked(c)
 {
     do
     :: vl_slot_take(c, got, ticket);
         if
         :: !got -> break
-        :: got && line[CELL(c, ticket)] ->
+        :: got && queued[CELL(c, ticket)] ->
             atomic {
-                line[CELL(c, ticket)]--;
+                queued[CELL(c, ticket)]--;
                 working++;
-                told[c]!ticket
+                granted[c]!ticket
             }
         :: else -> vl_slot_end(c)
         fi
@@ -193,7 +191,7 @@ inline take_if_granted(c)       /* vl_slot_granted() */
     fi
 }
 
-/* look_round() of the acceptor: read() empties what poll() has told of. */
+/* look_round() of the acceptor: read() clears what poll() has reported. */
 proctype acceptor(byte c)
 {
     byte ticket, wakes_n, to_wake;
@@ -210,8 +208,8 @@ end:    do
     } unless { !alive[c] }
 }
 
-/* Connections that come, and those that go while they wait: their client does,
- * or their time has come. */
+/* Connections that arrive, and those that leave while queued: the client closes, or the
+ * timeout expires. */
 proctype arrivals(byte c)
 {
     byte a, ticket, wakes_n, to_wake, n;
@@ -226,16 +224,16 @@ proctype arrivals(byte c)
             fi;
             n++;
             vl_park_lock(c);
-            came[c]++;
-            line[CELL(c, a)]++;         /* vl_park_add_locked() */
+            arrived[c]++;
+            queued[CELL(c, a)]++;         /* vl_park_add_locked() */
             vl_slot_wait(c, a);
             take_if_granted(c);
             vl_park_unlock(c)
-        :: n > 0 && line[CELL(c, a)] ->
+        :: n > 0 && queued[CELL(c, a)] ->
             vl_park_lock(c);
             if
-            :: line[CELL(c, a)] ->      /* vl_park_remove_locked() */
-                line[CELL(c, a)]--;
+            :: queued[CELL(c, a)] ->      /* vl_park_remove_locked() */
+                queued[CELL(c, a)]--;
                 left[c]++;
                 vl_slot_unwait(c, a)
             :: else
@@ -246,7 +244,7 @@ proctype arrivals(byte c)
     } unless { !alive[c] }
 }
 
-/* Requests at work, in whatever order they end. */
+/* Running requests, which end in any order. */
 proctype worker(byte c)
 {
     byte ticket, wakes_n, to_wake;
@@ -254,7 +252,7 @@ proctype worker(byte c)
 
     {
 end:    do
-        :: atomic { told[c]?ticket -> assert(working <= SLOTS); working--; ended[c]++ };
+        :: atomic { granted[c]?ticket -> assert(working <= SLOTS); working--; ended[c]++ };
             vl_slot_end(c);             /* vl_park_end() */
             if
             :: ring_len(c) ->
@@ -281,22 +279,22 @@ proctype reaper(byte c)
         :: else -> break
         od;
         do
-        :: len(told[c]) -> told[c]?_; working--
+        :: len(granted[c]) -> granted[c]?_; working--
         :: else -> break
         od;
         a = 0;
         do
-        :: a < ACCOUNTS -> waiting[CELL(c, a)] = 0; line[CELL(c, a)] = 0; a++
+        :: a < ACCOUNTS -> waiting[CELL(c, a)] = 0; queued[CELL(c, a)] = 0; a++
         :: else -> break
         od;
         woken[c] = false
     };
     atomic { grant_free(PARENT) };
-    wake_and_go_on(PARENT);
+    write_wake_ups(PARENT);
 #if FAULT != 4
     a = 0;
     do
-    :: a < CHILDREN ->          /* whoever died may have been about to */
+    :: a < CHILDREN ->          /* the dead child may have been about to */
         if
         :: ring_len(a) -> wake_fd[a] = true
         :: else
@@ -322,7 +320,7 @@ init
         run reaper(0)
 #endif
     };
-    /* Nobody can do anything any more: nobody may be owed anything. */
+    /* No process can take a step, so no request may be queued or granted. */
     timeout ->
         assert(queue_running == 0 && working == 0);
         c = 0;
@@ -331,9 +329,9 @@ init
             if
             :: alive[c] ->
                 assert(ring_len(c) == 0 && child_running[c] == 0);
-                assert(!line[CELL(c, 0)] && !line[CELL(c, ACCOUNTS - 1)]);
+                assert(!queued[CELL(c, 0)] && !queued[CELL(c, ACCOUNTS - 1)]);
                 assert(!waiting[CELL(c, 0)] && !waiting[CELL(c, ACCOUNTS - 1)]);
-                assert(came[c] == REQUESTS && came[c] == ended[c] + left[c])
+                assert(arrived[c] == REQUESTS && arrived[c] == ended[c] + left[c])
             :: else
             fi;
             c++

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Each cause that explain finds, and its sentence. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tap.h"
@@ -24,11 +25,14 @@ static void begin(json_int_t running, json_int_t waiting, json_int_t others)
     vhosts[1].running = others;
 }
 
+/* The answer to the command clients, or NULL. */
+static json_t *clients;
+
 /* Returns 1 if the causes are these, with spaces between them, and a sentence has the
  * words. */
 static int says(const char *causes, const char *words)
 {
-    json_t *made = ctl_explain_make(&status, &vhosts[0]);
+    json_t *made = ctl_explain_make(&status, &vhosts[0], clients);
     const json_t *value;
     char found[100] = "";
     int has_words = 0;
@@ -54,7 +58,8 @@ static void causes(void)
     vhosts[0].limits[CTL_QUEUE] = 0;
     vhosts[0].service_us = 1500;
     ok(says("concurrency", "is refused, because VhostLimitQueue is 0. Raise the limit, or "
-            "make the requests faster (they take 1.5 ms)."), "no queue");
+            "make the requests faster (they take 1.5 ms). Next: vhostlimitctl set a "
+            "concurrency=4."), "no queue");
     begin(0, 5, 0);
     vhosts[0].limits[CTL_QUEUE] = 5;
     vhosts[0].deferred = 1;
@@ -62,13 +67,16 @@ static void causes(void)
     ok(says("queue", "1 more connection waits for a place in the queue and is refused"),
        "a full queue");
     vhosts[0].deferred = 2;
-    ok(says("queue", "2 more connections wait for a place in the queue and are refused"),
+    ok(says("queue", "2 more connections wait for a place in the queue and are refused if none "
+            "becomes free in time. Next: vhostlimitctl clients a."),
        "a full queue and two connections");
     begin(1, 1, 9);
     vhosts[0].limits[CTL_CPU] = 30;
     vhosts[0].cpu_now_permille = 270;
     ok(says("cpu", "the site uses 27 % of one CPU, VhostLimitCPU is 30%"),
        "the CPU limit, and not the slots");
+    ok(says("cpu", "Raise cpu to give the site more. Next: vhostlimitctl set a cpu=60%."),
+       "how to raise the CPU limit");
     vhosts[0].cpu_now_permille = 269;
     ok(says("slots", "All 10 slots of the server are in use: 1 by this site and 9 by "
             "others. With weight 100 beside 1 other active site, the share of this site is "
@@ -76,14 +84,23 @@ static void causes(void)
     ok(says("slots", "use little CPU time"), "slots that are held without CPU time");
     vhosts[1].cpu_now_permille = 1900;
     ok(says("slots", "faster pages help"), "slots that are held with CPU time");
+    ok(says("slots", "The loudest other site is b: it uses 190 % of one CPU and 9 slots now. "
+            "Next: vhostlimitctl explain b."), "the loudest neighbor");
+    vhosts[0].requests = 4;
+    vhosts[0].wait_us = 10000;
+    ok(says("slots", "queueing has added 2.5 ms to each request of this site on average"),
+       "what queueing costs");
     begin(10, 1, 0);
     ok(says("slots", "No other site has requests."), "slots of one site alone");
+    ok(says("slots", "Next: vhostlimitctl size."), "no neighbor");
     begin(8, 1, 0);
+    ok(says("most", "Next: vhostlimitctl show a."), "what holds the slots");
     ok(says("most", "holds 8 of the server's 10 slots, and one site gets no more. The last 2 "
             "are kept"), "four fifths of the slots");
     vhosts[0].mode = "dryrun";
     vhosts[0].would_queue = 1;
-    ok(says("dryrun", "1 request would have been queued and 0 would have been refused"),
+    ok(says("dryrun", "1 request would have been queued and 0 would have been refused. Next: "
+            "vhostlimitctl report."),
        "DryRun is the only cause");
 }
 
@@ -101,9 +118,74 @@ static void no_cause(void)
     vhosts[0].service_us = 2000;
     vhosts[0].requests = 10;
     vhosts[0].charged_us = 5000;
-    ok(says("", "its requests take 2 ms, with 0.5 ms of CPU time"), "a slow site");
+    ok(says("", "its requests take 2 ms, with 0.5 ms of CPU time. Look at its program, its "
+            "database and its clients. Next: vhostlimitctl show a."), "a slow site");
     vhosts[0].charged_us = 90000;
-    ok(says("", "its requests take 2 ms, with 2 ms of CPU time"), "CPU time is not more than time");
+    ok(says("", "its requests take 2 ms, with 2 ms of CPU time"),
+       "CPU time is not more than time");
+}
+
+/* Sets the answer to the command clients. */
+static void answer(const char *contended, const char *most, const char *classes,
+                   const char *list)
+{
+    char *text = ctl_printf("{\"site\":\"a\",\"contended\":%s,\"waiting\":8,\"most\":%s,"
+                            "\"classes\":[%s],\"clients\":[%s]}", contended, most, classes,
+                            list);
+
+    json_decref(clients);
+    clients = json_loads(text, 0, NULL);
+    if (!clients)
+        abort();
+    free(text);
+}
+
+#define CLASS(name, waiting, cpu) \
+    "{\"name\":\"" name "\",\"weight\":7,\"waiting\":" waiting ",\"requests\":10," \
+    "\"cpu_us\":" cpu "}"
+#define CLIENT(address, cpu) "{\"address\":\"" address "\",\"cpu_us\":" cpu "}"
+
+static void inside(void)
+{
+    begin(1, 8, 0);
+    vhosts[0].limits[CTL_CONCURRENCY] = 1;
+    answer("true", "{\"address\":\"192.0.2.1/32\",\"waiting\":5}", CLASS("other", "8", "100"),
+           CLIENT("192.0.2.2/32", "50") "," CLIENT("192.0.2.1/32", "50"));
+    ok(says("concurrency client", "One client (192.0.2.1/32) has 5 of the 8 waiting requests; "
+            "requests of the other clients go first, and VhostLimitClass can give its requests "
+            "a smaller share. Next: vhostlimitctl clients a."), "a client has most of the queue");
+    answer("true", "{\"address\":null,\"waiting\":5}", CLASS("other", "8", "0"), "");
+    ok(says("concurrency client", "One client has 5 of the 8 waiting requests"),
+       "a client whose address is not known");
+    answer("true", "{\"address\":null,\"waiting\":4}", CLASS("other", "8", "100"),
+           CLIENT("192.0.2.2/32", "50") "," CLIENT("192.0.2.1/32", "50"));
+    ok(says("concurrency", ""), "half is not most");
+    answer("true", "null", CLASS("other", "8", "100"),
+           CLIENT("192.0.2.2/32", "71") "," CLIENT("192.0.2.1/32", "20"));
+    ok(says("concurrency client", "One client (192.0.2.2/32) has used 71 % of the CPU time of "
+            "the requests that ended while others were queued; "), "or most of the CPU time");
+    json_object_set_new(json_array_get(json_object_get(clients, "classes"), 0), "requests",
+                        json_integer(9));
+    ok(says("concurrency", ""), "nine requests are too few");
+    answer("true", "null", CLASS("other", "8", "100"), CLIENT("192.0.2.2/32", "100"));
+    ok(says("concurrency", ""), "the only client is not told");
+    answer("false", "null", CLASS("other", "0", "100"), CLIENT("192.0.2.2/32", "71"));
+    ok(says("concurrency", ""), "while no request is queued it does not matter");
+    answer("true", "null", CLASS("other", "2", "0") "," CLASS("bots", "6", "0"), "");
+    ok(says("concurrency class", "The class bots (weight 7) has 6 of the 8 waiting requests; the "
+            "weights in VhostLimitClass decide its share. Next: vhostlimitctl clients a."),
+       "a class has most of the queue");
+    answer("true", "null", CLASS("other", "4", "20") "," CLASS("bots", "4", "80"), "");
+    ok(says("concurrency class", "The class bots (weight 7) has used 80 % of the CPU time"),
+       "or most of the CPU time");
+    vhosts[0].limits[CTL_CONCURRENCY] = 0;
+    ok(says("class", "Nothing limits the site"), "a class by itself limits nothing");
+    json_object_set_new(clients, "waiting", json_integer(3));
+    json_object_set_new(clients, "most", json_pack("{s:n, s:i}", "address", "waiting", 3));
+    json_object_set_new(clients, "contended", json_false());
+    ok(says("", ""), "three waiting requests are no queue");
+    json_decref(clients);
+    clients = NULL;
 }
 
 static void history(void)
@@ -118,6 +200,9 @@ static void history(void)
     vhosts[0].wait_p99_us = 12345;
     ok(says("", "4 of 9 admitted requests had to wait; 99 % of the waits took at most "
             "12.3 ms."), "waits");
+    vhosts[0].late = 1;
+    ok(says("", "Since the start, 1 request had waited for so long that other clients had gone "
+            "by then; newer requests went first."), "late requests");
     vhosts[0].refused = 3;
     vhosts[0].refused_queue = 1;
     vhosts[0].refused_timeout = 2;
@@ -132,6 +217,7 @@ int main(void)
 {
     causes();
     no_cause();
+    inside();
     history();
     return tap_done();
 }

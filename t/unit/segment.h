@@ -2,7 +2,7 @@
 #ifndef SEGMENT_H
 #define SEGMENT_H
 
-/* What every test of the shared segment needs: one made, filled, looked at. */
+/* Helpers for tests of the shared segment: it is created, filled and checked. */
 
 #include <signal.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static inline int enter(vl_shm_t *shm, apr_uint32_t a, vl_ticket_t *ret_ticket)
     return 1;
 }
 
-/* A request of so many us of CPU ends. */
+/* Ends a request that used so many us of CPU. */
 static inline void end(vl_shm_t *shm, const vl_ticket_t *ticket,
                        apr_uint64_t us)
 {
@@ -107,7 +107,7 @@ static inline int valid(vl_shm_t *shm)
     return !why;
 }
 
-/* Nothing runs, waits, is granted or worked on elsewhere any more. */
+/* Returns whether nothing is running, queued, granted or worked on elsewhere. */
 static inline int is_empty(vl_shm_t *shm)
 {
     const vl_queue_head_t *q = shm->queue.head;

@@ -16,11 +16,11 @@ static void decides_by_concurrency(void)
     vl_limits_t limits = { VL_MODE_ON, 100, 2, 0 };
 
     ok(verdict(0, 1000000) == VL_PASS, "no limit: any number runs");
-    ok(verdict(2, 1) == VL_PASS, "one of two places taken: passes");
-    ok(verdict(2, 2) == VL_REFUSE, "both taken: refused");
+    ok(verdict(2, 1) == VL_PASS, "one of two requests running: passes");
+    ok(verdict(2, 2) == VL_REFUSE, "two of two running: refused");
     ok(verdict(2, 3) == VL_REFUSE, "a limit lowered under load refuses too");
     ok(vl_admit_decide(&limits, 2).reason == VL_REASON_CONCURRENCY,
-       "the reason is the concurrency");
+       "the reason is the concurrency limit");
     ok(!strcmp(vl_admit_reason_name(VL_REASON_CONCURRENCY), "concurrency"),
        "the reason has a name");
 }
@@ -35,30 +35,30 @@ static int dryrun_is(const vl_limits_t *limits, apr_uint64_t running,
            && (decision.verdict == VL_REFUSE) == (reason != VL_REASON_NONE);
 }
 
-static void dryrun_counts_who_would_wait(void)
+static void dryrun_counts_would_be_queued(void)
 {
     vl_limits_t limits = { VL_MODE_DRYRUN, 100, 2, 3 };
 
-    ok(dryrun_is(&limits, 1, VL_REASON_NONE, 0), "DryRun: one would run");
+    ok(dryrun_is(&limits, 1, VL_REASON_NONE, 0), "DryRun: below the limit a request would run");
     ok(dryrun_is(&limits, 2, VL_REASON_NONE, 1)
        && dryrun_is(&limits, 4, VL_REASON_NONE, 1),
-       "those above the concurrency would wait");
+       "DryRun: above the limit a request would be queued");
     ok(dryrun_is(&limits, 5, VL_REASON_QUEUE, 0),
-       "as many as may, and the next one would be refused");
+       "DryRun: with a full queue a request would be refused");
     limits.queue = 0;
     ok(dryrun_is(&limits, 2, VL_REASON_CONCURRENCY, 0),
-       "no request would wait without a queue");
+       "DryRun: without a queue a request would be refused");
     limits.concurrency = 0;
-    ok(dryrun_is(&limits, 1000, VL_REASON_NONE, 0), "no limit");
+    ok(dryrun_is(&limits, 1000, VL_REASON_NONE, 0), "DryRun: without a limit a request would run");
 }
 
-static void whoever_comes_finds_some(void)
+static void one_account_leaves_some(void)
 {
     apr_uint32_t held = 0, others = 0, i;
 
     while (vl_admit_more(held, 100 - held))
         held++;
-    ok(held == 80, "one that is alone gets four fifths");
+    ok(held == 80, "a single account gets four fifths");
     for (i = 0; i < 10; i++) {
         apr_uint32_t mine = 0;
 
@@ -68,22 +68,22 @@ static void whoever_comes_finds_some(void)
         if (!mine)
             break;
     }
-    ok(i == 2, "then others, one after the other, until all are taken");
-    ok(!vl_admit_more(0, 0), "nothing is left: no account gets more");
-    ok(vl_admit_more(3, 1), "one of four is left: the account that has the others gets it too");
+    ok(i == 2, "other accounts get one each, until all are used");
+    ok(!vl_admit_more(0, 0), "nothing is free: no account gets more");
+    ok(vl_admit_more(3, 1), "the last one of four may go to the account with the others");
 }
 
-static void tells_when_to_come_back(void)
+static void computes_retry_after(void)
 {
     apr_uint32_t i, least = 1000, most = 0;
 
-    ok(vl_admit_retry_after(0, 5, 0) == 1, "never less than a second");
+    ok(vl_admit_retry_after(0, 5, 0) == 1, "Retry-After is at least a second");
     ok(vl_admit_retry_after(8000000, 4, 0) == 2,
-       "8 s of service in 4 places: a place in 2 s");
-    ok(vl_admit_retry_after(9000000, 4, 0) == 3, "rounded up");
+       "8 s of service in 4 slots: a slot is free in 2 s");
+    ok(vl_admit_retry_after(9000000, 4, 0) == 3, "Retry-After is rounded up");
     ok(vl_admit_retry_after(3600000000ull, 1, 0) == VL_RETRY_MAX,
-       "at most %d s before jitter", VL_RETRY_MAX);
-    ok(vl_admit_retry_after(2000000, 0, 0) == 2, "no places given: one");
+       "Retry-After is at most %d s before jitter", VL_RETRY_MAX);
+    ok(vl_admit_retry_after(2000000, 0, 0) == 2, "0 slots count as one");
     for (i = 0; i < 1000; i++) {
         apr_uint32_t s = vl_admit_retry_after(4000000, 1, i);
 
@@ -96,8 +96,8 @@ static void tells_when_to_come_back(void)
 int main(void)
 {
     decides_by_concurrency();
-    dryrun_counts_who_would_wait();
-    whoever_comes_finds_some();
-    tells_when_to_come_back();
+    dryrun_counts_would_be_queued();
+    one_account_leaves_some();
+    computes_retry_after();
     return tap_done();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The slots that are found by themselves, on a small simulated server. */
+/* The automatic number of slots, on a small simulated server. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #define MAX 400
 #define USERS 1000
 
-/* One tick is a millisecond: each of the first CPUS jobs that want to gets one
- * tick of CPU and goes to the end; then, its CPU burnt, it sleeps and ends. */
+/* One tick is a millisecond. Each of the first CPUS runnable jobs gets one tick of CPU and
+ * goes to the end of the list. A job with no CPU time left sleeps and ends. */
 typedef struct job_t {
     int cpu, sleep;             /* ticks left */
 } job_t;
@@ -22,7 +22,7 @@ typedef struct server_t {
     apr_uint32_t slots, users;
     apr_uint32_t cpu, sleep;    /* of a request */
     apr_uint32_t njobs;
-    job_t jobs[USERS];          /* who runs, in order of their turns */
+    job_t jobs[USERS];          /* running jobs, in scheduling order */
     apr_uint32_t served;
 } server_t;
 
@@ -99,7 +99,7 @@ static apr_uint32_t steps(int n)
     return busy;
 }
 
-static void burners_need_few(void)
+static void cpu_work_needs_few(void)
 {
     apr_uint32_t busy;
 
@@ -109,11 +109,11 @@ static void burners_need_few(void)
        "slots (%u, %u permille busy)", s.slots, busy);
     s.slots = 200;
     steps(25);
-    ok(s.slots == MIN, "and comes back to them from 200 within 5 s (%u)",
+    ok(s.slots == MIN, "work that burns CPU shrinks from 200 slots within 5 s (%u)",
        s.slots);
 }
 
-static void sleepers_need_more(void)
+static void sleeping_work_needs_more(void)
 {
     apr_uint32_t busy, served;
 
@@ -127,9 +127,9 @@ static void sleepers_need_more(void)
     steps(15);
     served = s.served;
     busy = steps(25);
-    ok(busy >= 900 && s.slots <= 200, "and goes on to, without many more than "
+    ok(busy >= 900 && s.slots <= 200, "work that sleeps gets few more slots than "
        "it needs (%u permille, %u slots)", busy, s.slots);
-    ok(s.served - served >= 9000, "nine tenths of what could be served is");
+    ok(s.served - served >= 9000, "nine tenths of the possible requests are served");
 }
 
 static void the_mix_may_change(void)
@@ -141,20 +141,20 @@ static void the_mix_may_change(void)
     s.cpu = 5;
     s.sleep = 0;
     steps(80);
-    ok(s.slots == MIN, "when sleepers become burners it shrinks again (%u)",
+    ok(s.slots == MIN, "slots shrink when sleeping work becomes CPU work (%u)",
        s.slots);
     s.cpu = 1;
     s.sleep = 50;
     busy = steps(10);
-    ok(busy >= 900, "and grows within 2 s when they sleep again (%u permille, "
+    ok(busy >= 900, "slots grow within 2 s when it sleeps again (%u permille, "
        "%u slots)", busy, s.slots);
 }
 
-static void nobody_waits_nothing_grows(void)
+static void idle_server_does_not_grow(void)
 {
     begin(10, 1, 50);
     steps(50);
-    ok(s.slots == MIN, "idle processors alone are no reason for slots");
+    ok(s.slots == MIN, "idle processors without queued requests add no slots");
 }
 
 static apr_uint32_t one(apr_uint32_t slots, apr_uint32_t running,
@@ -168,17 +168,18 @@ static apr_uint32_t one(apr_uint32_t slots, apr_uint32_t running,
 
 static void a_step(void)
 {
-    ok(one(100, 100, 1, 500) > 100, "waiting, all taken, idle: more");
-    ok(one(100, 100, 0, 500) == 100, "no request waits: no more slots");
+    ok(one(100, 100, 1, 500) > 100,
+       "queued requests, all slots in use, idle processors: more slots");
+    ok(one(100, 100, 0, 500) == 100, "no queued request: no more slots");
     ok(one(100, 50, 9, 500) == 100,
-       "half of the slots are free and yet they wait: more would not help");
-    ok(one(100, 90, 9, 500) > 100, "a few that are just being filled: more");
+       "queued requests and half of the slots free: no more slots");
+    ok(one(100, 90, 9, 500) > 100, "queued requests and a few slots free: more slots");
     ok(one(100, 80, 9, 500) > 100 && one(8, 7, 9, 500) > 8,
-       "one account alone has all that it may have: more slots");
-    ok(one(100, 100, 9, 950) == 100, "a little idle: as it is");
+       "one account uses all that one account may: more slots");
+    ok(one(100, 100, 9, 950) == 100, "a little idle: no change");
     ok(one(100, 100, 9, 1000) < 100 && one(100, 0, 0, 1000) < 100,
-       "not idle at all: fewer");
-    ok(one(100, 100, 9, 1100) < 100, "a clock that shows more than all: fewer");
+       "not idle: fewer slots");
+    ok(one(100, 100, 9, 1100) < 100, "more than 1000 permille: fewer slots");
 }
 
 static void bounds_hold(void)
@@ -187,13 +188,13 @@ static void bounds_hold(void)
     vl_auto_sample_t x = sample(MAX - 1, MAX, 9, 0);
     apr_uint32_t i, outside = 0;
 
-    ok(vl_auto_step(&state, &x) == MAX, "never more than the most");
-    ok(one(MIN + 1, 9, 9, 1000) >= MIN, "nor fewer than the fewest");
+    ok(vl_auto_step(&state, &x) == MAX, "never above the maximum");
+    ok(one(MIN + 1, 9, 9, 1000) >= MIN, "never below the minimum");
     ok(one(5000, 9, 0, 500) == MAX && one(1, 9, 0, 500) == MIN,
-       "a value outside of the bounds comes inside at once");
+       "a value outside the bounds is corrected at once");
     x.max = 3;
     ok(vl_auto_step(&state, &x) == MIN,
-       "no child yet: the fewest, though that is more than the most");
+       "without children the minimum applies, even above the maximum");
     x = sample(MIN, 0, 0, 0);
     memset(&state, 0, sizeof(state));
     for (i = 0; i < 100000; i++) {
@@ -203,7 +204,7 @@ static void bounds_hold(void)
         x.slots = vl_auto_step(&state, &x);
         outside += x.slots < MIN || x.slots > MAX;
     }
-    ok(!outside, "100000 random steps stay inside");
+    ok(!outside, "100000 random steps stay within the bounds");
 }
 
 static void too_few_is_remembered(void)
@@ -218,22 +219,22 @@ static void too_few_is_remembered(void)
         x.slots = vl_auto_step(&state, &busy);
         fewest = x.slots < fewest ? x.slots : fewest;
     }
-    ok(fewest > 80 && fewest < 120, "80 slots left processors idle: for a "
-       "while it goes down to %u only", fewest);
+    ok(fewest > 80 && fewest < 120, "after idle processors with 80 slots, it does not shrink "
+       "below %u for a while", fewest);
     for (i = 0; i < 80; i++) {
         busy = sample(x.slots, x.slots, 9, 1000);
         x.slots = vl_auto_step(&state, &busy);
     }
-    ok(x.slots == MIN, "later it tries again");
+    ok(x.slots == MIN, "later it shrinks to the minimum again");
 }
 
 int main(void)
 {
     srand(20261121);
-    burners_need_few();
-    sleepers_need_more();
+    cpu_work_needs_few();
+    sleeping_work_needs_more();
     the_mix_may_change();
-    nobody_waits_nothing_grows();
+    idle_server_does_not_grow();
     a_step();
     bounds_hold();
     too_few_is_remembered();

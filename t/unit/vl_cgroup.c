@@ -31,7 +31,7 @@ static void reads_proc_self_cgroup(void)
     ok(self_is(v1, "cpuacct", "/system.slice/apache2.service"),
        "v1: the second of two controllers in a hierarchy");
     ok(self_is(v1, "", "/unified/part"), "hybrid: the v2 tree");
-    ok(self_is(v1, "pids", NULL), "a controller that is not there");
+    ok(self_is(v1, "pids", NULL), "a missing controller");
     ok(self_is("0::/\n", "", "/"), "v2: the root");
     ok(self_is("0::/a:b\n", "", "/a:b"), "a path with a colon");
     ok(self_is("", "cpu", NULL), "an empty file");
@@ -75,8 +75,8 @@ static void makes_file_names(void)
 {
     ok(file_name_is("site1.test:80", "site1.test:80"), "a plain name stays");
     ok(file_name_is("../../etc", "_._.._etc") ||
-       file_name_is("../../etc", "_.._.._etc"), "no way up");
-    ok(!strchr(vl_cgroup_file_name(pool, "../a/b"), '/'), "no slash left");
+       file_name_is("../../etc", "_.._.._etc"), "no path upward");
+    ok(!strchr(vl_cgroup_file_name(pool, "../a/b"), '/'), "no slash");
     ok(file_name_is("..", "_."), "the parent's name");
     ok(file_name_is("a b\n#2", "a_b__2"), "blanks, newlines and #");
     ok(file_name_is("\xc3\xbc.test", "__.test"), "bytes above 127");
@@ -87,11 +87,11 @@ static void off_is_a_backend(void)
     vl_cgroup_limits_t limits = { .weight = 100 };
     vl_cgroup_t *cg = vl_cgroup_open("off", 0, NULL);
 
-    ok(!strcmp(vl_cgroup_backend(cg), "off"), "off is called off");
+    ok(!strcmp(vl_cgroup_backend(cg), "off"), "the backend is named off");
     ok(!strcmp(vl_cgroup_path(cg), ""), "off has no path");
-    ok(vl_cgroup_add(cg, "a", &limits) == APR_SUCCESS, "off takes accounts");
+    ok(vl_cgroup_add(cg, "a", &limits) == APR_SUCCESS, "off accepts accounts");
     ok(!strcmp(vl_cgroup_account_path(cg, pool, "a"), ""),
-       "off has no groups");
+       "off has no paths of groups");
     vl_cgroup_remove_gone(cg, NULL);
 }
 
@@ -144,7 +144,7 @@ static void writes_cpu(void)
     values_are(VL_CG_CPUACCT, 1, &all, "");
 }
 
-static void writes_what_back_ends_may_use(void)
+static void writes_limits_of_back_ends(void)
 {
     values_are(VL_CG_MEMORY, 1, &none, "(memory.memsw.limit_in_bytes -1); "
                "(memory.limit_in_bytes -1)");
@@ -168,9 +168,9 @@ static void writes_what_back_ends_may_use(void)
                "(io.max 254:0 rbps=max wbps=max)");
 }
 
-static void knows_what_limits_need(void)
+static void limits_need_controllers(void)
 {
-    ok(vl_cgroup_needs(&none) == 0, "a weight is no limit");
+    ok(vl_cgroup_needs(&none) == 0, "a weight needs no controller");
     ok(vl_cgroup_needs(&all) == (1 << VL_CG_CPU | 1 << VL_CG_MEMORY
                                  | 1 << VL_CG_PIDS | 1 << VL_CG_IO),
        "each limit needs its controller");
@@ -188,15 +188,15 @@ static void off_misses_everything(void)
 
     ok(missing && strstr(missing, "the cpu controller is missing: "
                          "VhostLimitCgroup off"), "off: %s", missing);
-    ok(!vl_cgroup_missing(cg, pool, &none), "no limit misses nothing");
+    ok(!vl_cgroup_missing(cg, pool, &none), "off: without a limit no controller is missing");
     ok(!vl_cgroup_thread_file(cg, pool, "a")
        && !vl_cgroup_thread_file(cg, pool, NULL)
        && !vl_cgroup_process_file(cg, pool, "a", 0)
        && !vl_cgroup_usage_file(cg, pool, "a", &less), "off has no files");
 }
 
-/* A server with a program for each of its logs has hundreds of children: half a pid
- * at the end would be somebody else's. */
+/* A server with piped loggers has hundreds of children. A pid that is cut off at the end of
+ * the buffer would be that of another process. */
 static void reads_long_files(void)
 {
     char name[] = "/tmp/vl_cgroup.XXXXXX";
@@ -210,7 +210,7 @@ static void reads_long_files(void)
     ok(strlen(text) == 7000 && !strcmp(text + 6993, "100999 "),
        "a long file is read to its end");
     unlink(name);
-    ok(!*vl_cgroup_file_read(pool, name), "one that is not there is empty");
+    ok(!*vl_cgroup_file_read(pool, name), "a missing file is read as empty");
 }
 
 int main(void)
@@ -224,7 +224,7 @@ int main(void)
     off_misses_everything();
     reads_long_files();
     writes_cpu();
-    writes_what_back_ends_may_use();
-    knows_what_limits_need();
+    writes_limits_of_back_ends();
+    limits_need_controllers();
     return tap_done();
 }

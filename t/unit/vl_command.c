@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of the control socket.  Every call gets its bytes in memory of exactly
- * their size, so that a checker of memory sees a read past them. */
+/* Commands of the control socket. Every call gets its bytes in memory of exactly their
+ * size, so that a memory checker detects a read beyond them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,11 +52,11 @@ static void commands(void)
        && !strcmp(command.vhost, "a b\"<\xff")
        && command.keys == (VL_KEY_BIT(VL_KEY_weight) | VL_KEY_BIT(VL_KEY_cpu))
        && value_is(VL_KEY_weight, "3") && value_is(VL_KEY_cpu, "50%"),
-       "set, of a name that may be anything");
+       "set, of a name with any bytes");
     ok(!parse("set\ta\tqueue=") && value_is(VL_KEY_queue, ""),
-       "what a value may be is not its affair");
+       "an empty value is accepted here");
     ok(!parse("set\ta\tqueue=a=b") && value_is(VL_KEY_queue, "a=b"),
-       "the first = divides");
+       "the first = separates key and value");
     ok(!parse("reset\ta") && command.verb == VL_COMMAND_RESET && !command.keys,
        "reset of all keys");
     ok(!parse("reset\ta\tqueue\tconcurrency")
@@ -71,16 +71,16 @@ static void commands(void)
 
 static void errors(void)
 {
-    ok(is_wrong("", "no such command", ""), "nothing");
-    ok(is_wrong("sets\ta\tweight=1", "no such command", "sets"), "a verb");
-    ok(is_wrong("status ", "no such command", "status "), "a blank is no tab");
-    ok(is_wrong("modules\ta", "one word too many", "a"), "modules of one");
-    ok(is_wrong("figures\ta", "one word too many", "a"), "figures of one");
-    ok(is_wrong("set", "no site", "set"), "no site");
+    ok(is_wrong("", "no such command", ""), "an empty line");
+    ok(is_wrong("sets\ta\tweight=1", "no such command", "sets"), "an unknown verb");
+    ok(is_wrong("status ", "no such command", "status "), "a blank is not a tab");
+    ok(is_wrong("modules\ta", "one word too many", "a"), "modules with an argument");
+    ok(is_wrong("figures\ta", "one word too many", "a"), "figures with an argument");
+    ok(is_wrong("set", "no site", "set"), "set without a site");
     ok(is_wrong("set\t\tweight=1", "no name", ""), "an empty vhost");
     ok(is_wrong("set\ta", "nothing to be set", "set"), "nothing to set");
     ok(is_wrong("set\ta\tweight", "key=value", "weight"), "no value");
-    ok(is_wrong("set\ta\twieght=1", "no such key", "wieght"), "a key");
+    ok(is_wrong("set\ta\twieght=1", "no such key", "wieght"), "an unknown key");
     ok(is_wrong("set\ta\tmode=on", "no such key", "mode"),
        "a limit that cannot be changed");
     ok(is_wrong("set\ta\t", "key=value", ""), "an empty word");
@@ -100,7 +100,7 @@ static void bytes(void)
     memcpy(line, "status\t", 7);
     ok(parse_bytes(line, VL_COMMAND_MAX - 1) != NULL, "a vhost too long");
     ok(parse_bytes(line, VL_COMMAND_MAX) != NULL, "a line too long");
-    ok(!parse_bytes(line, 7 + VL_NAME_SIZE - 1), "the longest name there is");
+    ok(!parse_bytes(line, 7 + VL_NAME_SIZE - 1), "the longest name");
     memset(line, '\t', sizeof(line));
     ok(parse_bytes(line, VL_COMMAND_MAX - 1) != NULL, "tabs alone");
 }

@@ -56,25 +56,25 @@ static void fields_are_summed(void)
     ok(is(cpu, 4, 9), "a number of two digits");
     which = 3;
     vl_cpu_parse(real, only, &which, &cpu);
-    ok(is(cpu, 0, 0), "a processor that is not there");
+    ok(is(cpu, 0, 0), "a missing processor");
     ok(is(parse("cpu0 1 1 1 1 1 1 1 1 0 0\n"
                 "cpu1 2 2 2 2 2 2 2 2 0 0\n"), 18, 24),
-       "wanted ones are added up");
+       "selected processors are added up");
     ok(is(parse("cpu0 1 1 1 1 1 1 1 1"), 6, 8), "no end of line, no guests");
     ok(is(parse("cpu0 18446744073709551 0 0 18446744073709551 0 0 0 0\n"),
           18446744073709551ULL, 2 * 18446744073709551ULL),
        "numbers beyond 32 bits");
 }
 
-static void the_sum_of_all_is_no_processor(void)
+static void the_line_of_all_is_skipped(void)
 {
     ok(is(parse("cpu  300000 1 1 1 1 1 1 1\n"), 0, 0),
-       "the line of all processors is passed over");
+       "the line of all processors is skipped");
     ok(is(parse("cpu  1 10 10 10 10 10 10 10 0 0\n"), 0, 0),
-         "the line of all processors is not taken for that of processor 1");
+         "the line of all processors is not that of processor 1");
 }
 
-static void garbage_is_passed_over(void)
+static void garbage_is_skipped(void)
 {
     static const char *bad[] = {
         "", "\n", "\n\n\n", "cpu", "cpu0", "cpu0 ", "cpu0\n", "cpu0 1 2 3\n",
@@ -89,15 +89,15 @@ static void garbage_is_passed_over(void)
             break;
     }
     ok(i == sizeof(bad) / sizeof(bad[0]),
-       "what is no such line counts nothing");
+       "invalid lines count nothing");
     ok(is(parse("cpu0 1 2 3\ncpu1 1 1 1 1 1 1 1 1 0 0\nxyz\n"
                 "cpu2 1 1 1 1 1 1 1 1 0 0\n"), 12, 16),
        "lines with fields missing do not spoil the others");
     ok(is(parse("cpu0 1 2 3\n4 5 6 7 8\n"), 0, 0),
-         "a line ends where it ends");
+         "a line does not continue on the next one");
 }
 
-/* Every beginning of a good text, as a short read would leave it. */
+/* Tries every prefix of a valid text, as a short read would return it. */
 static void cut_anywhere(void)
 {
     char text[sizeof(real)];
@@ -111,7 +111,7 @@ static void cut_anywhere(void)
         wrong += cpu.busy > whole.busy || cpu.total > whole.total
                  || cpu.busy > cpu.total;
     }
-    ok(!wrong, "a text cut anywhere gives no more than the whole");
+    ok(!wrong, "no prefix of a text gives more than the whole");
 }
 
 static apr_uint32_t permille(apr_uint64_t busy, apr_uint64_t total)
@@ -127,13 +127,13 @@ static void permille_between_readings(void)
 
     ok(permille(0, 40) == 0 && permille(10, 40) == 250
        && permille(40, 40) == 1000 && permille(1, 3) == 333, "permille");
-    ok(permille(0, 0) == 1000, "no time has passed: busy");
-    ok(vl_cpu_busy_permille(&late, &early) == 1000, "time ran backwards: busy");
+    ok(permille(0, 0) == 1000, "no time between readings: busy");
+    ok(vl_cpu_busy_permille(&late, &early) == 1000, "readings in the wrong order: busy");
     ok(permille(5000000000000ULL, 10000000000000ULL) == 500,
-       "long between readings");
+       "readings far apart");
     ok(vl_cpu_busy_permille(&early, &less) <= 1000
          && permille(41, 40) <= 1000,
-         "never more than 1000, whatever the kernel shows");
+         "never more than 1000, also with decreasing values");
 }
 
 static void others_between_readings(void)
@@ -142,17 +142,17 @@ static void others_between_readings(void)
     vl_cpu_t from = { .work = 100 }, to = { .work = 120 };
 
     ok(vl_cpu_others_permille(&from, &to, 0, (apr_int64_t)(20 * tick_us)) == 1000,
-       "all of one processor");
+       "other processes used one processor");
     ok(vl_cpu_others_permille(&from, &to, 15 * tick_us,
                               (apr_int64_t)(20 * tick_us)) == 250,
-       "what the children used is not others'");
+       "time of the children is subtracted");
     ok(vl_cpu_others_permille(&from, &to, 21 * tick_us, 1000) == 0,
-       "ticks are coarse: the children may have used more than they show");
+       "never below 0, as ticks are coarse");
     ok(vl_cpu_others_permille(&to, &from, 0, 1000) == 0
        && vl_cpu_others_permille(&from, &to, 0, 0) == 0,
-       "readings that mean nothing");
+       "0 for invalid readings");
     ok(parse("cpu0 1 2 4 8 16 32 64 128 0 0\n").work == 7,
-       "interrupts and stolen time are no process's");
+       "interrupts and stolen time belong to no process");
     ok(vl_cpu_of_process(getpid()) > 0 && !vl_cpu_of_process(0x7ffffffe),
        "the time of a process, and 0 if there is no such process");
 }
@@ -169,8 +169,8 @@ static void this_machine(void)
 int main(void)
 {
     fields_are_summed();
-    the_sum_of_all_is_no_processor();
-    garbage_is_passed_over();
+    the_line_of_all_is_skipped();
+    garbage_is_skipped();
     cut_anywhere();
     permille_between_readings();
     others_between_readings();

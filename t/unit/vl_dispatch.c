@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the dispatcher costs: acquisitions of the lock of the shared segment for a request
- * that is queued, the time under it, and grants a second of one process and of two. The
- * counts are asserted; the times are only told. */
+/* Cost of the dispatcher: acquisitions of the segment lock for a queued request, the time
+ * under it, and grants per second of one process and of two. The counts are asserted, the
+ * times are printed only. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -13,7 +13,7 @@
 #define ACCOUNTS 50
 #define QUEUED 8                    /* requests of a process that are always queued */
 
-/* Linked with --wrap: every lock of the code under test comes here. */
+/* Linked with --wrap: every lock call of the code under test comes here. */
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
@@ -49,7 +49,7 @@ int __wrap_pthread_mutex_unlock(pthread_mutex_t *mutex)
     return __real_pthread_mutex_unlock(mutex);
 }
 
-static void come(vl_shm_t *shm, apr_uint32_t n)
+static void enqueue(vl_shm_t *shm, apr_uint32_t n)
 {
     vl_ticket_t ticket;
 
@@ -57,8 +57,8 @@ static void come(vl_shm_t *shm, apr_uint32_t n)
         vl_slot_end(shm, &ticket, NULL);
 }
 
-/* A request that was granted a slot runs and ends; another one comes; and the next is
- * granted its slot. As vl_park_end() does it. Returns whether there was a grant. */
+/* A request with a slot ends, another one is queued, and the next one is granted a slot, as
+ * vl_park_end() does it. Returns whether there was a grant. */
 static int serve(vl_shm_t *shm, apr_uint32_t n, vl_ticket_t *next, int *has_next)
 {
     vl_admission_t adm = { .entered = 1 };
@@ -70,7 +70,7 @@ static int serve(vl_shm_t *shm, apr_uint32_t n, vl_ticket_t *next, int *has_next
     adm.ticket = *next;
     vl_slot_first(shm, adm.ticket.account, &(vl_first_t){ .since_us = vl_clock_us() });
     vl_slot_begin(shm, 10, &adm);
-    come(shm, n);
+    enqueue(shm, n);
     *has_next = vl_slot_end_and_take(shm, &adm.ticket, &cost, &charged, next, 1)
                 > 0;
     return 1;
@@ -123,8 +123,8 @@ static void one_process(void)
     before = locks;
     n = serve_for_a_while(shm);
     before = locks - before;
-    ok(n > 100 && before <= 2 * n + 4, "a queued request takes the lock twice: when it "
-       "comes, and when another ends (%.2f)", (double)before / (double)n);
+    ok(n > 100 && before <= 2 * n + 4, "a queued request takes the lock twice: when it is "
+       "queued, and when another one ends (%.2f)", (double)before / (double)n);
     printf("# one process: %.0f grants/s\n", (double)n * 1e6 / RUN_US);
     is_timed = 1;
     n = serve_for_a_while(shm);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames of HTTP/2 that pass or are held, and what the caller makes of it. */
+/* HTTP/2 frames that pass the gate or are held, and how the caller uses them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static void pass_pieces(side_t *s, apr_uint32_t stream)
     }
 }
 
-/* As vl_lease.c does it. */
+/* The same as in vl_lease.c. */
 static void say(side_t *s, const char *data, size_t length, size_t piece)
 {
     while (length) {
@@ -186,11 +186,11 @@ static void test_closed(void)
     frame(&s, HEADERS, 1, 3, 10);
     frame(&s, CONTINUATION, 4, 3, 10);
     frame(&s, DATA, 0, 5, 3);
-    is(listed(s.passed, s.n_passed), "4:0 6:0 8:0", "control frames pass");
+    is(listed(s.passed, s.n_passed), "4:0 6:0 8:0", "control frames pass a closed gate");
     is(held_by(&s), "1:1 1:3 9:3 0:5",
-       "streams are held, in order, and what belongs to them");
+       "streams are held in order, with their further frames");
     release_one(&s);
-    is(listed(s.passed, s.n_passed), "4:0 6:0 8:0 1:1", "one is released");
+    is(listed(s.passed, s.n_passed), "4:0 6:0 8:0 1:1", "one stream is released");
     frame(&s, RST_STREAM, 0, 1, 4);
     frame(&s, RST_STREAM, 0, 3, 4);
     is(listed(s.passed, s.n_passed), "4:0 6:0 8:0 1:1 3:1",
@@ -198,11 +198,11 @@ static void test_closed(void)
     s.closed = 0;
     frame(&s, HEADERS, 5, 7, 1);
     is(held_by(&s), "1:3 9:3 0:5 3:3 1:7",
-       "a stream that comes behind held ones is held, though the gate is open");
+       "a stream behind held ones is held, although the gate is open");
     release_one(&s);
     release_one(&s);
     frame(&s, HEADERS, 5, 9, 1);
-    ok(!s.held.bytes && s.frames.last_stream == 9, "then it passes again");
+    ok(!s.held.bytes && s.frames.last_stream == 9, "without held streams frames pass again");
 }
 
 static void test_running(void)
@@ -218,22 +218,22 @@ static void test_running(void)
     frame(&s, HEADERS, 5, 3, 10);
     is(held_by(&s), "1:3", "another stream is held meanwhile");
     frame(&s, HEADERS, 4, 5, 10);
-    is(held_by(&s), "1:3 1:5", "also one that is an upload");
+    is(held_by(&s), "1:3 1:5", "another upload is held meanwhile");
     frame(&s, DATA, 0, 5, 70);
-    is(listed(s.passed, s.n_passed), "1:1 0:1", "and its data");
+    is(listed(s.passed, s.n_passed), "1:1 0:1", "data of the running upload passes");
     frame(&s, DATA, 1, 1, 5);
     is(listed(s.passed, s.n_passed), "1:1 0:1 0:1",
        "the data of the running upload passes them");
     frame(&s, DATA, 1, 5, 5);
-    is(held_by(&s), "1:3 1:5 0:5 0:5", "in the order of arrival");
+    is(held_by(&s), "1:3 1:5 0:5 0:5", "frames are held in order of arrival");
     release_one(&s);
     release_one(&s);
     is(listed(s.passed, s.n_passed), "1:1 0:1 0:1 1:3 1:5 0:5 0:5",
        "an upload that is released takes its data along");
-    ok(s.frames.uploads == 0, "and is known to be complete");
+    ok(s.frames.uploads == 0, "the released upload is complete");
 }
 
-/* Two uploads whose data comes in turns. */
+/* Two uploads with alternating data. */
 static void test_order(void)
 {
     side_t s;
@@ -249,7 +249,7 @@ static void test_order(void)
     release_one(&s);
     is(listed(s.passed, s.n_passed), "1:1 0:1 0:1",
        "data passes that of an upload that is still held");
-    is(held_by(&s), "1:3 0:3", "which stays");
+    is(held_by(&s), "1:3 0:3", "the held upload stays held");
     frame(&s, HEADERS, 4, 5, 10);
     frame(&s, HEADERS, 5, 3, 4);
     frame(&s, HEADERS, 5, 7, 4);
@@ -257,7 +257,7 @@ static void test_order(void)
     is(listed(s.passed, s.n_passed), "1:1 0:1 0:1 1:3 0:3 1:5 1:3 1:7",
        "trailers cannot pass a header block: all are released");
     ok(!s.frames.streams && !s.held.bytes && s.frames.uploads == 1,
-       "and one upload is under way");
+       "one upload is running");
 }
 
 /* A frame that arrives in two parts, and its stream is released in between. */
@@ -276,16 +276,16 @@ static void test_parts(void)
     say(&s, bytes, 30, 30);
     ok(vl_frames_is_between(&s.frames), "a frame that is held in part does not block others");
     release_one(&s);
-    ok(!vl_frames_is_between(&s.frames), "a frame that has passed in part does");
+    ok(!vl_frames_is_between(&s.frames), "a frame that has passed in part blocks others");
     say(&s, bytes + 30, length - 30, 7);
-    is(listed(s.passed, s.n_passed), "1:1 0:1", "its rest follows it");
-    ok(vl_frames_is_between(&s.frames) && s.n_passed == 19 + 59, "to its end");
+    is(listed(s.passed, s.n_passed), "1:1 0:1", "its rest passes");
+    ok(vl_frames_is_between(&s.frames) && s.n_passed == 19 + 59, "it passes to its end");
     release_one(&s);
-    is(listed(s.passed, s.n_passed), "1:1 0:1 1:3", "then the next is released");
-    ok(!s.held.bytes, "nothing is left");
+    is(listed(s.passed, s.n_passed), "1:1 0:1 1:3", "then the next stream is released");
+    ok(!s.held.bytes, "the segment is empty");
 }
 
-/* What a client says of the length of a frame is not believed. */
+/* The length that a client announces is not trusted. */
 static void test_long(void)
 {
     char bytes[1000] = "", header[9];
@@ -309,8 +309,8 @@ static void test_long(void)
         pieces++;
         vl_held_free_bytes(piece->bytes);
     }
-    ok(n == 9 + 65536 && pieces == 4, "what comes is held all the same");
-    ok(!s.held.bytes, "and its memory was counted");
+    ok(n == 9 + 65536 && pieces == 4, "the frame is held completely");
+    ok(!s.held.bytes, "its memory was counted");
 }
 
 static void test_trailers(void)
@@ -323,7 +323,7 @@ static void test_trailers(void)
     s.closed = 1;
     frame(&s, HEADERS, 5, 1, 3);
     is(listed(s.passed, s.n_passed), "1:1 1:1", "trailers pass");
-    ok(s.frames.uploads == 0, "and end the upload");
+    ok(s.frames.uploads == 0, "trailers end the upload");
     frame(&s, HEADERS, 5, 3, 3);
     frame(&s, CONTINUATION, 4, 1, 3);
     is(held_by(&s), "1:3 9:1",
@@ -350,7 +350,7 @@ static void test_many(void)
     ok(i == VL_FRAMES_STREAMS && verdict == VL_FRAMES_RELEASE,
        "more streams than can be remembered release all");
     ok(!s->frames.streams && s->frames.last_stream == 2 * i + 1,
-       "and pass themselves");
+       "further streams pass");
     free(s);
 }
 

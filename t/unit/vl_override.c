@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits that are changed live, and what a new configuration makes of them. */
+/* Limits that are changed at run time, and how a new configuration affects them. */
 #include <string.h>
 
 #include "segment.h"
@@ -32,8 +32,8 @@ static void keys_have_names(void)
     ok(vl_override_key("weight") == VL_KEY_weight
        && vl_override_key("cpu") == VL_KEY_cpu, "keys by name");
     ok(vl_override_key("mode") == VL_KEY_COUNT
-       && vl_override_key("") == VL_KEY_COUNT, "others are none");
-    ok(!strcmp(vl_override_key_name(VL_KEY_queue), "queue"), "and back");
+       && vl_override_key("") == VL_KEY_COUNT, "other names are no keys");
+    ok(!strcmp(vl_override_key_name(VL_KEY_queue), "queue"), "keys have names");
 }
 
 static void changes_and_resets(void)
@@ -47,19 +47,19 @@ static void changes_and_resets(void)
     change = sets(VL_KEY_weight, 300);
     vl_override_change(&state, &change, &now);
     ok(now.weight == 300 && now.queue == 10
-       && state.keys == VL_KEY_BIT(VL_KEY_weight), "one is set");
+       && state.keys == VL_KEY_BIT(VL_KEY_weight), "one value is set");
     change = sets(VL_KEY_queue, 0);
     vl_override_change(&state, &change, &now);
     change = resets(VL_KEY_BIT(VL_KEY_weight));
     vl_override_change(&state, &change, &now);
     ok(now.weight == 100 && now.queue == 0
-       && state.keys == VL_KEY_BIT(VL_KEY_queue), "one is taken back");
+       && state.keys == VL_KEY_BIT(VL_KEY_queue), "one value is reset");
     change = resets(VL_KEY_ALL);
     vl_override_change(&state, &change, &now);
-    ok(!memcmp(&now, &configured, sizeof(now)) && !state.keys, "and all");
+    ok(!memcmp(&now, &configured, sizeof(now)) && !state.keys, "all values are reset");
 }
 
-static void configurations_come_and_go(void)
+static void configurations_change(void)
 {
     vl_limits_t configured = limits_with(100, 10), now = { 0 };
     vl_override_t state = { 0 };
@@ -70,10 +70,10 @@ static void configurations_come_and_go(void)
     configured.queue = 20;
     vl_override_configure(&state, &configured, &now);
     ok(now.weight == 300 && now.queue == 20 && state.keys,
-       "kept while the configuration says the same of it");
+       "a change is kept while the directive is the same");
     configured.weight = 200;
     vl_override_configure(&state, &configured, &now);
-    ok(now.weight == 200 && !state.keys, "gone when it says something else");
+    ok(now.weight == 200 && !state.keys, "a change ends when the directive changes");
 }
 
 static vl_account_snapshot_t look_at(vl_shm_t *shm, apr_uint32_t a)
@@ -94,23 +94,23 @@ static void lives_in_the_segment(void)
 
     vl_shm_child_attach(shm, getpid(), 10);
     ok(vl_shm_parent_change(shm, a, &change) == APR_SUCCESS, "changed");
-    ok(enter(shm, a, &one) && !enter(shm, a, &two), "it holds at once");
+    ok(enter(shm, a, &one) && !enter(shm, a, &two), "a change applies at once");
     ok(look_at(shm, a).override.configured.concurrency == 5,
-       "what is configured is known");
+       "the configured value is known");
     vl_shm_post_config_begin(shm);
     account_with(shm, "a", limits);
     account_with(shm, "a", limits);
     ok(look_at(shm, a).limits.concurrency == 1,
-       "a restart keeps it, a group's second vhost too");
+       "a restart keeps it, also with a group's second vhost");
     vl_shm_post_config_begin(shm);
     vl_shm_post_config_begin(shm);
     account_with(shm, "a", limits);
     ok(look_at(shm, a).limits.concurrency == 5 && !look_at(shm, a).override.keys,
-       "a vhost that was gone comes back as configured");
-    ok(vl_shm_validate(shm) == NULL, "state holds");
+       "a vhost that was removed and added again has its configured values");
+    ok(vl_shm_validate(shm) == NULL, "the segment is valid");
 }
 
-static void wakes_who_may_run(void)
+static void raised_limit_dispatches(void)
 {
     vl_shm_t *shm = make(4, 2);
     apr_uint32_t a = account(shm, "a", 1);
@@ -125,10 +125,10 @@ static void wakes_who_may_run(void)
     vl_shm_parent_change(shm, a, &change);
     enter(shm, a, &one);
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
-       && vl_slot_take(shm, &two) == APR_EAGAIN, "the second waits");
+       && vl_slot_take(shm, &two) == APR_EAGAIN, "the second request waits");
     change = sets(VL_KEY_concurrency, 2);
     vl_shm_parent_change(shm, a, &change);
-    ok(vl_slot_take(shm, &two) == APR_SUCCESS, "until the limit is raised");
+    ok(vl_slot_take(shm, &two) == APR_SUCCESS, "a raised limit dispatches it");
 }
 
 int main(void)
@@ -136,8 +136,8 @@ int main(void)
     segment_init();
     keys_have_names();
     changes_and_resets();
-    configurations_come_and_go();
+    configurations_change();
     lives_in_the_segment();
-    wakes_who_may_run();
+    raised_limit_dispatches();
     return tap_done();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a thread is told that waits for a slot. */
+/* Threads and connections that wait for a slot: grants, refusals and timeouts. */
 #include "segment.h"
 #include "core/vl_park.h"
 
@@ -7,7 +7,7 @@
 
 #define WAIT_US 100000
 
-static const vl_client_id_t nobody;
+static const vl_client_id_t no_client;
 static vl_shm_t *shm;
 static apr_uint32_t a;
 
@@ -25,12 +25,12 @@ static vl_grant_t wait_with_thread(int stream)
 {
     vl_grant_t grant = { 0 };
 
-    if (!vl_park_wait(a, &nobody, stream, WAIT_US, &grant))
+    if (!vl_park_wait(a, &no_client, stream, WAIT_US, &grant))
         abort();
     return grant;
 }
 
-static void somebody_is_told(void)
+static void thread_waiters_are_granted(void)
 {
     vl_ticket_t ticket;
     vl_grant_t grant;
@@ -43,18 +43,18 @@ static void somebody_is_told(void)
         abort();
     grant = wait_with_thread(0);
     ok(!grant.holds && grant.refused == VL_REASON_TIMEOUT,
-       "or the queue timeout");
+       "a thread waiter gets the queue timeout");
     vl_slot_end(shm, &ticket, NULL);
-    ok(is_empty(shm), "and it is not counted any more");
+    ok(is_empty(shm), "it is no longer counted");
 }
 
-static void *sit_in_thread(void *unused)
+static void *wait_in_thread(void *unused)
 {
     wait_with_thread(0);
     return NULL;
 }
 
-static void threads_are_left(void)
+static void one_account_leaves_threads(void)
 {
     vl_grant_t grant = { 0 };
     vl_ticket_t ticket;
@@ -62,21 +62,21 @@ static void threads_are_left(void)
     int waited;
 
     begin(2);
-    if (!enter(shm, a, &ticket) || pthread_create(&thread, NULL, sit_in_thread,
+    if (!enter(shm, a, &ticket) || pthread_create(&thread, NULL, wait_in_thread,
                                                   NULL))
         abort();
     while (!metrics(shm, a).waiting)
         apr_sleep(100);
-    waited = vl_park_wait(a, &nobody, 0, WAIT_US, &grant);
+    waited = vl_park_wait(a, &no_client, 0, WAIT_US, &grant);
     pthread_join(thread, NULL);
     ok(!waited && !grant.refused, "of two threads one may wait");
-    ok(wait_with_thread(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are others");
+    ok(wait_with_thread(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are counted apart");
     vl_slot_end(shm, &ticket, NULL);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-/* As a child is that has no place in the segment. */
-static void who_cannot_be_counted_is_not_refused(void)
+/* A child without a column in the segment. */
+static void uncounted_requests_are_not_refused(void)
 {
     vl_grant_t grant;
     int stream;
@@ -95,26 +95,26 @@ static void who_cannot_be_counted_is_not_refused(void)
 static vl_waiter_t crowd[CROWD];
 static struct {
     int n;
-    vl_waiter_t *who[2 * CROWD];
-    vl_reason_e why[2 * CROWD];
-} told;
+    vl_waiter_t *waiters[2 * CROWD];
+    vl_reason_e reasons[2 * CROWD];
+} results;
 
-static void tell(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+static void record(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                  vl_reason_e refused)
 {
     if (ticket)
         vl_slot_end(shm, ticket, NULL);
-    told.who[told.n] = waiter;
-    told.why[told.n++] = refused;
+    results.waiters[results.n] = waiter;
+    results.reasons[results.n++] = refused;
 }
 
-/* CROWD connections of an account whose queue has two places, while a request
+/* Queues CROWD connections of an account whose queue has room for two, while a request
  * holds the only slot. */
-static void come(const vl_ticket_t *ticket)
+static void enqueue_crowd(const vl_ticket_t *ticket)
 {
     int i;
 
-    memset(&told, 0, sizeof(told));
+    memset(&results, 0, sizeof(results));
     memset(crowd, 0, sizeof(crowd));
     (void)ticket;
     vl_park_lock();
@@ -122,7 +122,7 @@ static void come(const vl_ticket_t *ticket)
         crowd[i].account = a;
         crowd[i].since_us = 1000 + i;
         crowd[i].deadline_us = 2000 + i;
-        crowd[i].done = tell;
+        crowd[i].done = record;
         crowd[i].may_defer = 1;
         vl_park_add_locked(&crowd[i]);
     }
@@ -138,17 +138,17 @@ static void beyond_the_queue(void)
     a = account_with(shm, "b", limits_of(VL_MODE_ON, 0, 2));
     if (!enter(shm, a, &ticket))
         abort();
-    come(&ticket);
-    ok(!told.n && metrics(shm, a).waiting == 2 && metrics(shm, a).deferred == 6,
+    enqueue_crowd(&ticket);
+    ok(!results.n && metrics(shm, a).waiting == 2 && metrics(shm, a).deferred == 6,
        "two connections are queued, six deferred, none is refused");
     vl_park_end(&ticket, NULL);
     vl_park_lock();
     vl_park_take_locked();
     vl_park_unlock();
-    for (i = 0; i < told.n; i++)
-        in_order &= told.who[i] == &crowd[i] && !told.why[i];
-    ok(told.n == CROWD && in_order, "all get a slot, in the order they came");
-    ok(is_empty(shm) && metrics(shm, a).deferred == 0, "nothing is left");
+    for (i = 0; i < results.n; i++)
+        in_order &= results.waiters[i] == &crowd[i] && !results.reasons[i];
+    ok(results.n == CROWD && in_order, "all get a slot, in order of arrival");
+    ok(is_empty(shm) && metrics(shm, a).deferred == 0, "the segment is empty");
 }
 
 static void few_refusals_at_a_time(void)
@@ -160,23 +160,23 @@ static void few_refusals_at_a_time(void)
     a = account_with(shm, "b", limits_of(VL_MODE_ON, 0, 2));
     if (!enter(shm, a, &ticket))
         abort();
-    come(&ticket);
+    enqueue_crowd(&ticket);
     vl_park_lock();
     n = vl_park_expire_locked(1999, 3);
-    ok(!n && !told.n, "none before its deadline");
+    ok(!n && !results.n, "no connection is refused before its deadline");
     n = vl_park_expire_locked(3000, 3);
-    ok(n == 3 && told.n == 3, "not more are refused than one call may refuse");
-    ok(told.who[0] == &crowd[0] && told.why[0] == VL_REASON_TIMEOUT,
-       "one that was queued from the beginning has waited too long");
-    ok(told.who[2] == &crowd[2] && told.why[2] == VL_REASON_QUEUE,
-       "one that came to a full queue is told so, though it was queued since");
+    ok(n == 3 && results.n == 3, "one call refuses no more than its maximum");
+    ok(results.waiters[0] == &crowd[0] && results.reasons[0] == VL_REASON_TIMEOUT,
+       "the reason of a queued connection is the timeout");
+    ok(results.waiters[2] == &crowd[2] && results.reasons[2] == VL_REASON_QUEUE,
+       "the reason of a deferred connection is the full queue, although it was queued since");
     vl_park_remove_locked(&crowd[7]);
     n = vl_park_expire_locked(3000, 100);
     vl_park_unlock();
-    ok(n == 4 && told.n == 7 && told.who[6] == &crowd[6],
-       "the others with the next call, but for one that has left");
+    ok(n == 4 && results.n == 7 && results.waiters[6] == &crowd[6],
+       "the next call refuses the others, except for one that has left");
     vl_slot_end(shm, &ticket, NULL);
-    ok(is_empty(shm) && metrics(shm, a).deferred == 0, "nothing is left");
+    ok(is_empty(shm) && metrics(shm, a).deferred == 0, "the segment is empty");
 }
 
 int main(void)
@@ -184,8 +184,8 @@ int main(void)
     segment_init();
     beyond_the_queue();
     few_refusals_at_a_time();
-    somebody_is_told();
-    threads_are_left();
-    who_cannot_be_counted_is_not_refused();
+    thread_waiters_are_granted();
+    one_account_leaves_threads();
+    uncounted_requests_are_not_refused();
     return tap_done();
 }

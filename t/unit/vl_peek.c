@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first bytes of a connection.  Every call gets its bytes in memory of
- * exactly their size, so that a checker of memory sees a read past them. */
+/* The first bytes of a connection. Every call gets its bytes in memory of exactly their
+ * size, so that a memory checker detects a read beyond them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static int wants_more(const char *text)
     return peek(text, strlen(text)) == VL_PEEK_MORE;
 }
 
-/* Every beginning of a complete message but itself is not enough. */
+/* Every proper prefix of a complete message is incomplete. */
 static int grows(const void *bytes, apr_size_t len)
 {
     apr_size_t n;
@@ -80,12 +80,12 @@ static void host_lines(void)
     ok(asks(GET "Host: a.example\nX: y\n\n", "a.example"),
        "lines that end in LF only");
     ok(asks("\r\n\r\n\n" GET "Host: a.example\r\n\r\n", "a.example"),
-       "behind empty lines");
+       "after empty lines");
     ok(asks(GET "Host: A.Example\r\n\r\n", "A.Example"), "as it was sent");
     ok(asks(GET "Host: a.example\r\nHost: b.example\r\n\r\n", "a.example"),
-       "of two the first");
+       "the first of two Host lines");
     ok(asks(GET "Host: a.example\r\n\r\nGET / HTTP/1.1\r\nHost: b.example\r\n"
-            "\r\n", "a.example"), "not that of the next request");
+            "\r\n", "a.example"), "not the Host of the next request");
     ok(asks("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 9\r\n\r\nHo",
             "a.example"), "a body need not be complete");
 }
@@ -95,30 +95,30 @@ static void no_host(void)
     ok(asks(GET "\r\n", NULL) && asks("GET / HTTP/1.0\r\nA: b\r\n\r\n", NULL),
        "no Host line");
     ok(asks(GET "Host:\r\n\r\n", NULL) && asks(GET "Host: \t \r\n\r\n", NULL),
-       "an empty one");
+       "an empty Host line");
     ok(asks(GET "Host:\r\nHost: b.example\r\n\r\n", NULL),
-       "an empty one is the first of two");
+       "an empty Host line before another");
     ok(asks(GET " Host: a.example\r\n\r\n", NULL),
-       "a line that goes on is none");
+       "a folded Host line");
     ok(asks("GET /\r\n", NULL) && asks("GET /\n", NULL)
        && asks("GET / \r\n", NULL), "HTTP/0.9 is complete with its line");
     ok(asks("GET\r\n", NULL) && asks("\r\nx\r\n", NULL), "no request at all");
     ok(wants_more("") && wants_more("\r\n\r\n") && wants_more("\n"),
-       "nothing but empty lines says nothing");
+       "empty lines alone have no host");
 }
 
 static void absolute_targets(void)
 {
     ok(asks("GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
-            "a.example"), "the target's host wins");
+            "a.example"), "the host of an absolute target wins");
     ok(asks("GET HTTPS://A.example:81?q HTTP/1.1\r\n\r\n", "A.example:81"),
        "with no Host line, in any case, with a port and no path");
     ok(asks("GET http://me:pw@a.example#x HTTP/1.1\r\n\r\n", "a.example"),
        "a user and a password are not part of the host");
     ok(asks("GET http://a.example/@b HTTP/1.1\r\n\r\n", "a.example"),
-       "nor is what is in the path");
+       "a host in the path is ignored");
     ok(asks("GET http:/// HTTP/1.1\r\nHost: b.example\r\n\r\n", NULL),
-       "an empty one wins too");
+       "an empty host in the target wins too");
     ok(asks("GET /http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
             "b.example")
        && asks("GET ftp://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
@@ -148,16 +148,16 @@ static void odd_hosts(void)
     ok(peek(text, len) == VL_PEEK_HOST && strlen(found.host) == 255,
        "255 bytes fit");
     len = long_head(text, 256, 'a');
-    ok(peek(text, len) == VL_PEEK_NO_HOST, "256 do not");
+    ok(peek(text, len) == VL_PEEK_NO_HOST, "256 bytes do not fit");
     len = long_head(text, 300, 'a');
-    ok(peek(text, len) == VL_PEEK_NO_HOST, "nor do 300");
+    ok(peek(text, len) == VL_PEEK_NO_HOST, "300 bytes do not fit");
     len = long_head(text, 8192, 'a');
-    ok(peek(text, len) == VL_PEEK_NO_HOST, "nor 8 KB");
+    ok(peek(text, len) == VL_PEEK_NO_HOST, "8 KB do not fit");
     ok(asks(GET "Host: \303\244.\377\200\r\n\r\n", "\303\244.\377\200"),
        "bytes above 127 are kept");
-    ok(peek(nul, sizeof(nul) - 1) == VL_PEEK_NO_HOST, "a NUL is in no host");
+    ok(peek(nul, sizeof(nul) - 1) == VL_PEEK_NO_HOST, "a host with a NUL is rejected");
     ok(peek(early, sizeof(early) - 1) == VL_PEEK_HOST
-       && !strcmp(found.host, "a"), "elsewhere it does no harm");
+       && !strcmp(found.host, "a"), "a NUL elsewhere is ignored");
 }
 
 static int text_grows(const char *text)
@@ -168,12 +168,12 @@ static int text_grows(const char *text)
 static void cut_anywhere(void)
 {
     ok(text_grows(GET "Host: a.example\r\nAccept: */*\r\n\r\n"),
-       "a head cut anywhere wants more");
-    ok(text_grows(GET "Host: a.example\n\n"), "so does one with LF only");
+       "every prefix of a head needs more bytes");
+    ok(text_grows(GET "Host: a.example\n\n"), "every prefix of a head with LF only");
     ok(text_grows("POST http://a.example/ HTTP/1.1\r\nB: c\r\n\r\n"),
-       "one with its host in the first line");
+       "every prefix of a head with an absolute target");
     ok(text_grows("\r\nPROPFIND / HTTP/1.1\r\n\r\n"),
-       "one that begins like something else");
+       "every prefix of a head that begins like PROXY");
     ok(text_grows("GET /x\r\n"), "HTTP/0.9");
 }
 
@@ -186,29 +186,31 @@ static void proxy_v1(void)
        && asks("PROXY UNKNOWN\r\n" GET "Host: a.example\r\n\r\n", "a.example"),
        "PROXY v1 is skipped");
     ok(asks("PROXY TCP4 192.0.2.1 192.0.2.2 1234 80\r\n" GET "Host: a\r\n\r\n", "a")
-       && found.client_length == 4 && !memcmp(found.client, "\300\0\2\1", 4),
-       "and has the client's address");
+       && found.client_length == 4 && !memcmp(found.client, "\300\0\2\1", 4)
+       && found.proxy_length == strlen("PROXY TCP4 192.0.2.1 192.0.2.2 1234 80\r\n"),
+       "PROXY v1: its length and the client's address");
     ok(asks("PROXY TCP6 2001:db8::1 ::1 1234 80\r\n" GET "Host: a\r\n\r\n", "a")
-       && found.client_length == 16 && found.client[15] == 1, "also of IPv6");
+       && found.client_length == 16 && found.client[15] == 1,
+       "PROXY v1: the client's IPv6 address");
     ok(asks("PROXY TCP4 300.0.2.1 192.0.2.2 1234 80\r\n" GET "Host: a\r\n\r\n", "a")
        && !found.client_length
        && asks("PROXY UNKNOWN\r\n" GET "Host: a\r\n\r\n", "a") && !found.client_length
-       && asks(GET "Host: a\r\n\r\n", "a") && !found.client_length,
-       "or none");
+       && asks(GET "Host: a\r\n\r\n", "a") && !found.client_length && !found.proxy_length,
+       "PROXY v1: no address");
     ok(text_grows("PROXY TCP6 2001:db8::1 2001:db8::2 1234 80\r\n" GET
-                  "Host: a.example\r\n\r\n"), "cut anywhere");
+                  "Host: a.example\r\n\r\n"), "PROXY v1: every prefix needs more bytes");
     memset(text, 'x', sizeof(text));
     memcpy(text, "PROXY ", 6);
     strcpy(text + 105, "\r\n" GET "Host: a.example\r\n\r\n");
-    ok(asks(text, "a.example"), "107 bytes are the most it may have");
+    ok(asks(text, "a.example"), "PROXY v1 may have 107 bytes");
     memset(text + 105, 'x', 10);
     strcpy(text + 106, "\r\n" GET "Host: a.example\r\n\r\n");
-    ok(asks(text, NULL), "108 are none");
+    ok(asks(text, NULL), "PROXY v1 may not have 108 bytes");
     ok(asks("PROXIED / HTTP/1.1\r\nHost: a\r\n\r\n", "a"),
-       "a method that begins so is one");
+       "a method that begins like PROXY");
 }
 
-/* PROXY v2 with so many bytes of addresses, in front of what. */
+/* Writes a PROXY v2 header with so many bytes of addresses in front of a text. */
 static apr_size_t proxy_v2(unsigned char *out, apr_size_t body,
                            const char *what)
 {
@@ -228,21 +230,21 @@ static void proxy_v2_is_skipped(void)
 
     ok(peek(text, len) == VL_PEEK_HOST && !strcmp(found.host, "a.example"),
        "PROXY v2 is skipped");
-    ok(found.client_length == 4 && !memcmp(found.client, "\n\n\n\n", 4),
-       "and has the client's address");
-    ok(grows(text, len), "cut anywhere");
+    ok(found.client_length == 4 && !memcmp(found.client, "\n\n\n\n", 4)
+       && found.proxy_length == 28, "PROXY v2: its length and the client's address");
+    ok(grows(text, len), "PROXY v2: every prefix needs more bytes");
     len = proxy_v2(text, 0, head);
     ok(grows(text, len) && peek(text, len) == VL_PEEK_HOST,
-       "without addresses");
+       "PROXY v2 without addresses");
     len = proxy_v2(text, 1000, head);
     ok(grows(text, len) && peek(text, len) == VL_PEEK_HOST,
-       "with more than a byte can count");
+       "PROXY v2 with more than 255 bytes of addresses");
     text[11] = 'x';
-    ok(peek(text, len) != VL_PEEK_HOST, "not if its signature is not that");
+    ok(peek(text, len) != VL_PEEK_HOST, "PROXY v2 with a wrong signature");
 }
 
-/* A message that is built from its end: lengths go in front of what they
- * count. */
+/* A message is built from its end: a length is written in front of the bytes that it
+ * counts. */
 static unsigned char room[20000];
 static unsigned char *at;
 
@@ -260,7 +262,7 @@ static void put_number(apr_size_t n, int bytes)
     }
 }
 
-/* What there is from here to `end` gets its length in front. */
+/* Writes the length of the bytes from here to `end` in front of them. */
 static void put_length(const unsigned char *end, int bytes)
 {
     put_number((apr_size_t)(end - at), bytes);
@@ -354,10 +356,10 @@ static void client_hellos(void)
 
         len = records(client_hello("a.example", tls13, 0), 16384);
         ok(asks_tls(len, "a.example"), "TLS %s: SNI is found", which);
-        ok(grows(wire, len), "TLS %s: cut anywhere it wants more", which);
+        ok(grows(wire, len), "TLS %s: every prefix needs more bytes", which);
         len = records(client_hello("a.example", tls13, 0), 1);
         ok(asks_tls(len, "a.example") && grows(wire, len),
-           "TLS %s: in records of one byte, cut anywhere", which);
+           "TLS %s: records of one byte, and every prefix", which);
         len = records(client_hello("a.example", tls13, 1700), 600);
         ok(asks_tls(len, "a.example") && grows(wire, len),
            "TLS %s: with a large key, in records of 600", which);
@@ -384,12 +386,12 @@ static void tls_behind_proxy(void)
     memcpy(text + front, wire, len);
     ok(peek(text, front + len) == VL_PEEK_HOST && found.tls
        && !strcmp(found.host, "a.example") && grows(text, front + len),
-       "behind PROXY v2");
+       "a ClientHello after PROXY v2");
     front = strlen("PROXY UNKNOWN\r\n");
     memcpy(text, "PROXY UNKNOWN\r\n", front);
     memcpy(text + front, wire, len);
     ok(peek(text, front + len) == VL_PEEK_HOST && found.tls
-       && grows(text, front + len), "and v1");
+       && grows(text, front + len), "a ClientHello after PROXY v1");
 }
 
 static void odd_hellos(void)
@@ -406,20 +408,20 @@ static void odd_hellos(void)
     ok(peek(wire, len) != VL_PEEK_HOST, "an alert");
     len = records(client_hello("a.example", 1, 0), 40);
     wire[45] = 0x17;
-    ok(peek(wire, len) == VL_PEEK_NO_HOST, "a second record that is no part");
+    ok(peek(wire, len) == VL_PEEK_NO_HOST, "a second record of another type");
     memcpy(wire, "\26\3\1\0\0", 5);
     ok(peek(wire, 5) == VL_PEEK_NO_HOST, "an empty record");
     len = records(client_hello("a.example", 1, 8100), 16384);
-    ok(peek(wire, len) == VL_PEEK_NO_HOST, "more than we put together");
-    ok(peek(wire, 9) == VL_PEEK_NO_HOST, "which is known from its length");
+    ok(peek(wire, len) == VL_PEEK_NO_HOST, "a ClientHello above the maximum size");
+    ok(peek(wire, 9) == VL_PEEK_NO_HOST, "the maximum is detected from the length");
     len = records(client_hello("a.example", 1, 7900), 16384);
-    ok(asks_tls(len, "a.example"), "somewhat less is not too much");
+    ok(asks_tls(len, "a.example"), "a ClientHello below the maximum size");
     memcpy(wire, "\26\3\1\0\4\1\0\0\0", 9);
-    ok(peek(wire, 9) == VL_PEEK_NO_HOST, "a ClientHello with nothing in it");
+    ok(peek(wire, 9) == VL_PEEK_NO_HOST, "an empty ClientHello");
 }
 
-/* Each byte of a good hello in turn becomes 0, 255 and one more: lengths that
- * lie, lists that end early.  A prefix of a name may be found, not more. */
+/* Each byte of a valid hello is set to 0, to 255 and to its value plus one: wrong lengths,
+ * and lists that end early. A prefix of the name may be found, but no other name. */
 static void lengths_that_lie(void)
 {
     static const unsigned char values[] = { 0, 1, 127, 255 };
@@ -440,9 +442,9 @@ static void lengths_that_lie(void)
         }
         wire[i] = was;
     }
-    ok(!undecided, "a complete hello is told, whatever is in it");
-    ok(!found_odd, "and no name reaches past its extension");
-    ok(asks_tls(len, "a.example"), "the good one is still good");
+    ok(!undecided, "a complete hello gets a result, whatever its bytes");
+    ok(!found_odd, "no name extends beyond its extension");
+    ok(asks_tls(len, "a.example"), "the valid hello is still valid");
 }
 
 static void hello_cut_short(void)
@@ -450,17 +452,17 @@ static void hello_cut_short(void)
     apr_size_t whole = client_hello("a.example", 0, 0), n;
     unsigned odd = 0;
 
-    /* The message says it ends early, in the middle of anything. */
+    /* The message's length ends it early, at any position. */
     for (n = 0; n < whole - 4; n++) {
         client_hello("a.example", 0, 0);
         at[2] = (unsigned char)(n >> 8);
         at[3] = (unsigned char)n;
         odd += peek(wire, records(4 + n, 16384)) == VL_PEEK_MORE;
     }
-    ok(!odd, "a hello that ends in the middle of anything is told");
+    ok(!odd, "a hello that ends at any position gets a result");
 }
 
-/* How random bytes begin, so that they come further than the first test. */
+/* Valid first bytes, so that random bytes pass the first checks. */
 static apr_size_t begin_well(unsigned char *bytes, int how)
 {
     static const struct { const char *at; apr_size_t len; } begins[] = {
@@ -499,10 +501,10 @@ static void random_bytes(void)
         else
             odd += result != VL_PEEK_MORE && result != VL_PEEK_NO_HOST;
     }
-    ok(!odd, "100000 times random bytes: an answer, and never an empty host");
+    ok(!odd, "100000 random inputs: a result, and never an empty host");
 }
 
-/* A good hello with one random byte in ten wrong. */
+/* A valid hello with one random byte in ten wrong. */
 static void damaged_hellos(void)
 {
     apr_size_t len = records(client_hello("a.example", 1, 50), 1 + 16384), i;
@@ -516,7 +518,7 @@ static void damaged_hellos(void)
         if (peek(wire, len) == VL_PEEK_HOST)
             odd += !memchr(found.host, 0, sizeof(found.host));
     }
-    ok(!odd, "20000 damaged hellos");
+    ok(!odd, "20000 damaged hellos get a result");
 }
 
 int main(void)

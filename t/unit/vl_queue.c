@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fair queue in simulated time, and at random against a slow model. */
+/* The fair queue in simulated time, and random operations compared with a slow model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static vl_flow_t flows[FLOWS_MAX];
 static apr_uint32_t heap[FLOWS_MAX];
 static vl_queue_t q = { &head, flows, heap };
 
-/* What runs, by when it ends. */
+/* Running jobs, by the time at which they end. */
 typedef struct job_t {
     apr_uint32_t flow, charged;
     apr_uint64_t cost, end;
@@ -53,7 +53,7 @@ static void arrive(apr_uint32_t flow, apr_uint32_t n)
         vl_queue_arrive(&q, flow);
 }
 
-/* Fills the free slots; cost[flow] us of service each. */
+/* Fills the free slots; each request of a flow takes cost[flow] us. */
 static apr_uint32_t start_all(const apr_uint64_t *cost)
 {
     apr_uint32_t flow, n = 0;
@@ -70,7 +70,7 @@ static apr_uint32_t start_all(const apr_uint64_t *cost)
     return n;
 }
 
-/* The job that ends first ends; its place is free.  Returns its flow. */
+/* The job that ends first ends, and its slot is free. Returns its flow. */
 static apr_uint32_t finish_one(void)
 {
     apr_uint32_t i, first = 0;
@@ -88,7 +88,7 @@ static apr_uint32_t finish_one(void)
     return job.flow;
 }
 
-/* Closed loop: whoever is served comes again at once. */
+/* Closed loop: a served request is followed by another one of its flow at once. */
 static void run_closed_loop(const apr_uint64_t *cost, apr_uint64_t until)
 {
     while (now < until) {
@@ -191,14 +191,14 @@ static void idle_earns_no_credit(void)
     arrive(1, 100);
     run_closed_loop(cost, 11000000);
     ok(near(share(1, 2), 0.5, 0.01),
-       "a flow that was idle for long gets half from now on, not all");
+       "a flow that was idle for long gets half, not all");
     reset(1, 2, NULL);
     arrive(0, 100);
     run_closed_loop(cost, 10000000);
     served[0] = 0;
     arrive(1, 100);
     run_closed_loop(cost, 10001000);
-    ok(served[1] > 0, "and begins at once");
+    ok(served[1] > 0, "it is served at once");
 }
 
 static void slots_are_never_idle(void)
@@ -217,8 +217,8 @@ static void slots_are_never_idle(void)
         if (njobs && rand() % 2)
             finish_one();
     }
-    ok(!idle, "never a free slot while a flow waits");
-    ok(valid(50), "state holds");
+    ok(!idle, "no slot is free while a flow is queued");
+    ok(valid(50), "the queue is valid");
 }
 
 static void fairness_bound_holds(void)
@@ -227,8 +227,8 @@ static void fairness_bound_holds(void)
     double worst = 0;
     apr_uint32_t i;
 
-    /* SFQ(D): while both wait, the service of two flows differs by at most
-     * (D + 1)(l_f/w_f + l_g/w_g); ours is charged an estimate first. */
+    /* SFQ(D): while both are queued, the service of two flows differs by at most (D +
+     * 1)(l_f/w_f + l_g/w_g). This queue charges an estimate first. */
     reset(4, 3, NULL);
     for (i = 0; i < 3; i++)
         arrive(i, 100);
@@ -247,10 +247,10 @@ static void fairness_bound_holds(void)
         worst = b > worst ? b : worst;
     }
     ok(worst <= 5.0 * (4000 + 500) * 2,
-       "service of flows that wait never drifts apart (worst %.0f us)", worst);
+       "the service of queued flows differs by no more than the bound (worst %.0f us)", worst);
 }
 
-static void concurrency_holds_back(void)
+static void concurrency_limits(void)
 {
     apr_uint64_t cost[] = { 100, 100 };
 
@@ -260,11 +260,11 @@ static void concurrency_holds_back(void)
     arrive(1, 4);
     start_all(cost);
     ok(flows[0].running == 3 && flows[1].running == 4,
-       "no more than its concurrency, and the others go past it");
+       "a flow at its concurrency limit does not delay others");
     set_limits(0, 100, 5, 0);
     start_all(cost);
-    ok(flows[0].running == 5, "a limit that is raised holds at once");
-    ok(valid(2), "state holds");
+    ok(flows[0].running == 5, "a raised limit applies at once");
+    ok(valid(2), "the queue is valid");
 }
 
 static int odd_only(void *data, apr_uint32_t flow)
@@ -272,7 +272,7 @@ static int odd_only(void *data, apr_uint32_t flow)
     return flow % 2 == 1;
 }
 
-/* A quarter of one processor for flow 0, which burns all it gets. */
+/* Flow 0 has a cap of a quarter of one processor and burns all it gets. */
 static void cap_binds(void)
 {
     apr_uint64_t t, used[2] = { 0, 0 };
@@ -291,9 +291,9 @@ static void cap_binds(void)
         used[flow] += 1000;
     }
     ok(used[0] > 2450000 && used[0] < 2600000,
-       "a capped flow alone gets its cap: %lu us of 10 s",
+       "a single capped flow gets its cap: %lu us of 10 s",
        (unsigned long)used[0]);
-    ok(!vl_queue_validate(&q, 2), "and the queue is sound");
+    ok(!vl_queue_validate(&q, 2), "the queue is valid");
 }
 
 static void cap_leaves_the_rest(void)
@@ -317,7 +317,7 @@ static void cap_leaves_the_rest(void)
         used[flow] += cost[flow];
     }
     ok(used[0] > 2450000 && used[0] < 2600000 && used[1] > 7400000,
-       "of two the capped one gets its cap, the other the rest: %lu %lu",
+       "a capped flow gets its cap, another flow the rest: %lu %lu",
        (unsigned long)used[0], (unsigned long)used[1]);
 }
 
@@ -327,34 +327,34 @@ static void debt_is_paid_off(void)
 
     reset(4, 2, NULL);
     set_limits(0, 100, 0, 50);
-    ok(vl_queue_may_begin_now(&q, 0), "a full bucket lets in");
+    ok(vl_queue_may_begin_now(&q, 0), "a flow with a full bucket may begin");
     charged = vl_queue_begin_now(&q, 0);
     vl_queue_end(&q, 0, charged, 300000);
-    ok(!vl_queue_may_begin_now(&q, 0), "debt does not");
-    ok(vl_queue_may_begin_now(&q, 1), "no other flow is held back");
+    ok(!vl_queue_may_begin_now(&q, 0), "a flow with debt may not begin");
+    ok(vl_queue_may_begin_now(&q, 1), "another flow may begin");
     arrive(0, 1);
-    ok(vl_queue_next(&q) == VL_NO_FLOW, "a flow that waits is granted nothing");
+    ok(vl_queue_next(&q) == VL_NO_FLOW, "a queued flow with debt is granted nothing");
     vl_queue_credit(&q, 0, 400000);
-    ok(vl_queue_next(&q) == VL_NO_FLOW, "not at 0 either");
+    ok(vl_queue_next(&q) == VL_NO_FLOW, "a queued flow with credit 0 is granted nothing");
     vl_queue_credit(&q, 0, 2000);
-    ok(vl_queue_next(&q) == 0, "but with credit");
+    ok(vl_queue_next(&q) == 0, "a queued flow with credit is granted a slot");
     vl_queue_charge(&q, 0, 5000);
-    ok(vl_queue_next(&q) == VL_NO_FLOW, "what is charged besides counts too");
+    ok(vl_queue_next(&q) == VL_NO_FLOW, "a separate charge reduces the credit");
     vl_queue_charge(&q, 0, -5000);
-    ok(vl_queue_next(&q) == 0, "and so does what is given back");
+    ok(vl_queue_next(&q) == 0, "a refund increases the credit");
     vl_queue_credit(&q, 0, 3600000000ULL);
-    ok(flows[0].credit_us == VL_CREDIT_US / 2, "no flow saves more than a bucket");
+    ok(flows[0].credit_us == VL_CREDIT_US / 2, "credit is limited to the bucket");
     vl_queue_charge(&q, 0, 1000000);
     vl_queue_forgive(&q, 0);
     vl_queue_credit(&q, 0, 10000);
-    ok(vl_queue_next(&q) == 0, "forgiven debt need not be paid off");
+    ok(vl_queue_next(&q) == 0, "a flow whose debt was cancelled is granted a slot");
     vl_queue_charge(&q, 0, 1000000);
     set_limits(0, 100, 0, 0);
-    ok(vl_queue_next(&q) == 0, "without its cap its debt is forgotten");
-    ok(!vl_queue_validate(&q, 2), "the queue is sound");
+    ok(vl_queue_next(&q) == 0, "removing the cap cancels the debt");
+    ok(!vl_queue_validate(&q, 2), "the queue is valid");
 }
 
-static void a_filter_passes_over(void)
+static void a_filter_skips_flows(void)
 {
     reset(10, 6, NULL);
     arrive(0, 1);
@@ -363,7 +363,7 @@ static void a_filter_passes_over(void)
        "no flow can be served");
     arrive(5, 1);
     ok(vl_queue_next_where(&q, odd_only, NULL) == 5, "the first flow that can be served");
-    ok(vl_queue_next(&q) == 0 && valid(6), "the others keep their places");
+    ok(vl_queue_next(&q) == 0 && valid(6), "the skipped flows keep their order");
 }
 
 static void abandoned_requests_are_gone(void)
@@ -374,10 +374,10 @@ static void abandoned_requests_are_gone(void)
     vl_queue_abandon(&q, 1, 5);
     ok(vl_queue_next(&q) == 2, "a flow whose requests were all abandoned is not next");
     vl_queue_abandon(&q, 2, 9);
-    ok(vl_queue_next(&q) == VL_NO_FLOW && valid(4), "without requests no flow is");
+    ok(vl_queue_next(&q) == VL_NO_FLOW && valid(4), "without requests no flow is next");
 }
 
-static void nobody_starves(void)
+static void no_flow_starves(void)
 {
     static apr_uint64_t cost[FLOWS_MAX];
     apr_uint32_t f, n = 0;
@@ -393,9 +393,9 @@ static void nobody_starves(void)
     }
     for (f = 0; f < FLOWS_MAX; f++)
         n += served[f] > 0;
-    ok(n >= FLOWS_MAX - 8, "10000 flows: all but those on their way served in "
+    ok(n >= FLOWS_MAX - 8, "10000 flows: all except the running ones are served in "
        "two rounds (%u)", n);
-    ok(valid(FLOWS_MAX), "state holds");
+    ok(valid(FLOWS_MAX), "the queue is valid");
 }
 
 /* The same rules, written to be obvious: no heap, a scan each time. */
@@ -457,8 +457,8 @@ static void random_against_model(void)
         if (i % 64 == 0)
             broken += vl_queue_validate(&q, n) != NULL;
     }
-    ok(!wrong, "200000 random steps: the heap and a scan agree");
-    ok(!broken, "and the invariants hold");
+    ok(!wrong, "200000 random steps: the heap and a scan give the same results");
+    ok(!broken, "the invariants hold");
 }
 
 int main(void)
@@ -471,13 +471,13 @@ int main(void)
     idle_earns_no_credit();
     slots_are_never_idle();
     fairness_bound_holds();
-    concurrency_holds_back();
+    concurrency_limits();
     cap_binds();
     cap_leaves_the_rest();
     debt_is_paid_off();
-    a_filter_passes_over();
+    a_filter_skips_flows();
     abandoned_requests_are_gone();
-    nobody_starves();
+    no_flow_starves();
     random_against_model();
     return tap_done();
 }

@@ -35,11 +35,12 @@ static void steady(void)
     /* 100 ms in every 200 ms. */
     for (i = 1; i <= 600; i++)
         vl_rate_add(&rate, START + i * S / 5, S / 5, S / 10);
-    ok(about(now_of(&rate, START + 120 * S), 500), "half a processor, now");
-    ok(about(minute_of(&rate, START + 120 * S), 500), "and over a minute");
-    ok(about(minute_of(&rate, START + 150 * S), 250), "half a minute later");
-    ok(!now_of(&rate, START + 125 * S), "now is over after four seconds");
-    ok(!minute_of(&rate, START + 190 * S), "the minute after a minute");
+    ok(about(now_of(&rate, START + 120 * S), 500), "half a processor in the last seconds");
+    ok(about(minute_of(&rate, START + 120 * S), 500), "half a processor over the minute");
+    ok(about(minute_of(&rate, START + 150 * S), 250),
+       "a quarter over the minute, half a minute later");
+    ok(!now_of(&rate, START + 125 * S), "0 in the last seconds after four seconds");
+    ok(!minute_of(&rate, START + 190 * S), "0 over the minute after a minute");
 }
 
 static void long_request(void)
@@ -48,11 +49,11 @@ static void long_request(void)
 
     vl_rate_add(&rate, START + 40 * S, 30 * S, 30 * S);
     ok(about(now_of(&rate, START + 40 * S), 1000),
-       "a long request counts when it ran, not all at its end");
-    ok(about(minute_of(&rate, START + 40 * S), 500), "half of the minute");
+       "a long request counts for the time in which it ran");
+    ok(about(minute_of(&rate, START + 40 * S), 500), "a long request over the minute");
     memset(&rate, 0, sizeof(rate));
     vl_rate_add(&rate, START, (apr_uint64_t)3600 * S, (apr_uint64_t)3600 * S);
-    ok(about(minute_of(&rate, START), 1000), "one of an hour fills the minute");
+    ok(about(minute_of(&rate, START), 1000), "a request of an hour fills the minute");
 }
 
 static void clocks(void)
@@ -62,7 +63,7 @@ static void clocks(void)
     vl_rate_add(&rate, START + 60 * S, 1000, 100000);
     vl_rate_add(&rate, START + 60 * S - 1, 1000, 100000);
     ok(minute_of(&rate, START + 60 * S) == 200 * 1000 / 60 / 1000,
-       "an event that comes a moment late is counted");
+       "an event with a slightly old time is counted");
     vl_rate_add(&rate, START - 3600 * S, 1000, 60 * S / 10);
     ok(about(minute_of(&rate, START - 3600 * S), 100),
        "a clock that was set back is followed");

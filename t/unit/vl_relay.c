@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One child accepts for all.  One process is all of them: each is a view of the
- * segment with a column of its own, lent by a process that sleeps. */
+/* With prefork one child accepts for all. Here one process is all children: each is a view
+ * of the segment with a column of its own, whose pid is that of a process that sleeps. */
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -50,7 +50,7 @@ static int fd_open(void)
     return open("/dev/null", O_RDONLY);
 }
 
-/* The acceptor has a slot of the account's and sends it. */
+/* The acceptor takes a slot of the account and sends it. */
 static apr_status_t send_slot(vl_shm_t *acceptor, const int pair[2],
                               apr_uint32_t a, vl_ticket_t *ret_ticket)
 {
@@ -71,16 +71,17 @@ static void one_claims(void)
 
     ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one)
        && vl_relay_has_acceptor(shm), "a child that finds no acceptor becomes it");
-    ok(!vl_relay_claim(&two), "and no other");
+    ok(!vl_relay_claim(&two), "another child does not become it");
     vl_relay_acceptor_resign(&one);
-    ok(vl_relay_claim(&two), "until it resigns,");
+    ok(vl_relay_claim(&two), "another child becomes it after it resigned");
     kill_sleeper(1);
     vl_shm_parent_reclaim(shm, two.children[two.self].pid);
-    ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one), "or dies");
-    ok(!vl_shm_validate(shm), "the numbers are right");
+    ok(!vl_relay_has_acceptor(shm) && vl_relay_claim(&one),
+       "another child becomes it after it died");
+    ok(!vl_shm_validate(shm), "the segment is valid");
 }
 
-static void grants_for_who_asks(void)
+static void grants_only_to_asking_children(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
     apr_uint32_t a = account(shm, "a", 0);
@@ -92,26 +93,27 @@ static void grants_for_who_asks(void)
     vl_relay_create(pair);
     vl_relay_claim(&one);
     ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN,
-       "no slot while no child asks");
+       "no slot is sent while no child asks");
     vl_slot_wait(&one, a, vl_clock_us());
-    ok(!vl_slot_granted(&one), "whoever waits,");
+    ok(!vl_slot_granted(&one), "no slot is granted while no child asks");
     vl_relay_child_ask(&two);
     ok(vl_slot_granted(&one) && vl_slot_take(&one, &ticket) == APR_SUCCESS,
-       "until one asks");
+       "a slot is granted when a child asks");
     vl_slot_end(&one, &ticket, NULL);
-    ok(send_slot(&one, pair, a, &ticket) == APR_SUCCESS, "it is sent,");
+    ok(send_slot(&one, pair, a, &ticket) == APR_SUCCESS, "the slot is sent");
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
        && item.grant.holds && fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC,
-       "and is with the child, with its descriptor");
+       "the child receives it with its descriptor");
     ok(one.children[one.self].running == 0
-       && two.children[two.self].running == 1 && !vl_shm_validate(shm), "which has the slot from now on");
-    ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN, "it no longer asks");
+       && two.children[two.self].running == 1 && !vl_shm_validate(shm),
+       "the child holds the slot");
+    ok(send_slot(&one, pair, a, &ticket) == APR_EAGAIN, "the child no longer asks");
     vl_slot_end(&two, &item.grant.ticket, NULL);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
     close(fd);
 }
 
-static void lost_slots_come_back(void)
+static void lost_slots_are_released(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
     apr_uint32_t a = account(shm, "a", 0);
@@ -127,16 +129,16 @@ static void lost_slots_come_back(void)
     vl_relay_child_ask(&two);
     send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_tidy(&one, pair, later);
-    ok(one.children[one.self].running == 1, "an item that no child has read is not lost");
-    vl_relay_acceptor_recall(pair, &passed, &fd);        /* by a child that dies then */
+    ok(one.children[one.self].running == 1, "an unread item is kept");
+    vl_relay_acceptor_recall(pair, &passed, &fd);        /* the child dies after this */
     close(fd);
     vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
-    ok(one.children[one.self].running == 1, "nor is what was just read,");
+    ok(one.children[one.self].running == 1, "the slot of an item that was just read is kept");
     vl_relay_acceptor_tidy(&one, pair, later);
-    ok(is_empty(shm), "but after a second it is");
+    ok(is_empty(shm), "it is released after a second");
     send_slot(&one, pair, a, &ticket);
     vl_relay_acceptor_resign(&one);
-    ok(is_empty(shm), "an acceptor that resigns leaves no slot on its way");
+    ok(is_empty(shm), "an acceptor that resigns releases the slots of unread items");
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
        && !item.grant.holds && is_empty(shm), "its connection arrives without the slot");
     close(fd);
@@ -148,17 +150,17 @@ static void processes_are_short(void)
     apr_uint32_t a = account(shm, "a", 0);
 
     vl_relay_claim(&one);
-    ok(!vl_thread_is_short(&two, 3), "nothing waits, and there may be more");
-    ok(vl_thread_is_short(&two, 2), "there may be no more");
+    ok(!vl_thread_is_short(&two, 3), "not short: nothing is queued, and more children may start");
+    ok(vl_thread_is_short(&two, 2), "short: no more children may start");
     vl_slot_wait(&one, a, 1);
-    ok(vl_thread_is_short(&two, 3), "a connection waits, and no child asks");
+    ok(vl_thread_is_short(&two, 3), "short: a connection is queued, and no child asks");
     vl_slot_unwait(&one, a);
     vl_relay_child_ask(&two);
-    ok(!vl_thread_is_short(&two, 2), "one does");
+    ok(!vl_thread_is_short(&two, 2), "not short: a child asks");
 }
 
-/* Nothing can be opened any more; returns the limit that was. */
-static struct rlimit take_all_room(void)
+/* Prevents further open descriptors; returns the former limit. */
+static struct rlimit use_all_descriptors(void)
 {
     struct rlimit limit, none;
     int lowest = fd_open();
@@ -171,7 +173,7 @@ static struct rlimit take_all_room(void)
     return limit;
 }
 
-static void who_has_no_room_leaves_it(void)
+static void full_children_leave_items(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
     apr_uint32_t a = account(shm, "a", 0);
@@ -185,18 +187,18 @@ static void who_has_no_room_leaves_it(void)
     vl_relay_claim(&one);
     vl_relay_child_ask(&two);
     send_slot(&one, pair, a, &ticket);
-    limit = take_all_room();
+    limit = use_all_descriptors();
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_EMFILE
-       && vl_relay_pending(pair), "a child without descriptors takes nothing,");
+       && vl_relay_pending(pair), "a child without descriptors leaves the item");
     setrlimit(RLIMIT_NOFILE, &limit);
     ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS
-       && item.grant.holds, "and gets it when there is one");
+       && item.grant.holds, "it receives the item when it has a descriptor");
     close(fd);
     vl_slot_end(&two, &item.grant.ticket, NULL);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-static void children_are_told(void)
+static void parent_wakes_children(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
     vl_item_t item;
@@ -204,15 +206,15 @@ static void children_are_told(void)
 
     vl_relay_create(pair);
     vl_relay_parent_check(shm, pair);
-    ok(!vl_relay_pending(pair), "where there never was an acceptor no child is told");
+    ok(!vl_relay_pending(pair), "the parent wakes no child if there never was an acceptor");
     vl_relay_claim(&one);
     vl_relay_acceptor_resign(&one);
     vl_relay_child_ask(&two);
     vl_relay_parent_check(shm, pair);
     ok(vl_relay_pending(pair)
        && vl_relay_child_receive(&two, pair, &item, &fd) == APR_EAGAIN,
-       "a child looks when the acceptor is gone,");
-    ok(vl_relay_claim(&two) && !vl_shm_validate(shm), "and is it");
+       "the parent wakes a child when the acceptor has ended");
+    ok(vl_relay_claim(&two) && !vl_shm_validate(shm), "the child becomes the acceptor");
 }
 
 static void a_signal_handler_does_not_hang(void)
@@ -225,21 +227,21 @@ static void a_signal_handler_does_not_hang(void)
     vl_segment_lock(&one);
     vl_slot_end(&one, &ticket, NULL);
     vl_segment_unlock(&one);
-    ok(metrics(shm, a).running == 1, "what comes in while the lock is held "
-       "here is not done,");
+    ok(metrics(shm, a).running == 1, "a call by a signal handler while the lock "
+       "is held has no effect");
     vl_shm_parent_reclaim(shm, one.children[one.self].pid);
-    ok(is_empty(shm), "and the parent makes good for it");
+    ok(is_empty(shm), "the parent releases the slot");
 }
 
 int main(void)
 {
     segment_init();
     one_claims();
-    grants_for_who_asks();
-    lost_slots_come_back();
+    grants_only_to_asking_children();
+    lost_slots_are_released();
     processes_are_short();
-    who_has_no_room_leaves_it();
-    children_are_told();
+    full_children_leave_items();
+    parent_wakes_children();
     a_signal_handler_does_not_hang();
     end_sleepers();
     return tap_done();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts found by name, restarts, and children that die. */
+/* Accounts found by name, restarts, and dead children. */
 #include <sys/poll.h>
 
 #include "segment.h"
@@ -19,19 +19,19 @@ static void counts_and_refuses(void)
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
        && vl_shm_child_wake_fd(shm) == -1, "a child without a column cannot enter");
     vl_shm_child_attach(shm, getpid(), 10);
-    ok(enter(shm, a, &one) && enter(shm, a, &two), "two enter");
-    ok(!enter(shm, a, &other), "the third is refused");
-    ok(enter(shm, b, &other), "another account is not concerned");
+    ok(enter(shm, a, &one) && enter(shm, a, &two), "two requests enter");
+    ok(!enter(shm, a, &other), "the third request is refused");
+    ok(enter(shm, b, &other), "another account is not affected");
     ok(metrics(shm, a).running == 2 && metrics(shm, a).refused == 1
        && metrics(shm, a).requests == 2, "counted");
     vl_slot_end(shm, &one, &cost);
-    ok(enter(shm, a, &one), "a place was given back");
+    ok(enter(shm, a, &one), "a released slot is free");
     ok(metrics(shm, a).busy_us == 800 && metrics(shm, a).cpu_us == 80,
        "costs are added up");
-    ok(valid(shm), "state holds");
+    ok(valid(shm), "the segment is valid");
 }
 
-static void dry_run_lets_in(void)
+static void dry_run_admits(void)
 {
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
     apr_uint32_t a = account_with(shm, "a", limits_of(VL_MODE_DRYRUN, 1, 0));
@@ -42,10 +42,11 @@ static void dry_run_lets_in(void)
     enter(shm, a, &ticket);
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered
        && adm.decision.verdict == VL_REFUSE,
-       "DryRun: the verdict is to refuse, yet it enters");
+       "DryRun: the verdict is to refuse, and the request enters");
     ok(metrics(shm, a).would_refuse == 1 && metrics(shm, a).refused == 0
-       && metrics(shm, a).running == 2, "and is counted so");
-    ok(valid(shm), "state holds");
+       && metrics(shm, a).running == 2,
+       "DryRun: the request is counted as running and as would-refuse");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void restarts_keep_names(void)
@@ -63,20 +64,20 @@ static void restarts_keep_names(void)
     vl_shm_post_config_begin(shm);
     c = account(shm, "c", 0);
     d = account(shm, "d", 0);
-    ok(c != a && c != b && d != a && d != b, "new names get new numbers");
-    ok(account(shm, "e", 0) == a, "then the room of an unused one");
+    ok(c != a && c != b && d != a && d != b, "new names get new accounts");
+    ok(account(shm, "e", 0) == a, "without a free account a new name gets an unused one");
     ok(account(shm, "f", 0) == NONE,
-       "never that of one in which something runs");
-    ok(valid(shm), "state holds with it");
+       "an account with a running request is kept");
+    ok(valid(shm), "the segment is valid with it");
     end(shm, &ticket, 0);
     vl_shm_post_config_begin(shm);
     account(shm, "c", 0);
     account(shm, "d", 0);
     account(shm, "e", 0);
-    ok(account(shm, "f", 0) == b, "once it has ended, it may go");
+    ok(account(shm, "f", 0) == b, "an account without requests is reused");
     ok(metrics(shm, b).requests == 0 && snapshot(shm, b).service_us == 0,
-       "a new name starts from nothing");
-    ok(valid(shm), "state holds");
+       "a reused account starts at 0");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void waiting_keeps_an_account(void)
@@ -88,11 +89,11 @@ static void waiting_keeps_an_account(void)
     vl_shm_child_attach(shm, getpid(), 0);
     vl_slot_wait(shm, a, vl_clock_us());
     vl_shm_post_config_begin(shm);
-    ok(account(shm, "b", 0) == NONE, "nor that of an account with a queued request");
+    ok(account(shm, "b", 0) == NONE, "an account with a queued request is kept");
     vl_slot_unwait(shm, a);
     vl_shm_post_config_begin(shm);
-    ok(account(shm, "b", 0) == a, "until that has gone");
-    ok(valid(shm), "state holds");
+    ok(account(shm, "b", 0) == a, "an account without queued requests is reused");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void a_thread_keeps_an_account(void)
@@ -103,10 +104,10 @@ static void a_thread_keeps_an_account(void)
     vl_shm_child_attach(shm, getpid(), 8);
     vl_thread_occupy(shm, a);
     vl_shm_post_config_begin(shm);
-    ok(account(shm, "b", 0) == NONE, "nor that of one that occupies a thread");
+    ok(account(shm, "b", 0) == NONE, "an account that occupies a thread is kept");
     vl_thread_free(shm, a);
     vl_shm_post_config_begin(shm);
-    ok(account(shm, "b", 0) == a && valid(shm), "until that is free");
+    ok(account(shm, "b", 0) == a && valid(shm), "an account without threads is reused");
 }
 
 static void limits_follow_the_configuration(void)
@@ -123,11 +124,11 @@ static void limits_follow_the_configuration(void)
                                           sizeof(limits)),
        "a snapshot shows the name and the newest limits");
     ok(shm->queue.flows[a].limits.weight == 250
-       && shm->queue.flows[a].limits.concurrency == 3, "the queue has them too");
-    ok(valid(shm), "state holds");
+       && shm->queue.flows[a].limits.concurrency == 3, "the queue has the newest limits");
+    ok(valid(shm), "the segment is valid");
 }
 
-/* A child that enters and then does as it is told. */
+/* A child that enters and then waits for its death. */
 static pid_t child(vl_shm_t *shm, apr_uint32_t a, int requests)
 {
     pid_t pid = fork();
@@ -143,7 +144,7 @@ static pid_t child(vl_shm_t *shm, apr_uint32_t a, int requests)
     return pid;
 }
 
-static void the_dead_give_back(void)
+static void dead_children_release(void)
 {
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
     apr_uint32_t a = account(shm, "a", 0);
@@ -151,23 +152,23 @@ static void the_dead_give_back(void)
 
     ok(metrics(shm, a).running == 3 && vl_shm_child_count(shm) == 1,
        "a dead child's requests are still counted");
-    ok(valid(shm), "state holds with them");
+    ok(valid(shm), "the segment is valid with them");
     ok(vl_shm_parent_reclaim(shm, one) == 3,
-       "until the parent takes them back");
+       "the parent reclaims them");
     ok(metrics(shm, a).running == 0 && vl_shm_child_count(shm) == 0,
-       "all of them");
-    ok(vl_shm_parent_reclaim(shm, one) == 0, "once");
-    ok(valid(shm), "state holds without");
+       "none of them is counted any more");
+    ok(vl_shm_parent_reclaim(shm, one) == 0, "they are reclaimed once");
+    ok(valid(shm), "the segment is valid without them");
     child(shm, a, 1);
     child(shm, a, 1);
     child(shm, a, 1);
     ok(vl_shm_child_attach(shm, getpid(), 10) == APR_SUCCESS,
-       "a newcomer finds room although the parent has heard of no death");
-    ok(metrics(shm, a).running < 3, "by taking it from the dead");
-    ok(valid(shm), "state holds");
+       "a new child gets a column before the parent has reclaimed one");
+    ok(metrics(shm, a).running < 3, "the column was that of a dead child");
+    ok(valid(shm), "the segment is valid");
 }
 
-static void a_number_comes_again(void)
+static void a_pid_is_reused(void)
 {
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
     apr_uint32_t a = account(shm, "a", 0);
@@ -177,8 +178,8 @@ static void a_number_comes_again(void)
     enter(shm, a, &ticket);
     vl_shm_child_attach(shm, getpid(), 10);
     ok(metrics(shm, a).running == 0 && vl_shm_child_count(shm) == 1,
-       "a process with the number of a dead child does not have its requests");
-    ok(valid(shm), "state holds");
+       "a process with the pid of a dead child does not have its requests");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void too_many_children(void)
@@ -200,16 +201,16 @@ static void too_many_children(void)
         vl_shm_child_attach(shm, pid[i], 10);
     ok(vl_shm_child_attach(shm, pid[CHILDREN], 10) == APR_ENOSPC
        && vl_shm_child_count(shm) == CHILDREN,
-       "never more columns than there are");
+       "a child without a free column is refused");
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT
-       && vl_shm_child_wake_fd(shm) == -1, "a child that got no column can do nothing");
+       && vl_shm_child_wake_fd(shm) == -1, "a child without a column cannot enter");
     for (i = 0; i <= CHILDREN; i++) {
         kill(pid[i], SIGKILL);
         waitpid(pid[i], NULL, 0);
     }
     ok(vl_shm_child_attach(shm, getpid(), 10) == APR_SUCCESS,
-       "a death makes room");
-    ok(valid(shm), "state holds");
+       "the column of a dead child is free");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void work(vl_shm_t *shm, apr_uint32_t a)
@@ -223,7 +224,7 @@ static void work(vl_shm_t *shm, apr_uint32_t a)
     }
 }
 
-/* Many processes enter and leave; some are killed at any instruction. */
+/* Many processes enter and end requests; some are killed at any instruction. */
 static void kills_leave_nothing(void)
 {
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
@@ -242,8 +243,8 @@ static void kills_leave_nothing(void)
         broken += !valid(shm);
     }
     ok(is_empty(shm), "200 killed children hold nothing");
-    ok(metrics(shm, a).requests > 200, "though they worked");
-    ok(!broken, "state held after each");
+    ok(metrics(shm, a).requests > 200, "the killed children have served requests");
+    ok(!broken, "the segment was valid after each");
 }
 
 static void names_have_a_bound(void)
@@ -253,10 +254,10 @@ static void names_have_a_bound(void)
 
     memset(name, 'x', VL_NAME_SIZE);
     name[VL_NAME_SIZE] = '\0';
-    ok(account(shm, name, 0) == NONE, "too long a name is refused");
+    ok(account(shm, name, 0) == NONE, "a name that is too long is refused");
     name[VL_NAME_SIZE - 1] = '\0';
-    ok(account(shm, name, 0) == 0, "the longest fits");
-    ok(valid(shm), "state holds");
+    ok(account(shm, name, 0) == 0, "the longest name is accepted");
+    ok(valid(shm), "the segment is valid");
 }
 
 int main(void)
@@ -264,13 +265,13 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);   /* it forks */
     segment_init();
     counts_and_refuses();
-    dry_run_lets_in();
+    dry_run_admits();
     restarts_keep_names();
     waiting_keeps_an_account();
     a_thread_keeps_an_account();
     limits_follow_the_configuration();
-    the_dead_give_back();
-    a_number_comes_again();
+    dead_children_release();
+    a_pid_is_reused();
     too_many_children();
     kills_leave_nothing();
     names_have_a_bound();

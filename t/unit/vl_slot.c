@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots as one process sees them; who else there is, is only written in the
- * segment.  Several processes: vl_slot_children.c. */
+/* Slots as one process uses them; other children exist only as columns in the segment.
+ * Several processes: vl_slot_children.c. */
 #include "segment.h"
 
 /* A segment with one child, this process. */
@@ -32,7 +32,7 @@ static int waits(vl_shm_t *shm, apr_uint32_t a, int n)
     return !n;
 }
 
-/* Takes all grants there are; returns how many. */
+/* Takes all available grants; returns their number. */
 static apr_uint32_t take_all(vl_shm_t *shm, vl_ticket_t *ticket)
 {
     apr_uint32_t n = 0;
@@ -42,26 +42,27 @@ static apr_uint32_t take_all(vl_shm_t *shm, vl_ticket_t *ticket)
     return n;
 }
 
-static void a_slot_comes_and_goes(void)
+static void a_slot_is_granted_and_released(void)
 {
     vl_shm_t *shm = alone(1, 10);
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t ticket, other;
 
-    ok(vl_slot_count(shm) == 1, "as many slots as were set");
+    ok(vl_slot_count(shm) == 1, "the number of slots is as set");
     ok(!vl_slot_granted(shm) && vl_slot_take(shm, &ticket) == APR_EAGAIN,
-       "no request waits, nothing is granted");
-    ok(waits(shm, a, 2) && vl_slot_granted(shm), "a grant is there at once");
+       "without queued requests nothing is granted");
+    ok(waits(shm, a, 2) && vl_slot_granted(shm),
+       "a queued request is granted a free slot at once");
     ok(metrics(shm, a).running == 1 && metrics(shm, a).waiting == 1,
-       "it counts as running before it is taken");
+       "a grant counts as running before it is taken");
     ok(vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == a
        && !vl_slot_granted(shm), "taken");
-    ok(vl_slot_take(shm, &other) == APR_EAGAIN, "the second waits on");
+    ok(vl_slot_take(shm, &other) == APR_EAGAIN, "the second request stays queued");
     end(shm, &ticket, 100);
     ok(vl_slot_granted(shm) && vl_slot_take(shm, &ticket) == APR_SUCCESS,
-       "until the first is done");
+       "it is granted the slot when the first one ends");
     end(shm, &ticket, 100);
-    ok(is_empty(shm), "then nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void without_a_column(void)
@@ -74,12 +75,12 @@ static void without_a_column(void)
        && vl_slot_take(shm, &ticket) == APR_EINIT
        && vl_slot_try(shm, a, &ticket) == APR_EINIT
        && !vl_slot_granted(shm) && !vl_charge_elsewhere(shm, 1),
-       "a child without a column gets nothing");
+       "a child without a column gets no slot");
     vl_slot_end(shm, &ticket, NULL);
-    ok(is_empty(shm), "and changes nothing");
+    ok(is_empty(shm), "a child without a column changes nothing");
 }
 
-static void who_waits_may_leave(void)
+static void queued_requests_may_leave(void)
 {
     vl_shm_t *shm = alone(1, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
@@ -87,13 +88,13 @@ static void who_waits_may_leave(void)
 
     waits(shm, a, 3);
     ok(vl_slot_unwait(shm, a) == APR_SUCCESS
-       && vl_slot_unwait(shm, a) == APR_SUCCESS, "two of the queued requests");
+       && vl_slot_unwait(shm, a) == APR_SUCCESS, "two queued requests leave");
     ok(vl_slot_unwait(shm, a) == APR_EAGAIN,
-       "not the one with a grant on its way");
-    ok(vl_slot_unwait(shm, b) == APR_EAGAIN, "nor where no request waits");
+       "a request with a grant cannot leave the queue");
+    ok(vl_slot_unwait(shm, b) == APR_EAGAIN, "no request leaves an empty queue");
     vl_slot_take(shm, &ticket);
     vl_slot_end(shm, &ticket, NULL);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void a_full_queue_refuses(void)
@@ -104,11 +105,12 @@ static void a_full_queue_refuses(void)
     vl_admission_t adm = { .decision = { VL_REFUSE, VL_REASON_QUEUE } };
     vl_ticket_t ticket;
 
-    ok(vl_slot_wait(shm, b, vl_clock_us()) == APR_EAGAIN, "a queue of 0 lets no request wait");
-    ok(waits(shm, a, 4), "three wait besides the one that is admitted");
-    ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EAGAIN, "the next is refused");
+    ok(vl_slot_wait(shm, b, vl_clock_us()) == APR_EAGAIN,
+       "with a queue of 0 no request is queued");
+    ok(waits(shm, a, 4), "three requests are queued beside a granted one");
+    ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EAGAIN, "a full queue refuses the next request");
     ok(metrics(shm, a).waiting == 3 && metrics(shm, a).refused == 0,
-       "and does not wait, and is not counted yet");
+       "the refused request is not queued and not counted yet");
     vl_slot_refused(shm, a, &adm);
     ok(metrics(shm, a).refused == 1 && !adm.entered && adm.backlogged
        && adm.decision.reason == VL_REASON_QUEUE, "the caller that reports a refusal counts it");
@@ -116,13 +118,14 @@ static void a_full_queue_refuses(void)
     end(shm, &ticket, 10);
     ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_SUCCESS
        && vl_slot_wait(shm, a, vl_clock_us()) == APR_EAGAIN,
-       "a grant makes room for one more");
+       "after a grant one more is queued");
     ok(vl_slot_wait_again(shm, a, vl_clock_us()) == APR_SUCCESS
-       && metrics(shm, a).waiting == 4, "but a request with a grant is not refused");
-    ok(valid(shm), "state holds");
+       && metrics(shm, a).waiting == 4,
+       "a request that returns its grant is queued again, although the queue is full");
+    ok(valid(shm), "the segment is valid");
 }
 
-/* What a ticket has moved its account's virtual time. */
+/* Returns by how much a ticket has advanced its account's virtual time. */
 static apr_uint64_t vt_of(const vl_shm_t *shm, const vl_ticket_t *ticket)
 {
     return (apr_uint64_t)ticket->charged * VL_VT_UNIT
@@ -157,8 +160,8 @@ static void the_least_served_is_next(void)
     for (f = 1; f < 4; f++)
         wrong += served[f] + 8 < served[0] || served[f] > served[0] + 8;
     ok(!wrong && served[0] > 100,
-       "so each gets the same, whatever its requests cost");
-    ok(valid(shm), "state holds");
+       "each account gets the same service, whatever its requests cost");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void slots_do_not_stay_free(void)
@@ -192,9 +195,9 @@ static void slots_do_not_stay_free(void)
         if (q->running > q->slots || n > q->running)
             break;
     }
-    ok(!idle, "never a free slot while an eligible request waits");
-    ok(i == 20000, "never more than there are slots");
-    ok(valid(shm), "state holds");
+    ok(!idle, "no slot is free while an eligible request is queued");
+    ok(i == 20000, "no more requests run than there are slots");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void a_thread_is_kept_free(void)
@@ -208,7 +211,7 @@ static void a_thread_is_kept_free(void)
         vl_shm_t *shm = alone(1000, threads[i]);
         apr_uint32_t a, n;
 
-        accounts(shm, 5);           /* one alone leaves some */
+        accounts(shm, 5);           /* a single account leaves some */
         for (a = 0; a < 5; a++)
             waits(shm, a, 150);
         n = take_all(shm, held);
@@ -217,30 +220,30 @@ static void a_thread_is_kept_free(void)
     }
 }
 
-static void trying_is_not_jumping(void)
+static void trying_does_not_bypass_the_queue(void)
 {
     vl_shm_t *shm = alone(2, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
     vl_ticket_t one, two, three;
 
     ok(vl_slot_try(shm, b, &one) == APR_SUCCESS && one.account == b,
-       "a free slot");
+       "a request takes a free slot");
     ok(vl_slot_try(shm, b, &two) == APR_EAGAIN,
-       "not above the account's concurrency");
+       "a request above the concurrency limit gets none");
     ok(vl_slot_try(shm, a, &two) == APR_SUCCESS
        && vl_slot_try(shm, a, &three) == APR_EAGAIN,
-       "not above the slots");
+       "a request above the slots gets none");
     vl_slot_wait(shm, a, vl_clock_us());
     vl_slot_end(shm, &two, NULL);
     ok(vl_slot_try(shm, a, &two) == APR_EAGAIN && vl_slot_granted(shm),
-       "a slot that comes free goes to a queued request");
+       "a released slot goes to a queued request");
     vl_slot_wait(shm, b, vl_clock_us());
     vl_slot_take(shm, &two);
     vl_slot_end(shm, &two, NULL);
     ok(vl_slot_try(shm, a, &two) == APR_SUCCESS,
-       "an account at its concurrency limit does not hold up the others");
+       "an account at its concurrency limit does not delay others");
     vl_slot_end(shm, &one, NULL);
-    ok(vl_slot_granted(shm) && valid(shm), "and comes in when there is room");
+    ok(vl_slot_granted(shm) && valid(shm), "its request is granted a slot below the limit");
 }
 
 static void entering_does_not_wait(void)
@@ -251,21 +254,21 @@ static void entering_does_not_wait(void)
     vl_ticket_t held[3] = { { 0 } };
 
     ok(enter(shm, a, &held[0]) && enter(shm, a, &held[1]),
-       "in above the slots");
+       "a request enters above the slots");
     vl_slot_wait(shm, a, vl_clock_us());
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && adm.entered
-       && adm.backlogged, "past queued requests, and is told of them");
+       && adm.backlogged, "a request enters before queued ones and is marked as backlogged");
     ok(vl_slot_enter(shm, a, &adm) == APR_SUCCESS && !adm.entered
        && adm.decision.reason == VL_REASON_CONCURRENCY && adm.concurrency == 3,
-       "not above the concurrency");
-    ok(!vl_slot_granted(shm), "no slot is granted meanwhile");
+       "no request enters above the concurrency limit");
+    ok(!vl_slot_granted(shm), "no slot is granted above the slots");
     end(shm, &held[0], 1);
     end(shm, &held[1], 1);
-    ok(!vl_slot_granted(shm), "nor while the slots are taken");
+    ok(!vl_slot_granted(shm), "no slot is granted while all are in use");
     held[2].account = a;
     held[2].charged = 1;
     end(shm, &held[2], 1);
-    ok(vl_slot_granted(shm) && valid(shm), "but then");
+    ok(vl_slot_granted(shm) && valid(shm), "a slot is granted when one is free");
 }
 
 static void dry_run_counts(void)
@@ -276,26 +279,26 @@ static void dry_run_counts(void)
     vl_ticket_t held[4], more;
 
     enter(shm, a, &held[0]);
-    ok(!metrics(shm, a).would_queue, "a free slot: nothing to count");
+    ok(!metrics(shm, a).would_queue, "DryRun: a free slot is not counted");
     enter(shm, a, &held[1]);
     ok(metrics(shm, a).would_queue == 1 && !metrics(shm, a).would_refuse,
-       "no free slot: would queue");
+       "DryRun: no free slot: would queue");
     enter(shm, a, &held[2]);
     ok(metrics(shm, a).would_queue == 2 && !metrics(shm, a).would_refuse,
-       "above the concurrency: would queue");
+       "DryRun: above the concurrency limit: would queue");
     enter(shm, a, &more);
     ok(metrics(shm, a).would_queue == 2 && metrics(shm, a).would_refuse == 1
        && !metrics(shm, a).refused && metrics(shm, a).requests == 4,
-       "above the queue: would refuse, and lets in");
+       "DryRun: above the queue: would refuse, and admits");
     enter(shm, b, &held[3]);
     ok(!metrics(shm, b).would_queue && metrics(shm, b).requests == 1,
-       "On does not count so");
+       "On does not count would-queue");
     end(shm, &held[0], 1);
     end(shm, &held[1], 1);
     end(shm, &held[2], 1);
     end(shm, &held[3], 1);
     end(shm, &more, 1);
-    ok(is_empty(shm), "all of them come back");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void a_ticket_is_used(void)
@@ -310,16 +313,16 @@ static void a_ticket_is_used(void)
     ok(metrics(shm, a).requests == 1 && metrics(shm, a).queued == 1
        && metrics(shm, a).wait_us == 5000 && !adm.backlogged
        && snapshot(shm, a).waits[vl_metrics_wait_bucket(5000)] == 1,
-       "a request that has waited is counted");
+       "a queued request is counted");
     end(shm, &adm.ticket, 100);
-    ok(shm->queue.flows[a].vt > shm->queue.flows[b].vt, "and charged");
+    ok(shm->queue.flows[a].vt > shm->queue.flows[b].vt, "a queued request is charged");
     waits(shm, b, 5);
     vl_slot_take(shm, &adm.ticket);
     vl_slot_begin(shm, 0, &adm);
     ok(adm.ticket.account == b && metrics(shm, b).requests == 1
        && !metrics(shm, b).queued && adm.backlogged,
-       "and so is one that has not");
-    ok(valid(shm), "state holds");
+       "a request that was not queued is counted and charged");
+    ok(valid(shm), "the segment is valid");
 }
 
 static void an_unused_ticket_costs_nothing(void)
@@ -340,9 +343,9 @@ static void an_unused_ticket_costs_nothing(void)
     vl_slot_end(shm, &ticket, NULL);
     ok(shm->queue.flows[a].vt == vt
        && shm->queue.flows[a].estimate_us == estimate,
-       "which is taken back if it is not used");
+       "the estimate of an unused grant is refunded");
     ok(metrics(shm, a).busy_us == 8000 && is_empty(shm),
-       "and nothing is counted");
+       "an unused grant is not counted");
 }
 
 static void the_ring_does_not_overflow(void)
@@ -355,24 +358,24 @@ static void the_ring_does_not_overflow(void)
     waits(shm, a, RING_SIZE - 1);
     waits(shm, b, RING_SIZE - 1);
     ok(shm->children[0].ring_len == RING_SIZE && valid(shm),
-       "no more grants than the ring holds");
+       "no more grants than the ring can hold");
     n = take_all(shm, held);
     ok(n == 2 * RING_SIZE - 2 && held[0].account == a
        && held[RING_SIZE - 1].account == b,
-       "room in the ring is used at once, and all come (%u)", n);
+       "free entries of the ring are used at once, and all requests are granted (%u)", n);
     for (i = 0; i < n; i++)
         vl_slot_end(shm, &held[i], NULL);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-/* What its requests have cost an account, us. */
+/* Returns what an account was charged for its requests, in us. */
 static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
 {
     return shm->queue.flows[a].vt * shm->queue.flows[a].limits.weight / VL_VT_UNIT;
 }
 
-/* n requests are worked on elsewhere for a second.  Returns what that costs
- * all of them. */
+/* n requests are worked on elsewhere for a second. Returns what is charged to all of them.
+ * */
 static apr_uint64_t second_elsewhere(vl_shm_t *shm, apr_uint32_t n)
 {
     vl_cost_t cost = { 0, 0, 1, 0 };
@@ -422,12 +425,12 @@ static void work_elsewhere_is_charged_once(void)
        "(%u us)", (unsigned)sum);
     shm->head->others_permille = 0;
     sum = second_elsewhere(shm, 8);
-    ok(sum > 490000 && sum < 650000, "none: an eighth of what they could have "
+    ok(sum > 490000 && sum < 650000, "no processor used: an eighth of the possible time "
        "(%u us)", (unsigned)sum);
     shm->head->others_permille = UINT32_MAX;
-    ok(is_empty(shm), "none is elsewhere any more");
+    ok(is_empty(shm), "no request is elsewhere");
     ok(shm->head->elsewhere_ns > 0 && !shm->children[0].elsewhere,
-       "the clock has moved");
+       "the account's clock has advanced");
 }
 
 static void a_request_that_waits_for_its_client_has_no_slot(void)
@@ -445,23 +448,23 @@ static void a_request_that_waits_for_its_client_has_no_slot(void)
     before = cost_of(shm, 0) - first.charged;
     ok(vl_slot_try(shm, 1, &second) != APR_SUCCESS, "no slot is free");
     vl_slot_pause(shm, &first, 300);
-    ok(shm->accounts[0].metrics.charged_us == 300, "it has paid what it used");
-    ok(vl_slot_try(shm, 1, &second) == APR_SUCCESS, "its slot is another's");
+    ok(shm->accounts[0].metrics.charged_us == 300, "a waiting request is charged for its work");
+    ok(vl_slot_try(shm, 1, &second) == APR_SUCCESS, "its slot is granted to another request");
     vl_slot_go_on(shm, &first);
     ok(shm->head->queue.running == 2 && shm->queue.flows[0].running == 1,
-       "it goes on above the number of slots");
+       "it continues above the number of slots");
     charged = vl_slot_end(shm, &first, &cost);
     ok(charged == 700 && cost_of(shm, 0) - before == 700,
-       "and pays the rest at its end");
+       "the rest is charged at its end");
     vl_slot_end(shm, &second, NULL);
     from = vl_charge_elsewhere(shm, now);
     from = vl_charge_elsewhere_pause(shm, now + 1000, from);
-    ok(!shm->head->elsewhere, "its back end waits too");
+    ok(!shm->head->elsewhere, "the back end of a waiting request is not charged");
     from = vl_charge_elsewhere_go_on(shm, now + 5000, from);
     ok(vl_charge_elsewhere(shm, now + 6000) - from == 2000000,
-       "and is charged for the time in which it does not");
+       "the back end of a working request is charged");
     shm->head->elsewhere = shm->children[0].elsewhere = 0;
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void the_clock_does_not_run_twice(void)
@@ -477,34 +480,34 @@ static void the_clock_does_not_run_twice(void)
     shm->head->processors = 100;
     from = vl_charge_elsewhere(shm, now);
     ok(vl_charge_elsewhere(shm, now + 1000) - from == 1000000, "a millisecond");
-    /* Somebody who read the time, and then had to wait for the lock. */
+    /* A thread that read the time and then waited for the lock. */
     vl_charge_elsewhere(shm, now + 400);
     to = vl_charge_elsewhere(shm, now + 1000);
-    ok(to - from == 1000000, "no time is counted twice, if a request comes "
+    ok(to - from == 1000000, "no time is counted twice if a request begins "
          "with an older reading");
 }
 
-static void slots_by_themselves(void)
+static void automatic_slots(void)
 {
     vl_shm_t *shm = alone(0, 1000);
     apr_uint32_t least = vl_cpu_count() * VL_AUTO_MIN_PER_CPU, before;
     apr_int64_t now = vl_clock_us();
 
-    ok(vl_slot_count(shm) == least, "at first the fewest");
+    ok(vl_slot_count(shm) == least, "the number of slots begins at the minimum");
     shm->head->queue.slots = 3 * least;
     vl_slot_set(shm, 0);
-    ok(vl_slot_count(shm) == 3 * least, "a restart keeps what was found");
+    ok(vl_slot_count(shm) == 3 * least, "a restart keeps the number");
     vl_auto_adjust(shm, now);
     before = vl_slot_count(shm);
     shm->head->queue.slots = 5000;
     vl_auto_adjust(shm, now + VL_AUTO_STEP_US - 1);
     ok(vl_slot_count(shm) == 5000 && before <= 3 * least,
-       "no step before its time");
+       "no step before its interval");
     vl_auto_adjust(shm, now + VL_AUTO_STEP_US);
-    ok(vl_slot_count(shm) <= 999, "then one: no more than the children's room");
+    ok(vl_slot_count(shm) <= 999, "a step is limited by the children's threads");
     vl_slot_set(shm, 17);
     vl_auto_adjust(shm, now + 10 * VL_AUTO_STEP_US);
-    ok(vl_slot_count(shm) == 17, "a given number stays");
+    ok(vl_slot_count(shm) == 17, "a configured number does not change");
 }
 
 static void more_slots_are_used_at_once(void)
@@ -516,21 +519,21 @@ static void more_slots_are_used_at_once(void)
     waits(shm, a, 9);
     ok(take_all(shm, held) == 1, "one slot");
     vl_slot_set(shm, 4);
-    ok(take_all(shm, held) == 3 && valid(shm), "four slots: three more at once");
+    ok(take_all(shm, held) == 3 && valid(shm), "with four slots three more are granted at once");
 }
 
 int main(void)
 {
     srand(20261121);
     segment_init();
-    a_slot_comes_and_goes();
+    a_slot_is_granted_and_released();
     without_a_column();
-    who_waits_may_leave();
+    queued_requests_may_leave();
     a_full_queue_refuses();
     the_least_served_is_next();
     slots_do_not_stay_free();
     a_thread_is_kept_free();
-    trying_is_not_jumping();
+    trying_does_not_bypass_the_queue();
     entering_does_not_wait();
     dry_run_counts();
     a_ticket_is_used();
@@ -539,7 +542,7 @@ int main(void)
     work_elsewhere_is_charged_once();
     a_request_that_waits_for_its_client_has_no_slot();
     the_clock_does_not_run_twice();
-    slots_by_themselves();
+    automatic_slots();
     more_slots_are_used_at_once();
     return tap_done();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots between children.  Where the order of things matters, one process is
- * all of them: each child is a view of the segment with a column of its own.
- * Where it does not, they are forked. */
+/* Slots of several children. Where the order of events matters, one process is all
+ * children: each is a view of the segment with a column of its own. Elsewhere they are forked.
+ * */
 #include <poll.h>
 
 #include "segment.h"
@@ -9,7 +9,7 @@
 
 #define CHILDREN 48
 
-static pid_t sleepers[CHILDREN];        /* lend the views their numbers */
+static pid_t sleepers[CHILDREN];        /* their pids are those of the views */
 
 static void fork_sleepers(void)
 {
@@ -34,7 +34,7 @@ static void end_sleepers(void)
     }
 }
 
-/* Child i of shm. */
+/* Returns child i of shm. */
 static vl_shm_t view(const vl_shm_t *shm, int i, apr_uint32_t threads)
 {
     vl_shm_t child = *shm;
@@ -43,7 +43,7 @@ static vl_shm_t view(const vl_shm_t *shm, int i, apr_uint32_t threads)
     return child;
 }
 
-/* Reads how often the child was woken since the last time. */
+/* Returns how often the child was woken since the last call. */
 static apr_uint64_t woken(const vl_shm_t *child)
 {
     apr_uint64_t count;
@@ -52,7 +52,7 @@ static apr_uint64_t woken(const vl_shm_t *child)
            == sizeof(count) ? count : 0;
 }
 
-/* Takes and ends all grants; returns how many. */
+/* Takes and ends all grants; returns their number. */
 static apr_uint32_t drain(vl_shm_t *child)
 {
     vl_ticket_t ticket;
@@ -77,15 +77,16 @@ static void a_grant_wakes_another_child(void)
     enter(&one, a, &held);
     vl_slot_wait(&two, a, vl_clock_us());
     vl_slot_wait(&two, a, vl_clock_us());
-    ok(!woken(&one) && !woken(&two) && !vl_slot_granted(&two), "both wait");
+    ok(!woken(&one) && !woken(&two) && !vl_slot_granted(&two),
+       "no slot is granted above the slots");
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one) && woken(&two) == 1,
-       "what one gives back is granted to the other, which is woken");
+       "a released slot is granted to another child, which is woken");
     ok(vl_slot_take(&one, &ticket) == APR_EAGAIN
-       && vl_slot_take(&two, &ticket) == APR_SUCCESS, "which takes it");
+       && vl_slot_take(&two, &ticket) == APR_SUCCESS, "the woken child takes the grant");
     vl_slot_end(&two, &ticket, NULL);
     ok(vl_slot_granted(&two) && !woken(&two), "a child does not wake itself");
-    ok(drain(&two) == 1 && is_empty(shm), "nothing is left");
+    ok(drain(&two) == 1 && is_empty(shm), "the segment is empty");
 }
 
 static void one_wake_is_enough(void)
@@ -103,23 +104,23 @@ static void one_wake_is_enough(void)
         vl_slot_wait(&two, a, vl_clock_us());
     for (i = 0; i < 3; i++)
         vl_slot_end(&one, &held[i], NULL);
-    ok(woken(&two) == 1, "several grants, one wake-up");
-    ok(drain(&two) == 4, "all are there, and the last as it takes them");
+    ok(woken(&two) == 1, "several grants wake a child once");
+    ok(drain(&two) == 4, "all grants are available");
     vl_slot_wait(&two, a, vl_clock_us());
     drain(&two);
     for (i = 0; i < 3; i++)
         enter(&one, a, &held[i]);
     vl_slot_wait(&two, a, vl_clock_us());
-    ok(!vl_slot_granted(&two) && !woken(&two), "all are taken again");
+    ok(!vl_slot_granted(&two) && !woken(&two), "all slots are in use again");
     vl_slot_end(&one, &held[0], NULL);
     ok(woken(&two) == 1 && drain(&two) == 1,
-       "a child that has found nothing more is woken again");
+       "a child that has found no more grants is woken again");
     for (i = 1; i < 4; i++)
         vl_slot_end(&one, &held[i], NULL);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-static void no_line_stands_still(void)
+static void no_queue_stalls(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one, two;
     apr_uint32_t a = account(shm, "a", 0), i;
@@ -135,16 +136,16 @@ static void no_line_stands_still(void)
     }
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
-       "the child that has the processor is preferred");
+       "the running child is preferred");
     vl_segment_cell(shm, 1, a)->first.since_us -= 1000000;
     vl_slot_take(&one, &held);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
-       "not to one with requests that have waited for long");
+       "a child with requests that have waited for long is preferred to it");
     drain(&two);
     drain(&one);
     drain(&two);
-    ok(is_empty(shm), "in the end everybody was let in");
+    ok(is_empty(shm), "all requests were granted a slot");
 }
 
 static void a_child_without_threads_gets_nothing(void)
@@ -159,15 +160,15 @@ static void a_child_without_threads_gets_nothing(void)
     for (i = 0; i < 3; i++)
         enter(&one, a, &held[i]);
     vl_slot_wait(&one, a, vl_clock_us());
-    ok(!vl_slot_granted(&one), "no thread is free where it waits");
+    ok(!vl_slot_granted(&one), "a request in a child without a free thread is granted nothing");
     vl_slot_wait(&two, a, vl_clock_us());
     ok(vl_slot_granted(&two) && drain(&two) == 1,
-       "that does not hold up requests in other children");
+       "requests in other children are granted slots");
     vl_slot_end(&one, &held[0], NULL);
-    ok(drain(&one) == 1, "until one is");
+    ok(drain(&one) == 1, "a request is granted a slot when a thread is free");
     for (i = 1; i < 3; i++)
         vl_slot_end(&one, &held[i], NULL);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void a_paused_child_gets_nothing(void)
@@ -184,16 +185,16 @@ static void a_paused_child_gets_nothing(void)
     ok(!vl_slot_granted(&one), "a paused child is granted nothing");
     vl_slot_wait(&two, a, vl_clock_us());
     vl_slot_wait(&two, b, vl_clock_us());
-    ok(drain(&two) == 2, "another one is, of the same accounts");
+    ok(drain(&two) == 2, "another child is granted slots for the same accounts");
     vl_shm_child_pause(&one, 0);
     first = drain(&one);
-    ok(first == 2, "when it goes on, it is granted what is free");
+    ok(first == 2, "when it resumes it is granted the free slots");
     vl_slot_set(shm, 100);
-    ok(first + drain(&one) == 2 && is_empty(shm), "at the next occasion at "
+    ok(first + drain(&one) == 2 && is_empty(shm), "at the next dispatch at "
        "the latest");
 }
 
-static void a_child_that_stands_still_gets_nothing(void)
+static void a_stalled_child_gets_nothing(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one, two;
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 1);
@@ -206,25 +207,25 @@ static void a_child_that_stands_still_gets_nothing(void)
     vl_slot_wait(&one, b, now);
     vl_slot_wait(&two, b, now);
     ok(vl_slot_granted(&one) && !vl_slot_granted(&two),
-       "the only place of b is granted to the child where the first waits");
+       "the only slot of b is granted to the child with the first request");
     vl_dispatch_revoke_stalled(&two, now + 500000);
-    ok(!vl_slot_granted(&two), "which has time to pick it up");
+    ok(!vl_slot_granted(&two), "the grant stays with the child for a while");
     vl_dispatch_revoke_stalled(&one, now + 5000000);
-    ok(shm->children[0].ring_len == 2, "and does not judge itself");
+    ok(shm->children[0].ring_len == 2, "a child does not revoke its own grants");
     vl_dispatch_revoke_stalled(&two, now + 5000000);
     ok(!shm->children[0].ring_len && valid(shm) && drain(&two) == 1,
-       "then the other child has it");
+       "a grant that is not picked up goes to the other child");
     ok(metrics(shm, a).waiting == 1 && metrics(shm, b).waiting == 1
-       && !metrics(shm, b).running, "requests there go on waiting");
+       && !metrics(shm, b).running, "requests of the stalled child stay queued");
     vl_slot_wait(&two, a, now);
     ok(drain(&two) == 1 && !shm->children[0].ring_len,
-       "and is granted nothing");
+       "a stalled child is granted nothing");
     ok(vl_slot_granted(&one) && drain(&one) == 2 && is_empty(shm),
-       "until it looks again: nothing is left");
+       "it is granted slots when it takes grants again");
 }
 
-/* Threads that wait need none of the MPM's. */
-static void threads_get_their_turn_where_sockets_do_not(void)
+/* Thread waiters need no thread of the MPM. */
+static void thread_waiters_are_granted_in_a_paused_child(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one;
     apr_uint32_t a = account(shm, "a", 0), i;
@@ -238,22 +239,22 @@ static void threads_get_their_turn_where_sockets_do_not(void)
     vl_slot_wait(&one, a, vl_clock_us());
     ok(vl_slot_take(&one, &held) == APR_SUCCESS && !vl_slot_granted(&one)
        && vl_thread_only_in_mpm(&one),
-       "a paused child is granted as many as wait with a thread");
+       "a paused child is granted as many slots as it has thread waiters");
     vl_thread_waiting(&one, a, 0);
     vl_slot_end(&one, &held, NULL);
-    ok(!vl_slot_granted(&one), "and no more");
+    ok(!vl_slot_granted(&one), "a paused child is granted no more");
     vl_shm_child_pause(&one, 0);
-    ok(drain(&one) == 1 && !vl_thread_only_in_mpm(&one), "and goes on");
+    ok(drain(&one) == 1 && !vl_thread_only_in_mpm(&one), "it is granted slots when it resumes");
     for (i = 0; i < 3; i++)
         vl_thread_occupy(&one, a);
     vl_slot_wait(&one, a, vl_clock_us());
     ok(!vl_slot_granted(&one), "a child without a free thread has no capacity");
     vl_thread_free(&one, a);
-    ok(drain(&one) == 1 && is_empty(shm), "until a connection has done");
+    ok(drain(&one) == 1 && is_empty(shm), "it has capacity when a connection has ended");
 }
 
-/* Accounts whose turn it would be wait where nobody can be served. */
-static void paused_lines_hold_up_nobody(void)
+/* The accounts with the least virtual time are queued in a child that cannot serve. */
+static void queues_of_a_paused_child_delay_no_other(void)
 {
     vl_shm_t *shm = make(32, CHILDREN), one, two;
     apr_uint32_t a, n;
@@ -275,13 +276,13 @@ static void paused_lines_hold_up_nobody(void)
         vl_slot_wait(&two, 31, vl_clock_us());
         served = drain(&two);
         if (n <= 15)
-            ok(served == 1, "%u accounts that wait in a paused child do not "
-               "hold up one in another", n);
+            ok(served == 1, "%u accounts that are queued in a paused child do not "
+               "delay one in another", n);
         else
-            ok(served == 1, "nor do %u", n);
+            ok(served == 1, "%u accounts in a paused child do not delay one in another", n);
         vl_shm_parent_reclaim(shm, sleepers[0]);
         vl_shm_parent_reclaim(shm, sleepers[1]);
-        ok(is_empty(shm), "nothing is left");
+        ok(is_empty(shm), "the segment is empty");
     }
 }
 
@@ -291,13 +292,13 @@ static void many_are_woken_at_once(void)
     apr_uint32_t a = account(shm, "a", 1), i, granted = 0, awake = 0;
     vl_ticket_t held;
 
-    vl_slot_set(shm, 2 * CHILDREN);     /* one alone leaves some */
+    vl_slot_set(shm, 2 * CHILDREN);     /* a single account leaves some */
     for (i = 0; i < CHILDREN; i++)
         children[i] = view(shm, (int)i, 4);
     enter(&children[0], a, &held);
     for (i = 0; i < CHILDREN; i++)
         vl_slot_wait(&children[i], a, vl_clock_us());
-    ok(metrics(shm, a).waiting == CHILDREN, "one waits in each child");
+    ok(metrics(shm, a).waiting == CHILDREN, "one request is queued in each child");
     account(shm, "a", 0);
     vl_slot_end(&children[0], &held, NULL);
     for (i = 0; i < CHILDREN; i++) {
@@ -307,15 +308,15 @@ static void many_are_woken_at_once(void)
         awake += (is && i) == (woken(&children[i]) == 1);
     }
     ok(awake == CHILDREN, "only children with a grant were woken");
-    ok(granted == CHILDREN, "and all were (%u of %u)", granted, CHILDREN);
+    ok(granted == CHILDREN, "all children were granted a slot (%u of %u)", granted, CHILDREN);
     for (i = 0; i < CHILDREN; i++)
         drain(&children[i]);
     for (i = 0; i < CHILDREN; i++)
         drain(&children[i]);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-static void the_dead_leave_nothing(void)
+static void dead_children_leave_nothing(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one, two;
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
@@ -336,25 +337,25 @@ static void the_dead_leave_nothing(void)
     vl_slot_wait(&two, b, vl_clock_us());
     ok(shm->children[0].ring_len == 3 && metrics(shm, b).waiting == 3
        && shm->head->elsewhere == 2,
-       "one runs, is worked on elsewhere, is granted, waits");
-    ok(vl_shm_parent_reclaim(shm, sleepers[0]) == 6, "six come back");
+       "requests run, are worked on elsewhere, are granted a slot and are queued");
+    ok(vl_shm_parent_reclaim(shm, sleepers[0]) == 6, "six requests are reclaimed");
     ok(metrics(shm, a).running == 0 && metrics(shm, a).waiting == 0
        && shm->head->elsewhere == 1 && !shm->children[0].ring_len
-       && valid(shm), "all that the dead child had");
+       && valid(shm), "all requests of the dead child are reclaimed");
     ok(metrics(shm, b).running + metrics(shm, b).waiting == 2,
-       "what the other has stays");
+       "requests of the other child stay");
     ok(vl_slot_granted(&two) && woken(&two),
          "requests in other children are granted the slots at once");
     vl_slot_set(shm, 4);
-    ok(vl_slot_granted(&two), "at the next occasion at the latest");
+    ok(vl_slot_granted(&two), "slots are granted at the next dispatch at the latest");
     one = view(shm, 0, 10);
     ok(!vl_slot_granted(&one) && drain(&one) == 0,
-       "a newcomer in its column finds nothing there");
+       "a new child in its column has no requests");
     vl_shm_parent_reclaim(shm, sleepers[1]);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-/* A child that waits, and sleeps until it is woken. */
+/* A child with a queued request that sleeps until it is woken. */
 static int sleep_and_take(vl_shm_t *shm, apr_uint32_t a, int ready)
 {
     struct pollfd pfd = { -1, POLLIN, 0 };
@@ -389,18 +390,18 @@ static void a_sleeping_process_is_woken(void)
     if (!pid)
         _exit(sleep_and_take(shm, a, ready[1]));
     ok(read(ready[0], &c, 1) == 1 && metrics(shm, a).waiting == 1,
-       "another process waits");
+       "another process has a queued request");
     end(shm, &held, 100);
     waitpid(pid, &status, 0);
-    ok(status == 0, "is woken, takes its grant and ends it");
+    ok(status == 0, "it is woken, takes its grant and ends it");
     vl_shm_parent_reclaim(shm, pid);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 #define STRESS_ACCOUNTS 6
 #define STRESS_CHILDREN 5
 
-/* What a child does, for ever. */
+/* What a child does, without end. */
 static void stress(vl_shm_t *shm)
 {
     vl_ticket_t held[64];
@@ -489,10 +490,10 @@ static void kills_at_random_leave_nothing(void)
         vl_shm_parent_reclaim(shm, shm->children[i].pid);
     for (a = 0; a < STRESS_ACCOUNTS; a++)
         requests += metrics(shm, a).requests;
-    ok(!broken, "500 kills of children that wait, take and end: state held "
+    ok(!broken, "500 kills of children at work: the segment was valid "
        "after each");
     ok(is_empty(shm), "all counts are 0 after the last");
-    ok(requests > 1000, "though there was work done");
+    ok(requests > 1000, "the children have served requests");
 }
 
 static apr_uint32_t defers(vl_shm_t *child, apr_uint32_t a, apr_uint32_t n)
@@ -505,7 +506,7 @@ static apr_uint32_t defers(vl_shm_t *child, apr_uint32_t a, apr_uint32_t n)
     return deferred;
 }
 
-/* A place in the queue comes free when the child's only ticket is used. */
+/* Queue room becomes free when the child's only ticket is used. */
 static void serve_one(vl_shm_t *child)
 {
     vl_ticket_t ticket;
@@ -525,30 +526,30 @@ static void children_share_the_queue_by_what_they_hold(void)
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     enter(&one, a, &held);
-    ok(defers(&one, a, 30) == 20, "ten are queued, the others deferred");
+    ok(defers(&one, a, 30) == 20, "ten requests are queued, the others deferred");
     ok(metrics(shm, a).waiting == 10 && metrics(shm, a).deferred == 20
-       && metrics(shm, a).refused == 0, "counted, and not refused");
-    ok(defers(&two, a, 10) == 10, "a full queue has no place in another child");
+       && metrics(shm, a).refused == 0, "deferred requests are counted and not refused");
+    ok(defers(&two, a, 10) == 10, "a full queue has no room for another child");
     vl_slot_end(&one, &held, NULL);
     serve_one(&one);
     ok(vl_slot_enqueue_deferred(&one, a) == APR_EAGAIN,
-       "a child that has more than its part of the queue takes no more");
+       "a child with more than its part of the queue gets no more room");
     vl_dispatch_wake_deferred(&one, a);
-    ok(woken(&two) == 1, "one that has less is woken when there is a place");
-    ok(vl_slot_enqueue_deferred(&two, a) == APR_SUCCESS, "and takes it");
+    ok(woken(&two) == 1, "a child with less than its part is woken when there is room");
+    ok(vl_slot_enqueue_deferred(&two, a) == APR_SUCCESS, "the woken child uses the room");
     for (n = 0; n < 9; n++)
         vl_slot_undefer(&two, a);
-    ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred ones may leave");
+    ok(metrics(shm, a).deferred == 20 && valid(shm), "deferred requests may leave");
     vl_slot_unwait(&two, a);
     ok(vl_slot_wait_or_defer(&one, a, 1) == APR_EAGAIN
        && vl_slot_wait_or_defer(&two, a, 1) == APR_SUCCESS,
-       "a new one stands behind the deferred ones of its child only");
+       "a new request is behind the deferred ones of its child only");
     vl_shm_parent_reclaim(shm, shm->children[0].pid);
-    ok(metrics(shm, a).deferred == 0 && valid(shm), "the dead leave none");
+    ok(metrics(shm, a).deferred == 0 && valid(shm), "a dead child has no deferred requests");
     while (vl_slot_unwait(&two, a) == APR_SUCCESS)
         continue;
     drain(&two);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 int main(void)
@@ -559,14 +560,14 @@ int main(void)
     fork_sleepers();
     a_grant_wakes_another_child();
     one_wake_is_enough();
-    no_line_stands_still();
+    no_queue_stalls();
     a_child_without_threads_gets_nothing();
     a_paused_child_gets_nothing();
-    a_child_that_stands_still_gets_nothing();
-    threads_get_their_turn_where_sockets_do_not();
-    paused_lines_hold_up_nobody();
+    a_stalled_child_gets_nothing();
+    thread_waiters_are_granted_in_a_paused_child();
+    queues_of_a_paused_child_delay_no_other();
     many_are_woken_at_once();
-    the_dead_leave_nothing();
+    dead_children_leave_nothing();
     children_share_the_queue_by_what_they_hold();
     end_sleepers();
     a_sleeping_process_is_woken();

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child killed after any single instruction of what it does with slots:
- * whatever it leaves, nobody's request is lost and none is counted that is not
- * there.  It is traced step by step, and whenever a step has changed something
- * that others see, a copy is kept of what it would leave if it were killed
- * there; afterwards each copy is put back, and its heirs must cope with it. */
+/* A child is killed after any single instruction of its operations on slots. Whatever it
+ * leaves, no request of another child is lost, and none is counted that does not exist. The
+ * child is traced step by step. Whenever a step has changed something that others see, the
+ * segment is copied. Afterwards each copy is restored, and the surviving processes must cope
+ * with it. */
 #include <poll.h>
 #include <sys/ptrace.h>
 
 #include "segment.h"
 
-/* Two accounts; in a the victim has its requests, in b a survivor waits, this
- * process. */
+/* Two accounts: the victim's requests are in a, and a survivor, this process, has a queued
+ * request in b. */
 typedef struct scene_t {
     vl_shm_t *shm;
     apr_uint32_t a, b;
-    vl_ticket_t held;               /* the victim's */
+    vl_ticket_t held;               /* of the victim */
 } scene_t;
 
 #define WAITING 2
@@ -64,20 +64,20 @@ static void do_pass_over(scene_t *s)
 typedef struct plot_t {
     const char *what;
     apr_uint32_t slots;
-    apr_uint32_t waiting;           /* of the victim's, besides the held one */
+    apr_uint32_t waiting;           /* queued by the victim, besides the held one */
     void (*act)(scene_t *s);
 } plot_t;
 
 static const plot_t plots[] = {
-    { "gives a slot to another child", 1, 0, do_end },
-    { "gives a slot to its own next", 1, 5, do_end },
-    { "waits and is let in", 9, 0, do_wait },
+    { "releases a slot for another child", 1, 0, do_end },
+    { "releases a slot for its own next request", 1, 5, do_end },
+    { "queues and is granted a slot", 9, 0, do_wait },
     { "waits", 1, 0, do_wait },
-    { "stops waiting", 1, 1, do_unwait },
+    { "leaves the queue", 1, 1, do_unwait },
     { "takes a grant", 2, 1, do_take },
     { "begins a request", 1, 0, do_begin },
-    { "is done elsewhere", 1, 0, do_elsewhere },
-    { "takes back what another child has not picked up", 9, 0, do_pass_over }
+    { "ends work elsewhere", 1, 0, do_elsewhere },
+    { "revokes a grant that another child has not picked up", 9, 0, do_pass_over }
 };
 
 static void victim(scene_t *s, const plot_t *plot)
@@ -105,7 +105,7 @@ static int is_awake(vl_shm_t *shm)
 #define COPIES_MAX 500
 #define SEGMENT_MAX (64 * 1024)
 
-/* What others see of the victim's doings. */
+/* What others see of the victim's operations. */
 static struct {
     char segment[SEGMENT_MAX];
     int awake;                      /* the survivor's descriptor is readable */
@@ -133,7 +133,7 @@ static void copy_if_changed(vl_shm_t *shm)
     copies[ncopies++].awake = awake;
 }
 
-/* Back to a copy, all but the lock: its owner, whoever that was, is dead. */
+/* Restores a copy, except for the lock: its owner is dead. */
 static void put_back(vl_shm_t *shm, apr_size_t copy)
 {
     pid_t pid;
@@ -160,7 +160,7 @@ static void survive(vl_shm_t *shm, apr_uint32_t account)
         vl_slot_wait(shm, account, vl_clock_us());
 }
 
-/* Steps the victim, which is stopped, to its end.  Returns its steps. */
+/* Steps the stopped victim to its end. Returns the number of steps. */
 static int trace(scene_t *s, pid_t pid)
 {
     int status, steps = 0;
@@ -175,8 +175,8 @@ static int trace(scene_t *s, pid_t pid)
     return steps;
 }
 
-/* Each of ours that waits must get a grant; one more than that is what a death
- * in the middle of a grant may leave, and finds nobody. */
+/* Each queued request of the survivor must get a grant. One grant more is possible after a
+ * death in the middle of a grant, and has no waiter. */
 static int are_served(vl_shm_t *shm, apr_uint32_t slots)
 {
     apr_uint32_t taken = 0, rounds;
@@ -193,7 +193,7 @@ static int are_served(vl_shm_t *shm, apr_uint32_t slots)
 }
 
 typedef struct outcome_t {
-    int broken, lost, asleep;       /* copies with which this was so */
+    int broken, lost, asleep;       /* number of copies with this fault */
 } outcome_t;
 
 static void inherit(scene_t *s, pid_t pid, const plot_t *plot,
@@ -242,7 +242,7 @@ static void kill_at_any_step(const plot_t *plot)
     ok(steps > 100 && ncopies > 3, "a child that %s: %d steps, of which others "
        "see %u", plot->what, steps, (unsigned)ncopies);
     inherit(&s, pid, plot, &outcome);
-    ok(!outcome.broken, "state holds after each" " (%d not)", outcome.broken);
+    ok(!outcome.broken, "the segment is valid after each" " (%d not)", outcome.broken);
     ok(!outcome.lost, "requests in other children are admitted, each once" " (%d not)", outcome.lost);
     ok(!outcome.asleep, "and has been woken" " (%d not)", outcome.asleep);
 }

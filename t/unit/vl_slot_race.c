@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children as threads of one process, each a view of the segment with a column
- * of its own, so that a checker of races sees both sides of every access.  Each
- * lets requests wait, sleeps until it is woken, and ends what it was granted, in
- * an order made of a seed.  Nobody sleeps for ever: a wake-up is never lost.
- * Never more run than there are slots: nothing is granted twice. */
+/* Children as threads of one process, each a view of the segment with a column of its own,
+ * so that a race checker sees both sides of every access. Each child queues requests, sleeps
+ * until it is woken, and ends its grants, in an order made from a seed. No child sleeps
+ * forever: no wake-up is lost. No more requests run than there are slots: nothing is granted
+ * twice. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -12,9 +12,9 @@
 #define CHILDREN 6
 #define ACCOUNTS 5
 #define SLOTS 4
-#define MOST 8                  /* that wait in one child */
+#define MOST 8                  /* queued in one child */
 #define TURNS 3000
-#define LATER_US 5000000        /* as if nobody had moved for so long */
+#define LATER_US 5000000        /* as if no child had run for so long */
 
 typedef struct actor_t {
     pthread_t thread;
@@ -25,7 +25,7 @@ typedef struct actor_t {
 } actor_t;
 
 static apr_uint32_t running, most_running;
-static apr_uint32_t done;               /* children that nothing waits in any more */
+static apr_uint32_t done;               /* children without queued requests */
 
 static void count_running(int by)
 {
@@ -72,7 +72,7 @@ static int take(actor_t *me)
     return n;
 }
 
-/* Everybody else goes on or sleeps too, so ten seconds are for ever. */
+/* All other children work or sleep, so ten seconds without a wake-up are forever. */
 static void sleep_until_woken(actor_t *me)
 {
     struct pollfd pfd = { vl_shm_child_wake_fd(&me->shm), POLLIN, 0 };
@@ -127,7 +127,7 @@ static void *act(void *data)
         one_turn(me);
     while (waits(me) && !me->lost)
         take_or_sleep(me);
-    /* A grant that was revoked after its waiter had left comes once more. A child that
+    /* A grant that was revoked after its waiter had left arrives once more. A child that
      * did not take it would keep the slot. */
     __atomic_add_fetch(&done, 1, __ATOMIC_SEQ_CST);
     while (__atomic_load_n(&done, __ATOMIC_SEQ_CST) < CHILDREN) {
@@ -168,11 +168,11 @@ static void play(unsigned seed, const pid_t *pids)
         lost += actors[i].lost;
         wrong += actors[i].wrong;
     }
-    ok(!lost && !wrong, "seed %u: no child sleeps for ever (%u slept)", seed,
+    ok(!lost && !wrong, "seed %u: no child sleeps forever (%u slept)", seed,
        slept);
     ok(taken > 100 && most_running <= SLOTS, "%u of %u slots at most, by %u "
        "requests", most_running, SLOTS, taken);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that wait, and what is charged while requests run. */
+/* Thread waiters, and charges while requests run. */
 #include "segment.h"
 #include "core/vl_thread.h"
 #include "core/vl_limited.h"
@@ -14,7 +14,7 @@ static vl_shm_t *with_threads(apr_uint32_t threads, apr_uint32_t slots)
     return shm;
 }
 
-/* The only thread of a child waits, and is granted a slot all the same. */
+/* The only thread of a child waits, and is granted a slot. */
 static void a_waiting_thread_is_granted(void)
 {
     vl_shm_t *shm = with_threads(1, 1);
@@ -28,19 +28,19 @@ static void a_waiting_thread_is_granted(void)
     vl_thread_waiting(shm, a, 0);
     vl_thread_free(shm, a);
     end(shm, &ticket, 5);
-    ok(is_empty(shm), "nothing is left");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-static void only_others_are_granted(vl_shm_t *shm, apr_uint32_t a,
+static void a_single_account_leaves_a_slot(vl_shm_t *shm, apr_uint32_t a,
                                     apr_uint32_t b)
 {
     vl_ticket_t ticket;
 
     ok(vl_slot_wait(shm, a, 1) == APR_SUCCESS
-       && vl_slot_take(shm, &ticket) == APR_EAGAIN, "its next one waits");
+       && vl_slot_take(shm, &ticket) == APR_EAGAIN, "the account's next request is queued");
     ok(vl_slot_wait(shm, b, 2) == APR_SUCCESS
        && vl_slot_take(shm, &ticket) == APR_SUCCESS && ticket.account == b,
-       "another finds a slot at once");
+       "another account gets a slot at once");
 }
 
 static apr_uint32_t takes(vl_shm_t *shm, apr_uint32_t account)
@@ -58,17 +58,17 @@ static void one_alone_leaves_some(void)
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
 
-    ok(takes(shm, a) == 8, "of ten slots one that is alone gets eight");
-    only_others_are_granted(shm, a, b);
+    ok(takes(shm, a) == 8, "of ten slots a single account gets eight");
+    a_single_account_leaves_a_slot(shm, a, b);
     ok(valid(shm), "the sums hold");
     shm = with_threads(11, 100);
     a = account(shm, "a", 0);
     b = account(shm, "b", 0);
     ok(takes(shm, a) == 8 && takes(shm, b) > 0,
-       "and of the ten threads that a child can use");
+       "of a child's ten threads a single account gets eight");
     shm = with_threads(100, 4);
     a = account(shm, "a", 0);
-    ok(takes(shm, a) == 4, "it gets all of a few");
+    ok(takes(shm, a) == 4, "a single account gets all of a few slots");
 }
 
 static void what_was_paid_is_not_charged_again(void)
@@ -91,7 +91,7 @@ static void what_was_paid_is_not_charged_again(void)
 
 static apr_uint64_t reading;
 
-/* n requests end, and the back ends have burned us. */
+/* n requests end, and the back ends have used the given us. */
 static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 {
     vl_cost_t cost = { 0, 0, 1, 0, 0 };
@@ -112,25 +112,25 @@ static void measured_back_ends(void)
     apr_uint64_t start;
 
     vl_charge_usage(shm, a, reading = 123456, 1);
-    ok(!metrics(shm, a).backend_us, "the first reading is where it begins");
+    ok(!metrics(shm, a).backend_us, "the first reading is the base");
     start = shm->queue.flows[a].vt;
     for (i = 0; i < 50; i++)
         tick(shm, a, 10, 20000);
-    ok(metrics(shm, a).backend_us == 1000000, "a second was measured");
+    ok(metrics(shm, a).backend_us == 1000000, "the second reading gives a second");
     ok(shm->accounts[a].backend_us > 1900 && shm->accounts[a].backend_us < 2001,
        "2 ms a request (%u)", shm->accounts[a].backend_us);
     ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
        >= 995 && (shm->queue.flows[a].vt - start)
        / (1000000 / 100 * VL_VT_UNIT / 1000) <= 1020,
-       "and a second is charged, not more, not less");
+       "exactly a second is charged");
     start = shm->queue.flows[a].vt;
     tick(shm, a, 0, 500000);
     ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
        == 500, "a long request is charged before its end");
     vl_charge_usage(shm, a, 1000, 0);
-    ok(metrics(shm, a).backend_us == 1500000, "a group made anew is not charged");
-    ok(!shm->accounts[a].measured, "without a group the clock counts again");
-    ok(is_empty(shm), "nothing is left");
+    ok(metrics(shm, a).backend_us == 1500000, "a group that was created again is not charged");
+    ok(!shm->accounts[a].measured, "without a group the clock is used again");
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void a_group_that_is_left(void)
@@ -149,12 +149,12 @@ static void a_group_that_is_left(void)
         cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
         vl_slot_end(shm, &ticket, &cost);
     }
-    ok(shm->accounts[a].measured, "for a while they are charged as before");
+    ok(shm->accounts[a].measured, "requests are charged as before for a while");
     shm->accounts[a].backend_since_us -= 10 * APR_USEC_PER_SEC;
     enter(shm, a, &ticket);
     cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
     vl_slot_end(shm, &ticket, &cost);
-    ok(!shm->accounts[a].measured, "then by the clock");
+    ok(!shm->accounts[a].measured, "later requests are charged by the clock");
     shm->accounts[a].measured = 1;
     shm->accounts[a].usage_us = reading;
     shm->accounts[a].backend_ended = 5000;
@@ -167,12 +167,12 @@ static void a_group_that_is_left(void)
     vl_charge_usage(shm, a, reading + 1, 1);
     ok(shm->queue.head->vt - shm->queue.flows[a].vt
        == (apr_uint64_t)VL_REFUND_US * VL_VT_UNIT / 100,
-       "what it gets back is bounded: a second, of ten");
-    ok(is_empty(shm), "nothing is left");
+       "the refund is limited to one second of ten");
+    ok(is_empty(shm), "the segment is empty");
 }
 
-/* What the next look at all accounts says was killed in the first. */
-static apr_uint64_t told(vl_shm_t *shm, apr_int64_t now_us)
+/* Returns how many kills the next check of all accounts reports for the first one. */
+static apr_uint64_t newly_reported_kills(vl_shm_t *shm, apr_int64_t now_us)
 {
     vl_limited_event_t events[VL_LIMITED_EVENTS];
     apr_uint32_t from = 0;
@@ -180,7 +180,7 @@ static apr_uint64_t told(vl_shm_t *shm, apr_int64_t now_us)
     return vl_limited_check(shm, now_us, &from, events) ? events[0].killed : 0;
 }
 
-static void kills_are_counted_and_told(void)
+static void kills_are_counted_and_reported(void)
 {
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0);
@@ -188,19 +188,21 @@ static void kills_are_counted_and_told(void)
 
     vl_shm_post_config_kills(shm, a, 5);
     vl_charge_kills(shm, a, 5);
-    ok(!metrics(shm, a).memory_kills && !told(shm, now),
+    ok(!metrics(shm, a).memory_kills && !newly_reported_kills(shm, now),
        "kills before the start are not reported");
     vl_charge_kills(shm, a, 7);
-    ok(metrics(shm, a).memory_kills == 2 && told(shm, now) == 2, "two more");
+    ok(metrics(shm, a).memory_kills == 2 && newly_reported_kills(shm, now) == 2,
+       "two more kills are reported");
     vl_charge_kills(shm, a, 8);
     ok(metrics(shm, a).memory_kills == 3
-       && !told(shm, now + 9 * APR_USEC_PER_SEC), "the next is told later");
+       && !newly_reported_kills(shm, now + 9 * APR_USEC_PER_SEC),
+       "the next kill is reported later");
     vl_shm_post_config_kills(shm, a, 9);
     vl_charge_kills(shm, a, 9);
-    ok(told(shm, now + 10 * APR_USEC_PER_SEC) == 2,
-       "with those that a restart found");
+    ok(newly_reported_kills(shm, now + 10 * APR_USEC_PER_SEC) == 2,
+       "together with those found by a restart");
     vl_charge_kills(shm, a, 1);
-    ok(metrics(shm, a).memory_kills == 5, "a group made anew counts from 0");
+    ok(metrics(shm, a).memory_kills == 5, "a group that was created again counts from 0");
 }
 
 static void cost_is_known_by(void)
@@ -210,16 +212,16 @@ static void cost_is_known_by(void)
     vl_account_snapshot_t seen;
 
     vl_shm_snapshot(shm, a, &seen);
-    ok(seen.cost_by == VL_COST_THREAD, "at first by the thread alone");
+    ok(seen.cost_by == VL_COST_THREAD, "cost is measured by the thread at first");
     tick(shm, a, 1, 1000);
     vl_shm_snapshot(shm, a, &seen);
-    ok(seen.cost_by == VL_COST_CLOCK, "then by the clock");
+    ok(seen.cost_by == VL_COST_CLOCK, "cost is measured by the clock without a group");
     tick(shm, a, 1, 1000);
     vl_shm_snapshot(shm, a, &seen);
-    ok(seen.cost_by == VL_COST_CGROUP, "and measured, once the group is read");
+    ok(seen.cost_by == VL_COST_CGROUP, "cost is measured by the group once it is read");
 }
 
-/* One that works elsewhere for 50 ms, in the account's group. */
+/* A request that works elsewhere for 50 ms, in the account's group. */
 static apr_uint64_t charged_for_a_program(vl_shm_t *shm, apr_uint32_t a)
 {
     vl_cost_t cost = { 50000, 0, 1, 0, 0, 1 };
@@ -233,14 +235,14 @@ static apr_uint64_t charged_for_a_program(vl_shm_t *shm, apr_uint32_t a)
     return metrics(shm, a).charged_us - before;
 }
 
-static void groups_that_nobody_reads(void)
+static void groups_without_a_reader(void)
 {
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0);
 
-    ok(charged_for_a_program(shm, a) >= 49000, "the clock charges");
-    ok(vl_charge_reads_usage(shm, vl_clock_us()), "one child reads");
-    ok(charged_for_a_program(shm, a) == 0, "and will charge what is read");
+    ok(charged_for_a_program(shm, a) >= 49000, "the program is charged by the clock");
+    ok(vl_charge_reads_usage(shm, vl_clock_us()), "one child reads the group");
+    ok(charged_for_a_program(shm, a) == 0, "the reader charges what it reads");
 }
 
 int main(void)
@@ -251,8 +253,8 @@ int main(void)
     what_was_paid_is_not_charged_again();
     measured_back_ends();
     a_group_that_is_left();
-    kills_are_counted_and_told();
+    kills_are_counted_and_reported();
     cost_is_known_by();
-    groups_that_nobody_reads();
+    groups_without_a_reader();
     return tap_done();
 }

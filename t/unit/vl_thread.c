@@ -30,31 +30,31 @@ static void one_alone_leaves_threads(void)
     vl_ticket_t ticket;
 
     n = occupies(shm, a);
-    ok(n == 12, "of fifteen threads one that is alone gets twelve (%u)", n);
+    ok(n == 12, "of fifteen threads a single account gets twelve (%u)", n);
     ok(vl_slot_try(shm, a, &ticket) == APR_EAGAIN,
-       "no more of it are given a slot that takes a thread");
-    ok(vl_slot_try(shm, b, &ticket) == APR_SUCCESS, "another finds one");
-    ok(occupies(shm, b) > 0, "and one for its connection");
+       "the account gets no slot that needs a thread");
+    ok(vl_slot_try(shm, b, &ticket) == APR_SUCCESS, "another account gets a slot");
+    ok(occupies(shm, b) > 0, "another account gets a thread for its connection");
     ok(valid(shm), "the sums hold");
     vl_thread_free(shm, a);
-    ok(occupies(shm, a) == 0, "which are then missing");
+    ok(occupies(shm, a) == 0, "the account gets no thread while others use them");
     end(shm, &ticket, 1);
     vl_thread_free(shm, b);
-    ok(occupies(shm, a) == 1, "until they are back");
+    ok(occupies(shm, a) == 1, "the account gets a thread when one is free");
 }
 
-/* It works already, with one of the MPM's threads. */
+/* The account already has one of the MPM's threads. */
 static void the_first_always_may(void)
 {
     vl_shm_t *shm = with_threads(4);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
 
     ok(occupies(shm, a) == 3, "a few threads may all be one account's");
-    ok(occupies(shm, b) == 1, "and one of each goes on");
+    ok(occupies(shm, b) == 1, "another account gets the first thread");
     ok(valid(shm), "the sums hold");
 }
 
-static void who_cannot_wait_is_not_refused(void)
+static void accounts_without_queue_are_not_refused(void)
 {
     vl_shm_t *shm = with_threads(16);
     apr_uint32_t dry = account_with(shm, "dry",
@@ -62,10 +62,10 @@ static void who_cannot_wait_is_not_refused(void)
     apr_uint32_t none = account_with(shm, "none",
                                      limits_of(VL_MODE_ON, 0, 0));
 
-    ok(occupies(shm, dry) == 1000, "under DryRun none is refused");
+    ok(occupies(shm, dry) == 1000, "under DryRun no thread is refused");
     vl_shm_parent_reclaim(shm, getpid());
     shm = with_threads(16);
-    ok(occupies(shm, none) == 1000, "nor where there is no queue");
+    ok(occupies(shm, none) == 1000, "without a queue no thread is refused");
 }
 
 static void streams_take_no_thread(void)
@@ -87,10 +87,10 @@ static void streams_take_no_thread(void)
     for (n = 0; n < 14; n++)
         end(shm, &of[n], 1);
     vl_thread_free(shm, a);
-    ok(is_empty(shm) && occupies(shm, b) == 12, "and all is as it was");
+    ok(is_empty(shm) && occupies(shm, b) == 12, "the threads are free afterwards");
 }
 
-static void the_dead_leave_their_threads(void)
+static void dead_children_leave_no_threads(void)
 {
     vl_shm_t *shm = with_threads(16);
     apr_uint32_t a = account(shm, "a", 0);
@@ -109,8 +109,8 @@ int main(void)
     segment_init();
     one_alone_leaves_threads();
     the_first_always_may();
-    who_cannot_wait_is_not_refused();
+    accounts_without_queue_are_not_refused();
     streams_take_no_thread();
-    the_dead_leave_their_threads();
+    dead_children_leave_no_threads();
     return tap_done();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that another process takes when it has room for them. */
+/* Descriptors that another process receives when it can open them. */
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -29,8 +29,7 @@ static void leave_all_room(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* From now on so many descriptors can be opened; all below the lowest free one
- * are. */
+/* Limits the number of further descriptors; all below the lowest free one are open. */
 static void leave_room_for(int n)
 {
     struct rlimit limit;
@@ -71,7 +70,7 @@ static void send_ends(const int pair[2], int n)
         close(fds[i]);
 }
 
-/* Each is told that it has come. */
+/* Records each received item. */
 static int receive(const int pair[2], apr_status_t *ret_rv)
 {
     int fds[VL_TRANSFER_MAX], i, open = 0;
@@ -92,28 +91,28 @@ static void no_room_loses_nothing(void)
     int pair[2], got;
 
     vl_transfer_create(pair);
-    ok(receive(pair, &rv) == 0 && rv == APR_EAGAIN, "nothing is there");
+    ok(receive(pair, &rv) == 0 && rv == APR_EAGAIN, "an empty channel gives EAGAIN");
     send_ends(pair, 4);
     send_ends(pair, 2);
     leave_room_for(3);
     ok(receive(pair, &rv) == 0 && rv == APR_EMFILE,
-       "with room for three none of four comes,");
-    ok(room() == 3, "none stays open,");
-    ok(receive(pair, &rv) == 0 && rv == APR_EMFILE, "nor the second time;");
+       "with room for three descriptors none of four is received");
+    ok(room() == 3, "no descriptor stays open");
+    ok(receive(pair, &rv) == 0 && rv == APR_EMFILE, "a second attempt receives none");
     leave_room_for(0);
-    ok(receive(pair, &rv) == 0 && rv == APR_EMFILE, "nor without any room;");
+    ok(receive(pair, &rv) == 0 && rv == APR_EMFILE, "without room none is received");
     leave_room_for(4);
     got = receive(pair, &rv);
-    ok(got == 4 && rv == APR_SUCCESS, "with room for four all do,");
+    ok(got == 4 && rv == APR_SUCCESS, "with room for four all are received");
     ok(passed[0].since_us == 400 && passed[3].since_us == 403,
-       "with what is known of each,");
-    ok(room() == 4 && receive(pair, &rv) == 2, "and the two after them");
+       "each has its data");
+    ok(room() == 4 && receive(pair, &rv) == 2, "the next two are received");
     leave_all_room();
     close(pair[0]);
     close(pair[1]);
 }
 
-/* All that is there, when it may begin. */
+/* Reads all items once it may begin. */
 static void read_all(const int pair[2], int begin)
 {
     struct pollfd pfd = { begin, POLLIN, 0 };
@@ -162,7 +161,7 @@ static int each_comes_once(void)
     return once == MESSAGES * IN_ONE;
 }
 
-/* What an older or newer module sends. */
+/* Items that an older or newer module sends. */
 static void another_version_is_not_understood(void)
 {
     struct {
@@ -180,10 +179,10 @@ static void another_version_is_not_understood(void)
     passed[1].since_us = 9;
     vl_transfer_write(pair[1], &message, sizeof(message), fds, 2);
     ok(receive(pair, &rv) == 2 && rv == APR_SUCCESS && !passed[1].since_us,
-       "of another version the connections come, as new ones");
+       "connections from another version are received as new ones");
     vl_transfer_write(pair[1], &message, 8, fds, 1);
     ok(receive(pair, &rv) == 1 && rv == APR_SUCCESS && !passed[0].since_us,
-       "and of one that says less");
+       "items with fewer bytes are received as new ones");
     close(fds[0]);
     close(fds[1]);
 }
@@ -196,13 +195,13 @@ static void one_item_is_lost(void)
 
     vl_transfer_create(pair);
     fd = fd_open();
-    ok(vl_transfer_write(pair[1], "x", 1, &fd, 1) == APR_SUCCESS, "one is sent");
+    ok(vl_transfer_write(pair[1], "x", 1, &fd, 1) == APR_SUCCESS, "an item is sent");
     close(fd);
-    ok(vl_transfer_has_descriptor(pair[0]), "there is room;");
+    ok(vl_transfer_has_descriptor(pair[0]), "a descriptor is free");
     leave_room_for(0);
-    ok(!vl_transfer_has_descriptor(pair[0]), "there is none,");
+    ok(!vl_transfer_has_descriptor(pair[0]), "no descriptor is free");
     ok(vl_transfer_read(pair[0], 0, &byte, 1, &fd, 1, &n) == APR_EMFILE && !n,
-       "and a child that reads all the same is told");
+       "a read without a free descriptor gives EMFILE");
     leave_all_room();
 }
 
@@ -213,7 +212,7 @@ int main(void)
     no_room_loses_nothing();
     for (i = 0; i < ROUNDS; i++)
         right += each_comes_once();
-    ok(right == ROUNDS, "each came to one of four readers, and once: %d of %d "
+    ok(right == ROUNDS, "each item was received by one of four readers, once: %d of %d "
        "times", right, ROUNDS);
     another_version_is_not_understood();
     one_item_is_lost();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading usage, and placing what is forked.  In a tree of its own where the
- * kernel and our rights allow, else only what is pure. */
+/* Reading usage, and placing forked programs. In a tree of its own if the kernel and the
+ * user's rights allow, else only the pure functions. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -33,14 +33,14 @@ static int is_refused(const char *text)
 
 static void parses(void)
 {
-    ok(parses_to("0\n", 0), "v1: nothing yet");
+    ok(parses_to("0\n", 0), "v1: no usage");
     ok(parses_to("123456789\n", 123456), "v1: nanoseconds");
-    ok(parses_to("18446744073709551615", 18446744073709551ULL), "v1: the most");
+    ok(parses_to("18446744073709551615", 18446744073709551ULL), "v1: the greatest value");
     ok(parses_to("usage_usec 4711\nuser_usec 4000\n", 4711), "v2: cpu.stat");
     ok(is_refused(""), "nothing");
     ok(is_refused("nr_periods 0\n"), "v1's cpu.stat");
     ok(is_refused("-5"), "a sign");
-    ok(is_refused("12x"), "a number with something behind it");
+    ok(is_refused("12x"), "a number with trailing text");
     ok(is_refused("usage_usec \n"), "a key without a number");
 }
 
@@ -53,7 +53,7 @@ static void parses_kills(void)
     ok(vl_usage_parse_kills("") == 0, "no file");
 }
 
-/* What `grown` was told last, by account. */
+/* The last arguments of `grown`, by account. */
 static struct {
     int calls;
     apr_uint64_t us[4];
@@ -84,7 +84,7 @@ static void burn(void)
         ;
 }
 
-/* A process of the account that burns for 60 ms. */
+/* A process of the account that burns CPU time for 60 ms. */
 static void burn_for(const vl_place_t *place, apr_uint32_t account)
 {
     pid_t pid;
@@ -99,7 +99,7 @@ static void burn_for(const vl_place_t *place, apr_uint32_t account)
     waitpid(pid, NULL, 0);
 }
 
-static void reads_what_back_ends_burn(vl_cgroup_t *cg)
+static void reads_usage_of_back_ends(vl_cgroup_t *cg)
 {
     vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
     vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
@@ -113,18 +113,18 @@ static void reads_what_back_ends_burn(vl_cgroup_t *cg)
     ok(open > 1 && open - (vl_place_home_fd(place) >= 0)
        == vl_place_wanted_count(place), "all of them are open");
     vl_usage_child_read(usage, grown, killed, NULL);
-    ok(heard.calls == 0, "nothing is said of groups that used nothing");
+    ok(heard.calls == 0, "groups without usage are not reported");
     burn_for(place, 1);
     vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.us[1] >= 50000 && heard.us[1] < 1000000,
-       "a used what its process burned: %d us", (int)heard.us[1]);
+       "the usage of a is that of its process: %d us", (int)heard.us[1]);
     ok(heard.us[2] == 0 && heard.calls == 1, "b used nothing");
     burn_for(place, VL_PLACE_NONE);
     vl_usage_child_read(usage, grown, killed, NULL);
-    ok(heard.calls == 1, "CPU time of no account is charged to none");
+    ok(heard.calls == 1, "CPU time outside of the groups is not reported");
     burn_for(place, 1);
     vl_usage_child_read(usage, grown, killed, NULL);
-    ok(heard.calls == 2 && heard.us[1] >= 100000, "it goes on");
+    ok(heard.calls == 2 && heard.us[1] >= 100000, "further usage is reported");
     vl_usage_child_close(usage);
 }
 
@@ -141,7 +141,7 @@ static int is_in(const char *account)
     return strstr(text, account) != NULL;
 }
 
-static void threads_come_and_go(vl_cgroup_t *cg)
+static void threads_enter_and_leave(vl_cgroup_t *cg)
 {
     vl_place_t *place = vl_place_post_config_create(pool, cg, 4, 1000);
     vl_usage_t *usage = vl_usage_post_config_create(pool, cg, 4);
@@ -150,15 +150,15 @@ static void threads_come_and_go(vl_cgroup_t *cg)
 
     vl_place_post_config_add(place, 1, "a:80");
     fd = vl_place_thread_fd(place, 1);
-    ok(fd >= 0 && vl_place_home_fd(place) >= 0, "there is a place to go to");
+    ok(fd >= 0 && vl_place_home_fd(place) >= 0, "a thread has a group to enter");
     ok(vl_place_enter(fd) == APR_SUCCESS && is_in("/a:80"), "in");
     burn();
     ok(vl_place_enter(vl_place_home_fd(place)) == APR_SUCCESS
-       && !is_in("/a:80"), "and home");
+       && !is_in("/a:80"), "the thread returns to its own group");
     vl_usage_post_config_add(usage, 1, "a:80", 0);
     vl_usage_child_read(usage, grown, killed, NULL);
     ok(heard.us[1] < before + 30000,
-       "what the thread burned there is not its back ends': %d us",
+       "usage of the thread is not that of back ends: %d us",
        (int)(heard.us[1] - before));
     vl_usage_child_close(usage);
     ok(vl_place_thread_fd(place, 2) == -1, "b has no descriptor");
@@ -172,7 +172,7 @@ static void descriptors_are_bounded(vl_cgroup_t *cg)
     for (i = 0; i < 4; i++)
         without += vl_place_post_config_add(place, i, "a:80") == APR_ENOSPC;
     ok(without >= 2 && vl_place_open_count(place) <= 4,
-       "no more than were allowed are open");
+       "no more descriptors are open than allowed");
 }
 
 static void a_group_that_is_gone(vl_cgroup_t *cg)
@@ -188,13 +188,13 @@ static void a_group_that_is_gone(vl_cgroup_t *cg)
     vl_cgroup_add(same, "b:80", &none);
     vl_cgroup_remove_gone(same, NULL);
     ok(vl_place_enter(vl_place_thread_fd(place, 1)) != APR_SUCCESS,
-       "takes no thread");
+       "a removed group accepts no thread");
     burn_for(place, 1);
-    ok(1, "and a process that is forked for it runs all the same");
+    ok(1, "a process that is forked for a removed group runs");
     heard.calls = 0;
     vl_usage_child_read(usage, grown, killed, NULL);
     vl_usage_child_read(usage, grown, killed, NULL);
-    ok(heard.calls == 0, "nor has anything to tell");
+    ok(heard.calls == 0, "a removed group reports nothing");
 }
 
 static void with_a_tree(void)
@@ -210,8 +210,8 @@ static void with_a_tree(void)
     printf("# %s\n", vl_cgroup_backend(cg));
     ok(vl_cgroup_add(cg, "a:80", &none) == APR_SUCCESS
        && vl_cgroup_add(cg, "b:80", &none) == APR_SUCCESS, "two groups");
-    reads_what_back_ends_burn(cg);
-    threads_come_and_go(cg);
+    reads_usage_of_back_ends(cg);
+    threads_enter_and_leave(cg);
     descriptors_are_bounded(cg);
     a_group_that_is_gone(cg);
     vl_cgroup_remove_gone(cg, NULL);

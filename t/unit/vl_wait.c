@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of waiters: order, expiry, leaving early. */
+/* Queues of waiters: order, expiry, leaving early. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +22,16 @@ static vl_inner_t *inner_of(apr_uint32_t account)
     return &inner[account];
 }
 
+static vl_waiting_t told[LINES];
+
+static vl_waiting_t *waiting_of(apr_uint32_t account)
+{
+    return &told[account];
+}
+
 static vl_wait_t *make(void)
 {
-    return vl_wait_create(pool, LINES, &clients, inner_of);
+    return vl_wait_create(pool, LINES, &clients, inner_of, waiting_of);
 }
 
 static apr_int64_t now_us = 1000000;
@@ -40,7 +47,7 @@ static vl_waiter_t *pop(vl_wait_t *w, apr_uint32_t account)
 static void is_done(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                     vl_reason_e refused)
 {
-    abort();                    /* a line tells nobody anything by itself */
+    abort();                    /* the queue itself calls no waiter */
 }
 
 static void is_done_too(vl_waiter_t *waiter, const vl_ticket_t *ticket,
@@ -68,13 +75,13 @@ static void first_come_first_served(void)
 
     ok(vl_wait_count(w) == 4, "counted");
     ok(!pop(w, 0), "an empty queue gives no waiter");
-    ok(pop(w, 1) == a && pop(w, 1) == b, "in order");
+    ok(pop(w, 1) == a && pop(w, 1) == b, "waiters are taken in order");
     vl_wait_add(w, a);
     ok(pop(w, 1) == c && pop(w, 1) == a,
-       "a waiter that comes again is last");
-    ok(!pop(w, 1) && vl_wait_count(w) == 1, "until none is left");
+       "a waiter that joins again is last");
+    ok(!pop(w, 1) && vl_wait_count(w) == 1, "until the queue is empty");
     ok(pop(w, 4) == other && !vl_wait_count(w),
-       "another line is not concerned");
+       "another queue is not affected");
 }
 
 static void an_older_one_stands_before_younger_ones(void)
@@ -94,7 +101,7 @@ static void an_older_one_stands_before_younger_ones(void)
     vl_wait_add(w, same);
     ok(pop(w, 1) == old && pop(w, 1) == a
        && pop(w, 1) == same && pop(w, 1) == b,
-       "one that another child has had in line stands where it came");
+       "a waiter from another child keeps its place by arrival");
 }
 
 static void accounts_take_turns_in_being_late(void)
@@ -113,7 +120,7 @@ static void accounts_take_turns_in_being_late(void)
        && !vl_wait_newest_with(w, 0, is_done), "the newest of the longest");
 }
 
-static void anybody_may_leave(void)
+static void any_waiter_may_leave(void)
 {
     vl_wait_t *w = make();
     vl_waiter_t *a = join(w, 0, 2, 10), *b = join(w, 1, 2, 11);
@@ -158,7 +165,7 @@ static void the_late_are_found_in_order(void)
             n++;
         }
     }
-    ok(n == 50 && !vl_wait_count(w), "everybody is late in the end");
+    ok(n == 50 && !vl_wait_count(w), "all waiters are late in the end");
     ok(!early && !disorder, "none before its time, each at its time");
 }
 
@@ -173,7 +180,7 @@ static void some_are_found_by_what_they_are(void)
             waiters[i].done = is_done_too;
     }
     ok(vl_wait_any(w, is_done_too, NULL) && vl_wait_count(w) == 40,
-       "found, and stays in line");
+       "the waiter is found and stays queued");
     for (; n < 40 && vl_wait_any(w, is_done_too, NULL); n++) {
         vl_waiter_t *waiter = vl_wait_any(w, is_done_too, NULL);
 
@@ -185,7 +192,7 @@ static void some_are_found_by_what_they_are(void)
     ok(vl_wait_any(w, is_done, NULL) && !vl_wait_any(w, NULL, NULL), "and no other");
 }
 
-/* A plain list of who waits, in order of arrival. */
+/* A plain list of waiters, in order of arrival. */
 static vl_waiter_t *model[WAITERS];
 static int model_len;
 
@@ -280,8 +287,10 @@ static void queue_of(vl_wait_t *w, unsigned client, unsigned class_no, vl_band_e
     waiter->account = MINE;
     waiter->since_us = now_us++;
     waiter->done = is_done;
-    vl_clients_identify(&clients, MINE, class_no, band, address, sizeof(address), 32, 64,
-                        &waiter->client);
+    vl_clients_prefix(address, sizeof(address), 32, 64, &waiter->client);
+    waiter->client.class_no = (unsigned char)class_no;
+    waiter->client.band = (unsigned char)band;
+    vl_clients_key(&clients, MINE, &waiter->client);
     vl_clients_backlog(&inner[MINE], now_us);
     vl_wait_add(w, waiter);
 }
@@ -308,6 +317,7 @@ static unsigned number_of(const vl_waiter_t *waiter)
 static vl_wait_t *new_site(void)
 {
     memset(&inner[MINE], 0, sizeof(inner[MINE]));
+    memset(&told[MINE], 0, sizeof(told[MINE]));
     memset(&clients, 0, sizeof(clients));
     vl_clients_init(&clients);
     crowd_size = 0;
@@ -321,6 +331,8 @@ static void one_client_with_many_requests_delays_no_other(void)
 
     for (i = 0; i < 1000; i++)
         queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    ok(told[MINE].classes[0] == 1000 && told[MINE].clients == 1 && told[MINE].most == 1000
+       && told[MINE].most_key == crowd[0].client.key, "other processes are told of it");
     for (i = 0; i < 400; i++) {
         if (i % 10 == 0)
             queue_of(w, 2, 0, VL_BAND_STRANGERS);   /* a visitor comes */
@@ -421,7 +433,7 @@ static void idle_time_is_not_saved(void)
         queue_of(w, 2, 0, VL_BAND_STRANGERS);
     for (i = 0; i < 100; i++)
         served += number_of(serve(w, 100, 100)) == 2;
-    ok(served >= 49 && served <= 52, "who comes later gets half from then on (%d of 100)",
+    ok(served >= 49 && served <= 52, "a client that comes later gets half from then on (%d of 100)",
        served);
 }
 
@@ -441,6 +453,17 @@ static void nothing_is_charged_without_a_backlog(void)
        "two seconds after the last request had to wait it is not");
 }
 
+/* Returns the client of the account with this address. */
+static vl_client_id_t identify(apr_uint32_t account, const void *address, apr_size_t length,
+                               unsigned bits4, unsigned bits6)
+{
+    vl_client_id_t id;
+
+    vl_clients_prefix(address, length, bits4, bits6, &id);
+    vl_clients_key(&clients, account, &id);
+    return id;
+}
+
 static void prefixes_are_one_client(void)
 {
     static const unsigned char v4[2][4] = { { 192, 0, 2, 1 }, { 192, 0, 2, 200 } };
@@ -448,20 +471,19 @@ static void prefixes_are_one_client(void)
                                              { 0x20, 1, 13, 0xb8, 0, 0, 0, 1, 2 } };
     vl_client_id_t a, b;
 
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 32, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 32, 64, &b);
+    a = identify(1, v4[0], 4, 32, 64);
+    b = identify(1, v4[1], 4, 32, 64);
     ok(a.key != b.key, "two addresses are two clients with /32");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[0], 4, 24, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v4[1], 4, 24, 64, &b);
+    a = identify(1, v4[0], 4, 24, 64);
+    b = identify(1, v4[1], 4, 24, 64);
     ok(a.key == b.key && a.prefix[15] == 0, "and one with /24");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[0], 16, 32, 64, &a);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    a = identify(1, v6[0], 16, 32, 64);
+    b = identify(1, v6[1], 16, 32, 64);
     ok(a.key == b.key, "addresses of one IPv6 /64 are one client");
-    vl_clients_identify(&clients, 2, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 64, &b);
+    b = identify(2, v6[1], 16, 32, 64);
     ok(a.key != b.key, "of one site");
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS, v6[1], 16, 32, 0, &b);
-    vl_clients_identify(&clients, 1, 0, VL_BAND_STRANGERS,
-                        "\0\0\0\0\0\0\0\0\0\0\377\377\300\0\2\1", 16, 32, 0, &a);
+    b = identify(1, v6[1], 16, 32, 0);
+    a = identify(1, "\0\0\0\0\0\0\0\0\0\0\377\377\300\0\2\1", 16, 32, 0);
     ok(a.key != b.key && a.prefix[12] == 192, "a mapped IPv4 address is an IPv4 address");
 }
 
@@ -477,6 +499,10 @@ static void the_table_is_bounded(void)
         serve(w, 100, 100);
     }
     ok(vl_clients_top(&clients, MINE, top, 1) == 1, "60000 clients, one after the other");
+    /* docs/design/011-inside-a-site.md has these sizes. */
+    ok(sizeof(clients) <= 920000 && sizeof(vl_inner_t) <= 880 && sizeof(vl_waiting_t) <= 56,
+       "the table takes %u bytes, a site %u, its waiters in a child %u",
+       (unsigned)sizeof(clients), (unsigned)sizeof(vl_inner_t), (unsigned)sizeof(vl_waiting_t));
     queue_of(w, 1, 0, VL_BAND_STRANGERS);
     ok(serve(w, 100, 100) && !vl_wait_count(w), "and the table still works");
     vl_clients_forget(&clients, MINE + 1);
@@ -512,7 +538,7 @@ static int answered_in_time(int notices)
     return in_time;
 }
 
-static void overload_answers_those_who_still_wait(void)
+static void overload_answers_waiting_clients(void)
 {
     int fifo = answered_in_time(0), late = answered_in_time(1);
 
@@ -533,10 +559,12 @@ static void patient_clients_are_served_too(void)
         queue_of(w, (unsigned)(100 + i), 0, VL_BAND_STRANGERS);
         late += number_of(serve(w, 100, 100)) < 10;
     }
+    ok(inner[MINE].late == 10, "and each of the ten is counted as late once (%u)",
+       (unsigned)inner[MINE].late);
     ok(late >= 3 && late <= 5, "one grant in 16 goes to a client that has waited for longer "
        "than others do (%d of 64)", late);
     now_us += 6000000;
-    ok(number_of(serve(w, 100, 100)) < 10, "the oldest is first again when nobody gives up");
+    ok(number_of(serve(w, 100, 100)) < 10, "the oldest is first again when no client gives up");
 }
 
 int main(void)
@@ -547,7 +575,7 @@ int main(void)
     first_come_first_served();
     an_older_one_stands_before_younger_ones();
     accounts_take_turns_in_being_late();
-    anybody_may_leave();
+    any_waiter_may_leave();
     the_late_are_found_in_order();
     some_are_found_by_what_they_are();
     random_against_model();
@@ -560,7 +588,7 @@ int main(void)
     nothing_is_charged_without_a_backlog();
     prefixes_are_one_client();
     the_table_is_bounded();
-    overload_answers_those_who_still_wait();
+    overload_answers_waiting_clients();
     patient_clients_are_served_too();
     return tap_done();
 }

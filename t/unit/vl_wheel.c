@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timing wheel: never early, due within a step, whatever the clock does. */
+/* The timing wheel: timers fire within one step and never early, also when the clock jumps.
+ * */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,8 @@ static void turn(apr_int64_t to)
     turn_with(to, note);
 }
 
-/* When timer i fires if the wheel is turned every `every` us; 0: not by
- * `until`. */
+/* Returns when timer i fires if the wheel is turned every `every` us, or 0 if it has not
+ * fired by `until`. */
 static apr_int64_t fires_at(int i, apr_int64_t every, apr_int64_t until)
 {
     int before = items[i].fired;
@@ -95,28 +96,28 @@ static void one_timer(void)
         missed += late < 0;
         worst = late > worst ? late : worst;
     }
-    ok(!missed && !early, "wherever in a step it is due: it fires, not early");
-    ok(worst <= STEP + 1000, "within a step (%d us)", (int)worst);
+    ok(!missed && !early, "a timer fires and is not early, wherever in a step it is due");
+    ok(worst <= STEP + 1000, "a timer fires within a step (%d us)", (int)worst);
 
     begin();
     set(0, START + STEP);
     turn(START + STEP - 1);
-    ok(!items[0].fired, "a microsecond before: not yet");
+    ok(!items[0].fired, "a microsecond before its time it does not fire");
     turn(START + 2 * STEP);
     turn(START + 3 * TURN);
-    ok(items[0].fired == 1 && !items[0].timer.due_us, "then once, and is off");
+    ok(items[0].fired == 1 && !items[0].timer.due_us, "a timer fires once and is then off");
 }
 
-static void what_is_due_already(void)
+static void due_timers(void)
 {
     begin();
     turn(START + 7 * STEP);
     set(0, START);
     set(1, now);
     turn(now);
-    ok(items[0].fired == 1, "the past is due at the next turn");
+    ok(items[0].fired == 1, "a timer in the past fires at the next turn");
     turn(now + STEP);
-    ok(items[1].fired == 1 && !early, "the present within a step");
+    ok(items[1].fired == 1 && !early, "a timer that is due now fires within a step");
 }
 
 static void far_deadlines(void)
@@ -134,7 +135,7 @@ static void far_deadlines(void)
         at = fires_at(0, STEP / 2, START + 11 * TURN);
         wrong += at < START + far[i] || at > START + far[i] + 2 * STEP;
     }
-    ok(!wrong && !early, "a turn of the wheel away, and further");
+    ok(!wrong && !early, "timers one turn of the wheel away, and further");
 }
 
 static void set_again_and_cleared(void)
@@ -143,21 +144,21 @@ static void set_again_and_cleared(void)
     set(0, START + 5 * STEP);
     set(0, START + 50 * STEP);
     turn(START + 20 * STEP);
-    ok(!items[0].fired, "set again for later: not at the first time");
+    ok(!items[0].fired, "a timer set again for later does not fire at the first time");
     set(0, START + 22 * STEP);
     turn(START + 24 * STEP);
-    ok(items[0].fired == 1, "set again for sooner: at the second time");
+    ok(items[0].fired == 1, "a timer set again for sooner fires at the second time");
     turn(START + 60 * STEP);
-    ok(items[0].fired == 1, "and only then");
+    ok(items[0].fired == 1, "it fires once");
     set(1, now + STEP);
     clear(1);
     clear(1);
     clear(2);
     turn(now + 2 * TURN);
-    ok(!items[1].fired, "cleared, twice and without having been set");
+    ok(!items[1].fired, "a cleared timer does not fire; clearing it twice or unset is allowed");
     set(1, now + STEP);
     turn(now + 3 * STEP);
-    ok(items[1].fired == 1, "a cleared one can be set");
+    ok(items[1].fired == 1, "a cleared timer can be set again");
 }
 
 /* --- callbacks ------------------------------------------------------------ */
@@ -177,8 +178,8 @@ static void note_and_clear_others(vl_timer_t *timer)
         clear(i);
 }
 
-/* 0 puts 1 off, which is due as well, brings 20 forward and takes 2 away. */
-static void note_and_meddle(vl_timer_t *timer)
+/* Timer 0 puts off timer 1, which is due as well, brings 20 forward and clears 2. */
+static void note_and_change_others(vl_timer_t *timer)
 {
     note(timer);
     if (item_of(timer) != &items[0])
@@ -198,7 +199,7 @@ static void callbacks_may_do_anything(void)
     for (i = 0; i < 1000; i++)
         turn_with(now + STEP / 10, note_and_repeat);
     ok(items[0].fired >= 98 && items[0].fired <= 100,
-       "one that sets itself again fires once a step (%d)", items[0].fired);
+       "a timer that sets itself again fires once per step (%d)", items[0].fired);
 
     begin();
     for (i = 0; i < 10; i++)
@@ -206,21 +207,21 @@ static void callbacks_may_do_anything(void)
     turn_with(START + 3 * STEP, note_and_clear_others);
     for (i = 0; i < 10; i++)
         n += items[i].fired;
-    ok(n == 1, "one that clears the others that are due is the only one");
+    ok(n == 1, "a timer that clears other due timers is the only one to fire");
 
     begin();
     for (i = 0; i < 3; i++)
         set(i, START + STEP);
     set(20, START + 2 * TURN);
-    turn_with(START + 2 * STEP, note_and_meddle);
+    turn_with(START + 2 * STEP, note_and_change_others);
     ok(items[0].fired == 1 && !items[1].fired && !items[2].fired,
-       "put off and cleared by another while due");
+       "due timers are put off and cleared by another");
     turn(now + 2 * STEP);
     ok(items[0].fired == 2 && items[20].fired == 1 && !items[1].fired,
-       "set for now: at the next turn; brought forward: then");
+       "a timer set for now fires at the next turn, one brought forward at its new time");
     turn(now + 11 * STEP);
     ok(items[1].fired == 1 && !items[2].fired && !early && !unexpected,
-       "put off: when it was put off to");
+       "a timer that was put off fires at its new time");
 }
 
 /* --- the clock ------------------------------------------------------------ */
@@ -236,14 +237,14 @@ static void the_clock_jumps_forward(void)
     for (i = 0; i < TIMERS; i++)
         n += items[i].fired;
     ok(n >= 299 && n <= 301 && !early,
-       "by more than a turn: all that are due, and no other (%d)", n);
+       "after a jump by more than a turn all due timers fire, and no other (%d)", n);
     turn(START + 100 * TURN);
     for (i = 0, n = 0; i < TIMERS; i++)
         n += items[i].fired;
-    ok(n == TIMERS, "by a hundred turns: all");
+    ok(n == TIMERS, "after a jump by a hundred turns all timers fire");
     set(0, now + STEP);
     turn(now + 3 * STEP);
-    ok(items[0].fired == 2, "and goes on as before");
+    ok(items[0].fired == 2, "the wheel works after a jump");
 }
 
 static void the_clock_jumps_back(void)
@@ -251,16 +252,16 @@ static void the_clock_jumps_back(void)
     begin();
     turn(START + 5 * TURN);
     set(0, now + 10 * STEP);
-    set(1, START + STEP);               /* late when it is set */
+    set(1, START + STEP);               /* overdue when it is set */
     turn(START);
-    ok(!items[0].fired && !items[1].fired, "no timer is early for it");
+    ok(!items[0].fired && !items[1].fired, "a clock set back makes no timer early");
     set(2, now + 3 * STEP);
     turn(now + 5 * STEP);
-    ok(items[2].fired == 1, "one set since then is in time");
+    ok(items[2].fired == 1, "a timer set afterwards is in time");
     while (now < START + 5 * TURN + 12 * STEP)
         turn(now + STEP);
     ok(items[0].fired == 1 && items[1].fired == 1 && !early,
-       "those from before fire when the clock is there again, or sooner");
+       "earlier timers fire when the clock reaches their time again, or before");
 }
 
 /* --- many ----------------------------------------------------------------- */
@@ -324,7 +325,7 @@ int main(void)
     apr_initialize();
     apr_pool_create(&pool, NULL);
     one_timer();
-    what_is_due_already();
+    due_timers();
     far_deadlines();
     set_again_and_cleared();
     callbacks_may_do_anything();

@@ -58,6 +58,7 @@ rpm         command:rpmspec         rpm                       rpm-build
 debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
 essential   file:/usr/share/build-essential/list  build-essential  gcc make
 lintian     command:lintian         lintian                   lintian
+mkdocs      command:mkdocs          mkdocs                    mkdocs
 gnuplot     command:gnuplot         gnuplot-nox               gnuplot
 bubblewrap  command:bwrap           bubblewrap                bubblewrap
 lighttpd    command:lighttpd        lighttpd                  lighttpd

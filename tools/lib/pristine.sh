@@ -145,7 +145,7 @@ pristine_remove() {
   pristine_root=
 }
 
-# Removes roots left behind by killed runs: those whose lock is free and that are not kept.
+# Removes roots left behind by killed runs: roots with a free lock that are not kept.
 pristine_clean() {
   local folder lock
   for folder in "$pristine_roots"/*/; do

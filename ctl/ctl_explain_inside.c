@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What explain says of the queue inside a site: whether one client or one class has most of
+ * it. */
+#include "ctl_explain.h"
+
+#include <stdlib.h>
+
+#define N "%" JSON_INTEGER_FORMAT
+
+/* With fewer waiting requests, or fewer requests whose CPU time is counted, it says nothing
+ * about them. */
+#define LEAST_WAITING 4
+#define LEAST_COUNTED 10
+
+static json_int_t number_of(const json_t *row, const char *key)
+{
+    return json_integer_value(json_object_get(row, key));
+}
+
+/* Returns the row with the largest number, or NULL. */
+static const json_t *largest(const json_t *rows, const char *key)
+{
+    const json_t *row, *found = NULL;
+    size_t i;
+
+    json_array_foreach(rows, i, row) {
+        if (!found || number_of(row, key) > number_of(found, key))
+            found = row;
+    }
+    return found;
+}
+
+/* The numbers of an answer have no bounds, but sums of doubles do not overflow. */
+static double sum_of(const json_t *rows, const char *key)
+{
+    const json_t *row;
+    double sum = 0;
+    size_t i;
+
+    json_array_foreach(rows, i, row)
+        sum += (double)number_of(row, key);
+    return sum;
+}
+
+static int is_most(json_int_t part, double all)
+{
+    return (double)part > all / 2;
+}
+
+static int has_most_waiting(const json_t *clients, const json_t *row)
+{
+    json_int_t all = number_of(clients, "waiting");
+
+    return row && all >= LEAST_WAITING && is_most(number_of(row, "waiting"), (double)all);
+}
+
+/* Requests of the site are queued, or were in the last second, and the row has used more than
+ * half of the CPU time of the requests that ended meanwhile. */
+static int has_most_cpu(const json_t *clients, const json_t *row)
+{
+    const json_t *classes = json_object_get(clients, "classes");
+    double all = sum_of(classes, "cpu_us");
+
+    return row && json_is_true(json_object_get(clients, "contended"))
+           && sum_of(classes, "requests") >= LEAST_COUNTED && all > 0
+           && is_most(number_of(row, "cpu_us"), all);
+}
+
+/* Returns what the row has most of. */
+static char *part_text(const json_t *clients, const json_t *row, int is_of_queue)
+{
+    double all = sum_of(json_object_get(clients, "classes"), "cpu_us");
+
+    if (is_of_queue)
+        return ctl_printf("has " N " of the " N " waiting requests", number_of(row, "waiting"),
+                          number_of(clients, "waiting"));
+    return ctl_printf("has used %.0f %% of the CPU time of the requests that ended while "
+                      "others were queued", 100 * (double)number_of(row, "cpu_us") / all);
+}
+
+char *ctl_explain_client(const json_t *clients)
+{
+    const json_t *most = json_object_get(clients, "most"), *row = NULL;
+    const json_t *list = json_object_get(clients, "clients");
+    const char *address;
+    char *part, *text;
+    int is_of_queue = has_most_waiting(clients, json_is_object(most) ? most : NULL);
+
+    if (is_of_queue)
+        row = most;
+    else if (json_array_size(list) > 1 && has_most_cpu(clients, largest(list, "cpu_us")))
+        row = largest(list, "cpu_us");
+    if (!row)
+        return NULL;
+    address = json_string_value(json_object_get(row, "address"));
+    part = part_text(clients, row, is_of_queue);
+    text = ctl_printf("One client%s%s%s %s; requests of the other clients go first, and "
+                      "VhostLimitClass can give its requests a smaller share. Next: "
+                      CTL_PROGRAM " clients %s.", address ? " (" : "", address ? address : "",
+                      address ? ")" : "", part,
+                      json_string_value(json_object_get(clients, "site")));
+    free(part);
+    return text;
+}
+
+char *ctl_explain_class(const json_t *clients)
+{
+    const json_t *classes = json_object_get(clients, "classes"), *row = NULL;
+    char *part, *text;
+    int is_of_queue;
+
+    if (json_array_size(classes) < 2)
+        return NULL;
+    is_of_queue = has_most_waiting(clients, largest(classes, "waiting"));
+    if (is_of_queue)
+        row = largest(classes, "waiting");
+    else if (has_most_cpu(clients, largest(classes, "cpu_us")))
+        row = largest(classes, "cpu_us");
+    if (!row)
+        return NULL;
+    part = part_text(clients, row, is_of_queue);
+    text = ctl_printf("The class %s (weight " N ") %s; the weights in VhostLimitClass decide its "
+                      "share. Next: " CTL_PROGRAM " clients %s.",
+                      json_string_value(json_object_get(row, "name")),
+                      number_of(row, "weight"), part,
+                      json_string_value(json_object_get(clients, "site")));
+    free(part);
+    return text;
+}
