@@ -155,7 +155,7 @@ static void watching(void)
     sites[0] = sites[2];
     now.nsites = 1;
     ok(tells(watch, &now, 40, "site_added:c site_removed:a site_removed:b overload:over "),
-       "sites come and go");
+       "sites that are added and removed");
     events[0] = '\0';
     ctl_watch_lost(watch, "no answer");
     ctl_watch_lost(watch, "no answer");

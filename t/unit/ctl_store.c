@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The history file: what is written is read, for a week, over restarts, torn writes, sites
- * that come and go, and clocks that are set. */
+ * that are added and removed, and clocks that are set. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
