@@ -31,7 +31,7 @@ teardown_file() { end_server; }
 need_cc() { need_program cc; }
 
 # Instead of that in lib/httpd.bash: so many sites are too much text for the shell.
-nobody_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+no_request_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
 
 many_sites() { # <number>
   local i port
