@@ -50,7 +50,7 @@
 #define KEPT_KEY "mod_vhostlimit:" VL_LAYOUT
 typedef struct kept_t {
     vl_shm_t *shm;
-    apr_uint32_t capacity;          /* number of accounts that shm can hold */
+    apr_uint32_t capacity;          /* number of accounts of sites that shm can hold */
     const int *transfer;            /* socket pair, see vl_transfer.h */
     int relay[2];                   /* socket pair, see vl_relay.h */
     vl_control_kept_t control;
@@ -272,7 +272,8 @@ static apr_uint32_t max_group_descriptors(void)
 }
 
 /* Registers the account for CPU usage readings and, if it has a memory limit, records the
- * kill count of its group so far: earlier kills must not be reported. */
+ * kill count of its group so far: earlier kills must not be reported.  The CPU time of a
+ * group with several accounts (VhostLimitAccounts Host) is charged to none of them. */
 static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
 {
     int has_memory = vl_conf_cgroup_limits(conf).memory > 0;
@@ -418,11 +419,11 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_child_init(&child, threads);
     vl_meter_child_init(kept->shm);
     apr_pool_cleanup_register(pchild, NULL, child_end, apr_pool_cleanup_null);
-    vl_park_child_init(pchild, kept->shm, kept->capacity, threads,
+    vl_park_child_init(pchild, kept->shm, vl_shm_capacity(kept->shm), threads,
                        vl_http2_workers(threads));
     vl_accept_child_init();
     vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
-                        kept->capacity, vl_http2_workers(threads));
+                        vl_shm_capacity(kept->shm), vl_http2_workers(threads));
     /* "httpd -X" has no parent: its only process exits through the child's pool. */
     if (ap_exists_config_define("ONE_PROCESS"))
         apr_pool_cleanup_register(pchild, NULL, remove_cgroups,

@@ -62,7 +62,8 @@ refused_for() { # <site> <first line> <second line>
   for pair in 'VhostLimit:On:DryRun' 'VhostLimitConcurrency:1:2' 'VhostLimitQueue:5:6' 'VhostLimitQueue:5 1s:5 2s' \
     'VhostLimitCPU:10%:20%' 'VhostLimitMemory:64M:65M' 'VhostLimitProcesses:5:none' 'VhostLimitIO:10M:none' \
     'VhostLimitStatusCode:429:503' 'VhostLimitRetryAfter:off:5' 'VhostLimitClients:On:Off' 'VhostLimitClients:On 24:On 32' \
-    'VhostLimitKnown:Address:Cookie' 'VhostLimitKnown:Address share=50:Address'; do
+    'VhostLimitKnown:Address:Cookie' 'VhostLimitKnown:Address share=50:Address' 'VhostLimitAccounts:Host:Vhost' \
+    'VhostLimitAccounts:Host max=5:Host'; do
     local name values
     IFS=: read -r name values <<<"$pair"
     configure_both -v "a $name ${values%:*}" -- "$name ${values#*:}"

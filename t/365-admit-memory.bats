@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# The memory of a child process for sites that it has no requests of.
+# The memory of a child process for sites that it has no requests of, and of the server for
+# host names that clients invent.
 
 load lib/live
 
@@ -12,6 +13,40 @@ load lib/live
   many=$(private_memory 10000)
   echo "# private memory of an idle child: $few kB with 10 vhosts, $many kB with 10000" >&3
   at_most "$many" $((few + 100)) "kB with ten thousand vhosts"
+}
+
+@test "random host names take the memory of their accounts, and no more than max= of them" {
+  [[ ! ${VL_SANITIZER-} ]] || skip "a sanitizer has memory of its own"
+  local number=5000 plain all few
+  [[ -z ${VL_LONG-} ]] || number=50000
+  plain=$(grows_by "$number" Vhost)
+  all=$(grows_by "$number" Host)
+  few=$(grows_by "$number" 'Host max=100')
+  echo "# memory of all processes after $number random host names: $plain kB more with one account," \
+    "$all kB with $number, $few kB with max=100" >&3
+  # An account takes about 3 KB. 3 MB are for other memory, which differs from run to run.
+  at_least "$all" $((plain + number * 2 - 3000)) "kB with an account for each"
+  at_most "$all" $((plain + number * 4 + 3000)) "kB with an account for each"
+  at_most "$few" $((plain + 100 * 4 + 3000)) "kB with 100 accounts"
+}
+
+# Starts a server, asks it for random host names and prints by how many kB the proportional
+# set size of its processes has grown. One request is made before.
+grows_by() { # <number> <value of VhostLimitAccounts>
+  local before
+  start_httpd -m event -t 'StartServers 2' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 800' 'VhostLimit On' \
+    -v 'a ServerAlias *.shop.test' -v "a VhostLimitAccounts $2"
+  is "$(get a /page.html)" 200 "answer" >&2
+  before=$(set_size)
+  is "$(perl "$TOP/t/lib/random_hosts.pl" "$(httpd_port)" "$1" .shop.test)" "$1" "answers" >&2
+  echo $(($(set_size) - before))
+  stop_httpd >&2
+}
+
+set_size() { # of the server, kB
+  { httpd_pid; httpd_children; } |
+    while read -r pid; do sed -n 's/^Pss: *\([0-9]*\) kB/\1/p' "/proc/$pid/smaps_rollup"; done |
+    awk '{ sum += $1 } END { print sum + 0 }'
 }
 
 # Starts prefork with the vhosts and stops it. Prints the private memory of the child with

@@ -53,13 +53,13 @@ static void close_connection(vl_arrival_t *arrival)
  * the connection counts for the default server of its address. It needs no slot. It is
  * queued only if that server has too many threads of this child. Returns 1 if the
  * connection was passed. */
-static int try_pass_with_thread(vl_arrival_t *arrival, const vl_conf_t *conf)
+static int try_pass_with_thread(vl_arrival_t *arrival, const vl_classified_t *found)
 {
-    if (conf->mode != VL_MODE_ON
-        || vl_thread_try_occupy(vl_child.shm, conf->account) != APR_SUCCESS)
+    if (vl_conf_get(found->server)->mode != VL_MODE_ON
+        || vl_thread_try_occupy(vl_child.shm, found->account) != APR_SUCCESS)
         return 0;
     arrival->grant.occupies = 1;
-    arrival->grant.ticket.account = conf->account;
+    arrival->grant.ticket.account = found->account;
     pass(arrival);
     return 1;
 }
@@ -72,10 +72,10 @@ static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
 
     arrival->head_since_us = 0;
     arrival->http2 = found->http2;
-    if (found->http2 && try_pass_with_thread(arrival, conf))
+    if (found->http2 && try_pass_with_thread(arrival, found))
         return;
     if (conf->mode != VL_MODE_ON || found->exempt
-        || !vl_slot_queue(vl_child.shm, conf->account)) {
+        || !vl_slot_queue(vl_child.shm, found->account)) {
         pass(arrival);
         return;
     }
@@ -84,7 +84,7 @@ static void admit(vl_arrival_t *arrival, const vl_classified_t *found)
     arrival->is_head = found->head;
     arrival->client.http11 = found->http11 && !found->http2;
     arrival->client.probed = 0;
-    vl_arrival_request_slot(arrival, conf, &found->client);
+    vl_arrival_request_slot(arrival, conf, found->account, &found->client);
 }
 
 /* Reads the first bytes of a connection in CLASSIFYING, and moves it to its next state.

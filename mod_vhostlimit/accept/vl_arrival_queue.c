@@ -36,11 +36,11 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 }
 
 void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
-                             const vl_client_id_t *client)
+                             apr_uint32_t account, const vl_client_id_t *client)
 {
     vl_waiter_t *waiter = &arrival->waiter;
 
-    waiter->account = conf->account;
+    waiter->account = account;
     waiter->client = *client;
     waiter->since_us = arrival->queued_since_us ? arrival->queued_since_us
                                                 : vl_clock_us();

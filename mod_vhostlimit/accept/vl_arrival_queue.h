@@ -14,6 +14,7 @@
 /* Asks for a slot of the account. The connection is passed at once if a slot is free;
  * otherwise it is queued or deferred. */
 void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
+                             apr_uint32_t account,
                              const vl_client_id_t *client);
 /* Removes a connection from the queues and returns it, a queued one if there is any.
  * queued 1: returns no deferred one. Returns NULL if there is none. */

@@ -11,6 +11,7 @@
 #include <http_vhost.h>
 
 #include "accept/vl_child.h"
+#include "config/vl_accounts.h"
 #include "config/vl_conf.h"
 #include "config/vl_exempt.h"
 #include "config/vl_remoteip.h"
@@ -163,7 +164,7 @@ static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
                              ? &in_header : remote;
     int asks_remoteip = vl_remoteip_is_used() && conf->mode == VL_MODE_ON
                         && conf->visitors.clients && !peek->tls
-                        && vl_shm_is_contended(vl_child.shm, conf->account);
+                        && vl_shm_is_contended(vl_child.shm, ret_found->account);
 
     if (conf->exempt || asks_remoteip || vl_visitor_needs_request(&conf->visitors)) {
         apr_pool_clear(classifier.scratch);
@@ -176,7 +177,8 @@ static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
     if (r && asks_remoteip)
         vl_remoteip_apply(r);
     if (conf->mode == VL_MODE_ON)
-        vl_visitor_identify(vl_child.shm, s, r, client, &ret_found->client);
+        vl_visitor_identify(vl_child.shm, ret_found->account, s, r, client,
+                            &ret_found->client);
 }
 
 /* Chooses the default server of the address, as Apache does until the first bytes name
@@ -217,6 +219,8 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     address_of(&local_sa, local, addr_len);
     address_of(&remote_sa, remote, addr_len);
     ret_found->server = find_server(&local_sa, peek.host);
+    ret_found->account = vl_accounts_find(vl_child.shm, vl_conf_get(ret_found->server),
+                                          peek.host);
     ret_found->tls = peek.tls;
     ret_found->http2 = peek.http2;
     ret_found->head = peek.head;

@@ -26,6 +26,7 @@ typedef enum {
 
 typedef struct vl_classified_t {
     const server_rec *server;
+    apr_uint32_t account;           /* valid unless its site is Off */
     int tls, http2;
     int head, http11;               /* see vl_peek.h */
     int exempt;                     /* by VhostLimitExempt */

@@ -8,16 +8,36 @@
 #include "config/vl_conf.h"
 #include "config/vl_visitor.h"
 #include "base/vl_private.h"
+#include "core/vl_hosts.h"
 
 /* Spare accounts for sites that later configurations add or rename.  Untouched pages of
  * the segment use no memory. */
 #define SPARE_ACCOUNTS 1024
 
+/* Returns the number of hosts that may have an account at once.  vl_conf_check() has checked
+ * that no two sites say different numbers. */
+static apr_uint32_t count_hosts(apr_pool_t *ptemp, server_rec *main_server)
+{
+    const apr_array_header_t *sites = vl_sites_servers(ptemp, main_server);
+    apr_uint32_t max = 0;
+    int i, is_used = 0;
+
+    for (i = 0; i < sites->nelts; i++) {
+        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(sites, i, server_rec *));
+
+        if (conf->accounts.by == VL_ACCOUNTS_HOST) {
+            is_used = 1;
+            max = conf->accounts.max ? (apr_uint32_t)conf->accounts.max : max;
+        }
+    }
+    return is_used && !max ? VL_HOSTS_DEFAULT : max;
+}
+
 /* Creates a segment for twice as many accounts plus SPARE_ACCOUNTS, and destroys the old
  * one.  Counters start from zero.  *shm and *shm_capacity are unchanged on failure. */
 static apr_status_t make_segment(server_rec *main_server,
-                                 apr_uint32_t accounts, vl_shm_t **shm,
-                                 apr_uint32_t *shm_capacity)
+                                 apr_uint32_t accounts, apr_uint32_t hosts,
+                                 vl_shm_t **shm, apr_uint32_t *shm_capacity)
 {
     apr_uint32_t capacity = accounts * 2 + SPARE_ACCOUNTS;
     vl_shm_t *made;
@@ -26,16 +46,18 @@ static apr_status_t make_segment(server_rec *main_server,
 
     if (*shm)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
-                     "%u sites are more than the shared memory had room for "
-                     "(%u): counts start again", accounts, *shm_capacity);
+                     "%u sites and %u hosts are more than the shared memory had room "
+                     "for (%u and %u): counts start again", accounts, hosts,
+                     *shm_capacity, vl_hosts_capacity(*shm));
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
     /* Twice the daemons: the MPM may start a replacement before the parent has noticed
      * the exit of a child process. */
-    rv = vl_shm_post_config_create(ap_pglobal, capacity, daemons * 2, &made);
+    rv = vl_shm_post_config_create(ap_pglobal, capacity, hosts, daemons * 2, &made);
     if (rv != APR_SUCCESS) {
         ap_log_error(APLOG_MARK, *shm ? APLOG_ERR : APLOG_EMERG, rv,
-                     main_server, VLOGNO(0002) "shared memory for %u sites in "
-                     "%d children cannot be made", capacity, daemons * 2);
+                     main_server, VLOGNO(0002) "shared memory for %u sites and %u hosts "
+                     "in %d children cannot be made%s", capacity, hosts, daemons * 2,
+                     hosts ? ". Write a smaller max= in VhostLimitAccounts" : "");
         return rv;
     }
     if (*shm)
@@ -99,17 +121,46 @@ static apr_status_t enter_accounts(server_rec *main_server, vl_shm_t *shm,
     return APR_SUCCESS;
 }
 
+/* Gives the hosts that have accounts already the limits of their sites. */
+static void refresh_hosts(apr_pool_t *ptemp, server_rec *main_server, vl_shm_t *shm,
+                          apr_uint32_t hosts)
+{
+    const apr_array_header_t *sites = vl_sites_servers(ptemp, main_server);
+    int i;
+
+    vl_hosts_post_config_limit(shm, hosts);
+    for (i = 0; i < sites->nelts; i++) {
+        const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(sites, i, server_rec *));
+
+        vl_shm_post_config_hosts(shm, conf->account,
+                                 conf->accounts.by == VL_ACCOUNTS_HOST);
+        if (conf->accounts.by == VL_ACCOUNTS_HOST)
+            vl_hosts_refresh(shm, conf->account);
+    }
+}
+
 apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
                                      vl_shm_t **shm, apr_uint32_t *capacity)
 {
     apr_uint32_t accounts = (apr_uint32_t)
         vl_sites_servers(ptemp, main_server)->nelts;
+    apr_uint32_t hosts = count_hosts(ptemp, main_server);
     apr_status_t rv = APR_ENOSPC;
 
-    if (*shm && accounts <= *capacity)
+    if (*shm && accounts <= *capacity && hosts <= vl_hosts_capacity(*shm))
         rv = enter_accounts(main_server, *shm, 0);
-    if (rv != APR_ENOSPC)
-        return rv;
-    rv = make_segment(main_server, accounts, shm, capacity);
-    return *shm ? enter_accounts(main_server, *shm, 1) : rv;
+    if (rv == APR_ENOSPC) {
+        rv = make_segment(main_server, accounts, hosts, shm, capacity);
+        if (*shm)
+            rv = enter_accounts(main_server, *shm, 1);
+    }
+    if (rv == APR_SUCCESS)
+        refresh_hosts(ptemp, main_server, *shm, hosts);
+    return rv;
+}
+
+apr_uint32_t vl_accounts_find(vl_shm_t *shm, const vl_conf_t *conf, const char *host)
+{
+    return conf->accounts.by == VL_ACCOUNTS_HOST && conf->mode != VL_MODE_OFF
+           ? vl_hosts_find(shm, conf->account, host) : conf->account;
 }

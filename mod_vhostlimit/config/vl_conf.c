@@ -7,6 +7,7 @@
 
 #include "core/vl_admit.h"
 #include "base/vl_history_format.h"
+#include "core/vl_hosts.h"
 #include "base/vl_value.h"
 
 /* A keyword that a directive accepts, and its value.  Lists end with a NULL word. */
@@ -222,6 +223,8 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->group = add->group;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
     merge_visitors(&conf->visitors, &base->visitors, &add->visitors);
+    conf->accounts = add->accounts.by != VL_ACCOUNTS_UNSET ? add->accounts
+                                                           : base->accounts;
     memcpy(conf->set_at, add->set_at, sizeof(conf->set_at));
     return conf;
 }
@@ -576,6 +579,35 @@ static const char *set_known(cmd_parms *cmd, void *dconf, const char *mode,
     return error;
 }
 
+/* Directive handler of VhostLimitAccounts: Vhost, or Host and an optional max=. */
+static const char *set_accounts(cmd_parms *cmd, void *dconf, const char *by,
+                                const char *max)
+{
+    vl_accounts_conf_t *conf = &vl_conf_get(cmd->server)->accounts;
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    apr_int64_t n = 0;
+
+    if (error)
+        return error;
+    if (!ap_cstr_casecmp(by, "Vhost"))
+        conf->by = VL_ACCOUNTS_VHOST;
+    else if (!ap_cstr_casecmp(by, "Host"))
+        conf->by = VL_ACCOUNTS_HOST;
+    else
+        return apr_psprintf(cmd->pool, "VhostLimitAccounts: '%s' is not one of Vhost, Host",
+                            by);
+    if (max && conf->by == VL_ACCOUNTS_VHOST)
+        return "VhostLimitAccounts: max= belongs to Host; with Vhost the virtual host has "
+               "one account";
+    if (max && (strncmp(max, "max=", 4)
+                || !vl_value_number(max + 4, '\0', 1, VL_HOSTS_MAX, &n)))
+        return apr_psprintf(cmd->pool, "VhostLimitAccounts: '%s' is not max= and a whole "
+                            "number from 1 to %d", max, VL_HOSTS_MAX);
+    conf->max = (int)n;
+    set_place(cmd, VL_AT_accounts);
+    return NULL;
+}
+
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
                                  apr_uint32_t slots)
 {
@@ -618,6 +650,9 @@ const command_rec vl_conf_cmds[] = {
     AP_INIT_TAKE123("VhostLimitKnown", set_known, NULL, RSRC_CONF,
                     "Off, Address or Cookie: clients that were served before have share= "
                     "percent (80) of a site's queue, for the time ttl= (30min)"),
+    AP_INIT_TAKE12("VhostLimitAccounts", set_accounts, NULL, RSRC_CONF,
+                   "Vhost, or Host: each host name that clients use has an account of its "
+                   "own; and max= names at once in the whole server (65536)"),
     AP_INIT_TAKE1("VhostLimitExempt", set_exempt, NULL, RSRC_CONF,
                   "expression: its requests are never queued and never refused"),
 #define X(member, directive, min, help) \

@@ -40,6 +40,13 @@ typedef struct vl_visitor_conf_t {
     apr_int64_t ttl_us;                 /* how long a client is known at most */
 } vl_visitor_conf_t;
 
+typedef enum { VL_ACCOUNTS_UNSET, VL_ACCOUNTS_VHOST, VL_ACCOUNTS_HOST } vl_accounts_e;
+
+typedef struct vl_accounts_conf_t {
+    vl_accounts_e by;
+    int max;                            /* 0: not written */
+} vl_accounts_conf_t;
+
 typedef struct vl_conf_t {
 #define X(member, directive, args, def, min, max, unit, words, help) int member;
     VL_SETTINGS(X)
@@ -51,6 +58,7 @@ typedef struct vl_conf_t {
     const char *group;          /* "@" and the name of VhostLimitGroup, or NULL */
     const ap_expr_info_t *exempt;       /* NULL: no request is exempt */
     vl_visitor_conf_t visitors; /* shares inside the site */
+    vl_accounts_conf_t accounts;        /* VhostLimitAccounts */
     int slots;                  /* main server only */
     int on_error;               /* VL_ERROR_*; the value of the main server */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
@@ -62,8 +70,9 @@ typedef struct vl_conf_t {
     vl_site_t *site;            /* set by vl_sites_find(), in vl_conf_check() */
     const char *place;          /* file:line of <VirtualHost>, "" for the main server; set
                                  * by vl_sites_find() */
-    apr_uint32_t account;       /* account number in shared memory; set by
-                                 * vl_accounts_post_config() */
+    apr_uint32_t account;       /* account number of the site in shared memory; set by
+                                 * vl_accounts_post_config(). Requests belong to
+                                 * vl_accounts_find() */
     int refused;                /* 1: the account cannot be entered in shared memory;
                                  * mode is VL_MODE_OFF and all requests are refused */
 } vl_conf_t;

@@ -6,6 +6,7 @@
 #include <ap_mpm.h>
 #include <apr_strings.h>
 #include <http_core.h>
+#include <http_main.h>
 
 /* Gives the server a configuration struct of its own.  A vhost without directives of this
  * module shares the main server's struct, but post_config writes per server. */
@@ -39,6 +40,8 @@ static void fill_defaults(vl_conf_t *conf)
     }
     if (conf->visitors.known == VL_KNOWN_UNSET)
         conf->visitors.known = VL_KNOWN_OFF;
+    if (conf->accounts.by == VL_ACCOUNTS_UNSET)
+        conf->accounts.by = VL_ACCOUNTS_VHOST;
     if (conf->queue_timeout < 0)
         conf->queue_timeout = VL_QUEUE_TIMEOUT;
     if (!conf->cgroup)
@@ -78,6 +81,41 @@ static apr_status_t check_itk(const server_rec *main_server,
                      "VhostLimit does not work beside mpm_itk: unload one of "
                      "them, or write VhostLimit Off");
         return APR_ENOTIMPL;
+    }
+    return APR_SUCCESS;
+}
+
+/* Logs a combination that stops the start. */
+static apr_status_t refuse_accounts(const char *why)
+{
+    ap_log_error(APLOG_MARK, APLOG_EMERG, 0, ap_server_conf, VLOGNO(0045)
+                 "VhostLimitAccounts: %s", why);
+    return APR_EINVAL;
+}
+
+/* Checks VhostLimitAccounts Host: not in a group, and one value of max=. */
+static apr_status_t check_accounts(apr_pool_t *ptemp, const apr_array_header_t *servers)
+{
+    const vl_conf_t *conf, *first = NULL;
+    int i;
+
+    for (i = 0; i < servers->nelts; i++) {
+        conf = vl_conf_get(APR_ARRAY_IDX(servers, i, server_rec *));
+        if (conf->mode == VL_MODE_OFF || conf->accounts.by != VL_ACCOUNTS_HOST)
+            continue;
+        if (*conf->site->name == '@')
+            return refuse_accounts(apr_psprintf(ptemp, "Host gives each host name an "
+                "account, and VhostLimitGroup gives all of %s one: remove one of them, or "
+                "write VhostLimitAccounts Vhost in a virtual host of the group",
+                conf->site->name));
+        if (!conf->accounts.max)
+            continue;
+        if (first && first->accounts.max != conf->accounts.max)
+            return refuse_accounts(apr_psprintf(ptemp, "max= is one number for the whole "
+                "server, but it is %d for site %s and %d for site %s: write the same number, "
+                "or write it once", first->accounts.max, first->site->name,
+                conf->accounts.max, conf->site->name));
+        first = conf;
     }
     return APR_SUCCESS;
 }
@@ -137,6 +175,8 @@ apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
         fill_defaults(vl_conf_get(s));
         rv = check_length(main_server, s);
     }
+    if (rv == APR_SUCCESS)
+        rv = check_accounts(ptemp, servers);
     disable_on_unknown_mpm(main_server, servers);
     return rv == APR_SUCCESS ? check_itk(main_server, servers) : rv;
 }

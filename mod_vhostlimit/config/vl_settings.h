@@ -48,6 +48,7 @@ enum {
     VL_AT_clients,
     VL_AT_known,
     VL_AT_classes,
+    VL_AT_accounts,
     VL_AT_group,
     VL_AT_COUNT
 };

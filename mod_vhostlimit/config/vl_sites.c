@@ -58,6 +58,7 @@ static const shared_t shared[VL_AT_group] = {
     MEMBERS("VhostLimitKnown", known, ttl_us)
     { "VhostLimitClass", offsetof(vl_conf_t, visitors.classes), sizeof(void *) },
 #undef MEMBERS
+    { "VhostLimitAccounts", offsetof(vl_conf_t, accounts), sizeof(vl_accounts_conf_t) },
 };
 
 static server_rec *vhost_of(const vl_site_t *site, int i)

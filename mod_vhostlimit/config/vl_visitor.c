@@ -10,6 +10,7 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "core/vl_hosts.h"
 
 #define COOKIE "vhostlimit-known"
 
@@ -72,6 +73,16 @@ static int is_same(const char *a, const char *b)
     return !different;
 }
 
+/* Returns the name for which a cookie is valid: the site, or one host of it. */
+static const char *cookie_scope(const request_rec *r, const vl_conf_t *conf)
+{
+    char name[VL_HOST_SIZE];
+
+    if (conf->accounts.by != VL_ACCOUNTS_HOST || !vl_hosts_normalize(r->hostname, name))
+        return conf->site->name;
+    return apr_pstrcat(r->pool, conf->site->name, "/", name, NULL);
+}
+
 static int has_cookie(request_rec *r, const vl_shm_t *shm, const vl_conf_t *conf)
 {
     const char *value = NULL;
@@ -81,10 +92,11 @@ static int has_cookie(request_rec *r, const vl_shm_t *shm, const vl_conf_t *conf
         return 0;
     expires_s = apr_atoi64(value);
     return expires_s > vl_clock_us() / APR_USEC_PER_SEC
-           && is_same(value, make_cookie(r->pool, shm, conf->site->name, expires_s));
+           && is_same(value, make_cookie(r->pool, shm, cookie_scope(r, conf), expires_s));
 }
 
-void vl_visitor_cookie(vl_shm_t *shm, request_rec *r, const vl_client_id_t *id)
+void vl_visitor_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
+                       const vl_client_id_t *id)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
     apr_int64_t ttl_s = conf->visitors.ttl_us / APR_USEC_PER_SEC;
@@ -95,9 +107,9 @@ void vl_visitor_cookie(vl_shm_t *shm, request_rec *r, const vl_client_id_t *id)
     /* Removes the cookie from the request, also a wrong one. */
     ap_cookie_read(r, COOKIE, &value, 1);
     if (id->band == VL_BAND_KNOWN
-        || vl_clients_contended(vl_shm_inner(shm, conf->account), vl_clock_us()))
+        || vl_clients_contended(vl_shm_inner(shm, account), vl_clock_us()))
         return;
-    ap_cookie_write(r, COOKIE, make_cookie(r->pool, shm, conf->site->name,
+    ap_cookie_write(r, COOKIE, make_cookie(r->pool, shm, cookie_scope(r, conf),
                                            vl_clock_us() / APR_USEC_PER_SEC + ttl_s),
                     apr_pstrcat(r->pool, "Path=/;HttpOnly;SameSite=Lax",
                                 !strcmp(ap_run_http_scheme(r), "https") ? ";Secure" : "", NULL),
@@ -131,11 +143,13 @@ int vl_visitor_needs_request(const vl_visitor_conf_t *conf)
     return conf->classes || conf->known == VL_KNOWN_COOKIE;
 }
 
-void vl_visitor_identify(vl_shm_t *shm, const server_rec *s, request_rec *r,
-                         const apr_sockaddr_t *address, vl_client_id_t *ret_id)
+void vl_visitor_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
+                         request_rec *r, const apr_sockaddr_t *address,
+                         vl_client_id_t *ret_id)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_visitor_conf_t *visitors = &conf->visitors;
+    apr_uint32_t user = vl_hosts_identity(shm, account);
 
     if (r)
         address = r->useragent_addr;
@@ -143,15 +157,16 @@ void vl_visitor_identify(vl_shm_t *shm, const server_rec *s, request_rec *r,
                       (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
     ret_id->class_no = (unsigned char)class_of(r, visitors);
     if ((visitors->known == VL_KNOWN_ADDRESS
-         && vl_known_has(vl_shm_known(shm), conf->account, ret_id->prefix, vl_clock_us(),
+         && vl_known_has(vl_shm_known(shm), user, ret_id->prefix, vl_clock_us(),
                          visitors->ttl_us))
         || (visitors->known == VL_KNOWN_COOKIE && r && has_cookie(r, shm, conf)))
         ret_id->band = VL_BAND_KNOWN;
     if (visitors->clients)
-        vl_clients_key(vl_shm_clients(shm), conf->account, ret_id);
+        vl_clients_key(vl_shm_clients(shm), user, ret_id);
 }
 
-void vl_visitor_served(vl_shm_t *shm, const request_rec *r, const vl_client_id_t *id)
+void vl_visitor_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
+                       const vl_client_id_t *id)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
     apr_int64_t now_us;
@@ -159,7 +174,7 @@ void vl_visitor_served(vl_shm_t *shm, const request_rec *r, const vl_client_id_t
     if (conf->visitors.known != VL_KNOWN_ADDRESS || r->status >= 400)
         return;
     now_us = vl_clock_us();
-    if (!vl_clients_contended(vl_shm_inner(shm, conf->account), now_us))
-        vl_known_add(vl_shm_known(shm), conf->account, id->prefix, now_us,
+    if (!vl_clients_contended(vl_shm_inner(shm, account), now_us))
+        vl_known_add(vl_shm_known(shm), vl_hosts_identity(shm, account), id->prefix, now_us,
                      conf->visitors.ttl_us);
 }

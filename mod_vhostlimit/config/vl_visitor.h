@@ -8,6 +8,7 @@
  *
  * The address is that of the connection before a request exists, and afterwards the one of
  * the request (useragent_addr), which mod_remoteip takes from a header of trusted proxies.
+ * account is the one that the request belongs to (vl_accounts_find()).
  * The settings belong to vl_conf_t. Only the parent writes them. No lock: any thread of a
  * child may call vl_visitor_identify() and vl_visitor_served(). */
 
@@ -31,12 +32,14 @@ const char *vl_visitor_class_name(const vl_visitor_conf_t *conf, unsigned class_
 int vl_visitor_needs_request(const vl_visitor_conf_t *conf);
 /* Finds the class, the client and the band of a request. r: the request, or NULL if only the
  * connection is known; then address is that of the connection. */
-void vl_visitor_identify(vl_shm_t *shm, const server_rec *s, request_rec *r,
-                         const apr_sockaddr_t *address, vl_client_id_t *ret_id);
+void vl_visitor_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
+                         request_rec *r, const apr_sockaddr_t *address, vl_client_id_t *ret_id);
 /* A request has been answered: the client becomes known if its site has no backlog. */
-void vl_visitor_served(vl_shm_t *shm, const request_rec *r, const vl_client_id_t *id);
+void vl_visitor_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
+                       const vl_client_id_t *id);
 /* VhostLimitKnown Cookie: gives a client that is not known a cookie, and takes the cookie out
  * of the request, so that the site does not see it. Called before the handler. */
-void vl_visitor_cookie(vl_shm_t *shm, request_rec *r, const vl_client_id_t *id);
+void vl_visitor_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
+                       const vl_client_id_t *id);
 
 #endif

@@ -98,6 +98,22 @@ static const server_rec *find_vhost(apr_pool_t *p, const char *name,
     return *ret_error ? NULL : found;
 }
 
+/* Returns a virtual host at which the host of that name has an account, or NULL. */
+static const server_rec *find_host(const char *name)
+{
+    const server_rec *s;
+    apr_uint32_t account;
+
+    for (s = main_server; s; s = s->next) {
+        const vl_conf_t *conf = vl_conf_get(s);
+
+        if (conf->mode != VL_MODE_OFF && conf->accounts.by == VL_ACCOUNTS_HOST
+            && vl_hosts_lookup(accounts, conf->account, name, &account))
+            return s;
+    }
+    return NULL;
+}
+
 /* --- changes -------------------------------------------------------------- */
 
 /* Checks the values of the command and stores them in *change.  Returns NULL or an error
@@ -193,15 +209,31 @@ static const char *change_limits(apr_pool_t *p, const vl_command_t *command,
 
 /* --- answers -------------------------------------------------------------- */
 
-/* Executes the command.  *ret_only: the vhost of the answer; NULL: all vhosts.  Returns
- * NULL or an error message. */
+/* Returns 1 for set and reset. */
+static int changes_limits(const vl_command_t *command)
+{
+    return command->verb == VL_COMMAND_SET || command->verb == VL_COMMAND_RESET;
+}
+
+/* Executes the command.  *ret_only: the vhost of the answer; NULL: all vhosts.  *ret_host: a
+ * host of that vhost that has an account; NULL: the vhost itself.  Returns NULL or an error
+ * message. */
 static const char *execute(apr_pool_t *p, const vl_command_t *command,
-                           const server_rec **ret_only)
+                           const server_rec **ret_only, const char **ret_host)
 {
     const char *wrong = NULL;
 
     *ret_only = command->vhost ? find_vhost(p, command->vhost, &wrong) : NULL;
-    if (wrong || (command->verb != VL_COMMAND_SET && command->verb != VL_COMMAND_RESET))
+    *ret_host = NULL;
+    if (command->vhost && !*ret_only && (*ret_only = find_host(command->vhost))) {
+        *ret_host = command->vhost;
+        wrong = changes_limits(command)
+                ? apr_psprintf(p, "'%s' is a host of site %s (VhostLimitAccounts) and has its "
+                               "limits: change those of %s", command->vhost,
+                               vl_conf_get(*ret_only)->site->name,
+                               vl_conf_get(*ret_only)->site->name) : NULL;
+    }
+    if (wrong || !changes_limits(command))
         return wrong;
     return change_limits(p, command, *ret_only);
 }
@@ -211,12 +243,13 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
     apr_pool_t *p = out->pool;
     vl_command_t *command = apr_palloc(p, sizeof(*command));
     const server_rec *only = NULL;
+    const char *host = NULL;
     const char *wrong = vl_command_parse(line, len, command);
 
     if (wrong)
         wrong = apr_psprintf(p, "'%s' is %s", command->word, wrong);
     else
-        wrong = execute(p, command, &only);
+        wrong = execute(p, command, &only, &host);
     if (wrong) {
         vl_out_text(out, "{\"error\":");
         vl_out_json(out, wrong);
@@ -228,7 +261,7 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
     else if (command->verb == VL_COMMAND_FIGURES)
         vl_control_figures_json(out, accounts);
     else if (command->verb == VL_COMMAND_CLIENTS)
-        vl_control_clients_json(out, accounts, only);
+        vl_control_clients_json(out, accounts, only, host);
     else
-        vl_status_json(out, vl_status_gather(p, only));
+        vl_status_json(out, vl_status_gather(p, only, host));
 }

@@ -5,6 +5,7 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_visitor.h"
+#include "core/vl_hosts.h"
 #include "core/vl_inside.h"
 
 static const char *known_name(vl_known_e known)
@@ -51,11 +52,12 @@ static void put_client(vl_out_t *out, const vl_visitor_conf_t *conf,
 
 /* Writes how much of the queue the client has that has most of it. Its address is known if it
  * was granted a slot before. */
-static void put_most(vl_out_t *out, const vl_shm_t *shm, const vl_conf_t *conf)
+static void put_most(vl_out_t *out, const vl_shm_t *shm, const vl_conf_t *conf,
+                     apr_uint32_t account)
 {
     vl_client_entry_t client;
     apr_uint64_t key;
-    apr_uint32_t n = vl_inside_most(shm, conf->account, &key);
+    apr_uint32_t n = vl_inside_most(shm, account, &key);
 
     if (!n)
         vl_out_text(out, ",\"most\":null");
@@ -68,27 +70,38 @@ static void put_most(vl_out_t *out, const vl_shm_t *shm, const vl_conf_t *conf)
         vl_out_printf(out, ",\"most\":{\"address\":null,\"class\":null,\"waiting\":%u}", n);
 }
 
-void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_rec *s)
+/* Returns the account of the host, or of the site if host is NULL or has none. */
+static apr_uint32_t account_of(const vl_shm_t *shm, const vl_conf_t *conf, const char *host)
+{
+    apr_uint32_t account;
+
+    return host && vl_hosts_lookup(shm, conf->account, host, &account) ? account
+                                                                       : conf->account;
+}
+
+void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_rec *s,
+                             const char *host)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_visitor_conf_t *visitors = &conf->visitors;
+    apr_uint32_t account = account_of(shm, conf, host);
     vl_client_entry_t *clients = apr_palloc(out->pool, sizeof(*clients)
                                                        * VL_CONTROL_CLIENTS_MAX);
-    apr_uint32_t n = vl_clients_top(vl_shm_clients(shm), conf->account, clients,
-                                    VL_CONTROL_CLIENTS_MAX), i;
+    apr_uint32_t n = vl_clients_top(vl_shm_clients(shm), vl_hosts_identity(shm, account),
+                                    clients, VL_CONTROL_CLIENTS_MAX), i;
     int c = 0;
     apr_int64_t now_us = vl_clock_us();
     vl_inside_t inside;
 
-    vl_inside_read(shm, conf->account, &inside);
+    vl_inside_read(shm, account, &inside);
     vl_out_text(out, "{\"site\":");
-    vl_out_json(out, conf->site->name);
+    vl_out_json(out, host ? host : conf->site->name);
     vl_out_printf(out, ",\"clients_share\":%s,\"known\":\"%s\",\"contended\":%s,"
                   "\"waiting\":%u,\"clients_waiting\":%u",
                   visitors->clients ? "true" : "false", known_name(visitors->known),
-                  vl_shm_is_contended(shm, conf->account) ? "true" : "false",
+                  vl_shm_is_contended(shm, account) ? "true" : "false",
                   inside.waiting, inside.clients);
-    put_most(out, shm, conf);
+    put_most(out, shm, conf, account);
     vl_out_text(out, ",\"classes\":[");
     do
         put_class(out, visitors, &inside.classes[c], (unsigned)c);

@@ -16,6 +16,8 @@
 /* Most clients in an answer. */
 #define VL_CONTROL_CLIENTS_MAX 50
 
-void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_rec *s);
+/* host: one host of the site (VhostLimitAccounts Host), or NULL. */
+void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_rec *s,
+                             const char *host);
 
 #endif

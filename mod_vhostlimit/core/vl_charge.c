@@ -21,6 +21,8 @@
 /* Back ends are charged at least this fraction (1/8) of what they could use, because each
  * of their requests holds a slot. */
 #define ELSEWHERE_LEAST 8
+/* Hosts that are given credit while the segment lock is held once. */
+#define CREDIT_BATCH 256
 
 /* Returns how many thousandths of a processor n back ends use together. The CPU time of a
  * single one is unknown. The upper bounds are n processors, and what all processes other
@@ -148,21 +150,38 @@ static void settle_usage_locked(vl_shm_t *shm, apr_uint32_t account,
     a->backend_ended = 0;
 }
 
-static void give_credit_locked(vl_shm_t *shm, apr_int64_t passed_us)
+/* Gives credit to the accounts from the i-th on, to the n-th. Requires the segment lock. */
+static void give_credit_locked(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t n,
+                               apr_int64_t passed_us)
 {
     apr_uint32_t a;
 
-    if (passed_us <= 0)
-        return;
-    for (a = 0; a < shm->head->used; a++) {
+    for (; i < n && passed_us > 0; i++) {
+        a = vl_segment_account(shm, i);
         if (vl_segment_limits(shm, a)->cpu)
             vl_queue_credit(&shm->queue, a, (apr_uint64_t)passed_us);
+    }
+}
+
+/* Gives credit to the hosts, in batches, because there may be many. */
+static void give_hosts_credit(vl_shm_t *shm, apr_int64_t passed_us)
+{
+    apr_uint32_t i = shm->head->used, n;
+
+    while (shm->hosts->capped && i < vl_segment_count(shm)
+           && vl_segment_lock_child(shm) == APR_SUCCESS) {
+        n = i + CREDIT_BATCH < vl_segment_count(shm) ? i + CREDIT_BATCH
+                                                     : vl_segment_count(shm);
+        give_credit_locked(shm, i, n, passed_us);
+        i = n;
+        vl_dispatch_and_unlock(shm);
     }
 }
 
 int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
 {
     head_t *head = shm->head;
+    apr_int64_t passed_us;
     int is_reader;
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
@@ -170,12 +189,15 @@ int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us)
     is_reader = head->reader == shm->self
                 || now_us - head->read_at > READER_TIMEOUT_US
                 || now_us < head->read_at;
+    passed_us = now_us - head->read_at;
     if (is_reader) {
-        give_credit_locked(shm, now_us - head->read_at);
+        give_credit_locked(shm, 0, head->used, passed_us);
         head->reader = shm->self;
         head->read_at = now_us;
     }
     vl_dispatch_and_unlock(shm);
+    if (is_reader)
+        give_hosts_credit(shm, passed_us);
     return is_reader;
 }
 
@@ -192,6 +214,11 @@ void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
+    if (a->has_hosts) {
+        a->measured = 0;
+        vl_segment_unlock(shm);
+        return;
+    }
     if (a->usage_us && us > a->usage_us)
         settle_usage_locked(shm, account, (apr_int64_t)(us - a->usage_us));
     /* The charges so far were estimated by the clock, which ignores a CPU quota. */

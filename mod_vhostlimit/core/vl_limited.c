@@ -125,13 +125,14 @@ apr_size_t vl_limited_check(vl_shm_t *shm, apr_int64_t now_us,
                          apr_uint32_t *account,
                          vl_limited_event_t ret_events[VL_LIMITED_EVENTS])
 {
-    apr_uint32_t a = *account, left = BATCH;
+    apr_uint32_t i = *account, left = BATCH;
     apr_size_t n = 0;
 
     *account = 0;
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return 0;
-    for (; a < shm->head->used && left && n < VL_LIMITED_EVENTS; a++, left--) {
+    for (; i < vl_segment_count(shm) && left && n < VL_LIMITED_EVENTS; i++, left--) {
+        apr_uint32_t a = vl_segment_account(shm, i);
         vl_limited_e what = step_account_locked(shm, a, now_us);
         apr_uint64_t killed = unreported_kills_locked(&shm->accounts[a], now_us);
 
@@ -142,8 +143,8 @@ apr_size_t vl_limited_check(vl_shm_t *shm, apr_int64_t now_us,
         if (what == VL_LIMITED_ENDS)
             vl_limited_clear(&shm->accounts[a].limited);
     }
-    if (a < shm->head->used)
-        *account = a;
+    if (i < vl_segment_count(shm))
+        *account = i;
     vl_segment_unlock(shm);
     return n;
 }

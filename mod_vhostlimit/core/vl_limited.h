@@ -64,7 +64,7 @@ typedef struct vl_limited_event_t {
 /* Returns 1 if a check of all accounts is due and the caller must make it. Takes the
  * segment lock. */
 int vl_limited_is_due(vl_shm_t *shm, apr_int64_t now_us);
-/* Checks a batch of accounts from *account on and advances *account; it is 0 again when all
+/* Checks a batch of accounts from the *account-th on and advances *account; it is 0 again when all
  * accounts have been checked. Returns the number of events, at most VL_LIMITED_EVENTS. Takes
  * the segment lock. */
 #define VL_LIMITED_EVENTS 16

@@ -11,6 +11,7 @@
 #include "base/vl_pages.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_dispatch.h"
+#include "core/vl_hosts.h"
 #include "core/vl_inside.h"
 #include "core/vl_thread.h"
 
@@ -270,7 +271,8 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
     }
     else if ((waiter = vl_wait_pop(park.waiters, account, now_us, &tags, &others))) {
         ticket->client_us = ticket->charged;
-        vl_clients_begin(vl_shm_clients(park.shm), inner_of(account), account,
+        vl_clients_begin(vl_shm_clients(park.shm), inner_of(account),
+                         vl_hosts_identity(park.shm, account),
                          &waiter->client, &tags, ticket->charged, others, now_us);
     }
     if (waiter)

@@ -3,6 +3,7 @@
 #include "core/vl_segment.h"
 
 #include <errno.h>
+#include <string.h>
 
 apr_status_t vl_segment_post_config_init_lock(head_t *head)
 {
@@ -40,8 +41,10 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     child->occupied = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)
         q->flows[vl_segment_ticket(child, i)->account].running++;
-    for (a = 0; a < shm->head->used; a++) {
-        const cell_t *cell = vl_segment_cell(shm, c, a);
+    if (!child->pid)
+        return;                     /* its cells are empty, and may be many */
+    for (i = 0; i < vl_segment_count(shm); i++) {
+        const cell_t *cell = vl_segment_cell(shm, c, a = vl_segment_account(shm, i));
 
         q->flows[a].running += cell->running;
         q->flows[a].waiting += cell->waiting;
@@ -54,16 +57,38 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     shm->head->elsewhere += child->elsewhere;
 }
 
+/* Makes the chains of hosts, and the list of free entries, again. Requires the segment
+ * lock. */
+static void chain_hosts_locked(vl_shm_t *shm)
+{
+    vl_hosts_t *hosts = shm->hosts;
+    apr_uint32_t entry;
+
+    memset(shm->host_buckets, 0, sizeof(*shm->host_buckets) * hosts->buckets);
+    hosts->named = hosts->free = 0;
+    for (entry = 0; entry < hosts->used; entry++) {
+        vl_host_t *host = &shm->host[entry];
+        apr_uint32_t *list = host->key
+            ? &shm->host_buckets[(host->key >> 1) & (hosts->buckets - 1)] : &hosts->free;
+
+        host->next = *list;
+        *list = entry + 1;
+        hosts->named += host->key != 0;
+    }
+}
+
 /* Computes all sums again from the cells and rings. asking and waiting are read without the
  * lock, so they are stored once, when they are complete. Requires the segment lock. */
 static void sum_up_locked(vl_shm_t *shm)
 {
     vl_queue_t *q = &shm->queue;
-    apr_uint32_t a, c, asking = 0, waiting = 0;
+    apr_uint32_t a, c, i, asking = 0, waiting = 0;
 
+    chain_hosts_locked(shm);
     shm->head->elsewhere = 0;
     q->head->running = q->head->heap_len = 0;
-    for (a = 0; a < shm->head->used; a++) {
+    for (i = 0; i < vl_segment_count(shm); i++) {
+        a = vl_segment_account(shm, i);
         q->flows[a].running = q->flows[a].waiting = q->flows[a].heap_pos = 0;
         shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
@@ -71,7 +96,8 @@ static void sum_up_locked(vl_shm_t *shm)
         sum_child_locked(shm, c);
         asking += shm->children[c].asks != 0;
     }
-    for (a = 0; a < shm->head->used; a++) {
+    for (i = 0; i < vl_segment_count(shm); i++) {
+        a = vl_segment_account(shm, i);
         q->head->running += q->flows[a].running;
         waiting += q->flows[a].waiting;
         vl_queue_limit(q, a, vl_segment_limits(shm, a));

@@ -7,7 +7,10 @@
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients | known
- *   | waiting x children x capacity ]
+ *   | waiting x children x capacity
+ *   | hosts | host x max | bucket x buckets | seen ]
+ *
+ * Accounts 0 ... sites-1 are those of sites, the others those of hosts (vl_hosts.h).
  *
  * cells[child][account] holds the child's counts of the account. The child's ring holds the
  * slots that were granted to it and not yet taken. Only the child writes its cells.
@@ -25,9 +28,10 @@
  *    a child with a pid and without asks;
  *  - a child with pid 0 has nothing in its cells and its ring, and a stalled child has
  *    nothing in its ring;
- *  - accounts 0 ... used-1 have a name, and no two names are equal; the others have no
- *    name;
- *  - an account is configured if its generation is the head's. Other accounts are kept.
+ *  - accounts 0 ... used-1 have a name, and no two names are equal; the other accounts of
+ *    sites have no name;
+ *  - an entry of hosts.used is in one chain, that of its key, or in the list of free ones;
+ *  - an account of a site is configured if its generation is the head's. Other accounts are kept.
  *    They are reused if no unused one is left and they have no requests, threads or
  *    connections.
  *
@@ -39,7 +43,7 @@
  *
  * The files of the core, from the bottom up; each calls only those before it. Without the
  * segment: vl_admit, vl_queue, vl_override, vl_cpu, vl_clients, vl_known, vl_wait. With the
- * segment: vl_segment, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
+ * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
  * vl_shm_child, vl_shm, vl_inside, vl_thread, vl_park. vl_limited calls vl_segment only. */
 
 #include <pthread.h>
@@ -49,6 +53,7 @@
 
 #include "core/vl_auto.h"
 #include "core/vl_cpu.h"
+#include "core/vl_hosts.h"
 #include "core/vl_known.h"
 #include "core/vl_limited.h"
 #include "core/vl_queue.h"
@@ -59,10 +64,13 @@
 /* Maximum number of slots on their way to a child (vl_relay.h). A power of 2, because the
  * item numbers wrap around. */
 #define RELAY_SIZE 1024
+/* Places of the table of names that were seen while requests waited (vl_hosts.c). */
+#define HOSTS_SEEN 65536
 
 typedef struct account_t {
     char name[VL_NAME_SIZE];
     apr_uint32_t generation;
+    int has_hosts;                  /* it is a site whose hosts have accounts */
     int has_classes;                /* its shares are configured (vl_clients_configure()) */
     vl_override_t override;
     vl_metrics_t metrics;           /* without the gauges, which are in the flow */
@@ -126,9 +134,10 @@ typedef struct head_t {
     pthread_mutex_t lock;
     apr_time_t created;
     apr_uint32_t capacity;          /* maximum number of accounts */
+    apr_uint32_t sites;             /* ... of sites */
     apr_uint32_t children;
     apr_uint32_t columns;           /* children 0 ... columns-1 were ever used */
-    apr_uint32_t used;              /* accounts that have a name */
+    apr_uint32_t used;              /* accounts of sites that have a name */
     apr_uint32_t generation;        /* of the configuration, starts at 1 */
     vl_queue_head_t queue;
     int contended;                  /* 1: the heap is not empty; atomic */
@@ -167,6 +176,10 @@ struct vl_shm_t {
     vl_clients_t *clients;
     vl_known_t *known;
     vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
+    vl_hosts_t *hosts;
+    vl_host_t *host;
+    apr_uint32_t *host_buckets;     /* 1 + the first entry of the chain, 0: none; atomic */
+    apr_uint64_t *host_seen;        /* HOSTS_SEEN; atomic */
     int *wake_fds;                  /* eventfd of each column, or -1 */
     apr_uint32_t self;              /* column of this process, or NO_CHILD */
     apr_pool_t *pool;               /* parent only: holds all of this */
@@ -183,6 +196,18 @@ apr_status_t vl_segment_lock_child(vl_shm_t *shm);
 /* Releases the lock. A function that may have freed a slot calls vl_dispatch_and_unlock()
  * instead. */
 void vl_segment_unlock(vl_shm_t *shm);
+
+/* Returns the number of accounts that are or were in use. */
+static inline apr_uint32_t vl_segment_count(const vl_shm_t *shm)
+{
+    return shm->head->used + shm->hosts->used;
+}
+
+/* Returns the i-th of them. */
+static inline apr_uint32_t vl_segment_account(const vl_shm_t *shm, apr_uint32_t i)
+{
+    return i < shm->head->used ? i : shm->head->sites + (i - shm->head->used);
+}
 
 /* Returns the i-th grant in the child's ring. */
 static inline vl_ticket_t *vl_segment_ticket(child_t *child, apr_uint32_t i)

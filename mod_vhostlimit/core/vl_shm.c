@@ -41,10 +41,20 @@ static void *carve(char *base, apr_size_t *offset, apr_size_t size)
     return base ? base + at : NULL;
 }
 
-static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
+/* Returns the number of chains of hosts: a power of 2, at least 1. */
+static apr_uint32_t buckets_for(apr_uint32_t hosts)
+{
+    apr_uint32_t buckets = 1;
+
+    while (buckets < hosts)
+        buckets *= 2;
+    return buckets;
+}
+
+static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint32_t hosts,
                           apr_size_t children)
 {
-    apr_size_t offset = 0;
+    apr_size_t offset = 0, accounts = sites + hosts;
 
     shm->head = carve(base, &offset, sizeof(head_t));
     shm->accounts = carve(base, &offset, sizeof(account_t) * accounts);
@@ -56,16 +66,21 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t accounts,
     shm->clients = carve(base, &offset, sizeof(vl_clients_t));
     shm->known = carve(base, &offset, sizeof(vl_known_t));
     shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
+    shm->hosts = carve(base, &offset, sizeof(vl_hosts_t));
+    shm->host = carve(base, &offset, sizeof(vl_host_t) * hosts);
+    shm->host_buckets = carve(base, &offset, sizeof(apr_uint32_t) * buckets_for(hosts));
+    shm->host_seen = carve(base, &offset, hosts ? sizeof(apr_uint64_t) * HOSTS_SEEN : 0);
     return offset;
 }
 
-static void set_up(vl_shm_t *shm, apr_uint32_t accounts,
+static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
                    apr_uint32_t children)
 {
     shm->queue.head = &shm->head->queue;
     shm->self = NO_CHILD;
     shm->by_name = apr_hash_make(shm->pool);
-    shm->head->capacity = accounts;
+    shm->head->capacity = sites + hosts;
+    shm->head->sites = sites;
     shm->head->children = children;
     shm->head->processors = vl_cpu_count();
     shm->head->others_permille = UINT32_MAX;
@@ -73,9 +88,10 @@ static void set_up(vl_shm_t *shm, apr_uint32_t accounts,
     shm->head->queue.slots = APR_UINT32_MAX;
     vl_clients_init(shm->clients);
     vl_known_init(shm->known);
+    vl_hosts_post_config_init(shm, hosts, buckets_for(hosts));
 }
 
-static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
+static apr_status_t make(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
                          apr_uint32_t children)
 {
     apr_shm_t *segment;
@@ -83,18 +99,18 @@ static apr_status_t make(vl_shm_t *shm, apr_uint32_t accounts,
 
     /* Anonymous: pages that are never written use no memory, and the segment cannot outlive
      * the server. The kernel delivers it zeroed. */
-    rv = apr_shm_create(&segment, lay_out(shm, NULL, accounts, children), NULL,
+    rv = apr_shm_create(&segment, lay_out(shm, NULL, sites, hosts, children), NULL,
                         shm->pool);
     if (rv != APR_SUCCESS)
         return rv;
-    lay_out(shm, apr_shm_baseaddr_get(segment), accounts, children);
-    set_up(shm, accounts, children);
+    lay_out(shm, apr_shm_baseaddr_get(segment), sites, hosts, children);
+    set_up(shm, sites, hosts, children);
     rv = vl_segment_post_config_init_lock(shm->head);
     return rv == APR_SUCCESS ? make_wake_fds(shm, children) : rv;
 }
 
-apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
-                                       apr_uint32_t children,
+apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t sites,
+                                       apr_uint32_t hosts, apr_uint32_t children,
                                        vl_shm_t **ret_shm)
 {
     apr_pool_t *pool;
@@ -104,7 +120,7 @@ apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
     apr_pool_create(&pool, p);
     shm = apr_pcalloc(pool, sizeof(*shm));
     shm->pool = pool;
-    rv = make(shm, accounts, children);
+    rv = make(shm, sites, hosts, children);
     if (rv == APR_SUCCESS)
         *ret_shm = shm;
     else
@@ -139,13 +155,14 @@ void vl_shm_post_config_begin(vl_shm_t *shm)
     vl_segment_unlock(shm);
 }
 
-static int is_needed_locked(const vl_shm_t *shm, apr_uint32_t account)
+static int is_needed_locked(vl_shm_t *shm, apr_uint32_t account)
 {
     const account_t *a = &shm->accounts[account];
     const vl_flow_t *flow = &shm->queue.flows[account];
 
     return a->generation == shm->head->generation || flow->running
-           || flow->waiting || a->occupied || a->deferred;
+           || flow->waiting || a->occupied || a->deferred
+           || vl_hosts_forget_locked(shm, account);
 }
 
 /* Returns an account that is no longer needed and removes its name, or NULL if there is
@@ -172,7 +189,7 @@ static account_t *account_get_locked(vl_shm_t *shm, const char *name)
 
     if (account)
         return account;
-    if (shm->head->used < shm->head->capacity)
+    if (shm->head->used < shm->head->sites)
         account = &shm->accounts[shm->head->used++];
     else
         account = account_reuse_locked(shm);
@@ -237,6 +254,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
     vl_override_change(&shm->accounts[account].override, change, &limits);
     vl_queue_limit(&shm->queue, account, &limits);
     vl_segment_unlock(shm);
+    vl_hosts_refresh(shm, account);
     vl_dispatch(shm);
     return APR_SUCCESS;
 }
@@ -329,6 +347,20 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
     vl_clients_configure(&shm->inner[account], weights ? weights : none, known_share);
 }
 
+void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts)
+{
+    account_t *a = &shm->accounts[account];
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    if (a->has_hosts != has_hosts) {
+        a->measured = 0;
+        a->usage_us = 0;
+    }
+    a->has_hosts = has_hosts;
+    vl_segment_unlock(shm);
+}
+
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account)
 {
     return vl_clients_contended(&shm->inner[account], vl_clock_us());
@@ -354,6 +386,11 @@ apr_uint32_t vl_shm_processors(const vl_shm_t *shm)
     return shm->head->processors;
 }
 
+apr_uint32_t vl_shm_capacity(const vl_shm_t *shm)
+{
+    return shm->head->capacity;
+}
+
 apr_uint32_t vl_shm_columns(const vl_shm_t *shm)
 {
     return shm->head->children;
@@ -369,10 +406,11 @@ apr_int64_t vl_shm_created_us(const vl_shm_t *shm)
 static const char *validate_child_locked(const vl_shm_t *shm, apr_uint32_t c)
 {
     const child_t *child = &shm->children[c];
-    apr_uint32_t a, running = child->ring_len, waiting = 0, occupied = 0;
+    apr_uint32_t a, i, running = child->ring_len, waiting = 0, occupied = 0;
     apr_uint32_t streams = 0;
 
-    for (a = 0; a < shm->head->used; a++) {
+    for (i = 0; i < vl_segment_count(shm); i++) {
+        a = vl_segment_account(shm, i);
         running += vl_segment_cell(shm, c, a)->running;
         waiting += vl_segment_cell(shm, c, a)->waiting
                    + vl_segment_cell(shm, c, a)->deferred;
@@ -429,15 +467,41 @@ static const char *validate_relay_locked(const vl_shm_t *shm)
     return NULL;
 }
 
+static const char *validate_hosts_locked(const vl_shm_t *shm)
+{
+    const vl_hosts_t *hosts = shm->hosts;
+    apr_uint32_t bucket, entry, named = 0, n = 0;
+    const char *why = NULL;
+
+    if (hosts->used > hosts->max)
+        return "more hosts used than there are";
+    for (bucket = 0; bucket < hosts->buckets; bucket++) {
+        for (entry = shm->host_buckets[bucket]; entry; entry = shm->host[entry - 1].next) {
+            apr_uint64_t key = shm->host[entry - 1].key;
+
+            if (!key || ((key >> 1) & (hosts->buckets - 1)) != bucket
+                || ++named > hosts->used)
+                return "a chain has the hosts whose keys belong to it";
+        }
+    }
+    for (entry = hosts->free; entry && n <= hosts->used; entry = shm->host[entry - 1].next)
+        n += 1 + (shm->host[entry - 1].key ? hosts->used : 0);
+    if (named != hosts->named || named + n != hosts->used)
+        return "a host is in one chain, or it is free";
+    for (entry = 0; entry < hosts->used && !why; entry++)
+        why = validate_flow_locked(shm, shm->head->sites + entry);
+    return why;
+}
+
 static const char *validate_locked(const vl_shm_t *shm)
 {
     const head_t *head = shm->head;
-    const char *why = NULL;
+    const char *why = validate_hosts_locked(shm);
     apr_uint32_t a, b;
 
-    if (head->used > head->capacity)
+    if (head->used > head->sites)
         return "more accounts used than there are";
-    for (a = 0; a < head->capacity && !why; a++) {
+    for (a = 0; a < head->sites && !why; a++) {
         if ((a < head->used) != (shm->accounts[a].name[0] != '\0'))
             return "accounts 0 to used-1 have a name, the others none";
         for (b = 0; b < a && a < head->used; b++) {
@@ -450,7 +514,7 @@ static const char *validate_locked(const vl_shm_t *shm)
         why = validate_child_locked(shm, b);
     if (!why)
         why = validate_relay_locked(shm);
-    return why ? why : vl_queue_validate(&shm->queue, head->used);
+    return why ? why : vl_queue_validate(&shm->queue, head->sites + shm->hosts->used);
 }
 
 const char *vl_shm_validate(vl_shm_t *shm)

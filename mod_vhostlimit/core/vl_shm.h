@@ -41,11 +41,14 @@ typedef struct vl_account_snapshot_t {
     apr_uint64_t waits[VL_WAIT_BUCKETS];    /* see vl_metrics_wait_bucket() */
 } vl_account_snapshot_t;
 
-/* Creates the segment. children: maximum number of children alive at once, old generations
+/* Creates the segment. sites and hosts: maximum numbers of accounts of sites and of hosts
+ * (vl_hosts.h). children: maximum number of children alive at once, old generations
  * included. */
-apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t accounts,
-                                       apr_uint32_t children,
+apr_status_t vl_shm_post_config_create(apr_pool_t *p, apr_uint32_t sites,
+                                       apr_uint32_t hosts, apr_uint32_t children,
                                        vl_shm_t **ret_shm);
+/* Returns the number of accounts that the segment can hold, of sites and hosts. */
+apr_uint32_t vl_shm_capacity(const vl_shm_t *shm);
 
 /* Destroys the segment in the parent, when no later child will need it. */
 void vl_shm_post_config_destroy(vl_shm_t *shm);
@@ -83,6 +86,9 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
  * clients. weights NULL: it has no classes. */
 void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
                                 const apr_uint32_t *weights, apr_uint32_t known_share);
+/* Records whether the hosts of the site have accounts (vl_hosts.h): then its cgroup measures
+ * all of them together, which is charged to none of them. */
+void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts);
 /* Returns 1 if a request of the account has had to wait in the last second. No lock. */
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
 /* Return the table of clients, the filter of known clients (vl_known.h), and the shares inside an account (vl_clients.h). */

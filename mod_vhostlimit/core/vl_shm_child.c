@@ -33,8 +33,8 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 
     for (i = 0; i < dead->ring_len; i++)
         vl_queue_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
-    for (a = 0; a < shm->head->used; a++) {
-        cell_t *cell = vl_segment_cell(shm, child, a);
+    for (i = 0; i < vl_segment_count(shm); i++) {
+        cell_t *cell = vl_segment_cell(shm, child, a = vl_segment_account(shm, i));
 
         if (cell->running)
             vl_queue_forget(&shm->queue, a, cell->running);

@@ -283,7 +283,8 @@ void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_
     vl_inner_t *inner = &shm->inner[account];
 
     if (inner->backlog_us)
-        vl_clients_charge(shm->clients, inner, account, client, us, vl_clock_us());
+        vl_clients_charge(shm->clients, inner, vl_hosts_identity(shm, account), client, us,
+                          vl_clock_us());
 }
 
 static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)

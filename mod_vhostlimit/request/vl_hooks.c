@@ -9,7 +9,9 @@
 #include <http_protocol.h>
 #include <http_request.h>
 
+#include "config/vl_accounts.h"
 #include "config/vl_conf.h"
+#include "core/vl_hosts.h"
 #include "config/vl_visitor.h"
 #include "config/vl_exempt.h"
 #include "request/vl_request.h"
@@ -23,8 +25,8 @@ static void charge_refusal(const req_t *req)
     if (req->state == REQ_REFUSED
         && req->admission.decision.reason != VL_REASON_ERROR
         && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
-        vl_charge_pay(vl_child.shm, conf->account, (apr_uint64_t)req->cpu_us);
-        vl_slot_charge_client(vl_child.shm, conf->account, &req->client,
+        vl_charge_pay(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
+        vl_slot_charge_client(vl_child.shm, req->account, &req->client,
                               (apr_uint64_t)req->cpu_us);
     }
 }
@@ -99,11 +101,12 @@ static void pass_or_refuse_uncounted(request_rec *r, conn_t *conn,
 
 /* Admits or refuses a request of a site that is limited or in DryRun. */
 static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
-                  const vl_client_id_t *client)
+                  apr_uint32_t account, const vl_client_id_t *client)
 {
     req_t *req = req_make(r, conn, REQ_REFUSED);    /* until it is admitted */
     apr_status_t rv;
 
+    req->account = account;
     req->client = *client;
     rv = vl_request_admit(req, conf);
     if (rv != APR_SUCCESS) {
@@ -124,16 +127,42 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
 
 /* Finds the client of the request. That of a connection without a proxy does not change,
  * unless the site's settings need the request. */
-static void identify(request_rec *r, conn_t *conn, const vl_conf_t *conf)
+static void identify(request_rec *r, conn_t *conn, const vl_conf_t *conf,
+                     apr_uint32_t account)
 {
-    if (conn->client_conf == conf && conn->client_addr == r->useragent_addr
+    apr_uint32_t user = vl_hosts_identity(vl_child.shm, account);
+
+    if (conn->client_conf == conf && conn->client_user == user
+        && conn->client_addr == r->useragent_addr
         && conf->visitors.known == VL_KNOWN_OFF && !conf->visitors.classes)
         return;
-    vl_visitor_identify(vl_child.shm, r->server, r, r->useragent_addr, &conn->client);
+    vl_visitor_identify(vl_child.shm, account, r->server, r, r->useragent_addr, &conn->client);
     conn->client_conf = conf;
+    conn->client_user = user;
     /* The address of a proxied request is in the request's pool. */
     conn->client_addr = r->useragent_addr == r->connection->client_addr
                         ? r->useragent_addr : NULL;
+}
+
+/* Returns the account in which the request runs. A connection may have been granted a slot of
+ * its site before the host got an account. */
+static apr_uint32_t account_of(const conn_t *conn, const vl_conf_t *conf, apr_uint32_t found)
+{
+    const vl_grant_t *grant = &conn->grant;
+
+    return (grant->holds || grant->refused) && grant->ticket.account == conf->account
+           ? conf->account : found;
+}
+
+/* Tells the lease which account the next request of its connection waits in. */
+static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *conf,
+                              apr_uint32_t account, apr_uint32_t next)
+{
+    vl_client_id_t client = conn->client;
+
+    if (next != account && conf->mode == VL_MODE_ON)
+        vl_visitor_identify(vl_child.shm, next, r->server, r, r->useragent_addr, &client);
+    vl_lease_belongs(vl_request_lease(conn), next, conf->queue_timeout, &client);
 }
 
 /* post_read_request hook. */
@@ -143,6 +172,7 @@ static int req_admit(request_rec *r)
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
     vl_client_id_t client = { 0 };
+    apr_uint32_t account, found;
     int is_exempt;
 
     if (!conn)
@@ -155,19 +185,20 @@ static int req_admit(request_rec *r)
     if (vl_handshake_end(&conn->handshake))
         vl_request_forget_thread();
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r);
+    found = vl_accounts_find(vl_child.shm, conf, r->hostname);
+    account = account_of(conn, conf, found);
     if (conf->mode == VL_MODE_ON) {
-        identify(r, conn, conf);
+        identify(r, conn, conf, account);
         client = conn->client;
-        vl_visitor_cookie(vl_child.shm, r, &client);
+        vl_visitor_cookie(vl_child.shm, account, r, &client);
     }
     if (vl_request_is_limited(conf) && !is_exempt)
-        vl_lease_belongs(vl_request_lease(conn), conf->account, conf->queue_timeout,
-                         &client);
+        set_lease_account(r, conn, conf, account, found);
     vl_lease_request(vl_request_lease(conn), r);
     if (conf->mode == VL_MODE_OFF || is_exempt)
         pass_or_refuse_uncounted(r, conn, conf);
     else
-        admit(r, conn, conf, &client);
+        admit(r, conn, conf, account, &client);
     return DECLINED;
 }
 
@@ -237,6 +268,16 @@ static int is_forked_by_us(const request_rec *r)
            && ap_find_linked_module("mod_cgi.c") != NULL;
 }
 
+/* Returns 1 if the cgroup of the site measures the back end of the request. The group of a
+ * site whose hosts have accounts measures all of them together. */
+static int is_measured(const request_rec *r)
+{
+    const vl_conf_t *conf = vl_conf_get(r->server);
+
+    return conf->accounts.by == VL_ACCOUNTS_VHOST && is_forked_by_us(r)
+           && vl_place_forks(vl_child.place, conf->account);
+}
+
 /* fixups hook, the last one before the handler of the request, or of its internal
  * redirect. */
 static int req_fixups(request_rec *r)
@@ -246,9 +287,7 @@ static int req_fixups(request_rec *r)
     req_t *req = conn ? conn->current : NULL;
 
     if (req && vl_request_is_counted(req) && !req->meter.elsewhere && has_back_end(r))
-        vl_meter_elsewhere(&req->meter, is_forked_by_us(r)
-                           && vl_place_forks(vl_child.place,
-                                             req->meter.ticket->account));
+        vl_meter_elsewhere(&req->meter, is_measured(r));
     return DECLINED;
 }
 

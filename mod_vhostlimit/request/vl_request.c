@@ -60,8 +60,7 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
     int moves = req->state == REQ_RUNNING && conf->mode == VL_MODE_ON
                 && req->admission.thread_us >= PLACE_MIN_US;
 
-    vl_place_thread(vl_child.place, moves ? req->admission.ticket.account
-                                          : VL_PLACE_NONE);
+    vl_place_thread(vl_child.place, moves ? conf->account : VL_PLACE_NONE);
     req->resets_group = moves && vl_slot_capped(vl_child.shm, conf->account);
 }
 
@@ -117,21 +116,21 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     int is_stream = req->conn->master != NULL;
     int occupies = !is_stream && !vl_lease_has_thread(), waited;
 
-    if (vl_lease_has_thread() && vl_thread_exceeds_capacity(vl_child.shm, conf->account))
+    if (vl_lease_has_thread() && vl_thread_exceeds_capacity(vl_child.shm, req->account))
         return 0;
     if (occupies
-        && vl_thread_try_occupy(vl_child.shm, conf->account) != APR_SUCCESS)
+        && vl_thread_try_occupy(vl_child.shm, req->account) != APR_SUCCESS)
         return 0;
-    waited = vl_park_wait(conf->account, &req->client, is_stream, conf->queue_timeout,
+    waited = vl_park_wait(req->account, &req->client, is_stream, conf->queue_timeout,
                           grant);
     if (occupies)
-        vl_thread_free(vl_child.shm, conf->account);
+        vl_thread_free(vl_child.shm, req->account);
     if (waited && grant->holds && !is_stream
         && vl_lease_is_gone(vl_request_lease(req->conn))) {
         vl_park_end(&grant->ticket, NULL);
         grant->holds = 0;
         grant->refused = VL_REASON_GONE;
-        vl_slot_gone(vl_child.shm, conf->account, grant->waited_us);
+        vl_slot_gone(vl_child.shm, req->account, grant->waited_us);
     }
     return waited;
 }
@@ -151,12 +150,12 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     if (grant->refused)
         return;
     if (vl_lease_take(lease, &grant->ticket)) {
-        grant->holds = grant->ticket.account == conf->account;
+        grant->holds = grant->ticket.account == req->account;
         if (grant->holds)
             return;
         vl_park_end(&grant->ticket, NULL);
     }
-    grant->holds = vl_slot_resume(vl_child.shm, conf->account, 1, &grant->ticket)
+    grant->holds = vl_slot_resume(vl_child.shm, req->account, 1, &grant->ticket)
                    == APR_SUCCESS;
     if (!grant->holds && !wait_with_thread(req, conf, grant))
         grant->refused = VL_REASON_QUEUE;
@@ -177,10 +176,10 @@ static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t
     grant->holds = vl_lease_resume(lease, takes_no_thread, &grant->ticket);
     if (grant->holds)
         return;
-    rv = vl_slot_try(vl_child.shm, conf->account, &grant->ticket);
+    rv = vl_slot_try(vl_child.shm, req->account, &grant->ticket);
     grant->holds = rv == APR_SUCCESS;
     if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
-        rv = vl_slot_resume(vl_child.shm, conf->account, takes_no_thread,
+        rv = vl_slot_resume(vl_child.shm, req->account, takes_no_thread,
                             &grant->ticket);
         grant->holds = rv == APR_SUCCESS;
         if (APR_STATUS_IS_EAGAIN(rv))
@@ -211,13 +210,13 @@ static void admit_with_grant(req_t *req, const vl_grant_t *grant,
         adm->decision.verdict = VL_REFUSE;
         adm->decision.reason = grant->refused;
         if (grant->refused != VL_REASON_GONE)
-            vl_slot_refused(vl_child.shm, conf->account, adm);
+            vl_slot_refused(vl_child.shm, req->account, adm);
     }
 }
 
 apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 {
-    vl_grant_t grant = take_grant(req->conn, conf->account);
+    vl_grant_t grant = take_grant(req->conn, req->account);
 
     if (!grant.holds && !grant.refused && vl_request_is_limited(conf)) {
         if (req->conn->master && vl_lease_parks())
@@ -227,7 +226,7 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
     }
     vl_request_unoccupy(&grant);
     if (!grant.holds && !grant.refused)
-        return vl_slot_enter(vl_child.shm, conf->account, &req->admission);
+        return vl_slot_enter(vl_child.shm, req->account, &req->admission);
     admit_with_grant(req, &grant, conf);
     return APR_SUCCESS;
 }
@@ -287,6 +286,6 @@ void vl_request_leave(req_t *req)
     cost.cpu_us = req->cpu_us;
     cost.client = &req->client;
     charged = vl_park_end(&req->admission.ticket, &cost);
-    vl_visitor_served(vl_child.shm, req->r, &req->client);
+    vl_visitor_served(vl_child.shm, req->account, req->r, &req->client);
     vl_lease_charge(vl_request_lease(req->conn), charged);
 }

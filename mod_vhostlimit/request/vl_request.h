@@ -53,6 +53,7 @@ typedef struct req_t {
     req_state_e state;
     struct conn_t *conn;
     const request_rec *r;
+    apr_uint32_t account;       /* that it belongs to (vl_accounts_find()) */
     vl_client_id_t client;      /* its client (vl_clients.h); set if its site is On */
     vl_admission_t admission;   /* the decision, and the slot while it is counted */
     apr_int64_t waited_us;      /* in the queue */
@@ -73,9 +74,10 @@ typedef struct conn_t {
     vl_handshake_t *handshake;  /* until the first request, or NULL */
     vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
     req_t *current;             /* the request that runs, or NULL */
-    vl_client_id_t client;      /* of its last request; valid for these two: */
+    vl_client_id_t client;      /* of its last request; valid for these three: */
     const apr_sockaddr_t *client_addr;
     const vl_conf_t *client_conf;
+    apr_uint32_t client_user;   /* vl_hosts_identity() of its account */
     int is_last;                /* the client sends no request after this one */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */

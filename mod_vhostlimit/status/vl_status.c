@@ -109,8 +109,16 @@ static void fill_classes(apr_pool_t *p, const vl_visitor_conf_t *visitors,
         classes[i].cpu_permille = cpu_us ? classes[i].counts.cpu_us * 1000 / cpu_us : 0;
 }
 
+/* An account that gets a row. */
+typedef struct shown_t {
+    const server_rec *s;            /* of its site */
+    apr_uint32_t account;
+    apr_uint64_t in_flight, charged_us;     /* of a host */
+} shown_t;
+
 /* Fills in what is known of the queue inside the site. */
-static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, vl_row_t *row)
+static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, apr_uint32_t account,
+                        vl_row_t *row)
 {
     const vl_metrics_t *metrics = &row->metrics;
     vl_inside_t inside;
@@ -118,29 +126,32 @@ static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, vl_row_t *row)
     if (!vl_visitor_classes(&conf->visitors)
         && !(metrics->waiting || metrics->deferred || metrics->queued || metrics->gone))
         return;
-    vl_inside_read(accounts, conf->account, &inside);
+    vl_inside_read(accounts, account, &inside);
     row->clients_waiting = inside.clients;
     row->late = inside.late;
     if (vl_visitor_classes(&conf->visitors))
         fill_classes(p, &conf->visitors, &inside, row);
 }
 
-static void fill_row(apr_pool_t *p, const server_rec *s,
-                     const vl_account_snapshot_t *from, apr_int64_t now,
+static void fill_row(apr_pool_t *p, const shown_t *shown,
+                     const vl_account_snapshot_t *from, apr_int64_t now, int is_host,
                      vl_row_t *row)
 {
+    const vl_conf_t *conf = vl_conf_get(shown->s);
+
     memset(row, 0, sizeof(*row));
     row->name = apr_pstrdup(p, from->name);
-    row->vhosts = vl_conf_get(s)->site->vhosts;
-    row->unenforced = unenforced_of(p, vl_conf_get(s), &from->limits);
-    row->cgroup = vl_cgroup_account_path(cgroup, p, row->name);
+    row->vhosts = conf->site->vhosts;
+    row->unenforced = unenforced_of(p, conf, &from->limits);
+    row->host_of = is_host ? conf->site->name : "";
+    row->cgroup = vl_cgroup_account_path(cgroup, p, conf->site->name);
     row->limits = from->limits;
     row->override = from->override;
     row->metrics = from->metrics;
     row->state = state_of(row);
     row->method = method_of(row);
     row->cost = cost_of(from->cost_by);
-    fill_inside(p, vl_conf_get(s), row);
+    fill_inside(p, conf, shown->account, row);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
     /* At least 1 while the vhost is limited. */
@@ -155,14 +166,21 @@ static void fill_row(apr_pool_t *p, const server_rec *s,
     fill_waits(from, row);
 }
 
-/* Adds the row to the sums of the page. */
+static void add_metrics(vl_metrics_t *sum, const vl_metrics_t *metrics)
+{
+#define X(member, kind, prometheus, help) sum->member += metrics->member;
+    VL_METRICS(X)
+#undef X
+}
+
+/* Adds the row to the sums of the page.  The metrics of hosts are there already. */
 static void add_up(vl_page_t *page, const vl_row_t *row)
 {
-    const vl_column_t *column;
-
-    for (column = vl_status_columns; column->key; column++)
-        *(apr_uint64_t *)((char *)&page->sum + column->offset)
-            += vl_status_cell(row, column);
+    if (!*row->host_of)
+        add_metrics(&page->sum.metrics, &row->metrics);
+#define X(member, kind, prometheus, help) page->sum.member += row->member;
+    VL_DERIVED(X)
+#undef X
     page->limited += row->limited_s > 0;
     page->with_classes += row->nclasses > 0;
     page->unenforced += *row->unenforced != '\0';
@@ -182,29 +200,142 @@ static const apr_array_header_t *select_sites(apr_pool_t *p,
     return selected;
 }
 
-static void gather_rows(apr_pool_t *p, vl_page_t *page,
-                        const server_rec *only)
+/* The accounts of a page: those of sites, then of the busiest hosts, the busiest first. */
+typedef struct selection_t {
+    const apr_array_header_t *sites;    /* server_rec * */
+    apr_array_header_t *shown;          /* shown_t */
+    int nsites;
+    const server_rec *s;                /* of the last host's site, or NULL ... */
+    apr_uint32_t site;                  /* ... which is this account */
+    vl_metrics_t *hosts_sum;
+} selection_t;
+
+/* Returns the server with the site's account if its hosts have accounts, or NULL. */
+static const server_rec *find_site(const apr_array_header_t *sites, apr_uint32_t account)
+{
+    int i;
+
+    for (i = 0; i < sites->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(sites, i, const server_rec *);
+
+        if (vl_conf_get(s)->account == account
+            && vl_conf_get(s)->accounts.by == VL_ACCOUNTS_HOST)
+            return s;
+    }
+    return NULL;
+}
+
+static int is_busier(const shown_t *a, const shown_t *b)
+{
+    return a->in_flight != b->in_flight ? a->in_flight > b->in_flight
+                                        : a->charged_us > b->charged_us;
+}
+
+/* Selects the host if it is among the busiest so far. */
+static void select_host(void *data, apr_uint32_t account, apr_uint32_t site,
+                        const vl_metrics_t *metrics)
+{
+    selection_t *to = data;
+    shown_t *hosts = (shown_t *)to->shown->elts + to->nsites, host;
+    int n = to->shown->nelts - to->nsites;
+
+    host.account = account;
+    host.in_flight = metrics->running + metrics->waiting + metrics->deferred;
+    host.charged_us = metrics->charged_us;
+    /* Nearly all hosts are of one site. */
+    if (!to->s || to->site != site)
+        to->s = find_site(to->sites, site);
+    to->site = site;
+    host.s = to->s;
+    if (!host.s)
+        return;
+    add_metrics(to->hosts_sum, metrics);
+    if (n == VL_STATUS_HOSTS_MAX && !is_busier(&host, &hosts[n - 1]))
+        return;
+    if (n < VL_STATUS_HOSTS_MAX)
+        to->shown->nelts = to->nsites + ++n;
+    for (n--; n && is_busier(&host, &hosts[n - 1]); n--)
+        hosts[n] = hosts[n - 1];
+    hosts[n] = host;
+}
+
+/* Returns 1 if a site of the array has VhostLimitAccounts Host. */
+static int has_hosts(const apr_array_header_t *sites)
+{
+    int i;
+
+    for (i = 0; i < sites->nelts; i++) {
+        if (vl_conf_get(APR_ARRAY_IDX(sites, i, const server_rec *))->accounts.by
+            == VL_ACCOUNTS_HOST)
+            return 1;
+    }
+    return 0;
+}
+
+/* Selects the accounts of the sites and, unless the page has one account, of their hosts. */
+static void select_accounts(apr_pool_t *p, vl_page_t *page, selection_t *to)
+{
+    int i;
+
+    to->shown = apr_array_make(p, to->sites->nelts + VL_STATUS_HOSTS_MAX, sizeof(shown_t));
+    for (i = 0; i < to->sites->nelts; i++) {
+        shown_t *shown = apr_array_push(to->shown);
+
+        shown->s = APR_ARRAY_IDX(to->sites, i, const server_rec *);
+        shown->account = vl_conf_get(shown->s)->account;
+    }
+    page->nsites = to->nsites = to->shown->nelts;
+    page->by_host = has_hosts(to->sites);
+    page->hosts = vl_hosts_count(accounts);
+    to->hosts_sum = &page->sum.metrics;
+    if (page->by_host && !page->is_single)
+        vl_hosts_each(accounts, select_host, to);
+}
+
+/* Selects the account of the host alone.  Returns 0 if it has none. */
+static int select_one_host(apr_pool_t *p, vl_page_t *page, selection_t *to, const char *host)
+{
+    const server_rec *s = to->sites->nelts ? APR_ARRAY_IDX(to->sites, 0, const server_rec *)
+                                           : NULL;
+    apr_uint32_t account;
+    vl_account_snapshot_t snapshot;
+    shown_t *shown;
+
+    if (!host || !s || vl_conf_get(s)->accounts.by != VL_ACCOUNTS_HOST
+        || !vl_hosts_lookup(accounts, vl_conf_get(s)->account, host, &account)
+        || vl_shm_snapshot(accounts, account, &snapshot) != APR_SUCCESS)
+        return 0;
+    to->shown = apr_array_make(p, 1, sizeof(shown_t));
+    shown = apr_array_push(to->shown);
+    shown->s = s;
+    shown->account = account;
+    to->nsites = 0;
+    page->by_host = 1;
+    page->hosts = vl_hosts_count(accounts);
+    page->sum.metrics = snapshot.metrics;
+    return 1;
+}
+
+static void gather_rows(apr_pool_t *p, vl_page_t *page, const selection_t *selected)
 {
     vl_account_snapshot_t *batch = apr_palloc(p, sizeof(*batch) * BATCH);
+    const shown_t *shown = (const shown_t *)selected->shown->elts;
     apr_uint32_t numbers[BATCH];
     apr_int64_t now = vl_clock_us();
-    const apr_array_header_t *selected = select_sites(p, only);
-    int i, from;
+    int i, from, all = selected->shown->nelts;
 
-    page->rows = apr_palloc(p, sizeof(vl_row_t)
-                               * ((apr_size_t)selected->nelts + 1));
-    for (from = 0; from < selected->nelts; from += BATCH) {
-        const server_rec *const *sites = (const server_rec *const *)selected->elts
-                                         + from;
-        int n = selected->nelts - from < BATCH ? selected->nelts - from : BATCH;
+    page->rows = apr_palloc(p, sizeof(vl_row_t) * ((apr_size_t)all + 1));
+    for (from = 0; from < all; from += BATCH) {
+        int n = all - from < BATCH ? all - from : BATCH;
 
         for (i = 0; i < n; i++)
-            numbers[i] = vl_conf_get(sites[i])->account;
+            numbers[i] = shown[from + i].account;
         if (vl_shm_snapshots(accounts, numbers, n, batch,
                              &page->held_us) != APR_SUCCESS)
             return;
         for (i = 0; i < n; i++) {
-            fill_row(p, sites[i], &batch[i], now, &page->rows[page->nrows]);
+            fill_row(p, &shown[from + i], &batch[i], now, from + i >= selected->nsites,
+                     &page->rows[page->nrows]);
             add_up(page, &page->rows[page->nrows++]);
         }
     }
@@ -220,9 +351,10 @@ static apr_uint32_t count_workers(void)
     return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
 }
 
-vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
+vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host)
 {
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
+    selection_t selected = { select_sites(p, only) };
 
     page->mpm = ap_show_mpm();
     page->started_us = vl_shm_created_us(accounts);
@@ -238,7 +370,9 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only)
     page->outside = vl_modules_outside(cgroup);
     page->is_single = only != NULL;
     page->query = "";
-    gather_rows(p, page, only);
+    if (!select_one_host(p, page, &selected, host))
+        select_accounts(p, page, &selected);
+    gather_rows(p, page, &selected);
     return page;
 }
 

@@ -7,9 +7,9 @@
 #include "config/vl_conf.h"
 #include "status/vl_status_int.h"
 
+/* name: that of the row, with "vhost." or "host." before it. */
 static void put_key(vl_out_t *out, const char *name, const char *key)
 {
-    vl_out_text(out, "vhost.");
     vl_out_text(out, name);
     vl_out_text(out, ".");
     vl_out_text(out, key);
@@ -67,10 +67,13 @@ static void put_class(vl_out_t *out, const vl_class_row_t *row, int is_first)
 
 static void put_row(vl_out_t *out, const vl_row_t *row)
 {
-    const char *name = ap_escape_logitem(out->pool, row->name);
+    const char *name = apr_pstrcat(out->pool, *row->host_of ? "host." : "vhost.",
+                                   ap_escape_logitem(out->pool, row->name), NULL);
     const vl_column_t *column;
     int i;
 
+    if (*row->host_of)
+        put_word(out, name, "host_of", ap_escape_logitem(out->pool, row->host_of));
     put_word(out, name, "mode", vl_conf_mode_name(row->limits.mode));
     put_word(out, name, "state", row->state);
     put_word(out, name, "method", row->method);
@@ -108,6 +111,10 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
                   "cgroup.reason: %s\ncgroup.outside: %s\n", page->backend,
                   page->tree, page->reason, page->outside);
+    if (page->by_host)
+        vl_out_printf(out, "hosts.limit: %u\nhosts.named: %u\nhosts.shown: %d\n"
+                      "hosts.beyond: %" APR_UINT64_T_FMT "\n", page->hosts.limit,
+                      page->hosts.named, page->nrows - page->nsites, page->hosts.beyond);
     for (i = 0; i < page->nrows; i++)
         put_row(out, &page->rows[i]);
 }

@@ -128,6 +128,10 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
         vl_out_html(out, page->query);
         vl_out_text(out, "json\">JSON</a>");
     }
+    if (page->by_host)
+        vl_out_printf(out, "; %u host names of at most %u have an account, the busiest %d "
+                      "are shown", page->hosts.named, page->hosts.limit,
+                      page->nrows - page->nsites);
     vl_out_text(out, "</p></header>\n");
 }
 
@@ -270,7 +274,7 @@ static void put_limit(vl_out_t *out, const vl_row_t *row, vl_key_e key)
 /* Writes the name of the site, with a link to its charts. */
 static void put_name(vl_out_t *out, const vl_page_t *page, const vl_row_t *row)
 {
-    int has_link = page->history && !page->is_single;
+    int has_link = page->history && !page->is_single && !*row->host_of;
 
     if (has_link) {
         vl_out_text(out, "<a href=\"?site=");
@@ -306,6 +310,11 @@ static void put_row(vl_out_t *out, const vl_page_t *page, const vl_row_t *row, i
 
     vl_out_text(out, "<tr><td>");
     put_name(out, page, row);
+    if (*row->host_of) {
+        vl_out_text(out, " <small>of ");
+        vl_out_html(out, row->host_of);
+        vl_out_text(out, "</small>");
+    }
     put_state(out, row);
     put_counts(out, row, dryrun);
     for (key = 0; key < VL_KEY_COUNT; key++)

@@ -6,6 +6,7 @@
  * copy of all numbers of a status page, allocated in the pool of one request; each
  * format writes the same copy.  So the formats need no lock. */
 
+#include "core/vl_hosts.h"
 #include "core/vl_metrics.h"
 #include "base/vl_out.h"
 #include "core/vl_inside.h"
@@ -37,6 +38,9 @@
     X(wait_p50_us, VL_GAUGE, NULL, "median of the time in the queue")         \
     X(wait_p99_us, VL_GAUGE, NULL, "99th percentile of the time in the queue")
 
+/* Maximum number of hosts (VhostLimitAccounts Host) that a page shows. */
+#define VL_STATUS_HOSTS_MAX 200
+
 /* A class of a site (VhostLimitClass). */
 typedef struct vl_class_row_t {
     const char *name;
@@ -47,6 +51,7 @@ typedef struct vl_class_row_t {
 /* One account. */
 typedef struct vl_row_t {
     const char *name;
+    const char *host_of;            /* the site, if this is a host of it; else "" */
     const char *cgroup;             /* path from the root of the hierarchy */
     const char *unenforced;         /* why the kernel does not enforce a limit; "" if it
                                      * enforces all */
@@ -98,18 +103,23 @@ typedef struct vl_page_t {
                                      * "site=NAME&" */
     const vl_history_t *history;    /* of the site, or of the server; NULL: there is none */
     unsigned hours;                 /* that the charts show; 0: the default */
-    vl_row_t *rows;
+    vl_row_t *rows;                 /* the sites, then the busiest hosts */
     int nrows;
-    vl_row_t sum;                   /* sums of the rows; valid for metrics and CPU times */
+    int nsites;                     /* rows that are sites */
+    int by_host;                    /* 1: a site has VhostLimitAccounts Host */
+    vl_hosts_count_t hosts;
+    vl_row_t sum;                   /* sums of the rows, and of hosts that are not shown;
+                                     * valid for metrics, and for CPU times of the rows */
     int limited;                    /* number of vhosts that are limited now */
     int with_classes;               /* number of rows with classes */
     int unenforced;                 /* number of rows with a limit that the kernel does
                                      * not enforce */
 } vl_page_t;
 
-/* Copies the data of all accounts, or of the account of the server `only`, into p.  Takes
- * the segment lock once for each batch of accounts. */
-vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only);
+/* Copies the data of all accounts into p; of many hosts those with most requests in flight
+ * and most CPU time.  only: the account of that server, or NULL.  host: the account of
+ * that host at the server, if it has one.  Takes the segment lock once for each batch of accounts. */
+vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host);
 
 /* Returns a server of the site with that name, or NULL. */
 const server_rec *vl_status_find(const char *name);

@@ -32,6 +32,12 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_number(out, "processors", page->processors);
     put_number(out, "held_us", (apr_uint64_t)page->held_us);
     put_number(out, "unenforced", (apr_uint64_t)page->unenforced);
+    if (page->by_host) {
+        vl_out_printf(out, ",\"hosts\":{\"limit\":%u,\"named\":%u,\"shown\":%d",
+                      page->hosts.limit, page->hosts.named, page->nrows - page->nsites);
+        put_number(out, "beyond", page->hosts.beyond);
+        vl_out_text(out, "}");
+    }
     put_string(out, ",\"cgroup\":{\"backend\":", page->backend);
     put_string(out, ",\"path\":", page->tree);
     put_string(out, ",\"reason\":", page->reason);
@@ -84,6 +90,8 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     int i;
 
     put_string(out, "{\"name\":", row->name);
+    if (*row->host_of)
+        put_string(out, ",\"host_of\":", row->host_of);
     put_string(out, ",\"mode\":", vl_conf_mode_name(row->limits.mode));
     put_string(out, ",\"state\":", row->state);
     put_string(out, ",\"method\":", row->method);

@@ -23,7 +23,8 @@ static void put_gauge(vl_out_t *out, const char *name, const char *help,
     vl_out_printf(out, "vhostlimit_%s %" APR_UINT64_T_FMT "\n", name, n);
 }
 
-/* Writes the beginning of a sample: name{vhost="..." and then `more`. */
+/* Writes the beginning of a sample: name{vhost="...", for a host also site="...", and then
+ * `more`. */
 static void put_series(vl_out_t *out, const char *name, const vl_row_t *row,
                        const char *more)
 {
@@ -32,6 +33,11 @@ static void put_series(vl_out_t *out, const char *name, const vl_row_t *row,
     vl_out_text(out, "{vhost=\"");
     vl_out_label(out, row->name);
     vl_out_text(out, "\"");
+    if (*row->host_of) {
+        vl_out_text(out, ",site=\"");
+        vl_out_label(out, row->host_of);
+        vl_out_text(out, "\"");
+    }
     vl_out_text(out, more);
 }
 
@@ -216,6 +222,18 @@ static void put_limits(vl_out_t *out, const vl_page_t *page)
     }
 }
 
+static void put_hosts(vl_out_t *out, const vl_page_t *page)
+{
+    put_gauge(out, "hosts", "host names that have an account (VhostLimitAccounts)",
+              page->hosts.named);
+    put_gauge(out, "hosts_limit", "most host names that have an account at once",
+              page->hosts.limit);
+    put_head(out, "hosts_beyond_total", "counter",
+             "times that a host name got no account and used that of its site");
+    vl_out_printf(out, "vhostlimit_hosts_beyond_total %" APR_UINT64_T_FMT "\n",
+                  page->hosts.beyond);
+}
+
 static void put_server(vl_out_t *out, const vl_page_t *page)
 {
     put_head(out, "info", "gauge", "version, MPM and cgroup backend");
@@ -229,10 +247,12 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_gauge(out, "processors", "processors that the server may use",
               page->processors);
     put_gauge(out, "vhosts", "sites that take part",
-              (apr_uint64_t)page->nrows);
+              (apr_uint64_t)page->nsites);
     put_gauge(out, "vhosts_unenforced",
               "sites with a limit that the kernel does not enforce",
               (apr_uint64_t)page->unenforced);
+    if (page->by_host)
+        put_hosts(out, page);
 }
 
 void vl_status_prom(vl_out_t *out, const vl_page_t *page)

@@ -96,7 +96,7 @@ static vl_page_t *make_page(request_rec *r)
 
     if (name && !only)
         return NULL;
-    page = vl_status_gather(r->pool, only);
+    page = vl_status_gather(r->pool, only, is_me ? r->hostname : NULL);
     if (is_me)
         page->query = "me&";
     if (name)
@@ -148,7 +148,7 @@ static void put_auto(vl_out_t *out, const vl_page_t *page)
                   "\nVhostLimitWaiting: %" APR_UINT64_T_FMT
                   "\nVhostLimitRequests: %" APR_UINT64_T_FMT
                   "\nVhostLimitQueued: %" APR_UINT64_T_FMT
-                  "\nVhostLimitRefused: %" APR_UINT64_T_FMT "\n", page->nrows,
+                  "\nVhostLimitRefused: %" APR_UINT64_T_FMT "\n", page->nsites,
                   page->limited, page->slots, sum->running, sum->waiting,
                   sum->requests, sum->queued, sum->refused);
 }
@@ -178,7 +178,7 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
                   "running on %u slots, %" APR_UINT64_T_FMT " waiting</dt>\n"
                   "<dt>%" APR_UINT64_T_FMT " requests admitted, %"
                   APR_UINT64_T_FMT " of them queued first, %" APR_UINT64_T_FMT
-                  " refused</dt>\n", page->nrows, page->limited, sum->running,
+                  " refused</dt>\n", page->nsites, page->limited, sum->running,
                   page->slots, sum->waiting, sum->requests, sum->queued,
                   sum->refused);
     put_limited(out, page);
@@ -187,7 +187,7 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
 
 static int status_hook(request_rec *r, int flags)
 {
-    const vl_page_t *page = vl_status_gather(r->pool, NULL);
+    const vl_page_t *page = vl_status_gather(r->pool, NULL, NULL);
     vl_out_t *out = vl_out_to_request(r);
 
     if (flags & AP_STATUS_SHORT)

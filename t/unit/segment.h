@@ -29,15 +29,20 @@ static inline void segment_init(void)
     apr_pool_create(&pool, NULL);
 }
 
-static inline vl_shm_t *make(apr_uint32_t accounts, apr_uint32_t children)
+static inline vl_shm_t *make_with_hosts(apr_uint32_t sites, apr_uint32_t hosts,
+                                        apr_uint32_t children)
 {
     vl_shm_t *shm = NULL;
 
-    if (vl_shm_post_config_create(pool, accounts, children, &shm)
-        != APR_SUCCESS)
+    if (vl_shm_post_config_create(pool, sites, hosts, children, &shm) != APR_SUCCESS)
         abort();
     vl_shm_post_config_begin(shm);
     return shm;
+}
+
+static inline vl_shm_t *make(apr_uint32_t accounts, apr_uint32_t children)
+{
+    return make_with_hosts(accounts, 0, children);
 }
 
 static inline vl_limits_t limits_of(vl_mode_e mode, apr_uint32_t concurrency,

@@ -60,6 +60,7 @@ client_file() { # <name>: from stdin
 # -> ok, address and version; no version for the project's own programs
 client_hello() { # <load> <least version> <timed | counted> <install: yes or no> <machine>
   local version=''
+  [[ $1 != hosts ]] || set -- wrk "${@:2}"      # see hosts.sh
   [[ $(uname -m) == "$5" ]] || rm -f "$client_dir"/*.so "$client_dir/handshake"
   case $1 in
     handshake | hello) client_has_ours ;;

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # The load of one client, here or on another machine.  LOAD is siege or wrk, or a
-# generator that a test names: h2load, ab, handshake or hello.  Each has a file with
+# generator that a test names: h2load, ab, handshake, hello or hosts.  Each has a file with
 # LOAD_prepare, LOAD_run, LOAD_record, LOAD_version, and LOAD_words, which sets
 # load_words to its command for a folder with its files.
 # load.jq makes a record: transactions, failures, elapsed_s, rate, availability;
@@ -13,6 +13,7 @@
 . "${BASH_SOURCE[0]%/*}/wrk.sh"
 . "${BASH_SOURCE[0]%/*}/h2load.sh"
 . "${BASH_SOURCE[0]%/*}/handshake.sh"
+. "${BASH_SOURCE[0]%/*}/hosts.sh"
 . "${BASH_SOURCE[0]%/*}/remote.sh"
 
 . "${BASH_SOURCE[0]%/*}/ab.sh"
@@ -35,7 +36,7 @@ load_packages() { # <load>...: the roles in packages.sh of what they need here
   local load
   ! remote_used || echo ssh
   for load; do
-    case $load in handshake | hello) echo openssl-dev ;; *) remote_used || echo "$load" ;; esac
+    case $load in handshake | hello) echo openssl-dev ;; hosts) remote_used || echo wrk ;; *) remote_used || echo "$load" ;; esac
   done
 }
 

@@ -3,6 +3,18 @@
 -- the response time in the middle of each class of load.jq, and the percent of the
 -- answers that are in the class.
 
+-- With a number as argument each request has another host name, one of so many below that
+-- of the site.
+init = function(args)
+  local hosts, site = tonumber(args[1]), wrk.headers['Host']
+  if not hosts then return end
+  math.randomseed(os.time())
+  request = function()
+    wrk.headers['Host'] = string.format('h%d.%s', math.random(hosts), site)
+    return wrk.format()
+  end
+end
+
 done = function(summary, latency)
   local e = summary.errors
   local function at(percent) return string.format('%.6f', latency:percentile(percent) / 1e6) end
