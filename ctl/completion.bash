@@ -26,11 +26,14 @@ _vhostlimitctl_vhosts() { # <socket option>...
 
 _vhostlimitctl_words() { # what may stand where the cursor is
   case $command:$((COMP_CWORD - at)) in
-    :*) echo top list show set reset clients explain report size doctor -s --json -h --help --version ;;
+    :*) echo top list show set reset clients explain watch history collect report size doctor -s --json -h --help --version ;;
     top:1) echo cpu running waiting refused rate name ;;
-    show:1 | set:1 | reset:1 | clients:1 | explain:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
+    show:1 | set:1 | reset:1 | clients:1 | explain:1 | history:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
     set:*) echo weight= concurrency= queue= cpu= ;;
     reset:*) echo weight concurrency queue cpu ;;
+    history:*) echo --since --csv --file ;;
+    watch:*) echo --site --count ;;
+    collect:*) echo --file ;;
   esac
 }
 

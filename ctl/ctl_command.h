@@ -11,6 +11,9 @@
 typedef struct ctl_call_t {
     const char *socket;         /* of -s; NULL: it is searched */
     int json;                   /* --json */
+    int csv;                    /* --csv */
+    const char *since;          /* of --since and the other options; NULL: not given */
+    const char *site, *count, *file;
     const char *const *args;    /* arguments of the command, with NULL at the end */
     int nargs;
 } ctl_call_t;
@@ -29,6 +32,9 @@ ctl_exit_e ctl_explain(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_size(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_top(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_collect(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_history(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_watch(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error);
 
 /* A status document with what it was read from. */

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const char *const verbs[] = { "status", "set", "reset", "clients", "modules" };
+static const char *const verbs[] = { "status", "set", "reset", "clients", "modules",
+                                    "figures" };
 
 /* Returns the next word and moves *at behind it; NULL: there are no more words. */
 static char *next_word(char **at)
@@ -34,15 +35,20 @@ static const char *parse_verb(const char *word, vl_command_t *command)
     return "no such command";
 }
 
+/* Returns 1 if the command is about the whole server. */
+static int takes_no_site(const vl_command_t *command)
+{
+    return command->verb == VL_COMMAND_MODULES || command->verb == VL_COMMAND_FIGURES;
+}
+
 static const char *parse_vhost(const char *word, vl_command_t *command)
 {
     command->word = command->text;
     if (!word)
-        return command->verb == VL_COMMAND_STATUS
-               || command->verb == VL_COMMAND_MODULES ? NULL
-                                                      : "no site is named";
+        return command->verb == VL_COMMAND_STATUS || takes_no_site(command)
+               ? NULL : "no site is named";
     command->word = word;
-    if (command->verb == VL_COMMAND_MODULES)
+    if (takes_no_site(command))
         return "one word too many";
     if (!*word || strlen(word) >= VL_NAME_SIZE)
         return "no name of a site";

@@ -9,6 +9,7 @@
  *   reset VHOST [KEY...]
  *   clients VHOST
  *   modules
+ *   figures
  *
  * A KEY is one of VL_KEYS.  The parser does not check a VALUE; vl_conf_read_limit() does.
  * The parser has no side effects and needs no lock; any thread may call it. */
@@ -23,7 +24,8 @@ typedef enum {
     VL_COMMAND_SET,
     VL_COMMAND_RESET,
     VL_COMMAND_CLIENTS,
-    VL_COMMAND_MODULES
+    VL_COMMAND_MODULES,
+    VL_COMMAND_FIGURES
 } vl_command_e;
 
 typedef struct vl_command_t {

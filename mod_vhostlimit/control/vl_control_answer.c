@@ -7,6 +7,7 @@
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
 #include "control/vl_control_clients.h"
+#include "control/vl_control_figures.h"
 #include "control/vl_control_int.h"
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
@@ -21,6 +22,7 @@ void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm,
     main_server = s;
     accounts = shm;
     groups = cg;
+    vl_control_figures_post_config();
 }
 
 /* --- selecting the vhost -------------------------------------------------- */
@@ -210,8 +212,7 @@ static const char *change_limits(apr_pool_t *p, const vl_command_t *command,
 /* Returns 1 for set and reset. */
 static int changes_limits(const vl_command_t *command)
 {
-    return command->verb != VL_COMMAND_STATUS && command->verb != VL_COMMAND_MODULES
-           && command->verb != VL_COMMAND_CLIENTS;
+    return command->verb == VL_COMMAND_SET || command->verb == VL_COMMAND_RESET;
 }
 
 /* Executes the command.  *ret_only: the vhost of the answer; NULL: all vhosts.  *ret_host: a
@@ -257,6 +258,8 @@ void vl_control_answer(const char *line, apr_size_t len, vl_out_t *out)
     }
     if (command->verb == VL_COMMAND_MODULES)
         vl_modules_json(out);
+    else if (command->verb == VL_COMMAND_FIGURES)
+        vl_control_figures_json(out, accounts);
     else if (command->verb == VL_COMMAND_CLIENTS)
         vl_control_clients_json(out, accounts, only, host);
     else

@@ -65,6 +65,8 @@ static void commands(void)
        && !command.values[VL_KEY_queue], "reset of two");
     ok(!parse("modules") && command.verb == VL_COMMAND_MODULES
        && !command.vhost, "modules");
+    ok(!parse("figures") && command.verb == VL_COMMAND_FIGURES
+       && !command.vhost, "figures");
 }
 
 static void errors(void)
@@ -73,6 +75,7 @@ static void errors(void)
     ok(is_wrong("sets\ta\tweight=1", "no such command", "sets"), "an unknown verb");
     ok(is_wrong("status ", "no such command", "status "), "a blank is not a tab");
     ok(is_wrong("modules\ta", "one word too many", "a"), "modules with an argument");
+    ok(is_wrong("figures\ta", "one word too many", "a"), "figures with an argument");
     ok(is_wrong("set", "no site", "set"), "set without a site");
     ok(is_wrong("set\t\tweight=1", "no name", ""), "an empty vhost");
     ok(is_wrong("set\ta", "nothing to be set", "set"), "nothing to set");
