@@ -405,6 +405,22 @@ static void unqueue_locked(vl_lease_t *lease)
     vl_park_remove_locked(&lease->waiter);
 }
 
+/* The connection has nothing to run: its held streams have begun on credit, or were reset.
+ * Returns the grant that it has got in the meantime. */
+static vl_grant_t leave_queue_locked(vl_lease_t *lease)
+{
+    vl_grant_t grant = { 0 };
+    eventfd_t value;
+
+    unqueue_locked(lease);
+    if (lease->answer != NO_ANSWER) {
+        eventfd_read(lease->wake_fd, &value);
+        grant = lease->queue_grant;
+        lease->answer = NO_ANSWER;
+    }
+    return grant;
+}
+
 /* Changes the state, and keeps the counts of waiters with a thread and without one. */
 static void change_state_locked(vl_lease_t *lease, state_e state)
 {
@@ -1048,8 +1064,10 @@ static int waits_in_mpm(const conn_rec *c)
 static void wait_for_client(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
+    vl_grant_t grant;
 
     vl_park_lock();
+    grant = leave_queue_locked(lease);
     lease->state = IDLE;
     lease->idle_since_us = now_us;
     enter_ring_locked(lease, leases.idle);
@@ -1058,6 +1076,8 @@ static void wait_for_client(vl_lease_t *lease)
                      now_us + __atomic_load_n(&lease->keepalive_us,
                                               __ATOMIC_RELAXED));
     vl_park_unlock();
+    if (grant.holds)
+        vl_park_end(&grant.ticket, NULL);
 }
 
 /* Returns 1 if the hooks have left an HTTP/1 or HTTP/2 connection to wait for its next
