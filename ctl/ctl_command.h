@@ -13,8 +13,10 @@ typedef struct ctl_call_t {
     int json;                   /* --json */
     const char *plan;           /* --plan; NULL: none */
     const char *duration;       /* --for; NULL: a change lasts */
-    const char *file;           /* --file; NULL: none */
     int save;                   /* --save */
+    int csv;                    /* --csv */
+    const char *since;          /* of --since and the other options; NULL: not given */
+    const char *site, *count, *file;
     const char *const *args;    /* arguments of the command, with NULL at the end */
     int nargs;
 } ctl_call_t;
@@ -36,6 +38,9 @@ ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_size(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_top(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_fleet(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_collect(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_history(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_watch(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error);
 
 /* A status document with what it was read from. */

@@ -12,6 +12,8 @@
 
 /* The source file of the module, which is its name in the list of modules. */
 #define OURS "mod_vhostlimit.c"
+/* The beginning of "unenforced" of the status page, if it is about the sandbox of the site. */
+#define SANDBOX "VhostLimitSandbox "
 /* Most pools of PHP-FPM that are named. */
 #define POOLS_SHOWN 5
 
@@ -226,17 +228,23 @@ static void check_workers(doctor_t *doctor)
 static void check_vhosts(doctor_t *doctor)
 {
     const ctl_status_t *status = doctor->status;
-    json_int_t dry = 0, limited = 0, changed = 0, unenforced = 0;
-    const char *why = NULL;
+    json_int_t dry = 0, limited = 0, changed = 0, unenforced = 0, sandboxes = 0;
+    const char *why = NULL, *sandbox_why = NULL;
     size_t i;
 
     for (i = 0; i < status->nvhosts; i++) {
+        const char *lacks = ctl_vhost_unenforced(&status->vhosts[i]);
+
         dry += ctl_vhost_is_dry(&status->vhosts[i]);
         limited += status->vhosts[i].limited_s > 0;
         changed += ctl_vhost_is_changed(&status->vhosts[i]);
-        if (ctl_vhost_unenforced(&status->vhosts[i])) {
+        if (lacks && !strncmp(lacks, SANDBOX, strlen(SANDBOX))) {
+            sandboxes++;
+            sandbox_why = lacks;
+        }
+        else if (lacks) {
             unenforced++;
-            why = ctl_vhost_unenforced(&status->vhosts[i]);
+            why = lacks;
         }
     }
     if (status->nvhosts)
@@ -249,6 +257,10 @@ static void check_vhosts(doctor_t *doctor)
         add(doctor, PROBLEM, "unenforced", "make the controller available "
             "(docs/production.md), or remove the limit", "limits of " N " site%s that the "
             "kernel does not enforce: %s", unenforced, ctl_plural(unenforced), why);
+    if (sandboxes)
+        add(doctor, PROBLEM, "sandbox", "do what the finding asks for (see VL0070 in "
+            "docs/operating.md), or write VhostLimitSandbox Off", N " site%s without a "
+            "complete sandbox: %s", sandboxes, ctl_plural(sandboxes), sandbox_why);
     if (dry)
         add(doctor, NOTE, "dryrun", "look at vhostlimitctl report, then set VhostLimit On",
             N " site%s with VhostLimit DryRun: no request is delayed or refused", dry,

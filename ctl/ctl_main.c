@@ -29,6 +29,16 @@ static const char help[] =
     "  clients SITE           clients and classes of a site that used most CPU time while\n"
     "                         its requests were queued\n"
     "  explain SITE          why requests of the site are queued or refused now\n"
+    "  watch                  events, one line of JSON each, until it is ended: a site begins\n"
+    "                         to queue, its limit is reached, requests are refused, the\n"
+    "                         server is overloaded, a child process is lost, and more.\n"
+    "                         --site SITE: of one site; --count N: end after N events\n"
+    "  history [SITE]         figures of the last day, of a site or of the server.\n"
+    "                         --since 90min|6h|7d|DATE: of a longer or shorter time, a week\n"
+    "                         at most; --csv or --json: of each minute\n"
+    "  collect                write the history, once a minute, until it is ended\n"
+    "                         (vhostlimit-history.service does it). collect and history\n"
+    "                         take --file FILE in place of /var/lib/vhostlimit/history\n"
     "  report                 what On would have done to sites with DryRun\n"
     "  size [SECONDS]         slots and workers for the load of the next 10 SECONDS;\n"
     "                         0: for the load since the start\n"
@@ -50,20 +60,30 @@ static const char help[] =
 /* set and reset count their arguments themselves. */
 #define ARGUMENTS_MAX 100
 
+enum { OPTION_JSON = 256, OPTION_VERSION, OPTION_SINCE, OPTION_CSV, OPTION_SITE,
+       OPTION_COUNT, OPTION_FILE, OPTION_PLAN, OPTION_FOR, OPTION_SAVE };
+
+#define OPTION_BIT(option) (1U << (OPTION_##option - OPTION_JSON))
+
 static const struct {
     const char *name;
     int least, most;                /* number of arguments */
     ctl_command_fn run;
+    unsigned options;               /* OPTION_BIT() of options that not all commands have */
 } commands[] = {
     { "top", 0, 1, ctl_top },
     { "list", 0, 0, ctl_list },
     { "show", 1, 1, ctl_show },
-    { "set", 0, ARGUMENTS_MAX, ctl_set },
-    { "reset", 0, ARGUMENTS_MAX, ctl_reset },
+    { "set", 0, ARGUMENTS_MAX, ctl_set, OPTION_BIT(PLAN) | OPTION_BIT(FOR) | OPTION_BIT(SAVE)
+      | OPTION_BIT(FILE) },
+    { "reset", 0, ARGUMENTS_MAX, ctl_reset, OPTION_BIT(PLAN) | OPTION_BIT(SAVE) },
     { "plans", 0, 0, ctl_plans },
     { "import", 2, 2, ctl_import },
     { "clients", 1, 1, ctl_clients },
     { "explain", 1, 1, ctl_explain },
+    { "watch", 0, 0, ctl_watch, OPTION_BIT(SITE) | OPTION_BIT(COUNT) },
+    { "history", 0, 1, ctl_history, OPTION_BIT(SINCE) | OPTION_BIT(CSV) | OPTION_BIT(FILE) },
+    { "collect", 0, 0, ctl_collect, OPTION_BIT(FILE) },
     { "report", 0, 0, ctl_report },
     { "size", 0, 1, ctl_size },
     { "fleet", 0, 0, ctl_fleet },
@@ -74,9 +94,6 @@ static const struct {
 
 /* --- options -------------------------------------------------------------- */
 
-enum { OPTION_JSON = 256, OPTION_VERSION, OPTION_PLAN, OPTION_FOR, OPTION_FILE,
-       OPTION_SAVE };
-
 static const struct option long_options[] = {
     { "json", no_argument, NULL, OPTION_JSON },
     { "help", no_argument, NULL, 'h' },
@@ -84,6 +101,10 @@ static const struct option long_options[] = {
     { "plan", required_argument, NULL, OPTION_PLAN },
     { "for", required_argument, NULL, OPTION_FOR },
     { "save", no_argument, NULL, OPTION_SAVE },
+    { "since", required_argument, NULL, OPTION_SINCE },
+    { "csv", no_argument, NULL, OPTION_CSV },
+    { "site", required_argument, NULL, OPTION_SITE },
+    { "count", required_argument, NULL, OPTION_COUNT },
     { "file", required_argument, NULL, OPTION_FILE },
     { NULL, 0, NULL, 0 }
 };
@@ -131,8 +152,23 @@ static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *e
         case OPTION_VERSION:
             puts(CTL_PROGRAM " (" PACKAGE_NAME ") " PACKAGE_VERSION);
             return 1;
+        case OPTION_SINCE:
+            call->since = optarg;
+            break;
+        case OPTION_CSV:
+            call->csv = 1;
+            break;
+        case OPTION_SITE:
+            call->site = optarg;
+            break;
+        case OPTION_COUNT:
+            call->count = optarg;
+            break;
         case ':':
-            ctl_error_set(error, CTL_USAGE, "option %s needs a value", argv[optind - 1]);
+            if (optopt < OPTION_JSON)
+                ctl_error_set(error, CTL_USAGE, "option -%c needs a value", optopt);
+            else
+                ctl_error_set(error, CTL_USAGE, "option %s needs a value", argv[optind - 1]);
             return 1;
         default:
             bad_option(argv, error);
@@ -144,6 +180,15 @@ static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *e
 
 /* --- commands ------------------------------------------------------------- */
 
+/* Returns OPTION_BIT() of the options that not all commands have. */
+static unsigned options_of(const ctl_call_t *call)
+{
+    return (call->since ? OPTION_BIT(SINCE) : 0) | (call->csv ? OPTION_BIT(CSV) : 0)
+           | (call->site ? OPTION_BIT(SITE) : 0) | (call->count ? OPTION_BIT(COUNT) : 0)
+           | (call->file ? OPTION_BIT(FILE) : 0) | (call->plan ? OPTION_BIT(PLAN) : 0)
+           | (call->duration ? OPTION_BIT(FOR) : 0) | (call->save ? OPTION_BIT(SAVE) : 0);
+}
+
 /* Runs the command that the arguments name. */
 static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 {
@@ -152,8 +197,8 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 
     if (!name)
         return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
-                             "reset, plans, import, clients, explain, report, size, fleet or "
-                             "doctor");
+                             "reset, plans, import, clients, explain, watch, history, "
+                             "collect, report, size, fleet or doctor");
     for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
         ;
     if (i == COMMANDS)
@@ -164,16 +209,8 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
         return ctl_error_set(error, CTL_USAGE, "%s: too few arguments", name);
     if (call->nargs > commands[i].most)
         return ctl_error_set(error, CTL_USAGE, "%s: too many arguments", name);
-    if ((call->plan || call->file) && commands[i].run != ctl_set
-        && (call->file || commands[i].run != ctl_reset))
-        return ctl_error_set(error, CTL_USAGE, "%s: --%s does not belong to this command",
-                             name, call->file ? "file" : "plan");
-    if (call->save && commands[i].run != ctl_set && commands[i].run != ctl_reset)
-        return ctl_error_set(error, CTL_USAGE, "%s: --save does not belong to this command",
-                             name);
-    if (call->duration && commands[i].run != ctl_set)
-        return ctl_error_set(error, CTL_USAGE, "%s: --for does not belong to this command",
-                             name);
+    if (options_of(call) & ~commands[i].options)
+        return ctl_error_set(error, CTL_USAGE, "%s: an option is of another command", name);
     return commands[i].run(call, error);
 }
 

@@ -21,10 +21,12 @@
 #include "cgroup/vl_cgroup.h"
 #include "config/vl_conf.h"
 #include "control/vl_control.h"
+#include "control/vl_control_figures.h"
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
 #include "config/vl_headtime.h"
 #include "config/vl_plans.h"
+#include "config/vl_sandboxes.h"
 #include "config/vl_remoteip.h"
 #include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
@@ -56,6 +58,7 @@ typedef struct kept_t {
     vl_control_kept_t control;
     vl_cgroup_t *cgroup;
     vl_plans_kept_t plans;
+    vl_sandbox_kept_t *sandboxes;   /* NULL until a site has one */
 } kept_t;
 
 static kept_t *kept;
@@ -133,6 +136,17 @@ static apr_status_t remove_cgroups_at_exit(void *unused)
 {
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
         remove_cgroups(NULL);
+    return APR_SUCCESS;
+}
+
+/* Cleanup of the configuration pool, after post_config: ends the sandboxes when the server
+ * exits, before the groups that their processes are in are removed. */
+static apr_status_t end_sandboxes_at_exit(void *unused)
+{
+    kept_t *k = kept_find();
+
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING && k && k->sandboxes)
+        vl_sandbox_exit(k->sandboxes);
     return APR_SUCCESS;
 }
 
@@ -335,6 +349,8 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 {
     apr_status_t rv = vl_conf_check(pconf, ptemp, main_server);
 
+    if (rv == APR_SUCCESS)
+        rv = vl_sandboxes_check(ptemp, main_server);
     if (rv == APR_SUCCESS
         && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         rv = test_limits(ptemp, main_server);
@@ -345,12 +361,14 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                        server_rec *main_server)
 {
     apr_array_header_t *servers;
+    int is_restart;
 
     /* httpd reads the configuration twice at start.  The first pass only checks it. */
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     vl_remoteip_post_config();
     vl_headtime_post_config(main_server);
+    is_restart = kept_find() != NULL;
     kept = kept_get(main_server);
     if (kept)
         vl_plans_post_config(&kept->plans, main_server);
@@ -363,6 +381,10 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);
+    if (vl_sandboxes_make(pconf, ptemp, main_server, &kept->sandboxes, is_restart)
+        != APR_SUCCESS)
+        return HTTP_INTERNAL_SERVER_ERROR;
+    apr_pool_cleanup_register(pconf, NULL, end_sandboxes_at_exit, apr_pool_cleanup_null);
     servers = vl_sites_servers(pconf, main_server);
     vl_status_post_config(servers, kept->shm, kept->cgroup);
     vl_notice_post_config(main_server, kept->shm);
@@ -411,6 +433,9 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     apr_status_t rv;
 
     vl_control_child_init();
+    /* Handlers of fork() run in the order in which they are registered: a new process enters
+     * its site's group first. */
+    vl_place_fork_for(place, VL_PLACE_NONE);
     ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads);
     if (!threads)
         threads = 1;
@@ -446,6 +471,8 @@ static void child_status(server_rec *main_server, pid_t pid,
         return;
     left = vl_shm_parent_reclaim(kept->shm, pid);
     vl_relay_parent_check(kept->shm, kept->relay);
+    if (left)
+        vl_control_figures_child_lost(left);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
                      "child %" APR_PID_T_FMT " ended with %u requests running: "

@@ -37,7 +37,7 @@ check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDI
 @test "each bats file is named NNN-area-topic" {
   local file
   for file in "$TOP"/t/*.bats; do
-    like "${file##*/}" '^(0[0-9]{2}-guard|2[0-9]{2}-config|3[0-9]{2}-(admit|queue)|4[0-9]{2}-cgroup|5[0-9]{2}-(queue|accept|cpu)|6[0-9]{2}-park|7[0-9]{2}-(status|control)|8[0-9]{2}-robust|9[0-9]{2}-tools)-[a-z0-9-]+\.bats$'
+    like "${file##*/}" '^(0[0-9]{2}-guard|2[0-9]{2}-config|3[0-9]{2}-(admit|queue)|4[0-9]{2}-(cgroup|sandbox)|5[0-9]{2}-(queue|accept|cpu)|6[0-9]{2}-park|7[0-9]{2}-(status|control)|8[0-9]{2}-robust|9[0-9]{2}-tools)-[a-z0-9-]+\.bats$'
   done
 }
 

@@ -26,7 +26,7 @@ undefined_symbols() { nm -u "$(core_library)" | sed -n 's/^ *U //p'; }
 
 # ---- layers: a folder uses only the folders before it ------------------------------
 
-LAYERS=(base cgroup core cost log config lease accept request status control)
+LAYERS=(base cgroup sandbox core cost log config lease accept request status control)
 
 @test "the folders of the module are its layers" {
   local folders
@@ -77,7 +77,7 @@ calls_of_files() { # <folder>
 @test "files of a folder do not call each other in a circle" {
   requires nm
   local folder
-  for folder in base cgroup core cost log config lease accept request status control; do
+  for folder in base cgroup sandbox core cost log config lease accept request status control; do
     try tsort < <(calls_of_files "$folder")
     is "$status" 0 "$folder: $output"
   done
@@ -128,7 +128,7 @@ functions_of_tests() {
 
 @test "only three files read the time of day" {
   try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
-  is "${lines[*]##*/}" 'vl_arrival_answer.c vl_shm.c vl_status.c' "files that ask"
+  is "${lines[*]##*/}" 'vl_arrival_answer.c vl_control_figures.c vl_shm.c vl_status.c' "files that ask"
 }
 
 @test "the module exports one symbol, vhostlimit_module" {

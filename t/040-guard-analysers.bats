@@ -30,6 +30,7 @@ need_clang_tidy() { need_program clang-tidy; }
   printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" "-I$TOP/ctl" -D_GNU_SOURCE $(pkg-config --cflags apr-1 apr-util-1 jansson expat) \
     $(! pkg-config --exists hiredis || pkg-config --cflags hiredis) \
     $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \
+    $(! pkg-config --exists libseccomp || { echo -DVL_LIBSECCOMP; pkg-config --cflags libseccomp; }) \
     -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
   [[ ${VL_LONG:-} == 1 ]] || without='-clang-analyzer-*'
   tidy() { # <checks that are left out> <files at a time> <file>...

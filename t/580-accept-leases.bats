@@ -203,6 +203,22 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   wait_until 10 no_request_runs
 }
 
+# Sixty connections need far more threads than the child has. Each waits for its first lease
+# after the handshake. If these counted threads, no connection would be granted a lease until
+# the timeout of the queue.
+@test "HTTP/2: connections that wait after their handshake take no threads from others" {
+  requires mod_http2 h2load
+  local h2load_pid
+  start_leases -l http2 's: Protocols h2 http/1.1' 'VhostLimitSlots auto' 'VhostLimitQueue 100 60s'
+  for _ in 1 2 3; do
+    h2load -n 1200 -c 60 -m 1 --connect-to="127.0.0.1:$(tls_port)" "$(url s /page.html)" >"$BATS_TEST_TMPDIR/report" 2>&1 3>&- 4>&- &
+    h2load_pid=$!
+    wait_until 20 gone "$h2load_pid"
+    wait "$h2load_pid"
+    like "$(<"$BATS_TEST_TMPDIR/report")" '1200 succeeded, 0 failed, 0 errored, 0 timeout'
+  done
+}
+
 @test "HTTP/2: an upload that is longer than the flow-control window succeeds after queueing" {
   requires mod_http2 curl_http2
   start_leases -l http2 's: Protocols h2 http/1.1'

@@ -76,6 +76,24 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   is "$status" 0
 }
 
+@test "a site may have thresholds of its own, and its own performance data" {
+  canned a:50:0:0 b:50:0:0
+  check --site a.test:80=40,60 --site b.test:80=60,70
+  is "$status ${lines[1]} ${#lines[@]}" '1 WARNING: a.test:80 uses 50 % of its queue (50 waiting, 0 unread, VhostLimitQueue 100) 2'
+  check --site a.test:80=40,50
+  is "$status" 2
+  check -v a.test:80 --site a.test:80=40,60
+  is "$status ${lines[0]}" '1 VHOSTLIMIT WARNING - 1 sites, 0 limited, 2 requests running, 50 waiting|running=2;;;0;20 waiting=50;40;60;0;100 deferred=0 refused=3c queue=50%;40;60;0;100 cpu=0.0% wait_p99=0.000s limited=0s'
+  check --site c.test=1,2
+  is "$status $output" '3 VHOSTLIMIT UNKNOWN - there is no site c.test, which --site names'
+  local value
+  for value in a.test a.test=1 a.test=1,x =1,2; do
+    check --site "$value"
+    is "$status" 3 "$value"
+    like "$output" 'is not NAME=WARNING,CRITICAL'
+  done
+}
+
 @test "no answer is CRITICAL; another page, another schema, an unknown site and wrong options are UNKNOWN" {
   page=http://127.0.0.1:1/
   check

@@ -9,8 +9,10 @@
 #include <http_main.h>
 
 #include "core/vl_admit.h"
+#include "base/vl_history_format.h"
 #include "core/vl_hosts.h"
 #include "base/vl_value.h"
+#include "sandbox/vl_rule.h"
 
 /* A keyword that a directive accepts, and its value.  Lists end with a NULL word. */
 typedef struct word_t {
@@ -35,6 +37,21 @@ static const word_t status_words[] = {
 static const word_t retry_words[] = {
     { "auto", VL_RETRY_AUTO },
     { "off", VL_RETRY_OFF },
+    { NULL }
+};
+
+static const word_t sandbox_words[] = {
+    { "Off", VL_SANDBOX_OFF },
+    { "Files", VL_SANDBOX_FILES },
+    { "Full", VL_SANDBOX_FULL },
+    { NULL }
+};
+
+static const word_t access_words[] = {
+    { "ro", VL_RULE_RO },
+    { "rw", VL_RULE_RW },
+    { "tmp", VL_RULE_TMP },
+    { "hide", VL_RULE_HIDE },
     { NULL }
 };
 
@@ -221,6 +238,7 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     conf->queue_timeout = -1;
     conf->visitors.clients = VL_UNSET;
     conf->slots = VL_SLOTS_AUTO;
+    conf->history = VL_HISTORY_PATH;
     return conf;
 }
 
@@ -254,12 +272,16 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     VL_SIZES(X)
 #undef X
     conf->on_error = base->on_error;
+    conf->history = base->history;
     conf->queue_timeout = add->queue_timeout >= 0 ? add->queue_timeout
                                                   : base->queue_timeout;
     conf->group = add->group;
     conf->plan_name = add->plan_name ? add->plan_name : base->plan_name;
     conf->plan_at = add->plan_name ? add->plan_at : base->plan_at;
     conf->exempt = add->exempt ? add->exempt : base->exempt;
+    conf->sandbox_paths = !base->sandbox_paths ? add->sandbox_paths
+        : !add->sandbox_paths ? base->sandbox_paths
+        : apr_array_append(p, base->sandbox_paths, add->sandbox_paths);
     merge_visitors(&conf->visitors, &base->visitors, &add->visitors);
     conf->accounts = add->accounts.by != VL_ACCOUNTS_UNSET ? add->accounts
                                                            : base->accounts;
@@ -393,6 +415,22 @@ static const char *set_cgroup(cmd_parms *cmd, void *dconf, const char *arg)
                             "off or an absolute cgroup path such as /web",
                             arg);
     vl_conf_get(cmd->server)->cgroup = arg;
+    return NULL;
+}
+
+/* Directive handler of VhostLimitHistory. */
+static const char *set_history(cmd_parms *cmd, void *dconf, const char *arg)
+{
+    const char *error = ap_check_cmd_context(cmd, GLOBAL_ONLY);
+    const char *path;
+
+    if (error)
+        return error;
+    path = ap_cstr_casecmp(arg, "off") ? ap_server_root_relative(cmd->pool, arg) : NULL;
+    if (!path && ap_cstr_casecmp(arg, "off"))
+        return apr_psprintf(cmd->pool, "VhostLimitHistory: '%s' is not off or the path of a "
+                            "file", arg);
+    vl_conf_get(cmd->server)->history = path;
     return NULL;
 }
 
@@ -818,6 +856,38 @@ static const char *set_save_file(cmd_parms *cmd, void *tree, const char *arg)
     return error;
 }
 
+/* Directive handler of VhostLimitSandboxPath: an access and one of its paths. */
+static const char *set_sandbox_path(cmd_parms *cmd, void *dconf, const char *access,
+                                    const char *path)
+{
+    static const setting_t setting = {
+        "VhostLimitSandboxPath", 0, 0, -1, "", access_words, -1
+    };
+    vl_conf_t *conf = vl_conf_get(cmd->server);
+    const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
+    char *clean = apr_pstrdup(cmd->pool, path);
+    apr_size_t n;
+    int value = 0;
+
+    if (!error)
+        error = read_value(cmd->pool, &setting, access, &value);
+    if (error)
+        return error;
+    ap_getparents(clean);
+    ap_no2slash(clean);
+    n = strlen(clean);
+    if (n > 1 && clean[n - 1] == '/')
+        clean[n - 1] = '\0';
+    if (*path != '/' || !strcmp(clean, "/"))
+        return apr_psprintf(cmd->pool, "VhostLimitSandboxPath: '%s' is not an absolute path "
+                            "below /", path);
+    if (!conf->sandbox_paths)
+        conf->sandbox_paths = apr_array_make(cmd->pool, 4, sizeof(vl_rule_t));
+    APR_ARRAY_PUSH(conf->sandbox_paths, vl_rule_t) =
+        (vl_rule_t){ .access = (vl_rule_e)value, .path = clean, .is_configured = 1 };
+    return NULL;
+}
+
 apr_uint32_t vl_conf_retry_after(const vl_conf_t *conf, apr_uint64_t service_us,
                                  apr_uint32_t slots)
 {
@@ -860,6 +930,9 @@ const command_rec vl_conf_cmds[] = {
                   "file that vhostlimitctl set --save writes; it is included here"),
     AP_INIT_TAKE1("VhostLimitPlan", set_plan, NULL, RSRC_CONF,
                   "name of the plan whose limits the site has: none or a name"),
+    AP_INIT_ITERATE2("VhostLimitSandboxPath", set_sandbox_path, NULL, RSRC_CONF,
+                     "ro, rw, tmp or hide, and paths: what the site's programs may do "
+                     "with them"),
     AP_INIT_TAKE123("VhostLimitClients", set_clients, NULL, RSRC_CONF,
                     "On or Off: a site's queue is shared equally by its clients; and the "
                     "lengths of the IPv4 and IPv6 prefixes that are one client (32 64)"),
@@ -888,5 +961,8 @@ const command_rec vl_conf_cmds[] = {
     AP_INIT_TAKE1("VhostLimitCgroup", set_cgroup, NULL, RSRC_CONF,
                   "root of the cgroup tree: auto, off or a path from the "
                   "root of the hierarchy"),
+    AP_INIT_TAKE1("VhostLimitHistory", set_history, NULL, RSRC_CONF,
+                  "file from which the status page draws charts, written by vhostlimitctl "
+                  "collect: off or a path (" VL_HISTORY_PATH ")"),
     { NULL }
 };

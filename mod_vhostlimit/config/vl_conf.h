@@ -18,6 +18,7 @@
 #include "config/vl_settings.h"
 #include "config/vl_sites.h"
 #include "core/vl_clients.h"
+#include "sandbox/vl_sandbox.h"
 
 #define VL_CLASS_NAME_MAX 32
 
@@ -87,9 +88,13 @@ struct vl_conf_t {
     const ap_expr_info_t *exempt;       /* NULL: no request is exempt */
     vl_visitor_conf_t visitors; /* shares inside the site */
     vl_accounts_conf_t accounts;        /* VhostLimitAccounts */
+    apr_array_header_t *sandbox_paths;      /* of vl_rule_t, or NULL */
+    const vl_sandbox_t *programs;       /* sandbox of the site's programs, or NULL; set by
+                                 * vl_sandboxes_make() */
     int slots;                  /* main server only */
     int on_error;               /* VL_ERROR_*; the value of the main server */
     const char *cgroup;         /* main server only: "auto", "off" or a path */
+    const char *history;        /* the file; the value of the main server. NULL: none */
     vl_headtime_t head_time;    /* set by vl_headtime_post_config() */
     const ap_directive_t *set_at[VL_AT_COUNT];  /* the line of this <VirtualHost> with the
                                  * setting; NULL: inherited or default.  Valid until

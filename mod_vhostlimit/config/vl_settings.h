@@ -20,6 +20,8 @@
       "most CPU time, in percent of one CPU: none, or such as 150%")          \
     X(processes, "VhostLimitProcesses", TAKE1, 0, 1, 4194304, "", none_words, \
       "most processes and threads of the back ends: none or a number")        \
+    X(sandbox, "VhostLimitSandbox", TAKE1, VL_SANDBOX_OFF, 0, -1, "",         \
+      sandbox_words, "what the site's programs see: Off, Files or Full")      \
     X(status_code, "VhostLimitStatusCode", TAKE1, 503, 0, -1, "",             \
       status_words, "status code of refused requests: 503, 429 or 508")       \
     X(retry_after, "VhostLimitRetryAfter", TAKE1, VL_RETRY_AUTO, 1, 86400,    \

@@ -19,6 +19,7 @@ static const struct verb_t {
     [VL_COMMAND_RESET] = { "reset", MUST_NAME, KEYS },
     [VL_COMMAND_CLIENTS] = { "clients", MUST_NAME, NO_KEYS },
     [VL_COMMAND_MODULES] = { "modules", NO_NAME, NO_KEYS },
+    [VL_COMMAND_FIGURES] = { "figures", NO_NAME, NO_KEYS },
     [VL_COMMAND_SETPLAN] = { "setplan", MUST_NAME, VALUES },
     [VL_COMMAND_RESETPLAN] = { "resetplan", MUST_NAME, KEYS },
     [VL_COMMAND_PLANS] = { "plans", NO_NAME, NO_KEYS },

@@ -11,6 +11,7 @@
  *   resetplan PLAN [KEY...]
  *   clients VHOST
  *   modules
+ *   figures
  *   plans
  *   savefile
  *   bulk BYTES
@@ -35,6 +36,7 @@ typedef enum {
     VL_COMMAND_RESET,
     VL_COMMAND_CLIENTS,
     VL_COMMAND_MODULES,
+    VL_COMMAND_FIGURES,
     VL_COMMAND_SETPLAN,
     VL_COMMAND_RESETPLAN,
     VL_COMMAND_PLANS,

@@ -9,6 +9,7 @@
 #include "control/vl_command.h"
 #include "config/vl_conf.h"
 #include "control/vl_control_clients.h"
+#include "control/vl_control_figures.h"
 #include "control/vl_control_fleet.h"
 #include "control/vl_control_int.h"
 #include "status/vl_modules.h"
@@ -35,6 +36,7 @@ void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm)
         ap_str_tolower(name);
         apr_hash_set(by_site, name, APR_HASH_KEY_STRING, first);
     }
+    vl_control_figures_post_config();
 }
 
 /* --- selecting the vhost -------------------------------------------------- */
@@ -292,6 +294,7 @@ static const char *execute(apr_pool_t *p, const vl_command_t *command, char *bod
 
     switch (command->verb) {
     case VL_COMMAND_MODULES:
+    case VL_COMMAND_FIGURES:
     case VL_COMMAND_PLANS:
     case VL_COMMAND_SAVEFILE:
     case VL_COMMAND_FLEET:
@@ -343,6 +346,9 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
     switch (command->verb) {
     case VL_COMMAND_MODULES:
         vl_modules_json(out);
+        break;
+    case VL_COMMAND_FIGURES:
+        vl_control_figures_json(out, accounts);
         break;
     case VL_COMMAND_FLEET:
         vl_control_fleet_json(out, accounts, command->all);

@@ -146,6 +146,7 @@ struct vl_lease_t {
     int http2;
     apr_uint32_t estimate_us;       /* charged in advance for each stream */
     int streams_blocked;            /* running streams wait for the client */
+    int has_worker;                 /* a worker of the MPM runs it; under the park lock */
     int thread_counted;             /* the connection's thread is counted
                                      * (vl_thread.h) ... */
     apr_uint32_t thread_account;    /* ... for this account */
@@ -404,6 +405,22 @@ static void unqueue_locked(vl_lease_t *lease)
     vl_park_remove_locked(&lease->waiter);
 }
 
+/* The connection has nothing to run: its held streams have begun on credit, or were reset.
+ * Returns the grant that it has got in the meantime. */
+static vl_grant_t leave_queue_locked(vl_lease_t *lease)
+{
+    vl_grant_t grant = { 0 };
+    eventfd_t value;
+
+    unqueue_locked(lease);
+    if (lease->answer != NO_ANSWER) {
+        eventfd_read(lease->wake_fd, &value);
+        grant = lease->queue_grant;
+        lease->answer = NO_ANSWER;
+    }
+    return grant;
+}
+
 /* Changes the state, and keeps the counts of waiters with a thread and without one. */
 static void change_state_locked(vl_lease_t *lease, state_e state)
 {
@@ -454,6 +471,24 @@ static void use_answer_locked(vl_lease_t *lease)
         __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
     lease->answer = NO_ANSWER;
     use_grant_locked(lease, &lease->queue_grant);
+}
+
+/* Counts the thread of the connection for its account (vl_thread.h). Requires the park
+ * lock. */
+static void count_thread(vl_lease_t *lease)
+{
+    if (!(lease->account_known || lease->classified) || lease->thread_counted)
+        return;
+    lease->thread_counted = 1;
+    lease->thread_account = lease->account;
+    vl_thread_occupy(leases.shm, lease->account);
+}
+
+static void uncount_thread(vl_lease_t *lease)
+{
+    if (lease->thread_counted)
+        vl_thread_free(leases.shm, lease->thread_account);
+    lease->thread_counted = 0;
 }
 
 /* An HTTP/2 connection keeps a thread of the MPM as long as its streams run. Returns 0
@@ -536,10 +571,12 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
         return 0;
     if (lease->frames && !lease->frames->streams)
         return may_have_thread(lease);
-    if ((lease->frames && !may_have_thread(lease))
-        || vl_slot_resume(leases.shm, lease->account, 0, &grant.ticket)
-           != APR_SUCCESS)
+    if (lease->frames && !may_have_thread(lease))
         return 0;
+    if (vl_slot_resume(leases.shm, lease->account, 0, &grant.ticket) != APR_SUCCESS) {
+        uncount_thread(lease);
+        return 0;
+    }
     grant.holds = 1;
     use_grant_locked(lease, &grant);
     return 1;
@@ -945,23 +982,6 @@ int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket)
 
 /* --- one run: a worker of the MPM runs the connection's hooks ------------- */
 
-/* Counts the thread of the connection for its account (vl_thread.h). */
-static void count_thread(vl_lease_t *lease)
-{
-    if (!(lease->account_known || lease->classified) || lease->thread_counted)
-        return;
-    lease->thread_counted = 1;
-    lease->thread_account = lease->account;
-    vl_thread_occupy(leases.shm, lease->account);
-}
-
-static void uncount_thread(vl_lease_t *lease)
-{
-    if (lease->thread_counted)
-        vl_thread_free(leases.shm, lease->thread_account);
-    lease->thread_counted = 0;
-}
-
 /* mod_http2 takes the descriptor that it polls from the socket when its session begins
  * (h2_mplx_c1_create()). Installs poll_fd there, so that the queue can wake mod_http2.
  * The filters restore the socket's own descriptor before it is used (vl_lease_io()). */
@@ -984,13 +1004,17 @@ void vl_lease_io(vl_lease_t *lease)
 
 static void begin_run(vl_lease_t *lease)
 {
+    vl_park_lock();
+    lease->has_worker = 1;
+    if (lease->http2)
+        count_thread(lease);
+    vl_park_unlock();
     if (!lease->http2)
         return;
     lease->cpu_us = vl_meter_thread_us();
     lease->input_exhausted = 0;
     poll_client(lease, EPOLLIN | EPOLLRDHUP);
     prepare_http2_session(lease);
-    count_thread(lease);
 }
 
 /* Returns the slots that the run has not used. */
@@ -998,8 +1022,10 @@ static void end_run(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
-    if (!leases.parks)
-        uncount_thread(lease);
+    vl_park_lock();
+    lease->has_worker = 0;
+    uncount_thread(lease);
+    vl_park_unlock();
     if (!lease->frames) {
         /* No request has come. */
         if (leases.parks && lease->grant->holds)
@@ -1009,7 +1035,6 @@ static void end_run(vl_lease_t *lease)
         return;
     }
     charge_connection(lease);
-    uncount_thread(lease);
     lease->stream_allowed = 0;
     while (vl_lease_take(lease, &ticket))
         vl_park_end(&ticket, NULL);
@@ -1039,8 +1064,10 @@ static int waits_in_mpm(const conn_rec *c)
 static void wait_for_client(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
+    vl_grant_t grant;
 
     vl_park_lock();
+    grant = leave_queue_locked(lease);
     lease->state = IDLE;
     lease->idle_since_us = now_us;
     enter_ring_locked(lease, leases.idle);
@@ -1049,6 +1076,8 @@ static void wait_for_client(vl_lease_t *lease)
                      now_us + __atomic_load_n(&lease->keepalive_us,
                                               __ATOMIC_RELAXED));
     vl_park_unlock();
+    if (grant.holds)
+        vl_park_end(&grant.ticket, NULL);
 }
 
 /* Returns 1 if the hooks have left an HTTP/1 or HTTP/2 connection to wait for its next
@@ -1259,8 +1288,11 @@ void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
     lease->account_known = 1;
     if (lease->thread_counted && lease->thread_account != account)
         uncount_thread(lease);
-    /* The connection keeps its thread while streams run, or under worker until it ends. */
-    if (lease->http2 || vl_lease_has_thread())
+    /* A stream may call this when the connection has no worker of the MPM. A worker that
+     * takes the connection up later counts its thread then. Under worker the connection
+     * keeps its thread until it ends. */
+    if (leases.parks ? lease->has_worker && lease->http2
+                     : lease->http2 || vl_lease_has_thread())
         count_thread(lease);
     vl_park_unlock();
 }

@@ -175,6 +175,7 @@ static int req_admit(request_rec *r)
     apr_uint32_t account, found;
     int is_exempt;
 
+    vl_sandbox_fork_for(NULL);
     if (!conn)
         return DECLINED;
     if (r->main || r->prev) {
@@ -279,13 +280,19 @@ static int is_measured(const request_rec *r)
 }
 
 /* fixups hook, the last one before the handler of the request, or of its internal
- * redirect. */
+ * redirect.  From here on the thread starts programs in the sandbox of the site.  Programs
+ * that authenticate have run before, outside of it: the server's administrator has chosen
+ * them, and some of them are setuid. */
 static int req_fixups(request_rec *r)
 {
+    const vl_conf_t *conf = vl_conf_get(r->server);
     conn_t *conn = ap_get_module_config(r->connection->conn_config,
                                         &vhostlimit_module);
     req_t *req = conn ? conn->current : NULL;
 
+    vl_sandbox_fork_for(conf->programs);
+    if (conf->programs && is_forked_by_us(r))
+        vl_sandbox_await_end(r->pool);
     if (req && vl_request_is_counted(req) && !req->meter.elsewhere && has_back_end(r))
         vl_meter_elsewhere(&req->meter, is_measured(r));
     return DECLINED;

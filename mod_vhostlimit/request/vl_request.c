@@ -67,6 +67,7 @@ static void place_thread(req_t *req, const vl_conf_t *conf)
 void vl_request_leave_groups(void)
 {
     vl_place_fork_for(vl_child.place, VL_PLACE_NONE);
+    vl_sandbox_fork_for(NULL);
     vl_place_thread(vl_child.place, VL_PLACE_NONE);
 }
 

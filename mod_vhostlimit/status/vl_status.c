@@ -361,7 +361,7 @@ static apr_uint32_t count_workers(void)
     return (apr_uint32_t)daemons * (apr_uint32_t)(threads ? threads : 1);
 }
 
-const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host)
+vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host)
 {
     vl_page_t *page = apr_pcalloc(p, sizeof(*page));
     selection_t selected = { select_sites(p, only) };
@@ -381,6 +381,7 @@ const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const c
     page->leases = vl_fleet_state(accounts);
     page->fleet = fleet_of(&page->leases);
     page->is_single = only != NULL;
+    page->query = "";
     if (!select_one_host(p, page, &selected, host))
         select_accounts(p, page, &selected);
     gather_rows(p, page, &selected);
@@ -415,6 +416,24 @@ void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put
         put(out, i, s->server_hostname ? s->server_hostname : "",
             addresses_of(out->pool, s), vl_conf_get(s)->place);
     }
+}
+
+const server_rec *vl_status_find(const char *name)
+{
+    int i;
+
+    for (i = 0; i < servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(servers, i, const server_rec *);
+
+        if (!ap_cstr_casecmp(vl_conf_get(s)->site->name, name))
+            return s;
+    }
+    return NULL;
+}
+
+const apr_array_header_t *vl_status_sites(void)
+{
+    return servers;
 }
 
 void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,

@@ -121,11 +121,13 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
     if (*page->outside)
         vl_out_printf(out, "; %s's programs are in no site's group: not "
                       "measured, not limited", page->outside);
-    if (page->unenforced)
+    if (page->unenforced) {
         vl_out_printf(out, "; <b>%d sites have a limit that the kernel does not "
-                      "enforce</b>: see \"unenforced\" in <a href=\"?%sjson\">"
-                      "JSON</a>", page->unenforced,
-                      page->is_single ? "me&amp;" : "");
+                      "enforce</b>: see \"unenforced\" in <a href=\"?",
+                      page->unenforced);
+        vl_out_html(out, page->query);
+        vl_out_text(out, "json\">JSON</a>");
+    }
     if (page->by_host)
         vl_out_printf(out, "; %u host names of at most %u have an account, the busiest %d "
                       "are shown", page->hosts.named, page->hosts.limit,
@@ -269,6 +271,21 @@ static void put_limit(vl_out_t *out, const vl_row_t *row, vl_key_e key)
         vl_out_number(out, limit);
 }
 
+/* Writes the name of the site, with a link to its charts. */
+static void put_name(vl_out_t *out, const vl_page_t *page, const vl_row_t *row)
+{
+    int has_link = page->history && !page->is_single && !*row->host_of;
+
+    if (has_link) {
+        vl_out_text(out, "<a href=\"?site=");
+        vl_out_html(out, ap_escape_urlencoded(out->pool, row->name));
+        vl_out_text(out, "\">");
+    }
+    vl_out_html(out, row->name);
+    if (has_link)
+        vl_out_text(out, "</a>");
+}
+
 /* Writes a line for each class. */
 static void put_classes(vl_out_t *out, const vl_row_t *row)
 {
@@ -292,7 +309,7 @@ static void put_row(vl_out_t *out, const vl_page_t *page, const vl_row_t *row, i
     vl_key_e key;
 
     vl_out_text(out, "<tr><td>");
-    vl_out_html(out, row->name);
+    put_name(out, page, row);
     if (*row->host_of) {
         vl_out_text(out, " <small>of ");
         vl_out_html(out, row->host_of);
@@ -314,7 +331,7 @@ static void put_row(vl_out_t *out, const vl_page_t *page, const vl_row_t *row, i
 
 static void put_end(vl_out_t *out, const vl_page_t *page, const char *nonce)
 {
-    const char *query = page->is_single ? "me&amp;" : "";
+    const char *query = ap_escape_html(out->pool, page->query);
 
     vl_out_text(out, "</tbody></table></div>\n"
                 "<button id=\"more\" type=\"button\" hidden></button>\n"
@@ -339,6 +356,7 @@ void vl_status_html(vl_out_t *out, const vl_page_t *page)
     vl_out_text(out, "<div id=\"facts\">\n");
     put_facts(out, page);
     put_tiles(out, page);
+    vl_status_charts(out, page);
     vl_out_text(out, "</div>\n");
     put_tools(out);
     put_headings(out, page, dryrun);

@@ -11,6 +11,7 @@
 #include "core/vl_metrics.h"
 #include "base/vl_out.h"
 #include "core/vl_inside.h"
+#include "status/vl_history.h"
 
 /* Incremented when a key of ?json or ?auto is renamed or changes its meaning. */
 #define VL_STATUS_SCHEMA 1
@@ -106,7 +107,12 @@ typedef struct vl_page_t {
     vl_fleet_state_t leases;
     apr_int64_t held_us;            /* time that the segment lock was held in order to
                                      * copy the rows */
-    int is_single;                  /* 1: the page has one vhost only (?me) */
+    int is_single;                  /* 1: the page has one site only (?me, ?site=) */
+    int is_chosen;                  /* 1: by ?site= */
+    const char *query;              /* what links of this page begin with: "", "me&" or
+                                     * "site=NAME&" */
+    const vl_history_t *history;    /* of the site, or of the server; NULL: there is none */
+    unsigned hours;                 /* that the charts show; 0: the default */
     vl_row_t *rows;                 /* the sites, then the busiest hosts */
     int nrows;
     int nsites;                     /* rows that are sites */
@@ -123,7 +129,12 @@ typedef struct vl_page_t {
 /* Copies the data of all accounts into p; of many hosts those with most requests in flight
  * and most CPU time.  only: the account of that server, or NULL.  host: the account of
  * that host at the server, if it has one.  Takes the segment lock once for each batch of accounts. */
-const vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host);
+vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *host);
+
+/* Returns a server of the site with that name, or NULL. */
+const server_rec *vl_status_find(const char *name);
+/* Returns an array of server_rec *: one server of each site. */
+const apr_array_header_t *vl_status_sites(void);
 
 /* Calls `put` for each virtual host of the row: its ServerName, its addresses separated by
  * blanks, and file:line of its <VirtualHost>. */
@@ -133,6 +144,9 @@ void vl_status_vhosts(vl_out_t *out, const vl_row_t *row, vl_status_vhost_fn put
 
 /* Writes the page in one format. */
 typedef void (*vl_status_format_fn)(vl_out_t *out, const vl_page_t *page);
+
+/* Writes the charts of the history, if there is one. */
+void vl_status_charts(vl_out_t *out, const vl_page_t *page);
 
 void vl_status_html(vl_out_t *out, const vl_page_t *page);
 void vl_status_auto(vl_out_t *out, const vl_page_t *page);

@@ -5,11 +5,13 @@
 
 #include "status/vl_status.h"
 
+#include <apr_strings.h>
 #include <httpd.h>
 #include <http_config.h>
 #include <http_protocol.h>
 #include <mod_status.h>
 
+#include "config/vl_conf.h"
 #include "status/vl_status_int.h"
 
 /* --- handler -------------------------------------------------------------- */
@@ -51,9 +53,63 @@ static const struct format_t *format_for(request_rec *r)
     return format;
 }
 
+/* Returns the decoded value of a parameter in the query string, or NULL. */
+static const char *find_parameter(request_rec *r, const char *name)
+{
+    apr_size_t len = strlen(name);
+    const char *at, *end;
+    char *value;
+
+    for (at = r->args; at; at = ap_strchr_c(at, '&')) {
+        at += *at == '&';
+        if (strncmp(at, name, len) != 0 || at[len] != '=')
+            continue;
+        end = ap_strchr_c(at, '&');
+        value = end ? apr_pstrmemdup(r->pool, at + len + 1, (apr_size_t)(end - at) - len - 1)
+                    : apr_pstrdup(r->pool, at + len + 1);
+        return ap_unescape_urlencoded(value) == OK ? value : NULL;
+    }
+    return NULL;
+}
+
+/* Opens the history of what the page shows. */
+static void add_history(request_rec *r, vl_page_t *page)
+{
+    const char *path = vl_conf_get(r->server)->history;
+    const char *hours = find_parameter(r, "hours");
+
+    if (!path || (page->is_single && !page->nrows))
+        return;
+    page->history = vl_history_open(r->pool, path,
+                                    page->is_single ? page->rows[0].name : NULL);
+    page->hours = hours ? (unsigned)apr_atoi64(hours) : 0;
+}
+
+/* Collects the data of the page.  "me" shows the site of the request and no other, whatever
+ * else the query says.  Returns NULL if there is no site of the name. */
+static vl_page_t *make_page(request_rec *r)
+{
+    int is_me = has_keyword(r, "me");
+    const char *name = is_me ? NULL : find_parameter(r, "site");
+    const server_rec *only = is_me ? r->server : name ? vl_status_find(name) : NULL;
+    vl_page_t *page;
+
+    if (name && !only)
+        return NULL;
+    page = vl_status_gather(r->pool, only, is_me ? r->hostname : NULL);
+    if (is_me)
+        page->query = "me&";
+    if (name)
+        page->query = apr_pstrcat(r->pool, "site=", ap_escape_urlencoded(r->pool, name), "&",
+                                  NULL);
+    page->is_chosen = name != NULL;
+    return page;
+}
+
 static int status_handler(request_rec *r)
 {
     const struct format_t *format;
+    vl_page_t *page;
     vl_out_t *out;
 
     if (!r->handler || strcmp(r->handler, "vhostlimit-status"))
@@ -62,15 +118,18 @@ static int status_handler(request_rec *r)
     if (r->method_number != M_GET)
         return DECLINED;
     format = format_for(r);
+    page = make_page(r);
+    if (!page)
+        return HTTP_NOT_FOUND;
     ap_set_content_type(r, format->content_type);
     apr_table_setn(r->headers_out, "Cache-Control", "no-store");
     apr_table_setn(r->headers_out, "X-Content-Type-Options", "nosniff");
     if (r->header_only)
         return OK;
+    if (format->write == vl_status_html)
+        add_history(r, page);
     out = vl_out_to_request(r);
-    format->write(out, has_keyword(r, "me")
-                       ? vl_status_gather(r->pool, r->server, r->hostname)
-                       : vl_status_gather(r->pool, NULL, NULL));
+    format->write(out, page);
     vl_out_flush(out);
     return OK;
 }

@@ -73,6 +73,8 @@ static void commands(void)
        "reset of a plan");
     ok(!parse("plans") && !command.vhost, "plans");
     ok(!parse("bulk\t16777216") && command.number == 16777216, "bulk");
+    ok(!parse("figures") && command.verb == VL_COMMAND_FIGURES
+       && !command.vhost, "figures");
 }
 
 static void errors(void)
@@ -81,6 +83,7 @@ static void errors(void)
     ok(is_wrong("sets\ta\tweight=1", "no such command", "sets"), "an unknown verb");
     ok(is_wrong("status ", "no such command", "status "), "a blank is not a tab");
     ok(is_wrong("modules\ta", "one word too many", "a"), "modules with an argument");
+    ok(is_wrong("figures\ta", "one word too many", "a"), "figures with an argument");
     ok(is_wrong("set", "no site", "set"), "set without a site");
     ok(is_wrong("set\t\tweight=1", "no name", ""), "an empty vhost");
     ok(is_wrong("set\ta", "nothing to be set", "set"), "nothing to set");

@@ -15,9 +15,11 @@ httpd       command:apache2,httpd   apache2-bin               httpd
 lua         file:/usr/lib*/*/modules/mod_lua.so  apache2-bin   mod_lua
 ssl         file:/usr/lib*/*/modules/mod_ssl.so  apache2-bin   mod_ssl
 http2       file:/usr/lib*/*/modules/mod_http2.so  apache2-bin  mod_http2
+suexec      file:/usr/lib/apache2/suexec,/usr/sbin/suexec  apache2-suexec-pristine  httpd-core
 mpm_itk     file:/usr/lib*/*/modules/mpm_itk.so  libapache2-mpm-itk  httpd-itk
 mime        file:/etc/mime.types    media-types               mailcap
 cgroup      pkgconfig:libcgroup     libcgroup-dev             libcgroup-devel
+seccomp     pkgconfig:libseccomp    libseccomp-dev            libseccomp-devel
 jansson     pkgconfig:jansson       libjansson-dev            jansson-devel
 expat       pkgconfig:expat         libexpat1-dev             expat-devel
 hiredis     pkgconfig:hiredis       libhiredis-dev            hiredis-devel
@@ -99,12 +101,14 @@ git_program     git
 guest           -
 io              -
 long            -
+landlock        -
 machine         util network
 memory          -
 mod_http2       http2
 mod_lua         lua
 mod_qos         mod_qos
 mod_ssl         ssl
+mod_suexec      httpd suexec
 netns           network
 nghttp          h2load
 nm              compiler
@@ -117,6 +121,7 @@ root            -
 rpmspec         rpm
 sshd            ssh sshd
 systemd_analyze  systemd
+userns          util
 worker          httpd
 END
 }

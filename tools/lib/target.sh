@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is compared in a measurement.  A target has a title and a way to start it.
 
-target_kinds=(plain plain-best vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap lighttpd)
+target_kinds=(plain plain-best vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap sandbox-full sandbox-files lighttpd)
 
 # Process limits instead of shares: each site may run this number of requests at once, and
 # further requests are refused.
@@ -18,7 +18,7 @@ target_configure() { target_vhostlimit_lines=$1; }      # <lines>
 
 target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
-target_is_module() { [[ $1 == @(vhostlimit|limits*) ]]; }       # <target>
+target_is_module() { [[ $1 == @(vhostlimit|limits*|sandbox-*) ]]; }       # <target>
 
 # The alternatives to the module divide Apache's workers evenly among the sites; see
 # docs/design/002-toolkit.md.
@@ -37,6 +37,7 @@ target_title() { # <target>
     plain) echo 'plain Apache' ;;
     plain-best) echo 'plain Apache, its best number of threads' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
+    sandbox-*) echo "mod_vhostlimit, sandbox ${1#sandbox-}" ;;
     limits*) echo "process limits ${1#limits}:${1#limits}" ;;
     haproxy) echo 'HAProxy in front' ;;
     process-limit) echo 'two Apaches' ;;
@@ -50,6 +51,7 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
     plain | plain-best) echo 'no limits' ;;
     limits*) target_process_limits "${1#limits}" | target_one_line ;;
     vhostlimit) target_one_line <<<"$lines" ;;
+    sandbox-*) target_one_line <<<"$lines"$'\n'"VhostLimitSandbox ${1#sandbox-}" ;;
     mod_qos) echo "QS_LocRequestLimitDefault $(target_part) in each vhost; QS_ErrorResponseCode 503" ;;
     haproxy) echo "a backend for each vhost, maxconn $(target_part), timeout queue 10s" ;;
     process-limit) bed_instances | awk '{ printf "%s%s with MaxRequestWorkers %s", sep, NR == 1 ? "site1" : "the other sites", $4; sep = "; " }' ;;
@@ -75,6 +77,7 @@ target_start() { # <target> <the test's lines for the module>
     bubblewrap) bed_switch off "$(sandbox_lines)" ;;
     lighttpd) lighttpd_start ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
+    sandbox-*) bed_switch on "$target_vhostlimit_lines"$'\n'"$2"$'\n'"VhostLimitSandbox ${1#sandbox-}" ;;
     mod_qos) target_start_mod_qos ;;
     haproxy) bed_set front=sites; bed_switch off '' ;;
     process-limit) bed_set instances=2; bed_switch off '' ;;

@@ -1,0 +1,567 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config/vl_sandboxes.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <ap_mpm.h>
+#include <apr_strings.h>
+#include <http_core.h>
+#include <http_main.h>
+#include <unixd.h>
+
+#include "base/vl_private.h"
+#include "config/vl_conf.h"
+#include "sandbox/vl_rule.h"
+
+/* What a program finds besides its site.  Paths that do not exist are left out.  In the folders
+ * of sockets are those of MySQL, PostgreSQL, systemd-resolved and nscd. */
+static const vl_rule_t defaults[] = {
+    { VL_RULE_RO, "/usr" }, { VL_RULE_RO, "/bin" }, { VL_RULE_RO, "/sbin" },
+    { VL_RULE_RO, "/lib" }, { VL_RULE_RO, "/lib32" }, { VL_RULE_RO, "/lib64" },
+    { VL_RULE_RO, "/libx32" }, { VL_RULE_RO, "/opt" }, { VL_RULE_RO, "/etc" },
+    { VL_RULE_RO, "/run/mysqld" }, { VL_RULE_RO, "/var/run/mysqld" },
+    { VL_RULE_RO, "/var/lib/mysql/mysql.sock" },
+    { VL_RULE_RO, "/run/postgresql" }, { VL_RULE_RO, "/var/run/postgresql" },
+    { VL_RULE_RO, "/run/systemd/resolve" }, { VL_RULE_RO, "/run/nscd" },
+    { VL_RULE_RO, "/var/run/nscd" }, { VL_RULE_RO, "/var/cache/fontconfig" },
+    { VL_RULE_RO, "/sys/devices/system/cpu/online" },
+    { VL_RULE_DEVICE, "/dev/null" }, { VL_RULE_DEVICE, "/dev/zero" },
+    { VL_RULE_DEVICE, "/dev/full" }, { VL_RULE_DEVICE, "/dev/random" },
+    { VL_RULE_DEVICE, "/dev/urandom" },
+    { VL_RULE_PROC, "/proc" }, { VL_RULE_TMP, "/tmp" }, { VL_RULE_TMP, "/var/tmp" }
+};
+
+/* Folders that FULL makes a site's own, and that FILES does not open, because all sites
+ * would share them. */
+static const vl_rule_t own[] = {
+    { VL_RULE_TMP, "/dev/shm" }, { VL_RULE_TMP, "/var/lib/php/sessions" }
+};
+
+/* The virtual hosts of one site that have a sandbox together. */
+typedef struct cell_t {
+    const char *name;
+    const vl_site_t *site;
+    server_rec *server;         /* the first one with the directive, for messages */
+    apr_array_header_t *servers;        /* server_rec *: all of the site */
+    vl_sandbox_e mode;          /* the strictest */
+    apr_array_header_t *rules;  /* of vl_rule_t */
+} cell_t;
+
+/* --- rules ----------------------------------------------------------------- */
+
+static int is_below(const char *path, const char *folder)
+{
+    apr_size_t n = strlen(folder);
+
+    return !strncmp(path, folder, n) && (path[n] == '/' || path[n] == '\0');
+}
+
+static const char *without_slash(apr_pool_t *p, const char *path)
+{
+    apr_size_t n = strlen(path);
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return apr_pstrndup(p, path, n);
+}
+
+/* Adds a rule, in the place of an earlier one for the same path. */
+static void put_rule(apr_array_header_t *rules, vl_rule_e access, const char *path,
+                     int is_configured)
+{
+    const vl_rule_t added = { .access = access, .path = path, .is_configured = is_configured };
+    int i;
+
+    for (i = 0; i < rules->nelts; i++) {
+        vl_rule_t *rule = &APR_ARRAY_IDX(rules, i, vl_rule_t);
+
+        if (!strcmp(rule->path, path)) {
+            *rule = added;
+            return;
+        }
+    }
+    APR_ARRAY_PUSH(rules, vl_rule_t) = added;
+}
+
+/* Adds the path as it is configured, and as it is without symbolic links: programs use both. */
+static void put_folder(apr_pool_t *p, apr_array_header_t *rules, vl_rule_e access,
+                       const char *path, int is_configured)
+{
+    char *real = realpath(path, NULL);
+
+    path = without_slash(p, path);
+    if (strcmp(path, "/"))
+        put_rule(rules, access, path, is_configured);
+    if (real && strcmp(real, path) && strcmp(real, "/"))
+        put_rule(rules, access, apr_pstrdup(p, real), is_configured);
+    free(real);
+}
+
+static const char *document_root(const server_rec *s)
+{
+    const core_server_config *core = ap_get_core_module_config(s->module_config);
+
+    return core->ap_document_root;
+}
+
+/* Adds the folders of programs that the directives name, and of those in sections of them.
+ * <VirtualHost> is not entered. */
+static void put_script_folders(apr_pool_t *p, apr_array_header_t *rules,
+                               const ap_directive_t *first)
+{
+    const ap_directive_t *d;
+
+    for (d = first; d; d = d->next) {
+        const char *args = d->args;
+        char *path;
+
+        if (d->first_child && ap_cstr_casecmp(d->directive, "<VirtualHost"))
+            put_script_folders(p, rules, d->first_child);
+        if (ap_cstr_casecmp(d->directive, "ScriptAlias"))
+            continue;
+        path = ap_getword_conf(p, &args);
+        if (*args)              /* in <Location> the only argument is the file */
+            path = ap_getword_conf(p, &args);
+        path = ap_server_root_relative(p, path);
+        if (path)
+            put_folder(p, rules, VL_RULE_RO, path, 0);
+    }
+}
+
+/* Returns the directives of <VirtualHost>. */
+static const ap_directive_t *directives_of(const server_rec *s)
+{
+    const ap_directive_t *d;
+
+    for (d = ap_conftree; d; d = d->next) {
+        if (d->line_num == (int)s->defn_line_number && s->defn_name
+            && !ap_cstr_casecmp(d->directive, "<VirtualHost") && !strcmp(d->filename, s->defn_name))
+            return d->first_child;
+    }
+    return NULL;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const vl_rule_t *)a)->path, ((const vl_rule_t *)b)->path);
+}
+
+/* A DocumentRoot of a site. */
+typedef struct root_t {
+    const char *path;
+    const vl_site_t *site;
+} root_t;
+
+static int by_root(const void *a, const void *b)
+{
+    return strcmp(((const root_t *)a)->path, ((const root_t *)b)->path);
+}
+
+/* Returns an array of root_t, sorted by path. */
+static apr_array_header_t *find_roots(apr_pool_t *p, const apr_array_header_t *servers)
+{
+    apr_array_header_t *roots = apr_array_make(p, servers->nelts, sizeof(root_t));
+    int i;
+
+    for (i = 0; i < servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        root_t *root;
+
+        if (!document_root(s))
+            continue;
+        root = apr_array_push(roots);
+        root->path = without_slash(p, document_root(s));
+        root->site = vl_conf_get(s)->site;
+    }
+    qsort(roots->elts, (size_t)roots->nelts, sizeof(root_t), by_root);
+    return roots;
+}
+
+/* Returns the index of the first root that is not before the path. */
+static int first_root(const apr_array_header_t *roots, const char *path)
+{
+    int low = 0, high = roots->nelts;
+
+    while (low < high) {
+        int middle = (low + high) / 2;
+
+        if (strcmp(APR_ARRAY_IDX(roots, middle, root_t).path, path) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int has_rule(const apr_array_header_t *rules, const char *path)
+{
+    int i;
+
+    for (i = 0; i < rules->nelts; i++) {
+        if (!strcmp(APR_ARRAY_IDX(rules, i, vl_rule_t).path, path))
+            return 1;
+    }
+    return 0;
+}
+
+/* Hides the documents of other sites in the folders that this one may write to. */
+static void hide_others(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots)
+{
+    int i, j, n = cell->rules->nelts;
+
+    for (i = 0; i < n; i++) {
+        const vl_rule_t rule = APR_ARRAY_IDX(cell->rules, i, vl_rule_t);
+        const char *below = apr_pstrcat(p, rule.path, "/", NULL);
+
+        if (rule.access != VL_RULE_RW)
+            continue;
+        for (j = first_root(roots, below); j < roots->nelts; j++) {
+            const root_t *root = &APR_ARRAY_IDX(roots, j, root_t);
+
+            if (strncmp(root->path, below, strlen(below)) != 0)
+                break;
+            if (root->site != cell->site && !has_rule(cell->rules, root->path))
+                put_rule(cell->rules, VL_RULE_HIDE, root->path, 0);
+        }
+    }
+}
+
+static void put_configured(apr_pool_t *p, const cell_t *cell, const server_rec *s)
+{
+    const apr_array_header_t *paths = vl_conf_get(s)->sandbox_paths;
+    int i;
+
+    for (i = 0; paths && i < paths->nelts; i++) {
+        const vl_rule_t *rule = &APR_ARRAY_IDX(paths, i, vl_rule_t);
+
+        put_folder(p, cell->rules, rule->access, rule->path, 1);
+    }
+}
+
+/* Returns the rules of every sandbox, an array of vl_rule_t. */
+static apr_array_header_t *common_rules(apr_pool_t *p)
+{
+    apr_array_header_t *rules = apr_array_make(p, 40, sizeof(vl_rule_t));
+    unsigned n;
+
+    for (n = 0; n < sizeof(defaults) / sizeof(defaults[0]); n++)
+        put_rule(rules, defaults[n].access, defaults[n].path, 0);
+    put_script_folders(p, rules, ap_conftree);
+    return rules;
+}
+
+/* Fills in cell->rules: the common ones, then what httpd's configuration says of the site,
+ * then VhostLimitSandboxPath. */
+static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *common,
+                       const apr_array_header_t *roots)
+{
+    struct stat file;
+    unsigned n;
+    int i;
+
+    cell->rules = apr_array_copy(p, common);
+    for (n = 0; n < sizeof(own) / sizeof(own[0]) && cell->mode == VL_SANDBOX_FULL; n++) {
+        if (!stat(own[n].path, &file))
+            put_rule(cell->rules, own[n].access, own[n].path, 0);
+    }
+    for (i = 0; i < cell->servers->nelts; i++) {
+        const server_rec *s = APR_ARRAY_IDX(cell->servers, i, server_rec *);
+
+        if (document_root(s))
+            put_folder(p, cell->rules, VL_RULE_RW, document_root(s), 0);
+        put_script_folders(p, cell->rules, directives_of(s));
+    }
+    hide_others(p, cell, roots);
+    for (i = 0; i < cell->servers->nelts; i++)
+        put_configured(p, cell, APR_ARRAY_IDX(cell->servers, i, server_rec *));
+    qsort(cell->rules->elts, (size_t)cell->rules->nelts, sizeof(vl_rule_t), by_path);
+}
+
+/* Returns an array of cell_t: the sites with a sandbox. */
+static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *servers)
+{
+    apr_array_header_t *cells = apr_array_make(p, 8, sizeof(cell_t)), *common, *roots;
+    apr_hash_t *by_site = apr_hash_make(p);
+    cell_t *cell;
+    int i, *index;
+
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        const vl_conf_t *conf = vl_conf_get(s);
+
+        if (conf->sandbox == VL_SANDBOX_OFF)
+            continue;
+        index = apr_hash_get(by_site, conf->site->name, APR_HASH_KEY_STRING);
+        if (!index) {
+            index = apr_palloc(p, sizeof(*index));
+            *index = cells->nelts;
+            apr_hash_set(by_site, conf->site->name, APR_HASH_KEY_STRING, index);
+            cell = apr_array_push(cells);
+            cell->name = conf->site->name;
+            cell->site = conf->site;
+            cell->server = s;
+            cell->servers = apr_array_make(p, 2, sizeof(server_rec *));
+        }
+        cell = &APR_ARRAY_IDX(cells, *index, cell_t);
+        if ((vl_sandbox_e)conf->sandbox > cell->mode)
+            cell->mode = (vl_sandbox_e)conf->sandbox;
+    }
+    if (!cells->nelts)
+        return cells;
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+
+        index = apr_hash_get(by_site, vl_conf_get(s)->site->name, APR_HASH_KEY_STRING);
+        if (index)
+            APR_ARRAY_PUSH(APR_ARRAY_IDX(cells, *index, cell_t).servers, server_rec *) = s;
+    }
+    common = common_rules(p);
+    roots = find_roots(p, servers);
+    for (i = 0; i < cells->nelts; i++)
+        make_rules(p, &APR_ARRAY_IDX(cells, i, cell_t), common, roots);
+    return cells;
+}
+
+/* --- what cannot be together ------------------------------------------------ */
+
+/* Programs of these modules start in a process that does not know their site, or run in
+ * httpd itself. */
+static const char *modules_outside(void)
+{
+    static const struct {
+        const char *file, *why;
+    } outside[] = {
+        { "mod_cgid.c", "mod_cgid starts programs from its daemon, outside of the sandbox: "
+                        "load mod_cgi in its place" },
+        { "mod_fcgid.c", "mod_fcgid starts programs from its process manager, outside of the "
+                         "sandbox: use PHP-FPM or mod_cgi" },
+        { "mod_php.c", "mod_php runs scripts inside Apache, outside of the sandbox: use "
+                       "PHP-FPM" },
+        { "mod_php7.c", "mod_php runs scripts inside Apache, outside of the sandbox: use "
+                        "PHP-FPM" },
+        { "mod_perl.c", "mod_perl runs scripts inside Apache, outside of the sandbox" },
+        { "mod_wsgi.c", "mod_wsgi runs programs in its own processes, outside of the sandbox" }
+    };
+    unsigned i;
+
+    for (i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+        if (ap_find_linked_module(outside[i].file))
+            return outside[i].why;
+    }
+    return NULL;
+}
+
+/* Landlock gives rights, and takes none away below a folder that has them. */
+static const char *files_cannot(apr_pool_t *p, const cell_t *cell)
+{
+    int i, j;
+
+    for (i = 0; i < cell->rules->nelts; i++) {
+        const vl_rule_t *rule = &APR_ARRAY_IDX(cell->rules, i, vl_rule_t);
+
+        if (rule->access != VL_RULE_HIDE
+            && !(rule->access == VL_RULE_RO && rule->is_configured))
+            continue;
+        for (j = 0; j < i; j++) {
+            const vl_rule_t *above = &APR_ARRAY_IDX(cell->rules, j, vl_rule_t);
+
+            if (!is_below(rule->path, above->path) || above->access == VL_RULE_HIDE
+                || above->access == rule->access)
+                continue;
+            return apr_psprintf(p, "Files cannot take away rights to %s below %s: write "
+                                "VhostLimitSandbox Full, or move the folder", rule->path,
+                                above->path);
+        }
+    }
+    return NULL;
+}
+
+/* Returns NULL, or what keeps the programs of the site outside of their sandbox. */
+static const char *cannot_enforce(apr_pool_t *p, const cell_t *cell)
+{
+    const char *why = vl_sandbox_lacks(cell->mode);
+
+    if (!why)
+        why = modules_outside();
+    if (!why && cell->mode == VL_SANDBOX_FILES)
+        why = files_cannot(p, cell);
+    return why;
+}
+
+/* Returns 1 if a directive of that name is used in the list, sections included. */
+static int has_directive(const ap_directive_t *first, const char *name, int enters_vhosts)
+{
+    const ap_directive_t *d;
+
+    for (d = first; d; d = d->next) {
+        if (!ap_cstr_casecmp(d->directive, name))
+            return 1;
+        if (d->first_child && (enters_vhosts || ap_cstr_casecmp(d->directive, "<VirtualHost"))
+            && has_directive(d->first_child, name, enters_vhosts))
+            return 1;
+    }
+    return 0;
+}
+
+/* The program suexec is setuid, which a sandbox does not allow: no program would start. */
+static int uses_suexec(const server_rec *s)
+{
+    return ap_find_linked_module("mod_suexec.c") && ap_unixd_config.suexec_enabled
+           && (has_directive(ap_conftree, "SuexecUserGroup", 0)
+               || (s->is_virtual && has_directive(directives_of(s), "SuexecUserGroup", 0)));
+}
+
+/* Returns NULL, or an error in the configuration of the virtual host. */
+static const char *config_error(apr_pool_t *p, const server_rec *s)
+{
+    const apr_array_header_t *paths = vl_conf_get(s)->sandbox_paths;
+    struct stat file;
+    int i;
+
+    if (uses_suexec(s))
+        return "suexec is a setuid program, which cannot run in a sandbox: remove "
+               "SuexecUserGroup, or write VhostLimitSandbox Off";
+    if (ap_find_linked_module("mpm_itk.c"))
+        return "mpm_itk changes the user of a process that serves a request, which has no "
+               "right to the sandbox then: unload mpm_itk, or write VhostLimitSandbox Off";
+    for (i = 0; paths && i < paths->nelts; i++) {
+        const vl_rule_t *rule = &APR_ARRAY_IDX(paths, i, vl_rule_t);
+
+        if (vl_conf_get(s)->sandbox == VL_SANDBOX_FILES && rule->access == VL_RULE_TMP)
+            return apr_psprintf(p, "VhostLimitSandboxPath tmp %s needs VhostLimitSandbox Full",
+                                rule->path);
+        if (rule->access != VL_RULE_HIDE && rule->access != VL_RULE_TMP
+            && stat(rule->path, &file))
+            return apr_psprintf(p, "VhostLimitSandboxPath: %s does not exist", rule->path);
+    }
+    return NULL;
+}
+
+/* --- at the start ----------------------------------------------------------- */
+
+/* Sites without their sandbox that the log names after one start or restart. */
+#define NAMED 10
+
+/* Logs why the site has not the sandbox that is configured.  Returns APR_EGENERAL if the server
+ * must not start. */
+static apr_status_t report(const cell_t *cell, const char *why, int is_restart, int *count)
+{
+    const vl_conf_t *conf = vl_conf_get(cell->server);
+    int is_closed = conf->on_error == VL_ERROR_CLOSED;
+
+    conf->site->unenforced = apr_pstrcat(cell->rules->pool, "VhostLimitSandbox ",
+                                         vl_sandbox_mode_name(cell->mode), ": ", why, NULL);
+    if (++*count <= NAMED)
+        ap_log_error(APLOG_MARK, !is_closed ? APLOG_WARNING
+                     : is_restart ? APLOG_ERR : APLOG_EMERG, 0, cell->server, VLOGNO(0070)
+                     "site %s has no complete sandbox (VhostLimitSandbox %s): %s. %s",
+                     cell->name, vl_sandbox_mode_name(cell->mode), why,
+                     !is_closed ? "Its programs run without what is missing (VhostLimitOnError open)"
+                     : is_restart ? "Programs that would start outside of it do not start"
+                     : "The server does not start (VhostLimitOnError closed)");
+    return is_closed && !is_restart ? APR_EGENERAL : APR_SUCCESS;
+}
+
+static void report_more(const server_rec *main_server, int count)
+{
+    if (count > NAMED)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0071)
+                     "%d more sites have no complete sandbox; the key \"unenforced\" of the "
+                     "status page names each site", count - NAMED);
+}
+
+/* Logs once what the sandboxes of that kind do not refuse here. */
+static void report_weakness(const server_rec *main_server, const apr_array_header_t *cells)
+{
+    vl_sandbox_e mode;
+    int i;
+
+    for (mode = VL_SANDBOX_FILES; mode <= VL_SANDBOX_FULL; mode++) {
+        const char *weakness = vl_sandbox_weakness(mode);
+
+        for (i = 0; weakness && i < cells->nelts; i++) {
+            if (APR_ARRAY_IDX(cells, i, cell_t).mode != mode)
+                continue;
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0073)
+                         "VhostLimitSandbox %s: %s", vl_sandbox_mode_name(mode), weakness);
+            break;
+        }
+    }
+}
+
+apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
+{
+    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    int is_test = ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
+    apr_array_header_t *cells;
+    apr_status_t rv = APR_SUCCESS;
+    int i, count = 0;
+
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+        const char *error = vl_conf_get(s)->sandbox == VL_SANDBOX_OFF
+                            ? NULL : config_error(ptemp, s);
+
+        if (!error)
+            continue;
+        ap_log_error(APLOG_MARK, APLOG_EMERG, 0, s, VLOGNO(0072)
+                     "site %s: %s. The server does not start",
+                     vl_conf_get(s)->site->name, error);
+        return APR_EINVAL;
+    }
+    cells = is_test ? find_cells(ptemp, servers) : NULL;
+    for (i = 0; cells && i < cells->nelts && rv == APR_SUCCESS; i++) {
+        const cell_t *cell = &APR_ARRAY_IDX(cells, i, cell_t);
+        const char *why = cannot_enforce(ptemp, cell);
+
+        /* Only root can know what root can do. */
+        if (why && !geteuid())
+            rv = report(cell, why, 0, &count);
+    }
+    report_more(main_server, count);
+    if (cells)
+        report_weakness(main_server, cells);
+    return rv;
+}
+
+static void set_programs(const cell_t *cell, const vl_sandbox_t *sandbox)
+{
+    int i;
+
+    for (i = 0; i < cell->servers->nelts; i++)
+        vl_conf_get(APR_ARRAY_IDX(cell->servers, i, server_rec *))->programs = sandbox;
+}
+
+apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
+                               vl_sandbox_kept_t **kept, int is_restart)
+{
+    apr_array_header_t *servers = vl_conf_servers(ptemp, main_server);
+    apr_array_header_t *cells = find_cells(p, servers);
+    apr_status_t rv = APR_SUCCESS;
+    int i, count = 0;
+
+    if (!cells->nelts && !*kept)
+        return APR_SUCCESS;
+    vl_sandbox_begin(p, ap_pglobal, kept);
+    for (i = 0; i < cells->nelts && rv == APR_SUCCESS; i++) {
+        const cell_t *cell = &APR_ARRAY_IDX(cells, i, cell_t);
+        const char *why = cannot_enforce(p, cell), *error = vl_sandbox_lacks(cell->mode);
+        vl_sandbox_t *sandbox = NULL;
+
+        if (!error)
+            error = vl_sandbox_make(p, *kept, cell->name, cell->mode, cell->rules,
+                                    ap_unixd_config.user_id, ap_unixd_config.group_id,
+                                    &sandbox);
+        if (error || why)
+            rv = report(cell, error ? error : why, is_restart, &count);
+        if (!sandbox && vl_conf_get(main_server)->on_error == VL_ERROR_CLOSED)
+            sandbox = vl_sandbox_refusing(p);
+        set_programs(cell, sandbox);
+    }
+    vl_sandbox_end(*kept);
+    report_more(main_server, count);
+    report_weakness(main_server, cells);
+    return rv;
+}

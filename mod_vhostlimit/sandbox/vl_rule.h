@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_RULE_H
+#define VL_RULE_H
+
+/* What the programs of a site may do with a path and everything below it.  The rule of the
+ * longest path counts.  Without a rule a path is hidden. */
+
+#include <apr_tables.h>
+
+typedef enum {
+    VL_RULE_HIDE,               /* the path does not exist, or is empty */
+    VL_RULE_TMP,                /* an empty folder of the site's own, in memory */
+    VL_RULE_RO,                 /* read and execute */
+    VL_RULE_RW,                 /* everything that the file's owner and mode allow */
+    VL_RULE_DEVICE,             /* read and write the device, create nothing */
+    VL_RULE_PROC                /* the kernel's /proc */
+} vl_rule_e;
+
+typedef struct vl_rule_t {
+    vl_rule_e access;
+    const char *path;           /* absolute */
+    int is_configured;          /* by VhostLimitSandboxPath */
+} vl_rule_t;
+
+#endif
