@@ -20,6 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     wrong = vl_command_parse(line, size, &command);
     must(wrong || command.verb == VL_COMMAND_STATUS
          || command.verb == VL_COMMAND_MODULES || command.verb == VL_COMMAND_PLANS
+         || command.verb == VL_COMMAND_FIGURES
          || command.verb == VL_COMMAND_SAVEFILE || command.verb == VL_COMMAND_FLEET
          || command.verb == VL_COMMAND_LEASE || command.vhost);
     must(wrong || command.nleases <= VL_COMMAND_LEASES);
