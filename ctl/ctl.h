@@ -30,6 +30,10 @@ typedef struct ctl_error_t {
 ctl_exit_e ctl_error_set(ctl_error_t *error, ctl_exit_e status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The same for an answer of the server without the member or key `name`.  what: "member" or
+ * "key". */
+ctl_exit_e ctl_error_set_missing(ctl_error_t *error, const char *what, const char *name);
+
 /* Prints the error to stderr, without control characters.  For usage errors the line that
  * points to --help follows.  Returns the status. */
 ctl_exit_e ctl_error_print(const ctl_error_t *error);

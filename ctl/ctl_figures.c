@@ -189,9 +189,7 @@ ctl_exit_e ctl_figures_read(const json_t *json, ctl_figures_t *ret_figures,
     if (!missing)
         return CTL_DONE;
     ctl_figures_free(ret_figures);
-    return ctl_error_set(error, CTL_UNAVAILABLE, "the member \"%s\" of the answer is missing "
-                         "or not valid: the module in the server and " CTL_PROGRAM " are of "
-                         "different versions. Restart Apache after an update", missing);
+    return ctl_error_set_missing(error, "member", missing);
 }
 
 ctl_exit_e ctl_figures_ask(const char *socket, ctl_figures_t *ret_figures,

@@ -112,9 +112,7 @@ ctl_exit_e ctl_status_read(json_t *json, ctl_status_t *ret_status, ctl_error_t *
     if (!missing)
         return CTL_DONE;
     ctl_status_free(ret_status);
-    return ctl_error_set(error, CTL_UNAVAILABLE, "the key \"%s\" of the answer is missing or not "
-                         "valid: the module in the server and " CTL_PROGRAM " are of "
-                         "different versions. Restart Apache after an update", missing);
+    return ctl_error_set_missing(error, "key", missing);
 }
 
 void ctl_status_free(ctl_status_t *status)

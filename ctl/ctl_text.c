@@ -60,6 +60,13 @@ ctl_exit_e ctl_error_set(ctl_error_t *error, ctl_exit_e status, const char *form
     return status;
 }
 
+ctl_exit_e ctl_error_set_missing(ctl_error_t *error, const char *what, const char *name)
+{
+    return ctl_error_set(error, CTL_UNAVAILABLE, "the %s \"%s\" of the answer is missing or not "
+                         "valid: the module in the server and " CTL_PROGRAM " are of "
+                         "different versions. Restart Apache after an update", what, name);
+}
+
 ctl_exit_e ctl_error_print(const ctl_error_t *error)
 {
     fflush(stdout);

@@ -59,7 +59,7 @@ unsigned fleet_share_solve(fleet_problem_t *problem, double precision);
 double fleet_share_weight(double weight, double elsewhere, double level, double floor);
 
 /* Divides `amount` between n parties: each gets what it wants if that is possible, and
- * otherwise at most an equal level. What is left over is divided equally. */
+ * otherwise at most an equal level. The rest is divided equally. */
 void fleet_share_divide(double amount, const double wanted[], size_t n, double ret_parts[]);
 
 /* The same in whole numbers. Each party gets at least 1, even if amount is less than n. */

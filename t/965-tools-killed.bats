@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # needs: bed
 # bench.sh ended or killed at random moments leaves nothing, here and on the machines of
-# --clients. After SIGKILL the next tool removes what is left here.
+# --clients. After SIGKILL the next tool removes the remains.
 
 bats_require_minimum_version 1.5.0
 load lib/common
@@ -78,7 +78,7 @@ nothing_left() {
 # Processes of the killed run hold the lock until they have ended.
 takes_down() { "$TOP/tools/setup.sh" down 3>&-; }
 
-@test "after SIGKILL at four random moments the next tool removes what is left" {
+@test "after SIGKILL at four random moments the next tool removes the remains" {
   for _ in 1 2 3 4; do
     begin_run here
     kill_run KILL

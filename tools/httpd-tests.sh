@@ -116,7 +116,7 @@ main() {
   [[ -n $source ]] || misuse '--source is missing: the folder of a source tree of httpd 2.4'
   [[ $mpm =~ ^(event|worker|prefork)$ ]] || misuse "-m: $mpm is not event, worker or prefork"
   need_root
-  need apxs curl nghttp h2load unshare ip
+  need apxs curl nghttp h2load unshare ip make
   python=$(command -v /usr/bin/python3 || command -v python3) || cannot 'python3 is not installed'
   "$python" -c 'import pytest, cryptography, packaging, filelock' 2>/dev/null ||
     cannot 'Python packages are missing: pytest, cryptography, packaging, filelock (Debian: python3-NAME)'

@@ -477,7 +477,6 @@ static int has_connections(void)
            || (acceptor.is_prefork && vl_relay_pending(vl_child.relay_pair));
 }
 
-
 /* Connections are transferred to the other children. If none has started for a second,
  * they are transferred to a child that is about to start, or, when the server stops,
  * answered with 503. at_once: all children end now, and others start after them. */

@@ -405,8 +405,8 @@ static void unqueue_locked(vl_lease_t *lease)
     vl_park_remove_locked(&lease->waiter);
 }
 
-/* The connection has nothing to run: its held streams have begun on credit, or were reset.
- * Returns the grant that it has got in the meantime. */
+/* The connection has nothing to run: it ends, or its held streams have begun on credit or
+ * were reset. Returns the grant that it has got in the meantime. */
 static vl_grant_t leave_queue_locked(vl_lease_t *lease)
 {
     vl_grant_t grant = { 0 };
@@ -1374,15 +1374,12 @@ int vl_lease_waits(const vl_lease_t *lease)
  * timer, and returns a slot that was granted and not used. */
 static void detach(vl_lease_t *lease)
 {
-    vl_grant_t grant = { 0 };
+    vl_grant_t grant;
 
     vl_park_lock();
     restore_socket_fd(lease);
     vl_wheel_clear(&lease->timer);
-    unqueue_locked(lease);
-    if (lease->answer != NO_ANSWER)
-        grant = lease->queue_grant;
-    lease->answer = NO_ANSWER;
+    grant = leave_queue_locked(lease);
     lease->state = EXPIRED;
     enter_ring_locked(lease, leases.closing);
     vl_park_unlock();

@@ -159,7 +159,7 @@ static void parts(void)
         reports[s].entries[0].wanted = reports[s].entries[0].requests = 0;
     fleet_plan_make(list, SERVERS, 0, &limits, &plan);
     ok(plan.shares[0].cpu == 1000 && plan.shares[0].concurrency == 3,
-       "a server that wants nothing has the least part, and of what is left");
+       "a server without demand has the least part, and a part of the rest");
     fleet_plan_free(&plan);
     reports[2].nentries = 2;
     fleet_plan_make(list, SERVERS, 2, &limits, &plan);

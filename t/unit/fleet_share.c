@@ -292,7 +292,7 @@ static void parts(void)
     fleet_share_divide(100, wanted, 3, part);
     ok(part[0] == 10 && part[1] == 45 && part[2] == 45, "a limit is divided by what is wanted");
     fleet_share_divide(90, little, 3, part);
-    ok(part[0] == 30 && part[1] == 40 && part[2] == 20, "what is left over is divided equally");
+    ok(part[0] == 30 && part[1] == 40 && part[2] == 20, "the rest is divided equally");
     fleet_share_divide_whole(10, requests, 3, whole);
     ok(whole[0] == 1 && whole[1] == 5 && whole[2] == 4, "whole numbers");
     fleet_share_divide_whole(7, none, 2, whole);
