@@ -29,7 +29,7 @@ begin_bench() { # <option>...: in the background; its pid is in $bench
 
 end_bench() { # <signal>: and its status
   local rc=0
-  kill "-$1" "$bench" || true
+  signal_until_gone "$1" "$bench"
   wait "$bench" || rc=$?
   cat report log
   printf 'status %s\n' "$rc"

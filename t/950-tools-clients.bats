@@ -128,7 +128,7 @@ answer_to() { # <address of machine 2> [port]: its status; 000 if there is no an
   is "$(answer_to 198.18.9.99)" 403 'to a stranger'
   is "$(answer_to 198.18.9.12)" 200 'to a client'
   is "$(on_server curl -s -m 20 -o /dev/null -w '%{http_code}' -H 'Host: site1.test' http://198.18.9.1/)" 200 'to the machine'
-  kill -INT "$bench"
+  signal_until_gone INT "$bench"
   end_bench
   logged 'pages are served to this machine and to 198.18.9.12 198.18.9.13 only'
   server_is_clean
@@ -138,7 +138,7 @@ answer_to() { # <address of machine 2> [port]: its status; 000 if there is no an
   is "$(answer_to 198.18.9.99)" 403 'to a stranger, from HAProxy'
   is "$(answer_to 198.18.9.99 8080)" 000 'to a stranger, from Apache behind it'
   is "$(answer_to 198.18.9.12)" 200 'to a client, through HAProxy'
-  kill -INT "$bench"
+  signal_until_gone INT "$bench"
   end_bench
   machines_clean
   server_is_clean
@@ -159,16 +159,12 @@ second_address() {
   machines_clean
 }
 
-# Sends SIGINT until bench.sh ends, because bash may ignore the first one while it waits
-# for a program.
-interrupted() { gone "$bench" || { kill -INT "$bench" 2>/dev/null && time_passes 500; gone "$bench"; }; }
-
 @test "an interrupted measurement restores the clients" {
   second_address
   begin_bench --clients one,two,three --server 198.18.9.2 --repeat 3
   meanwhile began 1 2
   mapped 1 198.18.9.2
-  wait_until 60 interrupted
+  signal_until_gone INT "$bench"
   end_bench
   is "$status" 130
   server_is_clean

@@ -132,6 +132,13 @@ moment_is_over() { ((${EPOCHREALTIME/./} >= $1)); }
 # A zombie counts as gone.
 gone() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [ZX]* ]]; }  # <pid>
 
+# Sends the signal until the tool has ended. Bash 5.2 can lose a signal that arrives in
+# certain moments of a command substitution, about one of a hundred in a loop of nothing else.
+signal_until_gone() { # <signal> <pid> [<seconds>]
+  wait_until "${3-120}" signalled "$1" "$2"
+}
+signalled() { gone "$2" || { kill "-$1" "$2" 2>/dev/null && time_passes 3000; gone "$2"; }; }
+
 join() { # <separator> <word>...
   local sep=$1 text=${2:-}
   shift 2

@@ -90,6 +90,8 @@ need_files() { # <number>: so many open files for each process from here on
 }
 
 # Registers a cleanup function; call this before the change.  The last one runs first.
+# Bash 5.2 can lose a signal that arrives while it evaluates a command substitution: "trap:
+# unexpected EOF while looking for matching `)'". The second signal works then.
 on_exit() { # <function>
   if ((${#exit_jobs[@]} == 0)); then
     trap exit_now EXIT
