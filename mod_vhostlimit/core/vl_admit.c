@@ -34,6 +34,14 @@ int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
     return held < (apr_uint64_t)left * MORE_ALPHA;
 }
 
+int vl_admit_more_weighted(apr_uint32_t held, apr_uint32_t left, apr_uint32_t weight,
+                           apr_uint32_t n, apr_uint64_t weights)
+{
+    if (!held)
+        return left > 0;
+    return held * weights < (apr_uint64_t)left * MORE_ALPHA * weight * n;
+}
+
 apr_uint32_t vl_admit_retry_after(apr_uint64_t service_us, apr_uint32_t slots,
                                   apr_uint32_t random)
 {

@@ -28,6 +28,13 @@ vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
  * held. An account may use all of up to four units. */
 int vl_admit_more(apr_uint32_t held, apr_uint32_t left);
 
+/* The same for one of n active accounts: the threshold is in proportion to its weight.
+ * Otherwise accounts that all want more would hold the same number of slots, whatever their
+ * weights. weight: its weight; weights: the sum of the n weights; both in one unit. An
+ * account that holds nothing may take any free unit. */
+int vl_admit_more_weighted(apr_uint32_t held, apr_uint32_t left, apr_uint32_t weight,
+                           apr_uint32_t n, apr_uint64_t weights);
+
 /* Returns after how many seconds a refused client should retry. That is the time until a
  * slot is expected to be free (mean service time / slots, all slots being used), at least 1
  * and at most VL_RETRY_MAX. `random` extends it to up to twice that, so that refused

@@ -15,8 +15,8 @@ int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_queue_head_t *q = shm->queue.head;
 
-    return vl_admit_more(shm->queue.flows[account].running,
-                         difference(q->slots, q->running));
+    return vl_queue_may_take(&shm->queue, account, shm->queue.flows[account].running,
+                             difference(q->slots, q->running));
 }
 
 /* --- threads of one child ------------------------------------------------- */
@@ -92,7 +92,8 @@ int vl_capacity_may_accept(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t acc
 {
     apr_uint32_t granted = granted_to(shm, c, account);
 
-    return vl_admit_more(threads_of(shm, c, account, granted), vl_capacity_left(shm, c));
+    return vl_queue_may_take(&shm->queue, account, threads_of(shm, c, account, granted),
+                             vl_capacity_left(shm, c));
 }
 
 int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account)
@@ -101,10 +102,10 @@ int vl_capacity_may_grant(const vl_shm_t *shm, apr_uint32_t c, apr_uint32_t acco
     apr_uint32_t granted = granted_to(shm, c, account);
     apr_uint32_t held = threads_of(shm, c, account, granted);
 
-    if (vl_admit_more(held, vl_capacity_left(shm, c)))
+    if (vl_queue_may_take(&shm->queue, account, held, vl_capacity_left(shm, c)))
         return 1;
     if (__atomic_load_n(&cell->parked, __ATOMIC_RELAXED) > granted
-        && vl_admit_more(held, left_for_parked(shm, c)))
+        && vl_queue_may_take(&shm->queue, account, held, left_for_parked(shm, c)))
         return 1;
     return __atomic_load_n(&cell->thread_waiters, __ATOMIC_RELAXED) > granted
            && accepts_grants(&shm->children[c]);
@@ -127,7 +128,8 @@ static apr_uint32_t processes_free(const vl_shm_t *shm)
 
 int vl_capacity_leaves_process(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return vl_admit_more(processes_of(shm, account), processes_free(shm));
+    return vl_queue_may_take(&shm->queue, account, processes_of(shm, account),
+                             processes_free(shm));
 }
 
 /* The account's first unit never exceeds the threshold. A further one does if the account
@@ -146,7 +148,7 @@ int vl_capacity_is_exceeded(const vl_shm_t *shm, apr_uint32_t account)
         left = difference(vl_capacity_most(shm, shm->self) + 1,
                           vl_capacity_busy(shm, shm->self) - child->ring_len);
     }
-    return held > 1 && !vl_admit_more(held - 1, left);
+    return held > 1 && !vl_queue_may_take(&shm->queue, account, held - 1, left);
 }
 
 /* Returns the free capacity of child c for an account that already holds all busy threads

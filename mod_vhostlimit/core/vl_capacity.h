@@ -3,8 +3,8 @@
 #define VL_CAPACITY_H
 
 /* Capacity thresholds: how many slots, and how many threads of a child process, one account
- * may hold. Some stay free for other accounts (vl_admit_more()). This file owns no state. It
- * computes the answers from the segment (vl_segment.h).
+ * may hold. Some stay free for other accounts (vl_queue_may_take()). This file owns no state.
+ * It computes the answers from the segment (vl_segment.h).
  *
  * A child that has the event or worker MPM runs requests on its threads. Under prefork every
  * child has one thread, so an account's processes are compared with the threshold instead of

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A flow is in the heap if and only if it has a waiting request, runs less than its
  * concurrency and has credit under its cap. The heap is ordered by virtual time, then by
- * number. head.running and head.waiting are the sums over the flows.
+ * number. head.running and head.waiting are the sums over the flows. A flow with a waiting or
+ * running request is active; head.active and head.active_milli are their number and weights.
  *
  * Example: two slots, weights a=2 b=1, every request costs 6, all waiting.
  *   start tags   a: 0 3 6 9 12 …   b: 0 6 12 …
@@ -14,6 +15,7 @@
 #include <stddef.h>
 
 #include "base/vl_clock.h"
+#include "core/vl_admit.h"
 
 static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
 {
@@ -101,12 +103,27 @@ static int is_ready(const vl_queue_t *q, apr_uint32_t flow)
     return q->flows[flow].waiting && vl_queue_is_within_bounds(q, flow);
 }
 
-/* Restores the heap after any change of a flow: adds, removes or moves it. */
-static void update_heap(vl_queue_t *q, apr_uint32_t flow)
+static apr_uint32_t weight_milli(const vl_flow_t *f)
 {
-    const vl_flow_t *f = &q->flows[flow];
+    return f->part.weight_milli ? f->part.weight_milli : f->limits.weight * 1000;
+}
+
+static void count_active(vl_queue_t *q, vl_flow_t *f)
+{
+    apr_uint32_t now = f->running || f->waiting ? weight_milli(f) : 0;
+
+    q->head->active += (now != 0) - (f->active_milli != 0);
+    q->head->active_milli += (apr_uint64_t)now - f->active_milli;
+    f->active_milli = now;
+}
+
+/* Restores the sums and the heap after any change of a flow. */
+static void update(vl_queue_t *q, apr_uint32_t flow)
+{
+    vl_flow_t *f = &q->flows[flow];
     int ready = is_ready(q, flow);
 
+    count_active(q, f);
     if (ready && !f->heap_pos)
         heap_add(q, flow);
     else if (!ready && f->heap_pos)
@@ -119,9 +136,7 @@ static void update_heap(vl_queue_t *q, apr_uint32_t flow)
 
 static apr_uint64_t virtual_of(const vl_flow_t *f, apr_uint64_t us)
 {
-    if (f->part.weight_milli)
-        return us * 1000 * VL_VT_UNIT / f->part.weight_milli;
-    return us * VL_VT_UNIT / f->limits.weight;
+    return us * 1000 * VL_VT_UNIT / weight_milli(f);
 }
 
 static void charge(vl_flow_t *f, apr_uint64_t us)
@@ -168,7 +183,7 @@ void vl_queue_limit(vl_queue_t *q, apr_uint32_t flow, const vl_limits_t *limits)
         f->credit_us = most_credit(f);
     if (!f->estimate_us)
         f->estimate_us = 1;
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 void vl_queue_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part)
@@ -179,7 +194,7 @@ void vl_queue_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part)
     f->part = *part;
     if (!had_cap || f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 vl_limits_t vl_queue_limits(const vl_queue_t *q, apr_uint32_t flow)
@@ -209,7 +224,7 @@ void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow)
 {
     if (q->flows[flow].credit_us < 0)
         q->flows[flow].credit_us = 0;
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
@@ -219,7 +234,7 @@ void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
     f->credit_us += (apr_int64_t)(passed_us * cap_of(f) / 1000);
     if (f->credit_us > most_credit(f))
         f->credit_us = most_credit(f);
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
@@ -230,7 +245,7 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
         charge(f, (apr_uint64_t)us);
     else
         refund(q, f, (apr_uint64_t)-us);
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 /* Counts waiting requests, and the time in which there are any. The sum is atomic, because
@@ -250,13 +265,13 @@ void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow)
 {
     catch_up(q, &q->flows[flow]);
     count_waiting(q, &q->flows[flow], 1);
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 {
     count_waiting(q, &q->flows[flow], -(int)n);
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 apr_uint32_t vl_queue_next(const vl_queue_t *q)
@@ -291,6 +306,16 @@ int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow)
            && !q->flows[flow].waiting && vl_queue_is_within_bounds(q, flow);
 }
 
+int vl_queue_may_take(const vl_queue_t *q, apr_uint32_t flow, apr_uint32_t held,
+                      apr_uint32_t left)
+{
+    const vl_flow_t *f = &q->flows[flow];
+    apr_uint32_t weight = weight_milli(f), more = f->active_milli ? 0 : 1;
+
+    return vl_admit_more_weighted(held, left, weight, q->head->active + more,
+                                  q->head->active_milli + more * weight);
+}
+
 static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
 {
     vl_flow_t *f = &q->flows[flow];
@@ -301,7 +326,7 @@ static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
     charge(f, charged);
     f->running++;
     q->head->running++;
-    update_heap(q, flow);
+    update(q, flow);
     return charged;
 }
 
@@ -342,12 +367,13 @@ void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 {
     q->flows[flow].running -= n;
     q->head->running -= n;
-    update_heap(q, flow);
+    update(q, flow);
 }
 
 const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
 {
-    apr_uint32_t f, i, running = 0, waiting = 0, ready = 0;
+    apr_uint32_t f, i, running = 0, waiting = 0, ready = 0, active = 0;
+    apr_uint64_t weights = 0;
 
     for (f = 0; f < flows; f++) {
         const vl_flow_t *x = &q->flows[f];
@@ -356,6 +382,8 @@ const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
         running += x->running;
         waiting += x->waiting;
         ready += in;
+        active += x->running || x->waiting;
+        weights += x->running || x->waiting ? weight_milli(x) : 0;
         if (in != (x->heap_pos != 0))
             return "a flow is in the heap iff it waits and may run";
         if (in && (x->heap_pos > q->head->heap_len
@@ -364,6 +392,8 @@ const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
     }
     if (running != q->head->running || waiting != q->head->waiting)
         return "running and waiting are the sums over the flows";
+    if (active != q->head->active || weights != q->head->active_milli)
+        return "active and active_milli are the number and the weights of active flows";
     if (ready != q->head->heap_len)
         return "nothing else is in the heap";
     for (i = 1; i < ready; i++) {

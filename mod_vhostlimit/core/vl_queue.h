@@ -36,6 +36,7 @@ typedef struct vl_flow_t {
     apr_uint32_t running;       /* begun, not yet ended */
     apr_uint32_t estimate_us;   /* estimated cost of a request; at least 1 */
     apr_uint32_t heap_pos;      /* 1 + index in the heap; 0: not in the heap */
+    apr_uint32_t active_milli;  /* weight * 1000 while it is active; 0: it is not */
 } vl_flow_t;
 
 typedef struct vl_queue_head_t {
@@ -44,6 +45,8 @@ typedef struct vl_queue_head_t {
     apr_uint32_t running;
     apr_uint32_t waiting;
     apr_uint32_t heap_len;
+    apr_uint32_t active;        /* flows with a waiting or running request */
+    apr_uint64_t active_milli;  /* the sum of their weights * 1000 */
 } vl_queue_head_t;
 
 typedef struct vl_queue_t {
@@ -100,6 +103,11 @@ int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow);
 /* Returns 1 if the flow's own limits (concurrency, cap) allow one more running request,
  * whether or not a slot is free. */
 int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow);
+
+/* Returns 1 if a flow that holds `held` units of a resource may take one more while `left`
+ * units are free: vl_admit_more_weighted() with the weights of the active flows. */
+int vl_queue_may_take(const vl_queue_t *q, apr_uint32_t flow, apr_uint32_t held,
+                      apr_uint32_t left);
 
 /* One of the flow's waiting requests begins. Returns the cost charged, us. */
 apr_uint32_t vl_queue_begin(vl_queue_t *q, apr_uint32_t flow);

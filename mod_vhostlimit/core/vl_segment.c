@@ -86,10 +86,12 @@ static void sum_up_locked(vl_shm_t *shm)
 
     chain_hosts_locked(shm);
     shm->head->elsewhere = 0;
-    q->head->running = q->head->heap_len = 0;
+    q->head->running = q->head->heap_len = q->head->active = 0;
+    q->head->active_milli = 0;
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
         q->flows[a].running = q->flows[a].waiting = q->flows[a].heap_pos = 0;
+        q->flows[a].active_milli = 0;
         shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
     for (c = 0; c < shm->head->columns; c++) {

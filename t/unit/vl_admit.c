@@ -73,6 +73,19 @@ static void one_account_leaves_some(void)
     ok(vl_admit_more(3, 1), "the last one of four may go to the account with the others");
 }
 
+static void weights_count(void)
+{
+    /* Two active accounts of weights 300 and 100. */
+    ok(vl_admit_more_weighted(5, 1, 300, 2, 400) && !vl_admit_more_weighted(6, 1, 300, 2, 400),
+       "an account of 1.5 times the mean weight holds 1.5 times as many");
+    ok(vl_admit_more_weighted(1, 1, 100, 2, 400) && !vl_admit_more_weighted(2, 1, 100, 2, 400),
+       "one of half the mean weight holds half as many");
+    ok(vl_admit_more_weighted(0, 1, 1, 2, 10001) && !vl_admit_more_weighted(0, 0, 1, 2, 10001),
+       "an account of a tiny weight gets a free one");
+    ok(vl_admit_more_weighted(79, 20, 7, 1, 7) && !vl_admit_more_weighted(80, 20, 7, 1, 7),
+       "alone, an account's weight does not matter");
+}
+
 static void computes_retry_after(void)
 {
     apr_uint32_t i, least = 1000, most = 0;
@@ -98,6 +111,7 @@ int main(void)
     decides_by_concurrency();
     dryrun_counts_would_be_queued();
     one_account_leaves_some();
+    weights_count();
     computes_retry_after();
     return tap_done();
 }

@@ -164,6 +164,36 @@ static void the_least_served_is_next(void)
     ok(valid(shm), "the segment is valid");
 }
 
+/* Three accounts always have queued requests. A request runs as long as every other one. */
+static void weights_share_few_slots(apr_uint32_t slots)
+{
+    static const apr_uint32_t weights[] = { 300, 200, 100 };
+    vl_shm_t *shm = alone(slots, 1000);
+    vl_ticket_t running[64], granted;
+    apr_uint32_t i, oldest = 0, n = 0, served[3] = { 0 };
+
+    for (i = 0; i < 3; i++) {
+        vl_limits_t limits = limits_of(VL_MODE_ON, 0, 1000);
+
+        limits.weight = weights[i];
+        account_with(shm, i == 0 ? "a" : i == 1 ? "b" : "c", limits);
+        waits(shm, i, 100);
+    }
+    for (i = 0; i < 6000; i++) {
+        while (vl_slot_take(shm, &granted) == APR_SUCCESS)
+            running[(oldest + n++) % 64] = granted;
+        served[running[oldest].account]++;
+        vl_slot_wait(shm, running[oldest].account, vl_clock_us());
+        end(shm, &running[oldest], 100);
+        oldest = (oldest + 1) % 64;
+        n--;
+    }
+    ok(abs((int)served[0] - 3000) < 150 && abs((int)served[1] - 2000) < 150,
+       "with %u slots, weights of 3:2:1 share them 3:2:1 (%u, %u, %u)", (unsigned)slots,
+       (unsigned)served[0], (unsigned)served[1], (unsigned)served[2]);
+    ok(valid(shm), "the segment is valid");
+}
+
 static void slots_do_not_stay_free(void)
 {
     vl_shm_t *shm = alone(5, 100);
@@ -531,6 +561,9 @@ int main(void)
     queued_requests_may_leave();
     a_full_queue_refuses();
     the_least_served_is_next();
+    weights_share_few_slots(6);
+    weights_share_few_slots(14);
+    weights_share_few_slots(60);
     slots_do_not_stay_free();
     a_thread_is_kept_free();
     trying_does_not_bypass_the_queue();
