@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/vl_admit.h"
+#include "core/vl_auto.h"
 #include "core/vl_segment.h"
 
 static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
@@ -11,10 +12,16 @@ static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
     return all > used ? all - used : 0;
 }
 
+/* With automatic slots an account is within its share of CPU time, not of slots, as long as
+ * they are as few as keep the processors busy. If its requests then hold all slots without
+ * using CPU time, vl_auto_adjust() adds some. */
 int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account)
 {
     const vl_queue_head_t *q = shm->queue.head;
 
+    if (shm->head->auto_on && shm->queue.flows[account].running
+                              < shm->head->processors * VL_AUTO_MIN_PER_CPU)
+        return q->running < q->slots;
     return vl_queue_may_take(&shm->queue, account, shm->queue.flows[account].running,
                              difference(q->slots, q->running));
 }

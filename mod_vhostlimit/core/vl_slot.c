@@ -7,6 +7,11 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
+/* HTTP/1 connections with a lease may run this many times as many requests as there are
+ * slots. Below that none of their requests is queued, which costs more than the request of
+ * a static page. docs/design/007-leases.md has the measurements. */
+#define HTTP1_OVERRUN 2
+
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
                              vl_ticket_t *ticket)
 {
@@ -330,6 +335,30 @@ apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
     if (rv != APR_SUCCESS)
         return rv;
     if (vl_queue_is_within_bounds(&shm->queue, account))
+        take_slot_locked(shm, account, stream, ret_ticket);
+    else
+        rv = APR_EAGAIN;
+    vl_segment_unlock(shm);
+    return rv;
+}
+
+/* Returns 1 if other requests wait and the connections with a lease already run as many
+ * requests as there are slots (http2), or twice as many. */
+static int is_overrun(const vl_shm_t *shm, int http2)
+{
+    const vl_queue_head_t *q = shm->queue.head;
+
+    return q->heap_len && q->running / (http2 ? 1 : HTTP1_OVERRUN) >= q->slots;
+}
+
+apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, int http2, int stream,
+                              vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (vl_queue_is_within_bounds(&shm->queue, account) && !is_overrun(shm, http2))
         take_slot_locked(shm, account, stream, ret_ticket);
     else
         rv = APR_EAGAIN;

@@ -92,9 +92,15 @@ typedef struct vl_admission_t {
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission);
 
-/* Takes one more slot of the account for a connection with a lease, even above the number
- * of slots. Returns APR_EAGAIN if the account has reached its concurrency or its CPU cap.
- * stream: the request runs on a thread of mod_http2 and uses no thread of the MPM. */
+/* Takes one more slot of the account for a connection whose lease has credit. While requests
+ * of others wait, an HTTP/1 connection may do so up to twice the number of slots, and an
+ * HTTP/2 connection up to that number. Returns APR_EAGAIN beyond it, or if the account has
+ * reached its concurrency or its CPU cap. stream: the request runs on a thread of mod_http2
+ * and uses no thread of the MPM. */
+apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, int http2, int stream,
+                              vl_ticket_t *ret_ticket);
+
+/* The same for a request that cannot wait: whatever the number of slots. */
 apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
                             vl_ticket_t *ret_ticket);
 /* Returns the estimated cost of a request of the account, us of CPU time. Takes no lock. */

@@ -573,7 +573,7 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
         return may_have_thread(lease);
     if (lease->frames && !may_have_thread(lease))
         return 0;
-    if (vl_slot_resume(leases.shm, lease->account, 0, &grant.ticket) != APR_SUCCESS) {
+    if (vl_slot_continue(leases.shm, lease->account, lease->http2, 0, &grant.ticket) != APR_SUCCESS) {
         uncount_thread(lease);
         return 0;
     }
@@ -738,7 +738,7 @@ static int take_slot_by_credit_locked(vl_lease_t *lease)
             return 0;
         renew(lease);
     }
-    if (vl_slot_resume(leases.shm, lease->account, 1, &ticket) != APR_SUCCESS)
+    if (vl_slot_continue(leases.shm, lease->account, 1, 1, &ticket) != APR_SUCCESS)
         return 0;
     add_ticket_locked(lease, &ticket);
     return 1;
@@ -757,7 +757,7 @@ static int may_begin_locked(vl_lease_t *lease)
 }
 
 /* vl_frames_may_begin_fn. Each stream takes a slot while the lease lasts and its account
- * is within its own limits. The total number of slots may be exceeded. */
+ * is within its own limits (vl_slot_continue()). */
 static int may_begin(void *context)
 {
     vl_lease_t *lease = context;
@@ -1305,8 +1305,8 @@ int vl_lease_resume(vl_lease_t *lease, int stream, vl_ticket_t *ret_ticket)
                                            __ATOMIC_RELAXED);
 
     return credit(lease) > 0 && vl_clock_us() - since_us < GRACE_US
-           && vl_slot_resume(leases.shm, lease->account, stream, ret_ticket)
-              == APR_SUCCESS;
+           && vl_slot_continue(leases.shm, lease->account, lease->http2, stream,
+                               ret_ticket) == APR_SUCCESS;
 }
 
 void vl_lease_renew(vl_lease_t *lease)

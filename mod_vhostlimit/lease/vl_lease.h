@@ -45,7 +45,7 @@ int vl_lease_process(vl_lease_t *lease);
 
 /* Where connections are not parked, each request asks for its slot with these functions. */
 
-/* Continues the lease with a slot, which may exceed the number of slots. Returns 0 if
+/* Continues the lease with a slot, as vl_slot_continue() does. Returns 0 if
  * the lease is used up, or if the client was idle for too long. stream: see
  * vl_slot_resume(). */
 int vl_lease_resume(vl_lease_t *lease, int stream, vl_ticket_t *ret_ticket);

@@ -540,6 +540,53 @@ static void automatic_slots(void)
     ok(vl_slot_count(shm) == 17, "a configured number does not change");
 }
 
+/* The account with the least CPU time gets every slot, although it then holds nearly all. */
+static void automatic_slots_go_by_cpu_time(void)
+{
+    vl_shm_t *shm = alone(8, 100);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), i, of_a = 0;
+    vl_ticket_t held[8];
+
+    waits(shm, a, 50);
+    waits(shm, b, 50);
+    take_all(shm, held);
+    shm->head->processors = 1;
+    shm->head->auto_on = 1;
+    vl_queue_charge(&shm->queue, b, 1000000);
+    for (i = 0; i < 8; i++)
+        end(shm, &held[i], 10);
+    take_all(shm, held);
+    for (i = 0; i < 8; i++)
+        of_a += held[i].account == a;
+    ok(of_a == 8 && valid(shm), "automatic slots: CPU time alone decides about the first 8 (%u)",
+       (unsigned)of_a);
+}
+
+static void leases_do_not_overrun_the_slots(void)
+{
+    vl_shm_t *shm = alone(2, 100);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), i, http1 = 0, http2 = 0;
+    vl_ticket_t ticket, running[8];
+
+    for (i = 0; i < 6; i++)
+        vl_slot_continue(shm, a, 1, 1, &running[i]);
+    ok(shm->queue.head->running == 6, "while nothing waits, a lease continues above the slots");
+    for (i = 0; i < 6; i++)
+        end(shm, &running[i], 100);
+    waits(shm, b, 8);
+    while (vl_slot_continue(shm, a, 1, 1, &ticket) == APR_SUCCESS)
+        http2++;
+    while (vl_slot_continue(shm, a, 0, 0, &ticket) == APR_SUCCESS)
+        http1++;
+    ok(http2 == 0, "while requests wait, HTTP/2 streams do not exceed the slots (%u)",
+       (unsigned)http2);
+    ok(http1 == 2, "HTTP/1 requests of leases exceed them by as many again (%u)",
+       (unsigned)http1);
+    ok(vl_slot_resume(shm, a, 0, &ticket) == APR_SUCCESS,
+       "a request that cannot wait exceeds them");
+    ok(valid(shm), "the segment is valid");
+}
+
 static void more_slots_are_used_at_once(void)
 {
     vl_shm_t *shm = alone(1, 100);
@@ -576,6 +623,8 @@ int main(void)
     a_request_that_waits_for_its_client_has_no_slot();
     the_clock_does_not_run_twice();
     automatic_slots();
+    automatic_slots_go_by_cpu_time();
+    leases_do_not_overrun_the_slots();
     more_slots_are_used_at_once();
     return tap_done();
 }
