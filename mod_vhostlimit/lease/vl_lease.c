@@ -1017,6 +1017,19 @@ static void begin_run(vl_lease_t *lease)
     prepare_http2_session(lease);
 }
 
+/* Returns the slot for the next request (HTTP/1), or the thread that is counted since the
+ * handshake released the slot (vl_handshake.h). */
+static void drop_grant(vl_lease_t *lease)
+{
+    vl_grant_t grant = *lease->grant;
+
+    memset(lease->grant, 0, sizeof(*lease->grant));
+    if (grant.holds)
+        vl_park_end(&grant.ticket, NULL);
+    if (grant.occupies)
+        vl_thread_free(leases.shm, grant.ticket.account);
+}
+
 /* Returns the slots that the run has not used. */
 static void end_run(vl_lease_t *lease)
 {
@@ -1028,10 +1041,8 @@ static void end_run(vl_lease_t *lease)
     vl_park_unlock();
     if (!lease->frames) {
         /* No request has come. */
-        if (leases.parks && lease->grant->holds)
-            vl_park_end(&lease->grant->ticket, NULL);
         if (leases.parks)
-            lease->grant->holds = 0;
+            drop_grant(lease);
         return;
     }
     charge_connection(lease);
@@ -1192,13 +1203,9 @@ static int has_sent_nothing(vl_lease_t *lease)
  * the head when its request comes. */
 static void return_slot(vl_lease_t *lease)
 {
-    vl_grant_t grant = *lease->grant;
-
-    memset(lease->grant, 0, sizeof(*lease->grant));
-    if (grant.holds)
-        vl_park_end(&grant.ticket, NULL);
+    lease->waited_us = lease->grant->waited_us;
+    drop_grant(lease);
     lease->requeue_at_head = 1;
-    lease->waited_us = grant.waited_us;
     __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
     lease->state = IDLE;
 }

@@ -219,13 +219,14 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 {
     vl_grant_t grant = take_grant(req->conn, req->account);
 
+    /* vl_park_wait() counts the thread itself, and overwrites the grant. */
+    vl_request_unoccupy(&grant);
     if (!grant.holds && !grant.refused && vl_request_is_limited(conf)) {
         if (req->conn->master && vl_lease_parks())
             get_stream_slot(req, conf, &grant);
         else
             get_request_slot(req, conf, &grant);
     }
-    vl_request_unoccupy(&grant);
     if (!grant.holds && !grant.refused)
         return vl_slot_enter(vl_child.shm, req->account, &req->admission);
     admit_with_grant(req, &grant, conf);

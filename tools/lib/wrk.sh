@@ -4,12 +4,17 @@
 
 wrk_version() { wrk -v 2>&1 | sed -n '1s/ \[.*//p'; }
 
-wrk_prepare() { cp "$(in_tree tools/lib/wrk.lua)" "$(load_dir)"; }
+wrk_prepare() { # see wrk-tls.c
+  cp "$(in_tree tools/lib/wrk.lua)" "$(load_dir)"
+  gcc -D_GNU_SOURCE -std=gnu11 -O2 -Wall -shared -fPIC -o "$(load_dir)/wrk-tls.so" "$(in_tree tools/lib/wrk-tls.c)" -ldl ||
+    die 'wrk-tls.c did not compile'
+}
 
 wrk_words() { # <dir of its files> <users> <length> <keepalive> <url>
-  local header=()
+  local header=() before=()
   (($4)) || header=(-H 'Connection: close')
-  load_words=(wrk -t1 -c"$2" -d"$3" --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
+  [[ $5 != https:* ]] || before=(env LD_PRELOAD="$1/wrk-tls.so")
+  load_words=("${before[@]}" wrk -t1 -c"$2" -d"$3" --timeout 30s --latency "${header[@]}" -s "$1/wrk.lua" "$5")
 }
 
 wrk_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
