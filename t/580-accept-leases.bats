@@ -185,6 +185,27 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   wait_until 10 is_closed idle
 }
 
+# The first half of a head gets the connection a slot. Its thread waits for the second half
+# without the slot, and then for a slot.
+@test "threads of TLS connections whose heads came in halves are free after their requests" {
+  local round i name
+  start_leases
+  for round in 1 2 3; do
+    for i in 1 2 3; do
+      open_connection "half$round$i"
+      printf 'GET /page.html HTTP/1.1\r\nHost: s.te' >&"${talk["half$round$i"]}"
+    done
+    time_passes 300
+    hold_request "one$round" a
+    for i in 1 2 3; do printf 'st\r\n\r\n' >&"${talk["half$round$i"]}"; done
+    settles s waiting 3
+    release_request "one$round"
+    for i in 1 2 3; do wait_until 10 answers_are "half$round$i" 200; done
+  done
+  for name in a b s; do is "$(get "$name" /page.html -m $((10 * SLOWER)))" 200 "$name"; done
+  is "$(status_of s refused)" 0
+}
+
 @test "pipelined requests of one lease are answered in order" {
   start_leases
   open_connection many
