@@ -98,6 +98,7 @@ mapped() { ! cmp -s /etc/netns/vlt-host3/hosts "$MACHINES_DIR/host3/hosts"; }
     kill_run "$signal"
     wait_until 15 machines_clean
     if [[ $signal == KILL ]]; then (on_server "$TOP/tools/setup.sh" down) 3>&-; fi
-    wait_until 5 nothing_left
+    # After SIGKILL an ssh ends when the load of its machine does.
+    wait_until 30 nothing_left
   done
 }
