@@ -49,8 +49,8 @@ static int is_out_of_cpu(const ctl_vhost_t *vhost)
            && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
 }
 
-/* One site gets four fifths of the slots at most: it then has four times as many as are
- * free (vl_admit_more() of the module). */
+/* The module keeps some slots free for other sites: a site of average weight may hold four
+ * times as many as are free (vl_queue_may_take()). */
 static int has_most_slots(const explain_t *explain)
 {
     return explain->free > 0 && explain->vhost->running >= 4 * explain->free;

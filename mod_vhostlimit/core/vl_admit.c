@@ -31,7 +31,7 @@ vl_decision_t vl_admit_dryrun(const vl_limits_t *limits, apr_uint64_t running,
 
 int vl_admit_more(apr_uint32_t held, apr_uint32_t left)
 {
-    return held < (apr_uint64_t)left * MORE_ALPHA;
+    return vl_admit_more_weighted(held, left, 1, 1, 1);
 }
 
 int vl_admit_more_weighted(apr_uint32_t held, apr_uint32_t left, apr_uint32_t weight,

@@ -30,8 +30,8 @@ apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *s)
 
     if (state->hold)
         state->hold--;
-    /* A single account leaves a fifth of the slots free (vl_admit_more()), so the slots
-     * count as used when four fifths are. */
+    /* A single account may leave a fifth of the slots free (vl_queue_may_take()), so the
+     * slots count as used when four fifths are. */
     if (s->waiting && s->running + s->running / 4 + 1 >= slots
         && idle > IDLE_GROW) {
         /* Increase by half: from 8 to 100 slots in 1.4 s. */

@@ -16,8 +16,6 @@
 
 /* Time between samples. */
 #define VL_AUTO_STEP_US (200 * 1000)
-/* Fewest slots for each processor. */
-#define VL_AUTO_MIN_PER_CPU 8
 
 typedef struct vl_auto_t {
     apr_uint32_t floor;         /* fewer slots than this left processors idle ... */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/vl_admit.h"
-#include "core/vl_auto.h"
 #include "core/vl_segment.h"
 
 static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)

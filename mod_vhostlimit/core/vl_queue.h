@@ -7,9 +7,9 @@
  *
  * A flow (an account) only has a number of waiting and running requests and a virtual time.
  * The caller keeps the requests. Pure: no lock, no memory of its own, and no clock except
- * for vl_flow_t.backlog_us. Head, flows
- * and heap may be in memory that other processes share; the view (vl_queue_t) holds this
- * process's pointers to them. Lock: the caller's (the segment lock).
+ * for vl_flow_t.backlog_us. Head, flows and heap may be in memory that other processes share;
+ * the view (vl_queue_t) holds this process's pointers to them. Lock: the caller's (the segment
+ * lock).
  *
  * Virtual time is service received, divided by weight: cost * VL_VT_UNIT / weight. The cost
  * of a request is known only at its end. So its flow is charged an estimate (a moving
@@ -67,9 +67,9 @@ int vl_queue_is_capped(const vl_queue_t *q, apr_uint32_t flow);
 /* Returns the time in which a request of the flow waited, us. */
 apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us);
 
-/* A flow with a cap (limits.cpu, part.cpu_permille) has a token bucket of credit. Its cost is taken from the credit, and it
- * is granted nothing without credit. The credit grows by the cap's fraction of the time
- * that passes, up to that fraction of VL_CREDIT_US. */
+/* A flow with a cap (limits.cpu, part.cpu_permille) has a token bucket of credit. Its cost
+ * is taken from the credit, and it is granted nothing without credit. The credit grows by the
+ * cap's fraction of the time that passes, up to that fraction of VL_CREDIT_US. */
 #define VL_CREDIT_US 200000
 /* Cancels the debt of a flow, because it was only estimated. */
 void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow);

@@ -12,9 +12,10 @@
  * a static page. docs/design/007-leases.md has the measurements. */
 #define HTTP1_OVERRUN 2
 
-static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, int stream,
+static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                              vl_ticket_t *ticket)
 {
+    int stream = (flags & VL_SLOT_NO_THREAD) != 0;
     cell_t *cell = vl_segment_cell(shm, shm->self, account);
     child_t *child = &shm->children[shm->self];
 
@@ -327,39 +328,26 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
-apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
-                            vl_ticket_t *ret_ticket)
-{
-    apr_status_t rv = vl_segment_lock_child(shm);
-
-    if (rv != APR_SUCCESS)
-        return rv;
-    if (vl_queue_is_within_bounds(&shm->queue, account))
-        take_slot_locked(shm, account, stream, ret_ticket);
-    else
-        rv = APR_EAGAIN;
-    vl_segment_unlock(shm);
-    return rv;
-}
-
-/* Returns 1 if other requests wait and the connections with a lease already run as many
- * requests as there are slots (http2), or twice as many. */
-static int is_overrun(const vl_shm_t *shm, int http2)
+/* Returns 1 if others wait, and as many requests run as connections with a lease may add
+ * up to. */
+static int is_overrun(const vl_shm_t *shm, unsigned flags)
 {
     const vl_queue_head_t *q = shm->queue.head;
 
-    return q->heap_len && q->running / (http2 ? 1 : HTTP1_OVERRUN) >= q->slots;
+    if (flags & VL_SLOT_CANNOT_WAIT)
+        return 0;
+    return q->heap_len && q->running / (flags & VL_SLOT_HTTP2 ? 1 : HTTP1_OVERRUN) >= q->slots;
 }
 
-apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, int http2, int stream,
+apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                               vl_ticket_t *ret_ticket)
 {
     apr_status_t rv = vl_segment_lock_child(shm);
 
     if (rv != APR_SUCCESS)
         return rv;
-    if (vl_queue_is_within_bounds(&shm->queue, account) && !is_overrun(shm, http2))
-        take_slot_locked(shm, account, stream, ret_ticket);
+    if (vl_queue_is_within_bounds(&shm->queue, account) && !is_overrun(shm, flags))
+        take_slot_locked(shm, account, flags, ret_ticket);
     else
         rv = APR_EAGAIN;
     vl_segment_unlock(shm);

@@ -92,17 +92,19 @@ typedef struct vl_admission_t {
 apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission);
 
+/* Flags of vl_slot_continue(). */
+#define VL_SLOT_HTTP2 1             /* the connection speaks HTTP/2 */
+#define VL_SLOT_NO_THREAD 2         /* the request takes no thread of the MPM: it runs on one
+                                     * of mod_http2, or its connection's is counted already */
+#define VL_SLOT_CANNOT_WAIT 4       /* take a slot however many requests run */
+
 /* Takes one more slot of the account for a connection whose lease has credit. While requests
  * of others wait, an HTTP/1 connection may do so up to twice the number of slots, and an
  * HTTP/2 connection up to that number. Returns APR_EAGAIN beyond it, or if the account has
- * reached its concurrency or its CPU cap. stream: the request runs on a thread of mod_http2
- * and uses no thread of the MPM. */
-apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, int http2, int stream,
+ * reached its concurrency or its CPU cap. */
+apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                               vl_ticket_t *ret_ticket);
 
-/* The same for a request that cannot wait: whatever the number of slots. */
-apr_status_t vl_slot_resume(vl_shm_t *shm, apr_uint32_t account, int stream,
-                            vl_ticket_t *ret_ticket);
 /* Returns the estimated cost of a request of the account, us of CPU time. Takes no lock. */
 apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of queued requests and connections of the account in all children.

@@ -573,7 +573,8 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
         return may_have_thread(lease);
     if (lease->frames && !may_have_thread(lease))
         return 0;
-    if (vl_slot_continue(leases.shm, lease->account, lease->http2, 0, &grant.ticket) != APR_SUCCESS) {
+    if (vl_slot_continue(leases.shm, lease->account, lease->http2 ? VL_SLOT_HTTP2 : 0,
+                         &grant.ticket) != APR_SUCCESS) {
         uncount_thread(lease);
         return 0;
     }
@@ -738,7 +739,8 @@ static int take_slot_by_credit_locked(vl_lease_t *lease)
             return 0;
         renew(lease);
     }
-    if (vl_slot_continue(leases.shm, lease->account, 1, 1, &ticket) != APR_SUCCESS)
+    if (vl_slot_continue(leases.shm, lease->account, VL_SLOT_HTTP2 | VL_SLOT_NO_THREAD,
+                         &ticket) != APR_SUCCESS)
         return 0;
     add_ticket_locked(lease, &ticket);
     return 1;
@@ -1306,14 +1308,14 @@ void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
 
 /* --- worker and prefork: connections that keep their thread --------------- */
 
-int vl_lease_resume(vl_lease_t *lease, int stream, vl_ticket_t *ret_ticket)
+int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
 {
     apr_int64_t since_us = __atomic_load_n(&lease->idle_since_us,
                                            __ATOMIC_RELAXED);
+    unsigned flags = (lease->http2 ? VL_SLOT_HTTP2 : 0) | (no_thread ? VL_SLOT_NO_THREAD : 0);
 
     return credit(lease) > 0 && vl_clock_us() - since_us < GRACE_US
-           && vl_slot_continue(leases.shm, lease->account, lease->http2, stream,
-                               ret_ticket) == APR_SUCCESS;
+           && vl_slot_continue(leases.shm, lease->account, flags, ret_ticket) == APR_SUCCESS;
 }
 
 void vl_lease_renew(vl_lease_t *lease)

@@ -45,10 +45,9 @@ int vl_lease_process(vl_lease_t *lease);
 
 /* Where connections are not parked, each request asks for its slot with these functions. */
 
-/* Continues the lease with a slot, as vl_slot_continue() does. Returns 0 if
- * the lease is used up, or if the client was idle for too long. stream: see
- * vl_slot_resume(). */
-int vl_lease_resume(vl_lease_t *lease, int stream, vl_ticket_t *ret_ticket);
+/* Continues the lease with a slot, as vl_slot_continue() does. Returns 0 if the lease is
+ * used up, or if the client was idle for too long. no_thread: see VL_SLOT_NO_THREAD. */
+int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket);
 /* Begins a new lease: the next request has a slot that it was queued for. */
 void vl_lease_renew(vl_lease_t *lease);
 /* Returns 1 if the lease will be used up when a request that begins now has ended. */

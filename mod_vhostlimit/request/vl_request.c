@@ -156,7 +156,9 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
             return;
         vl_park_end(&grant->ticket, NULL);
     }
-    grant->holds = vl_slot_resume(vl_child.shm, req->account, 1, &grant->ticket)
+    grant->holds = vl_slot_continue(vl_child.shm, req->account,
+                                    VL_SLOT_HTTP2 | VL_SLOT_NO_THREAD | VL_SLOT_CANNOT_WAIT,
+                                    &grant->ticket)
                    == APR_SUCCESS;
     if (!grant->holds && !wait_with_thread(req, conf, grant))
         grant->refused = VL_REASON_QUEUE;
@@ -180,8 +182,9 @@ static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t
     rv = vl_slot_try(vl_child.shm, req->account, &grant->ticket);
     grant->holds = rv == APR_SUCCESS;
     if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
-        rv = vl_slot_resume(vl_child.shm, req->account, takes_no_thread,
-                            &grant->ticket);
+        rv = vl_slot_continue(vl_child.shm, req->account,
+                              VL_SLOT_CANNOT_WAIT | (takes_no_thread ? VL_SLOT_NO_THREAD : 0),
+                              &grant->ticket);
         grant->holds = rv == APR_SUCCESS;
         if (APR_STATUS_IS_EAGAIN(rv))
             grant->refused = VL_REASON_QUEUE;
