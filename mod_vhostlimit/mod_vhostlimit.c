@@ -475,8 +475,9 @@ static void child_status(server_rec *main_server, pid_t pid,
         vl_control_figures_child_lost(left);
     if (left)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0009)
-                     "child %" APR_PID_T_FMT " ended with %u requests running: "
-                     "their slots are free again", pid, left);
+                     "child %" APR_PID_T_FMT " died with %u requests running or queued: "
+                     "their slots are free again, and other child processes serve the "
+                     "queued ones", pid, left);
 }
 
 static void register_hooks(apr_pool_t *p)

@@ -72,3 +72,35 @@ is_killed_with_requests_on() { # <mpm>
   settles a requests 150
   settles a running 0
 }
+
+# Queues requests of new connections behind two that run, and kills every child process.
+queued_requests_outlive_the_children_of() { # <mpm> <signal>
+  start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
+  hold_request one; hold_request two
+  begin_crowd queued 30 a /page.html
+  settles a waiting 30
+  httpd_children | xargs kill "-$2"
+  is "$(crowd_got queued)" '30 200' "queued requests"
+  release_request one; release_request two
+  settles a running 0
+  is "$(status_of a waiting)" 0
+}
+
+@test "event: connections queued in killed children are served by new ones" {
+  requires event
+  queued_requests_outlive_the_children_of event KILL
+}
+
+@test "worker: connections queued in killed children are served by new ones" {
+  requires worker
+  queued_requests_outlive_the_children_of worker KILL
+}
+
+@test "prefork: connections queued in a killed acceptor are served by the next one" {
+  requires prefork
+  queued_requests_outlive_the_children_of prefork KILL
+}
+
+@test "connections queued in crashed children are served by new ones" {
+  queued_requests_outlive_the_children_of event SEGV
+}

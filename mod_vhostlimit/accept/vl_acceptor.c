@@ -23,6 +23,7 @@
 #include "accept/vl_child.h"
 #include "accept/vl_classify.h"
 #include "accept/vl_relay.h"
+#include "accept/vl_rescue.h"
 #include "accept/vl_transfer.h"
 #include "accept/vl_watchdog.h"
 #include "base/vl_clock.h"
@@ -231,7 +232,7 @@ static void resume_listening(void)
 
 /* --- events --------------------------------------------------------------- */
 
-/* Called when other children have granted slots or transferred connections, or a
+/* Called when other children have granted slots, transferred connections or died, or a
  * worker needs vl_arrival_after_events(). */
 static void handle_wake_up(void)
 {
@@ -239,6 +240,7 @@ static void handle_wake_up(void)
 
     if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
         return;
+    vl_shm_child_reclaim_dead(vl_child.shm);
     vl_park_lock();
     vl_park_take_locked();
     vl_park_refill_locked();
@@ -422,6 +424,7 @@ static void tick(apr_int64_t now_us)
 {
     int mpm_stalled;
 
+    vl_shm_child_reclaim_dead(vl_child.shm);
     vl_auto_adjust(vl_child.shm, now_us);
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
@@ -566,6 +569,7 @@ int vl_acceptor_open(int is_prefork)
         return -1;
     }
     watch(vl_shm_child_wake_fd(vl_child.shm), EPOLLIN, NULL);
+    vl_rescue_child_init();
     return pass_fd;
 }
 

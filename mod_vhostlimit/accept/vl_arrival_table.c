@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "accept/vl_rescue.h"
 #include "base/vl_clock.h"
 
 child_arrivals_t *vl_arrivals;
@@ -64,11 +65,49 @@ static void unlink_locked(vl_arrival_t *arrival)
     vl_arrivals->count[arrival->state]--;
 }
 
+/* All processes use the same clock (vl_clock.h), so the times are valid in another
+ * child. */
+vl_passed_t vl_arrival_known(const vl_arrival_t *arrival)
+{
+    vl_passed_t known = { 0 };
+
+    if (arrival->was_queued)
+        known.since_us = arrival->waiter.since_us;
+    else if (arrival->state == TRANSFER_FAILED)
+        known.since_us = arrival->queued_since_us;
+    else
+        known.began_us = arrival->head_since_us;
+    return known;
+}
+
+static void note_for_rescue(const vl_arrival_t *arrival)
+{
+    vl_passed_t known;
+
+    switch (arrival->state) {
+    case INCOMPLETE_HEAD:
+    case QUEUED:
+    case FOR_MPM:
+    case IN_MPM:
+    case TRANSFER_FAILED:
+        known = vl_arrival_known(arrival);
+        vl_rescue_note(arrival->fd, &known);
+        break;
+    case CLASSIFYING:
+    case LINGERING:
+    case RELEASED:
+    case STATES:
+        vl_rescue_forget(arrival->fd);
+        break;
+    }
+}
+
 void vl_arrival_enter_locked(vl_arrival_t *arrival, state_e state)
 {
     arrival->state = state;
     APR_RING_INSERT_TAIL(&vl_arrivals->ring[state], arrival, vl_arrival_t, link);
     vl_arrivals->count[state]++;
+    note_for_rescue(arrival);
 }
 
 void vl_arrival_move_locked(vl_arrival_t *arrival, state_e state)
@@ -129,6 +168,7 @@ void vl_arrival_pass_locked(vl_arrival_t *arrival)
 
 void vl_arrival_release_locked(vl_arrival_t *arrival)
 {
+    vl_rescue_forget(arrival->fd);
     if (arrival->passport)
         arrival->passport->arrival = NULL;
     arrival->passport = NULL;

@@ -129,6 +129,8 @@ void vl_arrival_move_locked(vl_arrival_t *arrival, state_e state);
 /* The same, and sets its timer. */
 void vl_arrival_move_until_locked(vl_arrival_t *arrival, state_e state,
                                   apr_int64_t until_us);
+/* Returns what another child needs to know of the connection. */
+vl_passed_t vl_arrival_known(const vl_arrival_t *arrival);
 /* Returns the oldest record in the state, or NULL if there is none. */
 vl_arrival_t *vl_arrival_first_locked(state_e state);
 

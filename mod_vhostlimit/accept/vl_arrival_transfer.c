@@ -7,6 +7,7 @@
 
 #include "accept/vl_arrival_answer.h"
 #include "accept/vl_arrival_queue.h"
+#include "accept/vl_rescue.h"
 
 /* Returns a connection that waits here, without a grant, or NULL. */
 static vl_arrival_t *find_waiting_locked(void)
@@ -27,6 +28,7 @@ static vl_arrival_t *find_unbegun_locked(void)
 
     if (arrival) {
         vl_arrival_return_grant_locked(&arrival->grant);
+        vl_rescue_forget(arrival->fd);
         arrival->fd = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
     }
     return arrival;
@@ -45,21 +47,6 @@ static vl_arrival_t *find_locked(vl_take_e which)
     return find_unbegun_locked();
 }
 
-/* All processes use the same clock (vl_clock.h), so the times are valid in the other
- * child. */
-static vl_passed_t transfer_record(const vl_arrival_t *arrival)
-{
-    vl_passed_t passed = { 0 };
-
-    if (arrival->was_queued)
-        passed.since_us = arrival->waiter.since_us;
-    else if (arrival->state == TRANSFER_FAILED)
-        passed.since_us = arrival->queued_since_us;
-    else
-        passed.began_us = arrival->head_since_us;
-    return passed;
-}
-
 void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
 {
     vl_arrival_t *arrival;
@@ -70,7 +57,7 @@ void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
         vl_arrival_set_mpm_stalled_locked(1);
     for (n = 0; n < max && (arrival = find_locked(which)); n++) {
         ret_batch->fds[n] = arrival->fd;
-        ret_batch->passed[n] = transfer_record(arrival);
+        ret_batch->passed[n] = vl_arrival_known(arrival);
         vl_arrival_release_locked(arrival);
     }
     ret_batch->n = n;

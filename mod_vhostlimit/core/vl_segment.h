@@ -127,6 +127,8 @@ typedef struct child_t {
     apr_uint64_t cpu_us;            /* CPU time used until head_t.cpu_at */
     int woken;                      /* 1: its eventfd has been written */
     int stalled;                    /* 1: no grants, see vl_dispatch.c */
+    int died;                       /* 1: its rescue process has seen its death; atomic */
+    apr_uint32_t lost;              /* requests that it had when it died */
     apr_int64_t moved_us;           /* last time the ring was empty or was read */
     apr_uint32_t ring_head, ring_len;
     vl_ticket_t ring[RING_SIZE];
@@ -141,6 +143,7 @@ typedef struct head_t {
     apr_uint32_t columns;           /* children 0 ... columns-1 were ever used */
     apr_uint32_t used;              /* accounts of sites that have a name */
     apr_uint32_t generation;        /* of the configuration, starts at 1 */
+    int died;                       /* 1: a child has died; atomic */
     vl_queue_head_t queue;
     int contended;                  /* 1: the heap is not empty; atomic */
     apr_uint32_t processors;        /* that the server may use */

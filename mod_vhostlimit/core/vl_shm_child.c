@@ -9,6 +9,8 @@
  *   either         --it stops-->             DRAINING    (vl_shm_child_drain())
  *   any            --it has died-->          FREE        (vl_shm_parent_reclaim(), or
  *                                                         another child attaches)
+ *                                            DRAINING    (vl_shm_child_reclaim_dead()),
+ *                                                         until it is FREE
  *
  * Three marks are independent of the state, so they are not part of it:
  *   - stalled: other processes set it, in any state, and the child clears it and then goes
@@ -29,7 +31,7 @@
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 {
     child_t *dead = &shm->children[child];
-    apr_uint32_t a, i, left = dead->ring_len;
+    apr_uint32_t a, i, left = dead->lost + dead->ring_len;
 
     for (i = 0; i < dead->ring_len; i++)
         vl_queue_forget(&shm->queue, vl_segment_ticket(dead, i)->account, 1);
@@ -137,6 +139,38 @@ apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
     vl_segment_unlock(shm);
     vl_dispatch(shm);
     return left;
+}
+
+void vl_shm_child_died(vl_shm_t *shm)
+{
+    if (shm->self == NO_CHILD)
+        return;
+    __atomic_store_n(&shm->children[shm->self].died, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&shm->head->died, 1, __ATOMIC_RELEASE);
+}
+
+void vl_shm_child_reclaim_dead(vl_shm_t *shm)
+{
+    apr_uint32_t c, lost;
+    pid_t pid;
+
+    if (!__atomic_load_n(&shm->head->died, __ATOMIC_RELAXED)
+        || vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    __atomic_store_n(&shm->head->died, 0, __ATOMIC_RELAXED);
+    for (c = 0; c < shm->head->columns; c++) {
+        child_t *dead = &shm->children[c];
+
+        if (!__atomic_load_n(&dead->died, __ATOMIC_ACQUIRE))
+            continue;
+        pid = dead->pid;
+        lost = reclaim_locked(shm, c);
+        dead->pid = pid;
+        dead->lost = lost;
+        dead->state = CHILD_DRAINING;
+    }
+    vl_segment_unlock(shm);
+    vl_dispatch(shm);
 }
 
 apr_uint32_t vl_shm_child_count(vl_shm_t *shm)

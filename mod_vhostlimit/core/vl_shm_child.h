@@ -36,6 +36,13 @@ apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm);
 /* Reclaims what the dead child held, and dispatches. Returns the number of its running,
  * queued and deferred requests. */
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
+/* The rescue process of a dead child (vl_rescue.h): tells the other children of its death,
+ * which the parent may notice a second later. Takes no lock and allocates nothing. */
+void vl_shm_child_died(vl_shm_t *shm);
+/* Any child, about ten times a second: frees the slots of children that have died. Their
+ * columns are kept until the parent calls vl_shm_parent_reclaim(), which returns what it
+ * would have returned without this. */
+void vl_shm_child_reclaim_dead(vl_shm_t *shm);
 /* Returns the number of children alive, old generations included. */
 apr_uint32_t vl_shm_child_count(vl_shm_t *shm);
 

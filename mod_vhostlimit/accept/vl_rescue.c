@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "accept/vl_rescue.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <httpd.h>
+
+#include <http_core.h>
+#include <http_log.h>
+
+#include "accept/vl_child.h"
+#include "base/vl_private.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_shm_child.h"
+
+/* Tells the rescue process that the thread which started it has ended. httpd sends children
+ * no SIGUSR2. */
+#define DEATH_SIGNAL SIGUSR2
+#define STACK_SIZE (64 * 1024)
+/* Descriptors from here on are not noted. */
+#define MOST_DESCRIPTORS (1 << 20)
+/* How long the other child processes have to receive the connections. */
+#define TRIES 1000
+#define TRY_MS 10
+
+typedef struct note_t {
+    int noted;
+    vl_passed_t passed;
+} note_t;
+
+/* Memory that the child process and its rescue process share. */
+typedef struct notes_t {
+    pid_t child;
+    int ends;                   /* the child process ends in an orderly way */
+    int limit;                  /* number of notes */
+    int used;                   /* 1 + the largest descriptor that was ever noted */
+    note_t note[];
+} notes_t;
+
+static notes_t *notes;          /* NULL: there is no rescue process */
+
+void vl_rescue_note(int fd, const vl_passed_t *passed)
+{
+    if (!notes || fd >= notes->limit)
+        return;
+    if (fd >= notes->used)
+        notes->used = fd + 1;
+    notes->note[fd].passed = *passed;
+    notes->note[fd].noted = 1;
+}
+
+void vl_rescue_forget(int fd)
+{
+    if (notes && fd >= 0 && fd < notes->limit)
+        notes->note[fd].noted = 0;
+}
+
+/* --- the rescue process ---------------------------------------------------- */
+
+/* What follows runs in a process with a copy of the child's memory as it was at the start.
+ * Another thread of the child may have held any lock then, so these functions take none and
+ * allocate nothing. */
+
+static int is_noted(int fd)
+{
+    return fd < notes->used && notes->note[fd].noted;
+}
+
+/* Closes what the dead child had open besides: its clients must not wait for this process. */
+static void close_others(void)
+{
+    int fd;
+
+    for (fd = 0; fd < notes->limit; fd++) {
+        if (!is_noted(fd) && fd != vl_child.transfer_pair[1])
+            close(fd);
+    }
+}
+
+/* Sends the connections to whichever child process reads first. Returns 0 if none has read
+ * in time. */
+static int send_all(const int *fds, const vl_passed_t *passed, apr_size_t n)
+{
+    int tries;
+
+    for (tries = 0; vl_transfer_send(vl_child.transfer_pair, fds, passed, n) != APR_SUCCESS;
+         tries++) {
+        if (tries == TRIES)
+            return 0;
+        if (!tries) {
+            vl_dispatch_wake_others(vl_child.shm);
+            close_others();
+        }
+        poll(NULL, 0, TRY_MS);
+    }
+    vl_transfer_close(fds, n);
+    return 1;
+}
+
+static void rescue(void)
+{
+    int fds[VL_TRANSFER_MAX], fd;
+    vl_passed_t passed[VL_TRANSFER_MAX];
+    apr_size_t n = 0;
+
+    for (fd = 0; fd < notes->used; fd++) {
+        if (!notes->note[fd].noted)
+            continue;
+        fds[n] = fd;
+        passed[n++] = notes->note[fd].passed;
+        if (n == VL_TRANSFER_MAX) {
+            if (!send_all(fds, passed, n))
+                return;
+            n = 0;
+        }
+    }
+    if (n)
+        send_all(fds, passed, n);
+}
+
+/* All signals are blocked here: httpd sends its own to the whole process group. */
+static int run(void *unused)
+{
+    sigset_t death;
+
+    sigemptyset(&death);
+    sigaddset(&death, DEATH_SIGNAL);
+    prctl(PR_SET_NAME, "vl-rescue");
+    prctl(PR_SET_PDEATHSIG, DEATH_SIGNAL);
+    while (getppid() == notes->child)
+        sigwaitinfo(&death, NULL);
+    if (!__atomic_load_n(&notes->ends, __ATOMIC_ACQUIRE)) {
+        vl_shm_child_died(vl_child.shm);
+        rescue();
+        vl_dispatch_wake_others(vl_child.shm);
+    }
+    _exit(0);
+}
+
+/* --- its start and its end ------------------------------------------------- */
+
+static apr_status_t end(void *unused)
+{
+    __atomic_store_n(&notes->ends, 1, __ATOMIC_RELEASE);
+    return APR_SUCCESS;
+}
+
+static notes_t *map_notes(void)
+{
+    struct rlimit limit;
+    notes_t *map;
+    int n = MOST_DESCRIPTORS;
+
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_DESCRIPTORS)
+        n = (int)limit.rlim_cur;
+    map = mmap(NULL, sizeof(*map) + sizeof(map->note[0]) * (size_t)n, PROT_READ | PROT_WRITE,
+               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    map->child = getpid();
+    map->limit = n;
+    return map;
+}
+
+/* The clone has no exit signal, so no code of other modules that waits for its own processes
+ * finds it. Returns 0 on failure. */
+static int start(void)
+{
+    char *stack = apr_palloc(vl_child.pool, STACK_SIZE);
+    sigset_t all, before;
+    int pid;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = clone(run, stack + STACK_SIZE, CLONE_FILES, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid > 0;
+}
+
+void vl_rescue_child_init(void)
+{
+    if (ap_exists_config_define("ONE_PROCESS"))
+        return;
+    notes = map_notes();
+    if (notes && start()) {
+        apr_pool_cleanup_register(vl_child.pool, NULL, end, apr_pool_cleanup_null);
+        return;
+    }
+    ap_log_error(APLOG_MARK, APLOG_WARNING, errno, vl_child.main_server,
+                 VLOGNO(0046) "no rescue process could be started: if this child process dies, "
+                 "the connections that are queued in it are lost");
+    notes = NULL;
+}
