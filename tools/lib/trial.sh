@@ -223,13 +223,15 @@ trial_watch() {
     lib_jq result sample -c --unbuffered || true
 }
 
-# Kills child processes of Apache with SIGKILL, spread evenly over the run.
+# Kills child processes of Apache with SIGKILL, spread evenly over the run. Apache may need a
+# second to replace its only child.
 trial_kill() { # <number>
   local n child
   bed_unlock_child
   for ((n = 1; n <= $1; n++)); do
     trial_await $((trial[seconds] * n / ($1 + 1)))
-    child=$(bed_httpd_child) || die 'Apache has no child process to kill'
+    poll_until 5 bed_httpd_child >/dev/null || die 'Apache has no child process to kill'
+    child=$(bed_httpd_child)
     kill -9 "$child"
   done
 }
