@@ -179,7 +179,7 @@ static ctl_exit_e add_row(const row_t *row, const int columns[CELLS_MAX], int nc
         append(bulk, row->cells[i]);
     }
     if (time) {
-        word = ctl_set_duration(time, error);
+        word = ctl_limit_duration(time, error);
         if (!word)
             return ctl_error_set(error, CTL_REFUSED, "line %d: '%s' is no time", row->line, time);
         append(bulk, "\t");

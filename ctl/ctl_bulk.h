@@ -6,7 +6,7 @@
  * names the columns: site, then limits as set takes them, and for.  An empty cell changes
  * nothing. */
 
-#include "ctl_set.h"
+#include "ctl_limits.h"
 
 /* Reads call->file ("-": standard input), and sends all changes at once: the server makes
  * all of them or none.  duration: NULL, or the word for=SECONDS for lines without one. */

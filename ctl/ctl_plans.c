@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command that shows plans. */
-#include "ctl_set.h"
+#include "ctl_limits.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static char *limit_cell(const json_t *plan, ctl_key_e key)
     const char *name = ctl_key_names[key];
     const json_t *value = json_object_get(json_object_get(plan, "limits"), name);
     int is_changed = json_object_get(json_object_get(plan, "overridden"), name) != NULL;
-    char *text = json_is_integer(value) ? ctl_set_value(key, json_integer_value(value))
+    char *text = json_is_integer(value) ? ctl_limit_value(key, json_integer_value(value))
                                         : ctl_printf("-");
     char *cell = ctl_printf("%s%s", text, is_changed ? "*" : "");
 

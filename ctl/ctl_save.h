@@ -5,7 +5,7 @@
 /* The file of VhostLimitSaveFile: limits of sites that vhostlimitctl has saved, as
  * <VhostLimitSite> sections.  Only vhostlimitctl writes it. */
 
-#include "ctl_set.h"
+#include "ctl_limits.h"
 
 /* The saved limits of one site. */
 typedef struct ctl_saved_t {

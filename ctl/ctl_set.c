@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands that change limits of sites and plans: set and reset. */
-#include "ctl_set.h"
+#include "ctl_limits.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,43 +11,7 @@
 /* Words of a command: the verb, the name, one for each limit, and for=. */
 #define WORDS_MAX (3 + CTL_KEYS)
 
-const char *const ctl_key_names[CTL_KEYS] = {
-    "weight", "concurrency", "queue", "cpu", "memory", "processes", "io"
-};
-
-/* --- times ---------------------------------------------------------------- */
-
-long ctl_set_seconds(const char *text)
-{
-    static const struct {
-        const char *name;
-        long seconds;
-    } units[] = { { "", 1 }, { "s", 1 }, { "m", 60 }, { "min", 60 }, { "h", 3600 },
-                  { "d", 24 * 3600L } };
-    char *end;
-    long n;
-    size_t i;
-
-    if (!isdigit((unsigned char)*text))
-        return 0;
-    n = strtol(text, &end, 10);
-    for (i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-        if (!strcmp(end, units[i].name) && n <= CTL_SECONDS_MAX / units[i].seconds)
-            return n * units[i].seconds;
-    }
-    return 0;
-}
-
-char *ctl_set_duration(const char *text, ctl_error_t *error)
-{
-    long seconds = ctl_set_seconds(text);
-
-    if (seconds)
-        return ctl_printf("for=%ld", seconds);
-    ctl_error_set(error, CTL_USAGE, "'%s' is no time: write a number with s, min, h or d, up "
-                  "to 366d", text);
-    return NULL;
-}
+/* --- output --------------------------------------------------------------- */
 
 /* Prints a number of seconds with its two largest units. */
 static void print_seconds(json_int_t seconds)
@@ -63,30 +26,9 @@ static void print_seconds(json_int_t seconds)
         printf("%d s", (int)seconds);
 }
 
-/* --- limits --------------------------------------------------------------- */
-
-char *ctl_set_value(ctl_key_e key, json_int_t value)
-{
-    static const char units[] = "KMGT";
-    int unit = -1;
-
-    if (!value && key != CTL_KEY_CONCURRENCY && key != CTL_KEY_QUEUE)
-        return ctl_printf("none");
-    if (key == CTL_KEY_CPU)
-        return ctl_printf("%" JSON_INTEGER_FORMAT "%%", value);
-    if (key != CTL_KEY_MEMORY && key != CTL_KEY_IO)
-        return ctl_printf("%" JSON_INTEGER_FORMAT, value);
-    while (value % 1024 == 0 && unit < 2) {
-        value /= 1024;
-        unit++;
-    }
-    return unit < 0 ? ctl_printf("%" JSON_INTEGER_FORMAT, value)
-                    : ctl_printf("%" JSON_INTEGER_FORMAT "%c", value, units[unit]);
-}
-
 static void print_value(ctl_key_e key, json_int_t value)
 {
-    char *text = ctl_set_value(key, value);
+    char *text = ctl_limit_value(key, value);
 
     printf("%s", text);
     free(text);
@@ -257,7 +199,7 @@ ctl_exit_e ctl_set(const ctl_call_t *call, ctl_error_t *error)
     ctl_exit_e status;
 
     if (call->duration) {
-        duration = ctl_set_duration(call->duration, error);
+        duration = ctl_limit_duration(call->duration, error);
         if (!duration)
             return error->status;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CTL_SET_H
-#define CTL_SET_H
+#ifndef CTL_LIMITS_H
+#define CTL_LIMITS_H
 
-/* The limits that set and reset change. */
+/* Names, values and times of the limits that set and reset change. */
 
 #include "ctl_command.h"
 
@@ -24,11 +24,11 @@ extern const char *const ctl_key_names[CTL_KEYS];
 #define CTL_SECONDS_MAX (366 * 24 * 3600L)
 
 /* Returns the seconds of a time such as "90", "2h" or "30min"; 0: it is none. */
-long ctl_set_seconds(const char *text);
+long ctl_limit_seconds(const char *text);
 /* Returns the word for=SECONDS, which the caller frees.  Returns NULL and fills in *error
  * if the text is no time. */
-char *ctl_set_duration(const char *text, ctl_error_t *error);
+char *ctl_limit_duration(const char *text, ctl_error_t *error);
 /* Returns a limit as set takes it, which the caller frees. */
-char *ctl_set_value(ctl_key_e key, json_int_t value);
+char *ctl_limit_value(ctl_key_e key, json_int_t value);
 
 #endif
