@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <httpd.h>
@@ -17,6 +18,7 @@
 
 #include "accept/vl_child.h"
 #include "base/vl_private.h"
+#include "cgroup/vl_cgroup.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_shm_child.h"
 
@@ -29,6 +31,9 @@
 /* How long the other child processes have to receive the connections. */
 #define TRIES 1000
 #define TRY_MS 10
+/* How long a child that ends waits for the end of its rescue process. */
+#define END_TRIES 100
+#define END_TRY_MS 1
 
 typedef struct note_t {
     int noted;
@@ -45,6 +50,7 @@ typedef struct notes_t {
 } notes_t;
 
 static notes_t *notes;          /* NULL: there is no rescue process */
+static pid_t rescue_pid;
 
 void vl_rescue_note(int fd, const vl_passed_t *passed)
 {
@@ -73,7 +79,8 @@ static int is_noted(int fd)
     return fd < notes->used && notes->note[fd].noted;
 }
 
-/* Closes what the dead child had open besides: its clients must not wait for this process. */
+/* Closes what the dead child had open besides: its clients must not wait for this process.
+ * Without the read end of the pair here, a pair that no process reads is an error. */
 static void close_others(void)
 {
     int fd;
@@ -85,14 +92,15 @@ static void close_others(void)
 }
 
 /* Sends the connections to whichever child process reads first. Returns 0 if none has read
- * in time. */
+ * in time, or if none is left. */
 static int send_all(const int *fds, const vl_passed_t *passed, apr_size_t n)
 {
+    apr_status_t rv;
     int tries;
 
-    for (tries = 0; vl_transfer_send(vl_child.transfer_pair, fds, passed, n) != APR_SUCCESS;
-         tries++) {
-        if (tries == TRIES)
+    for (tries = 0; (rv = vl_transfer_send(vl_child.transfer_pair, fds, passed, n))
+                    != APR_SUCCESS; tries++) {
+        if (tries == TRIES || (!APR_STATUS_IS_EAGAIN(rv) && rv != ETOOMANYREFS))
             return 0;
         if (!tries) {
             vl_dispatch_wake_others(vl_child.shm);
@@ -132,9 +140,9 @@ static int run(void *unused)
 
     sigemptyset(&death);
     sigaddset(&death, DEATH_SIGNAL);
-    prctl(PR_SET_NAME, "vl-rescue");
+    prctl(PR_SET_NAME, VL_RESCUE_NAME);
     prctl(PR_SET_PDEATHSIG, DEATH_SIGNAL);
-    while (getppid() == notes->child)
+    while (getppid() == notes->child && !__atomic_load_n(&notes->ends, __ATOMIC_ACQUIRE))
         sigwaitinfo(&death, NULL);
     if (!__atomic_load_n(&notes->ends, __ATOMIC_ACQUIRE)) {
         vl_shm_child_died(vl_child.shm);
@@ -146,9 +154,16 @@ static int run(void *unused)
 
 /* --- its start and its end ------------------------------------------------- */
 
+/* The rescue process ends before the child, so that nothing of the server is left in the
+ * cgroup tree when the parent removes it. */
 static apr_status_t end(void *unused)
 {
+    int tries;
+
     __atomic_store_n(&notes->ends, 1, __ATOMIC_RELEASE);
+    kill(rescue_pid, DEATH_SIGNAL);
+    for (tries = 0; tries < END_TRIES && !waitpid(rescue_pid, NULL, __WALL | WNOHANG); tries++)
+        poll(NULL, 0, END_TRY_MS);
     return APR_SUCCESS;
 }
 
@@ -175,13 +190,12 @@ static int start(void)
 {
     char *stack = apr_palloc(vl_child.pool, STACK_SIZE);
     sigset_t all, before;
-    int pid;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = clone(run, stack + STACK_SIZE, CLONE_FILES, NULL);
+    rescue_pid = clone(run, stack + STACK_SIZE, CLONE_FILES, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return pid > 0;
+    return rescue_pid > 0;
 }
 
 void vl_rescue_child_init(void)

@@ -15,6 +15,10 @@
 
 #include "cgroup/vl_cgroup_value.h"
 
+/* Name of the rescue processes (vl_rescue.h), by which they are told from programs of the
+ * sites. */
+#define VL_RESCUE_NAME "vl-rescue"
+
 typedef struct vl_cgroup_t vl_cgroup_t;
 
 /* Creates the tree.  setting: "auto" is the group "vhostlimit" below the group in which the

@@ -86,18 +86,39 @@ static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
 }
 
-/* Moves the processes that the server has forked, with all their threads, whatever groups
- * the threads are in: programs of piped logs, child processes of older generations. */
-static void move_children(apr_pool_t *p, const char *file)
+/* Returns the processes that the main thread of the process has forked. */
+static char *children_of(apr_pool_t *p, const char *pid)
 {
-    const char *of = apr_psprintf(p, "/proc/self/task/%d/children",
-                                  (int)getpid());
-    char *pids = apr_pstrdup(p, vl_cgroup_file_read(p, of));
+    return apr_pstrdup(p, vl_cgroup_file_read(p, apr_psprintf(p, "/proc/%s/task/%s/children",
+                                                              pid, pid)));
+}
+
+/* Moves the rescue process of a child process. Other processes that it has forked are
+ * programs, in the groups of their sites. */
+static void move_rescue(apr_pool_t *p, const char *file, const char *child)
+{
     char *pid, *last;
 
-    for (pid = apr_strtok(pids, " ", &last); pid;
-         pid = apr_strtok(NULL, " ", &last))
+    for (pid = apr_strtok(children_of(p, child), " ", &last); pid;
+         pid = apr_strtok(NULL, " ", &last)) {
+        if (!strcmp(vl_cgroup_file_read(p, apr_pstrcat(p, "/proc/", pid, "/comm", NULL)),
+                    VL_RESCUE_NAME "\n"))
+            vl_cgroup_file_write(file, pid);
+    }
+}
+
+/* Moves the processes that the server has forked, with all their threads, whatever groups
+ * the threads are in: programs of piped logs, child processes of older generations and their
+ * rescue processes. */
+static void move_children(apr_pool_t *p, const char *file)
+{
+    char *pid, *last;
+
+    for (pid = apr_strtok(children_of(p, apr_itoa(p, (int)getpid())), " ", &last); pid;
+         pid = apr_strtok(NULL, " ", &last)) {
         vl_cgroup_file_write(file, pid);
+        move_rescue(p, file, pid);
+    }
 }
 
 const char *vl_cgroup_move_self(const vl_cgroup_t *cg, apr_pool_t *p,
