@@ -338,9 +338,10 @@ static void check_modules(doctor_t *doctor)
     free(later);
     free(slow);
     if (!strcmp(outside, "mod_cgid"))
-        add(doctor, PROBLEM, "mod_cgid", "a2dismod cgid, then a2enmod cgi (works under event "
-            "and worker too)", "its daemon starts CGI programs outside the cgroups of their "
-            "vhosts");
+        add(doctor, PROBLEM, "mod_cgid", "a2dismod cgid, and load mod_cgi by hand: LoadModule "
+            "cgi_module .../mod_cgi.so (a2enmod cgi loads mod_cgid again under event and "
+            "worker; docs/production.md)", "its daemon starts CGI programs outside the "
+            "cgroups of their sites");
     if (!strcmp(outside, "mod_fcgid"))
         add(doctor, NOTE, "mod_fcgid", "use PHP-FPM with a pool for each site "
             "(docs/guides/shared-hosting.md)", "its programs run outside the cgroups of "

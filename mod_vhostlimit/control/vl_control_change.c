@@ -42,11 +42,12 @@ static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
 /* Returns the limits as text for the log. */
 static const char *values_text(apr_pool_t *p, const vl_values_t *values)
 {
-    const char *text = apr_psprintf(p, "weight %d, concurrency %d, queue %d, CPU %d%%",
+    const char *cpu = values->of[VL_KEY_cpu]
+        ? apr_psprintf(p, "%d%%", (int)values->of[VL_KEY_cpu]) : "none";
+    const char *text = apr_psprintf(p, "weight %d, concurrency %d, queue %d, CPU %s",
                                     (int)values->of[VL_KEY_weight],
                                     (int)values->of[VL_KEY_concurrency],
-                                    (int)values->of[VL_KEY_queue],
-                                    (int)values->of[VL_KEY_cpu]);
+                                    (int)values->of[VL_KEY_queue], cpu);
     vl_key_e key;
 
     for (key = VL_KEYS_ADMITTED; key < VL_KEY_COUNT; key++) {
