@@ -259,7 +259,7 @@ static void check_vhosts(doctor_t *doctor)
             "kernel does not enforce: %s", unenforced, ctl_plural(unenforced), why);
     if (sandboxes)
         add(doctor, PROBLEM, "sandbox", "do what the finding asks for (see VL0070 in "
-            "docs/operating.md), or write VhostLimitSandbox Off", N " site%s without a "
+            "docs/reference/messages.md), or write VhostLimitSandbox Off", N " site%s without a "
             "complete sandbox: %s", sandboxes, ctl_plural(sandboxes), sandbox_why);
     if (dry)
         add(doctor, NOTE, "dryrun", "look at vhostlimitctl report, then set VhostLimit On",
