@@ -136,8 +136,8 @@ static int expire_site(apr_pool_t *p, const server_rec *s, apr_int64_t now_us)
     failed = vl_control_change(p, &job, 1, ": the time of the change is over");
     if (failed)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0061)
-                     "the time of a change is over, but it cannot be taken back: %s. The "
-                     "next attempt follows in a minute", failed);
+                     "the time of a change is over, but the kernel refuses the former "
+                     "value: %s. The next attempt follows in a minute", failed);
     return !failed;
 }
 
