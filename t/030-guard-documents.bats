@@ -148,6 +148,19 @@ documented_ids() { grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/reference/messages.md" |
 }
 picture_labels() { grep -oE '\blabel = "[^"]+"' "$TOP/docs/design/overview.dot" | sed 's/label = "//; s/"$//; s/\\n/\n/g' | sort -u; }
 
+# ---- words --------------------------------------------------------------------------------
+
+# The subject of a sentence is a thing with a name. Spelling is American. Names in code are left out.
+@test "documents use standard terms and American spelling" {
+  local words
+  words='whom|whoever|somebody|nobody|anybody|everybody|he|him|his|deputy|seats?|sitters?|newcomers?|hands? on|handed on|gives? away'
+  words+='|given away|stands? still|stood still|nothing to say|lets? in|as many as may|is no more|who (waits?|runs?|sits?|asks?)'
+  words+='|licence|behaviour|neighbours?|colour|serialise|recognise'
+  at_least "$(find "$TOP/docs" -name '*.md' | wc -l)" 30 "documents"
+  is "$(cd "$TOP" && find README.md SECURITY.md CONTRIBUTING.md conf/vhostlimit.conf docs -type f \( -name '*.md' -o -name '*.conf' \) \
+    -exec awk -v OFS=: '{ gsub(/`[^`]*`/, ""); print FILENAME, FNR, $0 }' {} + | grep -wiE "$words")" '' "documents"
+}
+
 # ---- the version --------------------------------------------------------------------------
 
 version() { sed -nE 's/^AC_INIT\(\[[^]]*\], *\[([0-9.]+)\].*/\1/p' "$TOP/configure.ac"; }
