@@ -259,7 +259,7 @@ static void check_vhosts(doctor_t *doctor)
             "kernel does not enforce: %s", unenforced, ctl_plural(unenforced), why);
     if (sandboxes)
         add(doctor, PROBLEM, "sandbox", "do what the finding asks for (see VL0070 in "
-            "docs/operating.md), or write VhostLimitSandbox Off", N " site%s without a "
+            "docs/reference/messages.md), or write VhostLimitSandbox Off", N " site%s without a "
             "complete sandbox: %s", sandboxes, ctl_plural(sandboxes), sandbox_why);
     if (dry)
         add(doctor, NOTE, "dryrun", "look at vhostlimitctl report, then set VhostLimit On",
@@ -338,9 +338,10 @@ static void check_modules(doctor_t *doctor)
     free(later);
     free(slow);
     if (!strcmp(outside, "mod_cgid"))
-        add(doctor, PROBLEM, "mod_cgid", "a2dismod cgid, then a2enmod cgi (works under event "
-            "and worker too)", "its daemon starts CGI programs outside the cgroups of their "
-            "vhosts");
+        add(doctor, PROBLEM, "mod_cgid", "a2dismod cgid, and load mod_cgi by hand: LoadModule "
+            "cgi_module .../mod_cgi.so (a2enmod cgi loads mod_cgid again under event and "
+            "worker; docs/production.md)", "its daemon starts CGI programs outside the "
+            "cgroups of their sites");
     if (!strcmp(outside, "mod_fcgid"))
         add(doctor, NOTE, "mod_fcgid", "use PHP-FPM with a pool for each site "
             "(docs/guides/shared-hosting.md)", "its programs run outside the cgroups of "

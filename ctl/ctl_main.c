@@ -8,54 +8,7 @@
 #include <string.h>
 
 #include "ctl_command.h"
-
-static const char help[] =
-    "Summary: shows and changes how Apache's virtual hosts share the server (mod_vhostlimit)\n"
-    "Usage:   " CTL_PROGRAM " [OPTION]... COMMAND [ARGUMENT]...\n"
-    "  top [KEY]              all sites, once a second, sorted by KEY: cpu, running,\n"
-    "                         waiting, refused, rate or name. The keys c, r, w, f, s and n\n"
-    "                         select another order while it runs, q ends it\n"
-    "  list                   all sites, in the order of the configuration\n"
-    "  show SITE             everything that is known about one site\n"
-    "  set SITE KEY=VALUE... change weight, concurrency, queue, cpu, memory, processes\n"
-    "                         or io at once\n"
-    "  set --plan PLAN KEY=VALUE...  the same for all sites of a plan\n"
-    "  set --file FILE        the same for the sites in a file of comma-separated values\n"
-    "                         (-: standard input); all changes are made or none\n"
-    "  reset SITE [KEY...]   return to the configured limits; also with --plan PLAN\n"
-    "  plans                  all plans, their limits and how many sites have them\n"
-    "  import lve FILE        print the limits of CloudLinux's ve.cfg as configuration\n"
-    "  import mod_qos FILE    the same for a configuration of mod_qos\n"
-    "  clients SITE           clients and classes of a site that used most CPU time while\n"
-    "                         its requests were queued\n"
-    "  explain SITE          why requests of the site are queued or refused now\n"
-    "  watch                  events, one line of JSON each, until it is ended: a site begins\n"
-    "                         to queue, its limit is reached, requests are refused, the\n"
-    "                         server is overloaded, a child process is lost, and more.\n"
-    "                         --site SITE: of one site; --count N: end after N events\n"
-    "  history [SITE]         figures of the last day, of a site or of the server.\n"
-    "                         --since 90min|6h|7d|DATE: of a longer or shorter time, a week\n"
-    "                         at most; --csv or --json: of each minute\n"
-    "  collect                write the history, once a minute, until it is ended\n"
-    "                         (vhostlimit-history.service does it). collect and history\n"
-    "                         take --file FILE in place of /var/lib/vhostlimit/history\n"
-    "  report                 what On would have done to sites with DryRun\n"
-    "  size [SECONDS]         slots and workers for the load of the next 10 SECONDS;\n"
-    "                         0: for the load since the start\n"
-    "  fleet                  servers and sites of the fleet, as vhostlimit-fleet knows them;\n"
-    "                         -s SOCKET is the socket of that program\n"
-    "  doctor                 check the server and the machine, and say what to do\n"
-    "  SITE is a name as list shows it, or a ServerName.\n"
-    "  -s SOCKET   control socket of the server (vhostlimit.sock in its\n"
-    "              DefaultRuntimeDir), if it is not in a usual place\n"
-    "  --for TIME  set: take the change back after TIME, such as 30min, 2h or 7d\n"
-    "  --save      set: write the limits into the file of VhostLimitSaveFile too;\n"
-    "              reset: remove them from it\n"
-    "  --json      print one JSON document, for programs\n"
-    "  -h, --help  print this help\n"
-    "  --version   print the version\n"
-    "Exit:    0 done; 1 refused, no such site, or doctor found a problem; 2 usage;\n"
-    "         69 no server with the module answers; 77 not root\n";
+#include "ctl_help.h"
 
 /* set and reset count their arguments themselves. */
 #define ARGUMENTS_MAX 100
@@ -189,6 +142,18 @@ static unsigned options_of(const ctl_call_t *call)
            | (call->duration ? OPTION_BIT(FOR) : 0) | (call->save ? OPTION_BIT(SAVE) : 0);
 }
 
+/* Sets the error of a command line without a command: the names of all commands. */
+static ctl_exit_e missing_command(ctl_error_t *error)
+{
+    char names[200];
+    size_t i, used = 0;
+
+    for (i = 0; i < COMMANDS && used < sizeof(names); i++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+                                 !i ? "" : i + 1 < COMMANDS ? ", " : " or ", commands[i].name);
+    return ctl_error_set(error, CTL_USAGE, "missing command: %s", names);
+}
+
 /* Runs the command that the arguments name. */
 static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 {
@@ -196,9 +161,7 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
     size_t i;
 
     if (!name)
-        return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
-                             "reset, plans, import, clients, explain, watch, history, "
-                             "collect, report, size, fleet or doctor");
+        return missing_command(error);
     for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
         ;
     if (i == COMMANDS)

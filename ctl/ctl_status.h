@@ -3,7 +3,7 @@
 #define CTL_STATUS_H
 
 /* The server's status document as a structure.  The members have the names of the keys
- * (docs/operating.md). */
+ * (docs/reference/status.md). */
 
 #include "ctl.h"
 

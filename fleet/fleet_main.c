@@ -313,7 +313,7 @@ static json_t *servers_json(const daemon_t *d)
     return servers;
 }
 
-/* The document that "vhostlimitctl fleet" shows (docs/operating.md). */
+/* The document that "vhostlimitctl fleet" shows (docs/guides/fleet.md). */
 static json_t *document(const daemon_t *d)
 {
     json_t *sites = ctl_json_check(json_array());

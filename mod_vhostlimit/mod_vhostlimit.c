@@ -326,9 +326,9 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
     }
     if (without_fds)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0021)
-                     "the last %u sites have no descriptors for their cgroups "
-                     "(LimitNOFILE %u would do): their CGI programs and busy "
-                     "threads stay in the server's", without_fds,
+                     "no descriptors for the cgroups of the last %u sites: their CGI "
+                     "programs and busy threads stay in the server's cgroup. Raise "
+                     "LimitNOFILE to %u", without_fds,
                      vl_place_wanted_count(place) * 4 + 4);
 }
 
@@ -338,7 +338,7 @@ static void log_banner(server_rec *main_server, int accounts)
     const char *reason = vl_cgroup_reason(kept->cgroup);
 
     ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0010)
-                 "%s: %d accounts, cgroup backend %s%s%s%s%s", VL_VERSION,
+                 "%s: %d sites, cgroup backend %s%s%s%s%s", VL_VERSION,
                  accounts, vl_cgroup_backend(kept->cgroup),
                  *path ? " at " : "", path, *reason ? ": " : "", reason);
 }
@@ -442,8 +442,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     rv = vl_shm_child_attach(kept->shm, getpid(), threads);
     if (rv != APR_SUCCESS)
         ap_log_error(APLOG_MARK, APLOG_ERR, rv, main_server, VLOGNO(0008)
-                     "this child's requests are %s: no place for it in shared "
-                     "memory", vl_conf_get(main_server)->on_error
+                     "this child's requests are %s: there is no place for it in "
+                     "shared memory. Report this with your ServerLimit", vl_conf_get(main_server)->on_error
                      == VL_ERROR_CLOSED ? "refused" : "not limited");
     vl_child_init(&child, threads);
     vl_meter_child_init(kept->shm);

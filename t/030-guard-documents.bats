@@ -7,22 +7,81 @@ load lib/common
 load lib/httpd
 load lib/guard
 
-@test "docs/directives.md has exactly the directives of the module" {
+@test "docs/reference/directives.md has exactly the directives of the module" {
   local code docs
   code=$(found 5 "directives of the module" directives_of_module)
-  docs=$(sed -nE "s/^## (VhostLimit[A-Za-z]*)\$/\1/p" "$TOP/docs/directives.md" | sort)
+  docs=$(sed -nE "s/^## (VhostLimit[A-Za-z]*)\$/\1/p" "$TOP/docs/reference/directives.md" | sort)
   is "$docs" "$code" "directives documented"
 }
 
-@test "each directive's entry has the fixed fields" {
-  local name names field entry
+# Prints the table of a directive: a line of name, tab and value for each field.
+fields_of() { # <directive>
+  awk -v name="## $1" '$0 == name { inside = 1; next }
+    inside && /^\| / { gsub(/\\\|/, "\001"); split($0, cell, / *\| */); gsub(/\001/, "|", cell[3]); print cell[2] "\t" cell[3]; next }
+    inside && $0 != "" && !/^\|-/ { exit }' "$TOP/docs/reference/directives.md"
+}
+
+@test "each directive's entry begins with the table of httpd's manual" {
+  local name names fields
   names=$(found 5 "directives of the module" directives_of_module)
   for name in $names; do
-    entry=$(sed -nE "/^## \`?$name\`?\$/,/^## /p" "$TOP/docs/directives.md")
-    for field in Description Syntax Default Context Status Module; do
-      grep -qiE "^[-*|_ ]*$field" <<<"$entry" || fail "$name: no $field"
-    done
+    fields=$(fields_of "$name" | grep -E $'\t.' | cut -f 1 | grep -v '^Range$' | xargs)
+    is "$fields" 'Description Syntax Default Context Status Module Compatibility' "$name"
+    like "$(fields_of "$name" | sed -n 's/^Syntax\t//p')" "^\`<?$name " "syntax of $name"
   done
+}
+
+# ---- defaults ----------------------------------------------------------------------------
+
+# Prints "DIRECTIVE VALUE" for each default in the tables of vl_settings.h, with names of values.
+defaults_of_tables() {
+  local flags
+  flags=$(pkg-config --cflags apr-1) || return
+  # shellcheck disable=SC2086  # the flags are words
+  printf '%s\n' '#include "config/vl_settings.h"' '#include "core/vl_queue.h"' \
+    '#define X(member, directive, args, def, ...) ; @ directive def' 'VL_SETTINGS(X)' '#undef X' \
+    '#define X(member, directive, ...) ; @ directive 0' 'VL_SIZES(X)' |
+    cc -E -P -I "$TOP/mod_vhostlimit" $flags - | tr ';' '\n' | sed -nE 's/^ *@ "([A-Za-z]+)" *(.*[^ ]) *$/\1 \2/p'
+}
+
+# Prints the value that a #define of the module has, or the word of a table of words for a constant.
+value_of() { # <name>
+  grep -rhoP "^#define $1 +\K.*?(?= *(/\*|\$))" "$TOP/mod_vhostlimit" --include='*.h' || :
+}
+word_of() { # <constant>
+  sed -nE "s/^ *\\{ \"([A-Za-z]+)\", $1 \\}.*/\\1/p" "$TOP/mod_vhostlimit/config/vl_conf.c"
+}
+
+# Prints the default as docs/reference/directives.md writes it.
+written_default() { # <directive> <value>
+  local value=$2
+  case $1 in
+    VhostLimitSandbox | VhostLimit) value=$(word_of "$2") ;;
+    VhostLimitRetryAfter) value=auto ;;
+    VhostLimitQueue) value="$2 $(value_of VL_QUEUE_TIMEOUT | tr -cd 0-9)s" ;;
+    VhostLimitCPU | VhostLimitMemory | VhostLimitProcesses | VhostLimitIO) [[ $2 != 0 ]] || value=none ;;
+  esac
+  echo "$value"
+}
+
+documented_default() { fields_of "$1" | sed -n 's/^Default\t//p'; }  # <directive>
+
+@test "the documented default of each directive is that of the code" {
+  local tables directive value
+  tables=$(found 20 "defaults" defaults_of_tables)
+  while read -r directive value; do
+    like "$(documented_default "$directive")" "^\`$(written_default "$directive" "$value")\`" "$directive"
+  done <<<"$tables"
+  is "$(word_of "$(sed -nE 's/.*retry_after, "VhostLimitRetryAfter", TAKE1, (VL_[A-Z_]+),.*/\1/p' "$TOP/mod_vhostlimit/config/vl_settings.h")")" auto
+  is "$(word_of VL_SLOTS_AUTO)" auto
+  is "$(documented_default VhostLimitSlots) $(documented_default VhostLimitCgroup)" "\`auto\` \`auto\`"
+  is "$(documented_default VhostLimitOnError)" "\`$(word_of VL_ERROR_OPEN)\`"
+  is "$(documented_default VhostLimitClients)" "\`On $(value_of VL_CLIENT_BITS4) $(value_of VL_CLIENT_BITS6)\`"
+  is "$(documented_default VhostLimitAccounts)" "\`Vhost\`; with \`Host\`, \`max=$(value_of VL_HOSTS_DEFAULT)\`"
+  is "$(value_of VL_KNOWN_TTL_US)" '(30 * 60 * (apr_int64_t)APR_USEC_PER_SEC)'
+  like "$(documented_default VhostLimitKnown)" "^\`Off\`; .*\`share=$(value_of VL_KNOWN_SHARE)\`, \`ttl=30min\`"
+  like "$(documented_default VhostLimitClass)" "weight $(value_of VL_CLASS_WEIGHT_DEFAULT)\$"
+  is "$(documented_default VhostLimitHistory)" "\`$(value_of VL_HISTORY_PATH | tr -d '"')\`"
 }
 
 @test "conf/vhostlimit.conf has exactly the directives of the module" {
@@ -57,30 +116,26 @@ uncommented() {
   is "$(uniq -d <<<"$ids")" "" "ids used twice"
 }
 
-@test "every log id is in docs/operating.md" {
+@test "every log id is in docs/reference/messages.md" {
   local id ids
   ids=$(found 20 "log ids of the module" log_ids)
   for id in $ids; do
-    grep -qE "(^|[^0-9])$id([^0-9]|$)" "$TOP/docs/operating.md" || fail "VLOGNO($id): not in docs/operating.md"
+    grep -qE "(^|[^0-9])$id([^0-9]|$)" "$TOP/docs/reference/messages.md" || fail "VLOGNO($id): not in docs/reference/messages.md"
   done
 }
 
-@test "docs/operating.md lists no log id that the module does not have" {
+@test "docs/reference/messages.md lists no log id that the module does not have" {
   local id ids documented
   ids=$(found 20 "log ids of the module" log_ids)
-  documented=$(found 20 "log ids of docs/operating.md" documented_ids)
+  documented=$(found 20 "log ids of docs/reference/messages.md" documented_ids)
   for id in $documented; do
     grep -qx "$id" <<<"$ids" || fail "VL$id: not in the module"
   done
 }
-documented_ids() { grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/operating.md" | tr -d VL | sort -u; }
+documented_ids() { grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/reference/messages.md" | tr -d VL | sort -u; }
 
-@test "the change log has a section for unreleased changes or for this version" {
-  local version
-  version=$(sed -nE 's/^AC_INIT\(\[[^]]*\], *\[([0-9.]+)\].*/\1/p' "$TOP/configure.ac")
-  like "$version" '^[0-9]+\.[0-9]+\.[0-9]+$' "version in configure.ac"
-  try grep -E "^## \[?(Unreleased|${version//./\\.})\]?( |\$)" "$TOP/CHANGELOG.md"
-  is "$status" 0
+@test "the change log begins with a section for unreleased changes" {
+  is "$(grep -E '^## ' "$TOP/CHANGELOG.md" | sed -n 1p)" '## Unreleased'
 }
 
 @test "the picture of the overview has every label of its source" {
@@ -92,3 +147,33 @@ documented_ids() { grep -oE '\bVL[0-9]{4}\b' "$TOP/docs/operating.md" | tr -d VL
   done <<<"$labels"
 }
 picture_labels() { grep -oE '\blabel = "[^"]+"' "$TOP/docs/design/overview.dot" | sed 's/label = "//; s/"$//; s/\\n/\n/g' | sort -u; }
+
+# ---- words --------------------------------------------------------------------------------
+
+# The subject of a sentence is a thing with a name. Spelling is American. Names in code are left out.
+@test "documents use standard terms and American spelling" {
+  local words
+  words='whom|whoever|somebody|nobody|anybody|everybody|he|him|his|deputy|seats?|sitters?|newcomers?|hands? on|handed on|gives? away'
+  words+='|given away|stands? still|stood still|nothing to say|lets? in|as many as may|is no more|who (waits?|runs?|sits?|asks?)'
+  words+='|licence|behaviour|neighbours?|colour|serialise|recognise'
+  at_least "$(find "$TOP/docs" -name '*.md' | wc -l)" 30 "documents"
+  is "$(cd "$TOP" && find README.md SECURITY.md CONTRIBUTING.md conf/vhostlimit.conf docs -type f \( -name '*.md' -o -name '*.conf' \) \
+    -exec awk -v OFS=: '{ gsub(/`[^`]*`/, ""); print FILENAME, FNR, $0 }' {} + | grep -wiE "$words")" '' "documents"
+}
+
+# ---- the version --------------------------------------------------------------------------
+
+version() { sed -nE 's/^AC_INIT\(\[[^]]*\], *\[([0-9.]+)\].*/\1/p' "$TOP/configure.ac"; }
+
+@test "packages, programs and the change log have the version of configure.ac" {
+  local version
+  version=$(version)
+  like "$version" '^[0-9]+\.[0-9]+\.[0-9]+$' "version in configure.ac"
+  is "$(sed -nE '1s/^mod-vhostlimit \(([0-9.]+)-[0-9]+\).*/\1/p' "$TOP/packaging/debian/changelog")" "$version" "Debian's changelog"
+  is "$(sed -nE '/^%changelog/,$s/^\* .* - ([0-9.]+)-[0-9]+$/\1/p' "$TOP/packaging/mod_vhostlimit.spec.in" | sed -n 1p)" "$version" "the spec's changelog"
+  is "$(sed -nE 's/^version=//p' "$TOP/conf/check_vhostlimit")" "$version" "check_vhostlimit"
+  is "$(sed -nE 's/^## ([0-9.]+) - [0-9]{4}-[0-9]{2}-[0-9]{2}$/\1/p' "$TOP/CHANGELOG.md" | sed -n 1p)" "$version" "the newest release in CHANGELOG.md"
+  if [[ -x ${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl ]]; then
+    is "$("${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl" --version)" "vhostlimitctl (mod_vhostlimit) $version"
+  fi
+}

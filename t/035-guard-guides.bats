@@ -50,9 +50,40 @@ guide_modules() {
 }
 named_directives() { grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u; }
 
-@test "each file that README.md and the guides link to exists" {
+# Prints "FILE TARGET" for each relative link in the documents. Code is no link.
+relative_links() {
+  (cd "$TOP" && find README.md CONTRIBUTING.md SECURITY.md CHANGELOG.md t/README.md docs -name '*.md' -exec awk '
+    FNR == 1 { fenced = 0 }
+    /^ *```/ { fenced = !fenced }
+    fenced || /^    / { next }
+    { gsub(/`[^`]*`/, "")
+      while (match($0, /\]\([^) ]+\)/)) {
+        target = substr($0, RSTART + 2, RLENGTH - 3)
+        $0 = substr($0, RSTART + RLENGTH)
+        if (target !~ /^[a-z]+:/) print FILENAME, target
+      } }' {} +)
+}
+
+# Prints the names that GitHub gives the headings of a page.
+headings_of() { # <file>
+  sed -nE 's/^#+ +//p' "$1" | tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
+@test "each relative link in the documents leads to a file, and to a heading of it" {
+  local links from target path part
+  links=$(found 200 "links" relative_links)
+  while read -r from target; do
+    path=${target%%#*} part=
+    [[ $target != *#* ]] || part=${target#*#}
+    if [[ -n $path ]]; then path=$TOP/$(dirname "$from")/$path; else path=$TOP/$from; fi
+    [[ -e $path ]] || fail "$from: $target: not there"
+    [[ -z $part ]] || grep -qxF -- "$part" <<<"$(headings_of "$path")" || fail "$from: $target: no such heading"
+  done <<<"$links"
+}
+
+@test "each document that a source, a script or a text names exists" {
   local path paths
-  paths=$(found 5 "paths" linked_paths)
+  paths=$(found 10 "paths" named_documents)
   for path in $paths; do
     [[ -e $TOP/$path ]] || fail "$path: not there"
   done
@@ -61,14 +92,17 @@ named_directives() { grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TO
     [[ -e $TOP/conf/systemd/$path ]] || fail "conf/systemd/$path: not there"
   done
 }
-linked_paths() { grep -ohE '\bdocs/[a-z/-]+\.md|\]\((docs|conf)/[^)#]+' "$GUIDES"/*.md "$TOP/README.md" | tr -d '](' | sort -u; }
+named_documents() {
+  (cd "$TOP" && grep -rohE --include='*.'{md,h,c,sh,bash,bats,conf,am,ac,in,awk,service} --exclude=CHANGELOG.md \
+    --exclude-dir='.[a-z]*' '\bdocs/[a-z0-9/-]+\.md\b' .) | sort -u
+}
 installed_files() { sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md; }
 
 @test "each key of the status page in the guides is documented" {
   local key keys
   keys=$(found 2 "keys" named_keys)
   for key in $keys; do
-    grep -q "\`vhosts\[\]\.$key\`" "$TOP/docs/operating.md" || fail "$key: not in docs/operating.md"
+    grep -q "\`vhosts\[\]\.$key\`" "$TOP/docs/reference/status.md" || fail "$key: not in docs/reference/status.md"
   done
 }
 named_keys() { grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md | tr -d '\140' | sort -u; }

@@ -51,7 +51,7 @@ attempt() { run_program "$1" "escape.cgi?$2" ; }  # <vhost> <attempt=argument>
 # Sites: a has Full, b has Files, c has no sandbox. "any": no unprivileged process may do it, so
 # it is refused without a sandbox too.
 # shellcheck disable=SC2030,SC2031  # expect() shares the variables of the test
-@test "attempts: refused in Full, and in Files where docs/security.md says so" {
+@test "attempts: refused in Full, and in Files where docs/threat-model.md says so" {
   local victim documents=$HTTPD_ROOT/htdocs/d name argument full files off failed=''
   victim=$(<"$BATS_FILE_TMPDIR/victim")
   while read -r name argument full files off; do

@@ -114,6 +114,6 @@ teardown_file() { end_server; }
 
 @test "a change is logged with the old and the new values" {
   ask 'set\tb.test\tweight=250\tqueue=3\n' >/dev/null
-  error_log_has "VL0031: site b\.test: limits changed from weight 100, concurrency 0, queue 1000, CPU 0% to weight 250, concurrency 0, queue 3, CPU 0%"
+  error_log_has "VL0031: site b\.test: limits changed from weight 100, concurrency 0, queue 1000, CPU none to weight 250, concurrency 0, queue 3, CPU none"
   ask 'reset\tb.test\n' >/dev/null
 }

@@ -117,7 +117,7 @@ control_of_host() { ask 'status\tone.shop.test\n' | jq -r ".vhosts[0].$1"; }  # 
   wait_until 10 is_now 'a weight' 200
   is "$(control_of a 'overridden | tojson')" '{"queue":1000}'
   like "$(cgroup_value "$group" cpu.shares cpu.weight)" '^(2048|200)$'
-  error_log_has 'VL0031: site a\.test: limits changed from weight 300, concurrency 4, queue 5, CPU 0% to weight 200, concurrency 0, queue 5, CPU 0%: the time of the change is over'
+  error_log_has 'VL0031: site a\.test: limits changed from weight 300, concurrency 4, queue 5, CPU none to weight 200, concurrency 0, queue 5, CPU none: the time of the change is over'
 }
 is_now() { [[ $(control_of "${1% *}" "${1#* }") == "$2" ]]; }  # <"vhost key"> <value>
 # The thread that waits for the end does not notice a clock that a test moves.

@@ -1,24 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# docs/directives.md -> mod_vhostlimit(5), in mdoc.
-
-function escaped(text) {
-  gsub(/\\/, "\\e", text)
-  gsub(/`/, "", text)
-  gsub(/\*\*/, "", text)
-  while (match(text, /\*[a-z]+\*/))
-    text = substr(text, 1, RSTART - 1) substr(text, RSTART + 1, RLENGTH - 2) substr(text, RSTART + RLENGTH)
-  gsub(/\(https?:[^)]*\)/, "", text)
-  gsub(/[][]/, "", text)
-  gsub(/-/, "\\-", text)
-  return text ~ /^[.']/ ? "\\&" text : text
-}
-
-function line(text) { if (text != "") print escaped(text) }
+# docs/reference/directives.md -> mod_vhostlimit(5), in mdoc.  Needs markdown.awk.
 
 BEGIN {
   print ".\\\" SPDX-License-Identifier: Apache-2.0"
-  print ".\\\" Made from docs/directives.md."
-  print ".Dd November 21, 2026"
+  print ".\\\" Made from docs/reference/directives.md."
+  print ".Dd November 23, 2026"
   print ".Dt MOD_VHOSTLIMIT 5"
   print ".Os"
   print ".Sh NAME"
@@ -28,31 +14,36 @@ BEGIN {
 }
 
 /^<!--/ || /^# / { next }
-/^```/ {
-  print code ? ".Ed" : ".Bd -literal -offset indent"
-  code = !code
-  paragraph = 0
-  next
-}
-code { print escaped($0); next }
-/^## / {
+/^## VhostLimit/ {
+  end_body()
   if (!listed++) print ".Sh DIRECTIVES\n.Bl -tag -width Ds"
   print ".It Cm " substr($0, 4)
+  fields = 1
   next
 }
-/^- (Status|Module): / { next }
-/^- (Description|Syntax|Default|Range|Context): / {
-  name = substr($0, 3, index($0, ":") - 3)
-  if (name != "Description") print ".br"
-  line(name == "Description" ? substr($0, index($0, ": ") + 2) "." : substr($0, 3))
+/^## / {
+  end_body()
+  print ".Sh " toupper(escaped(substr($0, 4)))
   next
 }
-/^- / { print ".Pp"; $0 = substr($0, 3) }
-/^$/ { paragraph = 1; next }
-paragraph { print ".Pp"; paragraph = 0 }
-{ sub(/^ +/, ""); line($0) }
+# The table of a directive.  Status and module are the same for all.
+fields && /^\|-/ { next }
+fields && /^\| / {
+  split($0, cell, / \| /)
+  name = substr(cell[1], 3)
+  value = substr($0, length(cell[1]) + 4)
+  sub(/ \|$/, "", value)
+  if (name == "Status" || name == "Module") next
+  if (name == "Description") { line(value "."); next }
+  print ".br"
+  line(name ": " value)
+  next
+}
+$0 != "" { fields = 0 }
+{ body($0) }
 
 END {
+  end_body()
   print ".El"
   print ".Sh SEE ALSO"
   print ".Xr vhostlimitctl 8 ,"

@@ -90,7 +90,7 @@ static void open_and_start(void)
     apr_status_t rv = pass_fd < 0 ? errno : start(pass_fd);
 
     if (rv != APR_SUCCESS)
-        vl_acceptor_fail(pass_fd, rv, "their requests wait with threads");
+        vl_acceptor_fail(pass_fd, rv, "its requests wait with their threads");
 }
 
 void vl_accept_child_init(void)

@@ -184,9 +184,9 @@ void vl_acceptor_warn_full(void)
         return;
     warned = now;
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, vl_child.main_server,
-                 VLOGNO(0033) "this child has no descriptors left for "
-                 "connections from other children: they wait until it has "
-                 "some, or another child");
+                 VLOGNO(0033) "no file descriptors left for connections that "
+                 "other children transfer to this one: they stay queued. Raise "
+                 "LimitNOFILE");
 }
 
 /* Receives the connections that other children have transferred. When no descriptor is
@@ -576,8 +576,8 @@ int vl_acceptor_open(int is_prefork)
 void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence)
 {
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, vl_child.main_server,
-                 VLOGNO(0024) "connections cannot wait as sockets in this "
-                 "child: %s", consequence);
+                 VLOGNO(0024) "this child has no descriptors or no thread for "
+                 "its acceptor: %s. Raise LimitNOFILE or TasksMax", consequence);
     if (pass_fd >= 0) {
         close(pass_fd);
         close(acceptor.epoll_fd);

@@ -101,7 +101,7 @@ void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
         vl_arrival_return_grant_locked(&arrival->grant);
     ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_child.main_server,
                  VLOGNO(0037) "site %s: a client has gone after %" APR_INT64_T_FMT
-                 " ms in the queue, and nothing runs for it",
+                 " ms in the queue; its request does not run",
                  arrival->conf->site->name,
                  (vl_clock_us() - arrival->waiter.since_us) / 1000);
     vl_arrival_close_locked(arrival);

@@ -83,7 +83,7 @@ static int open_acceptor(void)
             return 1;
         vl_listener_child_close(&prefork.listeners);
     }
-    vl_acceptor_fail(-1, errno, "it tries again");
+    vl_acceptor_fail(-1, errno, "it accepts no connections and tries again");
     return 0;
 }
 

@@ -3,7 +3,7 @@
 #define VL_PRIVATE_H
 
 /* Declarations for files that include headers of httpd: the module record, the log level of
- * the module, and its log ids.  docs/operating.md lists the ids; the numbers of APLOGNO are
+ * the module, and its log ids.  docs/reference/messages.md lists the ids; the numbers of APLOGNO are
  * reserved for httpd.  No state and no lock. */
 
 #include <httpd.h>

@@ -46,8 +46,8 @@ static apr_status_t make_segment(server_rec *main_server,
 
     if (*shm)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0005)
-                     "%u sites and %u hosts are more than the shared memory had room "
-                     "for (%u and %u): counts start again", accounts, hosts,
+                     "%u sites and %u hosts need more shared memory than there was "
+                     "(for %u and %u): counters start again", accounts, hosts,
                      *shm_capacity, vl_hosts_capacity(*shm));
     ap_mpm_query(AP_MPMQ_HARD_LIMIT_DAEMONS, &daemons);
     /* Twice the daemons: the MPM may start a replacement before the parent has noticed
@@ -93,8 +93,8 @@ static void disable_vhost(server_rec *s, apr_status_t rv)
                     && conf->on_error == VL_ERROR_CLOSED;
     conf->mode = VL_MODE_OFF;
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
-                 "site %s cannot be entered in shared memory: its requests "
-                 "are %s", conf->site->name,
+                 "no room for site %s in shared memory: its requests "
+                 "are %s until a restart finds room", conf->site->name,
                  conf->refused ? "refused" : "not limited");
 }
 

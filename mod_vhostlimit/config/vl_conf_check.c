@@ -59,7 +59,7 @@ static apr_status_t check_length(const server_rec *main_server,
     if (strlen(conf->site->name) < VL_NAME_SIZE)
         return APR_SUCCESS;
     ap_log_error(APLOG_MARK, APLOG_EMERG, 0, main_server, VLOGNO(0001)
-                 "ServerName in %s:%u is longer than %d bytes: %s",
+                 "ServerName in %s:%u is longer than %d bytes: %s. Shorten it",
                  s->defn_name ? s->defn_name : "?", s->defn_line_number,
                  VL_NAME_SIZE - 12, conf->site->name);
     return APR_ENAMETOOLONG;

@@ -17,8 +17,8 @@ int vl_exempt(request_rec *r)
 
     if (failed)
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0014)
-                      "VhostLimitExempt of site %s: %s", conf->site->name,
-                      failed);
+                      "VhostLimitExempt of site %s: %s; the request is not exempt",
+                      conf->site->name, failed);
     return yes > 0 && !failed;
 }
 

@@ -131,7 +131,7 @@ static unsigned class_of(request_rec *r, const vl_visitor_conf_t *conf)
             return (unsigned)i + 1;
         if (failed)
             ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0038)
-                          "VhostLimitClass %s: %s; the request belongs to another class",
+                          "VhostLimitClass %s: %s; other classes are tried",
                           class_conf->name, failed);
         failed = NULL;
     }

@@ -504,7 +504,8 @@ void vl_control_post_config(apr_pool_t *pconf, server_rec *main_server,
         apr_pool_pre_cleanup_register(pconf, NULL, stop);
     else
         ap_log_error(APLOG_MARK, APLOG_WARNING, rv, main_server, VLOGNO(0030)
-                     "vhostlimitctl cannot talk to this server: no socket %s",
+                     "the control socket %s cannot be made: vhostlimitctl does not "
+                     "work. Create its folder, or set DefaultRuntimeDir",
                      path);
 }
 

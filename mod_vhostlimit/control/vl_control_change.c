@@ -42,11 +42,12 @@ static const char *change_group(apr_pool_t *p, const vl_conf_t *conf,
 /* Returns the limits as text for the log. */
 static const char *values_text(apr_pool_t *p, const vl_values_t *values)
 {
-    const char *text = apr_psprintf(p, "weight %d, concurrency %d, queue %d, CPU %d%%",
+    const char *cpu = values->of[VL_KEY_cpu]
+        ? apr_psprintf(p, "%d%%", (int)values->of[VL_KEY_cpu]) : "none";
+    const char *text = apr_psprintf(p, "weight %d, concurrency %d, queue %d, CPU %s",
                                     (int)values->of[VL_KEY_weight],
                                     (int)values->of[VL_KEY_concurrency],
-                                    (int)values->of[VL_KEY_queue],
-                                    (int)values->of[VL_KEY_cpu]);
+                                    (int)values->of[VL_KEY_queue], cpu);
     vl_key_e key;
 
     for (key = VL_KEYS_ADMITTED; key < VL_KEY_COUNT; key++) {
@@ -135,8 +136,8 @@ static int expire_site(apr_pool_t *p, const server_rec *s, apr_int64_t now_us)
     failed = vl_control_change(p, &job, 1, ": the time of the change is over");
     if (failed)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0061)
-                     "the time of a change is over, but it cannot be taken back: %s. The "
-                     "next attempt follows in a minute", failed);
+                     "the time of a change is over, but the kernel refuses the former "
+                     "value: %s. The next attempt follows in a minute", failed);
     return !failed;
 }
 

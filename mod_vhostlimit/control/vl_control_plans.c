@@ -103,8 +103,8 @@ apr_int64_t vl_control_plans_expire(apr_pool_t *p, apr_int64_t now_us)
             failed = change_state(p, state, &change, ": the time of the change is over");
             if (failed)
                 ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0062)
-                             "plan %s: the time of a change is over, but it cannot be taken "
-                             "back: %s. The next attempt follows in a minute", state->name,
+                             "plan %s: the time of a change is over, but the kernel refuses the "
+                             "former value: %s. The next attempt follows in a minute", state->name,
                              failed);
             own = failed ? now_us + 60 * APR_USEC_PER_SEC
                          : vl_override_next_us(&state->override);

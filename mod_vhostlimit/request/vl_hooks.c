@@ -111,7 +111,8 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
     rv = vl_request_admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
-                      "site %s: not counted", conf->site->name);
+                      "site %s: a request cannot be counted (see VL0008)",
+                      conf->site->name);
         if (conf->on_error != VL_ERROR_CLOSED) {
             ap_set_module_config(r->request_config, &vhostlimit_module, NULL);
             pass_unlimited(conn);

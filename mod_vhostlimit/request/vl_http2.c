@@ -44,8 +44,9 @@ void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server)
     error = cmd->AP_TAKE1(&parms, NULL, factor);
     if (error)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0036)
-                     "%s cannot be set to %s (%s): connections that wait in the "
-                     "MPM may keep it from accepting others", name, factor, error);
+                     "%s cannot be set to %s (%s): if many connections wait in the "
+                     "MPM, it may stop accepting. Write %s %s into the configuration",
+                     name, factor, error, name, factor);
 }
 
 /* The same rules as h2_get_workers_config() of mod_http2. */

@@ -4,7 +4,7 @@
 
 /* The handler of "SetHandler vhostlimit-status".  It answers in HTML, or with ?auto
  * (key: value), ?json or ?prometheus.  With "me" (?me, ?me&json) the page has only the
- * vhost of the request.  docs/operating.md documents the keys.  The parent sets the state
+ * vhost of the request.  docs/reference/status.md documents the keys.  The parent sets the state
  * in post_config; after that it is constant.  Any thread may serve a request; the segment
  * lock is taken for short times only, see vl_shm_snapshots(). */
 

@@ -64,7 +64,7 @@ typedef struct vl_row_t {
     const char *unenforced;         /* why the kernel does not enforce a limit; "" if it
                                      * enforces all */
     const apr_array_header_t *vhosts;   /* server_rec *: virtual hosts of the site */
-    const char *state, *method, *cost;  /* keywords, see docs/operating.md */
+    const char *state, *method, *cost;  /* keywords, see docs/reference/status.md */
     vl_limits_t limits;
     vl_override_t override;
     vl_metrics_t metrics;
