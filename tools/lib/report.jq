@@ -79,7 +79,7 @@ def pages: .runs | map(.page) | in_order[];
 
 # One run for each target and scene.
 def of(page): (.void // [] | map(select(.page == page))) as $void
-  | [.runs[] | select(.page == page) | del(.samples, .usage, .sar.idle, .sar.still, .status, .clients, .client_cpu, .commands, .noise)] as $runs
+  | [.runs[] | select(.page == page) | del(.samples, .usage, .fleet, .sar.idle, .sar.still, .status, .clients, .client_cpu, .commands, .noise)] as $runs
   | [$runs | map([.target, .scene]) | sort_by(.[0] != "plain") | in_order[] as $who
      | $runs | map(select([.target, .scene] == $who)) | length as $n | medians
      | .counted = $n | .void = ($void | map(select([.target, .scene] == $who)) | length)];
