@@ -119,7 +119,7 @@ static void say_once(daemon_t *d, const char *text)
 static void take(void *data, const char *server, const char *text, size_t len)
 {
     daemon_t *d = data;
-    fleet_report_t report;
+    uint64_t start;
 
     if (strcmp(server, d->conf.store.server) != 0) {
         if (text) {
@@ -130,9 +130,8 @@ static void take(void *data, const char *server, const char *text, size_t len)
             snprintf(d->gone_name, sizeof(d->gone_name), "%s", server);
         }
     }
-    else if (text && !fleet_report_parse(text, len, &report)) {
-        d->foreign = report.start != d->start ? d->foreign + 1 : 0;
-        fleet_report_free(&report);
+    else if (text && !fleet_report_start(text, len, &start)) {
+        d->foreign = start != d->start ? d->foreign + 1 : 0;
     }
 }
 
