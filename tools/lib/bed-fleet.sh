@@ -129,8 +129,15 @@ fleet_daemon_start() { # <server> <lines>
   local name=fleet$1
   printf '%s\n' "server web$1" "store $fleet_store_address:$fleet_store_port" \
     "control $(fleet_folder "$(fleet_name "$1")")/vhostlimit.sock" "socket $bed_dir/$name.sock" "$2" >"$bed_dir/$name.conf"
-  (fleet_exec "$1" "$bed_dir/vhostlimit-fleet" -c "$bed_dir/$name.conf") </dev/null >>"$bed_dir/$name.log" 2>&1 &
-  echo "$!" >"$bed_dir/$name.pid"
+  fleet_background "$name" fleet_exec "$1" "$bed_dir/vhostlimit-fleet" -c "$bed_dir/$name.conf"
+}
+
+# Starts a program in the background, as no job of this shell: bash would report its end.
+fleet_background() { # <name> <command>...
+  (
+    "${@:2}" </dev/null >>"$bed_dir/$1.log" 2>&1 &
+    echo "$!" >"$bed_dir/$1.pid"
+  )
 }
 
 fleet_leases() { # <server>
@@ -149,8 +156,7 @@ fleet_store_start() {
   program=$(fleet_store_program)
   printf '%s\n' "bind $fleet_store_address" "port $fleet_store_port" 'save ""' 'appendonly no' "dir $bed_dir" \
     'protected-mode no' 'set-proc-title no' >"$bed_dir/store.conf"
-  (bed_exec nsenter --net="/run/netns/$fleet_store" "$program" "$bed_dir/store.conf") </dev/null >>"$bed_dir/store.log" 2>&1 &
-  echo "$!" >"$bed_dir/store.pid"
+  fleet_background store bed_exec nsenter --net="/run/netns/$fleet_store" "$program" "$bed_dir/store.conf"
   poll_until 10 fleet_store_answers || die "the store does not answer within 10 s: $(tail -n 3 "$bed_dir/store.log")"
 }
 

@@ -41,7 +41,7 @@ describe_fleet() {
   for web in 1 2 3; do test_load all "$web" site1 20 0 100 static; done
   test_by -
   test_row all "1000 sites: a daemon's CPU time" '<= 0.1 %' '' 'this("sites") | daemon_cpu'
-  test_row all '1000 sites: active sites in its fleet' '' '' 'this("sites") | daemon_rows'
+  test_row all '1000 sites: rows that it reads (three servers)' '' '' 'this("sites") | daemon_rows'
   test_row all '1000 sites: traffic of one daemon, Mbit/s' '' '' 'this("sites") | daemon_traffic'
 
   test_scene cap
