@@ -159,7 +159,7 @@ says_doubled() { grep -q 'another server of the fleet main has the name same' "$
 @test "the daemon uses a password, a user of the ACL and a unix socket" {
   start_webs ''
   start_store --unixsocket "$BATS_FILE_TMPDIR/store.sock"
-  store acl setuser fleet on '>secret' '~vhostlimit:*' +get +set +sadd +srem +smembers +mget >"$BATS_TEST_TMPDIR/acl"
+  store acl setuser fleet on '>secret' '~vhostlimit:*' +getrange +set +sadd +srem +smembers +mget >"$BATS_TEST_TMPDIR/acl"
   store config set requirepass other >"$BATS_TEST_TMPDIR/password"
   echo secret >"$BATS_FILE_TMPDIR/password"
   start_daemon web1 "store unix:$BATS_FILE_TMPDIR/store.sock" 'user fleet' "password-file $BATS_FILE_TMPDIR/password"

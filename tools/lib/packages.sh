@@ -24,6 +24,7 @@ jansson     pkgconfig:jansson       libjansson-dev            jansson-devel
 expat       pkgconfig:expat         libexpat1-dev             expat-devel
 hiredis     pkgconfig:hiredis       libhiredis-dev            hiredis-devel
 redis       command:redis-server,redis-cli  redis-server redis-tools  redis
+sentinel    command:redis-sentinel  redis-sentinel            redis
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
@@ -94,7 +95,7 @@ curl_http2      curl
 dpkg            debhelper apxs essential
 dpkg_deb        -
 event           httpd
-fleet           jansson hiredis
+fleet           jansson hiredis openssl-dev
 fuzzer          clang
 git_http        git
 git_program     git

@@ -226,7 +226,7 @@ test_lines() { # <scene>: the module's, those inside a vhost marked
 test_packages() { # roles in packages.sh of what the bed needs for it
   [[ -z ${test[tls]-} ]] || echo openssl
   [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
-  [[ -z ${test[fleet]-} ]] || printf '%s\n' hiredis jansson expat redis
+  [[ -z ${test[fleet]-} ]] || printf '%s\n' hiredis openssl-dev jansson expat redis
 }
 
 test_takes_target() { # <target>
