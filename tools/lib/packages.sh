@@ -92,7 +92,7 @@ clang_tidy      clang-tidy
 cpu             -
 ctl             jansson expat
 curl_http2      curl
-dpkg            debhelper apxs essential
+dpkg            debhelper apxs essential cgroup expat hiredis jansson openssl-dev seccomp
 dpkg_deb        -
 event           httpd
 fleet           jansson hiredis openssl-dev
