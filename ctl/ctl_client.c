@@ -309,8 +309,8 @@ static char *make_line(const char *const words[], const char *body)
 }
 
 /* Asks the server whose socket has this path. */
-static ctl_exit_e ask_at(const char *path, const char *line, ctl_answer_t *answer,
-                         ctl_error_t *error)
+static ctl_exit_e ask_at(const char *path, const char *line, int is_text,
+                         ctl_answer_t *answer, ctl_error_t *error)
 {
     buffer_t buffer = { NULL, 0, 0 };
     ctl_exit_e status;
@@ -320,16 +320,15 @@ static ctl_exit_e ask_at(const char *path, const char *line, ctl_answer_t *answe
                              "socket has at most 107 bytes", path);
     status = exchange(path, line, &buffer, answer, error);
     answer->text = buffer.bytes;
-    if (status == CTL_DONE)
+    if (status == CTL_DONE && !(is_text && strncmp(answer->text, "{\"error\"", 8)))
         status = parse(path, answer, error);
     if (status != CTL_DONE)
         ctl_client_free(answer);
     return status;
 }
 
-ctl_exit_e ctl_client_ask(const char *socket, const char *const words[],
-                          const char *body, ctl_answer_t *ret_answer,
-                          ctl_error_t *error)
+static ctl_exit_e ask(const char *socket, const char *const words[], const char *body,
+                      int is_text, ctl_answer_t *ret_answer, ctl_error_t *error)
 {
     char *line = make_line(words, body), *found = NULL;
 
@@ -341,10 +340,23 @@ ctl_exit_e ctl_client_ask(const char *socket, const char *const words[],
     if (!socket)
         socket = found = find_socket(error);
     if (socket)
-        ask_at(socket, line, ret_answer, error);
+        ask_at(socket, line, is_text, ret_answer, error);
     free(found);
     free(line);
     return error->status;
+}
+
+ctl_exit_e ctl_client_ask(const char *socket, const char *const words[],
+                          const char *body, ctl_answer_t *ret_answer,
+                          ctl_error_t *error)
+{
+    return ask(socket, words, body, 0, ret_answer, error);
+}
+
+ctl_exit_e ctl_client_ask_text(const char *socket, const char *const words[],
+                               ctl_answer_t *ret_answer, ctl_error_t *error)
+{
+    return ask(socket, words, NULL, 1, ret_answer, error);
 }
 
 void ctl_client_free(ctl_answer_t *answer)

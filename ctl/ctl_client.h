@@ -23,6 +23,10 @@ typedef struct ctl_answer_t {
 ctl_exit_e ctl_client_ask(const char *socket, const char *const words[],
                           const char *body, ctl_answer_t *ret_answer, ctl_error_t *error);
 
+/* The same, but an answer that is no refusal is not parsed: ret_answer->json is NULL. */
+ctl_exit_e ctl_client_ask_text(const char *socket, const char *const words[],
+                               ctl_answer_t *ret_answer, ctl_error_t *error);
+
 void ctl_client_free(ctl_answer_t *answer);
 
 #endif

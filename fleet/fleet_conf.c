@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fleet_conf.h"
 
+#include "fleet_link.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,29 +61,35 @@ static const char *set_server(const line_t *line, fleet_conf_t *conf)
     return wrong;
 }
 
-static int is_address(const char *text)
+/* Takes the words of the line from `first` on as addresses. Returns 0, or -1. */
+static int set_addresses(const line_t *line, int first, fleet_conf_t *conf)
 {
-    const char *colon = strrchr(text, ':');
-    double port;
+    int i;
 
-    if (!strncmp(text, "unix:", 5))
-        return text[5] == '/';
-    return colon && colon > text && !read_number(colon + 1, "", 1, 65535, &port);
+    conf->store.addresses = ctl_alloc((size_t)line->n * sizeof(char *));
+    conf->store.naddresses = 0;
+    for (i = first; i < line->n; i++) {
+        if (!fleet_link_is_address(line->words[i]))
+            return -1;
+        conf->store.addresses[conf->store.naddresses++] = ctl_printf("%s", line->words[i]);
+    }
+    return conf->store.naddresses ? 0 : -1;
 }
 
 static const char *set_store(const line_t *line, fleet_conf_t *conf)
 {
-    int i;
+    if (conf->store.master)
+        return "cannot be used together with sentinel";
+    return set_addresses(line, 1, conf) ? "takes HOST:PORT or unix:/PATH, one or more" : NULL;
+}
 
-    if (line->n < 2)
-        return "takes HOST:PORT or unix:/PATH, one or more";
-    conf->store.addresses = ctl_alloc((size_t)line->n * sizeof(char *));
-    conf->store.naddresses = 0;
-    for (i = 1; i < line->n; i++) {
-        if (!is_address(line->words[i]))
-            return "takes HOST:PORT or unix:/PATH, one or more";
-        conf->store.addresses[conf->store.naddresses++] = ctl_printf("%s", line->words[i]);
-    }
+static const char *set_sentinel(const line_t *line, fleet_conf_t *conf)
+{
+    if (conf->store.naddresses && !conf->store.master)
+        return "cannot be used together with store";
+    if (line->n < 2 || set_addresses(line, 2, conf))
+        return "takes the name of the master and HOST:PORT, one or more";
+    conf->store.master = ctl_printf("%s", line->words[1]);
     return NULL;
 }
 
@@ -90,8 +98,13 @@ static const char *set_user(const line_t *line, fleet_conf_t *conf)
     return set_text(line, &conf->store.user);
 }
 
+static const char *set_sentinel_user(const line_t *line, fleet_conf_t *conf)
+{
+    return set_text(line, &conf->store.sentinel_user);
+}
+
 /* Reads the first line of a file that only the daemon can read. */
-static const char *set_password_file(const line_t *line, fleet_conf_t *conf)
+static const char *read_password(const line_t *line, const char **ret_password)
 {
     char text[1024];
     FILE *file;
@@ -107,8 +120,46 @@ static const char *set_password_file(const line_t *line, fleet_conf_t *conf)
     text[strcspn(text, "\r\n")] = '\0';
     if (!*text)
         return "names a file without a password in its first line";
-    conf->store.password = ctl_printf("%s", text);
+    *ret_password = ctl_printf("%s", text);
     return NULL;
+}
+
+static const char *set_password_file(const line_t *line, fleet_conf_t *conf)
+{
+    return read_password(line, &conf->store.password);
+}
+
+static const char *set_sentinel_password_file(const line_t *line, fleet_conf_t *conf)
+{
+    return read_password(line, &conf->store.sentinel_password);
+}
+
+static const char *set_tls(const line_t *line, fleet_conf_t *conf)
+{
+    if (line->n != 2 || (strcmp(line->words[1], "on") && strcmp(line->words[1], "off")))
+        return "takes on or off";
+    conf->is_tls = !strcmp(line->words[1], "on");
+    return NULL;
+}
+
+static const char *set_tls_ca(const line_t *line, fleet_conf_t *conf)
+{
+    return set_text(line, &conf->tls.ca);
+}
+
+static const char *set_tls_cert(const line_t *line, fleet_conf_t *conf)
+{
+    return set_text(line, &conf->tls.cert);
+}
+
+static const char *set_tls_key(const line_t *line, fleet_conf_t *conf)
+{
+    return set_text(line, &conf->tls.key);
+}
+
+static const char *set_tls_name(const line_t *line, fleet_conf_t *conf)
+{
+    return set_text(line, &conf->tls.name);
 }
 
 static const char *set_control(const line_t *line, fleet_conf_t *conf)
@@ -198,8 +249,16 @@ static const struct {
     { "fleet", set_fleet },
     { "server", set_server },
     { "store", set_store },
+    { "sentinel", set_sentinel },
     { "user", set_user },
     { "password-file", set_password_file },
+    { "sentinel-user", set_sentinel_user },
+    { "sentinel-password-file", set_sentinel_password_file },
+    { "tls", set_tls },
+    { "tls-ca", set_tls_ca },
+    { "tls-cert", set_tls_cert },
+    { "tls-key", set_tls_key },
+    { "tls-name", set_tls_name },
     { "control", set_control },
     { "socket", set_socket },
     { "capacity", set_capacity },
@@ -242,19 +301,46 @@ static void set_defaults(fleet_conf_t *conf)
     conf->limits.floor = 0.01;
 }
 
+/* Reads the files of TLS. */
+static ctl_exit_e check_tls(const char *path, fleet_conf_t *conf, ctl_error_t *error)
+{
+    const fleet_tls_options_t *tls = &conf->tls;
+    char text[sizeof(error->text)];
+
+    if (!conf->is_tls && (tls->ca || tls->cert || tls->key || tls->name))
+        return ctl_error_set(error, CTL_USAGE, "%s: tls-ca, tls-cert, tls-key and tls-name "
+                             "need \"tls on\"", path);
+    if (!tls->cert != !tls->key)
+        return ctl_error_set(error, CTL_USAGE, "%s: tls-cert and tls-key need each other",
+                             path);
+    if (!conf->is_tls)
+        return CTL_DONE;
+    conf->store.tls = fleet_tls_new(tls, error);
+    if (conf->store.tls)
+        return CTL_DONE;
+    snprintf(text, sizeof(text), "%s", error->text);
+    return ctl_error_set(error, CTL_USAGE, "%s: %s", path, text);
+}
+
 /* Checks what only the whole file can show. */
-static ctl_exit_e check(const char *path, const fleet_conf_t *conf, ctl_error_t *error)
+static ctl_exit_e check(const char *path, fleet_conf_t *conf, ctl_error_t *error)
 {
     if (!conf->store.naddresses)
         return ctl_error_set(error, CTL_USAGE, "%s: no store: add a line \"store HOST:PORT\"",
                              path);
+    if (conf->store.sentinel_password && !conf->store.master)
+        return ctl_error_set(error, CTL_USAGE, "%s: sentinel-password-file needs sentinel",
+                             path);
+    if (conf->store.sentinel_user && !conf->store.sentinel_password)
+        return ctl_error_set(error, CTL_USAGE, "%s: sentinel-user needs a "
+                             "sentinel-password-file", path);
     if (!fleet_report_is_server(conf->store.server))
         return ctl_error_set(error, CTL_USAGE, "%s: the host name '%s' cannot be the name of "
                              "a server: add a line \"server NAME\"", path,
                              conf->store.server);
     if (conf->store.user && !conf->store.password)
         return ctl_error_set(error, CTL_USAGE, "%s: user needs a password-file", path);
-    return CTL_DONE;
+    return check_tls(path, conf, error);
 }
 
 ctl_exit_e fleet_conf_read(const char *path, fleet_conf_t *ret_conf, ctl_error_t *error)

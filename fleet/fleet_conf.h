@@ -12,7 +12,9 @@
 #define FLEET_SOCKET "/run/vhostlimit-fleet.sock"
 
 typedef struct fleet_conf_t {
-    fleet_store_options_t store;
+    fleet_store_options_t store;    /* its tls is made of `tls`, if that is on */
+    int is_tls;
+    fleet_tls_options_t tls;
     fleet_limits_t limits;
     char *control;                  /* Apache's control socket; NULL: it is searched */
     char *socket;                   /* for vhostlimitctl fleet */

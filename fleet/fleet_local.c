@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fleet_local.h"
 
+#include "fleet_answer.h"
+
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,13 +96,6 @@ static int is_name(const char *name)
     return at > name && !*at && at - name <= FLEET_NAME_MAX;
 }
 
-static uint64_t number_at(const json_t *row, size_t i)
-{
-    json_int_t number = json_integer_value(json_array_get(row, i));
-
-    return number < 0 ? 0 : (uint64_t)number;
-}
-
 static int has_limit(const fleet_limits_t *limits, const char *name)
 {
     size_t i;
@@ -113,30 +109,28 @@ static int has_limit(const fleet_limits_t *limits, const char *name)
 
 /* Reads a row of the answer. Returns 1 if its requests mostly waited for the server
  * itself. A site that has a limit may wait for that. */
-static int read_row(fleet_local_t *local, const fleet_limits_t *limits, const json_t *row,
-                    double seconds, double *waited)
+static int read_row(fleet_local_t *local, const fleet_limits_t *limits,
+                    const fleet_reading_t *row, double seconds)
 {
-    const char *name = json_string_value(json_array_get(row, 0));
-    uint64_t account = number_at(row, 1);
     fleet_known_t *site;
+    double waited;
 
-    *waited = 0;
-    if (!name || !is_name(name) || account > ACCOUNTS_MAX)
+    if (!is_name(row->name) || row->account > ACCOUNTS_MAX)
         return 0;
-    site = known_at(local, (size_t)account);
+    site = known_at(local, (size_t)row->account);
     if (!site->name) {
-        site->name = ctl_printf("%s", name);
-        site->is_limited = has_limit(limits, name);
+        site->name = ctl_printf("%s", row->name);
+        site->is_limited = has_limit(limits, row->name);
         seconds = 0;
     }
-    site->weight = (uint32_t)number_at(row, 2);
-    site->cpu = (uint32_t)number_at(row, 3);
-    site->concurrency = (uint32_t)number_at(row, 4);
-    site->requests = (uint32_t)fmin((double)number_at(row, 7), FLEET_REQUESTS_MAX);
-    measure(site, number_at(row, 5), number_at(row, 6), seconds, waited);
-    site->wanted = *waited;         /* until the capacity is known */
+    site->weight = (uint32_t)row->weight;
+    site->cpu = (uint32_t)row->cpu;
+    site->concurrency = (uint32_t)row->concurrency;
+    site->requests = (uint32_t)fmin((double)row->requests, FLEET_REQUESTS_MAX);
+    measure(site, row->charged_us, row->backlog_us, seconds, &waited);
+    site->wanted = waited;          /* until the capacity is known */
     site->is_active = 1;
-    return *waited >= MOSTLY && !site->cpu && !site->concurrency && !site->is_limited;
+    return waited >= MOSTLY && !site->cpu && !site->concurrency && !site->is_limited;
 }
 
 /* When a site waits for the server itself, the server's capacity is what all sites use
@@ -157,20 +151,19 @@ static void set_capacity(fleet_local_t *local, double processors, int is_full)
     local->was_full = is_full;
 }
 
-static void read_rows(fleet_local_t *local, const fleet_limits_t *limits, const json_t *rows,
-                      double processors, double seconds)
+/* Returns 0, or -1 if the answer is not valid. */
+static int read_rows(fleet_local_t *local, const fleet_limits_t *limits,
+                     fleet_answer_t *answer, double seconds)
 {
+    fleet_reading_t row;
     size_t i;
-    int is_full = 0;
+    int is_full = 0, rv;
 
     for (i = 0; i < local->nknown; i++)
         local->known[i].is_active = 0;
-    for (i = 0; i < json_array_size(rows); i++) {
-        double waited;
-
-        is_full |= read_row(local, limits, json_array_get(rows, i), seconds, &waited);
-    }
-    set_capacity(local, processors, is_full);
+    while ((rv = fleet_answer_next(answer, &row)) > 0)
+        is_full |= read_row(local, limits, &row, seconds);
+    set_capacity(local, (double)answer->processors, is_full);
     for (i = 0; i < local->nknown; i++) {
         fleet_known_t *site = &local->known[i];
 
@@ -179,23 +172,24 @@ static void read_rows(fleet_local_t *local, const fleet_limits_t *limits, const 
         else
             site->wanted = fleet_local_wanted(site->used, site->wanted, local->capacity);
     }
+    return rv;
 }
 
-/* Takes over an answer. Returns 1 if there was an earlier one of the same configuration. */
-static int take_over(fleet_local_t *local, const fleet_limits_t *limits, const json_t *json)
+/* Takes over an answer. *ret_is_new is 0 if there was an earlier one of the same
+ * configuration. Returns 0, or -1 if it is not valid. */
+static int take_over(fleet_local_t *local, const fleet_limits_t *limits,
+                     fleet_answer_t *answer, int *ret_is_new)
 {
-    json_int_t generation = json_integer_value(json_object_get(json, "generation"));
-    json_int_t clock_us = json_integer_value(json_object_get(json, "clock_us"));
-    json_int_t processors = json_integer_value(json_object_get(json, "processors"));
-    int is_known = generation == local->generation && clock_us > local->clock_us;
-
-    if (!is_known)
+    *ret_is_new = (int64_t)answer->generation != local->generation
+                  || answer->clock_us <= local->clock_us;
+    if (*ret_is_new)
         forget_sites(local);
-    read_rows(local, limits, json_object_get(json, "sites"), (double)processors,
-              is_known ? (double)(clock_us - local->clock_us) / 1e6 : 0);
-    local->generation = generation;
-    local->clock_us = clock_us;
-    return is_known;
+    if (read_rows(local, limits, answer,
+                  *ret_is_new ? 0 : (double)(answer->clock_us - local->clock_us) / 1e6))
+        return -1;
+    local->generation = (int64_t)answer->generation;
+    local->clock_us = answer->clock_us;
+    return 0;
 }
 
 /* Asks once. After a restart of Apache the accounts have other numbers; then the generation
@@ -204,23 +198,25 @@ static ctl_exit_e read_once(fleet_local_t *local, const fleet_limits_t *limits,
                             int *ret_is_new, ctl_error_t *error)
 {
     const char *words[] = { "fleet", local->generation < 0 ? "all" : NULL, NULL };
-    ctl_answer_t answer;
-    ctl_exit_e status = ctl_client_ask(local->socket, words, NULL, &answer, error);
+    ctl_answer_t text;
+    fleet_answer_t answer;
+    ctl_exit_e status = ctl_client_ask_text(local->socket, words, &text, error);
 
     if (status != CTL_DONE) {
         local->generation = -1;
         return status;
     }
-    if (!json_is_array(json_object_get(answer.json, "sites")))
+    if (fleet_answer_begin(text.text, &answer))
         status = ctl_error_set(error, CTL_UNAVAILABLE, "the module in the server does not know "
                                "vhostlimit-fleet: restart Apache after an update");
-    else if (local->generation >= 0
-             && json_integer_value(json_object_get(answer.json, "generation"))
-                != local->generation)
+    else if (local->generation >= 0 && (int64_t)answer.generation != local->generation)
         local->generation = -1;
-    else
-        *ret_is_new = !take_over(local, limits, answer.json);
-    ctl_client_free(&answer);
+    else if (take_over(local, limits, &answer, ret_is_new))
+        status = ctl_error_set(error, CTL_UNAVAILABLE, "the answer of the module in the server "
+                               "is not valid: restart Apache after an update");
+    if (status != CTL_DONE)
+        local->generation = -1;
+    ctl_client_free(&text);
     return status;
 }
 
@@ -331,7 +327,7 @@ static ctl_exit_e add_lease(fleet_local_t *local, size_t account, const uint32_t
 ctl_exit_e fleet_local_lease(fleet_local_t *local, const fleet_plan_t *plan,
                              ctl_error_t *error)
 {
-    char *generation = ctl_printf("%" JSON_INTEGER_FORMAT, local->generation);
+    char *generation = ctl_printf("%" PRId64, local->generation);
     char *milliseconds = ctl_printf("%d", FLEET_LEASE_MS);
     words_t *words = ctl_alloc(sizeof(*words));
     ctl_exit_e status = CTL_DONE;

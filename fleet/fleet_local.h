@@ -25,8 +25,8 @@ typedef struct fleet_known_t {
 typedef struct fleet_local_t {
     const char *socket;             /* NULL: it is searched */
     double configured_capacity;     /* us per second; 0: the processors */
-    json_int_t generation;          /* of Apache's configuration; -1: unknown */
-    json_int_t clock_us;            /* of the last reading */
+    int64_t generation;             /* of Apache's configuration; -1: unknown */
+    uint64_t clock_us;              /* of the last reading */
     double capacity;
     int was_full;                   /* 1: a site wanted more at the last reading */
     fleet_known_t *known;           /* by account */

@@ -46,10 +46,20 @@ static const char help[] =
     "The program stays in the foreground and logs to stderr. Keywords of the file:\n"
     "  store ADDRESS...      HOST:PORT or unix:/PATH of a Valkey or Redis server. The next one\n"
     "                        is tried when one does not answer or takes no writes\n"
+    "  sentinel MASTER ADDRESS...\n"
+    "                        instead of store: sentinels (HOST:PORT) that know the address of\n"
+    "                        the master of this name\n"
     "  fleet NAME            fleets on one store have different names (main)\n"
     "  server NAME           name of this server, unique in the fleet (its host name)\n"
     "  user NAME             user of the store's ACL\n"
     "  password-file PATH    file with the password in its first line\n"
+    "  sentinel-user NAME, sentinel-password-file PATH\n"
+    "                        the same for the sentinels\n"
+    "  tls on|off            TLS to the store and to sentinels (off)\n"
+    "  tls-ca FILE           certificates that sign theirs (those of the system)\n"
+    "  tls-cert FILE, tls-key FILE\n"
+    "                        certificate and key of this client, if they ask for one\n"
+    "  tls-name NAME         name in their certificates (the host of the address)\n"
     "  capacity PERCENT|auto CPU time of this server, 100% is one processor (auto: its\n"
     "                        processors)\n"
     "  floor PERCENT         least weight, as part of the configured one (1%)\n"
@@ -119,7 +129,7 @@ static void say_once(daemon_t *d, const char *text)
 static void take(void *data, const char *server, const char *text, size_t len)
 {
     daemon_t *d = data;
-    fleet_report_t report;
+    uint64_t start;
 
     if (strcmp(server, d->conf.store.server) != 0) {
         if (text) {
@@ -130,9 +140,8 @@ static void take(void *data, const char *server, const char *text, size_t len)
             snprintf(d->gone_name, sizeof(d->gone_name), "%s", server);
         }
     }
-    else if (text && !fleet_report_parse(text, len, &report)) {
-        d->foreign = report.start != d->start ? d->foreign + 1 : 0;
-        fleet_report_free(&report);
+    else if (text && !fleet_report_start(text, len, &start)) {
+        d->foreign = start != d->start ? d->foreign + 1 : 0;
     }
 }
 

@@ -20,6 +20,7 @@
 
 #define FLEET_NAME_MAX 279          /* bytes of the name of a site */
 #define FLEET_SERVER_MAX 64         /* bytes of the name of a server */
+#define FLEET_REPORT_HEAD 256    /* bytes: the first line is shorter */
 #define FLEET_ROWS_MAX 100000
 #define FLEET_REPORT_MAX (16U << 20)    /* bytes of a report */
 #define FLEET_WEIGHT_MAX 10000
@@ -52,6 +53,10 @@ char *fleet_report_write(const fleet_report_t *report, size_t *ret_len);
 /* Parses a report. Returns NULL, or what is wrong with it; *ret_report holds nothing then.
  * fleet_report_free() frees what it holds. */
 const char *fleet_report_parse(const char *text, size_t len, fleet_report_t *ret_report);
+
+/* Reads only the start of the process that wrote the report, from the report or the first
+ * FLEET_REPORT_HEAD bytes of it. Returns 0, or -1 if it is no report. */
+int fleet_report_start(const char *text, size_t len, uint64_t *ret_start);
 
 void fleet_report_free(fleet_report_t *report);
 

@@ -3,149 +3,232 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include <hiredis/hiredis.h>
+#include "fleet_link.h"
 
 struct fleet_store_t {
     fleet_store_options_t options;
-    redisContext *context;          /* NULL: not connected */
-    size_t address;                 /* index of the address in use */
+    fleet_link_t link;
+    int is_open;
+    size_t next;                    /* index of the address, or sentinel, to use next */
+    char *address;                  /* of the store in use, or NULL */
 };
 
 fleet_store_t *fleet_store_new(const fleet_store_options_t *options)
 {
+    static const fleet_link_t closed = FLEET_LINK_CLOSED;
     fleet_store_t *store = ctl_alloc(sizeof(*store));
 
     store->options = *options;
+    store->link = closed;
     return store;
 }
 
 static void disconnect(fleet_store_t *store)
 {
-    if (store->context)
-        redisFree(store->context);
-    store->context = NULL;
+    fleet_link_close(&store->link);
+    store->is_open = 0;
 }
 
 void fleet_store_free(fleet_store_t *store)
 {
     disconnect(store);
+    free(store->address);
     free(store);
 }
 
 const char *fleet_store_address(const fleet_store_t *store)
 {
-    return store->options.addresses[store->address];
+    return store->address ? store->address : store->options.addresses[store->next];
 }
 
 /* --- errors ----------------------------------------------------------------- */
 
 /* Fills in *error, ends the connection, and goes on to the next address. */
-static ctl_exit_e fail(fleet_store_t *store, const char *why, ctl_error_t *error)
+static ctl_exit_e fail(fleet_store_t *store, const char *what, const char *address,
+                       const char *why, ctl_error_t *error)
 {
-    ctl_error_set(error, CTL_UNAVAILABLE, "the store %s: %s", fleet_store_address(store), why);
+    ctl_error_set(error, CTL_UNAVAILABLE, "the %s %s: %s", what, address, why);
     disconnect(store);
-    store->address = (store->address + 1) % store->options.naddresses;
+    store->next = (store->next + 1) % store->options.naddresses;
     return error->status;
+}
+
+static ctl_exit_e fail_store(fleet_store_t *store, const char *why, ctl_error_t *error)
+{
+    return fail(store, "store", fleet_store_address(store), why, error);
+}
+
+/* Returns NULL, or what is wrong with a reply that should be of the type. */
+static const char *wrong_reply(const fleet_link_t *link, const redisReply *reply, int type)
+{
+    if (!reply)
+        return link->why;
+    if (reply->type == REDIS_REPLY_ERROR)
+        return reply->str;
+    return reply->type == type ? NULL : "an answer of another type than expected";
 }
 
 /* Checks a reply. Frees it if it is not of the type. Returns CTL_DONE or fills in *error. */
 static ctl_exit_e check(fleet_store_t *store, redisReply *reply, int type, ctl_error_t *error)
 {
-    ctl_exit_e status = CTL_DONE;
+    const char *wrong = wrong_reply(&store->link, reply, type);
 
-    if (!reply)
-        return fail(store, store->context->errstr, error);
-    if (reply->type == REDIS_REPLY_ERROR)
-        status = fail(store, reply->str, error);
-    else if (reply->type != type)
-        status = fail(store, "an answer of another type than expected", error);
-    if (status != CTL_DONE)
+    if (!wrong)
+        return CTL_DONE;
+    fail_store(store, wrong, error);
+    if (reply)
         freeReplyObject(reply);
-    return status;
+    return error->status;
 }
 
 /* --- connecting ------------------------------------------------------------- */
 
-/* Splits "HOST:PORT" or "[ADDRESS]:PORT". Returns the port; the caller frees *ret_host. */
-static int split_address(const char *address, char **ret_host)
+/* Authenticates a link that has just been opened. Returns 0, or -1 and sets link->why. */
+static int authenticate(fleet_link_t *link, const char *user, const char *password)
 {
-    const char *colon = strrchr(address, ':');
-    char *host = ctl_printf("%.*s", (int)(colon - address), address);
-    size_t len = strlen(host);
-
-    if (*host == '[' && host[len - 1] == ']') {
-        memmove(host, host + 1, len - 2);
-        host[len - 2] = '\0';
-    }
-    *ret_host = host;
-    return (int)strtol(colon + 1, NULL, 10);
-}
-
-static redisContext *connect_to(const char *address)
-{
-    const struct timeval limit = { FLEET_STORE_MS / 1000, FLEET_STORE_MS % 1000 * 1000 };
-    redisContext *context;
-    char *host;
-    int port;
-
-    if (!strncmp(address, "unix:", 5)) {
-        context = redisConnectUnixWithTimeout(address + 5, limit);
-    }
-    else {
-        port = split_address(address, &host);
-        context = redisConnectWithTimeout(host, port, limit);
-        free(host);
-    }
-    if (context && !context->err)
-        redisSetTimeout(context, limit);
-    return context;
-}
-
-static ctl_exit_e authenticate(fleet_store_t *store, ctl_error_t *error)
-{
-    const char *user = store->options.user, *password = store->options.password;
     redisReply *reply;
-    ctl_exit_e status;
+    const char *wrong;
 
     if (!password)
-        return CTL_DONE;
-    reply = user ? redisCommand(store->context, "AUTH %s %s", user, password)
-                 : redisCommand(store->context, "AUTH %s", password);
-    status = check(store, reply, REDIS_REPLY_STATUS, error);
-    if (status == CTL_DONE)
+        return 0;
+    if (user)
+        fleet_link_add(link, "AUTH %s %s", user, password);
+    else
+        fleet_link_add(link, "AUTH %s", password);
+    reply = fleet_link_reply(link);
+    wrong = wrong_reply(link, reply, REDIS_REPLY_STATUS);
+    if (wrong && wrong != link->why)
+        snprintf(link->why, sizeof(link->why), "%s", wrong);
+    if (reply)
         freeReplyObject(reply);
-    return status;
+    return wrong ? -1 : 0;
+}
+
+/* Connects to the store at store->address. */
+static ctl_exit_e open_store(fleet_store_t *store, ctl_error_t *error)
+{
+    const fleet_store_options_t *options = &store->options;
+
+    if (fleet_link_open(&store->link, store->address, options->tls)
+        || authenticate(&store->link, options->user, options->password))
+        return fail_store(store, store->link.why, error);
+    store->is_open = 1;
+    return CTL_DONE;
+}
+
+/* Returns the address in a sentinel's answer, which the caller frees, or NULL. */
+static char *master_in(const redisReply *reply)
+{
+    const redisReply *host, *port;
+    char *address;
+
+    if (reply->elements != 2)
+        return NULL;
+    host = reply->element[0];
+    port = reply->element[1];
+    if (host->type != REDIS_REPLY_STRING || port->type != REDIS_REPLY_STRING)
+        return NULL;
+    address = ctl_printf(strchr(host->str, ':') ? "[%s]:%s" : "%s:%s", host->str, port->str);
+    if (!fleet_link_is_address(address) || !strncmp(address, "unix:", 5)) {
+        free(address);
+        return NULL;
+    }
+    return address;
+}
+
+/* Asks a sentinel for the address of the master. Returns NULL, or what is wrong. */
+static const char *ask_sentinel(fleet_store_t *store, const char *sentinel)
+{
+    const fleet_store_options_t *options = &store->options;
+    fleet_link_t *link = &store->link;
+    const char *wrong = NULL;
+    redisReply *reply;
+    char *address;
+
+    if (fleet_link_open(link, sentinel, options->tls)
+        || authenticate(link, options->sentinel_user, options->sentinel_password))
+        return link->why;
+    fleet_link_add(link, "SENTINEL get-master-addr-by-name %s", options->master);
+    reply = fleet_link_reply(link);
+    if (reply && reply->type == REDIS_REPLY_NIL)
+        wrong = "it knows no master of that name";
+    else
+        wrong = wrong_reply(link, reply, REDIS_REPLY_ARRAY);
+    if (!wrong) {
+        address = master_in(reply);
+        if (address) {
+            free(store->address);
+            store->address = address;
+        }
+        else
+            wrong = "its answer is no address";
+    }
+    if (wrong && wrong != link->why) {
+        snprintf(link->why, sizeof(link->why), "%s", wrong);
+        wrong = link->why;
+    }
+    if (reply)
+        freeReplyObject(reply);
+    fleet_link_close(link);
+    return wrong;
+}
+
+static long long now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Asks the sentinels for the master: the next one if one fails at once. One that does not
+ * answer takes the time of this interval. */
+static ctl_exit_e find_master(fleet_store_t *store, ctl_error_t *error)
+{
+    long long deadline = now_ms() + FLEET_LINK_MS;
+    size_t i;
+
+    for (i = 0; i < store->options.naddresses && now_ms() < deadline; i++) {
+        const char *sentinel = store->options.addresses[store->next];
+        const char *wrong = ask_sentinel(store, sentinel);
+
+        if (!wrong) {
+            error->status = CTL_DONE;
+            return CTL_DONE;
+        }
+        fail(store, "sentinel", sentinel, wrong, error);
+    }
+    return error->status;
 }
 
 static ctl_exit_e ensure_connected(fleet_store_t *store, ctl_error_t *error)
 {
-    if (store->context)
+    if (store->is_open)
         return CTL_DONE;
-    store->context = connect_to(fleet_store_address(store));
-    if (!store->context)
-        return fail(store, "not enough memory", error);
-    if (store->context->err)
-        return fail(store, store->context->errstr, error);
-    return authenticate(store, error);
+    if (store->options.master) {
+        if (find_master(store, error) != CTL_DONE)
+            return error->status;
+    }
+    else {
+        free(store->address);
+        store->address = ctl_printf("%s", store->options.addresses[store->next]);
+    }
+    return open_store(store, error);
 }
 
 /* --- an interval ------------------------------------------------------------ */
 
-/* Takes over the report that is replaced. */
+/* Takes over the first line of the report that is replaced. */
 static ctl_exit_e read_own(fleet_store_t *store, fleet_store_fn take, void *data,
                            ctl_error_t *error)
 {
-    redisReply *reply = NULL;
-    int is_there;
+    redisReply *reply = fleet_link_reply(&store->link);
 
-    redisGetReply(store->context, (void **)&reply);
-    is_there = reply && reply->type == REDIS_REPLY_STRING;
-    if (check(store, reply, is_there ? REDIS_REPLY_STRING : REDIS_REPLY_NIL, error)
-        != CTL_DONE)
+    if (check(store, reply, REDIS_REPLY_STRING, error) != CTL_DONE)
         return error->status;
-    take(data, store->options.server, is_there ? reply->str : NULL,
-         is_there ? (size_t)reply->len : 0);
+    take(data, store->options.server, reply->len ? reply->str : NULL, (size_t)reply->len);
     freeReplyObject(reply);
     return CTL_DONE;
 }
@@ -157,22 +240,20 @@ static ctl_exit_e announce(fleet_store_t *store, const char *report, size_t len,
 {
     static const int types[] = { REDIS_REPLY_STATUS, REDIS_REPLY_INTEGER, REDIS_REPLY_ARRAY };
     const fleet_store_options_t *options = &store->options;
-    redisContext *context = store->context;
+    fleet_link_t *link = &store->link;
     redisReply *reply = NULL;
     int i;
 
-    redisAppendCommand(context, "GET vhostlimit:{%s}:report:%s", options->fleet,
-                       options->server);
-    redisAppendCommand(context, "SET vhostlimit:{%s}:report:%s %b PX %d", options->fleet,
-                       options->server, report, len, FLEET_EXPIRE_MS);
-    redisAppendCommand(context, "SADD vhostlimit:{%s}:servers %s", options->fleet,
-                       options->server);
-    redisAppendCommand(context, "SMEMBERS vhostlimit:{%s}:servers", options->fleet);
+    fleet_link_add(link, "GETRANGE vhostlimit:{%s}:report:%s 0 %d", options->fleet,
+                   options->server, FLEET_REPORT_HEAD - 1);
+    fleet_link_add(link, "SET vhostlimit:{%s}:report:%s %b PX %d", options->fleet,
+                   options->server, report, len, FLEET_EXPIRE_MS);
+    fleet_link_add(link, "SADD vhostlimit:{%s}:servers %s", options->fleet, options->server);
+    fleet_link_add(link, "SMEMBERS vhostlimit:{%s}:servers", options->fleet);
     if (read_own(store, take, data, error) != CTL_DONE)
         return error->status;
     for (i = 0; i < 3; i++) {
-        reply = NULL;
-        redisGetReply(context, (void **)&reply);
+        reply = fleet_link_reply(link);
         if (check(store, reply, types[i], error) != CTL_DONE)
             return error->status;
         if (i < 2)
@@ -211,7 +292,8 @@ static ctl_exit_e read_reports(fleet_store_t *store, const char *const names[], 
     words[0] = ctl_printf("MGET");
     for (i = 0; i < n; i++)
         words[i + 1] = ctl_printf("vhostlimit:{%s}:report:%s", store->options.fleet, names[i]);
-    reply = redisCommandArgv(store->context, (int)n + 1, (const char **)words, NULL);
+    fleet_link_add_words(&store->link, n + 1, (const char **)words);
+    reply = fleet_link_reply(&store->link);
     for (i = 0; i <= n; i++)
         free(words[i]);
     free(words);
@@ -253,10 +335,13 @@ void fleet_store_remove(fleet_store_t *store, const char *server)
 {
     redisReply *reply;
 
-    if (!store->context)
+    if (!store->is_open)
         return;
-    reply = redisCommand(store->context, "SREM vhostlimit:{%s}:servers %s",
-                         store->options.fleet, server);
+    fleet_link_add(&store->link, "SREM vhostlimit:{%s}:servers %s", store->options.fleet,
+                   server);
+    reply = fleet_link_reply(&store->link);
     if (reply)
         freeReplyObject(reply);
+    else
+        disconnect(store);
 }

@@ -144,6 +144,35 @@ has_rejected() { (($(fleet_of "$1" .rejected) > 0)); }  # <web>
   at_most $(((after - before) * 1000 / passed)) 530 "permille of a processor"
 }
 
+parts_sum() { # <most>: is the sum of the leased parts above 0 and at most that?
+  local web sum=0 part
+  for web in "${WEBS[@]}"; do
+    part=$(web_site "$web" a fleet_concurrency)
+    ((part > 0)) || return 1
+    sum=$((sum + part))
+  done
+  ((sum <= $1))
+}
+
+@test "a limit of running requests over all servers is leased in parts that follow the requests" {
+  local running
+  start_webs ''
+  start_fleet 'limit a.test concurrency=6'
+  wait_until 15 parts_sum 6
+  begin_load web1 a 20 60 /work
+  wait_until 15 site_is web1 a fleet_concurrency 4
+  wait_until 5 site_is web2 a fleet_concurrency 1
+  wait_until 5 site_is web3 a fleet_concurrency 1
+  for _ in {1..20}; do
+    running=$(web_site web1 a running)
+    at_most "$running" 4 "running requests of the site on the first server"
+  done
+  end_loads
+  begin_load web3 a 20 60 /work
+  wait_until 20 site_is web3 a fleet_concurrency 4
+  wait_until 5 parts_sum 6
+}
+
 @test "a name that two servers have is an error, and no lease is renewed" {
   start_webs ''
   start_store
@@ -159,7 +188,7 @@ says_doubled() { grep -q 'another server of the fleet main has the name same' "$
 @test "the daemon uses a password, a user of the ACL and a unix socket" {
   start_webs ''
   start_store --unixsocket "$BATS_FILE_TMPDIR/store.sock"
-  store acl setuser fleet on '>secret' '~vhostlimit:*' +get +set +sadd +srem +smembers +mget >"$BATS_TEST_TMPDIR/acl"
+  store acl setuser fleet on '>secret' '~vhostlimit:*' +getrange +set +sadd +srem +smembers +mget >"$BATS_TEST_TMPDIR/acl"
   store config set requirepass other >"$BATS_TEST_TMPDIR/password"
   echo secret >"$BATS_FILE_TMPDIR/password"
   start_daemon web1 "store unix:$BATS_FILE_TMPDIR/store.sock" 'user fleet' "password-file $BATS_FILE_TMPDIR/password"

@@ -157,6 +157,53 @@ shared_pool() { # <word of rows.jq>
   is . '[]'
 }
 
+# Three servers for 16 s, a sample of each twice a second. From second 4 on, "b" is on the third
+# one and gets there the given part of its CPU time. The first one has 0.2 CPUs, the others 0.3.
+# The store dies at 5 and answers again at 10; the leases of server N end N - 1 seconds after
+# that, and are back half a second later each.
+fleet_run() { # <part of b> <word of rows.jq>
+  run jq -nc --argjson part "$1" -L "$TOP/tools/lib" "
+    include \"rows\";
+    def state(\$web): if . >= 4 + \$web and . < 10 + \$web / 2 then \"lapsed\" else \"held\" end;
+    { clients: [{ role: \"a\", site: \"site1\", client: 1, from_s: 0, to_s: 16 }, { role: \"a\", site: \"site1\", client: 2, from_s: 0, to_s: 16 },
+                { role: \"a\", site: \"site1\", client: 3, from_s: 0, to_s: 16 }, { role: \"b\", site: \"site2\", client: 3, from_s: 4, to_s: 16 }],
+      sites: [{ site: \"site1\", role: \"a\" }, { site: \"site2\", role: \"b\" }],
+      fleet: {
+        events: [{ at: 5, what: \"killed\" }, { at: 10, what: \"answers\" }],
+        daemons: [{ rows: 4 }, { rows: 4 }, { rows: 3 }],
+        meter: [range(17) | { at: ., store: (if . == 7 then { in: null, out: null } else { in: (. * 30000), out: (. * 60000) } end),
+          webs: [range(1; 4) as \$web | { cpu_us: (. * 100000 * \$web), daemon_us: (. * 500 * \$web) }] }],
+        samples: [range(33) | (. / 2) as \$t | ([\$t - 4, 0] | max) as \$both | range(1; 4) as \$web
+          | (if \$web == 1 then 200000 else 300000 end) as \$cpus
+          | (if \$web == 3 then \$both * \$cpus * \$part else 0 end) as \$b
+          | { at: \$t, \$web, state: (\$t | state(\$web)),
+              sites: { site1: { charged_us: (\$t * \$cpus - \$b) }, site2: { charged_us: \$b } } }] } } | $2"
+  printf '%s\n' "$output"
+}
+
+@test "the part of a site of a fleet is compared with the fair one" {
+  fleet_run 1 '[fleet_off("b"; 3), fleet_due("b"; 3)] | map(. * 1000 | round)'
+  is . '[0,375]'                # it fairly has all of the third server: 0.3 of 0.8
+  fleet_run 0.8 '[fleet_off("b"; 3), fleet_off_most("b"; 3)] | map(. * 10 | round)'
+  is . '[75,75]'
+  fleet_run 0.8 '[fleet_used_by("a"; 3), fleet_kernel("a"; 3)] | map(round)'
+  is . '[58,60]'
+}
+
+@test "the times of a store's failure are those of the slowest server" {
+  fleet_run 1 '[until_lapsed, until_held]'
+  is . '[2,1.5]'
+  fleet_run 1 '.fleet.samples |= map(.state = "held") | [until_lapsed]'
+  is . '[11]'                   # they never ended
+  fleet_run 1 '.fleet.events = [] | [until_lapsed]'
+  is . '[]'
+}
+
+@test "a daemon's cost is that of the busiest one, and is measured without the store too" {
+  fleet_run 1 '[daemon_cpu, daemon_traffic, daemon_rows]'
+  is . '[0.15,0.24,3]'
+}
+
 @test "rows may compare with any target, and that target has no row" {
   canned 1 static limits20 100 800 1 0
   canned 1 static vhostlimit 400 1000 1 0

@@ -11,6 +11,9 @@ BED=${VL_BED:-vhostlimit-testbed}
 DIR=/run/$BED
 
 need_gnuplot() { need_program gnuplot; }
+need_fleet() { need_pkgconfig hiredis && need_pkgconfig jansson; }
+need_pkgconfig() { pkg-config --exists "$1" || { echo "no $1"; return 1; }; }
+need_redis() { need_program redis-server; }
 
 setup() {
   requires root netns siege wrk sar gnuplot
@@ -125,6 +128,21 @@ admitted_by_weight() {
   jq -e '.runs[0].commands | any(test(" https://site1.test/")) and any(test(" http://site1.test/"))' out/result.json
   jq -e '.runs[] | select(.target == "vhostlimit") | .status.vhosts | map(select(.name == "site1.test")) | length == 1' out/result.json
   jq -e '.rows | map(select(.name | test("CPU time"))) | length == 2 and all(.median > 0 and .median < 1)' out/result.json
+}
+
+@test "a fleet: three servers with a quota each, a store that dies, and every row is measured" {
+  requires long fleet redis
+  grep -qE '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts || skip "no cgroups here"
+  run "$TOP/tools/bench.sh" --quick --keep-noisy -o out fleet 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  nothing_left
+  jq -e '[.runs[].scene] == ["share", "store", "sites", "cap"]' out/result.json
+  jq -e 'all(.rows[]; .median != null)' out/result.json
+  jq -e '.runs[] | select(.scene == "store") | [.fleet.events[].what] == ["killed", "answers"]' out/result.json
+  jq -e '.runs[] | select(.scene == "store") | .total.failures == 0' out/result.json
+  jq -e '.runs[] | select(.scene == "sites") | all(.fleet.daemons[]; .state == "leasing" and .servers == 3 and .rows > 2000)' out/result.json
+  grep -q 'limit site1.test cpu=100%' out/1-mixed-vhostlimit-cap.conf
 }
 
 @test "an interrupted measurement reports its complete runs and leaves nothing" {

@@ -11,7 +11,8 @@ load lib/machine
 PACKAGE=libapache2-mod-vhostlimit
 STATUS=http://127.0.0.1/vhostlimit-status
 
-need_dpkg()    { need_program dpkg-buildpackage && need_program dh_apache2; }
+need_dpkg()    { need_program dpkg-buildpackage && need_program dh_apache2 && need_hiredis; }
+need_hiredis() { pkg-config --exists hiredis openssl || { echo "no hiredis, or no openssl"; return 1; }; }
 need_lintian() { need_program lintian; }
 
 setup_file() {
@@ -178,6 +179,26 @@ waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
   is "$status" 0
 }
 
+@test "the daemon for several servers has a package of its own, with unit, configuration and manual" {
+  requires dpkg lintian systemd_analyze
+  local package root=$BATS_TEST_TMPDIR/root
+  package=$(compgen -G "$BATS_FILE_TMPDIR/deb/vhostlimit-fleet_*.deb") || fail "no package was built"
+  try lintian --fail-on error --allow-root "$package"
+  is "$status" 0 "lintian"
+  dpkg-deb -x "$package" "$root"
+  is "$(dpkg-deb -I "$package" conffiles)" /etc/vhostlimit-fleet.conf "files that an update keeps"
+  like "$(dpkg-deb -f "$package" Depends)" 'libhiredis'
+  like "$(zcat "$root/usr/share/man/man8/vhostlimit-fleet.8.gz")" 'sentinel'
+  try "$root/usr/sbin/vhostlimit-fleet" -t -c "$root/etc/vhostlimit-fleet.conf"
+  is "$status $output" '0 Syntax OK'
+  like "$(<"$root/lib/systemd/system/vhostlimit-fleet.service")" 'ExecStart=/usr/sbin/vhostlimit-fleet'
+  sed "s,/usr/sbin/,$root&," "$root/lib/systemd/system/vhostlimit-fleet.service" >"$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
+  try systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR/vhostlimit-fleet.service"
+  is "$status $output" '0 '
+  dpkg-deb -x "$(package_file)" "$BATS_TEST_TMPDIR/module"
+  is "$(find "$BATS_TEST_TMPDIR/module" -name 'vhostlimit-fleet*')" '' "files of the daemon in the package of the module"
+}
+
 @test "the package is installed, enabled, flooded, inspected, changed and removed" {
   requires long dpkg machine
   package_file || fail "no package was built"
@@ -201,11 +222,14 @@ waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
   try rpmspec -q --srpm --qf '%{VERSION}\n' "$rpmspec"
   is "$status" 0
   is "${lines[-1]}" "$(version)" "version"
+  try rpmspec -q --qf '%{NAME}\n' "$rpmspec"
+  like "$output" 'vhostlimit-fleet' "packages"
 }
 
 @test "the package's change log has the version of configure.ac" {
   like "$(head -n 1 "$TOP/packaging/debian/changelog")" "^mod-vhostlimit \\($(version)-[0-9]+\\) "
 }
 
+need_systemd_analyze() { need_program systemd-analyze; }
 need_rpmspec() { need_program rpmspec; }
 version()      { sed -nE 's/^AC_INIT\(\[mod_vhostlimit\], \[(.*)\]\)$/\1/p' "$TOP/configure.ac"; }

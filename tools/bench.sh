@@ -79,6 +79,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/page.sh"
 . "$here/lib/test.sh"
 . "$here/lib/trial.sh"
+. "$here/lib/trial-fleet.sh"
 . "$here/lib/rows.sh"
 . "$here/lib/result.sh"
 . "$here/lib/report.sh"
@@ -196,7 +197,7 @@ resolve_options() {
   local seconds warm try repeat
   read -r seconds warm try repeat < <(lengths)
   target_configure "${option[lines]}"
-  bed_set children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}"
+  bed_set children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}" fleet="${test[fleet]-1}"
   [[ -z ${option[cpus]} ]] || ((option[cpus] < $(cpu_list | wc -l))) ||
     cannot "--server-cpus ${option[cpus]}: this machine has $(cpu_list | wc -l) CPUs, and the load generators need one of them"
   cpu_give_server "${option[cpus]:-1}"
@@ -232,6 +233,7 @@ prepare() {
   mkdir -p "${measure[out]}"
   if measure_has_module; then
     say "building the module with the default flags"
+    ! fleet_used || build_bench_fleet
     build_bench "${measure[out]}/mod_vhostlimit.so"
   fi
   bed_lock
@@ -242,6 +244,7 @@ prepare() {
   ! remote_used || remote_set "${option[install]}" "${option[server]}" "$(test_ends)" "${measure[keepalive]}" "${generators[@]}"
   bed_up
   ! measure_has_module || bed_load "${measure[out]}/mod_vhostlimit.so"
+  ! fleet_used || fleet_load "${measure[out]}"
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi
   for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
   for service in ${test[needs]-}; do service_prepare "$service"; done

@@ -124,11 +124,11 @@ cell_main() { # <name> <option of configure>
 }
 
 cell_packages() { # <cell> <option of configure>
-  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev perl curl ca-certificates)
+  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev libhiredis-dev libssl-dev perl curl ca-certificates)
   if [[ $1 == rh-* ]]; then
     packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq)
   else
-    packages+=(build-essential apache2 apache2-dev debhelper)
+    packages+=(build-essential apache2 apache2-dev debhelper libexpat1-dev libseccomp-dev)
   fi
   [[ $2 == --without-libcgroup ]] || packages+=(libcgroup-dev)
   apt-get update -q || return 1
@@ -162,7 +162,8 @@ cell_unit() { make -s -C t/unit check && prove --ext .t t/unit; }
 
 cell_deb() {
   make -s deb DEB_BUILD_OPTIONS=nocheck &&
-    apt-get install -qy --no-install-recommends ./deb/libapache2-mod-vhostlimit_*.deb &&
+    apt-get install -qy --no-install-recommends ./deb/libapache2-mod-vhostlimit_*.deb ./deb/vhostlimit-fleet_*.deb &&
+    vhostlimit-fleet -t &&
     a2enmod vhostlimit && apache2ctl -t &&
     apache2ctl -M | grep vhostlimit_module && t/smoke.sh
 }

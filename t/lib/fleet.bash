@@ -8,6 +8,7 @@
 FLEET_DAEMON=${VL_BUILD_DIR:-$TOP}/fleet/vhostlimit-fleet
 need_fleet() { [[ -x $FLEET_DAEMON ]] || { echo "vhostlimit-fleet is not built (hiredis)"; return 1; }; }
 need_redis() { command -v redis-server >/dev/null || { echo "no redis-server"; return 1; }; }
+need_sentinel() { command -v redis-sentinel >/dev/null || { echo "no redis-sentinel"; return 1; }; }
 
 # Runs a command for a server: its folder, its port, its control socket.
 on_web() { # <name> <command>...
@@ -64,13 +65,14 @@ declare -gA daemon_pids=()
 daemon_folder() { printf '%s/%s\n' "$BATS_FILE_TMPDIR" "$1"; }
 daemon_log() { cat "$(daemon_folder "$1")/fleet.log"; }
 
-# Starts the daemon of a server with further lines in its configuration.
+# Starts the daemon of a server with further lines in its configuration. Its store is that of
+# start_store, unless a line names sentinels.
 start_daemon() { # <name> [line]...
   local folder line
   folder=$(daemon_folder "$1")
   {
     echo "server $1"
-    echo "store 127.0.0.1:$(store_port)"
+    [[ " ${*:2}" == *" sentinel "* ]] || echo "store 127.0.0.1:$(store_port)"
     echo "control $(on_web "$1" control_socket)"
     echo "socket $folder/fleet.sock"
     for line in "${@:2}"; do echo "$line"; done

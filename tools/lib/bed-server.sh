@@ -104,6 +104,7 @@ bed_httpd_start() {
 
 bed_instances() { # name, listening address, address of the status page, workers
   local half=$((bed[workers] / 2))
+  ! fleet_used || { fleet_instances; return; }
   half=$((half - half % 25))     # ThreadsPerChild
   if ((bed[instances] == 2)); then
     echo "httpd $bed_address:80 127.0.0.1:8081 $((half > 25 ? half : 25))"
@@ -121,19 +122,25 @@ bed_configs() { # the configurations of what is up
 }
 
 bed_httpd_start_one() { # <name> <listens> <status page> <workers>
-  local binary
+  local binary net run=(server_exec)
   binary=$(httpd_binary)
-  httpd_ports_free "$(bed_server_net)" "${2##*:}" "${3##*:}"
+  net=$(bed_server_net)
+  if fleet_used; then
+    run=(fleet_exec "$(fleet_number "$1")")
+    net=/run/netns/$(fleet_space "$(fleet_number "$1")")
+    fleet_group_make "$1"
+  fi
+  httpd_ports_free "$net" "${2##*:}" "${3##*:}"
   bed_httpd_config "$binary" "$@"
   httpd_check "$binary" "$bed_dir/$1.conf"
-  (server_exec "$binary" -f "$bed_dir/$1.conf" -k start) </dev/null >>"$bed_dir/$1.out" 2>&1 ||
+  ("${run[@]}" "$binary" -f "$bed_dir/$1.conf" -k start) </dev/null >>"$bed_dir/$1.out" 2>&1 ||
     die "Apache did not start: $(tail -n 3 "$bed_dir/$1.out")"
 }
 
 # One $(...) in each command: bash handles a signal that arrives in one while it parses
 # the next, and then reports an unexpected end of file.
 bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
-  local user group types modules more lines apps also threads=25 limited='' per allowed fpm1 fpm2 fpm3
+  local user group types modules more lines apps also folder threads=25 limited='' per allowed fpm1 fpm2 fpm3
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
@@ -143,7 +150,9 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
     authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $also)
   lines=$(bed_site_lines)$'\n'
   apps=$(app_lines "${bed[apps]}")
-  more=$(bed_more_vhosts "$3" && bed_clear_vhosts)
+  more=$(bed_more_vhosts "$3" "$2" && bed_clear_vhosts)
+  folder=$(fleet_folder "$2")
+  mkdir -p "$folder"
   fpm1=$(bed_fpm_name site1)
   fpm2=$(bed_fpm_name site2)
   fpm3=$(bed_fpm_name site3)
@@ -154,7 +163,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   [[ ${bed[mpm]} != prefork ]] || per=1
   [[ ${bed[module]} == off ]] || limited=$(bed_module_config)
   template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/$2.conf" \
-    DIR="$bed_dir" NAME="$2" USER="$user" GROUP="$group" LISTENS="$3" STATUS="$4" TLS="$(bed_tls_config)" \
+    DIR="$bed_dir" NAME="$2" FOLDER="$folder" USER="$user" GROUP="$group" LISTENS="$3" STATUS="$4" TLS="$(bed_tls_config)" \
     MIME_TYPES="$types" WORKERS="$5" THREADS="$threads" \
     FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$((($5 + per - 1) / per))" \
@@ -216,11 +225,14 @@ bed_set() { # <key=value>...
 }
 
 # Writes the virtual hosts beyond the three sites, and prints an Include of them.
-bed_more_vhosts() { # <listens>
+# In a fleet each has a name more, which the load generator `hosts` asks for.
+bed_more_vhosts() { # <listens> <name>
+  local also=''
   ((bed[vhosts] > 3)) || return 0
+  ! fleet_used || also='    ServerAlias h&.site1.test\n'
   seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $1>\n\
-    ServerName other&.test\n    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts.conf"
-  printf 'Include "%s"\n' "$bed_dir/vhosts.conf"
+    ServerName other&.test\n$also    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts-$2.conf"
+  printf 'Include "%s"\n' "$bed_dir/vhosts-$2.conf"
 }
 
 # Copies the module into the bed, which then runs it until it goes down, even if the
@@ -230,9 +242,13 @@ bed_load() { # <module>
   install -m 644 "$1" "$bed_module_file"
 }
 
+# The servers of a fleet have one machine, and one site would have one group on all of
+# them: they make no groups.
 bed_module_config() {
+  local cgroup=$bed_cgroup
+  ! fleet_used || cgroup=off
   template_render "$(in_tree conf/testbed/vhostlimit.conf.in)" "$bed_dir/vhostlimit.conf" \
-    MODULE="$bed_module_file" CGROUP="$bed_cgroup"
+    MODULE="$bed_module_file" CGROUP="$cgroup"
   cat "$bed_dir/vhostlimit.conf"
 }
 

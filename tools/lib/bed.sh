@@ -16,6 +16,7 @@
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
 . "${BASH_SOURCE[0]%/*}/lighttpd.sh"
 . "${BASH_SOURCE[0]%/*}/app.sh"
+. "${BASH_SOURCE[0]%/*}/bed-fleet.sh"
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
 # VL_BED names the bed: its folder and its cgroups. Beds with different names run
@@ -30,7 +31,7 @@ bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, a second Apache's, TLS, behind a front; status pages
 bed_cgroup=/$bed_name
-bed_daemons=(httpd httpd2 haproxy lighttpd)      # each NAME has NAME.conf and NAME.pid
+bed_daemons=(httpd httpd2 httpd3 haproxy lighttpd fleet1 fleet2 fleet3 store)   # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
 bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module to load
 bed_commands=                   # a file that collects command lines, or nothing
@@ -38,10 +39,11 @@ bed_commands=                   # a file that collects command lines, or nothing
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
 # module.  tls: off, on, or both: http too.  front: see bed-front.sh.  instances: number of
-# Apaches that share the workers.  apps: a folder of applications.  Only bed_set changes
-# them.
+# Apaches that share the workers.  apps: a folder of applications.  fleet: number of
+# servers, see bed-fleet.sh; quota: percent of one CPU that each may use, or nothing.
+# Only bed_set changes them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
-  [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
+  [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [fleet]=1 [quota]='' [site1]='' [site2]='' [site3]='')
 
 # Sets the address of the sites for clients on other machines, and which addresses get
 # pages.
@@ -150,17 +152,19 @@ bed_network_own() {
     netns_hosts "vl-client$client" "127.0.0.1 localhost
 $bed_address site1.test site2.test site3.test"
   done
+  ! fleet_used || fleet_network
 }
 
 # --- down and status ------------------------------------------------------
 
 bed_down() {
-  local made='' orphans
+  local made='' orphans spaces
   bed_daemons_stop
   bed_fpm_stop
   mapfile -t orphans < <(bed_orphans /proc/self/ns/net)
   process_stop "${orphans[@]}"
-  netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server"
+  mapfile -t spaces < <(fleet_spaces)
+  netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server" "${spaces[@]}"
   poll_until 10 cgroup_remove "$bed_cgroup" ||
     say "cgroup $bed_cgroup could not be removed: a process is still in it"
   app_remove

@@ -44,6 +44,14 @@ build_bench_lock=
 build_record=null               # see build_describe
 # vhostlimitctl is not measured, and its library need not be installed.
 build_bench_option=--disable-vhostlimitctl
+build_bench_parts='-path ./mod_vhostlimit/*'    # folders of sources, for find
+
+# For a test of a fleet: builds vhostlimit-fleet and vhostlimitctl too.
+build_bench_fleet() {
+  build_bench_dir=$(in_tree .bench-build/fleet)
+  build_bench_option=--enable-fleet
+  build_bench_parts+=' -o -path ./ctl/* -o -path ./fleet/*'
+}
 
 # Builds and copies the module, and sets build_record, a JSON object.  A lock lets one
 # bench.sh at a time build.
@@ -57,11 +65,18 @@ build_bench() { # <file for the module>
     : >"$build_bench_dir/configured"
   fi
   build_step make build_clean_env make -s -C mod_vhostlimit -j "$(nproc)"
+  [[ $build_bench_option != --enable-fleet ]] || build_bench_make_fleet "${1%/*}"
   build_dir=$(in_tree .)
   cp "$build_bench_dir/mod_vhostlimit/.libs/mod_vhostlimit.so" "$1"
   # shellcheck disable=SC2034  # for result.sh
   build_record=$(build_describe "$1")
   exec {build_bench_lock}>&-
+}
+
+build_bench_make_fleet() { # <folder for the programs>
+  build_step make build_clean_env make -s -C ctl libctl.a vhostlimitctl
+  build_step make build_clean_env make -s -C fleet vhostlimit-fleet
+  cp "$build_bench_dir/ctl/vhostlimitctl" "$build_bench_dir/fleet/vhostlimit-fleet" "$1"
 }
 
 # Removes a build by another compiler or for another Apache.
@@ -83,10 +98,12 @@ build_clean_env() { # <command>...
 
 # The files that autogen.sh, configure and make read, without those that they write.
 build_inputs() { # paths in the source tree, a line each
+  local parts
+  read -ra parts <<<"$build_bench_parts"
   (cd "$(in_tree .)" && find . -mindepth 1 \( -name '.?*' -o -path ./results -o -path ./deb -o -path ./_build -o -path ./_inst \
     -o -path './mod_vhostlimit-[0-9]*' -o -name autom4te.cache -o -path ./build-aux \) -prune -o \
-    -type f \( -path './mod_vhostlimit/*' -o -name '*.ac' -o -name '*.am' -o -name '*.in' -o -name '*.m4' -o -name autogen.sh \) \
-    ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name Makefile ! -name Makefile.in ! -name 'config.h.in*' \
+    -type f \( "${parts[@]}" -o -name '*.ac' -o -name '*.am' -o -name '*.in' -o -name '*.m4' -o -name autogen.sh \) \
+    ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name Makefile ! -name '*.a' ! -name Makefile.in ! -name 'config.h.in*' \
     ! -name aclocal.m4 ! -path './m4/l*.m4' ! -name 'vl_status_page.h*' -print) | LC_ALL=C sort
 }
 

@@ -1,17 +1,21 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# wrk with a random host name in each request: one of 50000 names below that of the site.
+# wrk with a random host name in each request, one below that of the site.
+#
+# A load is hosts, or hosts:N, with N names (50000).
 
 hosts_version() { wrk_version; }
 hosts_prepare() { wrk_prepare; }
 
-hosts_words() { # as wrk_words
-  wrk_words "$@"
-  load_words+=(-- 50000)
+hosts_words() { # <dir of its files> <users> <length> <keepalive> <url> [names]
+  local names=${6-}
+  [[ $names =~ ^[1-9] ]] || names=50000
+  wrk_words "${@:1:5}"
+  load_words+=(-- "$names")
 }
 
-hosts_run() { # <client> <users> <length> <keepalive> <url> <file prefix>
-  hosts_words "$(load_dir)" "${@:2:4}"
+hosts_run() { # <client> <users> <length> <keepalive> <url> <file prefix> [names]
+  hosts_words "$(load_dir)" "${@:2:4}" "${7-}"
   client_exec "$1" "${load_words[@]}" >"$6.hosts" 2>"$6.err"
 }
 

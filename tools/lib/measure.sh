@@ -336,7 +336,7 @@ measure_loads() { # names and versions of the load generators
   local generator
   for generator in $(test_generators "${measure[load]}"); do
     printf '%s\n' "$(load_version "$generator")"
-  done | measure_join
+  done | sort -u | measure_join
   ! remote_used || printf '%s\n' "${remote_hosts[@]}" | measure_join | sed 's/^/ on /'
 }
 

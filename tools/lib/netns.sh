@@ -17,12 +17,13 @@ netns_set() { # <name> <sysctl=value>...
   nsenter --net="/run/netns/$1" sysctl -qw "${@:2}"
 }
 
-netns_join() { # <server> <its address> <client> <its address>: a wire, point to point
-  ip -n "$1" link add "$3" type veth peer name eth0 netns "$3"
+netns_join() { # <server> <its address> <client> <its address> [device of the client]: a wire, point to point
+  local device=${5-eth0}
+  ip -n "$1" link add "$3" type veth peer name "$device" netns "$3"
   ip -n "$1" address add "$2" peer "$4/32" dev "$3"
-  ip -n "$3" address add "$4" peer "$2/32" dev eth0
+  ip -n "$3" address add "$4" peer "$2/32" dev "$device"
   ip -n "$1" link set "$3" up
-  ip -n "$3" link set eth0 up
+  ip -n "$3" link set "$device" up
 }
 
 netns_route() { # <server> <client> <its address> <net>: all of the net are addresses of the client

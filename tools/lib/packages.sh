@@ -24,6 +24,7 @@ jansson     pkgconfig:jansson       libjansson-dev            jansson-devel
 expat       pkgconfig:expat         libexpat1-dev             expat-devel
 hiredis     pkgconfig:hiredis       libhiredis-dev            hiredis-devel
 redis       command:redis-server,redis-cli  redis-server redis-tools  redis
+sentinel    command:redis-sentinel  redis-sentinel            redis
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
@@ -91,10 +92,10 @@ clang_tidy      clang-tidy
 cpu             -
 ctl             jansson expat
 curl_http2      curl
-dpkg            debhelper apxs essential
+dpkg            debhelper apxs essential cgroup expat hiredis jansson openssl-dev seccomp
 dpkg_deb        -
 event           httpd
-fleet           jansson hiredis
+fleet           jansson hiredis openssl-dev
 fuzzer          clang
 git_http        git
 git_program     git

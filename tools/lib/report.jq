@@ -55,7 +55,11 @@ def measured_facts:
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
   (.build | values | "module:    \(build_name); SHA-256 \(.module_sha256)"),
   "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
-  (if $m.pinned
+  (if .runs[0].fleet then "servers:   \(.runs[0].fleet.meter[0].webs | length), each with a quota of CPU time"
+       + (.runs | map(select(.fleet.quota) | { scene, quota: .fleet.quota }) | in_order | map("\(.scene): \(.quota) % of a CPU") | " (" + join(", ") + ")")
+     else empty end),
+  (if .runs[0].fleet then "pinning:   servers and daemons on every CPU, clients on CPU \($m.client_cpus)"
+   elif $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
    else "pinning:   none, server and clients share the only CPU: the figures are unreliable" end),
   (.runs | map(.sar.cpu.all.steal | numbers) | select(length > 0)
@@ -79,7 +83,7 @@ def pages: .runs | map(.page) | in_order[];
 
 # One run for each target and scene.
 def of(page): (.void // [] | map(select(.page == page))) as $void
-  | [.runs[] | select(.page == page) | del(.samples, .usage, .sar.idle, .sar.still, .status, .clients, .client_cpu, .commands, .noise)] as $runs
+  | [.runs[] | select(.page == page) | del(.samples, .usage, .fleet, .sar.idle, .sar.still, .status, .clients, .client_cpu, .commands, .noise)] as $runs
   | [$runs | map([.target, .scene]) | sort_by(.[0] != "plain") | in_order[] as $who
      | $runs | map(select([.target, .scene] == $who)) | length as $n | medians
      | .counted = $n | .void = ($void | map(select([.target, .scene] == $who)) | length)];
@@ -133,7 +137,7 @@ def table: table_rows
 
 def value($row): if . == null then "-"
   else ($row.bar | split(" ")[2]) as $unit
-    | if $unit == "s" then fixed(2) + " s" elif $unit == "%" then fixed(1) + " %"
+    | if $unit == "s" then fixed(2) + " s" elif $unit == "%" then (if . < 1 then fixed(2) else fixed(1) end) + " %"
       elif $row.bar == "= 0" then fixed(0) else fixed(3) end
   end;
 
@@ -171,7 +175,7 @@ def published:
   published_table[]
   | join("\u001f");
 
-def notes: pages as $page | of($page)
+def notes: select(.runs[0].fleet | not) | pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
   | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit, not the server.";
 

@@ -20,6 +20,14 @@ def client: $ARGS.named as $asked
 # A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites.
 def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } };
 
+# Of a fleet: a sample of a server's status page; a line of its meter, see trial-fleet.sh;
+# a line of its events.
+def fleet_sample($web): { at: now, $web, state: .fleet, lapsed: .fleet_lapsed, sites: ([.vhosts[]
+  | { key: (.name | split(".")[0]), value: { requests, charged_us } }] | from_entries) };
+def fleet_meter: split(" ") | map(fromjson) | { at: .[0], store: { in: .[1], out: .[2] },
+  webs: (.[3:] | [range(0; length; 2) as $i | { cpu_us: .[$i], daemon_us: .[$i + 1] }]) };
+def fleet_event: split(" ") | { at: (.[0] | tonumber), what: .[1] };
+
 # A sample of the status page.
 def sample: { at: now, slots, sites: [.vhosts[]
   | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries };

@@ -73,6 +73,63 @@ def idle_in(role): load(role) as $load
   | [.sar.idle[] | select(.at > $load.from_s + 1 and .at <= $load.to_s) | .idle]
   | select(length > 0) | add / length;
 
+# ---- of a fleet ------------------------------------------------------------------
+
+# The part of the run in which all loads run, from so many seconds after the role's begins.
+def fleet_from(role; $seconds): load(role).from_s + $seconds;
+def fleet_to: .clients | map(.to_s) | min;
+
+# CPU time that each server charged to each site, µs in a second, between two times.
+def fleet_cpu($from; $to):
+  [.fleet.samples | map(select(.at >= $from and .at <= $to)) | group_by(.web)[]
+   | select(length > 1) | (.[0] as $a | .[-1] as $b
+      | $b.sites | with_entries(.value = (.value.charged_us - $a.sites[.key].charged_us) / ($b.at - $a.at)))]
+  | select(length > 0);
+
+def fleet_rate(role; $from; $to): site(role).site as $site | fleet_cpu($from; $to) | map(.[$site]) | add;
+def fleet_sum($from; $to): fleet_cpu($from; $to) | map(add) | add;
+
+# The fair part of a role, between two times. It is that of two sites with equal weights that
+# want all they can get, one of them on all servers: half of all CPU time, or all of the servers
+# that the role's loads use, if that is less.
+def fleet_fair(role; $from; $to): (.clients | map(select(.role == role) | .client)) as $webs
+  | fleet_cpu($from; $to) | map(add) | add as $all
+  | ratio([([to_entries[] | select(.key + 1 | IN($webs[])) | .value] | add), $all / 2] | min; $all);
+
+# Percent of the fleet's CPU time by which a role's part is off its fair part.
+def off_fair(role; $from; $to):
+  100 * (ratio(fleet_rate(role; $from; $to); fleet_sum($from; $to)) - fleet_fair(role; $from; $to)) | fabs;
+def fleet_due(role; $seconds): fleet_fair(role; fleet_from(role; $seconds); fleet_to);
+def fleet_off(role; $seconds): off_fair(role; fleet_from(role; $seconds); fleet_to);
+def fleet_off_most(role; $seconds): fleet_from(role; $seconds) as $from
+  | [range(0; fleet_to - $from - 1; 0.5) as $second | off_fair(role; $from + $second; $from + $second + 1)]
+  | select(length > 0) | max;
+
+# Percent of one CPU that a role's site used on all servers; and what the servers used.
+def fleet_used_by(role; $seconds): fleet_rate(role; fleet_from(role; $seconds); fleet_to) / 1e4;
+def fleet_kernel(role; $seconds): fleet_from(role; $seconds) as $from | fleet_to as $to
+  | [.fleet.meter[] | select(.at >= $from - 0.1 and .at <= $to + 0.1)] | select(length > 1)
+  | [range(.[0].webs | length) as $web | growth(.webs[$web].cpu_us)] as $used
+  | ($used | add) / (.[-1].at - .[0].at) / 1e4;
+
+# Seconds from an event until the state of every server is, or is not, that its leases hold.
+# The rest of the run if that does not happen. At least one server must have had the other
+# state, or the event had no effect and there is no value.
+def until_state(event; wanted): first(.fleet.events[] | select(.what == event) | .at) as $at
+  | fleet_to as $stop
+  | [.fleet.samples | map(select(.at >= $at)) | group_by(.web)[]
+     | [first((.[] | select(.state | wanted) | .at), $stop)] | .[0] - $at]
+  | select(length > 0) | max;
+def until_lapsed: until_state("killed"; . != "held");
+def until_held: until_state("answers"; . == "held");
+
+# Percent of one CPU that a daemon used, the most of all. Mbit/s between a daemon and the store.
+def daemon_cpu: [.fleet.meter as $meter | range($meter[0].webs | length) as $web
+  | $meter | growth(.webs[$web].daemon_us) / (.[-1].at - .[0].at) / 1e4] | select(length > 0) | max;
+def daemon_traffic: (.fleet.meter[0].webs | length) as $webs
+  | .fleet.meter | (growth(.store.in) + growth(.store.out)) * 8e-6 / (.[-1].at - .[0].at) / $webs;
+def daemon_rows: .fleet.daemons | map(.rows) | min | values;
+
 # ---- the rows ------------------------------------------------------------------
 
 def in_order: reduce .[] as $x ([]; if index([$x]) then . else . + [$x] end);

@@ -4,8 +4,9 @@
 # calls them for the loads, pages, targets and rows of the test.  A new file is a new test.
 
 # The description that was read, changed by the functions of this file only.  Keys of a
-# scene are lines, vhosts, hogs, mpm, front and docroot with :SCENE, and the number of
-# requests of each load with full:SCENE, default:SCENE and quick:SCENE.
+# scene are lines, vhosts, hogs, kills, mpm, front, docroot, quota, fleet and store with
+# :SCENE, and the number of requests of each load with full:SCENE, default:SCENE and
+# quick:SCENE.
 declare -A test=()
 declare -A test_option=()       # see test_read
 test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
@@ -94,6 +95,17 @@ test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams[:
 test_scheme() { test_scheme_now=$1; }                   # <http | https>: of the next loads, with test_tls both
 
 test_docroot() { test[docroot:$test_scene_now]=$1; }    # <folder>: that has the applications
+
+# Servers of a fleet instead of one; client N loads server N.  Their samples replace those of
+# test_samples.
+test_fleet() { # <number> [<a second> of each server's status page]
+  test[fleet]=$1 test[fleet_samples]=${2-10}
+  test_samples 0
+  test_local 'each of them is wired to a server of its own'
+}
+test_quota()  { test[quota:$test_scene_now]=$1; }       # <percent of one CPU> for each server of a fleet
+test_daemon() { test[fleet:$test_scene_now]+=$1$'\n'; } # <line of the configuration of vhostlimit-fleet>
+test_store_gone() { test[store:$test_scene_now]="$1 $2"; }      # <from> <to>: percent of the run in which there is no store
 
 # The number of requests of each load, instead of a time.
 test_requests() { # <--full> <default> <--quick>
@@ -214,6 +226,7 @@ test_lines() { # <scene>: the module's, those inside a vhost marked
 test_packages() { # roles in packages.sh of what the bed needs for it
   [[ -z ${test[tls]-} ]] || echo openssl
   [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
+  [[ -z ${test[fleet]-} ]] || printf '%s\n' hiredis openssl-dev jansson expat redis
 }
 
 test_takes_target() { # <target>

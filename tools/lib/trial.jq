@@ -49,6 +49,7 @@ def jain: (add * add) / (length * (map(. * .) | add));
       slots: (if ($samples | length) > 0 then ($samples | map(.slots) | add / length) else null end),
       samples: $samples,
       usage: $usage,
+      fleet: ($fleet | if . then (.samples, .meter, .events) |= map(.at -= $t0) else . end),
       sar: ($sar | if . then .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value })) else . end),
       commands: ([$commands | splits("\n") | select(. != "")] | reduce .[] as $line ([]; if index([$line]) then . else . + [$line] end)),
       client_cpu: ($client_cpu // (if $sar then [$sar.cpu.clients + { name: "the clients" }] else [] end)),

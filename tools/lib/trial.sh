@@ -47,12 +47,13 @@ trial_try() {
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts="${test[vhosts:$scene]-3}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
-    mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" instances=1
+    mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" instances=1 quota="${test[quota:$scene]-}"
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
     ! target_is_module "${trial[target]}" || bed_set "$site=${test[$site]-}"
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
+  ! fleet_used || fleet_start "${test[fleet:$scene]-}"
   app_check "${trial[page]}"
   bed_configs >"${trial[prefix]}.conf"
 }
@@ -131,6 +132,7 @@ trial_flood() {
   trial_beside_pids+=("$!")
   trial_kill "${test[kills:${trial[scene]}]-0}" &
   trial_beside_pids+=("$!")
+  ! fleet_used || trial_fleet_beside
   remote_used || trial_loads
   if [[ -z ${trial[requests]} ]]; then
     # Taken while the loads run: when they have ended, other processes get their CPU time.
@@ -143,6 +145,7 @@ trial_flood() {
   trial_beside_pids=()
   [[ -n ${trial[lost]} ]] || ! remote_used || remote_cpu_end
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
+  ! fleet_used || trial_fleet_logs
 }
 
 # Sets the start time of the run.  Loads on other machines are started before and wait
@@ -340,7 +343,7 @@ trial_gather() { # JSON: the run
   record=$(trial_sar)
   # shellcheck disable=SC2086  # ticks are numbers
   trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
-    --argjson status "$status" --argjson usage "$(trial_usage)" --argjson client_cpu "$(remote_cpu_json)" \
+    --argjson status "$status" --argjson usage "$(trial_usage)" --argjson fleet "$(trial_fleet)" --argjson client_cpu "$(remote_cpu_json)" \
     --argjson busy "$(trial_is_busy)" --argjson others "$(trial_others ${trial[ticks]})" -L "$(in_tree tools/lib)" --rawfile commands "${trial[prefix]}.commands" \
     --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
 }
@@ -357,7 +360,8 @@ trial_ticks() {
     # shellcheck disable=SC2207  # pids
     pids+=($(cat "/proc/$process/task/$process/children" 2>/dev/null || true))
   done
-  names=("/run/netns/$bed_server" "${bed_clients[@]/#//run/netns/vl-client}")
+  mapfile -t names < <(fleet_spaces)
+  names=("/run/netns/$bed_server" "${bed_clients[@]/#//run/netns/vl-client}" "${names[@]/#//run/netns/}")
   for process in /proc/[0-9]*; do
     for name in "${names[@]}"; do
       [[ ! $process/ns/net -ef $name ]] || pids+=("${process##*/}")
