@@ -25,6 +25,7 @@ expat       pkgconfig:expat         libexpat1-dev             expat-devel
 hiredis     pkgconfig:hiredis       libhiredis-dev            hiredis-devel
 redis       command:redis-server,redis-cli  redis-server redis-tools  redis
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
+phpcli      command:php             php-cli                   php-cli
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
 sysctl      command:sysctl          procps                    procps-ng
@@ -112,6 +113,7 @@ mod_suexec      httpd suexec
 netns           network
 nghttp          h2load
 nm              compiler
+panel_sources   -
 pgsql           phppgsql
 php_fpm         php
 pids            -
