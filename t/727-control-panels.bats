@@ -13,7 +13,7 @@ FORMS=$TOP/t/panels
 PLANS=$'<VhostLimitPlan gold>\nVhostLimitWeight 300\n</VhostLimitPlan>\n<VhostLimitPlan Small_Shop>\nVhostLimitConcurrency 5\n</VhostLimitPlan>'
 
 need_phpcli()        { need_program php; }
-need_panel_sources() { [[ -d ${VL_PANELS-} ]] || echo "VL_PANELS names no folder"; }
+need_panel_sources() { [[ -d ${VL_PANELS-} ]] || { echo "VL_PANELS names no folder with sources of panels"; return 1; }; }
 
 setup() {
   requires root ctl
@@ -144,7 +144,7 @@ begin_virtualmin() {
   virtual_plan 0 'Default Plan'
   virtual_plan 1234 'Small Shop'
   virtual_server 11 dom=anna.example user=anna plan=1234 web=1 unix=1
-  virtual_server 12 dom=shop.anna.example user=anna plan=0 parent=11 web=1
+  virtual_server 10 dom=shop.anna.example user=anna plan=0 parent=11 web=1
   virtual_server 13 dom=alias.anna.example user=anna parent=11 alias=11 web=1 alias_mode=1
   virtual_server 14 dom=mail.anna.example user=anna parent=11 mail=1
   virtual_server 15 dom=bert.example user=bert plan=0 web=1
@@ -168,7 +168,7 @@ begin_virtualmin() {
   changed BACKUP_DOMAIN anna.example anna
   [[ ! -e $FILE ]] || fail "a backup has written the file"
   changed MODIFY_DOMAIN anna.example anna
-  rm "$WEBMIN_CONFIG/virtual-server/domains/12"
+  rm "$WEBMIN_CONFIG/virtual-server/domains/10"
   changed DELETE_DOMAIN shop.anna.example anna
   is "$(grep -c 'shop.anna.example' "$FILE")" 0
   wait_until 10 sites_of_is @anna anna.example
@@ -191,7 +191,9 @@ isp_tables() { # [<jq filter>]
 
 # Runs the plugin as server.php does.
 isp_run() { # [<source of ISPConfig> <address:port> <documents>]
-  try php "$FORMS/ispconfig.php" "$PANELS/ispconfig-vhostlimit_plugin.inc.php" "$PANELS/vhostlimit-panel -f $FILE -m $MAP" \
+  printf '#!/bin/sh\necho panel >>"%s/runs"\nexec "%s/vhostlimit-panel" "$@"\n' "$BATS_TEST_TMPDIR" "$PANELS" >"$BATS_TEST_TMPDIR/bin/panel"
+  chmod +x "$BATS_TEST_TMPDIR/bin/panel"
+  try php "$FORMS/ispconfig.php" "$PANELS/ispconfig-vhostlimit_plugin.inc.php" "$BATS_TEST_TMPDIR/bin/panel" \
     "$BATS_TEST_TMPDIR/tables.json" "$@"
 }
 
@@ -200,7 +202,7 @@ isp_sites() { for name in anna.example shop.anna.example bert.example panel.exam
 # The groups that the tables ask for.
 isp_groups() {
   accepted
-  is "$(reloads)" 1 "reloads after three events"
+  is "$(grep -cx panel "$BATS_TEST_TMPDIR/runs") $(reloads)" '1 1' "runs and reloads after three events"
   wait_until 10 plan_of_is @client5 Small_Shop
   is "$(sites_of @client5)" 'anna.example shop.anna.example'
   is "$(sites_of @client7) $(plan_of @client7)" 'bert.example none'
