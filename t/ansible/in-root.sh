@@ -48,6 +48,11 @@ settles() { # <variables> <what>
   ok "$2"
 }
 
+fails_with() { # <text> <what>
+  ((failed == 1)) || fail "$2 does not fail"
+  grep -q "$1" "$out" || fail "$2: the message"
+}
+
 status() { curl -s -m 10 'http://127.0.0.1/vhostlimit-status?json' | jq -r "$1"; } # <jq filter>
 parent() { cat /run/apache2/apache2.pid; }
 
@@ -58,11 +63,11 @@ play_all() {
   ok "syntax"
 
   play "$(variables '"On"' '')"
-  ((failed == 1)) && grep -q 'nothing has been counted' "$out" || fail "On without a dry run"
+  fails_with 'nothing has been counted' "On without a dry run"
   [[ ! -e /etc/apache2 ]] || fail "Apache was installed"
   ok "On is refused without a dry run"
   play "$(variables '"Dry"' '')"
-  ((failed == 1)) && grep -q 'vhostlimit_mode is On, Off or DryRun' "$out" || fail "an unknown mode"
+  fails_with 'vhostlimit_mode is On, Off or DryRun' "an unknown mode"
   ok "an unknown mode is refused"
 
   mkdir -p /tmp/reports
@@ -71,17 +76,17 @@ play_all() {
   [[ -s /tmp/reports/localhost-report.txt && -s /tmp/reports/localhost-doctor.txt ]] || fail "no reports"
   grep -qF "$(sed -n 1p /tmp/reports/localhost-report.txt)" "$out" || fail "the report is not shown"
   play "$(variables '"On"' '')" --check
-  ((failed == 0)) && [[ $(status '.vhosts[0].mode') == dryrun ]] || fail "--check"
+  [[ $failed == 0 && $(status '.vhosts[0].mode') == dryrun ]] || fail "--check"
   ok "the reports are shown and kept; --check changes nothing"
 
   gold=$'<VhostLimitPlan gold>\n    VhostLimitWeight 300\n</VhostLimitPlan>'
   settles "$(variables '"DryRun"' "$gold")" "directives"
-  vhostlimitctl plans | grep -q '^gold ' || fail "there is no plan gold"
+  [[ $(vhostlimitctl plans) == *$'\n'gold\ * ]] || fail "there is no plan gold"
 
   before=$(parent)
   cp /etc/apache2/mods-available/vhostlimit.conf /tmp/before
   play "$(variables '"On"' 'VhostLimitWeight many')"
-  ((failed == 1)) && grep -q 'The configuration is as it was' "$out" || fail "a wrong directive"
+  fails_with 'The configuration is as it was' "a wrong directive"
   cmp /tmp/before /etc/apache2/mods-available/vhostlimit.conf || fail "the configuration is not as it was"
   apache2ctl configtest 2>/dev/null || fail "configtest"
   [[ $(status '.vhosts[0].mode') == dryrun ]] || fail "the mode after a wrong directive"
