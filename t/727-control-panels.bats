@@ -13,6 +13,7 @@ FORMS=$TOP/t/panels
 PLANS=$'<VhostLimitPlan gold>\nVhostLimitWeight 300\n</VhostLimitPlan>\n<VhostLimitPlan Small_Shop>\nVhostLimitConcurrency 5\n</VhostLimitPlan>'
 
 need_phpcli()        { need_program php; }
+need_idn2()          { need_program idn2; }
 need_panel_sources() { [[ -d ${VL_PANELS-} ]] || { echo "VL_PANELS names no folder with sources of panels"; return 1; }; }
 
 setup() {
@@ -123,6 +124,17 @@ begin_hestia() {
   wait_until 10 plan_of_is @anna Small_Shop
   "$HESTIA/data/packages/small.sh" anna anna@anna.example Anna
   is "$(reloads)" 1 "reloads without a change"
+}
+
+@test "HestiaCP: names with other letters than ASCII, and users without a package" {
+  requires idn2
+  begin_hestia
+  hestia_user anna gold
+  printf "DOMAIN='b\303\274cher.example' IP=''\nDOMAIN='a.example' IP='' ALIAS='DOMAIN'\n" >"$HESTIA/data/users/anna/web.conf"
+  mkdir "$HESTIA/data/users/bert"
+  printf "DOMAIN='bert.example' IP=''\n" >"$HESTIA/data/users/bert/web.conf"
+  panel -n hestiacp
+  is "$(grep '^<VhostLimitSite\|^ ' <<<"$output" | xargs)" '<VhostLimitSite @anna> VhostLimitPlan gold <VhostLimitSite a.example> VhostLimitGroup anna <VhostLimitSite bert.example> VhostLimitGroup bert <VhostLimitSite xn--bcher-kva.example> VhostLimitGroup anna'
 }
 
 # ---- Virtualmin ------------------------------------------------------------------------

@@ -26,6 +26,7 @@ hiredis     pkgconfig:hiredis       libhiredis-dev            hiredis-devel
 redis       command:redis-server,redis-cli  redis-server redis-tools  redis
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
 phpcli      command:php             php-cli                   php-cli
+idn2        command:idn2            idn2                      idn2
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
 sysctl      command:sysctl          procps                    procps-ng
