@@ -134,7 +134,7 @@ begin_hestia() {
   mkdir "$HESTIA/data/users/bert"
   printf "DOMAIN='bert.example' IP=''\n" >"$HESTIA/data/users/bert/web.conf"
   panel -n hestiacp
-  is "$(grep '^<VhostLimitSite\|^ ' <<<"$output" | xargs)" '<VhostLimitSite @anna> VhostLimitPlan gold <VhostLimitSite a.example> VhostLimitGroup anna <VhostLimitSite bert.example> VhostLimitGroup bert <VhostLimitSite xn--bcher-kva.example> VhostLimitGroup anna'
+  is "$(grep '^<VhostLimitSite\|^ ' <<<"$output" | xargs)" '<VhostLimitSite @anna> VhostLimitPlan gold <VhostLimitSite a.example> VhostLimitGroup anna <VhostLimitSite xn--bcher-kva.example> VhostLimitGroup anna <VhostLimitSite bert.example> VhostLimitGroup bert'
 }
 
 # ---- Virtualmin ------------------------------------------------------------------------
