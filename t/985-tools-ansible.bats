@@ -34,7 +34,7 @@ variables_of_role() { sed -nE 's/^(vhostlimit_[a-z_]+):.*/\1/p' "$ROLE/defaults/
   [[ -d $kept/root ]] || fail "no root"
   in_time "$TOP/tools/fresh.sh" --root "$kept" t/ansible/in-root.sh play
   is "$status" 0 "play"
-  is "$(grep -c '^ok - ' "$BATS_TEST_TMPDIR/log")" 9 "steps"
+  is "$(grep -c '^ok - ' "$BATS_TEST_TMPDIR/log")" 10 "steps"
 }
 
 in_time() { # <command>...: a quarter of an hour
