@@ -37,6 +37,7 @@ exec "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" "\$@"
 END
   chmod +x "$BATS_TEST_TMPDIR/bin/apache2ctl"
   PATH=$BATS_TEST_TMPDIR/bin:$PATH
+  export CPANEL_ROOT=$BATS_TEST_TMPDIR/cpanel DIRECTADMIN=$BATS_TEST_TMPDIR/da
 }
 
 panel() { try "$PANELS/vhostlimit-panel" -f "$FILE" -m "$MAP" "$@"; }  # <option or panel>...
@@ -250,7 +251,6 @@ isp_groups() {
 # ---- cPanel, DirectAdmin, Plesk: forms from their documentation --------------------------
 
 @test "cPanel, DirectAdmin, Plesk: lines in the form of their documentation are understood" {
-  export CPANEL_ROOT=$BATS_TEST_TMPDIR/cpanel DIRECTADMIN=$BATS_TEST_TMPDIR/da
   mkdir -p "$CPANEL_ROOT"/{etc,var/cpanel/users} "$DIRECTADMIN/data/users/dora"
   printf '%s: anna==root==%s==anna.example==/home/anna/public_html==192.0.2.1:80======0\n' anna.example main \
     blog.anna.example sub other.example addon parked.example parked >"$CPANEL_ROOT/etc/userdatadomains"
@@ -268,6 +268,30 @@ isp_groups() {
   is "$(grep -c 'VhostLimitGroup' <<<"$output")" 0 "groups, which are in the template"
   panel -n plesk
   like "$output" $'<VhostLimitSite @pia_sys>\n    VhostLimitPlan Gold_Plan.*<VhostLimitSite pia.example>\n    VhostLimitGroup pia_sys'
+}
+
+@test "cPanel's hook script reports success and failure in cPanel's form" {
+  mkdir -p "$CPANEL_ROOT"/{etc,var/cpanel/users}
+  echo 'PLAN=gold' >"$CPANEL_ROOT/var/cpanel/users/anna"
+  site anna.example >"$SITES"
+  start_panel
+  try "$PANELS/cpanel-changed.sh" <<<'{"data": {}}'
+  like "$status $output" '^0 0 vhostlimit-panel: there is no .*userdatadomains'
+  echo 'anna.example: anna==root==main==anna.example==/home/anna==192.0.2.1:80' >"$CPANEL_ROOT/etc/userdatadomains"
+  try "$PANELS/cpanel-changed.sh" <<<'{"data": {}}'
+  like "$status $output" '^0 1 vhostlimit-panel: .* 1 sites$'
+  wait_until 10 plan_of_is @anna gold
+}
+
+@test "DirectAdmin's custom template puts a virtual host into its user's group, which has the plan" {
+  mkdir -p "$DIRECTADMIN/data/users/dora"
+  echo 'package=gold' >"$DIRECTADMIN/data/users/dora/user.conf"
+  { site www.dora.example | sed '$d'; sed 's/|USER|/dora/' "$PANELS/directadmin-cust_httpd.CUSTOM.2.pre"; echo '</VirtualHost>'; } >"$SITES"
+  start_panel
+  panel --reload directadmin
+  is "$status" 0
+  wait_until 10 plan_of_is @dora gold
+  is "$(sites_of @dora)" www.dora.example
 }
 
 # ---- the program -------------------------------------------------------------------------
