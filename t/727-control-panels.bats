@@ -328,6 +328,18 @@ lines() { printf '%s\t%s\t%s\n' "$@"; }  # <site> <customer> <package>...
   is "$(cd /etc/apache2 && echo vhostlimit-panel*)" 'vhostlimit-panel.conf vhostlimit-panel.conf.lock' "files left"
 }
 
+@test "a panel that lists no site does not remove all groups" {
+  site anna.example >"$SITES"
+  start_panel
+  panel - </dev/null
+  is "$status" 0 "no file yet"
+  panel - < <(lines anna.example anna gold)
+  cp "$FILE" "$BATS_TEST_TMPDIR/before"
+  panel - </dev/null
+  like "$status $output" '^1 .*lists no site, so .*vhostlimit-panel.conf stays as it is'
+  cmp "$FILE" "$BATS_TEST_TMPDIR/before"
+}
+
 @test "a file that Apache does not include, and a server without the module, are errors" {
   start_httpd 'VhostLimit On'
   panel - < <(lines a.test anna '')
