@@ -26,6 +26,8 @@ hiredis     pkgconfig:hiredis       libhiredis-dev            hiredis-devel
 redis       command:redis-server,redis-cli  redis-server redis-tools  redis
 sentinel    command:redis-sentinel  redis-sentinel            redis
 php         file:/usr/sbin/php-fpm*  php-fpm                  php-fpm
+phpcli      command:php             php-cli                   php-cli
+idn2        command:idn2            idn2                      idn2
 network     command:ip,ss           iproute2                  iproute
 services    file:/etc/services        netbase                   setup
 sysctl      command:sysctl          procps                    procps-ng
@@ -113,6 +115,7 @@ mod_suexec      httpd suexec
 netns           network
 nghttp          h2load
 nm              compiler
+panel_sources   -
 pgsql           phppgsql
 php_fpm         php
 pids            -
