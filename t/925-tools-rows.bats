@@ -186,7 +186,7 @@ shared_pool() { # <word of rows.jq>
       for page in ${test[pages]//,/ }; do page_known "$page" || [ "$page" = mixed ]; done
       for target in ${test[targets]//,/ }; do target_known "$target"; done
       for scene in "${test_scenes[@]}"; do
-        test_loads_of "$scene" | awk "NF != 9 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[123]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
+        test_loads_of "$scene" | awk "NF != 9 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[1-4]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
       done
       echo "$name" ); done'
   [ "${#lines[@]}" -ge 9 ]

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The test bed: one server and three clients, each in a network namespace of its own,
+# The test bed: one server with three sites or four, and three clients, each in a network namespace of its own,
 # joined by veth pairs.  Everything is in bed_dir and in namespaces named vl-*, so that it
 # can be found and removed after a crash.  bed_lock lets one tool at a time use it.
 
@@ -37,11 +37,11 @@ bed_commands=                   # a file that collects command lines, or nothing
 
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
-# module.  tls: off, on, or both: http too.  front: see bed-front.sh.  instances: number of
+# module.  sites: how many, 3 or 4.  tls: off, on, or both: http too.  front: see bed-front.sh.  instances: number of
 # Apaches that share the workers.  apps: a folder of applications.  Only bed_set changes
 # them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
-  [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='')
+  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='' [site4]='')
 
 # Sets the address of the sites for clients on other machines, and which addresses get
 # pages.
@@ -148,7 +148,7 @@ bed_network_own() {
     netns_join "$bed_server" "$bed_address" "vl-client$client" "198.18.0.1$client"
     netns_route "$bed_server" "vl-client$client" "198.18.0.1$client" "$(bed_more_addresses "$client")/18"
     netns_hosts "vl-client$client" "127.0.0.1 localhost
-$bed_address site1.test site2.test site3.test"
+$bed_address ${bed_sites[*]/%/.test}"
   done
 }
 

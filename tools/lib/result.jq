@@ -18,7 +18,8 @@ def client: $ARGS.named as $asked
   | $load + { from_s: $from, to_s: ($from + $seconds) } + . + { seconds: $seconds };
 
 # A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites.
-def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } };
+def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1],
+  sites: (.[2:] | to_entries | map({ key: "site\(.key + 1)", value }) | from_entries) };
 
 # A sample of the status page.
 def sample: { at: now, slots, sites: [.vhosts[]

@@ -63,6 +63,7 @@ test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": t
 test_keepalive()    { test[keepalive]=1; }              # without -k too
 test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
+test_sites()        { test[sites]=$1; }                 # <3 | 4>
 test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
 test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
@@ -79,7 +80,7 @@ test_scene() { # <name>
 }
 
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
-test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of three
+test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of the sites only
 test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
 test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy>: HAProxy before Apache
 test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs that burn the server's CPU, not Apache's
@@ -206,7 +207,7 @@ test_loads_of() { # <scene>: role client site users from to page by scheme
 test_lines() { # <scene>: the module's, those inside a vhost marked
   local site
   printf '%s' "${test[lines:$1]-}"
-  for site in site1 site2 site3; do
+  for site in site1 site2 site3 site4; do
     [[ -z ${test[$site]-} ]] || printf '%s\n' "$site: ${test[$site]//$'\n'/$'\n'"$site: "}"
   done
 }

@@ -46,7 +46,7 @@ trial_try() {
 # The server that the trial wants, freshly started.
 trial_start() {
   local site scene=${trial[scene]}
-  bed_set vhosts="${test[vhosts:$scene]-3}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
+  bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
     mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" instances=1
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
@@ -237,7 +237,7 @@ trial_kill() { # <number>
 # Prints, every second and at both ends, the CPU time in µs that the kernel has counted
 # for all of PHP-FPM and for each site's cgroup.
 trial_meter() {
-  local site second left quiet files=() pids from=${EPOCHREALTIME/[.,]/}
+  local site second left quiet file files=() pids from=${EPOCHREALTIME/[.,]/}
   bed_unlock_child
   exec {quiet}<> <(:)           # for sleeping without a process that outlives this one
   for site in "${bed_sites[@]}"; do
@@ -249,8 +249,9 @@ trial_meter() {
     kill -0 "$$" 2>/dev/null || return 0    # bench.sh was killed
     ((left <= 0)) || read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
     printf '%s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")"
-    printf ' %s' "$(trial_or_null cgroup_used_us "${files[0]}")" "$(trial_or_null cgroup_used_us "${files[1]}")" \
-      "$(trial_or_null cgroup_used_us "${files[2]}")"
+    for file in "${files[@]}"; do
+      printf ' %s' "$(trial_or_null cgroup_used_us "$file")"
+    done
     printf '\n'
   done
 }
