@@ -214,8 +214,8 @@ resolve_options() {
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
   case ${option[length]} in
     quick) echo "${test[quick]:-3}" 1 1 1 ;;
-    full) echo "${test[full]:-300}" 10 10 3 ;;
-    *) echo "${test[default]:-25}" 2 3 3 ;;
+    full) echo "${test[full]:-300}" 10 10 "${test[repeat]:-3}" ;;
+    *) echo "${test[default]:-25}" 2 3 "${test[repeat]:-3}" ;;
   esac
 }
 

@@ -161,7 +161,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
 
 # Which addresses get pages.  In namespaces of its own the server has only the clients as
 # neighbors; in the machine's own network other addresses get 403.
-bed_allowed() { # <apache | haproxy | lighttpd>: lines of its configuration
+bed_allowed() { # <apache | haproxy | nginx | lighttpd>: lines of its configuration
   local peers=${bed_peers[*]}
   if [[ ${bed[network]} == own ]]; then
     [[ $1 != apache ]] || echo '    Require all granted'
@@ -170,6 +170,7 @@ bed_allowed() { # <apache | haproxy | lighttpd>: lines of its configuration
   case $1 in
     apache) printf '    Require local\n'; [[ -z $peers ]] || printf '    Require ip %s\n' "$peers" ;;
     haproxy) printf 'http-request deny deny_status 403 unless { src 127.0.0.0/8 ::1 %s %s }\n' "${bed_address//[][]/}" "$peers" ;;
+    nginx) printf 'allow %s; ' 127.0.0.0/8 ::1 "${bed_address//[][]/}" "${bed_peers[@]}"; printf 'deny all;\n' ;;
     lighttpd)
       peers="127.0.0.1 ::1 ${bed_address//[][]/} $peers"
       peers=${peers% }
@@ -265,12 +266,13 @@ bed_daemons_stop() { # all but PHP-FPM
 }
 
 # Prints processes that a killed parent process left behind.  Their command lines have
-# the bed's name; for PHP-FPM it is the name of the pool.
+# the bed's name; for PHP-FPM it is the name of the pool, and nginx' worker processes,
+# which have none, are found by their open log.
 bed_orphans() { # <file of a namespace>: pids
   local pid
   for pid in $(netns_pids_of "$1"); do
-    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|lighttpd|php-fpm[0-9.]*)$ ]] || continue
-    ! process_has_word "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
+    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|nginx|lighttpd|php-fpm[0-9.]*)$ ]] || continue
+    { ! process_has_word "$pid" "${bed_dir##*/}" && ! process_has_file "$pid" "$bed_dir/nginx.log"; } || printf '%s\n' "$pid"
   done
 }
 

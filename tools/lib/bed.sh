@@ -15,6 +15,7 @@
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
 . "${BASH_SOURCE[0]%/*}/lighttpd.sh"
+. "${BASH_SOURCE[0]%/*}/nginx.sh"
 . "${BASH_SOURCE[0]%/*}/app.sh"
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
@@ -30,18 +31,19 @@ bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, a second Apache's, TLS, behind a front; status pages
 bed_cgroup=/$bed_name
-bed_daemons=(httpd httpd2 haproxy lighttpd)      # each NAME has NAME.conf and NAME.pid
+bed_daemons=(httpd httpd2 haproxy nginx lighttpd)        # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
 bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module to load
 bed_commands=                   # a file that collects command lines, or nothing
 
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
-# module.  sites: how many, 3 or 4.  tls: off, on, or both: http too.  front: see bed-front.sh.  instances: number of
+# module.  sites: how many, 3 or 4.  tls: off, on, or both: http too.  front: see bed-front.sh.  rate: nginx's limit of
+# requests a second of a site.  instances: number of
 # Apaches that share the workers.  apps: a folder of applications.  Only bed_set changes
 # them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
-  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [site1]='' [site2]='' [site3]='' [site4]='')
+  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [rate]=1 [instances]=1 [site1]='' [site2]='' [site3]='' [site4]='')
 
 # Sets the address of the sites for clients on other machines, and which addresses get
 # pages.

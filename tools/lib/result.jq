@@ -7,7 +7,7 @@ def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
 # ---- a run -----------------------------------------------------------------------
 
 def about: $ARGS.named | with_numbers("repetition", "workers", "seconds")
-  | .requests |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
+  | (.requests, .capacity) |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
 
 # A load: its parameters and the generator's record.  The length of a load with a number
 # of requests is the time that the generator measured.

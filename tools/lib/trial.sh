@@ -193,7 +193,7 @@ trial_load() { # <generator or -> <users>
   local percent each
   if [[ $1 == - ]]; then
     echo "${trial[load]}"
-  elif [[ $1 =~ rate=([0-9]+)% ]]; then
+  elif [[ $1 =~ rate=([0-9.]+)% ]]; then
     percent=${BASH_REMATCH[1]}
     each=$(awk -v capacity="${trial[capacity]}" -v percent="$percent" -v users="$2" 'BEGIN { printf "%.6f", capacity * percent / 100 / users }')
     echo "${1/rate=$percent%/rate=$each}"
@@ -388,7 +388,7 @@ trial_about() { # JSON: what was run
   lib_jq result about -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
     --arg configuration "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" --arg workers "${trial[workers]}" \
-    --arg requests "${trial[requests]}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}"
+    --arg requests "${trial[requests]}" --arg capacity "${trial[capacity]-}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}"
 }
 
 trial_status() { # JSON: the status page after the run, or null
