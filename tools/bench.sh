@@ -13,7 +13,7 @@
 #                     65 minutes for noisy; insulation runs one minute, with all loads
 #                     and schemes, about three hours
 #   --repeat N        run N times, alternating targets; median and range are reported
-#                     (3; 1 with --quick)
+#                     (3; 10 for isolation; 1 with --quick)
 #   --strict          exit 1 if a row misses its bar
 #   --keep-noisy      count disturbed runs too. Without this option such a run is void: it
 #                     is repeated, at most twice, and no median includes it. A run is void
@@ -25,7 +25,8 @@
 #                     Apache with the number of threads that was fastest in short runs
 #                     with 25, 50, 100, WORKERS and 1200; limits40 and limits20, process
 #                     limits (default: the test's); noisy also takes mod_qos, haproxy and
-#                     process-limit, and overload takes haproxy
+#                     process-limit, and overload takes haproxy; isolation takes mod_qos,
+#                     haproxy and nginx
 #   --page LIST       the pages: static, large, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
 #   --clients LIST    generate the load on up to three other machines, host1,host2,host3,
