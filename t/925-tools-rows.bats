@@ -318,10 +318,10 @@ interval_rows() { # <bar> <rate of the module in each round>...
   [[ ${lines[2]} == *'limit_req 1r/s'*'limit_conn 100'* ]]
 }
 
-@test "the insulation test has all loads and schemes with --full" {
-  with_bench 'test_read insulation length=full
+@test "the process-limits test has all loads and schemes with --full" {
+  with_bench 'test_read process-limits length=full
     echo "${#test_scenes[@]} ${test[targets]} ${test[full]}"
-    test_scenes=() test_loads=() test_rows=(); test_read insulation length=default
+    test_scenes=() test_loads=() test_rows=(); test_read process-limits length=default
     echo "${test_scenes[*]} ${test[targets]} ${test[hogs:b60-hogs]}"'
   [ "${lines[0]}" = '12 plain,limits40,limits20,vhostlimit 60' ]
   [ "${lines[1]}" = 'b10 b60 b60-hogs limits20,vhostlimit 10' ]
@@ -402,7 +402,7 @@ interval_rows() { # <bar> <rate of the module in each round>...
 }
 
 @test "a test may have its own length; the others have that of the command line" {
-  with_bench 'for name in overload noisy insulation; do
+  with_bench 'for name in overload noisy process-limits; do
       for length in quick default full; do (test_read "$name" length=$length; option[length]=$length; lengths | cut -d " " -f 1); done
     done | paste -sd " "'
   [ "$output" = '15 60 60 3 25 300 3 25 60' ]

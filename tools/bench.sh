@@ -10,7 +10,7 @@
 #                     three repetitions, about seven minutes for noisy. A run of overload
 #                     takes 60 seconds, 15 with --quick
 #   --full            publishable length: five minutes a run, three repetitions, about
-#                     65 minutes for noisy; insulation runs one minute, with all loads
+#                     65 minutes for noisy; process-limits runs one minute, with all loads
 #                     and schemes, about three hours
 #   --repeat N        run N times, alternating targets; median and range are reported
 #                     (3; 10 for isolation; 1 with --quick)
