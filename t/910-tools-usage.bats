@@ -136,7 +136,7 @@ programs() { # every program in tools
 
 @test "bench.sh -l prints one line for each test" {
   run "$TOP/tools/bench.sh" -l
-  for name in alone baseline cap cgroup classes cpu cpu-shared cpu-threads cpu-weights inside insulation light many mix noisy recovery vhosts weights; do
+  for name in alone baseline cap cgroup classes cpu cpu-shared cpu-threads cpu-weights inside isolation light many mix noisy process-limits recovery vhosts weights; do
     exits 0 "$name"$'\t'
   done
 }

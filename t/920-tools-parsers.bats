@@ -152,19 +152,21 @@ END
   printf '{"begun":12,"good":6,"refused":1,"broken":2,"gave_up":1,"elapsed":2.000000,"timed":8,"mean":0.5,"longest":1.2,"p50":0.4,"p90":0.9,"p99":1.1,"p999":1.2,"at":%s}\n' "$at" >end
   call crowd crowd_parse end
   is '[.transactions, .failures, .rate, .availability, .mean_s, .p99_s, .longest_s]' '[6,4,3,60,0.5,1.1,1.2]'
+  is '[.begun, .timed, .untimed]' '[12,8,3]'
   is '[(.times | length), (.times | map(.[1]) | add * 1e6 | round / 1e6)]' '[118,8]'
   echo '{"begun":3,"good":0,"refused":0,"broken":3,"gave_up":0,"elapsed":1.000000}' >nothing
   call crowd crowd_parse nothing
   is '[.transactions, .failures, .p99_s, .times]' '[0,3,null,null]'
+  is '[.begun, .timed, .untimed]' '[3,0,3]'
   : >empty
   call crowd crowd_parse empty
   refused "empty is not the complete output of crowd"
 }
 
 # shellcheck disable=SC2016  # for the shell of call
-@test "a crowd's words: addresses, a rate and patience; any other option is refused" {
-  call crowd eval 'crowd_words /dir 20 3s 0 "http://site1.test/burn.php?ms=2" 198.19.64.0 addresses=16:rate=0.5:patience=3 && printf "%s\n" "${load_words[*]}"'
-  [ "$output" = '/dir/crowd site1.test 80 /burn.php?ms=2 20 3 from=198.19.64.0 addresses=16 rate=0.5 patience=3' ]
+@test "a crowd's words: addresses, a rate, patience and pauses; any other option is refused" {
+  call crowd eval 'crowd_words /dir 20 3s 0 "http://site1.test/burn.php?ms=2" 198.19.64.0 addresses=16:rate=0.5:patience=3:pause=1 && printf "%s\n" "${load_words[*]}"'
+  [ "$output" = '/dir/crowd site1.test 80 /burn.php?ms=2 20 3 from=198.19.64.0 addresses=16 rate=0.5 patience=3 pause=1' ]
   call crowd eval 'crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 crowd && printf "%s\n" "${load_words[*]}"'
   [ "$output" = '/dir/crowd site1.test 80 / 20 3' ]
   call crowd crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 streams=2

@@ -218,10 +218,157 @@ fleet_run() { # <part of b> <word of rows.jq>
   is 'map(.bar_met)' '[false]'
 }
 
-@test "the insulation test has all loads and schemes with --full" {
-  with_bench 'test_read insulation length=full
+# ---- the isolation test --------------------------------------------------------------
+
+# The runs of one round as trial.jq writes them: three abiding sites with 10 requests a second
+# in 10 s, site 4 with as many, in the second run with more.
+isolation_runs() { # <mean s of the abiding sites, disturbed> <refused> <begun by the loud load> <its page> [good [role]]
+  jq -nc --argjson mean "$1" --argjson refused "$2" --argjson begun "$3" --arg page "$4" --argjson good "${5-0}" --arg role "${6-loud}" '
+    def load($site; $role; $page; $begun; $good; $mean; $refused):
+      { site: $site, role: $role, page: $page, seconds: 10, begun: $begun, transactions: $good, mean_s: $mean,
+        timed: ($begun - $refused), untimed: $refused, failures: $refused };
+    def usual($means; $refused): [range(3) as $i | load("site\($i + 1)"; "abiding"; "burn2"; 100; 100 - $refused; $means[$i]; $refused)]
+      + [load("site4"; "own"; "burn2"; 100; 100; 0.02; 0)];
+    { ref: { capacity: 500, clients: usual([0.01, 0.02, 0.03]; 0) },
+      disr: { capacity: 500, clients: (usual($mean; $refused) + [load("site4"; $role; $page; $begun; $good; null; 0)]) } }' >runs
+}
+
+of_isolation() { # <filter>
+  run jq -c -L "$TOP/tools/lib" "include \"isolation\"; .ref as \$ref | .disr as \$disr | $1" runs
+  printf '%s\n' "$output"
+}
+
+@test "isolation: the impact is the relative loss of the others by the relative load of all" {
+  isolation_runs '[0.02, 0.04, 0.06]' 0 9900 burn2
+  of_isolation '[$ref, $disr | load_ms]'
+  is . '[80,2060]'
+  of_isolation 'isolation_impact($ref; $disr) * 24.75 | . * 1e6 | round / 1e6'      # 1 / (1980 / 80)
+  is . 1
+  isolation_runs '[0.01, 0.02, 0.03]' 0 9900 burn2
+  of_isolation 'isolation_impact($ref; $disr)'
+  is . 0
+}
+
+@test "isolation: the losses of all abiding sites are added before the division" {
+  isolation_runs '[0.04, 0.02, 0.03]' 0 9900 burn2      # 0.03 of 0.06; a mean of ratios would be 1
+  of_isolation 'isolation_impact($ref; $disr) * 24.75 | . * 1e6 | round / 1e6'
+  is . 0.5
+}
+
+@test "isolation: the load is the CPU time asked for" {
+  isolation_runs '[0.02, 0.04, 0.06]' 0 990 burn20
+  of_isolation '[$ref, $disr | load_ms]'
+  is . '[80,2060]'
+}
+
+@test "isolation: a request that is refused counts with the time that a client waits" {
+  isolation_runs '[0.01, 0.02, 0.03]' 10 9900 burn2
+  of_isolation '[$disr | abiding[] | request_s * 1e6 | round / 1e6]'
+  is . '[1.009,1.018,1.027]'
+  of_isolation '$disr | abiding_failed'
+  is . 0.1
+  of_isolation 'isolation_impact($ref; $disr) > 2'
+  is . true
+}
+
+@test "isolation: a site of which nothing is known has no impact" {
+  isolation_runs '[0.01, 0.02, 0.03]' 0 9900 burn2
+  of_isolation '[isolation_impact($ref; $disr | .clients[0] |= (.timed = 0 | .untimed = 0))]'
+  is . '[]'
+  of_isolation '[isolation_impact($ref; $ref)]'          # no more load
+  is . '[]'
+}
+
+@test "isolation: the average is that of several loads" {
+  isolation_runs '[0.02, 0.04, 0.06]' 0 9900 burn2
+  of_isolation '[isolation_average($ref; $disr), isolation_average($ref; ($disr, ($disr | .clients[4].begun = 900)))] | map(. * 24.75 * 1e6 | round / 1e6)'
+  is . '[1,6]'                                            # 1 and 24.75 / 2.25
+}
+
+@test "isolation: Jain's index is of what each site got of its max-min fair share" {
+  run jq -nc -L "$TOP/tools/lib" 'include "isolation"; [[1, 1, 1, 10] | max_min(8)], [[5, 5, 9, 9] | max_min(20)], [[9, 1] | max_min(30)]'
+  [ "$output" = $'[[1,1,1,5]]\n[[5,5,5,5]]\n[[9,1]]' ]
+  run jq -nc -L "$TOP/tools/lib" 'include "isolation"; [1, 1, 1, 1], [1, 0, 0, 0], [2, 1] | jain'
+  [ "$output" = $'1\n0.25\n0.9' ]
+  isolation_runs '[0.01, 0.02, 0.03]' 0 9900 burn2 4600   # site 4: 470 a second of the 470 left
+  of_isolation '$disr | jain_of_shares'
+  is . 1
+  isolation_runs '[0.01, 0.02, 0.03]' 50 9900 burn2 4850  # the others get a half
+  of_isolation '$disr | jain_of_shares * 1e4 | round'
+  is . 8929                                               # 2.5 ^ 2 / (4 * 1.75)
+  isolation_runs '[0.01, 0.02, 0.03]' 0 9900 burn2 0 slow
+  of_isolation '$disr | jain_of_shares'
+  is . 1
+}
+
+@test "an interval is of Student's t over the rounds, and one round has none" {
+  run jq -nc -L "$TOP/tools/lib" 'include "isolation"; [1, 9, 30, 31, 60, 98 | student_t(.) * 1000 | round]'
+  is . '[12706,2262,2042,2040,2000,1984]'
+  run jq -nc -L "$TOP/tools/lib" 'include "isolation"; [1, 2, 3] | interval | map_values(. * 1e3 | round)'
+  is . '{"mean":2000,"half":2484,"low":-484,"high":4484}'
+  run jq -nc -L "$TOP/tools/lib" 'include "isolation"; [[4], [] | interval]'
+  is . '[{"mean":4,"half":null,"low":null,"high":null},{"mean":null,"half":null,"low":null,"high":null}]'
+}
+
+# Rows with intervals: of the module and of plain Apache, which the row names.
+interval_rows() { # <bar> <rate of the module in each round>...
+  local n=0 rate
+  rm -f run-*.json
+  for rate in "${@:2}"; do
+    n=$((n + 1))
+    canned "$n" mixed plain 9 100 1 0
+    canned "$n" mixed vhostlimit 1 "$rate" 1 0
+  done
+  with_bench 'test=() test_rows=(); test_intervals
+    test_row all@plain total "" "" "this | .total.rate"; test_row all@vhostlimit total "$3" "" "this | .total.rate"; test_row all@vhostlimit more "" "" 1
+    rows_json run-*.json' "$1"
+}
+
+@test "a bar is met by the worse end of the interval, and by the value of a single round" {
+  interval_rows '<= 12' 9 10 11                # 10 ± 2.48
+  is 'map(select(.target == "vhostlimit" and .name == "total"))[0] | [.bar_met, .median, (.high > 12)]' '[false,10,true]'
+  interval_rows '<= 12.5' 9 10 11
+  is 'map(select(.target == "vhostlimit" and .name == "total"))[0].bar_met' true
+  interval_rows '>= 9' 9 10 11
+  is 'map(select(.target == "vhostlimit" and .name == "total"))[0].bar_met' false
+  interval_rows '<= 10' 10
+  is 'map(select(.target == "vhostlimit" and .name == "total"))[0] | [.bar_met, .high]' '[true,null]'
+}
+
+@test "rows with intervals are a table of the targets, plain Apache too; only those with bars are among the others" {
+  interval_rows '<= 12' 9 10 11
+  is 'map([.target, .name])' '[["plain","total"],["vhostlimit","total"],["vhostlimit","more"]]'
+  jq '{ rows: ., options: { length: "quick" } }' <<<"$output" >result.json
+  with_bench 'report_intervals result.json; report_jq result.json rows | report_rows'
+  [[ ${lines[0]} == *'mean and 95 % interval, 3 rounds'*plain*vhostlimit* ]]
+  [[ ${lines[1]} == total*'100.000 ± 0.000'*'10.000 ± 2.484' ]]
+  [[ ${lines[2]} =~ ^more\ +-\ +1.000\ ±\ 0.000$ ]]
+  [[ $output == *'These are not figures to publish'*'there were 3 of --quick.'* ]]
+  [[ $output == *'vhostlimit: total'*missed* && $output != *'vhostlimit: more'* ]]
+}
+
+@test "the isolation test has four sites and five kinds of load a hundred times as high, ten rounds" {
+  with_bench 'test_read isolation length=default; option[length]=default
+    echo "${test[sites]} ${test[targets]} $(lengths)"; echo "${test_scenes[*]}"
+    for scene in "${test_scenes[@]:1}"; do test_loads_of "$scene" | sed -n "s/.* site4 10000 0 100 \(burn[0-9]*\) .*:rate=\([0-9.]*\)%.*/\1 \2/p" | tr -d "[:alpha:]"; done |
+      awk "{ print \$1 * \$2 }" | paste -sd " "'
+  [ "${lines[0]}" = '4 plain,mod_qos,haproxy,nginx,vhostlimit 20 2 3 10' ]
+  [ "${lines[1]}" = 'reference requests-100 cpu-100 slow-100 network-100 swarm-100' ]
+  [ "${lines[2]}" = '396 396 396 396 396' ]               # 99 times 2 ms * 2 %
+  with_bench 'test_read isolation length=full; echo "${test_scenes[*]}"'
+  [[ $output == *'reference requests-10 requests-100 cpu-10 cpu-100 '* ]]
+}
+
+@test "nginx has an equal part of the capacity as its rate" {
+  with_bench 'bed_set sites=4; trial_set capacity=290.5; target_rate; trial_set capacity=3; target_rate; target_lines nginx ""'
+  [ "${lines[0]} ${lines[1]}" = '72 1' ]
+  [[ ${lines[2]} == *'limit_req 1r/s'*'limit_conn 100'* ]]
+}
+
+@test "the process-limits test has all loads and schemes with --full" {
+  with_bench 'test_read process-limits length=full
     echo "${#test_scenes[@]} ${test[targets]} ${test[full]}"
-    test_scenes=() test_loads=() test_rows=(); test_read insulation length=default
+    test_scenes=() test_loads=() test_rows=(); test_read process-limits length=default
     echo "${test_scenes[*]} ${test[targets]} ${test[hogs:b60-hogs]}"'
   [ "${lines[0]}" = '12 plain,limits40,limits20,vhostlimit 60' ]
   [ "${lines[1]}" = 'b10 b60 b60-hogs limits20,vhostlimit 10' ]
@@ -233,7 +380,7 @@ fleet_run() { # <part of b> <word of rows.jq>
       for page in ${test[pages]//,/ }; do page_known "$page" || [ "$page" = mixed ]; done
       for target in ${test[targets]//,/ }; do target_known "$target"; done
       for scene in "${test_scenes[@]}"; do
-        test_loads_of "$scene" | awk "NF != 9 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[123]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
+        test_loads_of "$scene" | awk "NF != 9 || \$2 !~ /^[123]\$/ || \$3 !~ /^site[1-4]\$/ || \$5 >= \$6 { print; bad = 1 } END { exit bad || !NR }"
       done
       echo "$name" ); done'
   [ "${#lines[@]}" -ge 9 ]
@@ -302,7 +449,7 @@ fleet_run() { # <part of b> <word of rows.jq>
 }
 
 @test "a test may have its own length; the others have that of the command line" {
-  with_bench 'for name in overload noisy insulation; do
+  with_bench 'for name in overload noisy process-limits; do
       for length in quick default full; do (test_read "$name" length=$length; option[length]=$length; lengths | cut -d " " -f 1); done
     done | paste -sd " "'
   [ "$output" = '15 60 60 3 25 300 3 25 60' ]

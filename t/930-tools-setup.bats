@@ -242,8 +242,8 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
 # Prints each address that is in the access log and how many requests it sent.
 senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
 
-@test "a crowd sends from the addresses of its client, at its rate, and gives up" {
-  bed up -D 'LogFormat "%a" address' -D "CustomLog $DIR/senders.log address"
+@test "a crowd sends from the addresses of its client, at its rate, gives up, and may be slow" {
+  bed up -D 'LogFormat "%a" address' -D "CustomLog $DIR/senders.log address" -D 'LimitRequestFields 8'
   [ "$status" -eq 0 ]
   gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$BATS_TEST_TMPDIR/crowd" "$TOP/tools/lib/crowd.c"
   crowd() { ip netns exec vl-client2 "$BATS_TEST_TMPDIR/crowd" site1.test 80 "$@"; }
@@ -260,6 +260,12 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   jq -e '.good == 0 and .gave_up >= 4 and .timed == .begun and .longest < 2' <<<"$output"
   run crowd /missing.html 4 1
   jq -e '.good == 0 and .refused > 0' <<<"$output"
+  # Slow clients never end their requests, and Apache answers 400 after 8 headers.
+  run crowd / 4 2 rate=2 pause=0.1
+  printf '%s\n' "$output"
+  jq -e '.good == 0 and .broken == 0 and .refused >= 4' <<<"$output"
+  run crowd / 4 2 rate=2 pause=10 patience=1
+  jq -e '.good == 0 and .refused == 0 and .gave_up >= 4' <<<"$output"
   run crowd / 4 1 streams=1
   [ "$status" -eq 2 ]
 }

@@ -10,10 +10,10 @@
 #                     three repetitions, about seven minutes for noisy. A run of overload
 #                     takes 60 seconds, 15 with --quick
 #   --full            publishable length: five minutes a run, three repetitions, about
-#                     65 minutes for noisy; insulation runs one minute, with all loads
+#                     65 minutes for noisy; process-limits runs one minute, with all loads
 #                     and schemes, about three hours
 #   --repeat N        run N times, alternating targets; median and range are reported
-#                     (3; 1 with --quick)
+#                     (3; 10 for isolation; 1 with --quick)
 #   --strict          exit 1 if a row misses its bar
 #   --keep-noisy      count disturbed runs too. Without this option such a run is void: it
 #                     is repeated, at most twice, and no median includes it. A run is void
@@ -25,7 +25,8 @@
 #                     Apache with the number of threads that was fastest in short runs
 #                     with 25, 50, 100, WORKERS and 1200; limits40 and limits20, process
 #                     limits (default: the test's); noisy also takes mod_qos, haproxy and
-#                     process-limit, and overload takes haproxy
+#                     process-limit, and overload takes haproxy; isolation takes mod_qos,
+#                     haproxy and nginx
 #   --page LIST       the pages: static, large, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
 #   --clients LIST    generate the load on up to three other machines, host1,host2,host3,
@@ -197,7 +198,7 @@ resolve_options() {
   local seconds warm try repeat
   read -r seconds warm try repeat < <(lengths)
   target_configure "${option[lines]}"
-  bed_set children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}" fleet="${test[fleet]-1}"
+  bed_set sites="${test[sites]:-3}" children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}" fleet="${test[fleet]-1}"
   [[ -z ${option[cpus]} ]] || ((option[cpus] < $(cpu_list | wc -l))) ||
     cannot "--server-cpus ${option[cpus]}: this machine has $(cpu_list | wc -l) CPUs, and the load generators need one of them"
   cpu_give_server "${option[cpus]:-1}"
@@ -215,8 +216,8 @@ resolve_options() {
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
   case ${option[length]} in
     quick) echo "${test[quick]:-3}" 1 1 1 ;;
-    full) echo "${test[full]:-300}" 10 10 3 ;;
-    *) echo "${test[default]:-25}" 2 3 3 ;;
+    full) echo "${test[full]:-300}" 10 10 "${test[repeat]:-3}" ;;
+    *) echo "${test[default]:-25}" 2 3 "${test[repeat]:-3}" ;;
   esac
 }
 

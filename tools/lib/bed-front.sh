@@ -1,17 +1,19 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# HAProxy in front of the test bed's Apache.  "keepalive" uses plain HTTP on connections
+# HAProxy or nginx in front of the test bed's Apache.  "keepalive" uses plain HTTP on connections
 # that requests of all sites share, "proxy" sends each client's address by the PROXY
 # protocol, version 2; both run on the clients' CPUs.  "sites" runs on the server's CPUs
-# and has a queue for each site.  Part of bed.sh, which has the variables.
+# and has a queue for each site.  "nginx" runs there too and has limits for each site.
+# Part of bed.sh, which has the variables.
 
 bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # valid for setup.sh
 
 bed_front_start() {
   local start=exec_on_client_cpus
   [[ ${bed[front]} != none ]] || return 0
-  command -v haproxy >/dev/null || cannot "haproxy is not installed; install it and try again"
   httpd_ports_free "$(bed_server_net)" 80
+  [[ ${bed[front]} != nginx ]] || { nginx_start; return; }
+  need haproxy
   case ${bed[front]} in
     keepalive) bed_front_config always '' ;;
     proxy) bed_front_config safe send-proxy-v2 ;;
@@ -32,17 +34,37 @@ bed_front_config() { # <http-reuse> <how the server is spoken to>
 
 # A backend for each site, limited to its part of Apache's workers.
 bed_front_config_sites() {
-  local backend port allowed user
+  local backend port allowed user site backends=''
   backend=$(bed_backend)
   port=$(bed_port)
   allowed=$(bed_allowed haproxy)
   user=$(httpd_user)
+  for site in "${bed_sites[@]}"; do
+    backends+="backend $site.test"$'\n'"    server apache $backend:$port maxconn $(bed_part)"$'\n\n'
+  done
   template_render "$(in_tree conf/testbed/haproxy-sites.conf.in)" "$bed_dir/haproxy.conf" \
-    ADDRESS="$bed_address" BACKEND="$backend" PORT="$port" ALLOWED="$allowed" USER="$user" EACH="$((bed[workers] / ${#bed_sites[@]}))"
+    ADDRESS="$bed_address" ALLOWED="$allowed" USER="$user" MOST="$((($(bed_front_files) - 100) / 2))" BACKENDS="${backends%$'\n\n'}"
 }
 
-bed_front_up() { if [[ -e $bed_dir/haproxy.conf ]]; then echo haproxy; fi; }
+# File descriptors of a program in front: the hard limit, but no more than 40000.
+bed_front_files() {
+  local hard
+  hard=$(ulimit -Hn)
+  if [[ $hard == unlimited ]] || ((hard > 40000)); then echo 40000; else echo "$hard"; fi
+}
+
+bed_part() { echo $((bed[workers] / bed[sites])); }     # a site's part of Apache's workers
+
+bed_front_up() { # its name
+  local name
+  for name in haproxy nginx; do
+    [[ ! -e $bed_dir/$name.conf ]] || printf '%s\n' "$name"
+  done
+}
 
 bed_front_runs() {
-  [[ ! -e $bed_dir/haproxy.conf ]] || process_ours "$bed_dir/haproxy.pid" "$bed_dir/haproxy.conf" >/dev/null
+  local name
+  for name in $(bed_front_up); do
+    process_ours "$bed_dir/$name.pid" "$bed_dir/$name.conf" >/dev/null || return 1
+  done
 }

@@ -140,7 +140,7 @@ bed_httpd_start_one() { # <name> <listens> <status page> <workers>
 # One $(...) in each command: bash handles a signal that arrives in one while it parses
 # the next, and then reports an unexpected end of file.
 bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
-  local user group types modules more lines apps also folder threads=25 limited='' per allowed fpm1 fpm2 fpm3
+  local user group types modules more apps also folder threads=25 limited='' per allowed sites
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
@@ -148,14 +148,11 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   # shellcheck disable=SC2086  # words
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
     authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $also)
-  lines=$(bed_site_lines)$'\n'
   apps=$(app_lines "${bed[apps]}")
   more=$(bed_more_vhosts "$3" "$2" && bed_clear_vhosts)
+  sites=$(bed_site_vhosts "$3")
   folder=$(fleet_folder "$2")
   mkdir -p "$folder"
-  fpm1=$(bed_fpm_name site1)
-  fpm2=$(bed_fpm_name site2)
-  fpm3=$(bed_fpm_name site3)
   allowed=$(bed_allowed apache)
   # Two child processes if there are very many workers.
   ((10#$5 < 1000)) || threads=$(($5 / 2))
@@ -165,17 +162,15 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   template_render "$(in_tree conf/testbed/httpd.conf.in)" "$bed_dir/$2.conf" \
     DIR="$bed_dir" NAME="$2" FOLDER="$folder" USER="$user" GROUP="$group" LISTENS="$3" STATUS="$4" TLS="$(bed_tls_config)" \
     MIME_TYPES="$types" WORKERS="$5" THREADS="$threads" \
-    FPM1="$fpm1" FPM2="$fpm2" FPM3="$fpm3" \
     SERVER_LIMIT="$((($5 + per - 1) / per))" \
     LOAD_MODULES="$modules" ALLOWED="$allowed" \
     VHOSTLIMIT="$apps"$'\n'"$limited"$'\n'"${bed[extra]}" \
-    SITE1="$lines${bed[site1]}" SITE2="$lines${bed[site2]}" SITE3="$lines${bed[site3]}" \
-    MORE_VHOSTS="$more"
+    SITES="$sites" MORE_VHOSTS="$more"
 }
 
 # Which addresses get pages.  In namespaces of its own the server has only the clients as
 # neighbors; in the machine's own network other addresses get 403.
-bed_allowed() { # <apache | haproxy | lighttpd>: lines of its configuration
+bed_allowed() { # <apache | haproxy | nginx | lighttpd>: lines of its configuration
   local peers=${bed_peers[*]}
   if [[ ${bed[network]} == own ]]; then
     [[ $1 != apache ]] || echo '    Require all granted'
@@ -184,6 +179,7 @@ bed_allowed() { # <apache | haproxy | lighttpd>: lines of its configuration
   case $1 in
     apache) printf '    Require local\n'; [[ -z $peers ]] || printf '    Require ip %s\n' "$peers" ;;
     haproxy) printf 'http-request deny deny_status 403 unless { src 127.0.0.0/8 ::1 %s %s }\n' "${bed_address//[][]/}" "$peers" ;;
+    nginx) printf 'allow %s; ' 127.0.0.0/8 ::1 "${bed_address//[][]/}" "${bed_peers[@]}"; printf 'deny all;\n' ;;
     lighttpd)
       peers="127.0.0.1 ::1 ${bed_address//[][]/} $peers"
       peers=${peers% }
@@ -222,15 +218,31 @@ bed_set() { # <key=value>...
     [[ -n ${bed[${pair%%=*}]+known} ]] || die "the test bed has no setting ${pair%%=*}"
     bed[${pair%%=*}]=${pair#*=}
   done
+  mapfile -t bed_sites < <(seq -f 'site%.0f' "${bed[sites]}")
 }
 
-# Writes the virtual hosts beyond the three sites, and prints an Include of them.
+# The virtual hosts of the sites.
+bed_site_vhosts() { # <listens>
+  local site lines
+  lines=$(bed_site_lines)
+  for site in "${bed_sites[@]}"; do
+    bed_vhost "$site" "$1" "$lines"$'\n'"${bed[$site]}"
+  done
+}
+
+bed_vhost() { # <site> <listens> <lines>
+  template_render "$(in_tree conf/testbed/vhost.conf.in)" "$bed_dir/vhost-$1.conf" \
+    DIR="$bed_dir" SITE="$1" LISTENS="$2" FPM="$(bed_fpm_name "$1")" LINES="$3"
+  sed '/^#/d' "$bed_dir/vhost-$1.conf"
+}
+
+# Writes the virtual hosts beyond those of the sites, and prints an Include of them.
 # In a fleet each has a name more, which the load generator `hosts` asks for.
 bed_more_vhosts() { # <listens> <name>
   local also=''
-  ((bed[vhosts] > 3)) || return 0
+  ((bed[vhosts] > bed[sites])) || return 0
   ! fleet_used || also='    ServerAlias h&.site1.test\n'
-  seq -f '%.0f' 4 "${bed[vhosts]}" | sed "s|.*|<VirtualHost $1>\n\
+  seq -f '%.0f' $((bed[sites] + 1)) "${bed[vhosts]}" | sed "s|.*|<VirtualHost $1>\n\
     ServerName other&.test\n$also    DocumentRoot \"$bed_dir/www/site3\"\n</VirtualHost>|" >"$bed_dir/vhosts-$2.conf"
   printf 'Include "%s"\n' "$bed_dir/vhosts-$2.conf"
 }
@@ -270,12 +282,13 @@ bed_daemons_stop() { # all but PHP-FPM
 }
 
 # Prints processes that a killed parent process left behind.  Their command lines have
-# the bed's name; for PHP-FPM it is the name of the pool.
+# the bed's name; for PHP-FPM it is the name of the pool, and nginx' worker processes,
+# which have none, are found by their open log.
 bed_orphans() { # <file of a namespace>: pids
   local pid
   for pid in $(netns_pids_of "$1"); do
-    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|lighttpd|php-fpm[0-9.]*)$ ]] || continue
-    ! process_has_word "$pid" "${bed_dir##*/}" || printf '%s\n' "$pid"
+    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|nginx|lighttpd|php-fpm[0-9.]*)$ ]] || continue
+    { ! process_has_word "$pid" "${bed_dir##*/}" && ! process_has_file "$pid" "$bed_dir/nginx.log"; } || printf '%s\n' "$pid"
   done
 }
 

@@ -33,8 +33,6 @@ bed_clear_vhosts() {
   [[ ${bed[tls]} == both ]] || return 0
   printf 'Listen %s:80\n' "$bed_address"
   for site in "${bed_sites[@]}"; do
-    template_render "$(in_tree conf/testbed/vhost-clear.conf.in)" "$bed_dir/clear-$site.conf" \
-      DIR="$bed_dir" SITE="$site" ADDRESS="$bed_address" FPM="$(bed_fpm_name "$site")"
-    cat "$bed_dir/clear-$site.conf"
+    bed_vhost "$site" "$bed_address:80" ''
   done
 }

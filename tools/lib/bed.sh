@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The test bed: one server and three clients, each in a network namespace of its own,
+# The test bed: one server with three sites or four, and three clients, each in a network namespace of its own,
 # joined by veth pairs.  Everything is in bed_dir and in namespaces named vl-*, so that it
 # can be found and removed after a crash.  bed_lock lets one tool at a time use it.
 
@@ -15,6 +15,7 @@
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
 . "${BASH_SOURCE[0]%/*}/lighttpd.sh"
+. "${BASH_SOURCE[0]%/*}/nginx.sh"
 . "${BASH_SOURCE[0]%/*}/app.sh"
 . "${BASH_SOURCE[0]%/*}/bed-fleet.sh"
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
@@ -31,19 +32,21 @@ bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, a second Apache's, TLS, behind a front; status pages
 bed_cgroup=/$bed_name
-bed_daemons=(httpd httpd2 httpd3 haproxy lighttpd fleet1 fleet2 fleet3 store)   # each NAME has NAME.conf and NAME.pid
+bed_daemons=(httpd httpd2 httpd3 haproxy nginx lighttpd fleet1 fleet2 fleet3 store)   # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
 bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module to load
 bed_commands=                   # a file that collects command lines, or nothing
 
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
-# module.  tls: off, on, or both: http too.  front: see bed-front.sh.  instances: number of
+# module.  sites: how many, 3 or 4.  tls: off, on, or both: http too.  front: see
+# bed-front.sh.  rate: nginx's limit of requests a second of a site.  instances: number of
 # Apaches that share the workers.  apps: a folder of applications.  fleet: number of
 # servers, see bed-fleet.sh; quota: percent of one CPU that each may use, or nothing.
 # Only bed_set changes them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
-  [vhosts]=3 [tls]=off [network]=own [front]=none [instances]=1 [fleet]=1 [quota]='' [site1]='' [site2]='' [site3]='')
+  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [rate]=1 [instances]=1 [fleet]=1 [quota]=''
+  [site1]='' [site2]='' [site3]='' [site4]='')
 
 # Sets the address of the sites for clients on other machines, and which addresses get
 # pages.
@@ -150,7 +153,7 @@ bed_network_own() {
     netns_join "$bed_server" "$bed_address" "vl-client$client" "198.18.0.1$client"
     netns_route "$bed_server" "vl-client$client" "198.18.0.1$client" "$(bed_more_addresses "$client")/18"
     netns_hosts "vl-client$client" "127.0.0.1 localhost
-$bed_address site1.test site2.test site3.test"
+$bed_address ${bed_sites[*]/%/.test}"
   done
   ! fleet_used || fleet_network
 }

@@ -83,7 +83,7 @@ def bars_commands: . as $c | boxes as $boxes
     "unset ylabel", "set ytics (\(group_labels))",
     (range(.series | length) as $i | block("part\($i)"; $boxes[] | select(.i == $i) | "\(.from)\t\(.y)\t\(.from)\t\(.to)\t\(.y - .half)\t\(.y + .half)")),
     block("ends"; ends),
-    "plot \([(range(.series | length) as $i | "$part\($i) with boxxyerror \($c | colour($i)) title \(.series[$i] | quoted)"),
+    "plot \([(range(.series | length) as $i | select(any($boxes[]; .i == $i)) | "$part\($i) with boxxyerror \($c | colour($i)) title \(.series[$i] | quoted)"),
              if .most then empty else "$ends using 1:2:3 with labels left offset 0.5,0 notitle" end] | join(", \\\n  "))";
 
 # gnuplot warns about a range without a width.

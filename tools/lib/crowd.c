@@ -10,6 +10,8 @@
  *                  earlier ones were answered.  Without it each client sends the next
  *                  request when the last one has ended
  *   patience=S     a client gives up after S seconds (30)
+ *   pause=S        slow clients: they send a header of the request every S seconds, and
+ *                  never the end of the request
  *
  * siege, wrk and h2load send from one address, and their clients do not give up.
  *
@@ -18,6 +20,7 @@
  * has waited: percentiles of the answers alone would be low where few are answered. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -31,6 +34,7 @@
 #include <unistd.h>
 
 #define RETRY_S 0.1             /* after a connection that could not be made */
+#define SLOW_STEP_S 0.05        /* how exact the pauses of slow clients are */
 #define STATUS_AT 9             /* of "HTTP/1.1 200" */
 #define STATUS_END 12
 #define EVENTS 256
@@ -40,6 +44,7 @@ typedef struct visit_t visit_t;
 struct visit_t {
     int fd;
     double due;
+    double slow_at;             /* when a slow client sends the next header; HUGE_VAL before the first */
     size_t got;                 /* bytes of the answer */
     char line[STATUS_END + 1];  /* its begin */
     TAILQ_ENTRY(visit_t) link;
@@ -50,7 +55,7 @@ static struct {
     char request[2048];
     size_t request_len;
     long clients;
-    double seconds, rate, patience;
+    double seconds, rate, patience, pause;
     in_addr_t from;             /* in the byte order of this machine; 0: any address */
     long addresses;
 } crowd = {.patience = 30, .addresses = 1 };
@@ -130,6 +135,7 @@ static void begin(double due)
     visit_t *visit = need(calloc(1, sizeof(*visit)));
 
     visit->due = due;
+    visit->slow_at = HUGE_VAL;
     visit->fd = dial();
     begun++;
     event.data.ptr = visit;
@@ -153,6 +159,23 @@ static void ask(visit_t *visit)
         || epoll_ctl(epoll_fd, EPOLL_CTL_MOD, visit->fd, &event)) {
         retry_at = now_s() + RETRY_S;
         break_off(visit);
+        return;
+    }
+    visit->slow_at = now_s() + crowd.pause;
+}
+
+/* Sends a header of each slow client that is due.  A connection that the server has closed
+ * is noticed by listen_to(). */
+static void send_slowly(double now)
+{
+    static const char header[] = "X-Slow: 1\r\n";
+    visit_t *visit;
+
+    TAILQ_FOREACH(visit, &visits, link) {
+        if (visit->slow_at <= now) {
+            visit->slow_at = now + crowd.pause;
+            (void)!send(visit->fd, header, sizeof(header) - 1, MSG_NOSIGNAL);
+        }
     }
 }
 
@@ -235,7 +258,7 @@ static double begin_due(double start, double now)
 static void run(double start)
 {
     struct epoll_event events[EVENTS];
-    double now, left;
+    double now, left, slow_at = start;
     int n, i;
 
     while ((now = now_s()) < start + crowd.seconds) {
@@ -249,7 +272,12 @@ static void run(double start)
             else
                 listen_to(events[i].data.ptr);
         }
-        give_up(now_s());
+        now = now_s();
+        give_up(now);
+        if (crowd.pause > 0 && now >= slow_at) {
+            send_slowly(now);
+            slow_at = now + SLOW_STEP_S;
+        }
     }
 }
 
@@ -303,6 +331,8 @@ static void read_option(const char *option)
         crowd.rate = atof(value + 1);
     else if (value && !strncmp(option, "patience=", 9))
         crowd.patience = atof(value + 1);
+    else if (value && !strncmp(option, "pause=", 6))
+        crowd.pause = atof(value + 1);
     else {
         fprintf(stderr, "crowd: unknown option '%s'\n", option);
         exit(2);
@@ -344,12 +374,13 @@ int main(int argc, char **argv)
     }
     for (i = 6; i < argc; i++)
         read_option(argv[i]);
-    if (crowd.addresses < 1 || crowd.rate < 0 || crowd.patience <= 0) {
-        fprintf(stderr, "crowd: addresses and patience are above 0, the rate is not negative\n");
+    if (crowd.addresses < 1 || crowd.rate < 0 || crowd.patience <= 0 || crowd.pause < 0) {
+        fprintf(stderr, "crowd: addresses and patience are above 0, rate and pause are not negative\n");
         return 2;
     }
     length = snprintf(crowd.request, sizeof(crowd.request),
-                      "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", argv[3], argv[1]);
+                      "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s", argv[3], argv[1],
+                      crowd.pause > 0 ? "" : "\r\n");
     if (length >= (int)sizeof(crowd.request)) {
         fprintf(stderr, "crowd: the path is too long\n");
         return 2;

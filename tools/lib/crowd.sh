@@ -10,6 +10,7 @@
 #                   answered; N% is percent of the capacity (test_capacity) for all users
 #                   together, and trial.sh puts the number
 #   :patience=N     a user gives up after N seconds (30)
+#   :pause=N        slow clients: a header every N seconds, and never the end of the request
 # The addresses belong to the clients of the test bed, so such a test is test_local.
 
 crowd_version() { echo 'crowd'; }
@@ -26,7 +27,7 @@ crowd_words() { # <dir of its files> <users> <length> <keepalive> <url> <first a
   for option in "${words[@]}"; do
     case $option in
       addresses=*) options+=("from=$6" "$option") ;;
-      rate=* | patience=*) options+=("$option") ;;
+      rate=* | patience=* | pause=*) options+=("$option") ;;
       crowd) ;;                 # no options
       *) die "crowd: unknown option '$option' of a load" ;;
     esac

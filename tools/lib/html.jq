@@ -34,6 +34,10 @@ def verdicts: select(.rows | length > 0)
       | if . > 1 then "Shown are the median of \(.) repetitions, and the range." else "There was one repetition." end)</p>",
     "</section>";
 
+def intervals_section: select(interval_rows | length > 0)
+  | "<section id=\"intervals\">", "<h2>Side by side</h2>", table([interval_head]; interval_table),
+    "<p>\([interval_notes] | map(text) | join("<br>"))</p>", "</section>";
+
 # The rows above "users" are the head of the table.
 def page_table: [table_rows] as $rows | ($rows | map(.[0]) | index("users")) as $n
   | table($rows[:$n]; $rows[$n:]);

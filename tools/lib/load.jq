@@ -52,7 +52,8 @@ def handshake: only | record(.done; .failed; .elapsed);
 def crowd: only | . as { $timed, $at }
   | record(.good; .refused + .broken + .gave_up; .elapsed)
     + { mean_s: .mean, longest_s: .longest, p50_s: .p50, p90_s: .p90, p99_s: .p99, p999_s: .p999,
-        times: (if $at then [[$at, [classes]] | transpose[] | [.[0], $timed * .[1][1] / 100]] else null end) };
+        times: (if $at then [[$at, [classes]] | transpose[] | [.[0], $timed * .[1][1] / 100]] else null end),
+        begun, timed: ($timed // 0), untimed: (.refused + .broken) };
 
 # siege's JSON.  The last line of a summary is required: without it the file is truncated.
 def siege_summary: only

@@ -217,8 +217,8 @@ measure_tune() {
 
 # Sets measure_rate to the responses a second of a short run.  It does not print the
 # rate: the run's processes would survive a subshell, and keep the lock.
-measure_try() { # <page> <threads> [seconds]
-  measure_set 0 "$1" plain "${test_scenes[0]}" "${3-${measure[try]}}" "$2" "${measure[out]}/0-$1-plain-$2"
+measure_try() { # <page> <threads> [seconds [scene]]
+  measure_set 0 "$1" plain "${4-${test_scenes[0]}}" "${3-${measure[try]}}" "$2" "${measure[out]}/0-$1-plain-$2"
   trial_try
   ! trial_siege_failed || trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
@@ -243,10 +243,11 @@ measure_capacity_pages() {
 }
 
 measure_capacities() {
-  local page
+  local page scene=${test[capacity]-}
+  [[ $scene != first ]] || scene=${test_scenes[0]}
   for page in $(measure_capacity_pages); do
     progress_step "$page page on plain Apache, for its capacity"
-    measure_try "$page" "${measure[workers]}" "$measure_capacity_length"
+    measure_try "$page" "${measure[workers]}" "$measure_capacity_length" "$scene"
     progress_done "$(measure_seconds_capacity)"
     measure_capacity[$page]=$measure_rate
     measure_tries+="$page ${measure[workers]} $measure_rate"$'\n'

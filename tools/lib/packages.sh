@@ -40,6 +40,7 @@ sar         command:sar             sysstat                   sysstat
 siege       command:siege           siege                     siege
 wrk         command:wrk             wrk                       wrk
 haproxy     command:haproxy         haproxy                   haproxy
+nginx       command:nginx           nginx                     nginx
 mod_qos     file:/usr/lib*/*/modules/mod_qos.so  libapache2-mod-qos  mod_qos
 ssh         command:ssh             openssh-client            openssh-clients
 sshd        file:/usr/sbin/sshd     openssh-server            openssh-server

@@ -15,6 +15,10 @@ process_has_word() { # <pid> <word>: in its command line
   [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") == *"$2"* ]]
 }
 
+process_has_file() { # <pid> <path>: is it open?
+  [[ -n $(find "/proc/$1/fd" -lname "$2" 2>/dev/null) ]]
+}
+
 process_program() { # <pid>: path of its program
   local program
   program=$(readlink "/proc/$1/exe") || return 1

@@ -155,7 +155,22 @@ def row_cells($several): . as $row
 
 def row_head: ["median of the repetitions", "value", "range", "bar", "goal"];
 def row_table: .rows as $rows | ($rows | map(.target) | in_order | length > 1) as $several
-  | [$rows[] | row_cells($several)];
+  | [$rows[] | select(.judged != "interval" or .bar != "") | row_cells($several)];
+
+# Rows with an interval: a line for each name, a column for each target.
+def interval_cell: if .median == null then "-" elif .half == null then .mean | fixed(3)
+  else "\(.mean | fixed(3)) ± \(.half | fixed(3))" end;
+def interval_rows: [.rows // [] | .[] | select(.judged == "interval")];
+def interval_head: interval_rows as $rows | ($rows | map(.values | length) | max) as $n
+  | ["mean" + if $n > 1 then " and 95 % interval, \($n) rounds" else " of one round" end] + ($rows | map(.title) | in_order);
+def interval_table: interval_rows as $rows | ($rows | map(.target) | in_order) as $targets
+  | [$rows | map(.name) | in_order[] as $name
+     | [$name] + [$targets[] as $target | first($rows[] | select(.name == $name and .target == $target) | interval_cell) // "-"]];
+def intervals: select(interval_rows | length > 0) | interval_head, interval_table[] | join("\u001f");
+def interval_notes: select(interval_rows | length > 0) | (interval_rows | map(.values | length) | max) as $n
+  | "Intervals: Student's t over the rounds. A bar has to be met by the worse end of the interval.",
+    (select($n < 10 or .options.length == "quick")
+      | "These are not figures to publish: that needs ten rounds or more of full length; there were \($n)\(if .options.length == "quick" then " of --quick" else "" end).");
 
 def rows:
   (select(.rows | length > 0) | row_head),

@@ -7,7 +7,7 @@ def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
 # ---- a run -----------------------------------------------------------------------
 
 def about: $ARGS.named | with_numbers("repetition", "workers", "seconds")
-  | .requests |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
+  | (.requests, .capacity) |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
 
 # A load: its parameters and the generator's record.  The length of a load with a number
 # of requests is the time that the generator measured.
@@ -18,7 +18,8 @@ def client: $ARGS.named as $asked
   | $load + { from_s: $from, to_s: ($from + $seconds) } + . + { seconds: $seconds };
 
 # A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites.
-def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1], sites: { site1: .[2], site2: .[3], site3: .[4] } };
+def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1],
+  sites: (.[2:] | to_entries | map({ key: "site\(.key + 1)", value }) | from_entries) };
 
 # Of a fleet: a sample of a server's status page; a line of its meter, see trial-fleet.sh;
 # a line of its events.

@@ -2,6 +2,8 @@
 # Runs -> rows: the value in each repetition, median and range, and whether bar and goal
 # are met.  First come the functions for the expressions in test-NAME.sh.
 
+include "isolation";
+
 def median: sort | length as $n
   | if $n == 0 then null else (.[($n - 1) / 2 | floor] + .[$n / 2 | floor]) / 2 end;
 
@@ -139,11 +141,12 @@ def applies(where; page; keepalive; target): (where | split("@")) as [$of, $targ
   | ($target == null or $target == target) and ($page == "all" or $page == page)
     and ($connection == null or $connection == (if keepalive then "keepalive" else "close" end));
 
-# null if there is no value or no bar
+# null if there is no value or no bar.  Rows with an interval are judged by its worse end,
+# others by their median.
 def met(bar): (bar | split(" ")) as [$sign, $number]
   | if $number == null or .median == null then null
-    else ($number | tonumber) as $n
-      | if $sign == ">=" then .median >= $n elif $sign == "<=" then .median <= $n
+    else ($number | tonumber) as $n | (.low // .median) as $low | (.high // .median) as $high
+      | if $sign == ">=" then $low >= $n elif $sign == "<=" then $high <= $n
         elif $sign == ">" then .median > $n
         else all(.values[]; . == $n) end
     end;
@@ -157,18 +160,22 @@ def repetitions(page; target; values):
        plain: (map(select(.target == "plain")) | by_scene),
        of: (group_by(.target) | map({ key: .[0].target, value: by_scene }) | from_entries) } | values];
 
-# Targets that others are compared with have no rows of their own.
+# Targets that others are compared with have no rows of their own, except those that name
+# them.
 def is_reference: startswith("plain") or startswith("limits");
+def has_rows(where): (is_reference | not) or . == (where | split("@")[1]);
 
 def rows($described; values): . as $runs
   | [(map(.page) | in_order[]) as $page
-     | (map(select(.target | is_reference | not)) | map({ target, title }) | in_order[]) as $of
+     | (map({ target, title }) | in_order[] | select(.target as $target | any($described[]; .where as $where | $target | has_rows($where)))) as $of
      | repetitions($page; $of.target; values) as $values
      | range($described | length) as $i
      | $described[$i] | select(applies(.where; $page; $runs[0].keepalive; $of.target))
-     | { page: $page, target: $of.target, title: $of.title, name, bar, goal,
+     | select(.where as $where | $of.target | has_rows($where))
+     | { page: $page, target: $of.target, title: $of.title, name, bar, goal, judged,
          values: [$values[][$i] | numbers] }
      | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
+     | if .judged == "interval" then . + (.values | interval) else . end
      | . + { bar_met: met(.bar), goal_met: met(.goal) }];
 
 # Published figures beside measured ones, for each target.

@@ -4,7 +4,7 @@
 # expressions in the functions of rows.jq.
 
 rows_json() { # <run.json>...: an array of rows
-  rows_run "$@" < <(printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal "${test_rows[@]}")" \
+  rows_run "$@" < <(printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal,judged "${test_rows[@]}")" \
     "$(rows_values "${test_rows[@]}")")
 }
 
@@ -20,7 +20,7 @@ rows_figures_json() { # <run.json>...: an array of charts
 rows_run() { # <run.json>...: with the filter that is on stdin
   local filter
   filter=$(cat)
-  lib_jq rows "$filter" -sc "$@"
+  lib_jq rows "include \"isolation\"; $filter" -sc "$@"
 }
 
 rows_described() { # <key,...> <row>...: JSON; the keys are of the first parts of a row

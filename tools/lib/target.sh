@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is compared in a measurement.  A target has a title and a way to start it.
 
-target_kinds=(plain plain-best vhostlimit limits40 limits20 mod_qos haproxy process-limit bubblewrap sandbox-full sandbox-files lighttpd)
+target_kinds=(plain plain-best vhostlimit limits40 limits20 mod_qos haproxy nginx process-limit bubblewrap sandbox-full sandbox-files lighttpd)
 
 # Process limits instead of shares: each site may run this number of requests at once, and
 # further requests are refused.
@@ -23,12 +23,13 @@ target_is_module() { [[ $1 == @(vhostlimit|limits*|sandbox-*) ]]; }       # <tar
 # The alternatives to the module divide Apache's workers evenly among the sites; see
 # docs/design/002-toolkit.md.
 
-target_part() { echo $((bed[workers] / ${#bed_sites[@]})); }    # a site's part of the workers
+# An equal part of the capacity that plain Apache has, see test_capacity: requests a second.
+target_rate() { awk -v all="${trial[capacity]}" -v sites="${bed[sites]}" 'BEGIN { n = int(all / sites); print (n > 1 ? n : 1) }'; }
 
 target_packages() { # <target>...: roles
   local target
   for target; do
-    case $target in mod_qos | haproxy | bubblewrap | lighttpd) echo "$target" ;; esac
+    case $target in mod_qos | haproxy | nginx | bubblewrap | lighttpd) echo "$target" ;; esac
   done
 }
 
@@ -40,6 +41,7 @@ target_title() { # <target>
     sandbox-*) echo "mod_vhostlimit, sandbox ${1#sandbox-}" ;;
     limits*) echo "process limits ${1#limits}:${1#limits}" ;;
     haproxy) echo 'HAProxy in front' ;;
+    nginx) echo 'nginx in front' ;;
     process-limit) echo 'two Apaches' ;;
     mod_qos | bubblewrap | lighttpd) echo "$1" ;;
   esac
@@ -52,8 +54,9 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
     limits*) target_process_limits "${1#limits}" | target_one_line ;;
     vhostlimit) target_one_line <<<"$lines" ;;
     sandbox-*) target_one_line <<<"$lines"$'\n'"VhostLimitSandbox ${1#sandbox-}" ;;
-    mod_qos) echo "QS_LocRequestLimitDefault $(target_part) in each vhost; QS_ErrorResponseCode 503" ;;
-    haproxy) echo "a backend for each vhost, maxconn $(target_part), timeout queue 10s" ;;
+    mod_qos) echo "QS_LocRequestLimitDefault $(bed_part) in each vhost; conf/testbed/mod_qos.conf.in" ;;
+    haproxy) echo "a backend for each vhost, maxconn $(bed_part), timeout queue 10s; conf/testbed/haproxy-sites.conf.in" ;;
+    nginx) echo "for each site limit_req $(target_rate)r/s with 10 s of burst, limit_conn $(bed_part); conf/testbed/nginx.conf.in" ;;
     process-limit) bed_instances | awk '{ printf "%s%s with MaxRequestWorkers %s", sep, NR == 1 ? "site1" : "the other sites", $4; sep = "; " }' ;;
     bubblewrap) echo 'plain Apache, each CGI in a bubblewrap of its own' ;;
     lighttpd) echo 'no limits, the same PHP-FPM' ;;
@@ -80,6 +83,7 @@ target_start() { # <target> <the test's lines for the module>
     sandbox-*) bed_switch on "$target_vhostlimit_lines"$'\n'"$2"$'\n'"VhostLimitSandbox ${1#sandbox-}" ;;
     mod_qos) target_start_mod_qos ;;
     haproxy) bed_set front=sites; bed_switch off '' ;;
+    nginx) bed_set front=nginx rate="$(target_rate)"; bed_switch off '' ;;
     process-limit) bed_set instances=2; bed_switch off '' ;;
   esac
 }
@@ -90,7 +94,8 @@ target_start_mod_qos() {
   load=$(httpd_load_lines "$(httpd_binary)" qos)
   ! grep -q 'libpcre\.so\.3 ' <<<"$(ldconfig -p)" || load=$'LoadFile libpcre.so.3\n'$load
   for site in "${bed_sites[@]}"; do
-    bed_set "$site=QS_LocRequestLimitDefault $(target_part)"
+    bed_set "$site=QS_LocRequestLimitDefault $(bed_part)"
   done
-  bed_switch off "$load"$'\nQS_ErrorResponseCode 503'
+  template_render "$(in_tree conf/testbed/mod_qos.conf.in)" "$bed_dir/mod_qos.conf" LOAD="$load"
+  bed_switch off "$(<"$bed_dir/mod_qos.conf")"
 }

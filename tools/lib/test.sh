@@ -64,6 +64,8 @@ test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": t
 test_keepalive()    { test[keepalive]=1; }              # without -k too
 test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
+test_repeat()       { test[repeat]=$1; }                # <repetitions> without --quick
+test_sites()        { test[sites]=$1; }                 # <3 | 4>
 test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
 test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
@@ -80,7 +82,7 @@ test_scene() { # <name>
 }
 
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
-test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of three
+test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of the sites only
 test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
 test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy>: HAProxy before Apache
 test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs that burn the server's CPU, not Apache's
@@ -129,14 +131,24 @@ test_cheap_and_dear() { # <page> <page>
 test_is_kept()      { [[ ${test_option[keepalive]-0} == 1 ]]; } # does the command line say -k?
 test_is_full()      { [[ ${test_option[length]-} == full ]]; }
 test_seconds()      { test[full]=$1 test[default]=${2-} test[quick]=${3-}; }    # <--full> [<default> <--quick>]: of a run
-test_capacity()     { test[capacity]=yes; }             # is found first, by plain Apache in the first scene; for rate=N%
+
+# The capacity for rate=N% is found before all runs, by plain Apache: in the first scene, or
+# in one that is begun by this call and is not measured otherwise.
+test_capacity() { # [scene]
+  test[capacity]=${1-first}
+  [[ -z ${1-} ]] || test_scene_now=$1
+}
 
 # Where: all, or PAGE, or PAGE:close, PAGE:keepalive, each with or without @TARGET.
 # Bar and goal: ">= 0.9", "> 1", "<= 5 %", "<= 1 s"; "= 0" holds only if it does in
 # every repetition; or nothing.  The value is an expression in functions of rows.jq.
 test_row() { # <where> <name> <bar> <goal> <value>
-  test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
+  test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"${test[judged]-median}"$'\x1f'"$5")
 }
+
+# From here on rows have a confidence interval of the mean over the repetitions.  They are
+# shown as a table of the targets, and only those with a bar among the other rows.
+test_intervals() { test[judged]=interval; }
 
 # Rows of the roles "victim" and "noisy" compared with plain Apache in the same
 # repetition.  The victim's rate is divided by half of plain Apache's total, which is its
@@ -218,7 +230,7 @@ test_loads_of() { # <scene>: role client site users from to page by scheme
 test_lines() { # <scene>: the module's, those inside a vhost marked
   local site
   printf '%s' "${test[lines:$1]-}"
-  for site in site1 site2 site3; do
+  for site in site1 site2 site3 site4; do
     [[ -z ${test[$site]-} ]] || printf '%s\n' "$site: ${test[$site]//$'\n'/$'\n'"$site: "}"
   done
 }

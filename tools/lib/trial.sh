@@ -46,7 +46,7 @@ trial_try() {
 # The server that the trial wants, freshly started.
 trial_start() {
   local site scene=${trial[scene]}
-  bed_set vhosts="${test[vhosts:$scene]-3}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
+  bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
     mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" instances=1 quota="${test[quota:$scene]-}"
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
@@ -196,7 +196,7 @@ trial_load() { # <generator or -> <users>
   local percent each
   if [[ $1 == - ]]; then
     echo "${trial[load]}"
-  elif [[ $1 =~ rate=([0-9]+)% ]]; then
+  elif [[ $1 =~ rate=([0-9.]+)% ]]; then
     percent=${BASH_REMATCH[1]}
     each=$(awk -v capacity="${trial[capacity]}" -v percent="$percent" -v users="$2" 'BEGIN { printf "%.6f", capacity * percent / 100 / users }')
     echo "${1/rate=$percent%/rate=$each}"
@@ -242,7 +242,7 @@ trial_kill() { # <number>
 # Prints, every second and at both ends, the CPU time in µs that the kernel has counted
 # for all of PHP-FPM and for each site's cgroup.
 trial_meter() {
-  local site second left quiet files=() pids from=${EPOCHREALTIME/[.,]/}
+  local site second left quiet file files=() pids from=${EPOCHREALTIME/[.,]/}
   bed_unlock_child
   exec {quiet}<> <(:)           # for sleeping without a process that outlives this one
   for site in "${bed_sites[@]}"; do
@@ -254,8 +254,9 @@ trial_meter() {
     kill -0 "$$" 2>/dev/null || return 0    # bench.sh was killed
     ((left <= 0)) || read -r -t "0.$(printf '%06d' "$((left > 999999 ? 999999 : left))")" -u "$quiet" || true
     printf '%s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")"
-    printf ' %s' "$(trial_or_null cgroup_used_us "${files[0]}")" "$(trial_or_null cgroup_used_us "${files[1]}")" \
-      "$(trial_or_null cgroup_used_us "${files[2]}")"
+    for file in "${files[@]}"; do
+      printf ' %s' "$(trial_or_null cgroup_used_us "$file")"
+    done
     printf '\n'
   done
 }
@@ -393,7 +394,7 @@ trial_about() { # JSON: what was run
   lib_jq result about -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
     --arg configuration "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" --arg workers "${trial[workers]}" \
-    --arg requests "${trial[requests]}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}"
+    --arg requests "${trial[requests]}" --arg capacity "${trial[capacity]-}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}"
 }
 
 trial_status() { # JSON: the status page after the run, or null

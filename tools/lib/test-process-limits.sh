@@ -5,7 +5,7 @@
 # Apache.  CPU shares compared with process limits, where refused clients try again at
 # once; --full also has no limits, limits of 40, and all loads of B.
 
-describe_insulation() {
+describe_process-limits() {
   local b rate='site("a").rate' loads=(10 60)
   test_summary "throughput of a site when its neighbor's load grows, and beside ten CPU hogs: CPU shares compared with process limits"
   test_targets limits20,vhostlimit
@@ -17,10 +17,10 @@ describe_insulation() {
     loads=(10 20 30 40 50 60)
     test_targets plain,limits40,limits20,vhostlimit
   fi
-  for b in "${loads[@]}"; do insulation_scene "b$b" "$b" 0; done
-  for b in "${loads[@]:$(test_is_full && echo 0 || echo 1)}"; do insulation_scene "b$b-hogs" "$b" 10; done
-  insulation_figure "A's throughput" "$rate"
-  insulation_figure "both sites' throughput" .total.rate
+  for b in "${loads[@]}"; do process_limits_scene "b$b" "$b" 0; done
+  for b in "${loads[@]:$(test_is_full && echo 0 || echo 1)}"; do process_limits_scene "b$b-hogs" "$b" 10; done
+  process_limits_figure "A's throughput" "$rate"
+  process_limits_figure "both sites' throughput" .total.rate
   test_row all "A's throughput, B at 60 connections / at 10" '>= 0.95' '>= 1.0' \
     "ratio(this(\"b60\") | $rate; this(\"b10\") | $rate)"
   test_row all "A's throughput with ten hogs / without, B at 60" '>= 0.95' '>= 1.0' \
@@ -31,12 +31,12 @@ describe_insulation() {
   done
 }
 
-insulation_figure() { # <title> <value>
+process_limits_figure() { # <title> <value>
   test_figure "$1" "B's connections" 'answers a second' 'site("b").users' "$2" \
     '.title + (if .scene | endswith("-hogs") then ", ten hogs" else "" end)'
 }
 
-insulation_scene() { # <name> <connections of B> <hogs>
+process_limits_scene() { # <name> <connections of B> <hogs>
   test_scene "$1"
   test_hogs "$3"
   test_load a 1 site1 40 0 100 burn2
