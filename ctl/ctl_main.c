@@ -26,6 +26,15 @@ static const char help[] =
     "  plans                  all plans, their limits and how many sites have them\n"
     "  import lve FILE        print the limits of CloudLinux's ve.cfg as configuration\n"
     "  import mod_qos FILE    the same for a configuration of mod_qos\n"
+    "  import ols FILE        print the paths of a namespace template of OpenLiteSpeed as\n"
+    "                         VhostLimitSandboxPath\n"
+    "  unit SITE              print a unit of systemd for the site's pool of PHP-FPM, in the\n"
+    "                         site's cgroup and with its VhostLimitSandbox. --php VERSION:\n"
+    "                         8.2, or the path of php-fpm; --user NAME: the pool's user;\n"
+    "                         --install: write unit and pool file; --remove: remove the\n"
+    "                         unit; --force: also one that another program made\n"
+    "  enter SITE PID         move a process and its children into the site's cgroup; PID\n"
+    "                         may be NAME.service\n"
     "  clients SITE           clients and classes of a site that used most CPU time while\n"
     "                         its requests were queued\n"
     "  explain SITE          why requests of the site are queued or refused now\n"
@@ -61,7 +70,8 @@ static const char help[] =
 #define ARGUMENTS_MAX 100
 
 enum { OPTION_JSON = 256, OPTION_VERSION, OPTION_SINCE, OPTION_CSV, OPTION_SITE,
-       OPTION_COUNT, OPTION_FILE, OPTION_PLAN, OPTION_FOR, OPTION_SAVE };
+       OPTION_COUNT, OPTION_FILE, OPTION_PLAN, OPTION_FOR, OPTION_SAVE,
+       OPTION_PHP, OPTION_USER, OPTION_INSTALL, OPTION_REMOVE, OPTION_FORCE };
 
 #define OPTION_BIT(option) (1U << (OPTION_##option - OPTION_JSON))
 
@@ -79,6 +89,9 @@ static const struct {
     { "reset", 0, ARGUMENTS_MAX, ctl_reset, OPTION_BIT(PLAN) | OPTION_BIT(SAVE) },
     { "plans", 0, 0, ctl_plans },
     { "import", 2, 2, ctl_import },
+    { "unit", 1, 1, ctl_unit, OPTION_BIT(PHP) | OPTION_BIT(USER) | OPTION_BIT(INSTALL)
+      | OPTION_BIT(REMOVE) | OPTION_BIT(FORCE) },
+    { "enter", 2, 2, ctl_enter },
     { "clients", 1, 1, ctl_clients },
     { "explain", 1, 1, ctl_explain },
     { "watch", 0, 0, ctl_watch, OPTION_BIT(SITE) | OPTION_BIT(COUNT) },
@@ -106,6 +119,11 @@ static const struct option long_options[] = {
     { "site", required_argument, NULL, OPTION_SITE },
     { "count", required_argument, NULL, OPTION_COUNT },
     { "file", required_argument, NULL, OPTION_FILE },
+    { "php", required_argument, NULL, OPTION_PHP },
+    { "user", required_argument, NULL, OPTION_USER },
+    { "install", no_argument, NULL, OPTION_INSTALL },
+    { "remove", no_argument, NULL, OPTION_REMOVE },
+    { "force", no_argument, NULL, OPTION_FORCE },
     { NULL, 0, NULL, 0 }
 };
 
@@ -164,6 +182,21 @@ static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *e
         case OPTION_COUNT:
             call->count = optarg;
             break;
+        case OPTION_PHP:
+            call->php = optarg;
+            break;
+        case OPTION_USER:
+            call->user = optarg;
+            break;
+        case OPTION_INSTALL:
+            call->install = 1;
+            break;
+        case OPTION_REMOVE:
+            call->remove = 1;
+            break;
+        case OPTION_FORCE:
+            call->force = 1;
+            break;
         case ':':
             if (optopt < OPTION_JSON)
                 ctl_error_set(error, CTL_USAGE, "option -%c needs a value", optopt);
@@ -186,7 +219,10 @@ static unsigned options_of(const ctl_call_t *call)
     return (call->since ? OPTION_BIT(SINCE) : 0) | (call->csv ? OPTION_BIT(CSV) : 0)
            | (call->site ? OPTION_BIT(SITE) : 0) | (call->count ? OPTION_BIT(COUNT) : 0)
            | (call->file ? OPTION_BIT(FILE) : 0) | (call->plan ? OPTION_BIT(PLAN) : 0)
-           | (call->duration ? OPTION_BIT(FOR) : 0) | (call->save ? OPTION_BIT(SAVE) : 0);
+           | (call->duration ? OPTION_BIT(FOR) : 0) | (call->save ? OPTION_BIT(SAVE) : 0)
+           | (call->php ? OPTION_BIT(PHP) : 0) | (call->user ? OPTION_BIT(USER) : 0)
+           | (call->install ? OPTION_BIT(INSTALL) : 0)
+           | (call->remove ? OPTION_BIT(REMOVE) : 0) | (call->force ? OPTION_BIT(FORCE) : 0);
 }
 
 /* Runs the command that the arguments name. */
@@ -197,7 +233,7 @@ static ctl_exit_e run_command(ctl_call_t *call, ctl_error_t *error)
 
     if (!name)
         return ctl_error_set(error, CTL_USAGE, "missing command: top, list, show, set, "
-                             "reset, plans, import, clients, explain, watch, history, "
+                             "reset, plans, import, unit, enter, clients, explain, watch, history, "
                              "collect, report, size, fleet or doctor");
     for (i = 0; i < COMMANDS && strcmp(commands[i].name, name) != 0; i++)
         ;
