@@ -3,7 +3,7 @@
 #define CTL_UNIT_H
 
 /* The unit of systemd for the PHP-FPM pool of a site, and its pool file.  The reasons are in
- * docs/design/017-units-of-pools.md. */
+ * docs/design/013-sandbox.md. */
 
 #include "ctl_command.h"
 

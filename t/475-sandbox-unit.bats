@@ -195,6 +195,7 @@ exposure() { # <file>
   pool=$!
   wait_until 20 test -S "$socket"
   is "$(get a /who.php) $(answer_body)" "200 $(id -u daemon)"
+  # shellcheck disable=SC2016  # perl's own
   try setpriv --reuid nobody --clear-groups perl -MSocket -e 'socket(S, PF_UNIX, SOCK_STREAM, 0); exit(connect(S, pack_sockaddr_un($ARGV[0])) ? 0 : 1)' "$socket"
   kill "$pool"
   wait "$pool" || :

@@ -143,6 +143,7 @@ EOT
   like "$output" $'^# From OpenLiteSpeed, [^\n]*\nVhostLimitSandbox Full\n'
   is "$(grep -cE '^(VhostLimitSandboxPath (ro|rw|tmp|hide) /|# [^ ]+.*: )' <<<"$output")" "$(ols_default | wc -l)"
   local line
+  # shellcheck disable=SC2016  # OpenLiteSpeed's own
   for line in 'VhostLimitSandboxPath ro /usr' 'VhostLimitSandboxPath ro /etc/imunify360/user_config' \
     '# /proc,proc: every sandbox has a /proc of its own' '# /opt/psa,bind-try: does not exist on this machine' \
     '# $HOMEDIR/.lsns/tmp /tmp,tmp: Full has it without a line, in memory' \
