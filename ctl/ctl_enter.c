@@ -89,13 +89,19 @@ static void move(const groups_t *groups, pid_t pid, ctl_error_t *error)
 static void move_tree(const groups_t *groups, pid_t pid, ctl_error_t *error)
 {
     char *path = ctl_printf("/proc/%d/task/%d/children", (int)pid, (int)pid);
+    char *word = NULL;
+    size_t size = 0;
     FILE *children;
-    int child;
+    long child;
 
     move(groups, pid, error);
     children = fopen(path, "re");
-    while (children && fscanf(children, "%d", &child) == 1)
-        move_tree(groups, child, error);
+    while (children && getdelim(&word, &size, ' ', children) > 0) {
+        child = strtol(word, NULL, 10);
+        if (child > 0)
+            move_tree(groups, (pid_t)child, error);
+    }
+    free(word);
     if (children)
         (void)fclose(children);     /* nothing was written */
     free(path);

@@ -91,10 +91,8 @@ static int systemd_version(void)
 {
     const char *const argv[] = { "systemctl", "--version", NULL };
     char *text = ctl_facts_output(argv);
-    int version = 0;
+    int version = text && !strncmp(text, "systemd ", 8) ? (int)strtol(text + 8, NULL, 10) : 0;
 
-    if (!text || sscanf(text, "systemd %d", &version) != 1)
-        version = 0;
     free(text);
     return version;
 }

@@ -35,10 +35,14 @@ static char *version_of(const char *path)
 {
     const char *const argv[] = { path, "-v", NULL };
     char *text = ctl_facts_output(argv), *version = NULL;
-    int major, minor;
+    size_t major, minor;
 
-    if (text && sscanf(text, "PHP %d.%d", &major, &minor) == 2)
-        version = ctl_printf("%d.%d", major, minor);
+    if (text && !strncmp(text, "PHP ", 4)) {
+        major = strspn(text + 4, "0123456789");
+        minor = text[4 + major] == '.' ? strspn(text + 5 + major, "0123456789") : 0;
+        if (major && minor)
+            version = ctl_printf("%.*s", (int)(major + 1 + minor), text + 4);
+    }
     free(text);
     return version;
 }

@@ -168,8 +168,9 @@ void ctl_unit_print(FILE *out, const ctl_unit_t *unit)
     fprintf(out, "# systemd hears that the pool has started, and the journal what it logs.\n"
             "BindReadOnlyPaths=-/run/systemd/notify -/run/systemd/journal/dev-log\n");
     put_path(out, "BindPaths", "", CTL_UNIT_SOCKETS "/", unit->instance);
-    json_array_foreach(unit->rules, i, rule)
+    json_array_foreach(unit->rules, i, rule) {
         put_rule(out, unit, rule);
+    }
     fprintf(out, "\n[Install]\nWantedBy=multi-user.target\n");
 }
 
