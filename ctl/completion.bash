@@ -9,7 +9,7 @@ _vhostlimitctl_command() {
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
       -s) socket=(-s "${COMP_WORDS[++i]-}") ;;
-      --plan | --for | --file) i=$((i + 1)) ;;
+      --plan | --for | --file | --php | --user) i=$((i + 1)) ;;
       -*) ;;
       *) command=${COMP_WORDS[i]} at=$i; return ;;
     esac
@@ -27,13 +27,14 @@ _vhostlimitctl_vhosts() { # <socket option>...
 
 _vhostlimitctl_words() { # what may stand where the cursor is
   case $command:$((COMP_CWORD - at)) in
-    :*) echo top list show set reset plans import clients explain watch history collect report size fleet doctor -s --json -h --help --version ;;
+    :*) echo top list show set reset plans import unit enter clients explain watch history collect report size fleet doctor -s --json -h --help --version ;;
     top:1) echo cpu running waiting refused rate name ;;
-    show:1 | set:1 | reset:1 | clients:1 | explain:1 | history:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
-    import:1) echo lve mod_qos ;;
+    show:1 | set:1 | reset:1 | unit:1 | enter:1 | clients:1 | explain:1 | history:1) _vhostlimitctl_vhosts "${socket[@]}" ;;
+    import:1) echo lve mod_qos ols ;;
     import:2) compgen -f -- "$word" ;;
     set:*) echo weight= concurrency= queue= cpu= memory= processes= io= --for --save ;;
     reset:*) echo weight concurrency queue cpu memory processes io ;;
+    unit:*) echo --php --user --install --remove --force ;;
     history:*) echo --since --csv --file ;;
     watch:*) echo --site --count ;;
     collect:*) echo --file ;;

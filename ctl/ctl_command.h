@@ -17,6 +17,8 @@ typedef struct ctl_call_t {
     int csv;                    /* --csv */
     const char *since;          /* of --since and the other options; NULL: not given */
     const char *site, *count, *file;
+    const char *php, *user;     /* --php, --user; NULL: not given */
+    int install, remove, force; /* --install, --remove, --force */
     const char *const *args;    /* arguments of the command, with NULL at the end */
     int nargs;
 } ctl_call_t;
@@ -41,6 +43,8 @@ ctl_exit_e ctl_fleet(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_collect(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_history(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_watch(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_unit(const ctl_call_t *call, ctl_error_t *error);
+ctl_exit_e ctl_enter(const ctl_call_t *call, ctl_error_t *error);
 ctl_exit_e ctl_doctor(const ctl_call_t *call, ctl_error_t *error);
 
 /* A status document with what it was read from. */

@@ -144,9 +144,7 @@ char *ctl_facts_cpu_group(const char *cgroups)
 
 /* --- systemd -------------------------------------------------------------- */
 
-/* Runs the program without a shell.  Returns what it writes to stdout, which the caller
- * frees; NULL: it cannot be run or fails. */
-static char *output_of(const char *const argv[])
+char *ctl_facts_output(const char *const argv[])
 {
     posix_spawn_file_actions_t actions;
     int fds[2], failed, status = -1;
@@ -184,23 +182,29 @@ static int unit_is_delegated(const char *unit)
 {
     const char *const argv[] = { "systemctl", "show", "-p", "Delegate", "--value", "--",
                                  unit, NULL };
-    char *text = output_of(argv);
+    char *text = ctl_facts_output(argv);
     int is_delegated = text ? !strcmp(text, "yes\n") : -1;
 
     free(text);
     return is_delegated;
 }
 
-static void gather_unit(ctl_facts_t *facts)
+char *ctl_facts_unit_of(pid_t pid)
 {
-    char *cgroups = NULL;
+    char *cgroups = NULL, *unit = NULL;
     struct stat st;
 
     if (!stat(SYSTEMD, &st))
-        cgroups = read_process(facts->pid, "cgroup");
+        cgroups = read_process(pid, "cgroup");
     if (cgroups)
-        facts->unit = ctl_facts_unit(cgroups);
+        unit = ctl_facts_unit(cgroups);
     free(cgroups);
+    return unit;
+}
+
+static void gather_unit(ctl_facts_t *facts)
+{
+    facts->unit = ctl_facts_unit_of(facts->pid);
     if (facts->unit)
         facts->is_delegated = unit_is_delegated(facts->unit);
 }

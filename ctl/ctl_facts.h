@@ -38,6 +38,12 @@ void ctl_facts_gather(ctl_facts_t *facts);
 
 void ctl_facts_free(ctl_facts_t *facts);
 
+/* Returns the service of systemd in which the process runs; NULL: none.  The caller frees it. */
+char *ctl_facts_unit_of(pid_t pid);
+/* Runs the program without a shell.  Returns what it writes to stdout, which the caller
+ * frees; NULL: it cannot be run or fails. */
+char *ctl_facts_output(const char *const argv[]);
+
 /* Parses the text of /proc/PID/cgroup.  The caller frees what is returned. */
 /* Returns the innermost service of systemd; NULL: there is none. */
 char *ctl_facts_unit(const char *cgroups);

@@ -5,21 +5,37 @@
 #include <string.h>
 #include <unistd.h>
 
+/* As the other functions of ctl_import.h. */
+static ctl_exit_e import_lve(FILE *in, const char *path, ctl_error_t *error)
+{
+    return ctl_import_lve(in, path, sysconf(_SC_NPROCESSORS_ONLN), error);
+}
+
+static const struct {
+    const char *name;
+    ctl_exit_e (*run)(FILE *in, const char *path, ctl_error_t *error);
+} formats[] = {
+    { "lve", import_lve }, { "mod_qos", ctl_import_mod_qos }, { "ols", ctl_import_ols }
+};
+
+#define FORMATS (sizeof(formats) / sizeof(formats[0]))
+
 ctl_exit_e ctl_import(const ctl_call_t *call, ctl_error_t *error)
 {
     const char *what = call->args[0], *path = call->args[1];
-    int is_lve = !strcmp(what, "lve");
     ctl_exit_e status;
+    size_t i;
     FILE *in;
 
-    if (!is_lve && strcmp(what, "mod_qos") != 0)
-        return ctl_error_set(error, CTL_USAGE, "import: '%s' is neither lve nor mod_qos", what);
+    for (i = 0; i < FORMATS && strcmp(formats[i].name, what) != 0; i++)
+        ;
+    if (i == FORMATS)
+        return ctl_error_set(error, CTL_USAGE, "import: '%s' is not lve, mod_qos or ols", what);
     in = strcmp(path, "-") ? fopen(path, "re") : stdin;
     if (!in)
         return ctl_error_set(error, CTL_REFUSED, "%s cannot be read: %s", path,
                              strerror(errno));
-    status = is_lve ? ctl_import_lve(in, path, sysconf(_SC_NPROCESSORS_ONLN), error)
-                    : ctl_import_mod_qos(in, path, error);
+    status = formats[i].run(in, path, error);
     if (status == CTL_DONE && ferror(in))
         status = ctl_error_set(error, CTL_REFUSED, "%s cannot be read", path);
     if (in != stdin)

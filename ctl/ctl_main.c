@@ -14,7 +14,8 @@
 #define ARGUMENTS_MAX 100
 
 enum { OPTION_JSON = 256, OPTION_VERSION, OPTION_SINCE, OPTION_CSV, OPTION_SITE,
-       OPTION_COUNT, OPTION_FILE, OPTION_PLAN, OPTION_FOR, OPTION_SAVE };
+       OPTION_COUNT, OPTION_FILE, OPTION_PLAN, OPTION_FOR, OPTION_SAVE,
+       OPTION_PHP, OPTION_USER, OPTION_INSTALL, OPTION_REMOVE, OPTION_FORCE };
 
 #define OPTION_BIT(option) (1U << (OPTION_##option - OPTION_JSON))
 
@@ -32,6 +33,9 @@ static const struct {
     { "reset", 0, ARGUMENTS_MAX, ctl_reset, OPTION_BIT(PLAN) | OPTION_BIT(SAVE) },
     { "plans", 0, 0, ctl_plans },
     { "import", 2, 2, ctl_import },
+    { "unit", 1, 1, ctl_unit, OPTION_BIT(PHP) | OPTION_BIT(USER) | OPTION_BIT(INSTALL)
+      | OPTION_BIT(REMOVE) | OPTION_BIT(FORCE) },
+    { "enter", 2, 2, ctl_enter },
     { "clients", 1, 1, ctl_clients },
     { "explain", 1, 1, ctl_explain },
     { "watch", 0, 0, ctl_watch, OPTION_BIT(SITE) | OPTION_BIT(COUNT) },
@@ -59,6 +63,11 @@ static const struct option long_options[] = {
     { "site", required_argument, NULL, OPTION_SITE },
     { "count", required_argument, NULL, OPTION_COUNT },
     { "file", required_argument, NULL, OPTION_FILE },
+    { "php", required_argument, NULL, OPTION_PHP },
+    { "user", required_argument, NULL, OPTION_USER },
+    { "install", no_argument, NULL, OPTION_INSTALL },
+    { "remove", no_argument, NULL, OPTION_REMOVE },
+    { "force", no_argument, NULL, OPTION_FORCE },
     { NULL, 0, NULL, 0 }
 };
 
@@ -117,6 +126,21 @@ static int read_options(int argc, char *argv[], ctl_call_t *call, ctl_error_t *e
         case OPTION_COUNT:
             call->count = optarg;
             break;
+        case OPTION_PHP:
+            call->php = optarg;
+            break;
+        case OPTION_USER:
+            call->user = optarg;
+            break;
+        case OPTION_INSTALL:
+            call->install = 1;
+            break;
+        case OPTION_REMOVE:
+            call->remove = 1;
+            break;
+        case OPTION_FORCE:
+            call->force = 1;
+            break;
         case ':':
             if (optopt < OPTION_JSON)
                 ctl_error_set(error, CTL_USAGE, "option -%c needs a value", optopt);
@@ -139,7 +163,10 @@ static unsigned options_of(const ctl_call_t *call)
     return (call->since ? OPTION_BIT(SINCE) : 0) | (call->csv ? OPTION_BIT(CSV) : 0)
            | (call->site ? OPTION_BIT(SITE) : 0) | (call->count ? OPTION_BIT(COUNT) : 0)
            | (call->file ? OPTION_BIT(FILE) : 0) | (call->plan ? OPTION_BIT(PLAN) : 0)
-           | (call->duration ? OPTION_BIT(FOR) : 0) | (call->save ? OPTION_BIT(SAVE) : 0);
+           | (call->duration ? OPTION_BIT(FOR) : 0) | (call->save ? OPTION_BIT(SAVE) : 0)
+           | (call->php ? OPTION_BIT(PHP) : 0) | (call->user ? OPTION_BIT(USER) : 0)
+           | (call->install ? OPTION_BIT(INSTALL) : 0)
+           | (call->remove ? OPTION_BIT(REMOVE) : 0) | (call->force ? OPTION_BIT(FORCE) : 0);
 }
 
 /* Sets the error of a command line without a command: the names of all commands. */

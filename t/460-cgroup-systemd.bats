@@ -5,6 +5,7 @@
 # The tests write units of the machine, so they run in the machine of tools/v2.sh -i only.
 
 load lib/live
+load lib/control
 
 UNITS=/run/systemd/system
 
@@ -40,7 +41,7 @@ setup() { requires guest; }
 teardown() { all_of look_for_leftovers end_services; }
 end_services() {
   timeout 60 systemctl stop 'vhostlimit-fpm@*' apache2 || :
-  rm -rf "$UNITS"/apache2.service* "$UNITS"/vhostlimit-fpm* "$UNITS/web.slice" "$HTTPD_ROOT"
+  rm -rf "$UNITS"/apache2.service* "$UNITS"/vhostlimit-{fpm,enter}* "$UNITS/web.slice" "$HTTPD_ROOT" /etc/php/vhosts/a.test.conf /run/vl-look
 }
 
 property() { systemctl show -P "$2" "$1"; }  # <unit> <property>
@@ -111,3 +112,63 @@ a_has() { # <tree> <weight> <quota>
   wait_until 30 cgroup_gone /system.slice/apache2.service
   is "$(property "$pool" ActiveState)" inactive "the pool"
 }
+
+# What a script of the pool finds, one line each.
+look_around() {
+  cat <<'END'
+<?php
+$lines = array_filter(file("/proc/self/status"), fn($line) => preg_match("/^(Uid|CapBnd|NoNewPrivs|Seccomp):/", $line));
+foreach ($lines as $line) echo preg_replace("/\s+/", " ", $line), "\n";
+readfile("/proc/self/cgroup");
+echo implode(" ", array_diff(scandir(dirname(__DIR__)), [".", ".."])), "\n";
+echo file_exists("/run/vl-look") ? "sees /run" : "sees no /run", "\n";
+file_put_contents("/tmp/of-the-pool", "1");
+echo implode(" ", array_diff(scandir("/tmp"), [".", ".."])), "\n";
+echo @file_put_contents("/etc/new", "1") === false ? "/etc is read-only" : "/etc is writable", "\n";
+echo @file_put_contents(__DIR__ . "/new", "1") === false ? "documents are read-only" : "documents are writable", "\n";
+echo preg_match("/cannot|denied|failed/i", (string)shell_exec("unshare --user true 2>&1")) ? "no namespaces" : "namespaces", "\n";
+echo count(preg_grep("/^[0-9]+$/", scandir("/proc"))) < 6 ? "sees its processes" : "sees all processes", "\n";
+END
+}
+
+@test "a unit of vhostlimitctl starts the pool in its site's group, alone with its site's files" {
+  requires php_fpm mod_proxy_fcgi ctl
+  local pool=vhostlimit-fpm@a.test group=/system.slice/apache2.service/vhostlimit/a.test uid master
+  HTTPD_ROOT=/srv/vl-unit                       # not below /tmp, where the pool has its own
+  drop_in apache2-delegate.conf
+  start_service -l proxy -l proxy_fcgi -v 'a VhostLimitSandbox Full' \
+    -v $'a <FilesMatch "\\.php$">\nSetHandler "proxy:unix:/run/vhostlimit-fpm/a.test/fpm.sock|fcgi://a.test/"\n</FilesMatch>'
+  look_around >"$HTTPD_ROOT/htdocs/a/look.php"
+  chown daemon "$HTTPD_ROOT/htdocs/a"
+  touch /run/vl-look
+  ctl unit a.test --install >/dev/null
+  mv /etc/systemd/system/vhostlimit-{fpm,enter}@a.test.service "$UNITS/"      # the folder that this systemd reads
+  systemctl daemon-reload
+  timeout 90 systemctl start "$pool" || { systemctl status "$pool"; return 1; }
+  master=$(property "$pool" MainPID)
+  wait_until 30 is_in "$master" "$group"
+  uid=$(id -u daemon)
+  get a /look.php >/dev/null
+  is "$(answer_body)" "Uid: $uid $uid $uid $uid "$'\n'"CapBnd: 0000000000000000 "$'\n''NoNewPrivs: 1 '$'\n'"Seccomp: 2 "$'\n'"0::$group
+a
+sees no /run
+of-the-pool
+/etc is read-only
+documents are writable
+no namespaces
+sees its processes"
+  [[ ! -e /tmp/of-the-pool ]]
+  timeout 60 systemctl reload "$pool"
+  wait_until 30 look_again "$group"
+  is "$(property "$pool" MainPID) $(property "$pool" ActiveState)" "$master active"
+  kill -KILL "$master"
+  wait_until 60 started_again "$pool" "$master"
+  wait_until 30 is_in "$(property "$pool" MainPID)" "$group"
+  timeout 90 systemctl stop apache2
+  wait_until 30 cgroup_gone /system.slice/apache2.service
+  is "$(property "$pool" ActiveState) $(property "$pool" Result)" 'inactive success' "the pool"
+  [[ ! -e /run/vhostlimit-fpm/a.test ]]
+}
+is_in() { [[ $(<"/proc/$1/cgroup") == *":$2" ]]; }     # <pid> <group>
+started_again() { [[ $(property "$1" ActiveState) == active && $(property "$1" MainPID) != "$2" ]]; }  # <unit> <old pid>
+look_again() { [[ $(get a /look.php) == 200 && $(answer_body) == *"0::$1"* ]]; }  # <group>

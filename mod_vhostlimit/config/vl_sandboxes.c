@@ -45,6 +45,7 @@ typedef struct cell_t {
     const vl_site_t *site;
     server_rec *server;         /* the first one with the directive, for messages */
     apr_array_header_t *servers;        /* server_rec *: all of the site */
+    int has_tree;               /* 1: the tree of directives is still there */
     vl_sandbox_e mode;          /* the strictest */
     apr_array_header_t *rules;  /* of vl_rule_t */
 } cell_t;
@@ -240,15 +241,15 @@ static void put_configured(apr_pool_t *p, const cell_t *cell, const server_rec *
     }
 }
 
-/* Returns the rules of every sandbox, an array of vl_rule_t. */
-static apr_array_header_t *common_rules(apr_pool_t *p)
+/* Returns the rules of every sandbox, an array of vl_rule_t.  tree: of directives, or NULL. */
+static apr_array_header_t *common_rules(apr_pool_t *p, const ap_directive_t *tree)
 {
     apr_array_header_t *rules = apr_array_make(p, 40, sizeof(vl_rule_t));
     unsigned n;
 
     for (n = 0; n < sizeof(defaults) / sizeof(defaults[0]); n++)
         put_rule(rules, defaults[n].access, defaults[n].path, 0);
-    put_script_folders(p, rules, ap_conftree);
+    put_script_folders(p, rules, tree);
     return rules;
 }
 
@@ -271,7 +272,8 @@ static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *co
 
         if (document_root(s))
             put_folder(p, cell->rules, VL_RULE_RW, document_root(s), 0);
-        put_script_folders(p, cell->rules, directives_of(s));
+        if (cell->has_tree)
+            put_script_folders(p, cell->rules, directives_of(s));
     }
     hide_others(p, cell, roots);
     for (i = 0; i < cell->servers->nelts; i++)
@@ -302,6 +304,7 @@ static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *s
             cell->name = conf->site->name;
             cell->site = conf->site;
             cell->server = s;
+            cell->has_tree = 1;
             cell->servers = apr_array_make(p, 2, sizeof(server_rec *));
         }
         cell = &APR_ARRAY_IDX(cells, *index, cell_t);
@@ -317,7 +320,7 @@ static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *s
         if (index)
             APR_ARRAY_PUSH(APR_ARRAY_IDX(cells, *index, cell_t).servers, server_rec *) = s;
     }
-    common = common_rules(p);
+    common = common_rules(p, ap_conftree);
     roots = find_roots(p, servers);
     for (i = 0; i < cells->nelts; i++)
         make_rules(p, &APR_ARRAY_IDX(cells, i, cell_t), common, roots);
@@ -526,6 +529,9 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
     return rv;
 }
 
+/* Parent: array of cell_t, the sites of this configuration with a sandbox. */
+static const apr_array_header_t *made;
+
 static void set_programs(const cell_t *cell, const vl_sandbox_t *sandbox)
 {
     int i;
@@ -542,6 +548,7 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
     apr_status_t rv = APR_SUCCESS;
     int i, count = 0;
 
+    made = cells;
     if (!cells->nelts && !*kept)
         return APR_SUCCESS;
     vl_sandbox_begin(p, ap_pglobal, kept);
@@ -564,4 +571,40 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
     report_more(main_server, count);
     report_weakness(main_server, cells);
     return rv;
+}
+
+/* Returns the rules that Full would have for the site.  The tree of directives is gone, so
+ * the folders of ScriptAlias are left out. */
+static const apr_array_header_t *rules_without_tree(apr_pool_t *p, server_rec *main_server,
+                                                    const vl_site_t *site)
+{
+    const apr_array_header_t *servers = vl_conf_servers(p, main_server);
+    cell_t cell = { .name = site->name, .site = site, .mode = VL_SANDBOX_FULL };
+    int i;
+
+    cell.servers = apr_array_make(p, 2, sizeof(server_rec *));
+    for (i = 0; i < servers->nelts; i++) {
+        server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
+
+        if (!strcmp(vl_conf_get(s)->site->name, site->name))
+            APR_ARRAY_PUSH(cell.servers, server_rec *) = s;
+    }
+    make_rules(p, &cell, common_rules(p, NULL), find_roots(p, servers));
+    return cell.rules;
+}
+
+const apr_array_header_t *vl_sandboxes_rules(apr_pool_t *p, server_rec *main_server,
+                                             const vl_site_t *site, vl_sandbox_e *ret_mode)
+{
+    int i;
+
+    for (i = 0; i < made->nelts; i++) {
+        const cell_t *cell = &APR_ARRAY_IDX(made, i, cell_t);
+
+        *ret_mode = cell->mode;
+        if (!strcmp(cell->name, site->name))
+            return cell->rules;
+    }
+    *ret_mode = VL_SANDBOX_OFF;
+    return rules_without_tree(p, main_server, site);
 }

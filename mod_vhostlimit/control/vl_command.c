@@ -26,7 +26,8 @@ static const struct verb_t {
     [VL_COMMAND_BULK] = { "bulk", MUST_NAME, NO_KEYS },
     [VL_COMMAND_SAVEFILE] = { "savefile", NO_NAME, NO_KEYS },
     [VL_COMMAND_FLEET] = { "fleet", NO_NAME, NO_KEYS },
-    [VL_COMMAND_LEASE] = { "lease", NO_NAME, NO_KEYS }
+    [VL_COMMAND_LEASE] = { "lease", NO_NAME, NO_KEYS },
+    [VL_COMMAND_SANDBOX] = { "sandbox", MUST_NAME, NO_KEYS }
 };
 
 /* Returns the next word and moves *at behind it; NULL: there are no more words. */

@@ -10,6 +10,7 @@
  *   setplan PLAN KEY=VALUE... [for=SECONDS]
  *   resetplan PLAN [KEY...]
  *   clients VHOST
+ *   sandbox VHOST
  *   modules
  *   figures
  *   plans
@@ -43,7 +44,8 @@ typedef enum {
     VL_COMMAND_BULK,
     VL_COMMAND_SAVEFILE,
     VL_COMMAND_FLEET,
-    VL_COMMAND_LEASE
+    VL_COMMAND_LEASE,
+    VL_COMMAND_SANDBOX
 } vl_command_e;
 
 /* Most bytes that may follow "bulk": about 100 000 lines. */

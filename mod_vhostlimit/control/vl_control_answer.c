@@ -359,6 +359,9 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
     case VL_COMMAND_CLIENTS:
         vl_control_clients_json(out, accounts, result.only, result.host);
         break;
+    case VL_COMMAND_SANDBOX:
+        vl_control_sandbox_json(out, main_server, result.only);
+        break;
     case VL_COMMAND_PLANS:
     case VL_COMMAND_SETPLAN:
     case VL_COMMAND_RESETPLAN:

@@ -3,8 +3,8 @@
 #define VL_CONTROL_INT_H
 
 /* Private to vl_control.c, which serves the control socket, vl_control_answer.c, which
- * executes the commands, vl_control_change.c, which changes limits, and vl_control_plans.c,
- * which shows and changes plans.  The control thread calls these functions with the fork
+ * executes the commands, vl_control_change.c, which changes limits, vl_control_plans.c,
+ * which shows and changes plans, and vl_control_sandbox.c, which shows sandboxes.  The control thread calls these functions with the fork
  * lock of vl_control.c held. */
 
 #include <httpd.h>
@@ -47,6 +47,12 @@ const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *
 /* Takes back the changes whose time is over.  Returns when the next one ends; 0: all
  * last. */
 apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us);
+
+/* --- vl_control_sandbox.c --- */
+
+/* Writes the sandbox of the site of a virtual host: its mode, the user of the server's child
+ * processes, and the rules. */
+void vl_control_sandbox_json(vl_out_t *out, server_rec *main_server, const server_rec *s);
 
 /* --- vl_control_plans.c --- */
 

@@ -113,38 +113,33 @@ static int add_sockets(scmp_filter_ctx ctx)
     return rc;
 }
 
-/* System calls that give a file its mode, and which argument that is. */
+/* System calls that give a file its mode: which argument that is, and which one has the
+ * flags if the mode counts with O_CREAT only (-1: it always counts). */
 static const struct {
     const char *name;
-    unsigned argument;
+    unsigned mode;
+    int flags;
 } modes[] = {
-    { "chmod", 1 }, { "fchmod", 1 }, { "fchmodat", 2 }, { "fchmodat2", 2 }, { "creat", 1 },
-    { "mknod", 1 }, { "mknodat", 2 }, { "mkdir", 1 }, { "mkdirat", 2 }
+    { "chmod", 1, -1 }, { "fchmod", 1, -1 }, { "fchmodat", 2, -1 }, { "fchmodat2", 2, -1 },
+    { "creat", 1, -1 }, { "mknod", 1, -1 }, { "mknodat", 2, -1 }, { "mkdir", 1, -1 },
+    { "mkdirat", 2, -1 }, { "open", 2, 1 }, { "openat", 3, 2 }
 };
 
-static int refuse_mode(scmp_filter_ctx ctx, const char *name, unsigned argument)
+static int refuse_mode(scmp_filter_ctx ctx, const char *name, unsigned mode, int flags)
 {
-    int number = seccomp_syscall_resolve_name(name), rc = 0;
     static const scmp_datum_t bits[] = { S_ISUID, S_ISGID };
+    int number = seccomp_syscall_resolve_name(name), rc = 0;
     unsigned i;
 
-    for (i = 0; i < 2 && !rc && number != __NR_SCMP_ERROR; i++)
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), number, 1,
-                              SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, bits[i], bits[i]));
-    return rc;
-}
+    for (i = 0; i < 2 && !rc && number != __NR_SCMP_ERROR; i++) {
+        const struct scmp_arg_cmp when[] = {
+            SCMP_CMP(mode, SCMP_CMP_MASKED_EQ, bits[i], bits[i]),
+            SCMP_CMP((unsigned)flags, SCMP_CMP_MASKED_EQ, O_CREAT, O_CREAT)
+        };
 
-/* The same for open(), whose mode counts with O_CREAT only. */
-static int refuse_open(scmp_filter_ctx ctx, const char *name, unsigned flags)
-{
-    int number = seccomp_syscall_resolve_name(name), rc = 0;
-    static const scmp_datum_t bits[] = { S_ISUID, S_ISGID };
-    unsigned i;
-
-    for (i = 0; i < 2 && !rc && number != __NR_SCMP_ERROR; i++)
-        rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), number, 2,
-                              SCMP_CMP(flags, SCMP_CMP_MASKED_EQ, O_CREAT, O_CREAT),
-                              SCMP_CMP(flags + 1, SCMP_CMP_MASKED_EQ, bits[i], bits[i]));
+        rc = seccomp_rule_add_array(ctx, SCMP_ACT_ERRNO(EPERM), number, flags < 0 ? 1 : 2,
+                                    when);
+    }
     return rc;
 }
 
@@ -156,11 +151,7 @@ static int add_modes(scmp_filter_ctx ctx)
     unsigned i;
 
     for (i = 0; i < sizeof(modes) / sizeof(modes[0]) && !rc; i++)
-        rc = refuse_mode(ctx, modes[i].name, modes[i].argument);
-    if (!rc)
-        rc = refuse_open(ctx, "open", 1);
-    if (!rc)
-        rc = refuse_open(ctx, "openat", 2);
+        rc = refuse_mode(ctx, modes[i].name, modes[i].mode, modes[i].flags);
     if (!rc && number != __NR_SCMP_ERROR)
         rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), number, 0);
     return rc;

@@ -75,6 +75,8 @@ static void commands(void)
     ok(!parse("bulk\t16777216") && command.number == 16777216, "bulk");
     ok(!parse("figures") && command.verb == VL_COMMAND_FIGURES
        && !command.vhost, "figures");
+    ok(!parse("sandbox\ta.test") && command.verb == VL_COMMAND_SANDBOX
+       && !strcmp(command.vhost, "a.test"), "sandbox");
 }
 
 static void errors(void)

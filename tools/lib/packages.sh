@@ -80,6 +80,9 @@ mediawiki   file:/usr/share/mediawiki/index.php  mediawiki php php-intl php-mbst
 symfony     file:/usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php  php-symfony-framework-bundle php-symfony-twig-bundle php-symfony-yaml  php-symfony
 debootstrap  command:debootstrap    debootstrap               debootstrap
 fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
+fontconfig  command:fc-match        fontconfig            fontconfig
+msmtp       command:msmtp           msmtp-mta             msmtp
+certificates  file:/etc/ssl/certs/ca-certificates.crt  ca-certificates  ca-certificates
 END
 }
 

@@ -6,6 +6,17 @@ describe_cgi() {
   local scene
   test_summary 'h2load on a hello-world CGI: plain Apache, with the module, each CGI in bubblewrap'
   test_targets plain,vhostlimit,bubblewrap
+  cgi_scenes
+  for scene in c10 c100-m10; do
+    test_row all@vhostlimit "$scene: rate / that of plain Apache" '>= 0.97' '>= 1.0' "$(cgi_ratio "$scene")"
+    test_row all@bubblewrap "$scene: rate / that without a sandbox" '' '' "$(cgi_ratio "$scene")"
+  done
+  cgi_published c10 761 613 145
+  cgi_published c100-m10 799 628 89
+}
+
+# The scenes of the published test: few connections, and many streams.
+cgi_scenes() {
   test_pages hello-cgi
   test_keepalive
   test_tls
@@ -18,12 +29,6 @@ describe_cgi() {
   test_line 'VhostLimitQueue 10000 60s'
   test_by h2load 10
   test_load users 1 site1 1000
-  for scene in c10 c100-m10; do
-    test_row all@vhostlimit "$scene: rate / that of plain Apache" '>= 0.97' '>= 1.0' "$(cgi_ratio "$scene")"
-    test_row all@bubblewrap "$scene: rate / that without a sandbox" '' '' "$(cgi_ratio "$scene")"
-  done
-  cgi_published c10 761 613 145
-  cgi_published c100-m10 799 628 89
 }
 
 cgi_ratio() { printf 'ratio(this("%s") | .total.rate; plain("%s") | .total.rate)' "$1" "$1"; } # <scene>

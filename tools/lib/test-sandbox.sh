@@ -6,18 +6,7 @@ describe_sandbox() {
   local scene of
   test_summary 'h2load on a hello-world CGI: without a sandbox, VhostLimitSandbox Full and Files, and bubblewrap'
   test_targets vhostlimit,sandbox-full,sandbox-files,bubblewrap
-  test_pages hello-cgi
-  test_keepalive
-  test_tls
-  test_scene c10
-  test_requests 10000 2000 200
-  test_by h2load 1
-  test_load users 1 site1 10
-  test_scene c100-m10
-  test_requests 100000 4000 400
-  test_line 'VhostLimitQueue 10000 60s'
-  test_by h2load 10
-  test_load users 1 site1 1000
+  cgi_scenes
   for scene in c10 c100-m10; do
     printf -v of 'ratio(this("%s") | .total.rate; with("vhostlimit"; "%s") | .total.rate)' "$scene" "$scene"
     test_row all@sandbox-full "$scene: rate / that without a sandbox" '>= 0.95' '>= 0.98' "$of"
