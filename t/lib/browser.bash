@@ -56,7 +56,7 @@ open_page() { # <url>
   browser Log.enable >/dev/null
   browser Page.enable >/dev/null
   browser Page.navigate "$(jq -n --arg url "$1" '{$url}')" >/dev/null
-  wait_until 20 page_loaded
+  wait_until 60 page_loaded
 }
 
 page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == complete@(http|https|file): ]]; }
