@@ -57,10 +57,6 @@ in_colors() { # light or dark
   browser Emulation.setEmulatedMedia "{\"features\":[{\"name\":\"prefers-color-scheme\",\"value\":\"$1\"}]}" >/dev/null
 }
 
-picture() { # <name>
-  [[ -z ${VL_SCREENSHOTS-} ]] || screenshot "$VL_SCREENSHOTS/$1.png"
-}
-
 # The page is not wider than the window, and no element that does not scroll by itself is.
 fits() { # <pixels>
   is "$(in_page 'document.documentElement.scrollWidth')" "$1" "width of the page"

@@ -81,6 +81,11 @@ type_text() { browser Input.insertText "$(jq -n --arg text "$1" '{$text}')" >/de
 
 screenshot() { browser Page.captureScreenshot | jq -r .data | base64 -d >"$1"; }  # <file>
 
+# Keeps a screenshot in the folder VL_SCREENSHOTS, if that is set.
+picture() { # <name>
+  [[ -z ${VL_SCREENSHOTS-} ]] || screenshot "$VL_SCREENSHOTS/$1.png"
+}
+
 # Prints errors and warnings of the page so far, one a line.
 browser_complaints() {
   browser Runtime.evaluate '{"expression":"0"}' >/dev/null     # events arrive before this answer
