@@ -60,8 +60,7 @@ static void print_line(const ctl_vhost_t *vhost)
 /* Orders sites: those with most refusals first, then those with most queued requests. */
 static int compare_sites(const void *first, const void *second)
 {
-    const ctl_vhost_t *a = *(const ctl_vhost_t *const *)first;
-    const ctl_vhost_t *b = *(const ctl_vhost_t *const *)second;
+    const ctl_vhost_t *a = first, *b = second;
 
     if (a->would_refuse != b->would_refuse)
         return a->would_refuse < b->would_refuse ? 1 : -1;
@@ -80,7 +79,7 @@ static void print_others(json_int_t sites, json_int_t requests)
 
 static void print_text(const ctl_status_t *status)
 {
-    const ctl_vhost_t **touched = ctl_alloc(status->nvhosts * sizeof(*touched));
+    ctl_vhost_t *touched = ctl_alloc(status->nvhosts * sizeof(*touched));
     json_int_t others = 0, requests = 0;
     size_t i, n = 0;
 
@@ -90,7 +89,7 @@ static void print_text(const ctl_status_t *status)
         if (!ctl_vhost_is_dry(vhost))
             continue;
         if (vhost->would_queue || vhost->would_refuse) {
-            touched[n++] = vhost;
+            touched[n++] = *vhost;
             continue;
         }
         others++;
@@ -98,7 +97,7 @@ static void print_text(const ctl_status_t *status)
     }
     qsort(touched, n, sizeof(*touched), compare_sites);
     for (i = 0; i < n; i++)
-        print_line(touched[i]);
+        print_line(&touched[i]);
     if (others)
         print_others(others, requests);
     if (!n && !others)

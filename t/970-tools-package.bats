@@ -3,6 +3,7 @@
 #
 # The package for Debian and Ubuntu, as `make deb` builds it, and its use by an operator on
 # a separate machine.
+# shellcheck disable=SC2153,SC2154  # STATUS and files_before are of lib/package
 
 load lib/common
 load lib/cgroup

@@ -3,6 +3,7 @@
 #
 # The package for Debian and Ubuntu, as `make deb` builds it, installed on a machine of its own
 # (lib/machine.bash).
+# shellcheck disable=SC2154  # status and output are of bats
 
 PACKAGE=libapache2-mod-vhostlimit
 STATUS=http://127.0.0.1/vhostlimit-status
@@ -31,6 +32,7 @@ clean_the_machine() {
   try on_machine dpkg --configure -a        # completes an interrupted installation on this machine
   try on_machine apt-get purge -qy 'apache2*' 'libapache2*' 'libcgroup*'
   try on_machine rm -rf /etc/apache2 /var/lib/apache2 /usr/lib/apache2 /var/lib/man-db/auto-update
+  # shellcheck disable=SC2034  # of the tests
   files_before=$(files_of_module)
   put_on_machine /root/package.deb <"$(package_file)"
 }
