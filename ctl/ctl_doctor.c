@@ -180,8 +180,12 @@ static void check_descriptors(doctor_t *doctor)
         add(doctor, GOOD, "descriptors", "", N " open files are allowed, " N " are needed",
             files, needed);
     else {
-        char *todo = ctl_printf("LimitNOFILE=" N " in Apache's systemd unit, or ulimit -n "
-                                N " before it starts", needed, needed);
+        /* Debian's apachectl sets its own limit, below that of the unit. */
+        char *todo = ctl_printf("LimitNOFILE=" N " in Apache's systemd unit, or ulimit -n " N
+                                " before it starts; on Debian and Ubuntu also "
+                                "APACHE_ULIMIT_MAX_FILES='ulimit -n " N "' in "
+                                "/etc/apache2/envvars; then stop and start Apache", needed,
+                                needed, needed);
 
         add(doctor, PROBLEM, "descriptors", todo, N " open files are allowed, " N " are "
             "needed for the cgroups of the sites and the longest queue", files, needed);
@@ -338,10 +342,11 @@ static void check_modules(doctor_t *doctor)
     free(later);
     free(slow);
     if (!strcmp(outside, "mod_cgid"))
-        add(doctor, PROBLEM, "mod_cgid", "a2dismod cgid, and load mod_cgi by hand: LoadModule "
-            "cgi_module .../mod_cgi.so (a2enmod cgi loads mod_cgid again under event and "
-            "worker; docs/production.md)", "its daemon starts CGI programs outside the "
-            "cgroups of their sites");
+        add(doctor, PROBLEM, "mod_cgid", "load mod_cgi in its place, which works under event "
+            "and worker too; on Debian and Ubuntu, where a2enmod cgi would enable cgid again: "
+            "a2dismod cgid; ln -s ../mods-available/cgi.load /etc/apache2/mods-enabled/; then "
+            "restart Apache", "its daemon starts CGI programs outside the cgroups of their "
+            "sites");
     if (!strcmp(outside, "mod_fcgid"))
         add(doctor, NOTE, "mod_fcgid", "use PHP-FPM with a pool for each site "
             "(docs/guides/shared-hosting.md)", "its programs run outside the cgroups of "

@@ -19,6 +19,7 @@ typedef enum {
     CAUSE_CPU,
     CAUSE_SLOTS,
     CAUSE_MOST,
+    CAUSE_NEIGHBOR,             /* only if no other cause limits the site */
     CAUSE_CLIENT,               /* this and the next one explain the queue inside the site */
     CAUSE_CLASS,
     CAUSES
@@ -37,7 +38,7 @@ typedef struct explain_t {
 } explain_t;
 
 static const char *const cause_names[CAUSES] = {
-    "dryrun", "concurrency", "queue", "cpu", "slots", "most", "client", "class"
+    "dryrun", "concurrency", "queue", "cpu", "slots", "most", "neighbor", "client", "class"
 };
 
 /* --- causes --------------------------------------------------------------- */
@@ -56,6 +57,37 @@ static int has_most_slots(const explain_t *explain)
     return explain->free > 0 && explain->vhost->running >= 4 * explain->free;
 }
 
+/* Returns the other site that uses most CPU time now, or NULL. */
+static const ctl_vhost_t *loudest(const explain_t *explain)
+{
+    const ctl_vhost_t *found = NULL;
+    size_t i;
+
+    for (i = 0; i < explain->status->nvhosts; i++) {
+        const ctl_vhost_t *other = &explain->status->vhosts[i];
+
+        if (other == explain->vhost || (!other->running && !other->cpu_now_permille))
+            continue;
+        if (!found || other->cpu_now_permille > found->cpu_now_permille
+            || (other->cpu_now_permille == found->cpu_now_permille
+                && other->running > found->running))
+            found = other;
+    }
+    return found;
+}
+
+/* Another site uses more than half of the CPUs, and they are busy.  Then requests of this site
+ * take longer, although they start at once. */
+static int has_neighbor(const explain_t *explain)
+{
+    const ctl_status_t *status = explain->status;
+    const ctl_vhost_t *other = loudest(explain);
+
+    return explain->vhost->running > 0 && !explain->vhost->waiting && other
+           && CTL_SUM(status, cpu_now_permille) >= status->processors * 800
+           && other->cpu_now_permille > status->processors * 500;
+}
+
 static void find_causes(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
@@ -71,11 +103,14 @@ static void find_causes(explain_t *explain)
         has[CAUSE_QUEUE] = vhost->waiting > 0
                            && vhost->waiting >= vhost->limits[CTL_QUEUE];
         has[CAUSE_CPU] = is_out_of_cpu(vhost);
-        has[CAUSE_SLOTS] = vhost->waiting > 0 && explain->free <= 0 && !has[CAUSE_CPU];
+        /* Without free slots the next request waits, also if none waits now. */
+        has[CAUSE_SLOTS] = explain->free <= 0 && !has[CAUSE_CPU];
         has[CAUSE_MOST] = vhost->waiting > 0 && has_most_slots(explain);
     }
-    for (i = 0; i < CAUSE_CLIENT; i++)
+    for (i = 0; i < CAUSE_NEIGHBOR; i++)
         explain->ncauses += has[i];
+    if (!explain->ncauses && has_neighbor(explain))
+        has[CAUSE_NEIGHBOR] = explain->ncauses = 1;
     has[CAUSE_CLIENT] = explain->client != NULL;
     has[CAUSE_CLASS] = explain->clas != NULL;
 }
@@ -191,25 +226,6 @@ static char *share_text(const explain_t *explain)
                       ctl_tenths(CTL_SUM(status, cpu_now_permille)).text);
 }
 
-/* Returns the other site that uses most CPU time now, or NULL. */
-static const ctl_vhost_t *loudest(const explain_t *explain)
-{
-    const ctl_vhost_t *found = NULL;
-    size_t i;
-
-    for (i = 0; i < explain->status->nvhosts; i++) {
-        const ctl_vhost_t *other = &explain->status->vhosts[i];
-
-        if (other == explain->vhost || (!other->running && !other->cpu_now_permille))
-            continue;
-        if (!found || other->cpu_now_permille > found->cpu_now_permille
-            || (other->cpu_now_permille == found->cpu_now_permille
-                && other->running > found->running))
-            found = other;
-    }
-    return found;
-}
-
 /* Says which other site is the loudest, and what queueing costs this one. */
 static void say_neighbor(explain_t *explain)
 {
@@ -249,6 +265,32 @@ static void say_slots(explain_t *explain)
     say_neighbor(explain);
 }
 
+/* Returns how long a request takes, and its CPU time; "" if none has ended. */
+static char *time_text(const ctl_vhost_t *vhost)
+{
+    if (vhost->service_us <= 0 || vhost->requests <= 0)
+        return ctl_printf("%s", "");
+    return ctl_printf("its requests take %s ms, with %s ms of CPU time",
+                      ctl_ms((double)vhost->service_us).text,
+                      ctl_ms(fmin((double)vhost->charged_us / (double)vhost->requests,
+                                  (double)vhost->service_us)).text);
+}
+
+static void say_busy(explain_t *explain)
+{
+    const ctl_status_t *status = explain->status;
+    char *time = time_text(explain->vhost);
+
+    say(explain, ctl_printf("Requests of the site start at once, but the CPUs are busy: all "
+                            "sites together use %s %% of " N " %%, and this one uses %s "
+                            "%%%s%s.", ctl_tenths(CTL_SUM(status, cpu_now_permille)).text,
+                            status->processors * 100,
+                            ctl_tenths(explain->vhost->cpu_now_permille).text,
+                            *time ? "; " : "", time));
+    free(time);
+    say_neighbor(explain);
+}
+
 static void say_most(explain_t *explain)
 {
     say(explain, ctl_printf("The site holds " N " of the server's " N " slots, and one site "
@@ -274,6 +316,7 @@ static void say_class(explain_t *explain)
 static void say_no_cause(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
+    char *time;
 
     if (vhost->waiting > 0) {
         say(explain, ctl_printf("Nothing limits the site: a queued request starts at once, "
@@ -285,20 +328,12 @@ static void say_no_cause(explain_t *explain)
     say(explain, ctl_printf("Nothing limits the site: a new request starts at once."));
     if (!vhost->running)
         return;
-    if (vhost->service_us > 0 && vhost->requests > 0)
-        say(explain, ctl_printf("If the site is slow, queueing is not the reason: its "
-                                "requests take %s ms, with %s ms of CPU time. Look at its "
-                                "program, its database and its clients. Next: " CTL_PROGRAM
-                                " show %s.",
-                                ctl_ms((double)vhost->service_us).text,
-                                ctl_ms(fmin((double)vhost->charged_us
-                                            / (double)vhost->requests,
-                                            (double)vhost->service_us)).text, vhost->name));
-    else
-        say(explain, ctl_printf("If the site is slow, queueing is not the reason: none of "
-                                "its requests has ended yet. Look at its program, its "
-                                "database and its clients. Next: " CTL_PROGRAM " show %s.",
-                                vhost->name));
+    time = time_text(vhost);
+    say(explain, ctl_printf("If the site is slow, queueing is not the reason: %s. Look at its "
+                            "program, its database and its clients. Next: " CTL_PROGRAM
+                            " show %s.", *time ? time
+                            : "none of its requests has ended yet", vhost->name));
+    free(time);
 }
 
 static void say_limited(explain_t *explain)
@@ -385,8 +420,8 @@ static void say_changed(explain_t *explain)
 static void say_all(explain_t *explain)
 {
     static void (*const says[CAUSES])(explain_t *explain) = {
-        say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most, say_client,
-        say_class
+        say_dryrun, say_concurrency, say_queue, say_cpu, say_slots, say_most, say_busy,
+        say_client, say_class
     };
     int i;
 

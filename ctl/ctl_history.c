@@ -120,16 +120,22 @@ static ctl_exit_e find_range(const ctl_call_t *call, range_t *range, ctl_error_t
 }
 
 /* The name of the site that the server has for a ServerName; NULL: it does not know it, or
- * does not answer. */
-static char *ask_name(const ctl_call_t *call)
+ * does not answer.  Fills in *error if it is a host of a site. */
+static char *ask_name(const ctl_call_t *call, ctl_error_t *ret_error)
 {
+    const char *site;
     ctl_error_t error;
     ctl_state_t one;
     char *name = NULL;
 
     if (ctl_state_ask(call, call->args[0], &one, &error) != CTL_DONE)
         return NULL;
-    if (one.status.nvhosts == 1)
+    site = one.status.nvhosts == 1 ? ctl_vhost_host_of(&one.status.vhosts[0]) : NULL;
+    if (site)
+        ctl_error_set(ret_error, CTL_REFUSED, "'%s' is a host of site %s (VhostLimitAccounts), "
+                      "and the history is of sites. Next: " CTL_PROGRAM " show %s",
+                      call->args[0], site, call->args[0]);
+    else if (one.status.nvhosts == 1)
         name = ctl_name_from_text(one.status.vhosts[0].name);
     ctl_state_free(&one);
     return name;
@@ -146,7 +152,9 @@ static ctl_exit_e find_site(const ctl_call_t *call, range_t *range, ctl_error_t 
                                   : CTL_PLACE_NONE;
     if (range->place != CTL_PLACE_NONE)
         return CTL_DONE;
-    name = ask_name(call);
+    name = ask_name(call, error);
+    if (error->status != CTL_DONE)
+        return error->status;
     if (name)
         range->place = ctl_store_find(range->store, name);
     free(name);

@@ -3,6 +3,8 @@
 #include "ctl_command.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Per cent with one digit behind the point. */
 static double percent(json_int_t part, json_int_t all)
@@ -55,22 +57,55 @@ static void print_line(const ctl_vhost_t *vhost)
            ctl_number(percent(vhost->would_refuse, vhost->requests)).text);
 }
 
+/* Orders sites: those with most refusals first, then those with most queued requests. */
+static int compare_sites(const void *first, const void *second)
+{
+    const ctl_vhost_t *a = first, *b = second;
+
+    if (a->would_refuse != b->would_refuse)
+        return a->would_refuse < b->would_refuse ? 1 : -1;
+    if (a->would_queue != b->would_queue)
+        return a->would_queue < b->would_queue ? 1 : -1;
+    return strcmp(a->name, b->name);
+}
+
+/* Prints one line for all sites that On would not have touched. */
+static void print_others(json_int_t sites, json_int_t requests)
+{
+    printf("%" JSON_INTEGER_FORMAT " site%s with %" JSON_INTEGER_FORMAT " request%s: nothing "
+           "would have been queued or refused.\n", sites, ctl_plural(sites), requests,
+           ctl_plural(requests));
+}
+
 static void print_text(const ctl_status_t *status)
 {
-    size_t i;
-    int found = 0;
+    ctl_vhost_t *touched = ctl_alloc(status->nvhosts * sizeof(*touched));
+    json_int_t others = 0, requests = 0;
+    size_t i, n = 0;
 
     for (i = 0; i < status->nvhosts; i++) {
-        if (!ctl_vhost_is_dry(&status->vhosts[i]))
+        const ctl_vhost_t *vhost = &status->vhosts[i];
+
+        if (!ctl_vhost_is_dry(vhost))
             continue;
-        print_line(&status->vhosts[i]);
-        found = 1;
+        if (vhost->would_queue || vhost->would_refuse) {
+            touched[n++] = *vhost;
+            continue;
+        }
+        others++;
+        requests += vhost->requests;
     }
-    if (!found)
+    qsort(touched, n, sizeof(*touched), compare_sites);
+    for (i = 0; i < n; i++)
+        print_line(&touched[i]);
+    if (others)
+        print_others(others, requests);
+    if (!n && !others)
         puts("No site has VhostLimit DryRun.");
     else
         printf("Counted since the start of the server %" JSON_INTEGER_FORMAT
                " s ago. No request was delayed or refused.\n", status->uptime_s);
+    free(touched);
 }
 
 ctl_exit_e ctl_report(const ctl_call_t *call, ctl_error_t *error)

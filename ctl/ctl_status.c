@@ -160,3 +160,10 @@ json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset)
     }
     return sum;
 }
+
+const char *ctl_vhost_host_of(const ctl_vhost_t *vhost)
+{
+    const char *site = json_string_value(json_object_get(vhost->json, "host_of"));
+
+    return site && *site ? site : NULL;
+}

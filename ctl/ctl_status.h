@@ -66,6 +66,9 @@ int ctl_vhost_is_dry(const ctl_vhost_t *vhost);
 /* Returns why the kernel does not enforce a limit of the site; NULL: it enforces all. */
 const char *ctl_vhost_unenforced(const ctl_vhost_t *vhost);
 
+/* Returns the site of a host name with an account of its own; NULL: it is a site itself. */
+const char *ctl_vhost_host_of(const ctl_vhost_t *vhost);
+
 /* Returns the sum of a member over all sites; INT64_MAX if it is larger. */
 #define CTL_SUM(status, member) ctl_status_sum(status, offsetof(ctl_vhost_t, member))
 json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset);

@@ -468,15 +468,21 @@ static ctl_exit_e watch_server(const ctl_call_t *call, ctl_watch_t *watch, outpu
 }
 
 /* Asks for the site: the server resolves a ServerName, and its answer has the name of the
- * account.  Returns NULL and fills in *error if there is no such site. */
+ * account.  Returns NULL and fills in *error if there is no such site, or it is a host. */
 static char *find_name(const ctl_call_t *call, ctl_error_t *error)
 {
+    const char *site;
     ctl_state_t one;
-    char *name;
+    char *name = NULL;
 
     if (ctl_state_ask(call, call->site, &one, error) != CTL_DONE)
         return NULL;
-    name = ctl_name_from_text(one.status.nvhosts ? one.status.vhosts[0].name : "");
+    site = one.status.nvhosts ? ctl_vhost_host_of(&one.status.vhosts[0]) : NULL;
+    if (site)
+        ctl_error_set(error, CTL_REFUSED, "'%s' is a host of site %s (VhostLimitAccounts), and "
+                      "events are of sites. Next: " CTL_PROGRAM " top", call->site, site);
+    else
+        name = ctl_name_from_text(one.status.nvhosts ? one.status.vhosts[0].name : "");
     ctl_state_free(&one);
     return name;
 }

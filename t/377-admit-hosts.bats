@@ -8,6 +8,7 @@ load lib/live
 load lib/tls
 load lib/control
 load lib/cgroup
+load lib/history
 
 setup() { requires event; }
 
@@ -160,6 +161,21 @@ end_of()     { wait_until 5 host_is "$1" running 0; }       # <host>
   is "$(ask 'status\ta.test\n' | jq -r '[.vhosts[].name] | join(" ")')" a.test
   like "$(ask 'set\tone.shop.test\tconcurrency=2\n')" "'one.shop.test' is a host of site a.test"
   is "$(ask 'clients\tone.shop.test\n' | jq -r .site)" one.shop.test
+}
+
+@test "watch and history say that they have no host names, only sites" {
+  start_shops
+  get one.shop / && end_of one
+  try ctl watch --site one.shop.test
+  is "$status" 1
+  like "$output" "'one\.shop\.test' is a host of site a\.test"
+  begin_collector
+  end_collector
+  try ctl history one.shop.test --file "$(history_path)"
+  is "$status" 1
+  like "$output" "'one\.shop\.test' is a host of site a\.test"
+  try ctl history a.test --file "$(history_path)"
+  is "$status" 0
 }
 
 @test "names keep their accounts over graceful restarts, and their running requests; a larger max= starts again" {

@@ -93,6 +93,7 @@ teardown_file() { end_server; }
   is "$(ctl report --json | jq -c '.vhosts[0] | [.requests, .would_queue, .would_refuse]')" '[3,1,1]'
   try ctl report
   like "$output" 'b\.test: of 3 requests, 1 \(33\.3 %\) would have been queued and 1 \(33\.3 %\) would have been refused'
+  like "${lines[0]}" '^b\.test: ' "the first line"
   release_all
   is "$(answer_of one) $(answer_of two) $(answer_of three)" '200 200 200'
   queued=$(status_of a queued)

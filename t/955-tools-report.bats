@@ -105,6 +105,14 @@ count_of() { in_page "document.querySelectorAll('$1').length"; }  # <selector>
   isnt "$dark" "$light" "a chart's text"
   browser Emulation.setDeviceMetricsOverride '{"width":360,"height":700,"deviceScaleFactor":1,"mobile":true}' >/dev/null
   at_most "$(in_page 'document.documentElement.scrollWidth')" 360 "width of the page"
+  is "$(in_page 'Array.from(document.querySelectorAll("body *")).filter(e => !e.closest(".wide, svg") && e.getBoundingClientRect().right > 360).map(e => e.tagName).join(" ")')" '' "elements beyond the edge"
+  like "$(in_page 'Array.from(document.querySelectorAll("figcaption")).map(f => f.textContent).join(", ")')" "the server's CPU" "the chart of sar's figures"
+  picture report-dark
+  in_page 'document.querySelector("figure").scrollIntoView()' >/dev/null
+  picture report-charts-dark
+  browser Emulation.setEmulatedMedia '{"features":[{"name":"prefers-color-scheme","value":"light"}]}' >/dev/null
+  picture report-charts-light
+  is "$(browser_complaints)" '' "complaints of the browser"
 }
 
 @test "a test's figures are drawn first, with a line for each series and a point for each x" {

@@ -3,63 +3,20 @@
 #
 # The package for Debian and Ubuntu, as `make deb` builds it, and its use by an operator on
 # a separate machine.
+# shellcheck disable=SC2153,SC2154  # STATUS and files_before are of lib/package
 
 load lib/common
 load lib/cgroup
 load lib/machine
+load lib/package
 
-PACKAGE=libapache2-mod-vhostlimit
-STATUS=http://127.0.0.1/vhostlimit-status
-
-need_dpkg()    { need_program dpkg-buildpackage && need_program dh_apache2 && need_hiredis; }
-need_hiredis() { pkg-config --exists hiredis openssl || { echo "no hiredis, or no openssl"; return 1; }; }
 need_lintian() { need_program lintian; }
 
-setup_file() {
-  [[ $(need_dpkg) ]] || build_package >"$BATS_FILE_TMPDIR/build.log" 2>&1 || cat "$BATS_FILE_TMPDIR/build.log"
-}
+setup_file() { build_package; }
 
-teardown() {
-  stop_machine
-  cgroup_remove "$(groups_path)" || :
-}
-
-build_package() {
-  MAKEFLAGS='' DEB_BUILD_OPTIONS='nocheck noautodbgsym' \
-    timeout 300 make -C "${VL_BUILD_DIR:-$TOP}" deb debdir="$BATS_FILE_TMPDIR/deb" 3>&- 4>&-
-}
-
-package_file() { compgen -G "$BATS_FILE_TMPDIR/deb/${PACKAGE}_*.deb"; }
-groups_path()  { printf '/vl-test-package-%s\n' "${VL_TEST_ID:-$$}"; }
+teardown() { end_package; }
 
 # ---- use of the package ------------------------------------------------------
-
-# Removes all packages of Apache; apt installs the dependencies.
-clean_the_machine() {
-  try on_machine dpkg --configure -a        # completes an interrupted installation on this machine
-  try on_machine apt-get purge -qy 'apache2*' 'libapache2*' 'libcgroup*'
-  try on_machine rm -rf /etc/apache2 /var/lib/apache2 /usr/lib/apache2 /var/lib/man-db/auto-update
-  files_before=$(files_of_module)
-  put_on_machine /root/package.deb <"$(package_file)"
-}
-
-fetch_packages() {
-  try with_network apt-get install -qy --download-only /root/package.deb && ((status == 0)) && return
-  try with_network apt-get update -q
-  try with_network apt-get install -qy --download-only /root/package.deb
-  ((status == 0)) || ! grep -qE 'Failed to fetch|Could not resolve|Unable to fetch|no installation candidate' <<<"$output" ||
-    skip "the packages' mirror cannot be reached"
-  is "$status" 0 "apt-get install --download-only"
-}
-
-install_package() {
-  try on_machine apt-get install -qy /root/package.deb
-  is "$status" 0 "apt-get install"
-  on_machine a2query -m vhostlimit >/dev/null && fail "enabled without being asked"
-  try on_machine service apache2 start      # policy-rc.d may forbid the start by the package
-  is "$status" 0 "start"
-  wait_until 10 answers 127.0.0.1 200
-}
 
 # Two sites, one of them slow.
 make_sites() {
@@ -89,13 +46,6 @@ END
   on_machine a2enmod -q cgid
   on_machine a2ensite -q shop blog
   on_machine a2enconf -q groups
-}
-
-restart_apache() {
-  try on_machine apache2ctl configtest
-  is "$status" 0 "configtest"
-  try on_machine service apache2 restart
-  is "$status" 0 "restart"
 }
 
 enable_module() {
@@ -155,19 +105,6 @@ remove_package() {
   wait_until 5 cgroup_gone "$(groups_path)"
 }
 
-# Files of the test bed on the host do not count.
-files_of_module() { on_machine find /etc /usr /var/lib /var/log /run -path /etc/netns -prune -o -iname '*vhostlimit*' -print; }
-
-answers() { # <host> <status>
-  [[ $(on_machine curl -s -o /dev/null -m 10 -w '%{http_code}' -H "Host: $1" http://127.0.0.1/) == "$2" ]]
-}
-
-status_of() { # <site> <column>
-  on_machine curl -s -m 10 "$STATUS?json" | jq -er --arg n "$1.example" --arg c "$2" \
-    '.vhosts[] | select(.name == $n) | .[$c]'
-}
-
-status_is()      { [[ $(status_of "$1" "$2") == "$3" ]]; }     # <site> <column> <value>
 waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>
 
 # ---- tests -------------------------------------------------------------------

@@ -56,7 +56,7 @@ open_page() { # <url>
   browser Log.enable >/dev/null
   browser Page.enable >/dev/null
   browser Page.navigate "$(jq -n --arg url "$1" '{$url}')" >/dev/null
-  wait_until 20 page_loaded
+  wait_until 60 page_loaded
 }
 
 page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == complete@(http|https|file): ]]; }
@@ -80,6 +80,11 @@ click_on() { # <css selector>
 type_text() { browser Input.insertText "$(jq -n --arg text "$1" '{$text}')" >/dev/null; }  # <text>
 
 screenshot() { browser Page.captureScreenshot | jq -r .data | base64 -d >"$1"; }  # <file>
+
+# Keeps a screenshot in the folder VL_SCREENSHOTS, if that is set.
+picture() { # <name>
+  [[ -z ${VL_SCREENSHOTS-} ]] || screenshot "$VL_SCREENSHOTS/$1.png"
+}
 
 # Prints errors and warnings of the page so far, one a line.
 browser_complaints() {

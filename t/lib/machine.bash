@@ -10,7 +10,7 @@ need_machine() {
   grep -qw overlay /proc/filesystems || modprobe overlay 2>/dev/null || { echo "no overlay file system"; return 1; }
 }
 
-# The first process of the machine; ends with the test, or after five minutes.
+# The first process of the machine; ends with the test, or after machine_seconds (five minutes).
 machine_main() {
   local dir=$machine_folder root=$machine_folder/root
   mount -t tmpfs tmpfs "$dir"
@@ -29,7 +29,7 @@ machine_main() {
   pivot_root . run/old
   umount -l /run/old
   touch /run/up
-  sleep 300 &
+  sleep "${machine_seconds:-300}" &
   wait                # as the first process it also reaps the others
 }
 

@@ -123,6 +123,17 @@ static void no_cause(void)
     vhosts[0].charged_us = 90000;
     ok(says("", "its requests take 2 ms, with 2 ms of CPU time"),
        "CPU time is not more than time");
+    vhosts[0].cpu_now_permille = 300;
+    vhosts[1].cpu_now_permille = 1300;
+    ok(says("neighbor", "Requests of the site start at once, but the CPUs are busy: all sites "
+            "together use 160 % of 200 %, and this one uses 30 %; its requests take 2 ms, with "
+            "2 ms of CPU time."), "a neighbor on busy CPUs");
+    ok(says("neighbor", "The loudest other site is b: "), "which one it is");
+    vhosts[1].cpu_now_permille = 1299;
+    ok(says("", "queueing is not the reason"), "CPUs that are not busy");
+    begin(3, 0, 7);
+    ok(says("slots", "All 10 slots of the server are in use: 3 by this site and 7 by others."),
+       "no free slot for the next request");
 }
 
 /* Sets the answer to the command clients. */

@@ -1,0 +1,129 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The status page with ten thousand sites and charts in Chromium: as wide as a phone and as a
+# desk, light and dark.
+#
+#   VL_SCREENSHOTS=FOLDER bats t/718-status-phone.bats   # keeps a picture of each
+# needs: fonts
+
+load lib/live
+load lib/control
+load lib/history
+load lib/browser
+export ONE_SERVER=yes
+
+vhosts=10000
+
+history_path() { printf '%s/run/history\n' "$HTTPD_ROOT"; }
+
+# All sites have requests, the hundredth of them waits.
+setup_file() {
+  requires root ctl chromium
+  shop_vhosts "$vhosts" >"$BATS_FILE_TMPDIR/many.conf"
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitHistory run/history' -v 'a VhostLimitConcurrency 1' \
+    -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
+}
+
+setup() { requires root ctl chromium; }
+teardown() { all_of end_browser end_collector; }
+teardown_file() { end_server; }
+
+# Instead of that in lib/httpd.bash: so many sites are too much text for the shell.
+no_request_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+
+# Some minutes of a history of all sites.
+write_history() {
+  [[ ! -e $(history_path) ]] || return 0
+  begin_collector
+  repeat 5 get a / >/dev/null
+  collect_now
+  end_collector
+  chgrp "$(id -gn "$(httpd_user)")" "$(history_path)"
+}
+
+look_at() { # <query> [<width>]
+  write_history
+  start_browser
+  open_page "http://status.test:$(httpd_port)/vhostlimit$1"
+  [[ -z ${2-} ]] || as_wide_as "$2"
+}
+
+as_wide_as() { # <pixels>
+  browser Emulation.setDeviceMetricsOverride "{\"width\":$1,\"height\":844,\"deviceScaleFactor\":2,\"mobile\":true}" >/dev/null
+}
+
+in_colors() { # light or dark
+  browser Emulation.setEmulatedMedia "{\"features\":[{\"name\":\"prefers-color-scheme\",\"value\":\"$1\"}]}" >/dev/null
+}
+
+# The page is not wider than the window, and no element that does not scroll by itself is.
+fits() { # <pixels>
+  is "$(in_page 'document.documentElement.scrollWidth')" "$1" "width of the page"
+  is "$(in_page "Array.from(document.querySelectorAll('body *')).filter(e => !e.closest('.scroll') && e.getBoundingClientRect().right > $1).map(e => e.tagName + e.id).join(' ')")" '' "elements beyond the edge"
+}
+
+@test "a phone shows ten thousand sites: nothing is beyond the edge, light and dark" {
+  local colors
+  look_at '#every=0' 390
+  for colors in light dark; do
+    in_colors "$colors"
+    fits 390
+    picture "phone-$colors"
+  done
+  is "$(in_page 'document.querySelectorAll("#charts svg path").length')" 6 "charts"
+  at_most "$(in_page 'Math.round(document.getElementById("charts").getBoundingClientRect().bottom)')" 844 "pixels to the end of the charts: one screen"
+  like "$(in_page 'document.getElementById("count").textContent')" '^10004 sites$'
+  in_page 'document.getElementById("tools").scrollIntoView()' >/dev/null
+  picture phone-table
+  is "$(browser_complaints)" '' "complaints of the browser"
+}
+
+@test "on a phone a site is found among ten thousand, and its name stays in sight" {
+  look_at '#every=0' 390
+  click_on '#find'
+  type_text 'shop9999.'
+  is "$(in_page 'document.getElementById("count").textContent')" '1 of 10004 sites'
+  is "$(in_page 'document.querySelectorAll("#vhosts tbody tr").length')" 1
+  in_page 'document.querySelector(".scroll").scrollLeft = 400' >/dev/null
+  at_least "$(in_page 'Math.round(document.querySelector("#vhosts tbody td").getBoundingClientRect().left)')" 0 "the left edge of the name"
+  at_most "$(in_page 'Math.round(document.querySelector("#vhosts tbody td").getBoundingClientRect().right)')" 240 "the right edge of the name"
+  is "$(in_page 'document.querySelector("#vhosts th").getBoundingClientRect().left === document.querySelector("#vhosts tbody td").getBoundingClientRect().left')" true "the heading is above the names"
+  fits 390
+  picture phone-found
+}
+
+@test "a search and a sort of ten thousand sites in the browser take less than a second" {
+  look_at '#every=0'
+  local ms
+  ms=$(in_page '(() => { const t = performance.now(), f = document.getElementById("find"); f.value = "shop77"; f.dispatchEvent(new Event("input"));
+    document.body.offsetHeight; return Math.round(performance.now() - t) })()')
+  is "$(in_page 'document.getElementById("count").textContent')" '111 of 10004 sites'
+  echo "# search: $ms ms" >&3
+  at_most "$ms" $((1000 * SLOWER)) "ms"
+  ms=$(in_page '(() => { const t = performance.now(); document.querySelector("th[data-key=vhost] button").click();
+    document.body.offsetHeight; return Math.round(performance.now() - t) })()')
+  echo "# sort: $ms ms" >&3
+  at_most "$ms" $((1000 * SLOWER)) "ms"
+  is "$(browser_complaints)" ''
+}
+
+@test "a desk: charts and table, light and dark, and the page of one site" {
+  local colors
+  look_at '#every=0'
+  for colors in light dark; do
+    in_colors "$colors"
+    fits "$(in_page 'document.documentElement.clientWidth')"
+    is "$(in_page 'new Set(Array.from(document.querySelectorAll("#charts figure")).map(f => f.getBoundingClientRect().top)).size')" 1 "rows of charts"
+    picture "desk-$colors"
+  done
+  is "$(browser_complaints)" ''
+}
+
+@test "a phone shows the page of one site" {
+  look_at '?site=a.test#every=0' 390
+  fits 390
+  is "$(in_page 'document.querySelectorAll("#charts svg path").length')" 6 "charts"
+  picture phone-site
+  is "$(browser_complaints)" ''
+}
