@@ -172,6 +172,7 @@ version() { sed -nE 's/^AC_INIT\(\[[^]]*\], *\[([0-9.]+)\].*/\1/p' "$TOP/configu
   is "$(sed -nE '1s/^mod-vhostlimit \(([0-9.]+)-[0-9]+\).*/\1/p' "$TOP/packaging/debian/changelog")" "$version" "Debian's changelog"
   is "$(sed -nE '/^%changelog/,$s/^\* .* - ([0-9.]+)-[0-9]+$/\1/p' "$TOP/packaging/mod_vhostlimit.spec.in" | sed -n 1p)" "$version" "the spec's changelog"
   is "$(sed -nE 's/^version=//p' "$TOP/conf/check_vhostlimit")" "$version" "check_vhostlimit"
+  is "$(sed -nE 's/^version=//p' "$TOP/panels/vhostlimit-panel")" "$version" "vhostlimit-panel"
   is "$(sed -nE 's/^## ([0-9.]+) - [0-9]{4}-[0-9]{2}-[0-9]{2}$/\1/p' "$TOP/CHANGELOG.md" | sed -n 1p)" "$version" "the newest release in CHANGELOG.md"
   if [[ -x ${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl ]]; then
     is "$("${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl" --version)" "vhostlimitctl (mod_vhostlimit) $version"

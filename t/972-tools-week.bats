@@ -18,7 +18,7 @@ sites=500
 CHECK=/usr/share/doc/$PACKAGE/examples/check_vhostlimit
 SAVED=/etc/apache2/vhostlimit-saved.conf
 
-setup_file() { build_package; }
+setup_file() { [[ ${VL_LONG:-0} == 0 ]] || build_package; }
 
 teardown() {
   cat "$BATS_TEST_TMPDIR"/flood* 2>/dev/null || :
@@ -261,8 +261,8 @@ make_upgrade() { # <version> [other layout]
   dpkg-deb -R "$(package_file)" "$folder"
   sed -i "s/^Version: .*/Version: $1-1/" "$folder/DEBIAN/control"
   so=$folder/usr/lib/apache2/modules/mod_vhostlimit.so
-  grep -q 'mod_vhostlimit/0\.1\.0' "$so" || fail "the module has no version to change"
-  perl -pi -e "s,mod_vhostlimit/0\\.1\\.0,mod_vhostlimit/$1," "$so"
+  grep -q 'mod_vhostlimit/0\.2\.0' "$so" || fail "the module has no version to change"
+  perl -pi -e "s,mod_vhostlimit/0\\.2\\.0,mod_vhostlimit/$1," "$so"
   [[ -z ${2-} ]] || perl -pi -e 's/(mod_vhostlimit:)(\d)(\d*-\d+)/$1 . (9 - $2) . $3/e' "$so"
   dpkg-deb --root-owner-group -b "$folder" "$folder.deb" >/dev/null
   put_on_machine /root/upgrade.deb <"$folder.deb"
@@ -321,10 +321,10 @@ remove_package() {
   changes_hold
   read_history
   requests_before=$(status_of s1 requests)
-  upgrade 0.1.1
+  upgrade 0.2.1
   at_least "$(status_of s1 requests)" $((requests_before + flooded)) "counters go on"
   changes_hold
-  upgrade 0.1.2 'other layout'
+  upgrade 0.2.2 'other layout'
   is "$(status_of s1 concurrency) $(status_of s1 weight)" '3 50' "saved limits"
   restart_apache
   wait_until 10 status_is s1 weight 50
