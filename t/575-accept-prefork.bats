@@ -55,17 +55,17 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   is "$(get a /) $(get b /) $(status_of a method)" '200 200 thread'
 }
 
-@test "a killed acceptor: another child accepts, thread waiters stay, the counts are right" {
+@test "a killed acceptor: another child accepts and serves its queue, thread waiters stay, the counts are right" {
   local victim
   start_prefork
   queue_thirty_behind one
   victim=$(accepting)
   kill -KILL "$victim"
   wait_until 10 accepts_now "$victim"
-  settles b waiting 0
+  settles b waiting 30
   is "$(status_of b running) $(get a / -m 8)" '1 200'
   begin_request again b /page.html
-  settles b waiting 1
+  settles b waiting 31
   release_request one
   is "$(answer_of one) $(answer_of again)" '200 200'
 }

@@ -111,7 +111,7 @@ unlike() { [[ ! $1 =~ $2 ]] || fail "it has $2"; }  # <text> <regex>
   isnt "$(in_page 'getComputedStyle(document.querySelector("#charts path")).fill')" "$light" "color in the dark"
   browser Emulation.setDeviceMetricsOverride '{"width":360,"height":740,"deviceScaleFactor":1,"mobile":true}' >/dev/null
   is "$(in_page 'Array.from(document.querySelectorAll("#charts figure")).filter(f => f.getBoundingClientRect().right > 360).length')" 0 "charts beyond the edge"
-  at_least "$(in_page 'Math.round(document.querySelector("#charts svg").getBoundingClientRect().width)')" 250 "pixels"
+  at_least "$(in_page 'Math.round(document.querySelector("#charts svg").getBoundingClientRect().width)')" 140 "pixels"
   in_page 'document.querySelector("#charts").remove()' >/dev/null
   click_on '#refresh'
   shown_again() { [[ $(in_page 'document.querySelectorAll("#charts svg path").length') == 6 ]]; }

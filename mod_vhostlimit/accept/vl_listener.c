@@ -23,6 +23,7 @@
 
 #include "accept/vl_arrival.h"
 #include "accept/vl_child.h"
+#include "base/vl_private.h"
 
 static struct {
     int pass_fd;                    /* see vl_arrival_child_init() */
@@ -59,8 +60,7 @@ static int can_spare_child(void)
     int daemons = 1;
 
     ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &daemons);
-    return daemons > 1 && !ap_exists_config_define("ONE_PROCESS")
-           && !ap_exists_config_define("DEBUG");
+    return daemons > 1 && !vl_is_one_process();
 }
 
 int vl_listener_may_replace(void)

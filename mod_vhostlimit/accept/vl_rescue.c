@@ -200,7 +200,7 @@ static int start(void)
 
 void vl_rescue_child_init(void)
 {
-    if (ap_exists_config_define("ONE_PROCESS"))
+    if (vl_is_one_process())
         return;
     notes = map_notes();
     if (notes && start()) {

@@ -35,6 +35,10 @@ static inline apr_status_t vl_flush(conn_rec *c)
     return last->frec->filter_func.out_func(last, NULL);
 }
 
+/* True for "httpd -X" and -DONE_PROCESS: the server has no child processes. */
+#define vl_is_one_process() \
+    (ap_exists_config_define("DEBUG") || ap_exists_config_define("ONE_PROCESS"))
+
 /* Log id at the beginning of a message. */
 #define VLOGNO(n) "VL" #n ": "
 

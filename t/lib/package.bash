@@ -15,7 +15,7 @@ need_hiredis() { pkg-config --exists hiredis openssl || { echo "no hiredis, or n
 build_package() {
   [[ -z $(need_dpkg) ]] || return 0
   MAKEFLAGS='' DEB_BUILD_OPTIONS='nocheck noautodbgsym' \
-    timeout 300 make -C "${VL_BUILD_DIR:-$TOP}" deb debdir="$BATS_FILE_TMPDIR/deb" >"$BATS_FILE_TMPDIR/build.log" 2>&1 3>&- 4>&- ||
+    flock "${VL_BUILD_DIR:-$TOP}/configure" timeout 300 make -C "${VL_BUILD_DIR:-$TOP}" deb debdir="$BATS_FILE_TMPDIR/deb" >"$BATS_FILE_TMPDIR/build.log" 2>&1 3>&- 4>&- ||
     cat "$BATS_FILE_TMPDIR/build.log"
 }
 

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The cost of VhostLimitSandbox for a program that is started for each request.
 
+# cgi_scenes
+. "${BASH_SOURCE[0]%/*}/test-cgi.sh"
+
 describe_sandbox() {
   local scene of
   test_summary 'h2load on a hello-world CGI: without a sandbox, VhostLimitSandbox Full and Files, and bubblewrap'
