@@ -4,8 +4,8 @@
 
 /* Private to vl_control.c, which serves the control socket, vl_control_answer.c, which
  * executes the commands, vl_control_change.c, which changes limits, vl_control_plans.c,
- * which shows and changes plans, and vl_control_sandbox.c, which shows sandboxes.  The control thread calls these functions with the fork
- * lock of vl_control.c held. */
+ * which shows and changes plans, and vl_control_sandbox.c, which shows sandboxes.  The
+ * control thread calls these functions with the fork lock of vl_control.c held. */
 
 #include <httpd.h>
 
