@@ -42,9 +42,9 @@ void fleet_store_free(fleet_store_t *store);
 typedef void (*fleet_store_fn)(void *data, const char *server, const char *text, size_t len);
 
 /* Writes this server's report, and reads those of the others and the first line of the one
- * that it replaces: another process with the same name may have written that. If the address in use does
- * not answer, or may not be written to, the next one is tried at the next call. Returns
- * CTL_DONE or fills in *error. */
+ * that it replaces: another process with the same name may have written that. If the address
+ * in use does not answer, or may not be written to, the next one is tried at the next call.
+ * Returns CTL_DONE or fills in *error. */
 ctl_exit_e fleet_store_exchange(fleet_store_t *store, const char *report, size_t len,
                                 fleet_store_fn take, void *data, ctl_error_t *error);
 

@@ -23,8 +23,9 @@
 typedef struct vl_arrival_t vl_arrival_t;
 
 /* Makes the empty table. Returns a descriptor (an eventfd) that is readable while a
- * connection is to be passed to the MPM, or -1 if no descriptor is left. epoll_fd: connections that wait for an event are added to it,
- * with the vl_arrival_t as the data of the event. */
+ * connection is to be passed to the MPM, or -1 if no descriptor is left. epoll_fd:
+ * connections that wait for an event are added to it, with the vl_arrival_t as the data of
+ * the event. */
 int vl_arrival_child_init(int epoll_fd);
 
 /* --- the acceptor --------------------------------------------------------- */

@@ -34,9 +34,9 @@ int vl_listener_is_threaded(void);
 int vl_listener_may_replace(void);
 
 /* Parent, if vl_accept_works(), as soon as the listeners are open: before, they are not
- * final, and children of an earlier configuration may still accept from them. Makes
- * them non-blocking, so that acceptors do not block in accept(). It sets the option through APR, so that Apache resets it in a
- * configuration without this module. */
+ * final, and children of an earlier configuration may still accept from them. Makes them
+ * non-blocking, so that acceptors do not block in accept(). It sets the option through APR,
+ * so that Apache resets it in a configuration without this module. */
 void vl_listener_open_logs(void);
 
 /* --- the acceptor is a thread (vl_accept.c) ------------------------------- */

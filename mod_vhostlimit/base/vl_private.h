@@ -3,8 +3,8 @@
 #define VL_PRIVATE_H
 
 /* Declarations for files that include headers of httpd: the module record, the log level of
- * the module, and its log ids.  docs/reference/messages.md lists the ids; the numbers of APLOGNO are
- * reserved for httpd.  No state and no lock. */
+ * the module, and its log ids.  docs/reference/messages.md lists the ids; the numbers of
+ * APLOGNO are reserved for httpd.  No state and no lock. */
 
 #include <httpd.h>
 #include <http_config.h>

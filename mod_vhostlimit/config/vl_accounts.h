@@ -12,11 +12,12 @@
 #include "config/vl_conf.h"
 #include "core/vl_shm.h"
 
-/* Assigns the accounts.  shm and capacity (in accounts) describe the segment of the
- * previous configuration; they are NULL and 0 at the first start.  If the segment cannot
- * hold all sites, or the number of hosts of VhostLimitAccounts, both are replaced and all counters start from zero.  Fails at the
- * first start only.  On a restart a vhost without an account is switched off, and
- * VhostLimitOnError decides whether its requests are refused or not limited. */
+/* Assigns the accounts.  shm and capacity (in accounts) describe the segment of the previous
+ * configuration; they are NULL and 0 at the first start.  If the segment cannot hold all
+ * sites, or the number of hosts of VhostLimitAccounts, both are replaced and all counters
+ * start from zero.  Fails at the first start only.  On a restart a vhost without an account
+ * is switched off, and VhostLimitOnError decides whether its requests are refused or not
+ * limited. */
 apr_status_t vl_accounts_post_config(apr_pool_t *ptemp, server_rec *main_server,
                                      vl_shm_t **shm, apr_uint32_t *capacity);
 

@@ -45,11 +45,11 @@ const char *vl_visitor_class_name(const vl_visitor_conf_t *conf, unsigned class_
 
 /* --- cookies --------------------------------------------------------------- */
 
-/* The cookie is "E.M": E is when it expires, seconds of the monotonic clock, M a message authentication
- * code of E and the site's name (SipHash-2-4 with a key that the server chooses when it
- * starts; Aumasson, Bernstein 2012). It says nothing about the client but that it was served
- * once, is the same for all clients of a site that are served in the same second, and only
- * changes the order of a queue. */
+/* The cookie is "E.M": E is when it expires, seconds of the monotonic clock, M a message
+ * authentication code of E and the site's name (SipHash-2-4 with a key that the server
+ * chooses when it starts; Aumasson, Bernstein 2012). It says nothing about the client but
+ * that it was served once, is the same for all clients of a site that are served in the same
+ * second, and only changes the order of a queue. */
 static char *make_cookie(apr_pool_t *p, const vl_shm_t *shm, const char *site,
                          apr_int64_t expires_s)
 {

@@ -21,7 +21,8 @@
  *
  * After the line of "bulk" so many bytes follow: lines of set and reset, all of which are
  * executed or none.  A KEY is one of VL_KEYS.  The parser does not check a VALUE;
- * vl_conf_read_limit() does.  The parser has no side effects and needs no lock; any thread may call it. */
+ * vl_conf_read_limit() does.  The parser has no side effects and needs no lock; any thread
+ * may call it. */
 
 #include "core/vl_fleet.h"
 #include "core/vl_override.h"

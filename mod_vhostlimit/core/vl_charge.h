@@ -60,8 +60,8 @@ apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
  * times a second. Dispatches. */
 int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
 /* Charges the measured CPU time of the account's cgroup, unless hosts share the group
- * (vl_shm_post_config_hosts()). us: what its processes have used in total. resident: its back ends are among them, so their requests need not be charged
- * by the clock. */
+ * (vl_shm_post_config_hosts()). us: what its processes have used in total. resident: its back
+ * ends are among them, so their requests need not be charged by the clock. */
 void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
                      int resident);
 

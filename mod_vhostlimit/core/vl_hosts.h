@@ -104,8 +104,8 @@ void vl_hosts_post_config_init(vl_shm_t *shm, apr_uint32_t max, apr_uint32_t buc
 void vl_hosts_post_config_limit(vl_shm_t *shm, apr_uint32_t limit);
 /* Returns the number of entries that the segment was made for. */
 apr_uint32_t vl_hosts_capacity(const vl_shm_t *shm);
-/* Copies the limits, leases and classes of the site to its hosts. Parent; takes the lock for a batch
- * of hosts at a time. */
+/* Copies the limits, leases and classes of the site to its hosts. Parent; takes the lock for
+ * a batch of hosts at a time. */
 void vl_hosts_refresh(vl_shm_t *shm, apr_uint32_t site);
 /* Releases the accounts of the site's hosts that are idle. Requires the segment lock. Returns
  * the number of the others. Parent. */

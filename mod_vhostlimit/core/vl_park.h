@@ -51,10 +51,10 @@ apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us);
 
 /* Queues a waiter. The caller has set account, since_us, deadline_us, done and may_defer.
- * done() may be called before this function returns. If the account's queue is full, a
- * waiter with may_defer is deferred: it waits beyond the queue. The order is the same for
- * deferred and queued waiters; the difference is only which count they are in. Any other waiter is refused then
- * (VL_REASON_QUEUE). */
+ * done() may be called before this function returns. If the account's queue is full, a waiter
+ * with may_defer is deferred: it waits beyond the queue. The order is the same for deferred
+ * and queued waiters; the difference is only which count they are in. Any other waiter is
+ * refused then (VL_REASON_QUEUE). */
 void vl_park_add_locked(vl_waiter_t *waiter);
 /* Returns 1 and does not add the waiter if a slot is free for it: the slot is in
  * *ret_ticket. Otherwise does the same as vl_park_add_locked() for a waiter with may_defer,

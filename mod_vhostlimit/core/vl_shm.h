@@ -95,7 +95,8 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts);
 /* Returns 1 if a request of the account has had to wait in the last second. No lock. */
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
-/* Return the table of clients, the filter of known clients (vl_known.h), and the shares inside an account (vl_clients.h). */
+/* Return the table of clients, the filter of known clients (vl_known.h), and the shares
+ * inside an account (vl_clients.h). */
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
 vl_known_t *vl_shm_known(const vl_shm_t *shm);
 vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account);

@@ -10,8 +10,8 @@
  * however it ends.
  *
  * The user namespace belongs to the server's User, so processes of that user need no
- * privilege to join.  It knows that user and group only.  The shell was executed in the user namespace,
- * so its memory holds nothing of the server's. */
+ * privilege to join.  It knows that user and group only.  The shell was executed in the user
+ * namespace, so its memory holds nothing of the server's. */
 
 #include <apr_errno.h>
 #include <apr_pools.h>
