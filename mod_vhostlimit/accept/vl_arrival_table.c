@@ -51,6 +51,7 @@ vl_arrival_t *vl_arrival_create(int fd)
     vl_arrival_t *arrival = calloc(1, sizeof(*arrival));
 
     if (!arrival) {
+        vl_rescue_forget(fd);
         close(fd);
         return NULL;
     }
