@@ -9,7 +9,7 @@ load lib/live
 load lib/fault
 load lib/control
 
-export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0004|VL0008|VL0020|VL0024|VL0035'
+export LOG_MAY_SAY='exit signal Killed|VL0002|VL0003|VL0004|VL0008|VL0020|VL0024|VL0035|VL0046'
 
 setup() { requires cc; }
 
@@ -71,6 +71,24 @@ without() { # <mpm> <what>...
   has_enough eventfd
   is "$(answer_of patient)" 200 "the request that arrived meanwhile"
   limits_hold
+  validated
+}
+
+@test "a child without a rescue process says so and serves, and its death loses only what it queued" {
+  start_frail 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
+  runs_short clone
+  new_children
+  wait_until 20 error_log_has VL0046
+  wait_until 20 answers a 200
+  limits_hold
+  hold_request last b
+  begin_request lost b /page.html
+  wait_until 20 status_is b waiting 1
+  has_enough clone
+  new_children
+  is "$(answer_of lost)" 000 "the request that was queued in the dead child"
+  wait_until 20 answers a 200
+  is "$(status_of b running) $(status_of b waiting)" '0 0'
   validated
 }
 

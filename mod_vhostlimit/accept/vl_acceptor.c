@@ -190,7 +190,7 @@ void vl_acceptor_warn_full(void)
 }
 
 /* Until they are classified, one after the other, they have no record. */
-static void note_for_rescue(const vl_batch_t *batch)
+static void note_batch(const vl_batch_t *batch)
 {
     apr_size_t i;
 
@@ -211,7 +211,7 @@ static void receive_transfers(void)
     do {
         rv = vl_transfer_receive(vl_child.transfer_pair, batch.fds, batch.passed,
                                  &batch.n);
-        note_for_rescue(&batch);
+        note_batch(&batch);
         for (i = 0; i < batch.n; i++)
             vl_arrival_received(batch.fds[i], &batch.passed[i]);
     } while (rv == APR_SUCCESS

@@ -89,10 +89,11 @@ static void note_for_rescue(const vl_arrival_t *arrival)
     case INCOMPLETE_HEAD:
     case QUEUED:
     case FOR_MPM:
-    case IN_MPM:
     case TRANSFER_FAILED:
         known = vl_arrival_known(arrival);
         vl_rescue_note(arrival->fd, &known);
+        break;
+    case IN_MPM:                    /* as it was FOR_MPM */
         break;
     case CLASSIFYING:
     case LINGERING:

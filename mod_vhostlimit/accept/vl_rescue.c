@@ -59,13 +59,13 @@ void vl_rescue_note(int fd, const vl_passed_t *passed)
     if (fd >= notes->used)
         notes->used = fd + 1;
     notes->note[fd].passed = *passed;
-    notes->note[fd].noted = 1;
+    __atomic_store_n(&notes->note[fd].noted, 1, __ATOMIC_RELEASE);
 }
 
 void vl_rescue_forget(int fd)
 {
     if (notes && fd >= 0 && fd < notes->limit)
-        notes->note[fd].noted = 0;
+        __atomic_store_n(&notes->note[fd].noted, 0, __ATOMIC_RELEASE);
 }
 
 /* --- the rescue process ---------------------------------------------------- */
@@ -145,7 +145,7 @@ static int run(void *unused)
     while (getppid() == notes->child && !__atomic_load_n(&notes->ends, __ATOMIC_ACQUIRE))
         sigwaitinfo(&death, NULL);
     if (!__atomic_load_n(&notes->ends, __ATOMIC_ACQUIRE)) {
-        vl_shm_child_died(vl_child.shm);
+        vl_shm_child_died(vl_child.shm, notes->child);
         rescue();
         vl_dispatch_wake_others(vl_child.shm);
     }

@@ -127,7 +127,7 @@ typedef struct child_t {
     apr_uint64_t cpu_us;            /* CPU time used until head_t.cpu_at */
     int woken;                      /* 1: its eventfd has been written */
     int stalled;                    /* 1: no grants, see vl_dispatch.c */
-    int died;                       /* 1: its rescue process has seen its death; atomic */
+    pid_t died;                     /* the process that its rescue process saw die; atomic */
     apr_uint32_t lost;              /* requests that it had when it died */
     apr_int64_t moved_us;           /* last time the ring was empty or was read */
     apr_uint32_t ring_head, ring_len;

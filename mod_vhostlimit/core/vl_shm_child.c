@@ -141,11 +141,11 @@ apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)
     return left;
 }
 
-void vl_shm_child_died(vl_shm_t *shm)
+void vl_shm_child_died(vl_shm_t *shm, pid_t pid)
 {
     if (shm->self == NO_CHILD)
         return;
-    __atomic_store_n(&shm->children[shm->self].died, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&shm->children[shm->self].died, pid, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->head->died, 1, __ATOMIC_RELEASE);
 }
 
@@ -161,9 +161,9 @@ void vl_shm_child_reclaim_dead(vl_shm_t *shm)
     for (c = 0; c < shm->head->columns; c++) {
         child_t *dead = &shm->children[c];
 
-        if (!__atomic_load_n(&dead->died, __ATOMIC_ACQUIRE))
+        pid = __atomic_exchange_n(&dead->died, 0, __ATOMIC_ACQUIRE);
+        if (!pid || pid != dead->pid)
             continue;
-        pid = dead->pid;
         lost = reclaim_locked(shm, c);
         dead->pid = pid;
         dead->lost = lost;

@@ -37,8 +37,9 @@ apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm);
  * queued and deferred requests. */
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid);
 /* The rescue process of a dead child (vl_rescue.h): tells the other children of its death,
- * which the parent may notice a second later. Takes no lock and allocates nothing. */
-void vl_shm_child_died(vl_shm_t *shm);
+ * which the parent may notice a second later. pid: of the dead child, because its column may
+ * be another child's by now. Takes no lock and allocates nothing. */
+void vl_shm_child_died(vl_shm_t *shm, pid_t pid);
 /* Any child, about ten times a second: frees the slots of children that have died. Their
  * columns are kept until the parent calls vl_shm_parent_reclaim(), which returns what it
  * would have returned without this. */

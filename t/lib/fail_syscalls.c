@@ -2,6 +2,7 @@
 /* Preloaded into a server. Files in the folder SHORT name the calls that fail in all
  * processes, or, if the name ends in a dot and a pid, in that process.
  *   eventfd, dup, socketpair    EMFILE: no descriptor is left
+ *   clone                 EAGAIN: no process can be created with clone()
  *   epoll, thread         the first one of a process cannot be created
  *   pass                  for 1.5 s descriptors cannot be passed to a process
  *   stuck                 the acceptor's thread stalls
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -87,6 +89,14 @@ int socketpair(int domain, int type, int protocol, int pair[2])
     NEXT("socketpair");
     return is_short("socketpair") ? fail(EMFILE)
                                   : next(domain, type, protocol, pair);
+}
+
+int clone(int (*start)(void *), void *stack, int flags, void *data, ...)
+{
+    static int (*next)(int (*)(void *), void *, int, void *);
+
+    NEXT("clone");
+    return is_short("clone") ? fail(EAGAIN) : next(start, stack, flags, data);
 }
 
 int epoll_create1(int flags)

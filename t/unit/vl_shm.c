@@ -168,6 +168,27 @@ static void dead_children_release(void)
     ok(valid(shm), "the segment is valid");
 }
 
+static void another_child_frees_the_slots(void)
+{
+    vl_shm_t *shm = make(ACCOUNTS, CHILDREN), dead;
+    apr_uint32_t a = account(shm, "a", 0);
+    pid_t one = child(shm, a, 3);
+
+    dead = *shm;
+    dead.self = 0;
+    vl_shm_child_died(&dead, one + 1);
+    vl_shm_child_reclaim_dead(shm);
+    ok(metrics(shm, a).running == 3,
+       "the death of a child that had the column before frees nothing of the child that has it");
+    vl_shm_child_died(&dead, one);
+    vl_shm_child_reclaim_dead(shm);
+    ok(metrics(shm, a).running == 0, "another child frees the slots of a dead child");
+    ok(valid(shm), "the segment is valid without them");
+    ok(vl_shm_child_count(shm) == 1 && vl_shm_parent_reclaim(shm, one) == 3,
+       "the parent reclaims the column and learns what the child held");
+    ok(vl_shm_child_count(shm) == 0, "the column is free");
+}
+
 static void a_pid_is_reused(void)
 {
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
@@ -271,6 +292,7 @@ int main(void)
     a_thread_keeps_an_account();
     limits_follow_the_configuration();
     dead_children_release();
+    another_child_frees_the_slots();
     a_pid_is_reused();
     too_many_children();
     kills_leave_nothing();
