@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-static apr_uint32_t *slot_at(vl_rate_t *rate, apr_int64_t slot)
+/* Returns the place of an interval. Its number is negative if it was before the machine's
+ * start, where the clock begins. */
+static unsigned place_of(apr_int64_t slot)
 {
-    return &rate->us[slot % VL_RATE_SLOTS];
+    return (unsigned)((slot % VL_RATE_SLOTS + VL_RATE_SLOTS) % VL_RATE_SLOTS);
 }
 
 /* Makes the interval the current one and clears the intervals between. */
@@ -21,13 +23,13 @@ static void advance_to(vl_rate_t *rate, apr_int64_t slot)
         rate->newest = slot;
     }
     while (rate->newest < slot)
-        *slot_at(rate, ++rate->newest) = 0;
+        rate->us[place_of(++rate->newest)] = 0;
 }
 
 /* Adds to one interval; the sum saturates at APR_UINT32_MAX. */
 static void add_to(vl_rate_t *rate, apr_int64_t slot, apr_uint64_t us)
 {
-    apr_uint32_t *cell = slot_at(rate, slot);
+    apr_uint32_t *cell = &rate->us[place_of(slot)];
 
     *cell = us < APR_UINT32_MAX - *cell ? *cell + (apr_uint32_t)us
                                         : APR_UINT32_MAX;
@@ -68,6 +70,6 @@ apr_uint64_t vl_rate_permille(const vl_rate_t *rate, apr_int64_t now_us,
 
     for (slot = later(first, rate->newest - VL_RATE_SLOTS + 1);
          slot <= rate->newest; slot++)
-        us += rate->us[slot % VL_RATE_SLOTS];
+        us += rate->us[place_of(slot)];
     return past_us > 0 ? us * 1000 / (apr_uint64_t)past_us : 0;
 }

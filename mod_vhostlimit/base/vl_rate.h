@@ -16,7 +16,7 @@
 
 typedef struct vl_rate_t {
     apr_int64_t newest;             /* number of the current interval */
-    apr_uint32_t us[VL_RATE_SLOTS]; /* interval n is us[n % VL_RATE_SLOTS] */
+    apr_uint32_t us[VL_RATE_SLOTS]; /* interval n is us[n mod VL_RATE_SLOTS] */
 } vl_rate_t;
 
 /* Adds cost_us of CPU time, spread evenly over the busy_us that end now. */

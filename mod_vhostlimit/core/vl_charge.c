@@ -245,7 +245,7 @@ static int is_usage_read(const head_t *head)
 {
     apr_int64_t passed = vl_clock_us() - head->read_at;
 
-    return passed >= 0 && passed < UNREAD_US;
+    return head->read_at && passed >= 0 && passed < UNREAD_US;
 }
 
 /* A group is read when its CPU time has grown. If it does not grow while requests of the

@@ -28,7 +28,7 @@ static int takes_part(const vl_shm_t *shm, apr_uint32_t a)
 
 static int is_recent(apr_int64_t slot, apr_int64_t now_us)
 {
-    return now_us / VL_RATE_SLOT_US - slot <= QUIET_SLOTS;
+    return slot && now_us / VL_RATE_SLOT_US - slot <= QUIET_SLOTS;
 }
 
 static int is_active(const vl_shm_t *shm, apr_uint32_t a, apr_int64_t now_us)

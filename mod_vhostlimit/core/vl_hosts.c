@@ -38,10 +38,12 @@ static void store(apr_uint32_t *value, apr_uint32_t n)
     __atomic_store_n(value, n, __ATOMIC_RELEASE);
 }
 
-/* Returns the number of seconds since then; 0 if the clock was set back. */
+/* Returns the number of seconds since then; 0 if another process has read the clock later. */
 static apr_uint32_t passed_s(apr_uint32_t now_s, apr_uint32_t then_s)
 {
-    return now_s > then_s ? now_s - then_s : 0;
+    apr_int32_t passed = (apr_int32_t)(now_s - then_s);
+
+    return passed > 0 ? (apr_uint32_t)passed : 0;
 }
 
 /* --- names ----------------------------------------------------------------- */

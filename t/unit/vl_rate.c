@@ -72,8 +72,25 @@ static void clocks(void)
        "no time at all divides nothing by zero");
 }
 
+/* A server can start with the machine, whose clock begins at 0. */
+static void first_seconds(void)
+{
+    struct { apr_uint64_t before; vl_rate_t rate; apr_uint64_t after; } has;
+
+    memset(&has, 0, sizeof(has));
+    has.before = has.after = UINT64_MAX;
+    ok(!now_of(&has.rate, S) && !minute_of(&has.rate, S),
+       "the rate is 0 at the start of the machine");
+    vl_rate_add(&has.rate, S, S / 10, S / 10);
+    ok(minute_of(&has.rate, S) == 1, "a request in the first second counts");
+    vl_rate_add(&has.rate, 2 * S, 100 * S, 100 * S);
+    ok(has.before == UINT64_MAX && has.after == UINT64_MAX,
+       "a cost from before the start stays in its window");
+}
+
 int main(void)
 {
+    first_seconds();
     steady();
     long_request();
     clocks();

@@ -129,6 +129,7 @@ root            -
 rpmspec         rpm
 sshd            ssh sshd
 systemd_analyze  systemd
+time_namespace  util
 userns          util
 worker          httpd
 END
