@@ -5,6 +5,26 @@
 #include <string.h>
 #include <unistd.h>
 
+int ctl_import_words(char *line, const char *separators, char **words, int most)
+{
+    int n = 0;
+
+    while (n < most) {
+        const char *end = separators;
+
+        line += strspn(line, separators);
+        if (!*line)
+            break;
+        if (*line == '"' || *line == '\'')
+            end = *line++ == '"' ? "\"" : "'";
+        words[n++] = line;
+        line += strcspn(line, end);
+        if (*line)
+            *line++ = '\0';
+    }
+    return n;
+}
+
 /* As the other functions of ctl_import.h. */
 static ctl_exit_e import_lve(FILE *in, const char *path, ctl_error_t *error)
 {

@@ -16,4 +16,8 @@ ctl_exit_e ctl_import_mod_qos(FILE *in, const char *path, ctl_error_t *error);
  * this machine. */
 ctl_exit_e ctl_import_ols(FILE *in, const char *path, ctl_error_t *error);
 
+/* Cuts a line into at most `most` words, with or without quotation marks, and ends each with a
+ * zero byte.  Returns their number. */
+int ctl_import_words(char *line, const char *separators, char **words, int most);
+
 #endif

@@ -50,25 +50,14 @@ static size_t find_option(const char *word)
     return i;
 }
 
-/* Cuts the line into words, with or without quotation marks.  Returns their number. */
+/* Returns the number of words.  A word that begins with '#' ends the line. */
 static int cut(char *line, char *words[WORDS_MAX])
 {
-    int n = 0;
+    int n = ctl_import_words(line, SEPARATORS, words, WORDS_MAX), i;
 
-    while (n < WORDS_MAX) {
-        const char *end = SEPARATORS;
-
-        line += strspn(line, SEPARATORS);
-        if (!*line || (*line == '#' && n))
-            break;
-        if (*line == '"' || *line == '\'')
-            end = *line++ == '"' ? "\"" : "'";
-        words[n++] = line;
-        line += strcspn(line, end);
-        if (*line)
-            *line++ = '\0';
-    }
-    return n;
+    for (i = 1; i < n && *words[i] != '#'; i++)
+        ;
+    return i < n ? i : n;
 }
 
 static void put_comment(const char *original, const char *text)

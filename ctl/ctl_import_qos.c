@@ -73,27 +73,6 @@ static void put(reader_t *reader, char *line)
     free(line);
 }
 
-/* Cuts the line into words, with or without quotes.  Returns their number. */
-static int cut(char *line, char *words[WORDS_MAX])
-{
-    int n = 0;
-
-    while (n < WORDS_MAX) {
-        const char *end = " \t";
-
-        line += strspn(line, " \t");
-        if (!*line)
-            break;
-        if (*line == '"' || *line == '\'')
-            end = *line++ == '"' ? "\"" : "'";
-        words[n++] = line;
-        line += strcspn(line, end);
-        if (*line)
-            *line++ = '\0';
-    }
-    return n;
-}
-
 static int is_number(const char *text)
 {
     return *text && !text[strspn(text, "0123456789")] && strlen(text) < 7;
@@ -174,7 +153,7 @@ static void read_line(reader_t *reader, char *line)
 {
     char *original = ctl_printf("%s", line + strspn(line, " \t"));
     char *words[WORDS_MAX];
-    int n = cut(line, words);
+    int n = ctl_import_words(line, " \t", words, WORDS_MAX);
 
     if (!n || *words[0] == '#')
         n = 0;

@@ -257,15 +257,13 @@ static ctl_exit_e write_file(const char *folder, const char *path,
     return error->status;
 }
 
-/* Runs systemctl if systemd runs. Returns 1 if it did what it was asked. */
-static int systemctl(const char *command, const char *option, const char *unit)
+/* Runs systemctl if systemd runs. Its own message says what went wrong. */
+static void systemctl(const char *command, const char *option, const char *unit)
 {
     const char *const argv[] = { "systemctl", command, option, unit, NULL };
     char *text = access("/run/systemd/system", F_OK) ? NULL : ctl_facts_output(argv);
-    int is_done = text != NULL;
 
     free(text);
-    return is_done;
 }
 
 /* --- the command ---------------------------------------------------------- */
