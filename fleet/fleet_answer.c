@@ -5,6 +5,8 @@
 
 #include <jansson.h>
 
+#include "fleet_report.h"
+
 #define NUMBERS 7               /* of a row */
 
 /* Passes over a text. Returns 0, or -1 if something else is there. */
@@ -15,24 +17,6 @@ static int skip(char **at, const char *text)
     if (strncmp(*at, text, len) != 0)
         return -1;
     *at += len;
-    return 0;
-}
-
-/* Reads a whole number. Returns 0, or -1 if there is none. */
-static int read_number(char **at, uint64_t *ret_number)
-{
-    uint64_t number = 0;
-    char *digit = *at;
-
-    for (; *digit >= '0' && *digit <= '9'; digit++) {
-        if (number > (UINT64_MAX - 9) / 10)
-            return -1;
-        number = number * 10 + (uint64_t)(*digit - '0');
-    }
-    if (digit == *at)
-        return -1;
-    *at = digit;
-    *ret_number = number;
     return 0;
 }
 
@@ -78,9 +62,9 @@ int fleet_answer_begin(char *text, fleet_answer_t *ret_answer)
 {
     char *at = text;
 
-    if (skip(&at, "{\"generation\":") || read_number(&at, &ret_answer->generation)
-        || skip(&at, ",\"clock_us\":") || read_number(&at, &ret_answer->clock_us)
-        || skip(&at, ",\"processors\":") || read_number(&at, &ret_answer->processors)
+    if (skip(&at, "{\"generation\":") || fleet_report_number(&at, &ret_answer->generation)
+        || skip(&at, ",\"clock_us\":") || fleet_report_number(&at, &ret_answer->clock_us)
+        || skip(&at, ",\"processors\":") || fleet_report_number(&at, &ret_answer->processors)
         || skip(&at, ",\"sites\":["))
         return -1;
     ret_answer->at = at;
@@ -104,7 +88,7 @@ int fleet_answer_next(fleet_answer_t *answer, fleet_reading_t *ret_reading)
     if (skip(at, "\n[") || read_name(at, &ret_reading->name))
         return -1;
     for (i = 0; i < NUMBERS; i++) {
-        if (skip(at, ",") || read_number(at, numbers[i]))
+        if (skip(at, ",") || fleet_report_number(at, numbers[i]))
             return -1;
     }
     return skip(at, "]") ? -1 : 1;

@@ -69,9 +69,7 @@ char *fleet_report_write(const fleet_report_t *report, size_t *ret_len)
 
 /* --- parsing ---------------------------------------------------------------- */
 
-/* Reads a whole number up to most, and the byte behind it, which must be `end`. Returns 0, or
- * -1 if there is no such number. */
-static int read_number(char **at, char end, uint64_t most, uint64_t *ret_number)
+int fleet_report_number(char **at, uint64_t *ret_number)
 {
     uint64_t number = 0;
     char *digit = *at;
@@ -81,9 +79,22 @@ static int read_number(char **at, char end, uint64_t most, uint64_t *ret_number)
             return -1;
         number = number * 10 + (uint64_t)(*digit - '0');
     }
-    if (digit == *at || *digit != end || number > most)
+    if (digit == *at)
         return -1;
-    *at = digit + 1;
+    *at = digit;
+    *ret_number = number;
+    return 0;
+}
+
+/* Reads a whole number up to most, and the byte behind it, which must be `end`. Returns 0, or
+ * -1 if there is no such number. */
+static int read_number(char **at, char end, uint64_t most, uint64_t *ret_number)
+{
+    uint64_t number;
+
+    if (fleet_report_number(at, &number) || **at != end || number > most)
+        return -1;
+    ++*at;
     *ret_number = number;
     return 0;
 }
@@ -187,7 +198,8 @@ int fleet_report_start(const char *text, size_t len, uint64_t *ret_start)
     char head[FLEET_REPORT_HEAD + 1], *at = head;
 
     memset(&report, 0, sizeof(report));
-    snprintf(head, sizeof(head), "%.*s", (int)(len < FLEET_REPORT_HEAD ? len : FLEET_REPORT_HEAD), text);
+    snprintf(head, sizeof(head), "%.*s",
+             (int)(len < FLEET_REPORT_HEAD ? len : FLEET_REPORT_HEAD), text);
     if (read_head(&at, &report))
         return -1;
     *ret_start = report.start;

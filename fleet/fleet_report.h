@@ -58,6 +58,9 @@ const char *fleet_report_parse(const char *text, size_t len, fleet_report_t *ret
  * FLEET_REPORT_HEAD bytes of it. Returns 0, or -1 if it is no report. */
 int fleet_report_start(const char *text, size_t len, uint64_t *ret_start);
 
+/* Reads a whole number and goes to the byte behind it. Returns 0, or -1 if there is none. */
+int fleet_report_number(char **at, uint64_t *ret_number);
+
 void fleet_report_free(fleet_report_t *report);
 
 #endif
