@@ -5,7 +5,7 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
-/* Permille of idle time. More than IDLE_GROW while requests are queued: too few slots. Less
+/* Permille of idle time. More than IDLE_GROW while requests wait: too few slots. Less
  * than IDLE_SHRINK: possibly too many. Clock ticks of 10 ms cannot resolve what lies in
  * between. */
 #define IDLE_GROW 80
@@ -27,13 +27,14 @@ apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *s)
 {
     apr_uint32_t idle = s->busy_permille < 1000 ? 1000 - s->busy_permille : 0;
     apr_uint32_t slots = s->slots, least = s->min;
+    /* The processors may have been idle in all of the time in which no request waited. */
+    apr_uint32_t no_backlog = s->backlog_permille < 1000 ? 1000 - s->backlog_permille : 0;
 
     if (state->hold)
         state->hold--;
     /* A single account may leave a fifth of the slots free (vl_queue_may_take()), so the
      * slots count as used when four fifths are. */
-    if (s->waiting && s->running + s->running / 4 + 1 >= slots
-        && idle > IDLE_GROW) {
+    if (s->running + s->running / 4 + 1 >= slots && idle > IDLE_GROW + no_backlog) {
         /* Increase by half: from 8 to 100 slots in 1.4 s. */
         state->floor = slots + slots / 8 + 1;
         state->hold = HOLD_STEPS;
@@ -67,16 +68,22 @@ static apr_uint32_t request_threads_locked(const vl_shm_t *shm)
     return threads;
 }
 
-static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu)
+static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_int64_t now_us,
+                          apr_int64_t passed_us)
 {
     head_t *head = shm->head;
     vl_auto_sample_t sample;
+    apr_uint64_t backlog_us = vl_queue_backlog_any(&shm->queue, now_us);
 
     sample.slots = head->queue.slots;
     sample.min = vl_auto_min();
     sample.max = request_threads_locked(shm);
     sample.running = head->queue.running;
-    sample.waiting = head->queue.waiting;
+    /* After the death of a process the sum may be smaller. */
+    sample.backlog_permille = passed_us > 0 && backlog_us > head->backlog_us
+                              ? (apr_uint32_t)((backlog_us - head->backlog_us) * 1000
+                                               / (apr_uint64_t)passed_us) : 0;
+    head->backlog_us = backlog_us;
     sample.busy_permille = vl_cpu_busy_permille(&head->cpu, cpu);
     __atomic_store_n(&head->queue.slots,
                      vl_auto_step(&head->auto_state, &sample),
@@ -149,7 +156,7 @@ void vl_auto_adjust(vl_shm_t *shm, apr_int64_t now_us)
         return;
     measure_others_locked(shm->head, &cpu, used_us, passed_us);
     if (shm->head->auto_on)
-        adjust_locked(shm, &cpu);
+        adjust_locked(shm, &cpu, now_us, passed_us);
     shm->head->cpu = cpu;
     vl_dispatch_and_unlock(shm);
 }

@@ -4,11 +4,11 @@
 
 /* VhostLimitSlots auto: the smallest number of slots that keeps the processors busy.
  * CPU-bound work needs few slots. Work that waits for a back end needs more, which shows as
- * idle time while requests are queued. The same samples say how much CPU time other
+ * idle time while requests wait. The same samples say how much CPU time other
  * processes use (vl_charge.c).
  *
- * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at and each child's
- * cpu_us). Only the child that advances cpu_at performs the step. vl_auto_step() is pure.
+ * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at, head.backlog_us and
+ * each child's cpu_us). Only the child that advances cpu_at performs the step. vl_auto_step() is pure.
  * vl_auto_adjust() takes the segment lock, and reads /proc without it. Every child calls it
  * from its timer. */
 
@@ -25,9 +25,10 @@ typedef struct vl_auto_t {
 typedef struct vl_auto_sample_t {
     apr_uint32_t slots;         /* current number */
     apr_uint32_t min, max;
-    apr_uint32_t running, waiting;
-    apr_uint32_t busy_permille; /* busy time of the processors that the server may use,
-                                 * since the last step */
+    apr_uint32_t running;
+    /* Since the last step: busy time of the processors that the server may use, and time in
+     * which a request waited. */
+    apr_uint32_t busy_permille, backlog_permille;
 } vl_auto_sample_t;
 
 /* Performs one step. Returns the new number of slots. */

@@ -220,6 +220,15 @@ apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_
     return f->backlog_us + (apr_uint64_t)(now_us - f->waiting_since_us);
 }
 
+apr_uint64_t vl_queue_backlog_any(const vl_queue_t *q, apr_int64_t now_us)
+{
+    const vl_queue_head_t *head = q->head;
+
+    if (!head->waiting || now_us < head->waiting_since_us)
+        return head->backlog_us;
+    return head->backlog_us + (apr_uint64_t)(now_us - head->waiting_since_us);
+}
+
 void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow)
 {
     if (q->flows[flow].credit_us < 0)
@@ -252,13 +261,22 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
  * it may be read without the lock. */
 static void count_waiting(vl_queue_t *q, vl_flow_t *f, int more)
 {
-    if (!f->waiting)
+    vl_queue_head_t *head = q->head;
+
+    if (!f->waiting) {
         f->waiting_since_us = vl_clock_us();
+        if (!head->waiting)
+            head->waiting_since_us = f->waiting_since_us;
+    }
     f->waiting += (apr_uint32_t)more;
-    if (!f->waiting)
-        f->backlog_us += (apr_uint64_t)(vl_clock_us() - f->waiting_since_us);
-    __atomic_store_n(&q->head->waiting, q->head->waiting + (apr_uint32_t)more,
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(&head->waiting, head->waiting + (apr_uint32_t)more, __ATOMIC_RELAXED);
+    if (!f->waiting) {
+        apr_int64_t now_us = vl_clock_us();
+
+        f->backlog_us += (apr_uint64_t)(now_us - f->waiting_since_us);
+        if (!head->waiting)
+            head->backlog_us += (apr_uint64_t)(now_us - head->waiting_since_us);
+    }
 }
 
 void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow)

@@ -7,7 +7,7 @@
  *
  * A flow (an account) only has a number of waiting and running requests and a virtual time.
  * The caller keeps the requests. Pure: no lock, no memory of its own, and no clock except
- * for vl_flow_t.backlog_us. Head, flows and heap may be in memory that other processes share;
+ * for the members backlog_us. Head, flows and heap may be in memory that other processes share;
  * the view (vl_queue_t) holds this process's pointers to them. Lock: the caller's (the segment
  * lock).
  *
@@ -44,6 +44,8 @@ typedef struct vl_queue_head_t {
     apr_uint32_t slots;         /* D: most requests running in all flows */
     apr_uint32_t running;
     apr_uint32_t waiting;
+    apr_int64_t waiting_since_us;   /* when the first of the waiting requests arrived */
+    apr_uint64_t backlog_us;    /* time in which a request waited, until then */
     apr_uint32_t heap_len;
     apr_uint32_t active;        /* flows with a waiting or running request */
     apr_uint64_t active_milli;  /* the sum of their weights * 1000 */
@@ -64,8 +66,9 @@ void vl_queue_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part);
 vl_limits_t vl_queue_limits(const vl_queue_t *q, apr_uint32_t flow);
 /* Returns 1 if the flow has a cap of CPU time. */
 int vl_queue_is_capped(const vl_queue_t *q, apr_uint32_t flow);
-/* Returns the time in which a request of the flow waited, us. */
+/* Return the time in which a request waited, us: one of the flow, one of any flow. */
 apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us);
+apr_uint64_t vl_queue_backlog_any(const vl_queue_t *q, apr_int64_t now_us);
 
 /* A flow with a cap (limits.cpu, part.cpu_permille) has a token bucket of credit. Its cost
  * is taken from the credit, and it is granted nothing without credit. The credit grows by the

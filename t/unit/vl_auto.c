@@ -24,6 +24,7 @@ typedef struct server_t {
     apr_uint32_t njobs;
     job_t jobs[USERS];          /* running jobs, in scheduling order */
     apr_uint32_t served;
+    apr_uint32_t backlog;       /* ticks in which a request waited, since the last step */
 } server_t;
 
 static server_t s;
@@ -48,6 +49,7 @@ static apr_uint32_t tick(void)
 
         s.jobs[s.njobs++] = job;
     }
+    s.backlog += s.users > s.njobs;
     for (i = 0; i < s.njobs; i++) {
         job_t job = s.jobs[i];
 
@@ -69,9 +71,9 @@ static apr_uint32_t tick(void)
 }
 
 static vl_auto_sample_t sample(apr_uint32_t slots, apr_uint32_t running,
-                               apr_uint32_t waiting, apr_uint32_t busy)
+                               apr_uint32_t backlog, apr_uint32_t busy)
 {
-    vl_auto_sample_t x = { slots, MIN, MAX, running, waiting, busy };
+    vl_auto_sample_t x = { slots, MIN, MAX, running, busy, backlog };
 
     return x;
 }
@@ -85,7 +87,8 @@ static apr_uint32_t step(void)
     for (i = 0; i < ticks; i++)
         busy += tick();
     busy = busy * 1000 / (ticks * CPUS);
-    x = sample(s.slots, s.njobs, s.users - s.njobs, busy);
+    x = sample(s.slots, s.njobs, s.backlog * 1000 / ticks, busy);
+    s.backlog = 0;
     s.slots = vl_auto_step(&s.state, &x);
     return busy;
 }
@@ -158,38 +161,43 @@ static void idle_server_does_not_grow(void)
 }
 
 static apr_uint32_t one(apr_uint32_t slots, apr_uint32_t running,
-                        apr_uint32_t waiting, apr_uint32_t busy)
+                        apr_uint32_t backlog, apr_uint32_t busy)
 {
     vl_auto_t state = { 0, 0 };
-    vl_auto_sample_t x = sample(slots, running, waiting, busy);
+    vl_auto_sample_t x = sample(slots, running, backlog, busy);
 
     return vl_auto_step(&state, &x);
 }
 
 static void a_step(void)
 {
-    ok(one(100, 100, 1, 500) > 100,
-       "queued requests, all slots in use, idle processors: more slots");
-    ok(one(100, 100, 0, 500) == 100, "no queued request: no more slots");
-    ok(one(100, 50, 9, 500) == 100,
-       "queued requests and half of the slots free: no more slots");
-    ok(one(100, 90, 9, 500) > 100, "queued requests and a few slots free: more slots");
-    ok(one(100, 80, 9, 500) > 100 && one(8, 7, 9, 500) > 8,
+    ok(one(100, 100, 1000, 500) > 100,
+       "requests wait, all slots in use, idle processors: more slots");
+    ok(one(100, 100, 0, 500) == 100, "no request waits: no more slots");
+    ok(one(100, 50, 1000, 500) == 100,
+       "requests wait and half of the slots are free: no more slots");
+    ok(one(100, 90, 1000, 500) > 100, "requests wait and a few slots are free: more slots");
+    ok(one(100, 80, 1000, 500) > 100 && one(8, 7, 1000, 500) > 8,
        "one account uses all that one account may: more slots");
-    ok(one(100, 100, 9, 950) == 100, "a little idle: no change");
-    ok(one(100, 100, 9, 1000) < 100 && one(100, 0, 0, 1000) < 100,
+    ok(one(100, 100, 1000, 950) == 100, "a little idle: no change");
+    ok(one(100, 100, 1000, 1000) < 100 && one(100, 0, 0, 1000) < 100,
        "not idle: fewer slots");
-    ok(one(100, 100, 9, 1100) < 100, "more than 1000 permille: fewer slots");
+    ok(one(100, 100, 1000, 1100) < 100, "more than 1000 permille: fewer slots");
+    ok(one(100, 100, 500, 500) == 100 && one(100, 100, 850, 800) == 100,
+       "the processors may have been idle while no request waited: no more slots");
+    ok(one(100, 100, 700, 300) > 100,
+       "they were idle for longer than no request waited: more slots");
+    ok(one(100, 100, 2000, 500) > 100, "more than 1000 permille of waiting: more slots");
 }
 
 static void bounds_hold(void)
 {
     vl_auto_t state = { 0, 0 };
-    vl_auto_sample_t x = sample(MAX - 1, MAX, 9, 0);
+    vl_auto_sample_t x = sample(MAX - 1, MAX, 1000, 0);
     apr_uint32_t i, outside = 0;
 
     ok(vl_auto_step(&state, &x) == MAX, "never above the maximum");
-    ok(one(MIN + 1, 9, 9, 1000) >= MIN, "never below the minimum");
+    ok(one(MIN + 1, 9, 1000, 1000) >= MIN, "never below the minimum");
     ok(one(5000, 9, 0, 500) == MAX && one(1, 9, 0, 500) == MIN,
        "a value outside the bounds is corrected at once");
     x.max = 3;
@@ -199,7 +207,7 @@ static void bounds_hold(void)
     memset(&state, 0, sizeof(state));
     for (i = 0; i < 100000; i++) {
         x.running = (apr_uint32_t)rand() % (x.slots + 5);
-        x.waiting = rand() % 2 ? (apr_uint32_t)rand() % 1000 : 0;
+        x.backlog_permille = (apr_uint32_t)rand() % 1100;
         x.busy_permille = (apr_uint32_t)rand() % 1100;
         x.slots = vl_auto_step(&state, &x);
         outside += x.slots < MIN || x.slots > MAX;
@@ -210,19 +218,19 @@ static void bounds_hold(void)
 static void too_few_is_remembered(void)
 {
     vl_auto_t state = { 0, 0 };
-    vl_auto_sample_t x = sample(80, 80, 9, 500), busy;
+    vl_auto_sample_t x = sample(80, 80, 1000, 500), busy;
     apr_uint32_t i, fewest = MAX;
 
     x.slots = vl_auto_step(&state, &x);
     for (i = 0; i < 20; i++) {
-        busy = sample(x.slots, x.slots, 9, 1000);
+        busy = sample(x.slots, x.slots, 1000, 1000);
         x.slots = vl_auto_step(&state, &busy);
         fewest = x.slots < fewest ? x.slots : fewest;
     }
     ok(fewest > 80 && fewest < 120, "after idle processors with 80 slots, it does not shrink "
        "below %u for a while", fewest);
     for (i = 0; i < 80; i++) {
-        busy = sample(x.slots, x.slots, 9, 1000);
+        busy = sample(x.slots, x.slots, 1000, 1000);
         x.slots = vl_auto_step(&state, &busy);
     }
     ok(x.slots == MIN, "later it shrinks to the minimum again");
