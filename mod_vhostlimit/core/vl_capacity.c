@@ -13,20 +13,22 @@ static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
 
 /* With automatic slots an account is within its share of CPU time, not of slots, as long as
  * they are as few as keep the processors busy. Some are kept for accounts that hold none:
- * they would wait for the end of a request otherwise, however little they ask for. If
- * requests hold the others without using CPU time, vl_auto_adjust() adds some. */
-int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account)
+ * they would wait for the end of a request otherwise, however little they ask for. An account
+ * that is not first leaves them free too. Otherwise one with a small weight, which often holds
+ * none, would get more than its share. If requests hold the others without using CPU time,
+ * vl_auto_adjust() adds some. */
+int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_first)
 {
     const vl_queue_head_t *q = shm->queue.head;
     apr_uint32_t held = shm->queue.flows[account].running;
     apr_uint32_t left = difference(q->slots, q->running);
 
-    if (shm->head->auto_on && held) {
+    if (shm->head->auto_on) {
         apr_uint32_t fewest = shm->head->processors * VL_AUTO_MIN_PER_CPU;
 
-        if (left <= fewest / 5)
+        if ((held || !is_first) && left <= fewest / 5)
             return 0;
-        if (held < fewest)
+        if (held && held < fewest)
             return 1;
     }
     return vl_queue_may_take(&shm->queue, account, held, left);

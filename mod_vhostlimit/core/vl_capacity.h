@@ -16,8 +16,9 @@
 
 #include "core/vl_shm.h"
 
-/* Returns 1 if the account may hold one more of the server's slots. */
-int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account);
+/* Returns 1 if the account may hold one more of the server's slots. is_first: no other
+ * account is due before it. */
+int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_first);
 
 /* Returns the number of requests that the child can run at once, or the number of
  * connections that the acceptor can relay. */

@@ -74,14 +74,17 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 typedef struct choice_t {
     const vl_shm_t *shm;
     apr_uint32_t child;             /* child for the account that was checked last */
+    int is_passed_over;             /* 1: an account that is due before it has its slots */
 } choice_t;
 
 static int can_serve(void *data, apr_uint32_t account)
 {
     choice_t *choice = data;
 
-    if (!vl_capacity_may_take_slot(choice->shm, account))
+    if (!vl_capacity_may_take_slot(choice->shm, account, !choice->is_passed_over)) {
+        choice->is_passed_over = 1;
         return 0;
+    }
     choice->child = pick_child(choice->shm, account);
     return choice->child != NO_CHILD;
 }
@@ -116,14 +119,16 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
  * the segment lock. */
 static void grant_free(vl_shm_t *shm, wakes_t *wakes)
 {
-    choice_t choice = { shm, NO_CHILD };
+    choice_t choice = { shm, NO_CHILD, 0 };
     apr_uint32_t account;
 
     wakes->n = 0;
     while (wakes->n < WAKES_MAX
            && (account = vl_queue_next_where(&shm->queue, can_serve, &choice))
-              != VL_NO_FLOW)
+              != VL_NO_FLOW) {
         grant(shm, choice.child, account, wakes);
+        choice.is_passed_over = 0;
+    }
 }
 
 static void wake(const vl_shm_t *shm, apr_uint32_t child)

@@ -136,7 +136,7 @@ apr_status_t vl_slot_wait_or_defer(vl_shm_t *shm, apr_uint32_t account,
 
 static int may_take_now(const vl_shm_t *shm, apr_uint32_t account)
 {
-    return vl_capacity_may_take_slot(shm, account)
+    return vl_capacity_may_take_slot(shm, account, 1)
            && !vl_segment_cell(shm, shm->self, account)->deferred
            && vl_capacity_may_accept(shm, shm->self, account)
            && vl_queue_may_begin_now(&shm->queue, account);
