@@ -51,8 +51,10 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     if (passed < 0 && passed > -APR_USEC_PER_SEC)
         return;
     if (n && passed > 0)
-        head->elsewhere_ns += (apr_uint64_t)passed * elsewhere_permille(head, n)
-                              / n;
+        __atomic_store_n(&head->elsewhere_ns,
+                         head->elsewhere_ns + (apr_uint64_t)passed
+                                              * elsewhere_permille(head, n) / n,
+                         __ATOMIC_RELAXED);
     head->elsewhere_at = now_us;
 }
 
@@ -75,6 +77,11 @@ static apr_uint64_t count_elsewhere(vl_shm_t *shm, apr_int64_t now_us, int by)
 apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us)
 {
     return count_elsewhere(shm, now_us, 1);
+}
+
+apr_uint64_t vl_charge_elsewhere_clock(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->elsewhere_ns, __ATOMIC_RELAXED);
 }
 
 apr_uint64_t vl_charge_elsewhere_pause(vl_shm_t *shm, apr_int64_t now_us,

@@ -33,6 +33,8 @@ typedef struct vl_cost_t {
  * vl_cost_t.elsewhere_from. */
 apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
 
+/* Returns a recent reading of the same clock. Takes no lock. */
+apr_uint64_t vl_charge_elsewhere_clock(const vl_shm_t *shm);
 /* vl_charge_elsewhere_pause() stops the clock of a request whose back end waits for the
  * client, too, and returns the value for vl_charge_elsewhere_go_on(). That one continues
  * the clock and returns a new reading in place of `from`. */

@@ -14,6 +14,8 @@
 #define CHARGE_MIN_US 10000
 /* A stream whose thread writes for this long waits for its client. */
 #define WAIT_MIN_US 10000
+/* A write that takes this long has blocked. */
+#define BLOCKED_MIN_US 500
 /* Value of waits_us while the request is paused. */
 #define PAUSED (-1)
 
@@ -75,10 +77,23 @@ void vl_meter_elsewhere(vl_meter_t *meter, int grouped)
     report_wait(meter, 1);
 }
 
+/* Takes the time of a write that blocked off the back end's cost. The back end has usually
+ * ended its work then: its output is in the kernel's buffer. The write may be the one that
+ * ends the request. Requires the lock. */
+static void forgive_wait_locked(vl_meter_t *meter)
+{
+    apr_int64_t since_us = __atomic_load_n(&meter->waits_us, __ATOMIC_ACQUIRE);
+
+    if (meter->elsewhere && since_us > 0 && vl_clock_us() - since_us >= BLOCKED_MIN_US)
+        meter->elsewhere_from += vl_charge_elsewhere_clock(meters.shm)
+                                 - meter->elsewhere_at_wait;
+}
+
 void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
 {
     pthread_mutex_lock(&meters.lock);
     APR_RING_REMOVE(meter, link);
+    forgive_wait_locked(meter);
     pthread_mutex_unlock(&meters.lock);
     cost->elsewhere = meter->elsewhere;
     cost->elsewhere_from = meter->elsewhere_from;
@@ -142,7 +157,8 @@ void vl_meter_pause(vl_meter_t *meter)
 
 void vl_meter_may_wait(vl_meter_t *meter)
 {
-    __atomic_store_n(&meter->waits_us, vl_clock_us(), __ATOMIC_RELAXED);
+    meter->elsewhere_at_wait = vl_charge_elsewhere_clock(meters.shm);
+    __atomic_store_n(&meter->waits_us, vl_clock_us(), __ATOMIC_RELEASE);
 }
 
 static void go_on_locked(vl_meter_t *meter, apr_int64_t now_us)
@@ -158,12 +174,17 @@ static void go_on_locked(vl_meter_t *meter, apr_int64_t now_us)
 
 void vl_meter_go_on(vl_meter_t *meter)
 {
-    if (__atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED) != PAUSED
-        && __atomic_exchange_n(&meter->waits_us, 0, __ATOMIC_RELAXED) != PAUSED)
+    apr_int64_t since_us = __atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED);
+
+    if (!since_us
+        || (since_us != PAUSED && vl_clock_us() - since_us < BLOCKED_MIN_US
+            && __atomic_compare_exchange_n(&meter->waits_us, &since_us, 0, 0,
+                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED)))
         return;
     pthread_mutex_lock(&meters.lock);
-    __atomic_store_n(&meter->waits_us, 0, __ATOMIC_RELAXED);
-    go_on_locked(meter, vl_clock_us());
+    forgive_wait_locked(meter);
+    if (__atomic_exchange_n(&meter->waits_us, 0, __ATOMIC_RELAXED) == PAUSED)
+        go_on_locked(meter, vl_clock_us());
     pthread_mutex_unlock(&meters.lock);
 }
 
@@ -172,11 +193,14 @@ static void tick_locked(vl_meter_t *meter, apr_int64_t now_us)
     apr_int64_t since_us = __atomic_load_n(&meter->waits_us, __ATOMIC_RELAXED);
     apr_uint64_t us;
 
-    if (since_us > 0 && now_us - since_us >= WAIT_MIN_US
-        && __atomic_compare_exchange_n(&meter->waits_us, &since_us, PAUSED, 0,
-                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-        pause_locked(meter, now_us);
-        return;
+    if (since_us > 0 && now_us - since_us >= WAIT_MIN_US) {
+        forgive_wait_locked(meter);
+        /* The wait may end at this moment, without the lock. */
+        if (__atomic_compare_exchange_n(&meter->waits_us, &since_us, PAUSED, 0,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            pause_locked(meter, now_us);
+            return;
+        }
     }
     us = take_charge_us(meter, CHARGE_MIN_US);
     if (us)

@@ -33,6 +33,7 @@ typedef struct vl_meter_t {
     apr_uint64_t paid_us;           /* charged so far */
     apr_int64_t waits_us;           /* when its thread began a write that may block; 0:
                                      * it works; -1: it is paused; atomic */
+    apr_uint64_t elsewhere_at_wait; /* the back ends' clock at waits_us */
     apr_int64_t paused_since_us;
     apr_int64_t paused_us;          /* sum of earlier pauses */
     apr_uint64_t elsewhere_us;      /* while paused: cost of the back end so far */
@@ -51,8 +52,8 @@ void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket,
 void vl_meter_elsewhere(vl_meter_t *meter, int grouped);
 /* The thread waits for the client from now on: pauses the request. */
 void vl_meter_pause(vl_meter_t *meter);
-/* The calling thread may block on the client. If it does so for long, vl_meter_tick()
- * pauses the request. */
+/* The calling thread may block on the client. The back end is not charged for that time. If
+ * it is long, vl_meter_tick() pauses the request. */
 void vl_meter_may_wait(vl_meter_t *meter);
 /* The thread works again. A paused request takes a slot, above the number of slots and
  * the limits of its account if necessary. */
