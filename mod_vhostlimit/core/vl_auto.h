@@ -7,8 +7,9 @@
  * idle time while requests wait. The same samples say how much CPU time other
  * processes use (vl_charge.c).
  *
- * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at, head.backlog_us and
- * each child's cpu_us). Only the child that advances cpu_at performs the step. vl_auto_step() is pure.
+ * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at, head.backlog_us
+ * and each child's cpu_us). Only the child that advances cpu_at performs the step.
+ * vl_auto_step() is pure.
  * vl_auto_adjust() takes the segment lock, and reads /proc without it. Every child calls it
  * from its timer. */
 
