@@ -257,7 +257,8 @@ static ctl_exit_e write_file(const char *folder, const char *path,
     return error->status;
 }
 
-/* Runs systemctl if systemd runs. Its own message says what went wrong. */
+/* Runs systemctl if systemd runs. A failure is ignored: the files of the unit are written or
+ * removed all the same. */
 static void systemctl(const char *command, const char *option, const char *unit)
 {
     const char *const argv[] = { "systemctl", command, option, unit, NULL };

@@ -6,9 +6,6 @@
 load lib/live
 load lib/control
 
-ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
-  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
-
 setup() { requires event; }
 
 log_line() { wait_until 5 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>

@@ -6,8 +6,6 @@
 load lib/live
 load lib/tls
 
-ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
-  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
 SIXTEEN_PROCESSES=(-t 'StartServers 16' -t 'MinSpareServers 16' -t 'MaxSpareServers 16' -t 'MaxRequestWorkers 16')
 HANG='GET /cgi/hold.sh?hang HTTP/1.1\r\nHost: a.test\r\n\r\n'
 KEPT='GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n'

@@ -7,9 +7,6 @@
 load lib/live
 load lib/tls
 
-ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
-  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
-
 setup() { requires event openssl mod_ssl; }
 
 # A request that holds its slot until it is released.

@@ -211,22 +211,26 @@ int vl_queue_is_capped(const vl_queue_t *q, apr_uint32_t flow)
     return cap_of(&q->flows[flow]) != 0;
 }
 
+/* Adds the time since then, if requests wait. */
+static apr_uint64_t backlog_until(apr_uint64_t backlog_us, apr_uint32_t waiting,
+                                  apr_int64_t since_us, apr_int64_t now_us)
+{
+    return waiting && now_us > since_us ? backlog_us + (apr_uint64_t)(now_us - since_us)
+                                        : backlog_us;
+}
+
 apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us)
 {
     const vl_flow_t *f = &q->flows[flow];
 
-    if (!f->waiting || now_us < f->waiting_since_us)
-        return f->backlog_us;
-    return f->backlog_us + (apr_uint64_t)(now_us - f->waiting_since_us);
+    return backlog_until(f->backlog_us, f->waiting, f->waiting_since_us, now_us);
 }
 
 apr_uint64_t vl_queue_backlog_any(const vl_queue_t *q, apr_int64_t now_us)
 {
     const vl_queue_head_t *head = q->head;
 
-    if (!head->waiting || now_us < head->waiting_since_us)
-        return head->backlog_us;
-    return head->backlog_us + (apr_uint64_t)(now_us - head->waiting_since_us);
+    return backlog_until(head->backlog_us, head->waiting, head->waiting_since_us, now_us);
 }
 
 void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow)

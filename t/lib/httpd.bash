@@ -113,6 +113,11 @@ tuning_of() { # <mpm>   small, several children, and room for two generations
   esac
 }
 
+# Arguments of start_httpd for a server with one child process of 16 threads.
+# shellcheck disable=SC2034  # used by test files
+ONE_CHILD=(-t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
+  -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16')
+
 httpd_user() {
   local user
   for user in www-data apache nobody; do
