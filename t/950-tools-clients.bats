@@ -94,6 +94,17 @@ server_is_clean() { # nothing of a run is left on it
   jq -e '.complete and .runs[0].total.transactions > 0 and (.options.load | test("^siege [0-9.]+ on one, two, three$"))' out/result.json
 }
 
+@test "if siege cannot start its users in time, the run is repeated with a start time of its own" {
+  cp "$MACHINES_DIR/late" "$MACHINES_DIR/host3/bin/siege"
+  begin_bench --clients one,two,three --install
+  end_bench
+  rm "$MACHINES_DIR/host3/bin/siege"
+  is "$status" 0
+  logged 'Unable to spawn; the run is repeated'
+  jq -c '.runs[0].clients | map(.from_s)' out/result.json
+  jq -e '.complete and (.runs[0].clients | map(.from_s) | all(. > -1 and . < 2))' out/result.json
+}
+
 @test "a test's own generator is installed, runs with its preloaded library, and reports times" {
   requires h2load openssl
   begin_bench --clients one,two,three http2

@@ -77,6 +77,10 @@ machine_tools() {
   # A siege that stops itself, except in the warm-up.
   printf '#!/bin/sh\ncase "$*" in *-t3S*) kill -STOP $$ ;; *) exec %q "$@" ;; esac\n' "$(command -v siege)" >"$MACHINES_DIR/hangs"
   chmod +x "$MACHINES_DIR/hangs"
+  # A siege that could not start its users in time, once.
+  printf '#!/bin/sh\ncase "$*" in *-t3S*) if mkdir %q; then echo Unable to spawn >&2; exit 1; fi ;; esac\nexec %q "$@"\n' \
+    "$MACHINES_DIR/late.was" "$(command -v siege)" >"$MACHINES_DIR/late"
+  chmod +x "$MACHINES_DIR/late"
   printf '#!/bin/sh\nexec %q -d "7 seconds" "$@"\n' "$(command -v date)" >"$dir/bin/date"
   chmod +x "$dir/bin/date"
 }

@@ -260,7 +260,7 @@ remote_load() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <
   "${load}_words" /run/vhostlimit-client "$3" "$4" "$5" "$6" times "${1#*:}"
   bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
   printf -v words ' %q' "${load_words[@]}"
-  rm -f "$pipe" "$7.err"
+  rm -f "$pipe"
   mkfifo "$pipe"
   exec {fifo}<>"$pipe"
   rm -f "$pipe"

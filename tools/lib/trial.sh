@@ -154,7 +154,7 @@ trial_begin() {
   local pid ready=()
   trial[begun]=$(trial_clock)
   remote_used || return 0
-  remote_run=${trial[prefix]##*/}
+  remote_run=${trial[prefix]##*/}-${trial[begun]/./}     # a repeated run must not find the start time of the first
   trial_loads
   for pid in "${!trial_load_of[@]}"; do ready+=("$pid ${trial_load_of[$pid]##* }"); done
   remote_start "${ready[@]}" || { trial_unready "$remote_answer"; return; }
@@ -181,6 +181,7 @@ trial_loads() { # starts the loads in the order of their start times; adds to pi
     if remote_used; then remote_delay=$start; else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
+    rm -f "${trial[prefix]}-load$n.err"         # a lost run's, which says that it was ready
     load_run "$(trial_load "$by" "$users")" "$client" "$users" "$(trial_length "$length")" "${trial[keepalive]}" \
       "$(trial_url "$site" "$page" "$scheme")" "${trial[prefix]}-load$n" &
     pids+=("$!")
@@ -311,6 +312,16 @@ invalidate_run() { # <pid> <why>
   [[ -n $client ]] || die "sar, or the sampling of the status page: $2"
   remote_used || die "the load of client $client, $users users on $site: $2"
   trial[lost]="client $(remote_host "$client"), $users users on $site: $2"
+}
+
+# Does a run, and repeats it at most twice if siege could not start all of its users.
+trial_with_siege() { # <trial_run | trial_try>
+  local again
+  "$1"
+  for again in 1 2; do
+    trial_siege_failed || break
+    "$1"
+  done
 }
 
 # siege fails if its time is over before all of its users have started.  Returns 0 if
