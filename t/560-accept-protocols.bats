@@ -33,12 +33,10 @@ is_free() { # <vhost>
 group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"@one\").$1") == "$2" ]]; }  # <column> <value>
 either() { "${@:1:2}" || "${@:3}"; }
 
-# In one child: between children the order of one client is not exact (docs/design/011). During
-# the handshake of a granted connection one later connection may be granted, not
-# more.
+# During the handshake of a granted connection one later connection may be granted, not more.
 waits_by_sni_on() { # <mpm>
   local one='VhostLimitGroup one' name
-  start_tls -m "$1" "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitQueue 100 60s' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
+  start_tls -m "$1" 'VhostLimit On' 'VhostLimitQueue 100 60s' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'
   hold_request one a
   begin_held two s; wait_until 10 group_is waiting 1
   begin_held next a; wait_until 10 group_is waiting 2

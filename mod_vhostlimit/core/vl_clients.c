@@ -252,26 +252,41 @@ static void charge_client(vl_client_entry_t *entry, const struct vl_band_t *band
          get(&band->client_clock) + (apr_uint64_t)tag_of(LAG_MAX_US, 1));
 }
 
+vl_tags_t vl_clients_tags(const vl_clients_t *clients, const vl_inner_t *inner,
+                          const vl_first_t *first)
+{
+    vl_client_id_t id = { .key = get(&first->key) };
+
+    return (vl_tags_t){
+        .class_tag = vl_clients_class_tag(inner, first->class_no),
+        .band_tag = vl_clients_band_tag(inner, first->class_no, first->band),
+        .client_tag = vl_clients_tag(clients, &id, get(&first->joined))
+    };
+}
+
 void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
-                      const vl_client_id_t *id, const vl_tags_t *tags,
+                      const vl_client_id_t *id, apr_uint64_t joined,
                       apr_uint32_t us, apr_uint32_t others, apr_int64_t now_us)
 {
     struct vl_class_t *c = &inner->classes[id->class_no];
     struct vl_band_t *band = band_of(inner, id);
+    vl_first_t client = { .key = id->key, .joined = joined, .class_no = id->class_no,
+                          .band = id->band };
+    vl_tags_t tags = vl_clients_tags(clients, inner, &client);
     vl_client_entry_t *entry;
 
     vl_clients_backlog(inner, now_us);
-    raise_to(&c->tag, tags->class_tag);
-    raise_to(&inner->class_clock, tags->class_tag);
-    raise_to(&band->tag, tags->band_tag);
-    raise_to(&c->band_clock, tags->band_tag);
+    raise_to(&c->tag, tags.class_tag);
+    raise_to(&inner->class_clock, tags.class_tag);
+    raise_to(&band->tag, tags.band_tag);
+    raise_to(&c->band_clock, tags.band_tag);
     __atomic_store_n(&band->clients, others, __ATOMIC_RELAXED);
-    raise_to(&band->client_clock, tags->client_tag);
+    raise_to(&band->client_clock, tags.client_tag);
     charge_above(inner, id, us);
     entry = entry_of(clients, account, id, now_us);
     if (!entry)
         return;
-    raise_to(&entry->tag, tags->client_tag);
+    raise_to(&entry->tag, tags.client_tag);
     charge_client(entry, band, us);
 }
 

@@ -50,10 +50,14 @@ typedef struct vl_tags_t {
     apr_uint64_t class_tag, band_tag, client_tag;
 } vl_tags_t;
 
-/* What a child tells the others of the waiter that is first in its queue of a site. */
+/* What a child tells the others of the client that is first in its queue of a site. Its tags
+ * are not among it: they grow while it waits, so they are read when they are needed
+ * (vl_clients_tags()). */
 typedef struct vl_first_t {
-    vl_tags_t tags;
+    apr_uint64_t key;           /* of the client; 0: the site does not share by client */
+    apr_uint64_t joined;        /* tag that the client has at least */
     apr_int64_t since_us;       /* arrival of the oldest waiter of the site there */
+    unsigned char class_no, band;
 } vl_first_t;
 
 /* What a child tells the others of its waiters of one site, in shared memory. Only the child
@@ -127,11 +131,16 @@ apr_uint64_t vl_clients_class_tag(const vl_inner_t *inner, unsigned class_no);
 apr_uint64_t vl_clients_band_tag(const vl_inner_t *inner, unsigned class_no, unsigned band);
 apr_uint64_t vl_clients_clock(const vl_inner_t *inner, unsigned class_no, unsigned band);
 
-/* A waiter with these tags is granted a slot: advances the virtual times, and charges the
- * client, its band and its class us in advance. others: clients of its band that wait in
- * this process, itself included, at least 1. */
+/* Returns the tags that the client has now. */
+vl_tags_t vl_clients_tags(const vl_clients_t *clients, const vl_inner_t *inner,
+                          const vl_first_t *first);
+
+/* The client is granted a slot: advances the virtual times to its tags, and charges the
+ * client, its band and its class us in advance. joined: tag that it has at least, the time
+ * of its level when it began to wait. others: clients of its band that wait in this process,
+ * itself included, at least 1. */
 void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
-                      const vl_client_id_t *id, const vl_tags_t *tags,
+                      const vl_client_id_t *id, apr_uint64_t joined,
                       apr_uint32_t us, apr_uint32_t others, apr_int64_t now_us);
 /* Takes back what vl_clients_begin() charged, at the end of the request or when the slot is
  * not used. The client may have been forgotten. */

@@ -32,10 +32,15 @@ static int compare_tags(apr_uint64_t a, apr_uint64_t b)
     return a + equal < b ? -1 : b + equal < a;
 }
 
-/* Returns 1 if the first waiter of one child is before that of another. a_us, b_us: their
- * arrival. */
-static int is_before(const vl_first_t *a, apr_int64_t a_us, const vl_first_t *b,
-                     apr_int64_t b_us)
+/* A child that has waiters of the account. */
+typedef struct candidate_t {
+    apr_uint32_t child;
+    vl_tags_t tags;                 /* of its first waiter */
+    apr_int64_t since_us;           /* arrival of its oldest one */
+} candidate_t;
+
+/* Returns 1 if the first waiter of one child is before that of another. */
+static int is_before(const candidate_t *a, const candidate_t *b)
 {
     int order = compare_tags(a->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT,
                              b->tags.class_tag * VL_CLASS_WEIGHT_DEFAULT);
@@ -45,30 +50,32 @@ static int is_before(const vl_first_t *a, apr_int64_t a_us, const vl_first_t *b,
                              b->tags.band_tag * VL_KNOWN_SHARE_DEFAULT);
     if (!order)
         order = compare_tags(a->tags.client_tag, b->tags.client_tag);
-    return order ? order < 0 : a_us < b_us;
+    return order ? order < 0 : a->since_us < b->since_us;
+}
+
+static vl_tags_t first_tags(const vl_shm_t *shm, apr_uint32_t account, const cell_t *cell)
+{
+    return vl_clients_tags(shm->clients, &shm->inner[account], &cell->first);
 }
 
 /* Returns the child in which the account's first waiter probably waits. Returns NO_CHILD if
  * no child with a waiter of the account has capacity. Requires the segment lock. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
-    apr_uint32_t c, best = NO_CHILD;
-    const vl_first_t *earliest = NULL;
-    apr_int64_t earliest_us = 0;
+    candidate_t next, best = { .child = NO_CHILD };
 
-    for (c = 0; c < shm->head->columns; c++) {
-        const cell_t *cell = vl_segment_cell(shm, c, account);
-        const vl_first_t *first = &cell->first;
-        apr_int64_t us = first->since_us - (c == shm->self ? REMOTE_PENALTY_US : 0);
+    for (next.child = 0; next.child < shm->head->columns; next.child++) {
+        const cell_t *cell = vl_segment_cell(shm, next.child, account);
 
-        if (cell->waiting && (!earliest || is_before(first, us, earliest, earliest_us))
-            && vl_capacity_may_grant(shm, c, account)) {
-            earliest = first;
-            earliest_us = us;
-            best = c;
-        }
+        if (!cell->waiting || !vl_capacity_may_grant(shm, next.child, account))
+            continue;
+        next.tags = first_tags(shm, account, cell);
+        next.since_us = cell->first.since_us
+                        - (next.child == shm->self ? REMOTE_PENALTY_US : 0);
+        if (best.child == NO_CHILD || is_before(&next, &best))
+            best = next;
     }
-    return best;
+    return best.child;
 }
 
 typedef struct choice_t {
@@ -89,6 +96,17 @@ static int can_serve(void *data, apr_uint32_t account)
     return choice->child != NO_CHILD;
 }
 
+/* Until the child calls vl_slot_first() again, the dispatcher assumes that its next waiter is
+ * of the same client and has just arrived. */
+static void move_first(const vl_shm_t *shm, apr_uint32_t account, cell_t *cell,
+                       apr_uint32_t charged_us)
+{
+    if (cell->first.key)
+        cell->first.joined = first_tags(shm, account, cell).client_tag
+                             + (apr_uint64_t)charged_us * VL_TAG_UNIT;
+    cell->first.since_us = vl_clock_us();
+}
+
 /* Grants a slot to the account in child c. One store makes the grant valid; vl_segment.h
  * explains a crash before or after it. Requires the segment lock. */
 static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
@@ -103,7 +121,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket->charged = vl_queue_begin(&shm->queue, account);
     ticket->stream = 0;
     ticket->client_us = 0;
-    cell->first.since_us = vl_clock_us();   /* until the child calls vl_slot_first() */
+    move_first(shm, account, cell, ticket->charged);
     if (!child->ring_len)
         __atomic_store_n(&child->moved_us, cell->first.since_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);

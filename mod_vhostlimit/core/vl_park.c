@@ -92,14 +92,9 @@ static void take_granted_locked(void)
 static void publish_first_locked(apr_uint32_t account)
 {
     vl_first_t first;
-    const vl_waiter_t *waiter = vl_wait_first(park.waiters, account, vl_clock_us(),
-                                              &first.tags);
 
-    if (!waiter)
-        return;
-    /* A child whose first waiter came late has its turn by its oldest one. */
-    first.since_us = vl_wait_oldest_us(park.waiters, account);
-    vl_slot_first(park.shm, account, &first);
+    if (vl_wait_first(park.waiters, account, vl_clock_us(), &first))
+        vl_slot_first(park.shm, account, &first);
 }
 
 static void add_locked(vl_waiter_t *waiter)
@@ -259,7 +254,7 @@ void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us)
  * already has. Returns NULL if there is none. */
 static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
 {
-    vl_tags_t tags;
+    apr_uint64_t joined;
     apr_uint32_t account = ticket->account, others;
     apr_int64_t now_us = vl_clock_us();
     vl_waiter_t *waiter;
@@ -269,11 +264,11 @@ static vl_waiter_t *pop_locked(vl_ticket_t *ticket)
         if (waiter)
             vl_wait_remove(park.waiters, waiter);
     }
-    else if ((waiter = vl_wait_pop(park.waiters, account, now_us, &tags, &others))) {
+    else if ((waiter = vl_wait_pop(park.waiters, account, now_us, &joined, &others))) {
         ticket->client_us = ticket->charged;
         vl_clients_begin(vl_shm_clients(park.shm), inner_of(account),
                          vl_hosts_identity(park.shm, account),
-                         &waiter->client, &tags, ticket->charged, others, now_us);
+                         &waiter->client, joined, ticket->charged, others, now_us);
     }
     if (waiter)
         ticket->client = waiter->client;

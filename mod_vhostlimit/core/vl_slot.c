@@ -277,9 +277,10 @@ void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
     if (shm->self == NO_CHILD)
         return;
     to = &vl_segment_cell(shm, shm->self, account)->first;
-    __atomic_store_n(&to->tags.class_tag, first->tags.class_tag, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->tags.band_tag, first->tags.band_tag, __ATOMIC_RELAXED);
-    __atomic_store_n(&to->tags.client_tag, first->tags.client_tag, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->key, first->key, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->joined, first->joined, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->class_no, first->class_no, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->band, first->band, __ATOMIC_RELAXED);
     __atomic_store_n(&to->since_us, first->since_us, __ATOMIC_RELAXED);
 }
 

@@ -440,27 +440,25 @@ static int has_clients(const heap_t *heap)
 }
 
 /* Returns the class whose turn it is. */
-static unsigned next_class(const line_t *line, const vl_inner_t *inner, apr_uint64_t *ret_tag)
+static unsigned next_class(const line_t *line, const vl_inner_t *inner)
 {
     unsigned c, best = VL_CLASSES_MAX;
+    apr_uint64_t tag, least = 0;
 
     for (c = 0; c < line->classes; c++) {
-        apr_uint64_t tag;
-
         if (!has_clients(&line->heaps[c][VL_BAND_STRANGERS])
             && !has_clients(&line->heaps[c][VL_BAND_KNOWN]))
             continue;
         tag = vl_clients_class_tag(inner, c);
-        if (best == VL_CLASSES_MAX || tag < *ret_tag) {
+        if (best == VL_CLASSES_MAX || tag < least) {
             best = c;
-            *ret_tag = tag;
+            least = tag;
         }
     }
     return best;
 }
 
-static unsigned next_band(const line_t *line, const vl_inner_t *inner, unsigned class_no,
-                          apr_uint64_t *ret_tag)
+static unsigned next_band(const line_t *line, const vl_inner_t *inner, unsigned class_no)
 {
     const heap_t *heaps = line->heaps[class_no];
     apr_uint64_t known = vl_clients_band_tag(inner, class_no, VL_BAND_KNOWN);
@@ -468,7 +466,6 @@ static unsigned next_band(const line_t *line, const vl_inner_t *inner, unsigned 
     int is_known = has_clients(&heaps[VL_BAND_KNOWN])
                    && (!has_clients(&heaps[VL_BAND_STRANGERS]) || known <= strangers);
 
-    *ret_tag = is_known ? known : strangers;
     return is_known ? VL_BAND_KNOWN : VL_BAND_STRANGERS;
 }
 
@@ -504,14 +501,24 @@ static wait_client_t *next_in_time(const vl_wait_t *w, heap_t *heap, apr_int64_t
     return NULL;
 }
 
+/* The other children compare the arrival of the oldest waiter: a child whose first waiter
+ * came late has its turn by it. */
+static void tell_first(const line_t *line, const wait_client_t *client, vl_first_t *first)
+{
+    first->key = client->id.key;
+    first->joined = client->joined;
+    first->since_us = APR_RING_FIRST(&line->waiters)->since_us;
+    first->class_no = client->id.class_no;
+    first->band = client->id.band;
+}
+
 vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
-                           vl_tags_t *ret_tags)
+                           vl_first_t *ret_first)
 {
     line_t *line = w->lines[account];
     const vl_inner_t *inner;
     wait_client_t *client;
     heap_t *heap;
-    vl_tags_t tags = { 0 };
     apr_int64_t patience_us;
     unsigned c;
 
@@ -519,35 +526,30 @@ vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_u
         return NULL;
     inner = w->inner(account);
     patience_us = vl_clients_patience(inner, now_us);
-    c = next_class(line, inner, &tags.class_tag);
-    heap = &line->heaps[c][next_band(line, inner, c, &tags.band_tag)];
+    c = next_class(line, inner);
+    heap = &line->heaps[c][next_band(line, inner, c)];
     client = next_in_time(w, heap, patience_us ? now_us - patience_us : 0);
     if (!client || (heap->nlate && heap->grants >= LATE_TURN))
         client = APR_RING_FIRST(&heap->late);
-    tags.client_tag = client->tag;
-    if (ret_tags)
-        *ret_tags = tags;
+    if (ret_first)
+        tell_first(line, client, ret_first);
     return client->is_late ? APR_RING_FIRST(&client->waiters) : client->in_time;
 }
 
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
-                         vl_tags_t *ret_tags, apr_uint32_t *ret_others)
+                         apr_uint64_t *ret_joined, apr_uint32_t *ret_others)
 {
-    vl_waiter_t *waiter = vl_wait_first(w, account, now_us, ret_tags);
+    vl_waiter_t *waiter = vl_wait_first(w, account, now_us, NULL);
     heap_t *heap;
 
     if (!waiter)
         return NULL;
     heap = heap_of(w->lines[account], waiter->queue);
     heap->grants = waiter->queue->is_late ? 0 : heap->grants + 1;
+    *ret_joined = waiter->queue->joined;
     *ret_others = heap->length + heap->nlate;
     vl_wait_remove(w, waiter);
     return waiter;
-}
-
-apr_int64_t vl_wait_oldest_us(const vl_wait_t *w, apr_uint32_t account)
-{
-    return APR_RING_FIRST(&w->lines[account]->waiters)->since_us;
 }
 
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)

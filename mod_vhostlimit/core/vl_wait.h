@@ -65,15 +65,13 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter);
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter);
 /* Removes a queued waiter. */
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter);
-/* Returns the waiter of the account that is next, or NULL. It stays queued. *ret_tags: see
- * vl_clients_begin(); ret_tags may be NULL. */
+/* Returns the waiter of the account that is next, or NULL. It stays queued. *ret_first: what
+ * the other children are told of it; ret_first may be NULL. */
 vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
-                           vl_tags_t *ret_tags);
-/* The same, and removes the waiter. *ret_others: see vl_clients_begin(). */
+                           vl_first_t *ret_first);
+/* Returns the same waiter and removes it. *ret_joined, *ret_others: see vl_clients_begin(). */
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
-                         vl_tags_t *ret_tags, apr_uint32_t *ret_others);
-/* Returns when the oldest waiter of the account arrived. It must have one. */
-apr_int64_t vl_wait_oldest_us(const vl_wait_t *w, apr_uint32_t account);
+                         apr_uint64_t *ret_joined, apr_uint32_t *ret_others);
 /* Returns the waiter of the account that is in the MPM and came first, or NULL. It stays
  * queued. */
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account);

@@ -148,6 +148,40 @@ static void no_queue_stalls(void)
     ok(is_empty(shm), "all requests were granted a slot");
 }
 
+/* Tells the others that a waiter of the client arrived now. */
+static void tell_first(vl_shm_t *child, apr_uint32_t account, const vl_client_id_t *client)
+{
+    vl_slot_first(child, account, &(vl_first_t){ .key = client->key,
+                                                 .since_us = vl_clock_us() });
+}
+
+static void a_charged_client_is_behind_in_every_child(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_client_id_t flood = { .prefix = { 1 } }, visitor = { .prefix = { 2 } };
+    vl_ticket_t held;
+
+    vl_clients_key(vl_shm_clients(shm), a, &flood);
+    vl_clients_key(vl_shm_clients(shm), a, &visitor);
+    vl_slot_set(shm, 1);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    enter(&one, a, &held);
+    vl_slot_wait(&one, a, vl_clock_us());
+    tell_first(&one, a, &flood);
+    vl_slot_wait(&two, a, vl_clock_us());
+    tell_first(&two, a, &visitor);
+    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us());
+    vl_slot_charge_client(shm, a, &flood, 100000);
+    vl_slot_end(&one, &held, NULL);
+    ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
+       "what a client was charged after its child told of it counts");
+    drain(&two);
+    drain(&one);
+    ok(is_empty(shm), "the segment is empty");
+}
+
 static void a_child_without_threads_gets_nothing(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one, two;
@@ -561,6 +595,7 @@ int main(void)
     a_grant_wakes_another_child();
     one_wake_is_enough();
     no_queue_stalls();
+    a_charged_client_is_behind_in_every_child();
     a_child_without_threads_gets_nothing();
     a_paused_child_gets_nothing();
     a_stalled_child_gets_nothing();

@@ -38,10 +38,10 @@ static apr_int64_t now_us = 1000000;
 
 static vl_waiter_t *pop(vl_wait_t *w, apr_uint32_t account)
 {
-    vl_tags_t tags;
+    apr_uint64_t joined;
     apr_uint32_t others;
 
-    return vl_wait_pop(w, account, now_us, &tags, &others);
+    return vl_wait_pop(w, account, now_us, &joined, &others);
 }
 
 static void is_done(vl_waiter_t *waiter, const vl_ticket_t *ticket,
@@ -298,11 +298,11 @@ static void queue_of(vl_wait_t *w, unsigned client, unsigned class_no, vl_band_e
 /* Grants the next waiter a slot. Its request costs us, which is known at its end. */
 static vl_waiter_t *serve(vl_wait_t *w, apr_uint32_t estimate_us, apr_uint32_t us)
 {
-    vl_tags_t tags;
+    apr_uint64_t joined;
     apr_uint32_t others;
-    vl_waiter_t *next = vl_wait_pop(w, MINE, now_us, &tags, &others);
+    vl_waiter_t *next = vl_wait_pop(w, MINE, now_us, &joined, &others);
 
-    vl_clients_begin(&clients, &inner[MINE], MINE, &next->client, &tags, estimate_us,
+    vl_clients_begin(&clients, &inner[MINE], MINE, &next->client, joined, estimate_us,
                      others, now_us);
     vl_clients_refund(&clients, &inner[MINE], &next->client, estimate_us);
     vl_clients_charge(&clients, &inner[MINE], MINE, &next->client, us, now_us);
