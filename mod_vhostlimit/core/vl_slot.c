@@ -288,10 +288,14 @@ void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_
                            apr_uint64_t us)
 {
     vl_inner_t *inner = &shm->inner[account];
+    apr_int64_t now_us;
 
-    if (inner->backlog_us)
-        vl_clients_charge(shm->clients, inner, vl_hosts_identity(shm, account), client, us,
-                          vl_clock_us());
+    if (!inner->backlog_us)
+        return;
+    now_us = vl_clock_us();
+    if (vl_slot_queued(shm, account))
+        vl_clients_backlog(inner, now_us);
+    vl_clients_charge(shm->clients, inner, vl_hosts_identity(shm, account), client, us, now_us);
 }
 
 static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)

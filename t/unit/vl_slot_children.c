@@ -182,6 +182,31 @@ static void a_charged_client_is_behind_in_every_child(void)
     ok(is_empty(shm), "the segment is empty");
 }
 
+static void a_client_is_charged_while_others_wait(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one;
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_client_id_t client = { .prefix = { 1 } };
+    vl_client_entry_t entry;
+    vl_ticket_t held;
+
+    vl_clients_key(vl_shm_clients(shm), a, &client);
+    vl_slot_set(shm, 1);
+    one = view(shm, 0, 10);
+    enter(&one, a, &held);
+    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us() - 2000000);
+    vl_slot_charge_client(shm, a, &client, 1000);
+    ok(!vl_clients_find(vl_shm_clients(shm), client.key, &entry),
+       "a client is not charged two seconds after a request had to wait");
+    vl_slot_wait(&one, a, vl_clock_us() - 2000000);
+    vl_slot_charge_client(shm, a, &client, 1000);
+    ok(vl_clients_find(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1000,
+       "unless a request has waited since");
+    vl_slot_end(&one, &held, NULL);
+    drain(&one);
+    ok(is_empty(shm), "the segment is empty");
+}
+
 static void a_child_without_threads_gets_nothing(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one, two;
@@ -596,6 +621,7 @@ int main(void)
     one_wake_is_enough();
     no_queue_stalls();
     a_charged_client_is_behind_in_every_child();
+    a_client_is_charged_while_others_wait();
     a_child_without_threads_gets_nothing();
     a_paused_child_gets_nothing();
     a_stalled_child_gets_nothing();
