@@ -93,18 +93,18 @@ fits() { # <pixels>
   picture phone-found
 }
 
-@test "a search and a sort of ten thousand sites in the browser take less than a second" {
+@test "a search and a sort of ten thousand sites in the browser take a few seconds at most" {
   look_at '#every=0'
   local ms
   ms=$(in_page '(() => { const t = performance.now(), f = document.getElementById("find"); f.value = "shop77"; f.dispatchEvent(new Event("input"));
     document.body.offsetHeight; return Math.round(performance.now() - t) })()')
   is "$(in_page 'document.getElementById("count").textContent')" '111 of 10004 sites'
   echo "# search: $ms ms" >&3
-  at_most "$ms" $((1000 * SLOWER)) "ms"
+  at_most "$ms" $((5000 * SLOWER)) "ms"
   ms=$(in_page '(() => { const t = performance.now(); document.querySelector("th[data-key=vhost] button").click();
     document.body.offsetHeight; return Math.round(performance.now() - t) })()')
   echo "# sort: $ms ms" >&3
-  at_most "$ms" $((1000 * SLOWER)) "ms"
+  at_most "$ms" $((5000 * SLOWER)) "ms"
   is "$(browser_complaints)" ''
 }
 
