@@ -11,7 +11,7 @@ load lib/guard
   local files
   mapfile -t files < <(core_files)
   at_least "${#files[@]}" 6 "core files found"
-  try grep -nE '#[ \t]*include[ \t]*[<"]([a-z]+/)?(httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|arrival|watchdog|listener|classify|notice|out|control|modules))' "${files[@]}"
+  try grep -nE '#[ \t]*include[ \t]*[<"]([a-z]+/)?(httpd|http_|ap_|util_|mod_|mpm_|scoreboard|vl_(private|conf|hooks|status|accept|newconn|watchdog|listener|classify|notice|out|control|modules))' "${files[@]}"
   is "$status $output" "1 " "includes of httpd or of the edge"
 }
 
@@ -128,7 +128,7 @@ functions_of_tests() {
 
 @test "only three files read the time of day" {
   try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
-  is "${lines[*]##*/}" 'vl_arrival_answer.c vl_control_figures.c vl_shm.c vl_status.c' "files that ask"
+  is "${lines[*]##*/}" 'vl_newconn_answer.c vl_control_figures.c vl_shm.c vl_status.c' "files that ask"
 }
 
 @test "the module exports one symbol, vhostlimit_module" {

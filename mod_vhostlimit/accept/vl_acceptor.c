@@ -7,7 +7,7 @@
  * has closed its listeners because this child stops.
  *
  * Connections come from the listening sockets, and from other children that have
- * transferred them. They go to the MPM (vl_arrival.h). They go to another child if this
+ * transferred them. They go to the MPM (vl_newconn.h). They go to another child if this
  * one has no thread for them and the other one has, and when this one stops. */
 #include "accept/vl_acceptor.h"
 
@@ -19,7 +19,7 @@
 #include <ap_mpm.h>
 #include <scoreboard.h>
 
-#include "accept/vl_arrival.h"
+#include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "accept/vl_classify.h"
 #include "accept/vl_relay.h"

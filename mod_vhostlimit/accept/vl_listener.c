@@ -21,7 +21,7 @@
 #include <http_core.h>
 #include <unixd.h>
 
-#include "accept/vl_arrival.h"
+#include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "base/vl_private.h"
 

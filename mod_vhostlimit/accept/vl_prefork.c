@@ -40,7 +40,7 @@
 #include <unixd.h>
 
 #include "accept/vl_acceptor.h"
-#include "accept/vl_arrival.h"
+#include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 #include "accept/vl_relay.h"

@@ -21,7 +21,7 @@
 
 #include <httpd.h>
 
-#include "accept/vl_arrival.h"
+#include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "config/vl_conf.h"
 #include "core/vl_park.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_ARRIVAL_ANSWER_H
-#define VL_ARRIVAL_ANSWER_H
+#ifndef VL_NEWCONN_ANSWER_H
+#define VL_NEWCONN_ANSWER_H
 
 /* Answers to connections that the MPM never gets: 408, a refusal, 503 when the server
  * stops, or a reset.
@@ -8,7 +8,7 @@
  * The lock is vl_park_lock(). The functions are called with a connection in any state
  * but IN_MPM, which is LINGERING or RELEASED when they return. */
 
-#include "accept/vl_arrival_table.h"
+#include "accept/vl_newconn_table.h"
 
 /* Closes a connection whose head or ClientHello is too late. It is answered with 408
  * first where Apache does so. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Classification of new connections by the acceptor. */
-#include "accept/vl_arrival_table.h"
+#include "accept/vl_newconn_table.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "accept/vl_arrival_answer.h"
-#include "accept/vl_arrival_queue.h"
+#include "accept/vl_newconn_answer.h"
+#include "accept/vl_newconn_queue.h"
 #include "accept/vl_classify.h"
 #include "base/vl_clock.h"
 #include "config/vl_headtime.h"

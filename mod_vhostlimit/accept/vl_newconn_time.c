@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Deadlines of connections, while the acceptor runs and while it is stalled. */
-#include "accept/vl_arrival_table.h"
+#include "accept/vl_newconn_table.h"
 
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "accept/vl_arrival_answer.h"
-#include "accept/vl_arrival_queue.h"
+#include "accept/vl_newconn_answer.h"
+#include "accept/vl_newconn_queue.h"
 #include "core/vl_shm_child.h"
 
 /* Connections that are refused in a tenth of a second: 50 in all children, at least 4

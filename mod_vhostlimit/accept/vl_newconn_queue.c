@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_arrival_queue.h"
+#include "accept/vl_newconn_queue.h"
 
 #include <string.h>
 
 #include <http_log.h>
 
-#include "accept/vl_arrival_answer.h"
+#include "accept/vl_newconn_answer.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "core/vl_shm_child.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_ARRIVAL_QUEUE_H
-#define VL_ARRIVAL_QUEUE_H
+#ifndef VL_NEWCONN_QUEUE_H
+#define VL_NEWCONN_QUEUE_H
 
 /* What a new connection has to do with slots: it asks for one, waits for it in the queue
  * of its site, gets a grant or a refusal, and returns the grant if it cannot use it.
@@ -9,7 +9,7 @@
  * The lock is vl_park_lock(). Functions that end in _locked need it, the others take
  * it. */
 
-#include "accept/vl_arrival_table.h"
+#include "accept/vl_newconn_table.h"
 
 /* Asks for a slot of the account. The connection is passed at once if a slot is free;
  * otherwise it is queued or deferred. */

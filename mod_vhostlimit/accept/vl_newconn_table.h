@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_ARRIVAL_TABLE_H
-#define VL_ARRIVAL_TABLE_H
+#ifndef VL_NEWCONN_TABLE_H
+#define VL_NEWCONN_TABLE_H
 
 /* The table of the new connections of this child process.
  * Owns the records, their descriptors until the MPM gets them, the list and the timer
@@ -15,14 +15,14 @@
  *   - a record that is in the epoll set is freed by the acceptor only, after the events
  *     that it works on.
  * The lock is vl_park_lock().  Functions that end in _locked need it.
- * The callers are the other vl_arrival*.c: vl_arrival.c classifies connections,
- * vl_arrival_queue.c asks for their slots, vl_arrival_time.c handles their deadlines,
- * vl_arrival_mpm.c passes them to the MPM, vl_arrival_transfer.c transfers them to other
- * children, and vl_arrival_answer.c answers them without the MPM. */
+ * The callers are the other vl_newconn*.c: vl_newconn.c classifies connections,
+ * vl_newconn_queue.c asks for their slots, vl_newconn_time.c handles their deadlines,
+ * vl_newconn_mpm.c passes them to the MPM, vl_newconn_transfer.c transfers them to other
+ * children, and vl_newconn_answer.c answers them without the MPM. */
 
 #include <apr_ring.h>
 
-#include "accept/vl_arrival.h"
+#include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "base/vl_client.h"
 #include "base/vl_wheel.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "accept/vl_arrival_table.h"
+#include "accept/vl_newconn_table.h"
 
 #include <stdlib.h>
 #include <sys/epoll.h>

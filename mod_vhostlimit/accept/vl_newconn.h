@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_ARRIVAL_H
-#define VL_ARRIVAL_H
+#ifndef VL_NEWCONN_H
+#define VL_NEWCONN_H
 
 /* New connections from accept() until a worker of the MPM begins with them:
  * classification, queueing, and the ways out of this child. A queued connection costs a
  * descriptor and a small record: no thread and no pool.
- * Owns the table of these connections; vl_arrival_table.h has their states, and which
- * vl_arrival*.c does what.
+ * Owns the table of these connections; vl_newconn_table.h has their states, and which
+ * vl_newconn*.c does what.
  * The lock is vl_park_lock(). Each function takes it itself.
  * Callers: the acceptor (vl_acceptor.c), the MPM's listener thread (vl_listener.c), its
  * workers (request/), and the watchdog while the acceptor is stalled. */

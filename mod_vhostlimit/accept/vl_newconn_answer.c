@@ -2,7 +2,7 @@
 /* Answers that the acceptor sends itself. Each is short and goes out in one send(): a
  * refused request takes no thread of the MPM, no pool and no handshake. ErrorDocument
  * is not used, because it needs a request in Apache. */
-#include "accept/vl_arrival_answer.h"
+#include "accept/vl_newconn_answer.h"
 
 #include <errno.h>
 #include <sys/socket.h>

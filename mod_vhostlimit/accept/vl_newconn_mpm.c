@@ -2,7 +2,7 @@
 /* Connections that are passed to the MPM. The descriptor belongs to the MPM from then
  * on. The record stays until a worker begins with the connection, because a child that
  * stops may have to transfer connections that no worker has begun. */
-#include "accept/vl_arrival_table.h"
+#include "accept/vl_newconn_table.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 #include <apr_portable.h>
 #include <apr_strings.h>
 
-#include "accept/vl_arrival_queue.h"
+#include "accept/vl_newconn_queue.h"
 #include "base/vl_clock.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_thread.h"

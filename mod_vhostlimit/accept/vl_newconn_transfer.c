@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that leave this child without its MPM. They are transferred to other
  * children, or answered with 503 if there are no other children. */
-#include "accept/vl_arrival_table.h"
+#include "accept/vl_newconn_table.h"
 
 #include <fcntl.h>
 
-#include "accept/vl_arrival_answer.h"
-#include "accept/vl_arrival_queue.h"
+#include "accept/vl_newconn_answer.h"
+#include "accept/vl_newconn_queue.h"
 #include "accept/vl_rescue.h"
 
 /* Returns a connection that waits here, without a grant, or NULL. */
