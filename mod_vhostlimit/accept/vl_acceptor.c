@@ -144,12 +144,12 @@ static int accept_one(int i)
                      SOCK_CLOEXEC);
 
     if (fd >= 0) {
-        vl_arrival_accepted(fd, &remote, &local->address, local->length);
+        vl_newconn_accepted(fd, &remote, &local->address, local->length);
         return 1;
     }
     if (!is_shortage(errno))
         return 0;
-    if (vl_arrival_free_descriptor() == VL_FREED)
+    if (vl_newconn_free_descriptor() == VL_FREED)
         return 1;
     pause_listening();
     return 0;
@@ -213,9 +213,9 @@ static void receive_transfers(void)
                                  &batch.n);
         note_batch(&batch);
         for (i = 0; i < batch.n; i++)
-            vl_arrival_received(batch.fds[i], &batch.passed[i]);
+            vl_newconn_received(batch.fds[i], &batch.passed[i]);
     } while (rv == APR_SUCCESS
-             || (rv == APR_EMFILE && vl_arrival_free_descriptor() == VL_FREED));
+             || (rv == APR_EMFILE && vl_newconn_free_descriptor() == VL_FREED));
     if (rv == APR_EMFILE) {
         vl_acceptor_warn_full();
         if (acceptor.state != LEAVING)
@@ -245,7 +245,7 @@ static void resume_listening(void)
 /* --- events --------------------------------------------------------------- */
 
 /* Called when other children have granted slots, transferred connections or died, or a
- * worker needs vl_arrival_after_events(). */
+ * worker needs vl_newconn_after_events(). */
 static void handle_wake_up(void)
 {
     apr_uint64_t count;
@@ -276,7 +276,7 @@ static void wait_for_events(void)
 
     vl_watchdog_alive();
     if (acceptor.is_prefork)
-        vl_arrival_relay();
+        vl_newconn_relay();
     n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, TICK_MS, acceptor.signals);
     for (i = 0; i < n; i++) {
         void *source = events[i].data.ptr;
@@ -286,9 +286,9 @@ static void wait_for_events(void)
         else if (is_listener(source))
             accept_batch((int)((const int *)source - acceptor.listeners->fds));
         else
-            vl_arrival_handle_event(source, events[i].events);
+            vl_newconn_handle_event(source, events[i].events);
     }
-    vl_arrival_after_events();
+    vl_newconn_after_events();
 }
 
 /* --- connections to other children ---------------------------------------- */
@@ -318,12 +318,12 @@ static int transfer_batch(vl_take_e which, apr_size_t max)
     vl_batch_t batch;
     apr_size_t sent, i;
 
-    vl_arrival_take(which, max, &batch);
+    vl_newconn_take(which, max, &batch);
     if (!batch.n)
         return 0;
     sent = send_batch(&batch, 0);
     for (i = sent; i < batch.n; i++)
-        vl_arrival_not_sent(batch.fds[i], &batch.passed[i]);
+        vl_newconn_not_sent(batch.fds[i], &batch.passed[i]);
     return sent == batch.n;
 }
 
@@ -337,7 +337,7 @@ static void transfer_all(void)
 void vl_acceptor_while_stalled(apr_int64_t now_us)
 {
     vl_capacity_t capacity;
-    int mpm_stalled = vl_arrival_tick_while_stalled(now_us);
+    int mpm_stalled = vl_newconn_tick_while_stalled(now_us);
 
     /* Nothing is accepted or classified. Queued connections are still granted slots, or
      * transferred to children with free threads. */
@@ -356,7 +356,7 @@ void vl_acceptor_transfer_unbegun(void)
     apr_size_t sent;
 
     for (;;) {
-        vl_arrival_take(VL_TAKE_UNBEGUN, VL_TRANSFER_MAX, &batch);
+        vl_newconn_take(VL_TAKE_UNBEGUN, VL_TRANSFER_MAX, &batch);
         if (!batch.n)
             return;
         sent = send_batch(&batch, 0);
@@ -440,11 +440,11 @@ static void tick(apr_int64_t now_us)
     vl_auto_adjust(vl_child.shm, now_us);
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
-    vl_arrival_measure_refusals(vl_meter_thread_us());
+    vl_newconn_measure_refusals(vl_meter_thread_us());
     read_usage(now_us);
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
-    mpm_stalled = vl_arrival_tick(now_us);
+    mpm_stalled = vl_newconn_tick(now_us);
     if (acceptor.is_prefork) {
         vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
         resume_listening();
@@ -482,13 +482,13 @@ static void recall_relayed(void)
     while (acceptor.is_prefork
            && vl_relay_acceptor_recall(vl_child.relay_pair, &passed, &fd)
               == APR_SUCCESS)
-        vl_arrival_received(fd, &passed);
+        vl_newconn_received(fd, &passed);
 }
 
 /* Returns 1 if connections would be lost if the acceptor ended now. */
 static int has_connections(void)
 {
-    return vl_arrival_count() > 0
+    return vl_newconn_count() > 0
            || (acceptor.is_prefork && vl_relay_pending(vl_child.relay_pair));
 }
 
@@ -506,7 +506,7 @@ static void empty(apr_int64_t elapsed_us, int at_once)
     if (server_is_stopping(at_once)) {
         receive_transfers();
         recall_relayed();
-        vl_arrival_answer_all();
+        vl_newconn_answer_all();
     }
     else {
         recall_relayed();
@@ -575,7 +575,7 @@ int vl_acceptor_open(int is_prefork)
     if (acceptor.epoll_fd < 0)
         return -1;
     vl_classify_child_init();
-    pass_fd = vl_arrival_child_init(acceptor.epoll_fd);
+    pass_fd = vl_newconn_child_init(acceptor.epoll_fd);
     if (pass_fd < 0) {
         close(acceptor.epoll_fd);
         return -1;

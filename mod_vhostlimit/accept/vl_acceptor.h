@@ -20,7 +20,7 @@
 #include "accept/vl_listener.h"
 
 /* Makes the epoll set, the classifier and the table of connections. is_prefork: this child
- * accepts for all children of the prefork MPM. Returns pass_fd (vl_arrival_child_init()), or
+ * accepts for all children of the prefork MPM. Returns pass_fd (vl_newconn_child_init()), or
  * -1 if there are not enough descriptors. */
 int vl_acceptor_open(int is_prefork);
 /* vl_acceptor_run() cannot be called, because of rv: closes what was opened, and logs

@@ -26,7 +26,7 @@
 #include "base/vl_private.h"
 
 static struct {
-    int pass_fd;                    /* see vl_arrival_child_init() */
+    int pass_fd;                    /* see vl_newconn_child_init() */
     int blocks;                     /* accept_passed() blocks: the worker MPM */
 } mpm;
 
@@ -90,33 +90,33 @@ void vl_listener_open_logs(void)
 /* --- the MPM's listener thread -------------------------------------------- */
 
 /* Returns NULL after a signal: the MPM stops its listener thread with one. */
-static vl_arrival_t *wait_for_next(void)
+static vl_newconn_t *wait_for_next(void)
 {
     struct pollfd pfd = { mpm.pass_fd, POLLIN, 0 };
-    vl_arrival_t *arrival;
+    vl_newconn_t *newconn;
 
-    while (!(arrival = vl_arrival_next())) {
+    while (!(newconn = vl_newconn_next())) {
         if (poll(&pfd, 1, -1) < 0)
             return NULL;
     }
-    return arrival;
+    return newconn;
 }
 
 static apr_status_t accept_passed(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
-    vl_arrival_t *arrival = mpm.blocks ? wait_for_next() : vl_arrival_next();
+    vl_newconn_t *newconn = mpm.blocks ? wait_for_next() : vl_newconn_next();
     apr_socket_t *sock = NULL;
     apr_status_t rv;
 
     *csd = NULL;
-    if (!arrival) {
+    if (!newconn) {
         /* The worker MPM drops the pool when there is no connection. */
         if (mpm.blocks)
             apr_pool_destroy(ptrans);
         return mpm.blocks ? APR_EINTR : APR_EAGAIN;
     }
-    rv = vl_arrival_socket(arrival, ptrans, &sock);
+    rv = vl_newconn_socket(newconn, ptrans, &sock);
     *csd = sock;
     return rv;
 }

@@ -24,17 +24,17 @@
 
 /* The CPU time of the acceptor per connection, from accept() to close(), is taken as
  * the cost of a refusal. The kernel's own work for the connection is not included. */
-void vl_arrival_measure_refusals(apr_int64_t cpu_us)
+void vl_newconn_measure_refusals(apr_int64_t cpu_us)
 {
     static apr_int64_t last_us;
     static apr_uint32_t last_accepted;
-    apr_uint32_t n = vl_arrivals->accepted - last_accepted;
+    apr_uint32_t n = vl_newconns->accepted - last_accepted;
 
     if (last_us && n < MEASURE_MIN)
         return;
     if (last_us)
-        vl_arrivals->refusal_us = vl_average(
-            vl_arrivals->refusal_us ? vl_arrivals->refusal_us : REFUSAL_US,
+        vl_newconns->refusal_us = vl_average(
+            vl_newconns->refusal_us ? vl_newconns->refusal_us : REFUSAL_US,
             (apr_uint64_t)(cpu_us - last_us) / n);
     last_us = cpu_us;
     last_accepted += n;
@@ -42,7 +42,7 @@ void vl_arrival_measure_refusals(apr_int64_t cpu_us)
 
 static apr_uint32_t refusal_us(void)
 {
-    return vl_arrivals->refusal_us ? vl_arrivals->refusal_us : REFUSAL_US;
+    return vl_newconns->refusal_us ? vl_newconns->refusal_us : REFUSAL_US;
 }
 
 /* Writes "Retry-After: n\r\n", or an empty string. */
@@ -74,7 +74,7 @@ static int put_answer(char *to, apr_size_t size, int status, const char *headers
                         head ? "" : "\r\n");
 }
 
-int vl_arrival_drain(int fd)
+int vl_newconn_drain(int fd)
 {
     static char discarded[DRAIN_SIZE];      /* MSG_TRUNC leaves it unwritten: tcp(7) */
     ssize_t n = recv(fd, discarded, sizeof(discarded),
@@ -86,16 +86,16 @@ int vl_arrival_drain(int fd)
 /* Sends the answer, if len is not 0. The connection lingers until its client closes
  * it: close() of a socket with unread input makes the kernel send a reset, which can
  * overtake the answer. Most requests have been read completely by then. */
-static void answer_locked(vl_arrival_t *arrival, const char *answer, int len)
+static void answer_locked(vl_newconn_t *newconn, const char *answer, int len)
 {
-    vl_arrival_drain(arrival->fd);
-    if (len && send(arrival->fd, answer, (apr_size_t)len,
+    vl_newconn_drain(newconn->fd);
+    if (len && send(newconn->fd, answer, (apr_size_t)len,
                     MSG_DONTWAIT | MSG_NOSIGNAL) != len) {
-        vl_arrival_close_locked(arrival);
+        vl_newconn_close_locked(newconn);
         return;
     }
-    vl_arrival_limit_lingering_locked();
-    vl_arrival_linger_locked(arrival, SHORT_LINGER_US);
+    vl_newconn_limit_lingering_locked();
+    vl_newconn_linger_locked(newconn, SHORT_LINGER_US);
 }
 
 /* Returns 1 if the request line has arrived completely. Empty lines before it do not
@@ -112,57 +112,57 @@ static int has_request_line(int fd)
 }
 
 /* Answers as ap_read_request() does: without a request line it sends nothing. */
-void vl_arrival_time_out_locked(vl_arrival_t *arrival)
+void vl_newconn_time_out_locked(vl_newconn_t *newconn)
 {
     char answer[1024];
     int len = 0;
 
-    if (!arrival->client.tls && has_request_line(arrival->fd))
+    if (!newconn->client.tls && has_request_line(newconn->fd))
         len = put_answer(answer, sizeof(answer), HTTP_REQUEST_TIME_OUT, "",
                          ": the request did not come in time.", 0);
-    answer_locked(arrival, answer, len);
+    answer_locked(newconn, answer, len);
 }
 
-void vl_arrival_refuse_locked(vl_arrival_t *arrival)
+void vl_newconn_refuse_locked(vl_newconn_t *newconn)
 {
     vl_admission_t admission = { .entered = 0 };
     char answer[1024], retry_after[40];
 
-    if (arrival->client.tls) {
-        vl_arrival_reset_locked(arrival);
+    if (newconn->client.tls) {
+        vl_newconn_reset_locked(newconn);
         return;
     }
-    vl_slot_refused_connection(vl_child.shm, arrival->waiter.account,
+    vl_slot_refused_connection(vl_child.shm, newconn->waiter.account,
                                refusal_us(), 0, &admission);
-    put_retry_after(retry_after, sizeof(retry_after), arrival->conf,
+    put_retry_after(retry_after, sizeof(retry_after), newconn->conf,
                     &admission);
-    answer_locked(arrival, answer,
-                  put_answer(answer, sizeof(answer), arrival->conf->status_code,
+    answer_locked(newconn, answer,
+                  put_answer(answer, sizeof(answer), newconn->conf->status_code,
                              retry_after, ": this site has more requests than "
                              "it can answer now. Please try again later.",
-                             arrival->is_head));
+                             newconn->is_head));
 }
 
-void vl_arrival_reset_locked(vl_arrival_t *arrival)
+void vl_newconn_reset_locked(vl_newconn_t *newconn)
 {
     const struct linger reset = { 1, 0 };
 
-    vl_slot_refused_connection(vl_child.shm, arrival->waiter.account,
+    vl_slot_refused_connection(vl_child.shm, newconn->waiter.account,
                                refusal_us(), 1, NULL);
-    setsockopt(arrival->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    vl_arrival_close_locked(arrival);
+    setsockopt(newconn->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    vl_newconn_close_locked(newconn);
 }
 
-void vl_arrival_answer_503_locked(vl_arrival_t *arrival)
+void vl_newconn_answer_503_locked(vl_newconn_t *newconn)
 {
     static const char answer[] =
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\n"
         "Content-Length: 0\r\nConnection: close\r\n\r\n";
 
-    if (arrival->ready
-        && send(arrival->fd, answer, sizeof(answer) - 1,
+    if (newconn->ready
+        && send(newconn->fd, answer, sizeof(answer) - 1,
                 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-        vl_arrival_close_locked(arrival);
+        vl_newconn_close_locked(newconn);
     else
-        vl_arrival_linger_locked(arrival, SHORT_LINGER_US);
+        vl_newconn_linger_locked(newconn, SHORT_LINGER_US);
 }

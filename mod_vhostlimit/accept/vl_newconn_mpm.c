@@ -16,84 +16,84 @@
 #include "core/vl_shm_child.h"
 #include "core/vl_thread.h"
 
-static const char passport_key[] = "vhostlimit";
+static const char conninfo_key[] = "vhostlimit";
 
 /* --- the MPM's listener --------------------------------------------------- */
 
 /* The MPM asks for connections. */
 static void mpm_asks_locked(void)
 {
-    vl_arrivals->mpm_polled_us = vl_clock_us();
-    if (vl_arrivals->mpm_stalled)
-        vl_arrival_set_mpm_stalled_locked(0);
+    vl_newconns->mpm_polled_us = vl_clock_us();
+    if (vl_newconns->mpm_stalled)
+        vl_newconn_set_mpm_stalled_locked(0);
 }
 
 static void clear_pass_fd_locked(void)
 {
     apr_uint64_t count;
 
-    if (vl_arrivals->signalled
-        && read(vl_arrivals->pass_fd, &count, sizeof(count)) == sizeof(count))
-        vl_arrivals->signalled = 0;
+    if (vl_newconns->signalled
+        && read(vl_newconns->pass_fd, &count, sizeof(count)) == sizeof(count))
+        vl_newconns->signalled = 0;
 }
 
 /* The MPM takes one socket per call, so pass_fd stays readable until the list is
  * empty. */
-vl_arrival_t *vl_arrival_next(void)
+vl_newconn_t *vl_newconn_next(void)
 {
-    vl_arrival_t *arrival;
+    vl_newconn_t *newconn;
 
     vl_park_lock();
     mpm_asks_locked();
-    arrival = vl_arrival_first_for_mpm_locked();
-    if (arrival) {
-        vl_arrival_move_locked(arrival, IN_MPM);
+    newconn = vl_newconn_first_for_mpm_locked();
+    if (newconn) {
+        vl_newconn_move_locked(newconn, IN_MPM);
     }
     else {
         clear_pass_fd_locked();
     }
     vl_park_unlock();
-    return arrival;
+    return newconn;
 }
 
 /* Releases the record, once a worker has begun with the connection or its pool is
  * destroyed. */
-static void release_record(vl_passport_t *passport)
+static void release_record(vl_conninfo_t *conninfo)
 {
     vl_park_lock();
-    if (passport->arrival)
-        vl_arrival_release_locked(passport->arrival);
+    if (conninfo->newconn)
+        vl_newconn_release_locked(conninfo->newconn);
     vl_park_unlock();
 }
 
 /* Pool cleanup. The MPM closes the connection. The function returns a slot or a thread that
  * the connection still holds. When the child process exits, pools of connections outlive
  * the child's pool; what the child held has been returned by then. */
-static apr_status_t cleanup_passport(void *data)
+static apr_status_t cleanup_conninfo(void *data)
 {
-    vl_passport_t *passport = data;
+    vl_conninfo_t *conninfo = data;
 
     if (vl_child.ended)
         return APR_SUCCESS;
-    if (passport->grant.holds)
-        vl_park_end(&passport->grant.ticket, NULL);
-    if (passport->grant.occupies)
-        vl_thread_free(vl_child.shm, passport->grant.ticket.account);
-    passport->grant.holds = passport->grant.occupies = 0;
-    release_record(passport);
+    if (conninfo->grant.holds)
+        vl_park_end(&conninfo->grant.ticket, NULL);
+    if (conninfo->grant.occupies)
+        vl_thread_free(vl_child.shm, conninfo->grant.ticket.account);
+    conninfo->grant.holds = conninfo->grant.occupies = 0;
+    release_record(conninfo);
     return APR_SUCCESS;
 }
 
-static vl_passport_t *passport_make(apr_pool_t *p, const vl_grant_t *grant,
+static vl_conninfo_t *conninfo_make(apr_pool_t *p, const vl_grant_t *grant,
                                     int ready)
 {
-    vl_passport_t *passport = apr_pcalloc(p, sizeof(*passport));
+    vl_conninfo_t *conninfo = apr_pcalloc(p, sizeof(*conninfo));
 
-    passport->grant = *grant;
-    passport->ready = ready;
-    apr_pool_cleanup_register(p, passport, cleanup_passport,
+    conninfo->grant = *grant;
+    conninfo->ready = ready;
+    apr_pool_cleanup_register(p, conninfo, cleanup_conninfo,
                               apr_pool_cleanup_null);
-    return passport;
+    return conninfo;
 }
 
 static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
@@ -111,97 +111,97 @@ static apr_status_t make_socket(int fd, struct sockaddr_storage *local,
     return rv;
 }
 
-apr_status_t vl_arrival_socket(vl_arrival_t *arrival, apr_pool_t *p,
+apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
                                apr_socket_t **ret_sock)
 {
-    apr_status_t rv = make_socket(arrival->fd, &arrival->local,
-                                  &arrival->remote, p, ret_sock);
-    vl_passport_t *passport = passport_make(p, &arrival->grant, arrival->ready);
+    apr_status_t rv = make_socket(newconn->fd, &newconn->local,
+                                  &newconn->remote, p, ret_sock);
+    vl_conninfo_t *conninfo = conninfo_make(p, &newconn->grant, newconn->ready);
 
-    if (arrival->was_queued)
-        passport->grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
-    passport->http2 = arrival->http2;
+    if (newconn->was_queued)
+        conninfo->grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
+    conninfo->http2 = newconn->http2;
     vl_park_lock();
-    passport->arrival = arrival;
-    arrival->passport = passport;
+    conninfo->newconn = newconn;
+    newconn->conninfo = conninfo;
     vl_park_unlock();
     if (rv == APR_SUCCESS)
-        apr_socket_data_set(*ret_sock, passport, passport_key, NULL);
+        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
     else
-        release_record(passport);
+        release_record(conninfo);
     return rv;
 }
 
 /* --- the MPM in another process ------------------------------------------- */
 
-static apr_status_t relay_one_locked(vl_arrival_t *arrival)
+static apr_status_t relay_one_locked(vl_newconn_t *newconn)
 {
-    vl_item_t item = { .grant = arrival->grant, .ready = arrival->ready,
-                       .addr_len = arrival->addr_len,
-                       .local = arrival->local, .remote = arrival->remote };
+    vl_item_t item = { .grant = newconn->grant, .ready = newconn->ready,
+                       .addr_len = newconn->addr_len,
+                       .local = newconn->local, .remote = newconn->remote };
     apr_status_t rv;
 
-    if (arrival->was_queued)
-        item.grant.waited_us = vl_clock_us() - arrival->waiter.since_us;
+    if (newconn->was_queued)
+        item.grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
     rv = vl_relay_acceptor_send(vl_child.shm, vl_child.relay_pair, &item,
-                                arrival->fd);
+                                newconn->fd);
     if (rv == APR_SUCCESS)
-        vl_arrival_close_locked(arrival);
+        vl_newconn_close_locked(newconn);
     return rv;
 }
 
-void vl_arrival_relay(void)
+void vl_newconn_relay(void)
 {
-    vl_arrival_t *arrival;
+    vl_newconn_t *newconn;
     apr_status_t rv = APR_SUCCESS;
 
     vl_park_lock();
-    while (rv == APR_SUCCESS && (arrival = vl_arrival_first_for_mpm_locked()))
-        rv = relay_one_locked(arrival);
+    while (rv == APR_SUCCESS && (newconn = vl_newconn_first_for_mpm_locked()))
+        rv = relay_one_locked(newconn);
     if (rv == APR_SUCCESS)
         mpm_asks_locked();
     vl_park_unlock();
 }
 
-apr_status_t vl_arrival_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
+apr_status_t vl_newconn_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
                                        apr_socket_t **ret_sock)
 {
     vl_item_t *copy = apr_pmemdup(p, item, sizeof(*item));
     apr_status_t rv = make_socket(fd, &copy->local, &copy->remote, p,
                                   ret_sock);
-    vl_passport_t *passport = passport_make(p, &item->grant, item->ready);
+    vl_conninfo_t *conninfo = conninfo_make(p, &item->grant, item->ready);
 
     if (rv == APR_SUCCESS)
-        apr_socket_data_set(*ret_sock, passport, passport_key, NULL);
+        apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
     return rv;
 }
 
 /* --- its workers ---------------------------------------------------------- */
 
-vl_passport_t *vl_arrival_begin(apr_socket_t *sock)
+vl_conninfo_t *vl_newconn_begin(apr_socket_t *sock)
 {
     void *data = NULL;
 
-    if (apr_socket_data_get(&data, passport_key, sock) != APR_SUCCESS || !data)
+    if (apr_socket_data_get(&data, conninfo_key, sock) != APR_SUCCESS || !data)
         return NULL;
     release_record(data);
     return data;
 }
 
-int vl_arrival_linger(int fd, apr_int64_t linger_us)
+int vl_newconn_linger(int fd, apr_int64_t linger_us)
 {
-    vl_arrival_t *arrival;
+    vl_newconn_t *newconn;
     int copy_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
     if (copy_fd < 0)
         return 0;
-    arrival = vl_arrival_create(copy_fd);
-    if (!arrival)
+    newconn = vl_newconn_create(copy_fd);
+    if (!newconn)
         return 0;
     vl_park_lock();
-    vl_arrival_limit_lingering_locked();
-    vl_arrival_enter_locked(arrival, CLASSIFYING);
-    vl_arrival_linger_locked(arrival, linger_us);
+    vl_newconn_limit_lingering_locked();
+    vl_newconn_enter_locked(newconn, CLASSIFYING);
+    vl_newconn_linger_locked(newconn, linger_us);
     vl_park_unlock();
     return 1;
 }

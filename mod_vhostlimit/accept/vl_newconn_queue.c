@@ -22,58 +22,58 @@
 static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                         vl_reason_e refused)
 {
-    vl_arrival_t *arrival = (vl_arrival_t *)waiter;
+    vl_newconn_t *newconn = (vl_newconn_t *)waiter;
 
-    arrival->grant.holds = ticket != NULL;
-    arrival->grant.ticket.account = waiter->account;
+    newconn->grant.holds = ticket != NULL;
+    newconn->grant.ticket.account = waiter->account;
     if (ticket)
-        arrival->grant.ticket = *ticket;
-    arrival->grant.refused = refused;
+        newconn->grant.ticket = *ticket;
+    newconn->grant.refused = refused;
     if (refused == VL_REASON_QUEUE)
-        vl_arrival_refuse_locked(arrival);
+        vl_newconn_refuse_locked(newconn);
     else
-        vl_arrival_pass_locked(arrival);
+        vl_newconn_pass_locked(newconn);
 }
 
-void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
+void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
                              apr_uint32_t account, const vl_client_id_t *client)
 {
-    vl_waiter_t *waiter = &arrival->waiter;
+    vl_waiter_t *waiter = &newconn->waiter;
 
     waiter->account = account;
     waiter->client = *client;
-    waiter->since_us = arrival->queued_since_us ? arrival->queued_since_us
+    waiter->since_us = newconn->queued_since_us ? newconn->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = done_locked;
-    arrival->grant.timeout_us = conf->queue_timeout;
+    newconn->grant.timeout_us = conf->queue_timeout;
     waiter->may_defer = 1;
-    arrival->conf = conf;
-    arrival->was_queued = 1;
+    newconn->conf = conf;
+    newconn->was_queued = 1;
     vl_park_lock();
-    vl_arrival_move_until_locked(arrival, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
-    if (vl_park_ask_locked(waiter, &arrival->grant.ticket)) {
-        arrival->grant.holds = 1;
-        arrival->grant.ticket.client = *client;
-        arrival->was_queued = arrival->queued_since_us != 0;
-        vl_arrival_pass_locked(arrival);
+    vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
+    if (vl_park_ask_locked(waiter, &newconn->grant.ticket)) {
+        newconn->grant.holds = 1;
+        newconn->grant.ticket.client = *client;
+        newconn->was_queued = newconn->queued_since_us != 0;
+        vl_newconn_pass_locked(newconn);
     }
     vl_park_unlock();
 }
 
-vl_arrival_t *vl_arrival_unqueue_locked(int queued)
+vl_newconn_t *vl_newconn_unqueue_locked(int queued)
 {
-    return (vl_arrival_t *)vl_park_evict_locked(done_locked, queued);
+    return (vl_newconn_t *)vl_park_evict_locked(done_locked, queued);
 }
 
-void vl_arrival_set_mpm_stalled_locked(int stalled)
+void vl_newconn_set_mpm_stalled_locked(int stalled)
 {
-    vl_arrivals->mpm_stalled = stalled;
+    vl_newconns->mpm_stalled = stalled;
     vl_shm_child_pause(vl_child.shm, stalled);
     vl_park_take_locked();
 }
 
-void vl_arrival_return_grant_locked(vl_grant_t *grant)
+void vl_newconn_return_grant_locked(vl_grant_t *grant)
 {
     if (grant->holds)
         vl_slot_end(vl_child.shm, &grant->ticket, NULL);
@@ -82,44 +82,44 @@ void vl_arrival_return_grant_locked(vl_grant_t *grant)
     grant->holds = grant->occupies = 0;
 }
 
-void vl_arrival_clear_grant(vl_arrival_t *arrival)
+void vl_newconn_clear_grant(vl_newconn_t *newconn)
 {
-    arrival->ready = 0;
-    arrival->was_queued = 0;
-    memset(&arrival->grant, 0, sizeof(arrival->grant));
+    newconn->ready = 0;
+    newconn->was_queued = 0;
+    memset(&newconn->grant, 0, sizeof(newconn->grant));
 }
 
 /* --- clients that have gone: see vl_client.h ------------------------------ */
 
-void vl_arrival_drop_gone_locked(vl_arrival_t *arrival)
+void vl_newconn_drop_gone_locked(vl_newconn_t *newconn)
 {
-    vl_slot_gone(vl_child.shm, arrival->waiter.account,
-                 vl_clock_us() - arrival->waiter.since_us);
-    if (arrival->state == QUEUED)
-        vl_park_remove_locked(&arrival->waiter);
+    vl_slot_gone(vl_child.shm, newconn->waiter.account,
+                 vl_clock_us() - newconn->waiter.since_us);
+    if (newconn->state == QUEUED)
+        vl_park_remove_locked(&newconn->waiter);
     else
-        vl_arrival_return_grant_locked(&arrival->grant);
+        vl_newconn_return_grant_locked(&newconn->grant);
     ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_child.main_server,
                  VLOGNO(0037) "site %s: a client has gone after %" APR_INT64_T_FMT
                  " ms in the queue; its request does not run",
-                 arrival->conf->site->name,
-                 (vl_clock_us() - arrival->waiter.since_us) / 1000);
-    vl_arrival_close_locked(arrival);
+                 newconn->conf->site->name,
+                 (vl_clock_us() - newconn->waiter.since_us) / 1000);
+    vl_newconn_close_locked(newconn);
     vl_park_take_locked();
 }
 
 /* Connections that were queued for a short time are not checked, because the check is a
  * system call. */
-vl_arrival_t *vl_arrival_first_for_mpm_locked(void)
+vl_newconn_t *vl_newconn_first_for_mpm_locked(void)
 {
-    vl_arrival_t *arrival;
+    vl_newconn_t *newconn;
 
-    while ((arrival = vl_arrival_first_locked(FOR_MPM)) && arrival->was_queued
-           && vl_clock_us() - arrival->waiter.since_us > PROBE_US
-           && vl_client_is_gone(&arrival->client, arrival->fd,
-                                vl_client_events(arrival->fd)))
-        vl_arrival_drop_gone_locked(arrival);
-    return arrival;
+    while ((newconn = vl_newconn_first_locked(FOR_MPM)) && newconn->was_queued
+           && vl_clock_us() - newconn->waiter.since_us > PROBE_US
+           && vl_client_is_gone(&newconn->client, newconn->fd,
+                                vl_client_events(newconn->fd)))
+        vl_newconn_drop_gone_locked(newconn);
+    return newconn;
 }
 
 /* --- shortage of descriptors ---------------------------------------------- */
@@ -134,29 +134,29 @@ vl_arrival_t *vl_arrival_first_for_mpm_locked(void)
  * 4. the oldest connection with an incomplete head. */
 static vl_freed_e close_one_locked(void)
 {
-    vl_arrival_t *arrival = vl_arrival_first_locked(LINGERING);
+    vl_newconn_t *newconn = vl_newconn_first_locked(LINGERING);
     apr_uint32_t waiting;
     vl_waiter_t *newest;
 
-    if (!arrival) {
+    if (!newconn) {
         newest = vl_park_newest_of_longest_locked(done_locked, &waiting);
-        if (newest && waiting >= vl_arrivals->count[INCOMPLETE_HEAD]
+        if (newest && waiting >= vl_newconns->count[INCOMPLETE_HEAD]
             && waiting >= vl_lease_descriptors()) {
             vl_park_remove_locked(newest);
-            vl_arrival_reset_locked((vl_arrival_t *)newest);
+            vl_newconn_reset_locked((vl_newconn_t *)newest);
             return VL_FREED;
         }
         if (vl_lease_spare_locked())
             return VL_FREED_SOON;
-        arrival = vl_arrival_first_locked(INCOMPLETE_HEAD);
+        newconn = vl_newconn_first_locked(INCOMPLETE_HEAD);
     }
-    if (!arrival)
+    if (!newconn)
         return VL_FREED_NONE;
-    vl_arrival_close_locked(arrival);
+    vl_newconn_close_locked(newconn);
     return VL_FREED;
 }
 
-vl_freed_e vl_arrival_free_descriptor(void)
+vl_freed_e vl_newconn_free_descriptor(void)
 {
     vl_freed_e freed;
 
@@ -166,13 +166,13 @@ vl_freed_e vl_arrival_free_descriptor(void)
     return freed;
 }
 
-void vl_arrival_limit_descriptors_locked(void)
+void vl_newconn_limit_descriptors_locked(void)
 {
     apr_uint32_t all = vl_lease_descriptors();
     int i;
 
     for (i = 0; i < STATES; i++)
-        all += i == IN_MPM || i == RELEASED ? 0 : vl_arrivals->count[i];
+        all += i == IN_MPM || i == RELEASED ? 0 : vl_newconns->count[i];
     if (all / 2 > vl_child.max_lingering)
         close_one_locked();
 }

@@ -13,30 +13,30 @@
 
 /* Asks for a slot of the account. The connection is passed at once if a slot is free;
  * otherwise it is queued or deferred. */
-void vl_arrival_request_slot(vl_arrival_t *arrival, const vl_conf_t *conf,
+void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
                              apr_uint32_t account,
                              const vl_client_id_t *client);
 /* Removes a connection from the queues and returns it, a queued one if there is any.
  * queued 1: returns no deferred one. Returns NULL if there is none. */
-vl_arrival_t *vl_arrival_unqueue_locked(int queued);
+vl_newconn_t *vl_newconn_unqueue_locked(int queued);
 /* The MPM takes no connections, or takes them again. While it is stalled, this child is
  * granted nothing. */
-void vl_arrival_set_mpm_stalled_locked(int stalled);
+void vl_newconn_set_mpm_stalled_locked(int stalled);
 /* Returns the slot and the thread of a grant. The child is paused, so that it is
  * granted nothing in exchange. */
-void vl_arrival_return_grant_locked(vl_grant_t *grant);
+void vl_newconn_return_grant_locked(vl_grant_t *grant);
 /* Clears a grant that holds neither a slot nor a thread. */
-void vl_arrival_clear_grant(vl_arrival_t *arrival);
+void vl_newconn_clear_grant(vl_newconn_t *newconn);
 
 /* The client of a connection in QUEUED or FOR_MPM has gone: counts it, returns its grant
  * or leaves the queue, and closes the connection. */
-void vl_arrival_drop_gone_locked(vl_arrival_t *arrival);
+void vl_newconn_drop_gone_locked(vl_newconn_t *newconn);
 /* Returns the first connection in FOR_MPM whose client is still there, or NULL. Drops
  * the connections before it. */
-vl_arrival_t *vl_arrival_first_for_mpm_locked(void);
+vl_newconn_t *vl_newconn_first_for_mpm_locked(void);
 
 /* Closes one connection if the connections here use more than their part of the
- * descriptors. The rest is for the MPM's threads. vl_arrival_free_descriptor() chooses it. */
-void vl_arrival_limit_descriptors_locked(void);
+ * descriptors. The rest is for the MPM's threads. vl_newconn_free_descriptor() chooses it. */
+void vl_newconn_limit_descriptors_locked(void);
 
 #endif

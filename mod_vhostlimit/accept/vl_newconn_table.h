@@ -47,10 +47,10 @@
  *                   --MPM stalled, slot returned-----> QUEUED
  *                   --client has gone----------------> RELEASED
  *   IN_MPM          --worker begins, or pool ends----> RELEASED
- *   TRANSFER_FAILED --next vl_arrival_after_events()-------> CLASSIFYING
+ *   TRANSFER_FAILED --next vl_newconn_after_events()-------> CLASSIFYING
  *                   --input while acceptor stalls----> FOR_MPM
  *   LINGERING       --client closes, or time is up---> RELEASED
- *   RELEASED        --next vl_arrival_after_events()-------> freed
+ *   RELEASED        --next vl_newconn_after_events()-------> freed
  *
  * A transfer to another child, or a shortage of descriptors, also ends a state in
  * RELEASED. A transfer that fails ends in TRANSFER_FAILED, with a new record. When the
@@ -79,10 +79,10 @@ typedef enum {
     WATCHED_FOR_INPUT               /* an event also when the client sends */
 } watched_e;
 
-struct vl_arrival_t {
+struct vl_newconn_t {
     vl_waiter_t waiter;             /* first member: a waiter pointer is cast to its
                                      * connection */
-    APR_RING_ENTRY(vl_arrival_t) link;  /* on the list of its state */
+    APR_RING_ENTRY(vl_newconn_t) link;  /* on the list of its state */
     state_e state;
     vl_timer_t timer;               /* set in INCOMPLETE_HEAD, QUEUED and LINGERING */
     int fd;
@@ -94,69 +94,69 @@ struct vl_arrival_t {
     int was_queued;                 /* it has been queued since waiter.since_us */
     vl_grant_t grant;
     const vl_conf_t *conf;          /* its site's settings; set when it is first QUEUED */
-    vl_passport_t *passport;        /* IN_MPM: points back here; NULL before */
+    vl_conninfo_t *conninfo;        /* IN_MPM: points back here; NULL before */
     vl_client_t client;
     int is_head;                    /* the method is HEAD */
     socklen_t addr_len;             /* length of local and of remote */
     struct sockaddr_storage local, remote;
 };
 
-APR_RING_HEAD(arrival_ring_t, vl_arrival_t);
+APR_RING_HEAD(newconn_ring_t, vl_newconn_t);
 
-typedef struct child_arrivals_t {
+typedef struct child_newconns_t {
     vl_wheel_t *wheel;
     int epoll_fd;
-    struct arrival_ring_t ring[STATES];
+    struct newconn_ring_t ring[STATES];
     apr_uint32_t count[STATES];
     int pass_fd;                    /* eventfd, readable while FOR_MPM is not empty */
     int signalled;                  /* pass_fd is readable */
     apr_int64_t signalled_us;       /* when it became readable */
     apr_int64_t mpm_polled_us;      /* when the MPM last asked for a connection */
-    int mpm_stalled;                /* see vl_arrival_set_mpm_stalled_locked() */
+    int mpm_stalled;                /* see vl_newconn_set_mpm_stalled_locked() */
     apr_uint32_t accepted;          /* connections so far; wraps around */
     apr_uint32_t refusal_us;        /* average cost of a refusal, us of CPU time */
-} child_arrivals_t;
+} child_newconns_t;
 
-extern child_arrivals_t *vl_arrivals;       /* one for each child process */
+extern child_newconns_t *vl_newconns;       /* one for each child process */
 
 /* Returns a record that is in no state yet. Returns NULL and closes fd if memory is
  * short. */
-vl_arrival_t *vl_arrival_create(int fd);
+vl_newconn_t *vl_newconn_create(int fd);
 /* Puts a record that is in no state into this one. */
-void vl_arrival_enter_locked(vl_arrival_t *arrival, state_e state);
+void vl_newconn_enter_locked(vl_newconn_t *newconn, state_e state);
 /* Moves a record to another state and clears its timer. */
-void vl_arrival_move_locked(vl_arrival_t *arrival, state_e state);
+void vl_newconn_move_locked(vl_newconn_t *newconn, state_e state);
 /* The same, and sets its timer. */
-void vl_arrival_move_until_locked(vl_arrival_t *arrival, state_e state,
+void vl_newconn_move_until_locked(vl_newconn_t *newconn, state_e state,
                                   apr_int64_t until_us);
 /* Returns what another child needs to know of the connection. */
-vl_passed_t vl_arrival_known(const vl_arrival_t *arrival);
+vl_passed_t vl_newconn_known(const vl_newconn_t *newconn);
 /* Returns the oldest record in the state, or NULL if there is none. */
-vl_arrival_t *vl_arrival_first_locked(state_e state);
+vl_newconn_t *vl_newconn_first_locked(state_e state);
 
 /* Moves the connection to FOR_MPM. The first one makes pass_fd readable;
- * vl_arrival_next() clears it when the list is empty. */
-void vl_arrival_pass_locked(vl_arrival_t *arrival);
+ * vl_newconn_next() clears it when the list is empty. */
+void vl_newconn_pass_locked(vl_newconn_t *newconn);
 /* Shuts down the connection and moves it to LINGERING, for linger_us at most. Closes it
  * if it cannot be watched. */
-void vl_arrival_linger_locked(vl_arrival_t *arrival, apr_int64_t linger_us);
+void vl_newconn_linger_locked(vl_newconn_t *newconn, apr_int64_t linger_us);
 /* Closes the oldest LINGERING connections until one more fits the limit. */
-void vl_arrival_limit_lingering_locked(void);
+void vl_newconn_limit_lingering_locked(void);
 /* Gives up the record and leaves its descriptor to the caller. A record that was not
  * watched is freed. Another one may be among the events that the acceptor works on, so
- * it becomes RELEASED and vl_arrival_free_released_locked() frees it. */
-void vl_arrival_release_locked(vl_arrival_t *arrival);
-/* The same as vl_arrival_release_locked(), and closes the descriptor. */
-void vl_arrival_close_locked(vl_arrival_t *arrival);
+ * it becomes RELEASED and vl_newconn_free_released_locked() frees it. */
+void vl_newconn_release_locked(vl_newconn_t *newconn);
+/* The same as vl_newconn_release_locked(), and closes the descriptor. */
+void vl_newconn_close_locked(vl_newconn_t *newconn);
 /* Frees the RELEASED records. The acceptor calls it after its events. */
-void vl_arrival_free_released_locked(void);
+void vl_newconn_free_released_locked(void);
 
 /* Watches the connection for input. how: EPOLLET, or 0 for a lingering connection,
  * which is read in parts and may have sent input before. Returns 0 if it cannot be
  * watched. */
-int vl_arrival_watch_locked(vl_arrival_t *arrival, apr_uint32_t how);
+int vl_newconn_watch_locked(vl_newconn_t *newconn, apr_uint32_t how);
 /* Watches a QUEUED connection only for its close. Does nothing if it is watched
  * already. */
-void vl_arrival_watch_close_locked(vl_arrival_t *arrival);
+void vl_newconn_watch_close_locked(vl_newconn_t *newconn);
 
 #endif

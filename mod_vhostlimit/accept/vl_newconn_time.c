@@ -21,15 +21,15 @@
 
 static void expired_locked(vl_timer_t *timer)
 {
-    vl_arrival_t *arrival = (vl_arrival_t *)(void *)
-        ((char *)timer - offsetof(vl_arrival_t, timer));
+    vl_newconn_t *newconn = (vl_newconn_t *)(void *)
+        ((char *)timer - offsetof(vl_newconn_t, timer));
 
-    if (arrival->state == INCOMPLETE_HEAD)
-        vl_arrival_time_out_locked(arrival);
-    else if (arrival->state == QUEUED)
-        vl_arrival_watch_close_locked(arrival);
+    if (newconn->state == INCOMPLETE_HEAD)
+        vl_newconn_time_out_locked(newconn);
+    else if (newconn->state == QUEUED)
+        vl_newconn_watch_close_locked(newconn);
     else
-        vl_arrival_close_locked(arrival);
+        vl_newconn_close_locked(newconn);
 }
 
 /* Returns 1 if the MPM has stopped accepting, because its connections or its threads are
@@ -38,8 +38,8 @@ static int mpm_stalls_locked(apr_int64_t now_us)
 {
     apr_int64_t limit = now_us - MPM_STALLED_US;
 
-    return vl_arrival_first_locked(FOR_MPM) && vl_arrivals->mpm_polled_us <= limit
-           && vl_arrivals->signalled_us <= limit;
+    return vl_newconn_first_locked(FOR_MPM) && vl_newconns->mpm_polled_us <= limit
+           && vl_newconns->signalled_us <= limit;
 }
 
 /* Returns the slots that a stalled MPM does not use. A connection that loses its slot is
@@ -47,23 +47,23 @@ static int mpm_stalls_locked(apr_int64_t now_us)
  * its queue. This child is granted nothing, so no other record moves meanwhile. */
 static void return_grants_locked(void)
 {
-    struct arrival_ring_t *passing = &vl_arrivals->ring[FOR_MPM];
-    vl_arrival_t *arrival, *before;
+    struct newconn_ring_t *passing = &vl_newconns->ring[FOR_MPM];
+    vl_newconn_t *newconn, *before;
 
-    for (arrival = APR_RING_LAST(passing);
-         arrival != APR_RING_SENTINEL(passing, vl_arrival_t, link);
-         arrival = before) {
-        before = APR_RING_PREV(arrival, link);
-        if (arrival->grant.holds) {
-            vl_arrival_return_grant_locked(&arrival->grant);
-            arrival->was_queued = 1;
-            vl_arrival_move_locked(arrival, QUEUED);
-            vl_park_put_back_locked(&arrival->waiter);
+    for (newconn = APR_RING_LAST(passing);
+         newconn != APR_RING_SENTINEL(passing, vl_newconn_t, link);
+         newconn = before) {
+        before = APR_RING_PREV(newconn, link);
+        if (newconn->grant.holds) {
+            vl_newconn_return_grant_locked(&newconn->grant);
+            newconn->was_queued = 1;
+            vl_newconn_move_locked(newconn, QUEUED);
+            vl_park_put_back_locked(&newconn->waiter);
         }
     }
 }
 
-int vl_arrival_tick(apr_int64_t now_us)
+int vl_newconn_tick(apr_int64_t now_us)
 {
     apr_uint32_t children = vl_shm_child_count_active(vl_child.shm);
     apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
@@ -73,37 +73,37 @@ int vl_arrival_tick(apr_int64_t now_us)
     vl_park_expire_locked(now_us, max > REFUSALS_EACH ? max : REFUSALS_EACH);
     vl_park_refill_locked();
     vl_park_take_locked();
-    vl_wheel_turn(vl_arrivals->wheel, now_us, expired_locked);
-    if (!vl_arrivals->mpm_stalled && mpm_stalls_locked(now_us)) {
-        vl_arrival_set_mpm_stalled_locked(1);
+    vl_wheel_turn(vl_newconns->wheel, now_us, expired_locked);
+    if (!vl_newconns->mpm_stalled && mpm_stalls_locked(now_us)) {
+        vl_newconn_set_mpm_stalled_locked(1);
         return_grants_locked();
     }
-    mpm_stalled = vl_arrivals->mpm_stalled;
+    mpm_stalled = vl_newconns->mpm_stalled;
     vl_park_unlock();
     return mpm_stalled;
 }
 
 static void pass_with_input_locked(state_e state)
 {
-    struct arrival_ring_t *in = &vl_arrivals->ring[state];
-    vl_arrival_t *arrival, *next;
+    struct newconn_ring_t *in = &vl_newconns->ring[state];
+    vl_newconn_t *newconn, *next;
     char byte;
 
-    for (arrival = APR_RING_FIRST(in);
-         arrival != APR_RING_SENTINEL(in, vl_arrival_t, link); arrival = next) {
-        next = APR_RING_NEXT(arrival, link);
-        if (recv(arrival->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
-            vl_arrival_clear_grant(arrival);
-            vl_arrival_pass_locked(arrival);
+    for (newconn = APR_RING_FIRST(in);
+         newconn != APR_RING_SENTINEL(in, vl_newconn_t, link); newconn = next) {
+        next = APR_RING_NEXT(newconn, link);
+        if (recv(newconn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+            vl_newconn_clear_grant(newconn);
+            vl_newconn_pass_locked(newconn);
         }
     }
 }
 
-int vl_arrival_tick_while_stalled(apr_int64_t now_us)
+int vl_newconn_tick_while_stalled(apr_int64_t now_us)
 {
     vl_park_lock();
     pass_with_input_locked(INCOMPLETE_HEAD);
     pass_with_input_locked(TRANSFER_FAILED);
     vl_park_unlock();
-    return vl_arrival_tick(now_us);
+    return vl_newconn_tick(now_us);
 }

@@ -10,78 +10,78 @@
 #include "accept/vl_rescue.h"
 
 /* Returns a connection that waits here, without a grant, or NULL. */
-static vl_arrival_t *find_waiting_locked(void)
+static vl_newconn_t *find_waiting_locked(void)
 {
-    vl_arrival_t *arrival = vl_arrival_first_locked(INCOMPLETE_HEAD);
+    vl_newconn_t *newconn = vl_newconn_first_locked(INCOMPLETE_HEAD);
 
-    if (!arrival)
-        arrival = vl_arrival_first_locked(TRANSFER_FAILED);
-    if (!arrival && (arrival = vl_arrival_first_locked(FOR_MPM)))
-        vl_arrival_return_grant_locked(&arrival->grant);
-    return arrival ? arrival : vl_arrival_unqueue_locked(0);
+    if (!newconn)
+        newconn = vl_newconn_first_locked(TRANSFER_FAILED);
+    if (!newconn && (newconn = vl_newconn_first_locked(FOR_MPM)))
+        vl_newconn_return_grant_locked(&newconn->grant);
+    return newconn ? newconn : vl_newconn_unqueue_locked(0);
 }
 
 /* The descriptor is the MPM's, so the transfer gets a duplicate. */
-static vl_arrival_t *find_unbegun_locked(void)
+static vl_newconn_t *find_unbegun_locked(void)
 {
-    vl_arrival_t *arrival = vl_arrival_first_locked(IN_MPM);
+    vl_newconn_t *newconn = vl_newconn_first_locked(IN_MPM);
 
-    if (arrival) {
-        vl_arrival_return_grant_locked(&arrival->grant);
-        vl_rescue_forget(arrival->fd);
-        arrival->fd = fcntl(arrival->fd, F_DUPFD_CLOEXEC, 0);
+    if (newconn) {
+        vl_newconn_return_grant_locked(&newconn->grant);
+        vl_rescue_forget(newconn->fd);
+        newconn->fd = fcntl(newconn->fd, F_DUPFD_CLOEXEC, 0);
     }
-    return arrival;
+    return newconn;
 }
 
-static vl_arrival_t *find_locked(vl_take_e which)
+static vl_newconn_t *find_locked(vl_take_e which)
 {
     switch (which) {
     case VL_TAKE_WAITING:
         return find_waiting_locked();
     case VL_TAKE_QUEUED:
-        return vl_arrival_unqueue_locked(1);
+        return vl_newconn_unqueue_locked(1);
     case VL_TAKE_UNBEGUN:
         break;
     }
     return find_unbegun_locked();
 }
 
-void vl_arrival_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
+void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
 {
-    vl_arrival_t *arrival;
+    vl_newconn_t *newconn;
     apr_size_t n;
 
     vl_park_lock();
     if (which == VL_TAKE_WAITING)
-        vl_arrival_set_mpm_stalled_locked(1);
-    for (n = 0; n < max && (arrival = find_locked(which)); n++) {
-        ret_batch->fds[n] = arrival->fd;
-        ret_batch->passed[n] = vl_arrival_known(arrival);
-        vl_arrival_release_locked(arrival);
+        vl_newconn_set_mpm_stalled_locked(1);
+    for (n = 0; n < max && (newconn = find_locked(which)); n++) {
+        ret_batch->fds[n] = newconn->fd;
+        ret_batch->passed[n] = vl_newconn_known(newconn);
+        vl_newconn_release_locked(newconn);
     }
     ret_batch->n = n;
     vl_park_unlock();
 }
 
-void vl_arrival_answer_all(void)
+void vl_newconn_answer_all(void)
 {
-    vl_arrival_t *arrival;
+    vl_newconn_t *newconn;
 
     vl_park_lock();
-    while ((arrival = find_waiting_locked()))
-        vl_arrival_answer_503_locked(arrival);
+    while ((newconn = find_waiting_locked()))
+        vl_newconn_answer_503_locked(newconn);
     vl_park_unlock();
 }
 
-apr_uint32_t vl_arrival_count(void)
+apr_uint32_t vl_newconn_count(void)
 {
     apr_uint32_t n;
 
     vl_park_lock();
-    n = vl_arrivals->count[INCOMPLETE_HEAD] + vl_arrivals->count[QUEUED]
-        + vl_arrivals->count[FOR_MPM] + vl_arrivals->count[TRANSFER_FAILED]
-        + vl_arrivals->count[LINGERING];
+    n = vl_newconns->count[INCOMPLETE_HEAD] + vl_newconns->count[QUEUED]
+        + vl_newconns->count[FOR_MPM] + vl_newconns->count[TRANSFER_FAILED]
+        + vl_newconns->count[LINGERING];
     vl_park_unlock();
     return n;
 }

@@ -150,7 +150,7 @@ static apr_status_t accept_relayed(void **csd, ap_listen_rec *lr,
         }
         rv = vl_relay_child_receive(vl_child.shm, vl_child.relay_pair, &item, &fd);
         if (rv == APR_SUCCESS) {
-            rv = vl_arrival_relayed_socket(&item, fd, ptrans, &sock);
+            rv = vl_newconn_relayed_socket(&item, fd, ptrans, &sock);
             *csd = sock;
             return rv;
         }

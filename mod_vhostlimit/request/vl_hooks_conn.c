@@ -64,7 +64,7 @@ static void begin_idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
 /* Returns 1 if the first request could be read at once. Then there was no handshake. */
 static int is_ready(const conn_t *conn)
 {
-    return conn->passport && conn->passport->ready;
+    return conn->conninfo && conn->conninfo->ready;
 }
 
 /* Returns how long Apache lingers (MAX_SECS_TO_LINGER, SECONDS_TO_LINGER). */
@@ -93,7 +93,7 @@ static int is_last(const request_rec *r)
 /* Closes a cleartext connection after its last response. The event MPM would poll it until
  * its client closes, and a second worker would then close it. Under worker the thread would
  * wait. If c->aborted is set, the MPM closes the socket at once without shutting it down,
- * and the acceptor lingers in its place (vl_arrival_linger()). Not under prefork, where the
+ * and the acceptor lingers in its place (vl_newconn_linger()). Not under prefork, where the
  * acceptor is another process.
  *
  * Lingering protects the response from the reset that unread input causes. If no input
@@ -110,7 +110,7 @@ static void linger(conn_rec *c, const conn_t *conn)
     apr_os_sock_get(&fd, ap_get_conn_socket(c));
     if (!c->aborted && !vl_has_pending_output(c)
         && ((conn->is_last && !vl_client_has_sent(fd))
-            || vl_arrival_linger(fd, linger_us(c))))
+            || vl_newconn_linger(fd, linger_us(c))))
         c->aborted = 1;
 }
 
@@ -209,12 +209,12 @@ static void use_batch_class(void)
 
 /* Takes the grant that the acceptor has left for the connection, and begins its
  * handshake. */
-static void take_passport(conn_rec *c, conn_t *conn)
+static void take_conninfo(conn_rec *c, conn_t *conn)
 {
     use_batch_class();
-    conn->grant = conn->passport->grant;
-    conn->passport->grant.holds = conn->passport->grant.occupies = 0;
-    if (conn->grant.holds && !conn->passport->ready)
+    conn->grant = conn->conninfo->grant;
+    conn->conninfo->grant.holds = conn->conninfo->grant.occupies = 0;
+    if (conn->grant.holds && !conn->conninfo->ready)
         conn->handshake = vl_handshake_begin(c, &conn->grant, vl_request_thread_us());
 }
 
@@ -223,12 +223,12 @@ static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
-    conn->passport = c->master ? NULL : vl_arrival_begin(csd);
+    conn->conninfo = c->master ? NULL : vl_newconn_begin(csd);
     if (c->master)
         conn->master = ap_get_module_config(c->master->conn_config,
                                             &vhostlimit_module);
-    if (conn->passport)
-        take_passport(c, conn);
+    if (conn->conninfo)
+        take_conninfo(c, conn);
     ap_set_module_config(c->conn_config, &vhostlimit_module, conn);
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
@@ -247,7 +247,7 @@ static void begin_lease(conn_rec *c, conn_t *conn)
     conn->lease = vl_lease_make(c, &conn->grant, is_ready(conn));
     if (vl_lease_parks())
         vl_request_unoccupy(&conn->grant);
-    if (conn->passport && conn->passport->http2
+    if (conn->conninfo && conn->conninfo->http2
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
         vl_lease_switch(conn->lease);
     else if (timeout_us)

@@ -69,7 +69,7 @@ typedef struct req_t {
 } req_t;
 
 typedef struct conn_t {
-    vl_passport_t *passport;    /* NULL: the acceptor has not seen the connection */
+    vl_conninfo_t *conninfo;    /* NULL: the acceptor has not seen the connection */
     vl_grant_t grant;           /* for the next request */
     vl_handshake_t *handshake;  /* until the first request, or NULL */
     vl_lease_t *lease;          /* NULL: a stream, or not yet processed */
