@@ -17,7 +17,7 @@
 #include "config/vl_remoteip.h"
 #include "accept/vl_peek.h"
 #include "config/vl_scratch.h"
-#include "config/vl_visitor.h"
+#include "config/vl_sharing.h"
 
 /* Bytes of a head that are read. */
 #define PEEK_SIZE 8192

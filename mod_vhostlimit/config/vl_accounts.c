@@ -6,7 +6,7 @@
 #include <http_main.h>
 
 #include "config/vl_conf.h"
-#include "config/vl_visitor.h"
+#include "config/vl_sharing.h"
 #include "base/vl_private.h"
 #include "core/vl_hosts.h"
 

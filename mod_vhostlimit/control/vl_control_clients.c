@@ -4,7 +4,7 @@
 #include <arpa/inet.h>
 
 #include "base/vl_clock.h"
-#include "config/vl_visitor.h"
+#include "config/vl_sharing.h"
 #include "core/vl_hosts.h"
 #include "core/vl_inside.h"
 

@@ -12,7 +12,7 @@
 #include "config/vl_accounts.h"
 #include "config/vl_conf.h"
 #include "core/vl_hosts.h"
-#include "config/vl_visitor.h"
+#include "config/vl_sharing.h"
 #include "config/vl_exempt.h"
 #include "request/vl_request.h"
 #include "base/vl_private.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/vl_clock.h"
-#include "config/vl_visitor.h"
+#include "config/vl_sharing.h"
 #include "core/vl_thread.h"
 
 /* Average CPU time of the account's requests, us, from which a thread moves into the

@@ -10,7 +10,7 @@
 
 #include "accept/vl_accept.h"
 #include "base/vl_clock.h"
-#include "config/vl_visitor.h"
+#include "config/vl_sharing.h"
 #include "base/vl_private.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_slot.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config/vl_visitor.h"
+#include "config/vl_sharing.h"
 
 #include <apr_lib.h>
 #include <apr_siphash.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_VISITOR_H
-#define VL_VISITOR_H
+#ifndef VL_SHARING_H
+#define VL_SHARING_H
 
 /* VhostLimitClients, VhostLimitClass and VhostLimitKnown: the visitors of a site. Finds the
  * class of a request, its client and whether the client is known, for the order inside a
