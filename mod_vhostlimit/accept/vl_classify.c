@@ -163,10 +163,10 @@ static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
     apr_sockaddr_t *client = expects_header && address_in_header(&in_header, peek)
                              ? &in_header : remote;
     int asks_remoteip = vl_remoteip_is_used() && conf->mode == VL_MODE_ON
-                        && conf->visitors.clients && !peek->tls
+                        && conf->sharing.clients && !peek->tls
                         && vl_shm_is_contended(vl_child.shm, ret_found->account);
 
-    if (conf->exempt || asks_remoteip || vl_visitor_needs_request(&conf->visitors)) {
+    if (conf->exempt || asks_remoteip || vl_sharing_needs_request(&conf->sharing)) {
         apr_pool_clear(classifier.scratch);
         r = vl_exempt_scratch(classifier.scratch, s, bytes + skipped, len - skipped, local,
                               remote);
@@ -177,7 +177,7 @@ static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
     if (r && asks_remoteip)
         vl_remoteip_apply(r);
     if (conf->mode == VL_MODE_ON)
-        vl_visitor_identify(vl_child.shm, ret_found->account, s, r, client,
+        vl_sharing_identify(vl_child.shm, ret_found->account, s, r, client,
                             &ret_found->client);
 }
 

@@ -80,7 +80,7 @@ static apr_status_t enter_account(server_rec *s, vl_shm_t *shm)
     rv = vl_shm_post_config_account(shm, conf->site->name, conf->mode, &values,
                                     &conf->account);
     if (rv == APR_SUCCESS)
-        vl_visitor_post_config(s, shm);
+        vl_sharing_post_config(s, shm);
     return rv;
 }
 

@@ -236,17 +236,17 @@ void *vl_conf_create(apr_pool_t *p, server_rec *s)
     VL_SIZES(X)
 #undef X
     conf->queue_timeout = -1;
-    conf->visitors.clients = VL_UNSET;
+    conf->sharing.clients = VL_UNSET;
     conf->slots = VL_SLOTS_AUTO;
     conf->history = VL_HISTORY_PATH;
     return conf;
 }
 
 /* Sets what `add` does not configure from `base`.  Classes are inherited together. */
-static void merge_visitors(vl_visitor_conf_t *conf, const vl_visitor_conf_t *base,
-                           const vl_visitor_conf_t *add)
+static void merge_sharing(vl_sharing_conf_t *conf, const vl_sharing_conf_t *base,
+                          const vl_sharing_conf_t *add)
 {
-    const vl_visitor_conf_t *from = add->clients != VL_UNSET ? add : base;
+    const vl_sharing_conf_t *from = add->clients != VL_UNSET ? add : base;
 
     conf->clients = from->clients;
     conf->bits4 = from->bits4;
@@ -282,7 +282,7 @@ void *vl_conf_merge(apr_pool_t *p, void *base_conf, void *add_conf)
     conf->sandbox_paths = !base->sandbox_paths ? add->sandbox_paths
         : !add->sandbox_paths ? base->sandbox_paths
         : apr_array_append(p, base->sandbox_paths, add->sandbox_paths);
-    merge_visitors(&conf->visitors, &base->visitors, &add->visitors);
+    merge_sharing(&conf->sharing, &base->sharing, &add->sharing);
     conf->accounts = add->accounts.by != VL_ACCOUNTS_UNSET ? add->accounts
                                                            : base->accounts;
     memcpy(conf->set_at, add->set_at, sizeof(conf->set_at));
@@ -530,7 +530,7 @@ static const char *set_exempt(cmd_parms *cmd, void *dconf, const char *arg)
 static const char *set_clients(cmd_parms *cmd, void *dconf, const char *mode,
                                const char *bits4, const char *bits6)
 {
-    vl_visitor_conf_t *conf = &vl_conf_get(cmd->server)->visitors;
+    vl_sharing_conf_t *conf = &vl_conf_get(cmd->server)->sharing;
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
     apr_int64_t n4 = VL_CLIENT_BITS4, n6 = VL_CLIENT_BITS6;
 
@@ -555,7 +555,7 @@ static const char *set_clients(cmd_parms *cmd, void *dconf, const char *mode,
 static const char *set_class(cmd_parms *cmd, void *dconf, const char *name,
                              const char *weight, const char *expr)
 {
-    vl_visitor_conf_t *conf = &vl_conf_get(cmd->server)->visitors;
+    vl_sharing_conf_t *conf = &vl_conf_get(cmd->server)->sharing;
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
     const vl_class_conf_t *other;
     vl_class_conf_t *class_conf;
@@ -598,7 +598,7 @@ static const char *set_class(cmd_parms *cmd, void *dconf, const char *name,
 }
 
 /* Parses share=N or ttl=TIME. Returns NULL or an error. */
-static const char *set_known_option(cmd_parms *cmd, vl_visitor_conf_t *conf,
+static const char *set_known_option(cmd_parms *cmd, vl_sharing_conf_t *conf,
                                     const char *option)
 {
     apr_int64_t n;
@@ -623,7 +623,7 @@ static const char *set_known_option(cmd_parms *cmd, vl_visitor_conf_t *conf,
 static const char *set_known(cmd_parms *cmd, void *dconf, const char *mode,
                              const char *first, const char *second)
 {
-    vl_visitor_conf_t *conf = &vl_conf_get(cmd->server)->visitors;
+    vl_sharing_conf_t *conf = &vl_conf_get(cmd->server)->sharing;
     const char *error = ap_check_cmd_context(cmd, NOT_IN_DIR_CONTEXT);
 
     if (error)

@@ -32,14 +32,14 @@ typedef struct vl_class_conf_t {
 
 typedef enum { VL_KNOWN_UNSET, VL_KNOWN_OFF, VL_KNOWN_ADDRESS, VL_KNOWN_COOKIE } vl_known_e;
 
-typedef struct vl_visitor_conf_t {
+typedef struct vl_sharing_conf_t {
     int clients;                        /* 1: On; 0: Off; VL_UNSET */
     int bits4, bits6;                   /* length of the prefixes of clients */
     apr_array_header_t *classes;        /* of vl_class_conf_t, or NULL */
     vl_known_e known;
     int share;                          /* % of known clients */
     apr_int64_t ttl_us;                 /* how long a client is known at most */
-} vl_visitor_conf_t;
+} vl_sharing_conf_t;
 
 typedef enum { VL_ACCOUNTS_UNSET, VL_ACCOUNTS_VHOST, VL_ACCOUNTS_HOST } vl_accounts_e;
 
@@ -86,7 +86,7 @@ struct vl_conf_t {
     apr_array_header_t *site_confs;     /* vl_site_conf_t *; main server only; NULL: none */
     const char *save_file;      /* main server only; NULL: not configured */
     const ap_expr_info_t *exempt;       /* NULL: no request is exempt */
-    vl_visitor_conf_t visitors; /* shares inside the site */
+    vl_sharing_conf_t sharing;  /* shares inside the site */
     vl_accounts_conf_t accounts;        /* VhostLimitAccounts */
     apr_array_header_t *sandbox_paths;      /* of vl_rule_t, or NULL */
     const vl_sandbox_t *programs;       /* sandbox of the site's programs, or NULL; set by

@@ -35,13 +35,13 @@ static void fill_defaults(vl_conf_t *conf)
         conf->member = 0;
     VL_SIZES(X)
 #undef X
-    if (conf->visitors.clients == VL_UNSET) {
-        conf->visitors.clients = 1;
-        conf->visitors.bits4 = VL_CLIENT_BITS4;
-        conf->visitors.bits6 = VL_CLIENT_BITS6;
+    if (conf->sharing.clients == VL_UNSET) {
+        conf->sharing.clients = 1;
+        conf->sharing.bits4 = VL_CLIENT_BITS4;
+        conf->sharing.bits6 = VL_CLIENT_BITS6;
     }
-    if (conf->visitors.known == VL_KNOWN_UNSET)
-        conf->visitors.known = VL_KNOWN_OFF;
+    if (conf->sharing.known == VL_KNOWN_UNSET)
+        conf->sharing.known = VL_KNOWN_OFF;
     if (conf->accounts.by == VL_ACCOUNTS_UNSET)
         conf->accounts.by = VL_ACCOUNTS_VHOST;
     if (conf->queue_timeout < 0)

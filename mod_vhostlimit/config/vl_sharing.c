@@ -14,31 +14,31 @@
 
 #define COOKIE "vhostlimit-known"
 
-void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm)
+void vl_sharing_post_config(const server_rec *s, vl_shm_t *shm)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    const apr_array_header_t *classes = conf->visitors.classes;
+    const apr_array_header_t *classes = conf->sharing.classes;
     apr_uint32_t weights[VL_CLASSES_MAX] = { VL_CLASS_WEIGHT_DEFAULT };
     int i;
 
     for (i = 0; classes && i < classes->nelts; i++)
         weights[i + 1] = (apr_uint32_t)APR_ARRAY_IDX(classes, i, vl_class_conf_t).weight;
     vl_shm_post_config_classes(shm, conf->account,
-                               classes || conf->visitors.known > VL_KNOWN_OFF ? weights : NULL,
-                               conf->visitors.known > VL_KNOWN_OFF
-                               ? (apr_uint32_t)conf->visitors.share : 0);
+                               classes || conf->sharing.known > VL_KNOWN_OFF ? weights : NULL,
+                               conf->sharing.known > VL_KNOWN_OFF
+                               ? (apr_uint32_t)conf->sharing.share : 0);
 }
 
-int vl_visitor_classes(const vl_visitor_conf_t *conf)
+int vl_sharing_classes(const vl_sharing_conf_t *conf)
 {
     return conf->classes ? conf->classes->nelts + 1 : 0;
 }
 
-const char *vl_visitor_class_name(const vl_visitor_conf_t *conf, unsigned class_no)
+const char *vl_sharing_class_name(const vl_sharing_conf_t *conf, unsigned class_no)
 {
     if (!class_no)
         return "other";
-    if ((int)class_no >= vl_visitor_classes(conf))
+    if ((int)class_no >= vl_sharing_classes(conf))
         return "removed";
     return APR_ARRAY_IDX(conf->classes, class_no - 1, vl_class_conf_t).name;
 }
@@ -95,14 +95,14 @@ static int has_cookie(request_rec *r, const vl_shm_t *shm, const vl_conf_t *conf
            && is_same(value, make_cookie(r->pool, shm, cookie_scope(r, conf), expires_s));
 }
 
-void vl_visitor_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
+void vl_sharing_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
                        const vl_client_id_t *id)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
-    apr_int64_t ttl_s = conf->visitors.ttl_us / APR_USEC_PER_SEC;
+    apr_int64_t ttl_s = conf->sharing.ttl_us / APR_USEC_PER_SEC;
     const char *value = NULL;
 
-    if (conf->visitors.known != VL_KNOWN_COOKIE)
+    if (conf->sharing.known != VL_KNOWN_COOKIE)
         return;
     /* Removes the cookie from the request, also a wrong one. */
     ap_cookie_read(r, COOKIE, &value, 1);
@@ -118,7 +118,7 @@ void vl_visitor_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
 
 /* --- requests -------------------------------------------------------------- */
 
-static unsigned class_of(request_rec *r, const vl_visitor_conf_t *conf)
+static unsigned class_of(request_rec *r, const vl_sharing_conf_t *conf)
 {
     const char *failed = NULL;
     int i;
@@ -138,43 +138,43 @@ static unsigned class_of(request_rec *r, const vl_visitor_conf_t *conf)
     return 0;
 }
 
-int vl_visitor_needs_request(const vl_visitor_conf_t *conf)
+int vl_sharing_needs_request(const vl_sharing_conf_t *conf)
 {
     return conf->classes || conf->known == VL_KNOWN_COOKIE;
 }
 
-void vl_visitor_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
+void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
                          request_rec *r, const apr_sockaddr_t *address,
                          vl_client_id_t *ret_id)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    const vl_visitor_conf_t *visitors = &conf->visitors;
+    const vl_sharing_conf_t *sharing = &conf->sharing;
     apr_uint32_t user = vl_hosts_identity(shm, account);
 
     if (r)
         address = r->useragent_addr;
     vl_clients_prefix(address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
-                      (unsigned)visitors->bits4, (unsigned)visitors->bits6, ret_id);
-    ret_id->class_no = (unsigned char)class_of(r, visitors);
-    if ((visitors->known == VL_KNOWN_ADDRESS
+                      (unsigned)sharing->bits4, (unsigned)sharing->bits6, ret_id);
+    ret_id->class_no = (unsigned char)class_of(r, sharing);
+    if ((sharing->known == VL_KNOWN_ADDRESS
          && vl_known_has(vl_shm_known(shm), user, ret_id->prefix, vl_clock_us(),
-                         visitors->ttl_us))
-        || (visitors->known == VL_KNOWN_COOKIE && r && has_cookie(r, shm, conf)))
+                         sharing->ttl_us))
+        || (sharing->known == VL_KNOWN_COOKIE && r && has_cookie(r, shm, conf)))
         ret_id->band = VL_BAND_KNOWN;
-    if (visitors->clients)
+    if (sharing->clients)
         vl_clients_key(vl_shm_clients(shm), user, ret_id);
 }
 
-void vl_visitor_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
+void vl_sharing_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
                        const vl_client_id_t *id)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
     apr_int64_t now_us;
 
-    if (conf->visitors.known != VL_KNOWN_ADDRESS || r->status >= 400)
+    if (conf->sharing.known != VL_KNOWN_ADDRESS || r->status >= 400)
         return;
     now_us = vl_clock_us();
     if (!vl_clients_contended(vl_shm_inner(shm, account), now_us))
         vl_known_add(vl_shm_known(shm), vl_hosts_identity(shm, account), id->prefix, now_us,
-                     conf->visitors.ttl_us);
+                     conf->sharing.ttl_us);
 }

@@ -2,15 +2,15 @@
 #ifndef VL_SHARING_H
 #define VL_SHARING_H
 
-/* VhostLimitClients, VhostLimitClass and VhostLimitKnown: the visitors of a site. Finds the
- * class of a request, its client and whether the client is known, for the order inside a
- * site's queue (core/vl_clients.h).
+/* VhostLimitClients, VhostLimitClass and VhostLimitKnown: the shares of clients inside a
+ * site. Finds the class of a request, its client and whether the client is known, for the
+ * order inside a site's queue (core/vl_clients.h).
  *
  * The address is that of the connection before a request exists, and afterwards the one of
  * the request (useragent_addr), which mod_remoteip takes from a header of trusted proxies.
  * account is the one that the request belongs to (vl_accounts_find()).
  * The settings belong to vl_conf_t. Only the parent writes them. No lock: any thread of a
- * child may call vl_visitor_identify() and vl_visitor_served(). */
+ * child may call vl_sharing_identify() and vl_sharing_served(). */
 
 #include <httpd.h>
 
@@ -19,27 +19,27 @@
 
 /* Stores the weights of the server's classes, and the share of its known clients, with its
  * account. Parent, in post_config. */
-void vl_visitor_post_config(const server_rec *s, vl_shm_t *shm);
+void vl_sharing_post_config(const server_rec *s, vl_shm_t *shm);
 
 /* Returns how many classes the site has, with the one of all other requests, which is class 0.
  * Returns 0 if it has no VhostLimitClass. */
-int vl_visitor_classes(const vl_visitor_conf_t *conf);
+int vl_sharing_classes(const vl_sharing_conf_t *conf);
 /* Returns the name of a class. "other" is class 0, "removed" one that a graceful restart has
  * removed. */
-const char *vl_visitor_class_name(const vl_visitor_conf_t *conf, unsigned class_no);
+const char *vl_sharing_class_name(const vl_sharing_conf_t *conf, unsigned class_no);
 
-/* Returns 1 if vl_visitor_identify() can say more if it has the request. */
-int vl_visitor_needs_request(const vl_visitor_conf_t *conf);
+/* Returns 1 if vl_sharing_identify() can say more if it has the request. */
+int vl_sharing_needs_request(const vl_sharing_conf_t *conf);
 /* Finds the class, the client and the band of a request. r: the request, or NULL if only the
  * connection is known; then address is that of the connection. */
-void vl_visitor_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
+void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
                          request_rec *r, const apr_sockaddr_t *address, vl_client_id_t *ret_id);
 /* A request has been answered: the client becomes known if its site has no backlog. */
-void vl_visitor_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
+void vl_sharing_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
                        const vl_client_id_t *id);
 /* VhostLimitKnown Cookie: gives a client that is not known a cookie, and takes the cookie out
  * of the request, so that the site does not see it. Called before the handler. */
-void vl_visitor_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
+void vl_sharing_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
                        const vl_client_id_t *id);
 
 #endif

@@ -53,12 +53,12 @@ static const shared_t shared[VL_AT_group] = {
 #undef MEMBER
     /* Neighbors without padding between them, from the first to the last. */
 #define MEMBERS(directive, first, last) \
-    { directive, offsetof(vl_conf_t, visitors.first), \
-      offsetof(vl_conf_t, visitors.last) - offsetof(vl_conf_t, visitors.first) \
-      + sizeof(((vl_conf_t *)0)->visitors.last) },
+    { directive, offsetof(vl_conf_t, sharing.first), \
+      offsetof(vl_conf_t, sharing.last) - offsetof(vl_conf_t, sharing.first) \
+      + sizeof(((vl_conf_t *)0)->sharing.last) },
     MEMBERS("VhostLimitClients", clients, bits6)
     MEMBERS("VhostLimitKnown", known, ttl_us)
-    { "VhostLimitClass", offsetof(vl_conf_t, visitors.classes), sizeof(void *) },
+    { "VhostLimitClass", offsetof(vl_conf_t, sharing.classes), sizeof(void *) },
 #undef MEMBERS
     { "VhostLimitAccounts", offsetof(vl_conf_t, accounts), sizeof(vl_accounts_conf_t) },
 };
@@ -351,7 +351,7 @@ static int is_same(int which, const vl_conf_t *one, const vl_conf_t *other,
     *ret_b = other->set_at[which];
     if (which != VL_AT_classes)
         return !memcmp(member_of(one, which), member_of(other, which), shared[which].size);
-    at = class_conflict(one->visitors.classes, other->visitors.classes, ret_b);
+    at = class_conflict(one->sharing.classes, other->sharing.classes, ret_b);
     if (at)
         *ret_a = at;
     return !at;

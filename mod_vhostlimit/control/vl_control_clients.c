@@ -13,18 +13,18 @@ static const char *known_name(vl_known_e known)
     return known == VL_KNOWN_ADDRESS ? "address" : known == VL_KNOWN_COOKIE ? "cookie" : "off";
 }
 
-static void put_class(vl_out_t *out, const vl_visitor_conf_t *conf,
+static void put_class(vl_out_t *out, const vl_sharing_conf_t *conf,
                       const vl_inside_class_t *c, unsigned class_no)
 {
     vl_out_text(out, class_no ? ",\n{\"name\":" : "\n{\"name\":");
-    vl_out_json(out, vl_visitor_class_name(conf, class_no));
+    vl_out_json(out, vl_sharing_class_name(conf, class_no));
     vl_out_printf(out, ",\"weight\":%u,\"waiting\":%u,\"requests\":%" APR_UINT64_T_FMT
                   ",\"cpu_us\":%" APR_UINT64_T_FMT ",\"known_requests\":%" APR_UINT64_T_FMT
                   ",\"known_cpu_us\":%" APR_UINT64_T_FMT "}", c->weight, c->waiting,
                   c->requests, c->cpu_us, c->known_requests, c->known_cpu_us);
 }
 
-static void put_address(vl_out_t *out, const vl_visitor_conf_t *conf,
+static void put_address(vl_out_t *out, const vl_sharing_conf_t *conf,
                         const vl_client_entry_t *client)
 {
     static const unsigned char mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
@@ -35,10 +35,10 @@ static void put_address(vl_out_t *out, const vl_visitor_conf_t *conf,
               sizeof(text));
     vl_out_printf(out, "{\"address\":\"%s/%d\",\"class\":", text,
                   is_v4 ? conf->bits4 : conf->bits6);
-    vl_out_json(out, vl_visitor_class_name(conf, client->class_no));
+    vl_out_json(out, vl_sharing_class_name(conf, client->class_no));
 }
 
-static void put_client(vl_out_t *out, const vl_visitor_conf_t *conf,
+static void put_client(vl_out_t *out, const vl_sharing_conf_t *conf,
                        const vl_client_entry_t *client, apr_int64_t now_us, int is_first)
 {
     vl_out_text(out, is_first ? "\n" : ",\n");
@@ -63,7 +63,7 @@ static void put_most(vl_out_t *out, const vl_shm_t *shm, const vl_conf_t *conf,
         vl_out_text(out, ",\"most\":null");
     else if (vl_clients_find(vl_shm_clients(shm), key, &client)) {
         vl_out_text(out, ",\"most\":");
-        put_address(out, &conf->visitors, &client);
+        put_address(out, &conf->sharing, &client);
         vl_out_printf(out, ",\"waiting\":%u}", n);
     }
     else
@@ -83,7 +83,7 @@ void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_re
                              const char *host)
 {
     const vl_conf_t *conf = vl_conf_get(s);
-    const vl_visitor_conf_t *visitors = &conf->visitors;
+    const vl_sharing_conf_t *sharing = &conf->sharing;
     apr_uint32_t account = account_of(shm, conf, host);
     vl_client_entry_t *clients = apr_palloc(out->pool, sizeof(*clients)
                                                        * VL_CONTROL_CLIENTS_MAX);
@@ -98,16 +98,16 @@ void vl_control_clients_json(vl_out_t *out, const vl_shm_t *shm, const server_re
     vl_out_json(out, host ? host : conf->site->name);
     vl_out_printf(out, ",\"clients_share\":%s,\"known\":\"%s\",\"contended\":%s,"
                   "\"waiting\":%u,\"clients_waiting\":%u",
-                  visitors->clients ? "true" : "false", known_name(visitors->known),
+                  sharing->clients ? "true" : "false", known_name(sharing->known),
                   vl_shm_is_contended(shm, account) ? "true" : "false",
                   inside.waiting, inside.clients);
     put_most(out, shm, conf, account);
     vl_out_text(out, ",\"classes\":[");
     do
-        put_class(out, visitors, &inside.classes[c], (unsigned)c);
-    while (++c < vl_visitor_classes(visitors));
+        put_class(out, sharing, &inside.classes[c], (unsigned)c);
+    while (++c < vl_sharing_classes(sharing));
     vl_out_text(out, "],\"clients\":[");
     for (i = 0; i < n; i++)
-        put_client(out, visitors, &clients[i], now_us, !i);
+        put_client(out, sharing, &clients[i], now_us, !i);
     vl_out_text(out, "]}\n");
 }

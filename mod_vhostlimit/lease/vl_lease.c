@@ -118,7 +118,7 @@ typedef enum { STREAM_NONE, STREAM_PASSED, STREAM_READ, STREAM_SEEN } first_stre
 
 struct vl_lease_t {
     vl_waiter_t waiter;             /* first: a waiter is cast to its lease */
-    vl_client_id_t visitor;         /* the client of its last request */
+    vl_client_id_t client_id;       /* the client of its last request */
     conn_rec *c;
     int fd;                         /* the client's socket */
     vl_client_t client;
@@ -543,7 +543,7 @@ static int request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int firs
         return 1;
     }
     lease->waiter.account = lease->account;
-    lease->waiter.client = lease->visitor;
+    lease->waiter.client = lease->client_id;
     lease->waiter.since_us = since_us;
     lease->waiter.deadline_us = since_us + longest_wait_us(lease);
     lease->waiter.done = answer_locked;
@@ -662,7 +662,7 @@ static void charge_connection(vl_lease_t *lease)
     if (us <= 0 || !lease->account_known)
         return;
     vl_charge_pay(leases.shm, lease->account, (apr_uint64_t)us);
-    vl_slot_charge_client(leases.shm, lease->account, &lease->visitor, (apr_uint64_t)us);
+    vl_slot_charge_client(leases.shm, lease->account, &lease->client_id, (apr_uint64_t)us);
     charge(lease, us);
 }
 
@@ -1287,13 +1287,13 @@ void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
     /* Streams of one HTTP/2 connection begin on several threads, so only HTTP/1 may read
      * these fields without the lock. */
     if (!lease->http2 && lease->account_known && lease->account == account
-        && lease->queue_timeout_us == timeout_us && lease->visitor.key == client->key
-        && lease->visitor.class_no == client->class_no)
+        && lease->queue_timeout_us == timeout_us && lease->client_id.key == client->key
+        && lease->client_id.class_no == client->class_no)
         return;
     vl_park_lock();
     lease->account = account;
     lease->queue_timeout_us = timeout_us;
-    lease->visitor = *client;
+    lease->client_id = *client;
     lease->account_known = 1;
     if (lease->thread_counted && lease->thread_account != account)
         uncount_thread(lease);

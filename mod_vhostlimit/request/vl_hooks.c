@@ -135,9 +135,9 @@ static void identify(request_rec *r, conn_t *conn, const vl_conf_t *conf,
 
     if (conn->client_conf == conf && conn->client_user == user
         && conn->client_addr == r->useragent_addr
-        && conf->visitors.known == VL_KNOWN_OFF && !conf->visitors.classes)
+        && conf->sharing.known == VL_KNOWN_OFF && !conf->sharing.classes)
         return;
-    vl_visitor_identify(vl_child.shm, account, r->server, r, r->useragent_addr, &conn->client);
+    vl_sharing_identify(vl_child.shm, account, r->server, r, r->useragent_addr, &conn->client);
     conn->client_conf = conf;
     conn->client_user = user;
     /* The address of a proxied request is in the request's pool. */
@@ -162,7 +162,7 @@ static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *con
     vl_client_id_t client = conn->client;
 
     if (next != account && conf->mode == VL_MODE_ON)
-        vl_visitor_identify(vl_child.shm, next, r->server, r, r->useragent_addr, &client);
+        vl_sharing_identify(vl_child.shm, next, r->server, r, r->useragent_addr, &client);
     vl_lease_belongs(vl_request_lease(conn), next, conf->queue_timeout, &client);
 }
 
@@ -192,7 +192,7 @@ static int req_admit(request_rec *r)
     if (conf->mode == VL_MODE_ON) {
         identify(r, conn, conf, account);
         client = conn->client;
-        vl_visitor_cookie(vl_child.shm, account, r, &client);
+        vl_sharing_cookie(vl_child.shm, account, r, &client);
     }
     if (vl_request_is_limited(conf) && !is_exempt)
         set_lease_account(r, conn, conf, account, found);

@@ -291,6 +291,6 @@ void vl_request_leave(req_t *req)
     cost.cpu_us = req->cpu_us;
     cost.client = &req->client;
     charged = vl_park_end(&req->admission.ticket, &cost);
-    vl_visitor_served(vl_child.shm, req->account, req->r, &req->client);
+    vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
     vl_lease_charge(vl_request_lease(req->conn), charged);
 }

@@ -91,7 +91,7 @@ static const char *unenforced_of(apr_pool_t *p, const vl_conf_t *conf,
     return conf->site->unenforced ? conf->site->unenforced : "";
 }
 
-static void fill_classes(apr_pool_t *p, const vl_visitor_conf_t *visitors,
+static void fill_classes(apr_pool_t *p, const vl_sharing_conf_t *sharing,
                          const vl_inside_t *inside, vl_row_t *row)
 {
     vl_class_row_t *classes = apr_palloc(p, sizeof(*classes) * VL_CLASSES_MAX);
@@ -99,9 +99,9 @@ static void fill_classes(apr_pool_t *p, const vl_visitor_conf_t *visitors,
     int i;
 
     row->classes = classes;
-    row->nclasses = vl_visitor_classes(visitors);
+    row->nclasses = vl_sharing_classes(sharing);
     for (i = 0; i < row->nclasses; i++) {
-        classes[i].name = vl_visitor_class_name(visitors, (unsigned)i);
+        classes[i].name = vl_sharing_class_name(sharing, (unsigned)i);
         classes[i].counts = inside->classes[i];
         cpu_us += inside->classes[i].cpu_us;
     }
@@ -123,14 +123,14 @@ static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, apr_uint32_t accou
     const vl_metrics_t *metrics = &row->metrics;
     vl_inside_t inside;
 
-    if (!vl_visitor_classes(&conf->visitors)
+    if (!vl_sharing_classes(&conf->sharing)
         && !(metrics->waiting || metrics->deferred || metrics->queued || metrics->gone))
         return;
     vl_inside_read(accounts, account, &inside);
     row->clients_waiting = inside.clients;
     row->late = inside.late;
-    if (vl_visitor_classes(&conf->visitors))
-        fill_classes(p, &conf->visitors, &inside, row);
+    if (vl_sharing_classes(&conf->sharing))
+        fill_classes(p, &conf->sharing, &inside, row);
 }
 
 static void fill_row(apr_pool_t *p, const shown_t *shown,
