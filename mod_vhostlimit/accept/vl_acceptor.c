@@ -60,20 +60,20 @@
  *
  *   PAUSED    --a tick finds no reason against it-------------> LISTENING
  *             --no descriptor for a transferred connection----> FULL
- *             --the MPM closes its listeners, or child ends---> LEAVING
+ *             --the MPM closes its listeners, or child ends---> DRAINING
  *   LISTENING --no descriptor for a new connection------------> PAUSED
  *             --MPM stalled, or no thread is free (balance())-> PAUSED
  *             --no descriptor for a transferred connection----> FULL
- *             --the MPM closes its listeners, or child ends---> LEAVING
+ *             --the MPM closes its listeners, or child ends---> DRAINING
  *   FULL      --transferred connections were received---------> PAUSED
- *             --the MPM closes its listeners, or child ends---> LEAVING
- *   LEAVING   is the last one. */
+ *             --the MPM closes its listeners, or child ends---> DRAINING
+ *   DRAINING  is the last one. */
 typedef enum {
     PAUSED,                         /* accepts no connection before the next tick */
     LISTENING,                      /* the listening sockets are in the epoll set */
     FULL,                           /* as PAUSED; connections from other children get
                                      * the next descriptors */
-    LEAVING                         /* the real listening sockets are closed */
+    DRAINING                        /* the real listening sockets are closed */
 } acceptor_state_e;
 
 static struct {
@@ -218,7 +218,7 @@ static void receive_transfers(void)
              || (rv == APR_EMFILE && vl_newconn_free_descriptor() == VL_FREED));
     if (rv == APR_EMFILE) {
         vl_acceptor_warn_full();
-        if (acceptor.state != LEAVING)
+        if (acceptor.state != DRAINING)
             stop_listening(FULL);
     }
     else if (acceptor.state == FULL) {
@@ -515,15 +515,15 @@ static void empty(apr_int64_t elapsed_us, int at_once)
 }
 
 /* Closing connections get the time that the MPM gives its own when the server stops. */
-static void leave(void)
+static void drain(void)
 {
     apr_int64_t start_us = vl_clock_us(), end_us = start_us + STOP_US, now_us;
     int at_once = 0;
 
-    stop_listening(LEAVING);
+    stop_listening(DRAINING);
     vl_listener_child_close(acceptor.listeners);
     vl_shm_child_drain(vl_child.shm);
-    vl_lease_child_leave();
+    vl_lease_child_drain();
     if (acceptor.is_prefork)
         vl_relay_acceptor_resign(vl_child.shm);
     do {
@@ -611,5 +611,5 @@ void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
             tick(now);
         }
     }
-    leave();
+    drain();
 }

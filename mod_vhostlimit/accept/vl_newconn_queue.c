@@ -130,7 +130,7 @@ vl_newconn_t *vl_newconn_first_for_mpm_locked(void)
  * 2. the newest connection of the site with most queued connections here, if their
  *    number is at least that of connections with incomplete heads, and at least that
  *    of connections with leases; so a flood closes its own connections;
- * 3. a connection that the MPM has (vl_lease_spare_locked());
+ * 3. a connection that the MPM has (vl_lease_close_one_locked());
  * 4. the oldest connection with an incomplete head. */
 static vl_freed_e close_one_locked(void)
 {
@@ -146,7 +146,7 @@ static vl_freed_e close_one_locked(void)
             vl_newconn_reset_locked((vl_newconn_t *)newest);
             return VL_FREED;
         }
-        if (vl_lease_spare_locked())
+        if (vl_lease_close_one_locked())
             return VL_FREED_SOON;
         newconn = vl_newconn_first_locked(INCOMPLETE_HEAD);
     }

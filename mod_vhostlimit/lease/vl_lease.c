@@ -27,7 +27,7 @@
  *   any      the MPM closes the connection, or its pool ends        EXPIRED
  *
  * The acceptor's thread changes IDLE to EXPIRED (expire_locked()). The last row happens in
- * vl_lease_leave(), or in the cleanup of the connection's pool. vl_lease_process(), called
+ * vl_lease_close(), or in the cleanup of the connection's pool. vl_lease_process(), called
  * by a worker of the MPM, makes all other changes.
  *
  * The queue answers a queued connection with a lease or with a refusal (`answer`), and then
@@ -920,13 +920,13 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
          * and mod_http2 looks for the preface. */
         was_installed = lease->poll_fd_installed;
         if (mode != AP_MODE_INIT)
-            vl_lease_io(lease);
+            vl_lease_restore_fd(lease);
         rv = ap_get_brigade(f->next, bb, mode, block, readbytes);
         if (was_installed && !lease->poll_fd_installed)
             install_poll_fd(lease);
         return rv;
     }
-    vl_lease_io(lease);
+    vl_lease_restore_fd(lease);
     charge_connection(lease);
     vl_park_lock();
     if (lease->first_stream == STREAM_READ || lease->worker_free) {
@@ -969,7 +969,7 @@ vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us
     return lease->refused;
 }
 
-int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket)
+int vl_lease_take_slot(vl_lease_t *lease, vl_ticket_t *ret_ticket)
 {
     vl_ticket_t *ticket = NULL;
 
@@ -986,7 +986,8 @@ int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket)
 
 /* mod_http2 takes the descriptor that it polls from the socket when its session begins
  * (h2_mplx_c1_create()). Installs poll_fd there, so that the queue can wake mod_http2.
- * The filters restore the socket's own descriptor before it is used (vl_lease_io()). */
+ * The filters restore the socket's own descriptor before it is used
+ * (vl_lease_restore_fd()). */
 static void prepare_http2_session(vl_lease_t *lease)
 {
     if (!lease->session_pending)
@@ -998,7 +999,7 @@ static void prepare_http2_session(vl_lease_t *lease)
     install_poll_fd(lease);
 }
 
-void vl_lease_io(vl_lease_t *lease)
+void vl_lease_restore_fd(vl_lease_t *lease)
 {
     if (lease->nested)
         restore_socket_fd(lease);
@@ -1049,7 +1050,7 @@ static void end_run(vl_lease_t *lease)
     }
     charge_connection(lease);
     lease->stream_allowed = 0;
-    while (vl_lease_take(lease, &ticket))
+    while (vl_lease_take_slot(lease, &ticket))
         vl_park_end(&ticket, NULL);
 }
 
@@ -1259,7 +1260,7 @@ int vl_lease_process(vl_lease_t *lease)
     return rc;
 }
 
-void vl_lease_request(vl_lease_t *lease, const request_rec *r)
+void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
 {
     __atomic_store_n(&lease->keepalive_us, r->server->keep_alive_timeout,
                      __ATOMIC_RELAXED);
@@ -1281,8 +1282,8 @@ void vl_lease_request(vl_lease_t *lease, const request_rec *r)
     vl_park_unlock();
 }
 
-void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
-                      apr_int64_t timeout_us, const vl_client_id_t *client)
+void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
+                          apr_int64_t timeout_us, const vl_client_id_t *client)
 {
     /* Streams of one HTTP/2 connection begin on several threads, so only HTTP/1 may read
      * these fields without the lock. */
@@ -1323,7 +1324,7 @@ void vl_lease_renew(vl_lease_t *lease)
     renew(lease);
 }
 
-int vl_lease_ends(const vl_lease_t *lease)
+int vl_lease_ends_with_next(const vl_lease_t *lease)
 {
     return lease->account_known && credit(lease) <= (apr_int64_t)lease->estimate_us;
 }
@@ -1344,7 +1345,7 @@ static int idle_under_prefork(vl_lease_t *lease)
     return leaves && !vl_lease_threads_are_short();
 }
 
-int vl_lease_idles(vl_lease_t *lease)
+int vl_lease_begin_idle(vl_lease_t *lease)
 {
     if (!vl_lease_has_thread())
         return idle_under_prefork(lease);
@@ -1370,7 +1371,7 @@ int vl_lease_is_gone(vl_lease_t *lease)
                                 vl_client_events(lease->fd));
 }
 
-int vl_lease_waits(const vl_lease_t *lease)
+int vl_lease_await_input(const vl_lease_t *lease)
 {
     struct pollfd pfd = { lease->fd, POLLIN, 0 };
 
@@ -1423,13 +1424,13 @@ static apr_status_t cleanup(void *data)
     return APR_SUCCESS;
 }
 
-void vl_lease_leave(vl_lease_t *lease)
+void vl_lease_close(vl_lease_t *lease)
 {
     if (!lease->nested && leases.shm)
         detach(lease);
 }
 
-void vl_lease_switch(vl_lease_t *lease)
+void vl_lease_begin_http2(vl_lease_t *lease)
 {
     conn_rec *c = lease->c;
 
@@ -1479,7 +1480,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
         lease->waited_us = grant->waited_us;
     }
     if (protocol && !strcmp(protocol, "h2"))
-        vl_lease_switch(lease);
+        vl_lease_begin_http2(lease);
     __atomic_add_fetch(&leases.descriptors, 1, __ATOMIC_RELAXED);
     vl_park_lock();
     APR_RING_INSERT_TAIL(leases.all, lease, vl_lease_t, all_link);
@@ -1518,7 +1519,7 @@ static int has_socket(const vl_lease_t *lease)
     return fd == lease->fd;
 }
 
-int vl_lease_spare_locked(void)
+int vl_lease_close_one_locked(void)
 {
     vl_lease_t *lease;
 
@@ -1598,7 +1599,7 @@ void vl_lease_child_end(void)
     vl_park_unlock();
 }
 
-void vl_lease_child_leave(void)
+void vl_lease_child_drain(void)
 {
     vl_lease_t *lease;
 

@@ -51,41 +51,41 @@ int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket);
 /* Begins a new lease: the next request has a slot that it was queued for. */
 void vl_lease_renew(vl_lease_t *lease);
 /* Returns 1 if the lease will be used up when a request that begins now has ended. */
-int vl_lease_ends(const vl_lease_t *lease);
+int vl_lease_ends_with_next(const vl_lease_t *lease);
 /* The connection waits for its next request. Under worker it is closed after a tenth of
  * a second when threads are short (vl_lease_tick()). Under prefork this returns 0 if
  * processes are short; the caller then closes the connection. */
-int vl_lease_idles(vl_lease_t *lease);
+int vl_lease_begin_idle(vl_lease_t *lease);
 /* Returns 1 if the client has gone while its request waited with a thread. */
 int vl_lease_is_gone(vl_lease_t *lease);
 /* Waits until the client sends something, for a tenth of a second at most. Returns 0 if
  * nothing has come. */
-int vl_lease_waits(const vl_lease_t *lease);
+int vl_lease_await_input(const vl_lease_t *lease);
 
 /* The client speaks HTTP/2 from now on. Its connection preface comes next, also after an
  * upgrade to h2c. */
-void vl_lease_switch(vl_lease_t *lease);
+void vl_lease_begin_http2(vl_lease_t *lease);
 
 /* Restores the descriptor of the socket. To be called before the socket is used. */
-void vl_lease_io(vl_lease_t *lease);
+void vl_lease_restore_fd(vl_lease_t *lease);
 
 /* The MPM closes the connection: the lease leaves the queue and returns unused slots. */
-void vl_lease_leave(vl_lease_t *lease);
+void vl_lease_close(vl_lease_t *lease);
 
 /* A request of the connection belongs to this account, which queues requests for at most
  * timeout_us, and is from this client. Any thread. */
-void vl_lease_belongs(vl_lease_t *lease, apr_uint32_t account,
-                      apr_int64_t timeout_us, const vl_client_id_t *client);
+void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
+                          apr_int64_t timeout_us, const vl_client_id_t *client);
 /* Called for each request of the connection, limited or not. Its KeepAliveTimeout and
  * its protocol version apply until the next request. Any thread. */
-void vl_lease_request(vl_lease_t *lease, const request_rec *r);
+void vl_lease_note_request(vl_lease_t *lease, const request_rec *r);
 
 /* Reduces the credit by what a request of the connection was charged. Any thread. */
 void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us);
 
 /* Takes a slot that the lease holds for a stream that begins. Returns 0 if there is
  * none. Any thread. */
-int vl_lease_take(vl_lease_t *lease, vl_ticket_t *ret_ticket);
+int vl_lease_take_slot(vl_lease_t *lease, vl_ticket_t *ret_ticket);
 
 /* Changes the number of mod_http2's workers whose stream of this account waits for its
  * client or its back end. Any thread. */
@@ -104,10 +104,10 @@ apr_uint32_t vl_lease_descriptors(void);
 /* Descriptors are short: shuts down the oldest closing connection whose client has not
  * closed yet, or else the oldest idle one. The MPM closes it soon. Returns 0 if there is
  * none. */
-int vl_lease_spare_locked(void);
+int vl_lease_close_one_locked(void);
 
 /* The child stops: idle connections are closed, queued ones stay queued. */
-void vl_lease_child_leave(void);
+void vl_lease_child_drain(void);
 /* Returns 1 if connections are queued in this child. */
 int vl_lease_queued(void);
 /* The shared memory is unmapped: connections that are closed from now on return no

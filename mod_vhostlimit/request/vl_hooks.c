@@ -35,7 +35,7 @@ static apr_status_t req_pool_cleanup(void *data)
 {
     req_t *req = data;
 
-    vl_request_leave(req);
+    vl_request_end(req);
     charge_refusal(req);
     if (req->conn->current == req)
         req->conn->current = NULL;
@@ -50,7 +50,7 @@ static apr_status_t req_pool_cleanup(void *data)
 static void close_if_contended(request_rec *r, const req_t *req)
 {
     if (!req->conn->master && !vl_lease_parks() && vl_slot_contended(vl_child.shm)
-        && (vl_lease_ends(req->conn->lease) || vl_lease_threads_are_short()))
+        && (vl_lease_ends_with_next(req->conn->lease) || vl_lease_threads_are_short()))
         apr_table_setn(r->subprocess_env, "nokeepalive", "1");
 }
 
@@ -163,7 +163,7 @@ static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *con
 
     if (next != account && conf->mode == VL_MODE_ON)
         vl_sharing_identify(vl_child.shm, next, r->server, r, r->useragent_addr, &client);
-    vl_lease_belongs(vl_request_lease(conn), next, conf->queue_timeout, &client);
+    vl_lease_set_account(vl_request_lease(conn), next, conf->queue_timeout, &client);
 }
 
 /* post_read_request hook. */
@@ -196,7 +196,7 @@ static int req_admit(request_rec *r)
     }
     if (vl_request_is_limited(conf) && !is_exempt)
         set_lease_account(r, conn, conf, account, found);
-    vl_lease_request(vl_request_lease(conn), r);
+    vl_lease_note_request(vl_request_lease(conn), r);
     if (conf->mode == VL_MODE_OFF || is_exempt)
         pass_or_refuse_uncounted(r, conn, conf);
     else
@@ -232,16 +232,16 @@ static int req_refuse(request_rec *r, int lookup)
 /* protocol_switch hook. With an upgrade to h2c the request becomes the first stream,
  * which takes a slot by itself. The handler of the upgrade request lasts as long as the
  * connection, so the request ends here. */
-static int leave_at_switch(conn_rec *c, request_rec *r, server_rec *s,
-                           const char *protocol)
+static int end_at_switch(conn_rec *c, request_rec *r, server_rec *s,
+                         const char *protocol)
 {
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
 
     (void)s;
     if (r && conn && conn->current)
-        vl_request_leave(conn->current);
+        vl_request_end(conn->current);
     if (conn && conn->lease && !strncmp(protocol, "h2", 2))
-        vl_lease_switch(conn->lease);
+        vl_lease_begin_http2(conn->lease);
     return DECLINED;
 }
 
@@ -346,7 +346,7 @@ void vl_hooks_register(void)
     /* First: a page from a cache is work too. */
     ap_hook_quick_handler(req_refuse, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_fixups(req_fixups, NULL, NULL, APR_HOOK_REALLY_LAST);
-    ap_hook_protocol_switch(leave_at_switch, NULL, NULL,
+    ap_hook_protocol_switch(end_at_switch, NULL, NULL,
                             APR_HOOK_REALLY_FIRST);
     /* First: the logs are written by later hooks. */
     ap_hook_log_transaction(req_log, NULL, NULL, APR_HOOK_REALLY_FIRST);

@@ -50,12 +50,12 @@ static void begin_idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
     if (c->master || vl_lease_parks() || c->keepalive != AP_CONN_KEEPALIVE
         || c->aborted)
         return;
-    if (vl_lease_idles(conn->lease) || has_input(c, bb))
+    if (vl_lease_begin_idle(conn->lease) || has_input(c, bb))
         return;
     /* The core sends the end of a short response with the flush that follows. */
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(c->bucket_alloc));
     if (ap_pass_brigade(f->next, bb) != APR_SUCCESS
-        || vl_lease_waits(conn->lease))
+        || vl_lease_await_input(conn->lease))
         return;
     apr_table_setn(c->notes, "short-lingering-close", "1");
     c->keepalive = AP_CONN_CLOSE;
@@ -149,7 +149,7 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     rv = ap_pass_brigade(f->next, bb);
     /* The pass may have destroyed the request, and with it conn->current. */
     if (conn->current) {
-        vl_request_leave(conn->current);
+        vl_request_end(conn->current);
         conn->current = NULL;
     }
     if (rv == APR_SUCCESS) {
@@ -249,9 +249,9 @@ static void begin_lease(conn_rec *c, conn_t *conn)
         vl_request_unoccupy(&conn->grant);
     if (conn->conninfo && conn->conninfo->http2
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
-        vl_lease_switch(conn->lease);
+        vl_lease_begin_http2(conn->lease);
     else if (timeout_us)
-        vl_lease_belongs(conn->lease, account, timeout_us, &client);
+        vl_lease_set_account(conn->lease, account, timeout_us, &client);
 }
 
 /* process_connection hook, after the TLS handshake. Over HTTP/2 the handshake ends here,
@@ -285,7 +285,7 @@ static int pre_close(conn_rec *c)
     conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
 
     if (conn && conn->lease && !c->master)
-        vl_lease_leave(conn->lease);
+        vl_lease_close(conn->lease);
     return DECLINED;
 }
 

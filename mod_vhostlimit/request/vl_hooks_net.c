@@ -218,7 +218,7 @@ static apr_status_t filter_output(ap_filter_t *f, apr_bucket_brigade *bb)
     req_t *req = conn->current;
 
     if (conn->lease)
-        vl_lease_io(conn->lease);
+        vl_lease_restore_fd(conn->lease);
     if (!req || req->state != REQ_RUNNING || vl_hooks_ends_request(bb))
         return ap_pass_brigade(f->next, bb);
     return pass_pieces(f, bb, req);

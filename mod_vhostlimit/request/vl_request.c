@@ -150,7 +150,7 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     grant->refused = vl_lease_refused(lease, &grant->waited_us);
     if (grant->refused)
         return;
-    if (vl_lease_take(lease, &grant->ticket)) {
+    if (vl_lease_take_slot(lease, &grant->ticket)) {
         grant->holds = grant->ticket.account == req->account;
         if (grant->holds)
             return;
@@ -274,7 +274,7 @@ void vl_request_go_on(req_t *req)
     req->occupies = 0;
 }
 
-void vl_request_leave(req_t *req)
+void vl_request_end(req_t *req)
 {
     vl_cost_t cost;
     apr_uint64_t charged;

@@ -102,7 +102,7 @@ void vl_request_pause(req_t *req);
 void vl_request_go_on(req_t *req);
 /* The work of the request is done: returns the slot, charges the account, and moves the
  * request to ENDED. Does nothing if the request is not counted. */
-void vl_request_leave(req_t *req);
+void vl_request_end(req_t *req);
 /* Returns 1 if the request is counted and has not ended. */
 static inline int vl_request_is_counted(const req_t *req)
 {
