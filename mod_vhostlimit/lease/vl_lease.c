@@ -190,27 +190,27 @@ static struct {
     int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */
     int stopping;                   /* the child stops */
     int granting_ended;             /* the child is granted no more slots */
-} leases;
+} vl_leases;
 
 /* --- rings of idle, waiting and closing connections ----------------------- */
 
-static void leave_ring_locked(vl_lease_t *lease)
+static void vl_lease_leave_ring_locked(vl_lease_t *lease)
 {
     if (lease->ring)
         APR_RING_REMOVE(lease, link);
     lease->ring = NULL;
 }
 
-static void enter_ring_locked(vl_lease_t *lease, struct lease_ring_t *ring)
+static void vl_lease_enter_ring_locked(vl_lease_t *lease, struct lease_ring_t *ring)
 {
-    leave_ring_locked(lease);
+    vl_lease_leave_ring_locked(lease);
     APR_RING_INSERT_TAIL(ring, lease, vl_lease_t, link);
     lease->ring = ring;
 }
 
 apr_uint32_t vl_lease_descriptors(void)
 {
-    return __atomic_load_n(&leases.descriptors, __ATOMIC_RELAXED);
+    return __atomic_load_n(&vl_leases.descriptors, __ATOMIC_RELAXED);
 }
 
 /* --- the descriptor that the MPM and mod_http2 poll ----------------------- */
@@ -227,7 +227,7 @@ static void put_descriptor(vl_lease_t *lease, int fd)
 /* Makes wake_fd and poll_fd. poll_fd is an epoll descriptor that is readable when
  * wake_fd is written, and at the events of the client's socket in `polled`. Returns 0 if
  * no descriptor is left. */
-static int make_poll_fd(vl_lease_t *lease)
+static int vl_lease_make_poll_fd(vl_lease_t *lease)
 {
     struct epoll_event wake = { .events = EPOLLIN };
     struct epoll_event client = { .events = EPOLLRDHUP };
@@ -240,7 +240,7 @@ static int make_poll_fd(vl_lease_t *lease)
     if (lease->wake_fd >= 0 && lease->poll_fd >= 0
         && !epoll_ctl(lease->poll_fd, EPOLL_CTL_ADD, lease->wake_fd, &wake)
         && !epoll_ctl(lease->poll_fd, EPOLL_CTL_ADD, lease->fd, &client)) {
-        __atomic_add_fetch(&leases.descriptors, 2, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&vl_leases.descriptors, 2, __ATOMIC_RELAXED);
         return 1;
     }
     if (lease->wake_fd >= 0)
@@ -251,7 +251,7 @@ static int make_poll_fd(vl_lease_t *lease)
     return 0;
 }
 
-static void poll_client(vl_lease_t *lease, apr_uint32_t events)
+static void vl_lease_poll_client(vl_lease_t *lease, apr_uint32_t events)
 {
     struct epoll_event client = { .events = events };
 
@@ -261,13 +261,13 @@ static void poll_client(vl_lease_t *lease, apr_uint32_t events)
     epoll_ctl(lease->poll_fd, EPOLL_CTL_MOD, lease->fd, &client);
 }
 
-static void install_poll_fd(vl_lease_t *lease)
+static void vl_lease_install_poll_fd(vl_lease_t *lease)
 {
     put_descriptor(lease, lease->poll_fd);
     lease->poll_fd_installed = 1;
 }
 
-static void restore_socket_fd(vl_lease_t *lease)
+static void vl_lease_uninstall_poll_fd(vl_lease_t *lease)
 {
     if (!lease->poll_fd_installed)
         return;
@@ -277,7 +277,7 @@ static void restore_socket_fd(vl_lease_t *lease)
 
 /* Returns 1 if the held frames use so much memory that no more input is read. The rest
  * of a frame that has passed in part still has to follow. */
-static int is_held_full(const vl_lease_t *lease)
+static int vl_lease_is_held_full(const vl_lease_t *lease)
 {
     return lease->frames && lease->held.bytes > HELD_MAX
            && vl_frames_is_between(lease->frames);
@@ -286,34 +286,34 @@ static int is_held_full(const vl_lease_t *lease)
 /* Installs poll_fd before the MPM polls the connection. has_ended: the client has closed
  * its sending side and may still wait for the answer, so that event must not wake the
  * MPM again. Streams that wait for their client need its input. */
-static void park_locked(vl_lease_t *lease, int has_ended)
+static void vl_lease_park_locked(vl_lease_t *lease, int has_ended)
 {
     apr_uint32_t events = has_ended ? 0 : EPOLLRDHUP;
 
-    if (lease->streams_blocked && !is_held_full(lease))
+    if (lease->streams_blocked && !vl_lease_is_held_full(lease))
         events |= EPOLLIN;
     if (vl_has_pending_output(lease->c))
         events |= EPOLLOUT;
-    poll_client(lease, events);
-    install_poll_fd(lease);
+    vl_lease_poll_client(lease, events);
+    vl_lease_install_poll_fd(lease);
 }
 
 /* The connection whose process_connection hooks the calling thread runs. */
-static __thread vl_lease_t *current;
+static __thread vl_lease_t *vl_lease_current;
 
 /* Returns 1 if the child stops. The MPM, whose state mod_http2 queries, knows this
  * before the acceptor does. The query must not be answered by hide_stopping_state(). */
-static int is_stopping(const vl_lease_t *lease)
+static int vl_lease_is_stopping(const vl_lease_t *lease)
 {
-    vl_lease_t *was_current = current;
+    vl_lease_t *was_current = vl_lease_current;
     apr_status_t rv;
     int state;
 
-    if (leases.stopping || !lease->frames)
-        return leases.stopping;
-    current = NULL;
+    if (vl_leases.stopping || !lease->frames)
+        return vl_leases.stopping;
+    vl_lease_current = NULL;
     rv = ap_mpm_query(AP_MPMQ_MPM_STATE, &state);
-    current = was_current;
+    vl_lease_current = was_current;
     return rv == APR_SUCCESS && state == AP_MPMQ_STOPPING;
 }
 
@@ -323,8 +323,8 @@ static int is_stopping(const vl_lease_t *lease)
  * passed. */
 static int hide_stopping_state(int query, int *result, apr_status_t *rv)
 {
-    if (query != AP_MPMQ_MPM_STATE || !current || !current->frames
-        || (current->input_exhausted && !current->frames->streams))
+    if (query != AP_MPMQ_MPM_STATE || !vl_lease_current || !vl_lease_current->frames
+        || (vl_lease_current->input_exhausted && !vl_lease_current->frames->streams))
         return DECLINED;
     *result = AP_MPMQ_RUNNING;
     *rv = APR_SUCCESS;
@@ -335,34 +335,34 @@ static int hide_stopping_state(int query, int *result, apr_status_t *rv)
 
 /* Starts a new quantum. The quantum shrinks as more connections of the site are queued,
  * so that the last of them does not wait for the whole quanta of all others. */
-static void renew(vl_lease_t *lease)
+void vl_lease_renew(vl_lease_t *lease)
 {
     apr_int64_t us = ROTATION_US
-                     / ((apr_int64_t)vl_slot_queued(leases.shm, lease->account)
+                     / ((apr_int64_t)vl_slot_queued(vl_leases.shm, lease->account)
                         + 1);
 
     if (us > QUANTUM_US)
         us = QUANTUM_US;
     if (us < QUANTUM_MIN_US)
         us = QUANTUM_MIN_US;
-    lease->estimate_us = vl_slot_estimate(leases.shm, lease->account);
+    lease->estimate_us = vl_slot_estimate(vl_leases.shm, lease->account);
     __atomic_store_n(&lease->credit_us, us, __ATOMIC_RELAXED);
 }
 
-static apr_int64_t credit(const vl_lease_t *lease)
+static apr_int64_t vl_lease_credit(const vl_lease_t *lease)
 {
     return __atomic_load_n(&lease->credit_us, __ATOMIC_RELAXED);
 }
 
-static void charge(vl_lease_t *lease, apr_int64_t us)
+static void vl_lease_use_credit(vl_lease_t *lease, apr_int64_t us)
 {
     __atomic_sub_fetch(&lease->credit_us, us, __ATOMIC_RELAXED);
 }
 
 void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us)
 {
-    charge(lease, (apr_int64_t)us - (lease->frames ? lease->estimate_us : 0));
-    if (!leases.parks)
+    vl_lease_use_credit(lease, (apr_int64_t)us - (lease->frames ? lease->estimate_us : 0));
+    if (!vl_leases.parks)
         __atomic_store_n(&lease->idle_since_us, vl_clock_us(),
                          __ATOMIC_RELAXED);
 }
@@ -376,8 +376,8 @@ static void count_queued_locked(vl_lease_t *lease, int by)
 }
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
-static void answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
-                          vl_reason_e refused)
+static void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
+                                   vl_reason_e refused)
 {
     vl_lease_t *lease = (vl_lease_t *)waiter;
 
@@ -396,7 +396,7 @@ static void answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
         eventfd_write(lease->wake_fd, 1);
 }
 
-static void unqueue_locked(vl_lease_t *lease)
+static void vl_lease_unqueue_locked(vl_lease_t *lease)
 {
     if (!lease->queued)
         return;
@@ -407,12 +407,12 @@ static void unqueue_locked(vl_lease_t *lease)
 
 /* The connection has nothing to run: it ends, or its held streams have begun on credit or
  * were reset. Returns the grant that it has got in the meantime. */
-static vl_grant_t leave_queue_locked(vl_lease_t *lease)
+static vl_grant_t vl_lease_leave_queue_locked(vl_lease_t *lease)
 {
     vl_grant_t grant = { 0 };
     eventfd_t value;
 
-    unqueue_locked(lease);
+    vl_lease_unqueue_locked(lease);
     if (lease->answer != NO_ANSWER) {
         eventfd_read(lease->wake_fd, &value);
         grant = lease->queue_grant;
@@ -422,7 +422,7 @@ static vl_grant_t leave_queue_locked(vl_lease_t *lease)
 }
 
 /* Changes the state, and keeps the counts of waiters with a thread and without one. */
-static void change_state_locked(vl_lease_t *lease, state_e state)
+static void vl_lease_change_state_locked(vl_lease_t *lease, state_e state)
 {
     if (lease->queued)
         count_queued_locked(lease, -1);
@@ -432,13 +432,13 @@ static void change_state_locked(vl_lease_t *lease, state_e state)
 }
 
 /* Returns 1 if the connection's requests may have to wait. */
-static int is_limited(const vl_lease_t *lease)
+static int vl_lease_is_limited(const vl_lease_t *lease)
 {
     return lease->account_known && !lease->other_protocol && lease->queue_timeout_us
-           && vl_slot_queue(leases.shm, lease->account);
+           && vl_slot_queue(vl_leases.shm, lease->account);
 }
 
-static void add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket)
+static void vl_lease_add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket)
 {
     APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = *ticket;
 }
@@ -450,7 +450,7 @@ static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
         lease->stream_allowed = 1;
         lease->refused = grant->refused;
         if (grant->holds)
-            add_ticket_locked(lease, &grant->ticket);
+            vl_lease_add_ticket_locked(lease, &grant->ticket);
     }
     else {
         *lease->grant = *grant;
@@ -458,7 +458,7 @@ static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
 }
 
 /* Uses the answer of the queue, if there is one: a new lease, or a refusal. */
-static void use_answer_locked(vl_lease_t *lease)
+static void vl_lease_use_answer_locked(vl_lease_t *lease)
 {
     eventfd_t value;
 
@@ -466,7 +466,7 @@ static void use_answer_locked(vl_lease_t *lease)
         return;
     eventfd_read(lease->wake_fd, &value);
     if (lease->answer == GRANTED)
-        renew(lease);
+        vl_lease_renew(lease);
     else
         __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
     lease->answer = NO_ANSWER;
@@ -475,19 +475,19 @@ static void use_answer_locked(vl_lease_t *lease)
 
 /* Counts the thread of the connection for its account (vl_thread.h). Requires the park
  * lock. */
-static void count_thread(vl_lease_t *lease)
+static void vl_lease_count_thread(vl_lease_t *lease)
 {
     if (!(lease->account_known || lease->classified) || lease->thread_counted)
         return;
     lease->thread_counted = 1;
     lease->thread_account = lease->account;
-    vl_thread_occupy(leases.shm, lease->account);
+    vl_thread_occupy(vl_leases.shm, lease->account);
 }
 
-static void uncount_thread(vl_lease_t *lease)
+static void vl_lease_uncount_thread(vl_lease_t *lease)
 {
     if (lease->thread_counted)
-        vl_thread_free(leases.shm, lease->thread_account);
+        vl_thread_free(vl_leases.shm, lease->thread_account);
     lease->thread_counted = 0;
 }
 
@@ -496,7 +496,7 @@ static void uncount_thread(vl_lease_t *lease)
 static int may_have_thread(vl_lease_t *lease)
 {
     if (!lease->thread_counted
-        && vl_thread_try_occupy(leases.shm, lease->account) != APR_SUCCESS)
+        && vl_thread_try_occupy(vl_leases.shm, lease->account) != APR_SUCCESS)
         return 0;
     lease->thread_counted = 1;
     lease->thread_account = lease->account;
@@ -528,17 +528,17 @@ static int input_is_end(const vl_lease_t *lease)
 /* Begins a new lease with a free slot, or queues the connection. first: at the head of
  * the queue. Returns 1 if the connection may run now, which includes a connection that
  * cannot be queued. */
-static int request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
+static int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int first)
 {
     vl_grant_t grant = { 0 };
 
-    renew(lease);
-    if (vl_slot_try(leases.shm, lease->account, &grant.ticket) == APR_SUCCESS) {
+    vl_lease_renew(lease);
+    if (vl_slot_try(vl_leases.shm, lease->account, &grant.ticket) == APR_SUCCESS) {
         grant.holds = 1;
         use_grant_locked(lease, &grant);
         return 1;
     }
-    if (leases.granting_ended || input_is_end(lease) || !make_poll_fd(lease)) {
+    if (vl_leases.granting_ended || input_is_end(lease) || !vl_lease_make_poll_fd(lease)) {
         use_grant_locked(lease, &grant);
         return 1;
     }
@@ -546,7 +546,7 @@ static int request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int firs
     lease->waiter.client = lease->client_id;
     lease->waiter.since_us = since_us;
     lease->waiter.deadline_us = since_us + longest_wait_us(lease);
-    lease->waiter.done = answer_locked;
+    lease->waiter.done = vl_lease_answer_locked;
     lease->waiter.in_mpm = 1;
     lease->waiter.may_defer = 1;
     lease->queued = 1;
@@ -557,7 +557,7 @@ static int request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int firs
         vl_park_add_locked(&lease->waiter);
     if (lease->queued)
         return 0;
-    use_answer_locked(lease);
+    vl_lease_use_answer_locked(lease);
     return 1;
 }
 
@@ -567,15 +567,15 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
 {
     vl_grant_t grant = { 0 };
 
-    if (credit(lease) <= 0 || now_us - lease->idle_since_us >= GRACE_US)
+    if (vl_lease_credit(lease) <= 0 || now_us - lease->idle_since_us >= GRACE_US)
         return 0;
     if (lease->frames && !lease->frames->streams)
         return may_have_thread(lease);
     if (lease->frames && !may_have_thread(lease))
         return 0;
-    if (vl_slot_continue(leases.shm, lease->account, lease->http2 ? VL_SLOT_HTTP2 : 0,
+    if (vl_slot_continue(vl_leases.shm, lease->account, lease->http2 ? VL_SLOT_HTTP2 : 0,
                          &grant.ticket) != APR_SUCCESS) {
-        uncount_thread(lease);
+        vl_lease_uncount_thread(lease);
         return 0;
     }
     grant.holds = 1;
@@ -585,7 +585,7 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
 
 /* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
  * has been queued. */
-static int run_or_queue_locked(vl_lease_t *lease)
+static int vl_lease_run_or_queue_locked(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
     apr_int64_t since_us = now_us - lease->waited_us;
@@ -593,8 +593,9 @@ static int run_or_queue_locked(vl_lease_t *lease)
 
     lease->requeue_at_head = 0;
     lease->waited_us = 0;
-    return !is_limited(lease) || lease->streams_blocked || continue_locked(lease, now_us)
-           || request_slot_locked(lease, since_us, first);
+    return !vl_lease_is_limited(lease) || lease->streams_blocked
+           || continue_locked(lease, now_us)
+           || vl_lease_request_slot_locked(lease, since_us, first);
 }
 
 /* --- a worker of the MPM takes up a connection ---------------------------- */
@@ -609,8 +610,8 @@ static next_e next_of_queued_locked(vl_lease_t *lease)
     apr_uint32_t events = vl_client_events(lease->fd);
 
     if (vl_client_is_gone(&lease->client, lease->fd, events)) {
-        unqueue_locked(lease);
-        vl_slot_gone(leases.shm, lease->account, vl_clock_us() - lease->waiter.since_us);
+        vl_lease_unqueue_locked(lease);
+        vl_slot_gone(vl_leases.shm, lease->account, vl_clock_us() - lease->waiter.since_us);
         if (!lease->frames) {
             lease->grant->ticket.account = lease->account;
             lease->grant->refused = VL_REASON_GONE;
@@ -621,7 +622,7 @@ static next_e next_of_queued_locked(vl_lease_t *lease)
     }
     if (lease->polled & EPOLLIN)
         return RUN;
-    park_locked(lease, events != 0);
+    vl_lease_park_locked(lease, events != 0);
     return PARK;
 }
 
@@ -630,22 +631,22 @@ static next_e next_locked(vl_lease_t *lease)
 {
     next_e next = RUN;
 
-    restore_socket_fd(lease);
+    vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
-    leave_ring_locked(lease);
+    vl_lease_leave_ring_locked(lease);
     lease->refused = VL_REASON_NONE;
     if (lease->state == EXPIRED)
         return CLOSE;
     if (lease->queued)
         next = next_of_queued_locked(lease);
     else if (lease->answer != NO_ANSWER)
-        use_answer_locked(lease);
-    else if (lease->state == IDLE && !run_or_queue_locked(lease)) {
-        park_locked(lease, 0);
+        vl_lease_use_answer_locked(lease);
+    else if (lease->state == IDLE && !vl_lease_run_or_queue_locked(lease)) {
+        vl_lease_park_locked(lease, 0);
         next = PARK;
     }
     if (next != CLOSE)
-        change_state_locked(lease, next == RUN ? RUNNING : PARKED);
+        vl_lease_change_state_locked(lease, next == RUN ? RUNNING : PARKED);
     return next;
 }
 
@@ -653,7 +654,7 @@ static next_e next_locked(vl_lease_t *lease)
 
 /* Charges the account and the lease for the CPU time that the connection's thread has
  * used since the last charge. */
-static void charge_connection(vl_lease_t *lease)
+static void vl_lease_charge_connection(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_meter_thread_us();
     apr_int64_t us = now_us - lease->cpu_us;
@@ -661,9 +662,9 @@ static void charge_connection(vl_lease_t *lease)
     lease->cpu_us = now_us;
     if (us <= 0 || !lease->account_known)
         return;
-    vl_charge_pay(leases.shm, lease->account, (apr_uint64_t)us);
-    vl_slot_charge_client(leases.shm, lease->account, &lease->client_id, (apr_uint64_t)us);
-    charge(lease, us);
+    vl_charge_pay(vl_leases.shm, lease->account, (apr_uint64_t)us);
+    vl_slot_charge_client(vl_leases.shm, lease->account, &lease->client_id, (apr_uint64_t)us);
+    vl_lease_use_credit(lease, us);
 }
 
 /* mod_http2 has one pool of workers for all connections of a child. A stream that waits
@@ -671,9 +672,9 @@ static void charge_connection(vl_lease_t *lease)
  * few for other accounts (vl_admit_more()). Then the account's next streams are held. */
 static int may_use_worker(apr_uint32_t account)
 {
-    return vl_admit_more(leases.waiting_by_account[account],
-                         leases.workers > leases.waiting
-                         ? leases.workers - leases.waiting : 0);
+    return vl_admit_more(vl_leases.waiting_by_account[account],
+                         vl_leases.workers > vl_leases.waiting
+                         ? vl_leases.workers - vl_leases.waiting : 0);
 }
 
 /* Wakes the oldest connection in want_worker whose account may use a worker. */
@@ -681,9 +682,9 @@ static void wake_one_for_worker_locked(void)
 {
     vl_lease_t *lease;
 
-    APR_RING_FOREACH(lease, leases.want_worker, vl_lease_t, link) {
+    APR_RING_FOREACH(lease, vl_leases.want_worker, vl_lease_t, link) {
         if (may_use_worker(lease->account)) {
-            leave_ring_locked(lease);
+            vl_lease_leave_ring_locked(lease);
             lease->worker_free = 1;
             eventfd_write(lease->wake_fd, 1);
             return;
@@ -693,11 +694,11 @@ static void wake_one_for_worker_locked(void)
 
 void vl_lease_workers_wait(apr_uint32_t account, int by)
 {
-    if (!leases.parks || !leases.shm)
+    if (!vl_leases.parks || !vl_leases.shm)
         return;
     vl_park_lock();
-    leases.waiting += (apr_uint32_t)by;
-    leases.waiting_by_account[account] += (apr_uint32_t)by;
+    vl_leases.waiting += (apr_uint32_t)by;
+    vl_leases.waiting_by_account[account] += (apr_uint32_t)by;
     if (by < 0)
         wake_one_for_worker_locked();
     vl_park_unlock();
@@ -711,10 +712,10 @@ static void wait_for_worker_locked(vl_lease_t *lease)
 
     lease->stream_allowed = 0;
     while ((ticket = apr_array_pop(lease->tickets)))
-        vl_slot_end(leases.shm, ticket, NULL);
-    if (vl_slot_granted(leases.shm))
+        vl_slot_end(vl_leases.shm, ticket, NULL);
+    if (vl_slot_granted(vl_leases.shm))
         vl_park_take_locked();
-    enter_ring_locked(lease, leases.want_worker);
+    vl_lease_enter_ring_locked(lease, vl_leases.want_worker);
 }
 
 /* --- HTTP/2: streams that begin ------------------------------------------- */
@@ -725,7 +726,7 @@ static void wait_for_worker_locked(vl_lease_t *lease)
 static void reserve(vl_lease_t *lease)
 {
     if (lease->account_known)
-        charge(lease, lease->estimate_us);
+        vl_lease_use_credit(lease, lease->estimate_us);
 }
 
 /* Takes a slot for one more stream on the credit of the lease. Without credit the lease
@@ -734,21 +735,21 @@ static int take_slot_by_credit_locked(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
-    if (credit(lease) <= 0) {
-        if (vl_slot_contended(leases.shm))
+    if (vl_lease_credit(lease) <= 0) {
+        if (vl_slot_contended(vl_leases.shm))
             return 0;
-        renew(lease);
+        vl_lease_renew(lease);
     }
-    if (vl_slot_continue(leases.shm, lease->account, VL_SLOT_HTTP2 | VL_SLOT_NO_THREAD,
+    if (vl_slot_continue(vl_leases.shm, lease->account, VL_SLOT_HTTP2 | VL_SLOT_NO_THREAD,
                          &ticket) != APR_SUCCESS)
         return 0;
-    add_ticket_locked(lease, &ticket);
+    vl_lease_add_ticket_locked(lease, &ticket);
     return 1;
 }
 
 static int may_begin_locked(vl_lease_t *lease)
 {
-    if (!may_use_worker(lease->account) && make_poll_fd(lease)) {
+    if (!may_use_worker(lease->account) && vl_lease_make_poll_fd(lease)) {
         wait_for_worker_locked(lease);
         return 0;
     }
@@ -769,7 +770,7 @@ static int may_begin(void *context)
         return 0;
     if (lease->first_stream == STREAM_NONE)
         lease->first_stream = STREAM_PASSED;
-    if (!is_limited(lease) || lease->refused)
+    if (!vl_lease_is_limited(lease) || lease->refused)
         return 1;
     vl_park_lock();
     may = may_begin_locked(lease);
@@ -895,10 +896,10 @@ static int request_slot_for_held(vl_lease_t *lease)
     int may;
 
     vl_park_lock();
-    may = !lease->queued && lease->ring != leases.want_worker
+    may = !lease->queued && lease->ring != vl_leases.want_worker
           && (lease->answer != NO_ANSWER
-              || request_slot_locked(lease, vl_clock_us(), 0));
-    use_answer_locked(lease);
+              || vl_lease_request_slot_locked(lease, vl_clock_us(), 0));
+    vl_lease_use_answer_locked(lease);
     vl_park_unlock();
     return may;
 }
@@ -923,11 +924,11 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
             vl_lease_restore_fd(lease);
         rv = ap_get_brigade(f->next, bb, mode, block, readbytes);
         if (was_installed && !lease->poll_fd_installed)
-            install_poll_fd(lease);
+            vl_lease_install_poll_fd(lease);
         return rv;
     }
     vl_lease_restore_fd(lease);
-    charge_connection(lease);
+    vl_lease_charge_connection(lease);
     vl_park_lock();
     if (lease->first_stream == STREAM_READ || lease->worker_free) {
         lease->first_stream = lease->first_stream == STREAM_READ
@@ -935,17 +936,17 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
         lease->worker_free = 0;
         eventfd_read(lease->wake_fd, &value);
     }
-    use_answer_locked(lease);
+    vl_lease_use_answer_locked(lease);
     vl_park_unlock();
     lease->input_exhausted = 0;
     if (lease->frames->streams && pass_held(lease, bb))
         return APR_SUCCESS;
     while (!passes && rv == APR_SUCCESS) {
-        if (is_held_full(lease) && lease->frames->uploads) {
+        if (vl_lease_is_held_full(lease) && lease->frames->uploads) {
             release_all(lease, bb);
             return APR_SUCCESS;
         }
-        if (is_held_full(lease) && block == APR_NONBLOCK_READ)
+        if (vl_lease_is_held_full(lease) && block == APR_NONBLOCK_READ)
             rv = APR_EAGAIN;
         else
             rv = ap_get_brigade(f->next, lease->input, mode, block, readbytes);
@@ -954,7 +955,7 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
         if (rv == APR_SUCCESS)
             rv = split_brigade(lease, bb, block, &passes);
     }
-    if (!passes && lease->frames->streams && is_limited(lease)
+    if (!passes && lease->frames->streams && vl_lease_is_limited(lease)
         && (rv == APR_SUCCESS || APR_STATUS_IS_EAGAIN(rv))
         && request_slot_for_held(lease) && pass_held(lease, bb))
         return APR_SUCCESS;
@@ -988,21 +989,21 @@ int vl_lease_take_slot(vl_lease_t *lease, vl_ticket_t *ret_ticket)
  * (h2_mplx_c1_create()). Installs poll_fd there, so that the queue can wake mod_http2.
  * The filters restore the socket's own descriptor before it is used
  * (vl_lease_restore_fd()). */
-static void prepare_http2_session(vl_lease_t *lease)
+static void vl_lease_prepare_session(vl_lease_t *lease)
 {
     if (!lease->session_pending)
         return;
     lease->session_pending = 0;
-    if (!make_poll_fd(lease))
+    if (!vl_lease_make_poll_fd(lease))
         return;
-    poll_client(lease, EPOLLIN | EPOLLRDHUP);
-    install_poll_fd(lease);
+    vl_lease_poll_client(lease, EPOLLIN | EPOLLRDHUP);
+    vl_lease_install_poll_fd(lease);
 }
 
 void vl_lease_restore_fd(vl_lease_t *lease)
 {
     if (lease->nested)
-        restore_socket_fd(lease);
+        vl_lease_uninstall_poll_fd(lease);
 }
 
 static void begin_run(vl_lease_t *lease)
@@ -1010,14 +1011,14 @@ static void begin_run(vl_lease_t *lease)
     vl_park_lock();
     lease->has_worker = 1;
     if (lease->http2)
-        count_thread(lease);
+        vl_lease_count_thread(lease);
     vl_park_unlock();
     if (!lease->http2)
         return;
     lease->cpu_us = vl_meter_thread_us();
     lease->input_exhausted = 0;
-    poll_client(lease, EPOLLIN | EPOLLRDHUP);
-    prepare_http2_session(lease);
+    vl_lease_poll_client(lease, EPOLLIN | EPOLLRDHUP);
+    vl_lease_prepare_session(lease);
 }
 
 /* Returns the slot for the next request (HTTP/1), or the thread that is counted since the
@@ -1030,7 +1031,7 @@ static void drop_grant(vl_lease_t *lease)
     if (grant.holds)
         vl_park_end(&grant.ticket, NULL);
     if (grant.occupies)
-        vl_thread_free(leases.shm, grant.ticket.account);
+        vl_thread_free(vl_leases.shm, grant.ticket.account);
 }
 
 /* Returns the slots that the run has not used. */
@@ -1040,15 +1041,15 @@ static void end_run(vl_lease_t *lease)
 
     vl_park_lock();
     lease->has_worker = 0;
-    uncount_thread(lease);
+    vl_lease_uncount_thread(lease);
     vl_park_unlock();
     if (!lease->frames) {
         /* No request has come. */
-        if (leases.parks)
+        if (vl_leases.parks)
             drop_grant(lease);
         return;
     }
-    charge_connection(lease);
+    vl_lease_charge_connection(lease);
     lease->stream_allowed = 0;
     while (vl_lease_take_slot(lease, &ticket))
         vl_park_end(&ticket, NULL);
@@ -1056,7 +1057,7 @@ static void end_run(vl_lease_t *lease)
 
 static conn_state_e wait_state(void)
 {
-    return leases.has_waitio ? STATE_WAITIO : CONN_STATE_WRITE_COMPLETION;
+    return vl_leases.has_waitio ? STATE_WAITIO : CONN_STATE_WRITE_COMPLETION;
 }
 
 /* Makes the MPM poll the connection until the client sends input or the queue wakes it. */
@@ -1064,14 +1065,14 @@ static void wait_in_mpm(conn_rec *c)
 {
     c->cs->state = wait_state();
     c->cs->sense = CONN_SENSE_WANT_READ;
-    c->clogging_input_filters = !leases.has_waitio;
+    c->clogging_input_filters = !vl_leases.has_waitio;
 }
 
 /* Returns 1 if mod_http2 has left the connection to the MPM to poll. */
 static int waits_in_mpm(const conn_rec *c)
 {
     return c->cs->state == wait_state()
-           && (leases.has_waitio || c->cs->sense == CONN_SENSE_WANT_READ);
+           && (vl_leases.has_waitio || c->cs->sense == CONN_SENSE_WANT_READ);
 }
 
 /* The connection becomes idle. KeepAliveTimeout runs unless streams wait for the client. */
@@ -1081,12 +1082,12 @@ static void wait_for_client(vl_lease_t *lease)
     vl_grant_t grant;
 
     vl_park_lock();
-    grant = leave_queue_locked(lease);
+    grant = vl_lease_leave_queue_locked(lease);
     lease->state = IDLE;
     lease->idle_since_us = now_us;
-    enter_ring_locked(lease, leases.idle);
+    vl_lease_enter_ring_locked(lease, vl_leases.idle);
     if (!lease->streams_blocked)
-        vl_wheel_set(leases.wheel, &lease->timer,
+        vl_wheel_set(vl_leases.wheel, &lease->timer,
                      now_us + __atomic_load_n(&lease->keepalive_us,
                                               __ATOMIC_RELAXED));
     vl_park_unlock();
@@ -1110,7 +1111,7 @@ static int is_kept_alive(const conn_rec *c, int rc)
 static int leave_to_mpm(vl_lease_t *lease)
 {
     vl_park_lock();
-    unqueue_locked(lease);
+    vl_lease_unqueue_locked(lease);
     lease->state = IDLE;
     lease->idle_since_us = vl_clock_us();
     vl_park_unlock();
@@ -1121,9 +1122,9 @@ static int leave_to_mpm(vl_lease_t *lease)
 static int wait_with_held(vl_lease_t *lease)
 {
     vl_park_lock();
-    if (lease->queued || lease->ring == leases.want_worker) {
-        park_locked(lease, 0);
-        change_state_locked(lease, PARKED);
+    if (lease->queued || lease->ring == vl_leases.want_worker) {
+        vl_lease_park_locked(lease, 0);
+        vl_lease_change_state_locked(lease, PARKED);
     }
     else if (lease->answer == NO_ANSWER) {
         lease->state = IDLE;
@@ -1147,8 +1148,8 @@ static int after_run(vl_lease_t *lease, int rc)
     lease->streams_blocked = lease->frames && rc == OK && waits_in_mpm(c);
     if (!(lease->streams_blocked || is_kept_alive(c, rc)))
         return leave_to_mpm(lease);
-    if (!is_limited(lease)
-        || (is_stopping(lease) && !(lease->frames && lease->frames->streams))) {
+    if (!vl_lease_is_limited(lease)
+        || (vl_lease_is_stopping(lease) && !(lease->frames && lease->frames->streams))) {
         leave_to_mpm(lease);
         if (!lease->frames || !lease->frames->streams)
             return 0;
@@ -1164,7 +1165,7 @@ static int after_run(vl_lease_t *lease, int rc)
     if (lease->frames && lease->frames->streams) {
         /* Without STATE_WAITIO the MPM writes pending output before it polls. By then
          * the socket has poll_fd in place of its own descriptor. */
-        if (!leases.has_waitio && vl_has_pending_output(c))
+        if (!vl_leases.has_waitio && vl_has_pending_output(c))
             ap_flush_conn(c);
         again = wait_with_held(lease);
     }
@@ -1219,7 +1220,7 @@ int vl_lease_process(vl_lease_t *lease)
     next_e next;
     int rc, again;
 
-    if (lease->nested || !leases.parks)
+    if (lease->nested || !vl_leases.parks)
         return DECLINED;
     if (c->clogging_input_filters) {
         c->clogging_input_filters = 0;
@@ -1249,11 +1250,11 @@ int vl_lease_process(vl_lease_t *lease)
         }
         begin_run(lease);
         lease->nested = 1;
-        current = lease;
+        vl_lease_current = lease;
         rc = ap_run_process_connection(c);
-        current = NULL;
+        vl_lease_current = NULL;
         lease->nested = 0;
-        restore_socket_fd(lease);
+        vl_lease_uninstall_poll_fd(lease);
         end_run(lease);
         again = after_run(lease, rc);
     } while (again);
@@ -1266,18 +1267,18 @@ void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
                      __ATOMIC_RELAXED);
     if (!lease->http2)
         lease->client.http11 = r->proto_num >= HTTP_VERSION(1, 1);
-    if (leases.parks && (!lease->frames || lease->first_stream != STREAM_PASSED))
+    if (vl_leases.parks && (!lease->frames || lease->first_stream != STREAM_PASSED))
         return;
     vl_park_lock();
-    if (leases.parks) {
+    if (vl_leases.parks) {
         lease->first_stream = STREAM_READ;
         if (lease->wake_fd >= 0)
             eventfd_write(lease->wake_fd, 1);
     }
     else {
-        leave_ring_locked(lease);
+        vl_lease_leave_ring_locked(lease);
         if (!vl_lease_has_thread())
-            uncount_thread(lease);
+            vl_lease_uncount_thread(lease);
     }
     vl_park_unlock();
 }
@@ -1297,13 +1298,13 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
     lease->client_id = *client;
     lease->account_known = 1;
     if (lease->thread_counted && lease->thread_account != account)
-        uncount_thread(lease);
+        vl_lease_uncount_thread(lease);
     /* A stream may call this when the connection has no worker of the MPM. A worker that
      * takes the connection up later counts its thread then. Under worker the connection
      * keeps its thread until it ends. */
-    if (leases.parks ? lease->has_worker && lease->http2
+    if (vl_leases.parks ? lease->has_worker && lease->http2
                      : lease->http2 || vl_lease_has_thread())
-        count_thread(lease);
+        vl_lease_count_thread(lease);
     vl_park_unlock();
 }
 
@@ -1315,18 +1316,13 @@ int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
                                            __ATOMIC_RELAXED);
     unsigned flags = (lease->http2 ? VL_SLOT_HTTP2 : 0) | (no_thread ? VL_SLOT_NO_THREAD : 0);
 
-    return credit(lease) > 0 && vl_clock_us() - since_us < GRACE_US
-           && vl_slot_continue(leases.shm, lease->account, flags, ret_ticket) == APR_SUCCESS;
-}
-
-void vl_lease_renew(vl_lease_t *lease)
-{
-    renew(lease);
+    return vl_lease_credit(lease) > 0 && vl_clock_us() - since_us < GRACE_US
+           && vl_slot_continue(vl_leases.shm, lease->account, flags, ret_ticket) == APR_SUCCESS;
 }
 
 int vl_lease_ends_with_next(const vl_lease_t *lease)
 {
-    return lease->account_known && credit(lease) <= (apr_int64_t)lease->estimate_us;
+    return lease->account_known && vl_lease_credit(lease) <= (apr_int64_t)lease->estimate_us;
 }
 
 /* Under prefork there is no other thread in this process. The idle connection's process
@@ -1339,8 +1335,8 @@ static int idle_under_prefork(vl_lease_t *lease)
     if (lease->account_known && !lease->thread_counted) {
         lease->thread_counted = 1;
         lease->thread_account = lease->account;
-        leaves = vl_thread_occupy_idle(leases.shm, lease->account,
-                                       (apr_uint32_t)leases.processes);
+        leaves = vl_thread_occupy_idle(vl_leases.shm, lease->account,
+                                       (apr_uint32_t)vl_leases.processes);
     }
     return leaves && !vl_lease_threads_are_short();
 }
@@ -1351,7 +1347,7 @@ int vl_lease_begin_idle(vl_lease_t *lease)
         return idle_under_prefork(lease);
     vl_park_lock();
     lease->idle_since_us = vl_clock_us();
-    enter_ring_locked(lease, leases.idle);
+    vl_lease_enter_ring_locked(lease, vl_leases.idle);
     vl_park_unlock();
     return 1;
 }
@@ -1387,11 +1383,11 @@ static void detach(vl_lease_t *lease)
     vl_grant_t grant;
 
     vl_park_lock();
-    restore_socket_fd(lease);
+    vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
-    grant = leave_queue_locked(lease);
+    grant = vl_lease_leave_queue_locked(lease);
     lease->state = EXPIRED;
-    enter_ring_locked(lease, leases.closing);
+    vl_lease_enter_ring_locked(lease, vl_leases.closing);
     vl_park_unlock();
     if (grant.holds)
         vl_park_end(&grant.ticket, NULL);
@@ -1401,20 +1397,20 @@ static apr_status_t cleanup(void *data)
 {
     vl_lease_t *lease = data;
 
-    if (leases.shm) {
+    if (vl_leases.shm) {
         detach(lease);
         end_run(lease);
     }
     vl_park_lock();
     /* After vl_lease_forget() the rings are gone with the child's pool. */
-    if (leases.shm) {
-        leave_ring_locked(lease);
+    if (vl_leases.shm) {
+        vl_lease_leave_ring_locked(lease);
         APR_RING_REMOVE(lease, all_link);
     }
     vl_park_unlock();
     if (lease->frames)
         vl_held_free(&lease->held);
-    __atomic_sub_fetch(&leases.descriptors, lease->poll_fd >= 0 ? 3 : 1,
+    __atomic_sub_fetch(&vl_leases.descriptors, lease->poll_fd >= 0 ? 3 : 1,
                        __ATOMIC_RELAXED);
     if (lease->poll_fd >= 0)
         close(lease->poll_fd);
@@ -1426,7 +1422,7 @@ static apr_status_t cleanup(void *data)
 
 void vl_lease_close(vl_lease_t *lease)
 {
-    if (!lease->nested && leases.shm)
+    if (!lease->nested && vl_leases.shm)
         detach(lease);
 }
 
@@ -1437,7 +1433,7 @@ void vl_lease_begin_http2(vl_lease_t *lease)
     if (lease->http2)
         return;
     lease->http2 = 1;
-    if (!leases.parks)
+    if (!vl_leases.parks)
         return;
     /* The end of the input ends an HTTP/2 connection, as it ends a TLS connection. */
     lease->client.tls = 1;
@@ -1454,7 +1450,7 @@ void vl_lease_begin_http2(vl_lease_t *lease)
     ap_add_input_filter_handle(frame_filter, lease, NULL, c);
     lease->session_pending = 1;
     if (lease->nested)
-        prepare_http2_session(lease);
+        vl_lease_prepare_session(lease);
 }
 
 vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
@@ -1473,7 +1469,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     if (lease->classified)
         lease->account = grant->ticket.account;
     if (grant->holds)
-        renew(lease);
+        vl_lease_renew(lease);
     else if (grant->given_back) {
         lease->state = IDLE;
         lease->requeue_at_head = 1;
@@ -1481,9 +1477,9 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     }
     if (protocol && !strcmp(protocol, "h2"))
         vl_lease_begin_http2(lease);
-    __atomic_add_fetch(&leases.descriptors, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&vl_leases.descriptors, 1, __ATOMIC_RELAXED);
     vl_park_lock();
-    APR_RING_INSERT_TAIL(leases.all, lease, vl_lease_t, all_link);
+    APR_RING_INSERT_TAIL(vl_leases.all, lease, vl_lease_t, all_link);
     vl_park_unlock();
     apr_pool_cleanup_register(c->pool, lease, cleanup, apr_pool_cleanup_null);
     return lease;
@@ -1502,7 +1498,7 @@ static void expire_locked(vl_timer_t *timer)
     if (lease->state != IDLE)
         return;
     /* The connection has input that the MPM has not noticed yet. */
-    if (leases.stopping && poll(&pfd, 1, 0) > 0)
+    if (vl_leases.stopping && poll(&pfd, 1, 0) > 0)
         return;
     /* The MPM polls the socket, finds its end and calls vl_lease_process(). */
     lease->state = EXPIRED;
@@ -1523,20 +1519,20 @@ int vl_lease_close_one_locked(void)
 {
     vl_lease_t *lease;
 
-    while (!APR_RING_EMPTY(leases.closing, vl_lease_t, link)) {
-        lease = APR_RING_FIRST(leases.closing);
-        leave_ring_locked(lease);
+    while (!APR_RING_EMPTY(vl_leases.closing, vl_lease_t, link)) {
+        lease = APR_RING_FIRST(vl_leases.closing);
+        vl_lease_leave_ring_locked(lease);
         if (!has_socket(lease))
             continue;
         shutdown(lease->fd, SHUT_RDWR);
         return 1;
     }
-    if (APR_RING_EMPTY(leases.idle, vl_lease_t, link))
+    if (APR_RING_EMPTY(vl_leases.idle, vl_lease_t, link))
         return 0;
-    lease = APR_RING_FIRST(leases.idle);
-    leave_ring_locked(lease);
+    lease = APR_RING_FIRST(vl_leases.idle);
+    vl_lease_leave_ring_locked(lease);
     vl_wheel_clear(&lease->timer);
-    if (leases.parks)
+    if (vl_leases.parks)
         expire_locked(&lease->timer);
     else
         shutdown(lease->fd, SHUT_RD);       /* Its thread, which reads, finds the end. */
@@ -1550,10 +1546,10 @@ static void close_idle_locked(apr_int64_t now_us)
     vl_lease_t *lease;
 
     while (vl_lease_threads_are_short()
-           && !APR_RING_EMPTY(leases.idle, vl_lease_t, link)
-           && now_us - APR_RING_FIRST(leases.idle)->idle_since_us > IDLE_US) {
-        lease = APR_RING_FIRST(leases.idle);
-        leave_ring_locked(lease);
+           && !APR_RING_EMPTY(vl_leases.idle, vl_lease_t, link)
+           && now_us - APR_RING_FIRST(vl_leases.idle)->idle_since_us > IDLE_US) {
+        lease = APR_RING_FIRST(vl_leases.idle);
+        vl_lease_leave_ring_locked(lease);
         shutdown(lease->fd, SHUT_RD);
     }
 }
@@ -1561,13 +1557,13 @@ static void close_idle_locked(apr_int64_t now_us)
 void vl_lease_tick(apr_int64_t now_us)
 {
     vl_park_lock();
-    if (!leases.parks && leases.shm)
+    if (!vl_leases.parks && vl_leases.shm)
         close_idle_locked(now_us);
     /* As long as the child does not stop, the acceptor's tick handles queue timeouts. */
-    if (leases.stopping)
+    if (vl_leases.stopping)
         vl_park_expire_locked(now_us, EXPIRE_MOST);
-    if (leases.wheel)
-        vl_wheel_turn(leases.wheel, now_us, expire_locked);
+    if (vl_leases.wheel)
+        vl_wheel_turn(vl_leases.wheel, now_us, expire_locked);
     vl_park_unlock();
 }
 
@@ -1575,7 +1571,7 @@ void vl_lease_tick(apr_int64_t now_us)
 
 void vl_lease_forget(void)
 {
-    leases.shm = NULL;
+    vl_leases.shm = NULL;
 }
 
 int vl_lease_queued(void)
@@ -1583,7 +1579,7 @@ int vl_lease_queued(void)
     int any;
 
     vl_park_lock();
-    any = vl_park_has_locked(answer_locked);
+    any = vl_park_has_locked(vl_lease_answer_locked);
     vl_park_unlock();
     return any;
 }
@@ -1593,9 +1589,9 @@ void vl_lease_child_end(void)
     vl_waiter_t *waiter;
 
     vl_park_lock();
-    while ((waiter = vl_park_evict_locked(answer_locked, 0)))
-        answer_locked(waiter, NULL, VL_REASON_NONE);
-    leases.granting_ended = 1;
+    while ((waiter = vl_park_evict_locked(vl_lease_answer_locked, 0)))
+        vl_lease_answer_locked(waiter, NULL, VL_REASON_NONE);
+    vl_leases.granting_ended = 1;
     vl_park_unlock();
 }
 
@@ -1604,12 +1600,12 @@ void vl_lease_child_drain(void)
     vl_lease_t *lease;
 
     vl_park_lock();
-    leases.stopping = 1;
-    if (leases.wheel)
-        vl_wheel_turn(leases.wheel, APR_INT64_MAX / 2, expire_locked);
-    while (leases.want_worker && !APR_RING_EMPTY(leases.want_worker, vl_lease_t, link)) {
-        lease = APR_RING_FIRST(leases.want_worker);
-        leave_ring_locked(lease);
+    vl_leases.stopping = 1;
+    if (vl_leases.wheel)
+        vl_wheel_turn(vl_leases.wheel, APR_INT64_MAX / 2, expire_locked);
+    while (vl_leases.want_worker && !APR_RING_EMPTY(vl_leases.want_worker, vl_lease_t, link)) {
+        lease = APR_RING_FIRST(vl_leases.want_worker);
+        vl_lease_leave_ring_locked(lease);
         lease->worker_free = 1;
         eventfd_write(lease->wake_fd, 1);
     }
@@ -1618,17 +1614,17 @@ void vl_lease_child_drain(void)
 
 int vl_lease_parks(void)
 {
-    return leases.parks;
+    return vl_leases.parks;
 }
 
 int vl_lease_threads_are_short(void)
 {
-    return vl_thread_is_short(leases.shm, (apr_uint32_t)leases.processes);
+    return vl_thread_is_short(vl_leases.shm, (apr_uint32_t)vl_leases.processes);
 }
 
 int vl_lease_has_thread(void)
 {
-    return !leases.parks && leases.threads > 1;
+    return !vl_leases.parks && vl_leases.threads > 1;
 }
 
 static struct lease_ring_t *ring_make(apr_pool_t *p)
@@ -1644,26 +1640,26 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
 {
     int is_async = 0, has_waitio = 0;
 
-    leases.shm = shm;
-    leases.stopping = leases.granting_ended = 0;
-    leases.wheel = vl_wheel_create(pchild, vl_clock_us());
-    leases.idle = ring_make(pchild);
-    leases.want_worker = ring_make(pchild);
-    leases.closing = ring_make(pchild);
-    leases.all = apr_palloc(pchild, sizeof(*leases.all));
-    APR_RING_INIT(leases.all, vl_lease_t, all_link);
-    leases.workers = workers;
-    leases.waiting_by_account = vl_pages_make(pchild, accounts, sizeof(apr_uint32_t));
+    vl_leases.shm = shm;
+    vl_leases.stopping = vl_leases.granting_ended = 0;
+    vl_leases.wheel = vl_wheel_create(pchild, vl_clock_us());
+    vl_leases.idle = ring_make(pchild);
+    vl_leases.want_worker = ring_make(pchild);
+    vl_leases.closing = ring_make(pchild);
+    vl_leases.all = apr_palloc(pchild, sizeof(*vl_leases.all));
+    APR_RING_INIT(vl_leases.all, vl_lease_t, all_link);
+    vl_leases.workers = workers;
+    vl_leases.waiting_by_account = vl_pages_make(pchild, accounts, sizeof(apr_uint32_t));
     ap_mpm_query(AP_MPMQ_IS_ASYNC, &is_async);
-    if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &leases.threads) != APR_SUCCESS)
-        leases.threads = 1;
-    if (ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &leases.processes) != APR_SUCCESS)
-        leases.processes = 1;
+    if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &vl_leases.threads) != APR_SUCCESS)
+        vl_leases.threads = 1;
+    if (ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &vl_leases.processes) != APR_SUCCESS)
+        vl_leases.processes = 1;
 #ifdef AP_MPMQ_CAN_WAITIO
     ap_mpm_query(AP_MPMQ_CAN_WAITIO, &has_waitio);
 #endif
-    leases.parks = is_async && ticks;
-    leases.has_waitio = has_waitio;
+    vl_leases.parks = is_async && ticks;
+    vl_leases.has_waitio = has_waitio;
 }
 
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
@@ -1677,10 +1673,10 @@ static void stop_waiting(apr_pool_t *pchild, int graceful)
 {
     vl_lease_t *lease;
 
-    if (graceful || !leases.parks)
+    if (graceful || !vl_leases.parks)
         return;
     vl_park_lock();
-    APR_RING_FOREACH(lease, leases.all, vl_lease_t, all_link) {
+    APR_RING_FOREACH(lease, vl_leases.all, vl_lease_t, all_link) {
         conn_state_e waiting = wait_state();
 
         __atomic_compare_exchange_n(&lease->c->cs->state, &waiting,
