@@ -24,7 +24,7 @@ static void pass_pieces(out_t *out, apr_uint32_t stream)
     }
 }
 
-/* The same as in vl_lease.c. */
+/* The same as in vl_lease_http2.c. */
 static void release_one(out_t *out)
 {
     apr_uint32_t stream = out->frames.stream[0].id, streams = out->frames.streams;

@@ -48,7 +48,7 @@ static void pass_pieces(side_t *s, apr_uint32_t stream)
     }
 }
 
-/* The same as in vl_lease.c. */
+/* The same as in vl_lease_http2.c. */
 static void say(side_t *s, const char *data, size_t length, size_t piece)
 {
     while (length) {
