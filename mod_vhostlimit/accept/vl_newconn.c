@@ -198,7 +198,7 @@ void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
         classify_again = 1;
         break;
     case LINGERING:
-        if (!vl_newconn_drain(newconn->fd))
+        if (!vl_newconn_discard_input(newconn->fd))
             vl_newconn_close_locked(newconn);
         break;
     case QUEUED:

@@ -74,7 +74,7 @@ static int put_answer(char *to, apr_size_t size, int status, const char *headers
                         head ? "" : "\r\n");
 }
 
-int vl_newconn_drain(int fd)
+int vl_newconn_discard_input(int fd)
 {
     static char discarded[DRAIN_SIZE];      /* MSG_TRUNC leaves it unwritten: tcp(7) */
     ssize_t n = recv(fd, discarded, sizeof(discarded),
@@ -88,7 +88,7 @@ int vl_newconn_drain(int fd)
  * overtake the answer. Most requests have been read completely by then. */
 static void answer_locked(vl_newconn_t *newconn, const char *answer, int len)
 {
-    vl_newconn_drain(newconn->fd);
+    vl_newconn_discard_input(newconn->fd);
     if (len && send(newconn->fd, answer, (apr_size_t)len,
                     MSG_DONTWAIT | MSG_NOSIGNAL) != len) {
         vl_newconn_close_locked(newconn);

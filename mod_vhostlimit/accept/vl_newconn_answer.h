@@ -23,6 +23,6 @@ void vl_newconn_reset_locked(vl_newconn_t *newconn);
 void vl_newconn_answer_503_locked(vl_newconn_t *newconn);
 
 /* Reads and discards a part of the input. Returns 0 at the end of the input. */
-int vl_newconn_drain(int fd);
+int vl_newconn_discard_input(int fd);
 
 #endif

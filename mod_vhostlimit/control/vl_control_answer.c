@@ -16,7 +16,7 @@
 #include "status/vl_status_int.h"
 
 static server_rec *main_server;
-static vl_shm_t *accounts;
+static vl_shm_t *segment;
 static apr_hash_t *by_site;         /* server_rec *: a virtual host of each site, by its name
                                      * in lower case */
 
@@ -27,7 +27,7 @@ void vl_control_answer_post_config(server_rec *s, vl_shm_t *shm)
     int i;
 
     main_server = s;
-    accounts = shm;
+    segment = shm;
     by_site = apr_hash_make(p);
     for (i = 0; i < servers->nelts; i++) {
         server_rec *first = APR_ARRAY_IDX(servers, i, server_rec *);
@@ -119,7 +119,7 @@ static const server_rec *find_host(const char *name)
         const vl_conf_t *conf = vl_conf_get(s);
 
         if (conf->mode != VL_MODE_OFF && conf->accounts.by == VL_ACCOUNTS_HOST
-            && vl_hosts_lookup(accounts, conf->account, name, &account))
+            && vl_hosts_lookup(segment, conf->account, name, &account))
             return s;
     }
     return NULL;
@@ -252,7 +252,7 @@ static const char *lease(const vl_command_t *command)
 {
     apr_int64_t until_us = vl_clock_us() + (apr_int64_t)command->milliseconds * 1000;
 
-    switch (vl_fleet_lease(accounts, command->generation, until_us, command->leases,
+    switch (vl_fleet_lease(segment, command->generation, until_us, command->leases,
                            command->nleases)) {
     case APR_SUCCESS:
         return NULL;
@@ -267,12 +267,12 @@ static const char *lease(const vl_command_t *command)
 
 apr_int64_t vl_control_leases_expire(apr_int64_t now_us)
 {
-    if (vl_fleet_expire(accounts, now_us))
+    if (vl_fleet_expire(segment, now_us))
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0064)
                      "vhostlimit-fleet has not renewed its leases in time: the configured "
                      "weights and limits hold on this server alone. Look at the service's "
                      "log and at vhostlimitctl fleet");
-    return vl_fleet_state(accounts).until_us;
+    return vl_fleet_state(segment).until_us;
 }
 
 /* --- answers -------------------------------------------------------------- */
@@ -348,16 +348,16 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
         vl_modules_json(out);
         break;
     case VL_COMMAND_FIGURES:
-        vl_control_figures_json(out, accounts);
+        vl_control_figures_json(out, segment);
         break;
     case VL_COMMAND_FLEET:
-        vl_control_fleet_json(out, accounts, command->all);
+        vl_control_fleet_json(out, segment, command->all);
         break;
     case VL_COMMAND_LEASE:
         vl_control_leased_json(out, command->nleases);
         break;
     case VL_COMMAND_CLIENTS:
-        vl_control_clients_json(out, accounts, result.only, result.host);
+        vl_control_clients_json(out, segment, result.only, result.host);
         break;
     case VL_COMMAND_SANDBOX:
         vl_control_sandbox_json(out, main_server, result.only);

@@ -10,7 +10,7 @@
 #define RETRY_US (60 * APR_USEC_PER_SEC)
 
 static server_rec *main_server;
-static vl_shm_t *accounts;
+static vl_shm_t *segment;
 static const vl_cgroup_t *groups;
 /* When the first timed change ends, or an earlier time; 0: there is none.  Searching all
  * accounts holds the segment lock, so that is done only when it may have changed. */
@@ -19,7 +19,7 @@ static apr_int64_t next_us;
 void vl_control_change_post_config(server_rec *s, vl_shm_t *shm, const vl_cgroup_t *cg)
 {
     main_server = s;
-    accounts = shm;
+    segment = shm;
     groups = cg;
     next_us = vl_shm_parent_next_us(shm);
 }
@@ -104,7 +104,7 @@ const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *
     int i;
 
     for (i = 0; i < n; i++) {
-        if (vl_shm_snapshot(accounts, vl_conf_get(jobs[i].s)->account, &now) != APR_SUCCESS)
+        if (vl_shm_snapshot(segment, vl_conf_get(jobs[i].s)->account, &now) != APR_SUCCESS)
             return "shared memory cannot be read";
         jobs[i].before = jobs[i].after = now.override;
         vl_override_change(&jobs[i].after, &jobs[i].change);
@@ -113,7 +113,7 @@ const char *vl_control_change(apr_pool_t *p, vl_job_t *jobs, int n, const char *
     if (failed)
         return failed;
     for (i = 0; i < n; i++) {
-        if (vl_shm_parent_change(accounts, vl_conf_get(jobs[i].s)->account,
+        if (vl_shm_parent_change(segment, vl_conf_get(jobs[i].s)->account,
                                  &jobs[i].change) != APR_SUCCESS)
             return "shared memory cannot be written";
         log_change(p, &jobs[i], why);
@@ -127,7 +127,7 @@ static int expire_site(apr_pool_t *p, const server_rec *s, apr_int64_t now_us)
 {
     vl_job_t job = { .s = s, .change = { .expire_us = now_us } };
     vl_account_snapshot_t now;
-    apr_int64_t next = vl_shm_snapshot(accounts, vl_conf_get(s)->account, &now)
+    apr_int64_t next = vl_shm_snapshot(segment, vl_conf_get(s)->account, &now)
                        == APR_SUCCESS ? vl_override_next_us(&now.override) : 0;
     const char *failed;
 
@@ -151,7 +151,7 @@ apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us)
     servers = vl_sites_servers(p, main_server);
     for (i = 0; i < servers->nelts; i++)
         all_done &= expire_site(p, APR_ARRAY_IDX(servers, i, server_rec *), now_us);
-    next_us = vl_shm_parent_next_us(accounts);
+    next_us = vl_shm_parent_next_us(segment);
     if (!all_done)
         next_us = now_us + RETRY_US;
     return next_us;

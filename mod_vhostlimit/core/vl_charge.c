@@ -316,9 +316,9 @@ apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
      * was paid when vl_charge_pay() charged it. */
     apr_uint64_t counted_us = measured ? cost->cpu_us : cost_us;
 
-    if (counted_us > cost->paid_us)
-        count_charge(a, cost->busy_us, counted_us - cost->paid_us);
+    if (counted_us > cost->charged_us)
+        count_charge(a, cost->busy_us, counted_us - cost->charged_us);
     average_request(a, cost);
-    vl_queue_charge(&shm->queue, account, -(apr_int64_t)cost->paid_us);
+    vl_queue_charge(&shm->queue, account, -(apr_int64_t)cost->charged_us);
     return cost_us;
 }

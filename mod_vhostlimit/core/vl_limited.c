@@ -96,13 +96,13 @@ static void fill_event_locked(const vl_shm_t *shm, apr_uint32_t account,
  * lock. */
 static apr_uint64_t unreported_kills_locked(account_t *a, apr_int64_t now_us)
 {
-    apr_uint64_t n = a->metrics.memory_kills - a->kills_told;
+    apr_uint64_t n = a->metrics.memory_kills - a->kills_logged;
 
-    if (!n || (a->kills_told_at <= now_us
-               && now_us - a->kills_told_at < VL_LIMITED_QUIET_US))
+    if (!n || (a->kills_logged_at <= now_us
+               && now_us - a->kills_logged_at < VL_LIMITED_QUIET_US))
         return 0;
-    a->kills_told += n;
-    a->kills_told_at = now_us;
+    a->kills_logged += n;
+    a->kills_logged_at = now_us;
     return n;
 }
 

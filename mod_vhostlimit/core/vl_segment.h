@@ -88,8 +88,8 @@ typedef struct account_t {
     vl_cost_by_e cost_by;
     int kills_known;
     apr_uint64_t kills;             /* last reading of vl_usage_kills() */
-    apr_uint64_t kills_told;        /* part of metrics.memory_kills that is logged */
-    apr_int64_t kills_told_at;      /* when it was logged, us */
+    apr_uint64_t kills_logged;      /* part of metrics.memory_kills that is logged */
+    apr_int64_t kills_logged_at;    /* when it was logged, us */
     vl_rate_t rate;                 /* of the CPU time charged */
     vl_limited_t limited;
     apr_uint64_t waits[VL_WAIT_BUCKETS];

@@ -97,7 +97,7 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
     pthread_mutex_unlock(&meters.lock);
     cost->elsewhere = meter->elsewhere;
     cost->elsewhere_from = meter->elsewhere_from;
-    cost->paid_us = meter->paid_us;
+    cost->charged_us = meter->charged_us;
     cost->grouped = meter->grouped;
     if (meter->elsewhere)
         report_wait(meter, -1);
@@ -121,11 +121,11 @@ static apr_uint64_t take_charge_us(vl_meter_t *meter, apr_uint64_t least_us)
 {
     apr_int64_t us = clock_us(meter->clock) - meter->thread_from
                      + (apr_int64_t)elsewhere_us(meter)
-                     - (apr_int64_t)meter->paid_us;
+                     - (apr_int64_t)meter->charged_us;
 
     if (us <= 0 || (apr_uint64_t)us < least_us)
         return 0;
-    meter->paid_us += (apr_uint64_t)us;
+    meter->charged_us += (apr_uint64_t)us;
     return (apr_uint64_t)us;
 }
 

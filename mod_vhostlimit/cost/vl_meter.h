@@ -30,7 +30,7 @@ typedef struct vl_meter_t {
     int elsewhere;                  /* a back end works on the request ... */
     int grouped;                    /* ... in the account's cgroup */
     apr_uint64_t elsewhere_from;    /* see vl_charge_elsewhere() */
-    apr_uint64_t paid_us;           /* charged so far */
+    apr_uint64_t charged_us;        /* charged so far */
     apr_int64_t waits_us;           /* when its thread began a write that may block; 0:
                                      * it works; -1: it is paused; atomic */
     apr_uint64_t elsewhere_at_wait; /* the back ends' clock at waits_us */

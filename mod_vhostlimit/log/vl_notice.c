@@ -10,7 +10,7 @@
 #include "core/vl_slot.h"
 
 static server_rec *main_server;
-static vl_shm_t *accounts;
+static vl_shm_t *segment;
 
 static int is_at_concurrency(const vl_limited_event_t *event)
 {
@@ -25,7 +25,7 @@ static const char *limit_name(char *text, apr_size_t size,
     if (is_at_concurrency(event))
         apr_snprintf(text, size, "VhostLimitConcurrency %u", event->limits.concurrency);
     else
-        apr_snprintf(text, size, "its share of the server (%u slots)", vl_slot_count(accounts));
+        apr_snprintf(text, size, "its share of the server (%u slots)", vl_slot_count(segment));
     return text;
 }
 
@@ -89,10 +89,10 @@ void vl_notice_tick(apr_int64_t now_us)
     apr_uint32_t account = 0;
     apr_size_t i, n;
 
-    if (!vl_limited_is_due(accounts, now_us))
+    if (!vl_limited_is_due(segment, now_us))
         return;
     do {
-        n = vl_limited_check(accounts, now_us, &account, events);
+        n = vl_limited_check(segment, now_us, &account, events);
         for (i = 0; i < n; i++)
             log_event(&events[i]);
     } while (account);
@@ -103,7 +103,7 @@ void vl_notice_tick(apr_int64_t now_us)
  * accounts. */
 static int monitor(apr_pool_t *p, server_rec *s)
 {
-    if (accounts)
+    if (segment)
         vl_notice_tick(vl_clock_us());
     return DECLINED;
 }
@@ -111,7 +111,7 @@ static int monitor(apr_pool_t *p, server_rec *s)
 void vl_notice_post_config(server_rec *s, vl_shm_t *shm)
 {
     main_server = s;
-    accounts = shm;
+    segment = shm;
 }
 
 void vl_notice_register(apr_pool_t *p)

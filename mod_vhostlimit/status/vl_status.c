@@ -21,7 +21,7 @@
 #define BATCH 64
 
 static const apr_array_header_t *servers;   /* one server for each account */
-static vl_shm_t *accounts;
+static vl_shm_t *segment;
 static const vl_cgroup_t *cgroup;
 
 const vl_column_t vl_status_columns[] = {
@@ -126,7 +126,7 @@ static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, apr_uint32_t accou
     if (!vl_sharing_classes(&conf->sharing)
         && !(metrics->waiting || metrics->deferred || metrics->queued || metrics->gone))
         return;
-    vl_inside_read(accounts, account, &inside);
+    vl_inside_read(segment, account, &inside);
     row->clients_waiting = inside.clients;
     row->late = inside.late;
     if (vl_sharing_classes(&conf->sharing))
@@ -296,10 +296,10 @@ static void select_accounts(apr_pool_t *p, vl_page_t *page, selection_t *to)
     }
     page->nsites = to->nsites = to->shown->nelts;
     page->by_host = has_hosts(to->sites);
-    page->hosts = vl_hosts_count(accounts);
+    page->hosts = vl_hosts_count(segment);
     to->hosts_sum = &page->sum.metrics;
     if (page->by_host && !page->is_single)
-        vl_hosts_each(accounts, select_host, to);
+        vl_hosts_each(segment, select_host, to);
 }
 
 /* Selects the account of the host alone.  Returns 0 if it has none. */
@@ -312,8 +312,8 @@ static int select_one_host(apr_pool_t *p, vl_page_t *page, selection_t *to, cons
     shown_t *shown;
 
     if (!host || !s || vl_conf_get(s)->accounts.by != VL_ACCOUNTS_HOST
-        || !vl_hosts_lookup(accounts, vl_conf_get(s)->account, host, &account)
-        || vl_shm_snapshot(accounts, account, &snapshot) != APR_SUCCESS)
+        || !vl_hosts_lookup(segment, vl_conf_get(s)->account, host, &account)
+        || vl_shm_snapshot(segment, account, &snapshot) != APR_SUCCESS)
         return 0;
     to->shown = apr_array_make(p, 1, sizeof(shown_t));
     shown = apr_array_push(to->shown);
@@ -321,7 +321,7 @@ static int select_one_host(apr_pool_t *p, vl_page_t *page, selection_t *to, cons
     shown->account = account;
     to->nsites = 0;
     page->by_host = 1;
-    page->hosts = vl_hosts_count(accounts);
+    page->hosts = vl_hosts_count(segment);
     page->sum.metrics = snapshot.metrics;
     return 1;
 }
@@ -340,7 +340,7 @@ static void gather_rows(apr_pool_t *p, vl_page_t *page, const selection_t *selec
 
         for (i = 0; i < n; i++)
             numbers[i] = shown[from + i].account;
-        if (vl_shm_snapshots(accounts, numbers, n, batch,
+        if (vl_shm_snapshots(segment, numbers, n, batch,
                              &page->held_us) != APR_SUCCESS)
             return;
         for (i = 0; i < n; i++) {
@@ -367,18 +367,18 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     selection_t selected = { select_sites(p, only) };
 
     page->mpm = ap_show_mpm();
-    page->started_us = vl_shm_created_us(accounts);
+    page->started_us = vl_shm_created_us(segment);
     page->now_us = apr_time_now();
     page->uptime_s = apr_time_sec(page->now_us - page->started_us);
-    page->children = vl_shm_child_count(accounts);
+    page->children = vl_shm_child_count(segment);
     page->workers = count_workers();
-    page->slots = vl_slot_count(accounts);
-    page->processors = vl_shm_processors(accounts);
+    page->slots = vl_slot_count(segment);
+    page->processors = vl_shm_processors(segment);
     page->backend = vl_cgroup_backend(cgroup);
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
     page->outside = vl_modules_outside(cgroup);
-    page->leases = vl_fleet_state(accounts);
+    page->leases = vl_fleet_state(segment);
     page->fleet = fleet_of(&page->leases);
     page->is_single = only != NULL;
     page->query = "";
@@ -440,6 +440,6 @@ void vl_status_post_config(const apr_array_header_t *list, vl_shm_t *shm,
                            const vl_cgroup_t *cg)
 {
     servers = list;
-    accounts = shm;
+    segment = shm;
     cgroup = cg;
 }

@@ -466,7 +466,7 @@ static void work_elsewhere_is_charged_once(void)
 static void a_request_that_waits_for_its_client_has_no_slot(void)
 {
     vl_shm_t *shm = alone(100, 2);
-    vl_cost_t cost = { .busy_us = 900, .cpu_us = 700, .paid_us = 300 };
+    vl_cost_t cost = { .busy_us = 900, .cpu_us = 700, .charged_us = 300 };
     vl_ticket_t first, second;
     apr_uint64_t from, before, charged;
     apr_int64_t now = vl_clock_us();

@@ -83,7 +83,7 @@ static void what_was_paid_is_not_charged_again(void)
     enter(shm, b, &ticket);
     vl_charge_pay(shm, b, 300);
     vl_charge_pay(shm, b, 500);
-    cost.paid_us = 800;
+    cost.charged_us = 800;
     vl_slot_end(shm, &ticket, &cost);
     ok(shm->queue.flows[a].vt == shm->queue.flows[b].vt, "both cost the same");
     ok(metrics(shm, b).cpu_us == 900, "and count the same");
