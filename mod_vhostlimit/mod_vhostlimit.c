@@ -251,7 +251,7 @@ static apr_status_t make_cgroup(server_rec *s, apr_pool_t *ptemp, int restart)
         return report_unenforced(s, conf->site->unenforced, restart);
     }
     ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, VLOGNO(0004)
-                 "site %s has no cgroup: %s", conf->site->name,
+                 "site %s has no cgroup: %s. It is served without one", conf->site->name,
                  vl_cgroup_reason(kept->cgroup));
     return APR_SUCCESS;
 }

@@ -209,6 +209,7 @@ void vl_rescue_child_init(void)
     }
     ap_log_error(APLOG_MARK, APLOG_WARNING, errno, vl_child.main_server,
                  VLOGNO(0046) "no rescue process could be started: if this child process dies, "
-                 "the connections that are queued in it are lost");
+                 "the connections that are queued in it are lost. Raise TasksMax or the "
+                 "memory limit");
     notes = NULL;
 }

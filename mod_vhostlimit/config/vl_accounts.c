@@ -56,8 +56,10 @@ static apr_status_t make_segment(server_rec *main_server,
     if (rv != APR_SUCCESS) {
         ap_log_error(APLOG_MARK, *shm ? APLOG_ERR : APLOG_EMERG, rv,
                      main_server, VLOGNO(0002) "shared memory for %u sites and %u hosts "
-                     "in %d children cannot be made%s", capacity, hosts, daemons * 2,
-                     hosts ? ". Write a smaller max= in VhostLimitAccounts" : "");
+                     "in %d children cannot be made, so the %s. Raise the memory limit or "
+                     "LimitNOFILE, or lower ServerLimit%s", capacity, hosts, daemons * 2,
+                     *shm ? "old one stays in use" : "server does not start",
+                     hosts ? " or max= of VhostLimitAccounts" : "");
         return rv;
     }
     if (*shm)
@@ -93,8 +95,8 @@ static void disable_vhost(server_rec *s, apr_status_t rv)
                     && conf->on_error == VL_ERROR_CLOSED;
     conf->mode = VL_MODE_OFF;
     ap_log_error(APLOG_MARK, APLOG_ERR, rv, s, VLOGNO(0003)
-                 "no room for site %s in shared memory: its requests "
-                 "are %s until a restart finds room", conf->site->name,
+                 "no room for site %s in shared memory (see VL0002): its "
+                 "requests are %s until a restart finds room", conf->site->name,
                  conf->refused ? "refused" : "not limited");
 }
 
