@@ -15,6 +15,9 @@
 
 #include "core/vl_shm.h"
 
+/* The fewest slots for each processor. Also for vl_capacity.c. */
+#define VL_AUTO_MIN_PER_CPU 8
+
 /* Time between samples. */
 #define VL_AUTO_STEP_US (200 * 1000)
 

@@ -100,8 +100,6 @@ int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);
 vl_clients_t *vl_shm_clients(const vl_shm_t *shm);
 vl_known_t *vl_shm_known(const vl_shm_t *shm);
 vl_inner_t *vl_shm_inner(const vl_shm_t *shm, apr_uint32_t account);
-/* VhostLimitSlots auto: the fewest slots for each processor. */
-#define VL_AUTO_MIN_PER_CPU 8
 /* Returns the number of processors that the server may use. */
 apr_uint32_t vl_shm_processors(const vl_shm_t *shm);
 /* Returns the maximum number of children, old generations included. Every child has one
