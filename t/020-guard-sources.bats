@@ -84,6 +84,54 @@ calls_of_files() { # <folder>
   at_least "$(calls_of_files core | sort -u | wc -l)" 30 "calls between files of the core"
 }
 
+# Prints "HEADER HEADER" for each include of a header by a header.
+includes_of_headers() {
+  (cd "$TOP/mod_vhostlimit" && grep -oE '^# *include "[a-z]+/vl[a-z_0-9]*\.h"' ./*/*.h) |
+    sed -E 's|^\./([^:]+):.*"(.*)"|\1 \2|'
+}
+
+@test "headers do not include each other in a circle" {
+  local includes
+  includes=$(found 200 words includes_of_headers)
+  is "$(tsort <<<"$includes" 2>&1 >/dev/null)" ''
+}
+
+# Prints "HEADER FILE FUNCTION" for each function that a header declares and the file defines,
+# both without folder and ending.
+declarations() {
+  local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit header object
+  {
+    find "$built" -path '*/.libs/*.o' -printf '%P\n' |
+      while read -r object; do nm "$built/$object" | sed -nE "s|.* [TDBR] (vl_.*)|is \1 $(basename "${object##*-}" .o)|p"; done
+    for header in "$TOP"/mod_vhostlimit/*/*.h; do
+      cc -fpreprocessed -dD -E -P "$header" 2>/dev/null |
+        sed -nE "/^(static|typedef|#)/d; s|^[a-z].*\b(vl_[a-z0-9_]+)\(.*|in \1 $(basename "$header" .h)|p"
+    done
+  } | awk '$1 == "is" { owner[$2] = $3 } $1 == "in" && $2 in owner { print $3, owner[$2], $2 }'
+}
+
+# vl_conf.h is for vl_conf.c and vl_conf_check.c, vl_status_int.h for vl_status*.c.
+@test "a header declares only functions of the files of its name" {
+  requires nm
+  is "$(found 1000 words declarations | awk '{ name = $1; sub(/_int$/, "", name) } index($2, name) != 1')" ''
+}
+
+# ---- folders ----------------------------------------------------------------------------
+
+@test "README.md of each folder has its owner, invariants, lock and callers, and names each of its files" {
+  local folder file files named page
+  for folder in "${LAYERS[@]}"; do
+    page=$(<"$TOP/mod_vhostlimit/$folder/README.md")
+    like "$page" '\*\*Owns:\*\*.*\*\*Invariants:\*\*.*\*\*Lock:\*\*.*\*\*Callers:\*\*' "$folder"
+    files=$(cd "$TOP/mod_vhostlimit/$folder" && ls -- *.c)
+    named=$(sed -nE 's/^\| .([a-z_0-9]+\.[ch]). \|.*/\1/p' <<<"$page")
+    is "$(comm -23 <(sort <<<"$files") <(sort <<<"$named"))" '' "files that $folder/README.md does not name"
+    while read -r file; do
+      [[ -e $TOP/mod_vhostlimit/$folder/$file ]] || fail "$folder/README.md names $file, which does not exist"
+    done <<<"$named"
+  done
+}
+
 # ---- words ----------------------------------------------------------------------------
 
 # The subject of a sentence is a thing with a name, and one thing has one name.
@@ -93,7 +141,7 @@ IDIOMS+='|gives? away|given away|stands? still|stood still|comes? and goe?s?|not
 @test "comments of the module, of vhostlimitctl and of vhostlimit-fleet use standard terms" {
   at_least "$(find "$TOP/mod_vhostlimit" -name '*.[ch]' | wc -l)" 100 "sources"
   is "$(cd "$TOP" && grep -nwiE "$IDIOMS" {ctl,fleet}/*.[ch])" '' "private idioms in vhostlimitctl and vhostlimit-fleet"
-  is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$IDIOMS" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
+  is "$(cd "$TOP/mod_vhostlimit" && grep -rnwiE "$IDIOMS|visitors?|passports?" --include='*.[ch]' --include='*.js' --include='*.css' --exclude=vl_status_page.h . )" '' "private idioms"
 }
 
 # Prints "FILE:LINE: TEXT" for titles and comments of the scripts below t, and for all lines of
@@ -126,7 +174,7 @@ functions_of_tests() {
   is "$output" "$TOP/mod_vhostlimit/cgroup/vl_cgroup_mount.c" "files that include libcgroup"
 }
 
-@test "only three files read the time of day" {
+@test "only four files read the time of day" {
   try grep -lE 'apr_time_now|CLOCK_REALTIME|gettimeofday' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
   is "${lines[*]##*/}" 'vl_newconn_answer.c vl_control_figures.c vl_shm.c vl_status.c' "files that ask"
 }
