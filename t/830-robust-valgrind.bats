@@ -17,12 +17,10 @@ under_valgrind() { # <mpm>   starts the configured server under memcheck
 
 port_answers() { (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null; }
 
-# Prints memcheck's records that name the module or one of its functions, without those of
-# the two connections that are open when the process exits.
+# Prints memcheck's records that name the module or one of its functions.
 records_of_module() { # <log>
   sed 's/^==[0-9]*== \{0,1\}//' "$1" |
-    awk -v RS= '/in [12] blocks are definitely lost/ && / arrival_make / { next }
-      /(by|at) 0x/ && /mod_vhostlimit|[ (]vl_[a-z]/'
+    awk -v RS= '/(by|at) 0x/ && /mod_vhostlimit|[ (]vl_[a-z]/'
 }
 
 some_hundred_requests() { # [vhost for programs]
