@@ -56,7 +56,7 @@ order() { # <name of the last one in the queue>
   start_site 'VhostLimitQueue 2 60s'
   hold_request held
   queue_up n1:2 n2:2 n3:2 n4:2 n5:2 n6:2 v1:3 v2:4
-  # n1 and n2 are queued before the visitors come; v1 and v2 get the next places.
+  # n1 and n2 are queued before the other clients come; v1 and v2 get the next places.
   is "$(order n6)" 'n1 v1 v2 n2 n3 n4 n5 n6'
 }
 
