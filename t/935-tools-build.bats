@@ -88,6 +88,26 @@ built() { find "$COPY/.bench-build" -newer "$1" \( -name '*.o' -o -name '*.so' \
   [[ ! -e other.so ]] || fail 'there is a module'
 }
 
+@test "the copy for a fleet has all that make needs" {
+  requires fleet
+  mkdir fleet
+  # shellcheck disable=SC2030,SC2031
+  (
+    . "$TOP/tools/lib/common.sh"
+    . "$TOP/tools/lib/build.sh"
+    build_bench_fleet
+    build_inputs | tar -C "$TOP" -T - -cf - | tar -C fleet -xf -
+  )
+  cd fleet
+  { ./autogen.sh && ./configure --enable-fleet; } &>log || { tail -n 5 log; fail "configure"; }
+  plan_make mod_vhostlimit all
+  plan_make ctl libctl.a vhostlimitctl
+  : >ctl/libctl.a               # make -n has not made it
+  plan_make fleet vhostlimit-fleet
+}
+plan_make()  { make -n -C "$@" &>log || { tail -n 3 log; fail "make in $1"; }; }      # <folder> <target>...
+need_fleet() { pkg-config --exists hiredis jansson openssl || { echo "no hiredis, jansson or openssl"; return 1; }; }
+
 @test "the commit is recorded, and whether the sources were changed since" {
   requires git_program
   build module.so

@@ -50,7 +50,8 @@ build_bench_parts='-path ./mod_vhostlimit/*'    # folders of sources, for find
 build_bench_fleet() {
   build_bench_dir=$(in_tree .bench-build/fleet)
   build_bench_option=--enable-fleet
-  build_bench_parts+=' -o -path ./ctl/* -o -path ./fleet/*'
+  # The help of vhostlimitctl is made from its page.
+  build_bench_parts+=' -o -path ./ctl/* -o -path ./fleet/* -o -path ./docs/man/* -o -path ./docs/reference/vhostlimitctl.md'
 }
 
 # Builds and copies the module, and sets build_record, a JSON object.  A lock lets one
