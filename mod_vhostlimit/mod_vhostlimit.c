@@ -43,6 +43,7 @@
 #include "status/vl_modules.h"
 #include "status/vl_status.h"
 #include "cost/vl_usage.h"
+#include "cgroup/vl_quota.h"
 #include "cgroup/vl_yield.h"
 
 /* State that survives a restart.  A restart loads the module again and clears its
@@ -314,6 +315,7 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
     usage = vl_usage_post_config_create(pconf, kept->cgroup,
                                         (apr_uint32_t)servers->nelts);
     vl_yield_post_config(pconf, kept->cgroup);
+    vl_quota_post_config(pconf);
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
                                                           server_rec *));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_auto.h"
 
+#include "cgroup/vl_quota.h"
 #include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
@@ -68,8 +69,8 @@ static apr_uint32_t request_threads_locked(const vl_shm_t *shm)
     return threads;
 }
 
-static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_int64_t now_us,
-                          apr_int64_t passed_us)
+static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_uint64_t quota_stops,
+                          apr_int64_t now_us, apr_int64_t passed_us)
 {
     head_t *head = shm->head;
     vl_auto_sample_t sample;
@@ -84,7 +85,9 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_int64_t now_us
                               ? (apr_uint32_t)((backlog_us - head->backlog_us) * 1000
                                                / (apr_uint64_t)passed_us) : 0;
     head->backlog_us = backlog_us;
-    sample.busy_permille = vl_cpu_busy_permille(&head->cpu, cpu);
+    sample.busy_permille = quota_stops != head->quota_stops
+                           ? 1000 : vl_cpu_busy_permille(&head->cpu, cpu);
+    head->quota_stops = quota_stops;
     __atomic_store_n(&head->queue.slots,
                      vl_auto_step(&head->auto_state, &sample),
                      __ATOMIC_RELAXED);
@@ -145,18 +148,19 @@ static int begins_step(vl_shm_t *shm, apr_int64_t now_us,
 void vl_auto_adjust(vl_shm_t *shm, apr_int64_t now_us)
 {
     apr_int64_t passed_us;
-    apr_uint64_t used_us;
+    apr_uint64_t used_us, quota_stops;
     vl_cpu_t cpu;
 
     if (!begins_step(shm, now_us, &passed_us)
         || vl_cpu_read(&cpu) != APR_SUCCESS)
         return;
     used_us = children_used_us(shm);
+    quota_stops = vl_quota_child_stops();
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     measure_others_locked(shm->head, &cpu, used_us, passed_us);
     if (shm->head->auto_on)
-        adjust_locked(shm, &cpu, now_us, passed_us);
+        adjust_locked(shm, &cpu, quota_stops, now_us, passed_us);
     shm->head->cpu = cpu;
     vl_dispatch_and_unlock(shm);
 }

@@ -5,11 +5,12 @@
 /* VhostLimitSlots auto: the smallest number of slots that keeps the processors busy.
  * CPU-bound work needs few slots. Work that waits for a back end needs more, which shows as
  * idle time while requests wait. The same samples say how much CPU time other
- * processes use (vl_charge.c).
+ * processes use (vl_charge.c). While a quota of CPU time stops the server, the processors count
+ * as busy: more slots would get no more CPU time.
  *
- * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at, head.backlog_us
- * and each child's cpu_us). Only the child that advances cpu_at performs the step.
- * vl_auto_step() is pure.
+ * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at, head.quota_stops,
+ * head.backlog_us and each child's cpu_us). Only the child that advances cpu_at performs the
+ * step. vl_auto_step() is pure.
  * vl_auto_adjust() takes the segment lock, and reads /proc without it. Every child calls it
  * from its timer. */
 

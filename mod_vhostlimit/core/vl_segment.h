@@ -156,6 +156,7 @@ typedef struct head_t {
                                      * children use; UINT32_MAX: unknown */
     apr_int64_t cpu_at;             /* when `cpu` was read, us */
     vl_cpu_t cpu;                   /* last reading of the processors' times */
+    apr_uint64_t quota_stops;       /* last value of vl_quota_child_stops() */
     apr_uint32_t reader;            /* child that reads the back ends' usage */
     apr_int64_t read_at;            /* when it last did, us */
     int auto_on;                    /* 1: vl_auto.h sets the number of slots */
