@@ -254,13 +254,15 @@ read_history() {
 }
 
 # Makes a package of a later version. Its module says so, and may have another layout of shared
-# memory.
+# memory. The last character of the version stays 0: the linker keeps the text "0", which the module
+# writes into the cgroups' files, as the end of the version's text.
 make_upgrade() { # <version> [other layout]
   local folder=$BATS_TEST_TMPDIR/upgrade so
   rm -rf "$folder"
   dpkg-deb -R "$(package_file)" "$folder"
   sed -i "s/^Version: .*/Version: $1-1/" "$folder/DEBIAN/control"
   so=$folder/usr/lib/apache2/modules/mod_vhostlimit.so
+  [[ $1 == *.0 ]] || fail "version $1 does not end in .0"
   grep -q 'mod_vhostlimit/0\.2\.0' "$so" || fail "the module has no version to change"
   perl -pi -e "s,mod_vhostlimit/0\\.2\\.0,mod_vhostlimit/$1," "$so"
   [[ -z ${2-} ]] || perl -pi -e 's/(mod_vhostlimit:)(\d)(\d*-\d+)/$1 . (9 - $2) . $3/e' "$so"
@@ -296,7 +298,7 @@ remove_package() {
   try on_machine apache2ctl -M
   unlike "$output" vhostlimit "modules of Apache"
   is "$(files_of_module)" "$files_before" "files left"
-  cgroup_gone "$(groups_path)" || say "cgroups left: $(cgroup_dirs "$(groups_path)" | xargs)"
+  wait_until 5 cgroup_gone "$(groups_path)"
 }
 
 # ---- the week ----------------------------------------------------------------
@@ -321,10 +323,10 @@ remove_package() {
   changes_hold
   read_history
   requests_before=$(status_of s1 requests)
-  upgrade 0.2.1
+  upgrade 0.3.0
   at_least "$(status_of s1 requests)" $((requests_before + flooded)) "counters go on"
   changes_hold
-  upgrade 0.2.2 'other layout'
+  upgrade 0.4.0 'other layout'
   is "$(status_of s1 concurrency) $(status_of s1 weight)" '3 50' "saved limits"
   restart_apache
   wait_until 10 status_is s1 weight 50
