@@ -8,8 +8,10 @@
 #include "ctl_client.h"
 #include "fleet_plan.h"
 
-/* Time of a lease. */
-#define FLEET_LEASE_MS 3000
+/* Time of a lease.  The configured limits have to hold three seconds after the store has died
+ * at the latest; an exchange, the end of the leases in Apache and a page that shows it take
+ * the rest. */
+#define FLEET_LEASE_MS 2800
 
 typedef struct fleet_known_t {
     char *name;                     /* NULL: no site has this account */

@@ -29,7 +29,7 @@ teardown() {
 start_webs() { # <quota or ''> [line]...
   local web
   for web in "${WEBS[@]}"; do
-    start_web "$web" "$1" 'VhostLimit On' 'VhostLimitSlots 3' -l lua -o 'a b' -x 'LuaScope thread' \
+    start_web "$web" "$1" 'VhostLimit On' -l lua -o 'a b' -x 'LuaScope thread' \
       -v "a LuaMapHandler /work $TOP/t/lua/work.lua" -v "b LuaMapHandler /work $TOP/t/lua/work.lua" "${@:2}"
   done
 }
@@ -44,14 +44,16 @@ start_fleet() { # [line of the daemons' configuration]...
 
 weight_below() { local n; n=$(web_site "$1" "$2" fleet_weight_milli) && ((n > 0 && n < $3)); }  # <web> <site> <thousandths>
 
+# The pages are so dear that the clients keep up on a loaded machine: a site without queued requests
+# leaves CPU time to the other one.
 @test "a site that has two other servers yields the third one to a site that has no other" {
   local before_a before_b a b
   start_webs 30
   start_fleet
-  begin_load web1 a 30 60 /work
-  begin_load web2 a 30 60 /work
-  begin_load web3 a 60 60 /work
-  begin_load web3 b 60 60 /work
+  begin_load web1 a 30 60 "/work?8"
+  begin_load web2 a 30 60 "/work?8"
+  begin_load web3 a 60 60 "/work?8"
+  begin_load web3 b 60 60 "/work?8"
   wait_until 20 weight_below web3 a 10000
   before_a=$(web_site web3 a charged_us) before_b=$(web_site web3 b charged_us)
   time_passes 5000
@@ -88,6 +90,39 @@ ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; 
   wait_until 10 knows_servers web1 2
   is "$(web_key web1 fleet)" held
   unset 'daemon_pids[web2]'
+}
+
+@test "a server that is cut off from the store uses its configuration, and the other servers go on" {
+  start_webs ''
+  start_store
+  printf 'secret\n' >"$BATS_TEST_TMPDIR/password"
+  store acl setuser apart on '>secret' '~vhostlimit:*' +getrange +set +sadd +srem +smembers +mget >"$BATS_TEST_TMPDIR/acl"
+  start_daemon web1
+  start_daemon web2 'user apart' "password-file $BATS_TEST_TMPDIR/password"
+  start_daemon web3
+  wait_until 15 is_leasing web2
+  wait_until 15 knows_servers web1 3
+  store acl setuser apart off >"$BATS_TEST_TMPDIR/acl"
+  store client kill user apart >"$BATS_TEST_TMPDIR/killed"
+  wait_until 10 web_is web2 fleet lapsed
+  wait_until 10 knows_servers web1 2
+  is "$(web_key web1 fleet) $(web_key web3 fleet) $(web_key web1 fleet_lapsed)" 'held held 0'
+  store acl setuser apart on >"$BATS_TEST_TMPDIR/acl"
+  wait_until 15 web_is web2 fleet held
+  wait_until 10 knows_servers web1 3
+}
+
+@test "a store that stands still for seconds ends the leases, and they are made again when it answers" {
+  start_webs ''
+  start_fleet
+  begin_load web1 a 10 60 /work
+  wait_until 10 web_is web1 fleet held
+  kill -STOP "$store_pid"
+  wait_until 10 web_is web1 fleet lapsed
+  kill -CONT "$store_pid"
+  wait_until 15 web_is web1 fleet held
+  end_loads
+  like "$(cat "$BATS_FILE_TMPDIR/load-web1-a")" 'Failed requests: +0'
 }
 
 @test "a store that loses its contents changes no lease" {
