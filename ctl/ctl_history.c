@@ -133,7 +133,8 @@ static char *ask_name(const ctl_call_t *call, ctl_error_t *ret_error)
     site = one.status.nvhosts == 1 ? ctl_vhost_host_of(&one.status.vhosts[0]) : NULL;
     if (site)
         ctl_error_set(ret_error, CTL_REFUSED, "'%s' is a host of site %s (VhostLimitAccounts), "
-                      "and the history is of sites. Next: " CTL_PROGRAM " show %s",
+                      "and the history has no figures of hosts. Prometheus can keep those of "
+                      "the 200 busiest hosts (?prometheus). Next: " CTL_PROGRAM " show %s",
                       call->args[0], site, call->args[0]);
     else if (one.status.nvhosts == 1)
         name = ctl_name_from_text(one.status.vhosts[0].name);

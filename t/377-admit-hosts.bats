@@ -173,7 +173,8 @@ end_of()     { wait_until 5 host_is "$1" running 0; }       # <host>
   end_collector
   try ctl history one.shop.test --file "$(history_path)"
   is "$status" 1
-  like "$output" "'one\.shop\.test' is a host of site a\.test"
+  like "$output" "'one\.shop\.test' is a host of site a\.test .*no figures of hosts.*\?prometheus.*show one\.shop\.test"
+  like "$(web "$(url status '/vhostlimit?prometheus')")" 'vhostlimit_requests_total\{vhost="one\.shop\.test",site="a\.test"'
   try ctl history a.test --file "$(history_path)"
   is "$status" 0
 }

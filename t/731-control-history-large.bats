@@ -94,14 +94,16 @@ fill_week() {
 }
 
 @test "a page with charts, of all sites and of one, of a day and of a week" {
-  local query us
+  local query us most
   fill_week
   chgrp "$(id -gn "$(httpd_user)")" "$(history_path)"
   is "$(web "$(url status '/vhostlimit?site=shop7.example&hours=168')" | grep -c '<path d="M0 500V')" 6 "full charts"
   for query in '' '?hours=168' '?site=shop7.example' '?site=shop1000.example&hours=168'; do
     us=$(fastest "$query")
     say "page$query: $us us"
-    at_most "$us" $((400000 * SLOWER)) "us"
+    most=100000                 # the bar; those of a week have more room on a busy machine
+    [[ $query != *hours=* ]] || most=400000
+    at_most "$us" $((most * SLOWER)) "us"
   done
 }
 
