@@ -141,6 +141,17 @@ need_systemd_analyze() { need_program systemd-analyze; }
   is "$status" 0
 }
 
+@test "the unit of the events is one that systemd takes, and their log is rotated" {
+  local unit=$TOP/conf/systemd/vhostlimit-watch.service log
+  requires systemd_analyze
+  log=$(sed -n 's/^StandardOutput=append://p' "$unit")
+  like "$(<"$TOP/conf/logrotate")" "$log \{"
+  sed "s,/usr/sbin/vhostlimitctl,$CTL," "$unit" >"$BATS_TEST_TMPDIR/vhostlimit-watch.service"
+  try systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR/vhostlimit-watch.service"
+  is "$status $output" '0 '
+  is "$(sed -n 's/^SyslogIdentifier=//p' "$TOP"/conf/systemd/*.service | sort | xargs)" 'vhostlimit-fleet vhostlimit-history vhostlimit-watch'
+}
+
 @test "the file is the owner's to write and the group's to read, and there is one collector" {
   begin_collector
   is "$(stat -c %a "$(history_path)")" 640
@@ -177,7 +188,7 @@ need_systemd_analyze() { need_program systemd-analyze; }
 
 begin_watch() { # <word>...
   events=$BATS_TEST_TMPDIR/events
-  detached timeout 120 "$CTL" -s "$(control_socket)" watch "$@" >"$events" 2>&1 &
+  detached timeout 120 "$CTL" -s "$(control_socket)" watch "$@" >>"$events" 2>&1 &
   watcher=$!
 }
 
@@ -206,6 +217,21 @@ event_seen() { jq -es "any(.[]; $1)" "$events" >/dev/null; }   # <jq condition>
   is "$status" 0 "status after SIGINT"
   is "$(jq -r 'select(.time | test("^20[0-9-]+T[0-9:]+\\.[0-9]{3}Z$") | not)' "$events")" '' "events without a time"
 }
+
+# As conf/logrotate says.
+@test "watch goes on in a file that was copied and truncated" {
+  begin_watch --site b.test
+  wait_until 10 changes_weight
+  cp "$events" "$events.1"
+  : >"$events"
+  wait_until 10 changes_weight
+  kill "$watcher"
+  wait "$watcher" || :
+  jq -e .time "$events.1" "$events" >"$BATS_TEST_TMPDIR/times"
+  ctl reset b.test >/dev/null
+}
+weight=1
+changes_weight() { ctl set b.test weight=$((weight += 1)) >/dev/null && event_seen '.event == "limits_changed"'; }
 
 @test "watch: a child process that dies with requests" {
   begin_watch
