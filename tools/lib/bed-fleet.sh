@@ -52,7 +52,9 @@ fleet_spaces() { # all that there may be, for bed_down
 
 # --- quotas ---------------------------------------------------------------
 
-# Makes the server's group where CPU time is limited and counted, and sets its quota.
+# Makes the server's group where CPU time is limited and counted, and sets its quota.  The
+# servers have the greatest weight against other processes of the machine: a server has to get
+# its whole quota, or the test measures the other processes.
 fleet_group_make() { # <name of the server>
   local root type options path
   path=$(fleet_cgroup "$1")
@@ -62,6 +64,7 @@ fleet_group_make() { # <name of the server>
       cgroup2:*) fleet_group_make_v2 "$root" "$path" || continue ;;
       *) continue ;;
     esac
+    fleet_weight "$root$bed_cgroup"
     fleet_quota "$root$path"
   done </proc/self/mounts
   [[ -n $(cgroup_dirs "$path") ]] || cannot 'this machine has no cgroup hierarchy with the CPU controller'
@@ -76,6 +79,14 @@ fleet_group_make_v2() { # <root> <path>: 1 if the hierarchy has no CPU controlle
     echo +cpu >"$dir/cgroup.subtree_control"
     dir+=/$part
   done
+}
+
+fleet_weight() { # <folder of the group of all servers>
+  if [[ -e $1/cpu.weight ]]; then
+    echo 10000 >"$1/cpu.weight"
+  elif [[ -e $1/cpu.shares ]]; then
+    echo 262144 >"$1/cpu.shares"
+  fi
 }
 
 fleet_quota() { # <folder of a group>

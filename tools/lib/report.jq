@@ -55,10 +55,10 @@ def measured_facts:
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
   (.build | values | "module:    \(build_name); SHA-256 \(.module_sha256)"),
   "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
-  (if .runs[0].fleet then "servers:   \(.runs[0].fleet.meter[0].webs | length), each with a quota of CPU time"
+  (([.runs[].fleet | values][0]) as $fleet | if $fleet then "servers:   \($fleet.meter[0].webs | length), each with a quota of CPU time"
        + (.runs | map(select(.fleet.quota) | { scene, quota: .fleet.quota }) | in_order | map("\(.scene): \(.quota) % of a CPU") | " (" + join(", ") + ")")
      else empty end),
-  (if .runs[0].fleet then "pinning:   servers and daemons on every CPU, clients on CPU \($m.client_cpus)"
+  (if any(.runs[]; .fleet) then "pinning:   servers and daemons on every CPU, clients on CPU \($m.client_cpus)"
    elif $m.pinned
    then "pinning:   server on CPU \($m.server_cpus), clients on CPU \($m.client_cpus)"
    else "pinning:   none, server and clients share the only CPU: the figures are unreliable" end),
@@ -190,7 +190,7 @@ def published:
   published_table[]
   | join("\u001f");
 
-def notes: select(.runs[0].fleet | not) | pages as $page | of($page)
+def notes: select(any(.runs[]; .fleet) | not) | pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
   | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit, not the server.";
 

@@ -78,7 +78,7 @@ trial_fleet_logs() {
 }
 
 trial_fleet() { # JSON, or null
-  fleet_used || { echo null; return; }
+  trial_has_daemons || { echo null; return; }
   local web
   cat "${trial[prefix]}".samples[0-9] | jq -c . >"${trial[prefix]}.fleet"
   jq -nc --arg quota "${bed[quota]}" --slurpfile samples "${trial[prefix]}.fleet" \

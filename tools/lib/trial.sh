@@ -53,10 +53,13 @@ trial_start() {
     ! target_is_module "${trial[target]}" || bed_set "$site=${test[$site]-}"
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
-  ! fleet_used || fleet_start "${test[fleet:$scene]-}"
+  ! trial_has_daemons || fleet_start "${test[fleet:$scene]-}"
   app_check "${trial[page]}"
   bed_configs >"${trial[prefix]}.conf"
 }
+
+# Plain Apache has no daemons: its servers take the same load, each for itself.
+trial_has_daemons() { fleet_used && target_is_module "${trial[target]}"; }
 
 # Starts programs that burn the server's CPU in no cgroup of the module.  timeout ends
 # them if this program is killed.  They start when the loads are ready, because ssh would
@@ -132,7 +135,7 @@ trial_flood() {
   trial_beside_pids+=("$!")
   trial_kill "${test[kills:${trial[scene]}]-0}" &
   trial_beside_pids+=("$!")
-  ! fleet_used || trial_fleet_beside
+  ! trial_has_daemons || trial_fleet_beside
   remote_used || trial_loads
   if [[ -z ${trial[requests]} ]]; then
     # Taken while the loads run: when they have ended, other processes get their CPU time.
@@ -145,7 +148,7 @@ trial_flood() {
   trial_beside_pids=()
   [[ -n ${trial[lost]} ]] || ! remote_used || remote_cpu_end
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
-  ! fleet_used || trial_fleet_logs
+  ! trial_has_daemons || trial_fleet_logs
 }
 
 # Sets the start time of the run.  Loads on other machines are started before and wait
