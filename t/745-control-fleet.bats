@@ -112,7 +112,7 @@ ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; 
   wait_until 10 knows_servers web1 3
 }
 
-@test "a store that stands still for seconds ends the leases, and they are made again when it answers" {
+@test "a store that stalls for seconds ends the leases, and they are made again when it answers" {
   start_webs ''
   start_fleet
   begin_load web1 a 10 60 /work
