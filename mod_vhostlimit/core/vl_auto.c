@@ -51,11 +51,6 @@ apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *s)
     return clamp(slots, s->min, s->max);
 }
 
-apr_uint32_t vl_auto_min(void)
-{
-    return vl_cpu_count() * VL_AUTO_MIN_PER_CPU;
-}
-
 /* Returns the number of requests that the attached children can run. Requires the segment
  * lock. */
 static apr_uint32_t request_threads_locked(const vl_shm_t *shm)
@@ -77,7 +72,7 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_uint64_t quota
     apr_uint64_t backlog_us = vl_queue_backlog_any(&shm->queue, now_us);
 
     sample.slots = head->queue.slots;
-    sample.min = vl_auto_min();
+    sample.min = vl_capacity_fewest(shm);
     sample.max = request_threads_locked(shm);
     sample.running = head->queue.running;
     /* After the death of a process the sum may be smaller. */

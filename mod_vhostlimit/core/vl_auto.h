@@ -16,9 +16,6 @@
 
 #include "core/vl_shm.h"
 
-/* The fewest slots for each processor. Also for vl_capacity.c. */
-#define VL_AUTO_MIN_PER_CPU 8
-
 /* Time between samples. */
 #define VL_AUTO_STEP_US (200 * 1000)
 
@@ -39,8 +36,6 @@ typedef struct vl_auto_sample_t {
 /* Performs one step. Returns the new number of slots. */
 apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *sample);
 
-/* Returns the fewest slots, with which the server starts. */
-apr_uint32_t vl_auto_min(void);
 /* Performs a step when it is due, and measures the CPU time that other processes use. One
  * of the children performs each step. */
 void vl_auto_adjust(vl_shm_t *shm, apr_int64_t now_us);

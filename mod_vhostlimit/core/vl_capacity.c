@@ -11,6 +11,11 @@ static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
     return all > used ? all - used : 0;
 }
 
+apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm)
+{
+    return shm->head->processors * VL_AUTO_MIN_PER_CPU;
+}
+
 /* With automatic slots an account is within its share of CPU time, not of slots, as long as
  * they are as few as keep the processors busy. Some are kept for accounts that hold none:
  * they would wait for the end of a request otherwise, however little they ask for. An account
@@ -24,7 +29,7 @@ int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_
     apr_uint32_t left = difference(q->slots, q->running);
 
     if (shm->head->auto_on) {
-        apr_uint32_t fewest = shm->head->processors * VL_AUTO_MIN_PER_CPU;
+        apr_uint32_t fewest = vl_capacity_fewest(shm);
 
         if ((held || !is_first) && left <= fewest / 5)
             return 0;

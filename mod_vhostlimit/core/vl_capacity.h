@@ -16,6 +16,10 @@
 
 #include "core/vl_shm.h"
 
+/* VhostLimitSlots auto: the fewest slots for each processor. */
+#define VL_AUTO_MIN_PER_CPU 8
+/* Returns the fewest automatic slots, with which the server starts. Takes no lock. */
+apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm);
 /* Returns 1 if the account may hold one more of the server's slots. is_first: no other
  * account is due before it. */
 int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_first);

@@ -2,7 +2,6 @@
 #include "core/vl_slot.h"
 
 #include "base/vl_clock.h"
-#include "core/vl_auto.h"
 #include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
@@ -563,7 +562,7 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
         return;
     /* A restart keeps the number of slots that vl_auto.h has found. */
     if (slots || !shm->head->auto_on)
-        shm->head->queue.slots = slots ? slots : vl_auto_min();
+        shm->head->queue.slots = slots ? slots : vl_capacity_fewest(shm);
     shm->head->auto_on = !slots;
     vl_dispatch_and_unlock(shm);
 }

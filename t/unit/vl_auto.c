@@ -5,6 +5,7 @@
 
 #include "tap.h"
 #include "core/vl_auto.h"
+#include "core/vl_capacity.h"
 
 #define CPUS 2
 #define MIN (CPUS * VL_AUTO_MIN_PER_CPU)

@@ -2,6 +2,7 @@
 /* Slots as one process uses them; other children exist only as columns in the segment.
  * Several processes: vl_slot_children.c. */
 #include "segment.h"
+#include "core/vl_capacity.h"
 
 /* A segment with one child, this process. */
 static vl_shm_t *alone(apr_uint32_t slots, apr_uint32_t threads)
