@@ -3,7 +3,11 @@
 # Summary: run a command on this machine's files under another kernel with cgroup v2
 #          only (or v1), in an emulated machine
 # Usage:   v2.sh [-i] [-c CGROUPS] [-s SECONDS] [COMMAND [ARGUMENT]...]
+#          v2.sh -n [-s SECONDS] COMMAND [ARGUMENT]...
 #   -i           systemd is the machine's first process, COMMAND a service (v2 only)
+#   -n           as -i, but in namespaces of this machine, with its kernel and at full
+#                speed. The cgroups have those controllers only that this machine does
+#                not have in v1
 #   -c CGROUPS   v2, v1 (cpu and cpuacct in one hierarchy) or hybrid (v2)
 #   -s SECONDS   time limit of each machine (900)
 #   -h, --help   this help
@@ -11,14 +15,18 @@
 #   COMMAND      runs as root in this folder; without one, the unit tests of cgroups and
 #                the tests of t/4* tagged "v2", then, in a machine with systemd,
 #                t/460-cgroup-systemd.bats. Files that it writes are lost.
-#   Needs qemu-system-x86_64. The distribution's kernel and busybox are downloaded once
-#   to /var/cache/vhostlimit-v2 and are not installed.
-# Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, qemu is missing, or
-#          a package cannot be downloaded; 124 time limit reached
+#   An emulated machine needs qemu-system-x86_64. The distribution's kernel and busybox are
+#   downloaded once to /var/cache/vhostlimit-v2 and are not installed.
+# Exit:    the status of COMMAND; 2 usage; 77 cannot run: not root, qemu or systemd is
+#          missing, a package cannot be downloaded, or with -n there are no namespaces or no
+#          cgroup v2; 124 time limit reached
 
 set -euo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/common.sh"
+. "$here/lib/poll.sh"
+. "$here/lib/cgroup.sh"
+. "$here/lib/native.sh"
 
 work=
 cache=/var/cache/vhostlimit-v2
@@ -89,8 +97,16 @@ poweroff -f
 END
 }
 
-# systemd reads /run/systemd/system only, so that no service of this machine is started.
 systemd_init() { # <script to run>
+  systemd_units "$1" StandardOutput=tty TTYPath=/dev/ttyS0
+  echo 'umount /proc'
+  echo "export $(systemd_settings)"
+  echo "exec switch_root /root $(systemd_command)"
+}
+
+# Commands for the new machine, in its root.  systemd reads /run/systemd/system only, so that
+# no service of this machine is started.
+systemd_units() { # <script to run> <line of the service>...
   cat <<END
 mkdir -p run/systemd/system
 for name in sysinit basic; do echo '[Unit]' >run/systemd/system/\$name.target; done
@@ -102,16 +118,15 @@ FailureAction=poweroff-immediate
 [Service]
 Type=oneshot
 ExecStart=/bin/bash $1
-StandardOutput=tty
-StandardError=tty
-TTYPath=/dev/ttyS0
+$(printf '%s\n' "${@:2}")
+StandardError=inherit
 LimitNOFILE=65536
 UNIT
-umount /proc
-export SYSTEMD_UNIT_PATH=/run/systemd/system SYSTEMD_GENERATOR_PATH=/run/systemd/none
-exec switch_root /root /lib/systemd/systemd --unit=vhostlimit-v2.service --show-status=no --log-level=crit
 END
 }
+
+systemd_settings() { echo 'SYSTEMD_UNIT_PATH=/run/systemd/system SYSTEMD_GENERATOR_PATH=/run/systemd/none'; }
+systemd_command()  { echo '/lib/systemd/systemd --unit=vhostlimit-v2.service --show-status=no --log-level=crit'; }
 
 mount_cgroups() { # <v2 | v1 | hybrid>: commands for the new machine
   if [[ $1 == v2 ]]; then
@@ -126,8 +141,8 @@ mount_cgroups() { # <v2 | v1 | hybrid>: commands for the new machine
   [[ $1 == v1 ]] || echo 'mkdir /sys/fs/cgroup/unified; mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified'
 }
 
-guest_script() { # <direct | systemd> <cgroups> <command>...
-  [[ $1 == systemd ]] || mount_cgroups "$2"
+guest_script() { # <direct | systemd | native> <cgroups> <command>...
+  [[ $1 != direct ]] || mount_cgroups "$2"
   printf 'export PATH=%q LC_ALL=C TMPDIR=/tmp HOME=/root VL_GUEST=%q\n' "$PATH" "$1"
   echo 'mount -t tmpfs tmp /var/tmp'
   printf 'cd %q\n' "$PWD"
@@ -135,28 +150,40 @@ guest_script() { # <direct | systemd> <cgroups> <command>...
   printf '</dev/null\n%s\n' 'echo "v2-status: $?"'
 }
 
-boot() { # <work directory> <seconds>
-  local status=0
+machine_boot() { # <work directory> <seconds>
   truncate -s 64M "$1/disk"
   timeout "$2" qemu-system-x86_64 -accel tcg -m 2048 -smp 2 -display none -vga none -no-reboot -nodefaults \
     -serial stdio -kernel "$(compgen -G "$cache/files/boot/vmlinuz-*" | sed -n 1p)" \
     -initrd "$1/initramfs.cpio" -append 'console=ttyS0 quiet panic=-1' \
     -drive "file=$1/disk,format=raw,if=virtio" \
     -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
-    </dev/null | sed -u 's/\r//g' | tee "$1/said" | grep --line-buffered -v '^v2-status: ' || status=${PIPESTATUS[0]}
-  ((status != 124)) || return 124
-  status=$(sed -n 's/^v2-status: //p' "$1/said")
-  return "${status:-1}"
+    </dev/null
 }
 
-remove_work() { [[ -z $work ]] || rm -rf "$work"; }
+# Prints what the command prints, and returns its status.
+boot() { # <machine_boot | native_boot> <work directory> <seconds>
+  local status=0 said
+  "$@" | sed -u 's/\r//g' | tee "$2/said" | grep --line-buffered -v '^v2-status: ' || status=${PIPESTATUS[0]}
+  said=$(sed -n 's/^v2-status: //p' "$2/said")
+  [[ -n $said ]] || ((status == 124 || status == 77)) || status=1
+  return "${said:-$status}"
+}
 
-run_guest() { # <direct | systemd> <command>...
+remove_work() {
+  native_remove
+  [[ -z $work ]] || rm -rf "$work"
+}
+
+run_guest() { # <direct | systemd | native> <command>...
   local status=0
   work=$(mktemp -d)
   guest_script "$1" "$cgroups" "${@:2}" >"$work/script"
-  make_initramfs "$work/initramfs" "$work/script" "$1"
-  boot "$work" "$seconds" || status=$?
+  if [[ $1 == native ]]; then
+    boot native_boot "$work" "$seconds" || status=$?
+  else
+    make_initramfs "$work/initramfs" "$work/script" "$1"
+    boot machine_boot "$work" "$seconds" || status=$?
+  fi
   remove_work
   return "$status"
 }
@@ -172,11 +199,12 @@ run_tests() {
 
 main() {
   local cgroups=v2 seconds=900 init=direct
-  parse_options +ic:s: '' "$@"
+  parse_options +inc:s: '' "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
       -i) init=systemd ;;
+      -n) init=native ;;
       -c) cgroups=$2; shift ;;
       -s) seconds=$2; shift ;;
     esac
@@ -185,11 +213,11 @@ main() {
   shift
   [[ $cgroups =~ ^(v2|v1|hybrid)$ ]] || misuse "-c: '$cgroups' is not v2, v1 or hybrid"
   [[ $seconds =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-s: '$seconds' is not a whole number from 1 to 99999"
-  [[ $init == direct || $cgroups == v2 ]] || misuse "-i is valid with -c v2 only: systemd mounts the hierarchies"
+  [[ $init == direct || $cgroups == v2 ]] || misuse "-i and -n are valid with -c v2 only: systemd mounts the hierarchies"
+  [[ $init != native || $# -gt 0 ]] || misuse "-n: missing command"
   need_root
-  need qemu-system-x86_64
   [[ $init == direct && $# -gt 0 || -x /lib/systemd/systemd ]] || cannot "systemd is not installed; install it and try again"
-  fetch_kernel
+  if [[ $init == native ]]; then native_need; else need qemu-system-x86_64 && fetch_kernel; fi
   on_exit remove_work
   if (($#)); then run_guest "$init" "$@"; else run_tests; fi
 }

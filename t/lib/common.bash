@@ -15,11 +15,11 @@ if [[ $(trap -p DEBUG) == *bats_debug_trap* ]]; then
   trap '[[ $BASH_SOURCE == */@(t|tools)/lib/* ]] || bats_debug_trap "$BASH_SOURCE"' DEBUG
 fi
 
-# Everything takes about ten times as long in the machine of tools/v2.sh, and up to five
+# Everything takes about ten times as long in an emulated machine of tools/v2.sh, and up to five
 # times with a sanitizer. Time limits are multiplied by this.
 SLOWER=1
 [[ -z ${VL_SANITIZER-} ]] || SLOWER=3
-[[ -z ${VL_GUEST-} ]] || SLOWER=6
+[[ -z ${VL_GUEST-} || $VL_GUEST == native ]] || SLOWER=6
 
 # Skips the test unless all requirements are met, and prints all reasons, not only the
 # first. An unknown word fails the test.
