@@ -7,6 +7,7 @@
 load lib/live
 load lib/sandbox
 load lib/control
+load lib/fault
 
 # A wrong configuration: httpd -t fails and says why.
 wrong() { # <message> <line>...
@@ -126,7 +127,21 @@ END
   right 'VL0070: site a\.test .*the kernel is older than Linux 5\.12' -v 'a VhostLimitSandbox Full'
 }
 
-export LOG_MAY_SAY='VL0070'
+export LOG_MAY_SAY='VL0070|exit signal Killed'
+@test "a file system that does not answer to vhostlimitctl unit keeps no child process from starting" {
+  requires root cc
+  start_frail 'VhostLimit On' "${ONE_CHILD[@]}"
+  runs_short realpath
+  ask 'sandbox\ta.test\n' >"$BATS_TEST_TMPDIR/answer" 3>&- &
+  wait_until 10 test -e "$SHORT/stalled.$(httpd_pid)"
+  httpd_children | xargs kill -KILL
+  wait_until 15 answers
+  has_enough realpath
+  wait "$!"
+  is "$(jq -r '.mode, (.rules[] | select(.access == "rw").path)' "$BATS_TEST_TMPDIR/answer")" $'off\n'"$HTTPD_ROOT/htdocs/a"
+}
+answers() { [[ $(get a /) == 200 ]]; }
+
 @test "closed: after a restart that cannot make the sandbox no program starts" {
   requires root userns landlock
   start_httpd 'VhostLimit On' "$PROGRAMS" 'VhostLimitOnError closed' -v 'a VhostLimitSandbox Full'

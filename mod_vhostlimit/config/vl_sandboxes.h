@@ -21,9 +21,10 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server);
 apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *main_server,
                                vl_sandbox_kept_t **kept, int is_restart);
 
-/* Parent, after vl_sandboxes_make(); the control thread calls it.  Returns the rules of the
- * site, an array of vl_rule_t that is sorted by path, and its VhostLimitSandbox.  With Off
- * they are those that Full would have, without the folders of ScriptAlias. */
+/* Parent, after vl_sandboxes_make(); the control thread calls it, without a lock.  Returns the
+ * rules of the site, an array of vl_rule_t that is sorted by path, and its VhostLimitSandbox.
+ * With Off they are those that Full would have, without the folders of ScriptAlias.  They are
+ * made by this call, which looks at the site's files. */
 const apr_array_header_t *vl_sandboxes_rules(apr_pool_t *p, server_rec *main_server,
                                              const vl_site_t *site, vl_sandbox_e *ret_mode);
 

@@ -8,6 +8,9 @@
  *  - It creates answers and changes the list of clients while it holds fork_lock.  Every
  *    fork() takes fork_lock too.  So no child process starts with a lock that the control
  *    thread holds, or with a descriptor that vl_control_child_init() does not close.
+ *  - Answers that look at the files of sites are created without fork_lock: a file system
+ *    that does not answer would keep the server from starting child processes.  They use no
+ *    lock but malloc()'s, which fork() takes itself.
  *  - It allocates memory only from pools that no other thread uses.
  * The thread serves up to CLIENTS connections at the same time, with a deadline each.  It
  * also takes back changes of limits whose time is over. */
@@ -129,16 +132,20 @@ static void expire(apr_int64_t now)
 /* Executes the command and starts sending its answer.  Takes fork_lock. */
 static void make_answer(client_t *client, apr_size_t len)
 {
-    vl_out_t *out;
+    const server_rec *sandboxed = NULL;
+    vl_out_t *out = NULL;
 
     pthread_mutex_lock(&fork_lock);
     if (apr_pool_create_unmanaged(&client->pool) == APR_SUCCESS) {
         out = vl_out_to_memory(client->pool);
-        vl_control_answer(client->line, len, client->body, out);
+        sandboxed = vl_control_answer(client->line, len, client->body, out);
         expire_locked(vl_clock_us());
-        client->answer = vl_out_memory(out, &client->answer_len);
     }
     pthread_mutex_unlock(&fork_lock);
+    if (sandboxed)
+        vl_control_answer_sandbox(out, sandboxed);
+    if (out)
+        client->answer = vl_out_memory(out, &client->answer_len);
     client->deadline = vl_clock_us() + ANSWER_US;
     if (!client->pool)
         close_client(client);

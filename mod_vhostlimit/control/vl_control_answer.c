@@ -328,7 +328,7 @@ apr_size_t vl_control_body(const char *line, apr_size_t len)
     return (apr_size_t)command.number;
 }
 
-void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *out)
+const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *out)
 {
     apr_pool_t *p = out->pool;
     vl_command_t *command = apr_palloc(p, sizeof(*command));
@@ -341,7 +341,7 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
         vl_out_text(out, "{\"error\":");
         vl_out_json(out, wrong);
         vl_out_text(out, "}\n");
-        return;
+        return NULL;
     }
     switch (command->verb) {
     case VL_COMMAND_MODULES:
@@ -360,8 +360,7 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
         vl_control_clients_json(out, segment, result.only, result.host);
         break;
     case VL_COMMAND_SANDBOX:
-        vl_control_sandbox_json(out, main_server, result.only);
-        break;
+        return result.only;
     case VL_COMMAND_PLANS:
     case VL_COMMAND_SETPLAN:
     case VL_COMMAND_RESETPLAN:
@@ -379,4 +378,10 @@ void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *o
     default:
         vl_status_json(out, vl_status_gather(p, result.only, result.host));
     }
+    return NULL;
+}
+
+void vl_control_answer_sandbox(vl_out_t *out, const server_rec *s)
+{
+    vl_control_sandbox_json(out, main_server, s);
 }

@@ -5,7 +5,8 @@
 /* Private to vl_control.c, which serves the control socket, vl_control_answer.c, which
  * executes the commands, vl_control_change.c, which changes limits, vl_control_plans.c,
  * which shows and changes plans, and vl_control_sandbox.c, which shows sandboxes.  The
- * control thread calls these functions with the fork lock of vl_control.c held. */
+ * control thread calls these functions with the fork lock of vl_control.c held, if nothing
+ * else is said. */
 
 #include <httpd.h>
 
@@ -22,8 +23,12 @@ void vl_control_answer_post_config(server_rec *main_server, vl_shm_t *shm);
 apr_size_t vl_control_body(const char *line, apr_size_t len);
 /* Executes the command in the line and writes a JSON document: that of the status page with
  * ?json, that of vl_modules.h, that of vl_control_fleet.h, or {"error":"message"}.  body:
- * what follows "bulk". */
-void vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *out);
+ * what follows "bulk".  Returns the virtual host whose sandbox is the answer, which
+ * vl_control_answer_sandbox() writes, or NULL. */
+const server_rec *vl_control_answer(const char *line, apr_size_t len, char *body, vl_out_t *out);
+/* Writes the sandbox of the virtual host's site.  The control thread calls it without the fork
+ * lock, because it looks at the site's files. */
+void vl_control_answer_sandbox(vl_out_t *out, const server_rec *s);
 /* Ends the leases of vhostlimit-fleet if they are due, and logs it. Returns when they will
  * be due (vl_clock_us()); 0: there are none. The control thread calls it with the fork lock
  * held. */
@@ -51,7 +56,7 @@ apr_int64_t vl_control_expire(apr_pool_t *p, apr_int64_t now_us);
 /* --- vl_control_sandbox.c --- */
 
 /* Writes the sandbox of the site of a virtual host: its mode, the user of the server's child
- * processes, and the rules. */
+ * processes, and the rules.  Needs no lock. */
 void vl_control_sandbox_json(vl_out_t *out, server_rec *main_server, const server_rec *s);
 
 /* --- vl_control_plans.c --- */

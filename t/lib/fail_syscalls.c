@@ -6,6 +6,7 @@
  *   epoll, thread         the first one of a process cannot be created
  *   pass                  for 1.5 s descriptors cannot be passed to a process
  *   stuck                 the acceptor's thread stalls
+ *   realpath              the thread that looks for links in a path stalls
  *   mkdir, write          no cgroup can be created; writes to its files fail
  *   open                  files of cgroups cannot be opened for writing */
 #define _GNU_SOURCE
@@ -135,17 +136,17 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                                                            data);
 }
 
-/* Stalls while the file "stuck" exists; the file "stalled.PID" shows that it does. */
-static void stall(void)
+/* Stalls while the file exists; the file "stalled.PID" shows that it does. */
+static void stall(const char *what)
 {
     char name[4096];
 
-    if (!is_short("stuck"))
+    if (!is_short(what))
         return;
     snprintf(name, sizeof(name), "%s/stalled.%ld", getenv("SHORT"),
              (long)getpid());
     close(creat(name, 0666));
-    while (is_short("stuck"))
+    while (is_short(what))
         usleep(20000);
     unlink(name);
 }
@@ -157,8 +158,17 @@ int epoll_pwait(int set, struct epoll_event *events, int most, int timeout,
     static int (*next)(int, struct epoll_event *, int, int, const sigset_t *);
 
     NEXT("epoll_pwait");
-    stall();
+    stall("stuck");
     return next(set, events, most, timeout, mask);
+}
+
+char *realpath(const char *path, char *resolved)
+{
+    static char *(*next)(const char *, char *);
+
+    NEXT("realpath");
+    stall("realpath");
+    return next(path, resolved);
 }
 
 static int is_over(struct timespec since)
