@@ -8,18 +8,13 @@
 
 load lib/live
 load lib/sandbox
+load lib/services
 
 setup() { requires root userns landlock; }
 
 teardown() { all_of end_service end_server; }
-end_service() {
-  if [[ -n ${service-} ]] && kill "$service"; then wait "$service" || :; fi
-  service=''
-}
 
-need_mariadb()      { need_program mariadb-install-db && need_program mariadb; }
 need_postgresql()   { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need_program initdb; }
-need_msmtp()        { need_program msmtp; }
 need_fontconfig()   { [[ $(fc-match -f '%{family}' DejaVuSans 2>&1) == *DejaVu* ]] || { echo "no fontconfig with the font DejaVu"; return 1; }; }
 need_certificates() { [[ -e /etc/ssl/certs/ca-certificates.crt ]] || { echo "no /etc/ssl/certs/ca-certificates.crt"; return 1; }; }
 
@@ -32,16 +27,7 @@ in_full() {
 
 @test "a program talks to MariaDB through its socket" {
   requires mariadb
-  local server
-  server=$(command -v mariadbd || command -v mysqld || compgen -G '/usr/libexec/mariadbd')
-  install -d -m 755 -o mysql -g mysql /run/mysqld "$BATS_TEST_TMPDIR/mariadb"
-  chmod a+x "$BATS_TEST_TMPDIR" "${BATS_TEST_TMPDIR%/*}" "${BATS_TEST_TMPDIR%/*/*}"
-  mariadb-install-db --no-defaults --user=mysql --datadir="$BATS_TEST_TMPDIR/mariadb/data" --skip-test-db \
-    --auth-root-authentication-method=normal >"$BATS_TEST_TMPDIR/log" 2>&1
-  "$server" --no-defaults --user=mysql --datadir="$BATS_TEST_TMPDIR/mariadb/data" --socket=/run/mysqld/mysqld.sock \
-    --pid-file="$BATS_TEST_TMPDIR/mariadb/pid" --skip-networking --skip-log-bin </dev/null >>"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
-  service=$!
-  wait_until 60 mariadb --no-defaults -u root -S /run/mysqld/mysqld.sock -e 'SELECT 1'
+  start_mariadb
   is "$(in_full <<<'mariadb --no-defaults -u root -S /run/mysqld/mysqld.sock -N -e "SELECT 6 * 7"')" 42
 }
 
@@ -61,26 +47,11 @@ postgresql_program() { compgen -G "/usr/lib/postgresql/*/bin/$1" | sort -V | tai
   is "$(in_full <<<"'$(postgresql_program psql)' -h /run/postgresql -U bed -d postgres -At -c 'SELECT 6 * 7'")" 42
 }
 
-# Receives one message by SMTP and prints it.
-receive_mail() { # <port>
-  # shellcheck disable=SC2016  # perl's own
-  perl -MIO::Socket::INET -e '$| = 1;
-    my $listen = IO::Socket::INET->new(Listen => 5, LocalAddr => "127.0.0.1", LocalPort => $ARGV[0], ReuseAddr => 1) or die $!;
-    my $c = $listen->accept; my $in_data = 0; print $c "220 mail.test\r\n";
-    while (<$c>) {
-      if ($in_data) { print; if (/^\.\r?$/) { $in_data = 0; print $c "250 taken\r\n" } next }
-      if (/^DATA/i) { $in_data = 1; print $c "354 go on\r\n"; next }
-      if (/^QUIT/i) { print $c "221 end\r\n"; last }
-      print $c "250 yes\r\n";
-    }' "$1"
-}
-
 @test "a program sends mail with sendmail" {
   requires msmtp
   local port
   port=$(free_port smtp)
-  printf '%s\n' 'account default' 'host 127.0.0.1' "port $port" 'from site@a.test' 'auth off' 'tls off' >/etc/msmtprc
-  chmod 644 /etc/msmtprc
+  mail_to_port "$port"
   receive_mail "$port" >"$BATS_TEST_TMPDIR/mail" 3>&- &
   service=$!
   is "$(in_full <<<"printf 'Subject: from the sandbox\n\nhello\n' | $(type -P sendmail || type -P msmtp) -i visitor@b.test && echo sent")" sent
