@@ -116,7 +116,7 @@ DefaultDependencies=no
 SuccessAction=poweroff-immediate
 FailureAction=poweroff-immediate
 [Service]
-Type=oneshot
+Type=exec
 ExecStart=/bin/bash $1
 $(printf '%s\n' "${@:2}")
 StandardError=inherit
