@@ -128,6 +128,16 @@ END
 }
 
 export LOG_MAY_SAY='VL0070|exit signal Killed'
+@test "a machine that allows no user namespaces: Full names the setting" {
+  requires root userns
+  echo 0 >"$BATS_TEST_TMPDIR/none"
+  mount --bind "$BATS_TEST_TMPDIR/none" /proc/sys/user/max_user_namespaces
+  right 'VL0070: site a\.test .*the setting user\.max_user_namespaces is 0' -v 'a VhostLimitSandbox Full'
+  umount /proc/sys/user/max_user_namespaces
+  right 'Syntax OK' -v 'a VhostLimitSandbox Full'
+  is "$(grep -c VL0070 <<<"$output")" 0 "warnings"
+}
+
 @test "a file system that does not answer to vhostlimitctl unit keeps no child process from starting" {
   requires root cc
   start_frail 'VhostLimit On' "${ONE_CHILD[@]}"

@@ -442,17 +442,40 @@ void vl_namespace_close(vl_namespace_t *ns)
     ns->keeper = -1;
 }
 
+/* Returns 1 if the file has the number 0, 0 if it has another one or cannot be read. */
+static int is_zero(const char *path)
+{
+    char text[2] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text));
+
+    if (fd >= 0)
+        close(fd);
+    return n > 0 && text[0] == '0';
+}
+
 /* Calls with arguments that a kernel with the system call refuses in another way. */
 const char *vl_namespace_lacks(void)
 {
-    static const char *const files[] = { "user", "mnt", "pid", "ipc" };
-    char path[32];
+    static const struct {
+        const char *file, *setting, *is_off;
+    } kinds[] = {
+        { "/proc/self/ns/user", "/proc/sys/user/max_user_namespaces",
+          "the setting user.max_user_namespaces is 0 (sysctl)" },
+        { "/proc/self/ns/mnt", "/proc/sys/user/max_mnt_namespaces",
+          "the setting user.max_mnt_namespaces is 0 (sysctl)" },
+        { "/proc/self/ns/pid", "/proc/sys/user/max_pid_namespaces",
+          "the setting user.max_pid_namespaces is 0 (sysctl)" },
+        { "/proc/self/ns/ipc", "/proc/sys/user/max_ipc_namespaces",
+          "the setting user.max_ipc_namespaces is 0 (sysctl)" }
+    };
     unsigned i;
 
-    for (i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        (void)snprintf(path, sizeof(path), "/proc/self/ns/%s", files[i]);
-        if (access(path, F_OK))
+    for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (access(kinds[i].file, F_OK))
             return "the kernel has no user, mount, PID or IPC namespaces";
+        if (is_zero(kinds[i].setting))
+            return kinds[i].is_off;
     }
     if (syscall(__NR_mount_setattr, -1, NULL, 0, NULL, 0) && errno == ENOSYS)
         return "the kernel is older than Linux 5.12";
