@@ -86,6 +86,19 @@ exposure() { # <file>
   has_line "$unit" "BindPaths=\"-$HTTPD_ROOT/htdocs/a\""
 }
 
+@test "with systemd 257 the unit has PrivatePIDs, with Files it has not" {
+  local version
+  mkdir "$BATS_TEST_TMPDIR/bin"
+  for version in 256 257; do
+    printf '#!/bin/sh\necho "systemd %s (%s)"\n' "$version" "$version" >"$BATS_TEST_TMPDIR/bin/systemctl"
+    chmod 755 "$BATS_TEST_TMPDIR/bin/systemctl"
+    serve -v 'b VhostLimitSandbox Files'
+    is "$(PATH=$BATS_TEST_TMPDIR/bin:$PATH ctl unit a.test | grep -cx PrivatePIDs=yes)" "$((version == 257))" "systemd $version"
+    is "$(PATH=$BATS_TEST_TMPDIR/bin:$PATH ctl unit b.test | grep -c PrivatePIDs)" 0 "Files, systemd $version"
+    end_server
+  done
+}
+
 @test "the pool's user is the owner of the documents, Apache's if that is root, or that of --user" {
   local unit
   serve

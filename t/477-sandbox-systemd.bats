@@ -9,6 +9,8 @@ load lib/live
 load lib/control
 load lib/services
 
+HTTPD_ROOT=/srv/vl-wordpress    # not below /tmp, where the pool has its own
+
 need_systemd()   { [[ -x /lib/systemd/systemd ]] || { echo "no systemd"; return 1; }; }
 need_wordpress() { [[ -e /usr/share/wordpress/wp-load.php ]] || { echo "no WordPress"; return 1; }; }
 
@@ -39,7 +41,6 @@ end_pool() { timeout 60 systemctl stop "$pool"; }
     return
   fi
   local port database mail
-  HTTPD_ROOT=/srv/vl-wordpress                  # not below /tmp, where the pool has its own
   start_mariadb
   database=$service
   serve_wordpress

@@ -295,6 +295,24 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   nothing_left
 }
 
+@test "sandboxes.sh prints what sandboxes cost, starts one keeper for each site and leaves nothing" {
+  local line words
+  [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
+  unshare --user --mount --pid --ipc --fork true 2>/dev/null || skip "no user namespaces for root"
+  run --separate-stderr "$TOP/tools/sandboxes.sh" -n 20 3>&-
+  # shellcheck disable=SC2154  # set by run --separate-stderr
+  printf '%s\n' "$output" "$stderr"
+  [ "$status" -ne 77 ] || skip "${stderr##*$'\n'}"
+  [ "$status" -eq 0 ]
+  [ "${#lines[@]}" -eq 4 ]
+  for line in "${lines[@]:1}"; do
+    read -ra words <<<"$line"           # sandbox, seconds, MB, seconds, seconds, keepers, processes, MB
+    [ "${words[10]}" -eq 0 ]
+    if [[ ${words[0]} == Full ]]; then ((words[9] >= 20)); else ((words[9] == 0)); fi
+  done
+  nothing_left
+}
+
 @test "memory.sh prints the memory of an idle connection for each protocol and cleans up" {
   command -v h2load >/dev/null || skip "no h2load"
   [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"

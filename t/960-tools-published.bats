@@ -21,6 +21,7 @@ need_lighttpd()   { need_program lighttpd; }
 need_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || { echo "no PostgreSQL"; return 1; }; }
 need_php()        { "$(php_fpm_program)" -m | grep -x "$1" >/dev/null || { echo "no $1 for PHP"; return 1; }; }
 need_pgsql()      { need_php pgsql; }
+need_systemd()    { [[ -x /lib/systemd/systemd ]] || { echo "no systemd"; return 1; }; }
 need_siege()      { need_program siege; }
 need_symfony()    { [[ -e /usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php ]] || { echo "no Symfony"; return 1; }; }
 
@@ -78,6 +79,18 @@ nothing_left() {
   measured '.options.docroots | map([.folder, .filesystem != ""])' "[[\"$DOCROOTS/here\",true],[\"$DOCROOTS/there\",true]]"
   is "$(find "$DOCROOTS" -mindepth 2)" '' "left in the folders"
   nothing_left
+}
+
+@test "unit: an application runs in a pool outside and inside of its unit, under systemd in namespaces" {
+  requires bed siege symfony systemd ctl
+  run env PATH="${PATH//"$BATS_LIBEXEC":/}" "$TOP/tools/v2.sh" -n -s 300 "$BENCH" --quick --keep-noisy --page symfony unit 3>&-
+  [[ $status != 77 ]] || skip "${lines[-1]}"
+  is "$status" 0
+  like "$output" 'transactions +100 +100'
+  like "$output" 'rate / that outside of the unit +[0-9.]+'
+  like "$output" "PHP's CPU time of a response / that outside of the unit +[0-9.]+"
+  run "$BENCH" --quick unit
+  [[ -d /run/systemd/system ]] || like "$status $output" '^77 .*systemd does not run here'
 }
 
 @test "options that a test does not use are rejected" {

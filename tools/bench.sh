@@ -157,7 +157,7 @@ check_values() {
 check_application() { # <page>: applications only on the test that sets them up
   local is=no of=no
   ! app_known "$1" || is=yes
-  [[ ${test[name]} != frameworks ]] || of=yes
+  ! test_has_apps || of=yes
   [[ $is == "$of" ]] || misuse "--page: the test ${test[name]} has no page $1"
 }
 
@@ -223,6 +223,7 @@ lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repeti
 
 prepare() {
   local target service generators needs
+  ! measure_has_unit || unit_need
   mapfile -t generators < <(test_generators "${option[load]}")
   # shellcheck disable=SC2086  # names
   mapfile -t needs < <(load_packages "${generators[@]}" && test_packages && target_packages ${measure[targets]//,/ } &&
@@ -235,6 +236,7 @@ prepare() {
   if measure_has_module; then
     say "building the module with the default flags"
     ! fleet_used || build_bench_fleet
+    ! measure_has_unit || build_bench_ctl
     build_bench "${measure[out]}/mod_vhostlimit.so"
   fi
   bed_lock
@@ -246,6 +248,7 @@ prepare() {
   bed_up
   ! measure_has_module || bed_load "${measure[out]}/mod_vhostlimit.so"
   ! fleet_used || fleet_load "${measure[out]}"
+  ! measure_has_unit || install -m 755 "${measure[out]}/vhostlimitctl" "$bed_dir"
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi
   for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
   for service in ${test[needs]-}; do service_prepare "$service"; done

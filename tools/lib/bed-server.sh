@@ -21,14 +21,16 @@ bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and pages that burn CPU tim
 }
 
 # Files of a PHP-FPM are named after it: fpm if all sites share it, otherwise fpm-site1
-# and so on.
+# and so on.  That of a unit has its socket only.
 
-bed_fpm_name()  { if [[ ${bed[pools]} == own ]]; then echo "fpm-$1"; else echo fpm; fi; }  # <site>
-bed_fpm_names() { if [[ ${bed[pools]} == own ]]; then printf 'fpm-%s\n' "${bed_sites[@]}"; else echo fpm; fi; }
+bed_fpm_name()  { if [[ ${bed[pools]} == shared ]]; then echo fpm; else echo "fpm-$1"; fi; }  # <site>
+bed_fpm_names() { if [[ ${bed[pools]} == shared ]]; then echo fpm; else printf 'fpm-%s\n' "${bed_sites[@]}"; fi; }
 
 bed_fpm_start() {
   local name
-  for name in $(bed_fpm_names); do bed_fpm_start_one "$name"; done
+  for name in $(bed_fpm_names); do
+    if [[ ${bed[pools]} == unit ]]; then unit_start "${name#fpm-}"; else bed_fpm_start_one "$name"; fi
+  done
 }
 
 # Runs after Apache, which makes the site's group.  Without a group PHP-FPM stays in this
@@ -48,6 +50,7 @@ bed_fpm_start_one() { # <name>
 
 bed_fpm_stop() {
   local config pid
+  unit_stop
   for config in "$bed_dir"/fpm*.conf; do
     pid=$(process_ours "${config%.conf}.pid" "$config") || continue
     process_stop "$pid"
@@ -86,6 +89,7 @@ bed_fpm_pids() { # masters and workers
     printf '%s\n' "$pid"
     tr -s ' ' '\n' <"/proc/$pid/task/$pid/children"
   done
+  [[ ${bed[pools]} != unit ]] || unit_pids
 }
 
 bed_site_cgroup() { printf "%s/%s.test\n" "$bed_cgroup" "$1"; }  # <site>

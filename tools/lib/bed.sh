@@ -12,6 +12,7 @@
 . "${BASH_SOURCE[0]%/*}/cgroup.sh"
 . "${BASH_SOURCE[0]%/*}/httpd.sh"
 . "${BASH_SOURCE[0]%/*}/fpm.sh"
+. "${BASH_SOURCE[0]%/*}/unit.sh"
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
 . "${BASH_SOURCE[0]%/*}/lighttpd.sh"
@@ -39,7 +40,8 @@ bed_commands=                   # a file that collects command lines, or nothing
 
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
-# module.  sites: how many, 3 or 4.  tls: off, on, or both: http too.  front: see
+# module.  pools: of PHP-FPM, shared by all sites, each site's own, or in its unit.
+# sites: how many, 3 or 4.  tls: off, on, or both: http too.  front: see
 # bed-front.sh.  rate: nginx's limit of requests a second of a site.  instances: number of
 # Apaches that share the workers.  apps: a folder of applications.  fleet: number of
 # servers, see bed-fleet.sh; quota: percent of one CPU that each may use, or nothing.

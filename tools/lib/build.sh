@@ -54,6 +54,14 @@ build_bench_fleet() {
   build_bench_parts+=' -o -path ./ctl/* -o -path ./fleet/* -o -path ./docs/man/* -o -path ./docs/reference/vhostlimitctl.md'
 }
 
+# For a test of a unit: builds vhostlimitctl too.
+build_bench_ctl() {
+  build_bench_dir=$(in_tree .bench-build/ctl)
+  build_bench_option=--enable-vhostlimitctl
+  # The help of vhostlimitctl is made from its page.
+  build_bench_parts+=' -o -path ./ctl/* -o -path ./docs/man/* -o -path ./docs/reference/vhostlimitctl.md'
+}
+
 # Builds and copies the module, and sets build_record, a JSON object.  A lock lets one
 # bench.sh at a time build.
 build_bench() { # <file for the module>
@@ -66,6 +74,7 @@ build_bench() { # <file for the module>
     : >"$build_bench_dir/configured"
   fi
   build_step make build_clean_env make -s -C mod_vhostlimit -j "$(nproc)"
+  [[ $build_bench_option == --disable-vhostlimitctl ]] || build_bench_make_ctl "${1%/*}"
   [[ $build_bench_option != --enable-fleet ]] || build_bench_make_fleet "${1%/*}"
   build_dir=$(in_tree .)
   cp "$build_bench_dir/mod_vhostlimit/.libs/mod_vhostlimit.so" "$1"
@@ -74,10 +83,14 @@ build_bench() { # <file for the module>
   exec {build_bench_lock}>&-
 }
 
-build_bench_make_fleet() { # <folder for the programs>
+build_bench_make_ctl() { # <folder for the program>
   build_step make build_clean_env make -s -C ctl libctl.a vhostlimitctl
+  cp "$build_bench_dir/ctl/vhostlimitctl" "$1"
+}
+
+build_bench_make_fleet() { # <folder for the program>
   build_step make build_clean_env make -s -C fleet vhostlimit-fleet
-  cp "$build_bench_dir/ctl/vhostlimitctl" "$build_bench_dir/fleet/vhostlimit-fleet" "$1"
+  cp "$build_bench_dir/fleet/vhostlimit-fleet" "$1"
 }
 
 # Removes a build by another compiler or for another Apache.

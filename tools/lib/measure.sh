@@ -38,6 +38,8 @@ measure_has_module() {
   return 1
 }
 
+measure_has_unit() { [[ ,${measure[targets]}, == *,unit,* ]]; }
+
 measure_rotated() { # <repetition, from 1>: lines of stdin, begun with another one each time
   local -a lines
   mapfile -t lines

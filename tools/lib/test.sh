@@ -63,7 +63,7 @@ test_rivals()       { test[rivals]=$1; }                # <target,...>: what it 
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
 test_keepalive()    { test[keepalive]=1; }              # without -k too
 test_fpm_children() { test[children]=$1; }              # <number>
-test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup
+test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup; see the target "unit" too
 test_repeat()       { test[repeat]=$1; }                # <repetitions> without --quick
 test_sites()        { test[sites]=$1; }                 # <3 | 4>
 test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
@@ -244,6 +244,8 @@ test_packages() { # roles in packages.sh of what the bed needs for it
 test_takes_target() { # <target>
   [[ $1 == plain* || ,${test[targets]},${test[rivals]-}, == *,$1,* ]] || target_is_module "$1"
 }
+
+test_has_apps()   { [[ " ${!test[*]}" == *" docroot:"* ]]; }
 
 test_takes_load() { grep -qx -- - < <(test_generators -); }     # does --load apply to any of the loads?
 test_made_with()  { test_generators '' | sed '/^$/d' | paste -sd ' '; }     # without those of --load

@@ -47,7 +47,7 @@ trial_try() {
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
-    mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" instances=1 quota="${test[quota:$scene]-}"
+    mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" pools="${test[pools]:-shared}" instances=1 quota="${test[quota:$scene]-}"
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
     ! target_is_module "${trial[target]}" || bed_set "$site=${test[$site]-}"
@@ -364,7 +364,7 @@ trial_gather() { # JSON: the run
 }
 
 # Prints the CPU time, in ticks, of the CPUs in use: all, busy, and busy with processes
-# of the measurement.  These are the processes in the test bed's network namespaces,
+# of the measurement.  These are the processes in the test bed's network namespaces, PHP-FPM,
 # this one, and those beside the loads; the time of ended child processes is in their
 # parents'.  Softirqs belong to no process and are left out.  Without network namespaces
 # nothing is printed.
@@ -376,6 +376,8 @@ trial_ticks() {
     pids+=($(cat "/proc/$process/task/$process/children" 2>/dev/null || true))
   done
   mapfile -t names < <(fleet_spaces)
+  # shellcheck disable=SC2207  # pids
+  pids+=($(bed_fpm_pids))
   names=("/run/netns/$bed_server" "${bed_clients[@]/#//run/netns/vl-client}" "${names[@]/#//run/netns/}")
   for process in /proc/[0-9]*; do
     for name in "${names[@]}"; do
