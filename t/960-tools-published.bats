@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The other published tests, from end to end: cgi, and pages and frameworks if their
 # servers are installed.
+#
+# needs: jansson expat
 # shellcheck disable=SC2030,SC2031,SC2154  # output and stderr are of bats, within one test
 
 bats_require_minimum_version 1.5.0
@@ -82,7 +84,7 @@ nothing_left() {
 }
 
 @test "unit: an application runs in a pool outside and inside of its unit, under systemd in namespaces" {
-  requires bed siege symfony systemd ctl
+  requires long bed siege symfony systemd
   run env PATH="${PATH//"$BATS_LIBEXEC":/}" "$TOP/tools/v2.sh" -n -s 300 "$BENCH" --quick --keep-noisy --page symfony unit 3>&-
   [[ $status != 77 ]] || skip "${lines[-1]}"
   is "$status" 0
