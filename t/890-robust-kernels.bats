@@ -45,6 +45,16 @@ all_passed() { # <number>: at least
   done
 }
 
+@test "v2.sh -n: the command's output, its status, its time limit, and nothing is left" {
+  requires root systemd
+  try env PATH="${PATH//"$BATS_LIBEXEC":/}" "$TOP/tools/v2.sh" -n bash -c 'cat /proc/1/comm; systemctl show -P ActiveState vhostlimit-v2; exit 3'
+  [[ $status != 77 ]] || skip "${lines[-1]}"
+  is "$status $output" $'3 systemd\nactive'
+  try "$TOP/tools/v2.sh" -n -s 2 sleep 1000
+  is "$status $output" '124 '
+  is "$(find /sys/fs/cgroup -name "vhostlimit-v2-${VL_TEST_ID:-own}-*" 2>/dev/null)" '' "cgroups"
+}
+
 @test "an unknown version, no command, and -i with v1 are usage errors" {
   try "$TOP/tools/cgroups.sh" v3 true
   is "$status" 2
@@ -54,5 +64,8 @@ all_passed() { # <number>: at least
   like "$output" 'missing command'
   try "$TOP/tools/v2.sh" -i -c v1 true
   is "$status" 2
-  like "$output" "-i is valid with -c v2 only"
+  like "$output" "-i and -n are valid with -c v2 only"
+  try "$TOP/tools/v2.sh" -n
+  is "$status" 2
+  like "$output" '-n: missing command'
 }
