@@ -17,12 +17,14 @@ need_wordpress() { [[ -e /usr/share/wordpress/wp-load.php ]] || { echo "no WordP
 # Runs tests of a file, all of which must pass, under systemd.  The bats is that on PATH, not the
 # part of bats that runs this test.
 under_systemd() { # <filter> <file>
-  try env PATH="${PATH//"$BATS_LIBEXEC":/}" "$TOP/tools/v2.sh" -n -s 300 bats --tap -f "$1" "$2"
+  try native bats --tap -f "$1" "$2"
   [[ $status != 77 ]] || skip "${lines[-1]}"
   is "$status" 0
   at_least "$(grep -c '^ok ' <<<"$output")" 1 "passed"
   is "$(grep -cE '^not ok|# skip' <<<"$output")" 0 "failed or skipped"
 }
+
+native() { PATH=${PATH//"$BATS_LIBEXEC":/} "$TOP/tools/v2.sh" -n -s 300 "$@"; }       # <command>...
 
 setup() { requires root systemd; }
 
