@@ -169,6 +169,26 @@ functions_of_tests() {
   is "$(grep -E '(^|[ :_*])(who|whoever|somebody|nobody|anybody|everybody|stands?_still)(_|\()' <<<"$functions")" '' "private idioms in names"
 }
 
+# APR's headers include unistd.h on some systems only: on Debian 11 they do not.
+@test "a file that calls a function of unistd.h includes it" {
+  requires nm
+  local callers caller
+  callers=$(found 20 "files that call these functions" callers_of_unistd)
+  for caller in $callers; do
+    grep -q '^#include <unistd.h>' "$TOP/mod_vhostlimit/$caller" || fail "$caller: does not include unistd.h"
+  done
+}
+
+# Prints FOLDER/FILE.c of each object file of the module that uses such a function.
+callers_of_unistd() {
+  local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit object
+  find "$built" -path '*/.libs/*.o' -printf '%P\n' | while read -r object; do
+    grep -qxE 'access|chown|close|dup[23]?|_exit|fork|ftruncate|get(e?[ug]id|p?pid)|gettid|lseek|pipe2?|p?(read|write)|readlink|rmdir|sysconf|syscall|unlink|usleep' \
+      <<<"$(nm -u "$built/$object" | awk '{ sub("@.*", "", $2); print $2 }')" || continue
+    sed -E 's#\.libs/##; s#(^|/)[a-z]+(_[a-z]+)*_la-#\1#; s/\.o$/.c/' <<<"$object"
+  done | sort -u
+}
+
 @test "only vl_cgroup_mount.c includes libcgroup" {
   try grep -lE '#[ \t]*include[ \t]*<libcgroup' "$TOP"/mod_vhostlimit/{,*/}*.[ch]
   is "$output" "$TOP/mod_vhostlimit/cgroup/vl_cgroup_mount.c" "files that include libcgroup"
