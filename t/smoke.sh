@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Summary: a short test of the module on any Apache: starts, classifies by Host, shares
 #          between two loaded sites, restarts gracefully under load, answers its status
-#          page, stops. Needs Apache, curl 7.66 or newer and bash; prints TAP.
+#          page, stops. With the event MPM also: kept connections wait without a thread.
+#          Needs Apache, curl 7.66 or newer and bash; prints TAP.
 # Usage:   smoke.sh [OPTION]...
 #   -p FILE  the Apache program (default: apache2 or httpd on PATH)
 #   -d DIR   the folder of its modules (default: where Debian or Red Hat has it)
@@ -68,6 +69,7 @@ LogLevel notice
 LogFormat "%v %U %>s" sites
 CustomLog "$work/access.log" sites
 Timeout 30
+KeepAliveTimeout 30
 VhostLimit On
 VhostLimitSlots 2
 VhostLimitCgroup $cgroup
@@ -75,6 +77,7 @@ VhostLimitCgroup $cgroup
   Require all granted
 </Directory>
 ScriptAlias /slow "$work/slow.sh"
+ScriptAlias /hold "$work/hold.sh"
 <VirtualHost 127.0.0.1:$1>
   ServerName status.test
   VhostLimit Off
@@ -162,6 +165,38 @@ parallel() { # <site> <number> <at a time> <path>: the status of each answer
   # curl makes many requests of a pattern; [1-N] is a query that pages ignore
   curl -sS -m 60 --noproxy '*' --no-progress-meter -Z --parallel-immediate --parallel-max "$3" \
     -H "Host: $1.test" -o /dev/null -w '%{http_code}\n' "http://127.0.0.1:$port$4?[1-$2]" 2>>"$work/curl.log"
+}
+
+# Further requests of 80 kept connections are queued while two requests hold both slots. The
+# server has 64 threads, and one of them answers the status page meanwhile.
+test_leases() {
+  local kept=() fd i failed=0
+  for ((i = 0; i < 80; i++)); do
+    exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return
+    kept+=("$fd")
+    ask "$fd"
+  done
+  for fd in "${kept[@]}"; do answered "$fd" || failed=$((failed + 1)); done
+  ((failed == 0)) || { echo "$failed of 80 first requests failed"; return 1; }
+  sleep 0.2     # unused credit of a lease lasts for 20 ms
+  parallel b 2 2 /hold >"$work/load.b" &
+  within 10 runs b 2 || echo "b.test does not hold both slots: $(cell b running) running"
+  for fd in "${kept[@]}"; do ask "$fd"; done
+  within 10 queued_at_least a 80 || { echo "of 80 further requests $(cell a waiting) are queued"; failed=80; }
+  : >"$work/go"
+  for fd in "${kept[@]}"; do answered "$fd" || { echo "a further request was not answered"; failed=1; break; }; done
+  wait
+  [[ $failed == 0 && $(sort -u "$work/load.b") == 200 ]]
+}
+ask()  { printf 'GET / HTTP/1.1\r\nHost: a.test\r\n\r\n' >&"$1"; }   # <descriptor>
+runs() { (($(cell "$1" running) == $2)); }     # <site> <number>
+answered() { # <descriptor>: reads one response
+  local line status
+  read -r -t 20 -u "$1" line || return
+  status=$line
+  until [[ $line == $'\r' ]]; do read -r -t 20 -u "$1" line || return; done
+  read -r -t 20 -u "$1" line || return
+  [[ $status == 'HTTP/1.1 200 '* && $line == 'site a' ]]
 }
 
 test_restarts() {
@@ -282,7 +317,8 @@ prepare() {
   echo 'site a' >"$work/a/index.html"
   echo 'site b' >"$work/b/index.html"
   printf '#!/bin/sh\nsleep 0.1\nprintf "Content-Type: text/plain\\n\\nslow\\n"\n' >"$work/slow.sh"
-  chmod 755 "$work/slow.sh"
+  printf '#!/bin/sh\nuntil [ -e "%s/go" ]; do sleep 0.1; done\nprintf "Content-Type: text/plain\\n\\nheld\\n"\n' "$work" >"$work/hold.sh"
+  chmod 755 "$work/slow.sh" "$work/hold.sh"
 }
 
 main() {
@@ -314,6 +350,8 @@ main() {
     event | worker | prefork)
       run_test "classifies by Host" test_classifies
       run_test "two loaded sites share the server" test_shares
+      # worker and prefork cannot park connections
+      [[ $mpm != event ]] || run_test "more kept connections than threads wait for a lease" test_leases
       run_test "no request fails in three graceful restarts under load" test_restarts
       run_test "the status page answers in each format" test_status
       ;;
