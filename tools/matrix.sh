@@ -124,11 +124,11 @@ cell_main() { # <name> <option of configure>
 }
 
 cell_packages() { # <cell> <option of configure>
-  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev libhiredis-dev libssl-dev perl curl ca-certificates)
+  local packages=(gcc libc6-dev make autoconf automake libtool pkg-config libjansson-dev libhiredis-dev libseccomp-dev libssl-dev perl curl ca-certificates)
   if [[ $1 == rh-* ]]; then
     packages+=(libapr1-dev libaprutil1-dev libpcre2-8-0 libpcre3 libnghttp2-14 libssl3 zlib1g libxml2 libcurl4 rpm cpio jq)
   else
-    packages+=(build-essential apache2 apache2-dev debhelper libexpat1-dev libseccomp-dev)
+    packages+=(build-essential apache2 apache2-dev debhelper libexpat1-dev)
   fi
   [[ $2 == --without-libcgroup ]] || packages+=(libcgroup-dev)
   apt-get update -q || return 1
@@ -168,12 +168,12 @@ cell_deb() {
     apache2ctl -M | grep vhostlimit_module && t/smoke.sh
 }
 
-# --nodeps: rpmbuild does not know Debian's packages.
+# --nodeps: rpmbuild does not know Debian's packages. _unitdir: Debian has no macros for systemd.
 cell_rpm() {
   local rpm
   make -s dist || return 1
   rpmbuild -tb --nodeps --without libcgroup --define '_libdir /usr/lib64' --define '_topdir /root/rpmbuild' \
-    --define '_httpd_mmn none' mod_vhostlimit-*.tar.gz || return 1
+    --define '_httpd_mmn none' --define '_unitdir /usr/lib/systemd/system' mod_vhostlimit-*.tar.gz || return 1
   rpm=$(compgen -G '/root/rpmbuild/RPMS/*/mod_vhostlimit-[0-9]*.rpm' | sed -n 1p)
   rpm -qlp "$rpm"
   (cd / && rpm2cpio "$rpm" | cpio -idmu) || return 1
