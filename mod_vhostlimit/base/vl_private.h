@@ -19,8 +19,10 @@ APLOG_USE_MODULE(vhostlimit);
 #if AP_MODULE_MAGIC_AT_LEAST(20180720, 1)
 #define vl_has_pending_output(c) ap_filter_should_yield((c)->output_filters)
 #define vl_has_pending_input(c) (ap_filter_input_pending(c) == OK)
+#define vl_set_pending_output(c, value) ((void) (c))
 #else
 #define vl_has_pending_output(c) ((c)->data_in_output_filters)
+#define vl_set_pending_output(c, value) ((c)->data_in_output_filters = (value))
 #define vl_has_pending_input(c) ((c)->data_in_input_filters)
 #endif
 

@@ -157,12 +157,36 @@ static conn_state_e wait_state(void)
     return vl_leases.has_waitio ? STATE_WAITIO : CONN_STATE_WRITE_COMPLETION;
 }
 
-/* Makes the MPM poll the connection until the client sends input or the queue wakes it. */
-static void wait_in_mpm(conn_rec *c)
+/* Makes the MPM poll the connection until the client sends input or the queue wakes it.
+ * Event before httpd 2.4.41 moves a connection without pending output to
+ * CONN_STATE_CHECK_REQUEST_LINE_READABLE, also with CONN_SENSE_WANT_READ
+ * (process_socket()). There it closes the connection when no worker is idle. */
+static void wait_in_mpm(vl_lease_t *lease)
 {
+    conn_rec *c = lease->c;
+
     c->cs->state = wait_state();
     c->cs->sense = CONN_SENSE_WANT_READ;
     c->clogging_input_filters = !vl_leases.has_waitio;
+    if (vl_leases.polls_for_output && !vl_has_pending_output(c)) {
+        vl_set_pending_output(c, 1);
+        lease->pretends_output = 1;
+    }
+}
+
+/* The MPM has polled the connection. */
+static void end_wait_in_mpm(vl_lease_t *lease)
+{
+    conn_rec *c = lease->c;
+
+    if (c->clogging_input_filters) {
+        c->clogging_input_filters = 0;
+        c->cs->state = CONN_STATE_READ_REQUEST_LINE;
+    }
+    if (lease->pretends_output) {
+        lease->pretends_output = 0;
+        vl_set_pending_output(c, 0);
+    }
 }
 
 /* Returns 1 if mod_http2 has left the connection to the MPM to poll. */
@@ -276,7 +300,7 @@ static int after_run(vl_lease_t *lease, int rc)
     if (again)
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
     else
-        wait_in_mpm(c);
+        wait_in_mpm(lease);
     return again;
 }
 
@@ -319,15 +343,12 @@ int vl_lease_process(vl_lease_t *lease)
 
     if (lease->nested || !vl_leases.parks)
         return DECLINED;
-    if (c->clogging_input_filters) {
-        c->clogging_input_filters = 0;
-        c->cs->state = CONN_STATE_READ_REQUEST_LINE;
-    }
+    end_wait_in_mpm(lease);
     if (lease->is_new) {
         lease->is_new = 0;
         if (has_sent_nothing(lease)) {
             return_slot(lease);
-            wait_in_mpm(c);
+            wait_in_mpm(lease);
             return OK;
         }
     }
@@ -342,7 +363,7 @@ int vl_lease_process(vl_lease_t *lease)
             return OK;
         }
         if (next == PARK) {
-            wait_in_mpm(c);
+            wait_in_mpm(lease);
             return OK;
         }
         begin_run(lease);
@@ -709,6 +730,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
                          apr_uint32_t accounts, apr_uint32_t workers)
 {
     int is_async = 0, has_waitio = 0;
+    ap_version_t httpd;
 
     vl_leases.shm = shm;
     vl_leases.stopping = vl_leases.granting_ended = 0;
@@ -730,6 +752,8 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
 #endif
     vl_leases.parks = is_async && ticks;
     vl_leases.has_waitio = has_waitio;
+    ap_get_server_revision(&httpd);
+    vl_leases.polls_for_output = !has_waitio && httpd.minor == 4 && httpd.patch < 41;
 }
 
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)

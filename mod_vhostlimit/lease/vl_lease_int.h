@@ -114,6 +114,7 @@ struct vl_lease_t {
     apr_uint32_t polled;            /* events of the socket that make poll_fd
                                      * readable */
     int poll_fd_installed;          /* the socket has poll_fd in place of fd */
+    int pretends_output;            /* polls_for_output: wait_in_mpm() has set the flag */
     APR_RING_ENTRY(vl_lease_t) all_link;
     APR_RING_ENTRY(vl_lease_t) link;
     struct lease_ring_t *ring;      /* idle, want_worker, closing, or NULL */
@@ -135,6 +136,8 @@ typedef struct child_leases_t {
     int threads;                    /* of the MPM, in this child */
     int processes;                  /* of the MPM, upper bound */
     int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */
+    int polls_for_output;           /* without it, the MPM polls only a connection with
+                                     * pending output (httpd before 2.4.41) */
     int stopping;                   /* the child stops */
     int granting_ended;             /* the child is granted no more slots */
 } child_leases_t;
