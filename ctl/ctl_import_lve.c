@@ -2,6 +2,8 @@
 /* CloudLinux keeps its limits in /etc/container/ve.cfg (docs.cloudlinux.com, "Limits"): defaults,
  * packages, and LVEs, each of one user.  A package becomes a plan, and an LVE the section of the
  * user's group.  Limits that a package does not have are those of the defaults. */
+#include "config.h"
+
 #include "ctl_import.h"
 
 #include <ctype.h>
@@ -13,6 +15,13 @@
 
 /* Memory is counted in pages of this size. */
 #define PAGE_BYTES 4096
+
+/* expat 2.9 deprecates the function without 64. */
+#if HAVE_DECL_XML_GETCURRENTLINENUMBER64
+#define line_of(parser) ((unsigned long)XML_GetCurrentLineNumber64(parser))
+#else
+#define line_of(parser) ((unsigned long)XML_GetCurrentLineNumber(parser))
+#endif
 
 #define LIMITS(X) X(cpu) X(ncpu) X(io) X(iops) X(pmem) X(mem) X(nproc) X(entries)
 
@@ -240,8 +249,7 @@ ctl_exit_e ctl_import_lve(FILE *in, const char *path, long processors, ctl_error
     } while (n && parsed == XML_STATUS_OK);
     if (parsed != XML_STATUS_OK)
         ctl_error_set(error, CTL_REFUSED, "%s:%lu: %s", path,
-                      (unsigned long)XML_GetCurrentLineNumber(parser),
-                      XML_ErrorString(XML_GetErrorCode(parser)));
+                      line_of(parser), XML_ErrorString(XML_GetErrorCode(parser)));
     else if (!reader.is_lve_config)
         ctl_error_set(error, CTL_REFUSED, "%s: no <lveconfig>: this is no ve.cfg of CloudLinux",
                       path);
