@@ -134,26 +134,33 @@ int vl_conf_knows_mpm(void)
     return 0;
 }
 
+/* The MPM is unknown, and the module was switched off for a server because of that. */
+static int is_off_for_mpm;
+
 /* Switches the module off for all servers if the MPM is unknown.  The module takes over
  * listening sockets and parks idle connections in ways that depend on the source code of
  * the known MPMs. */
 static void disable_on_unknown_mpm(const server_rec *main_server,
                                    const apr_array_header_t *servers)
 {
-    /* Without this check both configuration passes at start would log the warning. */
-    int may_log = ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG
-                  || ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST;
-    int i, was_on = 0;
+    int i;
 
+    is_off_for_mpm = 0;
     if (vl_conf_knows_mpm())
         return;
     for (i = 0; i < servers->nelts; i++) {
         vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i, server_rec *));
 
-        was_on |= conf->mode != VL_MODE_OFF;
+        is_off_for_mpm |= conf->mode != VL_MODE_OFF;
         conf->mode = VL_MODE_OFF;
     }
-    if (was_on && may_log)
+    if (ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
+        vl_conf_post_config(main_server);
+}
+
+void vl_conf_post_config(const server_rec *main_server)
+{
+    if (is_off_for_mpm)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0034)
                      "the MPM %s is unknown to mod_vhostlimit: all sites are "
                      "served as with VhostLimit Off. Use event, worker or "
