@@ -175,6 +175,7 @@ functions_of_tests() {
   local callers caller
   callers=$(found 20 "files that call these functions" callers_of_unistd)
   for caller in $callers; do
+    [[ -e $TOP/mod_vhostlimit/$caller ]] || continue    # an object file of a source that was renamed
     grep -q '^#include <unistd.h>' "$TOP/mod_vhostlimit/$caller" || fail "$caller: does not include unistd.h"
   done
 }
