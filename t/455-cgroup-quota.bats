@@ -82,10 +82,10 @@ start_in_group() { # <as configure_httpd>...
 slots()           { status_json | jq .slots; }
 slots_are_above() { (($(slots) > $1)); }        # <number>
 
-need_taskset() { need_program taskset; }
+need_util() { need_program taskset; }
 
 @test "VhostLimitSlots auto adds no slots while a quota stops the server on an idle machine" {
-  requires cgroups cpu taskset
+  requires cgroups cpu util
   local n
   make_group
   start_in_group 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 100 600s'

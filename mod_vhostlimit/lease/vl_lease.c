@@ -352,8 +352,10 @@ int vl_lease_process(vl_lease_t *lease)
             return OK;
         }
     }
-    if (lease->state == PARKED && vl_has_pending_output(c))
+    if (lease->state == PARKED && vl_has_pending_output(c)) {
+        vl_lease_uninstall_poll_fd(lease);
         vl_flush(c);
+    }
     do {
         vl_park_lock();
         next = next_locked(lease);

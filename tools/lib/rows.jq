@@ -44,7 +44,8 @@ def pool_cpu(role): load(role) as $load
 def pool_share(role): pool_cpu(role) / ([.clients[].role as $each | pool_cpu($each)] | add);
 
 # CPU time in µs of PHP-FPM's processes for a response.  The samples may end before the loads.
-def pool_of_response: ratio((.usage | growth(.pool)) * .seconds; (.usage | growth(.at)) * .total.transactions);
+def pool_of_response: (.usage // []) as $usage
+  | ratio(($usage | growth(.pool)) * .seconds; ($usage | growth(.at)) * .total.transactions);
 
 # Percent of one CPU that a site's group used in each interval of this length during its
 # load, or in all of it if that is shorter.
