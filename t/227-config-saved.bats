@@ -40,6 +40,8 @@ limits_of() { control_of "$1" 'plan, (.vhosts[0] | .weight, .concurrency)' | xar
   check_config 'VhostLimit On' "$(section gone.test 'VhostLimitWeight 300')"
   is "$status" 0
   like "$output" 'VL0063: <VhostLimitSite gone\.test> in .*httpd\.conf:[0-9]+: there is no such site'
+  LOG_MAY_SAY=VL0063 start_httpd 'VhostLimit On' "$(section gone.test 'VhostLimitWeight 300')"
+  is "$(grep -c VL0063 "$HTTPD_ROOT/logs/error.log")" 1 "warnings in the error log"
 }
 
 @test "a directive that does not belong into a section stops the start" {

@@ -160,8 +160,9 @@ int vl_conf_knows_mpm(void);
 apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
                            server_rec *main_server);
 
-/* Parent, in post_config: logs that the MPM is unknown. The error log is not open yet when
- * check_config runs at a start. */
+/* Parent, in post_config: logs the warnings of vl_conf_check(), which does so itself in a test
+ * of the configuration only. The error log is not open yet when check_config runs at a
+ * start. */
 void vl_conf_post_config(const server_rec *main_server);
 
 #endif

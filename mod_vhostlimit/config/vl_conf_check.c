@@ -154,8 +154,6 @@ static void disable_on_unknown_mpm(const server_rec *main_server,
         is_off_for_mpm |= conf->mode != VL_MODE_OFF;
         conf->mode = VL_MODE_OFF;
     }
-    if (ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
-        vl_conf_post_config(main_server);
 }
 
 void vl_conf_post_config(const server_rec *main_server)
@@ -165,6 +163,7 @@ void vl_conf_post_config(const server_rec *main_server)
                      "the MPM %s is unknown to mod_vhostlimit: all sites are "
                      "served as with VhostLimit Off. Use event, worker or "
                      "prefork", ap_show_mpm());
+    vl_sites_report_unused(main_server);
 }
 
 apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
@@ -191,5 +190,7 @@ apr_status_t vl_conf_check(apr_pool_t *p, apr_pool_t *ptemp,
     if (rv == APR_SUCCESS)
         rv = check_accounts(ptemp, servers);
     disable_on_unknown_mpm(main_server, servers);
+    if (rv == APR_SUCCESS && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
+        vl_conf_post_config(main_server);
     return rv == APR_SUCCESS ? check_itk(main_server, servers) : rv;
 }

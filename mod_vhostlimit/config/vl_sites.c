@@ -453,21 +453,16 @@ static finder_t *make_finder(apr_pool_t *p, apr_pool_t *ptemp, int servers)
     return finder;
 }
 
-/* Logs sections of sites that the configuration does not have.  That is no error: a site
- * may have been removed after vhostlimitctl has saved its limits. */
-static void report_unused(const finder_t *finder)
+void vl_sites_report_unused(const server_rec *main_server)
 {
+    const apr_array_header_t *confs = vl_conf_get(main_server)->site_confs;
     int i;
 
-    /* Without this check both configuration passes at start would log the warnings. */
-    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG
-        && ap_state_query(AP_SQ_RUN_MODE) != AP_SQ_RM_CONFIG_TEST)
-        return;
-    for (i = 0; finder->confs && i < finder->confs->nelts; i++) {
-        const vl_site_conf_t *conf = APR_ARRAY_IDX(finder->confs, i, vl_site_conf_t *);
+    for (i = 0; confs && i < confs->nelts; i++) {
+        const vl_site_conf_t *conf = APR_ARRAY_IDX(confs, i, vl_site_conf_t *);
 
         if (!conf->is_used)
-            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, ap_server_conf, VLOGNO(0063)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0063)
                          "<VhostLimitSite %s> in %s:%d: there is no such site, so the section "
                          "is ignored. Remove it, or correct the name", conf->name,
                          conf->at->filename, conf->at->line_num);
@@ -504,7 +499,6 @@ apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
         rv = share_settings(p, site);
         failed = rv != APR_SUCCESS ? rv : failed;
     }
-    report_unused(finder);
     for (i = 0; i < servers->nelts; i++) {
         server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
 

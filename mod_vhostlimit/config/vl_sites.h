@@ -26,6 +26,10 @@ typedef struct vl_site_t {
  * and returns APR_EINVAL then.  p: pool of the configuration. */
 apr_status_t vl_sites_find(apr_pool_t *p, apr_pool_t *ptemp,
                            server_rec *main_server);
+/* Parent, after vl_sites_find(): logs sections of sites that the configuration does not have.
+ * That is no error: a site may have been removed after vhostlimitctl has saved its limits. */
+void vl_sites_report_unused(const server_rec *main_server);
+
 
 /* Returns an array of server_rec *: the first virtual host of each site that takes part
  * (not VhostLimit Off). */
