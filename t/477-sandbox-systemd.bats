@@ -84,8 +84,10 @@ if (isset($_GET['schedule'])) add_action('init', fn() => wp_schedule_single_even
 END
   chown -R daemon "$HTTPD_ROOT/htdocs/a"
   echo '127.0.0.1 a.test' >>/etc/hosts
-  setpriv --reuid daemon --clear-groups php -d error_reporting=0 "$TOP/conf/testbed/apps/wp-install.php" "$folder" </dev/null >/dev/null 2>&1 ||
-    fail "WordPress could not be set up"
+  # The user of the pool may be unable to read the checkout.
+  install -m 644 "$TOP/conf/testbed/apps/wp-install.php" "$HTTPD_ROOT/wp-install.php"
+  try setpriv --reuid daemon --clear-groups php -d error_reporting=0 "$HTTPD_ROOT/wp-install.php" "$folder"
+  is "$status" 0 "WordPress is set up"
 }
 
 start_pool() {
