@@ -41,6 +41,7 @@ reasons() { # <filter> [busy]: kinds and sentences
     'steal: 20.0 % of the CPU time of client two was steal'
   is "$(reasons '.others_cpu = 10.1')" 'others: other processes used 10.1 % of the CPU time'
   is "$(reasons '.others_cpu = null')" ''
+  is "$(reasons '.others_cpu = 30 | .target = "bubblewrap"')" '' 'the kernel removes its namespaces'
   is "$(reasons '.sar.cpu.server.steal = 34.53' false)" "steal: 34.5 % of the server's CPU time was steal"
 }
 

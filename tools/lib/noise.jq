@@ -19,7 +19,8 @@ def disturbances(busy):
     | { kind: "steal", why: "\(one_decimal) % of the server's CPU time was steal" }),
   (.client_cpu[]? | select(.steal > steal_most)
     | { kind: "steal", why: "\(.steal | one_decimal) % of the CPU time of \(.name) was steal" }),
-  (.others_cpu | select(. != null and . > others_most)
+  # Threads of the kernel remove the namespaces that bubblewrap makes for each request.
+  (select(.target != "bubblewrap") | .others_cpu | select(. != null and . > others_most)
     | { kind: "others", why: "other processes used \(one_decimal) % of the CPU time" }),
   (select(.sar) | .sar.gap_s | select(. >= 2)
     | { kind: "gap", why: "the machine stalled for \(.) s" }),
