@@ -2,7 +2,9 @@
 /* CloudLinux keeps its limits in /etc/container/ve.cfg (docs.cloudlinux.com, "Limits"): defaults,
  * packages, and LVEs, each of one user.  A package becomes a plan, and an LVE the section of the
  * user's group.  Limits that a package does not have are those of the defaults. */
+#ifdef HAVE_CONFIG_H
 #include "config.h"
+#endif
 
 #include "ctl_import.h"
 

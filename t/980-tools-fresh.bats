@@ -137,7 +137,7 @@ nothing_waits() { ! waits_inside "$1"; }
 @test "the smoke test passes with this Apache" {
   try "$TOP/t/smoke.sh" -p "$(httpd_program)" -d "$(httpd_module_dir)" -m "$(vl_module)"
   is "$status" 0
-  is "$(grep -c '^ok' <<<"$output")" 7 "tests that passed"
+  is "$(grep -c '^ok' <<<"$output")" 8 "tests that passed"
 }
 
 @test "a root made by debootstrap has a clone of the last commit and nothing else" {
