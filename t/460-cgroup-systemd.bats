@@ -170,5 +170,9 @@ sees its processes"
   [[ ! -e /run/vhostlimit-fpm/a.test ]]
 }
 is_in() { [[ $(<"/proc/$1/cgroup") == *":$2" ]]; }     # <pid> <group>
-started_again() { [[ $(property "$1" ActiveState) == active && $(property "$1" MainPID) != "$2" ]]; }  # <unit> <old pid>
+started_again() { # <unit> <old pid>; systemd says 0 when it knows of the death and not yet of a new process
+  local pid
+  pid=$(property "$1" MainPID)
+  [[ $pid != 0 && $pid != "$2" && $(property "$1" ActiveState) == active ]]
+}
 look_again() { [[ $(get a /look.php) == 200 && $(answer_body) == *"0::$1"* ]]; }  # <group>

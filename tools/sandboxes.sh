@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Summary: print what the sandboxes of many sites cost: time and memory of a start, time
-#          of a graceful restart and of a stop, and what is left after it
+#          of a graceful restart and of a stop, and which processes and memory remain
 # Usage:   sandboxes.sh [-n SITES]
 #   -n SITES     how many sites the server has, from 1 to 5000 (1000)
 #   -h, --help   this help

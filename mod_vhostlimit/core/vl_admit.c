@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/vl_admit.h"
 
-
 vl_decision_t vl_admit_decide(const vl_limits_t *limits, apr_uint64_t running)
 {
     static const vl_decision_t pass = { VL_PASS, VL_REASON_NONE };

@@ -165,7 +165,7 @@ void vl_lease_park_locked(vl_lease_t *lease, int has_ended);
 
 /* --- vl_lease_queue.c: credit and the queue --------------------------------- */
 
-/* Returns what is left of the quantum, us of CPU time. */
+/* Returns the unused part of the quantum, us of CPU time. */
 apr_int64_t vl_lease_credit(const vl_lease_t *lease);
 /* Reduces it. */
 void vl_lease_use_credit(vl_lease_t *lease, apr_int64_t us);
