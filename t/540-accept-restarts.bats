@@ -126,11 +126,11 @@ queue_fifty_in_two_children() {
   hold_request one b
   here=$(holder_of one)
   there=$(httpd_children | grep -vx "$here")
-  kill -STOP "$here"
+  suspend "$here"
   begin_crowd far 25 b /page.html
   settles b waiting 25
   kill -CONT "$here"
-  kill -STOP "$there"
+  suspend "$there"
   begin_crowd near 25 b /page.html
   settles b waiting 50
   kill -CONT "$there"

@@ -117,7 +117,7 @@ ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; 
   start_fleet
   begin_load web1 a 10 60 /work
   wait_until 10 web_is web1 fleet held
-  kill -STOP "$store_pid"
+  suspend "$store_pid"
   wait_until 10 web_is web1 fleet lapsed
   kill -CONT "$store_pid"
   wait_until 15 web_is web1 fleet held

@@ -75,16 +75,16 @@ is_killed_with_requests_on() { # <mpm>
 
 # Queues requests of new connections behind two that run, and kills every child process.
 queued_requests_outlive_the_children_of() { # <mpm> <signal>
-  local children
+  local -a children
   start_httpd -m "$1" 'VhostLimit On' -v 'a VhostLimitConcurrency 2'
   hold_request one; hold_request two
   begin_crowd queued 30 a /page.html
   settles a waiting 30
   # Stopped first: a child must not take over connections of another one and die meanwhile.
-  children=$(httpd_children)
-  xargs kill -STOP <<<"$children"
-  xargs kill "-$2" <<<"$children"
-  xargs kill -CONT <<<"$children" || :
+  mapfile -t children < <(httpd_children)
+  suspend "${children[@]}"
+  kill "-$2" "${children[@]}"
+  kill -CONT "${children[@]}" || :
   is "$(crowd_got queued)" '30 200' "queued requests"
   release_request one; release_request two
   settles a running 0

@@ -77,7 +77,7 @@ has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  
   local child i
   hold_request busy b
   child=$(httpd_children | grep -vx "$(holder_of busy)" | sed -n 1p)
-  kill -STOP "$child"
+  suspend "$child"
   for i in 1 2 3 4; do begin_request "waits$i" b /page.html --max-time $((25 * SLOWER)); done
   begin_load 2 a /page.html
   load_goes_on 1

@@ -307,11 +307,11 @@ start_two() { # <as start_frail>...: two children, all the time
   hold_request busy b
   here=$(holder_of busy)
   there=$(httpd_children | grep -vx "$here")
-  kill -STOP "$here"
+  suspend "$here"
   for i in 1 2; do begin_request "far$i" b /page.html --max-time 60; done
   wait_until 20 status_is b waiting 2
   kill -CONT "$here"
-  kill -STOP "$there"
+  suspend "$there"
   for i in 1 2; do begin_request "near$i" b /page.html --max-time 60; done
   wait_until 20 status_is b waiting 4
   release_request busy
@@ -336,7 +336,7 @@ resume_acceptor() { # <pid>
 # Two requests are queued in the other child.
 queue_two_in_other() { # <child that runs the request of b> <name>
   local i
-  kill -STOP "$1"
+  suspend "$1"
   for i in 1 2; do begin_request "$2$i" b /page.html --max-time 60; done
   wait_until 20 status_is b waiting 2
   kill -CONT "$1"
@@ -407,7 +407,7 @@ children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
   hold_request busy b
   begin_crowd many 180 b /page.html
   wait_until 20 status_is b waiting 180
-  kill -STOP "$child"
+  suspend "$child"
   ctl set "$(account b)" concurrency=200
   is "$(ctl --json list | jq -c '.vhosts[] | select(.name | startswith("b.")) | [.running, .waiting]')" '[129,52]' "128 are granted"
   kill -CONT "$child"

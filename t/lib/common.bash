@@ -139,6 +139,19 @@ signal_until_gone() { # <signal> <pid> [<seconds>]
 }
 signalled() { gone "$2" || { kill "-$1" "$2" 2>/dev/null && time_passes 3000; gone "$2"; }; }
 
+# Suspends processes with SIGSTOP. The kernel stops the threads one after the other, so the
+# last one may accept a connection after kill has returned.
+suspend() { # <pid>...
+  kill -STOP "$@"
+  wait_until 10 suspended "$@"
+}
+suspended() { # <pid>...
+  local pid states
+  for pid in "$@"; do
+    states=$(sed 's/.*) \(.\).*/\1/' "/proc/$pid/task/"*/stat 2>/dev/null) && [[ -n $states && -z ${states//[T$'\n']/} ]] || return
+  done
+}
+
 join() { # <separator> <word>...
   local sep=$1 text=${2:-}
   shift 2
