@@ -35,7 +35,7 @@
 #include "lease/vl_lease.h"
 #include "cost/vl_meter.h"
 #include "log/vl_notice.h"
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 #include "cgroup/vl_place.h"
 #include "base/vl_private.h"
 #include "accept/vl_relay.h"
@@ -451,8 +451,8 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_child_init(&child, threads);
     vl_meter_child_init(kept->shm);
     apr_pool_cleanup_register(pchild, NULL, child_end, apr_pool_cleanup_null);
-    vl_park_child_init(pchild, kept->shm, vl_shm_capacity(kept->shm), threads,
-                       vl_http2_workers(threads));
+    vl_waiters_child_init(pchild, kept->shm, vl_shm_capacity(kept->shm), threads,
+                          vl_http2_workers(threads));
     vl_accept_child_init();
     vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
                         vl_shm_capacity(kept->shm), vl_http2_workers(threads));

@@ -194,10 +194,10 @@ static void note_batch(const vl_batch_t *batch)
 {
     apr_size_t i;
 
-    vl_park_lock();
+    vl_waiters_lock();
     for (i = 0; i < batch->n; i++)
         vl_rescue_note(batch->fds[i], &batch->passed[i]);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 /* Receives the connections that other children have transferred. When no descriptor is
@@ -253,10 +253,10 @@ static void handle_wake_up(void)
     if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
         return;
     vl_shm_child_reclaim_dead(vl_child.shm);
-    vl_park_lock();
-    vl_park_take_locked();
-    vl_park_refill_locked();
-    vl_park_unlock();
+    vl_waiters_lock();
+    vl_waiters_take_locked();
+    vl_waiters_refill_locked();
+    vl_waiters_unlock();
     if (acceptor.state == LISTENING)
         receive_transfers();
 }

@@ -6,7 +6,7 @@
  * Owns vl_child, which vl_child_init() fills in before the child has other threads, and
  * which is read-only from then on.  The exception is `ended`: the main thread sets it
  * when the process exits.  There is no lock.
- * The files of accept/ and request/ read it. The layers below may not: vl_park.c, vl_meter.c
+ * The files of accept/ and request/ read it. The layers below may not: vl_waiters.c, vl_meter.c
  * and vl_lease.c have pointers to the segment of their own. */
 
 #include <httpd.h>

@@ -14,9 +14,9 @@
 
 static void pass(vl_newconn_t *newconn)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     vl_newconn_pass_locked(newconn);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 /* Waits for more of the head, outside of the queues and for as long as Apache would
@@ -28,7 +28,7 @@ static void wait_for_head(vl_newconn_t *newconn, const vl_classified_t *found)
     if (!newconn->head_since_us)
         newconn->head_since_us = now_us;
     newconn->client.tls = found->tls;
-    vl_park_lock();
+    vl_waiters_lock();
     if (vl_newconn_watch_locked(newconn, EPOLLET)) {
         vl_newconn_move_until_locked(newconn, INCOMPLETE_HEAD,
                                      vl_headtime_deadline(
@@ -39,14 +39,14 @@ static void wait_for_head(vl_newconn_t *newconn, const vl_classified_t *found)
     else {
         vl_newconn_pass_locked(newconn);
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 static void close_connection(vl_newconn_t *newconn)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     vl_newconn_close_locked(newconn);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 /* The first stream of cleartext HTTP/2 tells the site of its connection. Until then
@@ -144,13 +144,13 @@ static vl_newconn_t *make_received(int fd, const vl_passed_t *passed)
 
 static void add(vl_newconn_t *newconn, state_e state)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     if (state == CLASSIFYING) {
         vl_newconn_limit_descriptors_locked();
         vl_newconns->accepted++;
     }
     vl_newconn_enter_locked(newconn, state);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 void vl_newconn_accepted(int fd, const struct sockaddr_storage *remote,
@@ -191,7 +191,7 @@ void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
 {
     int classify_again = 0;
 
-    vl_park_lock();
+    vl_waiters_lock();
     switch (newconn->state) {
     case INCOMPLETE_HEAD:
         vl_newconn_move_locked(newconn, CLASSIFYING);
@@ -208,7 +208,7 @@ void vl_newconn_handle_event(vl_newconn_t *newconn, apr_uint32_t events)
     default:
         break;
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
     if (classify_again)
         classify(newconn, !!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)));
 }
@@ -217,11 +217,11 @@ static vl_newconn_t *next_failed_transfer(void)
 {
     vl_newconn_t *newconn;
 
-    vl_park_lock();
+    vl_waiters_lock();
     newconn = vl_newconn_first_locked(TRANSFER_FAILED);
     if (newconn)
         vl_newconn_move_locked(newconn, CLASSIFYING);
-    vl_park_unlock();
+    vl_waiters_unlock();
     return newconn;
 }
 
@@ -231,7 +231,7 @@ void vl_newconn_after_events(void)
 
     while ((newconn = next_failed_transfer()))
         classify(newconn, 0);
-    vl_park_lock();
+    vl_waiters_lock();
     vl_newconn_free_released_locked();
-    vl_park_unlock();
+    vl_waiters_unlock();
 }

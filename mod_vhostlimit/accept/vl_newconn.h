@@ -7,7 +7,7 @@
  * descriptor and a small record: no thread and no pool.
  * Owns the table of these connections; vl_newconn_table.h has their states, and which
  * vl_newconn*.c does what.
- * The lock is vl_park_lock(). Each function takes it itself.
+ * The lock is vl_waiters_lock(). Each function takes it itself.
  * Callers: the acceptor (vl_acceptor.c), the MPM's listener thread (vl_listener.c), its
  * workers (request/), and the watchdog while the acceptor is stalled. */
 
@@ -16,7 +16,7 @@
 #include <httpd.h>
 
 #include "accept/vl_transfer.h"
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 #include "accept/vl_relay.h"
 #include "core/vl_shm.h"
 

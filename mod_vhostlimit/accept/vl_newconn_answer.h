@@ -5,7 +5,7 @@
 /* Answers to connections that the MPM never gets: 408, a refusal, 503 when the server
  * stops, or a reset.
  * Owns the average cost of a refusal (vl_newconns->refusal_us).
- * The lock is vl_park_lock(). The functions are called with a connection in any state
+ * The lock is vl_waiters_lock(). The functions are called with a connection in any state
  * but IN_MPM, which is LINGERING or RELEASED when they return. */
 
 #include "accept/vl_newconn_table.h"

@@ -43,7 +43,7 @@ vl_newconn_t *vl_newconn_next(void)
 {
     vl_newconn_t *newconn;
 
-    vl_park_lock();
+    vl_waiters_lock();
     mpm_asks_locked();
     newconn = vl_newconn_first_for_mpm_locked();
     if (newconn) {
@@ -52,7 +52,7 @@ vl_newconn_t *vl_newconn_next(void)
     else {
         clear_pass_fd_locked();
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
     return newconn;
 }
 
@@ -60,10 +60,10 @@ vl_newconn_t *vl_newconn_next(void)
  * destroyed. */
 static void release_record(vl_conninfo_t *conninfo)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     if (conninfo->newconn)
         vl_newconn_release_locked(conninfo->newconn);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 /* Pool cleanup. The MPM closes the connection. The function returns a slot or a thread that
@@ -76,7 +76,7 @@ static apr_status_t cleanup_conninfo(void *data)
     if (vl_child.ended)
         return APR_SUCCESS;
     if (conninfo->grant.holds)
-        vl_park_end(&conninfo->grant.ticket, NULL);
+        vl_waiters_end(&conninfo->grant.ticket, NULL);
     if (conninfo->grant.occupies)
         vl_thread_free(vl_child.shm, conninfo->grant.ticket.account);
     conninfo->grant.holds = conninfo->grant.occupies = 0;
@@ -121,10 +121,10 @@ apr_status_t vl_newconn_socket(vl_newconn_t *newconn, apr_pool_t *p,
     if (newconn->was_queued)
         conninfo->grant.waited_us = vl_clock_us() - newconn->waiter.since_us;
     conninfo->http2 = newconn->http2;
-    vl_park_lock();
+    vl_waiters_lock();
     conninfo->newconn = newconn;
     newconn->conninfo = conninfo;
-    vl_park_unlock();
+    vl_waiters_unlock();
     if (rv == APR_SUCCESS)
         apr_socket_data_set(*ret_sock, conninfo, conninfo_key, NULL);
     else
@@ -155,12 +155,12 @@ void vl_newconn_relay(void)
     vl_newconn_t *newconn;
     apr_status_t rv = APR_SUCCESS;
 
-    vl_park_lock();
+    vl_waiters_lock();
     while (rv == APR_SUCCESS && (newconn = vl_newconn_first_for_mpm_locked()))
         rv = relay_one_locked(newconn);
     if (rv == APR_SUCCESS)
         mpm_asks_locked();
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 apr_status_t vl_newconn_relayed_socket(const vl_item_t *item, int fd, apr_pool_t *p,
@@ -198,10 +198,10 @@ int vl_newconn_linger(int fd, apr_int64_t linger_us)
     newconn = vl_newconn_create(copy_fd);
     if (!newconn)
         return 0;
-    vl_park_lock();
+    vl_waiters_lock();
     vl_newconn_limit_lingering_locked();
     vl_newconn_enter_locked(newconn, CLASSIFYING);
     vl_newconn_linger_locked(newconn, linger_us);
-    vl_park_unlock();
+    vl_waiters_unlock();
     return 1;
 }

@@ -50,27 +50,27 @@ void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
     waiter->may_defer = 1;
     newconn->conf = conf;
     newconn->was_queued = 1;
-    vl_park_lock();
+    vl_waiters_lock();
     vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
-    if (vl_park_ask_locked(waiter, &newconn->grant.ticket)) {
+    if (vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
         newconn->grant.ticket.client = *client;
         newconn->was_queued = newconn->queued_since_us != 0;
         vl_newconn_pass_locked(newconn);
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 vl_newconn_t *vl_newconn_unqueue_locked(int queued)
 {
-    return (vl_newconn_t *)vl_park_evict_locked(done_locked, queued);
+    return (vl_newconn_t *)vl_waiters_evict_locked(done_locked, queued);
 }
 
 void vl_newconn_set_mpm_stalled_locked(int stalled)
 {
     vl_newconns->mpm_stalled = stalled;
     vl_shm_child_pause(vl_child.shm, stalled);
-    vl_park_take_locked();
+    vl_waiters_take_locked();
 }
 
 void vl_newconn_return_grant_locked(vl_grant_t *grant)
@@ -96,7 +96,7 @@ void vl_newconn_drop_gone_locked(vl_newconn_t *newconn)
     vl_slot_gone(vl_child.shm, newconn->waiter.account,
                  vl_clock_us() - newconn->waiter.since_us);
     if (newconn->state == QUEUED)
-        vl_park_remove_locked(&newconn->waiter);
+        vl_waiters_remove_locked(&newconn->waiter);
     else
         vl_newconn_return_grant_locked(&newconn->grant);
     ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_child.main_server,
@@ -105,7 +105,7 @@ void vl_newconn_drop_gone_locked(vl_newconn_t *newconn)
                  newconn->conf->site->name,
                  (vl_clock_us() - newconn->waiter.since_us) / 1000);
     vl_newconn_close_locked(newconn);
-    vl_park_take_locked();
+    vl_waiters_take_locked();
 }
 
 /* Connections that were queued for a short time are not checked, because the check is a
@@ -139,10 +139,10 @@ static vl_freed_e close_one_locked(void)
     vl_waiter_t *newest;
 
     if (!newconn) {
-        newest = vl_park_newest_of_longest_locked(done_locked, &waiting);
+        newest = vl_waiters_newest_of_longest_locked(done_locked, &waiting);
         if (newest && waiting >= vl_newconns->count[INCOMPLETE_HEAD]
             && waiting >= vl_lease_descriptors()) {
-            vl_park_remove_locked(newest);
+            vl_waiters_remove_locked(newest);
             vl_newconn_reset_locked((vl_newconn_t *)newest);
             return VL_FREED;
         }
@@ -160,9 +160,9 @@ vl_freed_e vl_newconn_free_descriptor(void)
 {
     vl_freed_e freed;
 
-    vl_park_lock();
+    vl_waiters_lock();
     freed = close_one_locked();
-    vl_park_unlock();
+    vl_waiters_unlock();
     return freed;
 }
 

@@ -6,7 +6,7 @@
  * of its site, gets a grant or a refusal, and returns the grant if it cannot use it.
  * Owns the done() callback of the waiters that are connections. A connection is QUEUED
  * while its waiter waits; its grant is valid from then on.
- * The lock is vl_park_lock(). Functions that end in _locked need it, the others take
+ * The lock is vl_waiters_lock(). Functions that end in _locked need it, the others take
  * it. */
 
 #include "accept/vl_newconn_table.h"

@@ -10,11 +10,11 @@
  * Invariants, under the lock:
  *   - each record is in exactly one state, and on the list of that state;
  *   - a timer is set in INCOMPLETE_HEAD, QUEUED and LINGERING only;
- *   - a connection is QUEUED if and only if its waiter is in vl_park.h;
+ *   - a connection is QUEUED if and only if its waiter is in vl_waiters.h;
  *   - pass_fd is readable while FOR_MPM is not empty;
  *   - a record that is in the epoll set is freed by the acceptor only, after the events
  *     that it works on.
- * The lock is vl_park_lock().  Functions that end in _locked need it.
+ * The lock is vl_waiters_lock().  Functions that end in _locked need it.
  * The callers are the other vl_newconn*.c: vl_newconn.c classifies connections,
  * vl_newconn_queue.c asks for their slots, vl_newconn_time.c handles their deadlines,
  * vl_newconn_mpm.c passes them to the MPM, vl_newconn_transfer.c transfers them to other
@@ -59,7 +59,7 @@ typedef enum {
     CLASSIFYING,                    /* the acceptor reads its first bytes */
     INCOMPLETE_HEAD,                /* waits for the rest of the head */
     QUEUED,                         /* queued, or deferred because the queue is full
-                                     * (vl_park.h) */
+                                     * (vl_waiters.h) */
     FOR_MPM,                        /* the MPM takes it next: granted, refused, not
                                      * limited, or its site cannot be found */
     IN_MPM,                         /* the MPM has it; no worker has begun with it */

@@ -58,7 +58,7 @@ static void return_grants_locked(void)
             vl_newconn_return_grant_locked(&newconn->grant);
             newconn->was_queued = 1;
             vl_newconn_move_locked(newconn, QUEUED);
-            vl_park_put_back_locked(&newconn->waiter);
+            vl_waiters_put_back_locked(&newconn->waiter);
         }
     }
 }
@@ -69,17 +69,17 @@ int vl_newconn_tick(apr_int64_t now_us)
     apr_uint32_t max = children ? REFUSALS_ALL / children : REFUSALS_ALL;
     int mpm_stalled;
 
-    vl_park_lock();
-    vl_park_expire_locked(now_us, max > REFUSALS_EACH ? max : REFUSALS_EACH);
-    vl_park_refill_locked();
-    vl_park_take_locked();
+    vl_waiters_lock();
+    vl_waiters_expire_locked(now_us, max > REFUSALS_EACH ? max : REFUSALS_EACH);
+    vl_waiters_refill_locked();
+    vl_waiters_take_locked();
     vl_wheel_turn(vl_newconns->wheel, now_us, expired_locked);
     if (!vl_newconns->mpm_stalled && mpm_stalls_locked(now_us)) {
         vl_newconn_set_mpm_stalled_locked(1);
         return_grants_locked();
     }
     mpm_stalled = vl_newconns->mpm_stalled;
-    vl_park_unlock();
+    vl_waiters_unlock();
     return mpm_stalled;
 }
 
@@ -101,9 +101,9 @@ static void pass_with_input_locked(state_e state)
 
 int vl_newconn_tick_while_stalled(apr_int64_t now_us)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     pass_with_input_locked(INCOMPLETE_HEAD);
     pass_with_input_locked(TRANSFER_FAILED);
-    vl_park_unlock();
+    vl_waiters_unlock();
     return vl_newconn_tick(now_us);
 }

@@ -52,7 +52,7 @@ void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
     vl_newconn_t *newconn;
     apr_size_t n;
 
-    vl_park_lock();
+    vl_waiters_lock();
     if (which == VL_TAKE_WAITING)
         vl_newconn_set_mpm_stalled_locked(1);
     for (n = 0; n < max && (newconn = find_locked(which)); n++) {
@@ -61,27 +61,27 @@ void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch)
         vl_newconn_release_locked(newconn);
     }
     ret_batch->n = n;
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 void vl_newconn_answer_all(void)
 {
     vl_newconn_t *newconn;
 
-    vl_park_lock();
+    vl_waiters_lock();
     while ((newconn = find_waiting_locked()))
         vl_newconn_answer_503_locked(newconn);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 apr_uint32_t vl_newconn_count(void)
 {
     apr_uint32_t n;
 
-    vl_park_lock();
+    vl_waiters_lock();
     n = vl_newconns->count[INCOMPLETE_HEAD] + vl_newconns->count[QUEUED]
         + vl_newconns->count[FOR_MPM] + vl_newconns->count[TRANSFER_FAILED]
         + vl_newconns->count[LINGERING];
-    vl_park_unlock();
+    vl_waiters_unlock();
     return n;
 }

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 
 #include "accept/vl_transfer.h"
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 
 typedef struct vl_item_t {
     vl_grant_t grant;

@@ -125,18 +125,18 @@ apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
     return us;
 }
 
-void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account,
+void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t us)
 {
     vl_queue_charge(&shm->queue, account, (apr_int64_t)us);
     count_charge(&shm->accounts[account], us, us);
 }
 
-void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
+void vl_charge_part(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us)
 {
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    vl_charge_pay_locked(shm, account, us);
+    vl_charge_part_locked(shm, account, us);
     vl_segment_unlock(shm);
 }
 
@@ -313,7 +313,7 @@ apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
     apr_uint64_t backend_us = end_backend_locked(shm, account, cost, &measured);
     apr_uint64_t cost_us = cost->cpu_us + backend_us;
     /* The status page counts measured CPU time when vl_charge_usage() reads it, and what
-     * was paid when vl_charge_pay() charged it. */
+     * was paid when vl_charge_part() charged it. */
     apr_uint64_t counted_us = measured ? cost->cpu_us : cost_us;
 
     if (counted_us > cost->charged_us)

@@ -23,7 +23,7 @@ typedef struct vl_cost_t {
     apr_uint64_t cpu_us;        /* CPU time of Apache's thread */
     int elsewhere;              /* 1: runs in a back end since ... */
     apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
-    apr_uint64_t charged_us;    /* part of it that vl_charge_pay() has charged */
+    apr_uint64_t charged_us;    /* part of it that vl_charge_part() has charged */
     int grouped;                /* 1: its back end is in the account's cgroup */
     const vl_client_id_t *client;   /* charged too (vl_clients.h), or NULL */
 } vl_cost_t;
@@ -48,10 +48,10 @@ apr_uint64_t vl_charge_elsewhere_go_on(vl_shm_t *shm, apr_int64_t now_us,
 apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t from);
 /* Charges the account us of CPU time for a part of a request's work. */
-void vl_charge_pay(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
+void vl_charge_part(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 
 /* The same under the segment lock. */
-void vl_charge_pay_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
+void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
 /* Ends the charging of a request: counts its cost, refunds cost->charged_us, and returns the
  * whole cost, us of CPU time, for vl_queue_end(). Requires the segment lock. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,

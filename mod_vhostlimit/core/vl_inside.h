@@ -34,7 +34,7 @@ void vl_inside_read(const vl_shm_t *shm, apr_uint32_t account, vl_inside_t *ret_
 apr_uint32_t vl_inside_most(const vl_shm_t *shm, apr_uint32_t account,
                             apr_uint64_t *ret_key);
 /* Returns what this child process tells of the account's waiters, or NULL if this process has
- * no column. Under the park lock. */
+ * no column. Under the waiters lock. */
 vl_waiting_t *vl_inside_mine(const vl_shm_t *shm, apr_uint32_t account);
 
 #endif

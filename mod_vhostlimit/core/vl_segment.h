@@ -44,7 +44,7 @@
  * The files of the core, from the bottom up; each calls only those before it. Without the
  * segment: vl_admit, vl_queue, vl_override, vl_cpu, vl_clients, vl_known, vl_wait. With the
  * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
- * vl_shm_child, vl_shm, vl_fleet, vl_inside, vl_thread, vl_park. vl_limited calls vl_segment
+ * vl_shm_child, vl_shm, vl_fleet, vl_inside, vl_thread, vl_waiters. vl_limited calls vl_segment
  * only. */
 
 #include <pthread.h>

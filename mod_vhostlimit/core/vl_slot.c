@@ -76,7 +76,7 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
 /* Returns the number of other children that have deferred connections of the account and no
  * queued one. Each gets the next place, so that clients in a child with few of them do not
  * wait for the queue of another child. */
-static apr_uint32_t children_without_place_locked(const vl_shm_t *shm, apr_uint32_t account)
+static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
     apr_uint32_t c, n = 0;
 
@@ -102,7 +102,7 @@ static int fits_in_queue_locked(const vl_shm_t *shm, apr_uint32_t account, int m
 
     if (!cell->waiting || all <= limit)
         return waiting < limit;
-    return waiting + children_without_place_locked(shm, account) < limit
+    return waiting + children_with_only_deferred_locked(shm, account) < limit
            && cell->waiting < (limit * here + all - 1) / all;
 }
 
@@ -469,7 +469,7 @@ void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
         return;
     count_refused(&a->metrics, VL_REASON_QUEUE);
     a->metrics.reset += reset != 0;
-    vl_charge_pay_locked(shm, account, cost_us);
+    vl_charge_part_locked(shm, account, cost_us);
     if (ret_admission) {
         ret_admission->concurrency = vl_queue_limits(&shm->queue, account).concurrency;
         ret_admission->service_us = a->service_us;
@@ -541,7 +541,7 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
     refund_client(shm, ticket);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    vl_charge_pay_locked(shm, ticket->account, us);
+    vl_charge_part_locked(shm, ticket->account, us);
     vl_slot_cancel_locked(shm, ticket);
     vl_dispatch_and_unlock(shm);
 }

@@ -8,7 +8,7 @@
  * A waiter (a socket, a parked connection, a blocked thread) stays in its child process. The
  * segment only counts it. The thread that releases a slot dispatches (vl_dispatch.h). After
  * vl_slot_wait() and vl_slot_end(), check vl_slot_granted(): a grant to the calling child
- * does not wake it. vl_park.h does that.
+ * does not wake it. vl_waiters.h does that.
  *
  * This file owns the slots that this child holds (running and streams of its cells), its
  * waiting and deferred counts, the metrics of requests, and the number of slots. Invariant:

@@ -16,7 +16,7 @@
  * sum of the cells.
  *
  * Lock: the segment lock, which the functions take themselves unless their comment says
- * otherwise. Called in children, by the threads that run connections and by vl_park.c. */
+ * otherwise. Called in children, by the threads that run connections and by vl_waiters.c. */
 
 #include "core/vl_slot.h"
 

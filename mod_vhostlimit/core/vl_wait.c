@@ -46,25 +46,25 @@ typedef struct heap_t {
 
 /* The queue of an account. It exists if and only if it has a waiter, and is then in
  * `busy`. */
-typedef struct line_t {
-    APR_RING_ENTRY(line_t) link;
-    APR_RING_HEAD(line_waiters_t, vl_waiter_t) waiters;     /* by arrival */
+typedef struct account_queue_t {
+    APR_RING_ENTRY(account_queue_t) link;
+    APR_RING_HEAD(account_waiters_t, vl_waiter_t) waiters;     /* by arrival */
     apr_uint32_t account;
     apr_uint32_t count;
     unsigned classes;               /* the highest class that has had a waiter, plus 1 */
     heap_t heaps[VL_CLASSES_MAX][VL_BANDS];
-} line_t;
+} account_queue_t;
 
 struct vl_wait_t {
     const vl_clients_t *clients;
     vl_inner_t *(*inner)(apr_uint32_t account);
     vl_waiting_t *(*waiting)(apr_uint32_t account);
-    line_t **lines;                 /* by account */
-    APR_RING_HEAD(busy_head_t, line_t) busy;
+    account_queue_t **queues;        /* by account */
+    APR_RING_HEAD(busy_head_t, account_queue_t) busy;
     apr_uint32_t count;
     apr_uint64_t number;
     wait_client_t *hash[HASH_SIZE];
-    line_t *spare_line;             /* of the last queue that ended */
+    account_queue_t *spare_queue;   /* of the last queue that ended */
     wait_client_t *spare_client;
 };
 
@@ -77,22 +77,22 @@ static void *zeroed(apr_size_t n, apr_size_t size)
     return memory;
 }
 
-static void free_line(line_t *line)
+static void free_queue(account_queue_t *queue)
 {
     apr_uint32_t c, b;
 
     for (c = 0; c < VL_CLASSES_MAX; c++) {
         for (b = 0; b < VL_BANDS; b++)
-            free(line->heaps[c][b].at);
+            free(queue->heaps[c][b].at);
     }
-    free(line);
+    free(queue);
 }
 
 static apr_status_t free_all(void *data)
 {
     vl_wait_t *w = data;
     wait_client_t *client;
-    line_t *line;
+    account_queue_t *queue;
     apr_uint32_t i;
 
     for (i = 0; i < HASH_SIZE; i++) {
@@ -101,13 +101,13 @@ static apr_status_t free_all(void *data)
             free(client);
         }
     }
-    while (!APR_RING_EMPTY(&w->busy, line_t, link)) {
-        line = APR_RING_FIRST(&w->busy);
-        APR_RING_REMOVE(line, link);
-        free_line(line);
+    while (!APR_RING_EMPTY(&w->busy, account_queue_t, link)) {
+        queue = APR_RING_FIRST(&w->busy);
+        APR_RING_REMOVE(queue, link);
+        free_queue(queue);
     }
-    if (w->spare_line)
-        free_line(w->spare_line);
+    if (w->spare_queue)
+        free_queue(w->spare_queue);
     free(w->spare_client);
     return APR_SUCCESS;
 }
@@ -119,11 +119,11 @@ vl_wait_t *vl_wait_create(apr_pool_t *p, apr_uint32_t accounts,
 {
     vl_wait_t *w = vl_pages_make(p, 1, sizeof(*w));
 
-    w->lines = vl_pages_make(p, accounts, sizeof(line_t *));
+    w->queues = vl_pages_make(p, accounts, sizeof(account_queue_t *));
     w->clients = clients;
     w->inner = inner;
     w->waiting = waiting;
-    APR_RING_INIT(&w->busy, line_t, link);
+    APR_RING_INIT(&w->busy, account_queue_t, link);
     apr_pool_cleanup_register(p, w, free_all, apr_pool_cleanup_null);
     return w;
 }
@@ -238,9 +238,9 @@ static int is_of(const wait_client_t *client, apr_uint32_t account, const vl_cli
            && client->id.class_no == id->class_no && client->id.band == id->band;
 }
 
-static heap_t *heap_of(line_t *line, const wait_client_t *client)
+static heap_t *heap_of(account_queue_t *queue, const wait_client_t *client)
 {
-    return &line->heaps[client->id.class_no][client->id.band];
+    return &queue->heaps[client->id.class_no][client->id.band];
 }
 
 /* All waiters of the client are late. */
@@ -269,44 +269,44 @@ static void be_in_time(heap_t *heap, wait_client_t *client, vl_waiter_t *first)
     heap_add(heap, client);
 }
 
-static wait_client_t *client_of(vl_wait_t *w, line_t *line, const vl_waiter_t *waiter)
+static wait_client_t *client_of(vl_wait_t *w, account_queue_t *queue, const vl_waiter_t *waiter)
 {
     const vl_client_id_t *id = &waiter->client;
-    wait_client_t **head = hash_of(w, line->account, id), *client;
+    wait_client_t **head = hash_of(w, queue->account, id), *client;
 
     for (client = *head; client; client = client->next) {
-        if (is_of(client, line->account, id))
+        if (is_of(client, queue->account, id))
             return client;
     }
     client = w->spare_client ? w->spare_client : zeroed(1, sizeof(*client));
     w->spare_client = NULL;
     client->id = *id;
-    client->account = line->account;
+    client->account = queue->account;
     client->count = 0;
     APR_RING_INIT(&client->waiters, vl_waiter_t, client_link);
     client->next = *head;
     *head = client;
-    client->joined = vl_clients_clock(w->inner(line->account), id->class_no, id->band);
+    client->joined = vl_clients_clock(w->inner(queue->account), id->class_no, id->band);
     client->tag = vl_clients_tag(w->clients, id, client->joined);
     client->number = w->number++;
     client->in_time = NULL;
     client->is_late = 0;
-    heap_add(heap_of(line, client), client);
+    heap_add(heap_of(queue, client), client);
     tell_clients(w, client, 1);
-    if (line->classes <= id->class_no)
-        line->classes = id->class_no + 1u;
+    if (queue->classes <= id->class_no)
+        queue->classes = id->class_no + 1u;
     return client;
 }
 
-static void end_client(vl_wait_t *w, line_t *line, wait_client_t *client)
+static void end_client(vl_wait_t *w, account_queue_t *queue, wait_client_t *client)
 {
     wait_client_t **at = hash_of(w, client->account, &client->id);
 
     tell_clients(w, client, -1);
     if (client->is_late)
-        leave_late(heap_of(line, client), client);
+        leave_late(heap_of(queue, client), client);
     else
-        heap_remove(heap_of(line, client), client);
+        heap_remove(heap_of(queue, client), client);
     while (*at != client)
         at = &(*at)->next;
     *at = client->next;
@@ -335,53 +335,53 @@ static wait_client_t *next_client(const vl_wait_t *w, heap_t *heap)
 
 /* --- the queue of an account ---------------------------------------------- */
 
-static line_t *line_of(vl_wait_t *w, apr_uint32_t account)
+static account_queue_t *queue_of(vl_wait_t *w, apr_uint32_t account)
 {
-    line_t *line = w->lines[account];
+    account_queue_t *queue = w->queues[account];
     apr_uint32_t c, b;
 
-    if (line)
-        return line;
-    line = w->spare_line ? w->spare_line : zeroed(1, sizeof(*line));
-    w->spare_line = NULL;
-    line->account = account;
+    if (queue)
+        return queue;
+    queue = w->spare_queue ? w->spare_queue : zeroed(1, sizeof(*queue));
+    w->spare_queue = NULL;
+    queue->account = account;
     for (c = 0; c < VL_CLASSES_MAX; c++) {
         for (b = 0; b < VL_BANDS; b++)
-            APR_RING_INIT(&line->heaps[c][b].late, wait_client_t, late_link);
+            APR_RING_INIT(&queue->heaps[c][b].late, wait_client_t, late_link);
     }
-    APR_RING_INIT(&line->waiters, vl_waiter_t, link);
-    APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
-    w->lines[account] = line;
-    return line;
+    APR_RING_INIT(&queue->waiters, vl_waiter_t, link);
+    APR_RING_INSERT_TAIL(&w->busy, queue, account_queue_t, link);
+    w->queues[account] = queue;
+    return queue;
 }
 
-static void end_line(vl_wait_t *w, line_t *line)
+static void end_queue(vl_wait_t *w, account_queue_t *queue)
 {
-    APR_RING_REMOVE(line, link);
-    w->lines[line->account] = NULL;
-    if (w->spare_line)
-        free_line(line);
+    APR_RING_REMOVE(queue, link);
+    w->queues[queue->account] = NULL;
+    if (w->spare_queue)
+        free_queue(queue);
     else
-        w->spare_line = line;
+        w->spare_queue = queue;
 }
 
-static void count(vl_wait_t *w, line_t *line, wait_client_t *client, int by)
+static void count(vl_wait_t *w, account_queue_t *queue, wait_client_t *client, int by)
 {
     client->count += (apr_uint32_t)by;
-    line->count += (apr_uint32_t)by;
+    queue->count += (apr_uint32_t)by;
     w->count += (apr_uint32_t)by;
     tell_count(w, client, by);
 }
 
 void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    line_t *line = line_of(w, waiter->account);
-    wait_client_t *client = client_of(w, line, waiter);
-    vl_waiter_t *before = APR_RING_LAST(&line->waiters);
+    account_queue_t *queue = queue_of(w, waiter->account);
+    wait_client_t *client = client_of(w, queue, waiter);
+    vl_waiter_t *before = APR_RING_LAST(&queue->waiters);
 
     /* Only a connection transferred from another child can be older than the last
      * waiter. */
-    while (before != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link)
+    while (before != APR_RING_SENTINEL(&queue->waiters, vl_waiter_t, link)
            && before->since_us > waiter->since_us)
         before = APR_RING_PREV(before, link);
     APR_RING_INSERT_AFTER(before, waiter, link);
@@ -391,22 +391,22 @@ void vl_wait_add(vl_wait_t *w, vl_waiter_t *waiter)
         before = APR_RING_PREV(before, client_link);
     APR_RING_INSERT_AFTER(before, waiter, client_link);
     if (!client->in_time || client->in_time->since_us > waiter->since_us)
-        be_in_time(heap_of(line, client), client, waiter);
-    waiter->queue = client;
+        be_in_time(heap_of(queue, client), client, waiter);
+    waiter->client_queue = client;
     waiter->was_late = 0;
-    count(w, line, client, 1);
+    count(w, queue, client, 1);
 }
 
 void vl_wait_add_first(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    line_t *line = line_of(w, waiter->account);
-    wait_client_t *client = client_of(w, line, waiter);
+    account_queue_t *queue = queue_of(w, waiter->account);
+    wait_client_t *client = client_of(w, queue, waiter);
 
-    APR_RING_INSERT_HEAD(&line->waiters, waiter, vl_waiter_t, link);
+    APR_RING_INSERT_HEAD(&queue->waiters, waiter, vl_waiter_t, link);
     APR_RING_INSERT_HEAD(&client->waiters, waiter, vl_waiter_t, client_link);
-    be_in_time(heap_of(line, client), client, waiter);
-    waiter->queue = client;
-    count(w, line, client, 1);
+    be_in_time(heap_of(queue, client), client, waiter);
+    waiter->client_queue = client;
+    count(w, queue, client, 1);
 }
 
 /* Returns the client's waiter after this one, or NULL. */
@@ -419,19 +419,19 @@ static vl_waiter_t *next_of(wait_client_t *client, const vl_waiter_t *waiter)
 
 void vl_wait_remove(vl_wait_t *w, vl_waiter_t *waiter)
 {
-    line_t *line = w->lines[waiter->account];
-    wait_client_t *client = waiter->queue;
+    account_queue_t *queue = w->queues[waiter->account];
+    wait_client_t *client = waiter->client_queue;
 
     if (client->in_time == waiter)
         client->in_time = next_of(client, waiter);
     APR_RING_REMOVE(waiter, link);
     APR_RING_REMOVE(waiter, client_link);
-    waiter->queue = NULL;
-    count(w, line, client, -1);
+    waiter->client_queue = NULL;
+    count(w, queue, client, -1);
     if (!client->count)
-        end_client(w, line, client);
-    if (!line->count)
-        end_line(w, line);
+        end_client(w, queue, client);
+    if (!queue->count)
+        end_queue(w, queue);
 }
 
 static int has_clients(const heap_t *heap)
@@ -440,14 +440,14 @@ static int has_clients(const heap_t *heap)
 }
 
 /* Returns the class whose turn it is. */
-static unsigned next_class(const line_t *line, const vl_inner_t *inner)
+static unsigned next_class(const account_queue_t *queue, const vl_inner_t *inner)
 {
     unsigned c, best = VL_CLASSES_MAX;
     apr_uint64_t tag, least = 0;
 
-    for (c = 0; c < line->classes; c++) {
-        if (!has_clients(&line->heaps[c][VL_BAND_STRANGERS])
-            && !has_clients(&line->heaps[c][VL_BAND_KNOWN]))
+    for (c = 0; c < queue->classes; c++) {
+        if (!has_clients(&queue->heaps[c][VL_BAND_STRANGERS])
+            && !has_clients(&queue->heaps[c][VL_BAND_KNOWN]))
             continue;
         tag = vl_clients_class_tag(inner, c);
         if (best == VL_CLASSES_MAX || tag < least) {
@@ -458,9 +458,9 @@ static unsigned next_class(const line_t *line, const vl_inner_t *inner)
     return best;
 }
 
-static unsigned next_band(const line_t *line, const vl_inner_t *inner, unsigned class_no)
+static unsigned next_band(const account_queue_t *queue, const vl_inner_t *inner, unsigned class_no)
 {
-    const heap_t *heaps = line->heaps[class_no];
+    const heap_t *heaps = queue->heaps[class_no];
     apr_uint64_t known = vl_clients_band_tag(inner, class_no, VL_BAND_KNOWN);
     apr_uint64_t strangers = vl_clients_band_tag(inner, class_no, VL_BAND_STRANGERS);
     int is_known = has_clients(&heaps[VL_BAND_KNOWN])
@@ -503,11 +503,11 @@ static wait_client_t *next_in_time(const vl_wait_t *w, heap_t *heap, apr_int64_t
 
 /* The other children compare the arrival of the oldest waiter: a child whose first waiter
  * came late has its turn by it. */
-static void tell_first(const line_t *line, const wait_client_t *client, vl_first_t *first)
+static void tell_first(const account_queue_t *queue, const wait_client_t *client, vl_first_t *first)
 {
     first->key = client->id.key;
     first->joined = client->joined;
-    first->since_us = APR_RING_FIRST(&line->waiters)->since_us;
+    first->since_us = APR_RING_FIRST(&queue->waiters)->since_us;
     first->class_no = client->id.class_no;
     first->band = client->id.band;
 }
@@ -515,24 +515,24 @@ static void tell_first(const line_t *line, const wait_client_t *client, vl_first
 vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
                            vl_first_t *ret_first)
 {
-    line_t *line = w->lines[account];
+    account_queue_t *queue = w->queues[account];
     const vl_inner_t *inner;
     wait_client_t *client;
     heap_t *heap;
     apr_int64_t patience_us;
     unsigned c;
 
-    if (!line)
+    if (!queue)
         return NULL;
     inner = w->inner(account);
     patience_us = vl_clients_patience(inner, now_us);
-    c = next_class(line, inner);
-    heap = &line->heaps[c][next_band(line, inner, c)];
+    c = next_class(queue, inner);
+    heap = &queue->heaps[c][next_band(queue, inner, c)];
     client = next_in_time(w, heap, patience_us ? now_us - patience_us : 0);
     if (!client || (heap->nlate && heap->grants >= LATE_TURN))
         client = APR_RING_FIRST(&heap->late);
     if (ret_first)
-        tell_first(line, client, ret_first);
+        tell_first(queue, client, ret_first);
     return client->is_late ? APR_RING_FIRST(&client->waiters) : client->in_time;
 }
 
@@ -544,9 +544,9 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
 
     if (!waiter)
         return NULL;
-    heap = heap_of(w->lines[account], waiter->queue);
-    heap->grants = waiter->queue->is_late ? 0 : heap->grants + 1;
-    *ret_joined = waiter->queue->joined;
+    heap = heap_of(w->queues[account], waiter->client_queue);
+    heap->grants = waiter->client_queue->is_late ? 0 : heap->grants + 1;
+    *ret_joined = waiter->client_queue->joined;
     *ret_others = heap->length + heap->nlate;
     vl_wait_remove(w, waiter);
     return waiter;
@@ -554,12 +554,12 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
 
 vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 {
-    line_t *line = w->lines[account];
+    account_queue_t *queue = w->queues[account];
     vl_waiter_t *waiter;
 
-    if (!line)
+    if (!queue)
         return NULL;
-    APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
+    APR_RING_FOREACH(waiter, &queue->waiters, vl_waiter_t, link) {
         if (waiter->in_mpm)
             return waiter;
     }
@@ -568,15 +568,15 @@ vl_waiter_t *vl_wait_first_in_mpm(const vl_wait_t *w, apr_uint32_t account)
 
 vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
 {
-    line_t *line;
+    account_queue_t *queue;
 
-    APR_RING_FOREACH(line, &w->busy, line_t, link) {
-        vl_waiter_t *first = APR_RING_FIRST(&line->waiters);
+    APR_RING_FOREACH(queue, &w->busy, account_queue_t, link) {
+        vl_waiter_t *first = APR_RING_FIRST(&queue->waiters);
 
         if (first->deadline_us > now_us)
             continue;
-        APR_RING_REMOVE(line, link);
-        APR_RING_INSERT_TAIL(&w->busy, line, line_t, link);
+        APR_RING_REMOVE(queue, link);
+        APR_RING_INSERT_TAIL(&w->busy, queue, account_queue_t, link);
         return first;
     }
     return NULL;
@@ -585,13 +585,13 @@ vl_waiter_t *vl_wait_expired(vl_wait_t *w, apr_int64_t now_us)
 vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done,
                          int (*may)(apr_uint32_t account))
 {
-    line_t *line;
+    account_queue_t *queue;
     vl_waiter_t *waiter;
 
-    APR_RING_FOREACH(line, &w->busy, line_t, link) {
-        if (may && !may(line->account))
+    APR_RING_FOREACH(queue, &w->busy, account_queue_t, link) {
+        if (may && !may(queue->account))
             continue;
-        APR_RING_FOREACH(waiter, &line->waiters, vl_waiter_t, link) {
+        APR_RING_FOREACH(waiter, &queue->waiters, vl_waiter_t, link) {
             if (waiter->done == done)
                 return waiter;
         }
@@ -601,11 +601,11 @@ vl_waiter_t *vl_wait_any(const vl_wait_t *w, vl_waiter_done_fn done,
 
 apr_uint32_t vl_wait_longest(const vl_wait_t *w)
 {
-    line_t *line, *longest = NULL;
+    account_queue_t *queue, *longest = NULL;
 
-    APR_RING_FOREACH(line, &w->busy, line_t, link) {
-        if (!longest || line->count > longest->count)
-            longest = line;
+    APR_RING_FOREACH(queue, &w->busy, account_queue_t, link) {
+        if (!longest || queue->count > longest->count)
+            longest = queue;
     }
     return longest ? longest->account : VL_NO_FLOW;
 }
@@ -613,18 +613,18 @@ apr_uint32_t vl_wait_longest(const vl_wait_t *w)
 vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
                                  vl_waiter_done_fn done)
 {
-    line_t *line = w->lines[account];
+    account_queue_t *queue = w->queues[account];
     vl_waiter_t *waiter, *newest = NULL;
     int n = NEWEST_CHECKED;
 
-    if (!line)
+    if (!queue)
         return NULL;
-    for (waiter = APR_RING_LAST(&line->waiters);
-         waiter != APR_RING_SENTINEL(&line->waiters, vl_waiter_t, link)
+    for (waiter = APR_RING_LAST(&queue->waiters);
+         waiter != APR_RING_SENTINEL(&queue->waiters, vl_waiter_t, link)
          && (n > 0 || !newest);
          waiter = APR_RING_PREV(waiter, link), n--) {
         if (waiter->done == done
-            && (!newest || waiter->queue->count > newest->queue->count))
+            && (!newest || waiter->client_queue->count > newest->client_queue->count))
             newest = waiter;
     }
     return newest;
@@ -632,12 +632,12 @@ vl_waiter_t *vl_wait_newest_with(const vl_wait_t *w, apr_uint32_t account,
 
 void vl_wait_each_account(vl_wait_t *w, void (*fn)(apr_uint32_t account))
 {
-    line_t *line, *next;
+    account_queue_t *queue, *next;
 
-    for (line = APR_RING_FIRST(&w->busy);
-         line != APR_RING_SENTINEL(&w->busy, line_t, link); line = next) {
-        next = APR_RING_NEXT(line, link);
-        fn(line->account);
+    for (queue = APR_RING_FIRST(&w->busy);
+         queue != APR_RING_SENTINEL(&w->busy, account_queue_t, link); queue = next) {
+        next = APR_RING_NEXT(queue, link);
+        fn(queue->account);
     }
 }
 
@@ -648,5 +648,5 @@ apr_uint32_t vl_wait_count(const vl_wait_t *w)
 
 apr_uint32_t vl_wait_count_of(const vl_wait_t *w, apr_uint32_t account)
 {
-    return w->lines[account] ? w->lines[account]->count : 0;
+    return w->queues[account] ? w->queues[account]->count : 0;
 }

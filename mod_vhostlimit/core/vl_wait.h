@@ -14,7 +14,7 @@
  * answer nearly all of them too late. Each late waiter is counted once (vl_inner_t.late).
  *
  * The waiters are the caller's memory. A queue that has no waiter uses no memory but one
- * pointer. Lock: the caller's (the park lock, see vl_park.h). */
+ * pointer. Lock: the caller's (the waiters lock, see vl_waiters.h). */
 
 #include <apr_pools.h>
 #include <apr_ring.h>
@@ -35,7 +35,7 @@ typedef void (*vl_waiter_done_fn)(vl_waiter_t *waiter,
 struct vl_waiter_t {
     APR_RING_ENTRY(vl_waiter_t) link;           /* of the account, by arrival */
     APR_RING_ENTRY(vl_waiter_t) client_link;    /* of the client, by arrival */
-    struct wait_client_t *queue;    /* its client's queue */
+    struct wait_client_t *client_queue;    /* its client's queue */
     vl_client_id_t client;          /* its client; all zero: the site does not share
                                      * by client */
     apr_uint32_t account;

@@ -7,7 +7,7 @@
 #include <apr_time.h>
 
 #include "base/vl_clock.h"
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 
 /* A smaller amount is charged at the end of the request. Each charge costs a lock and a
  * system call. */
@@ -144,7 +144,7 @@ static void pause_locked(vl_meter_t *meter, apr_int64_t now_us)
         report_wait(meter, 1);
     }
     meter->paused_since_us = now_us;
-    vl_park_pause(meter->ticket, us);
+    vl_waiters_pause(meter->ticket, us);
 }
 
 void vl_meter_pause(vl_meter_t *meter)
@@ -204,7 +204,7 @@ static void tick_locked(vl_meter_t *meter, apr_int64_t now_us)
     }
     us = take_charge_us(meter, CHARGE_MIN_US);
     if (us)
-        vl_charge_pay(meters.shm, meter->ticket->account, us);
+        vl_charge_part(meters.shm, meter->ticket->account, us);
 }
 
 void vl_meter_tick(apr_int64_t now_us)

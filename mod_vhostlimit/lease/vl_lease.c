@@ -105,11 +105,11 @@ static next_e next_locked(vl_lease_t *lease)
 
 static void begin_run(vl_lease_t *lease)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     lease->has_worker = 1;
     if (lease->http2)
         vl_lease_count_thread(lease);
-    vl_park_unlock();
+    vl_waiters_unlock();
     if (!lease->http2)
         return;
     lease->cpu_us = vl_meter_thread_us();
@@ -126,7 +126,7 @@ static void drop_grant(vl_lease_t *lease)
 
     memset(lease->grant, 0, sizeof(*lease->grant));
     if (grant.holds)
-        vl_park_end(&grant.ticket, NULL);
+        vl_waiters_end(&grant.ticket, NULL);
     if (grant.occupies)
         vl_thread_free(vl_leases.shm, grant.ticket.account);
 }
@@ -136,10 +136,10 @@ static void end_run(vl_lease_t *lease)
 {
     vl_ticket_t ticket;
 
-    vl_park_lock();
+    vl_waiters_lock();
     lease->has_worker = 0;
     vl_lease_uncount_thread(lease);
-    vl_park_unlock();
+    vl_waiters_unlock();
     if (!lease->frames) {
         /* No request has come. */
         if (vl_leases.parks)
@@ -149,7 +149,7 @@ static void end_run(vl_lease_t *lease)
     vl_lease_charge_connection(lease);
     lease->stream_allowed = 0;
     while (vl_lease_take_slot(lease, &ticket))
-        vl_park_end(&ticket, NULL);
+        vl_waiters_end(&ticket, NULL);
 }
 
 static conn_state_e wait_state(void)
@@ -202,7 +202,7 @@ static void wait_for_client(vl_lease_t *lease)
     apr_int64_t now_us = vl_clock_us();
     vl_grant_t grant;
 
-    vl_park_lock();
+    vl_waiters_lock();
     grant = vl_lease_leave_queue_locked(lease);
     lease->state = IDLE;
     lease->idle_since_us = now_us;
@@ -211,9 +211,9 @@ static void wait_for_client(vl_lease_t *lease)
         vl_wheel_set(vl_leases.wheel, &lease->timer,
                      now_us + __atomic_load_n(&lease->keepalive_us,
                                               __ATOMIC_RELAXED));
-    vl_park_unlock();
+    vl_waiters_unlock();
     if (grant.holds)
-        vl_park_end(&grant.ticket, NULL);
+        vl_waiters_end(&grant.ticket, NULL);
 }
 
 /* Returns 1 if the hooks have left an HTTP/1 or HTTP/2 connection to wait for its next
@@ -231,18 +231,18 @@ static int is_kept_alive(const conn_rec *c, int rc)
  * connection has been idle. Returns 0. */
 static int leave_to_mpm(vl_lease_t *lease)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     vl_lease_unqueue_locked(lease);
     lease->state = IDLE;
     lease->idle_since_us = vl_clock_us();
-    vl_park_unlock();
+    vl_waiters_unlock();
     return 0;
 }
 
 /* The run has ended with held streams. Returns 1 if the connection runs again at once. */
 static int wait_with_held(vl_lease_t *lease)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     if (lease->queued || lease->ring == vl_leases.want_worker) {
         vl_lease_park_locked(lease, 0);
         vl_lease_change_state_locked(lease, PARKED);
@@ -251,7 +251,7 @@ static int wait_with_held(vl_lease_t *lease)
         lease->state = IDLE;
         lease->idle_since_us = vl_clock_us();
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
     return lease->state != PARKED;
 }
 
@@ -357,9 +357,9 @@ int vl_lease_process(vl_lease_t *lease)
         vl_flush(c);
     }
     do {
-        vl_park_lock();
+        vl_waiters_lock();
         next = next_locked(lease);
-        vl_park_unlock();
+        vl_waiters_unlock();
         if (next == CLOSE) {
             c->cs->state = CONN_STATE_LINGER;
             return OK;
@@ -389,7 +389,7 @@ void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
         lease->client.http11 = r->proto_num >= HTTP_VERSION(1, 1);
     if (vl_leases.parks && (!lease->frames || lease->first_stream != STREAM_PASSED))
         return;
-    vl_park_lock();
+    vl_waiters_lock();
     if (vl_leases.parks) {
         lease->first_stream = STREAM_READ;
         if (lease->wake_fd >= 0)
@@ -400,7 +400,7 @@ void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
         if (!vl_lease_has_thread())
             vl_lease_uncount_thread(lease);
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
@@ -412,7 +412,7 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
         && lease->queue_timeout_us == timeout_us && lease->client_id.key == client->key
         && lease->client_id.class_no == client->class_no)
         return;
-    vl_park_lock();
+    vl_waiters_lock();
     lease->account = account;
     lease->queue_timeout_us = timeout_us;
     lease->client_id = *client;
@@ -425,7 +425,7 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
     if (vl_leases.parks ? lease->has_worker && lease->http2
                      : lease->http2 || vl_lease_has_thread())
         vl_lease_count_thread(lease);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 /* --- worker and prefork: connections that keep their thread --------------- */
@@ -465,10 +465,10 @@ int vl_lease_begin_idle(vl_lease_t *lease)
 {
     if (!vl_lease_has_thread())
         return idle_under_prefork(lease);
-    vl_park_lock();
+    vl_waiters_lock();
     lease->idle_since_us = vl_clock_us();
     vl_lease_enter_ring_locked(lease, vl_leases.idle);
-    vl_park_unlock();
+    vl_waiters_unlock();
     return 1;
 }
 
@@ -502,15 +502,15 @@ static void detach(vl_lease_t *lease)
 {
     vl_grant_t grant;
 
-    vl_park_lock();
+    vl_waiters_lock();
     vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
     grant = vl_lease_leave_queue_locked(lease);
     lease->state = EXPIRED;
     vl_lease_enter_ring_locked(lease, vl_leases.closing);
-    vl_park_unlock();
+    vl_waiters_unlock();
     if (grant.holds)
-        vl_park_end(&grant.ticket, NULL);
+        vl_waiters_end(&grant.ticket, NULL);
 }
 
 static apr_status_t cleanup(void *data)
@@ -521,13 +521,13 @@ static apr_status_t cleanup(void *data)
         detach(lease);
         end_run(lease);
     }
-    vl_park_lock();
+    vl_waiters_lock();
     /* After vl_lease_forget() the rings are gone with the child's pool. */
     if (vl_leases.shm) {
         vl_lease_leave_ring_locked(lease);
         APR_RING_REMOVE(lease, all_link);
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
     if (lease->frames)
         vl_held_free(&lease->held);
     __atomic_sub_fetch(&vl_leases.descriptors, lease->poll_fd >= 0 ? 3 : 1,
@@ -571,9 +571,9 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     if (protocol && !strcmp(protocol, "h2"))
         vl_lease_begin_http2(lease);
     __atomic_add_fetch(&vl_leases.descriptors, 1, __ATOMIC_RELAXED);
-    vl_park_lock();
+    vl_waiters_lock();
     APR_RING_INSERT_TAIL(vl_leases.all, lease, vl_lease_t, all_link);
-    vl_park_unlock();
+    vl_waiters_unlock();
     apr_pool_cleanup_register(c->pool, lease, cleanup, apr_pool_cleanup_null);
     return lease;
 }
@@ -649,15 +649,15 @@ static void close_idle_locked(apr_int64_t now_us)
 
 void vl_lease_tick(apr_int64_t now_us)
 {
-    vl_park_lock();
+    vl_waiters_lock();
     if (!vl_leases.parks && vl_leases.shm)
         close_idle_locked(now_us);
     /* As long as the child does not stop, the acceptor's tick handles queue timeouts. */
     if (vl_leases.stopping)
-        vl_park_expire_locked(now_us, EXPIRE_MOST);
+        vl_waiters_expire_locked(now_us, EXPIRE_MOST);
     if (vl_leases.wheel)
         vl_wheel_turn(vl_leases.wheel, now_us, expire_locked);
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 /* --- the child process ---------------------------------------------------- */
@@ -671,9 +671,9 @@ int vl_lease_queued(void)
 {
     int any;
 
-    vl_park_lock();
-    any = vl_park_has_locked(vl_lease_answer_locked);
-    vl_park_unlock();
+    vl_waiters_lock();
+    any = vl_waiters_has_locked(vl_lease_answer_locked);
+    vl_waiters_unlock();
     return any;
 }
 
@@ -681,18 +681,18 @@ void vl_lease_child_end(void)
 {
     vl_waiter_t *waiter;
 
-    vl_park_lock();
-    while ((waiter = vl_park_evict_locked(vl_lease_answer_locked, 0)))
+    vl_waiters_lock();
+    while ((waiter = vl_waiters_evict_locked(vl_lease_answer_locked, 0)))
         vl_lease_answer_locked(waiter, NULL, VL_REASON_NONE);
     vl_leases.granting_ended = 1;
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 void vl_lease_child_drain(void)
 {
     vl_lease_t *lease;
 
-    vl_park_lock();
+    vl_waiters_lock();
     vl_leases.stopping = 1;
     if (vl_leases.wheel)
         vl_wheel_turn(vl_leases.wheel, APR_INT64_MAX / 2, expire_locked);
@@ -702,7 +702,7 @@ void vl_lease_child_drain(void)
         lease->worker_free = 1;
         eventfd_write(lease->wake_fd, 1);
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 int vl_lease_parks(void)
@@ -771,7 +771,7 @@ static void stop_waiting(apr_pool_t *pchild, int graceful)
 
     if (graceful || !vl_leases.parks)
         return;
-    vl_park_lock();
+    vl_waiters_lock();
     APR_RING_FOREACH(lease, vl_leases.all, vl_lease_t, all_link) {
         conn_state_e waiting = wait_state();
 
@@ -779,7 +779,7 @@ static void stop_waiting(apr_pool_t *pchild, int graceful)
                                     CONN_STATE_CHECK_REQUEST_LINE_READABLE, 0,
                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 #endif
 

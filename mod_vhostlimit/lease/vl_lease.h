@@ -10,13 +10,13 @@
  * (vl_slot.h). Over HTTP/2 only the frames that open new streams are held, above mod_ssl
  * (vl_frames.h). Other MPMs cannot park: there a connection keeps its thread, and closes
  * when its lease is used up and other connections are queued.
- * The lock is vl_park_lock(). Functions in _locked need it; the caller of the others must
+ * The lock is vl_waiters_lock(). Functions in _locked need it; the caller of the others must
  * not hold it. The connection's own thread calls them unless a comment says otherwise.
  */
 
 #include <httpd.h>
 
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 
 typedef struct vl_lease_t vl_lease_t;
 

@@ -67,7 +67,7 @@ void vl_lease_charge_connection(vl_lease_t *lease)
     lease->cpu_us = now_us;
     if (us <= 0 || !lease->account_known)
         return;
-    vl_charge_pay(vl_leases.shm, lease->account, (apr_uint64_t)us);
+    vl_charge_part(vl_leases.shm, lease->account, (apr_uint64_t)us);
     vl_slot_charge_client(vl_leases.shm, lease->account, &lease->client_id, (apr_uint64_t)us);
     vl_lease_use_credit(lease, us);
 }
@@ -101,12 +101,12 @@ void vl_lease_workers_wait(apr_uint32_t account, int by)
 {
     if (!vl_leases.parks || !vl_leases.shm)
         return;
-    vl_park_lock();
+    vl_waiters_lock();
     vl_leases.waiting += (apr_uint32_t)by;
     vl_leases.waiting_by_account[account] += (apr_uint32_t)by;
     if (by < 0)
         wake_one_for_worker_locked();
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 /* Puts the connection in want_worker until a worker is free. Slots that it has been
@@ -119,7 +119,7 @@ static void wait_for_worker_locked(vl_lease_t *lease)
     while ((ticket = apr_array_pop(lease->tickets)))
         vl_slot_end(vl_leases.shm, ticket, NULL);
     if (vl_slot_granted(vl_leases.shm))
-        vl_park_take_locked();
+        vl_waiters_take_locked();
     vl_lease_enter_ring_locked(lease, vl_leases.want_worker);
 }
 
@@ -177,9 +177,9 @@ static int may_begin(void *context)
         lease->first_stream = STREAM_PASSED;
     if (!vl_lease_is_limited(lease) || lease->refused)
         return 1;
-    vl_park_lock();
+    vl_waiters_lock();
     may = may_begin_locked(lease);
-    vl_park_unlock();
+    vl_waiters_unlock();
     return may;
 }
 
@@ -300,12 +300,12 @@ static int request_slot_for_held(vl_lease_t *lease)
 {
     int may;
 
-    vl_park_lock();
+    vl_waiters_lock();
     may = !lease->queued && lease->ring != vl_leases.want_worker
           && (lease->answer != NO_ANSWER
               || vl_lease_request_slot_locked(lease, vl_clock_us(), 0));
     vl_lease_use_answer_locked(lease);
-    vl_park_unlock();
+    vl_waiters_unlock();
     return may;
 }
 
@@ -334,7 +334,7 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
     }
     vl_lease_restore_fd(lease);
     vl_lease_charge_connection(lease);
-    vl_park_lock();
+    vl_waiters_lock();
     if (lease->first_stream == STREAM_READ || lease->worker_free) {
         lease->first_stream = lease->first_stream == STREAM_READ
                               ? STREAM_SEEN : lease->first_stream;
@@ -342,7 +342,7 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
         eventfd_read(lease->wake_fd, &value);
     }
     vl_lease_use_answer_locked(lease);
-    vl_park_unlock();
+    vl_waiters_unlock();
     lease->input_exhausted = 0;
     if (lease->frames->streams && pass_held(lease, bb))
         return APR_SUCCESS;
@@ -379,12 +379,12 @@ int vl_lease_take_slot(vl_lease_t *lease, vl_ticket_t *ret_ticket)
 {
     vl_ticket_t *ticket = NULL;
 
-    vl_park_lock();
+    vl_waiters_lock();
     if (lease->tickets)
         ticket = apr_array_pop(lease->tickets);
     if (ticket)
         *ret_ticket = *ticket;
-    vl_park_unlock();
+    vl_waiters_unlock();
     return ticket != NULL;
 }
 

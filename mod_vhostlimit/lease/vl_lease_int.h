@@ -38,8 +38,8 @@
  * by a worker of the MPM, makes all other changes.
  *
  * Owns vl_leases and the members of vl_lease_t. Invariants: a connection is in one ring at
- * most; `queued` is 1 if and only if its waiter is in vl_park.h.
- * The lock is vl_park_lock(). Functions that end in _locked need it. */
+ * most; `queued` is 1 if and only if its waiter is in vl_waiters.h.
+ * The lock is vl_waiters_lock(). Functions that end in _locked need it. */
 
 #include <apr_ring.h>
 #include <http_protocol.h>
@@ -94,7 +94,7 @@ struct vl_lease_t {
     int http2;
     apr_uint32_t estimate_us;       /* charged in advance for each stream */
     int streams_blocked;            /* running streams wait for the client */
-    int has_worker;                 /* a worker of the MPM runs it; under the park lock */
+    int has_worker;                 /* a worker of the MPM runs it; under the waiters lock */
     int thread_counted;             /* the connection's thread is counted
                                      * (vl_thread.h) ... */
     apr_uint32_t thread_account;    /* ... for this account */
@@ -189,7 +189,7 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
 /* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
  * has been queued. */
 int vl_lease_run_or_queue_locked(vl_lease_t *lease);
-/* Count the thread of the connection for its account, and no more. Park lock. */
+/* Count the thread of the connection for its account, and no more. Waiters lock. */
 void vl_lease_count_thread(vl_lease_t *lease);
 void vl_lease_uncount_thread(vl_lease_t *lease);
 

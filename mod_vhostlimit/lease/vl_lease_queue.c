@@ -190,9 +190,9 @@ void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us)
 static void count_queued_locked(vl_lease_t *lease, int by)
 {
     if (lease->state == RUNNING)
-        vl_park_count_with_thread_locked(lease->waiter.account, by);
+        vl_waiters_count_with_thread_locked(lease->waiter.account, by);
     else
-        vl_park_count_parked_locked(lease->waiter.account, by);
+        vl_waiters_count_parked_locked(lease->waiter.account, by);
 }
 
 /* vl_waiter_done_fn: stores the answer of the queue and wakes the connection. */
@@ -222,7 +222,7 @@ void vl_lease_unqueue_locked(vl_lease_t *lease)
         return;
     lease->queued = 0;
     count_queued_locked(lease, -1);
-    vl_park_remove_locked(&lease->waiter);
+    vl_waiters_remove_locked(&lease->waiter);
 }
 
 /* The connection has nothing to run: it ends, or its held streams have begun on credit or
@@ -372,9 +372,9 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
     lease->queued = 1;
     count_queued_locked(lease, 1);
     if (first)
-        vl_park_put_back_locked(&lease->waiter);
+        vl_waiters_put_back_locked(&lease->waiter);
     else
-        vl_park_add_locked(&lease->waiter);
+        vl_waiters_add_locked(&lease->waiter);
     if (lease->queued)
         return 0;
     vl_lease_use_answer_locked(lease);

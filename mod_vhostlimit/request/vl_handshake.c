@@ -47,7 +47,7 @@ static void release_slot(vl_handshake_t *handshake)
     vl_thread_occupy(vl_child.shm, handshake->account);
     cost.cpu_us = uncharged_us(handshake);
     cost.client = &handshake->client;
-    vl_park_end(&handshake->grant->ticket, &cost);
+    vl_waiters_end(&handshake->grant->ticket, &cost);
 }
 
 /* Connection input filter: releases the slot when the client has to be waited for. */
@@ -96,7 +96,7 @@ int vl_handshake_end(vl_handshake_t **handshake)
     ends->over = 1;
     us = uncharged_us(ends);
     if (us) {
-        vl_charge_pay(vl_child.shm, ends->account, us);
+        vl_charge_part(vl_child.shm, ends->account, us);
         vl_slot_charge_client(vl_child.shm, ends->account, &ends->client, us);
     }
     return 1;

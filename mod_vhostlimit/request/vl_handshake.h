@@ -13,7 +13,7 @@
 
 #include <httpd.h>
 
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 #include "core/vl_shm.h"
 
 /* Registers the input filter. */

@@ -25,7 +25,7 @@ static void charge_refusal(const req_t *req)
     if (req->state == REQ_REFUSED
         && req->admission.decision.reason != VL_REASON_ERROR
         && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
-        vl_charge_pay(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
+        vl_charge_part(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
         vl_slot_charge_client(vl_child.shm, req->account, &req->client,
                               (apr_uint64_t)req->cpu_us);
     }

@@ -87,7 +87,7 @@ void vl_request_drop_grant(conn_t *conn)
     memset(&conn->grant, 0, sizeof(conn->grant));
     vl_request_unoccupy(&grant);
     if (grant.holds)
-        vl_park_end(&grant.ticket, NULL);
+        vl_waiters_end(&grant.ticket, NULL);
 }
 
 /* Takes the grant of the connection. If the request names another host than the
@@ -111,7 +111,7 @@ vl_lease_t *vl_request_lease(const conn_t *conn)
 }
 
 /* Waits for a slot with the thread blocked. Returns 0 at once if the site has too many
- * threads or too many thread waiters (vl_park_wait()). */
+ * threads or too many thread waiters (vl_waiters_wait()). */
 static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     int is_stream = req->conn->master != NULL;
@@ -122,13 +122,13 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
     if (occupies
         && vl_thread_try_occupy(vl_child.shm, req->account) != APR_SUCCESS)
         return 0;
-    waited = vl_park_wait(req->account, &req->client, is_stream, conf->queue_timeout,
-                          grant);
+    waited = vl_waiters_wait(req->account, &req->client, is_stream, conf->queue_timeout,
+                             grant);
     if (occupies)
         vl_thread_free(vl_child.shm, req->account);
     if (waited && grant->holds && !is_stream
         && vl_lease_is_gone(vl_request_lease(req->conn))) {
-        vl_park_end(&grant->ticket, NULL);
+        vl_waiters_end(&grant->ticket, NULL);
         grant->holds = 0;
         grant->refused = VL_REASON_GONE;
         vl_slot_gone(vl_child.shm, req->account, grant->waited_us);
@@ -154,7 +154,7 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
         grant->holds = grant->ticket.account == req->account;
         if (grant->holds)
             return;
-        vl_park_end(&grant->ticket, NULL);
+        vl_waiters_end(&grant->ticket, NULL);
     }
     grant->holds = vl_slot_continue(vl_child.shm, req->account,
                                     VL_SLOT_HTTP2 | VL_SLOT_NO_THREAD | VL_SLOT_CANNOT_WAIT,
@@ -222,7 +222,7 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 {
     vl_grant_t grant = take_grant(req->conn, req->account);
 
-    /* vl_park_wait() counts the thread itself, and overwrites the grant. */
+    /* vl_waiters_wait() counts the thread itself, and overwrites the grant. */
     vl_request_unoccupy(&grant);
     if (!grant.holds && !grant.refused && vl_request_is_limited(conf)) {
         if (req->conn->master && vl_lease_parks())
@@ -290,7 +290,7 @@ void vl_request_end(req_t *req)
     cost.busy_us = vl_clock_us() - req->started - req->meter.paused_us;
     cost.cpu_us = req->cpu_us;
     cost.client = &req->client;
-    charged = vl_park_end(&req->admission.ticket, &cost);
+    charged = vl_waiters_end(&req->admission.ticket, &cost);
     vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
     vl_lease_charge(vl_request_lease(req->conn), charged);
 }

@@ -24,7 +24,7 @@
 #include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "config/vl_conf.h"
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 #include "cost/vl_meter.h"
 #include "lease/vl_lease.h"
 #include "request/vl_handshake.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model for spin of how children share slots (vl_slot.c, vl_dispatch.c) and wake waiters
- * (vl_park.c). It has every order of their operations, and one child that may die at any step.
+ * (vl_waiters.c). It has every order of their operations, and one child that may die at any step.
  *
  * An operation under the lock of the shared memory is one step. Operations between (a wake-up
  * that is still to be written, a read of ring_len) are one step each. Not modeled: time
@@ -51,7 +51,7 @@ bool wake_fd[CHILDREN];                 /* eventfd: readable */
 
 /* Private to each child. */
 bool alive[CHILDREN] = true;
-bool park[CHILDREN];                    /* vl_park_lock() */
+bool park[CHILDREN];                    /* vl_waiters_lock() */
 byte queued[CHILDREN * ACCOUNTS];         /* vl_wait.c */
 chan granted[CHILDREN] = [REQUESTS] of { byte };   /* done(), with a ticket */
 
@@ -59,8 +59,8 @@ chan granted[CHILDREN] = [REQUESTS] of { byte };   /* done(), with a ticket */
 byte arrived[CHILDREN], ended[CHILDREN], left[CHILDREN];
 byte working;                           /* tickets of running requests */
 
-inline vl_park_lock(c)   { atomic { !park[c] -> park[c] = true } }
-inline vl_park_unlock(c) { park[c] = false }
+inline vl_waiters_lock(c)   { atomic { !park[c] -> park[c] = true } }
+inline vl_waiters_unlock(c) { park[c] = false }
 
 /* One store makes the grant. Another child is woken, unless it has been. */
 inline grant(by, to, account)
@@ -166,7 +166,7 @@ inline vl_slot_take(c, got, a)
 }
 
 /* A ticket without a waiter is returned. Queued requests of the account stay queued. */
-inline vl_park_take_locked(c)
+inline vl_waiters_take_locked(c)
 {
     do
     :: vl_slot_take(c, got, ticket);
@@ -186,7 +186,7 @@ inline vl_park_take_locked(c)
 inline take_if_granted(c)       /* vl_slot_granted() */
 {
     if
-    :: ring_len(c) && FAULT != 3 -> vl_park_take_locked(c)
+    :: ring_len(c) && FAULT != 3 -> vl_waiters_take_locked(c)
     :: else
     fi
 }
@@ -201,9 +201,9 @@ proctype acceptor(byte c)
 end:    do
         :: wake_fd[c] ->
             wake_fd[c] = false;
-            vl_park_lock(c);
-            vl_park_take_locked(c);
-            vl_park_unlock(c)
+            vl_waiters_lock(c);
+            vl_waiters_take_locked(c);
+            vl_waiters_unlock(c)
         od
     } unless { !alive[c] }
 }
@@ -223,22 +223,22 @@ proctype arrivals(byte c)
             :: a = ACCOUNTS - 1
             fi;
             n++;
-            vl_park_lock(c);
+            vl_waiters_lock(c);
             arrived[c]++;
-            queued[CELL(c, a)]++;         /* vl_park_add_locked() */
+            queued[CELL(c, a)]++;         /* vl_waiters_add_locked() */
             vl_slot_wait(c, a);
             take_if_granted(c);
-            vl_park_unlock(c)
+            vl_waiters_unlock(c)
         :: n > 0 && queued[CELL(c, a)] ->
-            vl_park_lock(c);
+            vl_waiters_lock(c);
             if
-            :: queued[CELL(c, a)] ->      /* vl_park_remove_locked() */
+            :: queued[CELL(c, a)] ->      /* vl_waiters_remove_locked() */
                 queued[CELL(c, a)]--;
                 left[c]++;
                 vl_slot_unwait(c, a)
             :: else
             fi;
-            vl_park_unlock(c)
+            vl_waiters_unlock(c)
         :: n == REQUESTS -> break
         od
     } unless { !alive[c] }
@@ -253,12 +253,12 @@ proctype worker(byte c)
     {
 end:    do
         :: atomic { granted[c]?ticket -> assert(working <= SLOTS); working--; ended[c]++ };
-            vl_slot_end(c);             /* vl_park_end() */
+            vl_slot_end(c);             /* vl_waiters_end() */
             if
             :: ring_len(c) ->
-                vl_park_lock(c);
-                vl_park_take_locked(c);
-                vl_park_unlock(c)
+                vl_waiters_lock(c);
+                vl_waiters_take_locked(c);
+                vl_waiters_unlock(c)
             :: else
             fi
         od

@@ -58,7 +58,7 @@ static void enqueue(vl_shm_t *shm, apr_uint32_t n)
 }
 
 /* A request with a slot ends, another one is queued, and the next one is granted a slot, as
- * vl_park_end() does it. Returns whether there was a grant. */
+ * vl_waiters_end() does it. Returns whether there was a grant. */
 static int serve(vl_shm_t *shm, apr_uint32_t n, vl_ticket_t *next, int *has_next)
 {
     vl_admission_t adm = { .entered = 1 };

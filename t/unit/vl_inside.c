@@ -2,7 +2,7 @@
 /* What the other processes see of the queue inside a site. */
 #include "segment.h"
 #include "core/vl_inside.h"
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 
 #define OTHER 1                 /* the column of another child */
 
@@ -31,16 +31,16 @@ static void queue_up(unsigned i, unsigned n, unsigned class_no)
     vl_clients_prefix(address, sizeof(address), 32, 64, &waiter->client);
     waiter->client.class_no = (unsigned char)class_no;
     vl_clients_key(vl_shm_clients(shm), a, &waiter->client);
-    vl_park_lock();
-    vl_park_add_locked(waiter);
-    vl_park_unlock();
+    vl_waiters_lock();
+    vl_waiters_add_locked(waiter);
+    vl_waiters_unlock();
 }
 
 static void leave(unsigned i)
 {
-    vl_park_lock();
-    vl_park_remove_locked(&waiters[i]);
-    vl_park_unlock();
+    vl_waiters_lock();
+    vl_waiters_remove_locked(&waiters[i]);
+    vl_waiters_unlock();
 }
 
 static int sees(apr_uint32_t waiting, apr_uint32_t other, apr_uint32_t bots,
@@ -129,7 +129,7 @@ int main(void)
     if (vl_shm_child_attach(shm, getpid(), 4) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, 1);
-    vl_park_child_init(pool, shm, 10, 4, 4);
+    vl_waiters_child_init(pool, shm, 10, 4, 4);
     this_child();
     another_child();
     a_new_child();

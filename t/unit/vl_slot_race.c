@@ -48,7 +48,7 @@ static apr_uint32_t waits(const actor_t *me)
     return n;
 }
 
-/* As vl_park_take_locked(): a grant whose waiter has left goes back. */
+/* As vl_waiters_take_locked(): a grant whose waiter has left goes back. */
 static int take(actor_t *me)
 {
     vl_ticket_t ticket;

@@ -81,8 +81,8 @@ static void what_was_paid_is_not_charged_again(void)
     enter(shm, a, &ticket);
     vl_slot_end(shm, &ticket, &cost);
     enter(shm, b, &ticket);
-    vl_charge_pay(shm, b, 300);
-    vl_charge_pay(shm, b, 500);
+    vl_charge_part(shm, b, 300);
+    vl_charge_part(shm, b, 500);
     cost.charged_us = 800;
     vl_slot_end(shm, &ticket, &cost);
     ok(shm->queue.flows[a].vt == shm->queue.flows[b].vt, "both cost the same");
@@ -159,7 +159,7 @@ static void a_group_that_is_left(void)
     shm->accounts[a].usage_us = reading;
     shm->accounts[a].backend_ended = 5000;
     enter(shm, b, &ticket);
-    vl_charge_pay(shm, b, 100 * APR_USEC_PER_SEC);
+    vl_charge_part(shm, b, 100 * APR_USEC_PER_SEC);
     vl_slot_end(shm, &ticket, NULL);
     enter(shm, b, &ticket);
     vl_slot_end(shm, &ticket, NULL);

@@ -525,7 +525,7 @@ static int answered_in_time(int notices)
         queue_of(w, client++, 0, VL_BAND_STRANGERS);
         queue_of(w, client++, 0, VL_BAND_STRANGERS);
         for (; head < crowd_size && now_us - crowd[head].since_us > 3000000; head++) {
-            if (!crowd[head].queue)
+            if (!crowd[head].client_queue)
                 continue;
             vl_wait_remove(w, &crowd[head]);
             if (notices)

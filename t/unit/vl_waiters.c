@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads and connections that wait for a slot: grants, refusals and timeouts. */
 #include "segment.h"
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 
 #include <pthread.h>
 
@@ -18,14 +18,14 @@ static void begin(apr_uint32_t threads)
     if (vl_shm_child_attach(shm, getpid(), threads) != APR_SUCCESS)
         abort();
     vl_slot_set(shm, 1);
-    vl_park_child_init(pool, shm, 10, threads, 4);
+    vl_waiters_child_init(pool, shm, 10, threads, 4);
 }
 
 static vl_grant_t wait_with_thread(int stream)
 {
     vl_grant_t grant = { 0 };
 
-    if (!vl_park_wait(a, &no_client, stream, WAIT_US, &grant))
+    if (!vl_waiters_wait(a, &no_client, stream, WAIT_US, &grant))
         abort();
     return grant;
 }
@@ -67,7 +67,7 @@ static void one_account_leaves_threads(void)
         abort();
     while (!metrics(shm, a).waiting)
         apr_sleep(100);
-    waited = vl_park_wait(a, &no_client, 0, WAIT_US, &grant);
+    waited = vl_waiters_wait(a, &no_client, 0, WAIT_US, &grant);
     pthread_join(thread, NULL);
     ok(!waited && !grant.refused, "of two threads one may wait");
     ok(wait_with_thread(1).refused == VL_REASON_TIMEOUT, "threads of mod_http2 are counted apart");
@@ -117,16 +117,16 @@ static void enqueue_crowd(const vl_ticket_t *ticket)
     memset(&results, 0, sizeof(results));
     memset(crowd, 0, sizeof(crowd));
     (void)ticket;
-    vl_park_lock();
+    vl_waiters_lock();
     for (i = 0; i < CROWD; i++) {
         crowd[i].account = a;
         crowd[i].since_us = 1000 + i;
         crowd[i].deadline_us = 2000 + i;
         crowd[i].done = record;
         crowd[i].may_defer = 1;
-        vl_park_add_locked(&crowd[i]);
+        vl_waiters_add_locked(&crowd[i]);
     }
-    vl_park_unlock();
+    vl_waiters_unlock();
 }
 
 static void beyond_the_queue(void)
@@ -141,10 +141,10 @@ static void beyond_the_queue(void)
     enqueue_crowd(&ticket);
     ok(!results.n && metrics(shm, a).waiting == 2 && metrics(shm, a).deferred == 6,
        "two connections are queued, six deferred, none is refused");
-    vl_park_end(&ticket, NULL);
-    vl_park_lock();
-    vl_park_take_locked();
-    vl_park_unlock();
+    vl_waiters_end(&ticket, NULL);
+    vl_waiters_lock();
+    vl_waiters_take_locked();
+    vl_waiters_unlock();
     for (i = 0; i < results.n; i++)
         in_order &= results.waiters[i] == &crowd[i] && !results.reasons[i];
     ok(results.n == CROWD && in_order, "all get a slot, in order of arrival");
@@ -161,18 +161,18 @@ static void few_refusals_at_a_time(void)
     if (!enter(shm, a, &ticket))
         abort();
     enqueue_crowd(&ticket);
-    vl_park_lock();
-    n = vl_park_expire_locked(1999, 3);
+    vl_waiters_lock();
+    n = vl_waiters_expire_locked(1999, 3);
     ok(!n && !results.n, "no connection is refused before its deadline");
-    n = vl_park_expire_locked(3000, 3);
+    n = vl_waiters_expire_locked(3000, 3);
     ok(n == 3 && results.n == 3, "one call refuses no more than its maximum");
     ok(results.waiters[0] == &crowd[0] && results.reasons[0] == VL_REASON_TIMEOUT,
        "the reason of a queued connection is the timeout");
     ok(results.waiters[2] == &crowd[2] && results.reasons[2] == VL_REASON_QUEUE,
        "the reason of a deferred connection is the full queue, although it was queued since");
-    vl_park_remove_locked(&crowd[7]);
-    n = vl_park_expire_locked(3000, 100);
-    vl_park_unlock();
+    vl_waiters_remove_locked(&crowd[7]);
+    n = vl_waiters_expire_locked(3000, 100);
+    vl_waiters_unlock();
     ok(n == 4 && results.n == 7 && results.waiters[6] == &crowd[6],
        "the next call refuses the others, except for one that has left");
     vl_slot_end(shm, &ticket, NULL);

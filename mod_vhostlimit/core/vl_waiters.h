@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef VL_PARK_H
-#define VL_PARK_H
+#ifndef VL_WAITERS_H
+#define VL_WAITERS_H
 
 /* Everything that waits for a slot in this child process: connections that the acceptor
  * holds, connections that are parked in the MPM, and blocked threads. Each account has a
  * FIFO (vl_wait.h). The segment counts these waiters and grants slots to the child
  * (vl_slot.h); this file gives each grant to the account's first waiter.
  *
- * The owner of a waiter embeds a vl_waiter_t. Its done() is called once, with the park lock
+ * The owner of a waiter embeds a vl_waiter_t. Its done() is called once, with the waiters lock
  * held, unless the waiter is removed before.
  *
- * Invariant, under the park lock: an account has as many waiters here as its cell counts as
+ * Invariant, under the waiters lock: an account has as many waiters here as its cell counts as
  * waiting and as deferred, plus those whose grant is in the child's ring or was just taken
  * out of it.
  *
- * Lock: the park lock, of this process. It is taken before the segment lock. Functions with
+ * Lock: the waiters lock, of this process. It is taken before the segment lock. Functions with
  * _locked require it, the others take it. Called by the acceptor and by the threads of
  * requests. */
 
@@ -35,41 +35,41 @@ typedef struct vl_grant_t {
 /* Initializes the queues of this child. threads: threads of the MPM in a child. With a
  * single one, the thread that waits must take the child's grants itself. workers: threads
  * of mod_http2. */
-void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t threads,
-                        apr_uint32_t workers);
+void vl_waiters_child_init(apr_pool_t *pchild, vl_shm_t *shm,
+                           apr_uint32_t accounts, apr_uint32_t threads,
+                           apr_uint32_t workers);
 
-/* The park lock: of this process, guards the queues. */
-void vl_park_lock(void);
-void vl_park_unlock(void);
+/* The waiters lock: of this process, guards the queues. */
+void vl_waiters_lock(void);
+void vl_waiters_unlock(void);
 
 /* Releases the slot like vl_slot_end(), and hands the grants of this child to its waiters.
- * Returns what the account was charged. Takes the park lock if there are grants. */
-apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
+ * Returns what the account was charged. Takes the waiters lock if there are grants. */
+apr_uint64_t vl_waiters_end(const vl_ticket_t *ticket, const vl_cost_t *cost);
 
 /* The same with vl_slot_pause(). */
-void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us);
+void vl_waiters_pause(const vl_ticket_t *ticket, apr_uint64_t us);
 
 /* Queues a waiter. The caller has set account, since_us, deadline_us, done and may_defer.
  * done() may be called before this function returns. If the account's queue is full, a waiter
  * with may_defer is deferred: it waits beyond the queue. The order is the same for deferred
  * and queued waiters; the difference is only which count they are in. Any other waiter is
  * refused then (VL_REASON_QUEUE). */
-void vl_park_add_locked(vl_waiter_t *waiter);
+void vl_waiters_add_locked(vl_waiter_t *waiter);
 /* Returns 1 and does not add the waiter if a slot is free for it: the slot is in
- * *ret_ticket. Otherwise does the same as vl_park_add_locked() for a waiter with may_defer,
+ * *ret_ticket. Otherwise does the same as vl_waiters_add_locked() for a waiter with may_defer,
  * and returns 0. */
-int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
+int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket);
 /* Requeues a waiter at the head, because its grant could not be used. */
-void vl_park_put_back_locked(vl_waiter_t *waiter);
+void vl_waiters_put_back_locked(vl_waiter_t *waiter);
 /* Adds `by` to the number of the account's waiters that are parked in the MPM without a
- * thread (vl_waiter_t.in_mpm is set). Call it with 1 before vl_park_add_locked(), and with
- * -1 in done() or before vl_park_remove_locked(). */
-void vl_park_count_parked_locked(apr_uint32_t account, int by);
+ * thread (vl_waiter_t.in_mpm is set). Call it with 1 before vl_waiters_add_locked(), and with
+ * -1 in done() or before vl_waiters_remove_locked(). */
+void vl_waiters_count_parked_locked(apr_uint32_t account, int by);
 /* The same for thread waiters. They need no other thread when they are granted a slot. */
-void vl_park_count_with_thread_locked(apr_uint32_t account, int by);
+void vl_waiters_count_with_thread_locked(apr_uint32_t account, int by);
 /* Removes a waiter whose done() has not been called. done() will not be called. */
-void vl_park_remove_locked(vl_waiter_t *waiter);
+void vl_waiters_remove_locked(vl_waiter_t *waiter);
 
 /* Blocks the calling thread until it gets a slot, is refused, or timeout_us has passed.
  * Without a slot and without a refusal, the waiter could not be counted. stream: the thread
@@ -79,29 +79,29 @@ void vl_park_remove_locked(vl_waiter_t *waiter);
  * with given_back is requeued at the head and has waited for waited_us already. Returns 1
  * and fills in *grant after the wait. Returns 0 at once if too many threads wait: half of
  * the child's threads, five sixths of mod_http2's, and of those four fifths for one
- * account. Takes the park lock. */
-int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
-                 apr_int64_t timeout_us, vl_grant_t *grant);
+ * account. Takes the waiters lock. */
+int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+                    apr_int64_t timeout_us, vl_grant_t *grant);
 
 /* Takes the grants of this child and hands them to its waiters. */
-void vl_park_take_locked(void);
+void vl_waiters_take_locked(void);
 /* Moves deferred waiters to the queues that are not full. The acceptor calls it when
  * another child has woken this one, and periodically. */
-void vl_park_refill_locked(void);
+void vl_waiters_refill_locked(void);
 /* Refuses the waiters whose deadline has passed: with VL_REASON_QUEUE if they were ever
  * deferred, otherwise with VL_REASON_TIMEOUT. Refuses at most max waiters with
  * may_defer; the others stay until the next call. Returns the number of waiters with
  * may_defer that it refused. */
-apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t max);
+apr_uint32_t vl_waiters_expire_locked(apr_int64_t now_us, apr_uint32_t max);
 /* Returns 1 if a waiter with this done() is queued or deferred. */
-int vl_park_has_locked(vl_waiter_done_fn done);
+int vl_waiters_has_locked(vl_waiter_done_fn done);
 /* Removes and returns a waiter with this done(), a queued one if there is any. queued 1:
  * returns only queued waiters. Returns NULL if there is none. */
-vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued);
+vl_waiter_t *vl_waiters_evict_locked(vl_waiter_done_fn done, int queued);
 /* Returns the newest waiter with this done() of the account that has the most waiters here,
  * and in *ret_count the number of that account's waiters. The waiter stays queued. Returns
  * NULL if there is none. */
-vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
-                                              apr_uint32_t *ret_count);
+vl_waiter_t *vl_waiters_newest_of_longest_locked(vl_waiter_done_fn done,
+                                                 apr_uint32_t *ret_count);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "core/vl_park.h"
+#include "core/vl_waiters.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -55,9 +55,9 @@ static vl_waiting_t *waiting_of(apr_uint32_t account)
     return vl_inside_mine(park.shm, account);
 }
 
-void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
-                        apr_uint32_t accounts, apr_uint32_t threads,
-                        apr_uint32_t workers)
+void vl_waiters_child_init(apr_pool_t *pchild, vl_shm_t *shm,
+                           apr_uint32_t accounts, apr_uint32_t threads,
+                           apr_uint32_t workers)
 {
     park.shm = shm;
     park.waiters = vl_wait_create(pchild, accounts, vl_shm_clients(shm), inner_of,
@@ -71,21 +71,21 @@ void vl_park_child_init(apr_pool_t *pchild, vl_shm_t *shm,
     park.parked = counts_make(pchild, accounts);
 }
 
-void vl_park_lock(void)
+void vl_waiters_lock(void)
 {
     pthread_mutex_lock(&park.lock);
 }
 
-void vl_park_unlock(void)
+void vl_waiters_unlock(void)
 {
     pthread_mutex_unlock(&park.lock);
 }
 
-/* Calls vl_park_take_locked() if this child may have grants. */
+/* Calls vl_waiters_take_locked() if this child may have grants. */
 static void take_granted_locked(void)
 {
     if (vl_slot_granted(park.shm))
-        vl_park_take_locked();
+        vl_waiters_take_locked();
 }
 
 /* Tells the other children which waiter of the account is the first here. */
@@ -117,7 +117,7 @@ static void refill_locked(apr_uint32_t account)
         vl_dispatch_wake_deferred(park.shm, account);
 }
 
-void vl_park_refill_locked(void)
+void vl_waiters_refill_locked(void)
 {
     vl_wait_each_account(park.waiters, refill_locked);
     take_granted_locked();
@@ -130,12 +130,12 @@ static void dequeue_locked(vl_waiter_t *waiter)
     if (vl_slot_deferred_here(park.shm, waiter->account))
         vl_slot_undefer(park.shm, waiter->account);
     else
-        /* If its grant is already in the ring, vl_park_take_locked() will find one waiter
+        /* If its grant is already in the ring, vl_waiters_take_locked() will find one waiter
          * less and release the slot. */
         vl_slot_unwait(park.shm, waiter->account);
 }
 
-void vl_park_remove_locked(vl_waiter_t *waiter)
+void vl_waiters_remove_locked(vl_waiter_t *waiter)
 {
     dequeue_locked(waiter);
     refill_locked(waiter->account);
@@ -164,7 +164,7 @@ static int keep_if_counted_locked(vl_waiter_t *waiter, apr_status_t rv)
     return 0;
 }
 
-void vl_park_add_locked(vl_waiter_t *waiter)
+void vl_waiters_add_locked(vl_waiter_t *waiter)
 {
     apr_status_t rv;
 
@@ -178,7 +178,7 @@ void vl_park_add_locked(vl_waiter_t *waiter)
         take_granted_locked();
 }
 
-int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
+int vl_waiters_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
 {
     apr_status_t rv;
 
@@ -196,19 +196,19 @@ int vl_park_ask_locked(vl_waiter_t *waiter, vl_ticket_t *ret_ticket)
     return 0;
 }
 
-void vl_park_count_parked_locked(apr_uint32_t account, int by)
+void vl_waiters_count_parked_locked(apr_uint32_t account, int by)
 {
     park.parked[account] += (apr_uint32_t)by;
     vl_thread_parked(park.shm, account, park.parked[account]);
 }
 
-void vl_park_count_with_thread_locked(apr_uint32_t account, int by)
+void vl_waiters_count_with_thread_locked(apr_uint32_t account, int by)
 {
     park.thread_waiters[account] += (apr_uint32_t)by;
     vl_thread_waiting(park.shm, account, park.thread_waiters[account]);
 }
 
-void vl_park_put_back_locked(vl_waiter_t *waiter)
+void vl_waiters_put_back_locked(vl_waiter_t *waiter)
 {
     vl_wait_add_first(park.waiters, waiter);
     keep_if_counted_locked(waiter, vl_slot_wait_again(park.shm, waiter->account,
@@ -221,12 +221,12 @@ static void take_granted(void)
 {
     if (!vl_slot_granted(park.shm))
         return;
-    vl_park_lock();
-    vl_park_take_locked();
-    vl_park_unlock();
+    vl_waiters_lock();
+    vl_waiters_take_locked();
+    vl_waiters_unlock();
 }
 
-apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
+apr_uint64_t vl_waiters_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
 {
     vl_ticket_t granted[GRANTS_MAX];
     apr_uint64_t charged;
@@ -234,16 +234,16 @@ apr_uint64_t vl_park_end(const vl_ticket_t *ticket, const vl_cost_t *cost)
                                              granted, GRANTS_MAX);
 
     if (n) {
-        vl_park_lock();
+        vl_waiters_lock();
         for (i = 0; i < n; i++)
             deliver_grant_locked(&granted[i]);
-        vl_park_unlock();
+        vl_waiters_unlock();
     }
     take_granted();
     return charged;
 }
 
-void vl_park_pause(const vl_ticket_t *ticket, apr_uint64_t us)
+void vl_waiters_pause(const vl_ticket_t *ticket, apr_uint64_t us)
 {
     vl_slot_pause(park.shm, ticket, us);
     take_granted();
@@ -301,7 +301,7 @@ static void deliver_grant_locked(const vl_ticket_t *granted)
     refill_locked(ticket.account);
 }
 
-void vl_park_take_locked(void)
+void vl_waiters_take_locked(void)
 {
     vl_ticket_t ticket;
 
@@ -324,7 +324,7 @@ static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
 {
     thread_waiter_t *tw = (thread_waiter_t *)waiter;
 
-    vl_park_count_with_thread_locked(waiter->account, -1);
+    vl_waiters_count_with_thread_locked(waiter->account, -1);
     tw->done = 1;
     tw->grant.holds = ticket != NULL;
     if (ticket)
@@ -335,7 +335,7 @@ static void finish_wait_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     pthread_cond_signal(&tw->wakeup);
 }
 
-/* Waits without the park lock until the child is woken or until_us. Gives credit to a
+/* Waits without the waiters lock until the child is woken or until_us. Gives credit to a
  * capped account, because a child with one thread has no other thread that does. */
 static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
 {
@@ -353,7 +353,7 @@ static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
         && read(pfd.fd, &count, sizeof(count)) < 0)
         apr_sleep(1000);            /* another thread or process has read it */
     pthread_mutex_lock(&park.lock);
-    vl_park_take_locked();
+    vl_waiters_take_locked();
 }
 
 static void wait_for_signal_locked(pthread_cond_t *wakeup, apr_int64_t until_us)
@@ -399,13 +399,13 @@ static void begin_wait_locked(thread_waiter_t *tw, pool_t *pool, int first)
 
     pool->total++;
     pool->by_account[account]++;
-    vl_park_count_with_thread_locked(account, 1);
+    vl_waiters_count_with_thread_locked(account, 1);
     if (first) {
-        vl_park_put_back_locked(&tw->waiter);
+        vl_waiters_put_back_locked(&tw->waiter);
         take_granted_locked();
     }
     else {
-        vl_park_add_locked(&tw->waiter);
+        vl_waiters_add_locked(&tw->waiter);
     }
 }
 
@@ -415,8 +415,8 @@ static void end_wait_locked(const thread_waiter_t *tw, pool_t *pool)
     pool->by_account[tw->waiter.account]--;
 }
 
-int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
-                 apr_int64_t timeout_us, vl_grant_t *grant)
+int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
+                    apr_int64_t timeout_us, vl_grant_t *grant)
 {
     pool_t *pool = stream ? &park.streams : &park.requests;
     apr_int64_t since_us = vl_clock_us() - grant->waited_us;
@@ -428,9 +428,9 @@ int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
     };
     pthread_condattr_t attr;
 
-    vl_park_lock();
+    vl_waiters_lock();
     if (!may_wait_locked(pool, account)) {
-        vl_park_unlock();
+        vl_waiters_unlock();
         return 0;
     }
     pthread_condattr_init(&attr);
@@ -440,7 +440,7 @@ int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
     begin_wait_locked(&tw, pool, grant->given_back);
     wait_for_grant_locked(&tw);
     end_wait_locked(&tw, pool);
-    vl_park_unlock();
+    vl_waiters_unlock();
     pthread_cond_destroy(&tw.wakeup);
     *grant = tw.grant;
     grant->waited_us = vl_clock_us() - since_us;
@@ -449,7 +449,7 @@ int vl_park_wait(apr_uint32_t account, const vl_client_id_t *client, int stream,
 
 /* --- all waiters ---------------------------------------------------------- */
 
-apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t max)
+apr_uint32_t vl_waiters_expire_locked(apr_int64_t now_us, apr_uint32_t max)
 {
     vl_waiter_t *waiter;
     apr_uint32_t n = 0;
@@ -464,7 +464,7 @@ apr_uint32_t vl_park_expire_locked(apr_int64_t now_us, apr_uint32_t max)
     return n;
 }
 
-int vl_park_has_locked(vl_waiter_done_fn done)
+int vl_waiters_has_locked(vl_waiter_done_fn done)
 {
     return vl_wait_any(park.waiters, done, NULL) != NULL;
 }
@@ -475,7 +475,7 @@ static int has_queued_locked(apr_uint32_t account)
            > vl_slot_deferred_here(park.shm, account);
 }
 
-vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued)
+vl_waiter_t *vl_waiters_evict_locked(vl_waiter_done_fn done, int queued)
 {
     vl_waiter_t *waiter = vl_wait_any(park.waiters, done, queued ? has_queued_locked : NULL);
 
@@ -484,8 +484,8 @@ vl_waiter_t *vl_park_evict_locked(vl_waiter_done_fn done, int queued)
     return waiter;
 }
 
-vl_waiter_t *vl_park_newest_of_longest_locked(vl_waiter_done_fn done,
-                                              apr_uint32_t *ret_count)
+vl_waiter_t *vl_waiters_newest_of_longest_locked(vl_waiter_done_fn done,
+                                                 apr_uint32_t *ret_count)
 {
     apr_uint32_t account = vl_wait_longest(park.waiters);
     vl_waiter_t *waiter;
