@@ -72,3 +72,7 @@ cut_off_pipes() { # <file>...
   is "$status" 1 "status of grep"
   is "$output" "" "bare sleeps"
 }
+
+@test "bats traces the commands of tests, not those of helpers" {
+  [[ $(trap -p DEBUG) == *'t|tools)/lib'*bats_debug_trap* ]] || fail "$(trap -p DEBUG)"
+}

@@ -38,7 +38,7 @@ stop_small() { small stop_httpd; }
 teardown_file() { all_of stop_small end_server; }
 
 # Instead of that in lib/httpd.bash: ten thousand vhosts are too much text for the shell.
-no_request_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+no_request_runs() { no_request_runs_in_thousands; }
 
 # Five hundred on each connection.
 ask_all() { # <number>

@@ -30,7 +30,7 @@ teardown() { all_of end_browser end_collector; }
 teardown_file() { end_server; }
 
 # Instead of that in lib/httpd.bash: so many sites are too much text for the shell.
-no_request_runs() { [[ $(status_json | jq '[.vhosts[] | .running + .waiting] | add') == 0 ]]; }
+no_request_runs() { no_request_runs_in_thousands; }
 
 # Some minutes of a history of all sites.
 write_history() {

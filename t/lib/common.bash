@@ -10,9 +10,13 @@ export TOP LC_ALL=C
 
 # Bats traces every command in a DEBUG trap, for the line number of a failure. A
 # trace costs 0.1 ms or more. Commands of helpers are not traced: polling would use most
-# of a CPU for its traces, and a failure should name the test's line anyway.
-if [[ $(trap -p DEBUG) == *bats_debug_trap* ]]; then
-  trap '[[ $BASH_SOURCE == */@(t|tools)/lib/* ]] || bats_debug_trap "$BASH_SOURCE"' DEBUG
+# of a CPU for its traces, and a failure should name the test's line anyway. Bats sets the
+# trap after it has read the test file.
+trace_tests_only() { trap '[[ $BASH_SOURCE == */@(t|tools)/lib/* ]] || bats_debug_trap "$BASH_SOURCE"' DEBUG; }
+if declare -F bats_setup_tracing >/dev/null && ! declare -F bats_begin_tracing >/dev/null; then
+  eval "bats_begin_tracing() $(declare -f bats_setup_tracing | sed 1d)"
+  bats_setup_tracing() { bats_begin_tracing && trace_tests_only; }
+  [[ $(trap -p DEBUG) != *bats_debug_trap* ]] || trace_tests_only
 fi
 
 # Everything takes about ten times as long in an emulated machine of tools/v2.sh, and up to five
