@@ -25,7 +25,7 @@ client_lock() {
   fi
   client_end
   trap client_end EXIT
-  trap 'exit 1' INT TERM HUP
+  exit_at 1 INT TERM HUP
   mkdir -m 700 "$client_dir" || client_refuse "$client_dir cannot be created"
   folder_let_run "$client_dir" 700 || client_refuse "programs cannot run in $client_dir"
   echo "$$" >"$client_dir/pid"

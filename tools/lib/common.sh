@@ -89,24 +89,32 @@ need_files() { # <number>: so many open files for each process from here on
   [[ $(ulimit -Sn) == unlimited ]] || (($(ulimit -Sn) >= $1)) || ulimit -Sn "$1"
 }
 
+# The program ends with the status when it gets one of the signals.  A signal may arrive while
+# bash 5.2 evaluates a command substitution.  Its parser then takes the trap for the rest of
+# one and wants a parenthesis, which the trap therefore has in a second line; in any other
+# case "exit" comes first.  A signal in a hundred is still lost.
+exit_at() { # <status> <signal>...
+  local command=$'exit '$1$'\n)'
+  # shellcheck disable=SC2064  # expanded now
+  trap "$command" "${@:2}"
+}
+
 # Registers a cleanup function; call this before the change.  The last one runs first.
-# Bash 5.2 can lose a signal that arrives while it evaluates a command substitution: "trap:
-# unexpected EOF while looking for matching `)'". The second signal works then.
 on_exit() { # <function>
   if ((${#exit_jobs[@]} == 0)); then
     trap exit_now EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM HUP
+    exit_at 130 INT
+    exit_at 143 TERM HUP
   fi
   exit_jobs=("$1" "${exit_jobs[@]}")
 }
 
 exit_now() {
   local rc=$? job
-  ((rc != 1)) || rc=$failure_status       # a command failed under set -e
-  trap - EXIT
-  [[ -z $sleep_pid ]] || kill "$sleep_pid" 2>/dev/null || true
   trap '' INT TERM HUP        # a second Ctrl-C must not stop the cleanup
+  trap - EXIT
+  ((rc != 1)) || rc=$failure_status       # a command failed under set -e
+  [[ -z $sleep_pid ]] || kill "$sleep_pid" 2>/dev/null || true
   for job in "${exit_jobs[@]}"; do
     "$job" || true
   done

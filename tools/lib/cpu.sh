@@ -12,21 +12,33 @@ cpu_clients_elsewhere() { cpu_clients_here=no; }
 cpu_give_server() { cpu_server_number=$1; }     # <number of CPUs>
 
 cpu_list() { # one number a line
-  local part
-  for part in $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status | tr , ' '); do
-    seq "${part%-*}" "${part#*-}"
+  local name allowed part cpu
+  while read -r name allowed; do
+    [[ $name != Cpus_allowed_list: ]] || break
+  done </proc/self/status
+  for part in ${allowed//,/ }; do
+    for ((cpu = ${part%-*}; cpu <= ${part#*-}; cpu++)); do printf '%s\n' "$cpu"; done
   done
 }
 
 cpu_server() { # comma separated
-  if [[ $cpu_clients_here == yes ]]; then cpu_list | sed -n "1,${cpu_server_number}p"; else cpu_list; fi | paste -sd, -
+  local cpus
+  mapfile -t cpus < <(cpu_list)
+  [[ $cpu_clients_here != yes ]] || cpus=("${cpus[@]::cpu_server_number}")
+  cpu_join "${cpus[@]}"
 }
 
 cpu_clients() { # comma separated
-  local others=''
-  [[ $cpu_clients_here != yes ]] || others=$(cpu_list | sed "1,${cpu_server_number}d" | paste -sd, -)
-  if [[ -n $others ]]; then printf '%s\n' "$others"; else cpu_server; fi
+  local cpus
+  mapfile -t cpus < <(cpu_list)
+  if [[ $cpu_clients_here == yes && ${#cpus[@]} -gt $cpu_server_number ]]; then
+    cpu_join "${cpus[@]:cpu_server_number}"
+  else
+    cpu_server
+  fi
 }
+
+cpu_join() { local IFS=,; printf '%s\n' "$*"; }        # <number>...
 
 # What sar calls the CPUs of the server, and of the clients.  Where the clients are
 # other machines, all of this machine's are the server's.

@@ -181,7 +181,7 @@ pristine_run() { # <folder in the root> <command>...
   done
   pristine_child=
   trap 'exit 130' INT         # as on_exit has set them
-  trap 'exit 143' TERM HUP
+  exit_at 143 TERM HUP
   [[ -z ${pristine_killed-} ]] || exit 143
   return "$status"
 }

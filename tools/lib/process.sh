@@ -12,7 +12,9 @@ process_ours() { # <pidfile> <word>: the pid, if its command line has that word
 }
 
 process_has_word() { # <pid> <word>: in its command line
-  [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline") == *"$2"* ]]
+  local words
+  mapfile -d '' words 2>/dev/null <"/proc/$1/cmdline" || return 1
+  [[ ${words[*]} == *"$2"* ]]
 }
 
 process_has_file() { # <pid> <path>: is it open?
