@@ -1,9 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Each program in tools: help, usage errors, and use without root.
+# shellcheck disable=SC2030,SC2031  # tool is set and read within one test
 
 bats_require_minimum_version 1.5.0
-TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
+load lib/common
 
 exits() { # <status> <words in the output>
   printf 'status %s\n%s\n' "$status" "$output"
@@ -105,6 +106,12 @@ programs() { # every program in tools
     run "$TOP/tools/bench.sh" --repeat "$n"
     exits 2 "--repeat: '$n' is not a whole number from 1 to 99"
   done
+  for n in 0 3601 1.5 08; do
+    run "$TOP/tools/bench.sh" --seconds "$n"
+    exits 2 "--seconds: '$n' is not a whole number from 1 to 3600"
+  done
+  run "$TOP/tools/bench.sh" --seconds 5 cgi
+  exits 2 "--seconds: runs of the test cgi end after a number of requests"
   run "$TOP/tools/bench.sh" --load ab
   exits 2 "--load: 'ab' is not one of siege wrk"
   for n in 0 two -1; do
@@ -183,3 +190,25 @@ programs() { # every program in tools
   exits 0 ""
   [ -z "$output" ]
 }
+
+@test "a signal within a command substitution ends a tool with the signal's status, after its cleanup" {
+  local n signal status
+  # shellcheck disable=SC2016  # expanded there
+  echo '. "$1/tools/lib/common.sh"; cleanup() { echo cleaned; }; on_exit cleanup; say() { echo "$1"; }
+    echo began; while :; do x="$(say a) $(say "$(say b)")"; done' >"$BATS_TEST_TMPDIR/tool"
+  for n in {1..20}; do
+    signal=INT
+    ((n % 2)) || signal=TERM
+    env --default-signal=INT bash "$BATS_TEST_TMPDIR/tool" "$TOP" >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
+    tool=$!
+    wait_until 10 grep -q began "$BATS_TEST_TMPDIR/out"
+    sleep "0.0$((n % 5 + 1))"
+    wait_until 10 signalled_once_more "$signal" "$tool"
+    status=0
+    wait "$tool" || status=$?
+    echo "$n: $signal, status $status, $(xargs <"$BATS_TEST_TMPDIR/out")"
+    [ "$status $(xargs <"$BATS_TEST_TMPDIR/out")" = "$([[ $signal == INT ]] && echo 130 || echo 143) began cleaned" ]
+  done
+}
+teardown() { [[ -z ${tool-} ]] || kill -KILL "$tool" 2>/dev/null || :; }
+signalled_once_more() { kill "-$1" "$2" 2>/dev/null || :; gone "$2"; }  # bash loses one of a hundred

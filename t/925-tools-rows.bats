@@ -339,12 +339,29 @@ interval_rows() { # <bar> <rate of the module in each round>...
   interval_rows '<= 12' 9 10 11
   is 'map([.target, .name])' '[["plain","total"],["vhostlimit","total"],["vhostlimit","more"]]'
   jq '{ rows: ., options: { length: "quick" } }' <<<"$output" >result.json
-  with_bench 'report_intervals result.json; report_jq result.json rows | report_rows'
+  with_bench 'report_beside result.json; report_jq result.json rows | report_rows'
   [[ ${lines[0]} == *'mean and 95 % interval, 3 rounds'*plain*vhostlimit* ]]
   [[ ${lines[1]} == total*'100.000 ± 0.000'*'10.000 ± 2.484' ]]
   [[ ${lines[2]} =~ ^more\ +-\ +1.000\ ±\ 0.000$ ]]
   [[ $output == *'These are not figures to publish'*'there were 3 of --quick.'* ]]
   [[ $output == *'vhostlimit: total'*missed* && $output != *'vhostlimit: more'* ]]
+}
+
+@test "rows side by side have the median and the range of each target, for each page" {
+  rm -f run-*.json
+  canned 1 static plain 9 100 1 0; canned 2 static plain 9 120 1 0; canned 3 static plain 9 115 1 0
+  canned 1 static vhostlimit 9 5.5 1 0; canned 1 php plain 9 1234.5 1 0
+  with_bench 'test=() test_rows=(); test_side_by_side
+    test_row all@plain total "" "" "this | .total.rate"; test_row all@vhostlimit total "" "" "this | .total.rate"
+    rows_json run-*.json'
+  jq '{ rows: ., options: { length: "default" } }' <<<"$output" >result.json
+  with_bench 'report_beside result.json; report_jq result.json rows | report_rows'
+  [[ ${lines[0]} == 'median and range, 3 rounds'*plain*vhostlimit ]]
+  [[ ${lines[1]} == 'php, total'*' 1235'*' -' ]]
+  [[ ${lines[2]} == 'static, total'*' 115 (100 to 120)'*' 5.50' ]]
+  [[ $output != *'figures to publish'* && $output != *'bar'* ]]
+  with_bench 'report_markdown result.json table.md'
+  [ "$(cat table.md)" = $'| median and range, 3 rounds | plain | vhostlimit |\n| --- | --- | --- |\n| php, total | 1235 | - |\n| static, total | 115 (100 to 120) | 5.50 |' ]
 }
 
 @test "the isolation test has four sites and five kinds of load a hundred times as high, ten rounds" {

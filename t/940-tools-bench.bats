@@ -26,7 +26,7 @@ nothing_left() {
 
 begin_bench() { # <option>...: in the background; its pid is in $bench
   # a shell's background jobs ignore INT, a program started by hand does not
-  env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static "$@" >report 2>log 3>&- &
+  env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page sleep "$@" >report 2>log 3>&- &
   bench=$!
 }
 
@@ -50,7 +50,7 @@ interrupted_after_a_run() { # <signal>
 }
 
 @test "bench.sh --quick measures both pages on both targets" {
-  run --separate-stderr "$TOP/tools/bench.sh" --quick --keep-noisy --load siege -w 400 -o out 3>&-
+  run --separate-stderr "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --load siege -w 400 -o out 3>&-
   # shellcheck disable=SC2154  # set by run --separate-stderr
   printf '%s\n%s\n' "$output" "$stderr"
   [ "$status" -eq 0 ]
@@ -65,7 +65,7 @@ interrupted_after_a_run() { # <signal>
   jq -e '.schema == 2 and .complete and .machine.kernel and .machine.httpd and (.options.load | startswith("siege"))' out/result.json
   jq -e '[.rows[] | select(.name | test("^victim.s rate")) | .median] | length == 2 and all(. > 0)' out/result.json
   jq -e 'all(.runs[]; .commands | any(test("vl-client2 .* siege .*-c500 ")))' out/result.json
-  jq -e '.options.command | contains("--quick --keep-noisy --load siege")' out/result.json
+  jq -e '.options.command | contains("--quick --seconds 1 --keep-noisy --load siege")' out/result.json
   jq -e '.build | (.module_sha256 | length == 64) and .cflags == "-g -O2" and .configure == ""' out/result.json
   [ "$(sha256sum out/mod_vhostlimit.so | cut -d ' ' -f 1)" = "$(jq -r .build.module_sha256 out/result.json)" ]
   grep -q "LoadModule vhostlimit_module \"$DIR/mod_vhostlimit.so\"" out/1-php-vhostlimit.conf
@@ -76,7 +76,7 @@ interrupted_after_a_run() { # <signal>
 }
 
 @test "repetitions: the order of targets rotates, all runs are kept, and weights reach the module" {
-  run "$TOP/tools/bench.sh" --quick --keep-noisy --repeat 2 --page php --target plain,vhostlimit -o out weights 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --repeat 2 --page php --target plain,vhostlimit -o out weights 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   [ "$(jq -r '[.runs[] | "\(.repetition) \(.target)"] | join(", ")' out/result.json)" = \
@@ -145,6 +145,20 @@ admitted_by_weight() {
   grep -q 'limit site1.test cpu=100%' out/1-mixed-vhostlimit-cap.conf
 }
 
+@test "HAProxy ends TLS and speaks HTTP/2 where a test wants it, and a scene has its own protocol" {
+  requires haproxy h2load openssl
+  run "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  nothing_left
+  jq -e '[.runs[] | "\(.scene) \(.keepalive)"] == ["http1-close false", "https-kept true", "http2 false"]' out/result.json
+  jq -e 'all(.runs[]; .total.transactions > 0 and .server_cpus == 1)' out/result.json
+  grep -q 'bind 198.18.0.1:443 ssl crt .* alpn h2,http/1.1 ' out/1-sleep-haproxy-http2.conf
+  grep -q 'bind 198.18.0.1:80 backlog' out/1-sleep-haproxy-http1-close.conf
+  run ! grep SSLEngine out/1-sleep-haproxy-http2.conf
+  grep -q 'Application protocol: h2' out/1-sleep-haproxy-http2-load1.h2load
+}
+
 @test "an interrupted measurement reports its complete runs and leaves nothing" {
   run interrupted_after_a_run INT
   printf '%s\n' "$output"
@@ -157,14 +171,14 @@ admitted_by_weight() {
 
 @test "noisy with mod_qos, haproxy and process-limit: each has its own configuration and rows" {
   requires haproxy mod_qos
-  run "$TOP/tools/bench.sh" --quick --keep-noisy --page static --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
+  run "$TOP/tools/bench.sh" --quick --keep-noisy --page sleep --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
   jq -e 'all(.runs[]; .sites | all(.transactions > 0))' out/result.json
   [ "$(jq -r '[.rows[].target] | unique | join(" ")' out/result.json)" = 'haproxy mod_qos process-limit' ]
-  grep -q 'QS_LocRequestLimitDefault 33' out/1-static-mod_qos.conf
-  [ "$(grep -c 'maxconn 33$' out/1-static-haproxy.conf)" -eq 3 ]
-  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-static-process-limit.conf)" -eq 2 ]
-  run ! grep -E 'haproxy|QS_' out/1-static-plain.conf
+  grep -q 'QS_LocRequestLimitDefault 33' out/1-sleep-mod_qos.conf
+  [ "$(grep -c 'maxconn 33$' out/1-sleep-haproxy.conf)" -eq 3 ]
+  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-sleep-process-limit.conf)" -eq 2 ]
+  run ! grep -E 'haproxy|QS_' out/1-sleep-plain.conf
 }

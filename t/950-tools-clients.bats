@@ -26,7 +26,7 @@ teardown() {
 # Runs on vlt-server; its pid is in $bench.
 begin_bench() { # <option>...
   # A shell's background jobs ignore INT, a program started by hand does not.
-  on_server env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page static -w 50 -o out "$@" \
+  on_server env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page sleep -w 50 -o out "$@" \
     >report 2>log 3>&- &
   bench=$!
 }
@@ -50,7 +50,7 @@ meanwhile() { # <command>...
 }
 succeeds_or_ended() { "$@" || gone "$bench"; }
 
-began() { grep -qs '^began' "out/$1-static-plain-load$2.err"; }     # <repetition> <client>
+began() { grep -qs '^began' "out/$1-sleep-plain-load$2.err"; }     # <repetition> <client>
 mapped()     { grep -q "^${2-198.18.9.1} site1.test" "/etc/netns/vlt-host$1/hosts"; }   # <number> [<address>]
 server_is_clean() { # nothing of a run is left on it
   local pids
@@ -144,8 +144,8 @@ answer_to() { # <address of machine 2> [port]: its status; 000 if there is no an
   logged 'pages are served to this machine and to 198.18.9.12 198.18.9.13 only'
   server_is_clean
   begin_bench --clients two --target haproxy --repeat 4
-  meanwhile [ -e out/1-static-haproxy-load1.err ]
-  meanwhile grep -q '^began' out/1-static-haproxy-load1.err
+  meanwhile [ -e out/1-sleep-haproxy-load1.err ]
+  meanwhile grep -q '^began' out/1-sleep-haproxy-load1.err
   is "$(answer_to 198.18.9.99)" 403 'to a stranger, from HAProxy'
   is "$(answer_to 198.18.9.99 8080)" 000 'to a stranger, from Apache behind it'
   is "$(answer_to 198.18.9.12)" 200 'to a client, through HAProxy'
@@ -184,7 +184,7 @@ second_address() {
 
 @test "a stalled client and a dead one are named, and the complete repetitions are reported" {
   begin_bench --clients one,two,three --repeat 3
-  meanwhile [ -e out/1-static-plain.json ]
+  meanwhile [ -e out/1-sleep-plain.json ]
   cp "$MACHINES_DIR/hangs" "$MACHINES_DIR/host3/bin/siege"
   meanwhile grep -qF 'client three, 500 users on site2: it did not end in time and was killed' log
   rm "$MACHINES_DIR/host3/bin/siege"

@@ -12,6 +12,8 @@
 #   --full            publishable length: five minutes a run, three repetitions, about
 #                     65 minutes for noisy; process-limits runs one minute, with all loads
 #                     and schemes, about three hours
+#   --seconds N       N seconds a run instead, from 1 to 3600; not for tests whose runs end
+#                     after a number of requests
 #   --repeat N        run N times, alternating targets; median and range are reported
 #                     (3; 10 for isolation; 1 with --quick)
 #   --strict          exit 1 if a row misses its bar
@@ -57,7 +59,8 @@
 #   .bench-build, however the checkout itself is configured; result.json has the commit,
 #   the flags and the module's SHA-256.
 #   The table goes to stdout, all other messages to stderr. The result folder gets the
-#   table, report.html for a browser, and the main chart as report.png.
+#   table, report.html for a browser, the main chart as report.png, and of a test that
+#   shows the targets side by side table.md.
 # Exit:    0 measured, or compared; also if void runs left gaps, which the report names;
 #          1 with --strict: a row missed its bar; 2 usage; 3 failed, a client was lost,
 #          or with --strict a bar could not be judged; 77 cannot run, and the message
@@ -89,11 +92,11 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/compare.sh"
 . "$here/lib/measure.sh"
 
-declare -A option=([length]=default [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
+declare -A option=([length]=default [seconds]='' [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
   [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [cpus]='' [clients]='')
 
 parse() {
-  parse_options lkw:D:o: quick,full,strict,keep-noisy,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,compare,docroot: "$@"
+  parse_options lkw:D:o: quick,full,strict,keep-noisy,seconds:,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,compare,docroot: "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
@@ -104,6 +107,7 @@ parse() {
       --compare) option[compare]=1 ;;
       -k) option[keepalive]=1 ;;
       --install) option[install]=yes ;;
+      --seconds) option[seconds]=$2; shift ;;
       --repeat) option[repeat]=$2; shift ;;
       --target) option[targets]=$2; shift ;;
       --page) option[pages]=$2; shift ;;
@@ -148,6 +152,9 @@ check_values() {
   done
   check_clients
   check_load
+  [[ -z ${option[seconds]} || $(test_ends) == timed ]] || misuse "--seconds: runs of the test ${test[name]} end after a number of requests"
+  [[ ${option[seconds]:-1} =~ ^[1-9][0-9]{0,3}$ && ${option[seconds]:-1} -le 3600 ]] ||
+    misuse "--seconds: '${option[seconds]}' is not a whole number from 1 to 3600"
   [[ ${option[repeat]:-1} =~ ^[1-9][0-9]?$ ]] || misuse "--repeat: '${option[repeat]}' is not a whole number from 1 to 99"
   [[ ${option[workers]:-25} =~ ^([1-9][0-9]{0,2})?(00|25|50|75)$ && ${option[workers]} != 00 ]] ||
     misuse "-w: '${option[workers]}' is not a multiple of 25"
@@ -208,16 +215,17 @@ resolve_options() {
   fi
   measure_plan command="${option[command]}" out="${option[out]}" load="${option[load]}" length="${option[length]}" \
     seconds="$seconds" warm="$warm" try="$try" repeat="${option[repeat]:-$repeat}" \
-    keepalive="${test[keepalive]:-${option[keepalive]}}" targets="${option[targets]:-${test[targets]}}" \
+    keepalive="${test[keepalive:-]:-${option[keepalive]}}" targets="${option[targets]:-${test[targets]}}" \
     pages="${option[pages]:-${test[pages]}}" workers="${option[workers]:-${bed[workers]}}" \
     strict="${option[strict]}" noisy="${option[noisy]}"
 }
 
 lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repetitions
+  local seconds=${option[seconds]}
   case ${option[length]} in
-    quick) echo "${test[quick]:-3}" 1 1 1 ;;
-    full) echo "${test[full]:-300}" 10 10 "${test[repeat]:-3}" ;;
-    *) echo "${test[default]:-25}" 2 3 "${test[repeat]:-3}" ;;
+    quick) echo "${seconds:-${test[quick]:-3}}" 1 1 1 ;;
+    full) echo "${seconds:-${test[full]:-300}}" 10 10 "${test[repeat]:-3}" ;;
+    *) echo "${seconds:-${test[default]:-25}}" 2 3 "${test[repeat]:-3}" ;;
   esac
 }
 

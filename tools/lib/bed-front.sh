@@ -32,9 +32,10 @@ bed_front_config() { # <http-reuse> <how the server is spoken to>
     ADDRESS="$bed_address" BACKEND="$backend" PORT="$port" ALLOWED="$allowed" REUSE="$1" HOW="$2" MOST="$((($(ulimit -Sn) - 100) / 2))"
 }
 
-# A backend for each site, limited to its part of Apache's workers.
+# A backend for each site, limited to its part of Apache's workers.  It ends TLS itself.
 bed_front_config_sites() {
-  local backend port allowed user site backends=''
+  local backend port allowed user site backends='' bind=$bed_address:80
+  [[ ${bed[tls]} == off ]] || { bed_tls_files; bind="$bed_address:443 ssl crt $bed_dir/tls/both.pem alpn h2,http/1.1"; }
   backend=$(bed_backend)
   port=$(bed_port)
   allowed=$(bed_allowed haproxy)
@@ -43,7 +44,7 @@ bed_front_config_sites() {
     backends+="backend $site.test"$'\n'"    server apache $backend:$port maxconn $(bed_part)"$'\n\n'
   done
   template_render "$(in_tree conf/testbed/haproxy-sites.conf.in)" "$bed_dir/haproxy.conf" \
-    ADDRESS="$bed_address" ALLOWED="$allowed" USER="$user" MOST="$((($(bed_front_files) - 100) / 2))" BACKENDS="${backends%$'\n\n'}"
+    BIND="$bind" ALLOWED="$allowed" USER="$user" MOST="$((($(bed_front_files) - 100) / 2))" BACKENDS="${backends%$'\n\n'}"
 }
 
 # File descriptors of a program in front: the hard limit, but no more than 40000.

@@ -141,8 +141,6 @@ bed_httpd_start_one() { # <name> <listens> <status page> <workers>
     die "Apache did not start: $(tail -n 3 "$bed_dir/$1.out")"
 }
 
-# One $(...) in each command: bash handles a signal that arrives in one while it parses
-# the next, and then reports an unexpected end of file.
 bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   local user group types modules more apps also folder threads=25 limited='' per allowed sites
   user=$(httpd_user)
@@ -199,19 +197,22 @@ bed_backend() {
   if [[ ${bed[front]} != none && ${bed[network]} == host ]]; then echo 127.0.0.1; else printf '%s\n' "$bed_address"; fi
 }
 
+# Does Apache end TLS, and not the program in front?
+bed_apache_has_tls() { [[ ${bed[tls]} != off && ${bed[front]} != sites ]]; }
+
 # The port of the sites in Apache.  Clients use 443, or 80, which may be a front's.
 bed_port() {
-  if [[ ${bed[tls]} != off ]]; then echo 443; elif [[ ${bed[front]} != none ]]; then echo 8080; else echo 80; fi
+  if bed_apache_has_tls; then echo 443; elif [[ ${bed[front]} != none ]]; then echo 8080; else echo 80; fi
 }
 
 bed_more_modules() {
   [[ -z ${bed[modules]} ]] || echo "${bed[modules]}"
-  [[ ${bed[tls]} == off ]] || bed_tls_modules
+  ! bed_apache_has_tls || bed_tls_modules
   [[ ${bed[front]} != proxy ]] || echo remoteip
 }
 
 bed_site_lines() { # configuration of each site's virtual host
-  [[ ${bed[tls]} == off ]] || echo 'SSLEngine on'
+  ! bed_apache_has_tls || echo 'SSLEngine on'
   [[ ${bed[front]} != proxy ]] || echo 'RemoteIPProxyProtocol On'
 }
 
@@ -344,6 +345,6 @@ bed_status_page() { # <path>: asked inside the server, where the vhost is Off
 }
 
 bed_idle() { # no connection of the last run is open, in Apache or PHP-FPM
-  [[ -z $( (exec_on_client_cpus ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :$(bed_port) )") ) ]] &&
+  [[ -z $( (exec_on_client_cpus ss -Htn state connected exclude time-wait "( sport = :80 or sport = :81 or sport = :443 or sport = :$(bed_port) )") ) ]] &&
     ! grep -qF "$bed_dir/fpm" <<<"$( (exec_on_client_cpus ss -Hxn state established) )"
 }

@@ -18,10 +18,11 @@ bed_tls_files() { # once for each bed
   openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=vhostlimit-testbed \
     -addext "subjectAltName=${names#,}" -keyout "$bed_dir/tls/key.pem" -out "$bed_dir/tls/cert.pem" \
     2>"$bed_dir/tls/out" || die "openssl could not make a certificate: $(tail -n 1 "$bed_dir/tls/out")"
+  cat "$bed_dir/tls/cert.pem" "$bed_dir/tls/key.pem" >"$bed_dir/tls/both.pem"      # as HAProxy wants them
 }
 
 bed_tls_config() {
-  [[ ${bed[tls]} != off ]] || return 0
+  bed_apache_has_tls || return 0
   bed_tls_files
   template_render "$(in_tree conf/testbed/tls.conf.in)" "$bed_dir/tls.conf" DIR="$bed_dir"
   cat "$bed_dir/tls.conf"

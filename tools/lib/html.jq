@@ -27,15 +27,15 @@ def fact_list: "<dl>", ([facts][1:][] | fact), (.machine.sysstat | values | "<dt
 def verdict_row: .[5] as $verdict
   | "<tr>\(.[0] | row_label)<td class=\"\(
       if $verdict == "missed" then "bad" elif ($verdict | startswith("met")) then "good" else "" end)\">\($verdict | text)</td>\(.[1:5] | map(cell("td")) | join(""))</tr>";
-def verdicts: select(.rows | length > 0)
+def verdicts: select(row_table | length > 0)
   | "<section id=\"answers\">", "<h2>Bars and goals</h2>", "<div class=\"wide\" tabindex=\"0\"><table>",
     "<thead>", (row_head | .[:1] + [""] + .[1:] | head_row), "</thead>", "<tbody>", (row_table[] | verdict_row), "</tbody>", "</table></div>",
     "<p>The bar has to be met; the goal is what the project aims for. \(.rows | map(.values | length) | max
       | if . > 1 then "Shown are the median of \(.) repetitions, and the range." else "There was one repetition." end)</p>",
     "</section>";
 
-def intervals_section: select(interval_rows | length > 0)
-  | "<section id=\"intervals\">", "<h2>Side by side</h2>", table([interval_head]; interval_table),
+def beside_section: select(beside_rows | length > 0)
+  | "<section id=\"intervals\">", "<h2>Side by side</h2>", table([beside_head]; beside_table),
     "<p>\([interval_notes] | map(text) | join("<br>"))</p>", "</section>";
 
 # The rows above "users" are the head of the table.

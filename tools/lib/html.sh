@@ -9,7 +9,7 @@ html_jq() { # <result.json> <filter> [page] [number]
 
 html_print() { # <result.json>
   html_head "$1"
-  html_jq "$1" intervals_section
+  html_jq "$1" beside_section
   html_jq "$1" verdicts
   html_charts "$1"
   html_pages "$1"

@@ -172,7 +172,7 @@ measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <pref
   local most=$5
   [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
   trial_set repetition="$1" page="$2" target="$3" scene="$4" seconds="$most" workers="$6" prefix="$7" \
-    requests="${test[${measure[length]}:$4]-}" warm="${measure[warm]}" load="${measure[load]}" keepalive="${measure[keepalive]}" \
+    requests="${test[${measure[length]}:$4]-}" warm="${measure[warm]}" load="${measure[load]}" keepalive="${test[keepalive:$4]-${measure[keepalive]}}" \
     capacity="${measure_capacity[$2]-}"
 }
 
@@ -304,6 +304,7 @@ measure_report() {
   measure_unreported=''
   local out=${measure[out]}
   report_print "$out/result.json" | tee "$out/report.txt"
+  report_markdown "$out/result.json" "$out/table.md"
   if ((${#measure_runs[@]} == 0)); then
     say "$out: report.txt, result.json and raw outputs"
     return

@@ -47,14 +47,14 @@ def noise_facts:
       | "outliers:  not searched for; that needs three repetitions");
 
 def measured_facts:
-  .machine as $m | .options as $o | .runs[0].keepalive as $keepalive |
+  .machine as $m | .options as $o |
   "\(.test): \(.summary)",
   (.runs | map({ scene, users: users }) | in_order[]
     | "users:     " + (if .scene == "-" then "" else .scene + ": " end) + .users),
   "machine:   \($m.cpus) CPU (\($m.cpu)), \($m.memory_kb | gigabytes), \($m.system), Linux \($m.kernel), cgroups \($m.cgroup)",
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
   (.build | values | "module:    \(build_name); SHA-256 \(.module_sha256)"),
-  "clients:   \($o.load), \(if $keepalive then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
+  "clients:   \($o.load), \(.runs | map(.keepalive) | unique | if length > 1 then "kept and closed connections" elif .[0] then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (([.runs[].fleet | values][0]) as $fleet | if $fleet then "servers:   \($fleet.meter[0].webs | length), each with a quota of CPU time"
        + (.runs | map(select(.fleet.quota) | { scene, quota: .fleet.quota }) | in_order | map("\(.scene): \(.quota) % of a CPU") | " (" + join(", ") + ")")
      else empty end),
@@ -155,25 +155,35 @@ def row_cells($several): . as $row
 
 def row_head: ["median of the repetitions", "value", "range", "bar", "goal"];
 def row_table: .rows as $rows | ($rows | map(.target) | in_order | length > 1) as $several
-  | [$rows[] | select(.judged != "interval" or .bar != "") | row_cells($several)];
+  | [$rows[] | select((.judged // "median") == "median" or .bar != "") | row_cells($several)];
 
-# Rows with an interval: a line for each name, a column for each target.
-def interval_cell: if .median == null then "-" elif .half == null then .mean | fixed(3)
+# Rows that are shown side by side: a line for each page and name, a column for each target.
+def figure: (if fabs >= 100 then 0 elif fabs >= 10 then 1 else 2 end) as $digits | fixed($digits);
+def beside_cell: if .median == null then "-"
+  elif .judged == "beside" then (.median | figure) + (if (.values | length) > 1 then " (\(.min | figure) to \(.max | figure))" else "" end)
+  elif .half == null then .mean | fixed(3)
   else "\(.mean | fixed(3)) ± \(.half | fixed(3))" end;
-def interval_rows: [.rows // [] | .[] | select(.judged == "interval")];
-def interval_head: interval_rows as $rows | ($rows | map(.values | length) | max) as $n
-  | ["mean" + if $n > 1 then " and 95 % interval, \($n) rounds" else " of one round" end] + ($rows | map(.title) | in_order);
-def interval_table: interval_rows as $rows | ($rows | map(.target) | in_order) as $targets
-  | [$rows | map(.name) | in_order[] as $name
-     | [$name] + [$targets[] as $target | first($rows[] | select(.name == $name and .target == $target) | interval_cell) // "-"]];
-def intervals: select(interval_rows | length > 0) | interval_head, interval_table[] | join("\u001f");
-def interval_notes: select(interval_rows | length > 0) | (interval_rows | map(.values | length) | max) as $n
+def beside_rows: [.rows // [] | .[] | select((.judged // "median") != "median")];
+def beside_head: beside_rows as $rows | ($rows | map(.values | length) | max) as $n
+  | [if $n == 1 then "one round" elif $rows[0].judged == "beside" then "median and range, \($n) rounds"
+     else "mean and 95 % interval, \($n) rounds" end] + ($rows | map(.title) | in_order);
+def beside_table: beside_rows as $rows | ($rows | map(.target) | in_order) as $targets
+  | ($rows | map(.page) | in_order | length > 1) as $several
+  | [$rows | map([.page, .name]) | in_order[] as $of
+     | [(if $several then "\($of[0]), " else "" end) + $of[1]]
+       + [$targets[] as $target | first($rows[] | select([.page, .name] == $of and .target == $target) | beside_cell) // "-"]];
+# The same table in Markdown.
+def markdown_row: "| " + join(" | ") + " |";
+def markdown: select(beside_rows | length > 0)
+  | (beside_head | markdown_row, (map("---") | markdown_row)), (beside_table[] | markdown_row);
+def beside: select(beside_rows | length > 0) | beside_head, beside_table[] | join("\u001f");
+def interval_notes: select(any(beside_rows[]; .judged == "interval")) | (beside_rows | map(.values | length) | max) as $n
   | "Intervals: Student's t over the rounds. A bar has to be met by the worse end of the interval.",
     (select($n < 10 or .options.length == "quick")
       | "These are not figures to publish: that needs ten rounds or more of full length; there were \($n)\(if .options.length == "quick" then " of --quick" else "" end).");
 
 def rows:
-  (select(.rows | length > 0) | row_head),
+  (select(row_table | length > 0) | row_head),
   row_table[]
   | join("\u001f");
 

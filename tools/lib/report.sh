@@ -10,20 +10,26 @@ report_print() { # <result.json>
     report_jq "$1" table "$page" | report_table
   done < <(report_jq "$1" pages)
   printf '\n'
-  report_intervals "$1"
+  report_beside "$1"
   report_jq "$1" rows | report_rows
   report_jq "$1" published | report_cells -62 10 10 16 6
   report_jq "$1" notes
 }
 
-report_intervals() { # <result.json>
-  [[ -n $(report_jq "$1" intervals) ]] || return 0
-  report_jq "$1" intervals | report_cells -44 16
+report_beside() { # <result.json>
+  [[ -n $(report_jq "$1" beside) ]] || return 0
+  report_jq "$1" beside | report_cells -44 16
   report_jq "$1" interval_notes
   printf '\n'
 }
 
-report_jq() { # <result.json> <facts|pages|table|intervals|interval_notes|rows|published|notes> [page]
+# The targets side by side, for documents; no file if the test has no such table.
+report_markdown() { # <result.json> <file>
+  report_jq "$1" markdown >"$2"
+  [[ -s $2 ]] || rm -f "$2"
+}
+
+report_jq() { # <result.json> <facts|pages|table|beside|interval_notes|markdown|rows|published|notes> [page]
   lib_jq report "$2" -r --arg page "${3-}" "$1"
 }
 

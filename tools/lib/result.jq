@@ -6,7 +6,7 @@ def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
 
 # ---- a run -----------------------------------------------------------------------
 
-def about: $ARGS.named | with_numbers("repetition", "workers", "seconds")
+def about: $ARGS.named | with_numbers("repetition", "workers", "seconds", "server_cpus")
   | (.requests, .capacity) |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
 
 # A load: its parameters and the generator's record.  The length of a load with a number

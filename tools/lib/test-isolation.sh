@@ -33,7 +33,7 @@ describe_isolation() {
   done
   test_intervals
   for kind in "${isolation_kinds[@]}"; do isolation_rows "$kind" "${levels[@]}"; done
-  isolation_row "reference: the others' mean time, s" '' 'this("reference") | abiding_mean_s'
+  test_row_each "reference: the others' mean time, s" '' 'this("reference") | abiding_mean_s'
   for kind in "${isolation_kinds[@]}"; do
     test_figure "$kind: the others' mean time" "the disruptive site's load" seconds \
       "if .scene == \"reference\" then 1 elif (.scene | startswith(\"$kind-\")) then .scene | ltrimstr(\"$kind-\") | tonumber else empty end" \
@@ -72,19 +72,12 @@ isolation_rows() { # <kind> <times>...
   for level in "${@:2}"; do
     bar=''
     ((level != 100)) || bar='<= 0.05'
-    isolation_row "$kind, $level times: isolation impact I_QoS" "$bar" \
+    test_row_each "$kind, $level times: isolation impact I_QoS" "$bar" \
       "isolation_impact(this(\"reference\"); this(\"$kind-$level\"))"
-    isolation_row "$kind, $level times: Jain's index" '' "this(\"$kind-$level\") | jain_of_shares"
-    isolation_row "$kind, $level times: the others' mean time, s" '' "this(\"$kind-$level\") | abiding_mean_s"
-    isolation_row "$kind, $level times: the others' failed part" '' "this(\"$kind-$level\") | abiding_failed"
+    test_row_each "$kind, $level times: Jain's index" '' "this(\"$kind-$level\") | jain_of_shares"
+    test_row_each "$kind, $level times: the others' mean time, s" '' "this(\"$kind-$level\") | abiding_mean_s"
+    test_row_each "$kind, $level times: the others' failed part" '' "this(\"$kind-$level\") | abiding_failed"
     scenes+="${scenes:+, }this(\"$kind-$level\")"
   done
-  (($# == 2)) || isolation_row "$kind: average impact I_avg" '' "isolation_average(this(\"reference\"); $scenes)"
-}
-
-# A row of each target.  Only the module has a bar.
-isolation_row() { # <name> <bar> <value>
-  local target
-  for target in plain mod_qos haproxy nginx; do test_row "all@$target" "$1" '' '' "$3"; done
-  test_row all@vhostlimit "$1" "$2" '' "$3"
+  (($# == 2)) || test_row_each "$kind: average impact I_avg" '' "isolation_average(this(\"reference\"); $scenes)"
 }

@@ -4,9 +4,9 @@
 # calls them for the loads, pages, targets and rows of the test.  A new file is a new test.
 
 # The description that was read, changed by the functions of this file only.  Keys of a
-# scene are lines, vhosts, hogs, kills, mpm, front, docroot, quota, fleet and store with
-# :SCENE, and the number of requests of each load with full:SCENE, default:SCENE and
-# quick:SCENE.
+# scene are lines, vhosts, hogs, kills, mpm, front, tls, keepalive, docroot, quota, fleet and
+# store with :SCENE, and the number of requests of each load with full:SCENE,
+# default:SCENE and quick:SCENE.  tls:- and keepalive:- hold for all scenes.
 declare -A test=()
 declare -A test_option=()       # see test_read
 test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
@@ -61,7 +61,7 @@ test_summary()      { test[summary]=$1; }               # <line for -l>
 test_targets()      { test[targets]=$1; }               # <target,...>
 test_rivals()       { test[rivals]=$1; }                # <target,...>: what it may be run on beside the module
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
-test_keepalive()    { test[keepalive]=1; }              # without -k too
+test_keepalive()    { test[keepalive:$test_scene_now]=1; }      # without -k too; in a scene: for it only
 test_fpm_children() { test[children]=$1; }              # <number>
 test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup; see the target "unit" too
 test_repeat()       { test[repeat]=$1; }                # <repetitions> without --quick
@@ -72,7 +72,7 @@ test_needs()        { test[needs]=$*; }                 # <role>...: services an
 test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
 
 test_idle()         { test[idle]=yes; }                 # the server's CPU may be idle in a run
-test_tls()          { test[tls]=${1-on}; }              # [both]: the sites over TLS and HTTP/2, or over http too
+test_tls()          { test[tls:$test_scene_now]=${1-on}; }      # [both]: the sites over TLS and HTTP/2, or over http too; as above
 test_local()        { test[local]=$1; }                 # <reason>: it cannot run with --clients
 
 # Begins a scene.  A test without this call has one scene.
@@ -146,9 +146,21 @@ test_row() { # <where> <name> <bar> <goal> <value>
   test_rows+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"${test[judged]-median}"$'\x1f'"$5")
 }
 
-# From here on rows have a confidence interval of the mean over the repetitions.  They are
-# shown as a table of the targets, and only those with a bar among the other rows.
-test_intervals() { test[judged]=interval; }
+# From here on rows are shown as a table of the targets, and only those with a bar among
+# the other rows: the median and range of the repetitions, or their mean and its
+# confidence interval.
+test_side_by_side() { test[judged]=beside; }
+test_intervals()    { test[judged]=interval; }
+
+# A row of each of the test's targets, for such a table.  Only the module is judged.
+test_row_each() { # <name> <bar of the module> <value>
+  local target bar
+  for target in ${test[targets]//,/ }; do
+    bar=''
+    [[ $target != vhostlimit ]] || bar=$2
+    test_row "all@$target" "$1" "$bar" '' "$3"
+  done
+}
 
 # Rows of the roles "victim" and "noisy" compared with plain Apache in the same
 # repetition.  The victim's rate is divided by half of plain Apache's total, which is its
@@ -236,7 +248,7 @@ test_lines() { # <scene>: the module's, those inside a vhost marked
 }
 
 test_packages() { # roles in packages.sh of what the bed needs for it
-  [[ -z ${test[tls]-} ]] || echo openssl
+  [[ " ${!test[*]}" != *" tls:"* ]] || echo openssl
   [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
   [[ -z ${test[fleet]-} ]] || printf '%s\n' hiredis openssl-dev jansson expat redis
 }

@@ -47,7 +47,7 @@ trial_try() {
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
-    mpm="${test[mpm:$scene]-event}" tls="${test[tls]-off}" front="${test[front:$scene]-none}" pools="${test[pools]:-shared}" instances=1 quota="${test[quota:$scene]-}"
+    mpm="${test[mpm:$scene]-event}" tls="${test[tls:$scene]-${test[tls:-]-off}}" front="${test[front:$scene]-none}" pools="${test[pools]:-shared}" instances=1 quota="${test[quota:$scene]-}"
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
     ! target_is_module "${trial[target]}" || bed_set "$site=${test[$site]-}"
@@ -410,7 +410,8 @@ trial_about() { # JSON: what was run
   lib_jq result about -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
     --arg configuration "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" --arg workers "${trial[workers]}" \
-    --arg requests "${trial[requests]}" --arg capacity "${trial[capacity]-}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}"
+    --arg requests "${trial[requests]}" --arg capacity "${trial[capacity]-}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}" \
+    --arg server_cpus "$(cpu_server | tr , '\n' | wc -l)"
 }
 
 trial_status() { # JSON: the status page after the run, or null
