@@ -49,6 +49,20 @@ interrupted_after_a_run() { # <signal>
   end_bench "$1"
 }
 
+@test "a run in which siege crashes is repeated" {
+  mkdir bin
+  # shellcheck disable=SC2016  # for the shell there
+  printf '#!/bin/sh\ncase "$*" in *-t2S*) if mkdir %q 2>/dev/null; then kill -SEGV $$; fi ;; esac\nexec %q "$@"\n' \
+    "$PWD/crashed" "$(command -v siege)" >bin/siege
+  chmod +x bin/siege
+  PATH=$PWD/bin:$PATH run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --load siege --target plain --page sleep -o out 3>&-
+  printf '%s\n' "$output"
+  [ "$status" -eq 0 ]
+  [[ $output == *'ended with status 139: '*'; the run is repeated'* ]]
+  jq -e '.complete and (.runs | length == 1)' out/result.json
+  nothing_left
+}
+
 @test "bench.sh --quick measures both pages on both targets" {
   run --separate-stderr "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --load siege -w 400 -o out 3>&-
   # shellcheck disable=SC2154  # set by run --separate-stderr
@@ -147,7 +161,7 @@ admitted_by_weight() {
 
 @test "HAProxy ends TLS and speaks HTTP/2 where a test wants it, and a scene has its own protocol" {
   requires haproxy h2load openssl
-  run "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 4 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left

@@ -155,7 +155,7 @@ measure_once() { # <repetition> <page> <target> <scene>: leaves trial[prefix].js
   workers=$(measure_workers "$2" "$3")
   progress_step "$2 page on $title, $1 of ${measure[repeat]}"
   measure_set "$@" "${measure[seconds]}" "$workers" "$prefix"
-  trial_with_siege trial_run
+  trial_again trial_run
   progress_done "$(measure_seconds_run)"
   [[ -z ${trial[lost]} ]] || measure_lose
 }
@@ -220,7 +220,7 @@ measure_tune() {
 # rate: the run's processes would survive a subshell, and keep the lock.
 measure_try() { # <page> <threads> [seconds [scene]]
   measure_set 0 "$1" plain "${4-${test_scenes[0]}}" "${3-${measure[try]}}" "$2" "${measure[out]}/0-$1-plain-$2"
-  trial_with_siege trial_try
+  trial_again trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
   measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')

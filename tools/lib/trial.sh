@@ -6,7 +6,8 @@
 # repetition page target scene seconds warm load keepalive workers prefix, from
 # trial_set; begun; lost: why this run does not count, a sentence; requests: the number
 # that each load makes, if it does not run for a time, and seconds is the limit then.
-# capacity: requests a second, see test_capacity.  Only this file changes it.
+# capacity: requests a second, see test_capacity.  again: "yes" if it is to be repeated.
+# Only this file changes it.
 declare -A trial=()
 trial_hog_pids=() trial_beside_pids=()
 declare -A trial_load_of=()     # pid: client, users, site and file prefix of its load
@@ -144,7 +145,7 @@ trial_flood() {
   fi
   trial_wait "${trial[seconds]}" "${pids[@]}"
   [[ -z ${trial[requests]} ]] || trial[ticks]+=" $(trial_ticks)"
-  if [[ -n ${trial[requests]} ]]; then trial_beside_end; else trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"; fi
+  if [[ -n ${trial[requests]} ]]; then sar_end "${trial_beside_pids[0]}"; trial_beside_end; else trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"; fi
   trial_beside_pids=()
   [[ -n ${trial[lost]} ]] || ! remote_used || remote_cpu_end
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
@@ -302,6 +303,10 @@ trial_failed() { # <pid> <status>
   local prefix=${trial_load_of[$1]-}
   if remote_used && [[ -n $prefix ]]; then
     invalidate_run "$1" "$(remote_lost "$2" "${prefix##* }")"
+    ! trial_is_mishap "$2" "${prefix##* }" || trial[again]=yes
+  elif [[ -n $prefix ]] && trial_is_mishap "$2" "${prefix##* }"; then
+    trial[lost]=$(trial_failure "$@")
+    trial[again]=yes
   else
     die "$(trial_failure "$@")"
   fi
@@ -317,21 +322,23 @@ invalidate_run() { # <pid> <why>
   trial[lost]="client $(remote_host "$client"), $users users on $site: $2"
 }
 
-# Does a run, and repeats it at most twice if siege could not start all of its users.
-trial_with_siege() { # <trial_run | trial_try>
+# Does a run, and repeats it at most twice if it was lost by a mishap of a load generator.
+trial_again() { # <trial_run | trial_try>
   local again
+  trial[again]=''
   "$1"
   for again in 1 2; do
-    trial_siege_failed || break
+    [[ -n ${trial[again]} ]] || break
+    say "${trial[lost]}; the run is repeated"
+    trial[again]=''
     "$1"
   done
 }
 
-# siege fails if its time is over before all of its users have started.  Returns 0 if
-# the run was lost for that reason.
-trial_siege_failed() {
-  [[ -n ${trial[lost]} ]] && grep -qs '^Unable to spawn' "${trial[prefix]}"-load*.err || return 1
-  say "${trial[lost]}; the run is repeated"
+# siege fails if its time is over before all of its users have started.  It crashes at the
+# end of a run in one of some hundred (4.0.7: pthread_cancel() of a thread that was joined).
+trial_is_mishap() { # <status> <file prefix of the load>
+  (($1 == 139)) || grep -qs '^Unable to spawn' "$2.err"
 }
 
 trial_failure() { # <pid> <status>: a sentence
