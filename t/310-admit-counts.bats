@@ -177,7 +177,7 @@ close_in_body() {
   before=$(status_of a requests)
   exec {fd}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
   printf 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000\r\n\r\nhalf' >&"$fd"
-  wait_until 5 status_is a requests "$((before + 1))"
+  wait_until 20 status_is a requests "$((before + 1))"
   exec {fd}>&-
 }
 

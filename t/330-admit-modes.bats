@@ -5,7 +5,7 @@
 
 load lib/live
 
-logged() { wait_until 5 access_log_has "$1" "$2"; }           # <vhost> <regular expression>
+logged() { wait_until 20 access_log_has "$1" "$2"; }           # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
 @test "DryRun serves and counts requests that On would refuse" {
@@ -130,7 +130,7 @@ access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 @test "waiting for a script counts as busy time, not as CPU time" {
   start_httpd 'VhostLimit On'
   hold_request one
-  wait_until 5 older_than_ms 300 "$(hold_dir)/one.in"
+  wait_until 20 older_than_ms 300 "$(hold_dir)/one.in"
   release_request one
   settles a running 0
   at_least "$(status_of a busy_us)" 250000 "busy_us"

@@ -48,7 +48,7 @@ ten_thousand_on() { # <mpm> [argument of start_httpd]...
   at_least "$requests" $((2860 + $(total <"$through"))) "requests that were answered"
   counts_as 2860 a all_answered
   is "$(status_of a refused)" 0
-  wait_until 5 logged_as_often_as_counted a
+  wait_until 20 logged_as_often_as_counted a
   is "$(status_of b requests)" 60 "aborted requests"
 }
 

@@ -24,7 +24,7 @@ hosts()      { status_json | jq -r '[.vhosts[] | select(.host_of) | .name] | sor
 host_value() { status_json | jq -r ".vhosts[] | select(.host_of and .name == \"$1.shop.test\").$2"; }  # <host> <key>
 host_is()    { [[ $(host_value "$1" "$2") == "$3" ]]; }     # <host> <key> <value>
 number_of()  { status_json | jq ".hosts.$1"; }              # limit, named, shown or beyond
-end_of()     { wait_until 5 host_is "$1" running 0; }       # <host>
+end_of()     { wait_until 20 host_is "$1" running 0; }       # <host>
 
 @test "each host name has an account of its own, whatever its case, port and final dot" {
   start_shops
@@ -64,10 +64,10 @@ end_of()     { wait_until 5 host_is "$1" running 0; }       # <host>
   local name
   for name in n1 n2 n3 n4; do
     begin_request "$name" one.shop "/cgi/hold.sh?$name"
-    wait_until 5 host_is one waiting "${name#n}"
+    wait_until 20 host_is one waiting "${name#n}"
   done
   begin_request v1 two.shop '/cgi/hold.sh?v1'
-  wait_until 5 host_is two waiting 1
+  wait_until 20 host_is two waiting 1
   release_request held
   is "$(answer_of n4) $(answer_of v1)" '200 200'
   like "$(begun '[nv][0-9]')" '^(v1 n1|n1 v1) n2 n3 n4$'
@@ -94,11 +94,11 @@ end_of()     { wait_until 5 host_is "$1" running 0; }       # <host>
   local i
   for i in {1..8}; do
     begin_request "r$i" "random$i.shop" "/cgi/hold.sh?r$i"
-    wait_until 5 has_waiting a "$i"
+    wait_until 20 has_waiting a "$i"
   done
   line_up c '/cgi/hold.sh?c1'
   begin_request t1 two.shop '/cgi/hold.sh?t1'
-  wait_until 5 host_is two waiting 1
+  wait_until 20 host_is two waiting 1
   is "$(hosts)" two.shop.test
   release_request held
   is "$(answer_of r8)" 200
@@ -229,7 +229,7 @@ end_of()     { wait_until 5 host_is "$1" running 0; }       # <host>
   start_shops
   hosts_loop 250
   is "$(number_of named) $(number_of shown) $(hosts | wc -w)" '250 200 200'
-  wait_until 5 page_has '250 admitted'
+  wait_until 20 page_has '250 admitted'
 }
 
 page_has() { [[ $(web "$(url status /vhostlimit)") == *"$1"* ]]; }  # <text>

@@ -32,8 +32,8 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   is "$(status_of a cgroup)" "$(httpd_cgroup)/deep/er/a.test"
   groups_exist
   stop_httpd
-  wait_until 5 cgroup_gone "$(httpd_cgroup)/deep/er"
-  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # the module does not remove the folders above the tree
+  wait_until 20 cgroup_gone "$(httpd_cgroup)/deep/er"
+  wait_until 20 cgroup_remove "$(httpd_cgroup)"       # the module does not remove the folders above the tree
 }
 
 @test "the tree is removed at the end" {
@@ -41,7 +41,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   start_httpd 'VhostLimit On'
   cgroup_exists "$(httpd_cgroup)"
   stop_httpd
-  wait_until 5 cgroup_gone "$(httpd_cgroup)"
+  wait_until 20 cgroup_gone "$(httpd_cgroup)"
 }
 
 @test "a graceful and a full restart keep the groups" {
@@ -69,7 +69,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
   local path
   path=$(cgroup_field path)
   stop_httpd
-  wait_until 5 cgroup_gone "$path/a.test"
+  wait_until 20 cgroup_gone "$path/a.test"
 }
 
 @test "VhostLimitCgroup off creates no group and needs none" {

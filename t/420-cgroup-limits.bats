@@ -157,14 +157,14 @@ php_in() { # <vhost>   prints the line that sends its PHP pages to its master
   group=$(group_of b)
   (in_cgroup "$group" sleep 60) 3>&- 4>&- &
   member=$!
-  wait_until 5 grep -q "$group" "/proc/$member/cgroup"
+  wait_until 20 grep -q "$group" "/proc/$member/cgroup"
   configure_httpd 'VhostLimit On' -o 'a c'
   graceful_httpd
   cgroup_exists "$group"
   kill "$member"
-  wait_until 5 gone "$member"
+  wait_until 20 gone "$member"
   graceful_httpd
-  wait_until 5 cgroup_gone "$group"
+  wait_until 20 cgroup_gone "$group"
 }
 
 @test "Apache's processes are in the tree, and return to their old group" {
@@ -186,7 +186,7 @@ php_in() { # <vhost>   prints the line that sends its PHP pages to its master
   done
   is "$found" yes "a program for the log"
   stop_httpd
-  wait_until 5 cgroup_gone "$(httpd_cgroup)"
+  wait_until 20 cgroup_gone "$(httpd_cgroup)"
 }
 
 @test "a new VhostLimitCgroup path moves all processes and removes the old tree" {
@@ -195,14 +195,14 @@ php_in() { # <vhost>   prints the line that sends its PHP pages to its master
   start_httpd 'VhostLimit On'
   mapfile -t old < <(httpd_children)
   begin_request slow a /big.bin --limit-rate 2M
-  wait_until 5 test -s "$(hold_dir)/slow.body"
+  wait_until 20 test -s "$(hold_dir)/slow.body"
   configure_httpd 'VhostLimit On' "VhostLimitCgroup $path-new"
   graceful_httpd
   ! gone "${old[0]}" || ! gone "${old[1]}" || fail "no child of the old generation is left"
   cgroup_gone "$path"
   grep -q ":$path-new/.server\$" "/proc/$(httpd_pid)/cgroup"
   stop_httpd
-  wait_until 5 cgroup_gone "$path-new"
+  wait_until 20 cgroup_gone "$path-new"
 }
 
 # Prints in how many hierarchies the controllers are: 1 if cpu and cpuacct are together, 1

@@ -266,7 +266,7 @@ see_no_controllers() {
   configure_new 'VhostLimit On' 'VhostLimitOnError closed' "VhostLimitCgroup /squat-${VL_TEST_ID:-$$}/tree" -v 'a VhostLimitProcesses 50'
   start_fails_alone "the pids controller is missing: it cannot be enabled in /squat-${VL_TEST_ID:-$$}: there are processes in that group itself"
   kill "$squatter"
-  wait_until 5 gone "$squatter"
+  wait_until 20 gone "$squatter"
   rmdir "/sys/fs/cgroup/squat-${VL_TEST_ID:-$$}"
 }
 
@@ -317,7 +317,7 @@ need_cc() { need_program cc; }
   is "$(get a /) $(get c /)" '429 200'
   rm "$NO_LOCK"
   is "$(get a /)" 200
-  wait_until 5 grep -q 'action=refused reason=error' "$HTTPD_ROOT/logs/access.log"
+  wait_until 20 grep -q 'action=refused reason=error' "$HTTPD_ROOT/logs/access.log"
 }
 
 @test "VhostLimitOnError closed refuses requests of a child without a slot in shared memory" {

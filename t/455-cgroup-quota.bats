@@ -10,7 +10,7 @@ teardown() { all_of end_programs end_server end_group; }
 
 programs=()
 end_programs() { ((${#programs[@]} == 0)) || kill "${programs[@]}"; }
-end_group()    { wait_until 5 cgroup_remove "$(group)"; }
+end_group()    { wait_until 20 cgroup_remove "$(group)"; }
 
 group() { printf '/vl-test-quota-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$$"; }
 

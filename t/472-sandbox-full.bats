@@ -92,7 +92,7 @@ export LOG_MAY_SAY='no keeper'
   site_program a hello.sh <<<'echo hello'
   is "$(run_program a hello.sh)" hello
   kill -KILL "$(keepers)"
-  wait_until 5 keepers_are 0
+  wait_until 20 keepers_are 0
   is "$(get a /hello.sh)" 500
   error_log_has 'a program was not started.*sandbox'
   graceful_httpd

@@ -8,7 +8,7 @@ load lib/control
 
 setup() { requires event; }
 
-log_line() { wait_until 5 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
+log_line() { wait_until 20 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 
 # Prints how long the command takes, in milliseconds.

@@ -69,7 +69,7 @@ nothing_runs_on() { # <mpm> <step>
   settles a waiting 0
   is "$(status_of a gone)" 1
   # Apache has already taken over the connection and its request.
-  wait_until 5 logged_gone a
+  wait_until 20 logged_gone a
   release_request one; release_request two
   is "$(answer_of other)" 200
   settles a running 0

@@ -190,7 +190,7 @@ few_descriptors() { (($(descriptors) <= $1)); }
   listening=$(sockets_of "$(httpd_children)")
   crowd 50 "$request"
   settles b running 0
-  wait_until 8 no_sockets_but "$listening"
+  wait_until 20 no_sockets_but "$listening"
   before=$(descriptors)
   crowd 200 "$request"
   hold_request one b
@@ -199,7 +199,7 @@ few_descriptors() { (($(descriptors) <= $1)); }
   crowd 100 'garbage\r\n\r\n'
   packets --idle 100 0 'GET / HTTP/1.1\r\nHost: b'
   settles b running 0
-  wait_until 6 few_descriptors "$before"
+  wait_until 20 few_descriptors "$before"
 }
 
 idle() { # <number> <text>   holds them open until the test ends

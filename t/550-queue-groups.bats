@@ -7,7 +7,7 @@ load lib/live
 
 setup() { requires event; }
 
-log_line() { wait_until 5 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
+log_line() { wait_until 20 access_log_has "$1" "$2"; }                   # <vhost> <regular expression>
 access_log_has() { grep -Eq -- "$2" <<<"$(access_log "$1")"; }
 group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == "$3" ]]; }  # <group> <column> <value>
 
@@ -17,11 +17,11 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   is "$(status_json | jq '[.vhosts[] | select(.name == "@one")] | length')" 1
   hold_request one
   begin_request two b /page.html
-  wait_until 5 group_is @one waiting 1
+  wait_until 20 group_is @one waiting 1
   is "$(get c /)" 200
   release_request one
   is "$(answer_of two)" 200
-  wait_until 5 group_is @one requests 2
+  wait_until 20 group_is @one requests 2
 }
 
 @test "VhostLimitGroup rejects an invalid name" {

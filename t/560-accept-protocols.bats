@@ -49,7 +49,7 @@ waits_by_sni_on() { # <mpm>
   held last && fail "a later connection was served first"
   for name in two next last; do release_request $name; done
   is "$(answer_of two) $(answer_of next) $(answer_of last)" '200 200 200'
-  wait_until 5 group_is queued 3
+  wait_until 20 group_is queued 3
 }
 
 @test "event: a TLS connection is queued before its handshake, by SNI, and served in order of arrival" {
@@ -68,14 +68,14 @@ waits_by_sni_on() { # <mpm>
   begin_request kept s /page.html -w '%{http_code} %{num_connects}\n' "$(url s '/cgi/hold.sh?kept')" -o /dev/null
   wait_until 10 held kept
   begin_held other a
-  wait_until 5 group_is waiting 1
+  wait_until 20 group_is waiting 1
   let_go "$(hold_dir)/kept.fifo"
   wait_until 10 held other
-  wait_until 5 group_is waiting 1
+  wait_until 20 group_is waiting 1
   answered kept && fail "it was not queued"
   release_request other
   is "$(answer_of kept | xargs)" '200 1 200 0'
-  wait_until 5 group_is queued 2
+  wait_until 20 group_is queued 2
 }
 
 # The second request on a keep-alive connection waits with its thread for its site's only
@@ -95,7 +95,7 @@ waits_through_graceful_on() { # <mpm>
   release_request other
   wait "$kept_pid"
   is "$(grep -ac 'page of a' "$BATS_TEST_TMPDIR/kept")" 2 answers
-  wait_until 5 status_is a waiting 0
+  wait_until 20 status_is a waiting 0
   is "$(status_of a refused)" 0
 }
 
@@ -150,7 +150,7 @@ all_sni() {
   local kept_pid
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 't: VhostLimit Off' 't: KeepAliveTimeout 15'
   in_background kept kept_alive_by_other_host
-  wait_until 5 has_got kept 'page of t'
+  wait_until 20 has_got kept 'page of t'
   settles s running 0
   is "$(get s /page.html -m 5)" 200
   kill -0 "$kept_pid"
@@ -261,7 +261,7 @@ FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'
   release_request one
   is "$(answer_of two)" 200
   settles s waiting 0
-  wait_until 5 grep -q '^t.test 192.0.2.7' "$log"
+  wait_until 20 grep -q '^t.test 192.0.2.7' "$log"
 }
 
 # ---- long-lived ------------------------------------------------------------------------
@@ -290,10 +290,10 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
 
 @test "a slow client over HTTP holds no slot while it receives a large file" {
   start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
-  truncate -s 12000000 "$HTTPD_ROOT/htdocs/a/twelve.bin"
-  begin_request slow a /twelve.bin --limit-rate 1M
-  wait_until 5 status_is a requests 1
-  is "$(get a /page.html -m 6)" 200
+  truncate -s 24000000 "$HTTPD_ROOT/htdocs/a/large.bin"
+  begin_request slow a /large.bin --limit-rate 2M
+  wait_until 20 status_is a requests 1
+  is "$(get a /page.html -m 10)" 200
   answered slow && fail "the response had ended"
   is "$(answer_of slow)" 200
 }

@@ -169,7 +169,7 @@ by_front() { # <vhost> [curl argument]...
       ${how:+'s: RemoteIPProxyProtocol On'} ${how:+'t: RemoteIPProxyProtocol On'}
     start_haproxy "$how"
     is "$(by_front s --interface 127.0.0.9) $(by_front t)" '200 200' "$how"
-    [[ -z $how ]] || wait_until 5 grep -q '^s.test 127.0.0.9' "$log"
+    [[ -z $how ]] || wait_until 20 grep -q '^s.test 127.0.0.9' "$log"
     mkfifo -m 666 "$(hold_dir)/one.fifo"
     in_background one by_front s --url "http://127.0.0.1:$(free_port front)/cgi/hold.sh?one"
     wait_until 10 held one

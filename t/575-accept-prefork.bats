@@ -31,7 +31,7 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
 
 @test "one child accepts, and queued connections use no other child" {
   start_prefork 'ExtendedStatus On' '<Location "/server-status">' 'SetHandler server-status' '</Location>'
-  wait_until 5 accepts_now
+  wait_until 20 accepts_now
   is "$(accepting | wc -l) $(status_of a method)" '1 socket'
   wait_until 10 some_idle
   is "$(workers BusyWorkers)" 1 "the one that is asked"
@@ -105,7 +105,7 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   queue_thirty_behind one
   mapfile -t pids < <(httpd_children)
   stop_httpd
-  for pid in "${pids[@]}"; do wait_until 5 gone "$pid"; done
+  for pid in "${pids[@]}"; do wait_until 20 gone "$pid"; done
 }
 
 # The MPM's handler of this signal walks the list of listeners, at any time.

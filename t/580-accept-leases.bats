@@ -127,10 +127,14 @@ kill_client() { # <name>: the client closes
   is "$(status_of s refused)" 0
 }
 
-# More connections have an event than there are workers.
+# More connections have an event than there are workers. Event itself may crash then: its main
+# thread shuts down the socket of a worker that has just destroyed the connection's pool
+# (close_worker_sockets(); 6 of 150 stops of 2.4.71 without the module on a busy machine, and
+# 2 of 60 with it).
 @test "the server stops at once while keep-alive connections are busy" {
   requires ab
   local ab_pid parent begun
+  LOG_MAY_SAY='exit signal Segmentation fault'
   start_leases
   ab -q -k -r -t 60 -n 10000000 -c 200 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >/dev/null 2>&1 3>&- 4>&- &
   ab_pid=$!

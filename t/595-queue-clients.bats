@@ -32,7 +32,7 @@ queue_up() { # <name>:<number>[:<User-Agent>]...
     IFS=: read -r name number agent <<<"$each"
     begin_request "$name" a "/cgi/hold.sh?$name" --interface "127.0.0.$number" -A "${agent:-browser}"
     ((already += 1))
-    wait_until 5 has_waiting a "$already"
+    wait_until 20 has_waiting a "$already"
   done
 }
 
@@ -109,7 +109,7 @@ order() { # <name of the last one in the queue>
   hold_request held
   queue_up s1:11 s2:12 s3:13 s4:14 s5:15
   begin_request k1 a '/cgi/hold.sh?k1' --interface 127.0.0.16 -H "Cookie: $cookie"
-  wait_until 5 has_waiting a 6
+  wait_until 20 has_waiting a 6
   is "$(order s5)" 'k1 s1 s2 s3 s4 s5'
 }
 
@@ -122,7 +122,7 @@ order() { # <name of the last one in the queue>
   for name in n1:1 n2:1 n3:1 v1:2 v2:3; do
     number=${name#*:} name=${name%:*}
     begin_request "$name" a "/cgi/hold.sh?$name" -H "X-Real: 192.0.2.$number" -H 'X-Forwarded-For: example.com'
-    wait_until 5 has_waiting a $((queued += 1))
+    wait_until 20 has_waiting a $((queued += 1))
   done
   is "$(order n3)" 's1 n1 v1 v2 n2 n3'
   is "$(ask 'clients\ta.test\n' | jq -c '[.clients[].address] | sort')" \
@@ -150,7 +150,7 @@ begin_proxied() { # <name> <number of 192.0.2.0>
   for name in n1:1 n2:1 n3:1 v1:2 o1:3; do
     number=${name#*:} name=${name%:*}
     begin_proxied "$name" "$number"
-    wait_until 5 has_waiting a $((queued += 1))
+    wait_until 20 has_waiting a $((queued += 1))
   done
   # Where the connections of a flood come from counts for none of them.
   is "$(ask 'clients\ta.test\n' | jq -c '[.waiting, .clients_waiting, .most.waiting, [.classes[] | [.name, .waiting]]]')" \

@@ -40,7 +40,7 @@ shows()      { [[ $(cells "$1" 1) == "$2" ]]; }   # <key> <first cell>
   settles c running 0
   click_on '#refresh'
   click_on 'th[data-key=requests] button'
-  wait_until 5 shows requests 2
+  wait_until 20 shows requests 2
   like "$(cells vhost 2)" '^b\.test c\.test$'
   is "$(cells requests 3)" '2 1 '
   click_on 'th[data-key=vhost] button'

@@ -57,7 +57,7 @@ begin_held() { # <number>: requests for a.test that wait for h1, h2, ...
   is "$(wc -l <<<"$line") $(wc -l <<<"$program")" '5 3' "changes that affected all twenty"
   like "$(<"$BATS_TEST_TMPDIR/ab")" 'Failed requests: +0' "requests of the load"
   release_request one
-  wait_until 5 test -s "$HTTPD_ROOT/logs/pids.log"
+  wait_until 20 test -s "$HTTPD_ROOT/logs/pids.log"
   at_least "$(grep '^a' "$HTTPD_ROOT/logs/pids.log" | sort -u | wc -l)" 2 "children that answered"
 }
 requests_are() { (($(status_of "$1" requests) >= $2)); }  # <vhost> <at least>

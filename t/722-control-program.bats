@@ -170,7 +170,7 @@ press() { printf '%b' "$1" >&7; }             # <keys as printf takes them>
 screens_shown() { (($(grep -c 'SITE' seen) >= $1)); }  # <number>
 first_is()      { [[ $(last_screen | sed -n 5p) == "$1"* ]]; }  # <vhost>
 last_screen()   { tr -d '\r' <seen | awk -v RS='\033\\[H' 'END { gsub(/\033\[[?0-9]*[A-Za-z]/, ""); print }' | sed '$ { /^$/d }'; }
-has_ended()     { [[ -e after ]]; }
+has_ended()     { [[ -s after ]]; }
 is_restored()   { is "$(<after)" "$(<before)" "state of the terminal"; }
 
 @test "top in a terminal: a screen per second, keys, and the terminal is restored" {

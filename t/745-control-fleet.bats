@@ -196,8 +196,8 @@ parts_sum() { # <most>: is the sum of the leased parts above 0 and at most that?
   wait_until 15 parts_sum 6
   begin_load web1 a 20 60 /work
   wait_until 15 site_is web1 a fleet_concurrency 4
-  wait_until 5 site_is web2 a fleet_concurrency 1
-  wait_until 5 site_is web3 a fleet_concurrency 1
+  wait_until 20 site_is web2 a fleet_concurrency 1
+  wait_until 20 site_is web3 a fleet_concurrency 1
   for _ in {1..20}; do
     running=$(web_site web1 a running)
     at_most "$running" 4 "running requests of the site on the first server"
@@ -205,7 +205,7 @@ parts_sum() { # <most>: is the sum of the leased parts above 0 and at most that?
   end_loads
   begin_load web3 a 20 60 /work
   wait_until 20 site_is web3 a fleet_concurrency 4
-  wait_until 5 parts_sum 6
+  wait_until 20 parts_sum 6
 }
 
 @test "a name that two servers have is an error, and no lease is renewed" {

@@ -118,8 +118,8 @@ restart_while_they_end() {
   requires ab
   start_httpd 'VhostLimit On'
   ab -q -n 3000 -c 4 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/ab" 3>&- 4>&- &
-  wait_until 5 requests_pass 300;  graceful_httpd
-  wait_until 5 requests_pass 1200; graceful_httpd
+  wait_until 20 requests_pass 300;  graceful_httpd
+  wait_until 20 requests_pass 1200; graceful_httpd
   wait $!
   like "$(<"$BATS_TEST_TMPDIR/ab")" 'Failed requests: +0'
   settles a requests 3000

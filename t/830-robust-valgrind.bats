@@ -65,7 +65,7 @@ clean_on() { # <mpm> [what is to happen]
   release_all
   wait_until 30 gone "$valgrind_pid"
   ((${#client_pids[@]} == 0)) || kill "${client_pids[@]}" || :
-  wait_until 5 cgroup_remove "$(httpd_cgroup)"       # if the server has ended without removing them
+  wait_until 20 cgroup_remove "$(httpd_cgroup)"       # if the server has ended without removing them
   like "$(<"$BATS_TEST_TMPDIR/memcheck")" 'ERROR SUMMARY' "memcheck came to its end"
   is "$(records_of_module "$BATS_TEST_TMPDIR/memcheck")" '' "memcheck's records about the module"
 }

@@ -35,7 +35,7 @@ one_waits_while_it_steps() { # <seconds> <mpm> <timeout> <what curl is told>...
   begin_request waits b /page.html "${@:4}"
   settles b waiting 1
   step "$1"
-  wait_until 5 server_is_off_by "$1"
+  wait_until 20 server_is_off_by "$1"
 }
 
 times_out_after_a_step() { # <seconds> <mpm> [option of curl]...

@@ -152,6 +152,7 @@ child_beside() { httpd_children | grep -vx "$1"; }                # <pid>
   local child kept_pid kept=$BATS_TEST_TMPDIR/kept
   start_frail -m worker -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 16' \
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' 'VhostLimit On' 'KeepAliveTimeout 60' \
+    '<Directory "/">' 'AllowOverride None' '</Directory>' \
     "<Directory \"$HTTPD_ROOT\">" 'AllowOverride None' '</Directory>'     # .htaccess would take the free descriptor
   child=$(httpd_children)
   packets --kept 8 "$BATS_TEST_TMPDIR/go" 'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$kept" 2>&1 3>&- 4>&- &

@@ -199,6 +199,7 @@ programs() { # every program in tools
   for n in {1..20}; do
     signal=INT
     ((n % 2)) || signal=TERM
+    rm -f "$BATS_TEST_TMPDIR/out"
     env --default-signal=INT bash "$BATS_TEST_TMPDIR/tool" "$TOP" >"$BATS_TEST_TMPDIR/out" 2>&1 3>&- &
     tool=$!
     wait_until 10 grep -q began "$BATS_TEST_TMPDIR/out"

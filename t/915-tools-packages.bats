@@ -83,17 +83,17 @@ while [ ! -e go ]; do sleep 0.05; done; ./policy; echo \$? >inside"
 @test "after a SIGKILL of the tool the installation completes, and the policy is removed" {
   begin_installation
   kill -KILL -- "-$tool_pid"
-  wait_until 5 gone "$tool_pid"
+  wait_until 20 gone "$tool_pid"
   : >go
-  wait_until 5 test -e inside
+  wait_until 20 test -e inside
   is "$(<inside)" 101 "for the installation"
-  wait_until 5 test ! -e policy
+  wait_until 20 test ! -e policy
 }
 
 @test "after a SIGKILL of all processes the policy allows everything and removes itself" {
   begin_installation
   kill -KILL "$tool_pid" "$worker_pid" "$apt_pid"
-  wait_until 5 gone "$worker_pid"
+  wait_until 20 gone "$worker_pid"
   [ -e policy ]
   try ./policy
   is "$status" 0
@@ -103,7 +103,7 @@ while [ ! -e go ]; do sleep 0.05; done; ./policy; echo \$? >inside"
 @test "SIGTERM stops apt-get, and the policy is removed" {
   begin_installation
   kill -TERM "$tool_pid"
-  wait_until 5 gone "$tool_pid"
+  wait_until 20 gone "$tool_pid"
   is "$(<inside)" stopped
   [ ! -e policy ]
 }

@@ -137,7 +137,7 @@ need_groff() { need_program groff; }
 answer_with() { # <socket> <text> [how to end: close or hang] [number]
   detached perl "$TOP/t/lib/answer.pl" "$@" </dev/null >/dev/null 2>&1 &
   answering+=("$!")
-  wait_until 5 test -S "$1"
+  wait_until 20 test -S "$1"
 }
 
 teardown() { [[ -z ${answering-} ]] || kill "${answering[@]}" 2>/dev/null || :; }

@@ -83,7 +83,7 @@ takes_down() { "$TOP/tools/setup.sh" down 3>&-; }
     begin_run here
     kill_run KILL
     wait_until 10 takes_down
-    wait_until 5 nothing_left
+    wait_until 20 nothing_left
   done
 }
 

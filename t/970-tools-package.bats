@@ -79,7 +79,7 @@ change_weight() {
   if [[ -n $(find "$TOP" -name 'vhostlimitctl*' ! -path '*/deb/*') ]]; then
     try on_machine vhostlimitctl set shop.example weight=300
     is "$status" 0 "vhostlimitctl set"
-    wait_until 5 status_is shop weight 300
+    wait_until 20 status_is shop weight 300
     try on_machine vhostlimitctl show shop.example
     like "$output" 300 "vhostlimitctl show"
   fi
@@ -91,7 +91,7 @@ end_flood() {
   like "$(<"$BATS_TEST_TMPDIR/flood")" 'Complete requests: +300' "requests of the flood"
   like "$(<"$BATS_TEST_TMPDIR/flood")" 'Failed requests: +0' "of them failed"
   at_least "$(status_of shop queued)" 200 "queued requests"
-  wait_until 5 status_is blog waiting 0
+  wait_until 20 status_is blog waiting 0
 }
 
 remove_package() {
@@ -102,7 +102,7 @@ remove_package() {
   try on_machine apache2ctl -M
   is "$(grep -c vhostlimit <<<"$output")" 0 "modules of this package in Apache"
   is "$(files_of_module)" "$files_before" "files left"
-  wait_until 5 cgroup_gone "$(groups_path)"
+  wait_until 20 cgroup_gone "$(groups_path)"
 }
 
 waits_at_least() { (($(status_of "$1" waiting) >= $2)); }      # <site> <number>

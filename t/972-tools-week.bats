@@ -298,7 +298,7 @@ remove_package() {
   try on_machine apache2ctl -M
   unlike "$output" vhostlimit "modules of Apache"
   is "$(files_of_module)" "$files_before" "files left"
-  wait_until 5 cgroup_gone "$(groups_path)"
+  wait_until 20 cgroup_gone "$(groups_path)"
 }
 
 # ---- the week ----------------------------------------------------------------

@@ -49,7 +49,7 @@ end_collector() {
 
 kill_collector() {
   kill -KILL "$collector"
-  wait_until 5 gone "$collector"
+  wait_until 20 gone "$collector"
 }
 
 # A figure of a site, summed over all minutes of the file.

@@ -166,9 +166,9 @@ status_of() { # <vhost> <column>
 
 status_is() { read_status && find_status "$1" "$2" && [[ $status_value == "$3" ]]; }  # <vhost> <column> <value>
 
-# Waits for up to five seconds until a column has the value.
+# Waits for up to twenty seconds until a column has the value.
 settles() { # <vhost> <column> <value>
-  wait_until 5 status_is "$@" 2>/dev/null || is "$(status_of "$1" "$2")" "$3" "$2 of $1"
+  wait_until 20 status_is "$@" 2>/dev/null || is "$(status_of "$1" "$2")" "$3" "$2 of $1"
 }
 
 status_at_least() { (($(status_of "$1" "$2") >= $3)); }  # <vhost> <column> <bound>
@@ -179,7 +179,7 @@ counts_as() { # <number> <vhost> <command>...
   local want
   want=$(($(status_of "$2" requests) + $1))
   "${@:3}"
-  wait_until 5 status_at_least "$2" requests "$want" 2>/dev/null || :
+  wait_until 20 status_at_least "$2" requests "$want" 2>/dev/null || :
   settles "$2" waiting 0
   settles "$2" running 0
   is "$(status_of "$2" requests)" "$want" "requests of $2, which is idle"
@@ -197,7 +197,7 @@ line_up() { # <vhost> <path>...
   for path; do
     begin_request "${path//[^a-z0-9]/}" "$vhost" "$path" -D "$(hold_dir)/${path//[^a-z0-9]/}.head"
     ((already += 1))
-    wait_until 5 has_waiting "$vhost" "$already"
+    wait_until 20 has_waiting "$vhost" "$already"
   done
 }
 waiting_of()  { echo $(($(status_of "$1" waiting) + $(status_of "$1" deferred))); }  # <vhost>: in the queue and beyond it

@@ -264,7 +264,7 @@ crash_httpd() {
   local pid pids
   mapfile -t pids < <(httpd_children; httpd_pid)
   kill -KILL "${pids[@]}"
-  for pid in "${pids[@]}"; do wait_until 5 gone "$pid"; done
+  for pid in "${pids[@]}"; do wait_until 20 gone "$pid"; done
   rm -f "$HTTPD_ROOT/run/httpd.pid"
 }
 
@@ -297,7 +297,7 @@ check_log() {
 check_cgroup_gone() {
   local path
   path=$(httpd_cgroup)
-  wait_until 5 cgroup_gone "$path" && return
+  wait_until 20 cgroup_gone "$path" && return
   cgroup_dirs "$path"
   cgroup_remove "$path"
   return 1
