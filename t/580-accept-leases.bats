@@ -134,7 +134,7 @@ kill_client() { # <name>: the client closes
 @test "the server stops at once while keep-alive connections are busy" {
   requires ab
   local ab_pid parent begun
-  LOG_MAY_SAY='exit signal Segmentation fault'
+  export LOG_MAY_SAY='exit signal Segmentation fault'
   start_leases
   ab -q -k -r -t 60 -n 10000000 -c 200 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >/dev/null 2>&1 3>&- 4>&- &
   ab_pid=$!
