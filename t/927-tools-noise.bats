@@ -101,7 +101,6 @@ measured() { # <option>...
   with_bench '. ./functions; shift 2
     n=0
     need_root() { :; }; prepare() { mkdir -p "${measure[out]}"; }; measure_tune() { :; }; html_print() { :; }; chart_png() { :; }
-    trial_siege_failed() { return 1; }
     trial_run() {
       n=$((n + 1)) trial[lost]=
       local given=.

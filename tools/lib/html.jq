@@ -35,7 +35,7 @@ def verdicts: select(row_table | length > 0)
     "</section>";
 
 def beside_section: select(beside_rows | length > 0)
-  | "<section id=\"intervals\">", "<h2>Side by side</h2>", table([beside_head]; beside_table),
+  | "<section id=\"beside\">", "<h2>Side by side</h2>", table([beside_head]; beside_table),
     "<p>\([interval_notes] | map(text) | join("<br>"))</p>", "</section>";
 
 # The rows above "users" are the head of the table.

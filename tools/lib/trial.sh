@@ -145,7 +145,12 @@ trial_flood() {
   fi
   trial_wait "${trial[seconds]}" "${pids[@]}"
   [[ -z ${trial[requests]} ]] || trial[ticks]+=" $(trial_ticks)"
-  if [[ -n ${trial[requests]} ]]; then sar_end "${trial_beside_pids[0]}"; trial_beside_end; else trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"; fi
+  if [[ -n ${trial[requests]} ]]; then
+    sar_end "${trial_beside_pids[0]}"
+    trial_beside_end
+  else
+    trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"
+  fi
   trial_beside_pids=()
   [[ -n ${trial[lost]} ]] || ! remote_used || remote_cpu_end
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
@@ -324,10 +329,9 @@ invalidate_run() { # <pid> <why>
 
 # Does a run, and repeats it at most twice if it was lost by a mishap of a load generator.
 trial_again() { # <trial_run | trial_try>
-  local again
   trial[again]=''
   "$1"
-  for again in 1 2; do
+  for _ in 1 2; do
     [[ -n ${trial[again]} ]] || break
     say "${trial[lost]}; the run is repeated"
     trial[again]=''
@@ -335,9 +339,9 @@ trial_again() { # <trial_run | trial_try>
   done
 }
 
-# siege fails if its time is over before all of its users have started.  It crashes at the
-# end of a run in one of some hundred (4.0.7: pthread_cancel() of a thread that was joined).
-trial_is_mishap() { # <status> <file prefix of the load>
+# siege fails if its time is over before all of its users have started.  Now and then it
+# crashes at the end of a run (4.0.7, in pthread_cancel()).
+trial_is_mishap() { # <status> <file prefix of the load>: does another try help?
   (($1 == 139)) || grep -qs '^Unable to spawn' "$2.err"
 }
 
