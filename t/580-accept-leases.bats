@@ -97,6 +97,56 @@ kill_client() { # <name>: the client closes
   is "$(xargs <"$BATS_TEST_TMPDIR/kept") $(status_of a refused)" '12 200 12 200 0'
 }
 
+# Each of the first requests uses up its lease while the next one is queued, so the acceptor
+# polls the connection for its second request (vl_lease_watch_input()).
+@test "requests after a used-up lease are queued and answered" {
+  local kept_pid dir=$BATS_TEST_TMPDIR page='GET /cgi/burn.sh HTTP/1.1\r\nHost: a.test\r\n\r\n'
+  start_leases
+  hold_request first
+  packets --kept 4 "$dir/go" "$page" >"$dir/kept" 2>&1 3>&- 4>&- &
+  kept_pid=$!
+  settles a waiting 4
+  release_request first
+  wait_until 30 grep -q ' ' "$dir/kept"
+  hold_request second b
+  : >"$dir/go"
+  settles a waiting 4
+  release_request second
+  wait "$kept_pid"
+  is "$(xargs <"$dir/kept") $(status_of a refused)" '4 200 4 200 0'
+}
+
+@test "the second request after a used-up lease runs at once if nothing is queued any more" {
+  local kept_pid dir=$BATS_TEST_TMPDIR
+  start_leases
+  hold_request first
+  packets --kept 4 "$dir/go" 'GET /cgi/burn.sh HTTP/1.1\r\nHost: a.test\r\n\r\n' \
+    'GET /page.html HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$dir/kept" 2>&1 3>&- 4>&- &
+  kept_pid=$!
+  settles a waiting 4
+  release_request first
+  wait_until 30 grep -q ' ' "$dir/kept"
+  : >"$dir/go"
+  wait "$kept_pid"
+  is "$(xargs <"$dir/kept") $(status_of a refused)" '4 200 4 200 0'
+}
+
+@test "KeepAliveTimeout closes a connection whose lease is used up" {
+  local pid dir=$BATS_TEST_TMPDIR
+  start_leases 'KeepAliveTimeout 1'
+  hold_request first
+  packets 'GET /cgi/burn.sh HTTP/1.1\r\nHost: a.test\r\n\r\n' >"$dir/idle" 3>&- 4>&- &
+  pid=$!
+  settles a waiting 1
+  begin_request next a /page.html
+  settles a waiting 2
+  release_request first
+  is "$(answer_of next)" 200
+  # The client ends when the server closes.
+  wait_until 10 gone "$pid"
+  grep -q '^HTTP/1.1 200' "$dir/idle"
+}
+
 @test "leases are granted in the order of the requests" {
   start_leases
   open_kept first second

@@ -91,10 +91,12 @@ static struct {
 
 /* --- listening ------------------------------------------------------------ */
 
-/* source: the listener or the connection; NULL: the wake-up descriptor. */
-static void watch(int fd, apr_uint32_t events, void *source)
+static const int lease_input;       /* its address stands for vl_lease_input_fd() */
+
+/* source: the listener or the connection, or &lease_input; NULL: the wake-up descriptor. */
+static void watch(int fd, apr_uint32_t events, const void *source)
 {
-    struct epoll_event ev = { events, { .ptr = source } };
+    struct epoll_event ev = { events, { .ptr = (void *)source } };
 
     epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
@@ -283,6 +285,8 @@ static void wait_for_events(void)
 
         if (!source)
             handle_wake_up();
+        else if (source == &lease_input)
+            vl_lease_handle_input();
         else if (is_listener(source))
             accept_batch((int)((const int *)source - acceptor.listeners->fds));
         else
@@ -339,6 +343,8 @@ void vl_acceptor_while_stalled(apr_int64_t now_us)
     vl_capacity_t capacity;
     int mpm_stalled = vl_newconn_tick_while_stalled(now_us);
 
+    if (vl_lease_input_fd() >= 0)
+        vl_lease_handle_input();
     /* Nothing is accepted or classified. Queued connections are still granted slots, or
      * transferred to children with free threads. */
     vl_capacity_count(vl_child.shm, &capacity);
@@ -583,6 +589,12 @@ int vl_acceptor_open(int is_prefork)
     watch(vl_shm_child_wake_fd(vl_child.shm), EPOLLIN, NULL);
     vl_rescue_child_init();
     return pass_fd;
+}
+
+void vl_acceptor_watch_leases(void)
+{
+    if (vl_lease_input_fd() >= 0)
+        watch(vl_lease_input_fd(), EPOLLIN, &lease_input);
 }
 
 void vl_acceptor_fail(int pass_fd, apr_status_t rv, const char *consequence)

@@ -77,6 +77,14 @@ static next_e next_of_queued_locked(vl_lease_t *lease)
     return PARK;
 }
 
+static void use_ready_locked(vl_lease_t *lease)
+{
+    eventfd_t value;
+
+    lease->ready = 0;
+    eventfd_read(lease->wake_fd, &value);
+}
+
 /* A worker of the MPM has taken up the connection. Returns what the worker does with it. */
 static next_e next_locked(vl_lease_t *lease)
 {
@@ -85,6 +93,7 @@ static next_e next_locked(vl_lease_t *lease)
     vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
     vl_lease_leave_ring_locked(lease);
+    lease->watched = 0;
     lease->refused = VL_REASON_NONE;
     if (lease->state == EXPIRED)
         return CLOSE;
@@ -92,6 +101,8 @@ static next_e next_locked(vl_lease_t *lease)
         next = next_of_queued_locked(lease);
     else if (lease->answer != NO_ANSWER)
         vl_lease_use_answer_locked(lease);
+    else if (lease->ready)
+        use_ready_locked(lease);
     else if (lease->state == IDLE && !vl_lease_run_or_queue_locked(lease)) {
         vl_lease_park_locked(lease, 0);
         next = PARK;
@@ -296,6 +307,8 @@ static int after_run(vl_lease_t *lease, int rc)
     else {
         wait_for_client(lease);
         again = !lease->streams_blocked && vl_has_pending_input(c);
+        if (!again)
+            vl_lease_watch_input(lease);
     }
     if (again)
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
@@ -496,6 +509,16 @@ int vl_lease_await_input(const vl_lease_t *lease)
 
 /* --- begin and end of a connection ---------------------------------------- */
 
+/* Returns 0 if the MPM has closed the socket. It does so shortly before it destroys the
+ * connection's pool. */
+static int has_socket(const vl_lease_t *lease)
+{
+    int fd = -1;
+
+    apr_os_sock_get(&fd, ap_get_conn_socket(lease->c));
+    return fd == lease->fd;
+}
+
 /* The MPM closes the connection, or its pool is destroyed: leaves the queue and the
  * timer, and returns a slot that was granted and not used. */
 static void detach(vl_lease_t *lease)
@@ -505,6 +528,8 @@ static void detach(vl_lease_t *lease)
     vl_waiters_lock();
     vl_lease_uninstall_poll_fd(lease);
     vl_wheel_clear(&lease->timer);
+    if (has_socket(lease))
+        vl_lease_unwatch_input_locked(lease);
     grant = vl_lease_leave_queue_locked(lease);
     lease->state = EXPIRED;
     vl_lease_enter_ring_locked(lease, vl_leases.closing);
@@ -596,16 +621,6 @@ static void expire_locked(vl_timer_t *timer)
     /* The MPM polls the socket, finds its end and calls vl_lease_process(). */
     lease->state = EXPIRED;
     shutdown(lease->fd, SHUT_RD);
-}
-
-/* Returns 0 if the MPM has closed the socket. It does so shortly before it destroys the
- * connection's pool. */
-static int has_socket(const vl_lease_t *lease)
-{
-    int fd = -1;
-
-    apr_os_sock_get(&fd, ap_get_conn_socket(lease->c));
-    return fd == lease->fd;
 }
 
 int vl_lease_close_one_locked(void)
@@ -705,6 +720,11 @@ void vl_lease_child_drain(void)
     vl_waiters_unlock();
 }
 
+int vl_lease_input_fd(void)
+{
+    return vl_leases.input_fd;
+}
+
 int vl_lease_parks(void)
 {
     return vl_leases.parks;
@@ -753,6 +773,7 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     ap_mpm_query(AP_MPMQ_CAN_WAITIO, &has_waitio);
 #endif
     vl_leases.parks = is_async && ticks;
+    vl_leases.input_fd = vl_leases.parks ? epoll_create1(EPOLL_CLOEXEC) : -1;
     vl_leases.has_waitio = has_waitio;
     ap_get_server_revision(&httpd);
     vl_leases.polls_for_output = !has_waitio && httpd.minor == 4 && httpd.patch < 41;

@@ -99,6 +99,11 @@ vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us
  * KeepAliveTimeout has expired. */
 void vl_lease_tick(apr_int64_t now_us);
 
+/* The acceptor polls this descriptor, if it is not -1, and calls vl_lease_handle_input() when it
+ * is readable: input has come on connections whose requests would be queued. */
+int vl_lease_input_fd(void);
+void vl_lease_handle_input(void);
+
 /* Returns the number of descriptors that connections with leases use. Any thread. */
 apr_uint32_t vl_lease_descriptors(void);
 /* Descriptors are short: shuts down the oldest closing connection whose client has not

@@ -26,6 +26,8 @@
  *   RUNNING  end of the run while queued or in want_worker          PARKED
  *   IDLE     input, and lease left, or slot free, or not limited    RUNNING
  *   IDLE     input, no lease left, no slot free                     PARKED, queued
+ *   IDLE     input that the acceptor has found, and a slot          IDLE, ready
+ *   IDLE     ready, and a worker takes it up                        RUNNING
  *   IDLE     KeepAliveTimeout, child stops, or descriptors short    EXPIRED
  *   PARKED   answer of the queue, or worker of mod_http2 is free    RUNNING
  *   PARKED   input for running streams that wait for their client   RUNNING, queued
@@ -33,9 +35,11 @@
  *   PARKED   client has gone, HTTP/2                                EXPIRED
  *   any      the MPM closes the connection, or its pool ends        EXPIRED
  *
- * The acceptor's thread changes IDLE to EXPIRED (expire_locked()). The last row happens in
- * vl_lease_close(), or in the cleanup of the connection's pool. vl_lease_process(), called
- * by a worker of the MPM, makes all other changes.
+ * The acceptor's thread changes IDLE to EXPIRED (expire_locked()). It also polls the input
+ * of connections in IDLE that would have to be queued (`watched`), and queues them or takes
+ * their slots (vl_lease_handle_input()). The last row happens in vl_lease_close(), or in the
+ * cleanup of the connection's pool. vl_lease_process(), called by a worker of the MPM, makes
+ * all other changes.
  *
  * Owns vl_leases and the members of vl_lease_t. Invariants: a connection is in one ring at
  * most; `queued` is 1 if and only if its waiter is in vl_waiters.h.
@@ -90,6 +94,9 @@ struct vl_lease_t {
     int requeue_at_head;            /* the first slot was returned during the
                                      * handshake ... */
     apr_int64_t waited_us;          /* ... after the connection waited so long */
+    int watched;                    /* IDLE: the acceptor polls its input */
+    int in_input_set;               /* the socket is in vl_leases.input_fd */
+    int ready;                      /* IDLE: has input, and may run; wake_fd is readable */
     /* HTTP/2 */
     int http2;
     apr_uint32_t estimate_us;       /* charged in advance for each stream */
@@ -133,6 +140,7 @@ typedef struct child_leases_t {
     apr_uint32_t *waiting_by_account;
     apr_uint32_t descriptors;       /* atomic */
     int parks;                      /* connections can be parked */
+    int input_fd;                   /* epoll set of the watched connections, or -1 */
     int threads;                    /* of the MPM, in this child */
     int processes;                  /* of the MPM, upper bound */
     int has_waitio;                 /* the MPM has CONN_STATE_ASYNC_WAITIO */
@@ -189,6 +197,12 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
 /* Handles input on an idle connection. Returns 1 if the connection runs now, and 0 if it
  * has been queued. */
 int vl_lease_run_or_queue_locked(vl_lease_t *lease);
+/* Makes the acceptor poll the input of an idle HTTP/1 connection whose next request would be
+ * queued. The MPM polls poll_fd then. Without this a worker of the MPM would find out that the
+ * request has to be queued, which costs switches of threads and changes of the MPM's poll set. */
+void vl_lease_watch_input(vl_lease_t *lease);
+/* Ends that. The socket must be open. */
+void vl_lease_unwatch_input_locked(vl_lease_t *lease);
 /* Count the thread of the connection for its account, and no more. Waiters lock. */
 void vl_lease_count_thread(vl_lease_t *lease);
 void vl_lease_uncount_thread(vl_lease_t *lease);

@@ -25,10 +25,12 @@
 /* The quantum: CPU time that one lease may use. A longer quantum costs fewer grants, a
  * shorter one gives shorter waits. docs/design/007-leases.md has the measurements. */
 #define QUANTUM_US 2000
-#define QUANTUM_MIN_US 400
+#define QUANTUM_MIN_US 150
 /* The quantum is chosen so that each queued connection of a site gets a lease within
  * this time. */
-#define ROTATION_US 50000
+#define ROTATION_US 15000
+/* Connections whose input the acceptor handles before it releases the lock. */
+#define INPUT_BATCH 64
 /* Upper bound for the bytes of a TLS alert. */
 #define ALERT_MAX 64
 /* Upper bound for the held frames of one connection, bytes of memory. It covers 100
@@ -333,10 +335,11 @@ static apr_int64_t longest_wait_us(const vl_lease_t *lease)
 }
 
 /* Returns 1 if the client has closed an idle connection. Its input is then empty, or
- * over TLS an alert. That is no request and needs no lease. */
+ * over TLS an alert. That is no request and needs no lease. A watched connection has not been
+ * closed (handle_input_locked()). */
 static int input_is_end(const vl_lease_t *lease)
 {
-    apr_uint32_t events = vl_client_events(lease->fd);
+    apr_uint32_t events = lease->watched ? 0 : vl_client_events(lease->fd);
     int length = 0;
 
     return (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
@@ -416,4 +419,70 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease)
     return !vl_lease_is_limited(lease) || lease->streams_blocked
            || continue_locked(lease, now_us)
            || vl_lease_request_slot_locked(lease, since_us, first);
+}
+
+/* --- input of connections that would be queued ----------------------------- */
+
+/* Returns 1 if the next request of the idle connection would be queued now. */
+static int would_be_queued(const vl_lease_t *lease)
+{
+    return vl_lease_credit(lease) <= 0 && vl_lease_is_limited(lease)
+           && vl_slot_contended(vl_leases.shm);
+}
+
+void vl_lease_watch_input(vl_lease_t *lease)
+{
+    struct epoll_event input = { EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, { .ptr = lease } };
+    int op = lease->in_input_set ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    if (vl_leases.input_fd < 0 || lease->frames || !would_be_queued(lease))
+        return;
+    vl_waiters_lock();
+    if (lease->state == IDLE && !vl_leases.stopping && vl_lease_make_poll_fd(lease)
+        && !epoll_ctl(vl_leases.input_fd, op, lease->fd, &input)) {
+        lease->watched = lease->in_input_set = 1;
+        vl_lease_poll_client(lease, EPOLLRDHUP);
+        vl_lease_install_poll_fd(lease);
+    }
+    vl_waiters_unlock();
+}
+
+void vl_lease_unwatch_input_locked(vl_lease_t *lease)
+{
+    lease->watched = 0;
+    if (lease->in_input_set)
+        epoll_ctl(vl_leases.input_fd, EPOLL_CTL_DEL, lease->fd, NULL);
+    lease->in_input_set = 0;
+}
+
+/* Queues the connection or takes a slot for it. If its client has closed, poll_fd is readable
+ * as well, and a worker of the MPM handles that. */
+static void handle_input_locked(vl_lease_t *lease, apr_uint32_t events)
+{
+    if (!lease->watched || lease->state != IDLE)
+        return;
+    if (!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))) {
+        vl_wheel_clear(&lease->timer);
+        vl_lease_leave_ring_locked(lease);
+        lease->ready = vl_lease_run_or_queue_locked(lease);
+        if (lease->ready)
+            eventfd_write(lease->wake_fd, 1);
+        else
+            vl_lease_change_state_locked(lease, PARKED);
+    }
+    lease->watched = 0;
+}
+
+/* A connection leaves the epoll set under the lock before its memory is freed. The set is
+ * read under the lock too, so no event refers to a connection that has ended. */
+void vl_lease_handle_input(void)
+{
+    struct epoll_event events[INPUT_BATCH];
+    int i, n;
+
+    vl_waiters_lock();
+    n = epoll_wait(vl_leases.input_fd, events, INPUT_BATCH, 0);
+    for (i = 0; i < n; i++)
+        handle_input_locked(events[i].data.ptr, events[i].events);
+    vl_waiters_unlock();
 }

@@ -167,6 +167,8 @@ sub next_answers {
     my %got = map { $_ => 'none' } @sockets;
     my $open = IO::Select->new(@sockets);
     my $end = time + 35;
+    # The rest of a response that arrived in several packets.
+    sysread $_, my $rest, 65536 for $open->can_read(0);
     syswrite $_, $text for @sockets;
     while ($open->count && time < $end) {
         for my $s ($open->can_read($end - time)) {
