@@ -25,10 +25,10 @@
 /* The quantum: CPU time that one lease may use. A longer quantum costs fewer grants, a
  * shorter one gives shorter waits. docs/design/007-leases.md has the measurements. */
 #define QUANTUM_US 2000
-#define QUANTUM_MIN_US 150
+#define QUANTUM_MIN_US 200
 /* The quantum is chosen so that each queued connection of a site gets a lease within
  * this time. */
-#define ROTATION_US 15000
+#define ROTATION_US 20000
 /* Connections whose input the acceptor handles before it releases the lock. */
 #define INPUT_BATCH 64
 /* Upper bound for the bytes of a TLS alert. */
