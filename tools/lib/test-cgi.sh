@@ -35,7 +35,7 @@ cgi_ratio() { printf 'ratio(this("%s") | .total.rate; plain("%s") | .total.rate)
 
 cgi_published() { # <scene> <rate without, in namespaces, in bubblewrap>
   local share
-  test_source 'Published for this test, on another machine: a hello-world CGI under OpenLiteSpeed without a sandbox, in persistent namespaces and in bubblewrap.'
+  test_source '"Performance Testing Namespaces", LiteSpeed Blog, 21 February 2024: OpenLiteSpeed on another machine, without a sandbox, in persistent namespaces and in bubblewrap.'
   test_published all@plain "$1: rate" "$2" /s "this(\"$1\") | .total.rate"
   test_published all@bubblewrap "$1: rate" "$4" /s "this(\"$1\") | .total.rate"
   printf -v share '0.%04d' $((10000 * $3 / $2))

@@ -33,7 +33,7 @@ frameworks_scene() { local name=${1#/}; printf '%s\n' "${name//[^a-zA-Z0-9.]/-}"
 frameworks_rows() { # <scene> <the first one>
   local time="ratio(this(\"$1\") | .seconds; this(\"$2\") | .seconds)"
   test_row all "time on $1 / on $2" '' '' "$time"
-  test_source 'Published for this test: GlusterFS took 45 to 449 % longer than the local disk, over Symfony, WordPress and Drupal.'
+  test_source '"GlusterFS performance on different frameworks", blog.lavoie.sl, 6 December 2013: 45 to 449 % longer than the local disk, with Symfony, WordPress and Drupal.'
   test_published all "time on $1 / on $2, theirs at least" 1.45 '' "$time"
   test_published all "time on $1 / on $2, theirs at most" 5.49 '' "$time"
 }

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The published test on the other MPMs.
+# The test noisy on the other MPMs.
 
 describe_mpms() {
   local mpm

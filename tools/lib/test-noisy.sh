@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The published test: the service of a site beside a flooded one.
+# The service of a site beside a flooded one.
 
 describe_noisy() {
   test_summary '100 users on one site beside 2 x 500 on its neighbor, static and PHP pages'
@@ -20,19 +20,4 @@ describe_noisy() {
   test_row_p99 static:keepalive
   test_row_p99 php:keepalive
   test_row_failures all
-  noisy_published
-}
-
-noisy_published() {
-  test_source 'Published for this test: Apache 2.4.29, siege 4, five minutes, 2 CPUs of a shared machine with 43 to 53 % steal.'
-  test_published static "victim's rate" 283.7 /s 'this | site("victim").rate'
-  test_published static "noisy site's rate" 2265.9 /s 'this | site("noisy").rate'
-  test_published static "victim's availability" 99.98 % 'this | site("victim").availability'
-  test_published static "victim's longest response" 27 s 'this | site("victim").longest_s'
-  test_published static "Jain's index" 0.62 '' 'this | .jain'
-  test_published php "victim's rate" 79.8 /s 'this | site("victim").rate'
-  test_published php "noisy site's rate" 313.8 /s 'this | site("noisy").rate'
-  test_published php "victim's availability" 99.74 % 'this | site("victim").availability'
-  test_published php "victim's longest response" 27 s 'this | site("victim").longest_s'
-  test_published php "Jain's index" 0.74 '' 'this | .jain'
 }

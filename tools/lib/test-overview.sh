@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The table in README.md: the published test over HTTP/1.1, over kept HTTPS and over HTTP/2,
+# The table in README.md: the test noisy over HTTP/1.1, over kept HTTPS and over HTTP/2,
 # with the alternatives that share or limit per site.  The targets are shown side by side.
 # It has no bars; those are in the tests noisy, tls and http2.
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The published test over TLS; with -k connections are kept alive.
+# The test noisy over TLS; with -k connections are kept alive.
 
 describe_tls() {
   test_summary '100 users on one site beside 2 x 500 on its neighbor, static and PHP pages over TLS'
