@@ -2,6 +2,8 @@
 /* The acceptor sleeps on an epoll set of
  * - the listening sockets (EPOLLEXCLUSIVE: one child wakes for a connection),
  * - the connections that wait for input or are watched for their close,
+ * - the epoll set of established connections whose next request would be queued
+ *   (vl_lease_handle_input()),
  * - the descriptor by which other children tell this one of granted slots.
  * Ten times a second it does its timed work, see tick(). It also checks whether the MPM
  * has closed its listeners because this child stops.
@@ -91,9 +93,10 @@ static struct {
 
 /* --- listening ------------------------------------------------------------ */
 
-static const int lease_input;       /* its address stands for vl_lease_input_fd() */
+/* Its address is the source of events of vl_lease_input_fd(). */
+static const int lease_input;
 
-/* source: the listener or the connection, or &lease_input; NULL: the wake-up descriptor. */
+/* source: the listener, the connection or &lease_input; NULL: the wake-up descriptor. */
 static void watch(int fd, apr_uint32_t events, const void *source)
 {
     struct epoll_event ev = { events, { .ptr = (void *)source } };

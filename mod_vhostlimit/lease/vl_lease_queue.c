@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The credit of a lease, the queue, and the descriptor that wakes a connection.
+ * The credit of a lease, the queue, the descriptor that wakes a connection, and the input of
+ * connections whose next request would be queued.
  *
  * The queue answers a queued connection with a lease or with a refusal (`answer`), and then
  * makes wake_fd readable. That wakes the MPM if the connection is parked, and mod_http2 if
