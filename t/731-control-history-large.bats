@@ -47,18 +47,10 @@ ask_for() { # <first> <last>: on one connection
   printf 'GET /page.html HTTP/1.1\r\nHost: shop%d.example\r\nConnection: close\r\n\r\n' "$2"
 }
 
-# Microseconds of CPU time of a process so far.
-cpu_of() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%d\n", sum / 1000 }'; }   # <pid>
-
 say() { echo "# $*" >&3; }
 
-# The shortest of nine, in microseconds.
-fastest() { # <query>
-  local n
-  for ((n = 0; n < 9; n++)); do
-    web -o /dev/null -w '%{time_total}\n' "$(url status "/vhostlimit$1")"
-  done | sort -n | awk 'NR == 1 { print int($1 * 1000000) }'
-}
+# The server's CPU time for a page: the least of nine, in microseconds.
+least_cpu() { least_of_nine server_cpu get status "/vhostlimit$1"; }   # <query>
 
 fill_week() {
   [[ -e $BATS_FILE_TMPDIR/fill ]] || cc -O2 -I"$TOP/mod_vhostlimit" -o "$BATS_FILE_TMPDIR/fill" "$TOP/t/lib/fill_history.c"
@@ -99,9 +91,9 @@ fill_week() {
   chgrp "$(id -gn "$(httpd_user)")" "$(history_path)"
   is "$(web "$(url status '/vhostlimit?site=shop7.example&hours=168')" | grep -c '<path d="M0 500V')" 6 "full charts"
   for query in '' '?hours=168' '?site=shop7.example' '?site=shop1000.example&hours=168'; do
-    us=$(fastest "$query")
+    us=$(least_cpu "$query")
     say "page$query: $us us"
-    most=100000                 # the bar; those of a week have more room on a busy machine
+    most=100000                 # those of a week have more room
     [[ $query != *hours=* ]] || most=400000
     at_most "$us" $((most * SLOWER)) "us"
   done

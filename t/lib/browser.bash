@@ -15,7 +15,7 @@ start_browser() { # [<option of Chromium>]...
   mkfifo "$dir/in" "$dir/out"
   exec {browser_in}<>"$dir/in" {browser_out}<>"$dir/out"
   # shellcheck disable=SC2016  # $0 and $@ are the inner shell's
-  HOME=$dir detached bash -c 'exec timeout 120 "$@" 3<"$0/in" 4>"$0/out"' "$dir" chromium --headless --no-sandbox \
+  HOME=$dir detached bash -c 'exec timeout 600 "$@" 3<"$0/in" 4>"$0/out"' "$dir" chromium --headless --no-sandbox \
     --disable-gpu --window-size=1600,1000 --no-first-run --disable-crash-reporter --disable-background-networking --disable-component-update \
     --user-data-dir="$dir/profile" --host-resolver-rules='MAP * 127.0.0.1' --remote-debugging-pipe "$@" >"$dir/log" 2>&1 &
   browser_pid=$!
@@ -35,7 +35,7 @@ browser() { # <method> [<parameters>]
   session=$(cat "$(browser_dir)/session" 2>/dev/null) || session=''
   jq -nj --argjson id "$id" --arg method "$1" --argjson params "${2:-"{}"}" --arg session "$session" \
     '{$id, $method, $params} + if $session == "" then {} else {sessionId: $session} end, "\u0000"' >&"$browser_in"
-  while IFS= read -r -d '' -t 30 -u "$browser_out" answer; do
+  while IFS= read -r -d '' -t 120 -u "$browser_out" answer; do
     if [[ $answer == "{\"id\":$id,"* ]]; then
       jq -e '.result // (.error | halt_error)' <<<"$answer"
       return
