@@ -95,7 +95,7 @@ beside_idle() { # <idle> <requests>
   timeout 60 perl "$TOP/t/lib/abuse.pl" "$(httpd_port)" idle "$1" >"$BATS_TEST_TMPDIR/idle" 3>&- 4>&- &
   idle=$!
   wait_until 20 test -s "$BATS_TEST_TMPDIR/idle"
-  (($2 == 1)) || wait_until 3 accepted_are "$1" 2>/dev/null || :
+  (($2 == 1)) || poll_until 3 accepted_are "$1" || :     # later they are closed
   accepted=$(accepted) has=$(memory_of_children)
   web -o /dev/null -H 'Connection: close' --max-time 3 -w '%{http_code} %{time_total}\n' "$(url b "/page.html?[1-$2]")" >"$times" 2>/dev/null || :
   kill "$idle"
