@@ -178,3 +178,13 @@ version() { sed -nE 's/^AC_INIT\(\[[^]]*\], *\[([0-9.]+)\].*/\1/p' "$TOP/configu
     is "$("${VL_BUILD_DIR:-$TOP}/ctl/vhostlimitctl" --version)" "vhostlimitctl (mod_vhostlimit) $version"
   fi
 }
+
+# The lines of a document from the first pattern to the line before the second.
+lines_of() { sed -n "/$2/,/$3/p" "$TOP/$1" | sed '$d'; }   # <document> <first> <after the last>
+
+tables_of_raw_data() { jq -r --arg table "$1" -f "$TOP/tools/lib/overview-tables.jq" "$TOP/docs/results/overview.json"; }
+
+@test "the tables of README.md and docs/results.md are those of the raw data" {
+  is "$(lines_of README.md '^| | plain Apache' '^$')" "$(tables_of_raw_data readme)"
+  is "$(lines_of docs/results.md '^### Static page, HTTP.1.1$' '^The module.s total')" "$(tables_of_raw_data results)"
+}
