@@ -182,7 +182,7 @@ version() { sed -nE 's/^AC_INIT\(\[[^]]*\], *\[([0-9.]+)\].*/\1/p' "$TOP/configu
 # The lines of a document from the first pattern to the line before the second.
 lines_of() { sed -n "/$2/,/$3/p" "$TOP/$1" | sed '$d'; }   # <document> <first> <after the last>
 
-tables_of_raw_data() { jq -r --arg table "$1" -f "$TOP/tools/lib/overview-tables.jq" "$TOP/docs/results/overview.json"; }
+tables_of_raw_data() { jq -r -L "$TOP/tools/lib" --arg table "$1" -f "$TOP/tools/lib/overview-tables.jq" "$TOP/docs/results/overview.json"; }
 
 @test "the tables of README.md and docs/results.md are those of the raw data" {
   is "$(lines_of README.md '^| | plain Apache' '^$')" "$(tables_of_raw_data readme)"

@@ -49,9 +49,6 @@ ask_for() { # <first> <last>: on one connection
 
 say() { echo "# $*" >&3; }
 
-# The server's CPU time for a page: the least of nine, in microseconds.
-least_cpu() { least_of_nine server_cpu get status "/vhostlimit$1"; }   # <query>
-
 fill_week() {
   [[ -e $BATS_FILE_TMPDIR/fill ]] || cc -O2 -I"$TOP/mod_vhostlimit" -o "$BATS_FILE_TMPDIR/fill" "$TOP/t/lib/fill_history.c"
   "$BATS_FILE_TMPDIR/fill" "$(history_path)"
@@ -91,7 +88,7 @@ fill_week() {
   chgrp "$(id -gn "$(httpd_user)")" "$(history_path)"
   is "$(web "$(url status '/vhostlimit?site=shop7.example&hours=168')" | grep -c '<path d="M0 500V')" 6 "full charts"
   for query in '' '?hours=168' '?site=shop7.example' '?site=shop1000.example&hours=168'; do
-    us=$(least_cpu "$query")
+    us=$(page_cpu status "/vhostlimit$query")
     say "page$query: $us us"
     most=100000                 # those of a week have more room
     [[ $query != *hours=* ]] || most=400000

@@ -245,20 +245,17 @@ cpu_of() { # <pid>...
   for pid; do cat /proc/"$pid"/task/*/schedstat; done | awk '{ sum += $1 } END { printf "%d\n", sum / 1000 }'
 }
 
-# Microseconds of CPU time that the server takes while the command runs. Unlike the time that
-# passes, it does not depend on what else the machine has to do.
-server_cpu() { # <command>...
-  local pids before
+# The server's CPU time for the page, the least of nine times, in microseconds. Unlike the time
+# that passes, it does not depend on what else the machine has to do.
+page_cpu() { # <vhost> <path>
+  local n before pids
+  is "$(get "$@")" 200 || return
   mapfile -t pids < <(httpd_children; httpd_pid)
-  before=$(cpu_of "${pids[@]}")
-  "$@" >/dev/null
-  echo $(($(cpu_of "${pids[@]}") - before))
-}
-
-# The least of nine numbers that the command prints.
-least_of_nine() { # <command>...
-  local n
-  for ((n = 0; n < 9; n++)); do "$@"; done | sort -n | awk 'NR == 1'
+  for ((n = 0; n < 9; n++)); do
+    before=$(cpu_of "${pids[@]}")
+    get "$@" >/dev/null
+    echo $(($(cpu_of "${pids[@]}") - before))
+  done | sort -n | sed -n 1p
 }
 
 graceful_httpd() { signal_restart graceful; }

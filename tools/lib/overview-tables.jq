@@ -2,11 +2,13 @@
 # The tables of README.md and docs/results.md in Markdown, from the result.json of
 # "tools/bench.sh overview":
 #
-#   jq -r --arg table readme -f tools/lib/overview-tables.jq result.json     # or: results
+#   jq -r -L tools/lib --arg table readme -f tools/lib/overview-tables.jq result.json     # or: results
 #
 # docs/results/overview.json is result.json without samples and histograms:
 #
 #   jq -c 'del(.runs[] | (.samples, .usage, .status, .commands), (.clients[] | (.begun, .timed, .times, .untimed)))'
+
+include "report";
 
 def scenes: {"http1-close": "HTTP/1.1", "https-kept": "HTTPS kept", "http2": "HTTP/2"};
 def pages: {static: "static", php: "PHP"};
@@ -17,16 +19,12 @@ def figures: ["victim, responses/s", "all sites, responses/s", "victim's share, 
 def thousands:
   round | tostring | if length > 4 then .[:-3] + "," + .[-3:] else . end;
 
-def decimals($n):
-  pow(10; $n) as $ten | (. * $ten | round | tostring) as $digits
-  | ([range($n + 1 - ($digits | length))] | map("0") | join("")) + $digits
-  | .[:-$n] + "." + .[-$n:];
-
-# Three significant digits, but whole numbers whole.
-def short: if . >= 99.95 then thousands elif . >= 9.995 then decimals(1) else decimals(2) end;
+# Three digits, or all of a larger number.
+def short: if . >= 99.95 then thousands elif . >= 9.995 then fixed(1) else fixed(2) end;
 
 def row($page; $target; $name): first(.rows[] | select(.page == $page and .target == $target and .name == $name));
-def targets: [.runs[] | {target, title}] | reduce .[] as $t ([]; if any(.[]; .target == $t.target) then . else . + [$t] end);
+# In the order of the first runs.
+def targets: reduce .runs[] as $run ([]; if any(.[]; .target == $run.target) then . else . + [$run | {target, title}] end);
 def cells: "| " + join(" | ") + " |";
 def bold($is_best): if $is_best then "**" + . + "**" else . end;
 
@@ -42,12 +40,12 @@ def readme_row($page; $scene):
 
 def readme:
   . as $all | targets as $targets
-  | ([""] + [$targets[].title] | cells | ltrimstr("| ") | "|" + .),
+  | ("| |" + ([$targets[] | " \(.title) |"] | add)),
     ("|" + ([range($targets | length + 1)] | map("---") | join("|")) + "|"),
     ((pages | keys_unsorted[]) as $page | (scenes | keys_unsorted[]) as $scene | readme_row($page; $scene)),
     (["failed, highest of the six"]
      + [$targets[].target as $t | [$all.rows[] | select(.target == $t and (.name | endswith(figures[4]))).median] | max
-        | if . == 0 then "0" elif . < 0.1 then decimals(2) elif . < 10 then decimals(1) else thousands end + if . == 0 then "" else " %" end]
+        | if . == 0 then "0" else fixed(if . < 0.1 then 2 elif . < 10 then 1 else 0 end) + " %" end]
      | cells),
     (["CPU per static, PHP response (HTTP/1.1)"]
      + [$targets[].target as $t | [pages | keys_unsorted[] as $page | $all | row($page; $t; "http1-close: \(figures[5])").median | thousands]
