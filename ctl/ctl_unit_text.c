@@ -182,8 +182,11 @@ void ctl_unit_print_enter(FILE *out, const ctl_unit_t *unit)
             "[Unit]\nDescription=Site's cgroup for PHP-FPM of ", unit->site);
     put(out, unit->site);
     fprintf(out, "\nDocumentation=man:vhostlimitctl(8)\n"
-            "After=vhostlimit-fpm@%s.service\n\n"
-            "[Service]\nType=oneshot\nExecStart=", unit->instance);
+            "After=vhostlimit-fpm@%s.service\n"
+            "# A pool that restarts while this unit runs restarts it too: systemd would drop the\n"
+            "# second start, and leave the new pool outside.\n"
+            "PartOf=vhostlimit-fpm@%s.service\n\n"
+            "[Service]\nType=oneshot\nExecStart=", unit->instance, unit->instance);
     put(out, unit->ctl);
     fprintf(out, " enter \"");
     put(out, unit->site);

@@ -143,6 +143,8 @@ END
   touch /run/vl-look
   ctl unit a.test --install >/dev/null
   mv /etc/systemd/system/vhostlimit-{fpm,enter}@a.test.service "$UNITS/"      # the folder that this systemd reads
+  # The pool is killed below while this unit has moved it and has not ended.
+  install -D /dev/stdin "$UNITS/vhostlimit-enter@a.test.service.d/slow.conf" <<<$'[Service]\nExecStartPost=/bin/sleep 60'
   systemctl daemon-reload
   timeout 90 systemctl start "$pool" || { systemctl status "$pool"; return 1; }
   master=$(property "$pool" MainPID)

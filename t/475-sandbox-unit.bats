@@ -242,6 +242,7 @@ exposure() { # <file>
   has_line "$(unit)" 'Wants=vhostlimit-enter@a.test.service'
   ctl unit a.test --install
   has_line "$(<"$ENTER")" "ExecStart=$(realpath "$CTL") -s \"$(control_socket)\" enter \"a.test\" vhostlimit-fpm@a.test.service"
+  has_line "$(<"$ENTER")" 'PartOf=vhostlimit-fpm@a.test.service'
   is "$(systemd-analyze verify --man=no "$UNIT" "$ENTER" 2>&1)" ''
   try ctl unit a.test --remove
   is "$status" 0
