@@ -56,7 +56,8 @@ static apr_status_t stop(void *unused)
 }
 
 /* Starts the thread, and then replaces the listeners: without the thread no connection
- * would be accepted. Then the thread may begin. pass_fd: see vl_acceptor_open(). */
+ * would be accepted. The thread waits for vl_accept_child_begin(). pass_fd: see
+ * vl_acceptor_open(). */
 static apr_status_t start(int pass_fd)
 {
     int *placeholders = NULL;       /* NULL: the MPM keeps its listeners */
@@ -78,8 +79,6 @@ static apr_status_t start(int pass_fd)
     if (placeholders)
         vl_listener_child_replace(placeholders, &accepting.listeners);
     accepting.replaces_listeners = accepting.listeners.n > 0;
-    pthread_mutex_unlock(&accepting.may_begin);
-    vl_watchdog_start(vl_child.pool, vl_acceptor_while_stalled);
     apr_pool_pre_cleanup_register(vl_child.pool, NULL, stop);
     return APR_SUCCESS;
 }
@@ -102,6 +101,14 @@ void vl_accept_child_init(void)
         open_and_start();
     else if (vl_listener_may_replace())
         accepting.replaces_listeners = vl_prefork_child_init();
+}
+
+void vl_accept_child_begin(void)
+{
+    if (!accepting.thread)
+        return;
+    pthread_mutex_unlock(&accepting.may_begin);
+    vl_watchdog_start(vl_child.pool, vl_acceptor_while_stalled);
 }
 
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)

@@ -18,9 +18,11 @@
 
 /* Registers the hooks. */
 void vl_accept_register(void);
-/* Child, after vl_child_init() and before its MPM starts its threads. Starts the
- * acceptor and takes over the listeners where possible. */
+/* Child, after vl_child_init() and before its MPM starts its threads. Makes the acceptor
+ * and takes over the listeners where possible. */
 void vl_accept_child_init(void);
+/* Child, after vl_lease_child_init(), whose data the acceptor reads. It begins to accept. */
+void vl_accept_child_begin(void);
 /* Returns 1 if the acceptor's thread handles timers in this child. */
 int vl_accept_keeps_time(void);
 /* Returns 1 if connections are queued as sockets in this child; in the parent, if they

@@ -130,7 +130,8 @@ static int begins_step(vl_shm_t *shm, apr_int64_t now_us,
     head_t *head = shm->head;
     int begins;
 
-    if (!(head->auto_on || head->elsewhere) || vl_segment_lock_child(shm) != APR_SUCCESS)
+    if (!(head->auto_on || __atomic_load_n(&head->elsewhere, __ATOMIC_RELAXED))
+        || vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
     *ret_passed_us = now_us - head->cpu_at;
     begins = *ret_passed_us >= VL_AUTO_STEP_US || *ret_passed_us < 0;

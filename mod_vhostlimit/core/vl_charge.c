@@ -58,6 +58,15 @@ static void advance_elsewhere(head_t *head, apr_int64_t now_us)
     head->elsewhere_at = now_us;
 }
 
+/* Adds `by` to the number of requests that run in back ends. The sum is read without the
+ * lock too. Requires the segment lock. */
+static void add_elsewhere_locked(vl_shm_t *shm, int by)
+{
+    __atomic_store_n(&shm->head->elsewhere, shm->head->elsewhere + (apr_uint32_t)by,
+                     __ATOMIC_RELAXED);
+    shm->children[shm->self].elsewhere += (apr_uint32_t)by;
+}
+
 /* Adds `by` to the number of requests that run in back ends. Returns the reading of their
  * clock. */
 static apr_uint64_t count_elsewhere(vl_shm_t *shm, apr_int64_t now_us, int by)
@@ -68,8 +77,7 @@ static apr_uint64_t count_elsewhere(vl_shm_t *shm, apr_int64_t now_us, int by)
         return 0;
     advance_elsewhere(shm->head, now_us);
     clock = shm->head->elsewhere_ns;
-    shm->head->elsewhere += (apr_uint32_t)by;
-    shm->children[shm->self].elsewhere += (apr_uint32_t)by;
+    add_elsewhere_locked(shm, by);
     vl_segment_unlock(shm);
     return clock;
 }
@@ -285,8 +293,7 @@ static apr_uint64_t end_backend_locked(vl_shm_t *shm, apr_uint32_t account,
         return 0;
     forget_left_group(a);
     clock_us = elsewhere_us_locked(shm, account, cost->elsewhere_from);
-    shm->head->elsewhere--;
-    shm->children[shm->self].elsewhere--;
+    add_elsewhere_locked(shm, -1);
     *ret_measured = a->measured
                     || (cost->grouped && is_usage_read(shm->head));
     a->cost_by = *ret_measured ? VL_COST_CGROUP : VL_COST_CLOCK;
@@ -298,7 +305,7 @@ static apr_uint64_t end_backend_locked(vl_shm_t *shm, apr_uint32_t account,
 
 static void average_request(account_t *a, const vl_cost_t *cost)
 {
-    a->thread_us = vl_average(a->thread_us, cost->cpu_us);
+    __atomic_store_n(&a->thread_us, vl_average(a->thread_us, cost->cpu_us), __ATOMIC_RELAXED);
     a->metrics.busy_us += cost->busy_us;
     a->metrics.cpu_us += cost->cpu_us;
     a->service_us += (cost->busy_us >> SERVICE_SHIFT)

@@ -256,10 +256,12 @@ vl_tags_t vl_clients_tags(const vl_clients_t *clients, const vl_inner_t *inner,
                           const vl_first_t *first)
 {
     vl_client_id_t id = { .key = get(&first->key) };
+    unsigned char class_no = __atomic_load_n(&first->class_no, __ATOMIC_RELAXED);
+    unsigned char band = __atomic_load_n(&first->band, __ATOMIC_RELAXED);
 
     return (vl_tags_t){
-        .class_tag = vl_clients_class_tag(inner, first->class_no),
-        .band_tag = vl_clients_band_tag(inner, first->class_no, first->band),
+        .class_tag = vl_clients_class_tag(inner, class_no),
+        .band_tag = vl_clients_band_tag(inner, class_no, band),
         .client_tag = vl_clients_tag(clients, &id, get(&first->joined))
     };
 }

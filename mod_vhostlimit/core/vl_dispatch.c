@@ -70,7 +70,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         if (!cell->waiting || !vl_capacity_may_grant(shm, next.child, account))
             continue;
         next.tags = first_tags(shm, account, cell);
-        next.since_us = cell->first.since_us
+        next.since_us = __atomic_load_n(&cell->first.since_us, __ATOMIC_RELAXED)
                         - (next.child == shm->self ? REMOTE_PENALTY_US : 0);
         if (best.child == NO_CHILD || is_before(&next, &best))
             best = next;
@@ -97,14 +97,15 @@ static int can_serve(void *data, apr_uint32_t account)
 }
 
 /* Until the child calls vl_slot_first() again, the dispatcher assumes that its next waiter is
- * of the same client and has just arrived. */
+ * of the same client and has just arrived. The child needs no lock for that, so each value is
+ * stored and read atomically. */
 static void move_first(const vl_shm_t *shm, apr_uint32_t account, cell_t *cell,
-                       apr_uint32_t charged_us)
+                       apr_uint32_t charged_us, apr_int64_t now_us)
 {
-    if (cell->first.key)
-        cell->first.joined = first_tags(shm, account, cell).client_tag
-                             + (apr_uint64_t)charged_us * VL_TAG_UNIT;
-    cell->first.since_us = vl_clock_us();
+    if (__atomic_load_n(&cell->first.key, __ATOMIC_RELAXED))
+        __atomic_store_n(&cell->first.joined, first_tags(shm, account, cell).client_tag
+                         + (apr_uint64_t)charged_us * VL_TAG_UNIT, __ATOMIC_RELAXED);
+    __atomic_store_n(&cell->first.since_us, now_us, __ATOMIC_RELAXED);
 }
 
 /* Grants a slot to the account in child c. One store makes the grant valid; vl_segment.h
@@ -114,6 +115,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
 {
     child_t *child = &shm->children[c];
     cell_t *cell = vl_segment_cell(shm, c, account);
+    apr_int64_t now_us = vl_clock_us();
     vl_ticket_t *ticket;
 
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
@@ -121,11 +123,11 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket->charged = vl_queue_begin(&shm->queue, account);
     ticket->stream = 0;
     ticket->client_us = 0;
-    move_first(shm, account, cell, ticket->charged);
+    move_first(shm, account, cell, ticket->charged, now_us);
     if (!child->ring_len)
-        __atomic_store_n(&child->moved_us, cell->first.since_us, __ATOMIC_RELAXED);
+        __atomic_store_n(&child->moved_us, now_us, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len + 1, __ATOMIC_RELEASE);
-    cell->waiting--;
+    __atomic_store_n(&cell->waiting, cell->waiting - 1, __ATOMIC_RELAXED);
     child->running++;
     if (c != shm->self && !child->woken) {
         __atomic_store_n(&child->woken, 1, __ATOMIC_RELAXED);
@@ -275,8 +277,9 @@ static void revoke_locked(vl_shm_t *shm, apr_uint32_t c)
 {
     child_t *child = &shm->children[c];
     vl_ticket_t ticket = *vl_segment_ticket(child, child->ring_len - 1);
+    cell_t *cell = vl_segment_cell(shm, c, ticket.account);
 
-    vl_segment_cell(shm, c, ticket.account)->waiting++;
+    __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&child->ring_len, child->ring_len - 1, __ATOMIC_RELEASE);
     child->running--;
     vl_queue_cancel(&shm->queue, ticket.account, ticket.charged);

@@ -10,6 +10,11 @@ static apr_uint32_t get(const apr_uint32_t *value)
     return __atomic_load_n(value, __ATOMIC_RELAXED);
 }
 
+static apr_uint64_t get64(const apr_uint64_t *value)
+{
+    return __atomic_load_n(value, __ATOMIC_RELAXED);
+}
+
 /* Returns the number of columns to look at: none if the account has no waiter, so that a page
  * of many sites does not read all their cells. */
 static apr_uint32_t columns_with_waiters(const vl_shm_t *shm, apr_uint32_t account)
@@ -38,11 +43,13 @@ static void read_class(const struct vl_class_t *from, vl_inside_class_t *ret)
     const struct vl_band_t *known = &from->band[VL_BAND_KNOWN];
     const struct vl_band_t *strangers = &from->band[VL_BAND_STRANGERS];
 
-    ret->weight = from->weight ? from->weight : VL_CLASS_WEIGHT_DEFAULT;
-    ret->known_requests = known->requests;
-    ret->known_cpu_us = known->cpu_us;
-    ret->requests = strangers->requests + ret->known_requests;
-    ret->cpu_us = strangers->cpu_us + ret->known_cpu_us;
+    ret->weight = get(&from->weight);
+    if (!ret->weight)
+        ret->weight = VL_CLASS_WEIGHT_DEFAULT;
+    ret->known_requests = get64(&known->requests);
+    ret->known_cpu_us = get64(&known->cpu_us);
+    ret->requests = get64(&strangers->requests) + ret->known_requests;
+    ret->cpu_us = get64(&strangers->cpu_us) + ret->known_cpu_us;
 }
 
 void vl_inside_read(const vl_shm_t *shm, apr_uint32_t account, vl_inside_t *ret_inside)
@@ -52,7 +59,7 @@ void vl_inside_read(const vl_shm_t *shm, apr_uint32_t account, vl_inside_t *ret_
     unsigned c;
 
     memset(ret_inside, 0, sizeof(*ret_inside));
-    ret_inside->late = inner->late;
+    ret_inside->late = get64(&inner->late);
     for (c = 0; c < VL_CLASSES_MAX; c++)
         read_class(&inner->classes[c], &ret_inside->classes[c]);
     for (child = 0; child < columns; child++) {

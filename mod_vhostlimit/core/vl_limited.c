@@ -115,8 +115,8 @@ static vl_limited_e step_account_locked(const vl_shm_t *shm, apr_uint32_t accoun
 
     look.at_us = now_us;
     look.waiting = shm->queue.flows[account].waiting + a->deferred;
-    look.requests = a->metrics.requests;
-    look.queued = a->metrics.queued;
+    look.requests = __atomic_load_n(&a->metrics.requests, __ATOMIC_RELAXED);
+    look.queued = __atomic_load_n(&a->metrics.queued, __ATOMIC_RELAXED);
     look.refused = a->metrics.refused;
     return vl_limited_step(&a->limited, &look);
 }

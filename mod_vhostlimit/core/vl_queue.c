@@ -261,8 +261,8 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us)
     update(q, flow);
 }
 
-/* Counts waiting requests, and the time in which there are any. The sum is atomic, because
- * it may be read without the lock. */
+/* Counts waiting requests, and the time in which there are any. The counts are atomic, because
+ * they may be read without the lock. */
 static void count_waiting(vl_queue_t *q, vl_flow_t *f, int more)
 {
     vl_queue_head_t *head = q->head;
@@ -272,7 +272,7 @@ static void count_waiting(vl_queue_t *q, vl_flow_t *f, int more)
         if (!head->waiting)
             head->waiting_since_us = f->waiting_since_us;
     }
-    f->waiting += (apr_uint32_t)more;
+    __atomic_store_n(&f->waiting, f->waiting + (apr_uint32_t)more, __ATOMIC_RELAXED);
     __atomic_store_n(&head->waiting, head->waiting + (apr_uint32_t)more, __ATOMIC_RELAXED);
     if (!f->waiting) {
         apr_int64_t now_us = vl_clock_us();
@@ -374,14 +374,14 @@ void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
                   apr_uint64_t cost)
 {
     vl_flow_t *f = &q->flows[flow];
+    apr_uint32_t average;
 
     if (cost >= charged)
         charge(f, cost - charged);
     else
         refund(q, f, charged - cost);
-    f->estimate_us = vl_average(f->estimate_us, cost);
-    if (!f->estimate_us)
-        f->estimate_us = 1;
+    average = vl_average(f->estimate_us, cost);
+    __atomic_store_n(&f->estimate_us, average ? average : 1, __ATOMIC_RELAXED);
     vl_queue_forget(q, flow, 1);
 }
 

@@ -47,7 +47,8 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         shm->accounts[a].occupied -= cell->occupied;
         memset(cell, 0, sizeof(*cell));
     }
-    shm->head->elsewhere -= dead->elsewhere;
+    __atomic_store_n(&shm->head->elsewhere, shm->head->elsewhere - dead->elsewhere,
+                     __ATOMIC_RELAXED);
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     if (shm->head->acceptor == child + 1)
         vl_segment_set_acceptor_locked(shm, 0);

@@ -52,8 +52,9 @@ static void arrive_locked(vl_shm_t *shm, apr_uint32_t account,
     cell_t *cell = vl_segment_cell(shm, shm->self, account);
 
     /* The child calls vl_slot_first() when it has queued the waiter. */
-    if (!cell->waiting++)
-        cell->first.since_us = since_us;
+    if (!cell->waiting)
+        __atomic_store_n(&cell->first.since_us, since_us, __ATOMIC_RELAXED);
+    __atomic_store_n(&cell->waiting, cell->waiting + 1, __ATOMIC_RELAXED);
     vl_queue_arrive(&shm->queue, account);
 }
 
@@ -222,7 +223,7 @@ apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account)
         return rv;
     cell = vl_segment_cell(shm, shm->self, account);
     if (cell->waiting) {
-        cell->waiting--;
+        __atomic_store_n(&cell->waiting, cell->waiting - 1, __ATOMIC_RELAXED);
         vl_queue_abandon(&shm->queue, account, 1);
     }
     else {
@@ -289,7 +290,7 @@ void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_
     vl_inner_t *inner = &shm->inner[account];
     apr_int64_t now_us;
 
-    if (!inner->backlog_us)
+    if (!__atomic_load_n(&inner->backlog_us, __ATOMIC_RELAXED))
         return;
     now_us = vl_clock_us();
     if (vl_slot_queued(shm, account))

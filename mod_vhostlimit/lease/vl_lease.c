@@ -348,6 +348,20 @@ static void return_slot(vl_lease_t *lease)
     lease->state = IDLE;
 }
 
+/* The MPM has polled a parked connection for output. */
+static void flush_parked(vl_lease_t *lease)
+{
+    int is_parked;
+
+    vl_waiters_lock();
+    is_parked = lease->state == PARKED;
+    vl_waiters_unlock();
+    if (!is_parked)
+        return;
+    vl_lease_uninstall_poll_fd(lease);
+    vl_flush(lease->c);
+}
+
 int vl_lease_process(vl_lease_t *lease)
 {
     conn_rec *c = lease->c;
@@ -365,10 +379,8 @@ int vl_lease_process(vl_lease_t *lease)
             return OK;
         }
     }
-    if (lease->state == PARKED && vl_has_pending_output(c)) {
-        vl_lease_uninstall_poll_fd(lease);
-        vl_flush(c);
-    }
+    if (vl_has_pending_output(c))
+        flush_parked(lease);
     do {
         vl_waiters_lock();
         next = next_locked(lease);

@@ -63,12 +63,23 @@ void vl_lease_charge_connection(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_meter_thread_us();
     apr_int64_t us = now_us - lease->cpu_us;
+    vl_client_id_t client;
+    apr_uint32_t account;
+    int is_known;
 
     lease->cpu_us = now_us;
-    if (us <= 0 || !lease->account_known)
+    if (us <= 0)
         return;
-    vl_charge_part(vl_leases.shm, lease->account, (apr_uint64_t)us);
-    vl_slot_charge_client(vl_leases.shm, lease->account, &lease->client_id, (apr_uint64_t)us);
+    /* A stream may set them meanwhile. */
+    vl_waiters_lock();
+    is_known = lease->account_known;
+    account = lease->account;
+    client = lease->client_id;
+    vl_waiters_unlock();
+    if (!is_known)
+        return;
+    vl_charge_part(vl_leases.shm, account, (apr_uint64_t)us);
+    vl_slot_charge_client(vl_leases.shm, account, &client, (apr_uint64_t)us);
     vl_lease_use_credit(lease, us);
 }
 

@@ -168,7 +168,8 @@ void vl_lease_renew(vl_lease_t *lease)
         us = QUANTUM_US;
     if (us < QUANTUM_MIN_US)
         us = QUANTUM_MIN_US;
-    lease->estimate_us = vl_slot_estimate(vl_leases.shm, lease->account);
+    __atomic_store_n(&lease->estimate_us, vl_slot_estimate(vl_leases.shm, lease->account),
+                     __ATOMIC_RELAXED);
     __atomic_store_n(&lease->credit_us, us, __ATOMIC_RELAXED);
 }
 
@@ -184,7 +185,10 @@ void vl_lease_use_credit(vl_lease_t *lease, apr_int64_t us)
 
 void vl_lease_charge(vl_lease_t *lease, apr_uint64_t us)
 {
-    vl_lease_use_credit(lease, (apr_int64_t)us - (lease->frames ? lease->estimate_us : 0));
+    apr_int64_t paid_us = lease->frames
+                          ? __atomic_load_n(&lease->estimate_us, __ATOMIC_RELAXED) : 0;
+
+    vl_lease_use_credit(lease, (apr_int64_t)us - paid_us);
     if (!vl_leases.parks)
         __atomic_store_n(&lease->idle_since_us, vl_clock_us(),
                          __ATOMIC_RELAXED);
