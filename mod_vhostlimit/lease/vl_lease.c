@@ -286,7 +286,9 @@ static int after_run(vl_lease_t *lease, int rc)
         if (!lease->frames || !lease->frames->streams)
             return 0;
         /* No request came from the first stream, so the next stream tells the site. */
+        vl_waiters_lock();
         lease->first_stream = STREAM_NONE;
+        vl_waiters_unlock();
         c->cs->state = CONN_STATE_READ_REQUEST_LINE;
         return 1;
     }
@@ -406,19 +408,27 @@ int vl_lease_process(vl_lease_t *lease)
     return rc;
 }
 
+/* The first stream's request has been read, and later streams may begin. */
+static void note_first_stream_locked(vl_lease_t *lease)
+{
+    if (lease->first_stream != STREAM_PASSED)
+        return;
+    lease->first_stream = STREAM_READ;
+    if (lease->wake_fd >= 0)
+        eventfd_write(lease->wake_fd, 1);
+}
+
 void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
 {
     __atomic_store_n(&lease->keepalive_us, r->server->keep_alive_timeout,
                      __ATOMIC_RELAXED);
     if (!lease->http2)
         lease->client.http11 = r->proto_num >= HTTP_VERSION(1, 1);
-    if (vl_leases.parks && (!lease->frames || lease->first_stream != STREAM_PASSED))
+    if (vl_leases.parks && !lease->frames)
         return;
     vl_waiters_lock();
     if (vl_leases.parks) {
-        lease->first_stream = STREAM_READ;
-        if (lease->wake_fd >= 0)
-            eventfd_write(lease->wake_fd, 1);
+        note_first_stream_locked(lease);
     }
     else {
         vl_lease_leave_ring_locked(lease);

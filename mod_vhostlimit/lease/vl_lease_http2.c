@@ -141,8 +141,10 @@ static void wait_for_worker_locked(vl_lease_t *lease)
  * The difference is charged when the stream ends. */
 static void reserve(vl_lease_t *lease)
 {
+    vl_waiters_lock();
     if (lease->account_known)
         vl_lease_use_credit(lease, lease->estimate_us);
+    vl_waiters_unlock();
 }
 
 /* Takes a slot for one more stream on the credit of the lease. Without credit the lease
@@ -182,14 +184,14 @@ static int may_begin(void *context)
     vl_lease_t *lease = context;
     int may;
 
-    if (!lease->account_known && lease->first_stream == STREAM_PASSED)
-        return 0;
+    vl_waiters_lock();
     if (lease->first_stream == STREAM_NONE)
         lease->first_stream = STREAM_PASSED;
-    if (!vl_lease_is_limited(lease) || lease->refused)
-        return 1;
-    vl_waiters_lock();
-    may = may_begin_locked(lease);
+    else if (lease->first_stream == STREAM_PASSED && !lease->account_known) {
+        vl_waiters_unlock();
+        return 0;
+    }
+    may = !vl_lease_is_limited_locked(lease) || lease->refused || may_begin_locked(lease);
     vl_waiters_unlock();
     return may;
 }
@@ -382,8 +384,13 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
 
 vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us)
 {
+    vl_reason_e refused;
+
+    vl_waiters_lock();
     *ret_waited_us = lease->queue_grant.waited_us;
-    return lease->refused;
+    refused = lease->refused;
+    vl_waiters_unlock();
+    return refused;
 }
 
 int vl_lease_take_slot(vl_lease_t *lease, vl_ticket_t *ret_ticket)

@@ -177,8 +177,9 @@ void vl_lease_park_locked(vl_lease_t *lease, int has_ended);
 apr_int64_t vl_lease_credit(const vl_lease_t *lease);
 /* Reduces it. */
 void vl_lease_use_credit(vl_lease_t *lease, apr_int64_t us);
-/* Returns 1 if the connection's requests may have to wait. */
+/* Return 1 if the connection's requests may have to wait. */
 int vl_lease_is_limited(const vl_lease_t *lease);
+int vl_lease_is_limited_locked(const vl_lease_t *lease);
 /* vl_waiter_done_fn of leases. */
 void vl_lease_answer_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
                             vl_reason_e refused);

@@ -258,11 +258,23 @@ void vl_lease_change_state_locked(vl_lease_t *lease, state_e state)
         count_queued_locked(lease, 1);
 }
 
-/* Returns 1 if the connection's requests may have to wait. */
-int vl_lease_is_limited(const vl_lease_t *lease)
+int vl_lease_is_limited_locked(const vl_lease_t *lease)
 {
     return lease->account_known && !lease->other_protocol && lease->queue_timeout_us
            && vl_slot_queue(vl_leases.shm, lease->account);
+}
+
+/* Only streams of HTTP/2 set the account in another thread than that of the connection. */
+int vl_lease_is_limited(const vl_lease_t *lease)
+{
+    int limited;
+
+    if (!lease->http2)
+        return vl_lease_is_limited_locked(lease);
+    vl_waiters_lock();
+    limited = vl_lease_is_limited_locked(lease);
+    vl_waiters_unlock();
+    return limited;
 }
 
 void vl_lease_add_ticket_locked(vl_lease_t *lease, const vl_ticket_t *ticket)
@@ -421,7 +433,7 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease)
 
     lease->requeue_at_head = 0;
     lease->waited_us = 0;
-    return !vl_lease_is_limited(lease) || lease->streams_blocked
+    return !vl_lease_is_limited_locked(lease) || lease->streams_blocked
            || continue_locked(lease, now_us)
            || vl_lease_request_slot_locked(lease, since_us, first);
 }
