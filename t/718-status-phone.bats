@@ -17,24 +17,27 @@ vhosts=10000
 
 history_path() { printf '%s/run/history\n' "$HTTPD_ROOT"; }
 
-# All sites have requests, the hundredth of them waits.
+# One server and one browser for all tests, because a page of so many sites takes seconds.
 setup_file() {
+  # shellcheck disable=SC2034  # the helpers read it
+  local BATS_TEST_TMPDIR=$BATS_FILE_TMPDIR
   requires root ctl chromium
   shop_vhosts "$vhosts" >"$BATS_FILE_TMPDIR/many.conf"
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitHistory run/history' -v 'a VhostLimitConcurrency 1' \
     -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
+  write_history
+  start_browser
+  open_page "$(page_of '#every=0')"
 }
 
 setup() { requires root ctl chromium; }
-teardown() { all_of end_browser end_collector; }
-teardown_file() { end_server; }
+teardown_file() { all_of end_browser end_collector end_server; }
 
 # Instead of that in lib/httpd.bash: so many sites are too much text for the shell.
 no_request_runs() { no_request_runs_in_thousands; }
 
 # Some minutes of a history of all sites.
 write_history() {
-  [[ ! -e $(history_path) ]] || return 0
   begin_collector
   repeat 5 get a / >/dev/null
   collect_now
@@ -42,15 +45,25 @@ write_history() {
   chgrp "$(id -gn "$(httpd_user)")" "$(history_path)"
 }
 
-look_at() { # <query> [<width>]
-  write_history
-  start_browser
-  open_page "http://status.test:$(httpd_port)/vhostlimit$1"
-  [[ -z ${2-} ]] || as_wide_as "$2"
+page_of() { printf 'http://status.test:%s/vhostlimit%s\n' "$(httpd_port)" "$1"; }    # <query>
+
+# Shows all sites of the page again.
+on_desk() {
+  browser Emulation.clearDeviceMetricsOverride >/dev/null
+  find_sites ''
+}
+
+on_phone() { # <pixels>
+  as_wide_as "$1"
+  find_sites ''
 }
 
 as_wide_as() { # <pixels>
   browser Emulation.setDeviceMetricsOverride "{\"width\":$1,\"height\":844,\"deviceScaleFactor\":2,\"mobile\":true}" >/dev/null
+}
+
+find_sites() { # <text>
+  in_page "(f => { f.value = '$1'; f.dispatchEvent(new Event('input')); scrollTo(0, 0) })(document.getElementById('find'))" >/dev/null
 }
 
 in_colors() { # light or dark
@@ -65,7 +78,7 @@ fits() { # <pixels>
 
 @test "a phone shows ten thousand sites: nothing is beyond the edge, light and dark" {
   local colors
-  look_at '#every=0' 390
+  on_phone 390
   for colors in light dark; do
     in_colors "$colors"
     fits 390
@@ -80,7 +93,7 @@ fits() { # <pixels>
 }
 
 @test "on a phone a site is found among ten thousand, and its name stays in sight" {
-  look_at '#every=0' 390
+  on_phone 390
   click_on '#find'
   type_text 'shop9999.'
   is "$(in_page 'document.getElementById("count").textContent')" '1 of 10004 sites'
@@ -94,7 +107,7 @@ fits() { # <pixels>
 }
 
 @test "a search and a sort of ten thousand sites in the browser take a few seconds at most" {
-  look_at '#every=0'
+  on_desk
   local ms
   ms=$(in_page '(() => { const t = performance.now(), f = document.getElementById("find"); f.value = "shop77"; f.dispatchEvent(new Event("input"));
     document.body.offsetHeight; return Math.round(performance.now() - t) })()')
@@ -110,7 +123,7 @@ fits() { # <pixels>
 
 @test "a desk: charts and table, light and dark, and the page of one site" {
   local colors
-  look_at '#every=0'
+  on_desk
   for colors in light dark; do
     in_colors "$colors"
     fits "$(in_page 'document.documentElement.clientWidth')"
@@ -121,7 +134,8 @@ fits() { # <pixels>
 }
 
 @test "a phone shows the page of one site" {
-  look_at '?site=a.test#every=0' 390
+  open_page "$(page_of '?site=a.test#every=0')"
+  as_wide_as 390
   fits 390
   is "$(in_page 'document.querySelectorAll("#charts svg path").length')" 6 "charts"
   picture phone-site

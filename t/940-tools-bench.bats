@@ -26,7 +26,7 @@ nothing_left() {
 
 begin_bench() { # <option>...: in the background; its pid is in $bench
   # a shell's background jobs ignore INT, a program started by hand does not
-  env --default-signal=INT "$TOP/tools/bench.sh" --quick --keep-noisy --target plain --page sleep "$@" >report 2>log 3>&- &
+  env --default-signal=INT "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --target plain --page sleep "$@" >report 2>log 3>&- &
   bench=$!
 }
 
@@ -161,7 +161,7 @@ admitted_by_weight() {
 
 @test "HAProxy ends TLS and speaks HTTP/2 where a test wants it, and a scene has its own protocol" {
   requires haproxy h2load openssl
-  run "$TOP/tools/bench.sh" --quick --seconds 4 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
@@ -185,7 +185,7 @@ admitted_by_weight() {
 
 @test "noisy with mod_qos, haproxy and process-limit: each has its own configuration and rows" {
   requires haproxy mod_qos
-  run "$TOP/tools/bench.sh" --quick --keep-noisy --page sleep --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page sleep --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left

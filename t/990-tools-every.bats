@@ -52,7 +52,7 @@ what_becomes_of() { # <seconds it may take> <test> <here|on_server> [<option>]..
 
 look_at() { # <folder>: a sentence and 1 if anything is wrong with its report
   local said
-  rm -rf "$(browser_dir)"
+  rm -rf "${browser_folder:?}"
   start_browser 2>/dev/null
   open_page "file://$PWD/$1/report.html"
   said=$(browser_complaints)
