@@ -25,7 +25,6 @@ static apr_uint32_t columns_with_waiters(const vl_shm_t *shm, apr_uint32_t accou
 
 /* Returns what the child tells, or NULL if it has no waiter of the account. The column may
  * have what a child told that has died. */
-VL_READS_UNLOCKED
 static const vl_waiting_t *waiting_in(const vl_shm_t *shm, apr_uint32_t child,
                                       apr_uint32_t account)
 {

@@ -61,11 +61,6 @@
 #include "core/vl_queue.h"
 #include "core/vl_shm.h"
 
-/* For functions that read for display without the lock, or counters that are added to without
- * it. They may get an old value, or values of different times. ThreadSanitizer does not look at
- * them. */
-#define VL_READS_UNLOCKED __attribute__((no_sanitize("thread")))
-
 /* Maximum number of grants that a child has not yet taken; a power of 2. */
 #define RING_SIZE 128
 /* Maximum number of slots on their way to a child (vl_relay.h). A power of 2, because the

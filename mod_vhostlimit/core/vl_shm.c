@@ -306,7 +306,6 @@ void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
     vl_segment_unlock(shm);
 }
 
-VL_READS_UNLOCKED
 static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
                             vl_account_snapshot_t *ret)
 {
