@@ -145,7 +145,7 @@ static pid_t find_process(const char *name, ctl_error_t *error)
 
     if (is_unit && (!text || pid < 1))
         ctl_error_set(error, CTL_REFUSED, "the service %s does not run", name);
-    else if ((*end && *end != '\n') || pid < 1 || pid > 0x7fffffff)
+    else if (pid < 1 || pid > 0x7fffffff || (end && *end && *end != '\n'))
         ctl_error_set(error, CTL_USAGE, "enter: '%s' is neither the number of a process nor the "
                       "name of a service", name);
     free(text);

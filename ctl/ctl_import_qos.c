@@ -156,7 +156,7 @@ static void read_line(reader_t *reader, char *line)
     int n = ctl_import_words(line, " \t", words, WORDS_MAX);
 
     if (!n || *words[0] == '#')
-        n = 0;
+        ;                           /* nothing */
     else if (!strcasecmp(words[0], "<VirtualHost"))
         reader->is_vhost = 1;
     else if (!strcasecmp(words[0], "</VirtualHost>"))

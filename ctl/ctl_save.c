@@ -85,7 +85,7 @@ void ctl_save_put(ctl_saved_t **saved, const char *site, ctl_key_e key, const ch
     found->stamps[key] = value ? ctl_printf("%s", stamp) : NULL;
     if (!is_empty(found))
         return;
-    for (at = saved; *at != found; at = &(*at)->next)
+    for (at = saved; *at && *at != found; at = &(*at)->next)
         ;
     *at = found->next;
     free_site(found);

@@ -127,6 +127,7 @@ void vl_newconn_move_until_locked(vl_newconn_t *newconn, state_e state,
 
 vl_newconn_t *vl_newconn_first_locked(state_e state)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): free_records() removes each from its ring */
     return APR_RING_EMPTY(&vl_newconns->ring[state], vl_newconn_t, link)
            ? NULL : APR_RING_FIRST(&vl_newconns->ring[state]);
 }

@@ -770,7 +770,7 @@ static const char *read_section_name(cmd_parms *cmd, const char *arg, const char
 /* Directive handler of <VhostLimitPlan name>. */
 static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *name = NULL;
+    const char *name = "";
     const char *error = read_section_name(cmd, arg, &name, &arg);
     vl_conf_t *conf = vl_conf_get(cmd->server);
     vl_plan_t *plan;
@@ -805,7 +805,7 @@ static const char *add_plan(cmd_parms *cmd, void *dconf, const char *arg)
 /* Directive handler of <VhostLimitSite name>.  Several sections of one site add up. */
 static const char *add_site_conf(cmd_parms *cmd, void *dconf, const char *arg)
 {
-    const char *name = NULL;
+    const char *name = "";
     const char *error = read_section_name(cmd, arg, &name, &arg);
     vl_conf_t *conf = vl_conf_get(cmd->server);
     vl_site_conf_t *site_conf;
