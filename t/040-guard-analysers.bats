@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Static analysis of the sources by cppcheck and clang-tidy.
+# Static analysis of the sources by cppcheck and clang-tidy. It takes minutes of CPU time, so it is a
+# job of tools/check.sh --all, which .ci/run runs too.
 
 load lib/common
 
@@ -11,7 +12,7 @@ need_clang_tidy() { need_program clang-tidy; }
 # uninitvar is off for files that iterate over rings: cppcheck takes the sentinel of
 # APR_RING_FOREACH, which is no element, for an uninitialized element.
 @test "cppcheck reports nothing" {
-  requires cppcheck
+  requires long cppcheck
   try cppcheck -q -j 2 --enable=warning,performance,portability --error-exitcode=1 -D'APR_INT64_T_FMT="ld"' \
     --suppress=uninitvar:"$TOP/mod_vhostlimit/accept/vl_newconn_transfer.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/core/vl_wait.c" \
     --suppress=uninitvar:"$TOP/mod_vhostlimit/lease/vl_lease.c" --suppress=uninitvar:"$TOP/mod_vhostlimit/lease/vl_lease_http2.c" \
@@ -20,11 +21,10 @@ need_clang_tidy() { need_program clang-tidy; }
   is "$status" 0
 }
 
-# .clang-tidy lists the checks. Its analyzer takes minutes of CPU time and runs with
-# VL_LONG=1, in the job "analysers" of tools/check.sh --all.
+# .clang-tidy lists the checks.
 @test "clang-tidy reports nothing" {
-  requires clang_tidy
-  local apxs without=''
+  requires long clang_tidy
+  local apxs
   apxs=$(command -v "${VL_APXS:-apxs}" apxs2 | sed -n 1p)
   # shellcheck disable=SC2046  # words, one a line
   printf '%s\n' "-I${VL_BUILD_DIR:-$TOP}" "-I$TOP/mod_vhostlimit" "-I$TOP/ctl" -D_GNU_SOURCE $(pkg-config --cflags apr-1 apr-util-1 jansson expat) \
@@ -32,7 +32,6 @@ need_clang_tidy() { need_program clang-tidy; }
     $(! pkg-config --exists libcgroup || { echo -DVL_LIBCGROUP; pkg-config --cflags libcgroup; }) \
     $(! pkg-config --exists libseccomp || { echo -DVL_LIBSECCOMP; pkg-config --cflags libseccomp; }) \
     -isystem "$("$apxs" -q INCLUDEDIR)" $("$apxs" -q EXTRA_CPPFLAGS) >"$BATS_TEST_TMPDIR/compile_flags.txt"
-  [[ ${VL_LONG:-} == 1 ]] || without='-clang-analyzer-*'
   tidy() { # <checks that are left out> <files at a time> <file>...
     printf '%s\n' "${@:3}" |
       timeout 1800 xargs -P 2 -n "$2" clang-tidy --quiet --config-file="$TOP/.clang-tidy" -p "$BATS_TEST_TMPDIR" "--checks=$1" 2>/dev/null
@@ -41,10 +40,10 @@ need_clang_tidy() { need_program clang-tidy; }
   # The analyzer reports its va_list as uninitialized in a run over several files.
   tidy_all() {
     local failed=0
-    tidy "$without" 4 "$TOP"/mod_vhostlimit/{,*/}*.c || failed=1
-    tidy "-cert-err33-c,$without" 1 "$TOP"/ctl/*.c || failed=1
+    tidy '' 4 "$TOP"/mod_vhostlimit/{,*/}*.c || failed=1
+    tidy -cert-err33-c 1 "$TOP"/ctl/*.c || failed=1
     # vhostlimit-fleet has arrays of pointers, for which bugprone-sizeof-expression is wrong.
-    ! pkg-config --exists hiredis || tidy "-cert-err33-c,-bugprone-sizeof-expression,$without" 1 "$TOP"/fleet/*.c || failed=1
+    ! pkg-config --exists hiredis || tidy -cert-err33-c,-bugprone-sizeof-expression 1 "$TOP"/fleet/*.c || failed=1
     return "$failed"
   }
   try tidy_all
