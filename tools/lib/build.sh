@@ -5,9 +5,19 @@
 
 build_dir=$(in_tree .)          # where build_step works
 
+# Prints a library of pkg-config that was installed since the tree was configured, if there is one.
+# configure leaves out parts whose libraries are missing.
+build_new_libraries() {
+  local folders
+  IFS=: read -ra folders <<<"$(pkg-config --variable pc_path pkg-config 2>/dev/null)"
+  ((${#folders[@]} == 0)) ||
+    find "${folders[@]}" -name '*.pc' -cnewer "$(in_tree config.status)" -print -quit 2>/dev/null || :
+}
+
 build_configured() { # [option]...: is the source tree configured with these options?
   local option
   [[ -x $(in_tree config.status) && -e $(in_tree Makefile) ]] || return 1
+  [[ -z $(build_new_libraries) ]] || return 1
   for option; do
     grep -qF -- "$option" <<<"$("$(in_tree config.status)" --config)" || return 1
   done
