@@ -9,12 +9,15 @@ load lib/live
 export ONE_SERVER=yes
 
 setup_file() {
-  requires cgroups cpu mod_lua
+  meets cgroups cpu mod_lua || return 0
   start_httpd 'VhostLimit On' -l lua -v 'a VhostLimitWeight 300' -v 'c VhostLimitCPU 25%' \
     -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
 }
 
-setup() { busy_pids=(); }
+setup() {
+  busy_pids=()
+  requires cgroups cpu mod_lua
+}
 
 end_busy() { ((${#busy_pids[@]} == 0)) || kill "${busy_pids[@]}"; }
 teardown() { all_of end_busy look_for_leftovers; }

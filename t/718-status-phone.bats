@@ -21,7 +21,7 @@ history_path() { printf '%s/run/history\n' "$HTTPD_ROOT"; }
 setup_file() {
   # shellcheck disable=SC2034  # the helpers read it
   local BATS_TEST_TMPDIR=$BATS_FILE_TMPDIR
-  requires root ctl chromium
+  meets root ctl chromium || return 0
   shop_vhosts "$vhosts" >"$BATS_FILE_TMPDIR/many.conf"
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitHistory run/history' -v 'a VhostLimitConcurrency 1' \
     -x "Include \"$BATS_FILE_TMPDIR/many.conf\""

@@ -8,12 +8,12 @@ load lib/control
 export ONE_SERVER=yes
 
 setup_file() {
-  requires root
+  meets root || return 0
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 2' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x $'ServerName "<b>x&y\\"z `id` \e[31m"' -x '</VirtualHost>'
 }
 
-setup() { requires ctl; }
+setup() { requires root ctl; }
 
 teardown_file() { end_server; }
 

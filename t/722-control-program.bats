@@ -8,12 +8,12 @@ load lib/control
 export ONE_SERVER=yes
 
 setup_file() {
-  requires root
+  meets root || return 0
   start_httpd 'VhostLimit On' 'VhostLimitSlots 3' -v 'a VhostLimitConcurrency 1' -v 'b VhostLimit DryRun' -v 'b VhostLimitConcurrency 1' \
     -v 'b VhostLimitQueue 1' -v 'c VhostLimitConcurrency 1' -v 'c VhostLimitQueue 0'
 }
 
-setup() { requires ctl; }
+setup() { requires root ctl; }
 
 teardown_file() { end_server; }
 

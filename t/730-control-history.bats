@@ -9,11 +9,11 @@ load lib/history
 export ONE_SERVER=yes
 
 setup_file() {
-  requires root
+  meets root || return 0
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'c VhostLimitConcurrency 1' -v 'c VhostLimitQueue 0'
 }
 
-setup() { requires ctl; }
+setup() { requires root ctl; }
 
 teardown() { all_of end_collector look_for_leftovers; }
 teardown_file() { end_server; }

@@ -18,14 +18,14 @@ minutes=20
 history_path() { printf '%s/run/history\n' "$HTTPD_ROOT"; }
 
 setup_file() {
-  requires root
+  meets root || return 0
   many_sites "$sites" >"$BATS_FILE_TMPDIR/many.conf"
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitHistory run/history' -x "Include \"$BATS_FILE_TMPDIR/many.conf\""
   local first
   for ((first = 1; first <= sites; first += 500)); do ask_for "$first" $((first + 499)) | raw >/dev/null; done
 }
 
-setup() { requires ctl cc; }
+setup() { requires root ctl cc; }
 teardown_file() { end_server; }
 
 need_cc() { need_program cc; }

@@ -10,8 +10,6 @@ load lib/fleet
 
 WEBS=(web1 web2 web3)
 
-setup_file() { requires root ctl fleet redis mod_lua; }
-
 setup() {
   requires root ctl fleet redis mod_lua
   store_pid=''

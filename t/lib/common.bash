@@ -41,6 +41,10 @@ requires() { # <word>...
   ((${#reasons[@]} == 0)) || skip "$(join '; ' "${reasons[@]}")"
 }
 
+# For setup_file, which cannot skip in bats 1.8: returns 1 unless all requirements are met. The file's
+# setup has to require the same.
+meets() { (skip() { exit 1; }; requires "$@"); }       # <word>...
+
 # Long tests run in the jobs of "tools/check.sh --all" only.
 need_long()       { [[ ${VL_LONG:-0} != 0 ]] || { echo "long: tools/check.sh --all"; return 1; }; }
 need_root()       { ((EUID == 0)) || { echo "not root"; return 1; }; }
