@@ -5,6 +5,14 @@
 
 build_dir=$(in_tree .)          # where build_step works
 
+build_configured() { # [option]...: is the source tree configured with these options?
+  local option
+  [[ -x $(in_tree config.status) && -e $(in_tree Makefile) ]] || return 1
+  for option; do
+    grep -qF -- "$option" <<<"$("$(in_tree config.status)" --config)" || return 1
+  done
+}
+
 # Prints a library of pkg-config that was installed since the tree was configured, if there is one.
 # configure leaves out parts whose libraries are missing.
 build_new_libraries() {
@@ -12,15 +20,6 @@ build_new_libraries() {
   IFS=: read -ra folders <<<"$(pkg-config --variable pc_path pkg-config 2>/dev/null)"
   ((${#folders[@]} == 0)) ||
     find "${folders[@]}" -name '*.pc' -cnewer "$(in_tree config.status)" -print -quit 2>/dev/null || :
-}
-
-build_configured() { # [option]...: is the source tree configured with these options?
-  local option
-  [[ -x $(in_tree config.status) && -e $(in_tree Makefile) ]] || return 1
-  [[ -z $(build_new_libraries) ]] || return 1
-  for option; do
-    grep -qF -- "$option" <<<"$("$(in_tree config.status)" --config)" || return 1
-  done
 }
 
 build_step() { # <name> <command>...: prints the end of the output if it fails
@@ -39,7 +38,12 @@ build_module() { # [configure option]...: in the source tree
   local jobs
   jobs=$(nproc)
   [[ -x $(in_tree configure) ]] || build_step autogen.sh ./autogen.sh
-  build_configured "$@" || build_step configure ./configure "$@"
+  if ! build_configured "$@"; then
+    build_step configure ./configure "$@"
+  elif [[ -n $(build_new_libraries) ]]; then
+    build_step configure ./config.status --recheck
+    build_step config.status ./config.status
+  fi
   build_step make make -s -j "$jobs"
 }
 
