@@ -32,7 +32,7 @@
 #define TRIES 1000
 #define TRY_MS 10
 /* How long a child that ends waits for the end of its rescue process. */
-#define END_TRIES 100
+#define END_TRIES 1000
 #define END_TRY_MS 1
 
 typedef struct note_t {
