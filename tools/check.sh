@@ -4,7 +4,7 @@
 #          files side by side; a test that cannot run is skipped with its reason
 # Usage:   check.sh [-j NUMBER] [FILE]...
 #          check.sh [-j NUMBER] --all [JOB]...
-#   -j NUMBER   run NUMBER files at a time (three for each CPU; one without root)
+#   -j NUMBER   run NUMBER files at a time (two for each CPU; one without root)
 #   FILE        run these test files or folders only, for example
 #               t/310-admit-counts.bats; only what they need is installed
 #   --all       run all test files and then the long jobs, one after the other (hours),
@@ -22,7 +22,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/build.sh"
 . "$here/lib/check-report.sh"
 
-files_at_once=$((3 * $(nproc)))
+files_at_once=$((2 * $(nproc)))
 
 # Jobs of --all after the suite: the name, and test files, which run in their long form,
 # or a command.  After the colon are test files with the same dependencies as the command.
