@@ -16,7 +16,6 @@
 #include <mpm_common.h>
 
 #include "accept/vl_accept.h"
-#include "accept/vl_acceptor.h"
 #include "accept/vl_child.h"
 #include "accept/vl_listener.h"
 #include "cgroup/vl_cgroup.h"
@@ -457,7 +456,6 @@ static void child_init(apr_pool_t *pchild, server_rec *main_server)
     vl_accept_child_init();
     vl_lease_child_init(pchild, kept->shm, vl_accept_keeps_time(),
                         vl_shm_capacity(kept->shm), vl_http2_workers(threads));
-    vl_acceptor_watch_leases();
     vl_accept_child_begin();
     /* "httpd -X" has no parent: its only process exits through the child's pool. */
     if (vl_is_one_process())

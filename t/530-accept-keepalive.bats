@@ -28,7 +28,8 @@ worker_status() { web "$(url status '/server-status?auto')"; }
 # The connections are counted by the kernel. Event updates those of mod_status only when a timeout
 # is due, so a new child process shows those of the one that had its place in the scoreboard.
 workers_rest() {
-  [[ $(worker_status) == *$'\nBusyWorkers: 1\n'* && -z $(ss -Htn state established state close-wait "sport = :$(httpd_port)") ]]
+  [[ $(worker_status) == *$'\nBusyWorkers: 1\n'* ]] || return 1
+  [[ -z $(ss -Htn state established state close-wait "sport = :$(httpd_port)") ]]
 }
 
 back_to_before() { workers_rest && { [[ ! -e $BATS_TEST_TMPDIR/before ]] || (($(descriptors) <= $(<"$BATS_TEST_TMPDIR/before"))); }; }

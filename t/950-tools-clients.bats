@@ -111,14 +111,15 @@ server_is_clean() { # nothing of a run is left on it
   end_bench
   is "$status" 3
   logged 'client one: h2load is not installed there'
-  begin_bench --clients one,two,three --install http2
+  # So long that plain Apache answers the victim too, beside the flood.
+  begin_bench --clients one,two,three --install --seconds 10 http2
   end_bench
   is "$status" 0
   machines_clean
   server_is_clean
   jq -c '.options.load, (.runs[0].clients | map([.transactions, .failures, .p99_s]))' out/result.json
   jq -e '(.options.load | test("^h2load [0-9.]+ on one, two, three$"))
-    and (.runs[0].clients | length == 3 and (map(select(.transactions > 0)) | length > 0 and all(.p99_s > 0)))' out/result.json
+    and (.runs[0].clients | length == 3 and all(.transactions > 0 and .p99_s > 0))' out/result.json
 }
 
 # A neighbor in the clients' network that is not a client.

@@ -107,6 +107,7 @@ void vl_accept_child_begin(void)
 {
     if (!accepting.thread)
         return;
+    vl_acceptor_watch_leases();
     pthread_mutex_unlock(&accepting.may_begin);
     vl_watchdog_start(vl_child.pool, vl_acceptor_while_stalled);
 }

@@ -23,8 +23,7 @@
  * accepts for all children of the prefork MPM. Returns pass_fd (vl_newconn_child_init()), or
  * -1 if there are not enough descriptors. */
 int vl_acceptor_open(int is_prefork);
-/* Makes the acceptor watch vl_lease_input_fd(). After vl_lease_child_init(), before the
- * threads of the MPM start. */
+/* Makes the acceptor watch vl_lease_input_fd(). After vl_lease_child_init(). */
 void vl_acceptor_watch_leases(void);
 /* vl_acceptor_run() cannot be called, because of rv: closes what was opened, and logs
  * that the acceptor cannot work in this child, with the consequence. pass_fd -1: nothing
