@@ -109,8 +109,10 @@ def settings: "set datafile separator tab", "set style fill solid 0.9 noborder",
   "set grid xtics lc rgb '#808080' lw 0.5 dt 3", "set key at graph 1, screen 0.99 right top horizontal samplen 1.5", "set offsets graph 0, graph 0.02, 0, 0";
 def drawing($titled): (if key_rows == 0 then "unset key" else "set key maxcols \(key_columns)" end), "set tmargin \(key_rows * 1.2 + 1 + if $titled then 1.5 else 0 end)", if .kind == "lines" then lines_commands else bars_commands end;
 
-def svg($i): charts[$i] | "set terminal svg size 480,\(height) dynamic noenhanced font 'sans-serif,13' name 'chart\($i)'", settings,
-  (if .kind == "bars" then "set rmargin 9" else "set rmargin 3" end), drawing(false);
+# Files 0.svg, 1.svg and so on in the current folder.
+def svgs: charts | to_entries[] | .key as $i | .value
+  | "reset", "set terminal svg size 480,\(height) dynamic noenhanced font 'sans-serif,13' name 'chart\($i)'", "set output '\($i).svg'", settings,
+    (if .kind == "bars" then "set rmargin 9" else "set rmargin 3" end), drawing(false);
 def png: [charts[] | select(.main)] | (map(height) | max) as $height
   | "set terminal pngcairo size \(720 * length),\($height * 1.5 + 30 | floor) noenhanced font 'sans-serif,15' background 'white'", settings,
     "set multiplot layout 1,\(length)", "set rmargin 9", (.[] | "set title \(.title | quoted)", drawing(true)), "unset multiplot";

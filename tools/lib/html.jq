@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The parts of the HTML report, from result.json: the text of report.jq as tables.
+# The HTML report, from result.json: the text of report.jq as tables.  $style is its style
+# sheet.  The line <!-- chart N --> stands for a chart.
 
 include "rows";
 include "report";
@@ -39,9 +40,8 @@ def beside_section: select(beside_rows | length > 0)
     "<p>\([interval_notes] | map(text) | join("<br>"))</p>", "</section>";
 
 # The rows above "users" are the head of the table.
-def page_table: [table_rows] as $rows | ($rows | map(.[0]) | index("users")) as $n
+def page_table($page): [table_rows($page)] as $rows | ($rows | map(.[0]) | index("users")) as $n
   | table($rows[:$n]; $rows[$n:]);
-def page_names: pages;
 
 def published_section: select(.published // [] | length > 0)
   | "<section id=\"published\">", "<h2>Beside the published figures</h2>",
@@ -57,4 +57,14 @@ def commands_section: "<section id=\"commands\">", "<h2>Command lines</h2>",
     | "<details><summary>\(run_name | text)</summary><pre>\(.commands | join("\n") | text)</pre></details>"),
   "</section>";
 
-def chart_title: charts[$i].title | text;
+def head_section: "<!DOCTYPE html>", "<html lang=\"en\">", "<head>", "<meta charset=\"utf-8\">",
+  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">", "<title>\(title)</title>",
+  "<style>", ($style | rtrimstr("\n")), "</style>", "</head>", "<body>", "<header>", "<h1>\(title)</h1>", "<p>\(state)</p>", "</header>";
+def charts_section: "<section id=\"charts\">", "<h2>Charts</h2>", "<div class=\"charts\">",
+  (charts | to_entries[] | "<figure>", "<figcaption>\(.value.title | text)</figcaption>", "<!-- chart \(.key) -->", "</figure>"),
+  "</div>", "</section>";
+def pages_section: "<section id=\"pages\">", "<h2>Measured</h2>", (pages as $page | page_table($page)), "</section>";
+def machine_section: "<section id=\"machine\">", "<h2>Machine and method</h2>", fact_list, notes_section, "</section>";
+
+def document: head_section, "<main>", beside_section, verdicts, charts_section, pages_section, published_section, machine_section,
+  commands_section, "</main>", "</body>", "</html>";

@@ -257,13 +257,14 @@ measure_capacities() {
 # --- what is kept ---------------------------------------------------------
 
 measure_save() { # <complete: yes or no>
+  result_here=${result_here:-$(result_machine)}
   (result_write "$(measure_options)" "$1" "$(measure_void_json)" "${measure_runs[@]}") >"${measure[out]}/result.json.tmp"
   mv "${measure[out]}/result.json.tmp" "${measure[out]}/result.json"
 }
 
 measure_void_json() { # JSON
   ((${#measure_void[@]})) || { echo '[]'; return; }
-  lib_jq result void -c "${measure_void[@]}" | jq -sc .
+  lib_jq result '[inputs | void]' -nc "${measure_void[@]}"
 }
 
 # Fails if runs were lost, or if no run counts.  Sets the exit status of --strict.
@@ -323,7 +324,7 @@ measure_options() { # JSON
     --arg command "${measure[command]-}" --arg noisy "${measure[noisy]-void}"
 }
 
-measure_array() { sed '/^$/d' | lib_jq result "$1" -Rc | jq -sc .; }     # <function of result.jq>: of each line
+measure_array() { sed '/^$/d' | lib_jq result "[inputs | $1]" -Rnc; }     # <function of result.jq>: of each line
 
 measure_docroots() { # JSON: which folder a scene has its applications in, and on what
   local scene dir

@@ -91,7 +91,7 @@ def per_site(name; f): [name] + [.[] | .sites[] | f];
 def per_run(name; f): [name] + [.[] | { text: f, span: (.sites | length) }];
 
 # A cell is a text, or an object with a text that spans several columns.
-def table_rows:
+def table_rows($page):
   of($page)
   | (per_run("\($page) page"; .title),
      (if any(.[]; .scene != "-") then per_run(""; .scene) else empty end),
@@ -132,8 +132,9 @@ def table_rows:
      per_run("memory used"; .sar.memory.used_kb | gigabytes),
      per_run("  of all"; .sar.memory.used_percent | percent));
 
-def table: table_rows
-  | map(if type == "object" then .text, (range(1; .span) | "") else . end | tostring) | join("\u001f");
+def cells: join("\u001f");
+def table($page): table_rows($page)
+  | map(if type == "object" then .text, (range(1; .span) | "") else . end | tostring) | cells;
 
 def value($row): if . == null then "-"
   else ($row.bar | split(" ")[2]) as $unit
@@ -176,7 +177,7 @@ def beside_table: beside_rows as $rows | ($rows | map(.target) | in_order) as $t
 def markdown_row: "| " + join(" | ") + " |";
 def markdown: select(beside_rows | length > 0)
   | (beside_head | markdown_row, (map("---") | markdown_row)), (beside_table[] | markdown_row);
-def beside: select(beside_rows | length > 0) | beside_head, beside_table[] | join("\u001f");
+def beside: select(beside_rows | length > 0) | beside_head, beside_table[] | cells;
 def interval_notes: select(any(beside_rows[]; .judged == "interval")) | (beside_rows | map(.values | length) | max) as $n
   | "Intervals: Student's t over the rounds. A bar has to be met by the worse end of the interval.",
     (select($n < 10 or .options.length == "quick")
@@ -185,7 +186,7 @@ def interval_notes: select(any(beside_rows[]; .judged == "interval")) | (beside_
 def rows:
   (select(row_table | length > 0) | row_head),
   row_table[]
-  | join("\u001f");
+  | cells;
 
 def unit($unit): if $unit == "s" then seconds elif $unit == "%" then fixed(2) + " %"
   elif $unit == "/s" then fixed(1) + "/s" else fixed(3) end;
@@ -198,11 +199,19 @@ def published_table: [.published // [] | .[]
 def published:
   (select(.published // [] | length > 0) | [], published_head),
   published_table[]
-  | join("\u001f");
+  | cells;
 
 def notes: select(any(.runs[]; .fleet) | not) | pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
   | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit, not the server.";
+
+# The whole report. Lines of cells follow a line that has the widths of their columns, see
+# report_cells.
+def widths($list): "\u001e" + $list;
+def beside_text: select(beside_rows | length > 0) | widths("-44 16"), beside, widths(""), interval_notes, "";
+def rows_text: widths("-58 8 16 8 8 -1"), rows;         # name, value, range, bar, goal, verdict
+def text_report: facts, (pages as $page | widths(""), "", widths("-30 14"), table($page)), widths(""), "",
+  beside_text, rows_text, widths("-62 10 10 16 6"), published, widths(""), notes;
 
 # ---- siege-summary.sh: rows of cells, from an array of summaries --------------------
 
@@ -210,4 +219,4 @@ def siege_table:
   ["file", "transactions", "failed", "availability", "rate", "response", "longest", "concurrency"],
   (.[] | [.file, "\(.transactions)", "\(.failures)", (.availability | fixed(2)) + " %", (.rate | fixed(2)) + "/s",
           (.mean_s | seconds), (.longest_s | seconds), (.concurrency | fixed(2))])
-  | join("\u001f");
+  | cells;

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # result.json: options, machine, runs and rows of a whole measurement.
 
+result_here=''                  # what result_machine printed, if it is to be asked once only
+
 result_machine() { # JSON
   lib_jq result machine -nc --arg kernel "$(uname -r)" \
     --arg cpu "$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | sed -n 1p)" \
@@ -21,7 +23,7 @@ result_system() {
 }
 
 result_write() { # <options as JSON> <complete: yes or no> <void runs as JSON> <run.json>... ; result on stdout
-  lib_jq result result -s --argjson options "$1" --arg complete "$2" --argjson void "$3" --argjson machine "$(result_machine)" \
+  lib_jq result result -s --argjson options "$1" --arg complete "$2" --argjson void "$3" --argjson machine "${result_here:-$(result_machine)}" \
     --argjson rows "$(rows_json "${@:4}")" --argjson published "$(rows_published_json "${@:4}")" \
     --argjson figures "$(rows_figures_json "${@:4}")" --arg source "${test[source]-}" --arg test "${test[name]}" \
     --arg summary "${test[summary]}" --argjson build "${build_record-null}" "${@:4}" </dev/null       # there may be no run

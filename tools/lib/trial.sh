@@ -278,7 +278,7 @@ trial_or_null() { # <command>...: the number it prints
 }
 
 trial_usage() { # JSON
-  lib_jq result usage -Rc "${trial[prefix]}.usage" | jq -sc .
+  lib_jq result '[inputs | usage]' -Rnc "${trial[prefix]}.usage"
 }
 
 trial_wait() { # <seconds> <pid>...
