@@ -23,8 +23,9 @@ teardown() {
   for web in "${WEBS[@]}"; do [[ ! -e $(daemon_folder "$web")/httpd ]] || end_web "$web"; done
 }
 
-# Three servers with the sites a and b. /work uses some CPU time.
-start_webs() { # <quota or ''> [line]...
+# Three servers with the sites a and b. /work uses some CPU time. With a quota a load leaves
+# CPU time to other test files.
+start_webs() { # <quota in percent of a CPU, or ''> [line]...
   local web
   for web in "${WEBS[@]}"; do
     start_web "$web" "$1" 'VhostLimit On' -l lua -o 'a b' -x 'LuaScope thread' \
@@ -64,7 +65,7 @@ weight_below() { local n; n=$(web_site "$1" "$2" fleet_weight_milli) && ((n > 0 
 ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; }  # <web> <text>
 
 @test "the store dies under load: no request fails, and the configured weights hold within seconds" {
-  start_webs ''
+  start_webs 30
   start_fleet
   begin_load web1 a 10 60 /work
   wait_until 10 web_is web1 fleet held
@@ -111,7 +112,7 @@ ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; 
 }
 
 @test "a store that stalls for seconds ends the leases, and they are made again when it answers" {
-  start_webs ''
+  start_webs 30
   start_fleet
   begin_load web1 a 10 60 /work
   wait_until 10 web_is web1 fleet held
@@ -135,7 +136,7 @@ ctl_says() { like "$("$CTL" -s "$(daemon_folder "$1")/fleet.sock" fleet)" "$2"; 
 
 @test "a hostile report is rejected or bounded" {
   local key='vhostlimit:{main}:report:evil'
-  start_webs ''
+  start_webs 30
   start_fleet
   store sadd 'vhostlimit:{main}:servers' evil $'bad\nname' >"$BATS_TEST_TMPDIR/added"
   store set "$key" $'vhostlimit-fleet 1 evil 1 1 1000000 1\na.test\t-5\t0\t0\t0\n' >"$BATS_TEST_TMPDIR/set"
@@ -189,7 +190,7 @@ parts_sum() { # <most>: is the sum of the leased parts above 0 and at most that?
 
 @test "a limit of running requests over all servers is leased in parts that follow the requests" {
   local running
-  start_webs ''
+  start_webs 30
   start_fleet 'limit a.test concurrency=6'
   wait_until 15 parts_sum 6
   begin_load web1 a 20 60 /work

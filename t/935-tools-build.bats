@@ -132,7 +132,7 @@ need_fleet() { pkg-config --exists hiredis jansson openssl || { echo "no hiredis
   build module.so
   is "$(described .commit)" "$(git -C "$COPY" rev-parse HEAD)"
   is "$(described .dirty)" false
-  echo '/* changed */' >>"$COPY/mod_vhostlimit/core/vl.h"
+  echo '/* changed */' >>"$COPY/mod_vhostlimit/base/vl_value.c"
   # A checkout of another user, as under sudo.
   ((EUID != 0)) || { chmod a+x "$BATS_RUN_TMPDIR" "$BATS_FILE_TMPDIR" "${BATS_FILE_TMPDIR%/*}"; chown -R 65534:65534 "$COPY"; }
   build module.so
