@@ -1,20 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Scripts: shellcheck, help, names of test files, pipes and sleeps.
+# Scripts: help, names of test files, pipes and sleeps. shellcheck is in t/040.
 
 load lib/common
 load lib/guard
-
-@test "shellcheck reports nothing" {
-  requires shellcheck
-  local scripts
-  mapfile -t scripts < <(scripts)
-  at_least "${#scripts[@]}" 10 "scripts found"
-  try check_all "${scripts[@]}"
-  is "$status" 0
-}
-check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDIR -P "$TOP"; }
 
 @test "each program under tools has a summary, a usage and its exit statuses in its head" {
   local file word

@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 #
-# Static analysis of the sources by cppcheck and clang-tidy. It takes minutes of CPU time, so it is a
+# Static analysis of the sources by cppcheck, clang-tidy and shellcheck. It takes minutes of CPU time, so it is a
 # job of tools/check.sh --all, which .ci/run runs too.
 
 load lib/common
+load lib/guard
 
 need_cppcheck()   { need_program cppcheck; }
 need_clang_tidy() { need_program clang-tidy; }
@@ -50,3 +51,13 @@ need_clang_tidy() { need_program clang-tidy; }
   is "$output" ''
   is "$status" 0
 }
+
+@test "shellcheck reports nothing" {
+  requires long shellcheck
+  local scripts
+  mapfile -t scripts < <(scripts)
+  at_least "${#scripts[@]}" 10 "scripts found"
+  try check_all "${scripts[@]}"
+  is "$status" 0
+}
+check_all() { printf '%s\0' "$@" | xargs -0 -n 20 -P 2 shellcheck -x -P SCRIPTDIR -P "$TOP"; }

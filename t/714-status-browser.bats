@@ -6,18 +6,22 @@
 load lib/live
 load lib/browser
 
+# One browser for all tests, and a server for each.
+setup_file() {
+  meets chromium || return 0
+  start_browser
+}
+
+teardown_file() { end_browser; }
+
 setup() { requires chromium; }
 
-teardown() {
-  end_browser
-  end_server
-}
+teardown() { all_of close_page end_server; }
 
 look_at() { # <fragment> [<as configure_httpd>]...
   local fragment=$1
   start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'c VhostLimit DryRun' "${@:2}" -x "$(shop_vhosts 300)" \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x "ServerName \"<img src=x onerror=document.title='broken'>\"" -x '</VirtualHost>'
-  start_browser
   open_page "http://status.test:$(httpd_port)/vhostlimit#$fragment"
 }
 

@@ -339,7 +339,7 @@ interval_rows() { # <bar> <rate of the module in each round>...
   interval_rows '<= 12' 9 10 11
   is 'map([.target, .name])' '[["plain","total"],["vhostlimit","total"],["vhostlimit","more"]]'
   jq '{ rows: ., options: { length: "quick" } }' <<<"$output" >result.json
-  with_bench 'lib_jq report "beside_text, rows_text" -r result.json | report_cells'
+  with_bench 'lib_jq report "beside_text, rows_text" -r result.json | report_cells ""'
   [[ ${lines[0]} == *'mean and 95 % interval, 3 rounds'*plain*vhostlimit* ]]
   [[ ${lines[1]} == total*'100.000 ± 0.000'*'10.000 ± 2.484' ]]
   [[ ${lines[2]} =~ ^more\ +-\ +1.000\ ±\ 0.000$ ]]
@@ -355,7 +355,7 @@ interval_rows() { # <bar> <rate of the module in each round>...
     test_row all@plain total "" "" "this | .total.rate"; test_row all@vhostlimit total "" "" "this | .total.rate"
     rows_json run-*.json'
   jq '{ rows: ., options: { length: "default" } }' <<<"$output" >result.json
-  with_bench 'lib_jq report "beside_text, rows_text" -r result.json | report_cells'
+  with_bench 'lib_jq report "beside_text, rows_text" -r result.json | report_cells ""'
   [[ ${lines[0]} == 'median and range, 3 rounds'*plain*vhostlimit ]]
   [[ ${lines[1]} == 'php, total'*' 1235'*' -' ]]
   [[ ${lines[2]} == 'static, total'*' 115 (100 to 120)'*' 5.50' ]]
@@ -522,7 +522,7 @@ interval_rows() { # <bar> <rate of the module in each round>...
     canned "$n" php plain 100 1000 1 0
     canned "$n" php vhostlimit "$((400 + n * 50))" 1000 1 0
   done
-  with_bench 'test_read noisy; rows_json run-*.json | jq "{ rows: . }" >result.json; lib_jq report rows_text -r result.json | report_cells'
+  with_bench 'test_read noisy; rows_json run-*.json | jq "{ rows: . }" >result.json; lib_jq report rows_text -r result.json | report_cells ""'
   [[ ${lines[1]} == *"$victims"*1.000*0.900..1.100*'>= 0.97'*'>= 1.0'*'met, and the goal' ]]
   [[ ${lines[3]} == *'failures of either site'*' 0 '*0..0*'met, and the goal' ]]
 }

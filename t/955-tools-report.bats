@@ -12,9 +12,16 @@ load lib/browser
 
 need_gnuplot() { need_program gnuplot; }
 
+setup_file() {
+  meets chromium || return 0
+  start_browser
+}
+
+teardown_file() { end_browser; }
+
 setup() { cd "$BATS_TEST_TMPDIR" || return; }
 
-teardown() { end_browser; }
+teardown() { [[ -z ${browser_folder-} ]] || close_page; }
 
 # Runs commands with the functions of bench.sh.
 with_bench() { # <commands> <argument>...
@@ -58,7 +65,6 @@ report() { # <as result>...
 }
 
 look_at() { # <folder>
-  start_browser
   open_page "file://$PWD/$1/report.html"
 }
 

@@ -58,6 +58,7 @@ json_string() { # <text>
 open_page() { # <url>
   local target
   target=$(browser Target.createTarget '{"url":"about:blank"}' | jq -r .targetId)
+  printf '%s\n' "$target" >"$browser_folder/target"
   browser Target.attachToTarget "{\"targetId\":\"$target\",\"flatten\":true}" | jq -r .sessionId >"$browser_folder/session.new"
   mv "$browser_folder/session.new" "$browser_folder/session"
   browser Runtime.enable >/dev/null
@@ -65,6 +66,14 @@ open_page() { # <url>
   browser Page.enable >/dev/null
   browser Page.navigate "{\"url\":$(json_string "$1")}" >/dev/null
   wait_until 60 page_loaded
+}
+
+# For the teardown of a file with one browser: closes the page, and forgets what it complained of.
+close_page() {
+  [[ -e $browser_folder/target ]] || return 0
+  rm -f "$browser_folder/session"
+  browser Target.closeTarget "{\"targetId\":\"$(<"$browser_folder/target")\"}" >/dev/null
+  rm -f "$browser_folder/target" "$browser_folder/events"
 }
 
 page_loaded() { [[ $(in_page 'document.readyState + location.protocol') == complete@(http|https|file): ]]; }

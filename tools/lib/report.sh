@@ -3,7 +3,7 @@
 # result.json as text: the machine, a table for each page, the rows.
 
 report_print() { # <result.json>
-  lib_jq report text_report -r "$1" | report_cells
+  lib_jq report text_report -r "$1" | report_cells ''
 }
 
 # The targets side by side, for documents; no file if the test has no such table.
