@@ -244,6 +244,51 @@ static __thread const vl_sandbox_t *fork_sandbox;
 /* Shared with the forked process, which writes its pid there; or NULL. */
 static __thread pid_t *fork_pid;
 
+/* Memory that is shared with forked processes. It is mapped once: a mapping for each request
+ * would wait for the forks of other threads, which hold the lock of the memory map. */
+#define PIDS_MAX 4096
+static struct {
+    pthread_mutex_t lock;       /* of free and n_free */
+    pid_t *pids;                /* PIDS_MAX, or NULL */
+    unsigned short free[PIDS_MAX];
+    unsigned int n_free;
+} shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void map_shared(void)
+{
+    void *memory = mmap(NULL, PIDS_MAX * sizeof(*shared.pids), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return;
+    shared.pids = memory;
+    for (shared.n_free = 0; shared.n_free < PIDS_MAX; shared.n_free++)
+        shared.free[shared.n_free] = (unsigned short)shared.n_free;
+}
+
+/* Returns a pid of 0, or NULL. */
+static pid_t *take_pid(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pid_t *pid = NULL;
+
+    pthread_once(&once, map_shared);
+    pthread_mutex_lock(&shared.lock);
+    if (shared.n_free)
+        pid = &shared.pids[shared.free[--shared.n_free]];
+    pthread_mutex_unlock(&shared.lock);
+    if (pid)
+        *pid = 0;
+    return pid;
+}
+
+static void return_pid(const pid_t *pid)
+{
+    pthread_mutex_lock(&shared.lock);
+    shared.free[shared.n_free++] = (unsigned short)(pid - shared.pids);
+    pthread_mutex_unlock(&shared.lock);
+}
+
 /* The program must not run outside of its sandbox.  The error log of the server is still
  * standard error here. */
 static void refuse(const char *what)
@@ -301,28 +346,24 @@ void vl_sandbox_fork_for(const vl_sandbox_t *sandbox)
 /* Cleanup of a request's pool: APR kills the pool's processes after the cleanups. */
 static apr_status_t await_end(void *data)
 {
-    pid_t *shared = data;
+    pid_t *pid = data;
     struct pollfd process = { .fd = -1, .events = POLLIN };
 
-    if (*shared)
-        process.fd = (int)syscall(__NR_pidfd_open, *shared, 0);
+    if (*pid)
+        process.fd = (int)syscall(__NR_pidfd_open, *pid, 0);
     if (process.fd >= 0) {
         poll(&process, 1, 5);
         close(process.fd);
     }
-    if (fork_pid == shared)
+    if (fork_pid == pid)
         fork_pid = NULL;
-    munmap(shared, sizeof(*shared));
+    return_pid(pid);
     return APR_SUCCESS;
 }
 
 void vl_sandbox_await_end(apr_pool_t *p)
 {
-    void *shared = mmap(NULL, sizeof(*fork_pid), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-    if (shared == MAP_FAILED)
-        return;                 /* the request ends later, that is all */
-    fork_pid = shared;
-    apr_pool_cleanup_register(p, shared, await_end, apr_pool_cleanup_null);
+    fork_pid = take_pid();
+    if (fork_pid)               /* without it the request ends later, that is all */
+        apr_pool_cleanup_register(p, fork_pid, await_end, apr_pool_cleanup_null);
 }
