@@ -245,7 +245,8 @@ static __thread const vl_sandbox_t *fork_sandbox;
 static __thread pid_t *fork_pid;
 
 /* Memory that is shared with forked processes. It is mapped once: a mapping for each request
- * would wait for the forks of other threads, which hold the lock of the memory map. */
+ * would wait for the forks of other threads, which hold the lock of the memory map. 4096 requests
+ * at a time have a place in its 16 KiB; the end of further ones is not awaited. */
 #define PIDS_MAX 4096
 static struct {
     pthread_mutex_t lock;       /* of free and n_free */

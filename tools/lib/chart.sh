@@ -6,7 +6,7 @@
 # number, so that they are unique in the page.
 chart_svgs() { # <result.json> <folder for 0.svg, 1.svg and so on>
   local file id
-  (cd "$2" && chart_draw) < <(lib_jq chart svgs -r "$1")
+  lib_jq chart svgs -r "$1" | (cd "$2" && chart_draw)
   for file in "$2"/*.svg; do
     id=chart$(basename "$file" .svg)
     sed -i -e '1,/^<svg/s/^<?xml.*//' -e 's/fill *= *"black"/fill="currentColor"/g' -e 's/ color="black"//' \

@@ -11,12 +11,8 @@ seconds=900
 kept=.check/files/${1//\//-}
 TIMEFORMAT='%R %U %S'
 
-# Loads of bench.sh use all CPU time that they get for some seconds. They leave it to other files.
-later=()
-case $1 in t/940-* | t/942-* | t/950-* | t/96[05]-*) later=(nice -n 5) ;; esac
-
 unset VL_TEST_ID VL_BED         # of an isolate.sh that check.sh itself runs in
-{ time "${later[@]}" timeout --foreground --kill-after=10 "$seconds" t/lib/isolate.sh "$1" 2>&1 | tee "$kept.tap"; } 2>"$kept.time"
+{ time timeout --foreground --kill-after=10 "$seconds" t/lib/isolate.sh "$1" 2>&1 | tee "$kept.tap"; } 2>"$kept.time"
 status=$?
 if ((status == 124 || status == 137)); then echo "not ok - the file was killed after $seconds s" | tee -a "$kept.tap"; fi
 echo "$1 $status" >"$kept.status"

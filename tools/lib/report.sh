@@ -18,7 +18,7 @@ report_markdown() { # <result.json> <file>
 # has.
 report_cells() { # <width, below zero: to the left>...; the last one is for the rest too
   LC_ALL=C.UTF-8 awk -F '\037' -v widths="$*" '
-    function print_table(  n, row, i, cell, width, w, least, line) {
+    function print_table(  n, row, i, columns, cell, width, w, least, line) {
       n = split(widths, width, " ")
       for (row = 1; row <= rows; row++) {
         columns = split(cells[row], cell, "\037"); line = ""
