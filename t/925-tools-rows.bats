@@ -436,7 +436,7 @@ interval_rows() { # <bar> <rate of the module in each round>...
     measure_tune
     measure_workers static plain-best; measure_workers static plain; measure_workers static vhostlimit
     measure_workers php plain-best; measure_workers php plain
-    measure_array tries <<<"$measure_tries" | jq -c "map([.page, .workers, .rate])"'
+    lib_jq result "\$text | tries | map([.page, .workers, .rate])" -nc --arg text "$measure_tries"'
   [ "${lines[*]:0:5}" = '50 400 400 1200 400' ]
   [ "${lines[5]}" = '[["static",25,99],["static",50,1000.5],["static",100,99],["static",400,99],["static",1200,99],["php",25,99],["php",50,99],["php",100,99],["php",400,99],["php",1200,1000.5]]' ]
 }
@@ -450,7 +450,7 @@ interval_rows() { # <bar> <rate of the module in each round>...
       measure_set 1 "$page" plain overload 3 400 out
       trial_load crowd:addresses=16000:rate=200%:patience=3 400; trial_load crowd:rate=2 400; trial_load h2load:10 400
     done
-    measure_array tries <<<"$measure_tries" | jq -c "map([.page, .workers, .rate])"'
+    lib_jq result "\$text | tries | map([.page, .workers, .rate])" -nc --arg text "$measure_tries"'
   [ "${lines[0]}" = 'crowd:addresses=16000:rate=4.500000:patience=3' ]
   [ "${lines[1]}" = 'crowd:rate=2' ]
   [ "${lines[2]}" = 'h2load:10' ]

@@ -111,8 +111,8 @@ server_is_clean() { # nothing of a run is left on it
   end_bench
   is "$status" 3
   logged 'client one: h2load is not installed there'
-  # So long that plain Apache answers the victim too, beside the flood.
-  begin_bench --clients one,two,three --install --seconds 10 http2
+  # With a thread for each connection, plain Apache answers the victim too.
+  begin_bench --clients one,two,three --install -w 400 http2
   end_bench
   is "$status" 0
   machines_clean

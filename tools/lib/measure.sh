@@ -319,15 +319,13 @@ measure_options() { # JSON
   lib_jq result options -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
     --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" --arg mpm "${bed[mpm]}" \
     --arg workers "${measure[workers]}" --arg children "${bed[children]}" --argjson docroots "$(measure_docroots)" \
-    --argjson tuning "$(measure_array tries <<<"$measure_tries")" --argjson missing "$(measure_array missing < <(printf '%s\n' "${measure_missing[@]}"))" \
-    --argjson lost "$(jq -nc '$ARGS.positional' --args "${measure_lost[@]}")" \
-    --arg command "${measure[command]-}" --arg noisy "${measure[noisy]-void}"
+    --arg tuning "$measure_tries" --arg missing "$(printf '%s\n' "${measure_missing[@]}")" \
+    --arg command "${measure[command]-}" --arg noisy "${measure[noisy]-void}" --args -- "${measure_lost[@]}"
 }
-
-measure_array() { sed '/^$/d' | lib_jq result "[inputs | $1]" -Rnc; }     # <function of result.jq>: of each line
 
 measure_docroots() { # JSON: which folder a scene has its applications in, and on what
   local scene dir
+  test_has_apps || { echo '[]'; return; }
   for scene in "${test_scenes[@]}"; do
     dir=${test[docroot:$scene]-}
     [[ -z $dir ]] || jq -nc --arg scene "$scene" --arg folder "$dir" \

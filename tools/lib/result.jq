@@ -49,16 +49,21 @@ def client_cpu: $ARGS.named.name as $name | $ARGS.positional | map(tonumber) as 
 def void: { file: (input_filename | split("/")[-1]), page, target, title, scene, repetition, rate: .total.rate, noise,
   cpu: (.sar.cpu? // null), client_cpu };
 
-def missing: split(" ") | { repetition: (.[0] | tonumber), page: .[1], target: .[2], scene: .[3] };
+# From text with a line for each one.
+def lines: split("\n") | map(select(. != ""));
+def missing: lines | map(split(" ") | { repetition: (.[0] | tonumber), page: .[1], target: .[2], scene: .[3] });
+def tries: lines | map(split(" ") | { page: .[0], workers: (.[1] | tonumber), rate: (.[2] | tonumber) });
 
-def tries: split(" ") | { page: .[0], workers: (.[1] | tonumber), rate: (.[2] | tonumber) };
-
-def options: $ARGS.named | with_numbers("seconds", "repeat", "workers", "children") | .keepalive |= (. == "1");
+# The arguments after --args are the sentences about lost runs.
+def options: $ARGS.named | with_numbers("seconds", "repeat", "workers", "children") | .keepalive |= (. == "1")
+  | .tuning |= tries | .missing |= missing | .lost = $ARGS.positional;
 
 def machine: $ARGS.named | with_numbers("cpus", "memory_kb") | .pinned = (.server_cpus != .client_cpus);
 
 def build: $ARGS.named | .commit |= (if . == "" then null else . end)
   | .dirty |= if $ARGS.named.commit == "" then null else . != "" end;
 
-def result: { schema: 2, finished: (now | todate), complete: ($ARGS.named.complete == "yes"), runs: . }
-  + ($ARGS.named | del(.complete));
+# The three arguments are filters of the array of runs, see rows.sh.
+def result(rows; published; figures):
+  { schema: 2, finished: (now | todate), complete: ($ARGS.named.complete == "yes"), runs: .,
+    rows: rows, published: published, figures: figures } + ($ARGS.named | del(.complete));

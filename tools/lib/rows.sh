@@ -4,30 +4,39 @@
 # expressions in the functions of rows.jq.
 
 rows_json() { # <run.json>...: an array of rows
-  rows_run "$@" < <(printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal,judged "${test_rows[@]}")" \
-    "$(rows_values "${test_rows[@]}")")
+  lib_jq rows "include \"isolation\"; $(rows_filter)" -sc "$@"
 }
 
-rows_published_json() { # <run.json>...: an array of figures, published and ours
-  rows_run "$@" < <(printf 'published(%s | map(.published |= tonumber); [%s])' \
-    "$(rows_described where,name,published,unit "${test_published[@]}")" "$(rows_values "${test_published[@]}")")
+# Filters of jq for an array of runs: the rows; figures, published and ours; charts.
+rows_filter() {
+  printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal,judged "${test_rows[@]}")" "$(rows_values "${test_rows[@]}")"
 }
 
-rows_figures_json() { # <run.json>...: an array of charts
-  rows_run "$@" < <(printf 'figures(%s; %s)' "$(rows_described title,x,y "${test_figures[@]}")" "$(rows_points)")
+rows_published_filter() {
+  printf 'published(%s | map(.published |= tonumber); [%s])' \
+    "$(rows_described where,name,published,unit "${test_published[@]}")" "$(rows_values "${test_published[@]}")"
 }
 
-rows_run() { # <run.json>...: with the filter that is on stdin
-  local filter
-  filter=$(cat)
-  lib_jq rows "include \"isolation\"; $filter" -sc "$@"
+rows_figures_filter() {
+  printf 'figures(%s; %s)' "$(rows_described title,x,y "${test_figures[@]}")" "$(rows_points)"
 }
 
 rows_described() { # <key,...> <row>...: JSON; the keys are of the first parts of a row
-  (($# > 1)) || { echo '[]'; return; }
-  printf '%s\n' "${@:2}" | jq -nR --arg keys "$1" '($keys | split(",")) as $keys
-    | [inputs | split("\u001f") as $parts
-       | reduce range($keys | length) as $i ({}; .[$keys[$i]] = $parts[$i])]'
+  local keys row parts i value sep='' next
+  IFS=, read -ra keys <<<"$1"
+  printf '['
+  for row in "${@:2}"; do
+    IFS=$'\x1f' read -ra parts <<<"$row"
+    printf '%s{' "$sep"
+    sep=, next=''
+    for i in "${!keys[@]}"; do
+      value=${parts[i]//\\/\\\\}
+      printf '%s"%s":"%s"' "$next" "${keys[i]}" "${value//\"/\\\"}"
+      next=,
+    done
+    printf '}'
+  done
+  printf ']'
 }
 
 rows_values() { # <row>...: jq: one value for each, null where its runs are missing
