@@ -128,9 +128,9 @@ httpd_user() {
 # Prints a port of the test file: no process listens on it, and no other file has it.
 httpd_port() { free_port ''; }
 free_port() { # <name, empty for the server's>
-  local file=$BATS_FILE_TMPDIR/port$1
+  local file=$BATS_FILE_TMPDIR/port$1 port
   [[ -e $file ]] || reserve_port "$file" || { fail "no free port"; return 1; }
-  cat "$file"
+  read -r port <"$file" && echo "$port"
 }
 
 # Each reserved port is a file in one folder, with the path of the owner's folder in it.
@@ -169,7 +169,7 @@ httpd_cgroup() { printf '/vl-test-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$(httpd
 
 # Documents, scripts and the places they write to; readable by the server's user.
 make_site() { # <vhost names>
-  local name
+  local name missing=()
   if [[ ! -d $HTTPD_ROOT/logs ]]; then
     chmod a+x "$BATS_RUN_TMPDIR" "$BATS_RUN_TMPDIR/file" "$BATS_FILE_TMPDIR" 2>/dev/null || :
     mkdir -p "$HTTPD_ROOT"/{logs,run,cgi,hold,lua}
@@ -178,18 +178,24 @@ make_site() { # <vhost names>
     install -m 644 "$TOP"/t/lua/*.lua "$HTTPD_ROOT/lua/"
   fi
   for name in main $1; do
-    [[ -d $HTTPD_ROOT/htdocs/$name ]] || make_documents "$HTTPD_ROOT/htdocs/$name" "$name"
+    [[ -d $HTTPD_ROOT/htdocs/$name ]] || missing+=("$name")
   done
+  ((${#missing[@]} == 0)) || make_documents "${missing[@]}"
 }
 
-make_documents() { # <folder> <vhost>
-  mkdir -p "$1/sub"
+make_documents() { # <vhost>...
+  local folders=("${@/#/$HTTPD_ROOT/htdocs/}") name
+  mkdir -p "${folders[@]/%//sub}"
+  truncate -s 64M "${folders[@]/%//big.bin}"
+  for name; do make_pages "$HTTPD_ROOT/htdocs/$name" "$name"; done
+}
+
+make_pages() { # <folder> <vhost>
   echo "index of $2" >"$1/index.html"
   echo "page of $2" >"$1/page.html"
   echo "sub of $2" >"$1/sub/index.html"
   echo "sorry from $2" >"$1/sorry.html"
   echo '[<!--#include virtual="page.html" --><!--#include virtual="page.html" -->]' >"$1/ssi.shtml"
-  truncate -s 64M "$1/big.bin"
 }
 
 # ---- running -----------------------------------------------------------------
@@ -213,7 +219,7 @@ launch_httpd() {
   wait_until 10 httpd_ready || { show_log; return 1; }
 }
 
-httpd_pid() { cat "$HTTPD_ROOT/run/httpd.pid" 2>/dev/null; }
+httpd_pid() { local pid; read -r pid 2>/dev/null <"$HTTPD_ROOT/run/httpd.pid" && echo "$pid"; }
 httpd_up()  { local pid; pid=$(httpd_pid) && kill -0 "$pid" 2>/dev/null; }
 
 httpd_ready() {

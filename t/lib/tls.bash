@@ -44,7 +44,8 @@ start_tls() { # ['s: LINE' | 't: LINE' | argument of start_httpd]...
   make_certificate
   tail="Listen 127.0.0.1:$(tls_port) https"$'\n'
   for name in s t; do
-    make_documents "$TLS_DIR/$name" "$name"
+    mkdir -p "$TLS_DIR/$name/sub"
+    make_pages "$TLS_DIR/$name" "$name"
     template_fill "$TOP/t/conf/vhost.conf.in" NAME="$name" ROOT="$TLS_DIR" PORT="$(tls_port)" \
       LINES="SSLEngine on"$'\n'"DocumentRoot \"$TLS_DIR/$name\""$'\n'"${inside[$name]:-}"
     tail+=$template_text$'\n'
