@@ -57,6 +57,14 @@ cut_off_pipes() { # <file>...
   is "$(cut_off_pipes "$BATS_TEST_TMPDIR/forms" | wc -l)" 10 'forms found'
 }
 
+# See cpu_list.
+@test "no loop reads a file of /proc line by line" {
+  local scripts
+  mapfile -t scripts < <(scripts)
+  try grep -nE 'done *<"?/proc' "${scripts[@]}"
+  is "$status $output" '1 '
+}
+
 @test "tests of the module do not sleep" {
   try grep -nE '^ *(sleep|usleep) ' "$TOP"/t/[0-8]*.bats
   is "$status" 1 "status of grep"

@@ -66,7 +66,7 @@ fleet_group_make() { # <name of the server>
     esac
     fleet_weight "$root$bed_cgroup"
     fleet_quota "$root$path"
-  done </proc/self/mounts
+  done <<<"$(</proc/self/mounts)"
   [[ -n $(cgroup_dirs "$path") ]] || cannot 'this machine has no cgroup hierarchy with the CPU controller'
 }
 

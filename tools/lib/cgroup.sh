@@ -8,7 +8,7 @@ cgroup_roots() { # [cgroup | cgroup2]: of this version only
   local root type wanted="^${1-cgroup2?}\$"
   while read -r _ root type _; do
     [[ ! $type =~ $wanted ]] || printf '%s\n' "$root"
-  done </proc/self/mounts
+  done <<<"$(</proc/self/mounts)"
 }
 
 # Prints the folder of the group in each hierarchy that has it.

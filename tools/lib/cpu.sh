@@ -11,11 +11,13 @@ cpu_server_number=1
 cpu_clients_elsewhere() { cpu_clients_here=no; }
 cpu_give_server() { cpu_server_number=$1; }     # <number of CPUs>
 
+# The file is read at once: after each line the shell seeks back to the end of the line, and the kernel
+# writes the text anew, in which a number may have one more digit.
 cpu_list() { # one number a line
   local name allowed part cpu
   while read -r name allowed; do
     [[ $name != Cpus_allowed_list: ]] || break
-  done </proc/self/status
+  done <<<"$(</proc/self/status)"
   for part in ${allowed//,/ }; do
     for ((cpu = ${part%-*}; cpu <= ${part#*-}; cpu++)); do printf '%s\n' "$cpu"; done
   done
