@@ -47,7 +47,7 @@ static void put_client(vl_out_t *out, const vl_sharing_conf_t *conf,
                   ",\"idle_s\":%" APR_INT64_T_FMT "}",
                   client->band == VL_BAND_KNOWN ? "true" : "false", client->requests,
                   client->cpu_us,
-                  now_us / APR_USEC_PER_SEC - (apr_int64_t)client->last_s);
+                  vl_clients_idle(client, now_us) / APR_USEC_PER_SEC);
 }
 
 /* Writes how much of the queue the client has that has most of it. Its address is known if it

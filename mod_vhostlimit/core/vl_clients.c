@@ -87,6 +87,11 @@ static apr_uint64_t get(const apr_uint64_t *value)
     return __atomic_load_n(value, __ATOMIC_RELAXED);
 }
 
+static apr_uint16_t get16(const apr_uint16_t *value)
+{
+    return __atomic_load_n(value, __ATOMIC_RELAXED);
+}
+
 static void add(apr_uint64_t *value, apr_uint64_t n)
 {
     __atomic_add_fetch(value, n, __ATOMIC_RELAXED);
@@ -145,19 +150,42 @@ static vl_client_entry_t *find(const vl_clients_t *clients, apr_uint64_t key)
     return NULL;
 }
 
+static apr_uint32_t tick_of(apr_int64_t now_us)
+{
+    return (apr_uint32_t)(now_us / VL_CLIENTS_TICK_US);
+}
+
+/* charged: of an entry. */
+static apr_uint32_t ticks_since(apr_uint32_t charged, apr_uint32_t tick)
+{
+    return (tick - (charged >> 1)) & 0x7fffffff;
+}
+
+apr_int64_t vl_clients_idle(const vl_client_entry_t *entry, apr_int64_t now_us)
+{
+    return (apr_int64_t)ticks_since(entry->charged, tick_of(now_us)) * VL_CLIENTS_TICK_US;
+}
+
+/* Returns 1 if client a was charged longer ago than client b, or less in the same tick. */
+static int is_less_due(const vl_client_entry_t *a, const vl_client_entry_t *b, apr_uint32_t tick)
+{
+    apr_uint32_t ticks_a = ticks_since(a->charged, tick), ticks_b = ticks_since(b->charged, tick);
+
+    return ticks_a > ticks_b || (ticks_a == ticks_b && a->cpu_us < b->cpu_us);
+}
+
 /* Takes a free entry, or that of the client that has waited longest to be charged again:
  * the others of its site have passed it, so it has nothing to pay for. Returns NULL if
  * another process was quicker. */
 static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account,
-                                     const vl_client_id_t *id, apr_uint32_t now_s)
+                                     const vl_client_id_t *id, apr_uint32_t tick)
 {
     vl_client_entry_t *entry = first_way(clients, id->key), *oldest = entry;
     apr_uint64_t key;
     int i;
 
     for (i = 0; i < VL_CLIENTS_WAYS && oldest->key; i++, entry++) {
-        if (!entry->key || entry->last_s < oldest->last_s
-            || (entry->last_s == oldest->last_s && entry->cpu_us < oldest->cpu_us))
+        if (!entry->key || is_less_due(entry, oldest, tick))
             oldest = entry;
     }
     key = get(&oldest->key);
@@ -167,7 +195,7 @@ static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account
     __atomic_store_n(&oldest->tag, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&oldest->cpu_us, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&oldest->requests, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&oldest->last_s, now_s, __ATOMIC_RELAXED);
+    __atomic_store_n(&oldest->charged, (tick - 2) << 1, __ATOMIC_RELAXED);
     oldest->account = account;
     oldest->class_no = id->class_no;
     oldest->band = id->band;
@@ -183,7 +211,7 @@ static vl_client_entry_t *entry_of(vl_clients_t *clients, apr_uint32_t account,
     vl_client_entry_t *entry = id->key ? find(clients, id->key) : NULL;
 
     if (!entry && id->key)
-        entry = take_entry(clients, account, id, (apr_uint32_t)(now_us / APR_USEC_PER_SEC));
+        entry = take_entry(clients, account, id, tick_of(now_us));
     return entry;
 }
 
@@ -282,7 +310,7 @@ void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t acc
     raise_to(&inner->class_clock, tags.class_tag);
     raise_to(&band->tag, tags.band_tag);
     raise_to(&c->band_clock, tags.band_tag);
-    __atomic_store_n(&band->clients, others, __ATOMIC_RELAXED);
+    __atomic_store_n(&band->waiting, others < 65535 ? others : 65535, __ATOMIC_RELAXED);
     raise_to(&band->client_clock, tags.client_tag);
     charge_above(inner, id, us);
     entry = entry_of(clients, account, id, now_us);
@@ -302,31 +330,72 @@ void vl_clients_refund(vl_clients_t *clients, vl_inner_t *inner, const vl_client
         charge_client(entry, band_of(inner, id), -(apr_int64_t)us);
 }
 
+/* Begins a new tick of the band, unless another process has. */
+static void turn_to(struct vl_band_t *band, apr_uint16_t tick)
+{
+    apr_uint16_t before = get16(&band->tick);
+
+    if (before == tick
+        || !__atomic_compare_exchange_n(&band->tick, &before, tick, 0, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+        return;
+    __atomic_store_n(&band->repeated_before,
+                     (apr_uint16_t)(tick - before) == 1 ? get16(&band->repeated) : 0,
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&band->repeated, 0, __ATOMIC_RELAXED);
+}
+
+/* Records that a request of the client has ended in this tick. */
+static void count_request(struct vl_band_t *band, vl_client_entry_t *entry, apr_uint32_t tick)
+{
+    apr_uint32_t charged = __atomic_load_n(&entry->charged, __ATOMIC_RELAXED);
+    apr_uint32_t ticks = ticks_since(charged, tick), is_repeated = ticks <= 1;
+
+    turn_to(band, (apr_uint16_t)tick);
+    if (charged == (tick << 1 | 1))
+        return;
+    __atomic_store_n(&entry->charged, tick << 1 | is_repeated, __ATOMIC_RELAXED);
+    if (is_repeated && get16(&band->repeated) < 65535)
+        __atomic_add_fetch(&band->repeated, 1, __ATOMIC_RELAXED);
+}
+
+/* Returns how many clients are active, at least 1. Those that wait are known of one process, and a
+ * client that sends its next request when it has a response does not wait all the time. */
+static apr_uint32_t active_clients(const struct vl_band_t *band)
+{
+    apr_uint32_t active = 1, n[] = { get16(&band->waiting), get16(&band->repeated),
+                                     get16(&band->repeated_before) };
+    int i;
+
+    for (i = 0; i < 3; i++)
+        active = n[i] > active ? n[i] : active;
+    return active;
+}
+
 void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
-                       const vl_client_id_t *id, apr_uint64_t us, apr_int64_t now_us)
+                       const vl_client_id_t *id, apr_uint64_t us, apr_uint32_t requests,
+                       apr_int64_t now_us)
 {
     struct vl_band_t *band = band_of(inner, id);
     apr_uint64_t clock, least = (apr_uint64_t)tag_of(SAVED_MAX_US, 1);
     vl_client_entry_t *entry;
-    apr_uint32_t others;
 
     if (!vl_clients_contended(inner, now_us))
         return;
     charge_above(inner, id, (apr_int64_t)us);
-    others = __atomic_load_n(&band->clients, __ATOMIC_RELAXED);
-    add(&band->client_clock, (apr_uint64_t)tag_of((apr_int64_t)us, others ? others : 1));
-    add(&band->cpu_us, us);
-    add(&band->requests, 1);
     entry = entry_of(clients, account, id, now_us);
+    if (entry && requests)
+        count_request(band, entry, tick_of(now_us));
+    add(&band->client_clock, (apr_uint64_t)tag_of((apr_int64_t)us, active_clients(band)));
+    add(&band->cpu_us, us);
+    add(&band->requests, requests);
     if (!entry)
         return;
     clock = get(&band->client_clock);
     raise_to(&entry->tag, clock > least ? clock - least : 0);
     charge_client(entry, band, (apr_int64_t)us);
     add(&entry->cpu_us, us);
-    __atomic_add_fetch(&entry->requests, 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&entry->last_s, (apr_uint32_t)(now_us / APR_USEC_PER_SEC),
-                     __ATOMIC_RELAXED);
+    __atomic_add_fetch(&entry->requests, requests, __ATOMIC_RELAXED);
 }
 
 void vl_clients_configure(vl_inner_t *inner, const apr_uint32_t *weights,

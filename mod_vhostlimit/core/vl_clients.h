@@ -6,8 +6,9 @@
  * between known clients and strangers (VhostLimitKnown), inside such a band equally between
  * clients. A client is an address prefix (VhostLimitClients). Each level is start-time fair
  * queueing by CPU time, as in vl_queue.h; the level of clients advances its virtual time
- * also by the work done divided by the number of clients that wait (as WF2Q+ does: Bennett,
- * Zhang 1997), so that a stream of new clients cannot keep the others waiting.
+ * also by the work done divided by the number of active clients (as WF2Q+ does: Bennett,
+ * Zhang 1997), so that a stream of new clients cannot keep the others waiting. A client is
+ * active while it waits, and while it sends requests one after the other.
  *
  * This file owns the tags and the table of clients, which all children share. The waiters
  * are in vl_wait.h. A site that has no waiting request is not charged, so a client may use
@@ -34,6 +35,10 @@ typedef enum { VL_BAND_STRANGERS, VL_BAND_KNOWN } vl_band_e;
 
 /* Tag of 1 us of CPU time at weight 1. */
 #define VL_TAG_UNIT 1024
+
+/* Clients are counted, and their last charge is recorded, in ticks of vl_clock_us(). Longer
+ * than a client of a busy site needs for a request. */
+#define VL_CLIENTS_TICK_US 65536
 
 /* Length of an address prefix in bytes. An IPv4 address is mapped (RFC 4291, 2.5.5.2). */
 #define VL_PREFIX_SIZE 16
@@ -84,7 +89,10 @@ typedef struct vl_inner_t {
         apr_uint64_t tag, band_clock;
         struct vl_band_t {
             apr_uint64_t tag, client_clock;
-            apr_uint32_t clients;   /* that wait, in the process that looked last */
+            /* Clients, 65535 at most: those that wait in the process that looked last, and
+             * those that were charged repeatedly until `tick` and until the tick before. */
+            apr_uint16_t waiting, repeated, repeated_before;
+            apr_uint16_t tick;
             apr_uint64_t requests, cpu_us;  /* while requests waited */
         } band[VL_BANDS];
     } classes[VL_CLASSES_MAX];
@@ -97,7 +105,8 @@ typedef struct vl_client_entry_t {
     apr_uint64_t cpu_us;        /* charged in all */
     apr_uint32_t account;
     apr_uint32_t requests;
-    apr_uint32_t last_s;        /* when it was last charged, seconds of vl_clock_us() */
+    apr_uint32_t charged;       /* the tick of its last request * 2, and 1 if it had another one
+                                 * in this tick or the one before */
     unsigned char class_no, band;
     unsigned char prefix[VL_PREFIX_SIZE];
 } vl_client_entry_t;
@@ -146,9 +155,11 @@ void vl_clients_begin(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t acc
  * not used. The client may have been forgotten. */
 void vl_clients_refund(vl_clients_t *clients, vl_inner_t *inner, const vl_client_id_t *id,
                        apr_uint32_t us);
-/* Charges us of CPU time. Does nothing if no request of the site has had to wait lately. */
+/* Charges us of CPU time, and counts `requests` that end with it. Does nothing if no request
+ * of the site has had to wait lately. */
 void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t account,
-                       const vl_client_id_t *id, apr_uint64_t us, apr_int64_t now_us);
+                       const vl_client_id_t *id, apr_uint64_t us, apr_uint32_t requests,
+                       apr_int64_t now_us);
 
 /* Sets the weights of the classes (VL_CLASSES_MAX) and the share of known clients. Parent. */
 void vl_clients_configure(vl_inner_t *inner, const apr_uint32_t *weights,
@@ -168,6 +179,9 @@ apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us);
 
 /* Counts a request that is late, see vl_wait.h. */
 void vl_clients_late(vl_inner_t *inner);
+
+/* Returns the time since the client's last request, us. */
+apr_int64_t vl_clients_idle(const vl_client_entry_t *entry, apr_int64_t now_us);
 
 /* Copies the entry with this key. Returns 0 if there is none. */
 int vl_clients_find(const vl_clients_t *clients, apr_uint64_t key,

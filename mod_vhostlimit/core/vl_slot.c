@@ -285,7 +285,7 @@ void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
 }
 
 void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
-                           apr_uint64_t us)
+                           apr_uint64_t us, apr_uint32_t requests)
 {
     vl_inner_t *inner = &shm->inner[account];
     apr_int64_t now_us;
@@ -295,7 +295,8 @@ void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_
     now_us = vl_clock_us();
     if (vl_slot_queued(shm, account))
         vl_clients_backlog(inner, now_us);
-    vl_clients_charge(shm->clients, inner, vl_hosts_identity(shm, account), client, us, now_us);
+    vl_clients_charge(shm->clients, inner, vl_hosts_identity(shm, account), client, us, requests,
+                      now_us);
 }
 
 static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)
@@ -533,7 +534,7 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
     /* Before the next grant, whose order depends on it. */
     refund_client(shm, ticket);
     if (cost && cost->client)
-        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged);
+        vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged, 1);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 

@@ -55,9 +55,10 @@ apr_status_t vl_slot_wait_again(vl_shm_t *shm, apr_uint32_t account,
                                 apr_int64_t since_us);
 /* Records which waiter of the account is the first in this child. Takes no lock. */
 void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first);
-/* Charges the client us of CPU time (vl_clients.h). Takes no lock. */
+/* Charges the client us of CPU time, and counts `requests` that end with it (vl_clients.h).
+ * Takes no lock. */
 void vl_slot_charge_client(vl_shm_t *shm, apr_uint32_t account, const vl_client_id_t *client,
-                           apr_uint64_t us);
+                           apr_uint64_t us, apr_uint32_t requests);
 /* Removes one waiter of the account in this child. Returns APR_EAGAIN if none is counted as
  * waiting any more: its grant is already in the ring. */
 apr_status_t vl_slot_unwait(vl_shm_t *shm, apr_uint32_t account);

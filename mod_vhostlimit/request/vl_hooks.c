@@ -27,7 +27,7 @@ static void charge_refusal(const req_t *req)
         && conf->mode == VL_MODE_ON && req->cpu_us > 0) {
         vl_charge_part(vl_child.shm, req->account, (apr_uint64_t)req->cpu_us);
         vl_slot_charge_client(vl_child.shm, req->account, &req->client,
-                              (apr_uint64_t)req->cpu_us);
+                              (apr_uint64_t)req->cpu_us, 1);
     }
 }
 

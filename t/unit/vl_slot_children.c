@@ -173,7 +173,7 @@ static void a_charged_client_is_behind_in_every_child(void)
     vl_slot_wait(&two, a, vl_clock_us());
     tell_first(&two, a, &visitor);
     vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us());
-    vl_slot_charge_client(shm, a, &flood, 100000);
+    vl_slot_charge_client(shm, a, &flood, 100000, 1);
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
        "what a client was charged after its child told of it counts");
@@ -195,13 +195,16 @@ static void a_client_is_charged_while_others_wait(void)
     one = view(shm, 0, 10);
     enter(&one, a, &held);
     vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us() - 2000000);
-    vl_slot_charge_client(shm, a, &client, 1000);
+    vl_slot_charge_client(shm, a, &client, 1000, 1);
     ok(!vl_clients_find(vl_shm_clients(shm), client.key, &entry),
        "a client is not charged two seconds after a request had to wait");
     vl_slot_wait(&one, a, vl_clock_us() - 2000000);
-    vl_slot_charge_client(shm, a, &client, 1000);
+    vl_slot_charge_client(shm, a, &client, 1000, 1);
     ok(vl_clients_find(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1000,
        "unless a request has waited since");
+    vl_slot_charge_client(shm, a, &client, 500, 0);
+    ok(vl_clients_find(vl_shm_clients(shm), client.key, &entry) && entry.cpu_us == 1500
+       && entry.requests == 1, "CPU time of its connection is no request");
     vl_slot_end(&one, &held, NULL);
     drain(&one);
     ok(is_empty(shm), "the segment is empty");

@@ -305,7 +305,7 @@ static vl_waiter_t *serve(vl_wait_t *w, apr_uint32_t estimate_us, apr_uint32_t u
     vl_clients_begin(&clients, &inner[MINE], MINE, &next->client, joined, estimate_us,
                      others, now_us);
     vl_clients_refund(&clients, &inner[MINE], &next->client, estimate_us);
-    vl_clients_charge(&clients, &inner[MINE], MINE, &next->client, us, now_us);
+    vl_clients_charge(&clients, &inner[MINE], MINE, &next->client, us, 1, now_us);
     return next;
 }
 
@@ -387,6 +387,43 @@ static void new_clients_do_not_starve_old_ones(void)
        "ones (%d in 220, eleven wait)", served);
 }
 
+static vl_waiting_t *tells_nothing(apr_uint32_t account)
+{
+    return NULL;
+}
+
+static apr_uint64_t client_tag_of_first(vl_wait_t *w)
+{
+    vl_first_t first;
+
+    if (!vl_wait_first(w, MINE, now_us, &first))
+        return UINT64_MAX;
+    return vl_clients_tags(&clients, &inner[MINE], &first).client_tag;
+}
+
+/* The visitor sends its next request when one request of the flood has been served since its
+ * last one, so half of all is the most it can have. */
+static void a_client_of_another_process_has_its_share(void)
+{
+    vl_wait_t *here = new_site(), *there = vl_wait_create(pool, LINES, &clients, inner_of,
+                                                          tells_nothing);
+    int i, visits = 0;
+
+    for (i = 0; i < 1000; i++)
+        queue_of(here, 1, 0, VL_BAND_STRANGERS);
+    for (i = 0; i < 400; i++) {
+        if (!vl_wait_count(there))
+            queue_of(there, 2, 0, VL_BAND_STRANGERS);
+        now_us += 100;
+        serve(here, 100, 100);
+        if (client_tag_of_first(there) <= client_tag_of_first(here)) {
+            serve(there, 100, 100);
+            visits++;
+        }
+    }
+    ok(visits >= 390, "a client that waits in another process has its share (%d of 400)", visits);
+}
+
 static void classes_share_by_weight(void)
 {
     vl_wait_t *w = new_site();
@@ -448,7 +485,7 @@ static void nothing_is_charged_without_a_backlog(void)
     ok(vl_clients_top(&clients, MINE, top, 4) == 1 && top[0].requests == 1
        && top[0].cpu_us == 100, "a client that waited is charged");
     now_us += 2000000;
-    vl_clients_charge(&clients, &inner[MINE], MINE, &waiter.client, 100, now_us);
+    vl_clients_charge(&clients, &inner[MINE], MINE, &waiter.client, 100, 1, now_us);
     ok(vl_clients_top(&clients, MINE, top, 4) == 1 && top[0].requests == 1,
        "two seconds after the last request had to wait it is not");
 }
@@ -582,6 +619,7 @@ int main(void)
     one_client_with_many_requests_delays_no_other();
     clients_share_by_cost();
     new_clients_do_not_starve_old_ones();
+    a_client_of_another_process_has_its_share();
     classes_share_by_weight();
     known_clients_have_their_share();
     idle_time_is_not_saved();
