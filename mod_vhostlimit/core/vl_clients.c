@@ -155,21 +155,22 @@ static apr_uint32_t tick_of(apr_int64_t now_us)
     return (apr_uint32_t)(now_us / VL_CLIENTS_TICK_US);
 }
 
-/* charged: of an entry. */
-static apr_uint32_t ticks_since(apr_uint32_t charged, apr_uint32_t tick)
+/* Returns the ticks from the client's last request until this one. */
+static apr_uint32_t ticks_since(const vl_client_entry_t *entry, apr_uint32_t tick)
 {
-    return (tick - (charged >> 1)) & 0x7fffffff;
+    return (tick - (__atomic_load_n(&entry->charged, __ATOMIC_RELAXED) >> 1)) & 0x7fffffff;
 }
 
 apr_int64_t vl_clients_idle(const vl_client_entry_t *entry, apr_int64_t now_us)
 {
-    return (apr_int64_t)ticks_since(entry->charged, tick_of(now_us)) * VL_CLIENTS_TICK_US;
+    return (apr_int64_t)ticks_since(entry, tick_of(now_us)) * VL_CLIENTS_TICK_US;
 }
 
-/* Returns 1 if client a was charged longer ago than client b, or less in the same tick. */
+/* Returns 1 if the last request of client a was longer ago than that of b, or in the same tick and a
+ * was charged less. */
 static int is_less_due(const vl_client_entry_t *a, const vl_client_entry_t *b, apr_uint32_t tick)
 {
-    apr_uint32_t ticks_a = ticks_since(a->charged, tick), ticks_b = ticks_since(b->charged, tick);
+    apr_uint32_t ticks_a = ticks_since(a, tick), ticks_b = ticks_since(b, tick);
 
     return ticks_a > ticks_b || (ticks_a == ticks_b && a->cpu_us < b->cpu_us);
 }
@@ -348,11 +349,10 @@ static void turn_to(struct vl_band_t *band, apr_uint16_t tick)
 /* Records that a request of the client has ended in this tick. */
 static void count_request(struct vl_band_t *band, vl_client_entry_t *entry, apr_uint32_t tick)
 {
-    apr_uint32_t charged = __atomic_load_n(&entry->charged, __ATOMIC_RELAXED);
-    apr_uint32_t ticks = ticks_since(charged, tick), is_repeated = ticks <= 1;
+    apr_uint32_t is_repeated = ticks_since(entry, tick) <= 1;
 
     turn_to(band, (apr_uint16_t)tick);
-    if (charged == (tick << 1 | 1))
+    if (__atomic_load_n(&entry->charged, __ATOMIC_RELAXED) == (tick << 1 | 1))
         return;
     __atomic_store_n(&entry->charged, tick << 1 | is_repeated, __ATOMIC_RELAXED);
     if (is_repeated && get16(&band->repeated) < 65535)
