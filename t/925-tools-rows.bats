@@ -204,6 +204,14 @@ fleet_run() { # <part of b> <word of rows.jq>
   is . '[0.15,0.24,3]'
 }
 
+@test "a site that got no response has no percentile, and the other rows have their values" {
+  canned 1 static haproxy 0 1000 null 0
+  jq -c '.scene = "http2" | .sites[].share = 0 | .server_cpus = 1 | .sar.cpu.server = { idle: 0, steal: 0 }' run-*.json >run.json
+  rows_of overview run.json
+  is "$(row static "http2: victim's 99th percentile, ms") | .median" null
+  is "$(row static "http2: server's CPU time of a response, us") | .median" 1000
+}
+
 @test "rows may compare with any target, and that target has no row" {
   canned 1 static limits20 100 800 1 0
   canned 1 static vhostlimit 400 1000 1 0

@@ -134,7 +134,7 @@ admitted_by_weight() {
 
 @test "https and http of a site are asked in one run, and have one share of the CPU" {
   grep -qE '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts || skip "no cgroups here"
-  run "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --page static -o out schemes 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page static -o out schemes 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
@@ -161,7 +161,7 @@ admitted_by_weight() {
 
 @test "HAProxy ends TLS and speaks HTTP/2 where a test wants it, and a scene has its own protocol" {
   requires haproxy h2load openssl
-  run "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left

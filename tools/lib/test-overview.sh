@@ -38,7 +38,7 @@ overview_rows() { # <scene>
   test_row_each "$1: victim, responses/s" '' "this(\"$1\") | site(\"victim\").rate"
   test_row_each "$1: all sites, responses/s" '' "this(\"$1\") | .total.rate"
   test_row_each "$1: victim's share, %" '' "this(\"$1\") | site(\"victim\").share * 100"
-  test_row_each "$1: victim's 99th percentile, ms" '' "this(\"$1\") | site(\"victim\").p99_s | . * 1000"
+  test_row_each "$1: victim's 99th percentile, ms" '' "this(\"$1\") | site(\"victim\").p99_s | values * 1000"
   test_row_each "$1: failed requests, %" '' "this(\"$1\") | .total | ratio(100 * .failures; .transactions + .failures)"
   test_row_each "$1: server's CPU time of a response, us" '' \
     "this(\"$1\") | ratio((100 - .sar.cpu.server.idle - .sar.cpu.server.steal) * 1e4 * .server_cpus; .total.rate)"
