@@ -24,6 +24,10 @@
  * time: it may have had slots that no other client could use. */
 #define LAG_MAX_US ((apr_int64_t)10 * APR_USEC_PER_SEC)
 
+/* vl_client_entry_t.charged of a client that is charged in this tick and has had no request lately:
+ * its next request is no repeated one. */
+#define NO_REQUEST(tick) (((tick) - 2) << 1)
+
 void vl_clients_init(vl_clients_t *clients)
 {
     apr_generate_random_bytes(clients->secret, sizeof(clients->secret));
@@ -155,7 +159,7 @@ static apr_uint32_t tick_of(apr_int64_t now_us)
     return (apr_uint32_t)(now_us / VL_CLIENTS_TICK_US);
 }
 
-/* Returns the ticks from the client's last request until this one. */
+/* Returns the ticks since the entry's `charged`. */
 static apr_uint32_t ticks_since(const vl_client_entry_t *entry, apr_uint32_t tick)
 {
     return (tick - (__atomic_load_n(&entry->charged, __ATOMIC_RELAXED) >> 1)) & 0x7fffffff;
@@ -166,8 +170,7 @@ apr_int64_t vl_clients_idle(const vl_client_entry_t *entry, apr_int64_t now_us)
     return (apr_int64_t)ticks_since(entry, tick_of(now_us)) * VL_CLIENTS_TICK_US;
 }
 
-/* Returns 1 if the last request of client a was longer ago than that of b, or in the same tick and a
- * was charged less. */
+/* Returns 1 if client a was charged longer ago than b, or in the same tick and less in all. */
 static int is_less_due(const vl_client_entry_t *a, const vl_client_entry_t *b, apr_uint32_t tick)
 {
     apr_uint32_t ticks_a = ticks_since(a, tick), ticks_b = ticks_since(b, tick);
@@ -196,7 +199,7 @@ static vl_client_entry_t *take_entry(vl_clients_t *clients, apr_uint32_t account
     __atomic_store_n(&oldest->tag, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&oldest->cpu_us, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&oldest->requests, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&oldest->charged, (tick - 2) << 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&oldest->charged, NO_REQUEST(tick), __ATOMIC_RELAXED);
     oldest->account = account;
     oldest->class_no = id->class_no;
     oldest->band = id->band;
@@ -346,6 +349,13 @@ static void turn_to(struct vl_band_t *band, apr_uint16_t tick)
     __atomic_store_n(&band->repeated, 0, __ATOMIC_RELAXED);
 }
 
+/* Records that the client is charged, but not for a request. */
+static void note_charge(vl_client_entry_t *entry, apr_uint32_t tick)
+{
+    if (ticks_since(entry, tick) > 2)
+        __atomic_store_n(&entry->charged, NO_REQUEST(tick), __ATOMIC_RELAXED);
+}
+
 /* Records that a request of the client has ended in this tick. */
 static void count_request(struct vl_band_t *band, vl_client_entry_t *entry, apr_uint32_t tick)
 {
@@ -386,6 +396,8 @@ void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t ac
     entry = entry_of(clients, account, id, now_us);
     if (entry && requests)
         count_request(band, entry, tick_of(now_us));
+    else if (entry)
+        note_charge(entry, tick_of(now_us));
     add(&band->client_clock, (apr_uint64_t)tag_of((apr_int64_t)us, active_clients(band)));
     add(&band->cpu_us, us);
     add(&band->requests, requests);

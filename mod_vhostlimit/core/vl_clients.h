@@ -17,7 +17,8 @@
  * for is forgotten, and is a new client when it comes again.
  *
  * Nothing here takes a lock: every field is read and written with atomic operations, and a
- * lost race costs one client the charge of one request. Any thread of any process. */
+ * lost race costs one client the charge of one request, or counts it twice. Any thread of any
+ * process. */
 
 #include <sys/types.h>
 
@@ -106,7 +107,8 @@ typedef struct vl_client_entry_t {
     apr_uint32_t account;
     apr_uint32_t requests;
     apr_uint32_t charged;       /* the tick of its last request * 2, and 1 if it had another one
-                                 * in this tick or the one before */
+                                 * in this tick or the one before. A charge without a request
+                                 * makes it at least the tick before last */
     unsigned char class_no, band;
     unsigned char prefix[VL_PREFIX_SIZE];
 } vl_client_entry_t;
@@ -180,7 +182,7 @@ apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us);
 /* Counts a request that is late, see vl_wait.h. */
 void vl_clients_late(vl_inner_t *inner);
 
-/* Returns the time since the client's last request, us. */
+/* Returns the time since the client was last charged, us, to within three ticks. */
 apr_int64_t vl_clients_idle(const vl_client_entry_t *entry, apr_int64_t now_us);
 
 /* Copies the entry with this key. Returns 0 if there is none. */

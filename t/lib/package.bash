@@ -12,7 +12,7 @@ need_dpkg()    { need_program dpkg-buildpackage && need_program dh_apache2 && ne
 need_hiredis() { pkg-config --exists hiredis openssl || { echo "no hiredis, or no openssl"; return 1; }; }
 
 # For setup_file: a file without the programs skips its tests later. In the short form the
-# compiler does not optimize, which takes most of its time.
+# compiler does not optimize: the tests of that form read the packages only.
 build_package() {
   local options='nocheck noautodbgsym'
   [[ -z $(need_dpkg) ]] || return 0

@@ -488,6 +488,10 @@ static void nothing_is_charged_without_a_backlog(void)
     vl_clients_charge(&clients, &inner[MINE], MINE, &waiter.client, 100, 1, now_us);
     ok(vl_clients_top(&clients, MINE, top, 4) == 1 && top[0].requests == 1,
        "two seconds after the last request had to wait it is not");
+    vl_clients_backlog(&inner[MINE], now_us);
+    vl_clients_charge(&clients, &inner[MINE], MINE, &waiter.client, 100, 0, now_us);
+    ok(vl_clients_top(&clients, MINE, top, 4) == 1 && vl_clients_idle(&top[0], now_us) < 200000,
+       "a charge without a request keeps its entry");
 }
 
 /* Returns the client of the account with this address. */

@@ -66,4 +66,4 @@ def build: $ARGS.named | .commit |= (if . == "" then null else . end)
 # The three arguments are filters of the array of runs, see rows.sh.
 def result(rows; published; figures):
   { schema: 2, finished: (now | todate), complete: ($ARGS.named.complete == "yes"), runs: .,
-    rows: rows, published: published, figures: figures } + ($ARGS.named | del(.complete));
+    rows: rows, published: published, figures: figures } + ($ARGS.named | del(.complete, .row_texts, .published_texts, .figure_texts));

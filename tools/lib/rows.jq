@@ -138,6 +138,11 @@ def daemon_rows: .fleet.daemons | map(.rows) | min | values;
 
 # ---- the rows ------------------------------------------------------------------
 
+# Lines of text, see rows.sh -> objects, whose keys are those of the first parts of a line.
+def described(keys): (keys | split(",")) as $keys
+  | split("\n") | map(select(. != "") | split("\u001f") as $parts
+      | reduce range($keys | length) as $i ({}; .[$keys[$i]] = $parts[$i]));
+
 def in_order: reduce .[] as $x ([]; if index([$x]) then . else . + [$x] end);
 
 def applies(where; page; keepalive; target): (where | split("@")) as [$of, $target]

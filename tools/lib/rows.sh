@@ -1,42 +1,32 @@
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2154,SC2016
 # SPDX-License-Identifier: Apache-2.0
 # Rows, published figures and charts of the test, from its runs.  Their values are
-# expressions in the functions of rows.jq.
+# expressions in the functions of rows.jq; names after $ in their filters are for jq.
 
 rows_json() { # <run.json>...: an array of rows
-  lib_jq rows "include \"isolation\"; $(rows_filter)" -sc "$@"
+  local rows_texts
+  rows_set_texts
+  lib_jq rows "include \"isolation\"; $(rows_filter)" -sc "${rows_texts[@]}" "$@"
 }
 
-# Filters of jq for an array of runs: the rows; figures, published and ours; charts.
+# Filters of jq for an array of runs: the rows; figures, published and ours; charts. They need
+# the arguments in rows_texts.
 rows_filter() {
-  printf 'rows(%s; [%s])' "$(rows_described where,name,bar,goal,judged "${test_rows[@]}")" "$(rows_values "${test_rows[@]}")"
+  printf 'rows($row_texts | described("where,name,bar,goal,judged"); [%s])' "$(rows_values "${test_rows[@]}")"
 }
 
 rows_published_filter() {
-  printf 'published(%s | map(.published |= tonumber); [%s])' \
-    "$(rows_described where,name,published,unit "${test_published[@]}")" "$(rows_values "${test_published[@]}")"
+  printf 'published($published_texts | described("where,name,published,unit") | map(.published |= tonumber); [%s])' \
+    "$(rows_values "${test_published[@]}")"
 }
 
 rows_figures_filter() {
-  printf 'figures(%s; %s)' "$(rows_described title,x,y "${test_figures[@]}")" "$(rows_points)"
+  printf 'figures($figure_texts | described("title,x,y"); %s)' "$(rows_points)"
 }
 
-rows_described() { # <key,...> <row>...: JSON; the keys are of the first parts of a row
-  local keys row parts i value sep='' next
-  IFS=, read -ra keys <<<"$1"
-  printf '['
-  for row in "${@:2}"; do
-    IFS=$'\x1f' read -ra parts <<<"$row"
-    printf '%s{' "$sep"
-    sep=, next=''
-    for i in "${!keys[@]}"; do
-      value=${parts[i]//\\/\\\\}
-      printf '%s"%s":"%s"' "$next" "${keys[i]}" "${value//\"/\\\"}"
-      next=,
-    done
-    printf '}'
-  done
-  printf ']'
+rows_set_texts() { # sets rows_texts to arguments of jq
+  local IFS=$'\n'
+  rows_texts=(--arg row_texts "${test_rows[*]}" --arg published_texts "${test_published[*]}" --arg figure_texts "${test_figures[*]}")
 }
 
 rows_values() { # <row>...: jq: one value for each, null where its runs are missing
