@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Restarts under load lose no request, running or queued, and leak no memory. VL_LONG=1:
-# 100 graceful restarts and 20 changes of the configuration.
+# 100 graceful restarts, 20 changes of the configuration and 200 stops.
 
 load lib/live
 load lib/loaded
@@ -63,4 +63,34 @@ no_request_was_lost() {
   had=$(memory_of "$pid")
   repeat 10 graceful_httpd
   at_most "$(memory_of "$pid")" $((had + 160)) "KB of the parent"
+}
+
+# Stops the server while clients send requests. Sets crashes to the number of children that
+# crashed.
+stop_under_load() { # <stops> [<argument of start_httpd>]...
+  local stops=$1 pid
+  crashes=0
+  shift
+  while ((stops-- > 0)); do
+    start_httpd "$@"
+    begin_load 0 a /page.html
+    also_load ab -q -r -c 16 -n 100000 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html"
+    time_passes 200
+    pid=$(httpd_pid)
+    kill -TERM "$pid"
+    wait_until 15 gone "$pid"
+    end_load
+    crashes=$((crashes + $(grep -c 'exit signal' "$HTTPD_ROOT/logs/error.log" || :)))
+  done
+}
+
+@test "stops under load: children crash no more often than with plain Apache, 100 stops each" {
+  requires long event ab
+  local plain crashes
+  export LOG_MAY_SAY='exit signal Segmentation fault'
+  stop_under_load 100 -n
+  plain=$crashes
+  stop_under_load 100 'VhostLimit On'
+  echo "# children that crashed: plain Apache $plain, with the module $crashes" >&3
+  at_most "$crashes" $((3 * plain + 5)) "children that crashed"
 }

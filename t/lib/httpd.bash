@@ -280,8 +280,18 @@ stop_httpd() {
   local pid
   pid=$(httpd_pid) || return 0
   release_all
+  poll_until 2 all_closed || :
   kill -TERM "$pid" 2>/dev/null || return 0
   wait_until 15 gone "$pid"
+}
+
+# Returns 0 if the server has closed every connection that its client has closed. At SIGTERM
+# the event MPM closes the sockets of its workers (close_worker_sockets() in httpd), and the
+# child crashes when a worker frees one at that moment (docs/design/003-fair-accept.md).
+all_closed() {
+  local port close_wait=08
+  printf -v port '%04X' "$(httpd_port)"
+  [[ ! $(</proc/net/tcp) =~ :$port\ [0-9A-F]{8}:[0-9A-F]{4}\ $close_wait ]]
 }
 
 # Kills parent and child processes at once, as the kernel does when memory runs out.
