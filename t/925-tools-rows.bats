@@ -368,7 +368,7 @@ interval_rows() { # <bar> <rate of the module in each round>...
   [[ ${lines[1]} == 'php, total'*' 1235'*' -' ]]
   [[ ${lines[2]} == 'static, total'*' 115 (100 to 120)'*' 5.50' ]]
   [[ $output != *'figures to publish'* && $output != *'bar'* ]]
-  with_bench 'report_markdown result.json table.md'
+  with_bench 'lib_jq report markdown -r result.json >table.md'
   [ "$(cat table.md)" = $'| median and range, 3 rounds | plain | vhostlimit |\n| --- | --- | --- |\n| php, total | 1235 | - |\n| static, total | 115 (100 to 120) | 5.50 |' ]
 }
 

@@ -84,7 +84,7 @@ reasons() { # <filter> [busy]: kinds and sentences
 }
 
 @test "CPU time of other processes: all that bench.sh did not use" {
-  with_bench 'trial_others 1000 500 100 2000 1400 800; trial_others 1000 500 100 2000 1100 800; trial_others; trial_others 1 1 1 1 1 1'
+  with_bench 'printf "%s\n" "${@:3}" | lib_jq result "inputs | others" -Rn' '1000 500 100 2000 1400 800' '1000 500 100 2000 1100 800' ' ' '1 1 1 1 1 1'
   is "${lines[*]}" '20 0 null null'
 }
 
@@ -100,7 +100,7 @@ measured() { # <option>...
   declare -f run_json >functions
   with_bench '. ./functions; shift 2
     n=0
-    need_root() { :; }; prepare() { mkdir -p "${measure[out]}"; }; measure_tune() { :; }; html_print() { :; }; chart_png() { :; }
+    need_root() { :; }; prepare() { mkdir -p "${measure[out]}"; }; measure_tune() { :; }; html_write() { :; }
     trial_run() {
       n=$((n + 1)) trial[lost]=
       local given=.

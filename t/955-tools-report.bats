@@ -61,7 +61,7 @@ result() { # <folder> <victim's rate> <repetitions> [<commands>]
 
 report() { # <as result>...
   result "$@"
-  with_bench 'html_print "$3/result.json" >"$3/report.html"; chart_png "$3/result.json" >"$3/report.png"' "$1"
+  with_bench 'html_write "$3/result.json" "$3"' "$1"
 }
 
 look_at() { # <folder>

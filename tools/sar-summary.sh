@@ -23,9 +23,9 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 declare -A option=([each]=false [json]=0)
 
 print_text() { # <summary>
-  sar_jq heading -r <<<"$1"
+  lib_jq sar-text heading -r <<<"$1"
   printf '\n'
-  sar_jq tables -r <<<"$1" | report_cells -14 10
+  lib_jq sar-text tables -r <<<"$1" | report_cells -14 10
 }
 
 main() {

@@ -4,17 +4,15 @@
 
 # For an HTML page: black becomes the page's text color, and identifiers get the chart's
 # number, so that they are unique in the page.
-chart_svgs() { # <result.json> <folder for 0.svg, 1.svg and so on>
+chart_svgs() { # <commands> <folder for 0.svg, 1.svg and so on>
   local file id
-  lib_jq chart svgs -r "$1" | (cd "$2" && chart_draw)
+  (cd "$2" && chart_draw) <"$1"
   for file in "$2"/*.svg; do
     id=chart$(basename "$file" .svg)
     sed -i -e '1,/^<svg/s/^<?xml.*//' -e 's/fill *= *"black"/fill="currentColor"/g' -e 's/ color="black"//' \
       -e "s/stroke *= *['\"]black['\"]/stroke='currentColor'/g" -e "s/\(['#]\)gp\(Pt\|Dot\)/\1$id-gp\2/g" -e "s/\(['#\"]\)\(\(grey\)\?textbox\|gnuplot_canvas\)/\1$id-\2/g" "$file"
   done
 }
-
-chart_png() { lib_jq chart png -r "$1" | chart_draw; }      # <result.json>
 
 chart_draw() { # commands on stdin
   gnuplot 2> >(sed 's/^/gnuplot: /' >&2) || die 'gnuplot could not draw a chart'

@@ -68,3 +68,6 @@ def machine_section: "<section id=\"machine\">", "<h2>Machine and method</h2>", 
 
 def document: head_section, "<main>", beside_section, verdicts, charts_section, pages_section, published_section, machine_section,
   commands_section, "</main>", "</body>", "</html>";
+
+# Page, charts of the page and charts of the image, with a line of \x1d between them.
+def everything: document, "\u001d", svgs, "\u001d", png;

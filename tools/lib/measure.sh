@@ -223,7 +223,7 @@ measure_try() { # <page> <threads> [seconds [scene]]
   trial_again trial_try
   [[ -z ${trial[lost]} ]] || die "${trial[lost]}"
   trial_drain
-  measure_rate=$(trial_clients | jq -s 'map(.transactions / .seconds) | add')
+  measure_rate=$(trial_clients '[clients] | map(.transactions / .seconds) | add')
 }
 
 measure_best() { sort -k2,2g | sed -n '$s/ .*//p'; }    # of lines "threads rate": the threads with the highest rate
@@ -304,14 +304,12 @@ measure_keep() { # after an interruption: reports the completed runs
 measure_report() {
   measure_unreported=''
   local out=${measure[out]}
-  report_print "$out/result.json" | tee "$out/report.txt"
-  report_markdown "$out/result.json" "$out/table.md"
+  report_print "$out/result.json" "$out"
   if ((${#measure_runs[@]} == 0)); then
     say "$out: report.txt, result.json and raw outputs"
     return
   fi
-  html_print "$out/result.json" >"$out/report.html"
-  chart_png "$out/result.json" >"$out/report.png"
+  html_write "$out/result.json" "$out"
   say "$out: report.html, report.png, result.json and raw outputs"
 }
 

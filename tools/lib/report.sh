@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # result.json as text: the machine, a table for each page, the rows.
 
-report_print() { # <result.json>
-  lib_jq report text_report -r "$1" | report_cells ''
-}
-
-# The targets side by side, for documents; no file if the test has no such table.
-report_markdown() { # <result.json> <file>
-  lib_jq report markdown -r "$1" >"$2"
-  [[ -s $2 ]] || rm -f "$2"
+# Prints the text, and writes it to report.txt.  Writes the targets side by side to table.md,
+# for documents, if the test has such a table.
+report_print() { # <result.json> <folder>
+  local both markdown
+  both=$(lib_jq report 'text_report, "\u001d", markdown' -r "$1")
+  report_cells '' <<<"${both%%$'\n\035'*}" | tee "$2/report.txt"
+  markdown=${both#*$'\035'}
+  rm -f "$2/table.md"
+  [[ -z $markdown ]] || printf '%s\n' "${markdown#$'\n'}" >"$2/table.md"
 }
 
 # Rows of cells separated by \x1f, which may be empty.  A column has at least the given

@@ -9,13 +9,15 @@ def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
 def about: $ARGS.named | with_numbers("repetition", "workers", "seconds", "server_cpus")
   | (.requests, .capacity) |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
 
-# A load: its parameters and the generator's record.  The length of a load with a number
-# of requests is the time that the generator measured.
-def client: $ARGS.named as $asked
-  | ($asked | with_numbers("client", "users", "seconds") | del(.began, .run_began, .requests)) as $load
-  | (($asked.began | tonumber) - ($asked.run_began | tonumber)) as $from
-  | (if $asked.requests == "" then $load.seconds else .elapsed_s end) as $seconds
-  | $load + { from_s: $from, to_s: ($from + $seconds) } + . + { seconds: $seconds };
+# Two lines for each load, its parameters and the generator's record -> the loads.  The
+# length of a load with a number of requests is the time that the generator measured.
+def clients: $ARGS.named as { $requests, $run_began }
+  | inputs | split(" ") as [$role, $client, $site, $users, $page, $began, $length]
+  | input | fromjson
+  | (($began | tonumber) - ($run_began | tonumber)) as $from
+  | (if $requests == "" then $length | tonumber else .elapsed_s end) as $seconds
+  | { $role, client: ($client | tonumber), $site, users: ($users | tonumber), $page, $seconds,
+      from_s: $from, to_s: ($from + $seconds) } + . + { $seconds };
 
 # A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites.
 def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1],
@@ -35,7 +37,7 @@ def sample: { at: now, slots, sites: [.vhosts[]
 
 # Ticks of all, busy and own CPU time, at the beginning and at the end -> percent that
 # other processes used, or null.
-def others: $ARGS.positional | map(tonumber) as [$all0, $busy0, $ours0, $all1, $busy1, $ours1]
+def others: split(" ") - [""] | map(tonumber) as [$all0, $busy0, $ours0, $all1, $busy1, $ours1]
   | if length < 6 or $all1 <= $all0 then null
     else [0, 100 * (($busy1 - $busy0) - ($ours1 - $ours0)) / ($all1 - $all0)] | max end;
 

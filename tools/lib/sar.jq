@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# sadf's JSON -> means over a record, as sar prints them under "Average", and their text.
-# Values that a record does not have are null.
-
-include "report";
+# sadf's JSON -> means over a record, as sar prints them under "Average".  Values that a record
+# does not have are null.
 
 def samples: .sysstat.hosts[0].statistics | map(select(."cpu-load"));
 
@@ -53,17 +51,3 @@ def summary(each_cpu):
       samples: length, seconds: (map(.timestamp.interval) | add),
       cpu: ([(["all"] + if each_cpu then cpus else [] end)[] as $cpu | { key: $cpu, value: usage($cpu) }] | from_entries),
       memory: (memory | where_there), queue: (queue | where_there), pressure: (pressure | where_there) };
-
-def heading: "\(.host): \(.system), \(.cpus | count("CPU")), \(.samples | count("sample")) over \(.seconds) s, \(.from) to \(.to) UTC";
-
-# Rows of cells set apart by \x1f; an empty one between tables.
-def cells: map(if type == "string" then . else fixed(2) end) | join("\u001f");
-def tables:
-  (["CPU, %", "user", "nice", "system", "iowait", "steal", "idle"],
-   (.cpu | to_entries[] | [.key] + (.value | [.user, .nice, .system, .iowait, .steal, .idle])),
-   (.memory | values | [], ["memory", "used", "of all, %"], ["", "\(.used_kb | fixed(0)) kB", .used_percent]),
-   (.queue | values | [], ["queue", "running", "blocked", "tasks", "load 1 min", "5 min", "15 min"],
-                      ["", .running, .blocked, .tasks, .load_1, .load_5, .load_15]),
-   (.pressure | values | [], ["pressure, %", "some", "full"],
-                         (to_entries[] | [.key, .value.some, .value.full])))
-  | cells;

@@ -5,12 +5,11 @@
 
 include "noise";
 include "load";
+include "result";
 
-($begun | tonumber) as $t0
-| [$samples[] | .at -= $t0] as $samples
-| [$usage[] | .at -= $t0] as $usage
-| def total(k): map(.[k]) | add;
-def waiting(name): name as $site |
+def total(k): map(.[k]) | add;
+def since_begin: .at -= ($run_began | tonumber);
+def waiting(name; $samples): name as $site |
   if $status == null then null
   else
     [$status.vhosts[] | select(.name | startswith($site + "."))][0] as $vhost
@@ -22,7 +21,7 @@ def waiting(name): name as $site |
 # The generator's own figure for one client, a merged one for several clients.
 def site_percentile(key; $part):
   if length == 1 then .[0][key] elif all(.[]; .times) then map(.times[]) | percentile($part) else null end;
-def of_site(all):
+def of_site(all; $samples):
   { site: .[0].site, role: .[0].role,
     users: total("users"), transactions: total("transactions"),
     rate: (map(.transactions / .seconds) | add),
@@ -34,12 +33,14 @@ def of_site(all):
     longest_s: (map(.longest_s) | max),
     p50_s: site_percentile("p50_s"; 0.5), p90_s: site_percentile("p90_s"; 0.9),
     p99_s: site_percentile("p99_s"; 0.99), p999_s: site_percentile("p999_s"; 0.999),
-    waiting: waiting(.[0].site) };
+    waiting: waiting(.[0].site; $samples) };
 def jain: (add * add) / (length * (map(. * .) | add));
 
-. as $clients | total("transactions") as $all
+# From the array of loads.
+def run: . as $clients | total("transactions") as $all
+| [$samples[] | since_begin] as $samples
 | (if $about.requests then (map(.to_s) | max) - (map(.from_s) | min) else $about.seconds end) as $seconds
-| (group_by([.site, .role]) | map(of_site($all))) as $sites
+| (group_by([.site, .role]) | map(of_site($all; $samples))) as $sites
 | $about
   + { clients: $clients, sites: $sites,
       seconds: $seconds,
@@ -48,11 +49,11 @@ def jain: (add * add) / (length * (map(. * .) | add));
       server_cpu_limited: ($sar != null and $sar.cpu.server.idle < 10),
       slots: (if ($samples | length) > 0 then ($samples | map(.slots) | add / length) else null end),
       samples: $samples,
-      usage: $usage,
-      fleet: ($fleet | if . then (.samples, .meter, .events) |= map(.at -= $t0) else . end),
+      usage: [$usage | lines[] | usage | since_begin],
+      fleet: ($fleet | if . then (.samples, .meter, .events) |= map(since_begin) else . end),
       sar: ($sar | if . then .idle |= (to_entries | map({ at: ((.key + 1) * $sar.interval_s), idle: .value })) else . end),
       commands: ([$commands | splits("\n") | select(. != "")] | reduce .[] as $line ([]; if index([$line]) then . else . + [$line] end)),
       client_cpu: ($client_cpu // (if $sar then [$sar.cpu.clients + { name: "the clients" }] else [] end)),
-      others_cpu: $others,
+      others_cpu: ($ticks | others),
       status: $status }
-  | .noise = [disturbances($busy)]
+  | .noise = [disturbances($busy)];

@@ -277,10 +277,6 @@ trial_or_null() { # <command>...: the number it prints
   printf '%s\n' "${us:-null}"
 }
 
-trial_usage() { # JSON
-  lib_jq result '[inputs | usage]' -Rnc "${trial[prefix]}.usage"
-}
-
 trial_wait() { # <seconds> <pid>...
   local deadline=$((SECONDS + $1 + $1 / 10 + 60)) pid
   while ! process_gone "${@:2}"; do
@@ -353,25 +349,24 @@ trial_failure() { # <pid> <status>: a sentence
     "$client" "$users" "$site" "$2" "$(tail -n 1 "$prefix.err" 2>/dev/null)"
 }
 
-trial_clients() { # JSON, one for each load
+trial_clients() { # <filter of jq> [<argument of jq>]...: its function clients gives the loads
   local n begun length role client site users page by
   while read -r n begun length role client site users _ _ page by _; do
     ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
-    load_record "$(trial_load "$by" "$users")" "${trial[prefix]}-load$n" |
-      lib_jq result client -c --arg role "$role" --arg client "$client" --arg site "$site" --arg users "$users" --arg page "$page" \
-        --arg requests "${trial[requests]}" --arg began "$begun" --arg run_began "${trial[begun]}" --arg seconds "$length"
-  done <"${trial[prefix]}.loads"
+    printf '%s\n' "$role $client $site $users $page $begun $length"
+    load_record "$(trial_load "$by" "$users")" "${trial[prefix]}-load$n"
+  done <"${trial[prefix]}.loads" |
+    lib_jq result "$1" -Rn --arg requests "${trial[requests]}" --arg run_began "${trial[begun]}" "${@:2}"
 }
 
 trial_gather() { # JSON: the run
   local record status
   status=$(trial_status) || die 'the status page does not answer after the run'
   record=$(trial_sar)
-  # shellcheck disable=SC2086  # ticks are numbers
-  trial_clients | jq -s --argjson about "$(trial_about)" --arg begun "${trial[begun]}" --argjson sar "$record" \
-    --argjson status "$status" --argjson usage "$(trial_usage)" --argjson fleet "$(trial_fleet)" --argjson client_cpu "$(remote_cpu_json)" \
-    --argjson busy "$(trial_is_busy)" --argjson others "$(trial_others ${trial[ticks]})" -L "$(in_tree tools/lib)" --rawfile commands "${trial[prefix]}.commands" \
-    --slurpfile samples "${trial[prefix]}.samples" -f "$(in_tree tools/lib/trial.jq)"
+  trial_clients 'include "trial"; [clients] | run' --argjson about "$(trial_about)" --argjson sar "$record" \
+    --argjson status "$status" --rawfile usage "${trial[prefix]}.usage" --argjson fleet "$(trial_fleet)" --argjson client_cpu "$(remote_cpu_json)" \
+    --argjson busy "$(trial_is_busy)" --arg ticks "${trial[ticks]}" --rawfile commands "${trial[prefix]}.commands" \
+    --slurpfile samples "${trial[prefix]}.samples"
 }
 
 # Prints the CPU time, in ticks, of the CPUs in use: all, busy, and busy with processes
@@ -402,9 +397,6 @@ trial_ticks() {
     { sub(/.*[)] /, ""); ours += $12 + $13 + $14 + $15 }
     END { printf "%d %d %d", all, busy, ours }'
 }
-
-# Percent of the CPU time that other processes used meanwhile, or null.
-trial_others() { lib_jq result others -n --args -- "$@"; }      # <what trial_ticks printed>...
 
 # Prints whether the test expects the server's CPU to be busy in this run: true or false.
 trial_is_busy() { if [[ -n ${test[idle]-} || ${trial[page]} == sleep ]]; then echo false; else echo true; fi; }
