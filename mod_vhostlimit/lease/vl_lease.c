@@ -123,7 +123,7 @@ static void begin_run(vl_lease_t *lease)
     vl_waiters_unlock();
     if (!lease->http2)
         return;
-    lease->cpu_us = vl_meter_thread_us();
+    vl_lease_begin_charges(lease);
     lease->input_exhausted = 0;
     vl_lease_poll_client(lease, EPOLLIN | EPOLLRDHUP);
     vl_lease_prepare_session(lease);

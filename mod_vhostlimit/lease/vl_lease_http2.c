@@ -20,6 +20,10 @@
 #include "cost/vl_meter.h"
 #include "core/vl_thread.h"
 
+/* While no request is queued, a run that lasts is charged at this interval. A charge costs
+ * locks and a system call. */
+#define CHARGE_INTERVAL_US 10000
+
 static ap_filter_rec_t *frame_filter;
 __thread vl_lease_t *vl_lease_current;
 
@@ -57,6 +61,12 @@ static int hide_stopping_state(int query, int *result, apr_status_t *rv)
 
 /* --- HTTP/2: charges and workers ------------------------------------------ */
 
+void vl_lease_begin_charges(vl_lease_t *lease)
+{
+    lease->cpu_us = vl_meter_thread_us();
+    lease->charged_us = vl_clock_us();
+}
+
 /* Charges the account and the lease for the CPU time that the connection's thread has
  * used since the last charge. */
 void vl_lease_charge_connection(vl_lease_t *lease)
@@ -81,6 +91,20 @@ void vl_lease_charge_connection(vl_lease_t *lease)
     vl_charge_part(vl_leases.shm, account, (apr_uint64_t)us);
     vl_slot_charge_client(vl_leases.shm, account, &client, (apr_uint64_t)us, 0);
     vl_lease_use_credit(lease, us);
+}
+
+/* The same before a read, because the credit decides whether the next stream may begin.
+ * While nothing is queued the lease is renewed in any case, so the charge can wait for
+ * end_run(). */
+static void charge_at_read(vl_lease_t *lease)
+{
+    apr_int64_t now_us = vl_clock_us();
+
+    if (!vl_slot_contended(vl_leases.shm)
+        && now_us - lease->charged_us < CHARGE_INTERVAL_US)
+        return;
+    lease->charged_us = now_us;
+    vl_lease_charge_connection(lease);
 }
 
 /* mod_http2 has one pool of workers for all connections of a child. A stream that waits
@@ -346,7 +370,7 @@ static apr_status_t filter_frames(ap_filter_t *f, apr_bucket_brigade *bb,
         return rv;
     }
     vl_lease_restore_fd(lease);
-    vl_lease_charge_connection(lease);
+    charge_at_read(lease);
     vl_waiters_lock();
     if (lease->first_stream == STREAM_READ || lease->worker_free) {
         lease->first_stream = lease->first_stream == STREAM_READ
@@ -439,7 +463,7 @@ void vl_lease_begin_http2(vl_lease_t *lease)
         APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = lease->grant->ticket;
     lease->stream_allowed = lease->grant->holds;
     lease->grant->holds = 0;
-    lease->cpu_us = vl_meter_thread_us();
+    vl_lease_begin_charges(lease);
     lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
     vl_frames_init(lease->frames);
     vl_held_init(&lease->held);

@@ -112,6 +112,7 @@ struct vl_lease_t {
     int session_pending;            /* mod_http2 has not begun its session */
     first_stream_e first_stream;
     apr_int64_t cpu_us;             /* the thread's clock at the last charge */
+    apr_int64_t charged_us;         /* time of that charge */
     vl_frames_t *frames;            /* NULL: the connection is not HTTP/2 */
     vl_held_t held;
     apr_bucket_brigade *input;
@@ -211,6 +212,8 @@ void vl_lease_uncount_thread(vl_lease_t *lease);
 /* --- vl_lease_http2.c ------------------------------------------------------- */
 
 void vl_lease_http2_register(void);
+/* From here on the CPU time of the calling thread is the connection's. */
+void vl_lease_begin_charges(vl_lease_t *lease);
 /* Charges the account and the lease for the CPU time that the connection's thread has used
  * since the last charge. */
 void vl_lease_charge_connection(vl_lease_t *lease);
