@@ -349,13 +349,17 @@ trial_failure() { # <pid> <status>: a sentence
     "$client" "$users" "$site" "$2" "$(tail -n 1 "$prefix.err" 2>/dev/null)"
 }
 
-trial_clients() { # <filter of jq> [<argument of jq>]...: its function clients gives the loads
+trial_records() { # two lines for each load, see result.jq
   local n begun length role client site users page by
   while read -r n begun length role client site users _ _ page by _; do
     ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
     printf '%s\n' "$role $client $site $users $page $begun $length"
     load_record "$(trial_load "$by" "$users")" "${trial[prefix]}-load$n"
-  done <"${trial[prefix]}.loads" |
+  done <"${trial[prefix]}.loads"
+}
+
+trial_clients() { # <filter of jq> [<argument of jq>]...: its function clients gives the loads
+  trial_records |
     lib_jq result "$1" -Rn --arg requests "${trial[requests]}" --arg run_began "${trial[begun]}" "${@:2}"
 }
 
