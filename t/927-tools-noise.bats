@@ -88,6 +88,18 @@ reasons() { # <filter> [busy]: kinds and sentences
   is "${lines[*]}" '20 0 null null'
 }
 
+@test "a run in which siege hangs is repeated; with another generator, bench.sh ends" {
+  : >load1.siege
+  : >load2.wrk
+  # shellcheck disable=SC2016  # for the shell there
+  overdue='trial[again]=; sleep 60 & trial_load_of[$!]="2 500 site2 $3"; trial_overdue "$!"; echo "${trial[lost]}, again: ${trial[again]}"'
+  with_bench "$overdue" load1
+  is "$output" 'the load of client 2, 500 users on site2: it was still running a minute after its end was due, again: yes'
+  with_bench "$overdue" load2
+  is "$output" ''
+  like "$stderr" 'the load of client 2, 500 users on site2: it was still running'
+}
+
 # Runs commands with the functions of bench.sh.
 with_bench() { # <commands> <argument>...
   run --separate-stderr bash -c 'set -euo pipefail; . "$1/tools/bench.sh"; eval "$2"' bench.sh "$TOP" "$@"

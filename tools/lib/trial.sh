@@ -291,11 +291,17 @@ trial_wait() { # <seconds> <pid>...
 }
 
 trial_overdue() { # <pid>...: one of them is still there
-  local pid
+  local pid client users site prefix why='it was still running a minute after its end was due'
   for pid; do
     process_gone "$pid" || break
   done
-  invalidate_run "$pid" 'it was still running a minute after its end was due'
+  read -r client users site prefix <<<"${trial_load_of[$pid]-}"
+  if ! remote_used && trial_is_mishap overdue "$prefix"; then
+    trial[lost]="the load of client $client, $users users on $site: $why"
+    trial[again]=yes
+  else
+    invalidate_run "$pid" "$why"
+  fi
   process_stop "$@"
   trial_load_of=()
 }
@@ -336,9 +342,13 @@ trial_again() { # <trial_run | trial_try>
 }
 
 # siege fails if its time is over before all of its users have started.  Now and then it
-# crashes at the end of a run (4.0.7, in pthread_cancel()).
-trial_is_mishap() { # <status> <file prefix of the load>: does another try help?
-  (($1 == 139)) || grep -qs '^Unable to spawn' "$2.err"
+# crashes at the end of a run (4.0.7, in pthread_cancel()), or hangs there.
+trial_is_mishap() { # <status, or "overdue"> <file prefix of the load>: does another try help?
+  case $1 in
+    139) ;;
+    overdue) [[ -e $2.siege ]] ;;
+    *) grep -qs '^Unable to spawn' "$2.err" ;;
+  esac
 }
 
 trial_failure() { # <pid> <status>: a sentence
