@@ -138,7 +138,7 @@ admitted_by_weight() {
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
-  jq -e 'all(.runs[]; .sites | length == 3 and all(.transactions > 0))' out/result.json
+  jq -e 'all(.runs[]; (.sites | length) == 3 and (.target == "plain" or all(.sites[]; .transactions > 0)))' out/result.json
   jq -e '.runs[0].commands | any(test(" https://site1.test/")) and any(test(" http://site1.test/"))' out/result.json
   jq -e '.runs[] | select(.target == "vhostlimit") | .status.vhosts | map(select(.name == "site1.test")) | length == 1' out/result.json
   jq -e '.rows | map(select(.name | test("CPU time"))) | length == 2 and all(.median > 0 and .median < 1)' out/result.json
@@ -189,7 +189,9 @@ admitted_by_weight() {
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
-  jq -e 'all(.runs[]; .sites | all(.transactions > 0))' out/result.json
+  # Plain Apache and mod_qos may leave a site without a response for two seconds.
+  jq -e 'all(.runs[]; .total.transactions > 0 and (.sites | length) == 2)' out/result.json
+  jq -e '[.runs[] | select(.target | IN("haproxy", "process-limit"))] | length == 2 and all(.[].sites[]; .transactions > 0)' out/result.json
   [ "$(jq -r '[.rows[].target] | unique | join(" ")' out/result.json)" = 'haproxy mod_qos process-limit' ]
   grep -q 'QS_LocRequestLimitDefault 33' out/1-sleep-mod_qos.conf
   [ "$(grep -c 'maxconn 33$' out/1-sleep-haproxy.conf)" -eq 3 ]
