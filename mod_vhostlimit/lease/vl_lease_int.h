@@ -112,7 +112,7 @@ struct vl_lease_t {
     int session_pending;            /* mod_http2 has not begun its session */
     first_stream_e first_stream;
     apr_int64_t cpu_us;             /* the thread's clock at the last charge */
-    apr_int64_t charged_us;         /* time of that charge */
+    apr_int64_t charged_us;         /* when the run began, or was charged before a read */
     vl_frames_t *frames;            /* NULL: the connection is not HTTP/2 */
     vl_held_t held;
     apr_bucket_brigade *input;
