@@ -24,7 +24,6 @@
 #   @send:N         sends N bytes
 #   @until:REGEX    reads until the input matches
 #   @take:N         reads until N bytes have arrived
-#   @print          prints what has been read so far now, and not at the end
 #   @when:FILE      waits until the file exists
 #   @slow:MS        pauses for MS milliseconds before each later read
 #   @half           closes the sending side
@@ -33,7 +32,6 @@
 # "[reset]" at the end of the output means that the server has sent an RST.
 use strict;
 use warnings;
-use IO::Handle;
 use IO::Select;
 use IO::Socket::INET;
 use Socket qw(IPPROTO_TCP SOL_SOCKET SO_LINGER TCP_NODELAY);
@@ -119,7 +117,6 @@ sub one {
         elsif (/^\@until:(.*)$/s)    { my $re = qr/$1/s; read_until($s, \$text, $slow, sub { $_[0] =~ $re }) or last }
         elsif (/^\@take:(\d+)$/)     { my $n = $1; read_until($s, \$text, $slow, sub { length $_[0] >= $n }) or last }
         elsif (/^\@when:(.*)$/)      { wait_for_file($1) }
-        elsif ($_ eq '@print')      { STDOUT->printflush($text); $text = '' }
         elsif ($_ eq '@half')       { shutdown $s, 1 }
         elsif ($_ eq '@close')      { close $s; return }
         elsif ($_ eq '@reset')      { close_with_reset($s); print $text; return }
