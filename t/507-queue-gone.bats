@@ -6,6 +6,7 @@
 
 load lib/live
 load lib/tls
+load lib/clock
 
 setup() { requires event; }
 
@@ -87,14 +88,15 @@ half_closed_at_server() { # <number>
 }
 
 @test "a client that has only stopped sending is served, over HTTP/1.1 and HTTP/1.0" {
-  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
+  requires cc
+  start_with_clock 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 20 60s'
   hold_request one
   half_closed new 'GET /page.html HTTP/1.1'
   half_closed old 'GET /page.html HTTP/1.0'
   settles a waiting 2
   # A client that has been queued for less than 10 ms is not checked.
   wait_until 10 half_closed_at_server 2
-  sleep 0.02
+  pass_time 1
   release_request one
   wait_until 10 grep -q 'page of a' "$(hold_dir)/new.half"
   wait_until 10 grep -q 'page of a' "$(hold_dir)/old.half"
