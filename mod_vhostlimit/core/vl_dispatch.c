@@ -58,15 +58,26 @@ static vl_tags_t first_tags(const vl_shm_t *shm, apr_uint32_t account, const cel
     return vl_clients_tags(shm->clients, &shm->inner[account], &cell->first);
 }
 
+/* Returns the i-th child to look at. Under prefork it begins with the acceptor, in which nearly
+ * all connections wait, so that the cells of several hundred children are not read. */
+static apr_uint32_t nth_child(const vl_shm_t *shm, apr_uint32_t i)
+{
+    apr_uint32_t first = shm->head->acceptor ? shm->head->acceptor - 1 : 0;
+
+    return first + i < shm->head->columns ? first + i : first + i - shm->head->columns;
+}
+
 /* Returns the child in which the account's first waiter probably waits. Returns NO_CHILD if
  * no child with a waiter of the account has capacity. Requires the segment lock. */
 static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
 {
     candidate_t next, best = { .child = NO_CHILD };
+    apr_uint32_t i, left = shm->queue.flows[account].waiting;
 
-    for (next.child = 0; next.child < shm->head->columns; next.child++) {
-        const cell_t *cell = vl_segment_cell(shm, next.child, account);
+    for (i = 0; left && i < shm->head->columns; i++) {
+        const cell_t *cell = vl_segment_cell(shm, next.child = nth_child(shm, i), account);
 
+        left -= cell->waiting;
         if (!cell->waiting || !vl_capacity_may_grant(shm, next.child, account))
             continue;
         next.tags = first_tags(shm, account, cell);

@@ -79,12 +79,17 @@ apr_status_t vl_slot_wait(vl_shm_t *shm, apr_uint32_t account,
  * wait for the queue of another child. */
 static apr_uint32_t children_with_only_deferred_locked(const vl_shm_t *shm, apr_uint32_t account)
 {
+    apr_uint32_t left = shm->accounts[account].deferred
+                        - vl_segment_cell(shm, shm->self, account)->deferred;
     apr_uint32_t c, n = 0;
 
-    for (c = 0; c < shm->head->columns; c++) {
+    for (c = 0; left && c < shm->head->columns; c++) {
         const cell_t *cell = vl_segment_cell(shm, c, account);
 
-        n += c != shm->self && cell->deferred && !cell->waiting;
+        if (c == shm->self)
+            continue;
+        left -= cell->deferred;
+        n += cell->deferred && !cell->waiting;
     }
     return n;
 }
