@@ -42,6 +42,20 @@ some_idle() { (($(workers IdleWorkers) > 0)); }
   is "$(crowd_got many)" '30 200'
 }
 
+# Lingering takes two seconds if the client keeps its side open. One child serves.
+@test "a client that has announced the close does not hold its process" {
+  local client since
+  start_prefork -t 'StartServers 2' -t 'MaxRequestWorkers 2' -t 'ServerLimit 2'
+  wait_until 20 accepts_now
+  since=$SECONDS
+  for _ in {1..10}; do
+    exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+    printf 'GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n' >&"$client"
+    like "$(timeout 30 cat <&"$client")" '^HTTP/1.1 200 '
+  done
+  at_most $((SECONDS - since)) 10 "seconds for ten requests"
+}
+
 @test "several listeners: connections of each are queued and served" {
   start_prefork -x "Listen 127.0.0.1:$(free_port two)"
   queue_thirty_behind one

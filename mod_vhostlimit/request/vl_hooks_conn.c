@@ -90,27 +90,27 @@ static int is_last(const request_rec *r)
     return connection && ap_find_token(r->pool, connection, "close");
 }
 
-/* Closes a cleartext connection after its last response. The event MPM would poll it until
- * its client closes, and a second worker would then close it. Under worker the thread would
- * wait. If c->aborted is set, the MPM closes the socket at once without shutting it down,
- * and the acceptor lingers in its place (vl_newconn_linger()). Not under prefork, where the
- * acceptor is another process.
+/* Closes a cleartext connection after its last response. Lingering protects the response from
+ * the reset that unread input causes. If no input can follow, it is left out, as nginx does.
+ * That saves six system calls. If c->aborted is set, the MPM closes the socket at once without
+ * shutting it down.
  *
- * Lingering protects the response from the reset that unread input causes. If no input
- * can follow, it is left out, as nginx does. That saves six system calls. */
+ * Otherwise the acceptor lingers (vl_newconn_linger()). The event MPM would poll the connection
+ * until its client closes, and a second worker would then close it. Under worker the thread
+ * would wait. Under prefork the child waits, because the acceptor is another process. */
 static void linger(conn_rec *c, const conn_t *conn)
 {
-    int fd = -1;
+    int acceptor_lingers = vl_lease_parks() || vl_lease_has_thread(), fd = -1;
 
-    if (!(vl_lease_parks() || vl_lease_has_thread()) || !is_ready(conn)
-        || c->aborted || c->keepalive != AP_CONN_CLOSE)
+    if (!is_ready(conn) || c->aborted || c->keepalive != AP_CONN_CLOSE
+        || !(acceptor_lingers || conn->is_last))
         return;
     if (vl_has_pending_output(c))
         vl_flush(c);
     apr_os_sock_get(&fd, ap_get_conn_socket(c));
     if (!c->aborted && !vl_has_pending_output(c)
         && ((conn->is_last && !vl_client_has_sent(fd))
-            || vl_newconn_linger(fd, linger_us(c))))
+            || (acceptor_lingers && vl_newconn_linger(fd, linger_us(c)))))
         c->aborted = 1;
 }
 
