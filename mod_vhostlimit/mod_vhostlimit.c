@@ -474,7 +474,7 @@ static void child_status(server_rec *main_server, pid_t pid,
     if (state != MPM_CHILD_EXITED || !kept)
         return;
     left = vl_shm_parent_reclaim(kept->shm, pid);
-    vl_relay_parent_check(kept->shm, kept->relay);
+    vl_relay_parent_check(kept->shm);
     if (left)
         vl_control_figures_child_lost(left);
     if (left)

@@ -2,9 +2,12 @@
 #include "accept/vl_relay.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/time.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/vl_clock.h"
 #include "accept/vl_transfer.h"
@@ -12,8 +15,8 @@
 #include "core/vl_segment.h"
 #include "core/vl_slot.h"
 
-/* A signal that arrives right before the child waits is noticed after this time. */
-#define RECEIVE_TIMEOUT_S 5
+/* A signal that arrives right before the child sleeps is noticed after this time. */
+#define SLEEP_S 5
 /* A slot that was sent so long ago, was not taken and is not in the pair is lost. */
 #define LOST_US (1 * APR_USEC_PER_SEC)
 
@@ -30,24 +33,93 @@ static struct {
 
 apr_status_t vl_relay_create(int ret_pair[2])
 {
-    struct timeval timeout = { RECEIVE_TIMEOUT_S, 0 };
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_pair)
-        || setsockopt(ret_pair[0], SOL_SOCKET, SO_RCVTIMEO, &timeout,
-                      sizeof(timeout)))
-        return errno;
-    return APR_SUCCESS;
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ret_pair) ? errno : APR_SUCCESS;
 }
+
+/* --- sleep and wake-up ---------------------------------------------------- */
+
+/* A child that asks for a connection sleeps on its futex until the acceptor wakes it. In
+ * recvmsg() the kernel would wake the children in turn. The first one that sleeps is woken
+ * here: so the same few children serve as long as they are enough, and find their memory in
+ * the processor's caches.
+ *
+ * Each connection in the pair has a child that was woken for it, or is counted in `unclaimed`.
+ * A child takes one of these before it sleeps. A child that dies leaves its connection to
+ * vl_relay_acceptor_tidy(). A child that was woken and finds none sleeps again. */
+
+static long futex(apr_uint32_t *word, int operation, apr_uint32_t value,
+                  const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
+}
+
+/* Returns 0 if no child was woken. A child that has not fallen asleep yet is not counted. */
+static int wake_first(vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        apr_uint32_t asleep = 1;
+
+        if (__atomic_load_n(&shm->sleeping[c], __ATOMIC_SEQ_CST)
+            && __atomic_compare_exchange_n(&shm->sleeping[c], &asleep, 0, 0, __ATOMIC_SEQ_CST,
+                                           __ATOMIC_SEQ_CST)
+            && futex(&shm->sleeping[c], FUTEX_WAKE, 1, NULL) > 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Wakes a child for a connection in the pair. If none sleeps, one may be about to: it sees the
+ * count, or is seen by the second search. */
+static void claim(vl_shm_t *shm)
+{
+    if (wake_first(shm))
+        return;
+    __atomic_add_fetch(&shm->head->unclaimed, 1, __ATOMIC_SEQ_CST);
+    wake_first(shm);
+}
+
+static int take_unclaimed(vl_shm_t *shm)
+{
+    apr_uint32_t n = __atomic_load_n(&shm->head->unclaimed, __ATOMIC_SEQ_CST);
+
+    while (n) {
+        if (__atomic_compare_exchange_n(&shm->head->unclaimed, &n, n - 1, 0, __ATOMIC_SEQ_CST,
+                                        __ATOMIC_SEQ_CST))
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns 1 if there may be a connection for this child. */
+static int sleep_until_woken(vl_shm_t *shm)
+{
+    const struct timespec timeout = { SLEEP_S, 0 };
+    apr_uint32_t *sleeping = &shm->sleeping[shm->self];
+    int has_taken, was_woken;
+
+    __atomic_store_n(sleeping, 1, __ATOMIC_SEQ_CST);
+    has_taken = take_unclaimed(shm);
+    if (!has_taken)
+        futex(sleeping, FUTEX_WAIT, 1, &timeout);
+    was_woken = !__atomic_exchange_n(sleeping, 0, __ATOMIC_SEQ_CST);
+    if (has_taken && was_woken)
+        claim(shm);                 /* this child takes one of the two */
+    return has_taken || was_woken;
+}
+
+/* --- the acceptor's slots ------------------------------------------------- */
 
 int vl_relay_has_acceptor(const vl_shm_t *shm)
 {
     return __atomic_load_n(&shm->head->acceptor, __ATOMIC_RELAXED) != 0;
 }
 
-void vl_relay_parent_check(vl_shm_t *shm, const int pair[2])
+void vl_relay_parent_check(vl_shm_t *shm)
 {
     if (shm->head->epoch && !vl_relay_has_acceptor(shm))
-        vl_transfer_write(pair[1], "", 1, NULL, 0);
+        claim(shm);
 }
 
 static void set_asking_locked(vl_shm_t *shm, int asks)
@@ -151,6 +223,8 @@ void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
 {
     if (!vl_relay_pending(pair))
         cancel_sent_before(shm, now_us - LOST_US);
+    else if (!__atomic_load_n(&shm->head->unclaimed, __ATOMIC_SEQ_CST))
+        claim(shm);
 }
 
 /* Returns 1 unless an earlier slot in this entry has not been taken yet. */
@@ -179,22 +253,16 @@ apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
     sent->number = item->grant.holds ? number : 0;
     sent->ticket = item->grant.ticket;
     sent->at_us = vl_clock_us();
+    claim(shm);
     return APR_SUCCESS;
 }
 
-/* A caller that does not wait (flags) skips messages that are not items. */
-static apr_status_t read_item(int from, int flags, vl_item_t *ret_item,
-                              int *ret_fd)
+static apr_status_t read_item(int from, vl_item_t *ret_item, int *ret_fd)
 {
     apr_size_t n;
-    apr_status_t rv;
+    apr_status_t rv = vl_transfer_read(from, MSG_DONTWAIT, ret_item, sizeof(*ret_item), ret_fd,
+                                       1, &n);
 
-    do {
-        if (!vl_transfer_has_descriptor(from))
-            return APR_EMFILE;
-        rv = vl_transfer_read(from, flags, ret_item, sizeof(*ret_item), ret_fd,
-                              1, &n);
-    } while (rv == APR_EOF && flags);
     return rv == APR_SUCCESS && !n ? APR_EAGAIN : rv;
 }
 
@@ -202,7 +270,8 @@ apr_status_t vl_relay_acceptor_recall(const int pair[2],
                                       vl_passed_t *ret_passed, int *ret_fd)
 {
     vl_item_t item;
-    apr_status_t rv = read_item(pair[0], MSG_DONTWAIT, &item, ret_fd);
+    apr_status_t rv = vl_transfer_has_descriptor(pair[0])
+                      ? read_item(pair[0], &item, ret_fd) : APR_EMFILE;
 
     memset(ret_passed, 0, sizeof(*ret_passed));
     if (rv != APR_SUCCESS)
@@ -234,10 +303,10 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *ret_item, int *ret_fd)
 {
-    apr_status_t rv = read_item(pair[0], 0, ret_item, ret_fd);
-
-    if (rv != APR_SUCCESS)
-        return rv == APR_EMFILE ? rv : APR_EAGAIN;
+    if (!vl_transfer_has_descriptor(pair[0]))
+        return APR_EMFILE;
+    if (!sleep_until_woken(shm) || read_item(pair[0], ret_item, ret_fd) != APR_SUCCESS)
+        return APR_EAGAIN;
     if (vl_segment_lock_child(shm) != APR_SUCCESS) {
         ret_item->grant.holds = 0;
         return APR_SUCCESS;

@@ -3,8 +3,8 @@
 #define VL_RELAY_H
 
 /* Relay of connections from the acceptor to the other children, under the prefork MPM.
- * A connection goes through a socket pair, with its slot, to whichever child reads
- * next.
+ * A connection goes through a socket pair, with its slot. The first child that asks is
+ * woken for it, and another one may read it if that one is faster.
  *   _acceptor_*  called by the acceptor
  *   _child_*     called by the other children
  * The acceptor is granted slots for as many connections as children ask for
@@ -30,7 +30,7 @@ typedef struct vl_item_t {
 apr_status_t vl_relay_create(int ret_pair[2]);
 /* Parent, after the death of a child. If it was the acceptor, wakes a child that asks
  * for a connection, which then becomes the acceptor. */
-void vl_relay_parent_check(vl_shm_t *shm, const int pair[2]);
+void vl_relay_parent_check(vl_shm_t *shm);
 
 /* Returns 1 if there is an acceptor. It may be this child. */
 int vl_relay_has_acceptor(const vl_shm_t *shm);
@@ -44,7 +44,7 @@ void vl_relay_acceptor_resign(vl_shm_t *shm);
 apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *item, int fd);
 /* Called at each tick. Cancels slots that a child received and did not take because it
- * died. */
+ * died, and wakes another child for a connection that it did not receive. */
 void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
                             apr_int64_t now_us);
 /* After vl_relay_acceptor_resign(), takes back a connection that was sent and not
@@ -59,7 +59,8 @@ int vl_relay_pending(const int pair[2]);
 void vl_relay_child_ask(vl_shm_t *shm);
 void vl_relay_child_stop_asking(vl_shm_t *shm);
 /* Waits for a connection. The child stops asking when it has received one. Returns
- * APR_EAGAIN after a signal, or when it is time to check for an acceptor. */
+ * APR_EAGAIN after a signal, or when it is time to check for an acceptor, and APR_EMFILE
+ * without waiting if no descriptor is left for a connection. */
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],
                                     vl_item_t *ret_item, int *ret_fd);
 

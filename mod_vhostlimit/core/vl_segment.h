@@ -7,7 +7,7 @@
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients | known
- *   | waiting x children x capacity
+ *   | waiting x children x capacity | sleeping x children
  *   | hosts | host x max | bucket x buckets | seen ]
  *
  * Accounts 0 ... sites-1 are those of sites, the others those of hosts (vl_hosts.h).
@@ -167,6 +167,8 @@ typedef struct head_t {
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
                                      * for all children */
     apr_uint32_t asking;            /* children that wait for a connection */
+    apr_uint32_t unclaimed;         /* connections on their way for which no child was woken;
+                                     * atomic (vl_relay.c) */
     apr_int64_t epoch;              /* when the acceptor took over, us */
     apr_uint32_t taken[RELAY_SIZE]; /* last item number taken, by number modulo RELAY_SIZE
                                      * (vl_relay.c) */
@@ -184,6 +186,8 @@ struct vl_shm_t {
     vl_clients_t *clients;
     vl_known_t *known;
     vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
+    apr_uint32_t *sleeping;         /* a futex of each child; 1: it sleeps until it is woken for a
+                                     * connection (vl_relay.c) */
     vl_hosts_t *hosts;
     vl_host_t *host;
     apr_uint32_t *host_buckets;     /* 1 + the first entry of the chain, 0: none; atomic */

@@ -50,6 +50,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
     __atomic_store_n(&shm->head->elsewhere, shm->head->elsewhere - dead->elsewhere,
                      __ATOMIC_RELAXED);
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&shm->sleeping[child], 0, __ATOMIC_RELAXED);
     if (shm->head->acceptor == child + 1)
         vl_segment_set_acceptor_locked(shm, 0);
     memset(dead, 0, sizeof(*dead));

@@ -205,16 +205,129 @@ static void parent_wakes_children(void)
     int pair[2], fd;
 
     vl_relay_create(pair);
-    vl_relay_parent_check(shm, pair);
-    ok(!vl_relay_pending(pair), "the parent wakes no child if there never was an acceptor");
+    vl_relay_parent_check(shm);
+    ok(!shm->head->unclaimed, "the parent wakes no child if there never was an acceptor");
     vl_relay_claim(&one);
     vl_relay_acceptor_resign(&one);
     vl_relay_child_ask(&two);
-    vl_relay_parent_check(shm, pair);
-    ok(vl_relay_pending(pair)
-       && vl_relay_child_receive(&two, pair, &item, &fd) == APR_EAGAIN,
-       "the parent wakes a child when the acceptor has ended");
+    vl_relay_parent_check(shm);
+    ok(shm->head->unclaimed == 1
+       && vl_relay_child_receive(&two, pair, &item, &fd) == APR_EAGAIN
+       && !shm->head->unclaimed, "the parent wakes a child when the acceptor has ended");
     ok(vl_relay_claim(&two) && !vl_shm_validate(shm), "the child becomes the acceptor");
+}
+
+/* --- children that sleep --------------------------------------------------- */
+
+/* A process with the child's column: serves connections, and writes its name for each. */
+static pid_t start_serving(vl_shm_t *child, const int pair[2], int to, char name)
+{
+    pid_t pid = fork();
+    vl_item_t item;
+    int fd;
+
+    while (!pid) {
+        vl_relay_child_ask(child);
+        while (vl_relay_child_receive(child, pair, &item, &fd) != APR_SUCCESS)
+            ;
+        close(fd);
+        vl_slot_end(child, &item.grant.ticket, NULL);
+        if (write(to, &name, 1) != 1)
+            _exit(1);
+    }
+    return pid;
+}
+
+/* Returns 1 if the kernel says that the process sleeps. */
+static int is_sleeping(pid_t pid)
+{
+    char path[64], state = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    file = fopen(path, "r");
+    if (file && fscanf(file, "%*d %*s %c", &state) != 1)
+        state = 0;
+    if (file)
+        fclose(file);
+    return state == 'S';
+}
+
+static void await_sleep(const vl_shm_t *child, pid_t pid)
+{
+    int tries = 10000;
+
+    while (tries-- && !(__atomic_load_n(&child->sleeping[child->self], __ATOMIC_SEQ_CST)
+                        && is_sleeping(pid)))
+        poll(NULL, 0, 1);
+}
+
+/* Returns the name of the child that served, or '?' after ten seconds. */
+static char served_by(int from)
+{
+    struct pollfd pfd = { from, POLLIN, 0 };
+    char name = '?';
+
+    if (poll(&pfd, 1, 10000) == 1 && read(from, &name, 1) != 1)
+        name = '?';
+    return name;
+}
+
+static void the_first_child_serves(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1),
+             three = view(shm, 2);
+    apr_uint32_t a = account(shm, "a", 0);
+    char names[7] = "";
+    vl_ticket_t ticket;
+    int pair[2], names_pipe[2], i;
+    pid_t pids[2];
+
+    vl_slot_set(shm, 2);
+    if (vl_relay_create(pair) != APR_SUCCESS || pipe(names_pipe))
+        abort();
+    vl_relay_claim(&one);
+    pids[0] = start_serving(&two, pair, names_pipe[1], '2');
+    pids[1] = start_serving(&three, pair, names_pipe[1], '3');
+    for (i = 0; i < 5; i++) {
+        await_sleep(&two, pids[0]);
+        await_sleep(&three, pids[1]);
+        send_slot(&one, pair, a, &ticket);
+        names[i] = served_by(names_pipe[0]);
+    }
+    await_sleep(&two, pids[0]);
+    kill(pids[0], SIGKILL);
+    waitpid(pids[0], NULL, 0);
+    send_slot(&one, pair, a, &ticket);
+    names[i] = served_by(names_pipe[0]);
+    ok(!strcmp(names, "222223"), "the first child that sleeps serves, the next one when it has "
+       "died (%s)", names);
+    kill(pids[1], SIGKILL);
+    waitpid(pids[1], NULL, 0);
+    close(names_pipe[0]);
+    close(names_pipe[1]);
+}
+
+static void a_woken_child_dies(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one = view(shm, 0), two = view(shm, 1);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t ticket;
+    vl_item_t item;
+    int pair[2], fd = -1;
+
+    vl_slot_set(shm, 1);
+    vl_relay_create(pair);
+    vl_relay_claim(&one);
+    vl_relay_child_ask(&two);
+    send_slot(&one, pair, a, &ticket);
+    shm->head->unclaimed = 0;       /* a child has taken it, and died */
+    vl_relay_acceptor_tidy(&one, pair, vl_clock_us());
+    ok(vl_relay_child_receive(&two, pair, &item, &fd) == APR_SUCCESS && item.grant.holds,
+       "another child receives the connection for which a child was woken that died");
+    close(fd);
+    vl_slot_end(&two, &item.grant.ticket, NULL);
+    ok(is_empty(shm), "the segment is empty");
 }
 
 static void a_signal_handler_does_not_hang(void)
@@ -242,6 +355,8 @@ int main(void)
     processes_are_short();
     full_children_leave_items();
     parent_wakes_children();
+    the_first_child_serves();
+    a_woken_child_dies();
     a_signal_handler_does_not_hang();
     end_sleepers();
     return tap_done();
