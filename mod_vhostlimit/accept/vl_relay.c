@@ -72,7 +72,7 @@ static int wake_first(vl_shm_t *shm)
 
 /* Wakes a child for a connection in the pair. If none sleeps, one may be about to: it sees the
  * count, or is seen by the second search. */
-static void claim(vl_shm_t *shm)
+static void wake_one(vl_shm_t *shm)
 {
     if (wake_first(shm))
         return;
@@ -105,7 +105,7 @@ static int sleep_until_woken(vl_shm_t *shm)
         futex(sleeping, FUTEX_WAIT, 1, &timeout);
     was_woken = !__atomic_exchange_n(sleeping, 0, __ATOMIC_SEQ_CST);
     if (has_taken && was_woken)
-        claim(shm);                 /* this child takes one of the two */
+        wake_one(shm);              /* this child takes one of the two */
     return has_taken || was_woken;
 }
 
@@ -119,7 +119,7 @@ int vl_relay_has_acceptor(const vl_shm_t *shm)
 void vl_relay_parent_check(vl_shm_t *shm)
 {
     if (shm->head->epoch && !vl_relay_has_acceptor(shm))
-        claim(shm);
+        wake_one(shm);
 }
 
 static void set_asking_locked(vl_shm_t *shm, int asks)
@@ -224,7 +224,7 @@ void vl_relay_acceptor_tidy(vl_shm_t *shm, const int pair[2],
     if (!vl_relay_pending(pair))
         cancel_sent_before(shm, now_us - LOST_US);
     else if (!__atomic_load_n(&shm->head->unclaimed, __ATOMIC_SEQ_CST))
-        claim(shm);
+        wake_one(shm);
 }
 
 /* Returns 1 unless an earlier slot in this entry has not been taken yet. */
@@ -253,15 +253,14 @@ apr_status_t vl_relay_acceptor_send(vl_shm_t *shm, const int pair[2],
     sent->number = item->grant.holds ? number : 0;
     sent->ticket = item->grant.ticket;
     sent->at_us = vl_clock_us();
-    claim(shm);
+    wake_one(shm);
     return APR_SUCCESS;
 }
 
 static apr_status_t read_item(int from, vl_item_t *ret_item, int *ret_fd)
 {
     apr_size_t n;
-    apr_status_t rv = vl_transfer_read(from, MSG_DONTWAIT, ret_item, sizeof(*ret_item), ret_fd,
-                                       1, &n);
+    apr_status_t rv = vl_transfer_read(from, ret_item, sizeof(*ret_item), ret_fd, 1, &n);
 
     return rv == APR_SUCCESS && !n ? APR_EAGAIN : rv;
 }

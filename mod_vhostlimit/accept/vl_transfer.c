@@ -116,13 +116,12 @@ static apr_status_t receive(int from, int flags, struct iovec *iov, int *ret_fds
     return APR_EMFILE;
 }
 
-apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,
-                              apr_size_t size, int *ret_fds, apr_size_t most,
-                              apr_size_t *ret_n)
+apr_status_t vl_transfer_read(int from, void *ret_bytes, apr_size_t size,
+                              int *ret_fds, apr_size_t most, apr_size_t *ret_n)
 {
     struct iovec iov = { ret_bytes, size };
     ssize_t got;
-    apr_status_t rv = receive(from, flags, &iov, ret_fds, most, &got, ret_n);
+    apr_status_t rv = receive(from, MSG_DONTWAIT, &iov, ret_fds, most, &got, ret_n);
 
     if (rv != APR_SUCCESS || got == (ssize_t)size)
         return rv;

@@ -39,14 +39,13 @@ apr_status_t vl_transfer_receive(const int pair[2],
                                  apr_size_t *ret_n);
 
 /* The same with the caller's bytes, at least one, over any such socket. n, most: 0 to
- * VL_TRANSFER_MAX. flags: of recvmsg(). Returns APR_EOF if the message had another
- * length; its descriptors are closed. Returns APR_EMFILE if there were too few free
- * descriptors; the message's descriptors are lost. */
+ * VL_TRANSFER_MAX. Reading does not wait: it returns APR_EAGAIN if there is no message, and
+ * APR_EOF if the message had another length; its descriptors are closed then. It returns
+ * APR_EMFILE if there were too few free descriptors; the message's descriptors are lost. */
 apr_status_t vl_transfer_write(int to, const void *bytes, apr_size_t size,
                                const int *fds, apr_size_t n);
-apr_status_t vl_transfer_read(int from, int flags, void *ret_bytes,
-                              apr_size_t size, int *ret_fds, apr_size_t most,
-                              apr_size_t *ret_n);
+apr_status_t vl_transfer_read(int from, void *ret_bytes, apr_size_t size,
+                              int *ret_fds, apr_size_t most, apr_size_t *ret_n);
 /* Returns 1 if a descriptor is free. The answer is exact in a process with one thread.
  * any: an open descriptor. */
 int vl_transfer_has_descriptor(int any);
