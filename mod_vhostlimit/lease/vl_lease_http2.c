@@ -20,9 +20,10 @@
 #include "cost/vl_meter.h"
 #include "core/vl_thread.h"
 
-/* While no request is queued, a run that lasts is charged at this interval. A charge costs
- * locks and a system call. */
+/* A run that lasts is charged at these intervals while no request is queued, and while some
+ * are. A charge costs locks and a system call. */
 #define CHARGE_INTERVAL_US 10000
+#define CHARGE_INTERVAL_QUEUED_US 100
 
 static ap_filter_rec_t *frame_filter;
 __thread vl_lease_t *vl_lease_current;
@@ -94,14 +95,14 @@ void vl_lease_charge_connection(vl_lease_t *lease)
 }
 
 /* The same before a read, because the credit decides whether the next stream may begin.
- * While nothing is queued the lease is renewed in any case, so the charge can wait for
- * end_run(). */
+ * While nothing is queued the lease is renewed in any case. end_run() charges the rest. */
 static void charge_at_read(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
+    apr_int64_t interval_us = vl_slot_contended(vl_leases.shm) ? CHARGE_INTERVAL_QUEUED_US
+                                                               : CHARGE_INTERVAL_US;
 
-    if (!vl_slot_contended(vl_leases.shm)
-        && now_us - lease->charged_us < CHARGE_INTERVAL_US)
+    if (now_us - lease->charged_us < interval_us)
         return;
     lease->charged_us = now_us;
     vl_lease_charge_connection(lease);
