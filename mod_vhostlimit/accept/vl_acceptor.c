@@ -61,9 +61,15 @@
 /* States of the acceptor, and what changes them:
  *
  *   PAUSED    --a tick finds no reason against it-------------> LISTENING
+ *             --enough other children accept (balance())------> STANDBY
  *             --no descriptor for a transferred connection----> FULL
  *             --the MPM closes its listeners, or child ends---> DRAINING
  *   LISTENING --no descriptor for a new connection------------> PAUSED
+ *             --MPM stalled, or no thread is free (balance())-> PAUSED
+ *             --enough other children accept (balance())------> STANDBY
+ *             --no descriptor for a transferred connection----> FULL
+ *             --the MPM closes its listeners, or child ends---> DRAINING
+ *   STANDBY   --fewer other children accept-------------------> LISTENING
  *             --MPM stalled, or no thread is free (balance())-> PAUSED
  *             --no descriptor for a transferred connection----> FULL
  *             --the MPM closes its listeners, or child ends---> DRAINING
@@ -73,6 +79,7 @@
 typedef enum {
     PAUSED,                         /* accepts no connection before the next tick */
     LISTENING,                      /* the listening sockets are in the epoll set */
+    STANDBY,                        /* as PAUSED, until fewer other children accept */
     FULL,                           /* as PAUSED; connections from other children get
                                      * the next descriptors */
     DRAINING                        /* the real listening sockets are closed */
@@ -84,6 +91,8 @@ static struct {
     int epoll_fd;
     const vl_listeners_t *listeners;
     const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
+    int accepting;                  /* the others were told that this child takes new
+                                     * connections */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
     int reads_usage;                /* this child reads the CPU usage for all children */
     ap_generation_t generation;     /* of this child */
@@ -116,10 +125,22 @@ static void watch_listeners(void)
               &acceptor.listeners->fds[i]);
 }
 
+/* Tells the other children whether this one takes new connections. When it stops, one that
+ * stands by has to take its place. */
+static void set_accepting(int accepting, apr_int64_t now_us)
+{
+    vl_shm_child_set_accepting(vl_child.shm, accepting ? now_us : 0);
+    if (acceptor.accepting && !accepting)
+        vl_dispatch_wake_others(vl_child.shm);
+    acceptor.accepting = accepting;
+}
+
 static void stop_listening(acceptor_state_e state)
 {
     int i;
 
+    if (acceptor.accepting)
+        set_accepting(0, 0);
     for (i = 0; acceptor.state == LISTENING && i < acceptor.listeners->n; i++)
         epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_DEL, acceptor.listeners->fds[i],
                   NULL);
@@ -262,7 +283,9 @@ static void handle_wake_up(void)
     vl_waiters_take_locked();
     vl_waiters_refill_locked();
     vl_waiters_unlock();
-    if (acceptor.state == LISTENING)
+    if (acceptor.state == STANDBY && !vl_shm_child_is_standby(vl_child.shm, vl_clock_us()))
+        resume_listening();
+    if (acceptor.state == LISTENING || acceptor.state == STANDBY)
         receive_transfers();
 }
 
@@ -412,9 +435,13 @@ static void read_usage(apr_int64_t now_us)
  *   MPM stalled       / some         no                       transfers all that wait
  *   none              / some         while its requests end   transfers queued ones
  *   MPM stalled       / none         yes                      -
- *   otherwise                        yes                      receives transferred ones
- */
-static void balance(int mpm_stalled)
+ *   otherwise                        unless it stands by      receives transferred ones
+ *
+ * As many children accept as the server has processors, because more acceptors cannot run at
+ * the same time. Then the connections, and the memory that serves them, are in few processes,
+ * and a processor seldom switches from one process to another (docs/design/009-acceptors.md).
+ * A child with few free threads or descriptors does not count, so another one accepts too. */
+static void balance(int mpm_stalled, apr_int64_t now_us)
 {
     vl_capacity_t capacity;
     int requests_end;
@@ -435,10 +462,15 @@ static void balance(int mpm_stalled)
                                        ? capacity.elsewhere : VL_TRANSFER_MAX);
     }
     else {
-        resume_listening();
+        if (acceptor.state != FULL && vl_shm_child_is_standby(vl_child.shm, now_us))
+            stop_listening(STANDBY);
+        else
+            resume_listening();
         if (!mpm_stalled)
             receive_transfers();
     }
+    set_accepting(acceptor.state == LISTENING && capacity.here > capacity.most / 2
+                  && vl_newconn_has_descriptors(), now_us);
 }
 
 static void tick(apr_int64_t now_us)
@@ -460,7 +492,7 @@ static void tick(apr_int64_t now_us)
         receive_transfers();
     }
     else {
-        balance(mpm_stalled);
+        balance(mpm_stalled, now_us);
     }
 }
 

@@ -45,6 +45,8 @@ typedef enum {
     VL_FREED_SOON,      /* the MPM has it and will close it */
     VL_FREED            /* a descriptor is free now */
 } vl_freed_e;
+/* Returns 1 if connections use less than half of the descriptors that they may use. */
+int vl_newconn_has_descriptors(void);
 /* Closes one connection because no descriptor is left. */
 vl_freed_e vl_newconn_free_descriptor(void);
 /* Updates the average cost of a refusal. cpu_us: CPU time that the acceptor has used

@@ -166,13 +166,28 @@ vl_freed_e vl_newconn_free_descriptor(void)
     return freed;
 }
 
-void vl_newconn_limit_descriptors_locked(void)
+static apr_uint32_t descriptors_locked(void)
 {
     apr_uint32_t all = vl_lease_descriptors();
     int i;
 
     for (i = 0; i < STATES; i++)
         all += i == IN_MPM || i == RELEASED ? 0 : vl_newconns->count[i];
-    if (all / 2 > vl_child.max_lingering)
+    return all;
+}
+
+void vl_newconn_limit_descriptors_locked(void)
+{
+    if (descriptors_locked() / 2 > vl_child.max_lingering)
         close_one_locked();
+}
+
+int vl_newconn_has_descriptors(void)
+{
+    int has;
+
+    vl_waiters_lock();
+    has = descriptors_locked() < vl_child.max_lingering;
+    vl_waiters_unlock();
+    return has;
 }

@@ -190,6 +190,7 @@ void vl_capacity_count(vl_shm_t *shm, vl_capacity_t *ret_capacity)
     for (c = 0; c < shm->head->columns; c++)
         *(c == shm->self ? &ret_capacity->here : &ret_capacity->elsewhere)
             += left_for_any_account(shm, c);
+    ret_capacity->most = vl_capacity_most(shm, shm->self);
     ret_capacity->ended = shm->children[shm->self].ended;
     vl_segment_unlock(shm);
 }

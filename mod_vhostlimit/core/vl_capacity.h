@@ -47,6 +47,7 @@ int vl_capacity_leaves_process(const vl_shm_t *shm, apr_uint32_t account);
  * that have ended in this child. */
 typedef struct vl_capacity_t {
     apr_uint32_t here, elsewhere;
+    apr_uint32_t most;              /* here, when no request runs */
     apr_uint32_t ended;             /* wraps around */
 } vl_capacity_t;
 

@@ -7,7 +7,7 @@
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients | known
- *   | waiting x children x capacity | sleeping x children
+ *   | waiting x children x capacity | sleeping x children | accepting x children
  *   | hosts | host x max | bucket x buckets | seen ]
  *
  * Accounts 0 ... sites-1 are those of sites, the others those of hosts (vl_hosts.h).
@@ -188,6 +188,8 @@ struct vl_shm_t {
     vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
     apr_uint32_t *sleeping;         /* a futex of each child; 1: it sleeps until it is woken for a
                                      * connection (vl_relay.c) */
+    apr_int64_t *accepting_us;      /* when each child last said that it takes new connections, us;
+                                     * 0: it takes none; atomic (vl_shm_child.c) */
     vl_hosts_t *hosts;
     vl_host_t *host;
     apr_uint32_t *host_buckets;     /* 1 + the first entry of the chain, 0: none; atomic */

@@ -67,6 +67,7 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     shm->known = carve(base, &offset, sizeof(vl_known_t));
     shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
     shm->sleeping = carve(base, &offset, sizeof(apr_uint32_t) * children);
+    shm->accepting_us = carve(base, &offset, sizeof(apr_int64_t) * children);
     shm->hosts = carve(base, &offset, sizeof(vl_hosts_t));
     shm->host = carve(base, &offset, sizeof(vl_host_t) * hosts);
     shm->host_buckets = carve(base, &offset, sizeof(apr_uint32_t) * buckets_for(hosts));

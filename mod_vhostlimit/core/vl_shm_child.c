@@ -28,6 +28,10 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
+/* A child says ten times a second that it takes new connections. One that has not done so for
+ * this long does not count, because its acceptor may hang. */
+#define ACCEPTING_FOR_US (300 * 1000)
+
 static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
 {
     child_t *dead = &shm->children[child];
@@ -51,6 +55,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
                      __ATOMIC_RELAXED);
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->sleeping[child], 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&shm->accepting_us[child], 0, __ATOMIC_RELAXED);
     if (shm->head->acceptor == child + 1)
         vl_segment_set_acceptor_locked(shm, 0);
     memset(dead, 0, sizeof(*dead));
@@ -126,6 +131,24 @@ apr_uint32_t vl_shm_child_count_active(vl_shm_t *shm)
 int vl_shm_child_wake_fd(const vl_shm_t *shm)
 {
     return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];
+}
+
+void vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us)
+{
+    if (shm->self != NO_CHILD)
+        __atomic_store_n(&shm->accepting_us[shm->self], now_us, __ATOMIC_SEQ_CST);
+}
+
+int vl_shm_child_is_standby(const vl_shm_t *shm, apr_int64_t now_us)
+{
+    apr_uint32_t c, accepting = 0;
+
+    if (shm->self == NO_CHILD)
+        return 0;
+    for (c = 0; c < shm->self && accepting < shm->head->processors; c++)
+        accepting += now_us - __atomic_load_n(&shm->accepting_us[c], __ATOMIC_SEQ_CST)
+                     < ACCEPTING_FOR_US;
+    return accepting >= shm->head->processors;
 }
 
 apr_uint32_t vl_shm_parent_reclaim(vl_shm_t *shm, pid_t pid)

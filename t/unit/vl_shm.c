@@ -268,6 +268,45 @@ static void kills_leave_nothing(void)
     ok(!broken, "the segment was valid after each");
 }
 
+/* All children are views of the segment in this process. */
+static void children_stand_by(void)
+{
+    vl_shm_t *shm = make(ACCOUNTS, CHILDREN), child[CHILDREN];
+    apr_int64_t now_us = vl_clock_us();
+    pid_t pid = fork();
+    int i;
+
+    if (!pid)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+    for (i = 0; i < CHILDREN; i++) {
+        child[i] = *shm;
+        child[i].self = (apr_uint32_t)i;
+    }
+    shm->head->processors = 1;
+    ok(!vl_shm_child_is_standby(shm, now_us) && !vl_shm_child_is_standby(&child[2], now_us),
+       "no child accepts: none stands by");
+    vl_shm_child_set_accepting(&child[1], now_us);
+    ok(!vl_shm_child_is_standby(&child[0], now_us)
+       && !vl_shm_child_is_standby(&child[1], now_us)
+       && vl_shm_child_is_standby(&child[2], now_us),
+       "one accepts: those behind it stand by");
+    ok(vl_shm_child_is_standby(&child[2], now_us + 299000)
+       && !vl_shm_child_is_standby(&child[2], now_us + 300000),
+       "a child that has not said so for 0.3 s does not count");
+    shm->head->processors = 2;
+    ok(!vl_shm_child_is_standby(&child[2], now_us), "two processors: two accept");
+    vl_shm_child_set_accepting(&child[0], now_us);
+    ok(vl_shm_child_is_standby(&child[2], now_us), "... and a third one stands by");
+    vl_shm_child_set_accepting(&child[0], 0);
+    ok(!vl_shm_child_is_standby(&child[2], now_us), "until one of them stops");
+    shm->head->processors = 1;
+    shm->children[1].pid = pid;
+    shm->head->columns = CHILDREN;
+    vl_shm_parent_reclaim(shm, pid);
+    ok(!vl_shm_child_is_standby(&child[2], now_us), "or dies");
+}
+
 static void names_have_a_bound(void)
 {
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
@@ -296,6 +335,7 @@ int main(void)
     a_pid_is_reused();
     too_many_children();
     kills_leave_nothing();
+    children_stand_by();
     names_have_a_bound();
     return tap_done();
 }

@@ -1,0 +1,99 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# As many child processes accept as the server has processors. Here it has one.
+
+load lib/live
+
+export LOG_MAY_SAY='exit signal Killed'
+THREE=(-t 'StartServers 3' -t 'ServerLimit 6' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8'
+  -t 'MinSpareThreads 8' -t 'MaxSpareThreads 48' -t 'MaxRequestWorkers 48')
+
+setup() {
+  requires event
+  taskset -cp "$(sed -n 's/^Cpus_allowed_list:\s*\([0-9]*\).*/\1/p' /proc/self/status)" "$BASHPID" >/dev/null
+}
+
+# Prints the children that wait for new connections: a listening socket is in the epoll set of
+# their acceptor, with EPOLLEXCLUSIVE.
+accepting() { local pid; for pid in $(httpd_children); do ! listens "$pid" || echo "$pid"; done; }
+listens() { grep -qs '^tfd:.* events: 1[0-9a-f]\{7\} ' "/proc/$1/fdinfo/"*; }   # <pid>
+one_accepts() { [[ $(accepting) =~ ^[0-9]+$ && $(accepting) != "${1:-}" ]]; }    # [pid of the old]
+n_accept() { (($(accepting | wc -l) == $1)); }                                   # <number>
+
+start_three() { start_httpd -m event "${THREE[@]}" 'VhostLimit On' "$@"; wait_until 10 one_accepts; }
+
+@test "one of three child processes accepts, and serves all" {
+  local first
+  start_three 'LogFormat "%P" pid' "CustomLog \"$HTTPD_ROOT/logs/pids\" pid"
+  first=$(accepting)
+  at_least "$(httpd_children | wc -l)" 3 "children"
+  : >"$HTTPD_ROOT/logs/pids"
+  for _ in {1..20}; do get a /page.html; done | sort | uniq -c | xargs >"$BATS_TEST_TMPDIR/codes"
+  is "$(<"$BATS_TEST_TMPDIR/codes")" '20 200'
+  is "$(sort -u "$HTTPD_ROOT/logs/pids")" "$first" "the children that served"
+}
+
+@test "each processor has a child process that accepts" {
+  taskset -cp "$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/1/status)" "$BASHPID" >/dev/null
+  (($(nproc) == 2)) || skip "not two processors: $(nproc)"
+  start_httpd -m event "${THREE[@]}" 'VhostLimit On'
+  wait_until 10 n_accept 2
+}
+
+@test "another child process accepts when half of the threads of the first are taken" {
+  local first i
+  start_three
+  first=$(accepting)
+  for i in {1..4}; do hold_request "h$i"; done
+  is "$(holder_of h1)" "$first"
+  wait_until 5 n_accept 2
+  time_passes 500
+  is "$(accepting | wc -l) $(accepting | grep -cx "$first")" '2 1' "children that accept, and the first"
+  is "$(get b /)" 200
+  release_all
+  wait_until 10 one_accepts
+}
+
+@test "another child process accepts when the acceptor of the first hangs" {
+  local first
+  start_three
+  first=$(accepting)
+  kill -STOP "$first"
+  is "$(get a /page.html -m $((10 * SLOWER)))" 200
+  kill -CONT "$first"
+  wait_until 10 one_accepts
+  is "$(get a /page.html)" 200
+}
+
+@test "another child process accepts when the first is killed" {
+  local first
+  start_three
+  first=$(accepting)
+  kill -KILL "$first"
+  is "$(get a /page.html -m $((10 * SLOWER)))" 200
+  wait_until 10 one_accepts "$first"
+}
+
+@test "another child process accepts when the first has few descriptors left" {
+  local client i
+  start_three 'KeepAliveTimeout 100'
+  prlimit --nofile=220:220 -p "$(httpd_pid)"
+  restart_httpd
+  wait_until 10 one_accepts
+  for i in {1..60}; do
+    exec {client}<>"/dev/tcp/127.0.0.1/$(httpd_port)"
+    printf 'GET / HTTP/1.1\r\nHost: a.test\r\n\r\n' >&"$client"
+  done
+  wait_until 5 n_accept 2
+}
+
+@test "one child process accepts after a graceful restart, and none of its requests fails" {
+  local before
+  start_three
+  before=$(accepting)
+  begin_crowd many 100 a /page.html
+  graceful_httpd
+  is "$(crowd_got many)" '100 200'
+  wait_until 20 one_accepts "$before"
+}
