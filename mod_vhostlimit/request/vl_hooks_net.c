@@ -178,14 +178,15 @@ static apr_status_t pass_piece(ap_filter_t *f, apr_bucket_brigade *bb, req_t *re
 }
 
 /* Passes the last piece. An MPM that is not asynchronous would block after the request's
- * end. */
+ * end, unless the socket takes all bytes since the last check. */
 static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
                               req_t *req)
 {
+    conn_t *conn = req->conn;
     apr_status_t rv = pass_brigade(f, bb, req);
 
-    if (vl_child.is_async || rv != APR_SUCCESS || !vl_has_pending_output(f->c)
-        || !is_not_ready(f->c, req, POLLOUT))
+    if (vl_child.is_async || rv != APR_SUCCESS || conn->unchecked <= UNCHECKED_MAX
+        || !vl_has_pending_output(f->c) || !is_not_ready(f->c, req, POLLOUT))
         return rv;
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_flush_create(bb->bucket_alloc));
     return pass_brigade(f, bb, req);
