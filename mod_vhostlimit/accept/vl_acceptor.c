@@ -91,8 +91,6 @@ static struct {
     int epoll_fd;
     const vl_listeners_t *listeners;
     const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
-    int accepting;                  /* the others were told that this child takes new
-                                     * connections */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
     int reads_usage;                /* this child reads the CPU usage for all children */
     ap_generation_t generation;     /* of this child */
@@ -129,18 +127,15 @@ static void watch_listeners(void)
  * stands by has to take its place. */
 static void set_accepting(int accepting, apr_int64_t now_us)
 {
-    vl_shm_child_set_accepting(vl_child.shm, accepting ? now_us : 0);
-    if (acceptor.accepting && !accepting)
+    if (vl_shm_child_set_accepting(vl_child.shm, accepting ? now_us : 0) && !accepting)
         vl_dispatch_wake_others(vl_child.shm);
-    acceptor.accepting = accepting;
 }
 
 static void stop_listening(acceptor_state_e state)
 {
     int i;
 
-    if (acceptor.accepting)
-        set_accepting(0, 0);
+    set_accepting(0, 0);
     for (i = 0; acceptor.state == LISTENING && i < acceptor.listeners->n; i++)
         epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_DEL, acceptor.listeners->fds[i],
                   NULL);

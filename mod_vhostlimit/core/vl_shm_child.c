@@ -133,10 +133,10 @@ int vl_shm_child_wake_fd(const vl_shm_t *shm)
     return shm->self == NO_CHILD ? -1 : shm->wake_fds[shm->self];
 }
 
-void vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us)
+int vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us)
 {
-    if (shm->self != NO_CHILD)
-        __atomic_store_n(&shm->accepting_us[shm->self], now_us, __ATOMIC_SEQ_CST);
+    return shm->self != NO_CHILD
+           && __atomic_exchange_n(&shm->accepting_us[shm->self], now_us, __ATOMIC_SEQ_CST);
 }
 
 int vl_shm_child_is_standby(const vl_shm_t *shm, apr_int64_t now_us)

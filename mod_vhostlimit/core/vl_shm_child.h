@@ -31,8 +31,8 @@ void vl_shm_child_pause(vl_shm_t *shm, int paused);
 /* This child accepts no more connections and is paused for good. Dispatches. */
 void vl_shm_child_drain(vl_shm_t *shm);
 /* This child takes new connections at now_us (vl_clock_us()); 0: it takes none. A child that
- * takes them calls this ten times a second. Takes no lock. */
-void vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us);
+ * takes them calls this ten times a second. Returns 1 if it took them before. Takes no lock. */
+int vl_shm_child_set_accepting(vl_shm_t *shm, apr_int64_t now_us);
 /* Returns 1 if as many children before this one take new connections as the server has
  * processors. A child whose last call of vl_shm_child_set_accepting() is 0.3 s ago does not
  * count. Takes no lock. */
