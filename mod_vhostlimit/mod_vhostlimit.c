@@ -381,6 +381,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
     vl_http2_let_wait(pconf, main_server);
+    vl_http2_check_workers(main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     open_cgroups(pconf, main_server);

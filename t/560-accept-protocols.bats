@@ -241,6 +241,18 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
   is_free a
 }
 
+@test "HTTP/2: few threads of mod_http2 are reported at the start" {
+  requires mod_http2
+  start_tls -l http2 'Protocols h2c http/1.1' 'H2MaxWorkers 7' 'VhostLimit On'
+  is "$(error_log | grep -c 'VL0039: mod_http2 has 7 threads in a child process. With fewer than 8')" 1
+  end_server
+  start_tls -l http2 'Protocols h2c http/1.1' 'H2MaxWorkers 8' 'VhostLimit On'
+  ! error_log_has VL0039
+  end_server
+  start_tls -l http2 'Protocols http/1.1' 'H2MaxWorkers 7' 'VhostLimit On'
+  ! error_log_has VL0039
+}
+
 # ---- PROXY protocol ----------------------------------------------------------------
 
 FROM='PROXY TCP4 192.0.2.7 127.0.0.1 1111 80\r\n'

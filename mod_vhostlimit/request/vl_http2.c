@@ -3,12 +3,20 @@
 
 #include <stdlib.h>
 
+#include <ap_mpm.h>
 #include <apr_strings.h>
 #include <http_config.h>
 #include <http_log.h>
+#include <http_protocol.h>
 
 #include "config/vl_conf.h"
 #include "base/vl_private.h"
+
+/* A stream that begins wakes a thread of mod_http2. If no thread sleeps, it wakes none, and a
+ * busy thread may go to sleep after it has looked at another connection only (slot_run() in
+ * h2_workers.c). The stream then runs when others begin. When few run at a time, as here, that
+ * can take until the number of slots rises. docs/design/007-leases.md has the measurements. */
+#define WORKERS_MIN 8u
 
 /* Returns 1 if any server has mode On. Otherwise no connection is queued. */
 static int is_any_on(server_rec *s)
@@ -47,6 +55,31 @@ void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server)
                      "%s cannot be set to %s (%s): if many connections wait in the "
                      "MPM, it may stop accepting. Write %s %s into the configuration",
                      name, factor, error, name, factor);
+}
+
+/* Returns 1 if a server with mode On speaks HTTP/2. */
+static int is_any_http2(server_rec *s)
+{
+    while (s && (vl_conf_get(s)->mode != VL_MODE_ON
+                 || !(ap_is_allowed_protocol(NULL, NULL, s, "h2")
+                      || ap_is_allowed_protocol(NULL, NULL, s, "h2c"))))
+        s = s->next;
+    return s != NULL;
+}
+
+void vl_http2_check_workers(server_rec *main_server)
+{
+    apr_uint32_t workers;
+    int threads;
+
+    if (ap_mpm_query(AP_MPMQ_MAX_THREADS, &threads) != APR_SUCCESS)
+        return;
+    workers = vl_http2_workers(threads);
+    if (workers && workers < WORKERS_MIN && is_any_http2(main_server))
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0039)
+                     "mod_http2 has %u threads in a child process. With fewer than %u, "
+                     "streams may wait while the server is idle: set H2MaxWorkers to %u or "
+                     "more", (unsigned)workers, WORKERS_MIN, WORKERS_MIN);
 }
 
 /* The same rules as h2_get_workers_config() of mod_http2. */

@@ -19,4 +19,8 @@ apr_uint32_t vl_http2_workers(int threads);
  * Descriptors are the real limit of parked connections. Parent, post_config. */
 void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server);
 
+/* Logs a warning if mod_http2 has too few threads for sites with limits. Parent,
+ * post_config. */
+void vl_http2_check_workers(server_rec *main_server);
+
 #endif
