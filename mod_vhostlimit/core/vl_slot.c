@@ -6,10 +6,10 @@
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
-/* HTTP/1 connections with a lease may run this many times as many requests as there are
- * slots. Below that none of their requests is queued, which costs more than the request of
- * a static page. docs/design/007-leases.md has the measurements. */
-#define HTTP1_OVERRUN 2
+/* Connections with a lease may run this many times as many requests as there are slots.
+ * Below that none of their requests is queued, which costs more than the request of a static
+ * page. docs/design/007-leases.md has the measurements. */
+#define OVERRUN 2
 
 static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                              vl_ticket_t *ticket)
@@ -347,7 +347,7 @@ static int is_overrun(const vl_shm_t *shm, unsigned flags)
 
     if (flags & VL_SLOT_CANNOT_WAIT)
         return 0;
-    return q->heap_len && q->running / (flags & VL_SLOT_HTTP2 ? 1 : HTTP1_OVERRUN) >= q->slots;
+    return q->heap_len && q->running / OVERRUN >= q->slots;
 }
 
 apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,

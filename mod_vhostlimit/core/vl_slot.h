@@ -94,15 +94,13 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
                            vl_admission_t *ret_admission);
 
 /* Flags of vl_slot_continue(). */
-#define VL_SLOT_HTTP2 1             /* the connection speaks HTTP/2 */
-#define VL_SLOT_NO_THREAD 2         /* the request takes no thread of the MPM: it runs on one
+#define VL_SLOT_NO_THREAD 1         /* the request takes no thread of the MPM: it runs on one
                                      * of mod_http2, or its connection's is counted already */
-#define VL_SLOT_CANNOT_WAIT 4       /* take a slot however many requests run */
+#define VL_SLOT_CANNOT_WAIT 2       /* take a slot however many requests run */
 
 /* Takes one more slot of the account for a connection whose lease has credit. While requests
- * of others wait, an HTTP/1 connection may do so up to twice the number of slots, and an
- * HTTP/2 connection up to that number. Returns APR_EAGAIN beyond it, or if the account has
- * reached its concurrency or its CPU cap. */
+ * of others wait, it may do so up to twice the number of slots. Returns APR_EAGAIN beyond that,
+ * or if the account has reached its concurrency or its CPU cap. */
 apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                               vl_ticket_t *ret_ticket);
 

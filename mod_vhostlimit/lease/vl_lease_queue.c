@@ -413,8 +413,7 @@ static int continue_locked(vl_lease_t *lease, apr_int64_t now_us)
         return may_have_thread(lease);
     if (lease->frames && !may_have_thread(lease))
         return 0;
-    if (vl_slot_continue(vl_leases.shm, lease->account, lease->http2 ? VL_SLOT_HTTP2 : 0,
-                         &grant.ticket) != APR_SUCCESS) {
+    if (vl_slot_continue(vl_leases.shm, lease->account, 0, &grant.ticket) != APR_SUCCESS) {
         vl_lease_uncount_thread(lease);
         return 0;
     }
