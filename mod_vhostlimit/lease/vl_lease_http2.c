@@ -183,8 +183,8 @@ static int take_slot_by_credit_locked(vl_lease_t *lease)
             return 0;
         vl_lease_renew(lease);
     }
-    if (vl_slot_continue(vl_leases.shm, lease->account, VL_SLOT_NO_THREAD,
-                         &ticket) != APR_SUCCESS)
+    if (vl_slot_continue(vl_leases.shm, lease->account, VL_SLOT_NO_THREAD, &ticket)
+        != APR_SUCCESS)
         return 0;
     vl_lease_add_ticket_locked(lease, &ticket);
     return 1;

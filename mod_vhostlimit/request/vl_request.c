@@ -157,8 +157,7 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
         vl_waiters_end(&grant->ticket, NULL);
     }
     grant->holds = vl_slot_continue(vl_child.shm, req->account,
-                                    VL_SLOT_NO_THREAD | VL_SLOT_CANNOT_WAIT,
-                                    &grant->ticket)
+                                    VL_SLOT_NO_THREAD | VL_SLOT_CANNOT_WAIT, &grant->ticket)
                    == APR_SUCCESS;
     if (!grant->holds && !wait_with_thread(req, conf, grant))
         grant->refused = VL_REASON_QUEUE;
