@@ -469,10 +469,10 @@ int vl_lease_resume(vl_lease_t *lease, int no_thread, vl_ticket_t *ret_ticket)
 {
     apr_int64_t since_us = __atomic_load_n(&lease->idle_since_us,
                                            __ATOMIC_RELAXED);
-    unsigned flags = no_thread ? VL_SLOT_NO_THREAD : 0;
 
     return vl_lease_credit(lease) > 0 && vl_clock_us() - since_us < VL_LEASE_GRACE_US
-           && vl_slot_continue(vl_leases.shm, lease->account, flags, ret_ticket) == APR_SUCCESS;
+           && vl_slot_continue(vl_leases.shm, lease->account, no_thread ? VL_SLOT_NO_THREAD : 0,
+                               ret_ticket) == APR_SUCCESS;
 }
 
 int vl_lease_ends_with_next(const vl_lease_t *lease)

@@ -60,11 +60,13 @@ void vl_http2_let_wait(apr_pool_t *pconf, server_rec *main_server)
 /* Returns 1 if a server with mode On speaks HTTP/2. */
 static int is_any_http2(server_rec *s)
 {
-    while (s && (vl_conf_get(s)->mode != VL_MODE_ON
-                 || !(ap_is_allowed_protocol(NULL, NULL, s, "h2")
-                      || ap_is_allowed_protocol(NULL, NULL, s, "h2c"))))
-        s = s->next;
-    return s != NULL;
+    for (; s; s = s->next) {
+        if (vl_conf_get(s)->mode == VL_MODE_ON
+            && (ap_is_allowed_protocol(NULL, NULL, s, "h2")
+                || ap_is_allowed_protocol(NULL, NULL, s, "h2c")))
+            return 1;
+    }
+    return 0;
 }
 
 void vl_http2_check_workers(server_rec *main_server)

@@ -298,7 +298,8 @@ static void children_stand_by(void)
     ok(!vl_shm_child_is_standby(&child[2], now_us), "two processors: two accept");
     vl_shm_child_set_accepting(&child[0], now_us);
     ok(vl_shm_child_is_standby(&child[2], now_us), "... and a third one stands by");
-    vl_shm_child_set_accepting(&child[0], 0);
+    ok(vl_shm_child_set_accepting(&child[0], 0) && !vl_shm_child_set_accepting(&child[0], 0),
+       "only the call that ends it says that it took connections");
     ok(!vl_shm_child_is_standby(&child[2], now_us), "until one of them stops");
     shm->head->processors = 1;
     shm->children[1].pid = pid;

@@ -568,7 +568,7 @@ static void automatic_slots_go_by_cpu_time(void)
        "it is for one that is due and holds none");
 }
 
-static void leases_do_not_overrun_the_slots(void)
+static void leases_exceed_the_slots_by_as_many_again(void)
 {
     vl_shm_t *shm = alone(2, 100);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), i, n = 0;
@@ -626,7 +626,7 @@ int main(void)
     the_clock_does_not_run_twice();
     automatic_slots();
     automatic_slots_go_by_cpu_time();
-    leases_do_not_overrun_the_slots();
+    leases_exceed_the_slots_by_as_many_again();
     more_slots_are_used_at_once();
     return tap_done();
 }
