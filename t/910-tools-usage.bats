@@ -120,6 +120,8 @@ programs() { # every program in tools
   done
   run "$TOP/tools/bench.sh" --server-cpus 2 --clients one
   exits 2 "--server-cpus: with --clients the server has all CPUs of this machine"
+  run "$TOP/tools/bench.sh" --awake --clients one
+  exits 2 "--awake: with --clients no load generator runs on this machine"
   run "$TOP/tools/bench.sh" -w 0
   exits 2 "-w: '0' is not a multiple of 25"
 }

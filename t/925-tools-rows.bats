@@ -556,3 +556,15 @@ interval_rows() { # <bar> <rate of the module in each round>...
   [ "${lines[2]}" = '2,3,6,7 | 2,3,6,7 | all' ]
   [ "${lines[3]}" = '4 | 4 | 4' ]
 }
+
+@test "--awake: idle CPUs poll until the program ends, where the kernel can" {
+  [[ -w /dev/cpu_dma_latency && $(cat /sys/devices/system/cpu/cpu0/cpuidle/state0/name) == POLL ]] ||
+    skip "the kernel has no idle state that polls, or no /dev/cpu_dma_latency"
+  with_bench 'cpu_stay_awake && od -An -td4 -N4 /dev/cpu_dma_latency | tr -d " "'
+  [ "$output" = 0 ]
+}
+
+@test "--awake: a kernel that cannot poll is reported" {
+  with_bench 'cat() { return 1; }; cpu_stay_awake || echo no'
+  [ "$output" = no ]
+}

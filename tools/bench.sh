@@ -46,6 +46,9 @@
 #   -k                clients keep their connections alive
 #   --server-cpus N   the server has N CPUs of this machine, the load generators the
 #                     others (1)
+#   --awake           an idle CPU of this machine polls in place of sleeping, so that the
+#                     server does not pay for waking the CPU of the load generators, as
+#                     it does not with clients on other machines (/dev/cpu_dma_latency)
 #   -w WORKERS        MaxRequestWorkers of Apache, a multiple of 25 (400)
 #   -D LINE           configure the module with this line instead of the default; may be
 #                     repeated
@@ -93,10 +96,10 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [seconds]='' [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
-  [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [cpus]='' [clients]='')
+  [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [cpus]='' [awake]=no [clients]='')
 
 parse() {
-  parse_options lkw:D:o: quick,full,strict,keep-noisy,seconds:,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,compare,docroot: "$@"
+  parse_options lkw:D:o: quick,full,strict,keep-noisy,seconds:,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,awake,compare,docroot: "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
@@ -115,6 +118,7 @@ parse() {
       --clients) option[clients]=${2:-,}; shift ;;
       --server) option[server]=$2; shift ;;
       --server-cpus) option[cpus]=$2; shift ;;
+      --awake) option[awake]=yes ;;
       -w) option[workers]=$2; shift ;;
       -D) option[lines]+=${option[lines]:+$'\n'}$2; shift ;;
       --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift ;;
@@ -176,6 +180,7 @@ check_clients() {
   else
     [[ -z ${test[local]-} ]] || misuse "--clients: the test ${test[name]} needs the clients of the test bed: ${test[local]}"
     [[ -z ${option[cpus]} ]] || misuse "--server-cpus: with --clients the server has all CPUs of this machine"
+    [[ ${option[awake]} == no ]] || misuse "--awake: with --clients no load generator runs on this machine"
     IFS=, read -ra remote_hosts <<<"${option[clients]}"
     ((${#remote_hosts[@]} <= ${#bed_clients[@]})) || misuse "--clients: at most ${#bed_clients[@]} hosts"
     for host in "${remote_hosts[@]}"; do
@@ -209,6 +214,7 @@ resolve_options() {
   [[ -z ${option[cpus]} ]] || ((option[cpus] < $(cpu_list | wc -l))) ||
     cannot "--server-cpus ${option[cpus]}: this machine has $(cpu_list | wc -l) CPUs, and the load generators need one of them"
   cpu_give_server "${option[cpus]:-1}"
+  [[ ${option[awake]} == no ]] || cpu_stay_awake || cannot "--awake: the kernel has no idle state that polls, or no /dev/cpu_dma_latency"
   if remote_used; then
     bed_set network=host
     cpu_clients_elsewhere

@@ -47,3 +47,14 @@ cpu_join() { local IFS=,; printf '%s\n' "$*"; }        # <number>...
 cpu_of_record() { # <server | clients>
   if [[ $cpu_clients_here == yes ]]; then "cpu_$1"; else echo all; fi
 }
+
+# Idle CPUs poll from now on until this program ends. Otherwise they sleep, and whoever has work
+# for one wakes it with an interrupt, which is expensive in a virtual machine. Source: Linux,
+# power/pm_qos_interface.rst. Returns 1 if the kernel cannot do that.
+cpu_stay_awake() {
+  local state awake
+  state=$(cat /sys/devices/system/cpu/cpu0/cpuidle/state0/name 2>/dev/null) || return 1
+  [[ $state == POLL && -w /dev/cpu_dma_latency ]] || return 1
+  exec {awake}>/dev/cpu_dma_latency
+  printf '\0\0\0\0' >&"$awake"        # 0 us, as a 32-bit number; holds while the file is open
+}
