@@ -41,10 +41,10 @@ apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *s)
         state->hold = HOLD_STEPS;
         slots += slots / 2 + 1;
     }
-    else if (idle < IDLE_SHRINK) {
+    else if (idle < IDLE_SHRINK && slots) {
         if (state->hold && state->floor > least)
             least = state->floor;
-        slots -= slots / 8;
+        slots -= slots < 8 ? 1 : slots / 8;
         if (slots < least)
             slots = least < s->slots ? least : s->slots;
     }
@@ -64,6 +64,29 @@ static apr_uint32_t request_threads_locked(const vl_shm_t *shm)
     return threads;
 }
 
+void vl_auto_count_request(vl_shm_t *shm, int is_stream)
+{
+    __atomic_add_fetch(&shm->head->begun, 1, __ATOMIC_RELAXED);
+    if (is_stream)
+        __atomic_add_fetch(&shm->head->begun_streams, 1, __ATOMIC_RELAXED);
+}
+
+/* Finds out whether most requests are streams and use no back end. Without requests since the
+ * last step, nothing changes. Requires the segment lock. */
+static void look_at_streams_locked(head_t *head)
+{
+    apr_uint32_t begun = __atomic_load_n(&head->begun, __ATOMIC_RELAXED);
+    apr_uint32_t streams = __atomic_load_n(&head->begun_streams, __ATOMIC_RELAXED);
+
+    if (begun != head->begun_before)
+        __atomic_store_n(&head->mostly_streams,
+                         streams - head->begun_streams_before
+                         > (begun - head->begun_before) / 2
+                         && head->elsewhere <= head->queue.running / 2, __ATOMIC_RELAXED);
+    head->begun_before = begun;
+    head->begun_streams_before = streams;
+}
+
 static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_uint64_t quota_stops,
                           apr_int64_t now_us, apr_int64_t passed_us)
 {
@@ -71,6 +94,7 @@ static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_uint64_t quota
     vl_auto_sample_t sample;
     apr_uint64_t backlog_us = vl_queue_backlog_any(&shm->queue, now_us);
 
+    look_at_streams_locked(head);
     sample.slots = head->queue.slots;
     sample.min = vl_capacity_fewest(shm);
     sample.max = request_threads_locked(shm);

@@ -8,8 +8,10 @@
  * processes use (vl_charge.c). While a quota of CPU time stops the server, the processors count
  * as busy: more slots would get no more CPU time.
  *
- * This file owns head.auto_state and the last sample (head.cpu, head.cpu_at, head.quota_stops,
- * head.backlog_us and each child's cpu_us). Only the child that advances cpu_at performs the
+ * While most requests are streams of HTTP/2 and use no back end, the number may fall further (vl_capacity.h).
+ *
+ * This file owns head.auto_state, head.begun and its relatives, head.mostly_streams, and the last
+ * sample (head.cpu, head.cpu_at, head.quota_stops, head.backlog_us and each child's cpu_us). Only the child that advances cpu_at performs the
  * step. vl_auto_step() is pure.
  * vl_auto_adjust() takes the segment lock, and reads /proc without it. Every child calls it
  * from its timer. */
@@ -35,6 +37,9 @@ typedef struct vl_auto_sample_t {
 
 /* Performs one step. Returns the new number of slots. */
 apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *sample);
+
+/* Counts a request that begins. Takes no lock. */
+void vl_auto_count_request(vl_shm_t *shm, int is_stream);
 
 /* Performs a step when it is due, and measures the CPU time that other processes use. One
  * of the children performs each step. */

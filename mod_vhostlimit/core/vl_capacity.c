@@ -13,7 +13,9 @@ static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
 
 apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm)
 {
-    return shm->head->processors * VL_AUTO_MIN_PER_CPU;
+    return shm->head->processors
+           * (__atomic_load_n(&shm->head->mostly_streams, __ATOMIC_RELAXED)
+              ? VL_AUTO_MIN_PER_CPU_HTTP2 : VL_AUTO_MIN_PER_CPU);
 }
 
 /* With automatic slots an account is within its share of CPU time, not of slots, as long as
@@ -31,7 +33,7 @@ int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_
     if (shm->head->auto_on) {
         apr_uint32_t fewest = vl_capacity_fewest(shm);
 
-        if ((held || !is_first) && left <= fewest / 5)
+        if ((held || !is_first) && left <= (fewest < 5 ? 1 : fewest / 5))
             return 0;
         if (held && held < fewest)
             return 1;

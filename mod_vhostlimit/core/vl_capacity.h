@@ -16,9 +16,12 @@
 
 #include "core/vl_shm.h"
 
-/* VhostLimitSlots auto: the fewest slots for each processor. */
+/* VhostLimitSlots auto: the fewest slots for each processor, and the fewest while most
+ * requests are streams of HTTP/2 and use no back end. A lease begins several streams at once, so
+ * these need fewer slots (docs/design/003-fair-accept.md has the measurements). */
 #define VL_AUTO_MIN_PER_CPU 8
-/* Returns the fewest automatic slots, with which the server starts. Takes no lock. */
+#define VL_AUTO_MIN_PER_CPU_HTTP2 4
+/* Returns the fewest automatic slots. Takes no lock. */
 apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm);
 /* Returns 1 if the account may hold one more of the server's slots. is_first: no other
  * account is due before it. */

@@ -13,6 +13,7 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
+#include "core/vl_auto.h"
 #include "core/vl_thread.h"
 
 /* Average CPU time of the account's requests, us, from which a thread moves into the
@@ -243,6 +244,8 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     if (req->state == REQ_RUNNING && (is_stream || vl_lease_has_thread())
         && !req->admission.ticket.stream)
         vl_thread_is_stream(vl_child.shm, &req->admission.ticket);
+    if (req->state == REQ_RUNNING)
+        vl_auto_count_request(vl_child.shm, is_stream);
     place_thread(req, conf);
     req->started = vl_clock_us();
     vl_place_fork_for(vl_child.place, conf->account);

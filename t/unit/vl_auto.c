@@ -183,6 +183,7 @@ static void a_step(void)
     ok(one(100, 100, 1000, 950) == 100, "a little idle: no change");
     ok(one(100, 100, 1000, 1000) < 100 && one(100, 0, 0, 1000) < 100,
        "not idle: fewer slots");
+    ok(one(MIN + 1, 7, 1000, 1000) == MIN, "not idle: one slot less");
     ok(one(100, 100, 1000, 1100) < 100, "more than 1000 permille: fewer slots");
     ok(one(100, 100, 500, 500) == 100 && one(100, 100, 850, 800) == 100,
        "the processors may have been idle while no request waited: no more slots");

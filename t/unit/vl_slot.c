@@ -541,6 +541,51 @@ static void automatic_slots(void)
     ok(vl_slot_count(shm) == 17, "a configured number does not change");
 }
 
+static void count_requests(vl_shm_t *shm, int others, int streams)
+{
+    while (others--)
+        vl_auto_count_request(shm, 0);
+    while (streams--)
+        vl_auto_count_request(shm, 1);
+}
+
+static void fewer_slots_for_streams(void)
+{
+    vl_shm_t *shm = alone(0, 1000);
+    apr_uint32_t cpus = vl_cpu_count(), a = account(shm, "a", 0);
+    apr_int64_t now = vl_clock_us();
+    vl_ticket_t held;
+
+    count_requests(shm, 10, 10);
+    vl_auto_adjust(shm, now);
+    ok(vl_capacity_fewest(shm) == cpus * 8, "half of the requests are streams: eight a processor");
+    count_requests(shm, 10, 12);
+    vl_auto_adjust(shm, now += VL_AUTO_STEP_US);
+    ok(vl_capacity_fewest(shm) == cpus * 4, "most of them are: four");
+    vl_auto_adjust(shm, now += VL_AUTO_STEP_US);
+    ok(vl_capacity_fewest(shm) == cpus * 4, "no requests: no change");
+    enter(shm, a, &held);
+    shm->head->elsewhere = 1;
+    count_requests(shm, 0, 10);
+    vl_auto_adjust(shm, now += VL_AUTO_STEP_US);
+    ok(vl_capacity_fewest(shm) == cpus * 8 && vl_slot_count(shm) >= cpus * 8,
+       "most of those that run are in a back end: eight");
+    shm->head->elsewhere = 0;
+    end(shm, &held, 10);
+}
+
+static void one_of_four_slots_is_kept(void)
+{
+    vl_shm_t *shm = alone(4, 100);
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_ticket_t held[8];
+
+    shm->head->processors = 1;
+    shm->head->auto_on = shm->head->mostly_streams = 1;
+    waits(shm, a, 50);
+    ok(take_all(shm, held) == 3, "automatic slots for streams: one of four is kept");
+}
+
 /* The account with the least CPU time gets the slots, but for a fifth. */
 static void automatic_slots_go_by_cpu_time(void)
 {
@@ -625,6 +670,8 @@ int main(void)
     a_request_that_waits_for_its_client_has_no_slot();
     the_clock_does_not_run_twice();
     automatic_slots();
+    fewer_slots_for_streams();
+    one_of_four_slots_is_kept();
     automatic_slots_go_by_cpu_time();
     leases_exceed_the_slots_by_as_many_again();
     more_slots_are_used_at_once();
