@@ -66,25 +66,17 @@ static apr_uint32_t request_threads_locked(const vl_shm_t *shm)
 
 void vl_auto_count_request(vl_shm_t *shm, int is_stream)
 {
-    __atomic_add_fetch(&shm->head->begun, 1, __ATOMIC_RELAXED);
-    if (is_stream)
-        __atomic_add_fetch(&shm->head->begun_streams, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&shm->head->streams_more, is_stream ? 1 : -1, __ATOMIC_RELAXED);
 }
 
-/* Finds out whether most requests are streams and use no back end. Without requests since the
- * last step, nothing changes. Requires the segment lock. */
+/* Finds out whether most requests are streams and use no back end. If no request has begun since
+ * the last step, or as many streams as others, nothing changes. Requires the segment lock. */
 static void look_at_streams_locked(head_t *head)
 {
-    apr_uint32_t begun = __atomic_load_n(&head->begun, __ATOMIC_RELAXED);
-    apr_uint32_t streams = __atomic_load_n(&head->begun_streams, __ATOMIC_RELAXED);
+    apr_int32_t more = __atomic_exchange_n(&head->streams_more, 0, __ATOMIC_RELAXED);
 
-    if (begun != head->begun_before)
-        __atomic_store_n(&head->mostly_streams,
-                         streams - head->begun_streams_before
-                         > (begun - head->begun_before) / 2
-                         && head->elsewhere <= head->queue.running / 2, __ATOMIC_RELAXED);
-    head->begun_before = begun;
-    head->begun_streams_before = streams;
+    if (more)
+        head->mostly_streams = more > 0 && head->elsewhere <= head->queue.running / 2;
 }
 
 static void adjust_locked(vl_shm_t *shm, const vl_cpu_t *cpu, apr_uint64_t quota_stops,

@@ -11,7 +11,7 @@
  * While most requests are streams of HTTP/2 and use no back end, the number may fall further
  * (vl_capacity.h).
  *
- * This file owns head.auto_state, head.begun and its relatives, head.mostly_streams, and the last
+ * This file owns head.auto_state, head.streams_more, head.mostly_streams, and the last
  * sample (head.cpu, head.cpu_at, head.quota_stops, head.backlog_us and each child's cpu_us). Only
  * the child that advances cpu_at performs the step. vl_auto_step() is pure.
  * vl_auto_adjust() takes the segment lock, and reads /proc without it. Every child calls it

@@ -14,8 +14,7 @@ static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
 apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm)
 {
     return shm->head->processors
-           * (__atomic_load_n(&shm->head->mostly_streams, __ATOMIC_RELAXED)
-              ? VL_AUTO_MIN_PER_CPU_HTTP2 : VL_AUTO_MIN_PER_CPU);
+           * (shm->head->mostly_streams ? VL_AUTO_MIN_PER_CPU_HTTP2 : VL_AUTO_MIN_PER_CPU);
 }
 
 /* With automatic slots an account is within its share of CPU time, not of slots, as long as

@@ -21,7 +21,7 @@
  * these need fewer slots (docs/design/003-fair-accept.md has the measurements). */
 #define VL_AUTO_MIN_PER_CPU 8
 #define VL_AUTO_MIN_PER_CPU_HTTP2 4
-/* Returns the fewest automatic slots. Takes no lock. */
+/* Returns the fewest automatic slots. */
 apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm);
 /* Returns 1 if the account may hold one more of the server's slots. is_first: no other
  * account is due before it. */

@@ -161,10 +161,10 @@ typedef struct head_t {
     apr_int64_t read_at;            /* when it last did, us */
     int auto_on;                    /* 1: vl_auto.h sets the number of slots */
     vl_auto_t auto_state;
-    apr_uint32_t begun, begun_streams;  /* requests since the start; atomic, wrap around */
-    apr_uint32_t begun_before, begun_streams_before;    /* at the last step of vl_auto.h */
+    apr_int32_t streams_more;       /* streams of HTTP/2 that began since the last step of
+                                     * vl_auto.h, minus other requests; atomic */
     int mostly_streams;             /* 1: most requests are streams of HTTP/2 and use
-                                     * no back end; atomic */
+                                     * no back end */
     apr_uint64_t backlog_us;        /* vl_queue_backlog_any() at the last step of vl_auto.h */
     apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     vl_fleet_state_t fleet;         /* see vl_fleet.h */
