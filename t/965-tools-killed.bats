@@ -108,3 +108,26 @@ mapped() { ! cmp -s /etc/netns/vlt-host3/hosts "$MACHINES_DIR/host3/hosts"; }
     wait_until 30 nothing_left
   done
 }
+
+# The keepers connect first, then the load of the warm-up.
+@test "with --clients, nothing connects for a run that was killed before its ssh" {
+  requires sshd siege
+  machines_up
+  mkdir slow
+  # shellcheck disable=SC2016  # for the script
+  printf '#!/bin/sh\necho >>%q\nsleep 2\nexec %q "$@"\n' "$PWD/connects" "$(command -v setpriv)" >slow/setpriv
+  chmod +x slow/setpriv
+  for connections in 1 4; do
+    : >connects
+    PATH=$PWD/slow:$PATH begin_run on_server --clients one,two,three --install
+    wait_until 30 connected "$connections"
+    kill -KILL "$bench"
+    wait "$bench" || bench=
+    wait_until 15 machines_clean
+    (on_server "$TOP/tools/setup.sh" down) 3>&-
+    wait_until 10 nothing_left
+    machines_clean
+  done
+}
+
+connected() { (($(wc -l <connects) >= $1)); }      # <connections>

@@ -105,6 +105,7 @@ machines_down() {
   for n in 1 2 3; do machine_off "$n"; done
   netns_remove vlt-host{1,2,3} vlt-server
   [[ ! -e $MACHINES_DIR/made-ssh ]] || rmdir "$MACHINES_HOME/.ssh"
+  rm -rf "$MACHINES_DIR"
 }
 
 # On vlt-server, with its own ~/.ssh.

@@ -27,15 +27,16 @@ remote_host()   { printf '%s\n' "${remote_hosts[$(remote_index "$1")]}"; }     #
 remote_file()   { bed_file "remote-$1.$2"; }                                   # <index> <to|from|err>
 remote_clock()  { echo "${EPOCHREALTIME/[.,]/}"; }                             # us
 
-# Replaces the shell: bash on the host, as root, with a script on stdin.  ssh runs as
-# the user who called sudo, and ends when this process ends.
+# Replaces the shell, a child of the tool's own process: bash on the host, as root, with a
+# script on stdin.  ssh runs as the user who called sudo, and ends when the tool's process
+# ends.  A process that ended before setpriv sends no signal, so the parent is compared.
 remote_ssh() { # <host>
-  local as=()
+  local as=() options
   bed_unlock_child
   [[ -z ${SUDO_USER-} ]] || as=(--reuid "$SUDO_USER" --regid "$(id -g "$SUDO_USER")" --init-groups)
-  # shellcheck disable=SC2016  # for the shell there
-  exec setpriv "${as[@]}" --pdeathsig TERM ssh -Tax -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 \
-    -o ServerAliveCountMax=3 -o ControlMaster=no -o ClearAllForwardings=yes -o LogLevel=ERROR "$1" \
+  options=(BatchMode=yes ConnectTimeout=10 ServerAliveInterval=5 ServerAliveCountMax=3 ControlMaster=no ClearAllForwardings=yes LogLevel=ERROR)
+  # shellcheck disable=SC2016  # for the shells that are started
+  exec setpriv "${as[@]}" --pdeathsig TERM sh -c '[ "$PPID" -eq "$0" ] && exec "$@"' "$$" ssh -Tax "${options[@]/#/-o}" "$1" \
     'sh -c '\''if [ "$(id -u)" -eq 0 ]; then exec bash -s -- $SSH_CONNECTION; else exec sudo -n bash -s -- $SSH_CONNECTION; fi'\'
 }
 
@@ -264,7 +265,8 @@ remote_load() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <
   mkfifo "$pipe"
   exec {fifo}<>"$pipe"
   rm -f "$pipe"
-  printf '. /run/vhostlimit-client/load.sh\nclient_load %s %s %s %s%s\n' \
+  # On one line: without its keeper's files the shell there ends, and does not wait for more.
+  printf '. /run/vhostlimit-client/load.sh && client_load %s %s %s %s%s; exit\n' \
     "$remote_run" "$((remote_delay * 1000000))" "$deadline" "$(($3 + 200))" "$words" >&"$fifo"
   remote_ssh "$(remote_host "$2")" <&"$fifo" >"$7.$load" 2> >(sed -u 1000q >"$7.err"; cat >/dev/null)
 }
