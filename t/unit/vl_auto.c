@@ -217,25 +217,47 @@ static void bounds_hold(void)
     ok(!outside, "100000 random steps stay within the bounds");
 }
 
+/* Returns the fewest slots of so many steps with busy processors and all slots in use. */
+static apr_uint32_t fewest_of(vl_auto_t *state, vl_auto_sample_t *x, int n)
+{
+    apr_uint32_t fewest = MAX;
+
+    while (n--) {
+        vl_auto_sample_t busy = sample(x->slots, x->slots, 1000, 1000);
+
+        x->slots = vl_auto_step(state, &busy);
+        fewest = x->slots < fewest ? x->slots : fewest;
+    }
+    return fewest;
+}
+
 static void too_few_is_remembered(void)
 {
-    vl_auto_t state = { 0, 0 };
-    vl_auto_sample_t x = sample(80, 80, 1000, 500), busy;
-    apr_uint32_t i, fewest = MAX;
+    vl_auto_t state = { 0 };
+    vl_auto_sample_t x = sample(80, 80, 1000, 500);
+    apr_uint32_t fewest, i;
 
     x.slots = vl_auto_step(&state, &x);
-    for (i = 0; i < 20; i++) {
-        busy = sample(x.slots, x.slots, 1000, 1000);
-        x.slots = vl_auto_step(&state, &busy);
-        fewest = x.slots < fewest ? x.slots : fewest;
-    }
+    fewest = fewest_of(&state, &x, 4);
     ok(fewest > 80 && fewest < 120, "after idle processors with 80 slots, it does not shrink "
-       "below %u for a while", fewest);
-    for (i = 0; i < 80; i++) {
-        busy = sample(x.slots, x.slots, 1000, 1000);
-        x.slots = vl_auto_step(&state, &busy);
+       "below %u for four steps", fewest);
+    ok(fewest_of(&state, &x, 4) < 80, "then it tries fewer");
+    for (i = 0; i < 6; i++) {
+        x = sample(80, 80, 1000, 500);
+        x.slots = vl_auto_step(&state, &x);
+        while (fewest_of(&state, &x, 1) >= 80)
+            continue;
     }
-    ok(x.slots == MIN, "later it shrinks to the minimum again");
+    x = sample(80, 80, 1000, 500);
+    x.slots = vl_auto_step(&state, &x);
+    ok(fewest_of(&state, &x, 78) > 80, "each time that 80 prove too few again it waits longer, 16 s "
+       "at most");
+    ok(fewest_of(&state, &x, 40) == MIN, "later it shrinks to the minimum again");
+    fewest_of(&state, &x, 1);
+    x = sample(80, 80, 1000, 500);
+    x.slots = vl_auto_step(&state, &x);
+    ok(fewest_of(&state, &x, 10) < 80, "and begins anew, because the fewest slots kept the "
+       "processors busy");
 }
 
 int main(void)
