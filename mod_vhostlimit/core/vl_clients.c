@@ -17,8 +17,9 @@
 /* How long a client that has gone says something about the patience of the others. */
 #define GONE_US ((apr_int64_t)5 * APR_USEC_PER_SEC)
 
-/* What a client may save of its share while it does not use it, in CPU time. */
-#define SAVED_MAX_US ((apr_int64_t)100000)
+/* What a client may save of its share while it does not use it, in CPU time. It is first until it
+ * has used this, so others wait as long. */
+#define SAVED_MAX_US ((apr_int64_t)10000)
 
 /* A client that was charged more than others is behind them by this much at most, in CPU
  * time: it may have had slots that no other client could use. */
@@ -128,6 +129,14 @@ static void move(apr_uint64_t *value, apr_int64_t by, apr_uint64_t most)
 static apr_int64_t tag_of(apr_int64_t us, apr_uint32_t weight)
 {
     return us * VL_TAG_UNIT / (apr_int64_t)weight;
+}
+
+/* Returns a tag that is us of CPU time earlier, at least 0. */
+static apr_uint64_t before(apr_uint64_t tag, apr_int64_t us)
+{
+    apr_uint64_t by = (apr_uint64_t)tag_of(us, 1);
+
+    return tag > by ? tag - by : 0;
 }
 
 static apr_uint64_t larger(apr_uint64_t a, apr_uint64_t b)
@@ -258,9 +267,22 @@ apr_uint64_t vl_clients_band_tag(const vl_inner_t *inner, unsigned class_no, uns
     return larger(get(&c->band[band].tag), get(&c->band_clock));
 }
 
-apr_uint64_t vl_clients_clock(const vl_inner_t *inner, unsigned class_no, unsigned band)
+/* Returns 1 if the tick is that of the band's last request, or the one before. */
+static int is_recent(const struct vl_band_t *band, apr_uint32_t tick)
 {
-    return get(&inner->classes[class_no].band[band].client_clock);
+    return (apr_uint16_t)(get16(&band->tick) - (apr_uint16_t)tick) <= 1;
+}
+
+apr_uint64_t vl_clients_join(const vl_clients_t *clients, const vl_inner_t *inner,
+                             const vl_client_id_t *id)
+{
+    const struct vl_band_t *band = &inner->classes[id->class_no].band[id->band];
+    const vl_client_entry_t *entry = id->key ? find(clients, id->key) : NULL;
+    apr_uint64_t clock = get(&band->client_clock);
+
+    if (!entry || !is_recent(band, __atomic_load_n(&entry->charged, __ATOMIC_RELAXED) >> 1))
+        return clock;
+    return before(clock, SAVED_MAX_US);
 }
 
 /* Charges the levels above the client. us may be negative. */
@@ -387,7 +409,6 @@ void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t ac
                        apr_int64_t now_us)
 {
     struct vl_band_t *band = band_of(inner, id);
-    apr_uint64_t clock, least = (apr_uint64_t)tag_of(SAVED_MAX_US, 1);
     vl_client_entry_t *entry;
 
     if (!vl_clients_contended(inner, now_us))
@@ -403,8 +424,7 @@ void vl_clients_charge(vl_clients_t *clients, vl_inner_t *inner, apr_uint32_t ac
     add(&band->requests, requests);
     if (!entry)
         return;
-    clock = get(&band->client_clock);
-    raise_to(&entry->tag, clock > least ? clock - least : 0);
+    raise_to(&entry->tag, before(get(&band->client_clock), SAVED_MAX_US));
     charge_client(entry, band, (apr_int64_t)us);
     add(&entry->cpu_us, us);
     __atomic_add_fetch(&entry->requests, requests, __ATOMIC_RELAXED);

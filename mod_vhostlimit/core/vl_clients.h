@@ -57,12 +57,13 @@ typedef struct vl_tags_t {
 } vl_tags_t;
 
 /* What a child tells the others of the client that is first in its queue of a site. Its tags
- * are not among it: they grow while it waits, so they are read when they are needed
- * (vl_clients_tags()). */
+ * grow while it waits, so they are read when they are needed (vl_clients_tags()). */
 typedef struct vl_first_t {
     apr_uint64_t key;           /* of the client; 0: the site does not share by client */
     apr_uint64_t joined;        /* tag that the client has at least */
-    apr_int64_t since_us;       /* arrival of the oldest waiter of the site there */
+    apr_uint64_t tag;           /* its tag when the child told it. No other client of the child had an
+                                 * earlier one */
+    apr_int64_t since_us;       /* arrival of that client's first waiter there */
     unsigned char class_no, band;
 } vl_first_t;
 
@@ -140,7 +141,13 @@ apr_uint64_t vl_clients_tag(const vl_clients_t *clients, const vl_client_id_t *i
 /* Return the tags of the class and of the band, at least the present time of their level. */
 apr_uint64_t vl_clients_class_tag(const vl_inner_t *inner, unsigned class_no);
 apr_uint64_t vl_clients_band_tag(const vl_inner_t *inner, unsigned class_no, unsigned band);
-apr_uint64_t vl_clients_clock(const vl_inner_t *inner, unsigned class_no, unsigned band);
+
+/* Returns the tag that a client has at least when it begins to wait: the present time of its
+ * level, or 10 ms of CPU time less if it sent requests in the last tick or the one before. What
+ * such a client did not use while it had no request waiting is its own, or one that sends each request
+ * after the last response would get less than one with many connections. */
+apr_uint64_t vl_clients_join(const vl_clients_t *clients, const vl_inner_t *inner,
+                             const vl_client_id_t *id);
 
 /* Returns the tags that the client has now. */
 vl_tags_t vl_clients_tags(const vl_clients_t *clients, const vl_inner_t *inner,

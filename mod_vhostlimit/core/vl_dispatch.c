@@ -36,7 +36,7 @@ static int compare_tags(apr_uint64_t a, apr_uint64_t b)
 typedef struct candidate_t {
     apr_uint32_t child;
     vl_tags_t tags;                 /* of its first waiter */
-    apr_int64_t since_us;           /* arrival of its oldest one */
+    apr_int64_t since_us;           /* its arrival */
 } candidate_t;
 
 /* Returns 1 if the first waiter of one child is before that of another. */
@@ -56,6 +56,22 @@ static int is_before(const candidate_t *a, const candidate_t *b)
 static vl_tags_t first_tags(const vl_shm_t *shm, apr_uint32_t account, const cell_t *cell)
 {
     return vl_clients_tags(shm->clients, &shm->inner[account], &cell->first);
+}
+
+/* Returns the tags of the first waiter in the child. If its client has been charged since the child
+ * told of it, and other clients wait there too, one of them may be first now, with a tag that is not
+ * earlier than that of the first was then. */
+static vl_tags_t earliest_tags(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t account,
+                               const cell_t *cell)
+{
+    vl_tags_t tags = first_tags(shm, account, cell);
+    apr_uint64_t told = __atomic_load_n(&cell->first.tag, __ATOMIC_RELAXED);
+
+    if (told < tags.client_tag
+        && __atomic_load_n(&vl_segment_waiting(shm, child, account)->clients,
+                           __ATOMIC_RELAXED) > 1)
+        tags.client_tag = told;
+    return tags;
 }
 
 /* Returns the i-th child to look at. Under prefork it begins with the acceptor, in which nearly
@@ -80,7 +96,7 @@ static apr_uint32_t pick_child(const vl_shm_t *shm, apr_uint32_t account)
         left -= cell->waiting;
         if (!cell->waiting || !vl_capacity_may_grant(shm, next.child, account))
             continue;
-        next.tags = first_tags(shm, account, cell);
+        next.tags = earliest_tags(shm, next.child, account, cell);
         next.since_us = __atomic_load_n(&cell->first.since_us, __ATOMIC_RELAXED)
                         - (next.child == shm->self ? REMOTE_PENALTY_US : 0);
         if (best.child == NO_CHILD || is_before(&next, &best))
@@ -113,9 +129,13 @@ static int can_serve(void *data, apr_uint32_t account)
 static void move_first(const vl_shm_t *shm, apr_uint32_t account, cell_t *cell,
                        apr_uint32_t charged_us, apr_int64_t now_us)
 {
-    if (__atomic_load_n(&cell->first.key, __ATOMIC_RELAXED))
-        __atomic_store_n(&cell->first.joined, first_tags(shm, account, cell).client_tag
-                         + (apr_uint64_t)charged_us * VL_TAG_UNIT, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&cell->first.key, __ATOMIC_RELAXED)) {
+        apr_uint64_t tag = first_tags(shm, account, cell).client_tag
+                           + (apr_uint64_t)charged_us * VL_TAG_UNIT;
+
+        __atomic_store_n(&cell->first.joined, tag, __ATOMIC_RELAXED);
+        __atomic_store_n(&cell->first.tag, tag, __ATOMIC_RELAXED);
+    }
     __atomic_store_n(&cell->first.since_us, now_us, __ATOMIC_RELAXED);
 }
 

@@ -284,6 +284,7 @@ void vl_slot_first(vl_shm_t *shm, apr_uint32_t account, const vl_first_t *first)
     to = &vl_segment_cell(shm, shm->self, account)->first;
     __atomic_store_n(&to->key, first->key, __ATOMIC_RELAXED);
     __atomic_store_n(&to->joined, first->joined, __ATOMIC_RELAXED);
+    __atomic_store_n(&to->tag, first->tag, __ATOMIC_RELAXED);
     __atomic_store_n(&to->class_no, first->class_no, __ATOMIC_RELAXED);
     __atomic_store_n(&to->band, first->band, __ATOMIC_RELAXED);
     __atomic_store_n(&to->since_us, first->since_us, __ATOMIC_RELAXED);

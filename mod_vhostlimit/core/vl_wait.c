@@ -286,7 +286,7 @@ static wait_client_t *client_of(vl_wait_t *w, account_queue_t *queue, const vl_w
     APR_RING_INIT(&client->waiters, vl_waiter_t, client_link);
     client->next = *head;
     *head = client;
-    client->joined = vl_clients_clock(w->inner(queue->account), id->class_no, id->band);
+    client->joined = vl_clients_join(w->clients, w->inner(queue->account), id);
     client->tag = vl_clients_tag(w->clients, id, client->joined);
     client->number = w->number++;
     client->in_time = NULL;
@@ -501,13 +501,15 @@ static wait_client_t *next_in_time(const vl_wait_t *w, heap_t *heap, apr_int64_t
     return NULL;
 }
 
-/* The other children compare the arrival of the oldest waiter: a child whose first waiter
- * came late has its turn by it. */
-static void tell_first(const account_queue_t *queue, const wait_client_t *client, vl_first_t *first)
+/* The children compare the arrival of the waiters themselves, not of the oldest in each child. If
+ * another client has older ones in one of two children, that child would win each comparison of two
+ * waiters of the same client. */
+static void tell_first(const wait_client_t *client, const vl_waiter_t *waiter, vl_first_t *first)
 {
     first->key = client->id.key;
     first->joined = client->joined;
-    first->since_us = APR_RING_FIRST(&queue->waiters)->since_us;
+    first->tag = client->tag;
+    first->since_us = waiter->since_us;
     first->class_no = client->id.class_no;
     first->band = client->id.band;
 }
@@ -518,6 +520,7 @@ vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_u
     account_queue_t *queue = w->queues[account];
     const vl_inner_t *inner;
     wait_client_t *client;
+    vl_waiter_t *waiter;
     heap_t *heap;
     apr_int64_t patience_us;
     unsigned c;
@@ -531,9 +534,10 @@ vl_waiter_t *vl_wait_first(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_u
     client = next_in_time(w, heap, patience_us ? now_us - patience_us : 0);
     if (!client || (heap->nlate && heap->grants >= LATE_TURN))
         client = APR_RING_FIRST(&heap->late);
+    waiter = client->is_late ? APR_RING_FIRST(&client->waiters) : client->in_time;
     if (ret_first)
-        tell_first(queue, client, ret_first);
-    return client->is_late ? APR_RING_FIRST(&client->waiters) : client->in_time;
+        tell_first(client, waiter, ret_first);
+    return waiter;
 }
 
 vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,

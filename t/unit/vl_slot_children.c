@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include "segment.h"
+#include "core/vl_inside.h"
 #include "core/vl_thread.h"
 
 #define CHILDREN 48
@@ -177,6 +178,36 @@ static void a_charged_client_is_behind_in_every_child(void)
     vl_slot_end(&one, &held, NULL);
     ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
        "what a client was charged after its child told of it counts");
+    drain(&two);
+    drain(&one);
+    ok(is_empty(shm), "the segment is empty");
+}
+
+/* Child two tells of the flood, whose tag was the earliest then. A visitor waits there as well. */
+static void a_charged_client_hides_no_other(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one, two;
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_client_id_t flood = { .prefix = { 1 } }, visitor = { .prefix = { 2 } };
+    vl_ticket_t held;
+
+    vl_clients_key(vl_shm_clients(shm), a, &flood);
+    vl_clients_key(vl_shm_clients(shm), a, &visitor);
+    vl_slot_set(shm, 1);
+    one = view(shm, 0, 10);
+    two = view(shm, 1, 10);
+    enter(&one, a, &held);
+    vl_slot_wait(&one, a, vl_clock_us());
+    tell_first(&one, a, &visitor);
+    vl_slot_wait(&two, a, vl_clock_us());
+    tell_first(&two, a, &flood);
+    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us());
+    vl_slot_charge_client(shm, a, &visitor, 5000, 1);
+    vl_slot_charge_client(shm, a, &flood, 100000, 1);
+    vl_inside_mine(&two, a)->clients = 2;
+    vl_slot_end(&one, &held, NULL);
+    ok(vl_slot_granted(&two) && !vl_slot_granted(&one),
+       "another client that waits in the child may be first then");
     drain(&two);
     drain(&one);
     ok(is_empty(shm), "the segment is empty");
@@ -624,6 +655,7 @@ int main(void)
     one_wake_is_enough();
     no_queue_stalls();
     a_charged_client_is_behind_in_every_child();
+    a_charged_client_hides_no_other();
     a_client_is_charged_while_others_wait();
     a_child_without_threads_gets_nothing();
     a_paused_child_gets_nothing();

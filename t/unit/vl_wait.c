@@ -474,6 +474,47 @@ static void idle_time_is_not_saved(void)
        served);
 }
 
+/* The visitor has no request for a while, and then twenty at once. */
+static void a_pause_of_a_moment_costs_nothing(void)
+{
+    vl_wait_t *w = new_site();
+    int i, n, visits = 0, longest = 0;
+
+    for (i = 0; i < 1000; i++)
+        queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    for (n = 0; n < 10; n++) {
+        for (i = 0; i < 60; i++) {
+            now_us += 100;
+            serve(w, 100, 100);
+        }
+        for (i = 0; i < 20; i++)
+            queue_of(w, 2, 0, VL_BAND_STRANGERS);
+        for (i = visits = 0; visits < 20 && i < 100; i++) {
+            now_us += 100;
+            visits += number_of(serve(w, 100, 100)) == 2;
+        }
+        if (n && i > longest)       /* the first time it is a new client */
+            longest = i;
+    }
+    ok(longest >= 20 && longest <= 22, "a client that used less than its share a moment ago is first "
+       "(20 requests among %d)", longest);
+}
+
+static void the_first_is_told_with_its_own_arrival(void)
+{
+    vl_wait_t *w = new_site();
+    vl_waiter_t *next;
+    vl_first_t first;
+
+    queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    queue_of(w, 1, 0, VL_BAND_STRANGERS);
+    queue_of(w, 2, 0, VL_BAND_STRANGERS);
+    serve(w, 100, 100);
+    next = vl_wait_first(w, MINE, now_us, &first);
+    ok(number_of(next) == 2 && first.since_us == next->since_us && first.key == next->client.key
+       && first.tag == client_tag_of_first(w), "the others are told its arrival and its tag");
+}
+
 static void nothing_is_charged_without_a_backlog(void)
 {
     vl_wait_t *w = new_site();
@@ -627,6 +668,8 @@ int main(void)
     classes_share_by_weight();
     known_clients_have_their_share();
     idle_time_is_not_saved();
+    a_pause_of_a_moment_costs_nothing();
+    the_first_is_told_with_its_own_arrival();
     nothing_is_charged_without_a_backlog();
     prefixes_are_one_client();
     the_table_is_bounded();
