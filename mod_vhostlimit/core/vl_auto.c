@@ -14,8 +14,8 @@
 /* Steps in which a number of slots that proved too small is not tried again. Processors are
  * also idle while the load begins, or while the clients are busy. So the first time is short, and
  * each time that the number proves too small again doubles it. */
-#define HOLD_FIRST 5
-#define HOLD_MOST 80
+#define HOLD_FIRST 5            /* 1 s */
+#define HOLD_MOST 80            /* 16 s */
 /* Two readings of the processors' times that are further apart say nothing about now. */
 #define STALE_US (1 * APR_USEC_PER_SEC)
 
@@ -41,15 +41,15 @@ apr_uint32_t vl_auto_step(vl_auto_t *state, const vl_auto_sample_t *s)
         /* Increase by half: from 8 to 100 slots in 1.4 s. */
         state->floor = slots + slots / 8 + 1;
         if (!state->hold)
-            state->hold_next = clamp(state->hold_next * 2, HOLD_FIRST, HOLD_MOST);
-        state->hold = state->hold_next;
+            state->hold_last = clamp(state->hold_last * 2, HOLD_FIRST, HOLD_MOST);
+        state->hold = state->hold_last;
         slots += slots / 2 + 1;
     }
     else if (idle < IDLE_SHRINK && slots) {
         if (state->hold && state->floor > least)
             least = state->floor;
         if (!state->hold && slots <= s->min)
-            state->hold_next = 0;
+            state->hold_last = 0;
         slots -= slots < 8 ? 1 : slots / 8;
         if (slots < least)
             slots = least < s->slots ? least : s->slots;

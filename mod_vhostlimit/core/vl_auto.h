@@ -25,7 +25,7 @@
 typedef struct vl_auto_t {
     apr_uint32_t floor;         /* fewer slots than this left processors idle ... */
     apr_uint32_t hold;          /* ... and are not tried for this many steps */
-    apr_uint32_t hold_next;     /* the number of steps of the last time; 0: none since the
+    apr_uint32_t hold_last;     /* the number of steps of the last time; 0: none since the
                                  * fewest slots kept the processors busy */
 } vl_auto_t;
 

@@ -274,15 +274,16 @@ static int is_recent(const struct vl_band_t *band, apr_uint32_t tick)
 }
 
 apr_uint64_t vl_clients_join(const vl_clients_t *clients, const vl_inner_t *inner,
-                             const vl_client_id_t *id)
+                             const vl_client_id_t *id, apr_uint64_t *ret_tag)
 {
     const struct vl_band_t *band = &inner->classes[id->class_no].band[id->band];
     const vl_client_entry_t *entry = id->key ? find(clients, id->key) : NULL;
-    apr_uint64_t clock = get(&band->client_clock);
+    apr_uint64_t joined = get(&band->client_clock);
 
-    if (!entry || !is_recent(band, __atomic_load_n(&entry->charged, __ATOMIC_RELAXED) >> 1))
-        return clock;
-    return before(clock, SAVED_MAX_US);
+    if (entry && is_recent(band, __atomic_load_n(&entry->charged, __ATOMIC_RELAXED) >> 1))
+        joined = before(joined, SAVED_MAX_US);
+    *ret_tag = entry ? larger(get(&entry->tag), joined) : joined;
+    return joined;
 }
 
 /* Charges the levels above the client. us may be negative. */

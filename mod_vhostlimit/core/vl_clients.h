@@ -61,8 +61,8 @@ typedef struct vl_tags_t {
 typedef struct vl_first_t {
     apr_uint64_t key;           /* of the client; 0: the site does not share by client */
     apr_uint64_t joined;        /* tag that the client has at least */
-    apr_uint64_t tag;           /* its tag when the child told it. No other client of the child had an
-                                 * earlier one */
+    apr_uint64_t tag;           /* its tag when the child told it. No client of its band that was in
+                                 * time had an earlier one in the child */
     apr_int64_t since_us;       /* arrival of that client's first waiter there */
     unsigned char class_no, band;
 } vl_first_t;
@@ -145,9 +145,9 @@ apr_uint64_t vl_clients_band_tag(const vl_inner_t *inner, unsigned class_no, uns
 /* Returns the tag that a client has at least when it begins to wait: the present time of its
  * level, or 10 ms of CPU time less if it sent requests in the last tick or the one before. What
  * such a client did not use while it had no request waiting is its own, or one that sends each request
- * after the last response would get less than one with many connections. */
+ * after the last response would get less than one with many connections. *ret_tag is its tag now. */
 apr_uint64_t vl_clients_join(const vl_clients_t *clients, const vl_inner_t *inner,
-                             const vl_client_id_t *id);
+                             const vl_client_id_t *id, apr_uint64_t *ret_tag);
 
 /* Returns the tags that the client has now. */
 vl_tags_t vl_clients_tags(const vl_clients_t *clients, const vl_inner_t *inner,

@@ -286,8 +286,7 @@ static wait_client_t *client_of(vl_wait_t *w, account_queue_t *queue, const vl_w
     APR_RING_INIT(&client->waiters, vl_waiter_t, client_link);
     client->next = *head;
     *head = client;
-    client->joined = vl_clients_join(w->clients, w->inner(queue->account), id);
-    client->tag = vl_clients_tag(w->clients, id, client->joined);
+    client->joined = vl_clients_join(w->clients, w->inner(queue->account), id, &client->tag);
     client->number = w->number++;
     client->in_time = NULL;
     client->is_late = 0;

@@ -156,19 +156,31 @@ static void tell_first(vl_shm_t *child, apr_uint32_t account, const vl_client_id
                                                  .since_us = vl_clock_us() });
 }
 
+/* Two children of a site with two clients. Child one holds the only slot. */
+static vl_shm_t *two_clients(vl_shm_t *one, vl_shm_t *two, vl_client_id_t *flood,
+                             vl_client_id_t *visitor, vl_ticket_t *held)
+{
+    vl_shm_t *shm = make(4, CHILDREN);
+    apr_uint32_t a = account(shm, "a", 0);
+
+    *flood = (vl_client_id_t){ .prefix = { 1 } };
+    *visitor = (vl_client_id_t){ .prefix = { 2 } };
+    vl_clients_key(vl_shm_clients(shm), a, flood);
+    vl_clients_key(vl_shm_clients(shm), a, visitor);
+    vl_slot_set(shm, 1);
+    *one = view(shm, 0, 10);
+    *two = view(shm, 1, 10);
+    enter(one, a, held);
+    return shm;
+}
+
 static void a_charged_client_is_behind_in_every_child(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
-    apr_uint32_t a = account(shm, "a", 0);
-    vl_client_id_t flood = { .prefix = { 1 } }, visitor = { .prefix = { 2 } };
+    vl_client_id_t flood, visitor;
     vl_ticket_t held;
+    vl_shm_t one, two, *shm = two_clients(&one, &two, &flood, &visitor, &held);
+    apr_uint32_t a = held.account;
 
-    vl_clients_key(vl_shm_clients(shm), a, &flood);
-    vl_clients_key(vl_shm_clients(shm), a, &visitor);
-    vl_slot_set(shm, 1);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
-    enter(&one, a, &held);
     vl_slot_wait(&one, a, vl_clock_us());
     tell_first(&one, a, &flood);
     vl_slot_wait(&two, a, vl_clock_us());
@@ -186,17 +198,11 @@ static void a_charged_client_is_behind_in_every_child(void)
 /* Child two tells of the flood, whose tag was the earliest then. A visitor waits there as well. */
 static void a_charged_client_hides_no_other(void)
 {
-    vl_shm_t *shm = make(4, CHILDREN), one, two;
-    apr_uint32_t a = account(shm, "a", 0);
-    vl_client_id_t flood = { .prefix = { 1 } }, visitor = { .prefix = { 2 } };
+    vl_client_id_t flood, visitor;
     vl_ticket_t held;
+    vl_shm_t one, two, *shm = two_clients(&one, &two, &flood, &visitor, &held);
+    apr_uint32_t a = held.account;
 
-    vl_clients_key(vl_shm_clients(shm), a, &flood);
-    vl_clients_key(vl_shm_clients(shm), a, &visitor);
-    vl_slot_set(shm, 1);
-    one = view(shm, 0, 10);
-    two = view(shm, 1, 10);
-    enter(&one, a, &held);
     vl_slot_wait(&one, a, vl_clock_us());
     tell_first(&one, a, &visitor);
     vl_slot_wait(&two, a, vl_clock_us());
