@@ -42,8 +42,8 @@
 #include "core/vl_shm.h"
 #include "status/vl_modules.h"
 #include "status/vl_status.h"
-#include "cost/vl_usage.h"
-#include "cgroup/vl_quota.h"
+#include "cost/vl_kills.h"
+#include "cost/vl_sampler_process.h"
 #include "cgroup/vl_yield.h"
 
 /* State that survives a restart.  A restart loads the module again and clears its
@@ -64,7 +64,7 @@ typedef struct kept_t {
 
 static kept_t *kept;
 static vl_place_t *place;
-static vl_usage_t *usage;
+static vl_kills_t *kills;
 
 /* Returns the state of the previous configuration, or NULL at the first start. */
 static kept_t *kept_find(void)
@@ -288,18 +288,15 @@ static apr_uint32_t max_group_descriptors(void)
     return (apr_uint32_t)(limit.rlim_cur / 4);
 }
 
-/* Registers the account for CPU usage readings and, if it has a memory limit, records the
- * kill count of its group so far: earlier kills must not be reported.  The CPU time of a
- * group with several accounts (VhostLimitAccounts Host) is charged to none of them. */
-static void watch_usage(apr_pool_t *p, const vl_conf_t *conf)
+/* Registers an account with a memory limit, and records the kill count of its group so far:
+ * earlier kills must not be reported. */
+static void watch_kills(apr_pool_t *p, const vl_conf_t *conf)
 {
-    int has_memory = limits_now(conf).memory > 0;
-
-    vl_usage_post_config_add(usage, conf->account, conf->site->name,
-                             has_memory);
-    if (has_memory)
-        vl_shm_post_config_kills(kept->shm, conf->account, vl_usage_kills(
-                                 kept->cgroup, p, conf->site->name));
+    if (!limits_now(conf).memory)
+        return;
+    vl_kills_post_config_add(kills, conf->account, conf->site->name);
+    vl_shm_post_config_kills(kept->shm, conf->account,
+                             vl_kills_of(kept->cgroup, p, conf->site->name));
 }
 
 /* Opens the cgroup files of all accounts.  The parent does this while it is root, because
@@ -312,15 +309,13 @@ static void open_cgroups(apr_pool_t *pconf, server_rec *main_server)
 
     place = vl_place_post_config_create(pconf, kept->cgroup, kept->capacity,
                                         max_group_descriptors());
-    usage = vl_usage_post_config_create(pconf, kept->cgroup,
-                                        (apr_uint32_t)servers->nelts);
+    kills = vl_kills_post_config_create(pconf, kept->cgroup, (apr_uint32_t)servers->nelts);
     vl_yield_post_config(pconf, kept->cgroup);
-    vl_quota_post_config(pconf);
     for (i = 0; i < servers->nelts; i++) {
         const vl_conf_t *conf = vl_conf_get(APR_ARRAY_IDX(servers, i,
                                                           server_rec *));
 
-        watch_usage(pconf, conf);
+        watch_kills(pconf, conf);
         if (conf->mode == VL_MODE_ON)
             without_fds += vl_place_post_config_add(place, conf->account,
                                                     conf->site->name)
@@ -394,6 +389,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);
+    vl_sampler_post_config(pconf, main_server, kept->shm, vl_cgroup_path(kept->cgroup));
     return OK;
 }
 
@@ -429,7 +425,7 @@ static apr_status_t child_end(void *unused)
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
     const vl_child_t child = { .pool = pchild, .main_server = main_server,
-                               .shm = kept->shm, .place = place, .usage = usage,
+                               .shm = kept->shm, .place = place, .kills = kills,
                                .pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname),
                                .transfer_pair = kept->transfer,
                                .relay_pair = kept->relay };

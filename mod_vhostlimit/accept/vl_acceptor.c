@@ -31,7 +31,6 @@
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "cgroup/vl_yield.h"
-#include "core/vl_auto.h"
 #include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_shm_child.h"
@@ -92,7 +91,6 @@ static struct {
     const vl_listeners_t *listeners;
     const sigset_t *signals;        /* signal mask while it sleeps, or NULL */
     apr_uint32_t ended_requests;    /* requests that had ended here at the last tick */
-    int reads_usage;                /* this child reads the CPU usage for all children */
     ap_generation_t generation;     /* of this child */
     int at_once;                    /* atomic: vl_acceptor_stop_at_once() was called */
     int stopping;                   /* atomic: vl_acceptor_stop() was called */
@@ -397,30 +395,18 @@ void vl_acceptor_transfer_unbegun(void)
 
 /* --- timed work ----------------------------------------------------------- */
 
-static void charge_usage(void *data, apr_uint32_t account, apr_uint64_t us,
-                         int resident)
-{
-    vl_charge_usage(vl_child.shm, account, us, resident);
-}
-
 static void count_kills(void *data, apr_uint32_t account, apr_uint64_t kills)
 {
     vl_charge_kills(vl_child.shm, account, kills);
 }
 
-/* One child reads for all until it ends. */
-static void read_usage(apr_int64_t now_us)
+/* One child does this for all until it ends. */
+static void read_kernel(apr_int64_t now_us)
 {
-    int mine = vl_charge_reads_usage(vl_child.shm, now_us);
-
-    if (mine) {
-        vl_usage_child_read(vl_child.usage, charge_usage, count_kills, NULL);
-        vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
-    }
-    else if (acceptor.reads_usage) {
-        vl_usage_child_close(vl_child.usage);
-    }
-    acceptor.reads_usage = mine;
+    if (!vl_charge_credit(vl_child.shm, now_us))
+        return;
+    vl_kills_child_read(vl_child.kills, count_kills, NULL);
+    vl_yield_child_set(vl_charge_has_outside(vl_child.shm, now_us));
 }
 
 /* Decides whether this child accepts connections until the next tick, and which ones it
@@ -473,11 +459,10 @@ static void tick(apr_int64_t now_us)
     int mpm_stalled;
 
     vl_shm_child_reclaim_dead(vl_child.shm);
-    vl_auto_adjust(vl_child.shm, now_us);
     vl_dispatch_revoke_stalled(vl_child.shm, now_us);
     vl_meter_tick(now_us);
     vl_newconn_measure_refusals(vl_meter_thread_us());
-    read_usage(now_us);
+    read_kernel(now_us);
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
     mpm_stalled = vl_newconn_tick(now_us);

@@ -13,14 +13,14 @@
 
 #include "cgroup/vl_place.h"
 #include "core/vl_shm.h"
-#include "cost/vl_usage.h"
+#include "cost/vl_kills.h"
 
 typedef struct vl_child_t {
     apr_pool_t *pool;               /* pchild */
     server_rec *main_server;
     vl_shm_t *shm;
     const vl_place_t *place;        /* the cgroups of the sites */
-    vl_usage_t *usage;
+    vl_kills_t *kills;
     const char *pid_file;           /* of the parent */
     const int *transfer_pair;       /* see vl_transfer.h */
     const int *relay_pair;          /* see vl_relay.h */

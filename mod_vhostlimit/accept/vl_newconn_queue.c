@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "accept/vl_newconn_queue.h"
 
+#include <netinet/in.h>
 #include <string.h>
 
 #include <http_log.h>
@@ -35,6 +36,21 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
         vl_newconn_pass_locked(newconn);
 }
 
+/* Returns 1 if the client is this server (vl_slot_call()): a connection to one of its own
+ * addresses comes from the same address. */
+static int is_call(const vl_newconn_t *newconn)
+{
+    const struct sockaddr_in *local = (const struct sockaddr_in *)&newconn->local;
+    const struct sockaddr_in *remote = (const struct sockaddr_in *)&newconn->remote;
+    const struct sockaddr_in6 *local6 = (const struct sockaddr_in6 *)&newconn->local;
+    const struct sockaddr_in6 *remote6 = (const struct sockaddr_in6 *)&newconn->remote;
+
+    if (newconn->local.ss_family == AF_INET)
+        return local->sin_addr.s_addr == remote->sin_addr.s_addr;
+    return newconn->local.ss_family == AF_INET6
+           && IN6_ARE_ADDR_EQUAL(&local6->sin6_addr, &remote6->sin6_addr);
+}
+
 void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
                              apr_uint32_t account, const vl_client_id_t *client)
 {
@@ -52,7 +68,9 @@ void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
     newconn->was_queued = 1;
     vl_waiters_lock();
     vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
-    if (vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
+    if ((is_call(newconn)
+         && vl_slot_call(vl_child.shm, account, &newconn->grant.ticket) == APR_SUCCESS)
+        || vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
         newconn->grant.ticket.client = *client;
         newconn->was_queued = newconn->queued_since_us != 0;

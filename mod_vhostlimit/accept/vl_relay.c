@@ -297,6 +297,10 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
     set_taken_locked(shm, item->number);
     vl_segment_cell(shm, from, account)->running--;
     shm->children[from].running--;
+    /* The child process counts the request as any other. */
+    shm->children[from].calls -= (apr_uint32_t)item->grant.ticket.call;
+    shm->head->calls -= (apr_uint32_t)item->grant.ticket.call;
+    item->grant.ticket.call = 0;
 }
 
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],

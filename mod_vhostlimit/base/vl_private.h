@@ -7,7 +7,9 @@
  * APLOGNO are reserved for httpd.  No state and no lock. */
 
 #include <httpd.h>
+#include <apr_portable.h>
 #include <http_config.h>
+#include <http_core.h>
 #include <http_log.h>
 #include <util_filter.h>
 
@@ -35,6 +37,17 @@ static inline apr_status_t vl_flush(conn_rec *c)
     while (last->next)
         last = last->next;
     return last->frec->filter_func.out_func(last, NULL);
+}
+
+/* Returns the descriptor of the connection's socket, or -1. */
+static inline int vl_socket_of(conn_rec *c)
+{
+    apr_socket_t *socket = ap_get_conn_socket(c);
+    int fd = -1;
+
+    if (socket)
+        apr_os_sock_get(&fd, socket);
+    return fd;
 }
 
 /* True for "httpd -X" and -DONE_PROCESS: the server has no child processes. */

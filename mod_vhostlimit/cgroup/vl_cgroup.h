@@ -85,12 +85,6 @@ const char *vl_cgroup_thread_file(const vl_cgroup_t *cg, apr_pool_t *p,
  * file for each hierarchy; i counts from 0. */
 const char *vl_cgroup_process_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                    const char *account, int i);
-/* The file with the CPU time of the account's back ends.  If that time includes the server
- * threads of the account, *ret_less is the file with the time of these threads, which the
- * caller must subtract; else it is NULL. */
-const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
-                                 const char *account, const char **ret_less);
-
 /* The file in which the field "oom_kill" counts the back-end processes that the kernel
  * has killed because of VhostLimitMemory.  NULL also if no vhost has that limit. */
 const char *vl_cgroup_kills_file(const vl_cgroup_t *cg, apr_pool_t *p,

@@ -84,25 +84,6 @@ const char *vl_cgroup_process_file(const vl_cgroup_t *cg, apr_pool_t *p,
                        ctl->version == 1 ? "/tasks" : "/cgroup.procs", NULL);
 }
 
-const char *vl_cgroup_usage_file(const vl_cgroup_t *cg, apr_pool_t *p,
-                                 const char *account, const char **ret_less)
-{
-    const controller_t *cpu = &cg->controllers[VL_CG_CPU];
-    const controller_t *ctl = &cg->controllers[VL_CG_CPUACCT];
-    const char *file = ctl->version == 1 ? "/cpuacct.usage" : "/cpu.stat";
-
-    *ret_less = NULL;
-    if (!ctl->version)
-        return NULL;
-    if (cpu->version == 1 && !cpu->missing && ctl->version == 1
-        && !strcmp(cpu->mount, ctl->mount))
-        *ret_less = apr_pstrcat(p, ctl->mount, vl_cgroup_threads_path(
-                                cg, p, vl_cgroup_file_name(p, account)), file,
-                                NULL);
-    return apr_pstrcat(p, ctl->mount, vl_cgroup_account_path(cg, p, account),
-                       file, NULL);
-}
-
 const char *vl_cgroup_kills_file(const vl_cgroup_t *cg, apr_pool_t *p,
                                  const char *account)
 {

@@ -29,11 +29,12 @@ typedef enum {
     VL_REASON_GONE          /* the client closed the connection while it was queued */
 } vl_reason_e;
 
-/* How the cost of a request's back end is determined, beyond the CPU time of its thread. */
+/* How the CPU time of an account's back ends is found, beyond that of Apache's threads. */
 typedef enum {
     VL_COST_THREAD,         /* no back end so far */
-    VL_COST_CLOCK,          /* estimated from time, see vl_charge.c */
-    VL_COST_CGROUP          /* measured by the account's cgroup */
+    VL_COST_PROCESSES,      /* the sampler measures its processes */
+    VL_COST_UNKNOWN,        /* a back end on this machine was not found: it is not charged */
+    VL_COST_REMOTE          /* its back ends are on other machines */
 } vl_cost_by_e;
 
 /* The limits of one account. In shared memory, so that a change reaches every child,
@@ -59,6 +60,7 @@ typedef struct vl_ticket_t {
     apr_uint32_t account;
     apr_uint32_t charged;       /* estimated cost charged at the start, us */
     int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
+    int call;                   /* 1: see vl_slot_call() */
     vl_client_id_t client;      /* the client that was charged client_us in
                                  * advance */
     apr_uint32_t client_us;

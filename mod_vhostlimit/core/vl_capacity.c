@@ -11,32 +11,24 @@ static apr_uint32_t difference(apr_uint32_t all, apr_uint32_t used)
     return all > used ? all - used : 0;
 }
 
-apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm)
+apr_uint32_t vl_capacity_auto(const vl_shm_t *shm)
 {
-    return shm->head->processors
-           * (shm->head->mostly_streams ? VL_AUTO_MIN_PER_CPU_HTTP2 : VL_AUTO_MIN_PER_CPU);
+    return shm->head->processors * VL_AUTO_PER_CPU;
 }
 
-/* With automatic slots an account is within its share of CPU time, not of slots, as long as
- * they are as few as keep the processors busy. Some are kept for accounts that hold none:
+/* With automatic slots an account is within its share of CPU time, not of slots. Some are kept for accounts that hold none:
  * they would wait for the end of a request otherwise, however little they ask for. An account
  * that is not first leaves them free too. Otherwise one with a small weight, which often holds
- * none, would get more than its share. If requests hold the others without using CPU time,
- * vl_auto_adjust() adds some. */
+ * none, would get more than its share. Slots are counted in thousandths. */
 int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_first)
 {
-    const vl_queue_head_t *q = shm->queue.head;
-    apr_uint32_t held = shm->queue.flows[account].running;
-    apr_uint32_t left = difference(q->slots, q->running);
+    apr_uint32_t held = shm->queue.flows[account].load;
+    apr_uint32_t left = vl_queue_free(&shm->queue);
 
-    if (shm->head->auto_on) {
-        apr_uint32_t fewest = vl_capacity_fewest(shm);
-
-        if ((held || !is_first) && left <= (fewest < 5 ? 1 : fewest / 5))
-            return 0;
-        if (held && held < fewest)
-            return 1;
-    }
+    if (vl_queue_is_light(&shm->queue, account, is_first))
+        return 1;
+    if (shm->head->auto_on)
+        return left && ((!held && is_first) || left > vl_capacity_auto(shm) * 1000 / 5);
     return vl_queue_may_take(&shm->queue, account, held, left);
 }
 

@@ -16,13 +16,11 @@
 
 #include "core/vl_shm.h"
 
-/* VhostLimitSlots auto: the fewest slots for each processor, and the fewest while most
- * requests are streams of HTTP/2 and use no back end. A lease begins several streams at once, so
- * these need fewer slots (docs/design/003-fair-accept.md has the measurements). */
-#define VL_AUTO_MIN_PER_CPU 8
-#define VL_AUTO_MIN_PER_CPU_HTTP2 4
-/* Returns the fewest automatic slots. */
-apr_uint32_t vl_capacity_fewest(const vl_shm_t *shm);
+/* VhostLimitSlots auto: slots for each processor. A slot is runnable work (vl_queue.h), so
+ * more would only make the kernel switch between more of it. */
+#define VL_AUTO_PER_CPU 8
+/* Returns the number of automatic slots. */
+apr_uint32_t vl_capacity_auto(const vl_shm_t *shm);
 /* Returns 1 if the account may hold one more of the server's slots. is_first: no other
  * account is due before it. */
 int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_first);

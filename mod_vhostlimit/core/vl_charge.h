@@ -2,75 +2,57 @@
 #ifndef VL_CHARGE_H
 #define VL_CHARGE_H
 
-/* The cost of requests: the CPU time of their threads, plus the work of back ends. Back-end
- * work is measured by the CPU time of the account's cgroup if possible, and otherwise
- * estimated by a clock (docs/design/005-cost.md).
+/* The cost of requests, in CPU time only: that of Apache's threads, which their own clocks
+ * measure, and that of back ends, which the sampler measures (cost/vl_sampler.h,
+ * docs/design/005-cost.md). Time in which nothing ran is never charged.
  *
- * This file owns, in the segment, the clock of back-end work and each account's averages,
- * last readings and charges for the status page. It charges the account's flow in
- * vl_queue.h. Invariants: head.elsewhere is the sum of the children's; what is measured is
- * charged either as an average when a request ends, and corrected by vl_charge_usage(), or
- * not at all.
+ * The sampler learns of back ends' CPU time later than the request ends. So a request is
+ * charged an advance at its end: its time in service, at the account's recent ratio of
+ * back-end CPU time to time in service. vl_charge_backend() replaces the advances by what
+ * was measured, so the sum is exact.
+ *
+ * This file owns, in the segment, each account's advances and its charges for the status
+ * page. It charges the account's flow in vl_queue.h. Invariant: each request is charged the
+ * CPU time of its thread once, however it is split into parts.
  *
  * Lock: the segment lock, which the functions take themselves unless stated otherwise.
- * Called by vl_slot.c at the end of a request, by the thread of the request while it runs
- * (vl_meter.h), and by the timer of each child (vl_usage.h). */
+ * Called by vl_slot.c at the end of a request, by the timer of each child while it runs
+ * (vl_meter.h), and by the sampler. */
 
 #include "core/vl_shm.h"
 
 typedef struct vl_cost_t {
     apr_uint64_t busy_us;       /* from the start to the end */
     apr_uint64_t cpu_us;        /* CPU time of Apache's thread */
-    int elsewhere;              /* 1: runs in a back end since ... */
-    apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
     apr_uint64_t charged_us;    /* part of it that vl_charge_part() has charged */
-    int grouped;                /* 1: its back end is in the account's cgroup */
     const vl_client_id_t *client;   /* charged too (vl_clients.h), or NULL */
 } vl_cost_t;
 
-/* Counts a request that is sent to a back end (PHP-FPM, CGI, a proxied server), which uses
- * CPU time that its thread's clock does not show. Returns the reading of the clock for
- * vl_cost_t.elsewhere_from. */
-apr_uint64_t vl_charge_elsewhere(vl_shm_t *shm, apr_int64_t now_us);
-
-/* Returns a recent reading of the same clock. Takes no lock. */
-apr_uint64_t vl_charge_elsewhere_clock(const vl_shm_t *shm);
-/* vl_charge_elsewhere_pause() stops the clock of a request whose back end waits for the
- * client, too, and returns the value for vl_charge_elsewhere_go_on(). That one continues
- * the clock and returns a new reading in place of `from`. */
-apr_uint64_t vl_charge_elsewhere_pause(vl_shm_t *shm, apr_int64_t now_us,
-                                       apr_uint64_t from);
-apr_uint64_t vl_charge_elsewhere_go_on(vl_shm_t *shm, apr_int64_t now_us,
-                                       apr_uint64_t done);
-
-/* Returns the estimated back-end work since that reading, us of CPU time. Returns 0 for an
- * account whose back ends are measured: vl_charge_usage() charges them. */
-apr_uint64_t vl_charge_so_far(vl_shm_t *shm, apr_uint32_t account,
-                              apr_uint64_t from);
 /* Charges the account us of CPU time for a part of a request's work. */
 void vl_charge_part(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
-
 /* The same under the segment lock. */
 void vl_charge_part_locked(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us);
-/* Ends the charging of a request: counts its cost, refunds cost->charged_us, and returns the
- * whole cost, us of CPU time, for vl_queue_end(). Requires the segment lock. */
+/* Ends the charging of a request: counts its cost for the status page, and returns the whole
+ * cost with the advance for its back ends, us of CPU time, for vl_queue_end(). Requires the
+ * segment lock. */
 apr_uint64_t vl_charge_end_locked(vl_shm_t *shm, apr_uint32_t account,
                                   const vl_cost_t *cost);
 
-/* Returns 1 if this child is the one that currently reads the usage of back ends. In that
- * case it also gives credit to the accounts with a cap. Every child calls it about ten
- * times a second. Dispatches. */
-int vl_charge_reads_usage(vl_shm_t *shm, apr_int64_t now_us);
-/* Charges the measured CPU time of the account's cgroup, unless hosts share the group
- * (vl_shm_post_config_hosts()). us: what its processes have used in total. resident: its back
- * ends are among them, so their requests need not be charged by the clock. */
-void vl_charge_usage(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us,
-                     int resident);
-
-/* Returns 1 if requests have recently run in back ends that no group measures, because they
- * are outside of the tree. Takes no lock. */
+/* Sampler: charges us of CPU time that back ends have used for the account since the last
+ * call, in place of the advances. by: how it was found. Call it for each such account about
+ * ten times a second, also with 0. */
+void vl_charge_backend(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t us, vl_cost_by_e by);
+/* Sampler: the account's back ends have had no work for long. Advances are 0 from now on. */
+void vl_charge_backend_idle(vl_shm_t *shm, apr_uint32_t account);
+/* Sampler: a back end outside of the server's cgroup tree works now. Takes no lock. */
+void vl_charge_outside(vl_shm_t *shm, apr_int64_t now_us);
+/* Returns 1 if one has worked in the last seconds. Takes no lock. */
 int vl_charge_has_outside(const vl_shm_t *shm, apr_int64_t now_us);
 
+/* Gives credit to the accounts with a cap, and dispatches. Every child calls it about ten
+ * times a second. Returns 1 to one of the children, which reads the kernel's counts of
+ * killed processes then. */
+int vl_charge_credit(vl_shm_t *shm, apr_int64_t now_us);
 /* Counts the processes of the account's group that the kernel killed for lack of memory.
  * kills: total since the group was created. vl_notice.c logs new ones. */
 void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills);

@@ -152,7 +152,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket = &child->ring[(child->ring_head + child->ring_len) % RING_SIZE];
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
-    ticket->stream = 0;
+    ticket->stream = ticket->call = 0;
     ticket->client_us = 0;
     move_first(shm, account, cell, ticket->charged, now_us);
     if (!child->ring_len)

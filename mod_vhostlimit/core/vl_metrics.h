@@ -42,7 +42,7 @@ typedef enum { VL_GAUGE, VL_COUNTER } vl_metric_kind_e;
     X(charged_us, VL_COUNTER, "charged_seconds_total",                        \
       "CPU time charged to the site, back ends included")                     \
     X(backend_us, VL_COUNTER, "backend_cpu_seconds_total",                    \
-      "CPU time of the processes in the site's cgroup")                       \
+      "CPU time of the site's back ends on this machine")                       \
     X(memory_kills, VL_COUNTER, "memory_kills_total",                         \
       "processes in the site's cgroup that the kernel killed for lack "       \
       "of memory")

@@ -1,4 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A flow whose load for its weight is below this part (3/4) of the heaviest flow's may exceed
+ * the slots. With equal loads allowed, the sum would never fall again. */
+#define LIGHT_PARTS 3
+#define LIGHT_OF 4
+/* Flows that are asked at most whether they can be served, each time that a slot is free. */
+#define SET_ASIDE_MOST 8
+/* ... until the sum is this many times the slots, or as many times as there are active flows. */
+#define EXCESS_MOST 4
+
 /* A flow is in the heap if and only if it has a waiting request, runs less than its
  * concurrency and has credit under its cap. The heap is ordered by virtual time, then by
  * number. head.running and head.waiting are the sums over the flows. A flow with a waiting or
@@ -17,11 +26,17 @@
 #include "base/vl_clock.h"
 #include "core/vl_admit.h"
 
+/* Returns how far virtual time a is after b. Virtual times wrap around. */
+static apr_int64_t vt_after(apr_uint64_t a, apr_uint64_t b)
+{
+    return (apr_int64_t)(a - b);
+}
+
 static int before(const vl_queue_t *q, apr_uint32_t a, apr_uint32_t b)
 {
-    const vl_flow_t *x = &q->flows[a], *y = &q->flows[b];
+    apr_int64_t after = vt_after(q->flows[a].vt, q->flows[b].vt);
 
-    return x->vt != y->vt ? x->vt < y->vt : a < b;
+    return after ? after < 0 : a < b;
 }
 
 static void heap_put(vl_queue_t *q, apr_uint32_t i, apr_uint32_t flow)
@@ -94,7 +109,7 @@ int vl_queue_is_within_bounds(const vl_queue_t *q, apr_uint32_t flow)
     const vl_flow_t *f = &q->flows[flow];
     apr_uint32_t concurrency = smaller(f->limits.concurrency, f->part.concurrency);
 
-    return (!concurrency || f->running < concurrency)
+    return (!concurrency || f->running < concurrency + f->idle)
            && (!cap_of(f) || f->credit_us > 0);
 }
 
@@ -117,6 +132,35 @@ static void count_active(vl_queue_t *q, vl_flow_t *f)
     f->active_milli = now;
 }
 
+static apr_uint32_t duty_of(const vl_queue_t *q, const vl_flow_t *f)
+{
+    apr_uint32_t duty = f->duty ? f->duty : q->head->duty;
+
+    return duty ? duty : 1000;
+}
+
+/* Returns 1 if the load of flow a for its weight is below parts/of of that of flow b. */
+static int is_lighter(const vl_flow_t *a, const vl_flow_t *b, apr_uint32_t parts,
+                      apr_uint32_t of)
+{
+    return (apr_uint64_t)a->load * weight_milli(b) * of
+           < (apr_uint64_t)b->load * weight_milli(a) * parts;
+}
+
+static void count_load(vl_queue_t *q, apr_uint32_t flow)
+{
+    vl_queue_head_t *head = q->head;
+    vl_flow_t *f = &q->flows[flow];
+    apr_uint32_t awake = f->running > f->asleep ? f->running - f->asleep : 0;
+    apr_uint32_t load = awake * duty_of(q, f);
+
+    head->load += (apr_uint64_t)load - f->load;
+    f->load = load;
+    if (load && (!head->heaviest
+                 || is_lighter(&q->flows[head->heaviest - 1], f, 1, 1)))
+        head->heaviest = flow + 1;
+}
+
 /* Restores the sums and the heap after any change of a flow. */
 static void update(vl_queue_t *q, apr_uint32_t flow)
 {
@@ -124,6 +168,7 @@ static void update(vl_queue_t *q, apr_uint32_t flow)
     int ready = is_ready(q, flow);
 
     count_active(q, f);
+    count_load(q, flow);
     if (ready && !f->heap_pos)
         heap_add(q, flow);
     else if (!ready && f->heap_pos)
@@ -154,11 +199,11 @@ static apr_int64_t most_credit(const vl_flow_t *f)
 static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
 {
     apr_uint64_t too_much = virtual_of(f, us);
-    apr_uint64_t behind = virtual_of(f, VL_REFUND_US);
-    apr_uint64_t least = q->head->vt > behind ? q->head->vt - behind : 0;
+    apr_uint64_t least = q->head->vt - virtual_of(f, VL_REFUND_US);
+    apr_int64_t most = vt_after(f->vt, least);
 
-    if (f->vt > least)
-        f->vt = f->vt - least > too_much ? f->vt - too_much : least;
+    if (most > 0)
+        f->vt -= too_much < (apr_uint64_t)most ? too_much : (apr_uint64_t)most;
     if (!cap_of(f))
         return;
     f->credit_us += (apr_int64_t)us;
@@ -169,7 +214,7 @@ static void refund(const vl_queue_t *q, vl_flow_t *f, apr_uint64_t us)
 /* A flow without waiting requests does not fall behind the current virtual time. */
 static void catch_up(const vl_queue_t *q, vl_flow_t *f)
 {
-    if (!f->waiting && f->vt < q->head->vt)
+    if (!f->waiting && vt_after(f->vt, q->head->vt) < 0)
         f->vt = q->head->vt;
 }
 
@@ -233,13 +278,6 @@ apr_uint64_t vl_queue_backlog_any(const vl_queue_t *q, apr_int64_t now_us)
     return backlog_until(head->backlog_us, head->waiting, head->waiting_since_us, now_us);
 }
 
-void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow)
-{
-    if (q->flows[flow].credit_us < 0)
-        q->flows[flow].credit_us = 0;
-    update(q, flow);
-}
-
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
 {
     vl_flow_t *f = &q->flows[flow];
@@ -296,9 +334,52 @@ void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
     update(q, flow);
 }
 
+void vl_queue_set_duty(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t duty,
+                       apr_uint32_t asleep, apr_uint32_t idle)
+{
+    vl_flow_t *f = &q->flows[flow];
+
+    f->duty = duty;
+    f->asleep = asleep;
+    f->idle = idle;
+    update(q, flow);
+}
+
+apr_uint32_t vl_queue_free(const vl_queue_t *q)
+{
+    apr_uint64_t all = (apr_uint64_t)q->head->slots * 1000;
+
+    if (all <= q->head->load)
+        return 0;
+    all -= q->head->load;
+    return all > APR_UINT32_MAX ? APR_UINT32_MAX : (apr_uint32_t)all;
+}
+
+int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow, int is_due)
+{
+    const vl_queue_head_t *head = q->head;
+    apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
+    vl_flow_t then = q->flows[flow];
+
+    if (!is_due)
+        then.load += duty_of(q, &then);
+    return head->heaviest && head->load < (apr_uint64_t)head->slots * 1000 * times
+           && is_lighter(&then, &q->flows[head->heaviest - 1], LIGHT_PARTS, LIGHT_OF);
+}
+
+static int has_slot(const vl_queue_t *q, apr_uint32_t flow)
+{
+    return vl_queue_free(q) || vl_queue_is_light(q, flow, 1);
+}
+
+static apr_uint32_t first_of(const vl_queue_t *q)
+{
+    return q->head->heap_len ? q->heap[0] : VL_NO_FLOW;
+}
+
 apr_uint32_t vl_queue_next(const vl_queue_t *q)
 {
-    if (!q->head->heap_len || q->head->running >= q->head->slots)
+    if (!q->head->heap_len || !has_slot(q, q->heap[0]))
         return VL_NO_FLOW;
     return q->heap[0];
 }
@@ -311,8 +392,11 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
     /* A flow that cannot be served is removed from the heap and stored in the cell that its
      * removal frees behind the heap. All of them are added again afterwards. Nearly always
      * there is none. */
-    for (flow = vl_queue_next(q); flow != VL_NO_FLOW && !can_serve(data, flow);
-         flow = vl_queue_next(q)) {
+    for (flow = first_of(q); flow != VL_NO_FLOW && !can_serve(data, flow); flow = first_of(q)) {
+        if (set_aside == SET_ASIDE_MOST) {
+            flow = VL_NO_FLOW;
+            break;
+        }
         heap_remove(q, flow);
         q->heap[q->head->heap_len] = flow;
         set_aside++;
@@ -324,7 +408,7 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
 
 int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow)
 {
-    return q->head->running < q->head->slots && !q->head->heap_len
+    return has_slot(q, flow) && !q->head->heap_len
            && !q->flows[flow].waiting && vl_queue_is_within_bounds(q, flow);
 }
 
@@ -343,7 +427,7 @@ static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
     vl_flow_t *f = &q->flows[flow];
     apr_uint32_t charged = f->estimate_us;
 
-    if (f->vt > q->head->vt)
+    if (vt_after(f->vt, q->head->vt) > 0)
         q->head->vt = f->vt;
     charge(f, charged);
     f->running++;
@@ -395,13 +479,14 @@ void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
 {
     apr_uint32_t f, i, running = 0, waiting = 0, ready = 0, active = 0;
-    apr_uint64_t weights = 0;
+    apr_uint64_t weights = 0, load = 0;
 
     for (f = 0; f < flows; f++) {
         const vl_flow_t *x = &q->flows[f];
         int in = is_ready(q, f);
 
         running += x->running;
+        load += x->load;
         waiting += x->waiting;
         ready += in;
         active += x->running || x->waiting;
@@ -414,6 +499,8 @@ const char *vl_queue_validate(const vl_queue_t *q, apr_uint32_t flows)
     }
     if (running != q->head->running || waiting != q->head->waiting)
         return "running and waiting are the sums over the flows";
+    if (load != q->head->load)
+        return "load is the sum over the flows";
     if (active != q->head->active || weights != q->head->active_milli)
         return "active and active_milli are the number and the weights of active flows";
     if (ready != q->head->heap_len)

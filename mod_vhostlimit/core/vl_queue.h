@@ -11,6 +11,10 @@
  * the view (vl_queue_t) holds this process's pointers to them. Lock: the caller's (the segment
  * lock).
  *
+ * Depth counts runnable work. A running request counts as its flow's duty: the part of its
+ * time in which it wants a processor, as the sampler measures it (vl_duty.h). A request that
+ * sleeps holds nearly no slot.
+ *
  * Virtual time is service received, divided by weight: cost * VL_VT_UNIT / weight. The cost
  * of a request is known only at its end. So its flow is charged an estimate (a moving
  * average) at the start and the difference at the end. */
@@ -34,6 +38,10 @@ typedef struct vl_flow_t {
     apr_uint64_t backlog_us;    /* time in which a request waited, until then */
     apr_uint32_t waiting;
     apr_uint32_t running;       /* begun, not yet ended */
+    apr_uint32_t asleep;        /* of these, for long: they hold no slot */
+    apr_uint32_t idle;          /* of these, without a back end: no concurrency either */
+    apr_uint32_t duty;          /* permille; 0: unknown, that of the head holds */
+    apr_uint32_t load;          /* permille of a slot that its running requests hold */
     apr_uint32_t estimate_us;   /* estimated cost of a request; at least 1 */
     apr_uint32_t heap_pos;      /* 1 + index in the heap; 0: not in the heap */
     apr_uint32_t active_milli;  /* weight * 1000 while it is active; 0: it is not */
@@ -41,8 +49,12 @@ typedef struct vl_flow_t {
 
 typedef struct vl_queue_head_t {
     apr_uint64_t vt;            /* start tag of the last request that began */
-    apr_uint32_t slots;         /* D: most requests running in all flows */
+    apr_uint32_t slots;         /* D: most runnable requests in all flows */
     apr_uint32_t running;
+    apr_uint32_t duty;          /* average of all flows, permille; 0: unknown */
+    apr_uint32_t heaviest;      /* 1 + the flow with the most load for its weight, as far as
+                                 * known; 0: none */
+    apr_uint64_t load;          /* the sum of the flows', permille of a slot */
     apr_uint32_t waiting;
     apr_int64_t waiting_since_us;   /* when the first of the waiting requests arrived */
     apr_uint64_t backlog_us;    /* time in which a request waited, until then */
@@ -74,8 +86,6 @@ apr_uint64_t vl_queue_backlog_any(const vl_queue_t *q, apr_int64_t now_us);
  * is taken from the credit, and it is granted nothing without credit. The credit grows by the
  * cap's fraction of the time that passes, up to that fraction of VL_CREDIT_US. */
 #define VL_CREDIT_US 200000
-/* Cancels the debt of a flow, because it was only estimated. */
-void vl_queue_forgive(vl_queue_t *q, apr_uint32_t flow);
 /* Adds the credit for passed_us of time. */
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us);
 
@@ -89,12 +99,30 @@ void vl_queue_charge(vl_queue_t *q, apr_uint32_t flow, apr_int64_t us);
 void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow);
 void vl_queue_abandon(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n);
 
+/* Sets what the sampler has found out about the flow's running requests. duty: 0 or
+ * VL_DUTY_MIN to 1000. asleep: requests that have wanted no processor for long. idle: those
+ * of them that wait for no back end. */
+void vl_queue_set_duty(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t duty,
+                       apr_uint32_t asleep, apr_uint32_t idle);
+/* A flow of sleeping requests may have this many permille of a slot for each of them at
+ * least, so that a flow that begins to compute has a bounded number of requests running. */
+#define VL_DUTY_MIN 20
+
+/* Returns how many thousandths of a slot are free. */
+apr_uint32_t vl_queue_free(const vl_queue_t *q);
+/* Returns 1 if a request of the flow may begin although no slot is free: slots are not taken
+ * back, and the flow's load for its weight is well below the heaviest flow's. Otherwise long
+ * requests would keep the processors that they got while no other flow wanted them. is_due:
+ * no other flow has less virtual time. If one has, the load counts with one more request. */
+int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow, int is_due);
+
 /* Returns the next flow: the one with the least virtual time among those that have a
  * waiting request, run less than their concurrency and have credit under their cap. Returns
- * VL_NO_FLOW if there is none or no slot is free. */
+ * VL_NO_FLOW if there is none, or if no slot is free and the flow is not light. */
 apr_uint32_t vl_queue_next(const vl_queue_t *q);
 
-/* The same among the flows for which can_serve(data, flow) returns non-zero. */
+/* The same among the flows for which can_serve(data, flow) returns non-zero, which also
+ * decides about slots. Asks a few flows only, because the caller holds a lock. */
 typedef int (*vl_queue_filter_fn)(void *data, apr_uint32_t flow);
 apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
                                  void *data);

@@ -38,6 +38,7 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
     if (child->ring_len)
         __atomic_store_n(&child->stalled, 0, __ATOMIC_RELAXED);
     child->running = child->ring_len;
+    shm->head->calls += child->calls;
     child->occupied = child->streams = 0;
     for (i = 0; i < child->ring_len; i++)
         q->flows[vl_segment_ticket(child, i)->account].running++;
@@ -54,7 +55,6 @@ static void sum_child_locked(vl_shm_t *shm, apr_uint32_t c)
         shm->accounts[a].occupied += cell->occupied;
         shm->accounts[a].deferred += cell->deferred;
     }
-    shm->head->elsewhere += child->elsewhere;
 }
 
 /* Makes the chains of hosts, and the list of free entries, again. Requires the segment
@@ -85,13 +85,12 @@ static void sum_up_locked(vl_shm_t *shm)
     apr_uint32_t a, c, i, asking = 0, waiting = 0;
 
     chain_hosts_locked(shm);
-    shm->head->elsewhere = 0;
-    q->head->running = q->head->heap_len = q->head->active = 0;
-    q->head->active_milli = 0;
+    q->head->running = q->head->heap_len = q->head->active = q->head->heaviest = 0;
+    q->head->active_milli = q->head->load = shm->head->calls = 0;
     for (i = 0; i < vl_segment_count(shm); i++) {
         a = vl_segment_account(shm, i);
         q->flows[a].running = q->flows[a].waiting = q->flows[a].heap_pos = 0;
-        q->flows[a].active_milli = 0;
+        q->flows[a].active_milli = q->flows[a].load = 0;
         shm->accounts[a].occupied = shm->accounts[a].deferred = 0;
     }
     for (c = 0; c < shm->head->columns; c++) {

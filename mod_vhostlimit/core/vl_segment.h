@@ -8,7 +8,7 @@
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients | known
  *   | waiting x children x capacity | sleeping x children | accepting x children
- *   | hosts | host x max | bucket x buckets | seen ]
+ *   | tasks x children | hosts | host x max | bucket x buckets | seen ]
  *
  * Accounts 0 ... sites-1 are those of sites, the others those of hosts (vl_hosts.h).
  *
@@ -42,8 +42,8 @@
  * call while it holds the lock.
  *
  * The files of the core, from the bottom up; each calls only those before it. Without the
- * segment: vl_admit, vl_queue, vl_override, vl_cpu, vl_clients, vl_known, vl_wait. With the
- * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_auto, vl_slot,
+ * segment: vl_admit, vl_queue, vl_override, vl_clients, vl_known, vl_wait. With the
+ * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_duty, vl_slot,
  * vl_shm_child, vl_shm, vl_fleet, vl_inside, vl_thread, vl_waiters. vl_limited calls vl_segment
  * only. */
 
@@ -52,8 +52,7 @@
 #include <apr_hash.h>
 #include <apr_time.h>
 
-#include "core/vl_auto.h"
-#include "core/vl_cpu.h"
+#include "core/vl_duty.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
 #include "core/vl_known.h"
@@ -79,12 +78,10 @@ typedef struct account_t {
     apr_uint64_t service_us;
     apr_uint32_t occupied;          /* threads that it uses without a slot */
     apr_uint32_t deferred;          /* connections that wait beyond its queue */
-    int measured;                   /* 1: vl_charge_usage() measures its back ends */
-    apr_uint64_t usage_us;          /* last reading of vl_charge_usage(); 0: none */
     apr_uint32_t thread_us;         /* average CPU time of a request in its thread */
-    apr_uint32_t backend_us;        /* average CPU time of a request in back ends */
-    apr_uint32_t backend_ended;     /* requests charged with it since the reading */
-    apr_int64_t backend_since_us;   /* when the first of those ended */
+    apr_uint32_t backend_permille;  /* its back ends' CPU time, of time in service */
+    apr_uint64_t backend_advance_us;    /* charged since vl_charge_backend() ... */
+    apr_uint64_t backend_busy_us;   /* ... for this time in service */
     vl_cost_by_e cost_by;
     int kills_known;
     apr_uint64_t kills;             /* last reading of vl_usage_kills() */
@@ -123,8 +120,8 @@ typedef struct child_t {
     apr_uint32_t occupied;
     apr_uint32_t streams;
     apr_uint32_t ended;             /* requests ended since it attached; wraps */
-    apr_uint32_t elsewhere;         /* requests that run in back ends */
-    apr_uint64_t cpu_us;            /* CPU time used until head_t.cpu_at */
+    apr_uint32_t calls;             /* slots held for calls (vl_slot_call()) */
+    apr_uint32_t tasks;             /* entries of its tasks that were ever used; atomic */
     int woken;                      /* 1: its eventfd has been written */
     int stalled;                    /* 1: no grants, see vl_dispatch.c */
     pid_t died;                     /* the process that its rescue process saw die; atomic */
@@ -147,25 +144,13 @@ typedef struct head_t {
     vl_queue_head_t queue;
     int contended;                  /* 1: the heap is not empty; atomic */
     apr_uint32_t processors;        /* that the server may use */
-    apr_uint32_t elsewhere;         /* requests that run in back ends */
-    apr_int64_t elsewhere_at;       /* when elsewhere_ns was last advanced, us */
-    apr_uint64_t elsewhere_ns;      /* clock of back-end work (vl_charge.c) */
-    apr_int64_t outside_at;         /* when a request last ended in a back end that no group
-                                     * measures, us */
-    apr_uint32_t others_permille;   /* permille of a processor that processes other than the
-                                     * children use; UINT32_MAX: unknown */
-    apr_int64_t cpu_at;             /* when `cpu` was read, us */
-    vl_cpu_t cpu;                   /* last reading of the processors' times */
-    apr_uint64_t quota_stops;       /* last value of vl_quota_child_stops() */
-    apr_uint32_t reader;            /* child that reads the back ends' usage */
+    apr_int64_t outside_at;         /* when a back end outside of the cgroup tree last
+                                     * worked, us; atomic */
+    apr_uint32_t reader;            /* child that gives credit and reads kills */
     apr_int64_t read_at;            /* when it last did, us */
-    int auto_on;                    /* 1: vl_auto.h sets the number of slots */
-    vl_auto_t auto_state;
-    apr_int32_t streams_more;       /* streams of HTTP/2 that began since the last step of
-                                     * vl_auto.h, minus other requests; atomic */
-    int mostly_streams;             /* 1: most requests are streams of HTTP/2 and use
-                                     * no back end */
-    apr_uint64_t backlog_us;        /* vl_queue_backlog_any() at the last step of vl_auto.h */
+    apr_uint32_t calls;             /* the sum of the children's */
+    int auto_on;                    /* 1: VhostLimitSlots auto */
+    vl_sampler_state_t sampler;     /* see vl_duty.h */
     apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     vl_fleet_state_t fleet;         /* see vl_fleet.h */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
@@ -194,6 +179,7 @@ struct vl_shm_t {
                                      * connection (vl_relay.c) */
     apr_int64_t *accepting_us;      /* when each child last said that it takes new connections, us;
                                      * 0: it takes none; atomic (vl_shm_child.c) */
+    task_t *tasks;                  /* VL_TASKS_MAX of each child (vl_duty.h) */
     vl_hosts_t *hosts;
     vl_host_t *host;
     apr_uint32_t *host_buckets;     /* 1 + the first entry of the chain, 0: none; atomic */

@@ -4,6 +4,7 @@
 #include "core/vl_shm.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -68,11 +69,20 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
     shm->sleeping = carve(base, &offset, sizeof(apr_uint32_t) * children);
     shm->accepting_us = carve(base, &offset, sizeof(apr_int64_t) * children);
+    shm->tasks = carve(base, &offset, sizeof(task_t) * VL_TASKS_MAX * children);
     shm->hosts = carve(base, &offset, sizeof(vl_hosts_t));
     shm->host = carve(base, &offset, sizeof(vl_host_t) * hosts);
     shm->host_buckets = carve(base, &offset, sizeof(apr_uint32_t) * buckets_for(hosts));
     shm->host_seen = carve(base, &offset, hosts ? sizeof(apr_uint64_t) * HOSTS_SEEN : 0);
     return offset;
+}
+
+/* Returns the number of processors that the server may run on. */
+static apr_uint32_t count_processors(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) ? 1 : (apr_uint32_t)CPU_COUNT(&set);
 }
 
 static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
@@ -84,8 +94,7 @@ static void set_up(vl_shm_t *shm, apr_uint32_t sites, apr_uint32_t hosts,
     shm->head->capacity = sites + hosts;
     shm->head->sites = sites;
     shm->head->children = children;
-    shm->head->processors = vl_cpu_count();
-    shm->head->others_permille = UINT32_MAX;
+    shm->head->processors = count_processors();
     shm->head->created = apr_time_now();
     shm->head->queue.slots = APR_UINT32_MAX;
     vl_clients_init(shm->clients);
@@ -321,6 +330,9 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->metrics.waiting = shm->queue.flows[account].waiting;
     ret->metrics.deferred = a->deferred;
     ret->cost_by = a->cost_by;
+    ret->duty = shm->queue.flows[account].duty;
+    ret->asleep = shm->queue.flows[account].asleep;
+    ret->load = shm->queue.flows[account].load;
     ret->service_us = a->service_us;
     ret->limited_since_us = a->limited.since_us;
 }
@@ -386,15 +398,9 @@ void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
 
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts)
 {
-    account_t *a = &shm->accounts[account];
-
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
-    if (a->has_hosts != has_hosts) {
-        a->measured = 0;
-        a->usage_us = 0;
-    }
-    a->has_hosts = has_hosts;
+    shm->accounts[account].has_hosts = has_hosts;
     vl_segment_unlock(shm);
 }
 

@@ -35,7 +35,10 @@ typedef struct vl_account_snapshot_t {
     vl_override_t override;     /* all limits, and which differ from the configuration */
     vl_part_t part;             /* leased by vhostlimit-fleet */
     vl_metrics_t metrics;
-    vl_cost_by_e cost_by;       /* of the last request with a back end */
+    vl_cost_by_e cost_by;       /* how the CPU time of its back ends is found */
+    apr_uint32_t duty;          /* see vl_queue.h; permille, 0: unknown */
+    apr_uint32_t asleep;        /* running requests that hold no slot */
+    apr_uint32_t load;          /* permille of a slot that the others hold */
     apr_uint64_t service_us;    /* moving average of busy time per request */
     apr_int64_t limited_since_us;   /* see vl_limited.h; 0: not limited */
     vl_rate_t rate;             /* of the CPU time charged */
@@ -90,8 +93,7 @@ apr_status_t vl_shm_snapshots(vl_shm_t *shm, const apr_uint32_t *accounts,
  * clients. weights NULL: it has no classes. */
 void vl_shm_post_config_classes(vl_shm_t *shm, apr_uint32_t account,
                                 const apr_uint32_t *weights, apr_uint32_t known_share);
-/* Records whether the hosts of the site have accounts (vl_hosts.h): then its cgroup measures
- * all of them together, which is charged to none of them. */
+/* Records whether the hosts of the site have accounts (vl_hosts.h). */
 void vl_shm_post_config_hosts(vl_shm_t *shm, apr_uint32_t account, int has_hosts);
 /* Returns 1 if a request of the account has had to wait in the last second. No lock. */
 int vl_shm_is_contended(const vl_shm_t *shm, apr_uint32_t account);

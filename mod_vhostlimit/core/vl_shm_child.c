@@ -51,8 +51,7 @@ static apr_uint32_t reclaim_locked(vl_shm_t *shm, apr_uint32_t child)
         shm->accounts[a].occupied -= cell->occupied;
         memset(cell, 0, sizeof(*cell));
     }
-    __atomic_store_n(&shm->head->elsewhere, shm->head->elsewhere - dead->elsewhere,
-                     __ATOMIC_RELAXED);
+    shm->head->calls -= dead->calls;
     __atomic_fetch_sub(&shm->head->asking, dead->asks != 0, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->sleeping[child], 0, __ATOMIC_RELAXED);
     __atomic_store_n(&shm->accepting_us[child], 0, __ATOMIC_RELAXED);

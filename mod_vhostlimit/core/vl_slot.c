@@ -21,6 +21,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, unsigned flags
     ticket->account = account;
     ticket->charged = vl_queue_begin_now(&shm->queue, account);
     ticket->stream = stream;
+    ticket->call = 0;
     ticket->client_us = 0;
     cell->running++;
     child->running++;
@@ -37,6 +38,8 @@ static void free_slot_locked(vl_shm_t *shm, const vl_ticket_t *ticket)
     child->running--;
     cell->streams -= ticket->stream;
     child->streams -= ticket->stream;
+    child->calls -= ticket->call;
+    shm->head->calls -= ticket->call;
     child->ended++;
 }
 
@@ -348,7 +351,7 @@ static int is_overrun(const vl_shm_t *shm, unsigned flags)
 
     if (flags & VL_SLOT_CANNOT_WAIT)
         return 0;
-    return q->heap_len && q->running / OVERRUN >= q->slots;
+    return q->heap_len && q->load / (OVERRUN * 1000) >= q->slots;
 }
 
 apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
@@ -362,6 +365,26 @@ apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flag
         take_slot_locked(shm, account, flags, ret_ticket);
     else
         rv = APR_EAGAIN;
+    vl_segment_unlock(shm);
+    return rv;
+}
+
+apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+    head_t *head = shm->head;
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (head->calls < head->queue.running - head->calls) {
+        take_slot_locked(shm, account, 0, ret_ticket);
+        ret_ticket->call = 1;
+        shm->children[shm->self].calls++;
+        head->calls++;
+    }
+    else {
+        rv = APR_EAGAIN;
+    }
     vl_segment_unlock(shm);
     return rv;
 }
@@ -399,7 +422,7 @@ static vl_decision_t decide_dryrun_locked(vl_shm_t *shm, apr_uint32_t account)
     if (decision.verdict == VL_REFUSE)
         a->metrics.would_refuse++;
     else if (waits || (limits->queue
-                       && (q->running >= q->slots || q->heap_len)))
+                       && (!vl_queue_free(&shm->queue) || q->heap_len)))
         a->metrics.would_queue++;
     return decision;
 }
@@ -512,7 +535,8 @@ static apr_uint64_t release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
     apr_uint64_t cost_us = vl_charge_end_locked(shm, ticket->account, cost);
 
     free_slot_locked(shm, ticket);
-    vl_queue_end(&shm->queue, ticket->account, ticket->charged, cost_us);
+    vl_queue_end(&shm->queue, ticket->account,
+                 ticket->charged + (apr_uint32_t)cost->charged_us, cost_us);
     return cost_us;
 }
 
@@ -568,9 +592,7 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
 {
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
-    /* A restart keeps the number of slots that vl_auto.h has found. */
-    if (slots || !shm->head->auto_on)
-        shm->head->queue.slots = slots ? slots : vl_capacity_fewest(shm);
+    shm->head->queue.slots = slots ? slots : vl_capacity_auto(shm);
     shm->head->auto_on = !slots;
     vl_dispatch_and_unlock(shm);
 }

@@ -104,6 +104,12 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                               vl_ticket_t *ret_ticket);
 
+/* Takes a slot at once for a request whose client is this server: a running request probably
+ * waits for it, and keeps its slot and its part of VhostLimitConcurrency until then. As many
+ * such calls run as other requests do; beyond that, returns APR_EAGAIN, and the request waits
+ * like any other. The limit also holds if a proxy on this machine sends all requests. */
+apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket);
+
 /* Returns the estimated cost of a request of the account, us of CPU time. Takes no lock. */
 apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of queued requests and connections of the account in all children.
@@ -152,7 +158,7 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us);
  * account's own limits. */
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket);
 
-/* Sets the number of slots of the server. 0: vl_auto.h determines it from now on. */
+/* Sets the number of slots of the server. 0: vl_capacity_auto(). */
 void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots);
 /* Returns 1 if the account has a CPU cap, so it may become eligible without any release.
  * Takes no lock. */

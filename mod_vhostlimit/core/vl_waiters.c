@@ -345,7 +345,7 @@ static void wait_for_wakeup(apr_uint32_t account, apr_int64_t until_us)
 
     pthread_mutex_unlock(&park.lock);
     if (vl_slot_capped(park.shm, account)) {
-        vl_charge_reads_usage(park.shm, vl_clock_us());
+        vl_charge_credit(park.shm, vl_clock_us());
         if (left_us > CHECK_US)
             left_us = CHECK_US;
     }

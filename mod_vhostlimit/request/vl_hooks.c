@@ -245,21 +245,13 @@ static int end_at_switch(conn_rec *c, request_rec *r, server_rec *s,
     return DECLINED;
 }
 
-/* Returns 1 if a back end (a proxied server, CGI, FastCGI) works on the request. */
-static int has_back_end(const request_rec *r)
+/* Returns 1 if a handler other than that of files works on the request: it may start a program
+ * or wait for another server. */
+static int has_handler(const request_rec *r)
 {
-    static const char *const handlers[] = {
-        "proxy-server", "cgi-script", "fcgid-script", NULL
-    };
-    int i;
-
-    if (r->proxyreq || !r->handler)
-        return r->proxyreq != PROXYREQ_NONE;
-    for (i = 0; handlers[i]; i++) {
-        if (!strcmp(r->handler, handlers[i]))
-            return 1;
-    }
-    return !strncmp(r->handler, "proxy:", 6);
+    return r->proxyreq != PROXYREQ_NONE
+           || (r->handler && strcmp(r->handler, "default-handler")
+               && !strchr(r->handler, '/'));
 }
 
 /* Returns 1 for mod_cgi, whose programs start in the account's cgroup. The daemon of
@@ -270,14 +262,17 @@ static int is_forked_by_us(const request_rec *r)
            && ap_find_linked_module("mod_cgi.c") != NULL;
 }
 
-/* Returns 1 if the cgroup of the site measures the back end of the request. The group of a
- * site whose hosts have accounts measures all of them together. */
-static int is_measured(const request_rec *r)
+/* Gives a slot to the error page of a request that was refused. Without a free slot Apache's
+ * own text is sent: the page must not cost what the refusal has saved. */
+static int admit_error_page(request_rec *r, req_t *req)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
 
-    return conf->accounts.by == VL_ACCOUNTS_VHOST && is_forked_by_us(r)
-           && vl_place_forks(vl_child.place, conf->account);
+    if (vl_slot_try(vl_child.shm, req->account, &req->admission.ticket) != APR_SUCCESS)
+        return conf->status_code;
+    req->is_error_page = req->admission.entered = 1;
+    vl_request_begin(req, conf);
+    return DECLINED;
 }
 
 /* fixups hook, the last one before the handler of the request, or of its internal
@@ -294,8 +289,12 @@ static int req_fixups(request_rec *r)
     vl_sandbox_fork_for(conf->programs);
     if (conf->programs && is_forked_by_us(r))
         vl_sandbox_await_end(r->pool);
-    if (req && vl_request_is_counted(req) && !req->meter.elsewhere && has_back_end(r))
-        vl_meter_elsewhere(&req->meter, is_measured(r));
+    if (!has_handler(r))
+        return DECLINED;
+    if (r->prev && req && req->state == REQ_REFUSED && conf->mode == VL_MODE_ON)
+        return admit_error_page(r, req);
+    if (req && vl_request_is_counted(req))
+        vl_meter_may_last(&req->meter);
     return DECLINED;
 }
 
@@ -308,7 +307,7 @@ static const char *action_name(const req_t *req)
         return "pass";
     if (req->admission.decision.reason == VL_REASON_GONE)
         return "gone";
-    return req->admission.entered ? "dryrun" : "refused";
+    return req->admission.entered && !req->is_error_page ? "dryrun" : "refused";
 }
 
 /* log_transaction hook: sets the variables for logs. mod_log_config reads the

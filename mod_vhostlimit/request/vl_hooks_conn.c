@@ -120,7 +120,8 @@ static int is_endless(const req_t *req)
 {
     const request_rec *r = req->r;
 
-    if (r->output_filters == r->connection->output_filters)
+    if (r->status == HTTP_SWITCHING_PROTOCOLS
+        || r->output_filters == r->connection->output_filters)
         return 1;
     while (r->next)
         r = r->next;

@@ -41,21 +41,11 @@ int vl_hooks_ends_request(const apr_bucket_brigade *bb)
     return 0;
 }
 
-static int socket_of(conn_rec *c)
-{
-    apr_socket_t *socket = ap_get_conn_socket(c);
-    int fd = -1;
-
-    if (socket)
-        apr_os_sock_get(&fd, socket);
-    return fd;
-}
-
 /* Returns 1 if the client is not ready for SLOW_MS, or, if it is known to be slow, is
  * not ready now. */
 static int is_not_ready(conn_rec *c, req_t *req, short events)
 {
-    struct pollfd pfd = { socket_of(c), events, 0 };
+    struct pollfd pfd = { vl_socket_of(c), events, 0 };
 
     if (poll(&pfd, 1, req->is_slow ? 0 : SLOW_MS))
         return 0;
@@ -71,7 +61,7 @@ static apr_size_t piece_size(conn_rec *c)
     int size = 0;
     socklen_t len = sizeof(size);
 
-    if (getsockopt(socket_of(c), SOL_SOCKET, SO_SNDBUF, &size, &len)
+    if (getsockopt(vl_socket_of(c), SOL_SOCKET, SO_SNDBUF, &size, &len)
         || size / 4 < PIECE_MIN)
         return PIECE_MIN;
     return (apr_size_t)size / 4;

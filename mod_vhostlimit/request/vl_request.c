@@ -13,7 +13,6 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
-#include "core/vl_auto.h"
 #include "core/vl_thread.h"
 
 /* Average CPU time of the account's requests, us, from which a thread moves into the
@@ -164,9 +163,15 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
         grant->refused = VL_REASON_QUEUE;
 }
 
+/* Returns 1 if the client is this server (vl_slot_call()). */
+static int is_call(const conn_rec *c)
+{
+    return !c->master && apr_sockaddr_equal(c->local_addr, c->client_addr);
+}
+
 /* Gets a slot for a request whose connection was not queued for it, in this order:
  * 1. the lease continues,
- * 2. a slot is free,
+ * 2. a slot is free, or the request is a call,
  * 3. it waits with its thread,
  * 4. it may not wait: a slot above the number of slots,
  * 5. its site is at its own limits: a refusal. */
@@ -180,6 +185,8 @@ static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t
     if (grant->holds)
         return;
     rv = vl_slot_try(vl_child.shm, req->account, &grant->ticket);
+    if (APR_STATUS_IS_EAGAIN(rv) && is_call(req->r->connection))
+        rv = vl_slot_call(vl_child.shm, req->account, &grant->ticket);
     grant->holds = rv == APR_SUCCESS;
     if (APR_STATUS_IS_EAGAIN(rv) && !wait_with_thread(req, conf, grant)) {
         rv = vl_slot_continue(vl_child.shm, req->account,
@@ -244,8 +251,6 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     if (req->state == REQ_RUNNING && (is_stream || vl_lease_has_thread())
         && !req->admission.ticket.stream)
         vl_thread_is_stream(vl_child.shm, &req->admission.ticket);
-    if (req->state == REQ_RUNNING)
-        vl_auto_count_request(vl_child.shm, is_stream);
     place_thread(req, conf);
     req->started = vl_clock_us();
     vl_place_fork_for(vl_child.place, conf->account);
@@ -253,6 +258,7 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     req->cpu_start = vl_request_thread_us();
     if (req->state == REQ_RUNNING)
         vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
+                       is_stream ? -1 : vl_socket_of(req->r->connection),
                        is_stream ? vl_lease_workers_wait : NULL);
     req->conn->current = req;
 }

@@ -59,8 +59,9 @@ static const char *method_of(const vl_row_t *row)
 /* Returns the keyword for the source of the vhost's cost. */
 static const char *cost_of(vl_cost_by_e by)
 {
-    return by == VL_COST_CGROUP ? "cgroup"
-           : by == VL_COST_CLOCK ? "clock" : "thread";
+    static const char *const names[] = { "thread", "processes", "unknown", "remote" };
+
+    return names[by];
 }
 
 /* Computes the percentiles and the cumulative histogram of the waiting times. */
@@ -152,6 +153,9 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->state = state_of(row);
     row->method = method_of(row);
     row->cost = cost_of(from->cost_by);
+    row->duty_permille = from->duty;
+    row->runnable_permille = from->load;
+    row->asleep = from->asleep;
     row->fleet_weight_milli = from->part.weight_milli;
     row->fleet_cpu_permille = from->part.cpu_permille;
     row->fleet_concurrency = from->part.concurrency;

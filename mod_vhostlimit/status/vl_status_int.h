@@ -25,6 +25,14 @@
     X(clients_waiting, VL_GAUGE, "clients_waiting",                           \
       "clients that have queued or deferred requests, added up over the "     \
       "child processes")                                                      \
+    X(duty_permille, VL_GAUGE, "duty_permille",                               \
+      "part of its time in which a running request wants a processor; "       \
+      "0: not known")                                                         \
+    X(runnable_permille, VL_GAUGE, "slots_permille",                          \
+      "slots that the running requests hold, in thousandths")                 \
+    X(asleep, VL_GAUGE, "requests_asleep",                                    \
+      "running requests that have wanted no processor for long: they hold "   \
+      "no slot")                                                              \
     X(late, VL_COUNTER, "requests_late_total",                                \
       "requests put behind others because they had waited for longer than "   \
       "clients of the site do")                                               \

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/vl_duty.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/vl_dispatch.h"
+#include "core/vl_segment.h"
+
+static task_t *entry_of(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
+{
+    return &shm->tasks[(apr_size_t)child * VL_TASKS_MAX + i];
+}
+
+static long futex(apr_uint32_t *word, int op, apr_uint32_t value, const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+static pid_t this_thread(void)
+{
+    static __thread pid_t tid;
+
+    if (!tid)
+        tid = (pid_t)syscall(SYS_gettid);
+    return tid;
+}
+
+void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd)
+{
+    apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
+    task_t *task;
+
+    if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
+        return;
+    task = entry_of(shm, shm->self, i);
+    task->tid = this_thread();
+    task->client_fd = client_fd;
+    __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&task->serial, task->serial + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&task->account, account + 1, __ATOMIC_RELEASE);
+    if (i >= shm->children[shm->self].tasks)
+        __atomic_store_n(&shm->children[shm->self].tasks, i + 1, __ATOMIC_RELEASE);
+    if (__atomic_load_n(sleeps, __ATOMIC_RELAXED)
+        && __atomic_exchange_n(sleeps, 0, __ATOMIC_ACQ_REL))
+        futex(sleeps, FUTEX_WAKE, 1, NULL);
+}
+
+void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i)
+{
+    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
+        __atomic_store_n(&entry_of(shm, shm->self, i)->account, 0, __ATOMIC_RELEASE);
+}
+
+void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused)
+{
+    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
+        __atomic_store_n(&entry_of(shm, shm->self, i)->paused, paused, __ATOMIC_RELAXED);
+}
+
+void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
+{
+    apr_uint32_t c, i;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        pid_t pid = __atomic_load_n(&shm->children[c].pid, __ATOMIC_RELAXED);
+        apr_uint32_t n = __atomic_load_n(&shm->children[c].tasks, __ATOMIC_ACQUIRE);
+
+        for (i = 0; pid && i < n; i++) {
+            const task_t *task = entry_of(shm, c, i);
+            task_t copy = { .account = __atomic_load_n(&task->account, __ATOMIC_ACQUIRE) };
+
+            if (!copy.account || __atomic_load_n(&task->paused, __ATOMIC_RELAXED))
+                continue;
+            copy.account--;
+            copy.serial = __atomic_load_n(&task->serial, __ATOMIC_RELAXED);
+            copy.tid = task->tid;
+            copy.client_fd = task->client_fd;
+            see(data, pid, c, i, &copy);
+        }
+    }
+}
+
+apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->queue.flows[account].running, __ATOMIC_RELAXED);
+}
+
+void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average)
+{
+    apr_size_t i;
+
+    if (vl_segment_lock(shm) != APR_SUCCESS)
+        return;
+    shm->head->queue.duty = average;
+    for (i = 0; i < n; i++)
+        vl_queue_set_duty(&shm->queue, duties[i].account, duties[i].duty, duties[i].asleep,
+                          duties[i].idle);
+    vl_dispatch_and_unlock(shm);
+}
+
+vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm)
+{
+    return &shm->head->sampler;
+}
+
+void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, int until_begin)
+{
+    const struct timespec timeout = { timeout_us / APR_USEC_PER_SEC,
+                                      timeout_us % APR_USEC_PER_SEC * 1000 };
+    apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
+
+    __atomic_store_n(sleeps, until_begin != 0, __ATOMIC_RELEASE);
+    futex(sleeps, FUTEX_WAIT, until_begin != 0, &timeout);
+}

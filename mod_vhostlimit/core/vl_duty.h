@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_DUTY_H
+#define VL_DUTY_H
+
+/* What the children and the sampler (cost/vl_sampler.h) tell each other about running
+ * requests.
+ *
+ * Each child lists its running requests in a table of tasks: which thread runs which
+ * account's request for which client. The sampler is another process. It reads the tables a
+ * few times in a second, looks what each thread waits for, and publishes the duty of each
+ * account: the part of their time in which its requests want a processor.
+ *
+ * This file owns, in the segment, the tables and the sampler's state. Only the child writes
+ * its table. An entry is valid while its account is not 0; its serial number tells two
+ * requests apart. Lock: none for the tables (entries are atomic). vl_duty_publish() takes
+ * the segment lock. */
+
+#include <sys/types.h>
+
+#include <apr_errno.h>
+#include <apr_time.h>
+
+typedef struct vl_shm_t vl_shm_t;
+
+/* Running requests of one child that the sampler can see. Further ones count with the duty
+ * of their account. */
+#define VL_TASKS_MAX 2048
+
+typedef struct task_t {
+    apr_uint32_t account;           /* 1 + the account; 0: the entry is free */
+    apr_uint32_t serial;            /* changes with each request */
+    pid_t tid;                      /* the thread */
+    int client_fd;                  /* socket of its client, or -1 */
+    int paused;                     /* it holds no slot: its thread waits for the client */
+} task_t;
+
+/* States of the sampler, for the status page. */
+typedef enum {
+    VL_SAMPLER_NONE,                /* it has not run */
+    VL_SAMPLER_RUNS,
+    VL_SAMPLER_BLIND                /* it may not read /proc of other processes */
+} vl_sampler_e;
+
+typedef struct vl_sampler_state_t {
+    vl_sampler_e state;
+    apr_int64_t round_at;           /* when it last completed a round, us */
+    apr_uint32_t round_us;          /* CPU time of a round, average */
+    apr_uint32_t processes;         /* back-end processes that it watches */
+    apr_uint32_t unfound;           /* back ends on this machine that no process was found for */
+    apr_uint32_t sleeps;            /* futex: 1 while it sleeps because no request runs */
+} vl_sampler_state_t;
+
+/* Enters a request that the calling thread runs into entry i of this child's table, or frees
+ * the entry. */
+void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd);
+void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i);
+/* paused: the request of entry i has given its slot back. */
+void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused);
+
+/* Sampler: calls `see` with a copy of each valid entry that is not paused. child: its number,
+ * i: the entry's. */
+typedef void vl_duty_see_fn(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
+                            const task_t *task);
+void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data);
+
+/* What the sampler knows of one account. */
+typedef struct vl_duty_t {
+    apr_uint32_t account;
+    apr_uint32_t duty;              /* see vl_queue_set_duty() */
+    apr_uint32_t asleep, idle;
+} vl_duty_t;
+
+/* Sampler: returns the number of running requests of the account. Takes no lock. */
+apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account);
+/* Sampler: publishes the duties, and the average of all accounts, permille. Dispatches. */
+void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average);
+/* Sampler: its state, which it writes. Others read it. */
+vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm);
+/* Sampler: sleeps for up to timeout_us, or until a request begins if none runs. */
+void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, int until_begin);
+
+#endif

@@ -1,0 +1,743 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_backends.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <apr_hash.h>
+#include <apr_strings.h>
+
+#include "cost/vl_proc.h"
+
+/* A back end may wait for another one, such as a database. */
+#define DEPTH_MOST 3
+/* Accounts that share a back end. Further ones take the place of the one that was seen
+ * longest ago. */
+#define SHARES 64
+/* Descriptors at which the processes of a back end had their connections. A worker that serves
+ * one connection at a time has always the same one. */
+#define HINTS 8
+/* A back end with so few processes serves several connections in each. If a connection is
+ * at none of the known descriptors, any of the processes may have it. */
+#define FEW_PROCESSES 8
+#define PARENTS 4
+#define THREADS 64
+#define CHILDREN 2048
+/* A back end is in use until this long after its last request, and forgotten later. */
+#define USED_US (2 * APR_USEC_PER_SEC)
+#define FORGET_US (60 * APR_USEC_PER_SEC)
+/* CPU time of back ends that are not in use is read this often. */
+#define UNUSED_READ_US (1 * APR_USEC_PER_SEC)
+/* An account is charged until this long after its last use of a back end. */
+#define ACCOUNT_US (10 * APR_USEC_PER_SEC)
+/* CPU time is kept for this long if no sample says whose it is. */
+#define OWED_MOST_US (1 * APR_USEC_PER_SEC)
+/* A scan of all processes takes place this many times its own CPU time later, at the
+ * earliest: a third of a percent of a processor. */
+#define SCAN_REST 300
+#define SCAN_LEAST_US 200000
+/* The same for processes that are children of known ones. */
+#define CHILDREN_LEAST_US 20000
+
+typedef struct share_t {
+    apr_uint32_t account;
+    apr_uint32_t runs;              /* permille of samples in which it ran, since the charge */
+    apr_uint32_t waits;             /* samples in which it waited, since then */
+    apr_int64_t seen_us;
+} share_t;
+
+typedef struct process_t {
+    struct process_t *next;         /* of the same back end */
+    pid_t pid;
+    int is_outside;                 /* of the cgroup tree */
+    apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
+    apr_uint32_t inode_round;       /* ... in this round */
+    apr_uint64_t cpu_ns;            /* last reading */
+    int threads;                    /* in `thread`; 0: to be read again */
+    pid_t thread[THREADS];
+    apr_int64_t threads_us;
+    apr_uint32_t round;             /* when `runs` was sampled */
+    apr_uint32_t runs;              /* threads that want a processor */
+    vl_waits_t waits;               /* of its only thread, if it waits */
+    apr_uint32_t users, users_before;   /* requests that wait for it in this and the last round */
+} process_t;
+
+typedef struct backend_t {
+    char name[128];
+    apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
+    int listen_fd;                  /* descriptor at which its processes have it, or -1 */
+    int forks;                      /* its processes are programs that live for one request */
+    process_t *processes;           /* the last one that was found comes first */
+    int n_processes;
+    int hints, hint[HINTS];
+    int n_shares;
+    share_t shares[SHARES];
+    int n_parents;
+    pid_t parent[PARENTS];          /* of its processes */
+    apr_uint64_t parent_ns[PARENTS];    /* CPU time of the children that they waited for */
+    apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone */
+    int had_gone;
+    apr_uint64_t owed_ns;           /* CPU time that no account was charged yet */
+    apr_int64_t owed_since_us;
+    apr_int64_t seen_us;            /* when a request last waited for it */
+    apr_int64_t read_us;            /* when its CPU time was last read */
+    apr_int64_t children_us;        /* when the children of its parents were last read */
+    apr_int64_t scan_us;            /* the next scan for it may take place */
+    apr_int64_t scan_wait_us;
+    int is_remote;
+} backend_t;
+
+typedef struct user_t {             /* an account */
+    apr_uint32_t account;
+    backend_t *last;                /* that it used, or NULL */
+    apr_int64_t seen_us;
+    apr_uint64_t ns;                /* to be charged */
+    vl_cost_by_e by;
+} user_t;
+
+struct vl_backends_t {
+    apr_pool_t *scratch;
+    pid_t server;
+    const char *cgroup;
+    apr_hash_t *by_name;            /* name -> backend_t */
+    apr_hash_t *by_pid;             /* pid -> process_t */
+    apr_hash_t *users;              /* account -> user_t */
+    process_t *free;
+    apr_uint32_t round;
+    apr_int64_t now_us, scan_us;
+    apr_uint32_t processes;
+    int had_outside;
+    int own[64], n_own;
+    const pid_t *child;             /* Apache's child processes */
+    int children;
+};
+
+vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
+{
+    vl_backends_t *b = apr_pcalloc(p, sizeof(*b));
+
+    apr_pool_create(&b->scratch, p);
+    b->server = server;
+    b->cgroup = cgroup;
+    b->by_name = apr_hash_make(p);
+    b->by_pid = apr_hash_make(p);
+    b->users = apr_hash_make(p);
+    return b;
+}
+
+void vl_backends_add_own(vl_backends_t *b, int port)
+{
+    if (b->n_own < (int)(sizeof(b->own) / sizeof(b->own[0])))
+        b->own[b->n_own++] = port;
+}
+
+static int is_own(const vl_backends_t *b, int port)
+{
+    int i;
+
+    for (i = 0; i < b->n_own; i++) {
+        if (b->own[i] == port)
+            return 1;
+    }
+    return 0;
+}
+
+void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n)
+{
+    b->round++;
+    b->now_us = now_us;
+    b->child = children;
+    b->children = n;
+}
+
+/* --- tables ------------------------------------------------------------------- */
+
+static backend_t *backend_get(vl_backends_t *b, const char *name)
+{
+    backend_t *found = apr_hash_get(b->by_name, name, APR_HASH_KEY_STRING);
+
+    if (found)
+        return found;
+    found = calloc(1, sizeof(*found));
+    if (!found)
+        return NULL;
+    apr_cpystrn(found->name, name, sizeof(found->name));
+    found->listen_fd = -1;
+    found->scan_wait_us = SCAN_LEAST_US;
+    apr_hash_set(b->by_name, found->name, APR_HASH_KEY_STRING, found);
+    return found;
+}
+
+static user_t *user_get(vl_backends_t *b, apr_uint32_t account)
+{
+    user_t *user = apr_hash_get(b->users, &account, sizeof(account));
+
+    if (!user && (user = calloc(1, sizeof(*user)))) {
+        user->account = account;
+        apr_hash_set(b->users, &user->account, sizeof(user->account), user);
+    }
+    return user;
+}
+
+static share_t *share_get(backend_t *backend, apr_uint32_t account)
+{
+    share_t *oldest = backend->shares;
+    int i;
+
+    for (i = 0; i < backend->n_shares; i++) {
+        if (backend->shares[i].account == account)
+            return &backend->shares[i];
+        if (backend->shares[i].seen_us < oldest->seen_us)
+            oldest = &backend->shares[i];
+    }
+    if (backend->n_shares < SHARES)
+        oldest = &backend->shares[backend->n_shares++];
+    memset(oldest, 0, sizeof(*oldest));
+    oldest->account = account;
+    return oldest;
+}
+
+static void add_parent(const vl_backends_t *b, backend_t *backend, pid_t pid)
+{
+    apr_uint64_t children_ns, unused;
+    pid_t parent = vl_proc_parent(pid, &unused);
+    int i;
+
+    for (i = 0; i < backend->n_parents; i++) {
+        if (backend->parent[i] == parent)
+            return;
+    }
+    /* The CPU time of children of process 1, or of Apache's parent, is not the back end's. */
+    if (parent <= 1 || parent == b->server || backend->n_parents == PARENTS
+        || !vl_proc_parent(parent, &children_ns))
+        return;
+    backend->parent[backend->n_parents] = parent;
+    backend->parent_ns[backend->n_parents++] = children_ns;
+}
+
+static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
+{
+    process_t *process = apr_hash_get(b->by_pid, &pid, sizeof(pid));
+
+    if (process)
+        return process;
+    process = b->free;
+    if (process)
+        b->free = process->next;
+    else
+        process = malloc(sizeof(*process));
+    if (!process)
+        return NULL;
+    memset(process, 0, sizeof(*process));
+    process->pid = pid;
+    process->cpu_ns = vl_proc_cpu_ns(pid);
+    process->is_outside = !vl_proc_is_in_cgroup(pid, b->cgroup);
+    process->next = backend->processes;
+    backend->processes = process;
+    backend->n_processes++;
+    b->processes++;
+    apr_hash_set(b->by_pid, &process->pid, sizeof(process->pid), process);
+    add_parent(b, backend, pid);
+    return process;
+}
+
+static void remove_process(vl_backends_t *b, backend_t *backend, process_t **at)
+{
+    process_t *process = *at;
+
+    *at = process->next;
+    backend->n_processes--;
+    apr_hash_set(b->by_pid, &process->pid, sizeof(process->pid), NULL);
+    b->processes--;
+    process->next = b->free;
+    b->free = process;
+}
+
+static void add_hint(backend_t *backend, int fd)
+{
+    int i;
+
+    for (i = 0; i < backend->hints; i++) {
+        if (backend->hint[i] == fd)
+            return;
+    }
+    if (i == HINTS)
+        i = rand() % HINTS;
+    else
+        backend->hints++;
+    backend->hint[i] = fd;
+}
+
+/* --- which processes are behind an address ------------------------------------ */
+
+/* Adds the process to the back end if it has the listening socket or this connection open.
+ * Returns 1 if it has the connection. */
+static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode)
+{
+    char path[64];
+    struct dirent *entry;
+    process_t *process;
+    int found = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        int fd = atoi(entry->d_name);
+        apr_uint64_t here;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        here = vl_proc_inode(pid, fd, NULL);
+        if (!here || (here != inode && here != backend->listener))
+            continue;
+        process = add_process(b, backend, pid);
+        if (here == backend->listener)
+            backend->listen_fd = fd;
+        else if (process) {
+            add_hint(backend, fd);
+            process->inode_round = 0;
+        }
+        found |= here == inode;
+    }
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+static int is_child(const vl_backends_t *b, pid_t pid)
+{
+    int i;
+
+    for (i = 0; i < b->children; i++) {
+        if (b->child[i] == pid)
+            return 1;
+    }
+    return 0;
+}
+
+/* Returns 1 for processes of Apache itself, which are no back ends though they may have the
+ * sockets of a module's daemons open: the parent, its children, their rescue processes, and
+ * this process. */
+static int is_server(const vl_backends_t *b, pid_t pid)
+{
+    apr_uint64_t unused;
+
+    return pid == b->server || pid == getpid() || is_child(b, pid)
+           || is_child(b, vl_proc_parent(pid, &unused));
+}
+
+static apr_int64_t cpu_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (apr_int64_t)now.tv_sec * APR_USEC_PER_SEC + now.tv_nsec / 1000;
+}
+
+/* Looks at all processes of the machine. */
+static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    apr_int64_t from_us = cpu_us();
+    struct dirent *entry;
+    DIR *dir;
+    int found = 0;
+
+    if (b->now_us < b->scan_us || b->now_us < backend->scan_us)
+        return 0;
+    dir = opendir("/proc");
+    while (dir && (entry = readdir(dir))) {
+        pid_t pid = atoi(entry->d_name);
+
+        if (pid > 0 && !is_server(b, pid))
+            found |= check_process(b, backend, pid, inode);
+    }
+    if (dir)
+        closedir(dir);
+    b->scan_us = b->now_us + (cpu_us() - from_us) * SCAN_REST;
+    /* Programs that end sooner than they are found must not cause scans for ever. */
+    backend->scan_wait_us = found ? SCAN_LEAST_US
+                                  : backend->scan_wait_us < FORGET_US / 2
+                                    ? backend->scan_wait_us * 2 : FORGET_US / 2;
+    backend->scan_us = b->now_us + backend->scan_wait_us;
+    return found;
+}
+
+/* Looks at the new children of the processes whose children are known. tid: the thread of
+ * Apache that waits for a program which it has started, or 0. */
+static int scan_children(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
+                         pid_t tid)
+{
+    pid_t children[CHILDREN];
+    process_t *process;
+    int i, k, n, found = 0;
+
+    if (b->now_us - backend->children_us < CHILDREN_LEAST_US && backend->children_us)
+        return 0;
+    backend->children_us = b->now_us;
+    for (i = tid ? -1 : 0; i < backend->n_parents; i++) {
+        n = vl_proc_children(i < 0 ? pid : backend->parent[i], i < 0 ? tid : 0, children,
+                             CHILDREN);
+        for (k = 0; k < n; k++) {
+            if (apr_hash_get(b->by_pid, &children[k], sizeof(children[k])))
+                continue;
+            if (backend->listen_fd >= 0 && backend->listener
+                && vl_proc_inode(children[k], backend->listen_fd, NULL) != backend->listener)
+                continue;
+            if (!check_process(b, backend, children[k], inode))
+                continue;
+            found = 1;
+            process = apr_hash_get(b->by_pid, &children[k], sizeof(children[k]));
+            if (backend->listen_fd < 0 && process) {
+                backend->forks = 1;
+                process->cpu_ns = 0;
+            }
+        }
+    }
+    return found;
+}
+
+/* Returns the process that has the connection with this inode, or NULL. */
+static process_t *find_process(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    process_t **at, *process;
+    int i;
+
+    for (at = &backend->processes; (process = *at); at = &process->next) {
+        if (process->inode_round != b->round) {
+            for (i = 0; i < backend->hints; i++)
+                process->inode[i] = vl_proc_inode(process->pid, backend->hint[i], NULL);
+            process->inode_round = b->round;
+        }
+        for (i = 0; i < backend->hints; i++) {
+            if (process->inode[i] != inode)
+                continue;
+            *at = process->next;
+            process->next = backend->processes;
+            return backend->processes = process;
+        }
+    }
+    return NULL;
+}
+
+/* --- whether a process runs ---------------------------------------------------- */
+
+static void sample_process(vl_backends_t *b, process_t *process)
+{
+    vl_waits_t waits;
+    int i;
+
+    if (process->round == b->round)
+        return;
+    process->users_before = process->round + 1 == b->round ? process->users : 0;
+    process->users = 0;
+    process->round = b->round;
+    process->runs = 0;
+    process->waits.n = 0;
+    if (!process->threads || b->now_us - process->threads_us > APR_USEC_PER_SEC) {
+        process->threads = vl_proc_threads(process->pid, process->thread, THREADS);
+        process->threads_us = b->now_us;
+    }
+    for (i = 0; i < process->threads; i++) {
+        if (vl_proc_look(process->pid, process->thread[i], &waits) == VL_PROC_RUNS)
+            process->runs++;
+        else if (process->threads == 1)
+            process->waits = waits;
+    }
+}
+
+static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
+                          int depth, apr_uint32_t *ret_runs);
+
+/* Returns the part of a processor that the process wants for one of its requests, permille. */
+static apr_uint32_t runs_of(vl_backends_t *b, apr_uint32_t account, process_t *process, int depth)
+{
+    apr_uint32_t users, runs;
+    int i;
+
+    sample_process(b, process);
+    users = ++process->users > process->users_before ? process->users : process->users_before;
+    if (process->runs) {
+        runs = process->runs * 1000 / users;
+        return runs < 1000 ? runs : 1000;
+    }
+    for (i = 0; depth < DEPTH_MOST && i < process->waits.n; i++) {
+        if (look(b, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs)
+            == VL_WAIT_RUNS)
+            return runs;
+    }
+    return 0;
+}
+
+/* Counts the sample for the division of the back end's CPU time. */
+static void count(vl_backends_t *b, backend_t *backend, apr_uint32_t account, apr_uint32_t runs,
+                  vl_cost_by_e by)
+{
+    share_t *share = share_get(backend, account);
+    user_t *user = user_get(b, account);
+
+    share->seen_us = backend->seen_us = b->now_us;
+    share->runs += runs;
+    share->waits++;
+    if (user) {
+        user->seen_us = b->now_us;
+        user->by = by;
+        user->last = backend;
+    }
+}
+
+static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                                     apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
+                                     apr_uint32_t *ret_runs)
+{
+    process_t *process = find_process(b, backend, inode);
+
+    if (!process && (scan_children(b, backend, inode, pid, tid)
+                     || scan_all(b, backend, inode)))
+        process = find_process(b, backend, inode);
+    if (!process && backend->n_processes <= FEW_PROCESSES && backend->processes) {
+        int n = rand() % backend->n_processes;
+
+        for (process = backend->processes; n; n--)
+            process = process->next;
+    }
+    *ret_runs = process ? runs_of(b, account, process, depth) : 1000;
+    /* A request at a depth of 1 or more does not make its account's cost unknown. */
+    count(b, backend, account, *ret_runs,
+          backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
+    return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
+}
+
+static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
+                          int depth, apr_uint32_t *ret_runs)
+{
+    int is_pipe;
+    apr_uint64_t inode = vl_proc_inode(pid, fd, &is_pipe);
+    vl_peer_t peer = { 0 };
+    backend_t *backend;
+    user_t *user;
+
+    *ret_runs = 0;
+    if (!inode || (is_pipe && depth))
+        return VL_WAIT_NOTHING;
+    if (is_pipe) {
+        snprintf(peer.name, sizeof(peer.name), "programs of process %d", (int)pid);
+        backend = backend_get(b, peer.name);
+        return backend ? look_at_backend(b, backend, account, inode, pid, tid, depth, ret_runs)
+                       : VL_WAIT_NOTHING;
+    }
+    switch (vl_proc_peer(pid, fd, inode, &peer)) {
+    case VL_PEER_NONE:
+        return VL_WAIT_NOTHING;
+    case VL_PEER_QUEUED:
+        /* The processes are busy. More requests would only wait there, unordered. */
+        *ret_runs = is_own(b, peer.port) ? 0 : 1000;
+        return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
+    case VL_PEER_REMOTE:
+        backend = backend_get(b, peer.name);
+        if (backend) {
+            backend->is_remote = 1;
+            if (!depth)
+                count(b, backend, account, 0, VL_COST_REMOTE);
+        }
+        return VL_WAIT_ASLEEP;
+    case VL_PEER_HERE:
+    case VL_PEER_HIDDEN:
+        break;
+    }
+    if (peer.port && is_own(b, peer.port))
+        return VL_WAIT_ASLEEP;
+    user = user_get(b, account);
+    if (user && user->last && find_process(b, user->last, peer.inode))
+        return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
+    vl_proc_name(&peer);
+    backend = backend_get(b, peer.name);
+    if (!backend)
+        return VL_WAIT_NOTHING;
+    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
+        backend->listener = vl_proc_listener(&peer);
+    return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
+}
+
+vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
+                               int fd, apr_uint32_t *ret_runs)
+{
+    return look(b, account, pid, tid, fd, 0, ret_runs);
+}
+
+/* --- CPU time ------------------------------------------------------------------- */
+
+/* Adds what the back end's processes have used since the last reading. */
+static void read_cpu(vl_backends_t *b, backend_t *backend)
+{
+    process_t **at = &backend->processes;
+    apr_uint64_t ns, children_ns, used = 0, gone_ns = 0;
+    int i;
+
+    while (*at) {
+        process_t *process = *at;
+
+        ns = vl_proc_cpu_ns(process->pid);
+        if (!ns) {
+            gone_ns += process->cpu_ns;
+            backend->had_gone = 1;
+            remove_process(b, backend, at);
+            continue;
+        }
+        if (ns > process->cpu_ns) {
+            used += ns - process->cpu_ns;
+            b->had_outside |= process->is_outside;
+        }
+        process->cpu_ns = ns;
+        at = &process->next;
+    }
+    /* What processes have used between the last reading and their end: their parent's count
+     * of it, in clock ticks, less what was read. */
+    backend->gone_ns += gone_ns;
+    for (i = 0; i < backend->n_parents; i++) {
+        if (!vl_proc_parent(backend->parent[i], &children_ns)) {
+            backend->parent[i] = backend->parent[--backend->n_parents];
+            backend->parent_ns[i] = backend->parent_ns[backend->n_parents];
+            i--;
+            continue;
+        }
+        if (children_ns > backend->parent_ns[i] && (backend->had_gone || backend->forks)) {
+            ns = children_ns - backend->parent_ns[i];
+            used += ns > backend->gone_ns ? ns - backend->gone_ns : 0;
+            backend->gone_ns -= ns > backend->gone_ns ? backend->gone_ns : ns;
+        }
+        backend->parent_ns[i] = children_ns;
+    }
+    if (!backend->gone_ns)
+        backend->had_gone = 0;
+    if (used && !backend->owed_ns)
+        backend->owed_since_us = b->now_us;
+    backend->owed_ns += used;
+    backend->read_us = b->now_us;
+}
+
+/* Divides the CPU time between the accounts. */
+static void divide(vl_backends_t *b, backend_t *backend)
+{
+    apr_uint64_t runs = 0, waits = 0, sum, part;
+    share_t *last = backend->shares;
+    user_t *user;
+    int i;
+
+    if (!backend->owed_ns || !backend->n_shares)
+        return;
+    for (i = 0; i < backend->n_shares; i++) {
+        runs += backend->shares[i].runs;
+        waits += backend->shares[i].waits;
+        if (backend->shares[i].seen_us > last->seen_us)
+            last = &backend->shares[i];
+    }
+    sum = runs ? runs : waits;
+    if (backend->n_shares > 1 && !runs && b->now_us - backend->owed_since_us < OWED_MOST_US)
+        return;
+    for (i = 0; i < backend->n_shares; i++) {
+        share_t *share = &backend->shares[i];
+
+        part = sum ? backend->owed_ns * (runs ? share->runs : share->waits) / sum
+                   : share == last ? backend->owed_ns : 0;
+        if (part && (user = user_get(b, share->account))) {
+            user->ns += part;
+            if (user->seen_us < backend->seen_us)
+                user->seen_us = backend->seen_us;
+        }
+        share->runs = share->waits = 0;
+    }
+    backend->owed_ns = 0;
+}
+
+static void forget_shares(vl_backends_t *b, backend_t *backend)
+{
+    int i;
+
+    for (i = 0; i < backend->n_shares; i++) {
+        if (b->now_us - backend->shares[i].seen_us > FORGET_US && backend->n_shares > 1)
+            backend->shares[i--] = backend->shares[--backend->n_shares];
+    }
+}
+
+static void forget_backend(vl_backends_t *b, backend_t *backend)
+{
+    apr_hash_index_t *i;
+    void *user;
+
+    for (i = apr_hash_first(b->scratch, b->users); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &user);
+        if (((user_t *)user)->last == backend)
+            ((user_t *)user)->last = NULL;
+    }
+    apr_pool_clear(b->scratch);
+    while (backend->processes)
+        remove_process(b, backend, &backend->processes);
+    apr_hash_set(b->by_name, backend->name, APR_HASH_KEY_STRING, NULL);
+    free(backend);
+}
+
+void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
+                        void *data)
+{
+    apr_hash_index_t *i;
+    backend_t *backend;
+    user_t *user;
+    void *value;
+    int idle;
+
+    b->now_us = now_us;
+    for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        backend = value;
+        if (now_us - backend->seen_us > USED_US && now_us - backend->read_us < UNUSED_READ_US)
+            continue;
+        read_cpu(b, backend);
+        divide(b, backend);
+        forget_shares(b, backend);
+        if (now_us - backend->seen_us > FORGET_US)
+            forget_backend(b, backend);
+    }
+    for (i = apr_hash_first(NULL, b->users); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        user = value;
+        idle = now_us - user->seen_us > ACCOUNT_US;
+        charge(data, user->account, user->ns / 1000, user->by, idle);
+        user->ns %= 1000;
+        if (idle) {
+            apr_hash_set(b->users, &user->account, sizeof(user->account), NULL);
+            free(user);
+        }
+    }
+}
+
+int vl_backends_had_outside(vl_backends_t *b)
+{
+    int had = b->had_outside;
+
+    b->had_outside = 0;
+    return had;
+}
+
+apr_uint32_t vl_backends_processes(const vl_backends_t *b)
+{
+    return b->processes;
+}
+
+apr_uint32_t vl_backends_unfound(const vl_backends_t *b)
+{
+    apr_hash_index_t *i;
+    apr_uint32_t n = 0;
+    void *value;
+
+    for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
+        apr_hash_this(i, NULL, NULL, &value);
+        n += !((backend_t *)value)->processes && !((backend_t *)value)->is_remote
+             && b->now_us - ((backend_t *)value)->seen_us < USED_US;
+    }
+    return n;
+}

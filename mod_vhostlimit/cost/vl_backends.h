@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef VL_BACKENDS_H
+#define VL_BACKENDS_H
+
+/*
+ * Back ends: what Apache's threads wait for besides their clients. A back end is an address
+ * on this machine, or a pipe to programs of a child process, and the processes behind it. It
+ * is found by what a thread waits for, so it needs no configuration and no list of handlers.
+ *
+ *   - The kernel says which socket is at the other end of the one that a thread waits for,
+ *     at which address it was accepted, and which socket listens there. The processes that
+ *     have one of the two open are the back end's (vl_proc.h).
+ *   - All CPU time that these processes use is charged. If several accounts use the back
+ *     end, it is divided in proportion to the samples in which a process ran for each of
+ *     them. The sum is exact, and the parts are unbiased.
+ *   - A process that waits itself, for a database or a second server, is followed to the
+ *     other end in the same way.
+ *
+ * Only the sampler's thread calls these functions. No lock.
+ */
+
+#include <sys/types.h>
+
+#include <apr_pools.h>
+#include <apr_time.h>
+
+#include "core/vl.h"
+
+typedef struct vl_backends_t vl_backends_t;
+
+/* server: Apache's parent process, whose own sockets are no back ends. cgroup: path of the
+ * server's cgroup tree, "" if there is none. */
+vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup);
+
+/* A port at which Apache itself listens: a request that waits for it waits for another
+ * request, which counts by itself. */
+void vl_backends_add_own(vl_backends_t *b, int port);
+
+/* Begins a round of samples. children: Apache's child processes, which are no back ends; the
+ * array must live until the next round. */
+void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n);
+
+/* What a request waits for. */
+typedef enum {
+    VL_WAIT_NOTHING,                /* no socket and no pipe */
+    VL_WAIT_ASLEEP,                 /* a back end that waits itself, or a remote one */
+    VL_WAIT_RUNS                    /* a back end that wants a processor, or whose processes
+                                     * are unknown */
+} vl_wait_for_e;
+
+/* A request of the account waits for this descriptor of the process pid, in its thread tid.
+ * *ret_runs is the part of a processor that its back end wants, permille. */
+vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
+                               int fd, apr_uint32_t *ret_runs);
+
+/* Calls `charge` for each account that has used back ends recently, about ten times a second:
+ * us of CPU time since the last call, may be 0. idle: it is the last call for the account. */
+typedef void vl_backends_charge_fn(void *data, apr_uint32_t account, apr_uint64_t us,
+                                   vl_cost_by_e by, int idle);
+void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
+                        void *data);
+
+/* Returns 1 if a process outside of the cgroup tree has worked since the last call. */
+int vl_backends_had_outside(vl_backends_t *b);
+/* Return the number of processes that are watched, and of back ends on this machine without a
+ * process that was found. */
+apr_uint32_t vl_backends_processes(const vl_backends_t *b);
+apr_uint32_t vl_backends_unfound(const vl_backends_t *b);
+
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_sampler.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/vl_clock.h"
+#include "core/vl_charge.h"
+#include "core/vl_duty.h"
+#include "core/vl_queue.h"
+#include "cost/vl_backends.h"
+#include "cost/vl_proc.h"
+
+/* Time between two rounds. It is ROUND_REST times the CPU time of a round: half a percent. */
+#define ROUND_LEAST_US 20000
+#define ROUND_MOST_US 100000
+#define ROUND_REST 200
+/* Requests that are looked at in one round, beginning with another one each time. */
+#define LOOKS_MOST 24
+/* A request that was never seen awake for this long is asleep. */
+#define ASLEEP_US 500000
+/* A round counts as one part of the average in 8, in fewer if it has many looks at the
+ * account: SAMPLES of them replace the average. A duty that rises counts half at once,
+ * because too many requests that compute slow all others down. */
+#define KEEP_RISING 2
+#define KEEP_FALLING 8
+#define SAMPLES 32
+#define CHARGE_US 100000
+/* Without a running request the sampler sleeps until one begins, or for this long. */
+#define IDLE_US (1 * APR_USEC_PER_SEC)
+
+/* What is remembered of an entry of the tables of tasks. */
+typedef struct seen_t {
+    apr_uint32_t serial;
+    apr_uint32_t round;             /* in which it was last valid */
+    apr_int64_t asleep_us;          /* since when it was not seen awake; 0: it was */
+    int looks;                      /* since then */
+    int is_idle;                    /* it waits for no back end */
+} seen_t;
+
+typedef struct account_t {
+    apr_uint32_t round;             /* of the numbers that follow */
+    apr_uint32_t tasks;             /* its entries, without those that are asleep */
+    apr_uint32_t looks, runs;       /* of these: looked at, and the sum of what they want, permille */
+    apr_uint32_t asleep, idle;
+    apr_uint32_t duty;              /* average */
+} account_t;
+
+typedef struct entry_t {
+    apr_uint32_t child, i;
+    pid_t pid;
+    task_t task;
+} entry_t;
+
+typedef struct sampler_t {
+    vl_shm_t *shm;
+    vl_backends_t *backends;
+    apr_uint32_t round;
+    apr_int64_t now_us, charged_us;
+    seen_t *seen;                   /* VL_TASKS_MAX of each child */
+    account_t *accounts;
+    apr_uint32_t *active;           /* accounts with entries in this round */
+    apr_uint32_t n_active, *before, n_before;
+    entry_t *entries;
+    apr_uint32_t n_entries, entries_max, first;
+    pid_t *children;
+    int n_children;
+    vl_duty_t *duties;
+    int denied;
+} sampler_t;
+
+static apr_int64_t cpu_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (apr_int64_t)now.tv_sec * APR_USEC_PER_SEC + now.tv_nsec / 1000;
+}
+
+/* --- the requests ---------------------------------------------------------------- */
+
+static seen_t *seen_of(sampler_t *s, const entry_t *entry)
+{
+    return &s->seen[(apr_size_t)entry->child * VL_TASKS_MAX + entry->i];
+}
+
+static int is_asleep(const sampler_t *s, const seen_t *seen)
+{
+    return seen->asleep_us && seen->looks > 1 && s->now_us - seen->asleep_us >= ASLEEP_US;
+}
+
+static account_t *account_of(sampler_t *s, apr_uint32_t number)
+{
+    account_t *account = &s->accounts[number];
+
+    if (account->round != s->round) {
+        account->round = s->round;
+        account->tasks = account->looks = account->runs = account->asleep = account->idle = 0;
+        s->active[s->n_active++] = number;
+    }
+    return account;
+}
+
+static void note_child(sampler_t *s, pid_t pid)
+{
+    if (!s->n_children || s->children[s->n_children - 1] != pid)
+        s->children[s->n_children++] = pid;
+}
+
+/* vl_duty_see_fn */
+static void list(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, const task_t *task)
+{
+    sampler_t *s = data;
+    entry_t *entry, *more;
+    seen_t *seen;
+
+    note_child(s, pid);
+    if (s->n_entries == s->entries_max) {
+        more = realloc(s->entries, sizeof(*more) * (s->entries_max * 2 + 64));
+        if (!more)
+            return;
+        s->entries = more;
+        s->entries_max = s->entries_max * 2 + 64;
+    }
+    entry = &s->entries[s->n_entries++];
+    entry->child = child;
+    entry->i = i;
+    entry->pid = pid;
+    entry->task = *task;
+    seen = seen_of(s, entry);
+    if (seen->serial != task->serial || seen->round + 1 != s->round) {
+        memset(seen, 0, sizeof(*seen));
+        seen->serial = task->serial;
+    }
+    seen->round = s->round;
+}
+
+/* Returns the part of a processor that the request wants, permille. *ret_idle: it waits for
+ * no back end. */
+static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
+{
+    const task_t *task = &entry->task;
+    apr_uint32_t runs, most = 0;
+    vl_waits_t waits;
+    int i, has_backend = 0;
+
+    *ret_idle = 0;
+    switch (vl_proc_look(entry->pid, task->tid, &waits)) {
+    case VL_PROC_DENIED:
+        s->denied = 1;
+        return 1000;
+    case VL_PROC_GONE:
+    case VL_PROC_RUNS:
+        return 1000;
+    case VL_PROC_WAITS:
+        break;
+    }
+    for (i = 0; i < waits.n && most < 1000; i++) {
+        if (waits.fd[i] == task->client_fd)
+            continue;
+        has_backend |= vl_backends_look(s->backends, task->account, entry->pid, task->tid,
+                                        waits.fd[i], &runs) != VL_WAIT_NOTHING;
+        most = runs > most ? runs : most;
+    }
+    for (i = 0; i < waits.n; i++)
+        *ret_idle |= waits.fd[i] == task->client_fd;
+    *ret_idle |= !has_backend;
+    return most;
+}
+
+static void sample(sampler_t *s, const entry_t *entry, int looks)
+{
+    account_t *account = account_of(s, entry->task.account);
+    seen_t *seen = seen_of(s, entry);
+    apr_uint32_t runs;
+
+    if (!looks && is_asleep(s, seen)) {
+        account->asleep++;
+        account->idle += (apr_uint32_t)seen->is_idle;
+        return;
+    }
+    if (!looks) {
+        account->tasks++;
+        return;
+    }
+    runs = look(s, entry, &seen->is_idle);
+    if (runs) {
+        seen->asleep_us = 0;
+        seen->looks = 0;
+    }
+    else {
+        if (!seen->asleep_us)
+            seen->asleep_us = s->now_us;
+        seen->looks++;
+    }
+    if (is_asleep(s, seen)) {
+        account->asleep++;
+        account->idle += (apr_uint32_t)seen->is_idle;
+        return;
+    }
+    account->tasks++;
+    account->looks++;
+    account->runs += runs;
+}
+
+/* Computes the account's duty from this round. A request that holds a slot and has no entry
+ * yet waits for a thread or for its connection to be taken up, so it wants a processor. */
+static void average(sampler_t *s, apr_uint32_t number, account_t *account)
+{
+    apr_uint32_t running = vl_duty_running(s->shm, number);
+    apr_uint32_t listed = account->tasks + account->asleep, keep;
+    apr_uint64_t runs, all, now;
+
+    if (!account->looks)
+        return;
+    all = account->tasks + (running > listed ? running - listed : 0);
+    runs = (apr_uint64_t)account->runs * account->tasks / account->looks
+           + (all - account->tasks) * 1000;
+    now = runs / all;
+    keep = now > account->duty ? KEEP_RISING : SAMPLES / account->looks;
+    keep = keep > KEEP_FALLING ? KEEP_FALLING : keep < 1 ? 1 : keep;
+    account->duty = account->duty ? (apr_uint32_t)((account->duty * (keep - 1) + now) / keep)
+                                  : (apr_uint32_t)now;
+    if (account->duty < VL_DUTY_MIN)
+        account->duty = VL_DUTY_MIN;
+}
+
+static void publish(sampler_t *s)
+{
+    apr_uint32_t i, n = 0;
+    apr_uint64_t sum = 0, tasks = 0;
+
+    for (i = 0; i < s->n_active; i++) {
+        account_t *account = &s->accounts[s->active[i]];
+        const vl_duty_t duty = { s->active[i], account->duty, account->asleep, account->idle };
+
+        average(s, s->active[i], account);
+        s->duties[n] = duty;
+        s->duties[n++].duty = account->duty;
+        sum += (apr_uint64_t)account->duty * account->tasks;
+        tasks += account->tasks;
+    }
+    /* Accounts that have no requests any more. */
+    for (i = 0; i < s->n_before; i++) {
+        account_t *account = &s->accounts[s->before[i]];
+        const vl_duty_t duty = { s->before[i], account->duty, 0, 0 };
+
+        if (account->round != s->round)
+            s->duties[n++] = duty;
+    }
+    vl_duty_publish(s->shm, s->duties, n, tasks ? (apr_uint32_t)(sum / tasks) : 0);
+    memcpy(s->before, s->active, sizeof(*s->active) * s->n_active);
+    s->n_before = s->n_active;
+}
+
+/* --- a round --------------------------------------------------------------------- */
+
+/* vl_backends_charge_fn */
+static void charge(void *data, apr_uint32_t account, apr_uint64_t us, vl_cost_by_e by, int idle)
+{
+    sampler_t *s = data;
+
+    vl_charge_backend(s->shm, account, us, by);
+    if (idle)
+        vl_charge_backend_idle(s->shm, account);
+}
+
+static void take_round(sampler_t *s)
+{
+    vl_sampler_state_t *state = vl_duty_sampler(s->shm);
+    apr_uint32_t i, stride;
+
+    s->round++;
+    s->now_us = vl_clock_us();
+    s->n_entries = s->n_active = 0;
+    s->n_children = s->denied = 0;
+    vl_duty_tasks(s->shm, list, s);
+    vl_backends_begin(s->backends, s->now_us, s->children, s->n_children);
+    stride = 1 + s->n_entries / LOOKS_MOST;
+    s->first++;
+    for (i = 0; i < s->n_entries; i++)
+        sample(s, &s->entries[i], (i + s->first) % stride == 0);
+    publish(s);
+    if (s->now_us - s->charged_us >= CHARGE_US) {
+        s->charged_us = s->now_us;
+        vl_backends_charge(s->backends, s->now_us, charge, s);
+        if (vl_backends_had_outside(s->backends))
+            vl_charge_outside(s->shm, s->now_us);
+        state->processes = vl_backends_processes(s->backends);
+        state->unfound = vl_backends_unfound(s->backends);
+    }
+    state->state = s->denied ? VL_SAMPLER_BLIND : VL_SAMPLER_RUNS;
+    state->round_at = s->now_us;
+}
+
+static int allocate(sampler_t *s)
+{
+    apr_uint32_t accounts = vl_shm_capacity(s->shm), children = vl_shm_columns(s->shm);
+
+    /* Pages that are never written use no memory. */
+    s->seen = calloc((apr_size_t)children * VL_TASKS_MAX, sizeof(*s->seen));
+    s->accounts = calloc(accounts, sizeof(*s->accounts));
+    s->active = calloc(accounts, sizeof(*s->active));
+    s->before = calloc(accounts, sizeof(*s->before));
+    s->duties = calloc((apr_size_t)accounts * 2, sizeof(*s->duties));
+    s->children = calloc(children, sizeof(*s->children));
+    return s->seen && s->accounts && s->active && s->before && s->duties && s->children;
+}
+
+void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf, const volatile int *stops)
+{
+    sampler_t s = { .shm = conf->shm };
+    vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
+    apr_int64_t from_us, used_us, sleep_us;
+    int i, sees = vl_proc_open();
+
+    s.backends = vl_backends_create(p, conf->server, conf->cgroup);
+    for (i = 0; i < conf->n_ports; i++)
+        vl_backends_add_own(s.backends, conf->ports[i]);
+    if (!sees || !allocate(&s)) {
+        state->state = VL_SAMPLER_BLIND;
+        return;
+    }
+    while (!*stops) {
+        from_us = cpu_us();
+        take_round(&s);
+        used_us = cpu_us() - from_us;
+        state->round_us = vl_average(state->round_us, (apr_uint64_t)used_us);
+        sleep_us = used_us * ROUND_REST;
+        if (sleep_us < ROUND_LEAST_US)
+            sleep_us = ROUND_LEAST_US;
+        if (sleep_us > ROUND_MOST_US)
+            sleep_us = ROUND_MOST_US;
+        vl_duty_sleep(s.shm, s.n_entries ? sleep_us : IDLE_US, !s.n_entries);
+        if (!s.n_entries)           /* a request has begun: what it does is seen later */
+            vl_duty_sleep(s.shm, ROUND_LEAST_US, 0);
+    }
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost/vl_sampler_process.h"
+
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <ap_listen.h>
+#include <apr_thread_proc.h>
+
+#include "base/vl_private.h"
+#include "core/vl_duty.h"
+#include "cost/vl_sampler.h"
+
+/* Signals that the parent sends to its process group at restarts are ignored. */
+static const int ignored[] = { SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGPIPE, SIGWINCH };
+
+static struct {
+    server_rec *main_server;
+    apr_pool_t *pool;
+    vl_sampler_conf_t conf;
+    apr_proc_t proc;
+} sampler;
+
+static volatile int stops;
+
+static void stop(int signal)
+{
+    (void)signal;
+    stops = 1;
+}
+
+/* Keeps the two capabilities, if the process has them. */
+static void drop_rights(void)
+{
+    struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+    struct __user_cap_data_struct has[2] = { { 0 } };
+    const __u32 keep = 1U << CAP_SYS_PTRACE | 1U << CAP_DAC_READ_SEARCH;
+
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (syscall(SYS_capget, &head, has))
+        return;
+    has[0].effective &= keep;
+    has[0].permitted &= keep;
+    has[0].inheritable = has[1].effective = has[1].permitted = has[1].inheritable = 0;
+    syscall(SYS_capset, &head, has);
+}
+
+/* Prepares the new process. */
+static void become_sampler(void)
+{
+    struct sigaction action = { .sa_handler = stop };
+    struct rlimit files;
+    sigset_t none;
+    size_t i;
+
+    prctl(PR_SET_NAME, VL_SAMPLER_NAME);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+        signal(ignored[i], SIG_IGN);
+    sigaction(SIGTERM, &action, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    ap_close_listeners();
+    if (!getrlimit(RLIMIT_NOFILE, &files)) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    drop_rights();
+}
+
+static void start(void);
+
+/* The parent calls this when the process has ended, and before restarts. */
+static void maintain(int reason, void *data, apr_wait_t status)
+{
+    (void)data;
+    (void)status;
+    switch (reason) {
+    case APR_OC_REASON_DEATH:
+    case APR_OC_REASON_LOST:
+        apr_proc_other_child_unregister(&sampler.proc);
+        vl_duty_sampler(sampler.conf.shm)->state = VL_SAMPLER_NONE;
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0074)
+                     "the sampler has ended: until the next one works, sites are shared by "
+                     "what was last known of them. It is started again now");
+        start();
+        break;
+    case APR_OC_REASON_RESTART:
+    case APR_OC_REASON_UNREGISTER:
+        apr_proc_other_child_unregister(&sampler.proc);
+        break;
+    default:
+        break;
+    }
+}
+
+static void start(void)
+{
+    apr_status_t rv = apr_proc_fork(&sampler.proc, sampler.pool);
+
+    if (rv == APR_INCHILD) {
+        become_sampler();
+        vl_sampler_run(sampler.pool, &sampler.conf, &stops);
+        _exit(0);
+    }
+    if (rv != APR_INPARENT) {
+        ap_log_error(APLOG_MARK, APLOG_WARNING, rv, sampler.main_server, VLOGNO(0075)
+                     "the sampler cannot be started: back ends are not charged, and requests "
+                     "that sleep hold slots. Raise TasksMax or the memory limit, and restart");
+        return;
+    }
+    apr_pool_note_subprocess(sampler.pool, &sampler.proc, APR_KILL_AFTER_TIMEOUT);
+    apr_proc_other_child_register(&sampler.proc, maintain, NULL, NULL, sampler.pool);
+}
+
+void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *shm,
+                            const char *cgroup)
+{
+    const ap_listen_rec *listener;
+    int *ports, n = 0;
+
+    for (listener = ap_listeners; listener; listener = listener->next)
+        n++;
+    ports = apr_pcalloc(p, sizeof(*ports) * (apr_size_t)(n + 1));
+    n = 0;
+    for (listener = ap_listeners; listener; listener = listener->next)
+        ports[n++] = listener->bind_addr->port;
+    sampler.main_server = main_server;
+    sampler.pool = p;
+    sampler.conf.shm = shm;
+    sampler.conf.server = getpid();
+    sampler.conf.cgroup = cgroup;
+    sampler.conf.ports = ports;
+    sampler.conf.n_ports = n;
+    start();
+}
