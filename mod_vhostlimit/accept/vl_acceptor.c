@@ -39,6 +39,8 @@
 #include "log/vl_notice.h"
 
 #define TICK_MS 100
+/* Time between two looks whether queued connections need threads of other children. */
+#define SPREAD_US 5000
 /* Connections accepted in one go, before other events are handled. */
 #define ACCEPT_BATCH 64
 #define EVENTS 64
@@ -94,6 +96,7 @@ static struct {
     ap_generation_t generation;     /* of this child */
     int at_once;                    /* atomic: vl_acceptor_stop_at_once() was called */
     int stopping;                   /* atomic: vl_acceptor_stop() was called */
+    apr_int64_t spread_us;          /* when spread() last looked */
 } acceptor;
 
 /* --- listening ------------------------------------------------------------ */
@@ -289,6 +292,8 @@ static int is_listener(const void *source)
     return fd >= fds && fd < fds + acceptor.listeners->n;
 }
 
+static void spread(void);
+
 /* Handles the events of one epoll_pwait(), which lasts until the next tick at most. */
 static void wait_for_events(void)
 {
@@ -312,6 +317,7 @@ static void wait_for_events(void)
             vl_newconn_handle_event(source, events[i].events);
     }
     vl_newconn_after_events();
+    spread();
 }
 
 /* --- connections to other children ---------------------------------------- */
@@ -355,6 +361,24 @@ static void transfer_all(void)
 {
     while (transfer_batch(VL_TAKE_WAITING, VL_TRANSFER_MAX))
         ;
+}
+
+/* Transfers queued connections to children with free threads when this one has none left.
+ * Requests that sleep need many threads, and waiting for the next tick would cost them more
+ * time than their turn. */
+static void spread(void)
+{
+    apr_int64_t now_us = vl_clock_us();
+    vl_capacity_t capacity;
+
+    if (acceptor.state != LISTENING || acceptor.is_prefork
+        || now_us - acceptor.spread_us < SPREAD_US || !vl_newconn_queued())
+        return;
+    acceptor.spread_us = now_us;
+    vl_capacity_count(vl_child.shm, &capacity);
+    if (!capacity.here && capacity.elsewhere)
+        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere < VL_TRANSFER_MAX
+                                       ? capacity.elsewhere : VL_TRANSFER_MAX);
 }
 
 void vl_acceptor_while_stalled(apr_int64_t now_us)

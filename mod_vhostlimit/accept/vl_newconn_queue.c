@@ -79,6 +79,11 @@ void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
     vl_waiters_unlock();
 }
 
+apr_uint32_t vl_newconn_queued(void)
+{
+    return __atomic_load_n(&vl_newconns->count[QUEUED], __ATOMIC_RELAXED);
+}
+
 vl_newconn_t *vl_newconn_unqueue_locked(int queued)
 {
     return (vl_newconn_t *)vl_waiters_evict_locked(done_locked, queued);

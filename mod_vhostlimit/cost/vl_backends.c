@@ -35,7 +35,11 @@
 /* An account is charged until this long after its last use of a back end. */
 #define ACCOUNT_US (10 * APR_USEC_PER_SEC)
 /* CPU time is kept for this long if no sample says whose it is. */
-#define OWED_MOST_US (1 * APR_USEC_PER_SEC)
+#define OWED_MOST_US (2 * APR_USEC_PER_SEC)
+/* Each time that CPU time is divided, what samples have found before counts an eighth less. */
+#define KEEP 8
+/* Looks at shared back ends that one round remembers. */
+#define MOMENTS 256
 /* A scan of all processes takes place this many times its own CPU time later, at the
  * earliest: a third of a percent of a processor. */
 #define SCAN_REST 300
@@ -45,8 +49,8 @@
 
 typedef struct share_t {
     apr_uint32_t account;
-    apr_uint32_t runs;              /* permille of samples in which it ran, since the charge */
-    apr_uint32_t waits;             /* samples in which it waited, since then */
+    apr_uint64_t ns;                /* used for it in moments after samples; an older ns counts
+                                     * less */
     apr_int64_t seen_us;
 } share_t;
 
@@ -114,6 +118,13 @@ struct vl_backends_t {
     int own[64], n_own;
     const pid_t *child;             /* Apache's child processes */
     int children;
+    struct {                        /* what vl_backends_end() compares */
+        backend_t *backend;
+        process_t *process;
+        apr_uint32_t account;
+        apr_uint64_t cpu_ns;
+    } moment[MOMENTS];
+    int moments;
 };
 
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
@@ -152,6 +163,7 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->now_us = now_us;
     b->child = children;
     b->children = n;
+    b->moments = 0;
 }
 
 /* --- tables ------------------------------------------------------------------- */
@@ -473,16 +485,13 @@ static apr_uint32_t runs_of(vl_backends_t *b, apr_uint32_t account, process_t *p
     return 0;
 }
 
-/* Counts the sample for the division of the back end's CPU time. */
-static void count(vl_backends_t *b, backend_t *backend, apr_uint32_t account, apr_uint32_t runs,
-                  vl_cost_by_e by)
+/* Notes that the account uses the back end. */
+static void note_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account, vl_cost_by_e by)
 {
     share_t *share = share_get(backend, account);
     user_t *user = user_get(b, account);
 
     share->seen_us = backend->seen_us = b->now_us;
-    share->runs += runs;
-    share->waits++;
     if (user) {
         user->seen_us = b->now_us;
         user->by = by;
@@ -507,8 +516,14 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     }
     *ret_runs = process ? runs_of(b, account, process, depth) : 1000;
     /* A request at a depth of 1 or more does not make its account's cost unknown. */
-    count(b, backend, account, *ret_runs,
-          backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
+    note_use(b, backend, account,
+             backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
+    if (process && process->runs && backend->n_shares > 1 && b->moments < MOMENTS) {
+        b->moment[b->moments].backend = backend;
+        b->moment[b->moments].process = process;
+        b->moment[b->moments].account = account;
+        b->moment[b->moments++].cpu_ns = vl_proc_cpu_ns(process->pid);
+    }
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
 
@@ -542,7 +557,7 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         if (backend) {
             backend->is_remote = 1;
             if (!depth)
-                count(b, backend, account, 0, VL_COST_REMOTE);
+                note_use(b, backend, account, VL_COST_REMOTE);
         }
         return VL_WAIT_ASLEEP;
     case VL_PEER_HERE:
@@ -567,6 +582,25 @@ vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid
                                int fd, apr_uint32_t *ret_runs)
 {
     return look(b, account, pid, tid, fd, 0, ret_runs);
+}
+
+int vl_backends_is_shared(const vl_backends_t *b)
+{
+    return b->moments > 0;
+}
+
+void vl_backends_end(vl_backends_t *b)
+{
+    int i;
+
+    for (i = 0; i < b->moments; i++) {
+        process_t *process = b->moment[i].process;
+        apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
+
+        if (ns > b->moment[i].cpu_ns)
+            share_get(b->moment[i].backend, b->moment[i].account)->ns
+                += (ns - b->moment[i].cpu_ns) / (process->users ? process->users : 1);
+    }
 }
 
 /* --- CPU time ------------------------------------------------------------------- */
@@ -623,7 +657,7 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
 /* Divides the CPU time between the accounts. */
 static void divide(vl_backends_t *b, backend_t *backend)
 {
-    apr_uint64_t runs = 0, waits = 0, sum, part;
+    apr_uint64_t sum = 0, part;
     share_t *last = backend->shares;
     user_t *user;
     int i;
@@ -631,25 +665,23 @@ static void divide(vl_backends_t *b, backend_t *backend)
     if (!backend->owed_ns || !backend->n_shares)
         return;
     for (i = 0; i < backend->n_shares; i++) {
-        runs += backend->shares[i].runs;
-        waits += backend->shares[i].waits;
+        sum += backend->shares[i].ns;
         if (backend->shares[i].seen_us > last->seen_us)
             last = &backend->shares[i];
     }
-    sum = runs ? runs : waits;
-    if (backend->n_shares > 1 && !runs && b->now_us - backend->owed_since_us < OWED_MOST_US)
+    if (backend->n_shares > 1 && !sum && b->now_us - backend->owed_since_us < OWED_MOST_US)
         return;
     for (i = 0; i < backend->n_shares; i++) {
         share_t *share = &backend->shares[i];
 
-        part = sum ? backend->owed_ns * (runs ? share->runs : share->waits) / sum
+        part = sum ? (apr_uint64_t)((double)backend->owed_ns * (double)share->ns / (double)sum)
                    : share == last ? backend->owed_ns : 0;
         if (part && (user = user_get(b, share->account))) {
             user->ns += part;
             if (user->seen_us < backend->seen_us)
                 user->seen_us = backend->seen_us;
         }
-        share->runs = share->waits = 0;
+        share->ns -= share->ns / KEEP;
     }
     backend->owed_ns = 0;
 }

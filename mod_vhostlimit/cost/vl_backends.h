@@ -11,8 +11,10 @@
  *     at which address it was accepted, and which socket listens there. The processes that
  *     have one of the two open are the back end's (vl_proc.h).
  *   - All CPU time that these processes use is charged. If several accounts use the back
- *     end, it is divided in proportion to the samples in which a process ran for each of
- *     them. The sum is exact, and the parts are unbiased.
+ *     end, it is divided in proportion to what processes used in the moment after a sample
+ *     (VL_MOMENT_US) while they served each account. The sum is exact. Samples of processes
+ *     that run or wait for a processor would favor short requests, which wait before a
+ *     process takes them up.
  *   - A process that waits itself, for a database or a second server, is followed to the
  *     other end in the same way.
  *
@@ -52,6 +54,14 @@ typedef enum {
  * *ret_runs is the part of a processor that its back end wants, permille. */
 vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
                                int fd, apr_uint32_t *ret_runs);
+
+/* The time after the samples of a round in which it is seen which of the processes run. Long
+ * enough to measure, and shorter than most requests. */
+#define VL_MOMENT_US 300
+/* Returns 1 if accounts share a back end that was looked at in this round. The caller then
+ * sleeps for VL_MOMENT_US and calls vl_backends_end(). */
+int vl_backends_is_shared(const vl_backends_t *b);
+void vl_backends_end(vl_backends_t *b);
 
 /* Calls `charge` for each account that has used back ends recently, about ten times a second:
  * us of CPU time since the last call, may be 0. idle: it is the last call for the account. */

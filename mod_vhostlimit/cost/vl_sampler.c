@@ -283,6 +283,10 @@ static void take_round(sampler_t *s)
     for (i = 0; i < s->n_entries; i++)
         sample(s, &s->entries[i], (i + s->first) % stride == 0);
     publish(s);
+    if (vl_backends_is_shared(s->backends)) {
+        vl_duty_sleep(s->shm, VL_MOMENT_US, 0);
+        vl_backends_end(s->backends);
+    }
     if (s->now_us - s->charged_us >= CHARGE_US) {
         s->charged_us = s->now_us;
         vl_backends_charge(s->backends, s->now_us, charge, s);
