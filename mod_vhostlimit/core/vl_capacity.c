@@ -25,10 +25,11 @@ int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_
     apr_uint32_t held = shm->queue.flows[account].load;
     apr_uint32_t left = vl_queue_free(&shm->queue);
 
-    if (vl_queue_is_light(&shm->queue, account, is_first))
-        return 1;
+    if (!left)
+        return is_first && vl_queue_has_slot(&shm->queue, account);
     if (shm->head->auto_on)
-        return left && ((!held && is_first) || left > vl_capacity_auto(shm) * 1000 / 5);
+        return (!held && is_first) || left > vl_capacity_auto(shm) * 1000 / 5
+               || vl_queue_is_light(&shm->queue, account);
     return vl_queue_may_take(&shm->queue, account, held, left);
 }
 

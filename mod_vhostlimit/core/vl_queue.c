@@ -3,9 +3,10 @@
  * the slots. With equal loads allowed, the sum would never fall again. */
 #define LIGHT_PARTS 3
 #define LIGHT_OF 4
-/* Flows that are asked at most whether they can be served, each time that a slot is free. */
+/* Flows that are asked at most whether they can be served while no slot is free. */
 #define SET_ASIDE_MOST 8
-/* ... until the sum is this many times the slots, or as many times as there are active flows. */
+/* ... until the sum of all others is this many times the slots, or as many times as there are
+ * active flows. */
 #define EXCESS_MOST 4
 
 /* A flow is in the heap if and only if it has a waiting request, runs less than its
@@ -355,21 +356,31 @@ apr_uint32_t vl_queue_free(const vl_queue_t *q)
     return all > APR_UINT32_MAX ? APR_UINT32_MAX : (apr_uint32_t)all;
 }
 
-int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow, int is_due)
+static int is_light(const vl_queue_t *q, const vl_flow_t *f)
+{
+    return q->head->heaviest
+           && is_lighter(f, &q->flows[q->head->heaviest - 1], LIGHT_PARTS, LIGHT_OF);
+}
+
+int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow)
+{
+    vl_flow_t then = q->flows[flow];
+
+    then.load += duty_of(q, &then);
+    return duty_of(q, &then) <= VL_DUTY_SLEEPS && is_light(q, &then);
+}
+
+int vl_queue_has_slot(const vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_queue_head_t *head = q->head;
     apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
-    vl_flow_t then = q->flows[flow];
 
-    if (!is_due)
-        then.load += duty_of(q, &then);
-    return head->heaviest && head->load < (apr_uint64_t)head->slots * 1000 * times
-           && is_lighter(&then, &q->flows[head->heaviest - 1], LIGHT_PARTS, LIGHT_OF);
-}
-
-static int has_slot(const vl_queue_t *q, apr_uint32_t flow)
-{
-    return vl_queue_free(q) || vl_queue_is_light(q, flow, 1);
+    if (vl_queue_free(q))
+        return 1;
+    return is_light(q, &q->flows[flow])
+           && head->load - q->flows[head->heaviest - 1].load
+              < (apr_uint64_t)head->slots * 1000 * times
+           && vl_clock_us() - q->flows[head->heaviest - 1].ended_us > VL_KEPT_US;
 }
 
 static apr_uint32_t first_of(const vl_queue_t *q)
@@ -379,7 +390,7 @@ static apr_uint32_t first_of(const vl_queue_t *q)
 
 apr_uint32_t vl_queue_next(const vl_queue_t *q)
 {
-    if (!q->head->heap_len || !has_slot(q, q->heap[0]))
+    if (!q->head->heap_len || !vl_queue_has_slot(q, q->heap[0]))
         return VL_NO_FLOW;
     return q->heap[0];
 }
@@ -393,7 +404,7 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
      * removal frees behind the heap. All of them are added again afterwards. Nearly always
      * there is none. */
     for (flow = first_of(q); flow != VL_NO_FLOW && !can_serve(data, flow); flow = first_of(q)) {
-        if (set_aside == SET_ASIDE_MOST) {
+        if (set_aside == SET_ASIDE_MOST && !vl_queue_free(q)) {
             flow = VL_NO_FLOW;
             break;
         }
@@ -408,7 +419,7 @@ apr_uint32_t vl_queue_next_where(vl_queue_t *q, vl_queue_filter_fn can_serve,
 
 int vl_queue_may_begin_now(const vl_queue_t *q, apr_uint32_t flow)
 {
-    return has_slot(q, flow) && !q->head->heap_len
+    return vl_queue_has_slot(q, flow) && !q->head->heap_len
            && !q->flows[flow].waiting && vl_queue_is_within_bounds(q, flow);
 }
 
@@ -430,7 +441,8 @@ static apr_uint32_t begin(vl_queue_t *q, apr_uint32_t flow)
     if (vt_after(f->vt, q->head->vt) > 0)
         q->head->vt = f->vt;
     charge(f, charged);
-    f->running++;
+    if (!f->running++)
+        f->ended_us = vl_clock_us();
     q->head->running++;
     update(q, flow);
     return charged;
@@ -471,6 +483,7 @@ void vl_queue_end(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t charged,
 
 void vl_queue_forget(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t n)
 {
+    q->flows[flow].ended_us = vl_clock_us();
     q->flows[flow].running -= n;
     q->head->running -= n;
     update(q, flow);

@@ -7,7 +7,7 @@
  *
  * A flow (an account) only has a number of waiting and running requests and a virtual time.
  * The caller keeps the requests. Pure: no lock, no memory of its own, and no clock except
- * for the members backlog_us. Head, flows and heap may be in memory that other processes share;
+ * for the members backlog_us and ended_us. Head, flows and heap may be in memory that other processes share;
  * the view (vl_queue_t) holds this process's pointers to them. Lock: the caller's (the segment
  * lock).
  *
@@ -36,6 +36,8 @@ typedef struct vl_flow_t {
     apr_int64_t credit_us;      /* left under the cap; below 0: debt */
     apr_int64_t waiting_since_us;   /* when the first of its waiting requests arrived */
     apr_uint64_t backlog_us;    /* time in which a request waited, until then */
+    apr_int64_t ended_us;       /* when one of its running requests last ended, or the first
+                                 * of them began */
     apr_uint32_t waiting;
     apr_uint32_t running;       /* begun, not yet ended */
     apr_uint32_t asleep;        /* of these, for long: they hold no slot */
@@ -110,15 +112,22 @@ void vl_queue_set_duty(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t duty,
 
 /* Returns how many thousandths of a slot are free. */
 apr_uint32_t vl_queue_free(const vl_queue_t *q);
-/* Returns 1 if a request of the flow may begin although no slot is free: slots are not taken
- * back, and the flow's load for its weight is well below the heaviest flow's. Otherwise long
- * requests would keep the processors that they got while no other flow wanted them. is_due:
- * no other flow has less virtual time. If one has, the load counts with one more request. */
-int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow, int is_due);
+/* Requests of a flow sleep if its duty is at most this, permille. */
+#define VL_DUTY_SLEEPS 250
+/* Returns 1 if requests of the flow sleep, and its load for its weight, with one more of them,
+ * is well below the heaviest flow's. */
+int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
+/* Returns 1 if a request of the flow may begin as far as slots are concerned: one is free,
+ * or the heaviest flow has kept its own for long and this flow's load is well below. Slots are
+ * not taken back. So long requests would otherwise keep the processors that they got while no
+ * other flow wanted them. */
+int vl_queue_has_slot(const vl_queue_t *q, apr_uint32_t flow);
+/* The heaviest flow has kept its slots for long if none of its requests has ended for: */
+#define VL_KEPT_US 50000
 
 /* Returns the next flow: the one with the least virtual time among those that have a
  * waiting request, run less than their concurrency and have credit under their cap. Returns
- * VL_NO_FLOW if there is none, or if no slot is free and the flow is not light. */
+ * VL_NO_FLOW if there is none, or if it has no slot (vl_queue_has_slot()). */
 apr_uint32_t vl_queue_next(const vl_queue_t *q);
 
 /* The same among the flows for which can_serve(data, flow) returns non-zero, which also

@@ -68,7 +68,8 @@ long vl_proc_parse_syscall(const char *text, unsigned long ret_args[2])
     if (!strncmp(text, "running", 7))
         return -1;
     number = strtol(text, &end, 10);
-    if (end == text)
+    /* -1: the thread is blocked outside of a system call, in a page fault for example. */
+    if (end == text || number < 0)
         return -2;
     for (i = 0; i < 2; i++)
         ret_args[i] = strtoul(end, &end, 16);

@@ -101,7 +101,7 @@ static inline int enter(vl_shm_t *shm, apr_uint32_t a, vl_ticket_t *ret_ticket)
 static inline void end(vl_shm_t *shm, const vl_ticket_t *ticket,
                        apr_uint64_t us)
 {
-    vl_cost_t cost = { us, us, 0, 0, 0 };
+    vl_cost_t cost = { us, us, 0, NULL };
 
     vl_slot_end(shm, ticket, &cost);
 }
@@ -115,18 +115,18 @@ static inline int valid(vl_shm_t *shm)
     return !why;
 }
 
-/* Returns whether nothing is running, queued, granted or worked on elsewhere. */
+/* Returns whether nothing is running, queued or granted. */
 static inline int is_empty(vl_shm_t *shm)
 {
     const vl_queue_head_t *q = shm->queue.head;
     apr_uint32_t c, left = q->running + q->waiting + q->heap_len
-                           + shm->head->elsewhere;
+                           + shm->head->calls;
 
     for (c = 0; c < shm->head->children; c++)
-        left += shm->children[c].ring_len + shm->children[c].elsewhere;
+        left += shm->children[c].ring_len;
     if (left)
-        printf("# left: %u running, %u waiting, %u elsewhere\n", q->running,
-               q->waiting, shm->head->elsewhere);
+        printf("# left: %u running, %u waiting, %u calls\n", q->running, q->waiting,
+               shm->head->calls);
     return !left && valid(shm);
 }
 

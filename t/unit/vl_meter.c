@@ -1,59 +1,112 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost of a request with a back end whose thread waits for its client. */
+/* A request is charged the CPU time of its thread once, and is in the table of tasks while it
+ * runs. */
 #include "segment.h"
 #include "cost/vl_meter.h"
 
-#define WAIT_US 40000
+static vl_shm_t *shm;
+static apr_uint32_t a;
 
-/* Another request with a back end begins and ends, which brings the clock up to date. */
-static void other_request(vl_shm_t *shm)
+typedef struct seen_t {
+    int n;
+    task_t task;
+} seen_t;
+
+static void see(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, const task_t *task)
 {
-    apr_uint64_t from = vl_charge_elsewhere(shm, vl_clock_us());
+    seen_t *seen = data;
 
-    vl_charge_elsewhere_pause(shm, vl_clock_us(), from);
+    (void)i;
+    ok(pid == getpid() && child == 0, "the entry is this child's");
+    seen->n++;
+    seen->task = *task;
 }
 
-typedef enum { WORKS, WAITS, WAITS_AT_ITS_END } write_e;
-
-/* A request whose back end works for WAIT_US, or waits for so long. Returns what it was
- * charged, us. */
-static apr_uint64_t charged(write_e write)
+static seen_t tasks(void)
 {
-    vl_shm_t *shm = make(10, 2);
-    apr_uint32_t a = account(shm, "a", 0);
-    vl_cost_t cost = { 0 };
+    seen_t seen = { 0 };
+
+    vl_duty_tasks(shm, see, &seen);
+    return seen;
+}
+
+static void burn(apr_int64_t us)
+{
+    apr_int64_t until = vl_meter_thread_us() + us;
+
+    while (vl_meter_thread_us() < until)
+        ;
+}
+
+/* Begins a request. */
+static void begin(vl_meter_t *meter, vl_ticket_t *ticket)
+{
+    enter(shm, a, ticket);
+    vl_meter_begin(meter, ticket, vl_meter_thread_us(), 7, NULL);
+}
+
+static void end_request(vl_meter_t *meter, vl_ticket_t *ticket, apr_uint64_t cpu_us)
+{
+    vl_cost_t cost = { cpu_us, cpu_us, 0, NULL };
+
+    vl_meter_end(meter, &cost);
+    vl_slot_end(shm, ticket, &cost);
+}
+
+static void a_long_request_is_charged_once(void)
+{
     vl_ticket_t ticket;
     vl_meter_t meter;
+    apr_uint64_t part;
 
-    vl_shm_child_attach(shm, getpid(), 10);
-    vl_meter_child_init(shm);
-    enter(shm, a, &ticket);
-    vl_meter_begin(&meter, &ticket, vl_meter_thread_us(), NULL);
-    vl_meter_elsewhere(&meter, 0);
-    if (write != WORKS)
-        vl_meter_may_wait(&meter);
-    usleep(WAIT_US);
-    other_request(shm);
-    if (write == WAITS)
-        vl_meter_go_on(&meter);
-    vl_meter_end(&meter, &cost);
-    vl_slot_end(shm, &ticket, &cost);
+    begin(&meter, &ticket);
+    burn(30000);
+    vl_meter_tick(vl_clock_us());
+    part = metrics(shm, a).charged_us;
+    ok(part >= 30000, "a part is charged while it runs (%u us)", (unsigned)part);
+    end_request(&meter, &ticket, 40000);
+    ok(metrics(shm, a).charged_us == 40000, "the end charges the rest");
     ok(is_empty(shm), "the segment is empty");
-    return metrics(shm, a).charged_us;
+}
+
+static void the_table_lists_running_requests(void)
+{
+    vl_ticket_t ticket[3];
+    vl_meter_t meter[3];
+    apr_uint32_t serial;
+    seen_t seen = tasks();
+
+    ok(!seen.n, "nothing runs");
+    begin(&meter[0], &ticket[0]);
+    seen = tasks();
+    serial = seen.task.serial;
+    ok(seen.n == 1 && seen.task.account == a && seen.task.client_fd == 7,
+       "a request is listed with its account and the socket of its client");
+    begin(&meter[1], &ticket[1]);
+    begin(&meter[2], &ticket[2]);
+    ok(tasks().n == 3, "all requests are listed");
+    vl_duty_pause(shm, meter[1].task, 1);
+    ok(tasks().n == 2, "one that waits for its client is not");
+    vl_duty_pause(shm, meter[1].task, 0);
+    ok(tasks().n == 3, "until it goes on");
+    end_request(&meter[0], &ticket[0], 1);
+    begin(&meter[0], &ticket[0]);
+    end_request(&meter[2], &ticket[2], 1);
+    end_request(&meter[1], &ticket[1], 1);
+    seen = tasks();
+    ok(seen.n == 1 && seen.task.serial != serial, "a request in the same entry has another number");
+    end_request(&meter[0], &ticket[0], 1);
+    ok(!tasks().n && is_empty(shm), "nothing is left");
 }
 
 int main(void)
 {
-    apr_uint64_t works, waits, ends;
-
     segment_init();
-    works = charged(WORKS);
-    waits = charged(WAITS);
-    ends = charged(WAITS_AT_ITS_END);
-    ok(works >= WAIT_US / 8, "a back end is charged for the time in which it works (%u us)",
-       (unsigned)works);
-    ok(waits < works / 4, "it is not charged for the time in which a write blocks (%u us)",
-       (unsigned)waits);
-    ok(ends < works / 4, "nor if the request ends in that write (%u us)", (unsigned)ends);
+    shm = make(10, 2);
+    a = account(shm, "a", 0);
+    vl_shm_child_attach(shm, getpid(), 10);
+    vl_meter_child_init(shm);
+    a_long_request_is_charged_once();
+    the_table_lists_running_requests();
     return tap_done();
 }

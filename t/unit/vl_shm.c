@@ -13,7 +13,7 @@ static void counts_and_refuses(void)
     vl_shm_t *shm = make(ACCOUNTS, CHILDREN);
     apr_uint32_t a = account(shm, "a", 2), b = account(shm, "b", 0);
     vl_ticket_t one, two, other;
-    vl_cost_t cost = { 800, 80, 0, 0 };
+    vl_cost_t cost = { 800, 80, 0, NULL };
     vl_admission_t adm;
 
     ok(vl_slot_enter(shm, a, &adm) == APR_EINIT

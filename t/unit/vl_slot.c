@@ -75,7 +75,7 @@ static void without_a_column(void)
     ok(vl_slot_wait(shm, a, vl_clock_us()) == APR_EINIT && vl_slot_unwait(shm, a) == APR_EINIT
        && vl_slot_take(shm, &ticket) == APR_EINIT
        && vl_slot_try(shm, a, &ticket) == APR_EINIT
-       && !vl_slot_granted(shm) && !vl_charge_elsewhere(shm, 1),
+       && !vl_slot_granted(shm),
        "a child without a column gets no slot");
     vl_slot_end(shm, &ticket, NULL);
     ok(is_empty(shm), "a child without a column changes nothing");
@@ -405,72 +405,12 @@ static apr_uint64_t cost_of(const vl_shm_t *shm, apr_uint32_t a)
     return shm->queue.flows[a].vt * shm->queue.flows[a].limits.weight / VL_VT_UNIT;
 }
 
-/* n requests are worked on elsewhere for a second. Returns what is charged to all of them.
- * */
-static apr_uint64_t second_elsewhere(vl_shm_t *shm, apr_uint32_t n)
-{
-    vl_cost_t cost = { 0, 0, 1, 0 };
-    vl_ticket_t held[8];
-    apr_uint64_t from[8], sum = 0;
-    apr_int64_t start = vl_clock_us() - 1000000;
-    apr_uint32_t i;
-
-    shm->head->elsewhere_at = 0;
-    for (i = 0; i < n; i++) {
-        enter(shm, i, &held[i]);
-        from[i] = vl_charge_elsewhere(shm, start);
-    }
-    for (i = 0; i < n; i++) {
-        sum -= cost_of(shm, i) - held[i].charged;
-        cost.elsewhere_from = from[i];
-        vl_slot_end(shm, &held[i], &cost);
-        sum += cost_of(shm, i);
-    }
-    return sum;
-}
-
-static void work_elsewhere_is_charged_once(void)
-{
-    static const apr_uint32_t n[] = { 1, 2, 5, 8 };
-    vl_shm_t *shm = alone(100, 100);
-    apr_uint64_t sum;
-    apr_uint32_t i;
-
-    accounts(shm, 8);
-    shm->head->processors = 1;
-    for (i = 0; i < 4; i++) {
-        sum = second_elsewhere(shm, n[i]);
-        ok(sum > 980000 && sum < 1300000, "%u at once on one processor for a "
-           "second cost a second in all (%u us)", n[i], (unsigned)sum);
-    }
-    shm->head->processors = 4;
-    sum = second_elsewhere(shm, 2);
-    ok(sum > 1960000 && sum < 2600000, "2 at once on four processors: "
-       "each its second (%u us)", (unsigned)sum);
-    sum = second_elsewhere(shm, 8);
-    ok(sum > 3920000 && sum < 5200000, "8 at once on four: four seconds "
-       "(%u us)", (unsigned)sum);
-    shm->head->others_permille = 1000;
-    sum = second_elsewhere(shm, 8);
-    ok(sum > 980000 && sum < 1300000, "which have used one processor: a second "
-       "(%u us)", (unsigned)sum);
-    shm->head->others_permille = 0;
-    sum = second_elsewhere(shm, 8);
-    ok(sum > 490000 && sum < 650000, "no processor used: an eighth of the possible time "
-       "(%u us)", (unsigned)sum);
-    shm->head->others_permille = UINT32_MAX;
-    ok(is_empty(shm), "no request is elsewhere");
-    ok(shm->head->elsewhere_ns > 0 && !shm->children[0].elsewhere,
-       "the account's clock has advanced");
-}
-
 static void a_request_that_waits_for_its_client_has_no_slot(void)
 {
     vl_shm_t *shm = alone(100, 2);
     vl_cost_t cost = { .busy_us = 900, .cpu_us = 700, .charged_us = 300 };
     vl_ticket_t first, second;
-    apr_uint64_t from, before, charged;
-    apr_int64_t now = vl_clock_us();
+    apr_uint64_t before, charged;
 
     accounts(shm, 2);
     vl_slot_set(shm, 1);
@@ -488,102 +428,115 @@ static void a_request_that_waits_for_its_client_has_no_slot(void)
     ok(charged == 700 && cost_of(shm, 0) - before == 700,
        "the rest is charged at its end");
     vl_slot_end(shm, &second, NULL);
-    from = vl_charge_elsewhere(shm, now);
-    from = vl_charge_elsewhere_pause(shm, now + 1000, from);
-    ok(!shm->head->elsewhere, "the back end of a waiting request is not charged");
-    from = vl_charge_elsewhere_go_on(shm, now + 5000, from);
-    ok(vl_charge_elsewhere(shm, now + 6000) - from == 2000000,
-       "the back end of a working request is charged");
-    shm->head->elsewhere = shm->children[0].elsewhere = 0;
     ok(is_empty(shm), "the segment is empty");
-}
-
-static void the_clock_does_not_run_twice(void)
-{
-    vl_shm_t *shm = alone(100, 100);
-    apr_uint32_t a = account(shm, "a", 0), i;
-    apr_int64_t now = vl_clock_us() - 1000000;
-    vl_ticket_t held[3];
-    apr_uint64_t from, to;
-
-    for (i = 0; i < 3; i++)
-        enter(shm, a, &held[i]);
-    shm->head->processors = 100;
-    from = vl_charge_elsewhere(shm, now);
-    ok(vl_charge_elsewhere(shm, now + 1000) - from == 1000000, "a millisecond");
-    /* A thread that read the time and then waited for the lock. */
-    vl_charge_elsewhere(shm, now + 400);
-    to = vl_charge_elsewhere(shm, now + 1000);
-    ok(to - from == 1000000, "no time is counted twice if a request begins "
-         "with an older reading");
 }
 
 static void automatic_slots(void)
 {
     vl_shm_t *shm = alone(0, 1000);
-    apr_uint32_t least = vl_cpu_count() * VL_AUTO_MIN_PER_CPU, before;
-    apr_int64_t now = vl_clock_us();
 
-    ok(vl_slot_count(shm) == least, "the number of slots begins at the minimum");
-    shm->head->queue.slots = 3 * least;
-    vl_slot_set(shm, 0);
-    ok(vl_slot_count(shm) == 3 * least, "a restart keeps the number");
-    vl_auto_adjust(shm, now);
-    before = vl_slot_count(shm);
-    shm->head->queue.slots = 5000;
-    vl_auto_adjust(shm, now + VL_AUTO_STEP_US - 1);
-    ok(vl_slot_count(shm) == 5000 && before <= 3 * least,
-       "no step before its interval");
-    vl_auto_adjust(shm, now + VL_AUTO_STEP_US);
-    ok(vl_slot_count(shm) <= 999, "a step is limited by the children's threads");
+    ok(vl_slot_count(shm) == vl_shm_processors(shm) * VL_AUTO_PER_CPU,
+       "automatic slots go by the processors");
     vl_slot_set(shm, 17);
-    vl_auto_adjust(shm, now + 10 * VL_AUTO_STEP_US);
-    ok(vl_slot_count(shm) == 17, "a configured number does not change");
+    ok(vl_slot_count(shm) == 17, "a configured number holds");
+    vl_slot_set(shm, 0);
+    ok(vl_slot_count(shm) == vl_shm_processors(shm) * VL_AUTO_PER_CPU, "and goes");
 }
 
-static void count_requests(vl_shm_t *shm, int others, int streams)
+/* Sets the duty of an account, as the sampler does. */
+static void set_duty(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t duty, apr_uint32_t asleep,
+                     apr_uint32_t idle)
 {
-    while (others--)
-        vl_auto_count_request(shm, 0);
-    while (streams--)
-        vl_auto_count_request(shm, 1);
+    const vl_duty_t what = { a, duty, asleep, idle };
+
+    vl_duty_publish(shm, &what, 1, 0);
 }
 
-static void fewer_slots_for_streams(void)
+static void requests_that_sleep_hold_a_part_of_a_slot(void)
 {
-    vl_shm_t *shm = alone(0, 1000);
-    apr_uint32_t cpus = vl_cpu_count(), a = account(shm, "a", 0);
-    apr_int64_t now = vl_clock_us();
-    vl_ticket_t held;
+    vl_shm_t *shm = alone(5, 1000);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_ticket_t held[200];
 
-    count_requests(shm, 10, 10);
-    vl_auto_adjust(shm, now);
-    ok(vl_capacity_fewest(shm) == cpus * 8, "half of the requests are streams: eight a processor");
-    count_requests(shm, 10, 12);
-    vl_auto_adjust(shm, now += VL_AUTO_STEP_US);
-    ok(vl_capacity_fewest(shm) == cpus * 4, "most of them are: four");
-    vl_auto_adjust(shm, now += VL_AUTO_STEP_US);
-    ok(vl_capacity_fewest(shm) == cpus * 4, "no requests: no change");
-    enter(shm, a, &held);
-    shm->head->elsewhere = 1;
-    count_requests(shm, 0, 10);
-    vl_auto_adjust(shm, now += VL_AUTO_STEP_US);
-    ok(vl_capacity_fewest(shm) == cpus * 8 && vl_slot_count(shm) >= cpus * 8,
-       "most of those that run are in a back end: eight");
-    shm->head->elsewhere = 0;
-    end(shm, &held, 10);
+    set_duty(shm, a, 100, 0, 0);
+    waits(shm, a, 100);
+    ok(take_all(shm, held) == 40 && shm->queue.head->load == 4000,
+       "of requests that want a processor in a tenth of their time, forty run in four slots, and a fifth is for others");
+    set_duty(shm, a, 100, 20, 0);
+    ok(take_all(shm, held + 40) == 20, "those that are asleep hold no slot");
+    set_duty(shm, a, 1000, 0, 0);
+    waits(shm, b, 1);
+    shm->queue.flows[a].ended_us -= 2 * VL_KEPT_US;
+    vl_dispatch(shm);
+    ok(take_all(shm, held + 60) == 1 && held[60].account == b,
+       "when they begin to compute, nothing is granted but to an account that runs less");
+    ok(valid(shm), "the segment is valid");
 }
 
-static void one_of_four_slots_is_kept(void)
+static void accounts_without_a_duty_have_that_of_the_server(void)
 {
-    vl_shm_t *shm = alone(4, 100);
+    vl_shm_t *shm = alone(5, 1000);
     apr_uint32_t a = account(shm, "a", 0);
-    vl_ticket_t held[8];
+    vl_ticket_t held[100];
 
-    shm->head->processors = 1;
-    shm->head->auto_on = shm->head->mostly_streams = 1;
+    vl_duty_publish(shm, NULL, 0, 500);
     waits(shm, a, 50);
-    ok(take_all(shm, held) == 3, "automatic slots for streams: one of four is kept");
+    ok(take_all(shm, held) == 8 && valid(shm), "half a slot for each");
+}
+
+/* Two accounts of the same weight. One got all slots while it was alone. */
+static void a_light_account_exceeds_the_slots(void)
+{
+    vl_shm_t *shm = alone(10, 1000);
+    apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
+    vl_ticket_t held[64];
+
+    waits(shm, a, 50);
+    ok(take_all(shm, held) == 8, "one account has most slots");
+    waits(shm, b, 50);
+    ok(take_all(shm, held + 8) == 2, "another one gets the rest, and waits for the end of a request");
+    vl_queue_charge(&shm->queue, a, 1000);
+    shm->queue.flows[a].ended_us -= 2 * VL_KEPT_US;
+    vl_dispatch(shm);
+    ok(take_all(shm, held + 10) == 4 && shm->queue.flows[b].running == 6,
+       "if none ends for long, it gets as many as three quarters of these");
+    end(shm, &held[0], 10);
+    ok(take_all(shm, held + 20) == 0, "but the sum falls again: a slot above the number is not "
+       "granted twice");
+    ok(valid(shm), "the segment is valid");
+}
+
+static void idle_requests_do_not_count_as_concurrency(void)
+{
+    vl_shm_t *shm = alone(100, 1000);
+    apr_uint32_t a = account(shm, "a", 4);
+    vl_ticket_t held[16];
+
+    waits(shm, a, 10);
+    ok(take_all(shm, held) == 4, "four run");
+    set_duty(shm, a, 1000, 4, 0);
+    ok(take_all(shm, held + 4) == 0, "those that sleep in a back end count");
+    set_duty(shm, a, 1000, 4, 3);
+    ok(take_all(shm, held + 4) == 3 && valid(shm), "those that wait for their clients do not");
+}
+
+static void calls_go_ahead_of_their_callers(void)
+{
+    vl_shm_t *shm = alone(2, 1000);
+    apr_uint32_t a = account(shm, "a", 2);
+    vl_ticket_t held[8], call[8];
+
+    ok(vl_slot_call(shm, a, &call[0]) != APR_SUCCESS, "no request runs that could have called");
+    waits(shm, a, 10);
+    ok(take_all(shm, held) == 2, "two run, all that may");
+    ok(vl_slot_call(shm, a, &call[0]) == APR_SUCCESS && vl_slot_call(shm, a, &call[1]) == APR_SUCCESS,
+       "two calls run above slots and concurrency");
+    ok(vl_slot_call(shm, a, &call[2]) != APR_SUCCESS, "no more calls than callers");
+    end(shm, &call[0], 10);
+    ok(vl_slot_call(shm, a, &call[0]) == APR_SUCCESS, "until one has ended");
+    vl_slot_end(shm, &call[0], NULL);
+    vl_slot_end(shm, &call[1], NULL);
+    ok(!shm->head->calls && valid(shm), "calls that were not used end too");
 }
 
 /* The account with the least CPU time gets the slots, but for a fifth. */
@@ -666,12 +619,13 @@ int main(void)
     a_ticket_is_used();
     an_unused_ticket_costs_nothing();
     the_ring_does_not_overflow();
-    work_elsewhere_is_charged_once();
     a_request_that_waits_for_its_client_has_no_slot();
-    the_clock_does_not_run_twice();
     automatic_slots();
-    fewer_slots_for_streams();
-    one_of_four_slots_is_kept();
+    requests_that_sleep_hold_a_part_of_a_slot();
+    accounts_without_a_duty_have_that_of_the_server();
+    a_light_account_exceeds_the_slots();
+    idle_requests_do_not_count_as_concurrency();
+    calls_go_ahead_of_their_callers();
     automatic_slots_go_by_cpu_time();
     leases_exceed_the_slots_by_as_many_again();
     more_slots_are_used_at_once();

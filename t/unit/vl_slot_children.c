@@ -419,27 +419,26 @@ static void dead_children_leave_nothing(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one, two;
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
-    vl_ticket_t held[2];
+    vl_ticket_t held[2], call;
 
-    vl_slot_set(shm, 4);
+    vl_slot_set(shm, 5);
     one = view(shm, 0, 10);
     two = view(shm, 1, 10);
     enter(&one, a, &held[0]);
-    vl_charge_elsewhere(&one, vl_clock_us());
+    vl_slot_call(&one, a, &call);
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, a, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
     vl_slot_wait(&one, b, vl_clock_us());
     enter(&two, b, &held[1]);
-    vl_charge_elsewhere(&two, vl_clock_us());
     vl_slot_wait(&two, b, vl_clock_us());
     ok(shm->children[0].ring_len == 3 && metrics(shm, b).waiting == 3
-       && shm->head->elsewhere == 2,
-       "requests run, are worked on elsewhere, are granted a slot and are queued");
-    ok(vl_shm_parent_reclaim(shm, sleepers[0]) == 6, "six requests are reclaimed");
+       && shm->head->calls == 1,
+       "requests and a call run, are granted a slot and are queued");
+    ok(vl_shm_parent_reclaim(shm, sleepers[0]) == 7, "seven requests are reclaimed");
     ok(metrics(shm, a).running == 0 && metrics(shm, a).waiting == 0
-       && shm->head->elsewhere == 1 && !shm->children[0].ring_len
+       && !shm->head->calls && !shm->children[0].ring_len
        && valid(shm), "all requests of the dead child are reclaimed");
     ok(metrics(shm, b).running + metrics(shm, b).waiting == 2,
        "requests of the other child stay");
@@ -504,7 +503,7 @@ static void a_sleeping_process_is_woken(void)
 static void stress(vl_shm_t *shm)
 {
     vl_ticket_t held[64];
-    vl_cost_t cost = { 5, 5, 0, 0 };
+    vl_cost_t cost = { 5, 5, 0, NULL };
     apr_uint32_t n = 0;
 
     srand((unsigned)getpid());
@@ -534,12 +533,7 @@ static void stress(vl_shm_t *shm)
             n += n < 8 && (rand() % 2 ? vl_slot_try(shm, a, &held[n])
                                         == APR_SUCCESS
                                       : enter(shm, a, &held[n]));
-            if (n && rand() % 16 == 0) {
-                cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
-                cost.elsewhere = 1;
-                vl_slot_end(shm, &held[--n], &cost);
-                cost.elsewhere = 0;
-            }
+            n += n < 60 && vl_slot_call(shm, a, &held[n]) == APR_SUCCESS;
             vl_shm_child_pause(shm, rand() % 8 == 0);
             break;
         }

@@ -48,12 +48,12 @@ static void do_begin(scene_t *s)
     vl_slot_begin(s->shm, 5000, &adm);
 }
 
-static void do_elsewhere(scene_t *s)
+static void do_call(scene_t *s)
 {
-    vl_cost_t cost = { 0, 0, 1, 0 };
+    vl_ticket_t ticket;
 
-    cost.elsewhere_from = vl_charge_elsewhere(s->shm, 1);
-    vl_slot_end(s->shm, &s->held, &cost);
+    vl_slot_call(s->shm, 0, &ticket);
+    end(s->shm, &ticket, 1);
 }
 
 static void do_pass_over(scene_t *s)
@@ -76,7 +76,7 @@ static const plot_t plots[] = {
     { "leaves the queue", 1, 1, do_unwait },
     { "takes a grant", 2, 1, do_take },
     { "begins a request", 1, 0, do_begin },
-    { "ends work elsewhere", 1, 0, do_elsewhere },
+    { "runs a call", 1, 0, do_call },
     { "revokes a grant that another child has not picked up", 9, 0, do_pass_over }
 };
 

@@ -52,7 +52,7 @@ static apr_uint32_t waits(const actor_t *me)
 static int take(actor_t *me)
 {
     vl_ticket_t ticket;
-    vl_cost_t cost = { 5, 5, 0, 0, 0 };
+    vl_cost_t cost = { 5, 5, 0, NULL };
     int n = 0;
 
     while (vl_slot_take(&me->shm, &ticket) == APR_SUCCESS) {

@@ -75,7 +75,7 @@ static void what_was_paid_is_not_charged_again(void)
 {
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0);
-    vl_cost_t cost = { 900, 900, 0, 0, 0 };
+    vl_cost_t cost = { 900, 900, 0, NULL };
     vl_ticket_t ticket;
 
     enter(shm, a, &ticket);
@@ -89,86 +89,76 @@ static void what_was_paid_is_not_charged_again(void)
     ok(metrics(shm, b).cpu_us == 900, "and count the same");
 }
 
-static apr_uint64_t reading;
-
-/* n requests end, and the back ends have used the given us. */
+/* n requests of 10 ms end, and their back ends have used the given us. */
 static void tick(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t n, apr_uint64_t us)
 {
-    vl_cost_t cost = { 0, 0, 1, 0, 0 };
+    vl_cost_t cost = { 10000, 0, 0, NULL };
     vl_ticket_t ticket;
 
     while (n--) {
         enter(shm, a, &ticket);
-        cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
         vl_slot_end(shm, &ticket, &cost);
     }
-    vl_charge_usage(shm, a, reading += us, 1);
+    vl_charge_backend(shm, a, us, VL_COST_PROCESSES);
+}
+
+/* Returns the virtual time from start on, ms of CPU time at the default weight. */
+static apr_uint64_t charged_ms(const vl_shm_t *shm, apr_uint32_t a, apr_uint64_t start)
+{
+    return (shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000);
 }
 
 static void measured_back_ends(void)
 {
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), i;
-    apr_uint64_t start;
+    apr_uint64_t start = shm->queue.flows[a].vt;
+    vl_cost_t cost = { 10 * APR_USEC_PER_SEC, 0, 0, NULL };
+    vl_ticket_t ticket;
 
-    vl_charge_usage(shm, a, reading = 123456, 1);
-    ok(!metrics(shm, a).backend_us, "the first reading is the base");
-    start = shm->queue.flows[a].vt;
     for (i = 0; i < 50; i++)
         tick(shm, a, 10, 20000);
-    ok(metrics(shm, a).backend_us == 1000000, "the second reading gives a second");
-    ok(shm->accounts[a].backend_us > 1900 && shm->accounts[a].backend_us < 2001,
-       "2 ms a request (%u)", shm->accounts[a].backend_us);
-    ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
-       >= 995 && (shm->queue.flows[a].vt - start)
-       / (1000000 / 100 * VL_VT_UNIT / 1000) <= 1020,
+    ok(metrics(shm, a).backend_us == 1000000 && metrics(shm, a).charged_us == 1000000,
+       "the status page has the sum");
+    ok(charged_ms(shm, a, start) >= 995 && charged_ms(shm, a, start) <= 1020,
        "exactly a second is charged");
+    ok(shm->accounts[a].backend_permille > 190 && shm->accounts[a].backend_permille <= 200,
+       "a fifth of the time in service (%u)", shm->accounts[a].backend_permille);
     start = shm->queue.flows[a].vt;
+    enter(shm, a, &ticket);
+    vl_slot_end(shm, &ticket, &cost);
+    ok(charged_ms(shm, a, start) <= 30,
+       "a long request is charged an advance for the time since the last reading only");
     tick(shm, a, 0, 500000);
-    ok((shm->queue.flows[a].vt - start) / (1000000 / 100 * VL_VT_UNIT / 1000)
-       == 500, "a long request is charged before its end");
-    vl_charge_usage(shm, a, 1000, 0);
-    ok(metrics(shm, a).backend_us == 1500000, "a group that was created again is not charged");
-    ok(!shm->accounts[a].measured, "without a group the clock is used again");
+    ok(charged_ms(shm, a, start) >= 490 && charged_ms(shm, a, start) <= 510,
+       "the reading takes the place of the advance");
+    vl_charge_backend_idle(shm, a);
+    ok(!shm->accounts[a].backend_permille, "back ends without work cost nothing in advance");
     ok(is_empty(shm), "the segment is empty");
 }
 
-static void a_group_that_is_left(void)
+/* A request of 10 s of CPU time beside a neighbor that advances meanwhile. */
+static void a_long_request_is_charged_once(void)
 {
     vl_shm_t *shm = with_threads(100, 10);
     apr_uint32_t a = account(shm, "a", 0), b = account(shm, "b", 0), i;
-    vl_cost_t cost = { 0, 0, 1, 0, 0 };
-    vl_ticket_t ticket;
+    vl_cost_t cost = { 10 * APR_USEC_PER_SEC, 10 * APR_USEC_PER_SEC, 0, NULL };
+    apr_uint64_t start;
+    vl_ticket_t ticket, other;
 
-    vl_charge_usage(shm, a, reading = 1000, 1);
-    for (i = 0; i < 20; i++)
-        tick(shm, a, 10, 20000);
-    /* The group has no back end any more: no reading, and requests end. */
-    for (i = 0; i < 5000; i++) {
-        enter(shm, a, &ticket);
-        cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
-        vl_slot_end(shm, &ticket, &cost);
-    }
-    ok(shm->accounts[a].measured, "requests are charged as before for a while");
-    shm->accounts[a].backend_since_us -= 10 * APR_USEC_PER_SEC;
     enter(shm, a, &ticket);
-    cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
+    start = shm->queue.flows[a].vt;
+    for (i = 0; i < 100; i++) {
+        vl_charge_part(shm, a, 100000);
+        cost.charged_us += 100000;
+        enter(shm, b, &other);
+        end(shm, &other, 100000);
+    }
     vl_slot_end(shm, &ticket, &cost);
-    ok(!shm->accounts[a].measured, "later requests are charged by the clock");
-    shm->accounts[a].measured = 1;
-    shm->accounts[a].usage_us = reading;
-    shm->accounts[a].backend_ended = 5000;
-    enter(shm, b, &ticket);
-    vl_charge_part(shm, b, 100 * APR_USEC_PER_SEC);
-    vl_slot_end(shm, &ticket, NULL);
-    enter(shm, b, &ticket);
-    vl_slot_end(shm, &ticket, NULL);
-    shm->queue.flows[a].vt = shm->queue.head->vt;
-    vl_charge_usage(shm, a, reading + 1, 1);
-    ok(shm->queue.head->vt - shm->queue.flows[a].vt
-       == (apr_uint64_t)VL_REFUND_US * VL_VT_UNIT / 100,
-       "the refund is limited to one second of ten");
-    ok(is_empty(shm), "the segment is empty");
+    ok(charged_ms(shm, a, start) <= 10000 && charged_ms(shm, a, start) >= 9990,
+       "a request that was charged in parts is charged once (%u ms)",
+       (unsigned)charged_ms(shm, a, start));
+    ok(metrics(shm, a).charged_us == 10 * APR_USEC_PER_SEC, "and counts once");
 }
 
 /* Returns how many kills the next check of all accounts reports for the first one. */
@@ -212,37 +202,10 @@ static void cost_is_known_by(void)
     vl_account_snapshot_t seen;
 
     vl_shm_snapshot(shm, a, &seen);
-    ok(seen.cost_by == VL_COST_THREAD, "cost is measured by the thread at first");
+    ok(seen.cost_by == VL_COST_THREAD, "a site without back ends costs its threads' CPU time");
     tick(shm, a, 1, 1000);
     vl_shm_snapshot(shm, a, &seen);
-    ok(seen.cost_by == VL_COST_CLOCK, "cost is measured by the clock without a group");
-    tick(shm, a, 1, 1000);
-    vl_shm_snapshot(shm, a, &seen);
-    ok(seen.cost_by == VL_COST_CGROUP, "cost is measured by the group once it is read");
-}
-
-/* A request that works elsewhere for 50 ms, in the account's group. */
-static apr_uint64_t charged_for_a_program(vl_shm_t *shm, apr_uint32_t a)
-{
-    vl_cost_t cost = { 50000, 0, 1, 0, 0, 1 };
-    apr_uint64_t before = metrics(shm, a).charged_us;
-    vl_ticket_t ticket;
-
-    enter(shm, a, &ticket);
-    cost.elsewhere_from = vl_charge_elsewhere(shm, vl_clock_us());
-    apr_sleep(50000);
-    vl_slot_end(shm, &ticket, &cost);
-    return metrics(shm, a).charged_us - before;
-}
-
-static void groups_without_a_reader(void)
-{
-    vl_shm_t *shm = with_threads(100, 10);
-    apr_uint32_t a = account(shm, "a", 0);
-
-    ok(charged_for_a_program(shm, a) >= 49000, "the program is charged by the clock");
-    ok(vl_charge_reads_usage(shm, vl_clock_us()), "one child reads the group");
-    ok(charged_for_a_program(shm, a) == 0, "the reader charges what it reads");
+    ok(seen.cost_by == VL_COST_PROCESSES, "then that of its processes too");
 }
 
 int main(void)
@@ -252,9 +215,8 @@ int main(void)
     one_alone_leaves_some();
     what_was_paid_is_not_charged_again();
     measured_back_ends();
-    a_group_that_is_left();
+    a_long_request_is_charged_once();
     kills_are_counted_and_reported();
     cost_is_known_by();
-    groups_without_a_reader();
     return tap_done();
 }
