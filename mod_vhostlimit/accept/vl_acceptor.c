@@ -275,6 +275,7 @@ static void handle_wake_up(void)
     if (read(vl_shm_child_wake_fd(vl_child.shm), &count, sizeof(count)) < 0)
         return;
     vl_shm_child_reclaim_dead(vl_child.shm);
+    vl_newconn_let_calls();
     vl_waiters_lock();
     vl_waiters_take_locked();
     vl_waiters_refill_locked();

@@ -9,6 +9,7 @@
 #include "accept/vl_newconn_answer.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "core/vl_duty.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_thread.h"
 #include "lease/vl_lease.h"
@@ -36,9 +37,9 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
         vl_newconn_pass_locked(newconn);
 }
 
-/* Returns 1 if the client is this server (vl_slot_call()): a connection to one of its own
- * addresses comes from the same address. */
-static int is_call(const vl_newconn_t *newconn)
+/* Returns the client's port if the client is on this machine: a connection to one of its own
+ * addresses comes from the same address. Returns 0 otherwise. */
+static int own_port(const vl_newconn_t *newconn)
 {
     const struct sockaddr_in *local = (const struct sockaddr_in *)&newconn->local;
     const struct sockaddr_in *remote = (const struct sockaddr_in *)&newconn->remote;
@@ -46,9 +47,32 @@ static int is_call(const vl_newconn_t *newconn)
     const struct sockaddr_in6 *remote6 = (const struct sockaddr_in6 *)&newconn->remote;
 
     if (newconn->local.ss_family == AF_INET)
-        return local->sin_addr.s_addr == remote->sin_addr.s_addr;
+        return local->sin_addr.s_addr == remote->sin_addr.s_addr ? ntohs(remote->sin_port) : 0;
     return newconn->local.ss_family == AF_INET6
-           && IN6_ARE_ADDR_EQUAL(&local6->sin6_addr, &remote6->sin6_addr);
+           && IN6_ARE_ADDR_EQUAL(&local6->sin6_addr, &remote6->sin6_addr)
+           ? ntohs(remote6->sin6_port) : 0;
+}
+
+void vl_newconn_let_calls(void)
+{
+    vl_newconn_t *newconn, *next;
+    vl_ticket_t ticket;
+    int port;
+
+    vl_waiters_lock();
+    for (newconn = APR_RING_FIRST(&vl_newconns->ring[QUEUED]);
+         newconn != APR_RING_SENTINEL(&vl_newconns->ring[QUEUED], vl_newconn_t, link);
+         newconn = next) {
+        next = APR_RING_NEXT(newconn, link);
+        port = own_port(newconn);
+        if (!port || !vl_duty_is_call(vl_child.shm, port)
+            || vl_slot_call(vl_child.shm, newconn->waiter.account, &ticket) != APR_SUCCESS)
+            continue;
+        vl_waiters_remove_locked(&newconn->waiter);
+        ticket.client = newconn->waiter.client;
+        done_locked(&newconn->waiter, &ticket, VL_REASON_NONE);
+    }
+    vl_waiters_unlock();
 }
 
 void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
@@ -68,13 +92,14 @@ void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
     newconn->was_queued = 1;
     vl_waiters_lock();
     vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
-    if ((is_call(newconn)
-         && vl_slot_call(vl_child.shm, account, &newconn->grant.ticket) == APR_SUCCESS)
-        || vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
+    if (vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
         newconn->grant.ticket.client = *client;
         newconn->was_queued = newconn->queued_since_us != 0;
         vl_newconn_pass_locked(newconn);
+    }
+    else if (own_port(newconn)) {
+        vl_duty_want_calls(vl_child.shm);
     }
     vl_waiters_unlock();
 }

@@ -28,9 +28,17 @@ static pid_t this_thread(void)
     return tid;
 }
 
-void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd)
+static void wake_sampler(vl_shm_t *shm)
 {
     apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
+
+    if (__atomic_exchange_n(sleeps, 0, __ATOMIC_ACQ_REL))
+        futex(sleeps, FUTEX_WAKE, 1, NULL);
+}
+
+void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd)
+{
+    const apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
     task_t *task;
 
     if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
@@ -43,9 +51,8 @@ void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
     __atomic_store_n(&task->account, account + 1, __ATOMIC_RELEASE);
     if (i >= shm->children[shm->self].tasks)
         __atomic_store_n(&shm->children[shm->self].tasks, i + 1, __ATOMIC_RELEASE);
-    if (__atomic_load_n(sleeps, __ATOMIC_RELAXED)
-        && __atomic_exchange_n(sleeps, 0, __ATOMIC_ACQ_REL))
-        futex(sleeps, FUTEX_WAKE, 1, NULL);
+    if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) == VL_UNTIL_BEGIN)
+        wake_sampler(shm);
 }
 
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i)
@@ -106,12 +113,52 @@ vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm)
     return &shm->head->sampler;
 }
 
-void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, int until_begin)
+void vl_duty_want_calls(vl_shm_t *shm)
+{
+    vl_sampler_state_t *sampler = &shm->head->sampler;
+
+    if (!__atomic_load_n(&sampler->calls_wanted, __ATOMIC_RELAXED))
+        __atomic_store_n(&sampler->calls_wanted, 1, __ATOMIC_RELEASE);
+    if (__atomic_load_n(&sampler->sleeps, __ATOMIC_RELAXED) == VL_UNTIL_CALLS)
+        wake_sampler(shm);
+}
+
+int vl_duty_calls_wanted(vl_shm_t *shm)
+{
+    return __atomic_exchange_n(&shm->head->sampler.calls_wanted, 0, __ATOMIC_ACQ_REL);
+}
+
+int vl_duty_note_call(vl_shm_t *shm, int port)
+{
+    apr_uint32_t bit = 1U << (port % 32);
+
+    return !(__atomic_fetch_or(&shm->head->sampler.calls[port / 32], bit, __ATOMIC_ACQ_REL) & bit);
+}
+
+void vl_duty_forget_call(vl_shm_t *shm, int port)
+{
+    __atomic_fetch_and(&shm->head->sampler.calls[port / 32], ~(1U << (port % 32)),
+                       __ATOMIC_ACQ_REL);
+}
+
+int vl_duty_is_call(const vl_shm_t *shm, int port)
+{
+    return (int)(__atomic_load_n(&shm->head->sampler.calls[port / 32], __ATOMIC_ACQUIRE)
+                 >> (port % 32) & 1);
+}
+
+void vl_duty_tell_calls(vl_shm_t *shm)
+{
+    vl_dispatch_wake_all(shm);
+}
+
+void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until)
 {
     const struct timespec timeout = { timeout_us / APR_USEC_PER_SEC,
                                       timeout_us % APR_USEC_PER_SEC * 1000 };
     apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
 
-    __atomic_store_n(sleeps, until_begin != 0, __ATOMIC_RELEASE);
-    futex(sleeps, FUTEX_WAIT, until_begin != 0, &timeout);
+    __atomic_store_n(sleeps, until, __ATOMIC_RELEASE);
+    futex(sleeps, FUTEX_WAIT, until, &timeout);
+    __atomic_store_n(sleeps, 0, __ATOMIC_RELEASE);
 }

@@ -47,7 +47,10 @@ typedef struct vl_sampler_state_t {
     apr_uint32_t round_us;          /* CPU time of a round, average */
     apr_uint32_t processes;         /* back-end processes that it watches */
     apr_uint32_t unfound;           /* back ends on this machine that no process was found for */
-    apr_uint32_t sleeps;            /* futex: 1 while it sleeps because no request runs */
+    apr_uint32_t sleeps;            /* futex: 1 while it sleeps because no request runs, 2
+                                     * between two rounds, 0 while it works */
+    int calls_wanted;               /* see vl_duty_want_calls(); atomic */
+    apr_uint32_t calls[65536 / 32]; /* a bit for each port of a call; atomic */
 } vl_sampler_state_t;
 
 /* Enters a request that the calling thread runs into entry i of this child's table, or frees
@@ -74,9 +77,25 @@ typedef struct vl_duty_t {
 apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account);
 /* Sampler: publishes the duties, and the average of all accounts, permille. Dispatches. */
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average);
+/* Calls: a running request waits for this server itself, directly or in its back end. The
+ * sampler sees it, and notes the port of the client's end. A call must not wait behind its
+ * callers (vl_slot_call()).
+ * vl_duty_want_calls(): a connection of this machine is queued; the sampler looks soon.
+ * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new.
+ * vl_duty_forget_call(): it does not see it any more. None takes a lock. */
+void vl_duty_want_calls(vl_shm_t *shm);
+int vl_duty_note_call(vl_shm_t *shm, int port);
+void vl_duty_forget_call(vl_shm_t *shm, int port);
+int vl_duty_is_call(const vl_shm_t *shm, int port);
+/* Sampler: wakes the children, because there are new calls. */
+void vl_duty_tell_calls(vl_shm_t *shm);
+/* Sampler: returns 1 if calls are wanted since the last time it asked. */
+int vl_duty_calls_wanted(vl_shm_t *shm);
 /* Sampler: its state, which it writes. Others read it. */
 vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm);
-/* Sampler: sleeps for up to timeout_us, or until a request begins if none runs. */
-void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, int until_begin);
+/* Sampler: sleeps for up to timeout_us, or until a request begins, or until calls are
+ * wanted. */
+typedef enum { VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS } vl_until_e;
+void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until);
 
 #endif

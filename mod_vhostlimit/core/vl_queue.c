@@ -137,7 +137,7 @@ static apr_uint32_t duty_of(const vl_queue_t *q, const vl_flow_t *f)
 {
     apr_uint32_t duty = f->duty ? f->duty : q->head->duty;
 
-    return duty ? duty : 1000;
+    return duty && q->head->by_duty ? duty : 1000;
 }
 
 /* Returns 1 if the load of flow a for its weight is below parts/of of that of flow b. */
@@ -152,7 +152,8 @@ static void count_load(vl_queue_t *q, apr_uint32_t flow)
 {
     vl_queue_head_t *head = q->head;
     vl_flow_t *f = &q->flows[flow];
-    apr_uint32_t awake = f->running > f->asleep ? f->running - f->asleep : 0;
+    apr_uint32_t asleep = head->by_duty ? f->asleep : 0;
+    apr_uint32_t awake = f->running > asleep ? f->running - asleep : 0;
     apr_uint32_t load = awake * duty_of(q, f);
 
     head->load += (apr_uint64_t)load - f->load;
@@ -377,7 +378,7 @@ int vl_queue_has_slot(const vl_queue_t *q, apr_uint32_t flow)
 
     if (vl_queue_free(q))
         return 1;
-    return is_light(q, &q->flows[flow])
+    return head->by_duty && is_light(q, &q->flows[flow])
            && head->load - q->flows[head->heaviest - 1].load
               < (apr_uint64_t)head->slots * 1000 * times
            && vl_clock_us() - q->flows[head->heaviest - 1].ended_us > VL_KEPT_US;

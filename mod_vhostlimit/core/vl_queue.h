@@ -11,7 +11,7 @@
  * the view (vl_queue_t) holds this process's pointers to them. Lock: the caller's (the segment
  * lock).
  *
- * Depth counts runnable work. A running request counts as its flow's duty: the part of its
+ * Depth counts runnable work, unless the administrator has set it. A running request counts as its flow's duty: the part of its
  * time in which it wants a processor, as the sampler measures it (vl_duty.h). A request that
  * sleeps holds nearly no slot.
  *
@@ -53,6 +53,8 @@ typedef struct vl_queue_head_t {
     apr_uint64_t vt;            /* start tag of the last request that began */
     apr_uint32_t slots;         /* D: most runnable requests in all flows */
     apr_uint32_t running;
+    int by_duty;                /* 1: slots count runnable work; 0: requests, and they are
+                                 * never exceeded */
     apr_uint32_t duty;          /* average of all flows, permille; 0: unknown */
     apr_uint32_t heaviest;      /* 1 + the flow with the most load for its weight, as far as
                                  * known; 0: none */

@@ -593,7 +593,7 @@ void vl_slot_set(vl_shm_t *shm, apr_uint32_t slots)
     if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     shm->head->queue.slots = slots ? slots : vl_capacity_auto(shm);
-    shm->head->auto_on = !slots;
+    shm->head->auto_on = shm->head->queue.by_duty = !slots;
     vl_dispatch_and_unlock(shm);
 }
 

@@ -104,10 +104,9 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                               vl_ticket_t *ret_ticket);
 
-/* Takes a slot at once for a request whose client is this server: a running request probably
- * waits for it, and keeps its slot and its part of VhostLimitConcurrency until then. As many
- * such calls run as other requests do; beyond that, returns APR_EAGAIN, and the request waits
- * like any other. The limit also holds if a proxy on this machine sends all requests. */
+/* Takes a slot at once for a request that another running request waits for (vl_duty_is_call()),
+ * and which keeps its own slot and its part of VhostLimitConcurrency until then. As many such
+ * calls run as other requests do; beyond that, returns APR_EAGAIN. */
 apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket);
 
 /* Returns the estimated cost of a request of the account, us of CPU time. Takes no lock. */

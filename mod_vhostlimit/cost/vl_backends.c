@@ -40,6 +40,7 @@
 #define KEEP 8
 /* Looks at shared back ends that one round remembers. */
 #define MOMENTS 256
+#define CALLS 256
 /* A scan of all processes takes place this many times its own CPU time later, at the
  * earliest: a third of a percent of a processor. */
 #define SCAN_REST 300
@@ -125,6 +126,7 @@ struct vl_backends_t {
         apr_uint64_t cpu_ns;
     } moment[MOMENTS];
     int moments;
+    int call[CALLS], calls;         /* see vl_backends_calls() */
 };
 
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
@@ -163,7 +165,7 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->now_us = now_us;
     b->child = children;
     b->children = n;
-    b->moments = 0;
+    b->moments = b->calls = 0;
 }
 
 /* --- tables ------------------------------------------------------------------- */
@@ -499,6 +501,12 @@ static void note_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
     }
 }
 
+static void note_call(vl_backends_t *b, const vl_peer_t *peer)
+{
+    if (b->calls < CALLS)
+        b->call[b->calls++] = peer->from_port;
+}
+
 static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                      apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
                                      apr_uint32_t *ret_runs)
@@ -551,6 +559,8 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     case VL_PEER_QUEUED:
         /* The processes are busy. More requests would only wait there, unordered. */
         *ret_runs = is_own(b, peer.port) ? 0 : 1000;
+        if (!*ret_runs)
+            note_call(b, &peer);
         return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
     case VL_PEER_REMOTE:
         backend = backend_get(b, peer.name);
@@ -564,8 +574,10 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     case VL_PEER_HIDDEN:
         break;
     }
-    if (peer.port && is_own(b, peer.port))
+    if (peer.port && is_own(b, peer.port)) {
+        note_call(b, &peer);
         return VL_WAIT_ASLEEP;
+    }
     user = user_get(b, account);
     if (user && user->last && find_process(b, user->last, peer.inode))
         return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
@@ -745,6 +757,14 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
             free(user);
         }
     }
+}
+
+void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data)
+{
+    int i;
+
+    for (i = 0; i < b->calls; i++)
+        call(data, b->call[i]);
 }
 
 int vl_backends_had_outside(vl_backends_t *b)

@@ -70,6 +70,10 @@ typedef void vl_backends_charge_fn(void *data, apr_uint32_t account, apr_uint64_
 void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
                         void *data);
 
+/* Calls `call` for each connection to Apache itself that a request was seen to wait for in
+ * this round. port: of the client's end. */
+typedef void vl_backends_call_fn(void *data, int port);
+void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);
 /* Returns 1 if a process outside of the cgroup tree has worked since the last call. */
 int vl_backends_had_outside(vl_backends_t *b);
 /* Return the number of processes that are watched, and of back ends on this machine without a

@@ -335,6 +335,7 @@ static vl_peer_e peer_of_tcp(const struct sockaddr_storage *local,
     put_address(remote, question.id.idiag_src, &question.id.idiag_sport);
     question.id.idiag_cookie[0] = question.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
     peer->port = ntohs(question.id.idiag_sport);
+    peer->from_port = ntohs(question.id.idiag_dport);
     inet_ntop(local->ss_family, question.id.idiag_src, ip, sizeof(ip));
     snprintf(peer->name, sizeof(peer->name), local->ss_family == AF_INET6 ? "[%s]:%d" : "%s:%d",
              ip, peer->port);

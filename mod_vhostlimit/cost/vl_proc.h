@@ -46,6 +46,7 @@ typedef enum {
 typedef struct vl_peer_t {
     apr_uint64_t inode;
     int port;                       /* of TCP; 0: a Unix socket */
+    int from_port;                  /* of TCP: that of this end */
     char name[128];                 /* address that the other end listens at */
 } vl_peer_t;
 

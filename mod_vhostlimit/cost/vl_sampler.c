@@ -28,6 +28,12 @@
 #define KEEP_FALLING 8
 #define SAMPLES 32
 #define CHARGE_US 100000
+/* A call is forgotten if it was not seen for this long. */
+#define CALL_US (1 * APR_USEC_PER_SEC)
+/* While connections of this machine are queued, a round comes this soon. Each round that finds
+ * no new call doubles the time. */
+#define CALLS_LEAST_US 5000
+#define CALLS_MOST 1024
 /* Without a running request the sampler sleeps until one begins, or for this long. */
 #define IDLE_US (1 * APR_USEC_PER_SEC)
 
@@ -69,6 +75,12 @@ typedef struct sampler_t {
     int n_children;
     vl_duty_t *duties;
     int denied;
+    struct {
+        int port;
+        apr_int64_t seen_us;
+    } *calls;
+    int n_calls, new_calls;
+    apr_int64_t calls_wait_us;
 } sampler_t;
 
 static apr_int64_t cpu_us(void)
@@ -267,6 +279,43 @@ static void charge(void *data, apr_uint32_t account, apr_uint64_t us, vl_cost_by
         vl_charge_backend_idle(s->shm, account);
 }
 
+/* vl_backends_call_fn */
+static void note_call(void *data, int port)
+{
+    sampler_t *s = data;
+    int i;
+
+    for (i = 0; i < s->n_calls && s->calls[i].port != port; i++)
+        ;
+    if (i == CALLS_MOST)
+        return;
+    if (i == s->n_calls)
+        s->calls[s->n_calls++].port = port;
+    s->calls[i].seen_us = s->now_us;
+    s->new_calls |= vl_duty_note_call(s->shm, port);
+}
+
+static void publish_calls(sampler_t *s)
+{
+    int i;
+
+    s->new_calls = 0;
+    vl_backends_calls(s->backends, note_call, s);
+    for (i = 0; i < s->n_calls; i++) {
+        if (s->now_us - s->calls[i].seen_us < CALL_US)
+            continue;
+        vl_duty_forget_call(s->shm, s->calls[i].port);
+        s->calls[i--] = s->calls[--s->n_calls];
+    }
+    if (s->new_calls) {
+        s->calls_wait_us = CALLS_LEAST_US;
+        vl_duty_tell_calls(s->shm);
+    }
+    else if (s->calls_wait_us < ROUND_MOST_US) {
+        s->calls_wait_us *= 2;
+    }
+}
+
 static void take_round(sampler_t *s)
 {
     vl_sampler_state_t *state = vl_duty_sampler(s->shm);
@@ -283,8 +332,9 @@ static void take_round(sampler_t *s)
     for (i = 0; i < s->n_entries; i++)
         sample(s, &s->entries[i], (i + s->first) % stride == 0);
     publish(s);
+    publish_calls(s);
     if (vl_backends_is_shared(s->backends)) {
-        vl_duty_sleep(s->shm, VL_MOMENT_US, 0);
+        vl_duty_sleep(s->shm, VL_MOMENT_US, VL_UNTIL_TIME);
         vl_backends_end(s->backends);
     }
     if (s->now_us - s->charged_us >= CHARGE_US) {
@@ -310,12 +360,29 @@ static int allocate(sampler_t *s)
     s->before = calloc(accounts, sizeof(*s->before));
     s->duties = calloc((apr_size_t)accounts * 2, sizeof(*s->duties));
     s->children = calloc(children, sizeof(*s->children));
-    return s->seen && s->accounts && s->active && s->before && s->duties && s->children;
+    s->calls = calloc(CALLS_MOST, sizeof(*s->calls));
+    return s->seen && s->accounts && s->active && s->before && s->duties && s->children
+           && s->calls;
+}
+
+static void sleep_between(sampler_t *s, apr_int64_t us)
+{
+    if (!s->n_entries) {
+        vl_duty_sleep(s->shm, IDLE_US, VL_UNTIL_BEGIN);
+        us = ROUND_LEAST_US;        /* a request has begun: what it does is seen later */
+    }
+    if (us > s->calls_wait_us && vl_duty_calls_wanted(s->shm)) {
+        vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
+        return;
+    }
+    vl_duty_sleep(s->shm, us, VL_UNTIL_CALLS);
+    if (s->calls_wait_us < us && vl_duty_calls_wanted(s->shm))
+        vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
 }
 
 void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf, const volatile int *stops)
 {
-    sampler_t s = { .shm = conf->shm };
+    sampler_t s = { .shm = conf->shm, .calls_wait_us = CALLS_LEAST_US };
     vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
     apr_int64_t from_us, used_us, sleep_us;
     int i, sees = vl_proc_open();
@@ -337,8 +404,6 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf, const volatile
             sleep_us = ROUND_LEAST_US;
         if (sleep_us > ROUND_MOST_US)
             sleep_us = ROUND_MOST_US;
-        vl_duty_sleep(s.shm, s.n_entries ? sleep_us : IDLE_US, !s.n_entries);
-        if (!s.n_entries)           /* a request has begun: what it does is seen later */
-            vl_duty_sleep(s.shm, ROUND_LEAST_US, 0);
+        sleep_between(&s, sleep_us);
     }
 }

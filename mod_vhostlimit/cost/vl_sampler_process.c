@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ap_listen.h>
@@ -19,11 +20,15 @@
 /* Signals that the parent sends to its process group at restarts are ignored. */
 static const int ignored[] = { SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGPIPE, SIGWINCH };
 
+/* The process has this many milliseconds to end by itself. */
+#define END_TRIES 1000
+
 static struct {
     server_rec *main_server;
     apr_pool_t *pool;
     vl_sampler_conf_t conf;
     apr_proc_t proc;
+    int registered;                 /* the parent hears of the end of proc */
 } sampler;
 
 static volatile int stops;
@@ -75,6 +80,13 @@ static void become_sampler(void)
 
 static void start(void);
 
+static void unregister(void)
+{
+    if (sampler.registered)
+        apr_proc_other_child_unregister(&sampler.proc);
+    sampler.registered = 0;
+}
+
 /* The parent calls this when the process has ended, and before restarts. */
 static void maintain(int reason, void *data, apr_wait_t status)
 {
@@ -83,7 +95,7 @@ static void maintain(int reason, void *data, apr_wait_t status)
     switch (reason) {
     case APR_OC_REASON_DEATH:
     case APR_OC_REASON_LOST:
-        apr_proc_other_child_unregister(&sampler.proc);
+        unregister();
         vl_duty_sampler(sampler.conf.shm)->state = VL_SAMPLER_NONE;
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0074)
                      "the sampler has ended: until the next one works, sites are shared by "
@@ -91,8 +103,7 @@ static void maintain(int reason, void *data, apr_wait_t status)
         start();
         break;
     case APR_OC_REASON_RESTART:
-    case APR_OC_REASON_UNREGISTER:
-        apr_proc_other_child_unregister(&sampler.proc);
+        unregister();
         break;
     default:
         break;
@@ -109,13 +120,35 @@ static void start(void)
         _exit(0);
     }
     if (rv != APR_INPARENT) {
+        sampler.proc.pid = 0;
         ap_log_error(APLOG_MARK, APLOG_WARNING, rv, sampler.main_server, VLOGNO(0075)
                      "the sampler cannot be started: back ends are not charged, and requests "
                      "that sleep hold slots. Raise TasksMax or the memory limit, and restart");
         return;
     }
-    apr_pool_note_subprocess(sampler.pool, &sampler.proc, APR_KILL_AFTER_TIMEOUT);
-    apr_proc_other_child_register(&sampler.proc, maintain, NULL, NULL, sampler.pool);
+    apr_proc_other_child_register(&sampler.proc, maintain, &sampler.proc, NULL, sampler.pool);
+    sampler.registered = 1;
+}
+
+/* Cleanup of the configuration pool. The process ends here, because the parent removes the
+ * cgroup that it is in afterwards. */
+static apr_status_t end(void *unused)
+{
+    int tries;
+
+    (void)unused;
+    if (sampler.proc.pid <= 0)
+        return APR_SUCCESS;
+    unregister();
+    kill(sampler.proc.pid, SIGTERM);
+    for (tries = 0; tries < END_TRIES && !waitpid(sampler.proc.pid, NULL, WNOHANG); tries++)
+        apr_sleep(1000);
+    if (tries == END_TRIES) {
+        kill(sampler.proc.pid, SIGKILL);
+        waitpid(sampler.proc.pid, NULL, 0);
+    }
+    sampler.proc.pid = 0;
+    return APR_SUCCESS;
 }
 
 void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *shm,
@@ -138,4 +171,5 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
     sampler.conf.ports = ports;
     sampler.conf.n_ports = n;
     start();
+    apr_pool_cleanup_register(p, NULL, end, apr_pool_cleanup_null);
 }

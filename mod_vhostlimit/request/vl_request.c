@@ -163,10 +163,11 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
         grant->refused = VL_REASON_QUEUE;
 }
 
-/* Returns 1 if the client is this server (vl_slot_call()). */
+/* Returns 1 if another running request waits for the connection (vl_slot_call()). */
 static int is_call(const conn_rec *c)
 {
-    return !c->master && apr_sockaddr_equal(c->local_addr, c->client_addr);
+    return !c->master && apr_sockaddr_equal(c->local_addr, c->client_addr)
+           && vl_duty_is_call(vl_child.shm, c->client_addr->port);
 }
 
 /* Gets a slot for a request whose connection was not queued for it, in this order:

@@ -449,6 +449,7 @@ static void set_duty(vl_shm_t *shm, apr_uint32_t a, apr_uint32_t duty, apr_uint3
 {
     const vl_duty_t what = { a, duty, asleep, idle };
 
+    shm->head->queue.by_duty = 1;
     vl_duty_publish(shm, &what, 1, 0);
 }
 
@@ -479,6 +480,7 @@ static void accounts_without_a_duty_have_that_of_the_server(void)
     apr_uint32_t a = account(shm, "a", 0);
     vl_ticket_t held[100];
 
+    shm->head->queue.by_duty = 1;
     vl_duty_publish(shm, NULL, 0, 500);
     waits(shm, a, 50);
     ok(take_all(shm, held) == 8 && valid(shm), "half a slot for each");
@@ -496,6 +498,7 @@ static void a_light_account_exceeds_the_slots(void)
     waits(shm, b, 50);
     ok(take_all(shm, held + 8) == 2, "another one gets the rest, and waits for the end of a request");
     vl_queue_charge(&shm->queue, a, 1000);
+    shm->head->queue.by_duty = 1;
     shm->queue.flows[a].ended_us -= 2 * VL_KEPT_US;
     vl_dispatch(shm);
     ok(take_all(shm, held + 10) == 4 && shm->queue.flows[b].running == 6,
