@@ -84,27 +84,74 @@ static void move(const groups_t *groups, pid_t pid, ctl_error_t *error)
     free(text);
 }
 
-/* Moves the children of the process, and theirs.  A process that one of them forks later is
- * where its parent is, so the parent goes first. */
-static void move_tree(const groups_t *groups, pid_t pid, ctl_error_t *error)
+/* The processes that are to be moved, in the order in which they were found. */
+typedef struct pids_t {
+    pid_t *list;
+    size_t n, size;
+} pids_t;
+
+static void add_pid(pids_t *pids, pid_t pid)
 {
-    char *path = ctl_printf("/proc/%d/task/%d/children", (int)pid, (int)pid);
-    char *word = NULL;
+    if (pids->n == pids->size) {
+        pids->size = pids->size ? 2 * pids->size : 64;
+        pids->list = realloc(pids->list, pids->size * sizeof(*pids->list));
+        if (!pids->list)
+            abort();
+    }
+    pids->list[pids->n++] = pid;
+}
+
+/* Adds the processes that one thread has forked. */
+static void add_children_of(const char *task, pids_t *pids)
+{
+    char *path = ctl_printf("%s/children", task), *word = NULL;
+    FILE *children = fopen(path, "re");
     size_t size = 0;
-    FILE *children;
     long child;
 
-    move(groups, pid, error);
-    children = fopen(path, "re");
     while (children && getdelim(&word, &size, ' ', children) > 0) {
         child = strtol(word, NULL, 10);
         if (child > 0)
-            move_tree(groups, (pid_t)child, error);
+            add_pid(pids, (pid_t)child);
     }
     free(word);
     if (children)
         (void)fclose(children);     /* nothing was written */
     free(path);
+}
+
+/* Adds the processes that the threads of the process have forked. */
+static void add_children(pid_t pid, pids_t *pids)
+{
+    char *path = ctl_printf("/proc/%d/task", (int)pid), *task;
+    DIR *tasks = opendir(path);
+    const struct dirent *thread;
+
+    while (tasks && (thread = readdir(tasks))) {
+        if (*thread->d_name == '.')
+            continue;
+        task = ctl_printf("%s/%s", path, thread->d_name);
+        add_children_of(task, pids);
+        free(task);
+    }
+    if (tasks)
+        closedir(tasks);
+    free(path);
+}
+
+/* Moves the process, its children, and theirs.  A process that one of them forks later is
+ * where its parent is, so the parent goes first. */
+static void move_tree(const groups_t *groups, pid_t pid, ctl_error_t *error)
+{
+    pids_t pids = { .n = 0 };
+    size_t i;
+
+    add_pid(&pids, pid);
+    for (i = 0; i < pids.n; i++) {
+        move(groups, pids.list[i], error);
+        add_children(pids.list[i], &pids);
+    }
+    free(pids.list);
 }
 
 /* --- the command ---------------------------------------------------------- */

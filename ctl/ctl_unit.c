@@ -39,6 +39,43 @@ static int is_sound(json_t *answer)
     return 1;
 }
 
+/* Returns 1 if a rule gives the same access to the path or a folder above it. */
+static int has_rule(const json_t *rules, const char *access, const char *path)
+{
+    const json_t *rule;
+    size_t i;
+
+    json_array_foreach(rules, i, rule) {
+        const char *folder = json_string_value(json_object_get(rule, "path"));
+        size_t n = strlen(folder);
+
+        if (!strcmp(json_string_value(json_object_get(rule, "access")), access)
+            && !strncmp(path, folder, n) && (path[n] == '/' || path[n] == '\0'))
+            return 1;
+    }
+    return 0;
+}
+
+/* Adds the rules of the paths without symbolic links: programs use both.  The server does not
+ * look at a file while it runs, because the file system may not answer. */
+static void add_real_paths(json_t *rules)
+{
+    size_t i, n = json_array_size(rules);
+
+    for (i = 0; i < n; i++) {
+        json_t *rule = json_array_get(rules, i), *copy;
+        char *real = realpath(json_string_value(json_object_get(rule, "path")), NULL);
+
+        if (real && strcmp(real, "/") != 0
+            && !has_rule(rules, json_string_value(json_object_get(rule, "access")), real)) {
+            copy = json_copy(rule);
+            json_object_set_new(copy, "path", json_string(real));
+            json_array_append_new(rules, copy);
+        }
+        free(real);
+    }
+}
+
 /* Returns the owner of the site's documents; 0: root, or there are none. */
 static uid_t owner_of(const json_t *rules)
 {
@@ -160,6 +197,7 @@ static ctl_exit_e fill(const ctl_call_t *call, ctl_unit_t *unit, const ctl_answe
     unit->site = ctl_printf("%s", json_string_value(json_object_get(answer->json, "site")));
     unit->instance = ctl_unit_instance(unit->site);
     unit->mode = json_string_value(json_object_get(answer->json, "mode"));
+    add_real_paths(json_object_get(answer->json, "rules"));
     unit->rules = json_object_get(answer->json, "rules");
     if (ctl_state_ask(call, unit->site, &state, error) != CTL_DONE)
         return error->status;

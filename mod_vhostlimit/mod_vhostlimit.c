@@ -424,9 +424,12 @@ static apr_status_t child_end(void *unused)
 /* Child process: attaches to shared memory and starts the module's threads. */
 static void child_init(apr_pool_t *pchild, server_rec *main_server)
 {
+    /* ap_log_pid() of httpd 2.4 resolves a relative PidFile against ServerRoot, and not
+     * against DefaultRuntimeDir (server/log.c of 2.4.57 to 2.4.62; t/540 tests the
+     * installed release). */
     const vl_child_t child = { .pool = pchild, .main_server = main_server,
                                .shm = kept->shm, .place = place, .kills = kills,
-                               .pid_file = ap_runtime_dir_relative(pchild, ap_pid_fname),
+                               .pid_file = ap_server_root_relative(pchild, ap_pid_fname),
                                .transfer_pair = kept->transfer,
                                .relay_pair = kept->relay };
     int threads = 1;

@@ -31,7 +31,8 @@ guide_modules() {
   make_room
   for file in "$GUIDES"/*.md; do
     for ((n = 1; n <= $(blocks_in "$file"); n++)); do
-      block "$file" "$n" >"$HTTPD_ROOT/block.conf"
+      # The folder of logs is that of the test's server.
+      block "$file" "$n" | sed 's,"/var/log/apache2/,"logs/,' >"$HTTPD_ROOT/block.conf"
       check_config "${modules[@]}" -x "Include \"$HTTPD_ROOT/block.conf\""
       is "$status" 0 "${file##*/}, block $n"
       seen=$((seen + 1))

@@ -5,6 +5,7 @@
 # apply to back ends.
 
 load lib/live
+load lib/fault
 
 setup() { requires cgroups cpu; }
 
@@ -371,3 +372,18 @@ END
 }
 
 a_answers_again() { [[ $(get a /pid.php) == 200 ]]; }
+
+# Limits of a site are in the files before the restart, and the kernel would refuse each write.
+@test "a restart writes no limit that the site's group has already, and writes a new one" {
+  requires root cgroups cc
+  local args=('VhostLimit On' -v 'a VhostLimitCPU 50%' -v 'a VhostLimitProcesses 20')
+  start_frail "${args[@]}"
+  is "$(grep -c 'VL0020' "$HTTPD_ROOT/logs/error.log" || :)" 0 "limits that are refused at the start"
+  runs_short write
+  graceful_httpd
+  is "$(grep -c 'VL0020' "$HTTPD_ROOT/logs/error.log" || :)" 0 "limits that are written again"
+  configure_frail 'VhostLimit On' -v 'a VhostLimitCPU 60%' -v 'a VhostLimitProcesses 20'
+  graceful_httpd
+  error_log_has 'VL0020: site a\.test: .* cannot be set to 60000'
+  has_enough write
+}

@@ -138,19 +138,78 @@ export LOG_MAY_SAY='VL0070|exit signal Killed'
   is "$(grep -c VL0070 <<<"$output")" 0 "warnings"
 }
 
-@test "a file system that does not answer to vhostlimitctl unit keeps no child process from starting" {
+@test "a file system that does not answer keeps neither vhostlimitctl unit nor a restart waiting" {
   requires root cc
-  start_frail 'VhostLimit On' "${ONE_CHILD[@]}"
-  runs_short realpath
-  ask 'sandbox\ta.test\n' >"$BATS_TEST_TMPDIR/answer" 3>&- &
-  wait_until 10 test -e "$SHORT/stalled.$(httpd_pid)"
-  httpd_children | xargs kill -KILL
-  wait_until 15 answers
-  has_enough realpath
-  wait "$!"
-  like "$(jq -r '.mode, (.rules[] | select(.access == "rw").path)' "$BATS_TEST_TMPDIR/answer")" $'^off\n/.*/htdocs/a$'
+  start_frail 'VhostLimit On' "${ONE_CHILD[@]}" -v 'b VhostLimitSandbox Full'
+  runs_short openat
+  like "$(ask 'sandbox\ta.test\n' | jq -r '.mode, (.rules[] | select(.access == "rw").path)')" $'^off\n/.*/htdocs/a$'
+  like "$(ask 'sandbox\tb.test\n' | jq -r '.mode, (.rules[] | select(.access == "rw").path)')" $'^full\n/.*/htdocs/b$'
+  [[ ! -e $SHORT/stalled.$(httpd_pid) ]]
+  has_enough openat
 }
-answers() { [[ $(get a /) == 200 ]]; }
+
+# Prints what a program of the site can read of the paths.
+reads() { # <vhost> <path>...
+  local vhost=$1
+  printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n"\ncat %s 2>/dev/null\n' "${*:2}" >"$HTTPD_ROOT/cgi/read.sh"
+  chmod 755 "$HTTPD_ROOT/cgi/read.sh"
+  run_program "$vhost" cgi/read.sh
+}
+
+# The folder of each site belongs to its owner, and the programs run as Apache's user.
+@test "a link that a site's owner makes to other files gives the site's programs nothing" {
+  requires root landlock userns
+  HTTPD_ROOT=/run/vl-sandbox-config            # not below /tmp, which Files may read
+  local home=$HTTPD_ROOT/home other=$HTTPD_ROOT/other site owner link
+  start_httpd 'VhostLimit On' -v 'a VhostLimitSandbox Full' -v 'b VhostLimitSandbox Files' -v "a DocumentRoot $home/a/docs" -v "b DocumentRoot $home/b/docs"
+  mkdir -p "$home"/{a,b} "$other"
+  chmod 711 "$home" "$HTTPD_ROOT"
+  echo theirs | tee "$other/secret" >"$HTTPD_ROOT/htdocs/c/secret"
+  chown -R 4711 "$home/a" "$home/b" "$other"
+  # The owner's link to files of another owner; the link of Apache's user, which all programs
+  # have; a link to a site, to a folder in it and to one that contains it.
+  while read -r owner link; do
+    for site in a b; do
+      ln -sfn "$link" "$home/$site/docs"
+      chown -h "$owner" "$home/$site/docs"
+    done
+    graceful_httpd
+    for site in a b; do
+      is "$(reads "$site" "$home/$site/docs/secret" "$home/$site/docs/c/secret" "$HTTPD_ROOT/htdocs/c/secret" "$other/secret")" '' "$site, link of $owner to $link" || return
+      error_log_has "VL0074: site $site\.test: $home/$site/docs leads to $link, which"
+    done
+  done <<<"4712 $other
+$(httpd_user) $other
+root $HTTPD_ROOT/htdocs/c
+root $HTTPD_ROOT/htdocs/c/sub
+root $HTTPD_ROOT/htdocs"
+}
+
+@test "links of the administrator, of a site's owner to its own files and inside a folder work" {
+  requires root landlock userns
+  HTTPD_ROOT=/run/vl-sandbox-config
+  local home=$HTTPD_ROOT/home own=$HTTPD_ROOT/own owner folder link site
+  start_httpd 'VhostLimit On' -v 'a VhostLimitSandbox Full' -v 'b VhostLimitSandbox Files' -v "a DocumentRoot $home/a/docs" -v "b DocumentRoot $home/b/docs"
+  mkdir -p "$home"/{a,b}/release "$own"/{a,b}
+  chmod 711 "$home" "$HTTPD_ROOT"
+  echo mine | tee "$own"/{a,b}/file "$home"/{a,b}/release/file >/dev/null
+  chown -R 4711 "$home" "$own"
+  while read -r owner folder link; do
+    for site in a b; do
+      ln -sfn "${link/SITE/$site}" "$home/$site/docs"
+      chown -h "$owner" "$home/$site/docs"
+      chown "$folder" "$home/$site" "$home"
+    done
+    graceful_httpd
+    for site in a b; do
+      is "$(reads "$site" "$home/$site/docs/file")" mine "$site, link of $owner to $link" || return
+    done
+  done <<<"4711 4711 $own/SITE
+4711 4711 release
+root 4711 $own/SITE
+root root $own/SITE"
+  is "$(grep -c VL0074 "$HTTPD_ROOT/logs/error.log")" 0 "warnings"
+}
 
 @test "closed: after a restart that cannot make the sandbox no program starts" {
   requires root userns landlock

@@ -236,6 +236,22 @@ exposure() { # <file>
   is "$status $output" '1 vhostlimitctl: the service none.service does not run'
 }
 
+@test "enter moves processes that another thread than the first one has forked" {
+  requires cgroups
+  perl -Mthreads -e 1 2>/dev/null || skip "perl has no threads"
+  local group pid child
+  serve 'VhostLimitCgroup auto'
+  group=$(status_json | jq -r '.vhosts[] | select(.name == "a.test").cgroup')
+  perl -Mthreads -e 'threads->create(sub { open(my $end, "-|", "tail", "-f", "/dev/null"); sleep 1000 })->join' 3>&- &
+  pid=$!
+  wait_until 10 children_are "$pid" 1
+  child=$(pgrep -P "$pid")
+  ctl enter a.test "$pid"
+  like "$(<"/proc/$child/cgroup")" ":$group"$'(\n|$)'
+  kill "$pid" "$child"
+  wait "$pid" || :
+}
+
 @test "with cgroups, --install writes the unit that moves the pool too, and --remove removes it" {
   requires cgroups
   serve 'VhostLimitCgroup auto'

@@ -3,6 +3,8 @@
 #
 # Clients that do not send their request: Apache's timeouts apply while the acceptor holds
 # the connection, which uses no thread.
+#
+# needs: cc
 
 load lib/live
 load lib/tls
@@ -93,6 +95,76 @@ as_configured_on() { # <mpm>
   sed 's/127\.0\.0\.1/127.0.0.2/' "$TOP/t/lib/packets.pl" >"$BATS_TEST_TMPDIR/packets.pl"
   main_packets() { timeout 60 perl "$BATS_TEST_TMPDIR/packets.pl" "$(httpd_port)" "$@"; }
   PACKETS=main_packets ended 408 39 60 "${LINE}Host: b.te"
+}
+
+need_cc() { need_program cc; }
+
+# Lines of RequestReadTimeout that mod_reqtimeout accepts.
+timeout_lines() {
+  cat <<'END'
+header=10
+header=10-30,MinRate=500
+header=0
+header=20-40,minrate=1
+header=20-40,MINRATE=1000000
+header=20-40,MinRate=2000000
+header=5,MinRate=100
+header=5-6,MinRate=999999
+header=1
+header=007
+header=+9
+header=4294967299
+HEADER=8
+Header=8-9,mInRaTe=33
+body=20
+body=20,MinRate=500
+body=20-30,MinRate=500
+body=0
+handshake=5
+handshake=5-10,MinRate=700
+handshake=0
+handshake=5,MinRate=10
+HandShake=3
+header=10 body=20
+header=10 body=20,MinRate=500
+header=10 body=20-60,MinRate=500
+body=20,MinRate=500 header=10
+body=20-60,MinRate=500 header=10
+handshake=5 header=10-30,MinRate=750
+handshake=5 header=10,MinRate=750
+handshake=5-7,MinRate=3 header=10
+header=10 handshake=5-7,MinRate=3
+handshake=5 header=10 body=15,MinRate=500
+handshake=5-6,MinRate=1 header=10-11,MinRate=2 body=15-16,MinRate=3
+handshake=0 header=0 body=0
+header=10 header=12
+header=10-20,MinRate=5 header=12
+header=12 header=10-20,MinRate=5
+"header=10" "body=20,MinRate=500"
+"header=10-20,MinRate=4" 'handshake=6'
+'header=11' body=3
+"header= 10"
+"header=10- 20,MinRate= 4"
+header=10	body=20,MinRate=500
+header=10    body=20,MinRate=500
+"body=20"header=7
+END
+}
+
+@test "RequestReadTimeout: every line is read as mod_reqtimeout reads it" {
+  requires cc
+  local n=0 line lines=() so=$BATS_FILE_TMPDIR/mod_headtimes.so
+  # shellcheck disable=SC2046  # several flags
+  cc -shared -fPIC -O2 -w -o "$so" -I"$TOP/mod_vhostlimit" -I"$(apxs_query INCLUDEDIR)" -D_GNU_SOURCE \
+    $("$(apxs_query APR_CONFIG)" --includes --cppflags) "$TOP/t/lib/mod_headtimes.c"
+  while IFS= read -r line; do
+    ((++n))
+    lines+=(-x "<VirtualHost 127.0.0.1:$(httpd_port)>" -x "ServerName line$n.test" -x "RequestReadTimeout $line" -x '</VirtualHost>')
+  done < <(timeout_lines)
+  start_httpd -l reqtimeout 'VhostLimit On' 'RequestReadTimeout handshake=2 header=30-50,MinRate=400' "LoadModule headtimes_module $so" "${lines[@]}"
+  at_least "$n" 40 "lines"
+  is "$(error_log | sed -nE 's,.* headtimes (line[0-9]+\.test) ([^/]*) / .*,\1 \2,p' | sort -u | wc -l)" "$n" "lines that mod_reqtimeout has read"
+  is "$(error_log | sed -nE 's,.* headtimes ([^ ]+) ([^/]*) / (.*)$,\1 \2 \3,p' | awk '$2 " " $3 != $4 " " $5' | sort -u)" '' "differences"
 }
 
 @test "RequestReadTimeout header=0 leaves the head to Timeout" {

@@ -117,6 +117,21 @@ no_new_connections() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null || 
 # Prints how many sockets a child has open.
 sockets_of() { find "/proc/$1/fd" -lname 'socket:*' 2>/dev/null | wc -l; }   # <pid>
 
+# The only child has a running request, so no new child can start. It transfers its queued
+# connections to the next child. It would refuse them if it took the server for stopping.
+@test "a child that waits for its successor refuses no queued connection, with a relative PidFile" {
+  local child
+  start_httpd "${ONE_CHILD[@]}" 'PidFile run/httpd.pid' 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
+  queue_fifty_behind one
+  child=$(httpd_children)
+  graceful_httpd
+  wait_until 10 has_transferred "$child"
+  release_request one
+  is "$(crowd_got many)" '50 200'
+  is "$(status_of b refused)" 0
+}
+has_transferred() { (($(sockets_of "$1") < 50)); }   # <child>
+
 # Twenty-five requests are queued in each of two children. The other child is stopped while
 # they arrive. The first child runs the request that holds b's slot.
 queue_fifty_in_two_children() {

@@ -94,6 +94,18 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   done
 }
 
+@test "a page that another directive has taken is CRITICAL, with the status and the cause" {
+  start_httpd 'VhostLimit On' -v 'a Redirect 301 /gone http://a.test/new' -v 'a Redirect 404 /none'
+  page=http://127.0.0.1:$(httpd_port)/gone
+  check -H a.test
+  is "$status" 2
+  like "$output" "^VHOSTLIMIT CRITICAL - $page cannot be read: status 301: another directive of that virtual host takes the address"
+  page=http://127.0.0.1:$(httpd_port)/none
+  check -H a.test
+  is "$status" 2
+  like "$output" "^VHOSTLIMIT CRITICAL - $page cannot be read: status 404: another directive"
+}
+
 @test "no answer is CRITICAL; another page, another schema, an unknown site and wrong options are UNKNOWN" {
   page=http://127.0.0.1:1/
   check

@@ -21,16 +21,19 @@ static vl_newconn_t *find_waiting_locked(void)
     return newconn ? newconn : vl_newconn_unqueue_locked(0);
 }
 
-/* The descriptor is the MPM's, so the transfer gets a duplicate. */
+/* The descriptor is the MPM's, so the transfer gets a duplicate.  Without a free descriptor the
+ * connection stays where it is, and the batch ends: the next one has the descriptors of this
+ * one. */
 static vl_newconn_t *find_unbegun_locked(void)
 {
     vl_newconn_t *newconn = vl_newconn_first_locked(IN_MPM);
+    int fd = newconn ? fcntl(newconn->fd, F_DUPFD_CLOEXEC, 0) : -1;
 
-    if (newconn) {
-        vl_newconn_return_grant_locked(&newconn->grant);
-        vl_rescue_forget(newconn->fd);
-        newconn->fd = fcntl(newconn->fd, F_DUPFD_CLOEXEC, 0);
-    }
+    if (fd < 0)
+        return NULL;
+    vl_newconn_return_grant_locked(&newconn->grant);
+    vl_rescue_forget(newconn->fd);
+    newconn->fd = fd;
     return newconn;
 }
 

@@ -103,7 +103,7 @@ static int send_all(const int *fds, const vl_passed_t *passed, apr_size_t n)
         if (tries == TRIES || (!APR_STATUS_IS_EAGAIN(rv) && rv != ETOOMANYREFS))
             return 0;
         if (!tries) {
-            vl_dispatch_wake_others(vl_child.shm);
+            vl_dispatch_wake_all(vl_child.shm);
             close_others();
         }
         poll(NULL, 0, TRY_MS);
@@ -147,7 +147,7 @@ static int run(void *unused)
     if (!__atomic_load_n(&notes->ends, __ATOMIC_ACQUIRE)) {
         vl_shm_child_died(vl_child.shm, notes->child);
         rescue();
-        vl_dispatch_wake_others(vl_child.shm);
+        vl_dispatch_wake_all(vl_child.shm);
     }
     _exit(0);
 }

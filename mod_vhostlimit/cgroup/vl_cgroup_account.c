@@ -33,6 +33,25 @@ static void remove_group(const vl_cgroup_t *cg, apr_pool_t *p, const char *path)
         rmdir(apr_pstrcat(p, ctl->mount, path, NULL));
 }
 
+/* Returns 1 if the file has the value.  A file with a line for each disk counts as different. */
+static int has_value(apr_pool_t *p, const char *file, const char *value)
+{
+    const char *text = vl_cgroup_file_read(p, file);
+    apr_size_t n = strlen(value);
+
+    if (strncmp(text, value, n) != 0)
+        return 0;
+    /* cpu.max has its period after "max". */
+    return !strcmp(text + n, "\n") || (!strcmp(value, "max") && text[n] == ' ');
+}
+
+/* Writes the value unless the file has it.  The kernel needs 0.9 ms to set an unchanged quota
+ * (cpu.cfs_quota_us, cpu.max), and a restart of thousands of sites sets all of them. */
+static const char *write_changed(apr_pool_t *p, const char *file, const char *value)
+{
+    return has_value(p, file, value) ? NULL : vl_cgroup_file_write(file, value);
+}
+
 const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
                           vl_cgroup_controller_e controller, const char *path,
                           const vl_cgroup_limits_t *limits)
@@ -44,9 +63,8 @@ const char *vl_cgroup_set(const vl_cgroup_t *cg, apr_pool_t *p,
         return NULL;
     value = vl_cgroup_values(p, controller, ctl->version, limits, cg->disks);
     for (; value->file; value++) {
-        const char *failed = vl_cgroup_file_write(
-            apr_pstrcat(p, ctl->mount, path, "/", value->file, NULL),
-            value->value);
+        const char *failed = write_changed(
+            p, apr_pstrcat(p, ctl->mount, path, "/", value->file, NULL), value->value);
 
         if (failed && !value->optional)
             return apr_psprintf(p, "%s cannot be set to %s: %s", value->file,

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <apr_hash.h>
+#include <apr_strings.h>
 #include <http_config.h>
 #include <http_core.h>
 #include <http_protocol.h>
@@ -11,6 +13,10 @@
 #include "config/vl_conf.h"
 
 #define TLS_UNSET (-1)
+/* What the RequestReadTimeout lines of one level set. */
+#define HAS_LINE 1
+#define HAS_HEADER 2
+#define HAS_HANDSHAKE 4
 
 static const vl_headtime_t unlimited = { .tls = TLS_UNSET };
 /* Defaults of mod_reqtimeout (MRT_DEFAULT_header_* in mod_reqtimeout.c). */
@@ -20,82 +26,125 @@ static const vl_headtime_t defaults = {
     .tls = TLS_UNSET
 };
 
-/* Parses "20", "20,MinRate=500" or "20-40,MinRate=500".  mod_reqtimeout has checked the
- * syntax. */
+/* Parses "20", "20,MinRate=500" or "20-40,MinRate=500", which is all of text.  mod_reqtimeout
+ * has checked the syntax, and keeps an int of each number. */
 static void read_stage(vl_stage_t *stage, const char *text)
 {
     const char *rate = ap_strcasestr(text, ",minrate=");
     char *end;
 
-    stage->initial_us = strtol(text, &end, 10) * APR_USEC_PER_SEC;
-    stage->max_us = *end == '-' ? strtol(end + 1, NULL, 10) * APR_USEC_PER_SEC
+    stage->initial_us = (int)strtol(text, &end, 10) * APR_USEC_PER_SEC;
+    stage->max_us = *end == '-' ? (int)strtol(end + 1, NULL, 10) * APR_USEC_PER_SEC
                                 : 0;
     stage->us_per_byte = rate ? APR_USEC_PER_SEC
-                                / strtol(rate + strlen(",minrate="), NULL, 10)
+                                / (int)strtol(rate + strlen(",minrate="), NULL, 10)
                               : 0;
 }
 
-/* Parses the arguments of one RequestReadTimeout directive. */
-static void read_line(vl_headtime_t *time, const char *args)
+/* Parses the arguments of one RequestReadTimeout directive, as set_reqtimeouts() does in
+ * mod_reqtimeout.c (httpd 2.4.57 to 2.4.62; t/525 compares it with the installed release): each
+ * argument replaces its whole stage.  Returns the flags of the stages. */
+static int read_line(apr_pool_t *p, vl_headtime_t *time, const char *args)
 {
-    const char *word;
+    int set = HAS_LINE;
 
-    for (word = args; *word; word += strcspn(word, " \t\"")) {
-        word += strspn(word, " \t\"");
-        if (!strncasecmp(word, "header=", 7))
+    while (*args) {
+        const char *word = ap_getword_conf(p, &args);
+
+        if (!strncasecmp(word, "header=", 7)) {
             read_stage(&time->header, word + 7);
-        else if (!strncasecmp(word, "handshake=", 10))
+            set |= HAS_HEADER;
+        }
+        else if (!strncasecmp(word, "handshake=", 10)) {
             read_stage(&time->handshake, word + 10);
+            set |= HAS_HANDSHAKE;
+        }
     }
+    return set;
+}
+
+/* mod_reqtimeout loses the rate of a stage that a virtual host inherits from the main server if
+ * the virtual host has a RequestReadTimeout for other stages (MERGE_STAGE in mod_reqtimeout.c).
+ * The deadline here must be the same. */
+static void merge(vl_headtime_t *time, int in_main, int in_vhost)
+{
+    if (!in_vhost)
+        return;
+    if ((in_main & ~in_vhost) & HAS_HEADER)
+        time->header.us_per_byte = 0;
+    if ((in_main & ~in_vhost) & HAS_HANDSHAKE)
+        time->handshake.us_per_byte = 0;
 }
 
 /* Reads the directives of one level of the configuration tree in their order; the last
- * occurrence counts.  loaded: mod_reqtimeout is loaded. */
-static void read_level(vl_headtime_t *time, const ap_directive_t *d, int loaded)
+ * occurrence counts.  loaded: mod_reqtimeout is loaded.  Returns the flags of read_line(). */
+static int read_level(apr_pool_t *p, vl_headtime_t *time, const ap_directive_t *d,
+                      int loaded)
 {
+    int set = 0;
+
     for (; d; d = d->next) {
         if (loaded && !ap_cstr_casecmp(d->directive, "RequestReadTimeout"))
-            read_line(time, d->args);
+            set |= read_line(p, time, d->args);
         if (!ap_cstr_casecmp(d->directive, "SSLEngine")
             || !ap_cstr_casecmp(d->directive, "GnuTLSEnable"))
             time->tls = !ap_cstr_casecmp(d->args, "on");
     }
+    return set;
 }
 
-/* Returns the <VirtualHost> section of the server; NULL for the main server. */
-static const ap_directive_t *section_of(const server_rec *s)
+static const char *place(apr_pool_t *p, const char *file, unsigned line)
 {
+    return apr_psprintf(p, "%u %s", line, file);
+}
+
+/* Returns the <VirtualHost> sections by their places.  One walk serves all servers: a server
+ * with thousands of virtual hosts would walk for seconds, with connections waiting. */
+static apr_hash_t *find_sections(apr_pool_t *p)
+{
+    apr_hash_t *sections = apr_hash_make(p);
     const ap_directive_t *d;
 
-    for (d = s->is_virtual ? ap_conftree : NULL; d; d = d->next) {
-        if (!ap_cstr_casecmp(d->directive, "<VirtualHost")
-            && (unsigned)d->line_num == s->defn_line_number && s->defn_name
-            && !strcmp(d->filename, s->defn_name))
-            return d;
+    for (d = ap_conftree; d; d = d->next) {
+        const char *key;
+
+        if (ap_cstr_casecmp(d->directive, "<VirtualHost"))
+            continue;
+        key = place(p, d->filename, (unsigned)d->line_num);
+        if (!apr_hash_get(sections, key, APR_HASH_KEY_STRING))
+            apr_hash_set(sections, key, APR_HASH_KEY_STRING, d);
     }
-    return NULL;
+    return sections;
 }
 
 void vl_headtime_post_config(server_rec *main_server)
 {
     int loaded = ap_find_linked_module("mod_reqtimeout.c") != NULL;
     vl_headtime_t base = loaded ? defaults : unlimited;
-    const ap_directive_t *section;
+    apr_hash_t *sections;
+    apr_pool_t *p;
     server_rec *s;
+    int in_main;
 
-    read_level(&base, ap_conftree, loaded);
+    apr_pool_create(&p, main_server->process->pool);
+    sections = find_sections(p);
+    in_main = read_level(p, &base, ap_conftree, loaded);
     for (s = main_server; s; s = s->next) {
         vl_headtime_t *time = &vl_conf_get(s)->head_time;
+        const ap_directive_t *section = NULL;
 
         *time = base;
-        section = section_of(s);
+        if (s->is_virtual && s->defn_name)
+            section = apr_hash_get(sections, place(p, s->defn_name, s->defn_line_number),
+                                   APR_HASH_KEY_STRING);
         if (section)
-            read_level(time, section->first_child, loaded);
+            merge(time, in_main, read_level(p, time, section->first_child, loaded));
         /* mod_ssl treats "Listen 443 https" as SSLEngine on. */
         if (time->tls == TLS_UNSET)
             time->tls = ap_get_server_protocol(s)
                         && !strcmp(ap_get_server_protocol(s), "https");
     }
+    apr_pool_destroy(p);
 }
 
 apr_int64_t vl_headtime_deadline(const server_rec *s, int tls,

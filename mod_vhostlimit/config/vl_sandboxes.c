@@ -14,6 +14,7 @@
 
 #include "base/vl_private.h"
 #include "config/vl_conf.h"
+#include "sandbox/vl_path.h"
 #include "sandbox/vl_rule.h"
 
 /* What a program finds besides its site.  Paths that do not exist are left out.  In the folders
@@ -49,16 +50,17 @@ typedef struct cell_t {
     int has_tree;               /* 1: the tree of directives is still there */
     vl_sandbox_e mode;          /* the strictest */
     apr_array_header_t *rules;  /* of vl_rule_t */
+    apr_array_header_t *refused;        /* of const char *: reasons why folders have no rule.
+                                         * NULL: links are not looked for */
 } cell_t;
 
+/* A DocumentRoot of a site, as it is configured or without links. */
+typedef struct root_t {
+    const char *path;
+    const vl_site_t *site;
+} root_t;
+
 /* --- rules ----------------------------------------------------------------- */
-
-static int is_below(const char *path, const char *folder)
-{
-    apr_size_t n = strlen(folder);
-
-    return !strncmp(path, folder, n) && (path[n] == '/' || path[n] == '\0');
-}
 
 static const char *without_slash(apr_pool_t *p, const char *path)
 {
@@ -71,9 +73,10 @@ static const char *without_slash(apr_pool_t *p, const char *path)
 
 /* Adds a rule, in the place of an earlier one for the same path. */
 static void put_rule(apr_array_header_t *rules, vl_rule_e access, const char *path,
-                     int is_configured)
+                     const char *real, int is_configured)
 {
-    const vl_rule_t added = { .access = access, .path = path, .is_configured = is_configured };
+    const vl_rule_t added = { .access = access, .path = path, .real = real,
+                              .is_configured = is_configured };
     int i;
 
     for (i = 0; i < rules->nelts; i++) {
@@ -87,18 +90,59 @@ static void put_rule(apr_array_header_t *rules, vl_rule_e access, const char *pa
     APR_ARRAY_PUSH(rules, vl_rule_t) = added;
 }
 
-/* Adds the path as it is configured, and as it is without symbolic links: programs use both. */
-static void put_folder(apr_pool_t *p, apr_array_header_t *rules, vl_rule_e access,
-                       const char *path, int is_configured)
+/* Returns the root of another site that is the path, lies below it or contains it, or NULL. */
+static const root_t *find_other(const cell_t *cell, const apr_array_header_t *roots,
+                                const char *path)
 {
-    char *real = realpath(path, NULL);
+    int i;
+
+    for (i = 0; i < roots->nelts; i++) {
+        const root_t *root = &APR_ARRAY_IDX(roots, i, root_t);
+
+        if (root->site != cell->site && (!strcmp(path, "/")
+                                         || vl_path_is_below(root->path, path)
+                                         || vl_path_is_below(path, root->path)))
+            return root;
+    }
+    return NULL;
+}
+
+/* Returns 1 if the programs may have what the path leads to.  The owner of the folder above it
+ * may have replaced it by a link to files of another site.  Then records the reason. */
+static int may_follow(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+                      const char *path, const vl_path_t *found)
+{
+    const root_t *other = found->leaves ? find_other(cell, roots, found->real) : NULL;
+
+    if (!other && !found->is_foreign)
+        return 1;
+    APR_ARRAY_PUSH(cell->refused, const char *) =
+        apr_psprintf(p, "%s leads to %s, which %s", path, found->real,
+                     other ? "has the documents of another site" : "may belong to another "
+                     "site: the link's owner is not that of its target, or is Apache's user");
+    return 0;
+}
+
+/* Adds the path as it is configured, and as it is without symbolic links: programs use both.
+ * The rules of both open the path without links. */
+static void put_folder(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+                       vl_rule_e access, const char *path, int is_configured)
+{
+    vl_path_t found = { .real = NULL };
 
     path = without_slash(p, path);
-    if (strcmp(path, "/"))
-        put_rule(rules, access, path, is_configured);
-    if (real && strcmp(real, path) && strcmp(real, "/"))
-        put_rule(rules, access, apr_pstrdup(p, real), is_configured);
-    free(real);
+    if (cell->refused)
+        vl_path_resolve(p, path, ap_unixd_config.user_id, &found);
+    if (found.real && access != VL_RULE_HIDE && access != VL_RULE_TMP
+        && !may_follow(p, cell, roots, path, &found))
+        return;
+    if (!found.real)
+        found.real = path;
+    if (strcmp(found.real, "/") == 0)
+        return;
+    put_rule(cell->rules, access, path, found.real, is_configured);
+    if (strcmp(found.real, path) != 0)
+        put_rule(cell->rules, access, found.real, found.real, is_configured);
 }
 
 static const char *document_root(const server_rec *s)
@@ -110,8 +154,8 @@ static const char *document_root(const server_rec *s)
 
 /* Adds the folders of programs that the directives name, and of those in sections of them.
  * <VirtualHost> is not entered. */
-static void put_script_folders(apr_pool_t *p, apr_array_header_t *rules,
-                               const ap_directive_t *first)
+static void put_script_folders(apr_pool_t *p, const cell_t *cell,
+                               const apr_array_header_t *roots, const ap_directive_t *first)
 {
     const ap_directive_t *d;
 
@@ -120,7 +164,7 @@ static void put_script_folders(apr_pool_t *p, apr_array_header_t *rules,
         char *path;
 
         if (d->first_child && ap_cstr_casecmp(d->directive, "<VirtualHost"))
-            put_script_folders(p, rules, d->first_child);
+            put_script_folders(p, cell, roots, d->first_child);
         if (ap_cstr_casecmp(d->directive, "ScriptAlias"))
             continue;
         path = ap_getword_conf(p, &args);
@@ -128,7 +172,7 @@ static void put_script_folders(apr_pool_t *p, apr_array_header_t *rules,
             path = ap_getword_conf(p, &args);
         path = ap_server_root_relative(p, path);
         if (path)
-            put_folder(p, rules, VL_RULE_RO, path, 0);
+            put_folder(p, cell, roots, VL_RULE_RO, path, 0);
     }
 }
 
@@ -150,32 +194,40 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const vl_rule_t *)a)->path, ((const vl_rule_t *)b)->path);
 }
 
-/* A DocumentRoot of a site. */
-typedef struct root_t {
-    const char *path;
-    const vl_site_t *site;
-} root_t;
-
 static int by_root(const void *a, const void *b)
 {
     return strcmp(((const root_t *)a)->path, ((const root_t *)b)->path);
 }
 
-/* Returns an array of root_t, sorted by path. */
-static apr_array_header_t *find_roots(apr_pool_t *p, const apr_array_header_t *servers)
+static void add_root(apr_array_header_t *roots, const server_rec *s, const char *path)
+{
+    root_t *root = apr_array_push(roots);
+
+    root->path = path;
+    root->site = vl_conf_get(s)->site;
+}
+
+/* Returns an array of root_t, sorted by path.  What a root leads to is in it too, unless it may
+ * belong to another site.  looks: 0: links are not looked for. */
+static apr_array_header_t *find_roots(apr_pool_t *p, const apr_array_header_t *servers,
+                                      int looks)
 {
     apr_array_header_t *roots = apr_array_make(p, servers->nelts, sizeof(root_t));
     int i;
 
     for (i = 0; i < servers->nelts; i++) {
         const server_rec *s = APR_ARRAY_IDX(servers, i, server_rec *);
-        root_t *root;
+        const char *path;
+        vl_path_t found = { .real = NULL };
 
         if (!document_root(s))
             continue;
-        root = apr_array_push(roots);
-        root->path = without_slash(p, document_root(s));
-        root->site = vl_conf_get(s)->site;
+        path = without_slash(p, document_root(s));
+        add_root(roots, s, path);
+        if (looks)
+            vl_path_resolve(p, path, ap_unixd_config.user_id, &found);
+        if (found.real && !found.is_foreign && strcmp(found.real, path) != 0)
+            add_root(roots, s, found.real);
     }
     qsort(roots->elts, (size_t)roots->nelts, sizeof(root_t), by_root);
     return roots;
@@ -225,12 +277,13 @@ static void hide_others(apr_pool_t *p, const cell_t *cell, const apr_array_heade
             if (strncmp(root->path, below, strlen(below)) != 0)
                 break;
             if (root->site != cell->site && !has_rule(cell->rules, root->path))
-                put_rule(cell->rules, VL_RULE_HIDE, root->path, 0);
+                put_rule(cell->rules, VL_RULE_HIDE, root->path, NULL, 0);
         }
     }
 }
 
-static void put_configured(apr_pool_t *p, const cell_t *cell, const server_rec *s)
+static void put_configured(apr_pool_t *p, const cell_t *cell, const apr_array_header_t *roots,
+                           const server_rec *s)
 {
     const apr_array_header_t *paths = vl_conf_get(s)->sandbox_paths;
     int i;
@@ -238,20 +291,23 @@ static void put_configured(apr_pool_t *p, const cell_t *cell, const server_rec *
     for (i = 0; paths && i < paths->nelts; i++) {
         const vl_rule_t *rule = &APR_ARRAY_IDX(paths, i, vl_rule_t);
 
-        put_folder(p, cell->rules, rule->access, rule->path, 1);
+        put_folder(p, cell, roots, rule->access, rule->path, 1);
     }
 }
 
-/* Returns the rules of every sandbox, an array of vl_rule_t.  tree: of directives, or NULL. */
-static apr_array_header_t *common_rules(apr_pool_t *p, const ap_directive_t *tree)
+/* Returns the rules of every sandbox, an array of vl_rule_t.  tree: of directives, or NULL.
+ * refused: as in cell_t. */
+static apr_array_header_t *common_rules(apr_pool_t *p, const apr_array_header_t *roots,
+                                        apr_array_header_t *refused, const ap_directive_t *tree)
 {
-    apr_array_header_t *rules = apr_array_make(p, 40, sizeof(vl_rule_t));
+    const cell_t all = { .rules = apr_array_make(p, 40, sizeof(vl_rule_t)),
+                         .refused = refused };
     unsigned n;
 
     for (n = 0; n < sizeof(defaults) / sizeof(defaults[0]); n++)
-        put_rule(rules, defaults[n].access, defaults[n].path, 0);
-    put_script_folders(p, rules, tree);
-    return rules;
+        put_rule(all.rules, defaults[n].access, defaults[n].path, NULL, 0);
+    put_script_folders(p, &all, roots, tree);
+    return all.rules;
 }
 
 /* Fills in cell->rules: the common ones, then what httpd's configuration says of the site,
@@ -266,19 +322,19 @@ static void make_rules(apr_pool_t *p, cell_t *cell, const apr_array_header_t *co
     cell->rules = apr_array_copy(p, common);
     for (n = 0; n < sizeof(own) / sizeof(own[0]) && cell->mode == VL_SANDBOX_FULL; n++) {
         if (!stat(own[n].path, &file))
-            put_rule(cell->rules, own[n].access, own[n].path, 0);
+            put_rule(cell->rules, own[n].access, own[n].path, NULL, 0);
     }
     for (i = 0; i < cell->servers->nelts; i++) {
         const server_rec *s = APR_ARRAY_IDX(cell->servers, i, server_rec *);
 
         if (document_root(s))
-            put_folder(p, cell->rules, VL_RULE_RW, document_root(s), 0);
+            put_folder(p, cell, roots, VL_RULE_RW, document_root(s), 0);
         if (cell->has_tree)
-            put_script_folders(p, cell->rules, directives_of(s));
+            put_script_folders(p, cell, roots, directives_of(s));
     }
     hide_others(p, cell, roots);
     for (i = 0; i < cell->servers->nelts; i++)
-        put_configured(p, cell, APR_ARRAY_IDX(cell->servers, i, server_rec *));
+        put_configured(p, cell, roots, APR_ARRAY_IDX(cell->servers, i, server_rec *));
     qsort(cell->rules->elts, (size_t)cell->rules->nelts, sizeof(vl_rule_t), by_path);
 }
 
@@ -307,6 +363,7 @@ static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *s
             cell->server = s;
             cell->has_tree = 1;
             cell->servers = apr_array_make(p, 2, sizeof(server_rec *));
+            cell->refused = apr_array_make(p, 1, sizeof(const char *));
         }
         cell = &APR_ARRAY_IDX(cells, *index, cell_t);
         if ((vl_sandbox_e)conf->sandbox > cell->mode)
@@ -321,8 +378,8 @@ static apr_array_header_t *find_cells(apr_pool_t *p, const apr_array_header_t *s
         if (index)
             APR_ARRAY_PUSH(APR_ARRAY_IDX(cells, *index, cell_t).servers, server_rec *) = s;
     }
-    common = common_rules(p, ap_conftree);
-    roots = find_roots(p, servers);
+    roots = find_roots(p, servers, 1);
+    common = common_rules(p, roots, apr_array_make(p, 1, sizeof(const char *)), ap_conftree);
     for (i = 0; i < cells->nelts; i++)
         make_rules(p, &APR_ARRAY_IDX(cells, i, cell_t), common, roots);
     return cells;
@@ -371,7 +428,7 @@ static const char *files_cannot(apr_pool_t *p, const cell_t *cell)
         for (j = 0; j < i; j++) {
             const vl_rule_t *above = &APR_ARRAY_IDX(cell->rules, j, vl_rule_t);
 
-            if (!is_below(rule->path, above->path) || above->access == VL_RULE_HIDE
+            if (!vl_path_is_below(rule->path, above->path) || above->access == VL_RULE_HIDE
                 || above->access == rule->access)
                 continue;
             return apr_psprintf(p, "Files cannot take away rights to %s below %s: write "
@@ -476,6 +533,23 @@ static void report_more(const server_rec *main_server, int count)
                      "status page names each site", count - NAMED);
 }
 
+/* Logs the folders that the programs of each site do not get.  The owner of a site can cause
+ * this, so it never keeps the server from starting. */
+static void report_refused(const apr_array_header_t *cells)
+{
+    int i, j, count = 0;
+
+    for (i = 0; i < cells->nelts; i++) {
+        const cell_t *cell = &APR_ARRAY_IDX(cells, i, cell_t);
+
+        for (j = 0; j < cell->refused->nelts && count < NAMED; j++, count++)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, cell->server, VLOGNO(0074)
+                         "site %s: %s. Programs in its sandbox do not get that folder. Write the "
+                         "real path in the configuration, or remove the link", cell->name,
+                         APR_ARRAY_IDX(cell->refused, j, const char *));
+    }
+}
+
 /* Logs once what the sandboxes of that kind do not refuse here. */
 static void report_weakness(const server_rec *main_server, const apr_array_header_t *cells)
 {
@@ -525,8 +599,10 @@ apr_status_t vl_sandboxes_check(apr_pool_t *ptemp, server_rec *main_server)
             rv = report(cell, why, 0, &count);
     }
     report_more(main_server, count);
-    if (cells)
+    if (cells) {
+        report_refused(cells);
         report_weakness(main_server, cells);
+    }
     return rv;
 }
 
@@ -570,17 +646,20 @@ apr_status_t vl_sandboxes_make(apr_pool_t *p, apr_pool_t *ptemp, server_rec *mai
     }
     vl_sandbox_end(*kept);
     report_more(main_server, count);
+    report_refused(cells);
     report_weakness(main_server, cells);
     return rv;
 }
 
 /* Returns the rules that Full would have for the site.  The tree of directives is gone, so
- * the folders of ScriptAlias are left out. */
+ * the folders of ScriptAlias are left out.  Looks at no file of the site: a thread that waits
+ * for a file system would keep the server from restarting.  vhostlimitctl looks for links. */
 static const apr_array_header_t *rules_without_tree(apr_pool_t *p, server_rec *main_server,
                                                     const vl_site_t *site)
 {
     const apr_array_header_t *servers = vl_conf_servers(p, main_server);
     cell_t cell = { .name = site->name, .site = site, .mode = VL_SANDBOX_FULL };
+    const apr_array_header_t *roots;
     int i;
 
     cell.servers = apr_array_make(p, 2, sizeof(server_rec *));
@@ -590,7 +669,8 @@ static const apr_array_header_t *rules_without_tree(apr_pool_t *p, server_rec *m
         if (!strcmp(vl_conf_get(s)->site->name, site->name))
             APR_ARRAY_PUSH(cell.servers, server_rec *) = s;
     }
-    make_rules(p, &cell, common_rules(p, NULL), find_roots(p, servers));
+    roots = find_roots(p, servers, 0);
+    make_rules(p, &cell, common_rules(p, roots, NULL, NULL), roots);
     return cell.rules;
 }
 

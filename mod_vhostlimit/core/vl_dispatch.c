@@ -251,6 +251,16 @@ void vl_dispatch_wake_others(vl_shm_t *shm)
     }
 }
 
+void vl_dispatch_wake_all(const vl_shm_t *shm)
+{
+    apr_uint32_t c;
+
+    for (c = 0; c < shm->head->columns; c++) {
+        if (c != shm->self && shm->wake_fds[c] >= 0)
+            wake(shm, c);
+    }
+}
+
 void vl_dispatch(vl_shm_t *shm)
 {
     apr_uint32_t c;

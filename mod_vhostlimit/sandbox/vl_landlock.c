@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sandbox/vl_path.h"
 #include "sandbox/vl_rule.h"
 
 /* The interface of the kernel, from its documentation: the headers of an old system know
@@ -93,9 +94,12 @@ static apr_status_t add_rule(int ruleset, const vl_rule_t *rule, uint64_t all)
 
     if (!beneath.allowed)
         return APR_SUCCESS;
-    beneath.parent_fd = open(rule->path, O_PATH | O_CLOEXEC);
+    beneath.parent_fd = rule->real ? vl_path_open_real(rule->real)
+                                   : open(rule->path, O_PATH | O_CLOEXEC);
+    /* ELOOP: a link was made after the path was resolved. */
     if (beneath.parent_fd < 0)
-        return errno == ENOENT || errno == ENOTDIR ? APR_SUCCESS : errno;
+        return errno == ENOENT || errno == ENOTDIR || (rule->real && errno == ELOOP)
+               ? APR_SUCCESS : errno;
     if (fstat(beneath.parent_fd, &file))
         rv = errno;
     if (!S_ISDIR(file.st_mode))

@@ -22,6 +22,7 @@
 
 #include <apr_strings.h>
 
+#include "sandbox/vl_path.h"
 #include "sandbox/vl_rule.h"
 
 /* System calls and flags that older headers lack.  The numbers are the same on all
@@ -86,6 +87,13 @@ static void die(const maker_t *maker, const char *what, const char *path)
     _exit(1);
 }
 
+/* Opens what the rule shows.  Returns -1 if it does not exist. */
+static int open_source(const vl_rule_t *rule)
+{
+    return rule->real ? vl_path_open_real(rule->real)
+                      : open(rule->path, O_PATH | O_CLOEXEC);
+}
+
 /* Clones the mount of each rule, before the old root goes. */
 static void clone_trees(const maker_t *maker)
 {
@@ -96,20 +104,30 @@ static void clone_trees(const maker_t *maker)
         mount_attr_t attr = { .set = ATTR_NOSUID };
         int hides = rule->access == VL_RULE_HIDE;
         struct stat file;
+        int source;
 
         maker->trees[i] = -1;
         if (rule->access == VL_RULE_TMP)
             continue;
-        if (stat(rule->path, &file) || (hides && S_ISDIR(file.st_mode)))
+        source = open_source(rule);
+        if (source < 0)
             continue;
+        if (fstat(source, &file) || (hides && S_ISDIR(file.st_mode))) {
+            close(source);
+            continue;
+        }
+        if (hides) {
+            close(source);
+            source = open("/dev/null", O_PATH | O_CLOEXEC);
+        }
         if (rule->access == VL_RULE_RO || hides)
             attr.set |= ATTR_RDONLY;
         if (rule->access != VL_RULE_DEVICE)
             attr.set |= ATTR_NODEV;
-        maker->trees[i] = (int)syscall(__NR_open_tree, AT_FDCWD,
-                                       hides ? "/dev/null" : rule->path, TREE_CLONE
+        maker->trees[i] = (int)syscall(__NR_open_tree, source, "", TREE_CLONE | AT_EMPTY_PATH
                                        | O_CLOEXEC | (rule->access == VL_RULE_PROC
                                                       ? 0 : TREE_RECURSIVE));
+        close(source);
         if (maker->trees[i] < 0)
             die(maker, "open_tree", rule->path);
         if (syscall(__NR_mount_setattr, maker->trees[i], "", AT_EMPTY_PATH | TREE_RECURSIVE,
@@ -143,7 +161,8 @@ static void make_target(int tree, const char *path)
         mkdir(path, 0755);
         return;
     }
-    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    /* A program of the site may have put a FIFO there. */
+    fd = open(path, O_CREAT | O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0644);
     if (fd >= 0)
         close(fd);
 }

@@ -19,6 +19,8 @@ typedef enum {
 typedef struct vl_rule_t {
     vl_rule_e access;
     const char *path;           /* absolute */
+    const char *real;           /* what is opened for it: a path without symbolic links.  NULL
+                                 * for paths of the system, which root alone can change */
     int is_configured;          /* by VhostLimitSandboxPath */
 } vl_rule_t;
 

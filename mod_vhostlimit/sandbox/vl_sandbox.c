@@ -117,11 +117,11 @@ static const char *recipe_of(apr_pool_t *p, const char *name, const apr_array_he
         const vl_rule_t *rule = &APR_ARRAY_IDX(rules, i, vl_rule_t);
         struct stat file = { 0 };
 
-        if (stat(rule->path, &file))
+        if (stat(rule->real ? rule->real : rule->path, &file))
             memset(&file, 0, sizeof(file));
         APR_ARRAY_PUSH(parts, const char *) =
-            apr_psprintf(p, "\n%d %lx:%lx %s", rule->access, (unsigned long)file.st_dev,
-                         (unsigned long)file.st_ino, rule->path);
+            apr_psprintf(p, "\n%d %lx:%lx %s %s", rule->access, (unsigned long)file.st_dev,
+                         (unsigned long)file.st_ino, rule->path, rule->real ? rule->real : "");
     }
     return apr_array_pstrcat(p, parts, 0);
 }

@@ -6,7 +6,7 @@
  *   epoll, thread         the first one of a process cannot be created
  *   pass                  for 1.5 s descriptors cannot be passed to a process
  *   stuck                 the acceptor's thread stalls
- *   realpath              the thread that looks for links in a path stalls
+ *   openat                the thread that looks for links in a path stalls
  *   mkdir, write          no cgroup can be created; writes to its files fail
  *   open                  files of cgroups cannot be opened for writing */
 #define _GNU_SOURCE
@@ -162,13 +162,20 @@ int epoll_pwait(int set, struct epoll_event *events, int most, int timeout,
     return next(set, events, most, timeout, mask);
 }
 
-char *realpath(const char *path, char *resolved)
+int openat(int folder, const char *path, int flags, ...)
 {
-    static char *(*next)(const char *, char *);
+    static int (*next)(int, const char *, int, ...);
+    va_list args;
+    mode_t mode = 0;
 
-    NEXT("realpath");
-    stall("realpath");
-    return next(path, resolved);
+    if (flags & O_CREAT) {
+        va_start(args, flags);
+        mode = va_arg(args, mode_t);
+        va_end(args);
+    }
+    NEXT("openat");
+    stall("openat");
+    return next(folder, path, flags, mode);
 }
 
 static int is_over(struct timespec since)

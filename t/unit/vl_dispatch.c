@@ -158,10 +158,32 @@ static void two_processes(void)
            (double)(served[0] + served[1]) * 1e6 / RUN_US);
 }
 
+/* As the rescue process of the first child does after the death of that child. */
+static void wake_all(void)
+{
+    vl_shm_t *shm = busy_segment(3);
+    apr_uint64_t before, count[3] = { 0 };
+    int i, n;
+
+    attach(shm, getpid());
+    shm->head->columns = 3;
+    for (i = 0; i < 3; i++)
+        while (read(shm->wake_fds[i], &count[i], sizeof(count[i])) > 0)
+            continue;
+    memset(count, 0, sizeof(count));
+    before = locks;
+    vl_dispatch_wake_all(shm);
+    ok(locks == before, "all other children are woken without a lock");
+    for (i = n = 0; i < 3; i++)
+        n += read(shm->wake_fds[i], &count[i], sizeof(count[i])) > 0;
+    ok(n == 2 && !count[shm->self], "the others are woken, with free capacity or without");
+}
+
 int main(void)
 {
     segment_init();
     one_process();
     two_processes();
+    wake_all();
     return tap_done();
 }

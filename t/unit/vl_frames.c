@@ -354,6 +354,48 @@ static void test_many(void)
     free(s);
 }
 
+/* Releases `streams` held uploads with `frames` empty DATA frames in all, which take turns,
+ * and returns the comparisons that this took. A further stream, which is never released,
+ * has as many frames. */
+static apr_uint64_t steps_for(unsigned streams, unsigned frames)
+{
+    vl_held_t held;
+    vl_piece_t *piece;
+    unsigned i, taken = 0;
+    apr_uint64_t steps;
+
+    vl_held_init(&held);
+    for (i = 0; i < streams; i++)
+        vl_held_begin(&held, 2 * i + 1, 1, 9);
+    for (i = 0; i < frames; i++) {
+        vl_held_begin(&held, 2 * (i % streams) + 1, 0, 9);
+        vl_held_begin(&held, 99999, 0, 9);
+    }
+    for (i = 0; i < streams; i++) {
+        if (!vl_held_is_free(&held, 2 * i + 1))
+            break;
+        while ((piece = vl_held_take(&held, 2 * i + 1))) {
+            free(piece);
+            taken++;
+        }
+    }
+    ok(i == streams && taken == streams + frames, "%u streams take their frames", streams);
+    steps = held.steps;
+    vl_held_free(&held);
+    ok(!held.bytes && !held.streams, "no memory is left");
+    return steps;
+}
+
+/* A client chooses how many frames are held, and of how many streams. */
+static void test_work(void)
+{
+    apr_uint64_t few = steps_for(2, 10000), many = steps_for(2, 80000);
+
+    ok(many < 9 * few, "eight times the held frames are nine times the work at most");
+    ok(many < 10 * 80000, "a held frame costs a few comparisons");
+    ok(steps_for(200, 80000) < 60 * 80000, "with two hundred streams too");
+}
+
 int main(void)
 {
     test_open();
@@ -364,5 +406,6 @@ int main(void)
     test_long();
     test_trailers();
     test_many();
+    test_work();
     return tap_done();
 }
