@@ -154,6 +154,7 @@ END
   summary sar old
   is "$status" 0
   [[ ! $output =~ memory|pressure ]] || fail "not in the record: $output"
+  like "$output" $'\nall {18}40\.00 +0\.00 +5\.00 +1\.00 +4\.00 +50\.00\n'
 }
 
 @test "sar: a sadf without pressure values is used without them" {
