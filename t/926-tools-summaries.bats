@@ -268,6 +268,29 @@ END
   json_is 'map(.mean_s)' '[0.35,0.35025,0.35,0.35,0.35]'
 }
 
+@test "siege: the output may have any page bodies (siege -p)" {
+  siege_plain >plain; siege_plain_new >plain-new; siege_json '{\t' >json; siege_json '{\n\t' >json-new
+  siege_json '{\t' | sed '1d; /rate/,$d' >part
+  printf '%s\n' '{"a": 1,' '"b": 2}' '{' '"transactions": 3,' '"availability": "all"' '}' '"transaction_rate": 1' 'Transactions: 9 hits' 'Elapsed time: 1 secs' >api
+  printf '\0\1\377{\r\n{' >binary
+  local file
+  for file in plain plain-new json json-new; do
+    cat part api binary "$file" >"$file-bodies"
+    cat "$file" part api binary >"$file-end"
+    summary siege --json "$file" "$file-bodies" "$file-end"
+    is "$status" 0
+    json_is 'map(del(.file)) | unique | length' 1
+  done
+}
+
+@test "siege: a time of 0 is shown as less than 10 ms, its unit" {
+  siege_json '{\t' | sed '/response_time/s/0\.35/0.00/' >json
+  siege_plain_new | sed '/^Response/s/350\.25/0.00/' >plain
+  summary siege json plain
+  like "${lines[1]}" '^json .* < 10 ms +27\.46 s'
+  like "${lines[2]}" '^plain .* < 10 ms +27\.46 s'
+}
+
 @test "siege: the table has one line for each file" {
   siege_plain >plain; siege_json '{\t' >'of another machine'
   summary siege plain 'of another machine'
