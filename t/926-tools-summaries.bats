@@ -175,6 +175,46 @@ END
   done
 }
 
+@test "sar: a record of a newer version of the same format, which sadf reads as empty, is rejected with both versions" {
+  requires sar
+  local here
+  here=$(sadf -V 2>&1 | sed -n 's/^sysstat version //p')
+  # The version is in bytes 5 to 7.
+  { head -c 4 "$RECORD"; printf '\14\143\11'; tail -c +8 "$RECORD"; } >new
+  another_sadf "if [[ \$1 == -j ]]; then echo '{\"sysstat\": {\"hosts\": [{\"statistics\": []}]}}'; else $(type -P sadf) \"\$@\"; fi"
+  summary sar new
+  refused "new was written by a newer sysstat (12.99.9, here is $here): read it on the machine that wrote it"
+  summary sar "$RECORD"
+  refused 'has none of the requested samples'
+}
+
+@test "sar: compressed files and text are rejected with a remedy" {
+  requires sar
+  local packer
+  for packer in gzip xz bzip2 zstd; do
+    type -P "$packer" >/dev/null || continue
+    "$packer" -c "$RECORD" >packed
+    summary sar packed
+    refused "it is compressed. Decompress it first ($packer -dc packed >NEW)"
+  done
+  sar -u -f "$RECORD" >sar27
+  summary sar sar27
+  refused 'it is text. The record is the file that sar -o or sadc wrote'
+}
+
+@test "both: a locale that is not installed, as ssh may forward it, does not matter" {
+  requires sar
+  siege_plain >plain
+  local tool file
+  for tool in sar siege; do
+    file=plain
+    [[ $tool == siege ]] || file=$RECORD
+    LC_ALL=xx_YY summary "$tool" "$file"
+    is "$status" 0
+    is "$(grep -vc '^bash: \|^/usr/bin/env: ' <<<"$stderr")" 0 "lines on stderr after bash's own"
+  done
+}
+
 @test "sar: a truncated or foreign file is rejected" {
   requires sar
   local size cut file

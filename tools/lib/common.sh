@@ -9,6 +9,9 @@ sleep_pid=                      # of interruptible_sleep
 failure_status=1                # exit status after a failure; bench.sh has another one
 words=()                        # see parse_options
 PATH=$PATH:/usr/sbin:/sbin      # missing in the PATH that some ways to become root leave
+# ssh may forward a locale that is not installed.  bash would warn of it at each "LC_ALL=C command".
+# shellcheck disable=SC2030,SC2031  # in a subshell
+[[ -z $({ LC_ALL=${LC_ALL-}; } 2>&1) ]] || export LC_ALL=C.UTF-8
 
 in_tree() { printf '%s/%s\n' "$top" "$1"; }   # <path>: in the source tree
 
