@@ -7,6 +7,7 @@
 
 load lib/live
 load lib/control
+load lib/imports
 
 PANELS=$TOP/panels
 FORMS=$TOP/t/panels
@@ -383,6 +384,15 @@ lines() { printf '%s\t%s\t%s\n' "$@"; }  # <site> <customer> <package>...
   like "$output" 'site \*\.anna\.example is left out: Apache has no ServerName with "\*"'
   like "$output" 'no virtual host has the ServerName of 1 sites, so these have no group and no plan: gone\.example'
   is "$(grep -c '[*]' "$FILE")" 0
+}
+
+@test "Apache takes the file for 30 customers of each panel, whatever their names are" {
+  configure_httpd 'VhostLimit On' "$PLANS" $'<VhostLimitPlan default>\n</VhostLimitPlan>' -x "IncludeOptional \"$FILE\""
+  printf '%s\n' 'none *' 'gold gold' 'Small_Shop Small Shop' 'default default' >"$MAP"
+  local panel
+  for panel in hestiacp virtualmin cpanel directadmin plesk; do
+    is "$(panel_corpus "$panel")" '' "$panel"
+  done
 }
 
 @test "programs that run at the same time write the file one after the other" {

@@ -72,3 +72,52 @@ import_corpus() { # <lve|mod_qos|ols>
     fi
   done
 }
+
+# ---- data of 30 customers in a panel ---------------------------------------------------
+
+# The names of a customer's sites, of its package and of itself.
+panel_site()     { pick "$1" "shop$1.example" "Shop-$1.EXAMPLE" "xn--bcher-kva$1.example" "$1.example" "a_b$1.example" "*.wild$1.example" "x$1.example."; }
+panel_package()  { pick "$1" gold 'Small Shop' default 'Größe M' '<b>"x"</b>' '$(id) `id`' "$(printf 'p%.0s' {1..80})" '../../etc' ''; }
+panel_customer() { pick "$1" "user$1" "User_$1" "u.$1" "user-$1@example.com" "$(printf 'u%.0s' {1..70})$1" "müller$1" "user $1"; }
+
+# Writes the data of a customer into the panel's folder.
+panel_data() { # <panel> <number>
+  local root=$BATS_TEST_TMPDIR/$1 site package customer
+  site=$(panel_site "$2") package=$(panel_package "$2") customer=$(panel_customer "$2")
+  case $1 in
+    hestiacp)
+      mkdir -p "$root/data/users/$customer"
+      printf "NAME='%s'\nPACKAGE='%s'\n" "$customer" "$package" >"$root/data/users/$customer/user.conf"
+      printf "DOMAIN='%s' IP='192.0.2.1' ALIAS='www.%s'\nDOMAIN='blog.%s' IP=''\n" "$site" "$site" "$site" >"$root/data/users/$customer/web.conf"
+      ;;
+    virtualmin)
+      mkdir -p "$root"/virtual-server/{domains,plans}
+      printf 'id=%s\nname=%s\n' "$2" "$package" >"$root/virtual-server/plans/$2"
+      printf 'id=%s\ndom=%s\nuser=%s\nplan=%s\nweb=1\n' "1$2" "$site" "$customer" "$2" >"$root/virtual-server/domains/1$2"
+      printf 'id=%s\ndom=sub.%s\nparent=1%s\nweb=1\n' "2$2" "$site" "$2" >"$root/virtual-server/domains/2$2"
+      ;;
+    cpanel)
+      mkdir -p "$root"/{etc,var/cpanel/users}
+      printf '%s: %s==root==main==%s==/home/x==192.0.2.1:80======0\n*.%s: %s==root==sub==x==/home/x==192.0.2.1:80\n' \
+        "$site" "$customer" "$site" "$site" "$customer" >>"$root/etc/userdatadomains"
+      printf 'DNS=%s\nPLAN=%s\n' "$site" "$package" >"$root/var/cpanel/users/$customer"
+      ;;
+    directadmin)
+      mkdir -p "$root/data/users/$customer"
+      printf 'username=%s\npackage=%s\n' "$customer" "$package" >"$root/data/users/$customer/user.conf"
+      ;;
+    plesk) printf '%s\t%s\t%s\n' "$site" "$customer" "$package" >>"$root" ;;
+  esac
+}
+
+# Writes the file of vhostlimit-panel for 30 customers. Prints what Apache says against it.
+panel_corpus() { # <panel>
+  local n said
+  for ((n = 0; n < 30; n++)); do panel_data "$1" "$n"; done
+  printf '#!/bin/sh\ncat "%s"\n' "$BATS_TEST_TMPDIR/plesk" >"$BATS_TEST_TMPDIR/bin/plesk"
+  chmod +x "$BATS_TEST_TMPDIR/bin/plesk"
+  said=$(HESTIA=$BATS_TEST_TMPDIR/hestiacp WEBMIN_CONFIG=$BATS_TEST_TMPDIR/virtualmin DIRECTADMIN=$BATS_TEST_TMPDIR/directadmin \
+    CPANEL_ROOT=$BATS_TEST_TMPDIR/cpanel "$PANELS/vhostlimit-panel" -f "$FILE" "$1" 2>&1) || printf '%s: %s\n' "$1" "$said"
+  said=$("$(httpd_program)" -t -f "$HTTPD_ROOT/httpd.conf" 2>&1) || printf '%s: %s\n' "$1" "$said"
+  (($(grep -c '^<VhostLimitSite' "$FILE") >= 8)) || printf '%s: few sections in %s\n' "$1" "$(<"$FILE")"
+}
