@@ -200,7 +200,8 @@ static void join_value(part_t *site, value_e which, value_t *value)
                           "here the %s one.\n", value_names[which], mine->number, mine->place,
                           value->number, value->place, which_stays));
     if (!mine->number
-        || (which == CONCURRENCY && atol(value->number) > atol(mine->number))) {
+        || (which == CONCURRENCY
+            && strtol(value->number, NULL, 10) > strtol(mine->number, NULL, 10))) {
         clear_value(mine);
         *mine = *value;
         memset(value, 0, sizeof(*value));
