@@ -18,6 +18,9 @@
 /* Memory is counted in pages of this size. */
 #define PAGE_BYTES 4096
 
+/* The most that directives with a number of bytes take: 1024 TB. */
+#define KB_MAX (1LL << 40)
+
 /* expat 2.9 deprecates the function without 64. */
 #if HAVE_DECL_XML_GETCURRENTLINENUMBER64
 #define line_of(parser) ((unsigned long)XML_GetCurrentLineNumber64(parser))
@@ -43,6 +46,7 @@ typedef struct reader_t {
     int is_inside;                  /* 1: in a package, an LVE or the defaults */
     int is_lve_config;              /* 1: the root element was there */
     char *name;                     /* of the package or LVE that is open */
+    char *plans;                    /* names of plans so far, each between newlines, or NULL */
     long processors;
 } reader_t;
 
@@ -52,6 +56,19 @@ typedef struct reader_t {
 static long long number(const limits_t *limits, limit_e limit)
 {
     return strtoll(limits->of[limit], NULL, 10);
+}
+
+/* Prints a limit, or a comment if the directive does not take it.  0 is no limit. */
+static void print_number(const char *directive, long long value, const char *unit,
+                         long long least, long long most)
+{
+    if (!value)
+        return;
+    if (value >= least && value <= most)
+        printf("    %s %lld%s\n", directive, value, unit);
+    else
+        printf("    # %lld%s: no limit, because %s takes %lld%s to %lld%s\n", value, unit,
+               directive, least, unit, most, unit);
 }
 
 /* Prints the CPU limit.  "150%" is a part of one processor.  "25" is a part of all, and
@@ -65,7 +82,7 @@ static void print_cpu(const limits_t *limits, long processors)
     if (!cpu)
         return;
     if (!strcmp(text + digits, "%")) {
-        printf("    VhostLimitCPU %lld%%\n", cpu);
+        print_number("VhostLimitCPU", cpu, "%", 1, 100000);
         return;
     }
     if (text[digits]) {
@@ -76,21 +93,19 @@ static void print_cpu(const limits_t *limits, long processors)
     cpu *= processors;
     if (ncpu && ncpu * 100 < cpu)
         cpu = ncpu * 100;
-    printf("    # cpu %s is a percentage of all processors; this machine has %ld\n"
-           "    VhostLimitCPU %lld%%\n", text, processors, cpu);
+    printf("    # cpu %s is a percentage of all processors; this machine has %ld\n",
+           text, processors);
+    print_number("VhostLimitCPU", cpu, "%", 1, 100000);
 }
 
 static void print_limits(const limits_t *limits, long processors)
 {
     print_cpu(limits, processors);
-    if (number(limits, LIMIT_entries))
-        printf("    VhostLimitConcurrency %lld\n", number(limits, LIMIT_entries));
-    if (number(limits, LIMIT_pmem))
-        printf("    VhostLimitMemory %lldK\n", number(limits, LIMIT_pmem) * (PAGE_BYTES / 1024));
-    if (number(limits, LIMIT_nproc))
-        printf("    VhostLimitProcesses %lld\n", number(limits, LIMIT_nproc));
-    if (number(limits, LIMIT_io))
-        printf("    VhostLimitIO %lldK\n", number(limits, LIMIT_io));
+    print_number("VhostLimitConcurrency", number(limits, LIMIT_entries), "", 1, 1000000);
+    print_number("VhostLimitMemory", number(limits, LIMIT_pmem) * (PAGE_BYTES / 1024), "K", 1024,
+                 KB_MAX);
+    print_number("VhostLimitProcesses", number(limits, LIMIT_nproc), "", 1, 4194304);
+    print_number("VhostLimitIO", number(limits, LIMIT_io), "K", 1, KB_MAX);
     if (number(limits, LIMIT_iops))
         printf("    # iops %lld: no equivalent\n", number(limits, LIMIT_iops));
     if (number(limits, LIMIT_mem))
@@ -111,10 +126,30 @@ static char *make_name(const char *text)
     return name;
 }
 
-static void print_package(const reader_t *reader)
+/* Returns a name for the plan that no plan has yet, in any case of letters. */
+static char *plan_name(reader_t *reader, const char *text)
+{
+    char *before = reader->plans, *first = make_name(text), *name = ctl_printf("%s", first);
+    char *line = ctl_printf("\n%s\n", name);
+    int n;
+
+    for (n = 2; before && strcasestr(before, line); n++) {
+        free(name);
+        free(line);
+        name = ctl_printf("%.58s-%d", first, n);
+        line = ctl_printf("\n%s\n", name);
+    }
+    reader->plans = ctl_printf("%s%s", before ? before : "\n", line + 1);
+    free(before);
+    free(first);
+    free(line);
+    return name;
+}
+
+static void print_package(reader_t *reader)
 {
     limits_t all = reader->now;
-    char *name = make_name(reader->name);
+    char *name = plan_name(reader, reader->name);
     int limit;
 
     for (limit = 0; limit < LIMIT_COUNT; limit++) {
@@ -144,8 +179,9 @@ static void print_lve(const reader_t *reader)
     free(name);
 }
 
-static void print_defaults(const reader_t *reader)
+static void print_defaults(reader_t *reader)
 {
+    free(plan_name(reader, "lve-default"));
     printf("\n# The defaults. A site with another plan does not have them.\n"
            "<VhostLimitPlan lve-default>\n");
     print_limits(&reader->defaults, reader->processors);
@@ -257,5 +293,6 @@ ctl_exit_e ctl_import_lve(FILE *in, const char *path, long processors, ctl_error
                       path);
     XML_ParserFree(parser);
     free(reader.name);
+    free(reader.plans);
     return error->status;
 }

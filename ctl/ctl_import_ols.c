@@ -71,19 +71,23 @@ static void put_comment(const char *original, const char *text)
 /* Returns NULL if VhostLimitSandboxPath takes the path, else why not. */
 static const char *wrong_path(const char *path)
 {
+    const char *c;
+
     if (strchr(path, '$'))
         return "differs between sites: write VhostLimitSandboxPath with the path into each "
                "virtual host; the DocumentRoot is there without a line";
     if (*path != '/' || !path[strspn(path, "/")] || strstr(path, "/.."))
         return "is no absolute path below /";
-    if (strpbrk(path, "\"\\"))
-        return "has a character that a line of the configuration cannot have";
+    for (c = path; *c && *c >= ' ' && *c <= '~' && !strchr("\"\\", *c); c++)
+        ;
+    if (*c)
+        return "has a character that this command does not write into a line of the configuration";
     return NULL;
 }
 
-/* Prints the directive for one path, or why there is none.  may_lack: OpenLiteSpeed leaves the
- * path out where it is not there. */
-static void put_path(const char *original, const char *right, char *path, int may_lack)
+/* Prints the directive for one path, or why there is none.  Apache does not start with a path
+ * that does not exist. */
+static void put_path(const char *original, const char *right, char *path)
 {
     const char *wrong = wrong_path(path), *quote = strchr(path, ' ') ? "\"" : "";
     size_t n = strlen(path);
@@ -95,7 +99,7 @@ static void put_path(const char *original, const char *right, char *path, int ma
         put_comment(original, wrong);
     else if (!strcmp(right, "tmp") && (!strcmp(path, "/tmp") || !strcmp(path, "/var/tmp")))
         put_comment(original, "Full has it without a line, in memory");
-    else if (may_lack && access(path, F_OK))
+    else if (*right == 'r' && access(path, F_OK))
         put_comment(original, "does not exist on this machine");
     else {
         line = ctl_plain(ctl_printf("VhostLimitSandboxPath %s %s%s%s", right, quote, path,
@@ -108,18 +112,14 @@ static void put_path(const char *original, const char *right, char *path, int ma
 /* Translates the words of a line with an option. */
 static void translate(char *words[WORDS_MAX], int n, size_t option, const char *original)
 {
-    const char *name = words[n - 1];
-    size_t len = strlen(name);
-    int may_lack = len > 4 && !strcmp(name + len - 4, "-try");
-
     if (!options[option].right)
         put_comment(original, options[option].text);
     else if (!strcmp(options[option].right, "tmp"))
-        put_path(original, "tmp", words[n - 2], 0);
+        put_path(original, "tmp", words[n - 2]);
     else if (n == 3 && strcmp(words[0], words[1]) != 0)
         put_comment(original, "no equivalent: a sandbox has a path where the machine has it");
     else
-        put_path(original, options[option].right, words[0], may_lack);
+        put_path(original, options[option].right, words[0]);
 }
 
 static void read_line(char *line)
@@ -131,11 +131,11 @@ static void read_line(char *line)
     if (!strncmp(words[0], "$PASSWD", 7) || !strncmp(words[0], "$GROUP", 6))
         put_comment(original, "no equivalent: a sandbox has the machine's /etc");
     else if (*words[0] == '!')
-        put_path(original, "hide", words[0] + 1, 0);
+        put_path(original, "hide", words[0] + 1);
     else if (n == 1 && option < OPTIONS)
         put_comment(original, options[option].text ? options[option].text : "has no path");
     else if (n == 1)
-        put_path(original, "ro", words[0], 1);
+        put_path(original, "ro", words[0]);
     else if (n <= 3 && option < OPTIONS)
         translate(words, n, option, original);
     else if (n == 2)

@@ -13,64 +13,120 @@
 /* What is said about a directive.  The first row whose name is a prefix counts. */
 static const struct {
     const char *prefix, *text;
+    const char *vhost_text;         /* inside a virtual host; NULL: the same */
 } notes[] = {
     { "QS_LocRequestLimit", "limits a part of a site; VhostLimitClass gives requests of a part "
-      "a share of the site's queue by weight" },
+      "a share of the site's queue by weight", NULL },
     { "QS_CondLocRequestLimit", "limits a part of a site; VhostLimitClass gives requests of a "
-      "part a share of the site's queue by weight" },
+      "part a share of the site's queue by weight", NULL },
     { "QS_EventRequestLimit", "limits requests with a variable; VhostLimitClass takes an "
-      "expression, such as \"reqenv('NAME') == '1'\"" },
+      "expression, such as \"reqenv('NAME') == '1'\"", NULL },
     { "QS_SrvMaxConnPerIP", "not needed for fairness: clients of a site share its queue equally "
-      "(VhostLimitClients On, the default)" },
+      "(VhostLimitClients On, the default)", NULL },
     { "QS_SrvMaxConnExcludeIP", "VhostLimitExempt takes an expression, such as "
-      "\"-R '192.0.2.0/24'\"" },
-    { "QS_SrvMaxConn", "MaxRequestWorkers of the MPM, and VhostLimitSlots auto" },
-    { "QS_SrvMinDataRate", "mod_reqtimeout of Apache: RequestReadTimeout with MinRate" },
-    { "QS_SrvRequestRate", "mod_reqtimeout of Apache: RequestReadTimeout with MinRate" },
+      "\"-R '192.0.2.0/24'\"", NULL },
+    { "QS_SrvMaxConn", "MaxRequestWorkers of the MPM, and VhostLimitSlots auto",
+      "limits connections of this virtual host; VhostLimitConcurrency limits running requests of "
+      "the site, and VhostLimitQueue waiting ones" },
+    { "QS_SrvMinDataRate", "mod_reqtimeout of Apache: RequestReadTimeout with MinRate", NULL },
+    { "QS_SrvRequestRate", "mod_reqtimeout of Apache: RequestReadTimeout with MinRate", NULL },
     { "QS_ClientPrefer", "clients that were served before have a share of the queue with "
-      "VhostLimitKnown Address" },
+      "VhostLimitKnown Address", NULL },
     { "QS_Vip", "requests that never wait: VhostLimitExempt; clients that were served before: "
-      "VhostLimitKnown Cookie" },
-    { "QS_Session", "VhostLimitKnown Cookie has a cookie of its own" },
+      "VhostLimitKnown Cookie", NULL },
+    { "QS_Session", "VhostLimitKnown Cookie has a cookie of its own", NULL },
     { "QS_LocRequestPerSec", "no rates: a site has its share of the CPU, and VhostLimitCPU "
-      "limits it" },
+      "limits it", NULL },
     { "QS_EventPerSec", "no rates: a site has its share of the CPU, and VhostLimitCPU limits "
-      "it" },
-    { "QS_LocKBytes", "mod_ratelimit of Apache" },
-    { "QS_EventKBytes", "mod_ratelimit of Apache" },
-    { "QS_KeepAliveTimeout", "KeepAliveTimeout of Apache" },
-    { "QS_MaxKeepAliveRequests", "MaxKeepAliveRequests of Apache" },
-    { "QS_LimitRequestBody", "LimitRequestBody of Apache" },
-    { "QS_ErrorPage", "ErrorDocument of Apache, for the status of VhostLimitStatusCode" },
+      "it", NULL },
+    { "QS_LocKBytes", "mod_ratelimit of Apache", NULL },
+    { "QS_EventKBytes", "mod_ratelimit of Apache", NULL },
+    { "QS_KeepAliveTimeout", "KeepAliveTimeout of Apache", NULL },
+    { "QS_MaxKeepAliveRequests", "MaxKeepAliveRequests of Apache", NULL },
+    { "QS_LimitRequestBody", "LimitRequestBody of Apache", NULL },
+    { "QS_ErrorPage", "ErrorDocument of Apache, for the status of VhostLimitStatusCode", NULL },
     { "QS_Client", "no limits of single clients: clients of a site share its queue equally "
-      "(VhostLimitClients On)" },
-    { "QS_", "no equivalent: it is no limit of a site" }
+      "(VhostLimitClients On)", NULL },
+    { "QS_", "no equivalent: it is no limit of a site", NULL }
 };
 
+/* Directives that a site can have one value of. */
+typedef enum { CONCURRENCY, STATUS_CODE, VALUES } value_e;
+
+static const char *const value_names[VALUES] = {
+    "VhostLimitConcurrency", "VhostLimitStatusCode"
+};
+
+typedef struct value_t {
+    char *number, *place;           /* place: "<VirtualHost *:80>, line 3"; NULL: at server level */
+    char *before, *after;           /* comments around it, or NULL */
+    int rank;                       /* in one virtual host the highest counts, else the last */
+} value_t;
+
+/* What was translated: of the server, of an open <VirtualHost>, or of a site, which may have
+ * several of them. */
+typedef struct part_t {
+    char *name;                     /* ServerName without scheme and port, or NULL */
+    char *place, *lines, *conflicts;
+    value_t values[VALUES];
+    struct part_t *next;
+} part_t;
+
 typedef struct reader_t {
-    char *server_name;              /* of the open <VirtualHost>; NULL: none yet */
-    char *lines;                    /* what is printed for it */
-    int is_vhost;                   /* 1: in a <VirtualHost> */
-    int is_dry, n;                  /* QS_LogOnly on; number of mod_qos directives */
-    char *head;                     /* what is printed at server level */
+    part_t server, *vhost;          /* vhost: the open one, or NULL */
+    part_t *sites, **last;
+    char *unread;                   /* lines that name other files */
+    int is_dry, n, n_unread, line;  /* QS_LogOnly on; numbers of directives; line of the file */
 } reader_t;
 
-static void append(char **text, const char *line)
+/* Appends the text, which is freed. */
+static void append(char **to, char *text)
 {
-    char *before = *text;
+    char *before = *to;
 
-    *text = ctl_printf("%s%s\n", before ? before : "", line);
+    *to = ctl_printf("%s%s", before ? before : "", text);
     free(before);
+    free(text);
 }
 
-/* Adds a line where the directive was: in the section of the site, or at server level. */
-static void put(reader_t *reader, char *line)
+static part_t *here(reader_t *reader)
 {
-    char *indented = ctl_printf("%s%s", reader->is_vhost ? "    " : "", ctl_plain(line));
+    return reader->vhost ? reader->vhost : &reader->server;
+}
 
-    append(reader->is_vhost ? &reader->lines : &reader->head, indented);
-    free(indented);
-    free(line);
+/* Adds a line where the directive was.  text is freed. */
+static void put(reader_t *reader, char *text)
+{
+    append(&here(reader)->lines, ctl_printf("%s\n", ctl_plain(text)));
+    free(text);
+}
+
+static void clear_value(value_t *value)
+{
+    free(value->number);
+    free(value->place);
+    free(value->before);
+    free(value->after);
+    memset(value, 0, sizeof(*value));
+}
+
+/* Sets a value where the directive was.  before and after are freed. */
+static void put_value(reader_t *reader, value_e which, const char *number, int rank,
+                      char *before, char *after)
+{
+    value_t *value = &here(reader)->values[which], new = {
+        .before = before ? ctl_plain(before) : NULL, .after = after, .rank = rank
+    };
+
+    if (value->number && value->rank > rank) {
+        clear_value(&new);
+        return;
+    }
+    new.number = ctl_printf("%s", number);
+    new.place = reader->vhost ? ctl_printf("%s, line %d", reader->vhost->place, reader->line)
+                              : NULL;
+    clear_value(value);
+    *value = new;
 }
 
 static int is_number(const char *text)
@@ -84,7 +140,8 @@ static void put_note(reader_t *reader, const char *directive, const char *origin
 
     for (i = 0; strncasecmp(notes[i].prefix, directive, strlen(notes[i].prefix)) != 0; i++)
         ;
-    put(reader, ctl_printf("# %s: %s", original, notes[i].text));
+    put(reader, ctl_printf("# %s: %s", original, reader->vhost && notes[i].vhost_text
+                                                 ? notes[i].vhost_text : notes[i].text));
 }
 
 /* Translates a directive of mod_qos. */
@@ -94,19 +151,18 @@ static void translate(reader_t *reader, char *words[WORDS_MAX], int n, const cha
 
     reader->n++;
     if (n == 3 && !strcasecmp(words[0], "QS_LocRequestLimit") && !strcmp(words[1], "/")
-        && is_number(words[2])) {
-        put(reader, ctl_printf("VhostLimitConcurrency %s", words[2]));
-        put(reader, ctl_printf("# One request above it waits in the queue (VhostLimitQueue), "
-                               "where mod_qos refuses it."));
-    }
-    else if (n == 2 && is_default && is_number(words[1])) {
-        put(reader, ctl_printf("# %s is for each location; here for the whole site:", original));
-        put(reader, ctl_printf("VhostLimitConcurrency %s", words[1]));
-    }
+        && is_number(words[2]))
+        put_value(reader, CONCURRENCY, words[2], 1, NULL,
+                  ctl_printf("# One request above it waits in the queue (VhostLimitQueue), "
+                             "where mod_qos refuses it."));
+    else if (n == 2 && is_default && is_number(words[1]))
+        put_value(reader, CONCURRENCY, words[1], 0,
+                  ctl_printf("# %s is for each location; here for the whole site:", original),
+                  NULL);
     else if (n == 2 && !strcasecmp(words[0], "QS_ErrorResponseCode")
              && (!strcmp(words[1], "503") || !strcmp(words[1], "429")
                  || !strcmp(words[1], "508")))
-        put(reader, ctl_printf("VhostLimitStatusCode %s", words[1]));
+        put_value(reader, STATUS_CODE, words[1], 0, NULL, NULL);
     else if (n == 2 && !strcasecmp(words[0], "QS_ErrorResponseCode"))
         put(reader, ctl_printf("# %s: VhostLimitStatusCode takes 503, 429 and 508", original));
     else if (n == 2 && !strcasecmp(words[0], "QS_LogOnly"))
@@ -115,31 +171,142 @@ static void translate(reader_t *reader, char *words[WORDS_MAX], int n, const cha
         put_note(reader, words[0], original);
 }
 
-/* Prints the section of a virtual host that had directives of mod_qos. */
+/* --- sites ---------------------------------------------------------------- */
+
+static void clear_part(part_t *part)
+{
+    int i;
+
+    free(part->name);
+    free(part->place);
+    free(part->lines);
+    free(part->conflicts);
+    for (i = 0; i < VALUES; i++)
+        clear_value(&part->values[i]);
+}
+
+/* Moves a value of a virtual host to its site.  If they differ, the larger limit and the first
+ * status code stay. */
+static void join_value(part_t *site, value_e which, value_t *value)
+{
+    value_t *mine = &site->values[which];
+    const char *which_stays = which == CONCURRENCY ? "larger" : "first";
+
+    if (!value->number)
+        return;
+    if (mine->number && strcmp(mine->number, value->number) != 0)
+        append(&site->conflicts,
+               ctl_printf("# Conflict: %s is %s in %s, and %s in %s. A site has one value, "
+                          "here the %s one.\n", value_names[which], mine->number, mine->place,
+                          value->number, value->place, which_stays));
+    if (!mine->number
+        || (which == CONCURRENCY
+            && strtol(value->number, NULL, 10) > strtol(mine->number, NULL, 10))) {
+        clear_value(mine);
+        *mine = *value;
+        memset(value, 0, sizeof(*value));
+    }
+}
+
+/* Adds the lines to those of the site, each once. */
+static void join_lines(part_t *site, char *lines)
+{
+    char *line;
+
+    while (lines && *lines && (line = strsep(&lines, "\n"))) {
+        char *all = ctl_printf("\n%s", site->lines ? site->lines : "");
+        char *whole = ctl_printf("\n%s\n", line);
+
+        if (!strstr(all, whole))
+            append(&site->lines, ctl_printf("%s\n", line));
+        free(all);
+        free(whole);
+    }
+}
+
+static int is_empty(const part_t *part)
+{
+    return !part->lines && !part->values[CONCURRENCY].number
+           && !part->values[STATUS_CODE].number;
+}
+
+/* Adds the open virtual host to the site of its name.  One without a name is alone. */
 static void end_vhost(reader_t *reader)
 {
-    char *section = NULL, *commented = NULL, *next = reader->lines, *line, *text;
+    part_t *vhost = reader->vhost, *site = reader->sites;
+    int i;
 
-    while (!reader->server_name && next && *(line = strsep(&next, "\n"))) {
-        text = ctl_printf("#%s", line);
-        append(&commented, text);
-        free(text);
+    reader->vhost = NULL;
+    if (!vhost)
+        return;
+    while (site && (!site->name || !vhost->name || strcasecmp(site->name, vhost->name) != 0))
+        site = site->next;
+    if (is_empty(vhost) || site) {
+        for (i = 0; site && i < VALUES; i++)
+            join_value(site, (value_e)i, &vhost->values[i]);
+        if (site)
+            join_lines(site, vhost->lines);
+        clear_part(vhost);
+        free(vhost);
+        return;
     }
-    if (reader->lines) {
-        section = reader->server_name
-                  ? ctl_printf("\n<VhostLimitSite \"%s\">\n%s</VhostLimitSite>",
-                               reader->server_name, reader->lines)
-                  : ctl_printf("\n# A virtual host without ServerName. These lines belong into "
-                               "it:\n#<VirtualHost ...>\n%s#</VirtualHost>", commented);
-        append(&reader->head, section);
-    }
-    free(section);
-    free(commented);
-    free(reader->lines);
-    free(reader->server_name);
-    reader->lines = reader->server_name = NULL;
-    reader->is_vhost = 0;
+    *reader->last = vhost;
+    reader->last = &vhost->next;
 }
+
+static void print_line(const char *prefix, const char *line)
+{
+    if (line)
+        printf("%s%s\n", prefix, line);
+}
+
+static void print_part(const part_t *part, const char *prefix)
+{
+    const char *line, *end;
+    int i;
+
+    for (line = part->conflicts; line && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        printf("%s%.*s\n", prefix, (int)(end - line), line);
+    }
+    for (i = 0; i < VALUES; i++) {
+        if (!part->values[i].number)
+            continue;
+        print_line(prefix, part->values[i].before);
+        printf("%s%s %s\n", prefix, value_names[i], part->values[i].number);
+        print_line(prefix, part->values[i].after);
+    }
+    for (line = part->lines; line && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        printf("%s%.*s\n", prefix, (int)(end - line), line);
+    }
+}
+
+/* A name with other characters is a variable, or a parameter of a macro. */
+static int is_host_name(const char *name)
+{
+    for (; *name && (isalnum((unsigned char)*name) || strchr("._-", *name)); name++)
+        ;
+    return !*name;
+}
+
+static void print_site(const part_t *site)
+{
+    int is_named = site->name && is_host_name(site->name);
+
+    if (is_named)
+        printf("\n<VhostLimitSite \"%s\">\n", site->name);
+    else if (site->name)
+        printf("\n# The ServerName %s is a variable. These lines belong into %s:\n"
+               "#<VirtualHost ...>\n", site->name, site->place);
+    else
+        printf("\n# A virtual host without ServerName. These lines belong into %s:\n"
+               "#<VirtualHost ...>\n", site->place);
+    print_part(site, is_named ? "    " : "#    ");
+    puts(is_named ? "</VhostLimitSite>" : "#</VirtualHost>");
+}
+
+/* --- lines ---------------------------------------------------------------- */
 
 /* Returns the ServerName without scheme and port. */
 static char *site_name(const char *text)
@@ -147,6 +314,28 @@ static char *site_name(const char *text)
     const char *from = strstr(text, "://") ? strstr(text, "://") + 3 : text;
 
     return ctl_plain(ctl_printf("%.*s", (int)strcspn(from, ":\"<>"), from));
+}
+
+static void begin_vhost(reader_t *reader, const char *original)
+{
+    end_vhost(reader);
+    reader->vhost = ctl_alloc(sizeof(*reader->vhost));
+    reader->vhost->place = ctl_plain(ctl_printf("%.*s>", (int)strcspn(original, ">"), original));
+}
+
+static int names_files(const char *directive)
+{
+    return !strcasecmp(directive, "Include") || !strcasecmp(directive, "IncludeOptional")
+           || !strcasecmp(directive, "Use");
+}
+
+static void put_unread(reader_t *reader, const char *original)
+{
+    char *line = ctl_plain(ctl_printf("#   line %d: %s", reader->line, original));
+
+    append(&reader->unread, ctl_printf("%s\n", line));
+    free(line);
+    reader->n_unread++;
 }
 
 static void read_line(reader_t *reader, char *line)
@@ -158,51 +347,84 @@ static void read_line(reader_t *reader, char *line)
     if (!n || *words[0] == '#')
         ;                           /* nothing */
     else if (!strcasecmp(words[0], "<VirtualHost"))
-        reader->is_vhost = 1;
+        begin_vhost(reader, original);
     else if (!strcasecmp(words[0], "</VirtualHost>"))
         end_vhost(reader);
-    else if (reader->is_vhost && n > 1 && !strcasecmp(words[0], "ServerName")) {
-        free(reader->server_name);
-        reader->server_name = site_name(words[1]);
+    else if (names_files(words[0]))
+        put_unread(reader, original);
+    else if (reader->vhost && n > 1 && !strcasecmp(words[0], "ServerName")) {
+        free(reader->vhost->name);
+        reader->vhost->name = site_name(words[1]);
     }
     else if (!strncasecmp(words[0], "QS_", 3))
         translate(reader, words, n, original);
     free(original);
 }
 
-ctl_exit_e ctl_import_mod_qos(FILE *in, const char *path, ctl_error_t *error)
+static void read_file(reader_t *reader, FILE *in)
 {
-    reader_t reader = { .server_name = NULL };
-    char *line = NULL, *whole = NULL, *before;
+    char *line = NULL, *whole = NULL;
     size_t size = 0;
     ssize_t len;
+    int n = 0, is_continued;
 
     while ((len = getline(&line, &size, in)) >= 0) {
-        int is_continued;
-
+        n++;
         while (len && strchr("\r\n", line[len - 1]))
             line[--len] = '\0';
         is_continued = len && line[len - 1] == '\\';
         if (is_continued)
             line[len - 1] = '\0';
-        before = whole;
-        whole = ctl_printf("%s%s", before ? before : "", line);
-        free(before);
+        if (!whole)
+            reader->line = n;
+        append(&whole, ctl_printf("%s", line));
         if (is_continued)
             continue;
-        read_line(&reader, whole);
+        read_line(reader, whole);
         free(whole);
         whole = NULL;
     }
-    end_vhost(&reader);
-    if (reader.n)
-        printf("# From mod_qos, %s. Check it, and put it at server level.\n%s%s", path,
-               reader.is_dry ? "# QS_LogOnly was on.\nVhostLimit DryRun\n" : "VhostLimit On\n",
-               reader.head ? reader.head : "");
-    else
-        ctl_error_set(error, CTL_REFUSED, "%s has no directive of mod_qos", path);
     free(line);
     free(whole);
-    free(reader.head);
+    end_vhost(reader);
+}
+
+static void print_all(const reader_t *reader, const char *path)
+{
+    const part_t *site;
+
+    printf("# From mod_qos, %s. Check it, and put it at server level.\n", path);
+    if (reader->unread)
+        printf("# Not read: these lines name other files or macros. Import the files too, or "
+               "all at once\n# (with mod_info): apachectl -t -D DUMP_CONFIG | vhostlimitctl "
+               "import mod_qos -\n%s", reader->unread);
+    puts(reader->is_dry ? "# QS_LogOnly was on.\nVhostLimit DryRun" : "VhostLimit On");
+    print_part(&reader->server, "");
+    for (site = reader->sites; site; site = site->next)
+        print_site(site);
+}
+
+ctl_exit_e ctl_import_mod_qos(FILE *in, const char *path, ctl_error_t *error)
+{
+    reader_t reader = { .last = &reader.sites };
+
+    read_file(&reader, in);
+    if (reader.n)
+        print_all(&reader, path);
+    else if (reader.n_unread)
+        ctl_error_set(error, CTL_REFUSED, "%s has no directive of mod_qos. %d lines that name "
+                      "other files (Include) or macros (Use) were not read", path,
+                      reader.n_unread);
+    else
+        ctl_error_set(error, CTL_REFUSED, "%s has no directive of mod_qos", path);
+    while (reader.sites) {
+        part_t *next = reader.sites->next;
+
+        clear_part(reader.sites);
+        free(reader.sites);
+        reader.sites = next;
+    }
+    clear_part(&reader.server);
+    free(reader.unread);
     return error->status;
 }

@@ -19,6 +19,8 @@ list_cpanel() {
           if (line ~ /^PLAN=/) plan[user] = substr(line, 6)
         close(users user)
       }
-      printf "%s\t%s\t%s\n", substr($0, 1, at - 1), user, plan[user]
+      site = substr($0, 1, at - 1)
+      sub(/^[*]/, "_wildcard_", site)
+      printf "%s\t%s\t%s\n", site, user, plan[user]
     }' "$root/etc/userdatadomains"
 }

@@ -6,6 +6,7 @@
 
 load lib/live
 load lib/control
+load lib/imports
 
 setup() { requires ctl; mkdir -p "$HTTPD_ROOT"; }
 
@@ -166,4 +167,47 @@ VhostLimitSandboxPath ro /opt
 # /a /b /c /d: not understood'
   try "$CTL" import ols - <<<'# nothing'
   like "$status $output" '^1 .*has no line of a namespace template'
+}
+
+@test "mod_qos: virtual hosts of one name become one section, and different numbers are named" {
+  import mod_qos <<'EOT'
+<VirtualHost *:80>
+  ServerName shop.test:80
+  QS_LocRequestLimit / 30
+  QS_SrvMaxConn 800
+</VirtualHost>
+<VirtualHost *:443>
+  ServerName https://Shop.test:443
+  QS_LocRequestLimitDefault 12
+  QS_LocRequestLimit / 100
+  QS_SrvMaxConn 800
+</VirtualHost>
+EOT
+  is "$(grep -c '^<VhostLimitSite' <<<"$output")" 1 "$output"
+  is "$(grep '^    VhostLimitConcurrency' <<<"$output")" '    VhostLimitConcurrency 100'
+  like "$output" '    # Conflict: VhostLimitConcurrency is 30 in <VirtualHost \*:80>, line 3, and 100 in <VirtualHost \*:443>, line 9\. A site has one value, here the larger one\.'
+  is "$(grep -c 'QS_SrvMaxConn 800: limits connections of this virtual host' <<<"$output")" 1 "$output"
+}
+
+@test "mod_qos: lines that name other files are listed, and a ServerName with a variable makes no section" {
+  import mod_qos <<'EOT'
+QS_SrvMaxConn 800
+IncludeOptional sites-enabled/*.conf
+<VirtualHost *:80>
+  ServerName ${SITE}.test
+  QS_LocRequestLimit / 7
+  Include other.conf
+</VirtualHost>
+EOT
+  like "$output" $'# Not read: .*\n#   line 2: IncludeOptional sites-enabled/\*\.conf\n#   line 6: Include other\.conf\n'
+  like "$output" 'QS_SrvMaxConn 800: MaxRequestWorkers'
+  is "$(grep -v '^#' <<<"$output" | grep .)" 'VhostLimit On'
+  try "$CTL" import mod_qos - <<<'Include a.conf'
+  like "$status $output" '^1 .*has no directive of mod_qos\. 1 lines that name other files'
+}
+
+@test "Apache takes what is made of 30 files of mod_qos, CloudLinux and OpenLiteSpeed" {
+  is "$(import_corpus mod_qos)" ''
+  is "$(import_corpus lve)" ''
+  is "$(import_corpus ols)" ''
 }

@@ -7,6 +7,7 @@
 
 load lib/live
 load lib/control
+load lib/imports
 
 PANELS=$TOP/panels
 FORMS=$TOP/t/panels
@@ -53,7 +54,7 @@ site() { printf '<VirtualHost 127.0.0.1:%s>\nServerName %s\nDocumentRoot "%s/htd
 
 # The plan of an account, and the virtual hosts of a group.
 plan_of()  { ask 'status\n' | jq -r --arg n "$1" '.vhosts[] | select(.name == $n) | .plan | if . == "" then "none" else . end'; }  # <account>
-sites_of() { ctl show "$1" | grep -oE '[a-z0-9.-]+\.example' | sort -u | xargs; }              # <account>
+sites_of() { ctl show "$1" | grep -oE '[a-z0-9._-]+\.example' | LC_ALL=C sort -u | xargs; }              # <account>
 
 plan_of_is()  { [[ $(plan_of "$1") == "$2" ]]; }    # <account> <plan>
 sites_of_is() { [[ $(sites_of "$1") == "$2" ]]; }   # <account> <names>
@@ -283,6 +284,18 @@ isp_groups() {
   wait_until 10 plan_of_is @anna gold
 }
 
+@test "cPanel's wildcard subdomain is in its user's group" {
+  mkdir -p "$CPANEL_ROOT"/{etc,var/cpanel/users}
+  echo 'PLAN=gold' >"$CPANEL_ROOT/var/cpanel/users/anna"
+  printf '%s: anna==root==sub==anna.example==/home/anna==192.0.2.1:80\n' '*.anna.example' 'blog.anna.example' >"$CPANEL_ROOT/etc/userdatadomains"
+  { site blog.anna.example; site _wildcard_.anna.example | sed 's/^ServerName.*/&\nServerAlias *.anna.example/'; } >"$SITES"
+  start_panel
+  panel --reload cpanel
+  is "$status" 0
+  accepted
+  wait_until 10 sites_of_is @anna '_wildcard_.anna.example blog.anna.example'
+}
+
 @test "DirectAdmin's custom template puts a virtual host into its user's group, which has the plan" {
   mkdir -p "$DIRECTADMIN/data/users/dora"
   echo 'package=gold' >"$DIRECTADMIN/data/users/dora/user.conf"
@@ -361,6 +374,25 @@ lines() { printf '%s\t%s\t%s\n' "$@"; }  # <site> <customer> <package>...
   is "$(grep -v '^vhostlimit-panel' <<<"$output" | grep -c Include\ )" 0
   is "$(sed -n '/^<VhostLimitSite/,/^<\//p' <<<"$output" | grep -A 1 '^<VhostLimitSite' | grep -v -e -- | xargs)" \
     '<VhostLimitSite @anna> VhostLimitPlan gold <VhostLimitSite a.test> VhostLimitGroup anna <VhostLimitSite @bert> VhostLimitPlan gold <VhostLimitSite @x_y> VhostLimitPlan gold <VhostLimitSite b.test> VhostLimitGroup x_y <VhostLimitSite d.test> VhostLimitGroup eve'
+}
+
+@test "sites with * and sites without a virtual host are named" {
+  site anna.example >"$SITES"
+  start_panel
+  panel - < <(lines anna.example anna gold '*.anna.example' anna gold gone.example anna gold)
+  is "$status" 0
+  like "$output" 'site \*\.anna\.example is left out: Apache has no ServerName with "\*"'
+  like "$output" 'no virtual host has the ServerName of 1 sites, so these have no group and no plan: gone\.example'
+  is "$(grep -c '[*]' "$FILE")" 0
+}
+
+@test "Apache takes the file for 30 customers of each panel, whatever their names are" {
+  configure_httpd 'VhostLimit On' "$PLANS" $'<VhostLimitPlan default>\n</VhostLimitPlan>' -x "IncludeOptional \"$FILE\""
+  printf '%s\n' 'none *' 'gold gold' 'Small_Shop Small Shop' 'default default' >"$MAP"
+  local panel
+  for panel in hestiacp virtualmin cpanel directadmin plesk; do
+    is "$(panel_corpus "$panel")" '' "$panel"
+  done
 }
 
 @test "programs that run at the same time write the file one after the other" {

@@ -154,6 +154,7 @@ END
   summary sar old
   is "$status" 0
   [[ ! $output =~ memory|pressure ]] || fail "not in the record: $output"
+  like "$output" $'\nall {18}40\.00 +0\.00 +5\.00 +1\.00 +4\.00 +50\.00\n'
 }
 
 @test "sar: a sadf without pressure values is used without them" {
@@ -171,6 +172,46 @@ END
     of_another_version "$format" >old
     summary sar old
     refused 'sadf -c old >'
+  done
+}
+
+@test "sar: a record of a newer version of the same format, which sadf reads as empty, is rejected with both versions" {
+  requires sar
+  local here
+  here=$(sadf -V 2>&1 | sed -n 's/^sysstat version //p')
+  # The version is in bytes 5 to 7.
+  { head -c 4 "$RECORD"; printf '\14\143\11'; tail -c +8 "$RECORD"; } >new
+  another_sadf "if [[ \$1 == -j ]]; then echo '{\"sysstat\": {\"hosts\": [{\"statistics\": []}]}}'; else $(type -P sadf) \"\$@\"; fi"
+  summary sar new
+  refused "new was written by a newer sysstat (12.99.9, here is $here): read it on the machine that wrote it"
+  summary sar "$RECORD"
+  refused 'has none of the requested samples'
+}
+
+@test "sar: compressed files and text are rejected with a remedy" {
+  requires sar
+  local packer
+  for packer in gzip xz bzip2 zstd; do
+    type -P "$packer" >/dev/null || continue
+    "$packer" -c "$RECORD" >packed
+    summary sar packed
+    refused "it is compressed. Decompress it first ($packer -dc packed >NEW)"
+  done
+  sar -u -f "$RECORD" >sar27
+  summary sar sar27
+  refused 'it is text. The record is the file that sar -o or sadc wrote'
+}
+
+@test "both: a locale that is not installed, as ssh may forward it, does not matter" {
+  requires sar
+  siege_plain >plain
+  local tool file
+  for tool in sar siege; do
+    file=plain
+    [[ $tool == siege ]] || file=$RECORD
+    LC_ALL=xx_YY summary "$tool" "$file"
+    is "$status" 0
+    is "$(grep -vc '^bash: \|^/usr/bin/env: ' <<<"$stderr")" 0 "lines on stderr after bash's own"
   done
 }
 
@@ -265,6 +306,29 @@ END
   json_is 'map([.transactions, .failures, .availability, .rate, .elapsed_s, .longest_s, .concurrency]) | unique' \
     '[[85123,17,99.98,284.29,299.42,27.46,99.12]]'
   json_is 'map(.mean_s)' '[0.35,0.35025,0.35,0.35,0.35]'
+}
+
+@test "siege: the output may have any page bodies (siege -p)" {
+  siege_plain >plain; siege_plain_new >plain-new; siege_json '{\t' >json; siege_json '{\n\t' >json-new
+  siege_json '{\t' | sed '1d; /rate/,$d' >part
+  printf '%s\n' '{"a": 1,' '"b": 2}' '{' '"transactions": 3,' '"availability": "all"' '}' '"transaction_rate": 1' 'Transactions: 9 hits' 'Elapsed time: 1 secs' >api
+  printf '\0\1\377{\r\n{' >binary
+  local file
+  for file in plain plain-new json json-new; do
+    cat part api binary "$file" >"$file-bodies"
+    cat "$file" part api binary >"$file-end"
+    summary siege --json "$file" "$file-bodies" "$file-end"
+    is "$status" 0
+    json_is 'map(del(.file)) | unique | length' 1
+  done
+}
+
+@test "siege: a time of 0 is shown as less than 10 ms, its unit" {
+  siege_json '{\t' | sed '/response_time/s/0\.35/0.00/' >json
+  siege_plain_new | sed '/^Response/s/350\.25/0.00/' >plain
+  summary siege json plain
+  like "${lines[1]}" '^json .* < 10 ms +27\.46 s'
+  like "${lines[2]}" '^plain .* < 10 ms +27\.46 s'
 }
 
 @test "siege: the table has one line for each file" {

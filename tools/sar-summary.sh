@@ -9,8 +9,8 @@
 #   --version    the version
 #   user, nice, system, iowait, steal and idle are percent of the CPU time. Pressure is
 #   the percent of the time in which some task, or all runnable tasks, waited. Values
-#   that the record does not have are left out. Convert a record of another version of
-#   sysstat first: sadf -c FILE >NEW
+#   that the record does not have are left out. A record that sadf cannot read is an error
+#   whose message has the remedy.
 # Exit:    0 printed; 1 FILE is not a complete record that sadf can read; 2 usage; 77
 #          cannot run: sadf or jq is missing
 

@@ -9,6 +9,9 @@ sleep_pid=                      # of interruptible_sleep
 failure_status=1                # exit status after a failure; bench.sh has another one
 words=()                        # see parse_options
 PATH=$PATH:/usr/sbin:/sbin      # missing in the PATH that some ways to become root leave
+# ssh may forward a locale that is not installed.  bash would warn of it at each "LC_ALL=C command".
+# shellcheck disable=SC2030,SC2031  # in a subshell
+[[ -z $({ LC_ALL=${LC_ALL-}; } 2>&1) ]] || export LC_ALL=C.UTF-8
 
 in_tree() { printf '%s/%s\n' "$top" "$1"; }   # <path>: in the source tree
 
@@ -61,9 +64,25 @@ parse_options() { # <short options> <long options, with commas> <argument>...
   done
 }
 
-# jq with one of the libraries in tools/lib.
+# jq with one of the libraries in tools/lib.  The library and those that it includes become one
+# program here, each once, before the first that includes it.  jq's own "include" takes the wrong one of
+# two functions of the same name in 1.7, and aborts in 1.8.2 (jqlang/jq#3597 and #3636).
 lib_jq() { # <library> <filter> [<argument of jq>]...
-  jq -L "$(in_tree tools/lib)" "include \"$1\"; $2" "${@:3}"
+  local lib_jq_program='' lib_jq_read=' '
+  lib_jq_add "include \"$1\"; $2"
+  jq -f <(printf '%s' "$lib_jq_program") "${@:3}"
+}
+
+lib_jq_add() { # <text of jq>: appends it to lib_jq_program, after the libraries that it includes
+  local text=$1 name
+  while [[ $text == *'include "'* ]]; do
+    name=${text#*'include "'}
+    name=${name%%'"'*}
+    text=${text/"include \"$name\";"/}
+    [[ $lib_jq_read == *" $name "* ]] || lib_jq_add "$(<"$(in_tree "tools/lib/$name.jq")")"
+    lib_jq_read+="$name "
+  done
+  lib_jq_program+=$text$'\n'
 }
 
 need() { # <program>...

@@ -54,9 +54,12 @@ h2load_parse() { # <file> [<log> [<what it said>]]
     /^finished in / { elapsed = seconds(substr($3, 1, length($3) - 1)) }
     /^requests: / { good = $8; failed = $10 }
     /^status codes: / { known = 1 }
-    /^time for request: / { longest = seconds($5); mean = seconds($6) }
+    /^ +min +max / { for (i = 1; i <= NF; i++) column[$i] = i }
+    /^(time for )?request *: / {      # "time for request" before 1.70
+      sub(/^[^:]*: */, ""); longest = seconds($column["max"]); mean = seconds($column["mean"]); timed = 1
+    }
     END {
-      if (!known || !elapsed) exit 1
+      if (!known || !elapsed || !timed) exit 1
       printf "%d %d %.6f %.6f %.6f\n", good, failed, elapsed, longest, mean
     }' "$1" |
     lib_jq load 'h2load($times; $broken)' -Rcse --slurpfile times <(h2load_times "${2-}") \

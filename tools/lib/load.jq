@@ -27,7 +27,7 @@ def wrk: only
 
 # Five numbers from h2load's summary, see h2load.sh.  $times: the response times from its
 # log, the shortest first, or nothing.
-def h2load($times; $broken): split(" ") | map(tonumber) as [$good, $failed, $elapsed, $longest, $mean]
+def h2load($times; $broken): rtrimstr("\n") | split(" ") | map(tonumber) as [$good, $failed, $elapsed, $longest, $mean]
   | ($times | length) as $n
   | def at($part): if $n > 0 then $times[($n - 1) * $part | floor] else null end;
     record($good; $failed + $broken; $elapsed)

@@ -215,8 +215,10 @@ def text_report: facts, (pages as $page | widths(""), "", widths("-30 14"), tabl
 
 # ---- siege-summary.sh: rows of cells, from an array of summaries --------------------
 
+# siege measures in steps of 10 ms.
+def siege_time: if . == 0 then "< 10 ms" else seconds end;
 def siege_table:
   ["file", "transactions", "failed", "availability", "rate", "response", "longest", "concurrency"],
   (.[] | [.file, "\(.transactions)", "\(.failures)", (.availability | fixed(2)) + " %", (.rate | fixed(2)) + "/s",
-          (.mean_s | seconds), (.longest_s | seconds), (.concurrency | fixed(2))])
+          (.mean_s | siege_time), (.longest_s | siege_time), (.concurrency | fixed(2))])
   | cells;

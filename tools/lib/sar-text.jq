@@ -6,7 +6,7 @@ include "report";
 def heading: "\(.host): \(.system), \(.cpus | count("CPU")), \(.samples | count("sample")) over \(.seconds) s, \(.from) to \(.to) UTC";
 
 # Rows of cells set apart by \x1f; an empty one between tables.
-def cells: map(if type == "string" then . else fixed(2) end) | join("\u001f");
+def row: map(if type == "string" then . else fixed(2) end) | join("\u001f");
 def tables:
   (["CPU, %", "user", "nice", "system", "iowait", "steal", "idle"],
    (.cpu | to_entries[] | [.key] + (.value | [.user, .nice, .system, .iowait, .steal, .idle])),
@@ -15,4 +15,4 @@ def tables:
                       ["", .running, .blocked, .tasks, .load_1, .load_5, .load_15]),
    (.pressure | values | [], ["pressure, %", "some", "full"],
                          (to_entries[] | [.key, .value.some, .value.full])))
-  | cells;
+  | row;

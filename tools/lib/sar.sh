@@ -47,15 +47,45 @@ sar_sadf() { # <file> <option>...
 sar_jq() { lib_jq sar "$1" -e "${@:2}" 2>/dev/null; }     # <filter> [<argument of jq>]...
 
 sar_refusal() { # <file>: why there is no answer
-  local said version
+  local said version here packer
   said=$(sar_sadf "$1" -q 2>&1 >/dev/null) || true
-  version=$(sed -n 's/^File created .* version //p' <<<"$said")
+  version=$(sar_header "$1" 2>&1 | sed -n 's/^File created .* version //p')
+  here=$(LC_ALL=C sadf -V 2>&1 | sed -n 's/^sysstat version //p')
+  if [[ $said == *'cannot read the format'* || -z $said ]] && [[ -n $version && -n $here && $version != "$here" ]] &&
+    sort -VC <<<"$here"$'\n'"$version"; then
+    printf '%s was written by a newer sysstat (%s, here is %s): read it on the machine that wrote it, or with that version\n' \
+      "$1" "$version" "$here"
+    return
+  fi
   case $said in
     *'cannot read the format'*)
       printf '%s was written by another version of sysstat%s: convert it (sadf -c %s >NEW) or read it on the machine that wrote it\n' \
         "$1" "${version:+ ($version)}" "$1" ;;
     *'file unexpected'*) printf '%s is not a complete sar record: it is truncated\n' "$1" ;;
     '') printf '%s has none of the requested samples\n' "$1" ;;
-    *) printf '%s is not a complete sar record\n' "$1" ;;
+    *)
+      packer=$(sar_packer "$1")
+      if [[ -n $packer ]]; then
+        printf '%s is not a complete sar record: it is compressed. Decompress it first (%s -dc %s >NEW)\n' "$1" "$packer" "$1"
+      elif [[ -s $1 && $(head -c 512 "$1" | tr -d '\11\12\15\40-\176' | wc -c) == 0 ]]; then
+        printf '%s is not a complete sar record: it is text. The record is the file that sar -o or sadc wrote (saDD for sarDD)\n' "$1"
+      else
+        printf '%s is not a complete sar record\n' "$1"
+      fi ;;
+  esac
+}
+
+sar_header() { # <file>
+  local path=$1
+  [[ $path == /* ]] || path=./$path
+  LC_ALL=C sadf -H "$path"
+}
+
+sar_packer() { # <file>: the program that has compressed it, or nothing
+  case $(od -An -tx1 -N 6 "$1" 2>/dev/null | tr -d ' ') in
+    1f8b*) echo gzip ;;
+    fd377a585a00) echo xz ;;
+    425a68*) echo bzip2 ;;
+    28b52ffd*) echo zstd ;;
   esac
 }

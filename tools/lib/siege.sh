@@ -59,19 +59,27 @@ siege_summary() { # <file>: JSON or plain text; times are in seconds
   siege_objects "$1" 2>/dev/null | lib_jq load siege_summary -cse 2>/dev/null || die "$1 is not a complete siege summary"
 }
 
-# The text of siege 4.1.7 has milliseconds, with the unit.  JSON, and the text of older
-# versions, has seconds.
-siege_objects() { # <file>: an object for each summary; JSON passes through
-  if grep -q '^{' "$1"; then
-    sed -n '/^{/,/^}/p' "$1"
-    return
-  fi
-  LC_ALL=C awk -F ':[ \t]*' '
-    $1 == "Transactions" { printf "%s{", end; end = "}\n"; sep = "" }
-    end && /^[A-Z][a-z]+( [a-z]+)?:[ \t]+[0-9.]+/ {
-      key = tolower($1); gsub(" ", "_", key); split($2, word, " ")
-      if (word[2] == "ms") word[1] = sprintf("%.5f", word[1] / 1000)
-      printf "%s\"%s\":%s", sep, key, word[1]; sep = ","
+# Prints an object for each summary, JSON or text.  Only what has all lines of a summary in their
+# order is one: with siege -p the file has bodies of pages too.  The text of siege 4.1.7 has
+# milliseconds, with the unit.  JSON, and the text of older versions, has seconds.
+siege_objects() { # <file>
+  LC_ALL=C awk '
+    function number(text,   word) { split(text, word, " "); return word[2] == "ms" ? sprintf("%.5f", word[1] / 1000) : word[1] }
+    BEGIN {
+      n = split("transactions availability elapsed_time data_transferred response_time transaction_rate throughput concurrency " \
+        "successful_transactions failed_transactions longest_transaction shortest_transaction", name, " ")
     }
-    END { printf "%s", end }' "$1"
+    # The first key of JSON is in the line of the brace up to 4.0.7.
+    match($0, /[{][ \t\r]*("transactions":.*)?$/) { json = 1; at = 0; $0 = substr($0, RSTART + 1); if ($0 ~ /^[ \t\r]*$/) next }
+    /^Transactions:/ { json = 0; at = 0 }
+    {
+      key = $0; value = $0
+      if (json ? !sub(/^[ \t]*"/, "", key) || !sub(/":[ \t]*[0-9.]+,?[ \t\r]*$/, "", key) : !sub(/:[ \t]+[0-9.]+.*$/, "", key)) key = ""
+      sub(/^[^:]*:[ \t]*/, "", value)
+      key = tolower(key); gsub(" ", "_", key)
+      if (key == "" || key != name[at + 1]) { at = 0; json = 0; next }
+      sub(/,.*/, "", value)
+      object = (at++ ? object "," : "{") "\"" key "\":" number(value)
+      if (at == n) { print object "}"; at = 0; json = 0 }
+    }' "$1"
 }
