@@ -30,6 +30,7 @@ appserver_modules() {
 
 appserver_lines() { # for Apache, outside of the sites
   case ${bed[appserver]} in
+    wsgi) echo "WSGISocketPrefix \"$bed_dir/app/wsgi\"" ;;
     fcgid) printf '%s\n' "FcgidIPCDir \"$bed_dir/app\"" "FcgidProcessTableFile \"$bed_dir/app/table\"" ;;
     passenger)
       printf '%s\n' "PassengerRoot \"$(passenger-config --root)\"" "PassengerInstanceRegistryDir \"$bed_dir/app\"" \
@@ -108,11 +109,29 @@ appserver_run_remote() { # <user>
     die "the remote PHP-FPM did not start: $(tail -n 3 "$bed_dir/app.out")"
 }
 
+# A load would count the errors of an application that does not run.
+appserver_check() {
+  local path
+  case ${bed[appserver]} in
+    wsgi | gunicorn | uwsgi | passenger) path='/app?ms=1' ;;
+    fcgid | remote) path='/burn.php?ms=1' ;;
+    *) return 0 ;;
+  esac
+  poll_until 30 appserver_answers "$path" || die "${bed[appserver]} does not answer: $(tail -n 1 "$bed_dir/httpd.log")"
+}
+
+appserver_answers() { # <path>
+  [[ $( (bed_curl 1 -m 10 "$(bed_url site1)$1") 2>/dev/null) == 'burned 1 ms' ]]
+}
+
 appserver_stop() {
   local pid
   ! pid=$(process_ours "$bed_dir/app.pid" "$bed_dir") || process_stop "$pid"
   rm -rf "$bed_dir"/app{,.pid,.conf}
 }
+
+# Apache waits for a back end that sends nothing, although the client has gone.
+appserver_let_go() { [[ ${bed[appserver]} != idle ]] || appserver_stop; }
 
 # The processes that run the pages, on this machine's account of CPU time.
 appserver_pids() {

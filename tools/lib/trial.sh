@@ -30,7 +30,7 @@ trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   [[ -z ${trial[lost]} ]] || return 0
   (trial_gather) >"${trial[prefix]}.json.tmp"   # in a subshell: stdout of this shell is for the report
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
-  appserver_stop                # Apache waits for a silent back end although the client has gone
+  appserver_let_go
   trial_drain
 }
 
@@ -57,6 +57,7 @@ trial_start() {
   target_start "${trial[target]}" "${test[lines:$scene]-}"
   ! trial_has_daemons || fleet_start "${test[fleet:$scene]-}"
   app_check "${trial[page]}"
+  appserver_check
   bed_configs >"${trial[prefix]}.conf"
 }
 
