@@ -133,17 +133,25 @@ appserver_stop() {
 # Apache waits for a back end that sends nothing, although the client has gone.
 appserver_let_go() { [[ ${bed[appserver]} != idle ]] || appserver_stop; }
 
-# The processes that run the pages, on this machine's account of CPU time.
+# The processes that run the pages, if they use the server's CPU.
 appserver_pids() {
   local from pid
+  [[ ${bed[appserver]} != @(remote|idle|throttled) ]] || return 0
+  [[ ${bed[appserver]} != passenger ]] || { appserver_pids_passenger; return; }
   from=$(process_ours "$bed_dir/app.pid" "$bed_dir" || process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || return 0
   for pid in $(process_descendants "$from"); do
     case ${bed[appserver]} in
       wsgi) process_has_word "$pid" '(wsgi:site1)' || continue ;;
       fcgid) [[ $(process_program "$pid") == *php-cgi* ]] || continue ;;
-      passenger) [[ $(process_program "$pid") == *python* ]] || continue ;;
-      remote | idle | throttled) return 0 ;;
     esac
     printf '%s\n' "$pid"
+  done
+}
+
+# Passenger's processes are not Apache's child processes.
+appserver_pids_passenger() {
+  local pid
+  for pid in $(netns_pids_of "$(bed_server_net)"); do
+    [[ ! /proc/$pid/cwd -ef $bed_dir/app || $(process_program "$pid") != *python* ]] || printf '%s\n' "$pid"
   done
 }

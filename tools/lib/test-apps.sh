@@ -28,7 +28,7 @@ describe_apps() {
 }
 
 apps_rows() { # <scene> <neighbor>
-  test_rows_beside_plain "$1" app "$2"
+  if [[ $2 == php ]]; then test_rows_beside_plain "$1" php -- app; else test_rows_beside_plain "$1" -- app static; fi
   test_row all "$1: app site's CPU time / that on plain Apache" '' '' \
     "ratio(this(\"$1\") | backend_cpu(\"app\"); plain(\"$1\") | backend_cpu(\"app\"))"
   [[ $2 != php ]] || test_row all "$1: app site's part of the back ends' CPU time" '<= 0.55' '<= 0.52' \

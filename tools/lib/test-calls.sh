@@ -25,12 +25,12 @@ describe_calls() {
     esac
     test_load caller 1 site1 20 0 100 "$(calls_page "$scene")"
     test_load static 2 site2 200 0 100 static
-    test_rows_beside_plain "$scene" caller static
+    test_rows_beside_plain "$scene" caller -- static
   done
   test_scene sites
   test_load caller 1 site1 50 0 100 call2
   test_load called 2 site2 50 0 100 burn2
-  test_rows_beside_plain sites caller called
+  test_rows_beside_plain sites caller -- called
 }
 
 calls_page() { if [[ $1 == varnish ]]; then echo burn1; else echo call1; fi; }  # <scene>

@@ -32,5 +32,5 @@ long_scene() { # <page> <users> <appserver> [<options of crowd>]
     "ratio(this(\"$1\") | site(\"long\").transactions; plain(\"$1\") | site(\"long\").transactions)"
   test_row_plain_failures all long "long requests'" "$1"
   test_row all "$1: slots that the site holds before the flood" '' '' "this(\"$1\") | slots_held(\"long\")"
-  test_rows_beside_plain "$1" visitor flood
+  test_rows_beside_plain "$1" visitor -- flood
 }

@@ -30,7 +30,7 @@ describe_waiting() {
   test_pools master
   test_load waiting 1 site1 100 0 100 wait200
   test_load static 2 site2 200 0 100 static
-  test_rows_beside_plain static waiting static
+  test_rows_beside_plain static waiting -- static
 
   test_scene turn
   test_pools master
