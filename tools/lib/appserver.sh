@@ -40,7 +40,7 @@ appserver_lines() { # for Apache, outside of the sites
 }
 
 appserver_vhost() { # <site>
-  [[ $1 == site1 ]] || return 0
+  [[ $1 == site1 && ${bed[appserver]} != none ]] || return 0
   case ${bed[appserver]} in
     wsgi)
       printf '%s\n' 'WSGIDaemonProcess site1 processes=4 threads=5 display-name=%{GROUP}' \
@@ -63,7 +63,7 @@ appserver_vhost() { # <site>
         '    SetOutputFilter RATE_LIMIT' '    SetEnv rate-limit 10' '</Location>'
       ;;
   esac
-  printf '<Directory "%s">\n%s\n</Directory>\n' "$bed_dir/app" "$(bed_allowed apache)"
+  printf '%s\n' "<Directory \"$bed_dir/app\">" "$(bed_allowed apache)" '</Directory>' '<Proxy "*">' "$(bed_allowed apache)" '</Proxy>'
 }
 
 # Runs before Apache, which starts the processes of its modules itself.

@@ -14,5 +14,5 @@ varnish_start() {
 }
 
 varnish_lines() { # of the virtual hosts with TLS
-  printf 'ProxyPreserveHost On\nProxyPass / http://%s/\n' "$varnish_address"
+  printf '%s\n' 'ProxyPreserveHost On' "ProxyPass / http://$varnish_address/" '<Proxy "*">' "$(bed_allowed apache)" '</Proxy>'
 }
