@@ -101,6 +101,12 @@ END
   is .times '[[0.005,500],[0.2,500]]'
 }
 
+@test "wrk: without a response no time is known" {
+  echo '{"requests":0,"elapsed":2.0,"status":0,"connect":0,"read":0,"write":0,"timeout":7,"mean":0.0,"longest":0.0,"p50":0.0,"p90":0.0,"p99":0.0,"p999":0.0,"times":[[0.0,50],[0.0,50]]}' >end
+  call wrk wrk_parse end
+  is '[.transactions, .failures, .mean_s, .p99_s, .times]' '[0,7,null,null,null]'
+}
+
 h2load_end() {
   cat <<'END'
 finished in 25.44s, 143.88 req/s, 5.16MB/s
@@ -184,9 +190,11 @@ END
 }
 
 # shellcheck disable=SC2016  # for the shell of call
-@test "a crowd's words: addresses, a rate, patience and pauses; any other option is refused" {
+@test "a crowd's words: addresses, a rate, patience, pauses, kept connections and WebSockets; any other option is refused" {
   call crowd eval 'crowd_words /dir 20 3s 0 "http://site1.test/burn.php?ms=2" 198.19.64.0 addresses=16:rate=0.5:patience=3:pause=1 && printf "%s\n" "${load_words[*]}"'
   [ "$output" = '/dir/crowd site1.test 80 /burn.php?ms=2 20 3 from=198.19.64.0 addresses=16 rate=0.5 patience=3 pause=1' ]
+  call crowd eval 'crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 hold:upgrade && printf "%s\n" "${load_words[*]}"'
+  [ "$output" = '/dir/crowd site1.test 80 / 20 3 hold=1 upgrade=1' ]
   call crowd eval 'crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 crowd && printf "%s\n" "${load_words[*]}"'
   [ "$output" = '/dir/crowd site1.test 80 / 20 3' ]
   call crowd crowd_words /dir 20 3s 0 http://site1.test/ 198.19.64.0 streams=2

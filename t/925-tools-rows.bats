@@ -157,6 +157,31 @@ shared_pool() { # <word of rows.jq>
   is . '[]'
 }
 
+@test "charged CPU time is compared with what the kernel counted, whatever the times of their samples" {
+  shared_pool '.usage |= map(.backends = { site1: (.at * 100000), site2: null })
+    | .samples[0].sites.site1.charged_us = 1000 | .samples[1].sites.site1.charged_us = 901000
+    | [backend_cpu("cheap"), charged_of_used("cheap")]'
+  is . '[100000,0.5]'
+  shared_pool '.usage |= map(.backends = { site1: null, site2: null }) | [backend_cpu("cheap"), charged_of_used("cheap")]'
+  is . '[]'
+}
+
+@test "slots that a site holds are those before the last loads begin" {
+  shared_pool '.clients[1].from_s = 5 | .samples = [range(10) | { at: ., sites: { site1: { running: (. * 2) } } }] | slots_held("cheap")'
+  is . 8
+}
+
+@test "a line of CPU times has PHP-FPM, the groups of the sites and the processes of the sites" {
+  run jq -nc -L "$TOP/tools/lib" 'include "result"; "7.5 100 null 20 30 null" | usage'
+  is . '{"at":7.5,"pool":100,"sites":{"site1":null,"site2":20},"backends":{"site1":30,"site2":null}}'
+}
+
+@test "lines of the module inside a site are those of all scenes and of the scene" {
+  with_bench 'test=(); test_site site1 "A 1"; test_scene few; test_site site1 "B 2"; test_site site2 "C 3"; test_scene none
+    test_lines few; test_lines none'
+  [ "$output" = $'site1: A 1\nsite1: B 2\nsite2: C 3\nsite1: A 1' ]
+}
+
 # Three servers for 16 s, a sample of each twice a second. From second 4 on, "b" is on the third
 # one and gets there the given part of its CPU time. The first one has 0.2 CPUs, the others 0.3.
 # The store dies at 5 and answers again at 10; the leases of server N end N - 1 seconds after

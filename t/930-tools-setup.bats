@@ -266,6 +266,14 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   jq -e '.good == 0 and .broken == 0 and .refused >= 4' <<<"$output"
   run crowd / 4 2 rate=2 pause=10 patience=1
   jq -e '.good == 0 and .refused == 0 and .gave_up >= 4' <<<"$output"
+  # Each client sends one request and keeps the connection, which Apache ends after the page.
+  run crowd '/sleep.php?ms=2000' 4 1 hold=1
+  jq -e '.begun == 4 and .good == 0' <<<"$output"
+  run crowd / 4 1 hold=1
+  printf '%s\n' "$output"
+  jq -e '.begun == 4 and .good == 4 and .timed == 4 and .longest < 1' <<<"$output"
+  run crowd /missing.html 4 1 hold=1
+  jq -e '.begun == 4 and .refused == 4' <<<"$output"
   run crowd / 4 1 streams=1
   [ "$status" -eq 2 ]
 }

@@ -210,7 +210,7 @@ resolve_options() {
   local seconds warm try repeat
   read -r seconds warm try repeat < <(lengths)
   target_configure "${option[lines]}"
-  bed_set sites="${test[sites]:-3}" children="${test[children]:-${bed[children]}}" pools="${test[pools]:-${bed[pools]}}" modules="${test[modules]-}" fleet="${test[fleet]-1}"
+  bed_set sites="${test[sites]:-3}" children="${test[children]:-${bed[children]}}" pools="${test[pools:-]:-${bed[pools]}}" modules="${test[modules]-}" fleet="${test[fleet]-1}"
   [[ -z ${option[cpus]} ]] || ((option[cpus] < $(cpu_list | wc -l))) ||
     cannot "--server-cpus ${option[cpus]}: this machine has $(cpu_list | wc -l) CPUs, and the load generators need one of them"
   cpu_give_server "${option[cpus]:-1}"

@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2154
 # SPDX-License-Identifier: Apache-2.0
-# HAProxy or nginx in front of the test bed's Apache.  "keepalive" uses plain HTTP on connections
+# HAProxy or nginx in front of the test bed's Apache, or Varnish behind it.  "keepalive" uses plain HTTP on connections
 # that requests of all sites share, "proxy" sends each client's address by the PROXY
 # protocol, version 2; both run on the clients' CPUs.  "sites" runs on the server's CPUs
-# and has a queue for each site.  "nginx" runs there too and has limits for each site.
+# and has a queue for each site.  "nginx" runs there too and has limits for each site.  "varnish" runs there too, see varnish.sh.
 # Part of bed.sh, which has the variables.
 
 bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # valid for setup.sh
@@ -11,6 +11,7 @@ bed_front_known() { [[ $1 == @(none|keepalive|proxy) ]]; }      # valid for setu
 bed_front_start() {
   local start=exec_on_client_cpus
   [[ ${bed[front]} != none ]] || return 0
+  [[ ${bed[front]} != varnish ]] || { varnish_start; return; }
   httpd_ports_free "$(bed_server_net)" 80
   [[ ${bed[front]} != nginx ]] || { nginx_start; return; }
   need haproxy
@@ -58,7 +59,7 @@ bed_part() { echo $((bed[workers] / bed[sites])); }     # a site's part of Apach
 
 bed_front_up() { # its name
   local name
-  for name in haproxy nginx; do
+  for name in haproxy nginx varnish; do
     [[ ! -e $bed_dir/$name.conf ]] || printf '%s\n' "$name"
   done
 }

@@ -21,31 +21,53 @@ bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and pages that burn CPU tim
 }
 
 # Files of a PHP-FPM are named after it: fpm if all sites share it, otherwise fpm-site1
-# and so on.  That of a unit has its socket only.
+# and so on.  A pool's socket has the name of the pool's site, if it is of one.  A unit has
+# the socket only.
 
-bed_fpm_name()  { if [[ ${bed[pools]} == shared ]]; then echo fpm; else echo "fpm-$1"; fi; }  # <site>
-bed_fpm_names() { if [[ ${bed[pools]} == shared ]]; then echo fpm; else printf 'fpm-%s\n' "${bed_sites[@]}"; fi; }
+bed_fpm_now=                    # what runs, if bed_switch may keep it, see bed_fpm_kept
+
+bed_fpm_name()  { if [[ ${bed[pools]} == shared ]]; then echo fpm; else echo "fpm-$1"; fi; }  # <site>: of its socket
+bed_fpm_names() { if bed_fpm_one; then echo fpm; else printf 'fpm-%s\n' "${bed_sites[@]}"; fi; }
+bed_fpm_one()   { [[ ${bed[pools]} == @(shared|master) ]]; }    # does one PHP-FPM serve all sites?
 
 bed_fpm_start() {
   local name
   for name in $(bed_fpm_names); do
     if [[ ${bed[pools]} == unit ]]; then unit_start "${name#fpm-}"; else bed_fpm_start_one "$name"; fi
   done
+  bed_fpm_now="${bed[pools]} ${bed[children]}"
 }
 
-# Runs after Apache, which makes the site's group.  Without a group PHP-FPM stays in this
-# program's.
-bed_fpm_start_one() { # <name>
-  local name=$1 binary user group
-  binary=$(fpm_binary) || cannot "php-fpm is not installed"
+# PHP-FPMs of sites start after Apache, which makes their groups.  A page that still runs
+# would compute beside the next run.
+bed_fpm_kept() { bed_fpm_one && [[ $bed_fpm_now == "${bed[pools]} ${bed[children]}" ]] && bed_idle; }
+
+bed_fpm_pools() { # <name>: of its configuration
+  local user of sites=("${1#fpm}")
   user=$(httpd_user)
+  [[ ${bed[pools]} != master ]] || sites=("${bed_sites[@]/#/-}")
+  for of in "${sites[@]}"; do
+    bed_fpm_pool "$bed_name$of" "$bed_dir/fpm$of.sock" "$user"
+  done
+}
+
+bed_fpm_pool() { # <name> <where it listens> <user>
+  local template_text
+  template_fill "$(in_tree conf/testbed/fpm-pool.conf.in)" POOL="$1" LISTEN="$2" USER="$3" GROUP="$(id -gn "$3")" CHILDREN="${bed[children]}"
+  sed '/^;/d' <<<"$template_text"
+}
+
+# Without a group of its site PHP-FPM stays in this program's.
+bed_fpm_start_one() { # <name>
+  local name=$1 binary group pools
+  binary=$(fpm_binary) || cannot "php-fpm is not installed"
   group=$(bed_site_cgroup "${name#fpm-}")
-  template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/$name.conf" \
-    DIR="$bed_dir" NAME="$name" POOL="$bed_name" USER="$user" GROUP="$(id -gn "$user")" CHILDREN="${bed[children]}"
+  pools=$(bed_fpm_pools "$name")
+  template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/$name.conf" DIR="$bed_dir" NAME="$name" POOLS="$pools"
   fpm_check "$binary" "$bed_dir/$name.conf"
   (cgroup_enter "$group" && server_exec "$binary" -y "$bed_dir/$name.conf") </dev/null >>"$bed_dir/fpm.out" 2>&1 ||
     die "PHP-FPM did not start: $(tail -n 3 "$bed_dir/fpm.out" "$bed_dir/$name.log")"
-  poll_until 30 test -S "$bed_dir/$name.sock" || die "PHP-FPM did not open its socket within 30 s"
+  poll_until 30 compgen -G "$bed_dir/$name*.sock" >/dev/null || die "PHP-FPM did not open its socket within 30 s"
 }
 
 bed_fpm_stop() {
@@ -54,7 +76,10 @@ bed_fpm_stop() {
   for config in "$bed_dir"/fpm*.conf; do
     pid=$(process_ours "${config%.conf}.pid" "$config") || continue
     process_stop "$pid"
+    rm -f "${config%.conf}".{pid,conf}
   done
+  rm -f "$bed_dir"/fpm*.sock
+  bed_fpm_now=
 }
 
 bed_fpm_runs() { # those of the bed that is up, not of the current settings
@@ -90,6 +115,21 @@ bed_fpm_pids() { # masters and workers
     tr -s ' ' '\n' <"/proc/$pid/task/$pid/children"
   done
   [[ ${bed[pools]} != unit ]] || unit_pids
+}
+
+# Processes that serve this site only, by a pool of its own or another program.
+bed_backend_pids() { # <site>
+  local pid
+  [[ $1 != site1 || ${bed[appserver]} == none ]] || { appserver_pids; return; }
+  case ${bed[pools]} in
+    own) pid=$(process_ours "$bed_dir/fpm-$1.pid" "$bed_dir/fpm-$1.conf") || return 0 ;;
+    master) pid=$(process_ours "$bed_dir/fpm.pid" "$bed_dir/fpm.conf") || return 0 ;;
+    *) return 0 ;;
+  esac
+  for pid in $(<"/proc/$pid/task/$pid/children"); do
+    [[ ${bed[pools]} == own ]] || process_has_word "$pid" "$bed_name-$1" || continue
+    printf '%s\n' "$pid"
+  done
 }
 
 bed_site_cgroup() { printf "%s/%s.test\n" "$bed_cgroup" "$1"; }  # <site>
@@ -166,7 +206,7 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
     MIME_TYPES="$types" WORKERS="$5" THREADS="$threads" \
     SERVER_LIMIT="$((($5 + per - 1) / per))" \
     LOAD_MODULES="$modules" ALLOWED="$allowed" \
-    VHOSTLIMIT="$apps"$'\n'"$limited"$'\n'"${bed[extra]}" \
+    VHOSTLIMIT="$apps"$'\n'"$(appserver_lines)"$'\n'"$limited"$'\n'"${bed[extra]}" \
     SITES="$sites" MORE_VHOSTS="$more"
 }
 
@@ -194,7 +234,7 @@ bed_allowed() { # <apache | haproxy | nginx | lighttpd>: lines of its configurat
 # Where Apache listens.  Behind a front that is the loopback address if other machines
 # could reach Apache: they could write any address into a PROXY header.
 bed_backend() {
-  if [[ ${bed[front]} != none && ${bed[network]} == host ]]; then echo 127.0.0.1; else printf '%s\n' "$bed_address"; fi
+  if [[ ${bed[front]} != @(none|varnish) && ${bed[network]} == host ]]; then echo 127.0.0.1; else printf '%s\n' "$bed_address"; fi
 }
 
 # Does Apache end TLS, and not the program in front?
@@ -209,11 +249,14 @@ bed_more_modules() {
   [[ -z ${bed[modules]} ]] || echo "${bed[modules]}"
   ! bed_apache_has_tls || bed_tls_modules
   [[ ${bed[front]} != proxy ]] || echo remoteip
+  [[ ${bed[front]} != varnish ]] || echo proxy_http
+  appserver_modules
 }
 
 bed_site_lines() { # configuration of each site's virtual host
   ! bed_apache_has_tls || echo 'SSLEngine on'
   [[ ${bed[front]} != proxy ]] || echo 'RemoteIPProxyProtocol On'
+  [[ ${bed[front]} != varnish ]] || varnish_lines
 }
 
 # For the next bed_up or bed_switch.
@@ -231,7 +274,7 @@ bed_site_vhosts() { # <listens>
   local site lines
   lines=$(bed_site_lines)
   for site in "${bed_sites[@]}"; do
-    bed_vhost "$site" "$1" "$lines"$'\n'"${bed[$site]}"
+    bed_vhost "$site" "$1" "$lines"$'\n'"$(appserver_vhost "$site")"$'\n'"${bed[$site]}"
   done
 }
 
@@ -292,7 +335,7 @@ bed_daemons_stop() { # all but PHP-FPM
 bed_orphans() { # <file of a namespace>: pids
   local pid
   for pid in $(netns_pids_of "$1"); do
-    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|nginx|lighttpd|php-fpm[0-9.]*)$ ]] || continue
+    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|nginx|varnishd|lighttpd|php-fpm[0-9.]*|php-cgi[0-9.]*|python[0-9.]*|uwsgi[a-z-]*|perl)$ ]] || continue
     { ! process_has_word "$pid" "${bed_dir##*/}" && ! process_has_file "$pid" "$bed_dir/nginx.log"; } || printf '%s\n' "$pid"
   done
 }
@@ -309,13 +352,14 @@ bed_httpd_graceful() {
 }
 
 bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
+  bed_fpm_kept || bed_fpm_stop
   bed_httpd_stop
+  appserver_stop
   bed_set module="$1" extra="$2"
   bed_save
-  # PHP-FPMs of sites start after Apache, which makes their groups.
-  [[ ${bed[pools]} == shared ]] || bed_fpm_stop
+  appserver_start
   bed_httpd_start
-  [[ ${bed[pools]} == shared ]] || bed_fpm_start
+  [[ -n $bed_fpm_now ]] || bed_fpm_start
 }
 
 bed_answers() { # <client>...

@@ -17,7 +17,9 @@
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
 . "${BASH_SOURCE[0]%/*}/lighttpd.sh"
 . "${BASH_SOURCE[0]%/*}/nginx.sh"
+. "${BASH_SOURCE[0]%/*}/varnish.sh"
 . "${BASH_SOURCE[0]%/*}/app.sh"
+. "${BASH_SOURCE[0]%/*}/appserver.sh"
 . "${BASH_SOURCE[0]%/*}/bed-fleet.sh"
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
 
@@ -33,21 +35,21 @@ bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, a second Apache's, TLS, behind a front; status pages
 bed_cgroup=/$bed_name
-bed_daemons=(httpd httpd2 httpd3 haproxy nginx lighttpd fleet1 fleet2 fleet3 store)   # each NAME has NAME.conf and NAME.pid
+bed_daemons=(httpd httpd2 httpd3 haproxy nginx varnish lighttpd fleet1 fleet2 fleet3 store)   # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
 bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module to load
 bed_commands=                   # a file that collects command lines, or nothing
 
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
-# module.  pools: of PHP-FPM, shared by all sites, each site's own, or in its unit.
-# sites: how many, 3 or 4.  tls: off, on, or both: http too.  front: see
-# bed-front.sh.  rate: nginx's limit of requests a second of a site.  instances: number of
+# module.  pools: of PHP-FPM, shared by all sites, of each site under
+# one master, each site's own PHP-FPM, or in its unit.  sites: how many, 2 to 4.  tls: off, on, or both: http too.  front: see
+# bed-front.sh.  appserver: see appserver.sh.  rate: nginx's limit of requests a second of a site.  instances: number of
 # Apaches that share the workers.  apps: a folder of applications.  fleet: number of
 # servers, see bed-fleet.sh; quota: percent of one CPU that each may use, or nothing.
 # Only bed_set changes them.
 declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
-  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [rate]=1 [instances]=1 [fleet]=1 [quota]=''
+  [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [appserver]=none [rate]=1 [instances]=1 [fleet]=1 [quota]=''
   [site1]='' [site2]='' [site3]='' [site4]='')
 
 # Sets the address of the sites for clients on other machines, and which addresses get
@@ -165,6 +167,7 @@ $bed_address ${bed_sites[*]/%/.test}"
 bed_down() {
   local made='' orphans spaces
   bed_daemons_stop
+  appserver_stop
   bed_fpm_stop
   mapfile -t orphans < <(bed_orphans /proc/self/ns/net)
   process_stop "${orphans[@]}"

@@ -10,6 +10,10 @@
  *                  earlier ones were answered.  Without it each client sends the next
  *                  request when the last one has ended
  *   patience=S     a client gives up after S seconds (30)
+ *   hold=1         each client sends one request, and keeps its connection when the response
+ *                  has begun.  That is a good response, and its time ends there; a
+ *                  connection that the server ends later is broken
+ *   upgrade=1      the requests ask for a WebSocket
  *   pause=S        slow clients: they send a header of the request every S seconds, and
  *                  never the end of the request
  *
@@ -46,6 +50,7 @@ struct visit_t {
     double due;
     double slow_at;             /* when a slow client sends the next header; HUGE_VAL before the first */
     size_t got;                 /* bytes of the answer */
+    int held;                   /* is on the list of held visits */
     char line[STATUS_END + 1];  /* its begin */
     TAILQ_ENTRY(visit_t) link;
 };
@@ -58,9 +63,11 @@ static struct {
     double seconds, rate, patience, pause;
     in_addr_t from;             /* in the byte order of this machine; 0: any address */
     long addresses;
+    int hold, upgrade;
 } crowd = {.patience = 30, .addresses = 1 };
 
-static TAILQ_HEAD(, visit_t) visits = TAILQ_HEAD_INITIALIZER(visits);   /* the oldest first */
+static TAILQ_HEAD(visits_t, visit_t) visits = TAILQ_HEAD_INITIALIZER(visits);   /* the oldest first */
+static struct visits_t held = TAILQ_HEAD_INITIALIZER(held);
 static int epoll_fd;
 static long visits_open;
 static unsigned long begun, good, refused, broken, gave_up;
@@ -97,7 +104,7 @@ static void add_time(const visit_t *visit, double now)
 static void end(visit_t *visit)
 {
     close(visit->fd);
-    TAILQ_REMOVE(&visits, visit, link);
+    TAILQ_REMOVE(visit->held ? &held : &visits, visit, link);
     visits_open--;
     free(visit);
 }
@@ -179,11 +186,26 @@ static void send_slowly(double now)
     }
 }
 
+static int status_of(const visit_t *visit)
+{
+    return visit->got >= STATUS_END ? atoi(visit->line + STATUS_AT) : 0;
+}
+
+/* The response has begun, and the client does not wait for its end. */
+static void keep(visit_t *visit)
+{
+    good++;
+    add_time(visit, now_s());
+    TAILQ_REMOVE(&visits, visit, link);
+    visit->held = 1;
+    TAILQ_INSERT_TAIL(&held, visit, link);
+}
+
 static void answered(visit_t *visit)
 {
-    int status = visit->got >= STATUS_END ? atoi(visit->line + STATUS_AT) : 0;
+    int status = status_of(visit);
 
-    if (!status) {
+    if (!status || visit->held) {
         break_off(visit);
         return;
     }
@@ -210,6 +232,8 @@ static void listen_to(visit_t *visit)
             visit->line[visit->got + i] = buffer[i];
         visit->got += (size_t)n;
     }
+    if (crowd.hold && !visit->held && status_of(visit) && status_of(visit) < 400)
+        keep(visit);
     if (n == 0)
         answered(visit);
     else if (errno != EAGAIN && errno != EINTR)
@@ -238,6 +262,8 @@ static void end_all(double now)
             add_time(visit, now);
         end(visit);
     }
+    while ((visit = TAILQ_FIRST(&held)))
+        end(visit);
 }
 
 /* Begins the requests that are due.  Returns the seconds until the next one is. */
@@ -250,7 +276,7 @@ static double begin_due(double start, double now)
             begin(start + (double)begun * interval);
         return start + (double)begun * interval - now;
     }
-    while (visits_open < crowd.clients && now >= retry_at)
+    while (visits_open < crowd.clients && now >= retry_at && (!crowd.hold || begun < (unsigned long)crowd.clients))
         begin(now);
     return visits_open < crowd.clients ? RETRY_S : 1;
 }
@@ -333,6 +359,10 @@ static void read_option(const char *option)
         crowd.patience = atof(value + 1);
     else if (value && !strncmp(option, "pause=", 6))
         crowd.pause = atof(value + 1);
+    else if (!strcmp(option, "hold=1"))
+        crowd.hold = 1;
+    else if (!strcmp(option, "upgrade=1"))
+        crowd.upgrade = 1;
     else {
         fprintf(stderr, "crowd: unknown option '%s'\n", option);
         exit(2);
@@ -365,6 +395,8 @@ static void raise_limit(void)
 
 int main(int argc, char **argv)
 {
+    static const char upgrade[] = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     double start;
     int i, length;
 
@@ -379,8 +411,8 @@ int main(int argc, char **argv)
         return 2;
     }
     length = snprintf(crowd.request, sizeof(crowd.request),
-                      "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s", argv[3], argv[1],
-                      crowd.pause > 0 ? "" : "\r\n");
+                      "GET %s HTTP/1.1\r\nHost: %s\r\n%s%s", argv[3], argv[1],
+                      crowd.upgrade ? upgrade : "Connection: close\r\n", crowd.pause > 0 ? "" : "\r\n");
     if (length >= (int)sizeof(crowd.request)) {
         fprintf(stderr, "crowd: the path is too long\n");
         return 2;

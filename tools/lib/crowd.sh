@@ -10,6 +10,9 @@
 #                   answered; N% is percent of the capacity (test_capacity) for all users
 #                   together, and trial.sh puts the number
 #   :patience=N     a user gives up after N seconds (30)
+#   :hold           a user sends one request and keeps its connection until the end of the run.
+#                   A transaction is a connection whose response began
+#   :upgrade        the requests ask for a WebSocket
 #   :pause=N        slow clients: a header every N seconds, and never the end of the request
 # The addresses belong to the clients of the test bed, so such a test is test_local.
 
@@ -27,6 +30,7 @@ crowd_words() { # <dir of its files> <users> <length> <keepalive> <url> <first a
   for option in "${words[@]}"; do
     case $option in
       addresses=*) options+=("from=$6" "$option") ;;
+      hold | upgrade) options+=("$option=1") ;;
       rate=* | patience=* | pause=*) options+=("$option") ;;
       crowd) ;;                 # no options
       *) die "crowd: unknown option '$option' of a load" ;;

@@ -22,8 +22,8 @@ def percentile($part): sort_by(.[0]) | (map(.[1]) | add * $part) as $enough
 def wrk: only
   | . as { $requests, $elapsed, $status, $connect, $read, $write, $timeout }
   | record($requests - $status; $status + $connect + $read + $write + $timeout; $elapsed)
-    + { mean_s: .mean, longest_s: .longest, p50_s: .p50, p90_s: .p90, p99_s: .p99, p999_s: .p999,
-        times: (.times // [] | map([.[0], .[1] * $requests / 100])) };
+    + if $requests == 0 then {} else { mean_s: .mean, longest_s: .longest, p50_s: .p50, p90_s: .p90, p99_s: .p99, p999_s: .p999,
+        times: (.times // [] | map([.[0], .[1] * $requests / 100])) } end;
 
 # Five numbers from h2load's summary, see h2load.sh.  $times: the response times from its
 # log, the shortest first, or nothing.

@@ -42,6 +42,13 @@ wrk         command:wrk             wrk                       wrk
 haproxy     command:haproxy         haproxy                   haproxy
 nginx       command:nginx           nginx                     nginx
 mod_qos     file:/usr/lib*/*/modules/mod_qos.so  libapache2-mod-qos  mod_qos
+mod_wsgi    file:/usr/lib*/*/modules/mod_wsgi*.so  libapache2-mod-wsgi-py3  python3-mod_wsgi
+mod_fcgid   file:/usr/lib*/*/modules/mod_fcgid.so  libapache2-mod-fcgid  mod_fcgid
+phpcgi      command:php-cgi         php-cgi                   php-cli
+gunicorn    command:gunicorn        gunicorn                  python3-gunicorn
+uwsgi       file:/usr/lib/uwsgi/plugins/python3*_plugin.so,/usr/lib64/uwsgi/python3*_plugin.so  uwsgi-core uwsgi-plugin-python3  uwsgi uwsgi-plugin-python3
+passenger   file:/usr/lib*/*/modules/mod_passenger.so  libapache2-mod-passenger  mod_passenger
+varnish     command:varnishd        varnish                   varnish
 ssh         command:ssh             openssh-client            openssh-clients
 sshd        file:/usr/sbin/sshd     openssh-server            openssh-server
 bats        command:bats            bats                      bats

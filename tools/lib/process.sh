@@ -36,6 +36,22 @@ process_used_us() { # <pid>...: CPU time of their main threads together; nothing
   [[ -z $sum ]] || printf '%s\n' "$((sum / 1000))"
 }
 
+process_cpu_us() { # <pid>...: CPU time of all their threads together, to 10 ms; nothing without one
+  local pid sum='' words
+  for pid; do
+    { words=$(<"/proc/$pid/stat"); } 2>/dev/null || continue
+    read -ra words <<<"${words##*) }"
+    sum=$((${sum:-0} + words[11] + words[12]))
+  done
+  [[ -z $sum ]] || printf '%s\n' "$((sum * 10000))"
+}
+
+process_descendants() { # <pid>: and the process itself
+  local pid
+  printf '%s\n' "$1"
+  while read -r pid; do process_descendants "$pid"; done < <(tr -s ' ' '\n' 2>/dev/null <"/proc/$1/task/$1/children")
+}
+
 process_gone() { # <pid>...
   local pid state
   for pid; do

@@ -19,9 +19,11 @@ def clients: $ARGS.named as { $requests, $run_began }
   | { $role, client: ($client | tonumber), $site, users: ($users | tonumber), $page, $seconds,
       from_s: $from, to_s: ($from + $seconds) } + . + { $seconds };
 
-# A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites.
-def usage: split(" ") | map(fromjson) | { at: .[0], pool: .[1],
-  sites: (.[2:] | to_entries | map({ key: "site\(.key + 1)", value }) | from_entries) };
+# A line of CPU times: the time of day, all of PHP-FPM, the groups of the sites, the
+# processes that serve one site only.
+def by_site: to_entries | map({ key: "site\(.key + 1)", value }) | from_entries;
+def usage: split(" ") | map(fromjson) | .[2:] as $of | ($of | length / 2) as $n
+  | { at: .[0], pool: .[1], sites: ($of[:$n] | by_site), backends: ($of[$n:] | by_site) };
 
 # Of a fleet: a sample of a server's status page; a line of its meter, see trial-fleet.sh;
 # a line of its events.
@@ -33,7 +35,7 @@ def fleet_event: split(" ") | { at: (.[0] | tonumber), what: .[1] };
 
 # A sample of the status page.
 def sample: { at: now, slots, sites: [.vhosts[]
-  | { key: (.name | split(".")[0]), value: { requests, waiting, cpu_us, backend_us } }] | from_entries };
+  | { key: (.name | split(".")[0]), value: { requests, waiting, running, cpu_us, backend_us, charged_us } }] | from_entries };
 
 # Ticks of all, busy and own CPU time, at the beginning and at the end -> percent that
 # other processes used, or null.

@@ -47,6 +47,19 @@ def pool_share(role): pool_cpu(role) / ([.clients[].role as $each | pool_cpu($ea
 def pool_of_response: (.usage // []) as $usage
   | ratio(($usage | growth(.pool)) * .seconds; ($usage | growth(.at)) * .total.transactions);
 
+# CPU time in µs in a second, of the processes that serve the role's site only.
+def backend_cpu(role): site(role).site as $site | .usage
+  | ratio(growth(.backends[$site]); growth(.at));
+
+# CPU time charged to a role's site / that of its back end as the kernel counted it.
+def charged_of_used(role): site(role).site as $site
+  | (.samples | ratio(growth(.sites[$site] | select(.) | .charged_us); growth(.at))) as $charged
+  | ratio($charged; backend_cpu(role));
+
+# The slots that a role's site held before the loads that begin last.
+def slots_held(role): site(role).site as $site | (.clients | map(.from_s) | max) as $until
+  | [.samples[] | select(.at < $until) | .sites[$site].running | numbers] | last | values;
+
 # Percent of one CPU that a site's group used in each interval of this length during its
 # load, or in all of it if that is shorter.
 def cpu_used(role; seconds): load(role) as $load

@@ -4,9 +4,9 @@
 # calls them for the loads, pages, targets and rows of the test.  A new file is a new test.
 
 # The description that was read, changed by the functions of this file only.  Keys of a
-# scene are lines, vhosts, hogs, kills, mpm, front, tls, keepalive, docroot, quota, fleet and
-# store with :SCENE, and the number of requests of each load with full:SCENE,
-# default:SCENE and quick:SCENE.  tls:- and keepalive:- hold for all scenes.
+# scene are lines, pools, cold, vhosts, hogs, kills, mpm, front, appserver, tls, keepalive, docroot, quota, fleet and
+# store and the name of a site with :SCENE, and the number of requests of each load with full:SCENE,
+# default:SCENE and quick:SCENE.  tls:-, keepalive:- and pools:- hold for all scenes.
 declare -A test=()
 declare -A test_option=()       # see test_read
 test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
@@ -63,13 +63,15 @@ test_rivals()       { test[rivals]=$1; }                # <target,...>: what it 
 test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": the loads name theirs
 test_keepalive()    { test[keepalive:$test_scene_now]=1; }      # without -k too; in a scene: for it only
 test_fpm_children() { test[children]=$1; }              # <number>
-test_pools()        { test[pools]=$1; }                 # <shared | own>: each site's, in its cgroup; see the target "unit" too
+# <shared | master | own> PHP-FPM: a pool for each site under one master, or each site's own
+# PHP-FPM in its cgroup.  See the target "unit" too.
+test_pools()        { test[pools:$test_scene_now]=$1; }
 test_repeat()       { test[repeat]=$1; }                # <repetitions> without --quick
-test_sites()        { test[sites]=$1; }                 # <3 | 4>
+test_sites()        { test[sites]=$1; }                 # <2 | 3 | 4>
 test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
 test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
-test_site()         { test[$1]+=${test[$1]+$'\n'}$2; }  # <site> <line for the module in its vhost>
+test_site()         { test[$1:$test_scene_now]+=$2$'\n'; }      # <site> <line for the module in its vhost>
 
 test_idle()         { test[idle]=yes; }                 # the server's CPU may be idle in a run
 test_tls()          { test[tls:$test_scene_now]=${1-on}; }      # [both]: the sites over TLS and HTTP/2, or over http too; as above
@@ -84,8 +86,12 @@ test_scene() { # <name>
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
 test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of the sites only
 test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
-test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy>: HAProxy before Apache
+test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy | varnish>: HAProxy before Apache; Varnish, see varnish.sh
+test_appserver() { test[appserver:$test_scene_now]=$1; }        # <kind>: what serves pages of site 1 besides PHP-FPM, see appserver.sh
 test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs that burn the server's CPU, not Apache's
+
+# Pages of the warm-up would still run in the measured time.
+test_cold()   { test[cold:$test_scene_now]=1; }         # no warm-up
 
 # Kills this number of Apache's child processes with SIGKILL, spread over the run.
 test_kills()  { test[kills:$test_scene_now]=$1; }       # <number>
@@ -201,10 +207,10 @@ test_row_p99() { # <where> [scene]
 }
 
 # A role's figure beside that on plain Apache, and its failures on both.
-test_row_plain() { # <where> <role> <whose, such as "victim's"> <rate | p99> [scene]
+test_row_plain() { # <where> <role> <whose, such as "victim's"> <rate | p99> [scene [bar goal]]
   local scene=${5--} figure=$4
   [[ $4 == rate ]] || figure+=_s
-  test_row_of "$scene" "$1" "$3 $4 / that on plain Apache" '' '' \
+  test_row_of "$scene" "$1" "$3 $4 / that on plain Apache" "${6-}" "${7-}" \
     "ratio(this(\"$scene\") | site(\"$2\").$figure; plain(\"$scene\") | site(\"$2\").$figure)"
 }
 
@@ -212,6 +218,21 @@ test_row_plain_failures() { # <where> <role> <whose> [scene]
   local scene=${4--}
   test_row_of "$scene" "$1" "$3 failures" '= 0' '= 0' "this(\"$scene\") | site(\"$2\").failures"
   test_row_of "$scene" "$1" "$3 failures on plain Apache" '' '' "plain(\"$scene\") | site(\"$2\").failures"
+}
+
+# Sites beside plain Apache, and the server.  Sites before "--" want no more than their share,
+# or have no more on plain Apache: they must not be worse off.  The others may lose what is
+# above their share, and the share of one of two sites is half of the server.  The total has no
+# bar, because pages of different sites cost differently.
+test_rows_beside_plain() { # <scene> <role>... [-- <role>...]
+  local role rate=('>= 0.95' '>= 1.0') p99=('<= 1.2' '<= 1.0')
+  for role in "${@:2}"; do
+    [[ $role != -- ]] || { rate=('>= 0.5' '') p99=('' ''); continue; }
+    test_row_plain all "$role" "$role site's" rate "$1" "${rate[@]}"
+    test_row_plain all "$role" "$role site's" p99 "$1" "${p99[@]}"
+    test_row_plain_failures all "$role" "$role site's" "$1"
+  done
+  test_row_total all '' '' "$1"
 }
 
 test_row_total() { # <where> <bar> <goal> [scene]
@@ -240,16 +261,25 @@ test_loads_of() { # <scene>: role client site users from to page by scheme
 }
 
 test_lines() { # <scene>: the module's, those inside a vhost marked
-  local site
+  local site lines
   printf '%s' "${test[lines:$1]-}"
   for site in site1 site2 site3 site4; do
-    [[ -z ${test[$site]-} ]] || printf '%s\n' "$site: ${test[$site]//$'\n'/$'\n'"$site: "}"
+    lines=$(test_site_lines "$site" "$1")
+    [[ -z $lines ]] || printf '%s\n' "$site: ${lines//$'\n'/$'\n'"$site: "}"
   done
 }
 
+test_site_lines() { # <site> <scene>: the module's
+  printf '%s' "${test[$1:-]-}"
+  [[ $2 == - ]] || printf '%s' "${test[$1:$2]-}"
+}
+
 test_packages() { # roles in packages.sh of what the bed needs for it
+  local key
   [[ " ${!test[*]}" != *" tls:"* ]] || echo openssl
-  [[ " ${!test[*]}" != *" front:"* ]] || echo haproxy
+  for key in "${!test[@]}"; do
+    case $key:${test[$key]} in front:*:varnish) echo varnish ;; front:*) echo haproxy ;; appserver:*) appserver_packages "${test[$key]}" ;; esac
+  done
   [[ -z ${test[fleet]-} ]] || printf '%s\n' hiredis openssl-dev jansson expat redis
 }
 

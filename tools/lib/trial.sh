@@ -30,6 +30,7 @@ trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   [[ -z ${trial[lost]} ]] || return 0
   (trial_gather) >"${trial[prefix]}.json.tmp"   # in a subshell: stdout of this shell is for the report
   mv "${trial[prefix]}.json.tmp" "${trial[prefix]}.json"
+  appserver_let_go
   trial_drain
 }
 
@@ -48,14 +49,15 @@ trial_try() {
 trial_start() {
   local site scene=${trial[scene]}
   bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
-    mpm="${test[mpm:$scene]-event}" tls="${test[tls:$scene]-${test[tls:-]-off}}" front="${test[front:$scene]-none}" pools="${test[pools]:-shared}" instances=1 quota="${test[quota:$scene]-}"
+    mpm="${test[mpm:$scene]-event}" tls="${test[tls:$scene]-${test[tls:-]-off}}" front="${test[front:$scene]-none}" appserver="${test[appserver:$scene]-none}" pools="${test[pools:$scene]-${test[pools:-]-shared}}" instances=1 quota="${test[quota:$scene]-}"
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
-    ! target_is_module "${trial[target]}" || bed_set "$site=${test[$site]-}"
+    ! target_is_module "${trial[target]}" || bed_set "$site=$(test_site_lines "$site" "$scene")"
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
   ! trial_has_daemons || fleet_start "${test[fleet:$scene]-}"
   app_check "${trial[page]}"
+  appserver_check
   bed_configs >"${trial[prefix]}.conf"
 }
 
@@ -107,6 +109,7 @@ trial_url() { # <site> <page or -> <scheme or ->
 
 trial_warm_up() { # 10 users on each page of each site
   local loads load site users page by scheme prefix pids=() requests=${trial[requests]} most=${trial[warm]} length=${trial[warm]}s
+  [[ -z ${test[cold:${trial[scene]}]-} ]] || return 0
   [[ -z $requests ]] || { length=$((requests > 400 ? 100 : requests / 4))req; most=600; }
   remote_run=- trial_load_of=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,9)
@@ -250,13 +253,14 @@ trial_kill() { # <number>
 }
 
 # Prints, every second and at both ends, the CPU time in µs that the kernel has counted
-# for all of PHP-FPM and for each site's cgroup.
+# for all of PHP-FPM, for each site's cgroup, and for the processes that serve only the site.
 trial_meter() {
-  local site second left quiet file files=() pids from=${EPOCHREALTIME/[.,]/}
+  local site second left quiet file files=() backends=() pids from=${EPOCHREALTIME/[.,]/}
   bed_unlock_child
   exec {quiet}<> <(:)           # for sleeping without a process that outlives this one
   for site in "${bed_sites[@]}"; do
     files+=("$(cgroup_file "$(bed_site_cgroup "$site")" cpuacct.usage cpu.stat || true)")
+    backends+=("$(bed_backend_pids "$site" | paste -sd ' ')")
   done
   mapfile -t pids < <(bed_fpm_pids)
   for ((second = 0; second <= trial[seconds]; second++)); do
@@ -266,6 +270,10 @@ trial_meter() {
     printf '%s %s' "$(trial_clock)" "$(trial_or_null process_used_us "${pids[@]}")"
     for file in "${files[@]}"; do
       printf ' %s' "$(trial_or_null cgroup_used_us "$file")"
+    done
+    for site in "${backends[@]}"; do
+      # shellcheck disable=SC2086  # pids
+      printf ' %s' "$(trial_or_null process_cpu_us $site)"
     done
     printf '\n'
   done

@@ -1,6 +1,7 @@
 <?php
 // SPDX-License-Identifier: Apache-2.0
-// burn.php?ms=N burns N ms of CPU time, as the kernel counts it; 10 s at most.
+// burn.php?ms=N burns N ms of CPU time, as the kernel counts it; 10 s at most.  With
+// sleep=N it first sleeps N ms, as one that waits for a database.
 
 function used_us()
 {
@@ -10,6 +11,7 @@ function used_us()
 }
 
 $ms = min((int)($_GET['ms'] ?? 10), 10000);
+usleep(max(0, min((int)($_GET['sleep'] ?? 0), 10000)) * 1000);
 $until = used_us() + $ms * 1000;
 while (used_us() < $until);
 header('Content-Type: text/plain');

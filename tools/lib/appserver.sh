@@ -1,0 +1,157 @@
+# shellcheck shell=bash disable=SC2154
+# SPDX-License-Identifier: Apache-2.0
+# What serves pages of site 1 besides the bed's PHP-FPM.  Part of bed.sh.
+#
+#   wsgi       /app in mod_wsgi's daemons, 4 processes with 5 threads
+#   fcgid      its PHP pages in mod_fcgid, 4 processes of php-cgi
+#   gunicorn   /app in gunicorn, 4 processes, through mod_proxy_http
+#   uwsgi      /app in uWSGI, 4 processes, through mod_proxy_uwsgi
+#   passenger  /app in Passenger, 4 processes
+#   remote     its PHP pages in a PHP-FPM of client 3, as on another machine
+#   idle       WebSockets at /socket, server-sent events at /events, see idle.pl
+#   throttled  /throttled, 1 MB at 10 KB/s by mod_ratelimit
+
+appserver_port=9000             # of idle.pl, and of the remote PHP-FPM
+appserver_remote=198.18.0.13
+
+appserver_packages() { # <kind>: roles in packages.sh
+  case $1 in fcgid) printf '%s\n' fcgid phpcgi ;; wsgi | gunicorn | uwsgi | passenger) echo "$1" ;; esac
+}
+
+appserver_modules() {
+  case ${bed[appserver]} in
+    wsgi | fcgid | passenger) echo "${bed[appserver]}" ;;
+    gunicorn) echo proxy_http ;;
+    uwsgi) echo proxy_uwsgi ;;
+    idle) printf '%s\n' proxy_http proxy_wstunnel ;;
+    throttled) printf '%s\n' env ratelimit ;;
+  esac
+}
+
+appserver_lines() { # for Apache, outside of the sites
+  case ${bed[appserver]} in
+    wsgi) echo "WSGISocketPrefix \"$bed_dir/app/wsgi\"" ;;
+    fcgid) printf '%s\n' "FcgidIPCDir \"$bed_dir/app\"" "FcgidProcessTableFile \"$bed_dir/app/table\"" ;;
+    passenger)
+      printf '%s\n' "PassengerRoot \"$(passenger-config --root)\"" "PassengerInstanceRegistryDir \"$bed_dir/app\"" \
+        'PassengerDisableSecurityUpdateCheck On' 'PassengerMaxPoolSize 4' 'PassengerMaxRequestQueueSize 0'
+      ;;
+  esac
+}
+
+appserver_vhost() { # <site>
+  [[ $1 == site1 && ${bed[appserver]} != none ]] || return 0
+  case ${bed[appserver]} in
+    wsgi)
+      printf '%s\n' 'WSGIDaemonProcess site1 processes=4 threads=5 display-name=%{GROUP}' \
+        "WSGIScriptAlias /app \"$bed_dir/app/burn.py\" process-group=site1 application-group=%{GLOBAL}"
+      ;;
+    fcgid)
+      printf '%s\n' "FcgidWrapper \"$(command -v php-cgi)\" .php" 'FcgidMaxProcessesPerClass 4' \
+        'FcgidInitialEnv PHP_FCGI_MAX_REQUESTS 0' '<FilesMatch "\.php$">' '    SetHandler fcgid-script' '</FilesMatch>'
+      ;;
+    gunicorn) echo "ProxyPass /app \"unix:$bed_dir/app/socket|http://localhost/app\"" ;;
+    uwsgi) echo "ProxyPass /app \"unix:$bed_dir/app/socket|uwsgi://localhost/app\"" ;;
+    passenger)
+      printf '%s\n' "Alias /app \"$bed_dir/app/public\"" '<Location "/app">' '    PassengerBaseURI /app' \
+        "    PassengerAppRoot \"$bed_dir/app\"" '    PassengerMinInstances 4' '</Location>'
+      ;;
+    remote) printf '%s\n' '<FilesMatch "\.php$">' "    SetHandler \"proxy:fcgi://$appserver_remote:$appserver_port/\"" '</FilesMatch>' ;;
+    idle) printf 'ProxyPass /%s:%s/\n' "socket ws://127.0.0.1" "$appserver_port" "events http://127.0.0.1" "$appserver_port" ;;
+    throttled)
+      printf '%s\n' "Alias /throttled \"$bed_dir/www/$1/large.bin\"" '<Location "/throttled">' \
+        '    SetOutputFilter RATE_LIMIT' '    SetEnv rate-limit 10' '</Location>'
+      ;;
+  esac
+  printf '%s\n' "<Directory \"$bed_dir/app\">" "$(bed_allowed apache)" '</Directory>' '<Proxy "*">' "$(bed_allowed apache)" '</Proxy>'
+}
+
+# Runs before Apache, which starts the processes of its modules itself.
+appserver_start() {
+  local user
+  [[ ${bed[appserver]} != none ]] || return 0
+  user=$(httpd_user)
+  install -d -o "$user" "$bed_dir"/app{,/public}
+  install -m 644 "$(in_tree conf/testbed/burn.py)" "$bed_dir/app"
+  cp "$bed_dir/app/burn.py" "$bed_dir/app/passenger_wsgi.py"
+  case ${bed[appserver]} in
+    gunicorn) appserver_run "$user" gunicorn --workers 4 --bind "unix:$bed_dir/app/socket" --chdir "$bed_dir/app" burn ;;
+    uwsgi)
+      appserver_run "$user" uwsgi --plugin python3 --master --die-on-term --processes 4 --socket "$bed_dir/app/socket" \
+        --wsgi-file "$bed_dir/app/burn.py"
+      ;;
+    idle) appserver_run "$user" perl "$(in_tree tools/lib/idle.pl)" "$appserver_port" "$bed_dir" ;;
+    remote) appserver_run_remote "$user" ;;
+  esac
+}
+
+appserver_run() { # <user> <command>...: the bed's folder is among its words
+  (server_exec setpriv --reuid "$1" --regid "$(id -g "$1")" --clear-groups "${@:2}") </dev/null >"$bed_dir/app.out" 2>&1 &
+  printf '%s\n' "$!" >"$bed_dir/app.pid"
+  poll_until 30 appserver_listens || die "$2 did not start: $(tail -n 3 "$bed_dir/app.out")"
+}
+
+appserver_listens() {
+  if [[ ${bed[appserver]} == idle ]]; then
+    [[ -n $(netns_listener "$(bed_server_net)" "$appserver_port") ]]
+  else
+    [[ -S $bed_dir/app/socket ]]
+  fi
+}
+
+appserver_run_remote() { # <user>
+  local binary pools
+  binary=$(fpm_binary) || cannot "php-fpm is not installed"
+  pools=$(bed_fpm_pool "$bed_name-app" "$appserver_remote:$appserver_port" "$1")
+  template_render "$(in_tree conf/testbed/fpm.conf.in)" "$bed_dir/app.conf" DIR="$bed_dir" NAME=app POOLS="$pools"
+  fpm_check "$binary" "$bed_dir/app.conf"
+  (client_exec 3 "$binary" -y "$bed_dir/app.conf") </dev/null >"$bed_dir/app.out" 2>&1 ||
+    die "the remote PHP-FPM did not start: $(tail -n 3 "$bed_dir/app.out")"
+}
+
+# A load would count the errors of an application that does not run.
+appserver_check() {
+  local path
+  case ${bed[appserver]} in
+    wsgi | gunicorn | uwsgi | passenger) path='/app?ms=1' ;;
+    fcgid | remote) path='/burn.php?ms=1' ;;
+    *) return 0 ;;
+  esac
+  poll_until 30 appserver_answers "$path" || die "${bed[appserver]} does not answer: $(tail -n 1 "$bed_dir/httpd.log")"
+}
+
+appserver_answers() { # <path>
+  [[ $( (bed_curl 1 -m 10 "$(bed_url site1)$1") 2>/dev/null) == 'burned 1 ms' ]]
+}
+
+appserver_stop() {
+  local pid
+  ! pid=$(process_ours "$bed_dir/app.pid" "$bed_dir") || process_stop "$pid"
+  rm -rf "$bed_dir"/app{,.pid,.conf}
+}
+
+# Apache waits for a back end that sends nothing, although the client has gone.
+appserver_let_go() { [[ ${bed[appserver]} != idle ]] || appserver_stop; }
+
+# The processes that run the pages, if they use the server's CPU.
+appserver_pids() {
+  local from pid
+  [[ ${bed[appserver]} != @(remote|idle|throttled) ]] || return 0
+  [[ ${bed[appserver]} != passenger ]] || { appserver_pids_passenger; return; }
+  from=$(process_ours "$bed_dir/app.pid" "$bed_dir" || process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || return 0
+  for pid in $(process_descendants "$from"); do
+    case ${bed[appserver]} in
+      wsgi) process_has_word "$pid" '(wsgi:site1)' || continue ;;
+      fcgid) [[ $(process_program "$pid") == *php-cgi* ]] || continue ;;
+    esac
+    printf '%s\n' "$pid"
+  done
+}
+
+# Passenger's processes are not Apache's child processes.
+appserver_pids_passenger() {
+  local pid
+  for pid in $(netns_pids_of "$(bed_server_net)"); do
+    [[ ! /proc/$pid/cwd -ef $bed_dir/app || $(process_program "$pid") != *python* ]] || printf '%s\n' "$pid"
+  done
+}
