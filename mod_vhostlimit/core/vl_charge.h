@@ -25,7 +25,8 @@ typedef struct vl_cost_t {
     apr_uint64_t elsewhere_from;    /* ... this reading of the clock */
     apr_uint64_t charged_us;    /* part of it that vl_charge_part() has charged */
     int grouped;                /* 1: its back end is in the account's cgroup */
-    const vl_client_id_t *client;   /* charged too (vl_clients.h), or NULL */
+    const vl_client_id_t *client;   /* charged too (vl_clients.h), or NULL. If the request waited
+                                     * as another one, that one is charged as well */
 } vl_cost_t;
 
 /* Counts a request that is sent to a back end (PHP-FPM, CGI, a proxied server), which uses
