@@ -10,6 +10,7 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "config/vl_seen.h"
 #include "core/vl_hosts.h"
 
 #define COOKIE "vhostlimit-known"
@@ -123,7 +124,7 @@ static unsigned class_of(request_rec *r, const vl_sharing_conf_t *conf)
     const char *failed = NULL;
     int i;
 
-    for (i = 0; r && conf->classes && i < conf->classes->nelts; i++) {
+    for (i = 0; conf->classes && i < conf->classes->nelts; i++) {
         const vl_class_conf_t *class_conf = &APR_ARRAY_IDX(conf->classes, i,
                                                            vl_class_conf_t);
 
@@ -144,22 +145,28 @@ int vl_sharing_needs_request(const vl_sharing_conf_t *conf)
 }
 
 void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
-                         request_rec *r, const apr_sockaddr_t *address,
+                         request_rec *r, apr_table_t *sent, const apr_sockaddr_t *address,
                          vl_client_id_t *ret_id)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_sharing_conf_t *sharing = &conf->sharing;
     apr_uint32_t user = vl_hosts_identity(shm, account);
+    vl_seen_t saved;
+    int is_known = 0;
 
     if (r)
         address = r->useragent_addr;
     vl_clients_prefix(address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
                       (unsigned)sharing->bits4, (unsigned)sharing->bits6, ret_id);
-    ret_id->class_no = (unsigned char)class_of(r, sharing);
-    if ((sharing->known == VL_KNOWN_ADDRESS
-         && vl_known_has(vl_shm_known(shm), user, ret_id->prefix, vl_clock_us(),
-                         sharing->ttl_us))
-        || (sharing->known == VL_KNOWN_COOKIE && r && has_cookie(r, shm, conf)))
+    if (r && vl_sharing_needs_request(sharing)) {
+        vl_seen_begin(r, sent, &saved);
+        ret_id->class_no = (unsigned char)class_of(r, sharing);
+        is_known = sharing->known == VL_KNOWN_COOKIE && has_cookie(r, shm, conf);
+        vl_seen_end(r, &saved);
+    }
+    if (is_known || (sharing->known == VL_KNOWN_ADDRESS
+                     && vl_known_has(vl_shm_known(shm), user, ret_id->prefix, vl_clock_us(),
+                                     sharing->ttl_us)))
         ret_id->band = VL_BAND_KNOWN;
     if (sharing->clients)
         vl_clients_key(vl_shm_clients(shm), user, ret_id);
