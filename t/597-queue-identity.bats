@@ -60,3 +60,48 @@ heads_agree() { # <number of heads> <seed> [proxy]
   start_sites -v 'a RemoteIPProxyProtocol On' -v 'a RemoteIPProxyProtocolExceptions 127.0.0.1'
   heads_agree "$count" "${VL_SEED:-$RANDOM}" proxy
 }
+
+# One slot, behind a proxy that names the client in X-Forwarded-For.
+start_shared() { # <line of a>...
+  local args=()
+  while (($#)); do args+=(-v "a $1"); shift; done
+  start_httpd -l remoteip -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 16' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' 'VhostLimit On' 'VhostLimitSlots 1' 'RemoteIPHeader X-Forwarded-For' \
+    'RemoteIPInternalProxy 127.0.0.0/8' -v 'a AllowEncodedSlashes NoDecode' "${args[@]}"
+}
+
+# Prints the part of the answers, in hundredths, that the first of two groups gets.
+part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X-Forwarded-For>
+  local got lines='%s:GET %s HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: %s' first second
+  # shellcheck disable=SC2059  # the format is above
+  printf -v first "${lines//\\/\\\\}" "$1" "$2" "$3"
+  # shellcheck disable=SC2059
+  printf -v second "${lines//\\/\\\\}" "$4" "$5" "$6"
+  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 4 "$first" "$second")
+  echo "# $2 $3: $got" >&3
+  read -r got _ <<<"$got"
+  echo "$got"
+}
+
+@test "one client with 20 connections gets its part beside 20 clients, whatever it writes into its requests" {
+  requires mod_remoteip
+  local page=/cgi/echo.sh/x target list
+  start_shared
+  for target in "$page" /cgi/echo.sh/a%2Fb /cgi/%65cho.sh/x "http://a.test:$(httpd_port)$page"; do
+    at_most "$(part_of 20 "$target" 198.51.100.1 20 "$page" 192.0.2.%d)" 12 "% of the answers for $target"
+  done
+  for list in 'x, 198.51.100.1' 'unknown,198.51.100.1' '192.0.2.%d, 198.51.100.1'; do
+    at_most "$(part_of 20 "$page" "$list" 20 "$page" 192.0.2.%d)" 12 "% of the answers for X-Forwarded-For: $list"
+  done
+}
+
+@test "a class is the same for every spelling of its path" {
+  requires mod_remoteip
+  local path=/cgi/echo.sh/api target part
+  start_shared 'VhostLimitClass api weight=10 "%{REQUEST_URI} =~ m#^/cgi/echo.sh/api/#"'
+  for target in "$path/a%2Fb" /cgi/echo.sh/%61pi/x /cgi/echo.sh//api/x "http://a.test$path/x"; do
+    part=$(part_of 20 "$target" 192.0.2.%d 20 "$path/x" 198.51.100.%d)
+    at_least "$part" 35 "% of the answers for $target"
+    at_most "$part" 65 "% of the answers for $target"
+  done
+}
