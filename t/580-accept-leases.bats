@@ -293,6 +293,23 @@ is_connected() { grep -q 'CONNECTION ESTABLISHED' "$BATS_TEST_TMPDIR/$1.err"; } 
   for name in "${names[@]}"; do wait_until 10 answers_are "$name" 200; done
 }
 
+@test "the wait of a connection before its TLS handshake is logged and counted" {
+  local before
+  start_leases 's: VhostLimitConcurrency 1'
+  hold_request one s
+  before=$(status_of s queued)
+  open_connection new -brief
+  settles s waiting 1
+  time_passes 300
+  release_request one
+  wait_until 10 is_connected new
+  settles s waiting 0
+  ask_for new /page.html
+  wait_until 10 answers_are new 200
+  at_least "$(sed -n 's,^s.test GET /page.html 200 .* wait=\([0-9]*\) .*,\1,p' "$HTTPD_ROOT/logs/access.log")" 200000 "us of waiting in the log"
+  is "$(status_of s queued)" $((before + 1))
+}
+
 @test "a connection whose client sends nothing after the TLS handshake is closed by RequestReadTimeout" {
   requires mod_reqtimeout
   start_leases -l reqtimeout 'RequestReadTimeout header=1' 'Timeout 100'
