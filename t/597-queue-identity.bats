@@ -46,7 +46,7 @@ heads_agree() { # <number of heads> <seed> [proxy]
   local count=1000
   [[ -z ${VL_LONG:-} ]] || count=100000
   start_sites
-  is "$(get b /page.html)" 200
+  is "$(get b '/cgi/cookies.sh?private')" 200
   COOKIE=$(answer_head Set-Cookie)
   export COOKIE=${COOKIE%%;*}
   heads_agree "$count" "${VL_SEED:-$RANDOM}"

@@ -38,9 +38,13 @@ void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *
 /* A request has been answered: the client becomes known if its site has no backlog. */
 void vl_sharing_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
                        const vl_client_id_t *id);
-/* VhostLimitKnown Cookie: gives a client that is not known a cookie, and takes the cookie out
- * of the request, so that the site does not see it. Called before the handler. */
+/* VhostLimitKnown Cookie: chooses a cookie for a client that is not known, and takes the cookie
+ * out of the request, so that the site does not see it. The client gets it with a response that
+ * no shared cache may store. Called before the handler. */
 void vl_sharing_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
                        const vl_client_id_t *id);
+
+/* Registers the filter of the cookie. */
+void vl_sharing_register(void);
 
 #endif

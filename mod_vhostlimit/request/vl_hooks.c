@@ -373,6 +373,7 @@ static int req_log(request_rec *r)
 void vl_hooks_register(void)
 {
     ap_hook_post_read_request(req_keep_sent, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    vl_sharing_register();
     /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes
      * no slot. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);
