@@ -12,6 +12,7 @@
 #include <http_vhost.h>
 
 #include "accept/vl_child.h"
+#include "base/vl_clock.h"
 #include "config/vl_accounts.h"
 #include "config/vl_conf.h"
 #include "config/vl_exempt.h"
@@ -25,12 +26,16 @@
 /* Clients can send names that are not configured, so the cache is bounded. A full
  * cache is cleared. */
 #define CACHE_MAX 32768
+/* Validations of ACME (tls-alpn-01) that pass without a slot, in a second and a child process. */
+#define ACME_MAX 10
 
 static struct {
     apr_hash_t *cache;              /* map_key_t -> server_rec * */
     apr_pool_t *cache_pool;
     apr_pool_t *scratch;            /* cleared after or before each use */
     apr_bucket_alloc_t *buckets;
+    apr_int64_t acme_since_us;      /* begin of a second, and ... */
+    int acme;                       /* ... validations of ACME in it */
     int has_paths;                  /* some server has a ServerPath */
 } classifier;
 
@@ -202,6 +207,22 @@ static request_rec *read_head(server_rec *s, const char *bytes, apr_size_t len, 
     return vl_scratch_read(r, s, bytes, len, is_cut, classifier.buckets) ? r : NULL;
 }
 
+/* Returns 1 if the connection is a validation of ACME, tls-alpn-01, and few of them have come in
+ * this second: a handshake with this protocol must not be a way past the queue for a flood. */
+static int is_validation(const vl_peek_t *peek)
+{
+    apr_int64_t now_us;
+
+    if (!peek->acme)
+        return 0;
+    now_us = vl_clock_us();
+    if (now_us - classifier.acme_since_us >= APR_USEC_PER_SEC) {
+        classifier.acme_since_us = now_us;
+        classifier.acme = 0;
+    }
+    return classifier.acme++ < ACME_MAX;
+}
+
 /* Finds the site, the client and the exemption of a connection as httpd and the admission of
  * its request (vl_hooks.c) will find them. A head that httpd would refuse waits in the class
  * "other" of the site that it names, as the client of its address. */
@@ -235,7 +256,7 @@ static void identify(const char *bytes, apr_size_t len, int is_cut, apr_sockaddr
         set_client(r, client);
     if (r && asks_remoteip && !has_header)
         vl_remoteip_apply(r);
-    ret_found->exempt = r && vl_exempt(r, r->headers_in);
+    ret_found->exempt = r ? vl_exempt(r, r->headers_in) : is_validation(peek);
     if (conf->mode == VL_MODE_ON)
         vl_sharing_identify(vl_child.shm, ret_found->account, ret_found->server, r,
                             r ? r->headers_in : NULL, client, &ret_found->client);

@@ -240,9 +240,19 @@ static vl_peek_e sni_name(span_t ext, vl_peek_t *peek)
     return VL_PEEK_NO_HOST;
 }
 
+/* application_layer_protocol_negotiation extension: list of length, name. A validation of ACME
+ * names this protocol and no other (RFC 8737, 3). */
+static int is_acme(span_t ext)
+{
+    static const char acme[] = "\0\013\012acme-tls/1";
+
+    return ext.len == sizeof(acme) - 1 && !memcmp(ext.at, acme, sizeof(acme) - 1);
+}
+
 /* body: a complete ClientHello. */
 static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
 {
+    vl_peek_e result = VL_PEEK_NO_HOST;
     span_t exts;
 
     take_span(&body, 2 + 32);               /* version, random */
@@ -254,10 +264,12 @@ static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
         apr_size_t type = take(&exts, 2);
         span_t ext = take_span(&exts, take(&exts, 2));
 
-        if (type == 0)
-            return sni_name(ext, peek);
+        if (type == 0 && result == VL_PEEK_NO_HOST)
+            result = sni_name(ext, peek);
+        else if (type == 16)
+            peek->acme = is_acme(ext);
     }
-    return VL_PEEK_NO_HOST;
+    return result;
 }
 
 /* A ClientHello may span several records; `flat` gets their contents. */
@@ -308,7 +320,7 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
 
     ret_peek->host[0] = '\0';
     ret_peek->http2 = 0;
-    ret_peek->tls = 0;
+    ret_peek->tls = ret_peek->acme = 0;
     ret_peek->head = ret_peek->http11 = ret_peek->is_plain = 0;
     ret_peek->client_length = ret_peek->proxy_length = 0;
     if (!in.len)
