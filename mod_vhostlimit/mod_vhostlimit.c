@@ -364,7 +364,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     vl_conf_post_config(main_server);
-    vl_remoteip_post_config();
+    vl_remoteip_post_config(pconf);
     vl_headtime_post_config(main_server);
     is_restart = kept_find() != NULL;
     kept = kept_get(main_server);

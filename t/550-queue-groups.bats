@@ -80,6 +80,29 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
   is "$(answer_of two)" 200
 }
 
+# Prints the statuses of requests that are sent while all requests of a.test wait.
+exempt_statuses() { # <request line>...
+  local line
+  for line; do
+    packets "$line\r\nConnection: close\r\n$([[ $line != *1.1* ]] || echo 'Host: a.test\r\n')\r\n" | sed -n '1s/^HTTP[^ ]* \([0-9]*\).*/\1/p'
+  done
+}
+
+@test "VhostLimitExempt applies to OPTIONS *, to absolute targets, without a Host line, and to each spelling of a path" {
+  local port
+  port=$(httpd_port)
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 5 60s' \
+    -v "a VhostLimitExempt \"%{REQUEST_METHOD} == 'OPTIONS' || %{REQUEST_URI} == '/page.html'\""
+  hold_request one
+  begin_request two a /
+  settles a waiting 1
+  is "$(exempt_statuses 'OPTIONS * HTTP/1.1' 'OPTIONS * HTTP/1.0' "GET http://a.test:$port/page.html HTTP/1.1" 'GET http://a.test/page.html HTTP/1.0' \
+    'GET /page.html HTTP/1.0' 'GET /%70age.html HTTP/1.1' 'GET //x/../page.html HTTP/1.1' | xargs)" '200 200 200 200 200 200 200'
+  is "$(status_of a waiting)" 1
+  release_request one
+  is "$(answer_of two)" 200
+}
+
 @test "VhostLimitExempt does not apply if its expression fails" {
   start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
     -v "a VhostLimitExempt \"%{HTTP:X-Number} -gt 5\""

@@ -61,6 +61,25 @@ waits_by_sni_on() { # <mpm>
   waits_by_sni_on worker
 }
 
+# Prints 1 if the server answers a ClientHello for s.test within a second. Without mod_md it
+# chooses no protocol of ACME, which the client refuses.
+answers_hello() { # <option of openssl s_client>...
+  timeout "$SLOWER" openssl s_client -brief -connect "127.0.0.1:$(tls_port)" -servername s.test "$@" </dev/null 2>&1 | grep -cE 'CONNECTION ESTABLISHED|tls_parse_stoc_alpn' || true
+}
+
+@test "a validation of ACME over TLS (tls-alpn-01) does not wait while its site is flooded" {
+  requires mod_ssl openssl
+  start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1' 's: VhostLimitQueue 1 60s'
+  hold_request one s
+  begin_request two s /page.html
+  settles s waiting 1
+  is "$(answers_hello -alpn http/1.1)" 0
+  is "$(answers_hello -alpn acme-tls/1)" 1
+  is "$(status_of s waiting)" 1
+  release_request one
+  is "$(answer_of two)" 200
+}
+
 @test "the next request of a keep-alive TLS connection is queued" {
   local one='VhostLimitGroup one'
   start_tls 'VhostLimit On' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'

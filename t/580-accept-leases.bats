@@ -278,6 +278,46 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
   wait_until 10 no_request_runs
 }
 
+# A new connection whose client sends its first request some time after the handshake.
+is_connected() { grep -q 'CONNECTION ESTABLISHED' "$BATS_TEST_TMPDIR/$1.err"; }   # <name>
+
+@test "a first request that comes a while after the TLS handshake waits without a thread" {
+  local names=(new1 new2 new3 new4 new5 new6) name
+  start_leases 'VhostLimitSlots 8' 's: VhostLimitConcurrency 1' -t 'ServerLimit 1' -t 'MaxRequestWorkers 8'
+  for name in "${names[@]}"; do open_connection "$name" -brief; done
+  for name in "${names[@]}"; do wait_until 10 is_connected "$name"; done
+  hold_request one s
+  for name in "${names[@]}"; do ask_for "$name" /page.html; done
+  settles s waiting 6
+  release_request one
+  for name in "${names[@]}"; do wait_until 10 answers_are "$name" 200; done
+}
+
+@test "the wait of a connection before its TLS handshake is logged and counted" {
+  local before
+  start_leases 's: VhostLimitConcurrency 1'
+  hold_request one s
+  before=$(status_of s queued)
+  open_connection new -brief
+  settles s waiting 1
+  time_passes 300
+  release_request one
+  wait_until 10 is_connected new
+  settles s waiting 0
+  ask_for new /page.html
+  wait_until 10 answers_are new 200
+  at_least "$(sed -n 's,^s.test GET /page.html 200 .* wait=\([0-9]*\) .*,\1,p' "$HTTPD_ROOT/logs/access.log")" 200000 "us of waiting in the log"
+  is "$(status_of s queued)" $((before + 1))
+}
+
+@test "a connection whose client sends nothing after the TLS handshake is closed by RequestReadTimeout" {
+  requires mod_reqtimeout
+  start_leases -l reqtimeout 'RequestReadTimeout header=1' 'Timeout 100'
+  open_connection new -brief
+  wait_until 10 is_connected new
+  wait_until 15 is_closed new
+}
+
 # Sixty connections need far more threads than the child has. Each waits for its first lease
 # after the handshake. If these counted threads, no connection would be granted a lease until
 # the timeout of the queue.

@@ -95,15 +95,15 @@ order() { # <name of the last one in the queue>
 @test "VhostLimitKnown Cookie: the cookie marks a client as known and is hidden from the site" {
   start_site 'VhostLimitKnown Cookie share=80 ttl=10min'
   local cookie
-  is "$(get a /cgi/cookies.sh)" 200
+  is "$(get a '/cgi/cookies.sh?private')" 200
   cookie=$(answer_head Set-Cookie)
   like "$cookie" '^vhostlimit-known=[0-9]+\.[0-9a-f]{16};Max-Age=600;Path=/;HttpOnly;SameSite=Lax'
   cookie=${cookie%%;*}
-  is "$(get a /cgi/cookies.sh -H "Cookie: $cookie; site=1")" 200
+  is "$(get a '/cgi/cookies.sh?private' -H "Cookie: $cookie; site=1")" 200
   is "$(answer_head Set-Cookie)" '' 'a known client gets no new one'
   is "$(answer_body | grep -c vhostlimit-known)" 0 'the site sees the cookie'
   is "$(answer_body | grep -c 'site=1')" 1 'the site sees its own cookie'
-  is "$(get a /cgi/cookies.sh -H "Cookie: ${cookie%.*}.0123456789abcdef")" 200
+  is "$(get a '/cgi/cookies.sh?private' -H "Cookie: ${cookie%.*}.0123456789abcdef")" 200
   like "$(answer_head Set-Cookie)" '^vhostlimit-known='
   settles a running 0
   hold_request held
@@ -111,6 +111,25 @@ order() { # <name of the last one in the queue>
   begin_request k1 a '/cgi/hold.sh?k1' --interface 127.0.0.16 -H "Cookie: $cookie"
   wait_until 20 has_waiting a 6
   is "$(order s5)" 'k1 s1 s2 s3 s4 s5'
+}
+
+@test "VhostLimitKnown Cookie: a response that a shared cache may store has no cookie" {
+  local query
+  start_site 'VhostLimitKnown Cookie' 'DirectoryIndex /cgi/cookies.sh'
+  for query in '' '?max-age=60' '?public' '?no-cache' '?s-maxage=5,max-age=0'; do
+    is "$(get a "/cgi/cookies.sh$query")" 200
+    is "$(answer_head Set-Cookie)" '' "a cookie, $query"
+  done
+  is "$(get a /page.html)" 200
+  is "$(answer_head Set-Cookie)" '' 'a cookie of a file'
+  for query in private 'max-age=0,no-store' no-store,public; do
+    is "$(get a "/cgi/cookies.sh?$query")" 200
+    like "$(answer_head Set-Cookie)" '^vhostlimit-known=' "$query"
+  done
+  is "$(get a /cgi/cookies.sh -X POST)" 200
+  like "$(answer_head Set-Cookie)" '^vhostlimit-known=' POST
+  is "$(get a '/?private')" 200
+  like "$(answer_head Set-Cookie)" '^vhostlimit-known=' 'after an internal redirect'
 }
 
 @test "behind a trusted proxy the address of mod_remoteip is the client" {

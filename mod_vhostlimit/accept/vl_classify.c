@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 
+#include <apr_buckets.h>
 #include <apr_hash.h>
 #include <apr_lib.h>
 #include <apr_strings.h>
@@ -11,6 +12,7 @@
 #include <http_vhost.h>
 
 #include "accept/vl_child.h"
+#include "base/vl_clock.h"
 #include "config/vl_accounts.h"
 #include "config/vl_conf.h"
 #include "config/vl_exempt.h"
@@ -24,11 +26,17 @@
 /* Clients can send names that are not configured, so the cache is bounded. A full
  * cache is cleared. */
 #define CACHE_MAX 32768
+/* Validations of ACME (tls-alpn-01) that pass without a slot, in a second and a child process. */
+#define ACME_MAX 10
 
 static struct {
     apr_hash_t *cache;              /* map_key_t -> server_rec * */
     apr_pool_t *cache_pool;
     apr_pool_t *scratch;            /* cleared after or before each use */
+    apr_bucket_alloc_t *buckets;
+    apr_int64_t acme_since_us;      /* begin of a second, and ... */
+    int acme;                       /* ... validations of ACME in it */
+    int has_paths;                  /* some server has a ServerPath */
 } classifier;
 
 typedef struct map_key_t {
@@ -38,9 +46,14 @@ typedef struct map_key_t {
 
 void vl_classify_child_init(void)
 {
+    const server_rec *s;
+
     apr_pool_create(&classifier.cache_pool, vl_child.pool);
     classifier.cache = apr_hash_make(classifier.cache_pool);
     apr_pool_create(&classifier.scratch, vl_child.pool);
+    classifier.buckets = apr_bucket_alloc_create(vl_child.pool);
+    for (s = vl_child.main_server; s; s = s->next)
+        classifier.has_paths |= s->path != NULL;
 }
 
 /* --- the server of an address and a name ----------------------------------- */
@@ -147,38 +160,106 @@ static void set_client(request_rec *r, apr_sockaddr_t *client)
     apr_sockaddr_ip_get(&r->useragent_ip, client);
 }
 
-/* Evaluates the site's expressions, and identifies the client. The address is that in the
- * PROXY header, if mod_remoteip expects such headers: it refuses the request if it does not
- * trust the sender. The expression of VhostLimitExempt does not see an address in a header
- * field: mod_remoteip is asked afterwards, and only while requests wait. */
-static void evaluate(server_rec *s, const char *bytes, apr_size_t len,
-                     apr_sockaddr_t *local, apr_sockaddr_t *remote,
-                     const vl_peek_t *peek, vl_classified_t *ret_found)
+/* Returns 1 if mod_remoteip expects the PROXY header that the bytes begin with. Otherwise httpd
+ * refuses them. */
+static int is_proxy_header_expected(apr_sockaddr_t *local, apr_sockaddr_t *remote,
+                                    const vl_peek_t *peek)
 {
-    const vl_conf_t *conf = vl_conf_get(s);
-    request_rec *r = NULL;
-    apr_sockaddr_t in_header;
-    int expects_header = vl_remoteip_expects_proxy_header();
-    apr_size_t skipped = expects_header ? peek->proxy_length : 0;
-    apr_sockaddr_t *client = expects_header && address_in_header(&in_header, peek)
-                             ? &in_header : remote;
-    int asks_remoteip = vl_remoteip_is_used() && conf->mode == VL_MODE_ON
-                        && conf->sharing.clients && !peek->tls
-                        && vl_shm_is_contended(vl_child.shm, ret_found->account);
+    request_rec *r;
 
-    if (conf->exempt || asks_remoteip || vl_sharing_needs_request(&conf->sharing)) {
-        apr_pool_clear(classifier.scratch);
-        r = vl_exempt_scratch(classifier.scratch, s, bytes + skipped, len - skipped, local,
-                              remote);
+    if (!peek->proxy_length)
+        return 0;
+    apr_pool_clear(classifier.scratch);
+    r = vl_scratch_request(classifier.scratch, vl_child.main_server, local, remote);
+    return vl_remoteip_expects_proxy_header(r->connection);
+}
+
+/* Returns 1 if the directives of the site need more than the host and the address. */
+static int needs_request(const vl_conf_t *conf, int asks_remoteip)
+{
+    return conf->exempt || asks_remoteip || vl_sharing_needs_request(&conf->sharing);
+}
+
+/* Returns 1 if mod_remoteip has to find the address: for an expression, or because the order of
+ * clients matters now. */
+static int must_ask_remoteip(const vl_conf_t *conf, apr_uint32_t account)
+{
+    return vl_remoteip_is_used() && conf->mode == VL_MODE_ON
+           && (conf->exempt || conf->sharing.classes
+               || conf->sharing.known == VL_KNOWN_ADDRESS
+               || (conf->sharing.clients && vl_shm_is_contended(vl_child.shm, account)));
+}
+
+static void set_server(const server_rec *s, const char *host, vl_classified_t *ret_found)
+{
+    ret_found->server = s;
+    ret_found->account = vl_accounts_find(vl_child.shm, vl_conf_get(s), host);
+}
+
+/* Returns the scratch request of the head, or NULL if httpd would refuse it. */
+static request_rec *read_head(server_rec *s, const char *bytes, apr_size_t len, int is_cut,
+                              apr_sockaddr_t *local, apr_sockaddr_t *remote)
+{
+    request_rec *r;
+
+    apr_pool_clear(classifier.scratch);
+    r = vl_scratch_request(classifier.scratch, vl_child.main_server, local, remote);
+    return vl_scratch_read(r, s, bytes, len, is_cut, classifier.buckets) ? r : NULL;
+}
+
+/* Returns 1 if the connection is a validation of ACME, tls-alpn-01, and few of them have come in
+ * this second: a handshake with this protocol must not be a way past the queue for a flood. */
+static int is_validation(const vl_peek_t *peek)
+{
+    apr_int64_t now_us;
+
+    if (!peek->acme)
+        return 0;
+    now_us = vl_clock_us();
+    if (now_us - classifier.acme_since_us >= APR_USEC_PER_SEC) {
+        classifier.acme_since_us = now_us;
+        classifier.acme = 0;
     }
+    return classifier.acme++ < ACME_MAX;
+}
+
+/* Finds the site, the client and the exemption of a connection as httpd and the admission of
+ * its request (vl_hooks.c) will find them. A head that httpd would refuse waits in the class
+ * "other" of the site that it names, as the client of its address. */
+static void identify(const char *bytes, apr_size_t len, int is_cut, apr_sockaddr_t *local,
+                     apr_sockaddr_t *remote, const vl_peek_t *peek, vl_classified_t *ret_found)
+{
+    const vl_conf_t *conf;
+    request_rec *r = NULL;
+    apr_sockaddr_t in_header, *client = remote;
+    int has_head = !peek->tls && !peek->http2, has_header, asks_remoteip;
+    int is_plain = !has_head || (peek->is_plain && (*peek->host || !classifier.has_paths));
+
+    has_header = is_proxy_header_expected(local, remote, peek);
+    if (has_header && address_in_header(&in_header, peek))
+        client = &in_header;
+    if (has_header) {
+        bytes += peek->proxy_length;
+        len -= peek->proxy_length;
+    }
+    if (!is_plain)
+        r = read_head(NULL, bytes, len, is_cut, local, remote);
+    if (r)
+        set_server(r->server, r->hostname, ret_found);
+    else
+        set_server(find_server(local, peek->host), peek->host, ret_found);
+    conf = vl_conf_get(ret_found->server);
+    asks_remoteip = has_head && must_ask_remoteip(conf, ret_found->account);
+    if (has_head && is_plain && needs_request(conf, asks_remoteip))
+        r = read_head((server_rec *)ret_found->server, bytes, len, is_cut, local, remote);
     if (r)
         set_client(r, client);
-    ret_found->exempt = r && vl_exempt(r);
-    if (r && asks_remoteip)
+    if (r && asks_remoteip && !has_header)
         vl_remoteip_apply(r);
+    ret_found->exempt = r ? vl_exempt(r, r->headers_in) : is_validation(peek);
     if (conf->mode == VL_MODE_ON)
-        vl_sharing_identify(vl_child.shm, ret_found->account, s, r, client,
-                            &ret_found->client);
+        vl_sharing_identify(vl_child.shm, ret_found->account, ret_found->server, r,
+                            r ? r->headers_in : NULL, client, &ret_found->client);
 }
 
 /* Chooses the default server of the address, as Apache does until the first bytes name
@@ -218,14 +299,11 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     }
     address_of(&local_sa, local, addr_len);
     address_of(&remote_sa, remote, addr_len);
-    ret_found->server = find_server(&local_sa, peek.host);
-    ret_found->account = vl_accounts_find(vl_child.shm, vl_conf_get(ret_found->server),
-                                          peek.host);
     ret_found->tls = peek.tls;
     ret_found->http2 = peek.http2;
     ret_found->head = peek.head;
     ret_found->http11 = peek.http11;
-    evaluate((server_rec *)ret_found->server, bytes, (apr_size_t)n, &local_sa, &remote_sa,
-             &peek, ret_found);
+    identify(bytes, (apr_size_t)n, n == (ssize_t)sizeof(bytes), &local_sa, &remote_sa, &peek,
+             ret_found);
     return VL_CLASSIFY_ALL;
 }

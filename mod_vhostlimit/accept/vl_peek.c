@@ -147,10 +147,26 @@ static int is_http_09(const unsigned char *line, apr_size_t len)
     return blanks < 2;
 }
 
+/* Returns 1 if the target begins with "/". */
+static int is_path(const unsigned char *line, apr_size_t len)
+{
+    const unsigned char *blank = memchr(line, ' ', len);
+
+    return blank && blank + 1 < line + len && blank[1] == '/';
+}
+
+static vl_peek_e end_of_head(vl_peek_t *peek, const span_t *host, int is_plain)
+{
+    vl_peek_e result = host->at ? keep_host(peek, host->at, host->len) : VL_PEEK_NO_HOST;
+
+    peek->is_plain = is_plain && (result == VL_PEEK_HOST || !host->len);
+    return result;
+}
+
 static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
 {
-    span_t host = { NULL, 0 };
-    int lines = 0, absolute = 0;
+    span_t host = { NULL, 0 }, line;
+    int lines = 0, absolute = 0, hosts = 0, has_path = 0;
 
     while (in.len) {
         const unsigned char *end = memchr(in.at, '\n', in.len);
@@ -162,8 +178,7 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         if (!len || (len == 1 && *in.at == '\r')) {
             /* Empty lines before the request line are skipped. */
             if (lines)
-                return host.at ? keep_host(peek, host.at, host.len)
-                               : VL_PEEK_NO_HOST;
+                return end_of_head(peek, &host, has_path && hosts < 2);
         }
         else if (!lines++) {
             peek->http2 = len >= 14 && !memcmp(in.at, "PRI * HTTP/2.0", 14);
@@ -172,15 +187,16 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
             if (is_http_09(in.at, len))
                 return VL_PEEK_NO_HOST;
             absolute = absolute_target(in.at, len, &host);
+            has_path = is_path(in.at, len);
         }
-        else if (!absolute && !host.at)
-            host_line(in.at, len, &host);
+        else if (host_line(in.at, len, &line) && !hosts++ && !absolute) {
+            host = line;
+        }
         in.len -= len + 1;
         in.at = end + 1;
     }
     /* For callers that do not wait for the rest. */
-    if (host.at)
-        keep_host(peek, host.at, host.len);
+    end_of_head(peek, &host, has_path && hosts < 2);
     return VL_PEEK_MORE;
 }
 
@@ -224,9 +240,19 @@ static vl_peek_e sni_name(span_t ext, vl_peek_t *peek)
     return VL_PEEK_NO_HOST;
 }
 
+/* application_layer_protocol_negotiation extension: list of length, name. A validation of ACME
+ * names this protocol and no other (RFC 8737, 3). */
+static int is_acme(span_t ext)
+{
+    static const char acme[] = "\0\013\012acme-tls/1";
+
+    return ext.len == sizeof(acme) - 1 && !memcmp(ext.at, acme, sizeof(acme) - 1);
+}
+
 /* body: a complete ClientHello. */
 static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
 {
+    vl_peek_e result = VL_PEEK_NO_HOST;
     span_t exts;
 
     take_span(&body, 2 + 32);               /* version, random */
@@ -238,10 +264,12 @@ static vl_peek_e hello_sni(span_t body, vl_peek_t *peek)
         apr_size_t type = take(&exts, 2);
         span_t ext = take_span(&exts, take(&exts, 2));
 
-        if (type == 0)
-            return sni_name(ext, peek);
+        if (type == 0 && result == VL_PEEK_NO_HOST)
+            result = sni_name(ext, peek);
+        else if (type == 16)
+            peek->acme = is_acme(ext);
     }
-    return VL_PEEK_NO_HOST;
+    return result;
 }
 
 /* A ClientHello may span several records; `flat` gets their contents. */
@@ -292,8 +320,8 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
 
     ret_peek->host[0] = '\0';
     ret_peek->http2 = 0;
-    ret_peek->tls = 0;
-    ret_peek->head = ret_peek->http11 = 0;
+    ret_peek->tls = ret_peek->acme = 0;
+    ret_peek->head = ret_peek->http11 = ret_peek->is_plain = 0;
     ret_peek->client_length = ret_peek->proxy_length = 0;
     if (!in.len)
         return VL_PEEK_MORE;

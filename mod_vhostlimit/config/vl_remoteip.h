@@ -8,14 +8,14 @@
 
 #include <httpd.h>
 
-/* Parent, in post_config: finds mod_remoteip, and whether it expects PROXY headers. */
-void vl_remoteip_post_config(void);
-/* Returns 1 if mod_remoteip is loaded, and may change the address of a request. */
+/* Parent, in post_config: finds mod_remoteip, its headers, and whether it expects PROXY headers. */
+void vl_remoteip_post_config(apr_pool_t *pconf);
+/* Returns 1 if mod_remoteip may take the address of a request from a header line. */
 int vl_remoteip_is_used(void);
-/* Lets mod_remoteip set r->useragent_addr of a scratch request (vl_scratch.h). Header fields
- * that are no lists of addresses are left out, because names would be looked up. */
+/* Lets mod_remoteip set r->useragent_addr of a scratch request (vl_scratch.h). Only the addresses
+ * at the end of its list are left in, because mod_remoteip would look up the name before them. */
 void vl_remoteip_apply(request_rec *r);
-/* Returns 1 if some server has RemoteIPProxyProtocol On. */
-int vl_remoteip_expects_proxy_header(void);
+/* Returns 1 if mod_remoteip expects a PROXY header on the scratch connection. */
+int vl_remoteip_expects_proxy_header(conn_rec *c);
 
 #endif

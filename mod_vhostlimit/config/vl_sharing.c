@@ -6,13 +6,18 @@
 #include <apr_strings.h>
 #include <http_log.h>
 #include <http_protocol.h>
+#include <http_request.h>
 #include <util_cookies.h>
+#include <util_filter.h>
 
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "config/vl_seen.h"
 #include "core/vl_hosts.h"
 
 #define COOKIE "vhostlimit-known"
+
+static ap_filter_rec_t *cookie_filter;
 
 void vl_sharing_post_config(const server_rec *s, vl_shm_t *shm)
 {
@@ -109,11 +114,66 @@ void vl_sharing_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
     if (id->band == VL_BAND_KNOWN
         || vl_clients_contended(vl_shm_inner(shm, account), vl_clock_us()))
         return;
-    ap_cookie_write(r, COOKIE, make_cookie(r->pool, shm, cookie_scope(r, conf),
-                                           vl_clock_us() / APR_USEC_PER_SEC + ttl_s),
-                    apr_pstrcat(r->pool, "Path=/;HttpOnly;SameSite=Lax",
-                                !strcmp(ap_run_http_scheme(r), "https") ? ";Secure" : "", NULL),
-                    (long)ttl_s, r->headers_out, NULL);
+    apr_table_setn(r->notes, COOKIE, make_cookie(r->pool, shm, cookie_scope(r, conf),
+                                                 vl_clock_us() / APR_USEC_PER_SEC + ttl_s));
+}
+
+static int has_token(request_rec *r, const apr_table_t *fields, const char *token)
+{
+    const char *value = apr_table_get(fields, "Cache-Control");
+
+    return value && ap_find_token(r->pool, value, token);
+}
+
+/* Returns 1 if a shared cache may store the response (RFC 9111, section 3), and would do so but for
+ * a Set-Cookie. The cache would give the cookie to strangers, or never have the page. */
+static int may_be_shared(request_rec *r)
+{
+    const apr_table_t *all[2] = { r->headers_out, r->err_headers_out };
+    int i;
+
+    for (i = 0; i < 2; i++) {
+        if (has_token(r, all[i], "private") || has_token(r, all[i], "no-store")
+            || apr_table_get(all[i], "Set-Cookie"))
+            return 0;
+    }
+    return r->method_number == M_GET;
+}
+
+/* Output filter between those of mod_cache and the one that writes the header lines: gives the
+ * client its cookie. */
+static apr_status_t give_cookie(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    request_rec *r = f->r;
+    const vl_conf_t *conf = vl_conf_get(r->server);
+
+    if (!may_be_shared(r))
+        ap_cookie_write(r, COOKIE, f->ctx,
+                        apr_pstrcat(r->pool, "Path=/;HttpOnly;SameSite=Lax",
+                                    !strcmp(ap_run_http_scheme(r), "https") ? ";Secure" : "", NULL),
+                        (long)(conf->sharing.ttl_us / APR_USEC_PER_SEC), r->headers_out, NULL);
+    ap_remove_output_filter(f);
+    return ap_pass_brigade(f->next, bb);
+}
+
+/* insert_filter hook, also for the request of an internal redirect. */
+static void insert_filter(request_rec *r)
+{
+    const request_rec *first = r;
+    const char *cookie;
+
+    while (first->prev)
+        first = first->prev;
+    cookie = r->main ? NULL : apr_table_get(first->notes, COOKIE);
+    if (cookie)
+        ap_add_output_filter_handle(cookie_filter, (void *)cookie, r, r->connection);
+}
+
+void vl_sharing_register(void)
+{
+    cookie_filter = ap_register_output_filter("VHOSTLIMIT_COOKIE", give_cookie, NULL,
+                                              AP_FTYPE_PROTOCOL - 1);
+    ap_hook_insert_filter(insert_filter, NULL, NULL, APR_HOOK_MIDDLE);
 }
 
 /* --- requests -------------------------------------------------------------- */
@@ -123,7 +183,7 @@ static unsigned class_of(request_rec *r, const vl_sharing_conf_t *conf)
     const char *failed = NULL;
     int i;
 
-    for (i = 0; r && conf->classes && i < conf->classes->nelts; i++) {
+    for (i = 0; conf->classes && i < conf->classes->nelts; i++) {
         const vl_class_conf_t *class_conf = &APR_ARRAY_IDX(conf->classes, i,
                                                            vl_class_conf_t);
 
@@ -144,22 +204,28 @@ int vl_sharing_needs_request(const vl_sharing_conf_t *conf)
 }
 
 void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
-                         request_rec *r, const apr_sockaddr_t *address,
+                         request_rec *r, apr_table_t *sent, const apr_sockaddr_t *address,
                          vl_client_id_t *ret_id)
 {
     const vl_conf_t *conf = vl_conf_get(s);
     const vl_sharing_conf_t *sharing = &conf->sharing;
     apr_uint32_t user = vl_hosts_identity(shm, account);
+    vl_seen_t saved;
+    int is_known = 0;
 
     if (r)
         address = r->useragent_addr;
     vl_clients_prefix(address->ipaddr_ptr, (apr_size_t)address->ipaddr_len,
                       (unsigned)sharing->bits4, (unsigned)sharing->bits6, ret_id);
-    ret_id->class_no = (unsigned char)class_of(r, sharing);
-    if ((sharing->known == VL_KNOWN_ADDRESS
-         && vl_known_has(vl_shm_known(shm), user, ret_id->prefix, vl_clock_us(),
-                         sharing->ttl_us))
-        || (sharing->known == VL_KNOWN_COOKIE && r && has_cookie(r, shm, conf)))
+    if (r && vl_sharing_needs_request(sharing)) {
+        vl_seen_begin(r, sent, &saved);
+        ret_id->class_no = (unsigned char)class_of(r, sharing);
+        is_known = sharing->known == VL_KNOWN_COOKIE && has_cookie(r, shm, conf);
+        vl_seen_end(r, &saved);
+    }
+    if (is_known || (sharing->known == VL_KNOWN_ADDRESS
+                     && vl_known_has(vl_shm_known(shm), user, ret_id->prefix, vl_clock_us(),
+                                     sharing->ttl_us)))
         ret_id->band = VL_BAND_KNOWN;
     if (sharing->clients)
         vl_clients_key(vl_shm_clients(shm), user, ret_id);

@@ -31,15 +31,20 @@ const char *vl_sharing_class_name(const vl_sharing_conf_t *conf, unsigned class_
 /* Returns 1 if vl_sharing_identify() can say more if it has the request. */
 int vl_sharing_needs_request(const vl_sharing_conf_t *conf);
 /* Finds the class, the client and the band of a request. r: the request, or NULL if only the
- * connection is known; then address is that of the connection. */
+ * connection is known; then address is that of the connection. sent: see vl_seen.h. */
 void vl_sharing_identify(vl_shm_t *shm, apr_uint32_t account, const server_rec *s,
-                         request_rec *r, const apr_sockaddr_t *address, vl_client_id_t *ret_id);
+                         request_rec *r, apr_table_t *sent, const apr_sockaddr_t *address,
+                         vl_client_id_t *ret_id);
 /* A request has been answered: the client becomes known if its site has no backlog. */
 void vl_sharing_served(vl_shm_t *shm, apr_uint32_t account, const request_rec *r,
                        const vl_client_id_t *id);
-/* VhostLimitKnown Cookie: gives a client that is not known a cookie, and takes the cookie out
- * of the request, so that the site does not see it. Called before the handler. */
+/* VhostLimitKnown Cookie: chooses a cookie for a client that is not known, and takes the cookie
+ * out of the request, so that the site does not see it. The client gets it with a response that
+ * no shared cache may store. Called before the handler. */
 void vl_sharing_cookie(vl_shm_t *shm, apr_uint32_t account, request_rec *r,
                        const vl_client_id_t *id);
+
+/* Registers the filter of the cookie. */
+void vl_sharing_register(void);
 
 #endif

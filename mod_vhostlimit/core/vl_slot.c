@@ -315,6 +315,15 @@ static void refund_client(vl_shm_t *shm, const vl_ticket_t *ticket)
                           ticket->client_us);
 }
 
+/* Returns 1 if the request turned out to be from another client, or of another class, than it
+ * waited as. Both are charged, or waiting under another name would be free. */
+static int waited_as_another(const vl_ticket_t *ticket, const vl_client_id_t *client)
+{
+    return ticket->client_us
+           && (ticket->client.key != client->key || ticket->client.class_no != client->class_no
+               || ticket->client.band != client->band);
+}
+
 int vl_slot_contended(const vl_shm_t *shm)
 {
     return __atomic_load_n(&shm->head->contended, __ATOMIC_RELAXED);
@@ -565,6 +574,8 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
     refund_client(shm, ticket);
     if (cost && cost->client)
         vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged, 1);
+    if (cost && cost->client && waited_as_another(ticket, cost->client))
+        vl_slot_charge_client(shm, ticket->account, &ticket->client, *ret_charged, 0);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
 

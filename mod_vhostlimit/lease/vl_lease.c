@@ -25,6 +25,7 @@
 #include <mpm_common.h>
 
 #include "base/vl_clock.h"
+#include "config/vl_headtime.h"
 #include "base/vl_pages.h"
 #include "base/vl_private.h"
 #include "core/vl_thread.h"
@@ -319,8 +320,8 @@ static int after_run(vl_lease_t *lease, int rc)
     return again;
 }
 
-/* Returns 1 if the connection holds a slot, and after the handshake its client has not
- * sent the first request. */
+/* Returns 1 if the connection holds a slot, or held one until its handshake waited for the
+ * client, and the client has not sent the first request. */
 static int has_sent_nothing(vl_lease_t *lease)
 {
     conn_rec *c = lease->c;
@@ -328,7 +329,7 @@ static int has_sent_nothing(vl_lease_t *lease)
     apr_status_t rv;
     int nothing;
 
-    if (lease->http2 || !lease->grant->holds)
+    if (lease->http2 || !(lease->grant->holds || lease->grant->given_back))
         return 0;
     bb = apr_brigade_create(c->pool, c->bucket_alloc);
     rv = ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE,
@@ -340,14 +341,21 @@ static int has_sent_nothing(vl_lease_t *lease)
 }
 
 /* Returns the slot: a connection that waits for its client holds none. It is queued at
- * the head when its request comes. */
+ * the head when its request comes, for the rest of its time, and is closed when mod_reqtimeout
+ * would close it. */
 static void return_slot(vl_lease_t *lease)
 {
+    apr_int64_t now_us = vl_clock_us();
+
     lease->waited_us = lease->grant->waited_us;
     drop_grant(lease);
     lease->requeue_at_head = 1;
     __atomic_store_n(&lease->credit_us, 0, __ATOMIC_RELAXED);
+    vl_waiters_lock();
     lease->state = IDLE;
+    vl_wheel_set(vl_leases.wheel, &lease->timer,
+                 vl_headtime_deadline(lease->c->base_server, 0, now_us, now_us, 0));
+    vl_waiters_unlock();
 }
 
 /* The MPM has polled a parked connection for output. */

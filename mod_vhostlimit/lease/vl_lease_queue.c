@@ -375,6 +375,7 @@ int vl_lease_request_slot_locked(vl_lease_t *lease, apr_int64_t since_us, int fi
     vl_lease_renew(lease);
     if (vl_slot_try(vl_leases.shm, lease->account, &grant.ticket) == APR_SUCCESS) {
         grant.holds = 1;
+        grant.waited_us = lease->waited_us;     /* before the handshake */
         use_grant_locked(lease, &grant);
         return 1;
     }
@@ -428,13 +429,14 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease)
 {
     apr_int64_t now_us = vl_clock_us();
     apr_int64_t since_us = now_us - lease->waited_us;
-    int first = lease->requeue_at_head;
+    int first = lease->requeue_at_head, runs;
 
     lease->requeue_at_head = 0;
-    lease->waited_us = 0;
-    return !vl_lease_is_limited_locked(lease) || lease->streams_blocked
+    runs = !vl_lease_is_limited_locked(lease) || lease->streams_blocked
            || continue_locked(lease, now_us)
            || vl_lease_request_slot_locked(lease, since_us, first);
+    lease->waited_us = 0;
+    return runs;
 }
 
 /* --- input of connections that would be queued ----------------------------- */

@@ -137,7 +137,8 @@ static void identify(request_rec *r, conn_t *conn, const vl_conf_t *conf,
         && conn->client_addr == r->useragent_addr
         && conf->sharing.known == VL_KNOWN_OFF && !conf->sharing.classes)
         return;
-    vl_sharing_identify(vl_child.shm, account, r->server, r, r->useragent_addr, &conn->client);
+    vl_sharing_identify(vl_child.shm, account, r->server, r, conn->sent, r->useragent_addr,
+                        &conn->client);
     conn->client_conf = conf;
     conn->client_user = user;
     /* The address of a proxied request is in the request's pool. */
@@ -162,8 +163,37 @@ static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *con
     vl_client_id_t client = conn->client;
 
     if (next != account && conf->mode == VL_MODE_ON)
-        vl_sharing_identify(vl_child.shm, next, r->server, r, r->useragent_addr, &client);
+        vl_sharing_identify(vl_child.shm, next, r->server, r, conn->sent, r->useragent_addr,
+                            &client);
     vl_lease_set_account(vl_request_lease(conn), next, conf->queue_timeout, &client);
+}
+
+/* Writes what the first request of a connection waited as, and what it is: account, class, band and
+ * hash of the client, or "exempt". t/597 compares both. */
+static void trace_identity(request_rec *r, const conn_t *conn, apr_uint32_t account,
+                           const vl_client_id_t *is, int is_exempt)
+{
+    const vl_client_id_t *waited = &conn->grant.ticket.client;
+
+    if (conn->conninfo && (conn->conninfo->ready || !conn->grant.timeout_us)
+        && !r->connection->keepalives)
+        ap_log_rerror(APLOG_MARK, APLOG_TRACE1, 0, r, "waited as %s %u %u %u %016" APR_UINT64_T_HEX_FMT
+                      ", is %s %u %u %u %016" APR_UINT64_T_HEX_FMT,
+                      conn->grant.timeout_us ? "limited" : "exempt", conn->grant.ticket.account,
+                      waited->class_no, waited->band, waited->key,
+                      is_exempt ? "exempt" : "limited", account, is->class_no, is->band, is->key);
+}
+
+/* post_read_request hook, before other modules change the header lines. */
+static int req_keep_sent(request_rec *r)
+{
+    const vl_conf_t *conf = vl_conf_get(r->server);
+    conn_t *conn = ap_get_module_config(r->connection->conn_config, &vhostlimit_module);
+
+    if (conn && !r->main && !r->prev)
+        conn->sent = conf->exempt || vl_sharing_needs_request(&conf->sharing)
+                     ? apr_table_copy(r->pool, r->headers_in) : NULL;
+    return DECLINED;
 }
 
 /* post_read_request hook. */
@@ -186,7 +216,7 @@ static int req_admit(request_rec *r)
     }
     if (vl_handshake_end(&conn->handshake))
         vl_request_forget_thread();
-    is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r);
+    is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r, conn->sent);
     found = vl_accounts_find(vl_child.shm, conf, r->hostname);
     account = account_of(conn, conf, found);
     if (conf->mode == VL_MODE_ON) {
@@ -194,6 +224,8 @@ static int req_admit(request_rec *r)
         client = conn->client;
         vl_sharing_cookie(vl_child.shm, account, r, &client);
     }
+    if (conf->mode == VL_MODE_ON)
+        trace_identity(r, conn, account, &client, is_exempt);
     if (vl_request_is_limited(conf) && !is_exempt)
         set_lease_account(r, conn, conf, account, found);
     vl_lease_note_request(vl_request_lease(conn), r);
@@ -339,6 +371,8 @@ static int req_log(request_rec *r)
 
 void vl_hooks_register(void)
 {
+    ap_hook_post_read_request(req_keep_sent, NULL, NULL, APR_HOOK_REALLY_FIRST);
+    vl_sharing_register();
     /* Last: mod_remoteip and mod_setenvif have run, and a request that they refuse takes
      * no slot. */
     ap_hook_post_read_request(req_admit, NULL, NULL, APR_HOOK_REALLY_LAST);

@@ -153,6 +153,8 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
         vl_request_end(conn->current);
         conn->current = NULL;
     }
+    if (!req && conn->grant.holds)      /* httpd has refused the request */
+        vl_request_drop_grant(conn);
     if (rv == APR_SUCCESS) {
         begin_idle(f, conn, bb);
         linger(f->c, conn);

@@ -73,6 +73,18 @@ void vl_request_leave_groups(void)
 
 /* --- the grant of the connection ------------------------------------------- */
 
+/* Returns the CPU time of the thread since its last request, and charges it to no other one. On
+ * a thread whose clock says nothing it is the account's estimate. */
+static apr_uint64_t take_thread_us(apr_uint32_t account)
+{
+    apr_int64_t began_us = last_end.us;
+
+    if (!last_end.known)
+        return vl_slot_estimate(vl_child.shm, account);
+    last_end.us = vl_meter_thread_us();
+    return last_end.us > began_us ? (apr_uint64_t)(last_end.us - began_us) : 0;
+}
+
 void vl_request_unoccupy(vl_grant_t *grant)
 {
     if (grant->occupies)
@@ -83,19 +95,25 @@ void vl_request_unoccupy(vl_grant_t *grant)
 void vl_request_drop_grant(conn_t *conn)
 {
     vl_grant_t grant = conn->grant;
+    vl_cost_t cost = { .client = &grant.ticket.client };
 
     memset(&conn->grant, 0, sizeof(conn->grant));
     vl_request_unoccupy(&grant);
-    if (grant.holds)
-        vl_waiters_end(&grant.ticket, NULL);
+    if (!grant.holds)
+        return;
+    cost.cpu_us = take_thread_us(grant.ticket.account);
+    vl_waiters_end(&grant.ticket, &cost);
 }
 
 /* Takes the grant of the connection. If the request names another host than the
- * connection's first bytes did, the slot belongs to another site and is returned. */
+ * connection's first bytes did, the slot belongs to another site and is returned. The lease that
+ * it began ends, so that the request waits in its own site. */
 static vl_grant_t take_grant(conn_t *conn, apr_uint32_t account)
 {
     vl_grant_t grant;
 
+    if (conn->grant.holds && conn->grant.ticket.account != account)
+        vl_lease_charge(vl_request_lease(conn), APR_USEC_PER_SEC);
     if (conn->grant.ticket.account != account)
         vl_request_drop_grant(conn);
     grant = conn->grant;
@@ -143,7 +161,7 @@ static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t 
  * 3. its site is below its own limits: a slot, above the number of slots if necessary,
  * 4. it waits with its thread,
  * 5. it may not wait: a refusal. */
-static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
+static void get_stream_slot(req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     vl_lease_t *lease = vl_request_lease(req->conn);
 
@@ -154,6 +172,8 @@ static void get_stream_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t 
         grant->holds = grant->ticket.account == req->account;
         if (grant->holds)
             return;
+        req->has_gained = 1;
+        req->gained = grant->ticket;
         vl_waiters_end(&grant->ticket, NULL);
     }
     grant->holds = vl_slot_continue(vl_child.shm, req->account,
@@ -283,6 +303,16 @@ void vl_request_go_on(req_t *req)
     req->occupies = 0;
 }
 
+/* Charges the cost of the request to the account and the client that the stream's connection
+ * waited as. */
+static void charge_gained(const req_t *req, apr_uint64_t us)
+{
+    if (!req->has_gained)
+        return;
+    vl_charge_part(vl_child.shm, req->gained.account, us);
+    vl_slot_charge_client(vl_child.shm, req->gained.account, &req->gained.client, us, 0);
+}
+
 void vl_request_end(req_t *req)
 {
     vl_cost_t cost;
@@ -300,6 +330,7 @@ void vl_request_end(req_t *req)
     cost.cpu_us = req->cpu_us;
     cost.client = &req->client;
     charged = vl_waiters_end(&req->admission.ticket, &cost);
+    charge_gained(req, charged);
     vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
     vl_lease_charge(vl_request_lease(req->conn), charged);
 }

@@ -11,6 +11,8 @@
  * Invariants:
  *   - a request in RUNNING holds one slot, unless its meter is paused;
  *   - `current` of a connection is NULL or a request that has not ended;
+ *   - the account and the client that a connection waited as are charged for what it gained, also
+ *     if its request turns out to belong to another one, or cannot be read;
  *   - a req_t lives in r->pool and ends with it, a conn_t lives in c->pool.
  *
  * One thread at a time works on a connection, so there is no lock. Only vl_meter_tick()
@@ -57,6 +59,9 @@ typedef struct req_t {
     vl_client_id_t client;      /* its client (vl_clients.h); set if its site is On */
     vl_admission_t admission;   /* the decision, and the slot while it is counted */
     apr_int64_t waited_us;      /* in the queue */
+    int has_gained;             /* it runs in place of a stream of `gained`, whose account and
+                                 * client are charged too */
+    vl_ticket_t gained;
     apr_int64_t started;        /* when it was admitted */
     vl_meter_t meter;           /* while it is counted */
     int occupies;               /* paused, and its thread is counted (vl_thread.h) */
@@ -79,6 +84,8 @@ typedef struct conn_t {
     const apr_sockaddr_t *client_addr;
     const vl_conf_t *client_conf;
     apr_uint32_t client_user;   /* vl_hosts_identity() of its account */
+    apr_table_t *sent;          /* header lines of the request as sent (vl_seen.h); NULL: no
+                                 * directive of its site looks at them */
     int is_last;                /* the client sends no request after this one */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */
@@ -125,7 +132,8 @@ void vl_request_leave_groups(void);
 
 /* --- the grant of the connection ------------------------------------------- */
 
-/* Returns the connection's unused slot and forgets its grant. */
+/* Returns the connection's slot, which no request of its account has used, and forgets its grant.
+ * The account and the client that waited are charged the work of the thread so far. */
 void vl_request_drop_grant(conn_t *conn);
 /* The thread that is counted for the grant is free, or holds a slot: it is counted no
  * more. */

@@ -291,6 +291,8 @@ static void put_sni(const char *host)
 
 /* A ClientHello message as TLS 1.2 or 1.3 has it.  host NULL: no SNI;
  * padding: bytes of an extension behind it. */
+static const char *alpn = "";       /* contents of the list of protocols */
+
 static apr_size_t client_hello(const char *host, int tls13, apr_size_t padding)
 {
     static const char zeros[9000], session[32] = "session";
@@ -299,6 +301,14 @@ static apr_size_t client_hello(const char *host, int tls13, apr_size_t padding)
 
     if (padding)
         put_extension(21, zeros, padding);
+    if (*alpn) {
+        FROM_HERE(list);
+
+        put(alpn, strlen(alpn));
+        put_length(list, 2);
+        put_length(list, 2);
+        put_number(16, 2);
+    }
     if (tls13)
         put_extension(43, "\2\3\4", 3); /* supported_versions: 1.3 */
     if (host)
@@ -375,6 +385,24 @@ static void client_hellos(void)
     name[255] = 'a';
     len = records(client_hello(name, 1, 0), 16384);
     ok(peek(wire, len) == VL_PEEK_NO_HOST, "256 do not");
+}
+
+static void acme_hellos(void)
+{
+    static const struct { const char *protocols; int acme; } each[] = {
+        { "\012acme-tls/1", 1 }, { "\012acme-tls/2", 0 }, { "\002h2\012acme-tls/1", 0 },
+        { "\010http/1.1", 0 }
+    };
+    apr_size_t len;
+    unsigned i;
+
+    for (i = 0; i < sizeof(each) / sizeof(*each); i++) {
+        alpn = each[i].protocols;
+        len = records(client_hello("a.example", 1, 0), 16384);
+        ok(asks_tls(len, "a.example") && found.acme == each[i].acme, "ALPN %s: acme %d",
+           alpn + 1, each[i].acme);
+    }
+    alpn = "";
 }
 
 static void tls_behind_proxy(void)
@@ -533,6 +561,7 @@ int main(void)
     proxy_v1();
     proxy_v2_is_skipped();
     client_hellos();
+    acme_hellos();
     tls_behind_proxy();
     odd_hellos();
     lengths_that_lie();

@@ -247,6 +247,40 @@ static void a_client_is_charged_while_others_wait(void)
     ok(is_empty(shm), "the segment is empty");
 }
 
+static apr_uint64_t charged(vl_shm_t *shm, const vl_client_id_t *client)
+{
+    vl_client_entry_t entry = { 0 };
+
+    return vl_clients_find(vl_shm_clients(shm), client->key, &entry) ? entry.cpu_us : 0;
+}
+
+static void the_client_that_waited_is_charged(void)
+{
+    vl_shm_t *shm = make(4, CHILDREN), one;
+    apr_uint32_t a = account(shm, "a", 0);
+    vl_client_id_t waited = { .prefix = { 1 } }, is = { .prefix = { 2 } };
+    vl_cost_t cost = { .cpu_us = 5000, .client = &is };
+    vl_ticket_t held;
+
+    vl_clients_key(vl_shm_clients(shm), a, &waited);
+    vl_clients_key(vl_shm_clients(shm), a, &is);
+    vl_slot_set(shm, 1);
+    one = view(shm, 0, 10);
+    enter(&one, a, &held);
+    vl_clients_backlog(vl_shm_inner(shm, a), vl_clock_us());
+    held.client = waited;
+    vl_slot_end(&one, &held, &cost);
+    ok(charged(shm, &is) && !charged(shm, &waited),
+       "a request that did not wait is charged to its own client");
+    enter(&one, a, &held);
+    held.client = waited;
+    held.client_us = 1;
+    vl_slot_end(&one, &held, &cost);
+    ok(charged(shm, &waited) == charged(shm, &is) / 2,
+       "a request that waited as another client is charged to that one too");
+    ok(is_empty(shm), "the segment is empty");
+}
+
 static void a_child_without_threads_gets_nothing(void)
 {
     vl_shm_t *shm = make(4, CHILDREN), one, two;
@@ -657,6 +691,7 @@ int main(void)
     a_charged_client_is_behind_in_every_child();
     a_charged_client_hides_no_other();
     a_client_is_charged_while_others_wait();
+    the_client_that_waited_is_charged();
     a_child_without_threads_gets_nothing();
     a_paused_child_gets_nothing();
     a_stalled_child_gets_nothing();
