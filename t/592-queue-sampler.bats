@@ -1,0 +1,164 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The sampler: it finds the CPU time of back ends without configuration, requests that sleep
+# hold no slot, and a call of the server to itself goes ahead of its callers.
+
+load lib/live
+
+setup() { requires root php_fpm mod_proxy_fcgi; }
+
+teardown() { all_of stop_master end_server; }
+
+# One master with a pool for each vhost, and one for both of them.
+start_master() {
+  local root=$HTTPD_ROOT/fpm user pool
+  user=$(httpd_user)
+  mkdir -p "$root"
+  {
+    printf '%s\n' '[global]' "pid = $root/pid" "error_log = $root/log" 'daemonize = yes'
+    for pool in a b shared; do
+      printf '%s\n' "[$pool]" "user = $user" "group = $(id -gn "$user")" "listen = $root/$pool" \
+        "listen.owner = $user" 'pm = static' 'pm.max_children = 24'
+    done
+  } >"$root/conf"
+  "$(php_fpm_program | sed -n 1p)" -n -y "$root/conf" 3>&- 4>&- </dev/null >"$root/out" 2>&1
+  wait_until 10 test -S "$root/shared"
+}
+
+stop_master() {
+  local pid
+  pid=$(cat "$HTTPD_ROOT/fpm/pid" 2>/dev/null) || return 0
+  kill "$pid"
+  wait_until 10 gone "$pid"
+}
+
+to_pool() { # <vhost> <pool>   prints the line that sends PHP pages there
+  printf '%s <FilesMatch "\.php$">\nSetHandler "proxy:unix:%s/fpm/%s|fcgi://%s/"\n</FilesMatch>\n' \
+    "$1" "$HTTPD_ROOT" "$2" "$2"
+}
+
+make_php_pages() {
+  local name
+  for name in a b; do
+    cat >"$HTTPD_ROOT/htdocs/$name/burn.php" <<'END'
+<?php
+function used() { $u = getrusage(); return $u['ru_utime.tv_sec'] * 1e3 + $u['ru_utime.tv_usec'] / 1e3; }
+for ($until = used() + $_GET['ms']; used() < $until;);
+echo 'burnt';
+END
+    echo '<?php usleep($_GET["ms"] * 1000); echo "slept";' >"$HTTPD_ROOT/htdocs/$name/sleep.php"
+    cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<END
+<?php
+\$with = stream_context_create(['http' => ['header' => "Host: a.test\r\nConnection: close", 'timeout' => 30]]);
+echo file_get_contents('http://127.0.0.1:$(httpd_port)/page.html', false, \$with) ? 'called' : 'failed';
+END
+    echo '<?php echo "sorry";' >"$HTTPD_ROOT/htdocs/$name/err.php"
+  done
+}
+
+# Starts the master and Apache with a and b in these pools.
+start_with_pools() { # <pool of a> <pool of b> [start_httpd argument]...
+  make_site 'a b c'
+  start_httpd -l proxy -l proxy_fcgi -v "$(to_pool a "$1")" -v "$(to_pool b "$2")" "${@:3}" 'VhostLimit On'
+  start_master
+  make_php_pages
+}
+
+# CPU time of the workers of a pool, by the kernel's counters, ms.
+pool_ms() { # <pool>
+  local pid ms=0
+  for pid in $(pgrep -P "$(<"$HTTPD_ROOT/fpm/pid")" -f "pool $1\$"); do
+    ms=$((ms + $(awk '{ print ($14 + $15) * 10 }' "/proc/$pid/stat")))
+  done
+  echo "$ms"
+}
+
+backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
+
+@test "the CPU time of each pool of one PHP-FPM master is charged to its site" {
+  start_with_pools a b
+  local i used
+  for i in 1 2 3 4 5 6; do
+    is "$(get a '/burn.php?ms=300') $(get b '/sleep.php?ms=50')" '200 200'
+  done
+  settles a cost processes
+  settles b cost processes
+  settles c cost thread
+  used=$(pool_ms a)
+  charged_enough() { at_least "$(backend_ms a)" $((used * 7 / 10)) 2>/dev/null; }
+  wait_until 10 charged_enough
+  at_most "$(backend_ms a)" $((used * 11 / 10 + 20)) "ms charged to a, whose pool used $used ms"
+  at_most "$(backend_ms b)" 100 "ms charged to b, whose pages sleep"
+}
+
+@test "the CPU time of a pool that two sites share is charged to the one that uses it" {
+  start_with_pools shared shared
+  local i
+  for i in 1 2 3 4 5 6 7 8; do begin_request "b$i" b '/sleep.php?ms=4000'; done
+  for i in 1 2 3 4 5 6; do is "$(get a '/burn.php?ms=300')" 200; done
+  for i in 1 2 3 4 5 6 7 8; do is "$(answer_of "b$i")" 200; done
+  is_divided() { (($(backend_ms a) > 500 && $(backend_ms a) > 4 * $(backend_ms b))); }
+  wait_until 10 is_divided || fail "a: $(backend_ms a) ms, b: $(backend_ms b) ms"
+}
+
+@test "requests that sleep hold nearly no slot, and a number of slots that is set counts requests" {
+  start_with_pools a b -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 64' -t 'ThreadsPerChild 64' \
+    -t 'MaxRequestWorkers 64' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64'
+  local i slots
+  slots=$(status_json | jq .slots)
+  for i in $(seq $((slots + 6))); do begin_request "s$i" a '/sleep.php?ms=15000'; done
+  wait_until 10 status_at_least a running $((slots < 18 ? slots + 6 : 24))
+  wait_until 10 status_at_least a asleep 10
+  is "$(get b '/burn.php?ms=10')" 200 "while they sleep"
+  at_most "$(status_of a runnable_permille)" 3000 "thousandths of slots that they hold"
+  for i in $(seq $((slots + 6))); do is "$(answer_of "s$i")" 200; done
+  stop_httpd
+  start_httpd -l proxy -l proxy_fcgi -v "$(to_pool a a)" 'VhostLimit On' 'VhostLimitSlots 5'
+  make_php_pages
+  for i in 1 2 3 4 5 6 7 8; do begin_request "t$i" a '/sleep.php?ms=2000'; done
+  wait_until 10 status_at_least a waiting 3
+  at_most "$(status_of a running)" 5 "requests in five slots"
+  for i in 1 2 3 4 5 6 7 8; do is "$(answer_of "t$i")" 200; done
+}
+
+@test "a page that asks its own site is answered, also with one running request" {
+  start_with_pools a b 'VhostLimitConcurrency 1' 'VhostLimitQueue 100 20s'
+  local i
+  for i in 1 2 3 4; do begin_request "c$i" a /call.php; done
+  for i in 1 2 3 4; do is "$(answer_of "c$i")" 200; done
+  is "$(cat "$(hold_dir)"/c[1-4].body)" calledcalledcalledcalled
+  is "$(status_of a refused)" 0
+}
+
+@test "the error page of a refusal takes a slot, or is Apache's own" {
+  start_with_pools a b 'VhostLimitSlots 2' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
+    -v 'a ErrorDocument 503 /err.php'
+  begin_request one a '/sleep.php?ms=3000'
+  wait_until 10 status_is a running 1
+  is "$(get a /page.html) $(answer_body)" '503 sorry' "a slot is free"
+  begin_request two b '/sleep.php?ms=3000'
+  wait_until 10 status_is b running 1
+  is "$(get a /page.html)" 503
+  like "$(answer_body)" 'Service Unavailable' "no slot is free"
+  is "$(answer_of one) $(answer_of two)" '200 200'
+  is "$(access_log a | awk '/err/' | wc -l)" 0 "no request of its own"
+}
+
+@test "a sampler that has died is started again, and none is left when the server stops" {
+  start_httpd 'VhostLimit On'
+  local first
+  sampler() { pgrep -P "$(httpd_pid)" -x vl-sampler; }
+  another() { local now; now=$(sampler) && [[ $now != "$first" ]]; }
+  wait_until 10 sampler
+  first=$(sampler)
+  kill -KILL "$first"
+  wait_until 20 another
+  error_log_has 'VL0074'
+  first=$(sampler)
+  graceful_httpd
+  wait_until 20 another
+  first=$(sampler)
+  stop_httpd
+  wait_until 10 gone "$first"
+}
