@@ -73,6 +73,7 @@ suexec_program() { printf '%s\n' "$("$(httpd_program)" -V | sed -n 's/.*SUEXEC_B
 
 @test "Files cannot hide what is below a folder that the site may read" {
   requires root landlock
+  # shellcheck disable=SC2030
   HTTPD_ROOT=/run/vl-sandbox-config            # not below /tmp, which may be written to
   right 'VL0070: site a\.test .*Files cannot take away rights to .*/sub below .*/a: write VhostLimitSandbox Full' \
     -v 'a VhostLimitSandbox Files' -v "b DocumentRoot $HTTPD_ROOT/htdocs/a/sub"
@@ -149,6 +150,7 @@ export LOG_MAY_SAY='VL0070|exit signal Killed'
 }
 
 # Prints what a program of the site can read of the paths.
+# shellcheck disable=SC2031  # each test that calls it sets HTTPD_ROOT
 reads() { # <vhost> <path>...
   local vhost=$1
   printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n"\ncat %s 2>/dev/null\n' "${*:2}" >"$HTTPD_ROOT/cgi/read.sh"

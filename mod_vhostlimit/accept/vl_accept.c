@@ -28,15 +28,19 @@ static struct {
 static void *APR_THREAD_FUNC run(apr_thread_t *thread, void *data)
 {
     struct sched_param param = { 0 };
+    int tries;
 
     pthread_mutex_lock(&accepting.may_begin);
     pthread_mutex_unlock(&accepting.may_begin);
     /* New connections then do not preempt the work on accepted ones, so several are
      * classified per wake-up. */
     sched_setscheduler(0, SCHED_BATCH, &param);
-    while (!vl_listener_child_take_over(&accepting.listeners)
-           && !vl_acceptor_is_stopping())
+    for (tries = 0; !vl_listener_child_take_over(&accepting.listeners)
+                    && !vl_acceptor_is_stopping(); tries++) {
+        if (tries == VL_LISTENER_TRIES)
+            vl_listener_report_wait();
         apr_sleep(1000);
+    }
     vl_acceptor_run(&accepting.listeners, NULL);
     vl_watchdog_rest();
     return NULL;

@@ -104,12 +104,13 @@ static struct {
 /* Its address is the source of events of vl_lease_input_fd(). */
 static const int lease_input;
 
-/* source: the listener, the connection or &lease_input; NULL: the wake-up descriptor. */
-static void watch(int fd, apr_uint32_t events, const void *source)
+/* source: the listener, the connection or &lease_input; NULL: the wake-up descriptor.  Returns
+ * 0, or -1 and errno: the kernel has no memory or no watch left (epoll_ctl(2)). */
+static int watch(int fd, apr_uint32_t events, const void *source)
 {
     struct epoll_event ev = { events, { .ptr = (void *)source } };
 
-    epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+    return epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
 static void watch_listeners(void)
@@ -626,7 +627,12 @@ int vl_acceptor_open(int is_prefork)
         close(acceptor.epoll_fd);
         return -1;
     }
-    watch(vl_shm_child_wake_fd(vl_child.shm), EPOLLIN, NULL);
+    /* Without it each grant would wait for the next tick. */
+    if (watch(vl_shm_child_wake_fd(vl_child.shm), EPOLLIN, NULL)) {
+        close(pass_fd);
+        close(acceptor.epoll_fd);
+        return -1;
+    }
     vl_rescue_child_init();
     return pass_fd;
 }

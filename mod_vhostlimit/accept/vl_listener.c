@@ -19,6 +19,7 @@
 #include <ap_mpm.h>
 #include <apr_portable.h>
 #include <http_core.h>
+#include <http_log.h>
 #include <unixd.h>
 
 #include "accept/vl_newconn.h"
@@ -259,6 +260,15 @@ int vl_listener_child_take_over(const vl_listeners_t *listeners)
         lr->accept_func = accept_passed;
     }
     return 1;
+}
+
+void vl_listener_report_wait(void)
+{
+    ap_log_error(APLOG_MARK, APLOG_ERR, 0, vl_child.main_server, VLOGNO(0047)
+                 "the MPM has not set its accept functions for %d s, so this child process "
+                 "accepts no connections. It goes on waiting. If the message repeats, another "
+                 "module has set accept functions of its own: unload it, or this module",
+                 VL_LISTENER_TRIES / 1000);
 }
 
 int vl_listener_child_copy(const ap_listen_rec *real, int n,

@@ -53,6 +53,11 @@ void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_list
  * connection is passed. */
 int vl_listener_child_take_over(const vl_listeners_t *listeners);
 
+/* The acceptors of both kinds look once a millisecond whether the MPM has set its accept
+ * functions.  After so many looks they call vl_listener_report_wait(), once, and go on. */
+#define VL_LISTENER_TRIES 5000
+void vl_listener_report_wait(void);
+
 /* --- the acceptor is a child process (vl_prefork.c) ----------------------- */
 
 /* Duplicates the n sockets in the list `real`. Returns 0 if there are not enough

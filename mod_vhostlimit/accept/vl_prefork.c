@@ -182,11 +182,13 @@ static int mpm_is_ready(void)
 static void *take_over(void *unused)
 {
     ap_listen_rec *lr = prefork.first;
-    int i, fd;
+    int i, fd, tries;
 
-    while (!mpm_is_ready()) {
+    for (tries = 0; !mpm_is_ready(); tries++) {
         if (__atomic_load_n(&prefork.stopping, __ATOMIC_RELAXED))
             return NULL;
+        if (tries == VL_LISTENER_TRIES)
+            vl_listener_report_wait();
         apr_sleep(1000);
     }
     for (i = 0; i < prefork.n; i++, lr = lr->next)

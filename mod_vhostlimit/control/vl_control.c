@@ -8,9 +8,14 @@
  *  - It creates answers and changes the list of clients while it holds fork_lock.  Every
  *    fork() takes fork_lock too.  So no child process starts with a lock that the control
  *    thread holds, or with a descriptor that vl_control_child_init() does not close.
- *  - Answers that look at the files of sites are created without fork_lock: a file system
- *    that does not answer would keep the server from starting child processes.  They use no
- *    lock but malloc()'s, which fork() takes itself.
+ *  - It looks at no file of a site: a file system that does not answer would keep the server
+ *    from starting child processes and, because stop() joins the thread, from restarting.
+ *    Rules of sandboxes were made at the start; vhostlimitctl looks for links itself.  The
+ *    answer with them is created without fork_lock, because it needs memory only.
+ *  - What remains: an answer that writes limits of cgroups holds fork_lock meanwhile.  The
+ *    kernel can need long to lower memory.max, because it reclaims memory then, and no
+ *    child process starts until it has done so.  The error log is written under fork_lock
+ *    too.
  *  - It allocates memory only from pools that no other thread uses.
  * The thread serves up to CLIENTS connections at the same time, with a deadline each.  It
  * also takes back changes of limits whose time is over. */
