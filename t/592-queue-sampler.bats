@@ -116,7 +116,7 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   stop_httpd
   start_httpd -l proxy -l proxy_fcgi -v "$(to_pool a a)" 'VhostLimit On' 'VhostLimitSlots 5'
   make_php_pages
-  for i in 1 2 3 4 5 6 7 8; do begin_request "t$i" a '/sleep.php?ms=2000'; done
+  for i in 1 2 3 4 5 6 7 8; do begin_request "t$i" a '/sleep.php?ms=8000'; done
   wait_until 10 status_at_least a waiting 3
   at_most "$(status_of a running)" 5 "requests in five slots"
   for i in 1 2 3 4 5 6 7 8; do is "$(answer_of "t$i")" 200; done
@@ -134,10 +134,10 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 @test "the error page of a refusal takes a slot, or is Apache's own" {
   start_with_pools a b 'VhostLimitSlots 2' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
     -v 'a ErrorDocument 503 /err.php'
-  begin_request one a '/sleep.php?ms=3000'
+  begin_request one a '/sleep.php?ms=15000'
   wait_until 10 status_is a running 1
   is "$(get a /page.html) $(answer_body)" '503 sorry' "a slot is free"
-  begin_request two b '/sleep.php?ms=3000'
+  begin_request two b '/sleep.php?ms=15000'
   wait_until 10 status_is b running 1
   is "$(get a /page.html)" 503
   like "$(answer_body)" 'Service Unavailable' "no slot is free"
@@ -154,7 +154,7 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   first=$(sampler)
   kill -KILL "$first"
   wait_until 20 another
-  error_log_has 'VL0074'
+  error_log_has 'VL0076'
   first=$(sampler)
   graceful_httpd
   wait_until 20 another

@@ -352,6 +352,20 @@ apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
     return rv;
 }
 
+apr_status_t vl_slot_error_page(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket)
+{
+    apr_status_t rv = vl_segment_lock_child(shm);
+
+    if (rv != APR_SUCCESS)
+        return rv;
+    if (!shm->queue.head->heap_len && vl_queue_free(&shm->queue))
+        take_slot_locked(shm, account, 0, ret_ticket);
+    else
+        rv = APR_EAGAIN;
+    vl_segment_unlock(shm);
+    return rv;
+}
+
 /* Returns 1 if others wait, and as many requests run as connections with a lease may add
  * up to. */
 static int is_overrun(const vl_shm_t *shm, unsigned flags)

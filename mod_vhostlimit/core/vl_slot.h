@@ -77,6 +77,10 @@ apr_status_t vl_slot_take(vl_shm_t *shm, vl_ticket_t *ret_ticket);
 apr_status_t vl_slot_try(vl_shm_t *shm, apr_uint32_t account,
                          vl_ticket_t *ret_ticket);
 
+/* Takes a slot for the error page of a refused request, also if the account has reached its own
+ * limits. Returns APR_EAGAIN if no slot is free or others wait. */
+apr_status_t vl_slot_error_page(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket);
+
 /* Result of vl_slot_enter(). */
 typedef struct vl_admission_t {
     vl_decision_t decision;

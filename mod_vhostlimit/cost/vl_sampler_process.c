@@ -97,13 +97,16 @@ static void maintain(int reason, void *data, apr_wait_t status)
     case APR_OC_REASON_LOST:
         unregister();
         vl_duty_sampler(sampler.conf.shm)->state = VL_SAMPLER_NONE;
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0074)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0076)
                      "the sampler has ended: until the next one works, sites are shared by "
                      "what was last known of them. It is started again now");
         start();
         break;
     case APR_OC_REASON_RESTART:
         unregister();
+        break;
+    case APR_OC_REASON_UNREGISTER:
+        sampler.registered = 0;
         break;
     default:
         break;
@@ -121,7 +124,7 @@ static void start(void)
     }
     if (rv != APR_INPARENT) {
         sampler.proc.pid = 0;
-        ap_log_error(APLOG_MARK, APLOG_WARNING, rv, sampler.main_server, VLOGNO(0075)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, rv, sampler.main_server, VLOGNO(0077)
                      "the sampler cannot be started: back ends are not charged, and requests "
                      "that sleep hold slots. Raise TasksMax or the memory limit, and restart");
         return;

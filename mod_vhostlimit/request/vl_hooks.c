@@ -300,7 +300,7 @@ static int admit_error_page(request_rec *r, req_t *req)
 {
     const vl_conf_t *conf = vl_conf_get(r->server);
 
-    if (vl_slot_try(vl_child.shm, req->account, &req->admission.ticket) != APR_SUCCESS)
+    if (vl_slot_error_page(vl_child.shm, req->account, &req->admission.ticket) != APR_SUCCESS)
         return conf->status_code;
     req->is_error_page = req->admission.entered = 1;
     vl_request_begin(req, conf);
