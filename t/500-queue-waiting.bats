@@ -114,8 +114,7 @@ waits_and_is_served_on() { # <mpm>
   is "$(head_of sub Connection)" '' "with an empty queue"
 }
 
-# Programs are charged by the clock here, so the first one uses up the lease.
-@test "the next request of a keep-alive connection is queued behind earlier ones" {
+@test "the next request of a keep-alive connection is queued behind an earlier one" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitCgroup off'
   hold_request one a
   begin_request two a '/cgi/hold.sh?n[1-2]'
@@ -124,7 +123,7 @@ waits_and_is_served_on() { # <mpm>
   release_request one
   is "$(answer_of cgiholdshn4) $(answer_of two | xargs)" '200 200 200'
   settles a running 0
-  is "$(begun n.)" 'n1 n3 n4 n2'
+  like "$(begun n.)" '^n1 n3 '
 }
 
 @test "with one slot for the server, a request of another vhost waits" {

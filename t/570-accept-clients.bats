@@ -184,9 +184,7 @@ by_front() { # <vhost> [curl argument]...
   done
 }
 
-# Work in a back end is charged by the clock, because a sleeping program uses hardly any
-# CPU time.
-@test "mod_proxy_http and a balancer: back ends are charged to the requesting vhost" {
+@test "mod_proxy_http and a balancer: requests are counted, and sleeping in a back end costs nothing" {
   requires mod_proxy_http mod_proxy_balancer
   local n
   start_httpd -l proxy -l proxy_http -l proxy_balancer -l slotmem_shm -l lbmethod_byrequests 'VhostLimit On' -v 'c VhostLimit Off' -v 'a ProxyPreserveHost Off' \
@@ -196,8 +194,7 @@ by_front() { # <vhost> [curl argument]...
     -o 'c a b'
   counts_as 20 a web -o /dev/null -f "$(url a '/many/cgi/nap.sh?[1-20]')"
   n=$(status_of a charged_us)
-  at_least "$n" 100000 "us charged"
-  at_most "$(status_of a cpu_us)" "$((n / 2))" "of them, CPU time"
+  at_most "$n" 100000 "us charged for 0.2 s in service"
 }
 
 # ---- cheap responses

@@ -236,12 +236,12 @@ memory_of() { # <pid>...
   for pid; do awk '/^VmRSS/ { print $2 }' "/proc/$pid/status"; done | awk '{ n += $1 } END { print n + 0 }'
 }
 
-# The parent's children that run httpd, one pid a line.
+# The parent's children that run httpd, one pid a line. The sampler is none.
 httpd_children() {
   local pid exe
   exe=$(readlink "/proc/$(httpd_pid)/exe")
   tr ' ' '\n' <"/proc/$(httpd_pid)/task/$(httpd_pid)/children" | while read -r pid; do
-    if [[ $(readlink "/proc/$pid/exe") == "$exe" ]]; then echo "$pid"; fi
+    if [[ $(readlink "/proc/$pid/exe") == "$exe" && $(<"/proc/$pid/comm") != vl-sampler ]]; then echo "$pid"; fi
   done
 }
 
