@@ -72,6 +72,7 @@ typedef struct process_t {
 } process_t;
 
 typedef struct backend_t {
+    struct backend_t *next;         /* of the free ones */
     char name[128];
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
     int listen_fd;                  /* descriptor at which its processes have it, or -1 */
@@ -97,6 +98,7 @@ typedef struct backend_t {
 } backend_t;
 
 typedef struct user_t {             /* an account */
+    struct user_t *next;            /* of the free ones */
     apr_uint32_t account;
     backend_t *last;                /* that it used, or NULL */
     apr_int64_t seen_us;
@@ -105,13 +107,16 @@ typedef struct user_t {             /* an account */
 } user_t;
 
 struct vl_backends_t {
-    apr_pool_t *scratch;
+    apr_pool_t *pool, *scratch;
+    apr_uint32_t random;
     pid_t server;
     const char *cgroup;
     apr_hash_t *by_name;            /* name -> backend_t */
     apr_hash_t *by_pid;             /* pid -> process_t */
     apr_hash_t *users;              /* account -> user_t */
     process_t *free;
+    backend_t *free_backends;
+    user_t *free_users;
     apr_uint32_t round;
     apr_int64_t now_us, scan_us;
     apr_uint32_t processes;
@@ -133,6 +138,8 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgrou
 {
     vl_backends_t *b = apr_pcalloc(p, sizeof(*b));
 
+    b->pool = p;
+    b->random = 1;
     apr_pool_create(&b->scratch, p);
     b->server = server;
     b->cgroup = cgroup;
@@ -168,6 +175,15 @@ void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *childr
     b->moments = b->calls = 0;
 }
 
+/* Returns a number that need not be unpredictable (xorshift32, Marsaglia 2003). */
+static apr_uint32_t next_random(vl_backends_t *b)
+{
+    b->random ^= b->random << 13;
+    b->random ^= b->random >> 17;
+    b->random ^= b->random << 5;
+    return b->random;
+}
+
 /* --- tables ------------------------------------------------------------------- */
 
 static backend_t *backend_get(vl_backends_t *b, const char *name)
@@ -176,9 +192,12 @@ static backend_t *backend_get(vl_backends_t *b, const char *name)
 
     if (found)
         return found;
-    found = calloc(1, sizeof(*found));
-    if (!found)
-        return NULL;
+    found = b->free_backends;
+    if (found)
+        b->free_backends = found->next;
+    else
+        found = apr_palloc(b->pool, sizeof(*found));
+    memset(found, 0, sizeof(*found));
     apr_cpystrn(found->name, name, sizeof(found->name));
     found->listen_fd = -1;
     found->scan_wait_us = SCAN_LEAST_US;
@@ -190,7 +209,13 @@ static user_t *user_get(vl_backends_t *b, apr_uint32_t account)
 {
     user_t *user = apr_hash_get(b->users, &account, sizeof(account));
 
-    if (!user && (user = calloc(1, sizeof(*user)))) {
+    if (!user) {
+        user = b->free_users;
+        if (user)
+            b->free_users = user->next;
+        else
+            user = apr_palloc(b->pool, sizeof(*user));
+        memset(user, 0, sizeof(*user));
         user->account = account;
         apr_hash_set(b->users, &user->account, sizeof(user->account), user);
     }
@@ -243,9 +268,7 @@ static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
     if (process)
         b->free = process->next;
     else
-        process = malloc(sizeof(*process));
-    if (!process)
-        return NULL;
+        process = apr_palloc(b->pool, sizeof(*process));
     memset(process, 0, sizeof(*process));
     process->pid = pid;
     process->cpu_ns = vl_proc_cpu_ns(pid);
@@ -271,7 +294,7 @@ static void remove_process(vl_backends_t *b, backend_t *backend, process_t **at)
     b->free = process;
 }
 
-static void add_hint(backend_t *backend, int fd)
+static void add_hint(vl_backends_t *b, backend_t *backend, int fd)
 {
     int i;
 
@@ -280,7 +303,7 @@ static void add_hint(backend_t *backend, int fd)
             return;
     }
     if (i == HINTS)
-        i = rand() % HINTS;
+        i = (int)(next_random(b) % HINTS);
     else
         backend->hints++;
     backend->hint[i] = fd;
@@ -298,10 +321,10 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
     int found = 0;
     DIR *dir;
 
-    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    apr_snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
     dir = opendir(path);
     while (dir && (entry = readdir(dir))) {
-        int fd = atoi(entry->d_name);
+        int fd = (int)strtol(entry->d_name, NULL, 10);
         apr_uint64_t here;
 
         if (entry->d_name[0] == '.')
@@ -312,14 +335,14 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
         process = add_process(b, backend, pid);
         if (here == backend->listener)
             backend->listen_fd = fd;
-        else if (process) {
-            add_hint(backend, fd);
+        else {
+            add_hint(b, backend, fd);
             process->inode_round = 0;
         }
         found |= here == inode;
     }
     if (dir)
-        closedir(dir);
+        (void)closedir(dir);
     return found;
 }
 
@@ -365,13 +388,13 @@ static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
         return 0;
     dir = opendir("/proc");
     while (dir && (entry = readdir(dir))) {
-        pid_t pid = atoi(entry->d_name);
+        pid_t pid = (int)strtol(entry->d_name, NULL, 10);
 
         if (pid > 0 && !is_server(b, pid))
             found |= check_process(b, backend, pid, inode);
     }
     if (dir)
-        closedir(dir);
+        (void)closedir(dir);
     b->scan_us = b->now_us + (cpu_us() - from_us) * SCAN_REST;
     /* Programs that end sooner than they are found must not cause scans for ever. */
     backend->scan_wait_us = found ? SCAN_LEAST_US
@@ -494,11 +517,9 @@ static void note_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
     user_t *user = user_get(b, account);
 
     share->seen_us = backend->seen_us = b->now_us;
-    if (user) {
-        user->seen_us = b->now_us;
-        user->by = by;
-        user->last = backend;
-    }
+    user->seen_us = b->now_us;
+    user->by = by;
+    user->last = backend;
 }
 
 static void note_call(vl_backends_t *b, const vl_peer_t *peer)
@@ -517,7 +538,7 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
                      || scan_all(b, backend, inode)))
         process = find_process(b, backend, inode);
     if (!process && backend->n_processes <= FEW_PROCESSES && backend->processes) {
-        int n = rand() % backend->n_processes;
+        int n = (int)(next_random(b) % (apr_uint32_t)backend->n_processes);
 
         for (process = backend->processes; n; n--)
             process = process->next;
@@ -548,10 +569,9 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     if (!inode || (is_pipe && depth))
         return VL_WAIT_NOTHING;
     if (is_pipe) {
-        snprintf(peer.name, sizeof(peer.name), "programs of process %d", (int)pid);
+        apr_snprintf(peer.name, sizeof(peer.name), "programs of process %d", (int)pid);
         backend = backend_get(b, peer.name);
-        return backend ? look_at_backend(b, backend, account, inode, pid, tid, depth, ret_runs)
-                       : VL_WAIT_NOTHING;
+        return look_at_backend(b, backend, account, inode, pid, tid, depth, ret_runs);
     }
     switch (vl_proc_peer(pid, fd, inode, &peer)) {
     case VL_PEER_NONE:
@@ -564,11 +584,9 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
     case VL_PEER_REMOTE:
         backend = backend_get(b, peer.name);
-        if (backend) {
-            backend->is_remote = 1;
-            if (!depth)
-                note_use(b, backend, account, VL_COST_REMOTE);
-        }
+        backend->is_remote = 1;
+        if (!depth)
+            note_use(b, backend, account, VL_COST_REMOTE);
         return VL_WAIT_ASLEEP;
     case VL_PEER_HERE:
     case VL_PEER_HIDDEN:
@@ -579,12 +597,10 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         return VL_WAIT_ASLEEP;
     }
     user = user_get(b, account);
-    if (user && user->last && find_process(b, user->last, peer.inode))
+    if (user->last && find_process(b, user->last, peer.inode))
         return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
     vl_proc_name(&peer);
     backend = backend_get(b, peer.name);
-    if (!backend)
-        return VL_WAIT_NOTHING;
     if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
         backend->listener = vl_proc_listener(&peer);
     return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
@@ -688,7 +704,8 @@ static void divide(vl_backends_t *b, backend_t *backend)
 
         part = sum ? (apr_uint64_t)((double)backend->owed_ns * (double)share->ns / (double)sum)
                    : share == last ? backend->owed_ns : 0;
-        if (part && (user = user_get(b, share->account))) {
+        if (part) {
+            user = user_get(b, share->account);
             user->ns += part;
             if (user->seen_us < backend->seen_us)
                 user->seen_us = backend->seen_us;
@@ -722,7 +739,8 @@ static void forget_backend(vl_backends_t *b, backend_t *backend)
     while (backend->processes)
         remove_process(b, backend, &backend->processes);
     apr_hash_set(b->by_name, backend->name, APR_HASH_KEY_STRING, NULL);
-    free(backend);
+    backend->next = b->free_backends;
+    b->free_backends = backend;
 }
 
 void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
@@ -754,7 +772,8 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
         user->ns %= 1000;
         if (idle) {
             apr_hash_set(b->users, &user->account, sizeof(user->account), NULL);
-            free(user);
+            user->next = b->free_users;
+            b->free_users = user;
         }
     }
 }

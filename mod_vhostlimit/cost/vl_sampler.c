@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/vl_clock.h"
+#include "base/vl_pages.h"
 #include "core/vl_charge.h"
 #include "core/vl_duty.h"
 #include "core/vl_queue.h"
@@ -74,7 +75,8 @@ typedef struct sampler_t {
     pid_t *children;
     int n_children;
     vl_duty_t *duties;
-    int denied;
+    int sees;                       /* the kernel answers questions about sockets */
+    int denied;                     /* ... but not about other users' processes */
     struct {
         int port;
         apr_int64_t seen_us;
@@ -345,24 +347,22 @@ static void take_round(sampler_t *s)
         state->processes = vl_backends_processes(s->backends);
         state->unfound = vl_backends_unfound(s->backends);
     }
-    state->state = s->denied ? VL_SAMPLER_BLIND : VL_SAMPLER_RUNS;
+    state->state = s->denied || !s->sees ? VL_SAMPLER_BLIND : VL_SAMPLER_RUNS;
     state->round_at = s->now_us;
 }
 
-static int allocate(sampler_t *s)
+static void allocate(sampler_t *s, apr_pool_t *p)
 {
     apr_uint32_t accounts = vl_shm_capacity(s->shm), children = vl_shm_columns(s->shm);
 
-    /* Pages that are never written use no memory. */
-    s->seen = calloc((apr_size_t)children * VL_TASKS_MAX, sizeof(*s->seen));
-    s->accounts = calloc(accounts, sizeof(*s->accounts));
-    s->active = calloc(accounts, sizeof(*s->active));
-    s->before = calloc(accounts, sizeof(*s->before));
-    s->duties = calloc((apr_size_t)accounts * 2, sizeof(*s->duties));
-    s->children = calloc(children, sizeof(*s->children));
-    s->calls = calloc(CALLS_MOST, sizeof(*s->calls));
-    return s->seen && s->accounts && s->active && s->before && s->duties && s->children
-           && s->calls;
+    /* Of large blocks, pages that are never written use no memory. */
+    s->seen = vl_pages_make(p, (apr_size_t)children * VL_TASKS_MAX, sizeof(*s->seen));
+    s->accounts = vl_pages_make(p, accounts, sizeof(*s->accounts));
+    s->active = vl_pages_make(p, accounts, sizeof(*s->active));
+    s->before = vl_pages_make(p, accounts, sizeof(*s->before));
+    s->duties = vl_pages_make(p, (apr_size_t)accounts * 2, sizeof(*s->duties));
+    s->children = vl_pages_make(p, children, sizeof(*s->children));
+    s->calls = vl_pages_make(p, CALLS_MOST, sizeof(*s->calls));
 }
 
 static void sleep_between(sampler_t *s, apr_int64_t us)
@@ -385,15 +385,13 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf, const volatile
     sampler_t s = { .shm = conf->shm, .calls_wait_us = CALLS_LEAST_US };
     vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
     apr_int64_t from_us, used_us, sleep_us;
-    int i, sees = vl_proc_open();
+    int i;
 
+    s.sees = vl_proc_open();
     s.backends = vl_backends_create(p, conf->server, conf->cgroup);
     for (i = 0; i < conf->n_ports; i++)
         vl_backends_add_own(s.backends, conf->ports[i]);
-    if (!sees || !allocate(&s)) {
-        state->state = VL_SAMPLER_BLIND;
-        return;
-    }
+    allocate(&s, p);
     while (!*stops) {
         from_us = cpu_us();
         take_round(&s);

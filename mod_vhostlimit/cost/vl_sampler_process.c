@@ -66,7 +66,7 @@ static void become_sampler(void)
     prctl(PR_SET_NAME, VL_SAMPLER_NAME);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
-        signal(ignored[i], SIG_IGN);
+        (void)signal(ignored[i], SIG_IGN);
     sigaction(SIGTERM, &action, NULL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
