@@ -186,10 +186,11 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
             peek->http11 = is_http_11(in.at, len);
             if (is_http_09(in.at, len))
                 return VL_PEEK_NO_HOST;
-            absolute = absolute_target(in.at, len, &host);
             has_path = is_path(in.at, len);
+            absolute = !has_path && absolute_target(in.at, len, &host);
         }
-        else if (host_line(in.at, len, &line) && !hosts++ && !absolute) {
+        else if ((*in.at | 0x20) == 'h' && host_line(in.at, len, &line) && !hosts++
+                 && !absolute) {
             host = line;
         }
         in.len -= len + 1;

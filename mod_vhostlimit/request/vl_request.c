@@ -95,14 +95,17 @@ void vl_request_unoccupy(vl_grant_t *grant)
 void vl_request_drop_grant(conn_t *conn)
 {
     vl_grant_t grant = conn->grant;
-    vl_cost_t cost = { .client = &grant.ticket.client };
+    apr_uint32_t account = grant.ticket.account;
+    apr_uint64_t us;
 
     memset(&conn->grant, 0, sizeof(conn->grant));
     vl_request_unoccupy(&grant);
     if (!grant.holds)
         return;
-    cost.cpu_us = take_thread_us(grant.ticket.account);
-    vl_waiters_end(&grant.ticket, &cost);
+    us = take_thread_us(account);
+    vl_charge_part(vl_child.shm, account, us);
+    vl_slot_charge_client(vl_child.shm, account, &grant.ticket.client, us, 0);
+    vl_waiters_end(&grant.ticket, NULL);
 }
 
 /* Takes the grant of the connection. If the request names another host than the

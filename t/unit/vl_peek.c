@@ -127,6 +127,23 @@ static void absolute_targets(void)
        "other targets name no host");
 }
 
+static int is_plain(const char *text)
+{
+    peek(text, strlen(text));
+    return found.is_plain;
+}
+
+static void plain_heads(void)
+{
+    ok(is_plain(GET "Host: a.example\r\n\r\n") && is_plain(GET "Host:\r\n\r\n")
+       && is_plain("GET / HTTP/1.0\r\nA: b\r\n\r\n"), "a path, and one Host line or none, are plain");
+    ok(!is_plain(GET "Host: a\r\nHost: a\r\n\r\n") && !is_plain("GET  / HTTP/1.1\r\nHost: a\r\n\r\n")
+       && !is_plain("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n")
+       && !is_plain("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n")
+       && !is_plain("CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n") && !is_plain("GET /\r\n"),
+       "other targets, and two Host lines, are not");
+}
+
 /* A head whose host is n times c; text has room for n + 40. */
 static apr_size_t long_head(char *text, apr_size_t n, int c)
 {
@@ -148,7 +165,7 @@ static void odd_hosts(void)
     ok(peek(text, len) == VL_PEEK_HOST && strlen(found.host) == 255,
        "255 bytes fit");
     len = long_head(text, 256, 'a');
-    ok(peek(text, len) == VL_PEEK_NO_HOST, "256 bytes do not fit");
+    ok(peek(text, len) == VL_PEEK_NO_HOST && !found.is_plain, "256 bytes do not fit");
     len = long_head(text, 300, 'a');
     ok(peek(text, len) == VL_PEEK_NO_HOST, "300 bytes do not fit");
     len = long_head(text, 8192, 'a');
@@ -556,6 +573,7 @@ int main(void)
     host_lines();
     no_host();
     absolute_targets();
+    plain_heads();
     odd_hosts();
     cut_anywhere();
     proxy_v1();
