@@ -270,9 +270,11 @@ begin_held() { # <name> <vhost>
 # The programs take longer than the quantum of a lease.
 @test "event: a pipeline of requests does not evade the queue" {
   local many_pid text
-  start_httpd -m event -l status "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitCgroup off'
+  requires mod_lua
+  start_httpd -m event -l status -l lua "${ONE_CHILD[@]}" "${SERVER_STATUS[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitCgroup off' \
+    -v "a LuaMapHandler /burn $HTTPD_ROOT/lua/burn.lua"
   hold_request one a
-  in_background many 'GET /cgi/nap.sh HTTP/1.1\r\nHost: a.test\r\n\r\n'"$(requests 3)"
+  in_background many 'GET /burn HTTP/1.1\r\nHost: a.test\r\n\r\n'"$(requests 3)"
   settles a waiting 1
   begin_held two a; settles a waiting 2
   begin_request three a /sub/; settles a waiting 3

@@ -113,9 +113,9 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   is "$(get b '/burn.php?ms=10')" 200 "while they sleep"
   at_most "$(status_of a runnable_permille)" 3000 "thousandths of slots that they hold"
   for i in $(seq $((slots + 6))); do is "$(answer_of "s$i")" 200; done
+  stop_master
   stop_httpd
-  start_httpd -l proxy -l proxy_fcgi -v "$(to_pool a a)" 'VhostLimit On' 'VhostLimitSlots 5'
-  make_php_pages
+  start_with_pools a b 'VhostLimitSlots 5'
   for i in 1 2 3 4 5 6 7 8; do begin_request "t$i" a '/sleep.php?ms=8000'; done
   wait_until 10 status_at_least a waiting 3
   at_most "$(status_of a running)" 5 "requests in five slots"

@@ -278,12 +278,14 @@ static int end_at_switch(conn_rec *c, request_rec *r, server_rec *s,
 }
 
 /* Returns 1 if a handler other than that of files works on the request: it may start a program
- * or wait for another server. */
+ * or wait for another server. Without a handler of its own, a file has its media type as the
+ * name of one. */
 static int has_handler(const request_rec *r)
 {
-    return r->proxyreq != PROXYREQ_NONE
-           || (r->handler && strcmp(r->handler, "default-handler")
-               && !strchr(r->handler, '/'));
+    if (r->proxyreq != PROXYREQ_NONE || !r->handler)
+        return r->proxyreq != PROXYREQ_NONE;
+    return !strncmp(r->handler, "proxy:", 6)
+           || (strcmp(r->handler, "default-handler") && !strchr(r->handler, '/'));
 }
 
 /* Returns 1 for mod_cgi, whose programs start in the account's cgroup. The daemon of
