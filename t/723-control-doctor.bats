@@ -82,7 +82,7 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   doctor
   is "$(level_of mod_reqtimeout)" note
   if need_cgroups >/dev/null; then is "$(level_of mod_cgid)" problem; fi
-  like "$(words_of modules)" 'mod_ratelimit: a response that it slows down holds its slot'
+  like "$(words_of modules)" 'mod_ratelimit: a response that it slows down holds its thread'
   if ((${#bystander[@]})); then like "$(words_of modules)" '^mod_qos: '; fi
 }
 
@@ -101,13 +101,13 @@ load_qos() {
   is "$(words_of order | grep -c '^late\.c ')" 3
 }
 
-@test "PHP-FPM outside of all groups: a problem, and in its vhost's group: none" {
+@test "PHP-FPM outside of all groups: a note, and in its vhost's group: none" {
   requires cgroups php_fpm
   start_httpd 'VhostLimit On'
   run_pool "$(httpd_cgroup)/.server" vl-outside
   run_pool "$(httpd_cgroup)/a.test" vl-inside
   doctor
-  is "$(level_of php-fpm)" problem
+  is "$(level_of php-fpm)" note
   like "$(words_of php-fpm)" "vl-outside in "
   [[ $(words_of php-fpm) != *vl-inside* ]] || fail "the pool that is where it should be is named"
   end_pool vl-outside; end_pool vl-inside
