@@ -52,6 +52,12 @@ static int is_out_of_cpu(const ctl_vhost_t *vhost)
            && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
 }
 
+/* The server does not say it: a number that is equal to that of auto is taken for auto. */
+static int has_automatic_slots(const ctl_status_t *status)
+{
+    return status->slots == CTL_SLOTS_OF_PROCESSOR * status->processors;
+}
+
 /* The module keeps some slots free for other sites (vl_capacity_may_take_slot()): a fifth of
  * automatic ones for sites that hold none; of others, a site of average weight may hold four
  * times as many as are free. */
@@ -62,7 +68,7 @@ static int has_most_slots(const explain_t *explain)
 
     return explain->free > 0 && held > 0
            && (held >= 4 * explain->free
-               || (status->slots == CTL_SLOTS_OF_PROCESSOR * status->processors
+               || (has_automatic_slots(status)
                    && explain->free <= status->slots * 1000 / 5));
 }
 
@@ -320,14 +326,14 @@ static void say_neighbor(explain_t *explain)
 /* Returns a sentence about slots that are all held. */
 static const char *slots_text(const ctl_status_t *status)
 {
+    if (CTL_SUM(status, cpu_now_permille) >= status->processors * 500)
+        return "The CPUs are busy: faster pages help, more slots do not.";
+    if (!has_automatic_slots(status))
+        return "The sites use less than half of the CPUs. VhostLimitSlots is a number, which "
+               "counts requests that sleep too: raise it, or set it to auto.";
     if (strcmp(status->sampler.state, "runs") != 0)
         return "The sampler does not work, so each running request holds a slot: see "
                CTL_PROGRAM " doctor.";
-    if (CTL_SUM(status, cpu_now_permille) >= status->processors * 500)
-        return "The CPUs are busy: faster pages help, more slots do not.";
-    if (status->slots < CTL_SLOTS_OF_PROCESSOR * status->processors)
-        return "The sites use less than half of the CPUs. Raise VhostLimitSlots, or set it "
-               "to auto.";
     return "The sites use less than half of the CPUs: other programs of this machine use them, "
            "or processes of back ends were not found (" CTL_PROGRAM " doctor).";
 }

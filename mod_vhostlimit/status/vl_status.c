@@ -182,10 +182,13 @@ static void fill_sampler(vl_page_t *page)
 {
     static const char *const names[] = { "none", "runs", "blind" };
 
-    page->sampler = *vl_duty_sampler(segment);
-    if (vl_clock_us() - page->sampler.round_at > SAMPLER_LATE_US)
-        page->sampler.state = VL_SAMPLER_NONE;
-    page->sampler_name = names[page->sampler.state];
+    const vl_sampler_state_t *sampler = vl_duty_sampler(segment);
+
+    page->sampler = names[vl_clock_us() - sampler->round_at > SAMPLER_LATE_US
+                          ? VL_SAMPLER_NONE : sampler->state];
+    page->sampler_us = sampler->round_us;
+    page->sampled = sampler->processes;
+    page->unfound = sampler->unfound;
 }
 
 /* Returns the keyword for the leases of vhostlimit-fleet. */

@@ -112,8 +112,9 @@ typedef struct vl_page_t {
     apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
     const char *outside;            /* see vl_modules_outside() */
-    vl_sampler_state_t sampler;
-    const char *sampler_name;       /* keyword: its state */
+    const char *sampler;            /* keyword: its state */
+    apr_uint32_t sampler_us, sampled, unfound;  /* of vl_sampler_state_t: round_us, processes,
+                                     * unfound */
     const char *fleet;              /* keyword: leases of vhostlimit-fleet */
     vl_fleet_state_t leases;
     apr_int64_t held_us;            /* time that the segment lock was held in order to

@@ -39,10 +39,10 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
         put_number(out, "beyond", page->hosts.beyond);
         vl_out_text(out, "}");
     }
-    put_string(out, ",\"sampler\":{\"state\":", page->sampler_name);
-    put_number(out, "round_us", page->sampler.round_us);
-    put_number(out, "processes", page->sampler.processes);
-    put_number(out, "unfound", page->sampler.unfound);
+    put_string(out, ",\"sampler\":{\"state\":", page->sampler);
+    put_number(out, "round_us", page->sampler_us);
+    put_number(out, "processes", page->sampled);
+    put_number(out, "unfound", page->unfound);
     vl_out_text(out, "}");
     put_string(out, ",\"fleet\":", page->fleet);
     put_number(out, "fleet_lapsed", page->leases.lapsed);

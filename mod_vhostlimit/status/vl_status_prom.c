@@ -237,17 +237,17 @@ static void put_hosts(vl_out_t *out, const vl_page_t *page)
 static void put_sampler(vl_out_t *out, const vl_page_t *page)
 {
     put_head(out, "sampler", "gauge", "1, with the state of the sampler: runs, blind or none");
-    vl_out_printf(out, "vhostlimit_sampler{state=\"%s\"} 1\n", page->sampler_name);
+    vl_out_printf(out, "vhostlimit_sampler{state=\"%s\"} 1\n", page->sampler);
     put_head(out, "sampler_round_seconds", "gauge",
              "CPU time of a round of the sampler, moving average");
     vl_out_text(out, "vhostlimit_sampler_round_seconds ");
-    vl_out_fixed(out, page->sampler.round_us, 6);
+    vl_out_fixed(out, page->sampler_us, 6);
     vl_out_text(out, "\n");
     put_gauge(out, "sampler_processes", "processes of back ends that the sampler watches",
-              page->sampler.processes);
+              page->sampled);
     put_gauge(out, "sampler_unfound",
               "back ends on this machine that no process was found for",
-              page->sampler.unfound);
+              page->unfound);
 }
 
 static void put_server(vl_out_t *out, const vl_page_t *page)

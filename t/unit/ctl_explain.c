@@ -86,7 +86,7 @@ static void causes(void)
     ok(says("slots", "All 10 slots of the server are held."), "all slots");
     ok(says("slots", "The site holds 1.0 of 10 slots (1 running)."), "its own slots");
     ok(says("slots", "b holds 9.0 of 10 slots (9 running, duty 100 %)."), "the others' slots");
-    ok(says("slots", "Raise VhostLimitSlots, or set it to auto."), "few slots, idle CPUs");
+    ok(says("slots", "counts requests that sleep too: raise it, or set it to auto."), "few slots, idle CPUs");
     status.slots = 16;
     vhosts[1].running = 30;
     vhosts[1].asleep = 10;
