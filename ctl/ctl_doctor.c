@@ -413,8 +413,8 @@ static void check_modules(doctor_t *doctor)
 
 /* --- order of hooks ------------------------------------------------------- */
 
-/* Returns the modules whose function of the hook runs before ours, or after it; the caller
- * frees the text. */
+/* Returns the modules whose function of the hook runs before the first of ours, or after the
+ * last one; the caller frees the text. */
 static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
 {
     const json_t *hooks = json_object_get(doctor->facts->modules, "hooks");
@@ -433,6 +433,8 @@ static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
             if (!is_after)
                 break;
             is_ours_seen = 1;
+            *list = '\0';
+            json_object_clear(names);
         }
         else if (is_ours_seen == is_after) {
             add_name(&list, names, name);

@@ -119,11 +119,6 @@ flooded_until() { # <second> <word of rows.jq> [seconds]
   is '. > 4.9' true
 }
 
-@test "a change of slots is found, with its time" {
-  flooded_until 1 '[slots_found("noisy"), until_slots("noisy")] | map(. * 100 | round)'
-  is . '[1000,195]'
-}
-
 # Two sites on one pool for 20 s: 1000 requests of 2 ms, 250 of 20 ms, and 8.25 s of CPU in
 # all, so 1 ms per request besides. The threads use 0.5 ms per request.
 shared_pool() { # <word of rows.jq>

@@ -162,17 +162,18 @@ static void modules(void)
     begin();
     ok(finds("modules", "good", "") && finds("order", "good", ""), "modules in order");
     json_decref((json_t *)facts.modules);
-    facts.modules = json_pack("{s:[s, s, s], s:{s:[s, s, s], s:[s, s, s], s:[s]}}",
+    facts.modules = json_pack("{s:[s, s, s], s:{s:[s, s, s], s:[s, s, s, s], s:[s]}}",
                               "modules", "mod_qos.c", "mod_bw.c", "mod_ratelimit.cc",
                               "hooks", "quick_handler", "early.c", "early.c",
-                              "mod_vhostlimit.c", "post_read_request", "mod_ssl.c",
-                              "mod_vhostlimit.c", "late.c", "log_transaction",
+                              "mod_vhostlimit.c", "post_read_request", "mod_vhostlimit.c",
+                              "mod_ssl.c", "mod_vhostlimit.c", "late.c", "log_transaction",
                               "mod_vhostlimit.c");
     ok(finds("modules", "note", "mod_qos: "), "a module that limits too");
     ok(finds("modules", "note", "mod_bw: "), "a module that slows down responses");
     ok(finds("mod_reqtimeout", "note", "not loaded"), "mod_reqtimeout");
     ok(finds("order", "problem", "early.c may"), "a hook before ours, named once");
-    ok(finds("order", "note", "late.c handles"), "a hook after ours");
+    ok(finds("order", "note", "late.c handles") && !finds("order", "note", "mod_ssl.c"),
+       "a hook after the last one of ours");
     json_decref((json_t *)facts.modules);
     facts.modules = json_pack("[s]", "nonsense");
     ok(finds("modules", "good", ""), "an answer without modules");
