@@ -269,9 +269,9 @@ start_with_cgid() { # <as start_httpd>...
   is "$(get a /cgi/where.sh)" 200
   is "$(answer_body | grep -cE "$(httpd_cgroup)/[^.]")" 0 "hierarchies in which it is in a vhost's group"
   is "$(get a /cgi/burn.sh)" 200
-  settles a cost clock
-  is "$(status_of a backend_us) $(status_json | jq -r .cgroup.outside)" '0 mod_cgid'
-  at_least "$(status_of a charged_us)" 100000 "us, by the clock"
+  settles a cost processes
+  is "$(status_json | jq -r .cgroup.outside)" mod_cgid
+  at_least "$(status_of a charged_us)" 100000 "us"
   get status /vhostlimit >/dev/null
   like "$(answer_body)" 'mod_cgid.s programs are in no site.s group'
 }
@@ -311,18 +311,19 @@ END
   cat >"$HTTPD_ROOT/htdocs/a/burn.php" <<'END'
 <?php $until = microtime(true) + 0.2; while (microtime(true) < $until);
 END
-  echo '<?php echo 1;' >"$HTTPD_ROOT/htdocs/b/one.php"
+  cp "$HTTPD_ROOT/htdocs/a/burn.php" "$HTTPD_ROOT/htdocs/b/burn.php"
   start_fpm a
   (start_fpm b elsewhere)
-  a_is_measured() { get a /burn.php >/dev/null; [[ $(status_of a cost) == cgroup ]]; }
+  a_is_measured() { get a /burn.php >/dev/null; [[ $(status_of a cost) == processes ]]; }
+  b_is_measured() { get b /burn.php >/dev/null; [[ $(status_of b cost) == processes ]]; }
   wait_until 20 a_is_measured
-  is "$(get b /one.php) $(get c /page.html)" '200 200'
-  settles b cost clock
-  settles c cost thread
-  is "$(get c /cgi/nap.sh)" 200
-  settles c cost cgroup
+  wait_until 20 b_is_measured
+  is "$(get c /page.html)" 200
+  is "$(status_of c cost)" thread
+  is "$(get c /cgi/burn.sh)" 200
+  settles c cost processes
   get status '/vhostlimit?prometheus' >/dev/null
-  like "$(answer_body)" $'\nvhostlimit_cost_method\{vhost="b\.test",method="clock"\} 1\n'
+  like "$(answer_body)" $'\nvhostlimit_cost_method\{vhost="b\.test",method="processes"\} 1\n'
   stop_fpm a
   stop_fpm b
 }

@@ -99,7 +99,7 @@ flooded_until() { # <second> <word of rows.jq> [seconds]
       samples: [range(121) | (. * 0.05) as \$t
         | ([\$t - 1, 0] | max) as \$flood | ([\$t - \$until, 0] | max) as \$late
         | ([\$flood, \$spared] | min + \$late) as \$fair
-        | { at: \$t, slots: (if \$t < 3 then 40 else 10 end),
+        | { at: \$t,
             sites: { site1: { requests: (1000 + 100 * \$flood + 400 * \$fair) },
                      site2: { requests: (900 * \$flood - 400 * \$fair) } } }] } | $2"
   printf '%s\n' "$output"

@@ -21,8 +21,6 @@ def ratio(a; b): a as $a | b as $b
 # Of a run.
 def site(role): .sites[] | select(.role == role);
 def load(role): first(.clients[] | select(.role == role));
-def during(role): load(role) as $load
-  | [.samples[] | select(.at >= $load.from_s and .at < $load.to_s)];
 
 # CPU time of a site in µs, of Apache's threads and its own pool, as the kernel counted it
 # between the first and the last sample.  All loads run in that time.
