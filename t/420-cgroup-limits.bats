@@ -246,7 +246,7 @@ used() { (($(status_of "$1" backend_us) >= $2)); }      # <vhost> <us>
   is "$(get a /cgi/burn.sh) $(get a /cgi/burn.sh)" '200 200'
   wait_until 10 used a 250000
   is "$(status_of b backend_us) $(status_json | jq -r .cgroup.outside)" '0 '
-  settles a cost cgroup
+  settles a cost processes
   is "$(error_log | grep -c VL0023)" 0 "notices"
 }
 

@@ -60,6 +60,16 @@ page() { get status "/vhostlimit$1"; }   # <query>
   is "$auto" "$json" "columns of a.test"
 }
 
+@test "?json, ?auto and ?prometheus have the state of the sampler" {
+  sampler_runs() { [[ $(status_json | jq -r .sampler.state) == runs ]]; }
+  wait_until 10 sampler_runs
+  page '?auto'
+  like "$(answer_body)" $'\nsampler.state: runs\nsampler.round_us: [0-9]+\nsampler.processes: [0-9]+\nsampler.unfound: 0\n'
+  page '?prometheus'
+  like "$(answer_body)" $'\nvhostlimit_sampler\\{state="runs"\\} 1\n'
+  like "$(answer_body)" $'\nvhostlimit_sampler_unfound 0\n'
+}
+
 @test "the default format is HTML, and it is complete" {
   is "$(page '')" 200
   like "$(answer_head Content-Type)" '^text/html'

@@ -74,6 +74,39 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   like "$(words_of cgroup)" 'VhostLimitCgroup is off: .* / VhostLimitCgroup auto'
 }
 
+sampler_is() { [[ $(status_json | jq -r .sampler.state) == "$1" ]]; }   # <state>
+
+@test "a sampler that makes no progress: a problem" {
+  start_httpd 'VhostLimit On'
+  wait_until 10 sampler_is runs
+  doctor
+  is "$(level_of sampler)" good
+  kill -STOP "$(pgrep -P "$(httpd_pid)" -x vl-sampler)"
+  wait_until 15 sampler_is none
+  doctor
+  is "$(level_of sampler)" problem
+  like "$(words_of sampler)" '^no sampler works: .* / look for VL0074'
+  kill -CONT "$(pgrep -P "$(httpd_pid)" -x vl-sampler)"
+  wait_until 10 sampler_is runs
+}
+
+@test "a sampler without CAP_SYS_PTRACE is blind: a problem, and requests are served" {
+  requires setpriv
+  local wrapper=$BATS_TEST_TMPDIR/httpd
+  printf '#!/bin/sh\nexec setpriv --bounding-set=-sys_ptrace %s "$@"\n' "$(httpd_program)" >"$wrapper"
+  chmod 755 "$wrapper"
+  # shellcheck disable=SC2317  # start_httpd calls it
+  httpd_program() { echo "$wrapper"; }
+  start_httpd 'VhostLimit On'
+  hold_request one a
+  wait_until 10 sampler_is blind
+  doctor
+  is "$(level_of sampler)" problem
+  like "$(words_of sampler)" 'the sampler is blind: .*CAP_SYS_PTRACE.* / start Apache as root'
+  is "$(get b /)" 200
+}
+need_setpriv() { need_program setpriv; }
+
 @test "modules that limit or slow down, mod_cgid, and missing modules: notes" {
   local bystander=()
   requires mod_ratelimit mod_cgid
