@@ -309,7 +309,7 @@ static void check_sampler(doctor_t *doctor)
     char *sites;
 
     if (!strcmp(status->sampler.state, "none"))
-        add(doctor, PROBLEM, "sampler", "look for VL0074 and VL0075 in the error log, then "
+        add(doctor, PROBLEM, "sampler", "look for VL0076 and VL0077 in the error log, then "
             "restart Apache", "no sampler works: back ends are not charged, and requests that "
             "sleep hold slots");
     else if (!strcmp(status->sampler.state, "blind"))

@@ -178,7 +178,7 @@ reads() { # <vhost> <path>...
     graceful_httpd
     for site in a b; do
       is "$(reads "$site" "$home/$site/docs/secret" "$home/$site/docs/c/secret" "$HTTPD_ROOT/htdocs/c/secret" "$other/secret")" '' "$site, link of $owner to $link" || return
-      error_log_has "VL0076: site $site\.test: $home/$site/docs leads to $link, which"
+      error_log_has "VL0074: site $site\.test: $home/$site/docs leads to $link, which"
     done
   done <<<"4712 $other
 $(httpd_user) $other
@@ -210,7 +210,7 @@ root $HTTPD_ROOT/htdocs"
 4711 4711 release
 root 4711 $own/SITE
 root root $own/SITE"
-  is "$(grep -c VL0076 "$HTTPD_ROOT/logs/error.log")" 0 "warnings"
+  is "$(grep -c VL0074 "$HTTPD_ROOT/logs/error.log")" 0 "warnings"
 }
 
 @test "closed: after a restart that cannot make the sandbox no program starts" {

@@ -85,7 +85,7 @@ sampler_is() { [[ $(status_json | jq -r .sampler.state) == "$1" ]]; }   # <state
   wait_until 15 sampler_is none
   doctor
   is "$(level_of sampler)" problem
-  like "$(words_of sampler)" '^no sampler works: .* / look for VL0074'
+  like "$(words_of sampler)" '^no sampler works: .* / look for VL0076'
   kill -CONT "$(pgrep -P "$(httpd_pid)" -x vl-sampler)"
   wait_until 10 sampler_is runs
 }

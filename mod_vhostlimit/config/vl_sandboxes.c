@@ -543,7 +543,7 @@ static void report_refused(const apr_array_header_t *cells)
         const cell_t *cell = &APR_ARRAY_IDX(cells, i, cell_t);
 
         for (j = 0; j < cell->refused->nelts && count < NAMED; j++, count++)
-            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, cell->server, VLOGNO(0076)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, cell->server, VLOGNO(0074)
                          "site %s: %s. Programs in its sandbox do not get that folder. Write the "
                          "real path in the configuration, or remove the link", cell->name,
                          APR_ARRAY_IDX(cell->refused, j, const char *));
