@@ -119,8 +119,11 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
     vl_out_html(out, page->tree);
     vl_out_html(out, page->reason);
     if (*page->outside)
-        vl_out_printf(out, "; %s's programs are in no site's group: not "
-                      "measured, not limited", page->outside);
+        vl_out_printf(out, "; %s's programs are in no site's group: no limit of "
+                      "a site holds for them", page->outside);
+    if (strcmp(page->sampler, "runs") != 0)
+        vl_out_printf(out, "; <b>the state of the sampler is \"%s\"</b>: see vhostlimitctl "
+                      "doctor", page->sampler);
     if (page->unenforced) {
         vl_out_printf(out, "; <b>%d sites have a limit that the kernel does not "
                       "enforce</b>: see \"unenforced\" in <a href=\"?",
