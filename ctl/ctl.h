@@ -61,6 +61,8 @@ typedef struct ctl_number_t {
 ctl_number_t ctl_number(double value);
 /* n tenths: permille as percent. */
 ctl_number_t ctl_tenths(json_int_t n);
+/* Thousandths of slots, with one digit behind the point in any case. */
+ctl_number_t ctl_slots(json_int_t permille);
 /* Microseconds as milliseconds with one digit behind the point. */
 ctl_number_t ctl_ms(double us);
 

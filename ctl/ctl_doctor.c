@@ -14,8 +14,8 @@
 #define OURS "mod_vhostlimit.c"
 /* The beginning of "unenforced" of the status page, if it is about the sandbox of the site. */
 #define SANDBOX "VhostLimitSandbox "
-/* Most pools of PHP-FPM that are named. */
-#define POOLS_SHOWN 5
+/* Most pools of PHP-FPM, and most sites, that are named. */
+#define NAMES_SHOWN 5
 
 typedef enum { GOOD, NOTE, PROBLEM } level_e;
 
@@ -138,9 +138,8 @@ static void check_cgroup(doctor_t *doctor)
     const char *path = doctor->status->cgroup.path, *reason = doctor->status->cgroup.reason;
 
     if (!strcmp(reason, "VhostLimitCgroup off"))
-        add(doctor, NOTE, "cgroup", "VhostLimitCgroup auto", "VhostLimitCgroup is off: the "
-            "CPU time of back ends is estimated, and no limit of CPU time, memory, processes "
-            "or I/O holds for them");
+        add(doctor, NOTE, "cgroup", "VhostLimitCgroup auto", "VhostLimitCgroup is off: no "
+            "limit of memory, processes or I/O holds for back ends");
     else if (!strcmp(backend, "off"))
         add(doctor, PROBLEM, "cgroup", "start Apache as root in a cgroup that is delegated "
             "to it (Delegate=yes in its systemd unit), see docs/production.md",
@@ -278,6 +277,62 @@ static void check_vhosts(doctor_t *doctor)
             changed, ctl_plural(changed));
 }
 
+/* Returns the sites with back ends that were not found, with commas between them; the caller
+ * frees the text. */
+static char *unfound_text(const ctl_status_t *status)
+{
+    char *list = ctl_printf("%s", "");
+    json_int_t n = 0;
+    size_t i;
+
+    for (i = 0; i < status->nvhosts; i++) {
+        char *before = list;
+
+        if (strcmp(ctl_vhost_cost(&status->vhosts[i]), "unknown") != 0 || ++n > NAMES_SHOWN)
+            continue;
+        list = ctl_printf("%s%s%s", before, *before ? ", " : "; sites: ",
+                          status->vhosts[i].name);
+        free(before);
+    }
+    if (n > NAMES_SHOWN) {
+        char *before = list;
+
+        list = ctl_printf("%s and " N " more", before, n - NAMES_SHOWN);
+        free(before);
+    }
+    return list;
+}
+
+static void check_sampler(doctor_t *doctor)
+{
+    const ctl_status_t *status = doctor->status;
+    char *sites;
+
+    if (!strcmp(status->sampler.state, "none"))
+        add(doctor, PROBLEM, "sampler", "look for VL0076 and VL0077 in the error log, then "
+            "restart Apache", "no sampler works: back ends are not charged, and requests that "
+            "sleep hold slots");
+    else if (!strcmp(status->sampler.state, "blind"))
+        add(doctor, PROBLEM, "sampler", "start Apache as root, with CAP_SYS_PTRACE and "
+            "CAP_DAC_READ_SEARCH (CapabilityBoundingSet= in its unit; docker run --cap-add "
+            "SYS_PTRACE --cap-add DAC_READ_SEARCH), and restart it", "the sampler is blind: it "
+            "may not see what processes wait for (CAP_SYS_PTRACE is missing). Back ends are "
+            "not charged, and requests that sleep hold slots");
+    else
+        add(doctor, GOOD, "sampler", "", "it watches " N " process%s of back ends; a round "
+            "takes %s ms of CPU time", status->sampler.processes,
+            status->sampler.processes == 1 ? "" : "es",
+            ctl_ms((double)status->sampler.round_us).text);
+    if (!status->sampler.unfound)
+        return;
+    sites = unfound_text(status);
+    add(doctor, NOTE, "back ends", "let them listen in the network namespace of Apache, or at "
+        "a Unix socket", "processes of " N " back end%s on this machine were not found: their "
+        "CPU time is not charged, and their requests hold slots while they sleep%s",
+        status->sampler.unfound, ctl_plural(status->sampler.unfound), sites);
+    free(sites);
+}
+
 /* --- modules -------------------------------------------------------------- */
 
 static int is_loaded(const doctor_t *doctor, const char *name)
@@ -337,8 +392,8 @@ static void check_modules(doctor_t *doctor)
             "has admitted. A request that it delays counts as running, and one that it "
             "refuses was queued in vain", later);
     if (*slow)
-        add(doctor, NOTE, "modules", "VhostLimitExempt for such responses, if slots are "
-            "short", "%s: a response that it slows down holds its slot until its end", slow);
+        add(doctor, NOTE, "modules", "raise MaxRequestWorkers, if threads are short",
+            "%s: a response that it slows down holds its thread until its end", slow);
     free(later);
     free(slow);
     if (!strcmp(outside, "mod_cgid"))
@@ -346,11 +401,11 @@ static void check_modules(doctor_t *doctor)
             "and worker too; on Debian and Ubuntu, where a2enmod cgi would enable cgid again: "
             "a2dismod cgid; ln -s ../mods-available/cgi.load /etc/apache2/mods-enabled/; then "
             "restart Apache", "its daemon starts CGI programs outside the cgroups of their "
-            "sites");
+            "sites: no limit of a site holds for them");
     if (!strcmp(outside, "mod_fcgid"))
         add(doctor, NOTE, "mod_fcgid", "use PHP-FPM with a pool for each site "
             "(docs/guides/shared-hosting.md)", "its programs run outside the cgroups of "
-            "their sites");
+            "their sites: no limit of a site holds for them");
     if (!is_loaded(doctor, "mod_reqtimeout"))
         add(doctor, NOTE, "mod_reqtimeout", "a2enmod reqtimeout",
             "it is not loaded: slow clients may hold threads for a long time");
@@ -358,8 +413,8 @@ static void check_modules(doctor_t *doctor)
 
 /* --- order of hooks ------------------------------------------------------- */
 
-/* Returns the modules whose function of the hook runs before ours, or after it; the caller
- * frees the text. */
+/* Returns the modules whose function of the hook runs before the first of ours, or after the
+ * last one; the caller frees the text. */
 static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
 {
     const json_t *hooks = json_object_get(doctor->facts->modules, "hooks");
@@ -378,6 +433,8 @@ static char *neighbors(const doctor_t *doctor, const char *hook, int is_after)
             if (!is_after)
                 break;
             is_ours_seen = 1;
+            *list = '\0';
+            json_object_clear(names);
         }
         else if (is_ours_seen == is_after) {
             add_name(&list, names, name);
@@ -430,16 +487,16 @@ static char *pools_text(json_t *pools)
         texts[n++] = text;
     }
     qsort(texts, n, sizeof(*texts), compare_texts);
-    for (i = 0; i < n && i < POOLS_SHOWN; i++) {
+    for (i = 0; i < n && i < NAMES_SHOWN; i++) {
         char *before = list;
 
         list = ctl_printf("%s%s%s", before, *before ? "; " : "", texts[i]);
         free(before);
     }
-    if (n > POOLS_SHOWN) {
+    if (n > NAMES_SHOWN) {
         char *before = list;
 
-        list = ctl_printf("%s; and %zu more", before, n - POOLS_SHOWN);
+        list = ctl_printf("%s; and %zu more", before, n - NAMES_SHOWN);
         free(before);
     }
     free(texts);
@@ -452,9 +509,10 @@ static void check_pools(doctor_t *doctor)
 
     if (json_object_size(doctor->facts->outside)) {
         pools = pools_text(doctor->facts->outside);
-        add(doctor, PROBLEM, "php-fpm", "run the pools of each customer under a master "
-            "process in the cgroup of the site (docs/production.md)",
-            "pools outside the cgroups of sites: %s", pools);
+        add(doctor, NOTE, "php-fpm", "if VhostLimitMemory, VhostLimitProcesses or "
+            "VhostLimitIO is to work, run the pools of each site under a master process in the "
+            "cgroup of the site (docs/production.md)", "pools outside the cgroups of sites, "
+            "where no limit of a site holds: %s", pools);
         free(pools);
     }
     else if (doctor->facts->inside)
@@ -474,6 +532,7 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     check_mpm(&doctor);
     check_workers(&doctor);
     check_vhosts(&doctor);
+    check_sampler(&doctor);
     check_cgroup(&doctor);
     check_fleet(&doctor);
     check_delegation(&doctor);

@@ -25,12 +25,14 @@ typedef enum {
     CAUSES
 } cause_e;
 
+/* Most other sites whose slots are named. */
+#define HOLDERS_MOST 3
+
 /* What the sentences are made from. */
 typedef struct explain_t {
     const ctl_status_t *status;
     const ctl_vhost_t *vhost;
-    json_int_t running;         /* of all sites */
-    json_int_t free;            /* slots; < 0: more requests run than there are slots */
+    json_int_t free;            /* thousandths of slots; < 0: more are held than there are */
     char *client, *clas;        /* sentences about the queue inside the site, or NULL */
     int has_cause[CAUSES];
     int ncauses;                /* that limit the site */
@@ -50,11 +52,24 @@ static int is_out_of_cpu(const ctl_vhost_t *vhost)
            && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
 }
 
-/* The module keeps some slots free for other sites: a site of average weight may hold four
- * times as many as are free (vl_queue_may_take()). */
+/* The server does not say it: a number that is equal to that of auto is taken for auto. */
+static int has_automatic_slots(const ctl_status_t *status)
+{
+    return status->slots == CTL_SLOTS_OF_PROCESSOR * status->processors;
+}
+
+/* The module keeps some slots free for other sites (vl_capacity_may_take_slot()): a fifth of
+ * automatic ones for sites that hold none; of others, a site of average weight may hold four
+ * times as many as are free. */
 static int has_most_slots(const explain_t *explain)
 {
-    return explain->free > 0 && explain->vhost->running >= 4 * explain->free;
+    const ctl_status_t *status = explain->status;
+    json_int_t held = explain->vhost->runnable_permille;
+
+    return explain->free > 0 && held > 0
+           && (held >= 4 * explain->free
+               || (has_automatic_slots(status)
+                   && explain->free <= status->slots * 1000 / 5));
 }
 
 /* Returns the other site that uses most CPU time now, or NULL. */
@@ -140,6 +155,67 @@ static void say_now(explain_t *explain)
         say(explain, ctl_printf(N " request%s %s running and " N " %s queued now.", running,
                                 ctl_plural(running), running == 1 ? "is" : "are",
                                 waiting, waiting == 1 ? "is" : "are"));
+}
+
+/* Returns what a site holds: "6.0 of 8 slots (6 running, duty 100 %)". */
+static char *held_text(const ctl_status_t *status, const ctl_vhost_t *vhost)
+{
+    char *asleep = vhost->asleep ? ctl_printf(", " N " of them asleep", vhost->asleep)
+                                 : ctl_printf("%s", "");
+    char *duty = vhost->duty_permille
+                 ? ctl_printf(", duty %s %%", ctl_tenths(vhost->duty_permille).text)
+                 : ctl_printf("%s", "");
+    char *text = ctl_printf("%s of " N " slots (" N " running%s%s)",
+                            ctl_slots(vhost->runnable_permille).text, status->slots,
+                            vhost->running, asleep, duty);
+
+    free(asleep);
+    free(duty);
+    return text;
+}
+
+static void say_held(explain_t *explain)
+{
+    char *held;
+
+    if (!explain->vhost->running)
+        return;
+    held = held_text(explain->status, explain->vhost);
+    say(explain, ctl_printf("The site holds %s.", held));
+    free(held);
+}
+
+static int compare_held(const void *pa, const void *pb)
+{
+    const ctl_vhost_t *a = *(const ctl_vhost_t *const *)pa, *b = *(const ctl_vhost_t *const *)pb;
+
+    return a->runnable_permille < b->runnable_permille ? 1
+           : a->runnable_permille > b->runnable_permille ? -1 : strcmp(a->name, b->name);
+}
+
+/* Names the other sites that hold most slots. */
+static void say_holders(explain_t *explain)
+{
+    const ctl_status_t *status = explain->status;
+    const ctl_vhost_t **others = ctl_alloc(status->nvhosts * sizeof(void *));
+    size_t i, n = 0;
+
+    for (i = 0; i < status->nvhosts; i++) {
+        if (&status->vhosts[i] != explain->vhost && status->vhosts[i].runnable_permille)
+            others[n++] = &status->vhosts[i];
+    }
+    qsort(others, n, sizeof(*others), compare_held);
+    for (i = 0; i < n && i < HOLDERS_MOST; i++) {
+        char *held = held_text(status, others[i]);
+
+        say(explain, ctl_printf("%s holds %s.", others[i]->name, held));
+        free(held);
+    }
+    if (n > HOLDERS_MOST)
+        say(explain, ctl_printf("%zu more site%s hold%s the rest.", n - HOLDERS_MOST,
+                                ctl_plural((json_int_t)(n - HOLDERS_MOST)),
+                                n == HOLDERS_MOST + 1 ? "s" : ""));
+    free(others);
 }
 
 static void say_dryrun(explain_t *explain)
@@ -241,26 +317,34 @@ static void say_neighbor(explain_t *explain)
                         "site on average.",
                         ctl_ms((double)vhost->wait_us / (double)vhost->requests).text)
            : ctl_printf("%s", "");
-    say(explain, ctl_printf("The loudest other site is %s: it uses %s %% of one CPU and " N
-                            " slot%s now.%s Next: " CTL_PROGRAM " explain %s.", other->name,
-                            ctl_tenths(other->cpu_now_permille).text, other->running,
-                            ctl_plural(other->running), cost, other->name));
+    say(explain, ctl_printf("The loudest other site is %s: it uses %s %% of one CPU now.%s "
+                            "Next: " CTL_PROGRAM " explain %s.", other->name,
+                            ctl_tenths(other->cpu_now_permille).text, cost, other->name));
     free(cost);
+}
+
+/* Returns a sentence about slots that are all held. */
+static const char *slots_text(const ctl_status_t *status)
+{
+    if (CTL_SUM(status, cpu_now_permille) >= status->processors * 500)
+        return "The CPUs are busy: faster pages help, more slots do not.";
+    if (!has_automatic_slots(status))
+        return "The sites use less than half of the CPUs. VhostLimitSlots is a number, which "
+               "counts requests that sleep too: raise it, or set it to auto.";
+    if (strcmp(status->sampler.state, "runs") != 0)
+        return "The sampler does not work, so each running request holds a slot: see "
+               CTL_PROGRAM " doctor.";
+    return "The sites use less than half of the CPUs: other programs of this machine use them, "
+           "or processes of back ends were not found (" CTL_PROGRAM " doctor).";
 }
 
 static void say_slots(explain_t *explain)
 {
-    const ctl_status_t *status = explain->status;
     char *share = share_text(explain);
-    int is_idle = CTL_SUM(status, cpu_now_permille) < status->processors * 500;
 
-    say(explain, ctl_printf("All " N " slots of the server are in use: " N " by this site "
-                            "and " N " by others. %s %s", status->slots,
-                            explain->vhost->running,
-                            explain->running - explain->vhost->running, share, is_idle
-                            ? "The slots are held by requests that use little CPU time. If "
-                              "VhostLimitSlots is a number, raise it; auto raises it itself."
-                            : "The CPUs are busy: faster pages help, more slots do not."));
+    say(explain, ctl_printf("All " N " slots of the server are held.", explain->status->slots));
+    say_holders(explain);
+    say(explain, ctl_printf("%s %s", share, slots_text(explain->status)));
     free(share);
     say_neighbor(explain);
 }
@@ -293,13 +377,10 @@ static void say_busy(explain_t *explain)
 
 static void say_most(explain_t *explain)
 {
-    say(explain, ctl_printf("The site holds " N " of the server's " N " slots, and one site "
-                            "gets no more. The last " N " %s kept for other sites. If the "
-                            "CPUs are idle, its program hangs or its clients do not read "
-                            "their responses; VhostLimitSlots auto then adds slots while "
-                            "there are threads. Next: " CTL_PROGRAM " show %s.",
-                            explain->vhost->running, explain->status->slots, explain->free,
-                            explain->free == 1 ? "is" : "are", explain->vhost->name));
+    say_holders(explain);
+    say(explain, ctl_printf("The last %s slots are kept for sites that hold few. Next: "
+                            CTL_PROGRAM " show %s.", ctl_slots(explain->free).text,
+                            explain->vhost->name));
 }
 
 static void say_client(explain_t *explain)
@@ -426,6 +507,7 @@ static void say_all(explain_t *explain)
     int i;
 
     say_now(explain);
+    say_held(explain);
     for (i = 0; i < CAUSE_CLIENT; i++) {
         if (explain->has_cause[i])
             says[i](explain);
@@ -452,8 +534,7 @@ json_t *ctl_explain_make(const ctl_status_t *status, const ctl_vhost_t *vhost,
     json_t *causes = ctl_json_check(json_array());
     int i;
 
-    explain.running = CTL_SUM(status, running);
-    explain.free = status->slots - explain.running;
+    explain.free = status->slots * 1000 - CTL_SUM(status, runnable_permille);
     explain.sentences = ctl_json_check(json_array());
     explain.client = ctl_explain_client(clients);
     explain.clas = ctl_explain_class(clients);

@@ -14,10 +14,8 @@
 #define LEAST_MAX 20000
 /* MaxRequestWorkers is a multiple of ThreadsPerChild, whose default is 25. */
 #define WORKERS_STEP 25
-/* With VhostLimitSlots auto the server begins with this number for each processor. */
-#define SLOTS_OF_PROCESSOR 8
-/* More slots than a server can have; the formulas take a step for each. */
-#define SLOTS_MAX 1e6
+/* More requests than a server can run at once; the formulas take a step for each. */
+#define AT_ONCE_MAX 1e6
 
 /* --- Erlang's formulas ---------------------------------------------------- */
 
@@ -62,14 +60,14 @@ long ctl_size_least(double offered, double part)
 
 /* --- the computation ------------------------------------------------------ */
 
-/* A request that takes s from admission to its end, and c of that on a processor, needs s/c
- * slots to keep one processor busy. */
-static long wanted_slots(json_int_t processors, double busy_ms, double cpu_ms)
+/* Requests that take s from admission to their end, and c of that on a processor, keep one
+ * processor busy if s/c of them run. */
+static long wanted_at_once(json_int_t processors, double busy_ms, double cpu_ms)
 {
-    double least = SLOTS_OF_PROCESSOR * (double)processors;
+    double least = CTL_SLOTS_OF_PROCESSOR * (double)processors;
     double needed = ceil((double)processors * (cpu_ms > 0 ? busy_ms / cpu_ms : 1));
 
-    return (long)fmin(fmax(least, needed), SLOTS_MAX);
+    return (long)fmin(fmax(least, needed), AT_ONCE_MAX);
 }
 
 static void compute_needs(ctl_size_t *size, double busy_ms, double cpu_ms)
@@ -82,12 +80,12 @@ static void compute_needs(ctl_size_t *size, double busy_ms, double cpu_ms)
     size->most_per_second = cpu_ms > 0
                             ? round((double)size->processors * 1000 * n / cpu_ms) : -1;
     size->offered = busy_ms / 1000 / (double)size->seconds;
-    size->slots_wanted = wanted_slots(size->processors, busy_ms, cpu_ms);
-    size->workers_wanted = (2 * size->slots_wanted + WORKERS_STEP - 1) / WORKERS_STEP
+    size->at_once = wanted_at_once(size->processors, busy_ms, cpu_ms);
+    size->workers_wanted = (2 * size->at_once + WORKERS_STEP - 1) / WORKERS_STEP
                            * WORKERS_STEP;
-    size->loss = ctl_size_erlang_b(size->slots_wanted, size->offered);
-    size->wait = ctl_size_erlang_c(size->slots_wanted, size->offered);
-    size->slots_for_loss = ctl_size_least(size->offered, 0.01);
+    size->loss = ctl_size_erlang_b(size->at_once, size->offered);
+    size->wait = ctl_size_erlang_c(size->at_once, size->offered);
+    size->for_loss = ctl_size_least(size->offered, 0.01);
 }
 
 int ctl_size_compute(const ctl_status_t *before, const ctl_status_t *after,
@@ -141,12 +139,12 @@ static void print_json(const ctl_size_t *size)
         add(json, "most_per_second", size->most_per_second < 0 ? json_null()
             : ctl_json_number(size->most_per_second));
         add(json, "offered_erlangs", ctl_json_number(rounded(size->offered)));
-        add(json, "slots_wanted", json_integer(size->slots_wanted));
+        add(json, "requests_at_once", json_integer(size->at_once));
         add(json, "workers_wanted", json_integer(size->workers_wanted));
-        add(json, "loss_with_slots", ctl_json_number(rounded(size->loss)));
-        add(json, "wait_with_slots", ctl_json_number(rounded(size->wait)));
-        add(json, "slots_for_loss_1_percent",
-            size->slots_for_loss ? json_integer(size->slots_for_loss) : json_null());
+        add(json, "loss", ctl_json_number(rounded(size->loss)));
+        add(json, "wait", ctl_json_number(rounded(size->wait)));
+        add(json, "requests_for_loss_1_percent",
+            size->for_loss ? json_integer(size->for_loss) : json_null());
     }
     ctl_json_print(json);
     json_decref(json);
@@ -170,13 +168,13 @@ static void print_load(const ctl_size_t *size)
 
 static void print_erlang(const ctl_size_t *size)
 {
-    char *least = size->slots_for_loss ? ctl_printf("%ld", size->slots_for_loss)
-                                       : ctl_printf("more than %d", LEAST_MAX - 1);
+    char *least = size->for_loss ? ctl_printf("%ld", size->for_loss)
+                                 : ctl_printf("more than %d", LEAST_MAX - 1);
 
-    printf("Erlang: %s slots are in use on average. With %ld slots, %s %% of the requests "
-           "would be queued; without a queue, %s %% would be refused. Without a queue, %s "
-           "slots would refuse 1 %%.\n", ctl_number(rounded(size->offered)).text,
-           size->slots_wanted, ctl_number(rounded(100 * size->wait)).text,
+    printf("Erlang: %s requests run on average. If at most %ld ran at once, %s %% of the "
+           "requests would be queued; without a queue, %s %% would be refused. Without a "
+           "queue, a limit of %s would refuse 1 %%.\n", ctl_number(rounded(size->offered)).text,
+           size->at_once, ctl_number(rounded(100 * size->wait)).text,
            ctl_number(rounded(100 * size->loss)).text, least);
     free(least);
 }
@@ -189,12 +187,12 @@ static void print_text(const ctl_size_t *size)
         return;
     }
     print_load(size);
-    printf("Slots: %ld keep the CPUs busy (now %" JSON_INTEGER_FORMAT "). "
-           "VhostLimitSlots auto finds the number itself; it begins with %d for each CPU.\n",
-           size->slots_wanted, size->slots, SLOTS_OF_PROCESSOR);
+    printf("Slots: VhostLimitSlots auto is %" JSON_INTEGER_FORMAT ", %d for each CPU (now %"
+           JSON_INTEGER_FORMAT "). A request that sleeps holds none.\n",
+           CTL_SLOTS_OF_PROCESSOR * size->processors, CTL_SLOTS_OF_PROCESSOR, size->slots);
     printf("Workers: MaxRequestWorkers %ld (now %" JSON_INTEGER_FORMAT "). Half of them are "
-           "for the slots, half for responses that are being sent, TLS handshakes and "
-           "requests that wait with a thread.\n", size->workers_wanted, size->workers);
+           "for running requests, of which %ld keep the CPUs busy, half for responses that are being sent, TLS handshakes and "
+           "requests that wait with a thread.\n", size->workers_wanted, size->workers, size->at_once);
     print_erlang(size);
     if (size->workers < size->workers_wanted)
         puts("MaxRequestWorkers is too small for this load.");

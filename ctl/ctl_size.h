@@ -22,10 +22,11 @@ typedef struct ctl_size_t {
     double per_second;
     double service_ms, cpu_ms;  /* of a request on average */
     double most_per_second;     /* that the processors can do; < 0: no CPU time was used */
-    double offered;             /* erlangs: slots in use on average */
-    long slots_wanted, workers_wanted;
-    double loss, wait;          /* part of the requests, with slots_wanted */
-    long slots_for_loss;        /* for a loss of 1 %; 0: too many */
+    double offered;             /* erlangs: requests that run on average */
+    long at_once;               /* running requests that keep the processors busy */
+    long workers_wanted;
+    double loss, wait;          /* part of the requests, if at most at_once run */
+    long for_loss;              /* running requests for a loss of 1 %; 0: too many */
 } ctl_size_t;
 
 /* Computes *ret_size from two documents.  before NULL: since the start of the server.

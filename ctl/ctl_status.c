@@ -86,6 +86,7 @@ static const char *read_vhosts(const json_t *json, ctl_status_t *status)
 static const char *read_server(const json_t *json, ctl_status_t *status)
 {
     const json_t *cgroup = json_object_get(json, "cgroup");
+    const json_t *sampler = json_object_get(json, "sampler");
     const char *missing = NULL;
 
     status->module = read_string(json, "module", &missing);
@@ -98,6 +99,10 @@ static const char *read_server(const json_t *json, ctl_status_t *status)
     status->cgroup.path = read_string(cgroup, "path", &missing);
     status->cgroup.reason = read_string(cgroup, "reason", &missing);
     status->cgroup.outside = read_string(cgroup, "outside", &missing);
+    status->sampler.state = read_string(sampler, "state", &missing);
+    status->sampler.round_us = read_number(sampler, "round_us", SERVER_MAX, &missing);
+    status->sampler.processes = read_number(sampler, "processes", SERVER_MAX, &missing);
+    status->sampler.unfound = read_number(sampler, "unfound", SERVER_MAX, &missing);
     return missing;
 }
 
@@ -145,6 +150,13 @@ const char *ctl_vhost_unenforced(const ctl_vhost_t *vhost)
     const char *why = json_string_value(json_object_get(vhost->json, "unenforced"));
 
     return why && *why ? why : NULL;
+}
+
+const char *ctl_vhost_cost(const ctl_vhost_t *vhost)
+{
+    const char *cost = json_string_value(json_object_get(vhost->json, "cost"));
+
+    return cost ? cost : "";
 }
 
 json_int_t ctl_status_sum(const ctl_status_t *status, size_t offset)

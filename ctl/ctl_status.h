@@ -22,11 +22,15 @@ extern const char *const ctl_limit_names[CTL_LIMITS];
 #define CTL_VHOST_NUMBERS(X) X(running) X(waiting) X(deferred) X(requests) X(queued) \
     X(refused) X(refused_concurrency) X(refused_queue) X(refused_timeout)           \
     X(would_queue) X(would_refuse) X(busy_us) X(charged_us) X(limited_s)            \
-    X(late) X(wait_us) X(cpu_now_permille) X(service_us) X(wait_p99_us)
+    X(late) X(wait_us) X(cpu_now_permille) X(service_us) X(wait_p99_us)             \
+    X(duty_permille) X(runnable_permille) X(asleep)
 
 /* Numbers of the server. */
 #define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \
     X(processors)
+
+/* VhostLimitSlots auto: slots for each processor. */
+#define CTL_SLOTS_OF_PROCESSOR 8
 
 /* A site: a vhost, or all vhosts of a VhostLimitGroup. */
 typedef struct ctl_vhost_t {
@@ -47,6 +51,10 @@ typedef struct ctl_status_t {
     struct {
         const char *backend, *path, *reason, *outside;
     } cgroup;
+    struct {
+        const char *state;      /* runs, blind or none */
+        json_int_t round_us, processes, unfound;
+    } sampler;
     const char *fleet;          /* leases of vhostlimit-fleet: none, held or lapsed */
     ctl_vhost_t *vhosts;
     size_t nvhosts;
@@ -65,6 +73,8 @@ int ctl_vhost_is_changed(const ctl_vhost_t *vhost);
 int ctl_vhost_is_dry(const ctl_vhost_t *vhost);
 /* Returns why the kernel does not enforce a limit of the site; NULL: it enforces all. */
 const char *ctl_vhost_unenforced(const ctl_vhost_t *vhost);
+/* Returns the source of the CPU time of the site's back ends; "" if it is not known. */
+const char *ctl_vhost_cost(const ctl_vhost_t *vhost);
 
 /* Returns the site of a host name with an account of its own; NULL: it is a site itself. */
 const char *ctl_vhost_host_of(const ctl_vhost_t *vhost);

@@ -5,9 +5,9 @@
 #include <string.h>
 
 enum {
-    COLUMN_NAME, COLUMN_STATE, COLUMN_MODE, COLUMN_RUNNING, COLUMN_WAITING,
-    COLUMN_REQUESTS, COLUMN_QUEUED, COLUMN_REFUSED, COLUMN_CPU, COLUMN_WAIT,
-    COLUMN_LIMITS,
+    COLUMN_NAME, COLUMN_STATE, COLUMN_MODE, COLUMN_RUNNING, COLUMN_SLOTS, COLUMN_DUTY,
+    COLUMN_WAITING, COLUMN_REQUESTS, COLUMN_QUEUED, COLUMN_REFUSED, COLUMN_CPU,
+    COLUMN_WAIT, COLUMN_LIMITS,
     COLUMNS = COLUMN_LIMITS + CTL_LIMITS
 };
 
@@ -15,8 +15,8 @@ enum {
 #define FIRST_NUMBER COLUMN_RUNNING
 
 static const char *const headings[COLUMNS] = {
-    "SITE", "STATE", "MODE", "RUN", "WAIT", "REQUESTS", "QUEUED", "REFUSED", "CPU%",
-    "P99ms", "WEIGHT", "CONC", "QUEUE", "CAP%"
+    "SITE", "STATE", "MODE", "RUN", "SLOTS", "DUTY%", "WAIT", "REQUESTS", "QUEUED",
+    "REFUSED", "CPU%", "P99ms", "WEIGHT", "CONC", "QUEUE", "CAP%"
 };
 
 /* --- cells ---------------------------------------------------------------- */
@@ -52,6 +52,9 @@ static void fill_row(char *cells[COLUMNS], const ctl_vhost_t *vhost,
     cells[COLUMN_STATE] = word_cell(vhost->limited_s > 0 ? "limited" : vhost->state);
     cells[COLUMN_MODE] = word_cell(vhost->mode);
     cells[COLUMN_RUNNING] = number_cell(vhost->running);
+    cells[COLUMN_SLOTS] = word_cell(ctl_slots(vhost->runnable_permille).text);
+    cells[COLUMN_DUTY] = word_cell(vhost->duty_permille
+                                   ? ctl_tenths(vhost->duty_permille).text : "-");
     cells[COLUMN_WAITING] = number_cell(vhost->waiting);
     cells[COLUMN_REQUESTS] = rate ? rate_cell(*rate) : number_cell(vhost->requests);
     cells[COLUMN_QUEUED] = number_cell(vhost->queued);

@@ -123,6 +123,14 @@ ctl_number_t ctl_tenths(json_int_t n)
     return ctl_number((double)n / 10);
 }
 
+ctl_number_t ctl_slots(json_int_t permille)
+{
+    ctl_number_t number;
+
+    snprintf(number.text, sizeof(number.text), "%.1f", (double)permille / 1000);
+    return number;
+}
+
 ctl_number_t ctl_ms(double us)
 {
     return ctl_number(round(us / 100) / 10);

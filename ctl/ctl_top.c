@@ -168,10 +168,11 @@ static void print_summary(FILE *out, const ctl_status_t *status)
             (int)(up % 60), status->children, status->children == 1 ? "" : "es",
             status->workers);
     ctl_put_plain(out, status->cgroup.backend);
-    fprintf(out, "\n%zu site%s, " N " limited; " N " running on " N " slots, " N
-            " waiting; CPU %s %% of " N " %%\n\n", status->nvhosts,
+    fprintf(out, "\n%zu site%s, " N " limited; " N " running, %s of " N " slots, "
+            N " waiting; CPU %s %% of " N " %%\n\n", status->nvhosts,
             ctl_plural((json_int_t)status->nvhosts), limited, CTL_SUM(status, running),
-            status->slots, CTL_SUM(status, waiting),
+            ctl_slots(CTL_SUM(status, runnable_permille)).text, status->slots,
+            CTL_SUM(status, waiting),
             ctl_tenths(CTL_SUM(status, cpu_now_permille)).text, status->processors * 100);
 }
 

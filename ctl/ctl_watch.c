@@ -8,7 +8,7 @@
  *   queue        requests of the site wait
  *   limit        VhostLimitConcurrency is reached
  *   limited      the site is limited (VL0011)
- *   overload     all slots are in use and requests of two sites or more wait
+ *   overload     all slots are held and requests of two sites or more wait
  *
  * Other events have no end: refused, limits_changed, site_added, site_removed, child_lost,
  * configured, server_lost, server_back. */
@@ -252,18 +252,19 @@ static void compare_removed(ctl_watch_t *watch, const ctl_figures_t *now)
 static void compare_overload(ctl_watch_t *watch, const ctl_figures_t *now,
                              long long now_ms)
 {
-    json_int_t running = 0, waiting = 0, sites = 0, seconds = 0;
+    json_int_t held = 0, running = 0, waiting = 0, sites = 0, seconds = 0;
     json_t *json;
     size_t i;
     int change;
 
     for (i = 0; i < now->nsites; i++) {
+        held += now->sites[i].runnable_permille;
         running += now->sites[i].running;
         waiting += now->sites[i].waiting + now->sites[i].deferred;
         sites += now->sites[i].waiting > 0;
     }
-    change = update_alert(&watch->overload, running >= now->slots && sites > 1, now_ms,
-                          &seconds);
+    change = update_alert(&watch->overload, held >= now->slots * 1000 && sites > 1,
+                          now_ms, &seconds);
     if (!change)
         return;
     json = make_event("overload");

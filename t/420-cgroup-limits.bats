@@ -310,15 +310,19 @@ END
   cat >"$HTTPD_ROOT/htdocs/a/burn.php" <<'END'
 <?php $until = microtime(true) + 0.2; while (microtime(true) < $until);
 END
-  echo '<?php echo 1;' >"$HTTPD_ROOT/htdocs/b/one.php"
+  cp "$HTTPD_ROOT/htdocs/a/burn.php" "$HTTPD_ROOT/htdocs/b/burn.php"
   start_fpm a
   (start_fpm b elsewhere)
   a_is_measured() { get a /burn.php >/dev/null; [[ $(status_of a cost) == processes ]]; }
+  b_is_measured() { get b /burn.php >/dev/null; [[ $(status_of b cost) == processes ]]; }
   wait_until 20 a_is_measured
-  is "$(get b /one.php) $(get c /page.html)" '200 200'
-  settles c cost thread
+  wait_until 20 b_is_measured
+  is "$(get c /page.html)" 200
+  is "$(status_of c cost)" thread
+  is "$(get c /cgi/burn.sh)" 200
+  settles c cost processes
   get status '/vhostlimit?prometheus' >/dev/null
-  like "$(answer_body)" $'\nvhostlimit_cost_method\{vhost="b\.test",method="thread"\} [01]\n'
+  like "$(answer_body)" $'\nvhostlimit_cost_method\{vhost="b\.test",method="processes"\} 1\n'
   stop_fpm a
   stop_fpm b
 }

@@ -392,8 +392,7 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
   uploads_slowly http2 s --http2
 }
 
-# A program waits for its input and then works. Its work is charged, by the clock here, and
-# the waiting is not.
+# A program waits for its input and then works. Its work is charged, and the waiting is not.
 @test "a request is charged while it works, not while it waits for its client" {
   local up charged
   start_tls 'VhostLimit On' 'VhostLimitCgroup off'

@@ -19,14 +19,15 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","fleet","fleet_lapsed","held_us","module","mpm","now_us","processors","schema","slots","unenforced","uptime_s","vhosts","workers"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","fleet","fleet_lapsed","held_us","module","mpm","now_us","processors","sampler","schema","slots","unenforced","uptime_s","vhosts","workers"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","outside","path","reason"]'
+  is "$(answer_body | jq -c '.sampler | keys')" '["processes","round_us","state","unfound"]'
   is "$(answer_body | jq -r '.schema')" 1
   like "$(answer_body | jq -r '.module')" '^mod_vhostlimit/[0-9]+\.[0-9]+\.[0-9]+$'
 }
 
 @test "?json: each account has all columns, and numbers are numbers" {
-  local want='["backend_us","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","expires_s","fleet_concurrency","fleet_cpu_permille","fleet_weight_milli","gone","io","late","limited_s","memory","memory_kills","method","mode","name","overridden","plan","processes","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
+  local want='["asleep","backend_us","busy_us","cgroup","charged_us","classes","clients_waiting","concurrency","cost","cpu","cpu_minute_permille","cpu_now_permille","cpu_us","deferred","duty_permille","expires_s","fleet_concurrency","fleet_cpu_permille","fleet_weight_milli","gone","io","late","limited_s","memory","memory_kills","method","mode","name","overridden","plan","processes","queue","queued","refused","refused_concurrency","refused_queue","refused_timeout","requests","reset","runnable_permille","running","service_us","state","unenforced","virtual_hosts","wait_p50_us","wait_p99_us","wait_us","waiting","weight","would_queue","would_refuse"]'
   is "$(status_json | jq -c '[.vhosts[] | keys] | unique')" "[$want]"
   is "$(status_json | jq -c '[.vhosts[] | del(.name, .mode, .state, .method, .cost, .cgroup, .overridden, .expires_s, .plan, .unenforced, .virtual_hosts, .classes) | .[] | type] | unique')" '["number"]'
 }
@@ -57,6 +58,16 @@ page() { get status "/vhostlimit$1"; }   # <query>
   auto=$(answer_body | sed -n 's/^vhost\.a\.test\.\([a-z0-9_]*\): .*/\1/p' | sort | xargs)
   json=$(status_json | jq -r '.vhosts[0] | keys | map(select(. != "name")) | sort | join(" ")')
   is "$auto" "$json" "columns of a.test"
+}
+
+@test "?json, ?auto and ?prometheus have the state of the sampler" {
+  sampler_runs() { [[ $(status_json | jq -r .sampler.state) == runs ]]; }
+  wait_until 10 sampler_runs
+  page '?auto'
+  like "$(answer_body)" $'\nsampler.state: runs\nsampler.round_us: [0-9]+\nsampler.processes: [0-9]+\nsampler.unfound: 0\n'
+  page '?prometheus'
+  like "$(answer_body)" $'\nvhostlimit_sampler\\{state="runs"\\} 1\n'
+  like "$(answer_body)" $'\nvhostlimit_sampler_unfound 0\n'
 }
 
 @test "the default format is HTML, and it is complete" {

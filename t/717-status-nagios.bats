@@ -15,7 +15,7 @@ canned() { # <name>:<waiting>:<deferred>:<limited_s>...
   local site name waiting deferred limited
   page=file://$BATS_TEST_TMPDIR/page
   {
-    printf 'schema: 1\nslots: 20\n'
+    printf 'schema: 1\nworkers: 20\n'
     for site; do
       IFS=: read -r name waiting deferred limited <<<"$site"
       printf "vhost.$name.test:80.%s\n" 'mode: on' 'running: 2' "waiting: $waiting" "deferred: $deferred" 'queue: 100' \

@@ -60,13 +60,15 @@ teardown_file() { end_server; }
   like "$output" 'Since the start, 1 request was refused: 1 because of the concurrency limit\.'
 }
 
-@test "explain: all slots are in use" {
+@test "explain: all slots are held" {
   hold_request one main; hold_request two main; hold_request three main
   begin_request four a /
   settles a waiting 1
   try ctl explain a.test
-  like "$output" 'All 3 slots of the server are in use: 0 by this site and 3 by others\. With weight 100 beside 1 other active site, the share of this site is 50 % .* The slots are held by requests that use little CPU time'
-  like "$output" 'The loudest other site is main\.test: it uses [0-9.]+ % of one CPU and 3 slots now\..* Next: vhostlimitctl explain main\.test\.'
+  like "$output" 'All 3 slots of the server are held\.'
+  like "$output" 'main\.test holds 3\.0 of 3 slots \(3 running.*\)\.'
+  like "$output" 'With weight 100 beside 1 other active site, the share of this site is 50 %'
+  like "$output" 'The loudest other site is main\.test: it uses [0-9.]+ % of one CPU now\..* Next: vhostlimitctl explain main\.test\.'
   is "$(ctl explain --json a.test | jq -c .causes)" '["slots"]'
 }
 
@@ -114,9 +116,9 @@ teardown_file() { end_server; }
   settles a running 0
   try ctl size 0
   like "$output" 'Load: [0-9]+ requests? in [0-9]+ s'
-  like "$output" 'Slots: [0-9]+ keep the CPUs busy \(now 3\)'
+  like "$output" 'Slots: VhostLimitSlots auto is [0-9]+, 8 for each CPU \(now 3\)'
   like "$output" 'Erlang: '
-  is "$(ctl size 0 --json | jq '.slots_wanted >= 8 * .processors and .workers_wanted >= .slots_wanted')" true
+  is "$(ctl size 0 --json | jq '.requests_at_once >= 8 * .processors and .workers_wanted >= .requests_at_once')" true
   is "$(ctl size 0 --json | jq '.service_ms > .cpu_ms')" true
 }
 
@@ -144,7 +146,7 @@ teardown_file() { end_server; }
     try ctl top "$order"
     is "$status" 0 "$order"
     like "$output" $'^mod_vhostlimit/.* event MPM, up 0 d 00:[0-9:]+, [0-9]+ child process(es)?, 32 workers, cgroup .*\n4 sites, '
-    like "$output" $'\n\nSITE +STATE +MODE +RUN +WAIT +REQUESTS '
+    like "$output" $'\n\nSITE +STATE +MODE +RUN +SLOTS +DUTY% +WAIT +REQUESTS '
   done
   hold_request one b
   is "$(ctl --json top running | jq -r '.vhosts[0] | "\(.name) \(.rate)"')" "b.test null"

@@ -74,6 +74,39 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   like "$(words_of cgroup)" 'VhostLimitCgroup is off: .* / VhostLimitCgroup auto'
 }
 
+sampler_is() { [[ $(status_json | jq -r .sampler.state) == "$1" ]]; }   # <state>
+
+@test "a sampler that makes no progress: a problem" {
+  start_httpd 'VhostLimit On'
+  wait_until 10 sampler_is runs
+  doctor
+  is "$(level_of sampler)" good
+  kill -STOP "$(pgrep -P "$(httpd_pid)" -x vl-sampler)"
+  wait_until 15 sampler_is none
+  doctor
+  is "$(level_of sampler)" problem
+  like "$(words_of sampler)" '^no sampler works: .* / look for VL0076'
+  kill -CONT "$(pgrep -P "$(httpd_pid)" -x vl-sampler)"
+  wait_until 10 sampler_is runs
+}
+
+@test "a sampler without CAP_SYS_PTRACE is blind: a problem, and requests are served" {
+  requires setpriv
+  local wrapper=$BATS_TEST_TMPDIR/httpd
+  printf '#!/bin/sh\nexec setpriv --bounding-set=-sys_ptrace %s "$@"\n' "$(httpd_program)" >"$wrapper"
+  chmod 755 "$wrapper"
+  # shellcheck disable=SC2317  # start_httpd calls it
+  httpd_program() { echo "$wrapper"; }
+  start_httpd 'VhostLimit On'
+  hold_request one a
+  wait_until 10 sampler_is blind
+  doctor
+  is "$(level_of sampler)" problem
+  like "$(words_of sampler)" 'the sampler is blind: .*CAP_SYS_PTRACE.* / start Apache as root'
+  is "$(get b /)" 200
+}
+need_setpriv() { need_program setpriv; }
+
 @test "modules that limit or slow down, mod_cgid, and missing modules: notes" {
   local bystander=()
   requires mod_ratelimit mod_cgid
@@ -82,7 +115,7 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   doctor
   is "$(level_of mod_reqtimeout)" note
   if need_cgroups >/dev/null; then is "$(level_of mod_cgid)" problem; fi
-  like "$(words_of modules)" 'mod_ratelimit: a response that it slows down holds its slot'
+  like "$(words_of modules)" 'mod_ratelimit: a response that it slows down holds its thread'
   if ((${#bystander[@]})); then like "$(words_of modules)" '^mod_qos: '; fi
 }
 
@@ -101,13 +134,13 @@ load_qos() {
   is "$(words_of order | grep -c '^late\.c ')" 3
 }
 
-@test "PHP-FPM outside of all groups: a problem, and in its vhost's group: none" {
+@test "PHP-FPM outside of all groups: a note, and in its vhost's group: none" {
   requires cgroups php_fpm
   start_httpd 'VhostLimit On'
   run_pool "$(httpd_cgroup)/.server" vl-outside
   run_pool "$(httpd_cgroup)/a.test" vl-inside
   doctor
-  is "$(level_of php-fpm)" problem
+  is "$(level_of php-fpm)" note
   like "$(words_of php-fpm)" "vl-outside in "
   [[ $(words_of php-fpm) != *vl-inside* ]] || fail "the pool that is where it should be is named"
   end_pool vl-outside; end_pool vl-inside

@@ -99,7 +99,7 @@ flooded_until() { # <second> <word of rows.jq> [seconds]
       samples: [range(121) | (. * 0.05) as \$t
         | ([\$t - 1, 0] | max) as \$flood | ([\$t - \$until, 0] | max) as \$late
         | ([\$flood, \$spared] | min + \$late) as \$fair
-        | { at: \$t, slots: (if \$t < 3 then 40 else 10 end),
+        | { at: \$t,
             sites: { site1: { requests: (1000 + 100 * \$flood + 400 * \$fair) },
                      site2: { requests: (900 * \$flood - 400 * \$fair) } } }] } | $2"
   printf '%s\n' "$output"
@@ -117,11 +117,6 @@ flooded_until() { # <second> <word of rows.jq> [seconds]
 @test "a victim that never gets its share recovers at the end of the run" {
   flooded_until 9 'until_share("victim")'
   is '. > 4.9' true
-}
-
-@test "a change of slots is found, with its time" {
-  flooded_until 1 '[slots_found("noisy"), until_slots("noisy")] | map(. * 100 | round)'
-  is . '[1000,195]'
 }
 
 # Two sites on one pool for 20 s: 1000 requests of 2 ms, 250 of 20 ms, and 8.25 s of CPU in

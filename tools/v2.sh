@@ -192,7 +192,7 @@ run_guest() { # <direct | systemd | native> <command>...
 run_tests() {
   local status=0
   cd "$here/.."
-  run_guest direct bash -c 't/unit/vl_cgroup.t && t/unit/vl_usage.t && bats --tap --filter-tags v2 t/4*.bats' || status=$?
+  run_guest direct bash -c 't/unit/vl_cgroup.t && t/unit/vl_kills.t && bats --tap --filter-tags v2 t/4*.bats' || status=$?
   [[ $cgroups != v2 ]] || run_guest systemd bats --tap t/460-cgroup-systemd.bats || status=$?
   return "$status"
 }

@@ -23,6 +23,7 @@
     X("cpu", s->limits.cpu)                                                 \
     X("limited_s", limited_s(s, now_us))                                    \
     X("running", s->metrics.running)                                        \
+    X("runnable_permille", s->load)                                         \
     X("waiting", s->metrics.waiting)                                        \
     X("deferred", s->metrics.deferred)                                      \
     X("requests", s->metrics.requests)                                      \

@@ -76,9 +76,8 @@ void vl_modules_post_config(server_rec *main_server, const vl_cgroup_t *cg)
 
     if (*name)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, main_server, VLOGNO(0023)
-                     "programs of %s run in no site's cgroup: their CPU time is "
-                     "estimated, and the kernel enforces no limit of a site on "
-                     "them%s", name, strcmp(name, "mod_cgid") ? ""
+                     "programs of %s run in no site's cgroup: the kernel enforces no "
+                     "limit of a site on them%s", name, strcmp(name, "mod_cgid") ? ""
                      : ". Load mod_cgi instead: its programs run in their site's "
                      "cgroup");
 }

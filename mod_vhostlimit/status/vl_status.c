@@ -17,6 +17,10 @@
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
 
+/* A sampler completes a round in every second, also while no request runs. One that has
+ * completed none for this long has ended or hangs. */
+#define SAMPLER_LATE_US (5 * APR_USEC_PER_SEC)
+
 /* Accounts that are copied while the segment lock is held once. */
 #define BATCH 64
 
@@ -172,6 +176,19 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
                                                 VL_RATE_MINUTE);
     row->service_us = from->service_us;
     fill_waits(from, row);
+}
+
+static void fill_sampler(vl_page_t *page)
+{
+    static const char *const names[] = { "none", "runs", "blind" };
+
+    const vl_sampler_state_t *sampler = vl_duty_sampler(segment);
+
+    page->sampler = names[vl_clock_us() - sampler->round_at > SAMPLER_LATE_US
+                          ? VL_SAMPLER_NONE : sampler->state];
+    page->sampler_us = sampler->round_us;
+    page->sampled = sampler->processes;
+    page->unfound = sampler->unfound;
 }
 
 /* Returns the keyword for the leases of vhostlimit-fleet. */
@@ -382,6 +399,7 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
     page->outside = vl_modules_outside(cgroup);
+    fill_sampler(page);
     page->leases = vl_fleet_state(segment);
     page->fleet = fleet_of(&page->leases);
     page->is_single = only != NULL;

@@ -23,7 +23,7 @@ static const struct heading_t {
     { "vhost", "Site", "ServerName, or @ and the VhostLimitGroup", 1, ALWAYS },
     { "state", "State", "idle; running; waiting: requests are queued; capped: "
       "VhostLimitConcurrency is reached; limited, and since when", 1, ALWAYS },
-    { "running", "Running", "requests that hold a slot", 0, ALWAYS },
+    { "running", "Running", "requests that are being worked on", 0, ALWAYS },
     { "waiting", "Waiting", "requests queued for a slot", 0, ALWAYS },
     { "deferred", "Deferred", "connections that wait, unread, because the "
       "queue is full", 0, ALWAYS },
@@ -52,8 +52,8 @@ static const struct heading_t {
     { "mode", "Mode", "VhostLimit", 1, ALWAYS },
     { "method", "Queued as", "socket: without a thread; thread: with a thread; "
       "none: requests are admitted or refused at once", 1, ALWAYS },
-    { "cost", "Cost from", "source of the CPU time of back ends. cgroup: measured; "
-      "clock: estimated from time; thread: no back end was used yet", 1, ALWAYS },
+    { "cost", "Cost from", "source of the CPU time of back ends. processes: measured; "
+      "unknown: not found; remote: on another machine; thread: no back end was used yet", 1, ALWAYS },
     { "killed", "Killed", "processes that the kernel killed for lack of memory", 0, ALWAYS },
     { "classes", "Classes", "VhostLimitClass: weight, queued and deferred requests, part of the "
       "CPU time that was charged while requests of the site were queued", 1, WITH_CLASSES },
@@ -119,8 +119,11 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
     vl_out_html(out, page->tree);
     vl_out_html(out, page->reason);
     if (*page->outside)
-        vl_out_printf(out, "; %s's programs are in no site's group: not "
-                      "measured, not limited", page->outside);
+        vl_out_printf(out, "; %s's programs are in no site's group: no limit of "
+                      "a site holds for them", page->outside);
+    if (strcmp(page->sampler, "runs") != 0)
+        vl_out_printf(out, "; <b>the state of the sampler is \"%s\"</b>: see vhostlimitctl "
+                      "doctor", page->sampler);
     if (page->unenforced) {
         vl_out_printf(out, "; <b>%d sites have a limit that the kernel does not "
                       "enforce</b>: see \"unenforced\" in <a href=\"?",
@@ -154,7 +157,8 @@ static void put_tiles(vl_out_t *out, const vl_page_t *page)
 
     vl_out_text(out, "<dl id=\"tiles\">\n");
     put_tile(out, "Running", number(out, sum->running),
-             apr_psprintf(p, "on %u slots", page->slots));
+             apr_psprintf(p, "%.1f of %u slots held",
+                          (double)page->sum.runnable_permille / 1000, page->slots));
     put_tile(out, "Waiting", number(out, sum->waiting),
              apr_psprintf(p, "%" APR_UINT64_T_FMT " were queued",
                           sum->queued));

@@ -6,6 +6,7 @@
  * copy of all numbers of a status page, allocated in the pool of one request; each
  * format writes the same copy.  So the formats need no lock. */
 
+#include "core/vl_duty.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
 #include "core/vl_metrics.h"
@@ -111,6 +112,9 @@ typedef struct vl_page_t {
     apr_uint32_t children, workers, slots, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
     const char *outside;            /* see vl_modules_outside() */
+    const char *sampler;            /* keyword: its state */
+    apr_uint32_t sampler_us, sampled, unfound;  /* of vl_sampler_state_t: round_us, processes,
+                                     * unfound */
     const char *fleet;              /* keyword: leases of vhostlimit-fleet */
     vl_fleet_state_t leases;
     apr_int64_t held_us;            /* time that the segment lock was held in order to

@@ -86,7 +86,7 @@ static void put_cost(vl_out_t *out, const vl_page_t *page)
     int i;
 
     put_head(out, "cost_method", "gauge",
-             "source of the CPU time of back ends: thread, clock or cgroup");
+             "source of the CPU time of back ends: thread, processes, unknown or remote");
     for (i = 0; i < page->nrows; i++) {
         const vl_row_t *row = &page->rows[i];
 
@@ -234,6 +234,22 @@ static void put_hosts(vl_out_t *out, const vl_page_t *page)
                   page->hosts.beyond);
 }
 
+static void put_sampler(vl_out_t *out, const vl_page_t *page)
+{
+    put_head(out, "sampler", "gauge", "1, with the state of the sampler: runs, blind or none");
+    vl_out_printf(out, "vhostlimit_sampler{state=\"%s\"} 1\n", page->sampler);
+    put_head(out, "sampler_round_seconds", "gauge",
+             "CPU time of a round of the sampler, moving average");
+    vl_out_text(out, "vhostlimit_sampler_round_seconds ");
+    vl_out_fixed(out, page->sampler_us, 6);
+    vl_out_text(out, "\n");
+    put_gauge(out, "sampler_processes", "processes of back ends that the sampler watches",
+              page->sampled);
+    put_gauge(out, "sampler_unfound",
+              "back ends on this machine that no process was found for",
+              page->unfound);
+}
+
 static void put_server(vl_out_t *out, const vl_page_t *page)
 {
     put_head(out, "info", "gauge", "version, MPM and cgroup backend");
@@ -242,7 +258,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_gauge(out, "start_time_seconds", "start time of the server",
               (apr_uint64_t)apr_time_sec(page->started_us));
     put_gauge(out, "children", "child processes", page->children);
-    put_gauge(out, "slots", "number of slots: most requests running at once",
+    put_gauge(out, "slots", "number of slots: most running requests that want a processor",
               page->slots);
     put_gauge(out, "processors", "processors that the server may use",
               page->processors);
@@ -253,6 +269,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
               (apr_uint64_t)page->unenforced);
     if (page->by_host)
         put_hosts(out, page);
+    put_sampler(out, page);
     put_gauge(out, "fleet_held", "1: vhostlimit-fleet renews its leases",
               page->leases.until_us != 0);
     put_head(out, "fleet_lapsed_total", "counter",

@@ -175,12 +175,12 @@ static void put_html(vl_out_t *out, const vl_page_t *page)
 
     vl_out_printf(out, "<hr />\n<h2>vhostlimit</h2>\n<dl><dt>%d sites, %d "
                   "limited now</dt>\n<dt>%" APR_UINT64_T_FMT " requests "
-                  "running on %u slots, %" APR_UINT64_T_FMT " waiting</dt>\n"
+                  "running, %.1f of %u slots held, %" APR_UINT64_T_FMT " waiting</dt>\n"
                   "<dt>%" APR_UINT64_T_FMT " requests admitted, %"
                   APR_UINT64_T_FMT " of them queued first, %" APR_UINT64_T_FMT
                   " refused</dt>\n", page->nsites, page->limited, sum->running,
-                  page->slots, sum->waiting, sum->requests, sum->queued,
-                  sum->refused);
+                  (double)page->sum.runnable_permille / 1000, page->slots, sum->waiting,
+                  sum->requests, sum->queued, sum->refused);
     put_limited(out, page);
     vl_out_text(out, "</dl>\n");
 }

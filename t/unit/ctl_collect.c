@@ -11,10 +11,10 @@ static const char answer[] =
     "{\"schema\":1,\"now_us\":90000000,\"started_us\":30000000,\"configured_us\":30000000,"
     "\"children_lost\":0,\"requests_lost\":0,\"slots\":4,\"processors\":2,"
     "\"wait_limits_us\":[0,10,20,30],\"columns\":[\"name\",\"mode\",\"weight\","
-    "\"concurrency\",\"queue\",\"cpu\",\"limited_s\",\"running\",\"waiting\",\"deferred\","
+    "\"concurrency\",\"queue\",\"cpu\",\"limited_s\",\"running\",\"runnable_permille\",\"waiting\",\"deferred\","
     "\"requests\",\"queued\",\"refused\",\"refused_concurrency\",\"refused_queue\","
     "\"refused_timeout\",\"gone\",\"wait_us\",\"busy_us\",\"charged_us\",\"waits\"],"
-    "\"sites\":[[\"b\\u00fc.test\",1,100,2,10,0,0,1,3,2,100,50,7,1,2,4,6,9,8,5000,"
+    "\"sites\":[[\"b\\u00fc.test\",1,100,2,10,0,0,1,800,3,2,100,50,7,1,2,4,6,9,8,5000,"
     "[0,90,3,10]]]}";
 
 static void reading(void)
@@ -148,10 +148,13 @@ static void watching(void)
     ok(tells(watch, &now, 26, "configured child_lost limits_changed:b "),
        "configuration, child process and limits");
     sites[0].waiting = sites[1].waiting = 1;
-    sites[0].running = 4;
+    sites[0].running = 40;
+    sites[0].runnable_permille = 3999;
     sites[0].concurrency = 0;
-    ok(tells(watch, &now, 27, "limits_changed:a queue:a:begin queue:b:begin overload:begin "),
-       "overload");
+    ok(tells(watch, &now, 27, "limits_changed:a queue:a:begin queue:b:begin "),
+       "requests that sleep are no overload");
+    sites[0].runnable_permille = 4000;
+    ok(tells(watch, &now, 28, "overload:begin "), "overload");
     sites[0] = sites[2];
     now.nsites = 1;
     ok(tells(watch, &now, 40, "site_added:c site_removed:a site_removed:b overload:over "),

@@ -22,7 +22,7 @@ static void begin(void)
     static const ctl_status_t good = {
         .module = "mod_vhostlimit/1", .mpm = "event", .children = 2, .workers = 50,
         .slots = 16, .processors = 2, .vhosts = &vhost, .nvhosts = 1,
-        .cgroup = { "v2", "/vhostlimit", "", "" }
+        .cgroup = { "v2", "/vhostlimit", "", "" }, .sampler = { "runs", 1250, 3, 0 }
     };
     int i;
 
@@ -137,22 +137,43 @@ static void servers(void)
     ok(!count_without_remedy(), "every finding that is not good says what to do");
 }
 
+static void samplers(void)
+{
+    begin();
+    ok(finds("sampler", "good", "it watches 3 processes of back ends; a round takes 1.3 ms"),
+       "a sampler");
+    ok(!finds("back ends", "note", ""), "all back ends are found");
+    status.sampler.unfound = 1;
+    ok(finds("back ends", "note", "processes of 1 back end on this machine were not found"),
+       "one is not");
+    vhost.json = json_pack("{s:s}", "cost", "unknown");
+    ok(finds("back ends", "note", "while they sleep; sites: a.test"), "its site");
+    json_decref(vhost.json);
+    vhost.json = NULL;
+    status.sampler.state = "blind";
+    ok(finds("sampler", "problem", "CAP_SYS_PTRACE is missing"), "a blind sampler");
+    status.sampler.state = "none";
+    ok(finds("sampler", "problem", "no sampler works"), "no sampler");
+    ok(!count_without_remedy(), "every finding that is not good says what to do");
+}
+
 static void modules(void)
 {
     begin();
     ok(finds("modules", "good", "") && finds("order", "good", ""), "modules in order");
     json_decref((json_t *)facts.modules);
-    facts.modules = json_pack("{s:[s, s, s], s:{s:[s, s, s], s:[s, s, s], s:[s]}}",
+    facts.modules = json_pack("{s:[s, s, s], s:{s:[s, s, s], s:[s, s, s, s], s:[s]}}",
                               "modules", "mod_qos.c", "mod_bw.c", "mod_ratelimit.cc",
                               "hooks", "quick_handler", "early.c", "early.c",
-                              "mod_vhostlimit.c", "post_read_request", "mod_ssl.c",
-                              "mod_vhostlimit.c", "late.c", "log_transaction",
+                              "mod_vhostlimit.c", "post_read_request", "mod_vhostlimit.c",
+                              "mod_ssl.c", "mod_vhostlimit.c", "late.c", "log_transaction",
                               "mod_vhostlimit.c");
     ok(finds("modules", "note", "mod_qos: "), "a module that limits too");
     ok(finds("modules", "note", "mod_bw: "), "a module that slows down responses");
     ok(finds("mod_reqtimeout", "note", "not loaded"), "mod_reqtimeout");
     ok(finds("order", "problem", "early.c may"), "a hook before ours, named once");
-    ok(finds("order", "note", "late.c handles"), "a hook after ours");
+    ok(finds("order", "note", "late.c handles") && !finds("order", "note", "mod_ssl.c"),
+       "a hook after the last one of ours");
     json_decref((json_t *)facts.modules);
     facts.modules = json_pack("[s]", "nonsense");
     ok(finds("modules", "good", ""), "an answer without modules");
@@ -170,7 +191,7 @@ static void pools(void)
     ok(finds("php-fpm", "good", "1 process of pools"), "pools in the cgroups of vhosts");
     for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         json_object_set_new(facts.outside, names[i], json_true());
-    ok(finds("php-fpm", "problem",
+    ok(finds("php-fpm", "note",
              "a in /; b in /; c in /; e in /; f in /; and 1 more"), "pools outside");
     ok(ctl_facts_is_inside("/tree/a.test:80", "/tree"), "a vhost's cgroup");
     ok(!ctl_facts_is_inside("/tree/.server", "/tree"), "the server's own cgroup");
@@ -205,6 +226,7 @@ int main(void)
 {
     machines();
     servers();
+    samplers();
     modules();
     pools();
     groups();

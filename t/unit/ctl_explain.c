@@ -8,8 +8,8 @@
 
 /* A server with two CPUs and ten slots; the first site is explained. */
 static ctl_vhost_t vhosts[2];
-static const ctl_status_t status = { .slots = 10, .processors = 2, .vhosts = vhosts,
-                                     .nvhosts = 2 };
+static ctl_status_t status = { .slots = 10, .processors = 2, .sampler = { "runs", 0, 0, 0 },
+                               .vhosts = vhosts, .nvhosts = 2 };
 
 static void begin(json_int_t running, json_int_t waiting, json_int_t others)
 {
@@ -23,6 +23,9 @@ static void begin(json_int_t running, json_int_t waiting, json_int_t others)
     vhosts[0].running = running;
     vhosts[0].waiting = waiting;
     vhosts[1].running = others;
+    vhosts[0].runnable_permille = running * 1000;
+    vhosts[1].runnable_permille = others * 1000;
+    vhosts[1].duty_permille = 1000;
 }
 
 /* The answer to the command clients, or NULL. */
@@ -78,13 +81,34 @@ static void causes(void)
     ok(says("cpu", "Raise cpu to give the site more. Next: vhostlimitctl set a cpu=60%."),
        "how to raise the CPU limit");
     vhosts[0].cpu_now_permille = 269;
-    ok(says("slots", "All 10 slots of the server are in use: 1 by this site and 9 by "
-            "others. With weight 100 beside 1 other active site, the share of this site is "
-            "50 % of the CPU time."), "slots");
-    ok(says("slots", "use little CPU time"), "slots that are held without CPU time");
+    ok(says("slots", "With weight 100 beside 1 other active site, the share of this site "
+            "is 50 % of the CPU time."), "slots");
+    ok(says("slots", "All 10 slots of the server are held."), "all slots");
+    ok(says("slots", "The site holds 1.0 of 10 slots (1 running)."), "its own slots");
+    ok(says("slots", "b holds 9.0 of 10 slots (9 running, duty 100 %)."), "the others' slots");
+    ok(says("slots", "counts requests that sleep too: raise it, or set it to auto."), "few slots, idle CPUs");
+    status.slots = 16;
+    vhosts[1].running = 30;
+    vhosts[1].asleep = 10;
+    vhosts[1].duty_permille = 755;
+    vhosts[1].runnable_permille = 15100;
+    ok(says("slots", "b holds 15.1 of 16 slots (30 running, 10 of them asleep, duty 75.5 %)."),
+       "requests that sleep");
+    ok(says("slots", "other programs of this machine use them"), "automatic slots, idle CPUs");
+    status.sampler.state = "none";
+    ok(says("slots", "The sampler does not work, so each running request holds a slot: see "
+            "vhostlimitctl doctor."), "slots without a sampler");
+    status.sampler.state = "runs";
+    vhosts[1].runnable_permille = 11900;
+    ok(says("most", "The last 3.1 slots are kept for sites that hold few."),
+       "a fifth of automatic slots");
+    vhosts[1].runnable_permille = 11700;
+    ok(says("", "Nothing limits the site"), "more than a fifth is free");
+    status.slots = 10;
+    vhosts[1].runnable_permille = 9000;
     vhosts[1].cpu_now_permille = 1900;
     ok(says("slots", "faster pages help"), "slots that are held with CPU time");
-    ok(says("slots", "The loudest other site is b: it uses 190 % of one CPU and 9 slots now. "
+    ok(says("slots", "The loudest other site is b: it uses 190 % of one CPU now. "
             "Next: vhostlimitctl explain b."), "the loudest neighbor");
     vhosts[0].requests = 4;
     vhosts[0].wait_us = 10000;
@@ -95,8 +119,8 @@ static void causes(void)
     ok(says("slots", "Next: vhostlimitctl size."), "no neighbor");
     begin(8, 1, 0);
     ok(says("most", "Next: vhostlimitctl show a."), "what holds the slots");
-    ok(says("most", "holds 8 of the server's 10 slots, and one site gets no more. The last 2 "
-            "are kept"), "four fifths of the slots");
+    ok(says("most", "The last 2.0 slots are kept for sites that hold few. Next"),
+       "four fifths of the slots");
     vhosts[0].mode = "dryrun";
     vhosts[0].would_queue = 1;
     ok(says("dryrun", "1 request would have been queued and 0 would have been refused. Next: "
@@ -132,7 +156,7 @@ static void no_cause(void)
     vhosts[1].cpu_now_permille = 1299;
     ok(says("", "queueing is not the reason"), "CPUs that are not busy");
     begin(3, 0, 7);
-    ok(says("slots", "All 10 slots of the server are in use: 3 by this site and 7 by others."),
+    ok(says("slots", "b holds 7.0 of 10 slots (7 running, duty 100 %)."),
        "no free slot for the next request");
 }
 

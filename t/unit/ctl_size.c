@@ -44,8 +44,8 @@ static void computes(void)
        "the requests between two documents are counted");
     ok(size.per_second == 50 && is_near(size.service_ms, 40) && is_near(size.cpu_ms, 10),
        "rate, time and CPU time of a request");
-    ok(size.slots_wanted == 16, "8 slots for each processor at least: %ld",
-       size.slots_wanted);
+    ok(size.at_once == 16, "8 requests for each processor at least: %ld",
+       size.at_once);
     ok(size.workers_wanted == 50, "twice as many workers, a multiple of 25: %ld",
        size.workers_wanted);
     ok(size.most_per_second == 200, "two processors serve 200 requests of 10 ms a second");
@@ -57,10 +57,10 @@ static void computes(void)
     ok(!ctl_size_compute(&after, &after, 10, &size) && !size.requests, "no request");
     vhosts[1].charged_us = vhosts[0].charged_us;
     ok(!ctl_size_compute(&before, &after, 10, &size) && size.most_per_second < 0
-       && size.slots_wanted == 16, "requests without CPU time set no bound");
+       && size.at_once == 16, "requests without CPU time set no bound");
     vhosts[1].charged_us++;
-    ok(!ctl_size_compute(&before, &after, 10, &size) && size.slots_wanted == 1000000,
-       "the number of slots has a bound: %ld", size.slots_wanted);
+    ok(!ctl_size_compute(&before, &after, 10, &size) && size.at_once == 1000000,
+       "the number of requests has a bound: %ld", size.at_once);
 }
 
 int main(void)

@@ -21,8 +21,6 @@ def ratio(a; b): a as $a | b as $b
 # Of a run.
 def site(role): .sites[] | select(.role == role);
 def load(role): first(.clients[] | select(.role == role));
-def during(role): load(role) as $load
-  | [.samples[] | select(.at >= $load.from_s and .at < $load.to_s)];
 
 # CPU time of a site in µs, of Apache's threads and its own pool, as the kernel counted it
 # between the first and the last sample.  All loads run in that time.
@@ -83,11 +81,7 @@ def until_share(role): site(role).site as $site
   | first(($windows[] | .at as $t | select(all($windows[] | select(.at >= $t and .at < $t + 1); .enough)) | .at),
       $stop) - $start;
 
-# The slots that `auto` found: the median of the second half of the load; the time until
-# they stay within a quarter of that (or two slots); the idle time of the server.
-def slots_found(role): during(role) | .[length / 2 | floor:] | select(length > 0) | map(.slots) | median;
-def until_slots(role): slots_found(role) as $found | load(role).from_s as $start
-  | [during(role)[] | select((.slots - $found | fabs) > ([$found / 4, 2] | max)) | .at - $start] | max // 0;
+# Idle time of the server while the load runs, per cent.
 def idle_in(role): load(role) as $load
   | [.sar.idle[] | select(.at > $load.from_s + 1 and .at <= $load.to_s) | .idle]
   | select(length > 0) | add / length;

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Automatic slots when the kind of requests changes.
+# The server when the kind of requests changes.
 
 describe_mix() {
   local role
-  test_summary 'static pages, then PHP that computes, then PHP that sleeps 50 ms: slots found by VhostLimitSlots auto'
+  test_summary 'static pages, then PHP that computes, then PHP that sleeps 50 ms: idle time of the server'
   test_targets vhostlimit
   test_pages mixed
   test_fpm_children 64
@@ -14,8 +14,6 @@ describe_mix() {
   test_load computes 2 site2 300 34 67 php
   test_load sleeps 3 site3 300 67 100 sleep
   for role in static computes sleeps; do
-    test_row all "$role: slots" '' '' "this | slots_found(\"$role\")"
     test_row all "$role: server's CPU idle" '<= 10 %' '<= 5 %' "this | idle_in(\"$role\")"
-    test_row all "$role: change-over time" '<= 2 s' '<= 1 s' "this | until_slots(\"$role\")"
   done
 }
