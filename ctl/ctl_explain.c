@@ -157,12 +157,13 @@ static void say_now(explain_t *explain)
                                 waiting, waiting == 1 ? "is" : "are"));
 }
 
-/* Returns what a site holds: "6.0 of 8 slots (6 running, duty 100 %)". */
+/* Returns what a site holds: "0.6 of 8 slots (6 running, duty 10 %)". Requests that hold a whole
+ * slot each, because they compute or VhostLimitSlots is a number, need no explanation. */
 static char *held_text(const ctl_status_t *status, const ctl_vhost_t *vhost)
 {
     char *asleep = vhost->asleep ? ctl_printf(", " N " of them asleep", vhost->asleep)
                                  : ctl_printf("%s", "");
-    char *duty = vhost->duty_permille
+    char *duty = vhost->duty_permille && vhost->runnable_permille != vhost->running * 1000
                  ? ctl_printf(", duty %s %%", ctl_tenths(vhost->duty_permille).text)
                  : ctl_printf("%s", "");
     char *text = ctl_printf("%s of " N " slots (" N " running%s%s)",

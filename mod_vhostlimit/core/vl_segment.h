@@ -84,7 +84,7 @@ typedef struct account_t {
     apr_uint64_t backend_busy_us;   /* ... for this time in service */
     vl_cost_by_e cost_by;
     int kills_known;
-    apr_uint64_t kills;             /* last reading of vl_usage_kills() */
+    apr_uint64_t kills;             /* last reading of vl_kills_of() */
     apr_uint64_t kills_logged;      /* part of metrics.memory_kills that is logged */
     apr_int64_t kills_logged_at;    /* when it was logged, us */
     vl_rate_t rate;                 /* of the CPU time charged */

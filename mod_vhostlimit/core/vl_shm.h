@@ -76,7 +76,7 @@ apr_status_t vl_shm_parent_change(vl_shm_t *shm, apr_uint32_t account,
  * 0: there is none. */
 apr_int64_t vl_shm_parent_next_us(vl_shm_t *shm);
 /* Sets the base of the account's kill counter when its group is first used: kills before
- * that are not reported. kills: from vl_usage_kills(). */
+ * that are not reported. kills: from vl_kills_of(). */
 void vl_shm_post_config_kills(vl_shm_t *shm, apr_uint32_t account,
                               apr_uint64_t kills);
 

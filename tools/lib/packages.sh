@@ -134,6 +134,7 @@ prefork         httpd
 promtool        prometheus
 root            -
 rpmspec         rpm
+setpriv         util
 sshd            ssh sshd
 systemd_analyze  systemd
 time_namespace  util
