@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cost/vl_sampler.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -380,10 +381,11 @@ static void sleep_between(sampler_t *s, apr_int64_t us)
         vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
 }
 
-void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf, const volatile int *stops)
+void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
 {
     sampler_t s = { .shm = conf->shm, .calls_wait_us = CALLS_LEAST_US };
     vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
+    struct pollfd stops = { conf->stop_fd, POLLIN, 0 };
     apr_int64_t from_us, used_us, sleep_us;
     int i;
 
@@ -392,7 +394,7 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf, const volatile
     for (i = 0; i < conf->n_ports; i++)
         vl_backends_add_own(s.backends, conf->ports[i]);
     allocate(&s, p);
-    while (!*stops) {
+    while (poll(&stops, 1, 0) <= 0) {
         from_us = cpu_us();
         take_round(&s);
         used_us = cpu_us() - from_us;

@@ -25,9 +25,10 @@ typedef struct vl_sampler_conf_t {
     const char *cgroup;             /* path of the server's cgroup tree, or "" */
     const int *ports;               /* at which Apache listens */
     int n_ports;
+    int stop_fd;                    /* an eventfd; a signal makes the sampler look at once */
 } vl_sampler_conf_t;
 
-/* Runs until *stops is not 0. A signal that sets it should interrupt a system call. */
-void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf, const volatile int *stops);
+/* Runs until stop_fd is readable. */
+void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf);
 
 #endif

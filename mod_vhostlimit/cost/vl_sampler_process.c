@@ -4,6 +4,7 @@
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -21,7 +22,7 @@
 static const int ignored[] = { SIGHUP, SIGINT, SIGUSR1, SIGUSR2, SIGPIPE, SIGWINCH };
 
 /* The process has this many milliseconds to end by itself. */
-#define END_TRIES 1000
+#define END_TRIES 1500
 
 static struct {
     server_rec *main_server;
@@ -30,14 +31,6 @@ static struct {
     apr_proc_t proc;
     int registered;                 /* the parent hears of the end of proc */
 } sampler;
-
-static volatile int stops;
-
-static void stop(int signal)
-{
-    (void)signal;
-    stops = 1;
-}
 
 /* Keeps the two capabilities, if the process has them. */
 static void drop_rights(void)
@@ -55,10 +48,16 @@ static void drop_rights(void)
     syscall(SYS_capset, &head, has);
 }
 
+/* Only interrupts the sampler's sleep. */
+static void interrupt(int signal)
+{
+    (void)signal;
+}
+
 /* Prepares the new process. */
 static void become_sampler(void)
 {
-    struct sigaction action = { .sa_handler = stop };
+    struct sigaction action = { .sa_handler = interrupt };
     struct rlimit files;
     sigset_t none;
     size_t i;
@@ -119,7 +118,7 @@ static void start(void)
 
     if (rv == APR_INCHILD) {
         become_sampler();
-        vl_sampler_run(sampler.pool, &sampler.conf, &stops);
+        vl_sampler_run(sampler.pool, &sampler.conf);
         _exit(0);
     }
     if (rv != APR_INPARENT) {
@@ -143,14 +142,15 @@ static apr_status_t end(void *unused)
     if (sampler.proc.pid <= 0)
         return APR_SUCCESS;
     unregister();
+    /* With "httpd -X" this process has no right to send a signal any more. */
+    (void)eventfd_write(sampler.conf.stop_fd, 1);
     kill(sampler.proc.pid, SIGTERM);
     for (tries = 0; tries < END_TRIES && !waitpid(sampler.proc.pid, NULL, WNOHANG); tries++)
         apr_sleep(1000);
-    if (tries == END_TRIES) {
-        kill(sampler.proc.pid, SIGKILL);
+    if (tries == END_TRIES && !kill(sampler.proc.pid, SIGKILL))
         waitpid(sampler.proc.pid, NULL, 0);
-    }
     sampler.proc.pid = 0;
+    close(sampler.conf.stop_fd);
     return APR_SUCCESS;
 }
 
@@ -173,6 +173,7 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
     sampler.conf.cgroup = cgroup;
     sampler.conf.ports = ports;
     sampler.conf.n_ports = n;
+    sampler.conf.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     start();
     apr_pool_cleanup_register(p, NULL, end, apr_pool_cleanup_null);
 }

@@ -15,7 +15,7 @@
 /* A stream that begins wakes a thread of mod_http2. If no thread sleeps, it wakes none, and a
  * busy thread may go to sleep after it has looked at another connection only (slot_run() in
  * h2_workers.c). The stream then runs when others begin. When few run at a time, as here, that
- * can take until the number of slots rises. docs/design/007-leases.md has the measurements. */
+ * can take long. docs/design/007-leases.md has the measurements. */
 #define WORKERS_MIN 8u
 
 /* Returns 1 if any server has mode On. Otherwise no connection is queued. */

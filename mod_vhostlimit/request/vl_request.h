@@ -9,7 +9,7 @@
  * slow clients (vl_hooks_net.c) call it.
  *
  * Invariants:
- *   - a request in RUNNING holds one slot, unless its meter is paused;
+ *   - a request in RUNNING holds one grant, unless its meter is paused;
  *   - `current` of a connection is NULL or a request that has not ended;
  *   - the account and the client that a connection waited as are charged for what it gained, also
  *     if its request turns out to belong to another one, or cannot be read;
