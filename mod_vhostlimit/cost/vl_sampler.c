@@ -406,4 +406,5 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
             sleep_us = ROUND_MOST_US;
         sleep_between(&s, sleep_us);
     }
+    free(s.entries);
 }

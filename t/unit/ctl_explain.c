@@ -85,7 +85,7 @@ static void causes(void)
             "is 50 % of the CPU time."), "slots");
     ok(says("slots", "All 10 slots of the server are held."), "all slots");
     ok(says("slots", "The site holds 1.0 of 10 slots (1 running)."), "its own slots");
-    ok(says("slots", "b holds 9.0 of 10 slots (9 running, duty 100 %)."), "the others' slots");
+    ok(says("slots", "b holds 9.0 of 10 slots (9 running)."), "the others' slots");
     ok(says("slots", "counts requests that sleep too: raise it, or set it to auto."), "few slots, idle CPUs");
     status.slots = 16;
     vhosts[1].running = 30;
@@ -156,7 +156,7 @@ static void no_cause(void)
     vhosts[1].cpu_now_permille = 1299;
     ok(says("", "queueing is not the reason"), "CPUs that are not busy");
     begin(3, 0, 7);
-    ok(says("slots", "b holds 7.0 of 10 slots (7 running, duty 100 %)."),
+    ok(says("slots", "b holds 7.0 of 10 slots (7 running)."),
        "no free slot for the next request");
 }
 
