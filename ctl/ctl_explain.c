@@ -205,7 +205,7 @@ static void say_holders(explain_t *explain)
         if (&status->vhosts[i] != explain->vhost && status->vhosts[i].runnable_permille)
             others[n++] = &status->vhosts[i];
     }
-    qsort(others, n, sizeof(*others), compare_held);
+    qsort(others, n, sizeof(void *), compare_held);
     for (i = 0; i < n && i < HOLDERS_MOST; i++) {
         char *held = held_text(status, others[i]);
 

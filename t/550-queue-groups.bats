@@ -84,7 +84,7 @@ group_is() { [[ $(status_json | jq ".vhosts[] | select(.name == \"$1\").$2") == 
 exempt_statuses() { # <request line>...
   local line
   for line; do
-    packets "$line\r\nConnection: close\r\n$([[ $line != *1.1* ]] || echo 'Host: a.test\r\n')\r\n" | sed -n '1s/^HTTP[^ ]* \([0-9]*\).*/\1/p'
+    packets "$line\r\nConnection: close\r\n$([[ $line != *1.1* ]] || printf '%s' 'Host: a.test\r\n')\r\n" | sed -n '1s/^HTTP[^ ]* \([0-9]*\).*/\1/p'
   done
 }
 

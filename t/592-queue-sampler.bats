@@ -47,7 +47,9 @@ function used() { $u = getrusage(); return $u['ru_utime.tv_sec'] * 1e3 + $u['ru_
 for ($until = used() + $_GET['ms']; used() < $until;);
 echo 'burnt';
 END
-    echo '<?php usleep($_GET["ms"] * 1000); echo "slept";' >"$HTTPD_ROOT/htdocs/$name/sleep.php"
+    cat >"$HTTPD_ROOT/htdocs/$name/sleep.php" <<'END'
+<?php usleep($_GET['ms'] * 1000); echo 'slept';
+END
     cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<END
 <?php
 \$with = stream_context_create(['http' => ['header' => "Host: a.test\r\nConnection: close", 'timeout' => 30]]);

@@ -56,6 +56,7 @@ heads_agree() { # <number of heads> <seed> [proxy]
   requires mod_remoteip
   local count=300
   [[ -z ${VL_LONG:-} ]] || count=30000
+  # shellcheck disable=SC2034  # check_log reads it
   LOG_MAY_SAY='RemoteIP'
   start_sites -v 'a RemoteIPProxyProtocol On' -v 'a RemoteIPProxyProtocolExceptions 127.0.0.1'
   heads_agree "$count" "${VL_SEED:-$RANDOM}" proxy
@@ -72,11 +73,11 @@ start_shared() { # <line of a>...
 
 # Prints the part of the answers, in hundredths, that the first of two groups gets.
 part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X-Forwarded-For>
-  local got lines='%s:GET %s HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: %s' first second
+  local got form='%s:GET %s HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: %s' first second
   # shellcheck disable=SC2059  # the format is above
-  printf -v first "${lines//\\/\\\\}" "$1" "$2" "$3"
+  printf -v first "${form//\\/\\\\}" "$1" "$2" "$3"
   # shellcheck disable=SC2059
-  printf -v second "${lines//\\/\\\\}" "$4" "$5" "$6"
+  printf -v second "${form//\\/\\\\}" "$4" "$5" "$6"
   got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 4 "$first" "$second")
   echo "# $2 $3: $got" >&3
   read -r got _ <<<"$got"
