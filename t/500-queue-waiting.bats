@@ -114,7 +114,9 @@ waits_and_is_served_on() { # <mpm>
   is "$(head_of sub Connection)" '' "with an empty queue"
 }
 
-@test "the next request of a keep-alive connection is queued behind an earlier one" {
+# Programs that sleep do not use up a lease, so the second request of the connection may run at
+# once or wait (530 tests a pipeline that computes).
+@test "requests that are queued beside a keep-alive connection are answered in order" {
   start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 1' 'VhostLimitCgroup off'
   hold_request one a
   begin_request two a '/cgi/hold.sh?n[1-2]'
@@ -123,7 +125,7 @@ waits_and_is_served_on() { # <mpm>
   release_request one
   is "$(answer_of cgiholdshn4) $(answer_of two | xargs)" '200 200 200'
   settles a running 0
-  like "$(begun n.)" '^n1 n3 '
+  like "$(begun n.)" '^n1 .*n3.* n4'
 }
 
 @test "with one slot for the server, a request of another vhost waits" {

@@ -162,7 +162,7 @@ shared_pool() { # <word of rows.jq>
 }
 
 @test "slots that a site holds are those before the last loads begin" {
-  shared_pool '.clients[1].from_s = 5 | .samples = [range(10) | { at: ., sites: { site1: { running: (. * 2) } } }] | slots_held("cheap")'
+  shared_pool '.clients[1].from_s = 5 | .samples = [range(10) | { at: ., sites: { site1: { slots: (. * 2) } } }] | slots_held("cheap")'
   is . 8
 }
 

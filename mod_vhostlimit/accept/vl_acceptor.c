@@ -365,6 +365,13 @@ static void transfer_all(void)
         ;
 }
 
+/* Transfers queued connections, as many as other children have threads for. */
+static void transfer_queued(const vl_capacity_t *capacity)
+{
+    transfer_batch(VL_TAKE_QUEUED, capacity->elsewhere < VL_TRANSFER_MAX ? capacity->elsewhere
+                                                                         : VL_TRANSFER_MAX);
+}
+
 /* Transfers queued connections to children with free threads when this one has none left.
  * Requests that sleep need many threads, and waiting for the next tick would cost them more
  * time than their turn. */
@@ -379,8 +386,7 @@ static void spread(void)
     acceptor.spread_us = now_us;
     vl_capacity_count(vl_child.shm, &capacity);
     if (!capacity.here && capacity.elsewhere)
-        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere < VL_TRANSFER_MAX
-                                       ? capacity.elsewhere : VL_TRANSFER_MAX);
+        transfer_queued(&capacity);
 }
 
 void vl_acceptor_while_stalled(apr_int64_t now_us)
@@ -465,8 +471,7 @@ static void balance(int mpm_stalled, apr_int64_t now_us)
             resume_listening();
         else
             pause_listening();
-        transfer_batch(VL_TAKE_QUEUED, capacity.elsewhere < VL_TRANSFER_MAX
-                                       ? capacity.elsewhere : VL_TRANSFER_MAX);
+        transfer_queued(&capacity);
     }
     else {
         if (acceptor.state != FULL && vl_shm_child_is_standby(vl_child.shm, now_us))

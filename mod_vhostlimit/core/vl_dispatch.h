@@ -40,9 +40,9 @@ void vl_dispatch_resume_child(vl_shm_t *shm);
 
 /* Wakes the other children that have free capacity, to make them check for new work. */
 void vl_dispatch_wake_others(vl_shm_t *shm);
-/* Wakes all other children. Takes no lock, for the rescue process (vl_rescue.c): the kernel
- * knows no robust locks of a process that clone() made, so a lock that it held at its death
- * would never be free again. */
+/* Wakes all other children. Takes no lock: the sampler needs none, and the rescue process
+ * (vl_rescue.c) may take none. The kernel knows no robust locks of a process that clone() made,
+ * so a lock that it held at its death would never be free again. */
 void vl_dispatch_wake_all(const vl_shm_t *shm);
 /* If the account's queue is not full, wakes one other child that has deferred connections
  * of the account, preferably one that has no queued connection of it. */

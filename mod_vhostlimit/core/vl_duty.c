@@ -147,11 +147,6 @@ int vl_duty_is_call(const vl_shm_t *shm, int port)
                  >> (port % 32) & 1);
 }
 
-void vl_duty_tell_calls(vl_shm_t *shm)
-{
-    vl_dispatch_wake_all(shm);
-}
-
 void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until)
 {
     const struct timespec timeout = { timeout_us / APR_USEC_PER_SEC,

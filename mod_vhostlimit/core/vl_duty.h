@@ -87,8 +87,6 @@ void vl_duty_want_calls(vl_shm_t *shm);
 int vl_duty_note_call(vl_shm_t *shm, int port);
 void vl_duty_forget_call(vl_shm_t *shm, int port);
 int vl_duty_is_call(const vl_shm_t *shm, int port);
-/* Sampler: wakes the children, because there are new calls. */
-void vl_duty_tell_calls(vl_shm_t *shm);
 /* Sampler: returns 1 if calls are wanted since the last time it asked. */
 int vl_duty_calls_wanted(vl_shm_t *shm);
 /* Sampler: its state, which it writes. Others read it. */

@@ -258,26 +258,12 @@ int vl_queue_is_capped(const vl_queue_t *q, apr_uint32_t flow)
     return cap_of(&q->flows[flow]) != 0;
 }
 
-/* Adds the time since then, if requests wait. */
-static apr_uint64_t backlog_until(apr_uint64_t backlog_us, apr_uint32_t waiting,
-                                  apr_int64_t since_us, apr_int64_t now_us)
-{
-    return waiting && now_us > since_us ? backlog_us + (apr_uint64_t)(now_us - since_us)
-                                        : backlog_us;
-}
-
 apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us)
 {
     const vl_flow_t *f = &q->flows[flow];
 
-    return backlog_until(f->backlog_us, f->waiting, f->waiting_since_us, now_us);
-}
-
-apr_uint64_t vl_queue_backlog_any(const vl_queue_t *q, apr_int64_t now_us)
-{
-    const vl_queue_head_t *head = q->head;
-
-    return backlog_until(head->backlog_us, head->waiting, head->waiting_since_us, now_us);
+    return f->waiting && now_us > f->waiting_since_us
+           ? f->backlog_us + (apr_uint64_t)(now_us - f->waiting_since_us) : f->backlog_us;
 }
 
 void vl_queue_credit(vl_queue_t *q, apr_uint32_t flow, apr_uint64_t passed_us)
@@ -307,20 +293,12 @@ static void count_waiting(vl_queue_t *q, vl_flow_t *f, int more)
 {
     vl_queue_head_t *head = q->head;
 
-    if (!f->waiting) {
+    if (!f->waiting)
         f->waiting_since_us = vl_clock_us();
-        if (!head->waiting)
-            head->waiting_since_us = f->waiting_since_us;
-    }
     __atomic_store_n(&f->waiting, f->waiting + (apr_uint32_t)more, __ATOMIC_RELAXED);
     __atomic_store_n(&head->waiting, head->waiting + (apr_uint32_t)more, __ATOMIC_RELAXED);
-    if (!f->waiting) {
-        apr_int64_t now_us = vl_clock_us();
-
-        f->backlog_us += (apr_uint64_t)(now_us - f->waiting_since_us);
-        if (!head->waiting)
-            head->backlog_us += (apr_uint64_t)(now_us - head->waiting_since_us);
-    }
+    if (!f->waiting)
+        f->backlog_us += (apr_uint64_t)(vl_clock_us() - f->waiting_since_us);
 }
 
 void vl_queue_arrive(vl_queue_t *q, apr_uint32_t flow)

@@ -60,8 +60,6 @@ typedef struct vl_queue_head_t {
                                  * known; 0: none */
     apr_uint64_t load;          /* the sum of the flows', permille of a slot */
     apr_uint32_t waiting;
-    apr_int64_t waiting_since_us;   /* when the first of the waiting requests arrived */
-    apr_uint64_t backlog_us;    /* time in which a request waited, until then */
     apr_uint32_t heap_len;
     apr_uint32_t active;        /* flows with a waiting or running request */
     apr_uint64_t active_milli;  /* the sum of their weights * 1000 */
@@ -82,9 +80,8 @@ void vl_queue_lease(vl_queue_t *q, apr_uint32_t flow, const vl_part_t *part);
 vl_limits_t vl_queue_limits(const vl_queue_t *q, apr_uint32_t flow);
 /* Returns 1 if the flow has a cap of CPU time. */
 int vl_queue_is_capped(const vl_queue_t *q, apr_uint32_t flow);
-/* Return the time in which a request waited, us: one of the flow, one of any flow. */
+/* Returns the time in which a request of the flow waited, us. */
 apr_uint64_t vl_queue_backlog(const vl_queue_t *q, apr_uint32_t flow, apr_int64_t now_us);
-apr_uint64_t vl_queue_backlog_any(const vl_queue_t *q, apr_int64_t now_us);
 
 /* A flow with a cap (limits.cpu, part.cpu_permille) has a token bucket of credit. Its cost
  * is taken from the credit, and it is granted nothing without credit. The credit grows by the

@@ -10,6 +10,7 @@
 #include "base/vl_clock.h"
 #include "base/vl_pages.h"
 #include "core/vl_charge.h"
+#include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
 #include "core/vl_queue.h"
 #include "cost/vl_backends.h"
@@ -312,7 +313,7 @@ static void publish_calls(sampler_t *s)
     }
     if (s->new_calls) {
         s->calls_wait_us = CALLS_LEAST_US;
-        vl_duty_tell_calls(s->shm);
+        vl_dispatch_wake_all(s->shm);
     }
     else if (s->calls_wait_us < ROUND_MOST_US) {
         s->calls_wait_us *= 2;

@@ -35,7 +35,7 @@ def fleet_event: split(" ") | { at: (.[0] | tonumber), what: .[1] };
 
 # A sample of the status page.
 def sample: { at: now, slots, sites: [.vhosts[]
-  | { key: (.name | split(".")[0]), value: { requests, waiting, running, cpu_us, backend_us, charged_us } }] | from_entries };
+  | { key: (.name | split(".")[0]), value: { requests, waiting, slots: (.runnable_permille // 0 | . / 1000), cpu_us, backend_us, charged_us } }] | from_entries };
 
 # Ticks of all, busy and own CPU time, at the beginning and at the end -> percent that
 # other processes used, or null.

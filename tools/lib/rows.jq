@@ -56,7 +56,7 @@ def charged_of_used(role): site(role).site as $site
 
 # The slots that a role's site held before the loads that begin last.
 def slots_held(role): site(role).site as $site | (.clients | map(.from_s) | max) as $until
-  | [.samples[] | select(.at < $until) | .sites[$site].running | numbers] | last | values;
+  | [.samples[] | select(.at < $until) | .sites[$site].slots | numbers] | last | values;
 
 # Percent of one CPU that a site's group used in each interval of this length during its
 # load, or in all of it if that is shorter.
