@@ -226,6 +226,8 @@ httpd_ready() {
   httpd_up && (($(starts_logged) > 0)) && (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null
 }
 
+nothing_listens() { ! (: <"/dev/tcp/127.0.0.1/$(httpd_port)") 2>/dev/null; }
+
 # Prints how many starts and restarts the log has.
 starts_logged() { grep -c 'resuming normal operations' "$HTTPD_ROOT/logs/error.log" 2>/dev/null || :; }
 
