@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <apr_hash.h>
+#include <apr_tables.h>
 #include <apr_strings.h>
 
 #include "cost/vl_proc.h"
@@ -27,6 +28,10 @@
 #define PARENTS 4
 #define THREADS 64
 #define CHILDREN 2048
+/* The threads of a process are listed this often, those of one that had a single thread
+ * less often. */
+#define THREADS_US (1 * APR_USEC_PER_SEC)
+#define SINGLE_US (10 * APR_USEC_PER_SEC)
 /* A back end is in use until this long after its last request, and forgotten later. */
 #define USED_US (2 * APR_USEC_PER_SEC)
 #define FORGET_US (60 * APR_USEC_PER_SEC)
@@ -34,6 +39,8 @@
 #define UNUSED_READ_US (1 * APR_USEC_PER_SEC)
 /* An account is charged until this long after its last use of a back end. */
 #define ACCOUNT_US (10 * APR_USEC_PER_SEC)
+/* What a process can have used since it was last read, if it is gone. */
+#define GONE_MOST_NS 200000000
 /* CPU time is kept for this long if no sample says whose it is. */
 #define OWED_MOST_US (2 * APR_USEC_PER_SEC)
 /* Each time that CPU time is divided, what samples have found before counts an eighth less. */
@@ -61,6 +68,8 @@ typedef struct process_t {
     int is_outside;                 /* of the cgroup tree */
     apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
     apr_uint32_t inode_round;       /* ... in this round */
+    apr_uint64_t inode_ns;          /* CPU time when they were read */
+    apr_uint32_t inode_hints;       /* the back end's hint_changes then */
     apr_uint64_t cpu_ns;            /* last reading */
     int threads;                    /* in `thread`; 0: to be read again */
     pid_t thread[THREADS];
@@ -75,18 +84,19 @@ typedef struct backend_t {
     struct backend_t *next;         /* of the free ones */
     char name[128];
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
-    int listen_fd;                  /* descriptor at which its processes have it, or -1 */
+    int listen_fd;                  /* at which children of its parents have it; -1: unknown */
     int forks;                      /* its processes are programs that live for one request */
     process_t *processes;           /* the last one that was found comes first */
     int n_processes;
     int hints, hint[HINTS];
+    apr_uint32_t hint_changes;
     int n_shares;
     share_t shares[SHARES];
     int n_parents;
     pid_t parent[PARENTS];          /* of its processes */
     apr_uint64_t parent_ns[PARENTS];    /* CPU time of the children that they waited for */
     apr_uint64_t gone_ns;           /* CPU time, as read, of processes that are gone */
-    int had_gone;
+    apr_uint32_t gone;              /* the number of these processes */
     apr_uint64_t owed_ns;           /* CPU time that no account was charged yet */
     apr_int64_t owed_since_us;
     apr_int64_t seen_us;            /* when a request last waited for it */
@@ -106,8 +116,18 @@ typedef struct user_t {             /* an account */
     vl_cost_by_e by;
 } user_t;
 
+typedef struct listens_t {          /* a process that has a listening socket open */
+    apr_uint64_t inode;
+    pid_t pid;
+    int fd;
+} listens_t;
+
 struct vl_backends_t {
     apr_pool_t *pool, *scratch;
+    apr_pool_t *scan_pool;          /* of what the last scan found: */
+    apr_array_header_t *listens;    /* of listens_t */
+    apr_hash_t *known;              /* pid -> its first listens_t */
+    apr_hash_t *listeners;          /* inode -> listening socket; NULL outside of scans */
     apr_uint32_t random;
     pid_t server;
     const char *cgroup;
@@ -141,6 +161,9 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgrou
     b->pool = p;
     b->random = 1;
     apr_pool_create(&b->scratch, p);
+    apr_pool_create(&b->scan_pool, p);
+    b->listens = apr_array_make(b->scan_pool, 0, sizeof(listens_t));
+    b->known = apr_hash_make(b->scan_pool);
     b->server = server;
     b->cgroup = cgroup;
     b->by_name = apr_hash_make(p);
@@ -240,10 +263,9 @@ static share_t *share_get(backend_t *backend, apr_uint32_t account)
     return oldest;
 }
 
-static void add_parent(const vl_backends_t *b, backend_t *backend, pid_t pid)
+static void add_parent(const vl_backends_t *b, backend_t *backend, pid_t parent)
 {
-    apr_uint64_t children_ns, unused;
-    pid_t parent = vl_proc_parent(pid, &unused);
+    apr_uint64_t children_ns;
     int i;
 
     for (i = 0; i < backend->n_parents; i++) {
@@ -261,6 +283,7 @@ static void add_parent(const vl_backends_t *b, backend_t *backend, pid_t pid)
 static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
 {
     process_t *process = apr_hash_get(b->by_pid, &pid, sizeof(pid));
+    apr_uint64_t unused;
 
     if (process)
         return process;
@@ -278,7 +301,7 @@ static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
     backend->n_processes++;
     b->processes++;
     apr_hash_set(b->by_pid, &process->pid, sizeof(process->pid), process);
-    add_parent(b, backend, pid);
+    add_parent(b, backend, vl_proc_parent(pid, &unused));
     return process;
 }
 
@@ -307,12 +330,61 @@ static void add_hint(vl_backends_t *b, backend_t *backend, int fd)
     else
         backend->hints++;
     backend->hint[i] = fd;
+    backend->hint_changes++;
 }
 
 /* --- which processes are behind an address ------------------------------------ */
 
+static void note_listens(vl_backends_t *b, apr_uint64_t inode, pid_t pid, int fd)
+{
+    listens_t *listens = apr_array_push(b->listens);
+
+    listens->inode = inode;
+    listens->pid = pid;
+    listens->fd = fd;
+    if (!apr_hash_get(b->known, &pid, sizeof(pid))) {
+        listens = apr_pmemdup(b->scan_pool, listens, sizeof(*listens));
+        apr_hash_set(b->known, &listens->pid, sizeof(listens->pid), listens);
+    }
+}
+
+/* A parent, such as FPM's master, has the listening socket at another descriptor. */
+static void note_listen_fd(backend_t *backend, pid_t pid, int fd)
+{
+    int i;
+
+    for (i = 0; i < backend->n_parents; i++) {
+        if (backend->parent[i] == pid)
+            return;
+    }
+    if (i)
+        backend->listen_fd = fd;
+}
+
+/* Adds the processes to the back end that the last scan has found at its listening socket. If
+ * none has a parent, its workers are still to be started, as those of FPM's "ondemand". */
+static void adopt(vl_backends_t *b, backend_t *backend)
+{
+    int i, parents;
+
+    for (parents = 0; parents < 2 && !backend->n_parents; parents++) {
+        for (i = 0; i < b->listens->nelts; i++) {
+            const listens_t *listens = &APR_ARRAY_IDX(b->listens, i, listens_t);
+
+            if (listens->inode != backend->listener)
+                continue;
+            if (parents) {
+                add_parent(b, backend, listens->pid);
+                continue;
+            }
+            add_process(b, backend, listens->pid);
+            note_listen_fd(backend, listens->pid, listens->fd);
+        }
+    }
+}
+
 /* Adds the process to the back end if it has the listening socket or this connection open.
- * Returns 1 if it has the connection. */
+ * Returns 1 if it has the connection. In a scan it notes all listening sockets. */
 static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode)
 {
     char path[64];
@@ -330,11 +402,13 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
         if (entry->d_name[0] == '.')
             continue;
         here = vl_proc_inode(pid, fd, NULL);
+        if (here && b->listeners && apr_hash_get(b->listeners, &here, sizeof(here)))
+            note_listens(b, here, pid, fd);
         if (!here || (here != inode && here != backend->listener))
             continue;
         process = add_process(b, backend, pid);
         if (here == backend->listener)
-            backend->listen_fd = fd;
+            note_listen_fd(backend, pid, fd);
         else {
             add_hint(b, backend, fd);
             process->inode_round = 0;
@@ -376,7 +450,17 @@ static apr_int64_t cpu_us(void)
     return (apr_int64_t)now.tv_sec * APR_USEC_PER_SEC + now.tv_nsec / 1000;
 }
 
-/* Looks at all processes of the machine. */
+static int note_listener(void *data, apr_uint64_t inode)
+{
+    vl_backends_t *b = data;
+    const apr_uint64_t *key = apr_pmemdup(b->scan_pool, &inode, sizeof(inode));
+
+    apr_hash_set(b->listeners, key, sizeof(*key), key);
+    return 1;
+}
+
+/* Looks at all processes of the machine. One scan finds the processes of all listening sockets,
+ * because it is too expensive to take place for each back end. */
 static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
 {
     apr_int64_t from_us = cpu_us();
@@ -384,24 +468,59 @@ static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
     DIR *dir;
     int found = 0;
 
-    if (b->now_us < b->scan_us || b->now_us < backend->scan_us)
+    if (b->now_us < b->scan_us)
         return 0;
+    apr_pool_clear(b->scan_pool);
+    b->listens = apr_array_make(b->scan_pool, 64, sizeof(listens_t));
+    b->known = apr_hash_make(b->scan_pool);
+    b->listeners = apr_hash_make(b->scan_pool);
+    vl_proc_listeners(note_listener, b);
     dir = opendir("/proc");
     while (dir && (entry = readdir(dir))) {
-        pid_t pid = (int)strtol(entry->d_name, NULL, 10);
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (pid > 0 && !is_server(b, pid))
             found |= check_process(b, backend, pid, inode);
     }
     if (dir)
         (void)closedir(dir);
+    b->listeners = NULL;
     b->scan_us = b->now_us + (cpu_us() - from_us) * SCAN_REST;
+    return found;
+}
+
+/* Looks at all descriptors of the back end's processes. */
+static int scan_own(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    process_t *process = backend->processes;
+    int found = 0;
+
+    for (; process && !found; process = process->next)
+        found = check_process(b, backend, process->pid, inode);
+    return found;
+}
+
+static int scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    int found;
+
+    if (b->now_us < backend->scan_us)
+        return 0;
+    found = scan_own(b, backend, inode) || scan_all(b, backend, inode);
     /* Programs that end sooner than they are found must not cause scans for ever. */
     backend->scan_wait_us = found ? SCAN_LEAST_US
                                   : backend->scan_wait_us < FORGET_US / 2
                                     ? backend->scan_wait_us * 2 : FORGET_US / 2;
     backend->scan_us = b->now_us + backend->scan_wait_us;
     return found;
+}
+
+/* Returns 1 if the last scan has seen that the process serves another address only. */
+static int is_of_another(const vl_backends_t *b, const backend_t *backend, pid_t pid)
+{
+    const listens_t *listens = apr_hash_get(b->known, &pid, sizeof(pid));
+
+    return listens && backend->listener && listens->inode != backend->listener;
 }
 
 /* Looks at the new children of the processes whose children are known. tid: the thread of
@@ -420,22 +539,39 @@ static int scan_children(vl_backends_t *b, backend_t *backend, apr_uint64_t inod
         n = vl_proc_children(i < 0 ? pid : backend->parent[i], i < 0 ? tid : 0, children,
                              CHILDREN);
         for (k = 0; k < n; k++) {
-            if (apr_hash_get(b->by_pid, &children[k], sizeof(children[k])))
+            if (apr_hash_get(b->by_pid, &children[k], sizeof(children[k]))
+                || is_of_another(b, backend, children[k]))
                 continue;
-            if (backend->listen_fd >= 0 && backend->listener
+            if (backend->listen_fd >= 0
                 && vl_proc_inode(children[k], backend->listen_fd, NULL) != backend->listener)
                 continue;
             if (!check_process(b, backend, children[k], inode))
                 continue;
             found = 1;
             process = apr_hash_get(b->by_pid, &children[k], sizeof(children[k]));
-            if (backend->listen_fd < 0 && process) {
+            if (!backend->listener && process) {
                 backend->forks = 1;
                 process->cpu_ns = 0;
             }
         }
     }
     return found;
+}
+
+/* Reads which sockets the process has at the back end's hints. One that has used no CPU time
+ * since the last reading has accepted no connection. */
+static void read_inodes(vl_backends_t *b, const backend_t *backend, process_t *process)
+{
+    apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
+    int i;
+
+    process->inode_round = b->round;
+    if (ns == process->inode_ns && process->inode_hints == backend->hint_changes)
+        return;
+    process->inode_ns = ns;
+    process->inode_hints = backend->hint_changes;
+    for (i = 0; i < backend->hints; i++)
+        process->inode[i] = vl_proc_inode(process->pid, backend->hint[i], NULL);
 }
 
 /* Returns the process that has the connection with this inode, or NULL. */
@@ -445,11 +581,8 @@ static process_t *find_process(vl_backends_t *b, backend_t *backend, apr_uint64_
     int i;
 
     for (at = &backend->processes; (process = *at); at = &process->next) {
-        if (process->inode_round != b->round) {
-            for (i = 0; i < backend->hints; i++)
-                process->inode[i] = vl_proc_inode(process->pid, backend->hint[i], NULL);
-            process->inode_round = b->round;
-        }
+        if (process->inode_round != b->round)
+            read_inodes(b, backend, process);
         for (i = 0; i < backend->hints; i++) {
             if (process->inode[i] != inode)
                 continue;
@@ -475,7 +608,8 @@ static void sample_process(vl_backends_t *b, process_t *process)
     process->round = b->round;
     process->runs = 0;
     process->waits.n = 0;
-    if (!process->threads || b->now_us - process->threads_us > APR_USEC_PER_SEC) {
+    if (!process->threads || b->now_us - process->threads_us
+                             > (process->threads > 1 ? THREADS_US : SINGLE_US)) {
         process->threads = vl_proc_threads(process->pid, process->thread, THREADS);
         process->threads_us = b->now_us;
     }
@@ -535,7 +669,7 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     process_t *process = find_process(b, backend, inode);
 
     if (!process && (scan_children(b, backend, inode, pid, tid)
-                     || scan_all(b, backend, inode)))
+                     || scan(b, backend, inode)))
         process = find_process(b, backend, inode);
     if (!process && backend->n_processes <= FEW_PROCESSES && backend->processes) {
         int n = (int)(next_random(b) % (apr_uint32_t)backend->n_processes);
@@ -547,11 +681,10 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     /* A request at a depth of 1 or more does not make its account's cost unknown. */
     note_use(b, backend, account,
              backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
-    if (process && process->runs && backend->n_shares > 1 && b->moments < MOMENTS) {
+    if (process && backend->n_shares > 1 && b->moments < MOMENTS) {
         b->moment[b->moments].backend = backend;
         b->moment[b->moments].process = process;
-        b->moment[b->moments].account = account;
-        b->moment[b->moments++].cpu_ns = vl_proc_cpu_ns(process->pid);
+        b->moment[b->moments++].account = account;
     }
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
@@ -601,8 +734,10 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
     vl_proc_name(&peer);
     backend = backend_get(b, peer.name);
-    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
+    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us) {
         backend->listener = vl_proc_listener(&peer);
+        adopt(b, backend);
+    }
     return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
 }
 
@@ -615,6 +750,14 @@ vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid
 int vl_backends_is_shared(const vl_backends_t *b)
 {
     return b->moments > 0;
+}
+
+void vl_backends_moment(vl_backends_t *b)
+{
+    int i;
+
+    for (i = 0; i < b->moments; i++)
+        b->moment[i].cpu_ns = vl_proc_cpu_ns(b->moment[i].process->pid);
 }
 
 void vl_backends_end(vl_backends_t *b)
@@ -637,7 +780,7 @@ void vl_backends_end(vl_backends_t *b)
 static void read_cpu(vl_backends_t *b, backend_t *backend)
 {
     process_t **at = &backend->processes;
-    apr_uint64_t ns, children_ns, used = 0, gone_ns = 0;
+    apr_uint64_t ns, most, children_ns, used = 0, gone_ns = 0;
     int i;
 
     while (*at) {
@@ -646,7 +789,7 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
         ns = vl_proc_cpu_ns(process->pid);
         if (!ns) {
             gone_ns += process->cpu_ns;
-            backend->had_gone = 1;
+            backend->gone++;
             remove_process(b, backend, at);
             continue;
         }
@@ -658,8 +801,10 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
         at = &process->next;
     }
     /* What processes have used between the last reading and their end: their parent's count
-     * of it, in clock ticks, less what was read. */
+     * of it, in clock ticks, less what was read. The parent may have other back ends' processes
+     * too, so it is at most what the processes can have used since then. */
     backend->gone_ns += gone_ns;
+    most = (apr_uint64_t)backend->gone * GONE_MOST_NS;
     for (i = 0; i < backend->n_parents; i++) {
         if (!vl_proc_parent(backend->parent[i], &children_ns)) {
             backend->parent[i] = backend->parent[--backend->n_parents];
@@ -667,15 +812,17 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
             i--;
             continue;
         }
-        if (children_ns > backend->parent_ns[i] && (backend->had_gone || backend->forks)) {
+        if (children_ns > backend->parent_ns[i] && (backend->gone || backend->forks)) {
             ns = children_ns - backend->parent_ns[i];
-            used += ns > backend->gone_ns ? ns - backend->gone_ns : 0;
+            if (ns > backend->gone_ns)
+                used += backend->forks || ns - backend->gone_ns < most ? ns - backend->gone_ns
+                                                                       : most;
             backend->gone_ns -= ns > backend->gone_ns ? backend->gone_ns : ns;
         }
         backend->parent_ns[i] = children_ns;
     }
     if (!backend->gone_ns)
-        backend->had_gone = 0;
+        backend->gone = 0;
     if (used && !backend->owed_ns)
         backend->owed_since_us = b->now_us;
     backend->owed_ns += used;

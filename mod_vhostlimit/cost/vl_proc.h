@@ -58,6 +58,9 @@ void vl_proc_name(vl_peer_t *peer);
  * of /proc/net/unix or /proc/net/tcp. */
 apr_uint64_t vl_proc_listener(const vl_peer_t *peer);
 
+/* Calls `see` with the inode of each socket that listens, until it returns 0. */
+void vl_proc_listeners(int (*see)(void *data, apr_uint64_t inode), void *data);
+
 /* Returns the CPU time that all threads of the process have used, ns; 0 if it is gone. */
 apr_uint64_t vl_proc_cpu_ns(pid_t pid);
 /* Returns the parent, 0 if the process is gone, and the CPU time of the children that it has

@@ -338,6 +338,8 @@ static void take_round(sampler_t *s)
     publish(s);
     publish_calls(s);
     if (vl_backends_is_shared(s->backends)) {
+        vl_duty_sleep(s->shm, VL_SETTLE_US, VL_UNTIL_TIME);
+        vl_backends_moment(s->backends);
         vl_duty_sleep(s->shm, VL_MOMENT_US, VL_UNTIL_TIME);
         vl_backends_end(s->backends);
     }
