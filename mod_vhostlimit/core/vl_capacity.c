@@ -25,6 +25,8 @@ int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_
     apr_uint32_t held = shm->queue.flows[account].load;
     apr_uint32_t left = vl_queue_free(&shm->queue);
 
+    if (vl_queue_has_own(&shm->queue, account, is_first))
+        return 1;
     if (!left)
         return is_first && vl_queue_has_slot(&shm->queue, account);
     if (shm->head->auto_on)

@@ -346,7 +346,24 @@ int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow)
     vl_flow_t then = q->flows[flow];
 
     then.load += duty_of(q, &then);
-    return duty_of(q, &then) <= VL_DUTY_SLEEPS && is_light(q, &then);
+    return duty_of(q, &then) <= VL_DUTY_SLEEPS_LONG && is_light(q, &then);
+}
+
+static int sleeps(const vl_queue_t *q, apr_uint32_t flow)
+{
+    return q->head->by_duty && duty_of(q, &q->flows[flow]) <= VL_DUTY_SLEEPS;
+}
+
+int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first)
+{
+    const vl_queue_head_t *head = q->head;
+    const vl_flow_t *f = &q->flows[flow];
+    apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, load = f->load + duty_of(q, f);
+
+    if (is_first && sleeps(q, flow))
+        return load <= slots;
+    return head->heaviest && head->heaviest != flow + 1 && sleeps(q, head->heaviest - 1)
+           && load * head->active_milli <= slots * f->active_milli;
 }
 
 int vl_queue_has_slot(const vl_queue_t *q, apr_uint32_t flow)

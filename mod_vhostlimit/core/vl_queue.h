@@ -111,11 +111,20 @@ void vl_queue_set_duty(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t duty,
 
 /* Returns how many thousandths of a slot are free. */
 apr_uint32_t vl_queue_free(const vl_queue_t *q);
-/* Requests of a flow sleep if its duty is at most this, permille. */
-#define VL_DUTY_SLEEPS 250
-/* Returns 1 if requests of the flow sleep, and its load for its weight, with one more of them,
+/* Returns 1 if the flow's duty is at most VL_DUTY_SLEEPS_LONG, and its load for its weight, with one more of them,
  * is well below the heaviest flow's. */
+#define VL_DUTY_SLEEPS_LONG 250
 int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
+/* Requests of a flow sleep for part of their time if its duty is at most this, permille. What
+ * they hold of a slot is an average: at this moment all may be asleep, or none. */
+#define VL_DUTY_SLEEPS 600
+/* Returns 1 if the flow may begin a request though others hold the slots. is_first: no other
+ * flow is due before it.
+ *   - The heaviest flow's requests sleep, and this flow's load is within its weight's part of
+ *     the slots. Processors would be idle otherwise while requests wait.
+ *   - This flow is first, and its requests sleep. The kernel divides the processors by what is
+ *     awake at the moment, so its load has to be above its part for it to get its share. */
+int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first);
 /* Returns 1 if a request of the flow may begin as far as slots are concerned: one is free,
  * or the heaviest flow has kept its own for long and this flow's load is well below. Slots are
  * not taken back. So long requests would otherwise keep the processors that they got while no

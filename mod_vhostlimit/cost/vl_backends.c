@@ -67,7 +67,7 @@ typedef struct process_t {
     pid_t pid;
     int is_outside;                 /* of the cgroup tree */
     apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
-    apr_uint32_t inode_round;       /* ... in this round */
+    apr_uint32_t inode_epoch;       /* ... in this epoch */
     apr_uint64_t inode_ns;          /* CPU time when they were read */
     apr_uint32_t inode_hints;       /* the back end's hint_changes then */
     apr_uint64_t cpu_ns;            /* last reading */
@@ -78,6 +78,8 @@ typedef struct process_t {
     apr_uint32_t runs;              /* threads that want a processor */
     vl_waits_t waits;               /* of its only thread, if it waits */
     apr_uint32_t users, users_before;   /* requests that wait for it in this and the last round */
+    apr_uint64_t moment_ns;         /* CPU time at the beginning of the moment */
+    apr_uint32_t moments;           /* entries of `moment` that the process has */
 } process_t;
 
 typedef struct backend_t {
@@ -138,19 +140,19 @@ struct vl_backends_t {
     backend_t *free_backends;
     user_t *free_users;
     apr_uint32_t round;
+    apr_uint32_t epoch;             /* changes where processes may have other connections */
     apr_int64_t now_us, scan_us;
     apr_uint32_t processes;
     int had_outside;
     int own[64], n_own;
     const pid_t *child;             /* Apache's child processes */
     int children;
-    struct {                        /* what vl_backends_end() compares */
+    struct {                        /* which account a process works for in the moment */
         backend_t *backend;
         process_t *process;
         apr_uint32_t account;
-        apr_uint64_t cpu_ns;
     } moment[MOMENTS];
-    int moments;
+    int moments, old_moments;       /* old: found before the moment began */
     int call[CALLS], calls;         /* see vl_backends_calls() */
 };
 
@@ -192,10 +194,11 @@ static int is_own(const vl_backends_t *b, int port)
 void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n)
 {
     b->round++;
+    b->epoch++;
     b->now_us = now_us;
     b->child = children;
     b->children = n;
-    b->moments = b->calls = 0;
+    b->moments = b->old_moments = b->calls = 0;
 }
 
 /* Returns a number that need not be unpredictable (xorshift32, Marsaglia 2003). */
@@ -411,7 +414,7 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
             note_listen_fd(backend, pid, fd);
         else {
             add_hint(b, backend, fd);
-            process->inode_round = 0;
+            process->inode_epoch = 0;
         }
         found |= here == inode;
     }
@@ -502,16 +505,19 @@ static int scan_own(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
 
 static int scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
 {
+    apr_int64_t from_us = cpu_us(), rest_us;
     int found;
 
     if (b->now_us < backend->scan_us)
         return 0;
     found = scan_own(b, backend, inode) || scan_all(b, backend, inode);
+    rest_us = (cpu_us() - from_us) * SCAN_REST;
     /* Programs that end sooner than they are found must not cause scans for ever. */
     backend->scan_wait_us = found ? SCAN_LEAST_US
                                   : backend->scan_wait_us < FORGET_US / 2
                                     ? backend->scan_wait_us * 2 : FORGET_US / 2;
-    backend->scan_us = b->now_us + backend->scan_wait_us;
+    backend->scan_us = b->now_us + (rest_us > backend->scan_wait_us ? rest_us
+                                                                    : backend->scan_wait_us);
     return found;
 }
 
@@ -565,7 +571,7 @@ static void read_inodes(vl_backends_t *b, const backend_t *backend, process_t *p
     apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
     int i;
 
-    process->inode_round = b->round;
+    process->inode_epoch = b->epoch;
     if (ns == process->inode_ns && process->inode_hints == backend->hint_changes)
         return;
     process->inode_ns = ns;
@@ -581,7 +587,7 @@ static process_t *find_process(vl_backends_t *b, backend_t *backend, apr_uint64_
     int i;
 
     for (at = &backend->processes; (process = *at); at = &process->next) {
-        if (process->inode_round != b->round)
+        if (process->inode_epoch != b->epoch)
             read_inodes(b, backend, process);
         for (i = 0; i < backend->hints; i++) {
             if (process->inode[i] != inode)
@@ -662,6 +668,17 @@ static void note_call(vl_backends_t *b, const vl_peer_t *peer)
         b->call[b->calls++] = peer->from_port;
 }
 
+/* A process that worked for an account when the moment began is that account's. */
+static void note_moment(vl_backends_t *b, backend_t *backend, process_t *process,
+                        apr_uint32_t account)
+{
+    if (b->moments == MOMENTS || (b->old_moments && process->moments))
+        return;
+    b->moment[b->moments].backend = backend;
+    b->moment[b->moments].process = process;
+    b->moment[b->moments++].account = account;
+}
+
 static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                      apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
                                      apr_uint32_t *ret_runs)
@@ -681,11 +698,8 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     /* A request at a depth of 1 or more does not make its account's cost unknown. */
     note_use(b, backend, account,
              backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
-    if (process && backend->n_shares > 1 && b->moments < MOMENTS) {
-        b->moment[b->moments].backend = backend;
-        b->moment[b->moments].process = process;
-        b->moment[b->moments++].account = account;
-    }
+    if (process && backend->n_shares > 1)
+        note_moment(b, backend, process, account);
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
 
@@ -747,30 +761,40 @@ vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid
     return look(b, account, pid, tid, fd, 0, ret_runs);
 }
 
-int vl_backends_is_shared(const vl_backends_t *b)
+int vl_backends_moment(vl_backends_t *b)
 {
-    return b->moments > 0;
-}
-
-void vl_backends_moment(vl_backends_t *b)
-{
+    backend_t *backend = NULL;
+    process_t *process;
     int i;
 
+    for (i = 0; i < b->moments; i++) {
+        if (b->moment[i].backend == backend)
+            continue;
+        backend = b->moment[i].backend;
+        for (process = backend->processes; process; process = process->next) {
+            process->moment_ns = vl_proc_cpu_ns(process->pid);
+            process->moments = 0;
+        }
+    }
     for (i = 0; i < b->moments; i++)
-        b->moment[i].cpu_ns = vl_proc_cpu_ns(b->moment[i].process->pid);
+        b->moment[i].process->moments++;
+    b->epoch++;
+    return b->old_moments = b->moments;
 }
 
 void vl_backends_end(vl_backends_t *b)
 {
     int i;
 
+    for (i = b->old_moments; i < b->moments; i++)
+        b->moment[i].process->moments++;
     for (i = 0; i < b->moments; i++) {
         process_t *process = b->moment[i].process;
         apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
 
-        if (ns > b->moment[i].cpu_ns)
+        if (process->moment_ns && ns > process->moment_ns)
             share_get(b->moment[i].backend, b->moment[i].account)->ns
-                += (ns - b->moment[i].cpu_ns) / (process->users ? process->users : 1);
+                += (ns - process->moment_ns) / process->moments;
     }
 }
 

@@ -55,16 +55,12 @@ typedef enum {
 vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid,
                                int fd, apr_uint32_t *ret_runs);
 
-/* After the samples of a round it is seen which of the processes that were looked at work.
- * The kernel first runs what woke up while the sampler had the processor, so the moment begins
- * later. Both are shorter than most requests take under contention. */
-#define VL_SETTLE_US 1000
-#define VL_MOMENT_US 1000
-/* Returns 1 if accounts share a back end that was looked at in this round. The caller then
- * sleeps for VL_SETTLE_US, calls vl_backends_moment(), sleeps for VL_MOMENT_US, and calls
- * vl_backends_end(). */
-int vl_backends_is_shared(const vl_backends_t *b);
-void vl_backends_moment(vl_backends_t *b);
+/* Division of back ends that accounts share: vl_backends_moment() reads the CPU times of their
+ * processes, and returns 0 if this round has looked at none. Otherwise the caller sleeps for
+ * VL_MOMENT_US, looks at the requests that have begun since, and calls vl_backends_end(). The
+ * moment is longer than a few time slices: a process that wakes up is run first. */
+#define VL_MOMENT_US 5000
+int vl_backends_moment(vl_backends_t *b);
 void vl_backends_end(vl_backends_t *b);
 
 /* Calls `charge` for each account that has used back ends recently, about ten times a second:

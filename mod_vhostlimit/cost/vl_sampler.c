@@ -18,18 +18,16 @@
 
 /* Time between two rounds. It is ROUND_REST times the CPU time of a round: half a percent. */
 #define ROUND_LEAST_US 20000
-#define ROUND_MOST_US 100000
+#define ROUND_MOST_US 200000
 #define ROUND_REST 200
 /* Requests that are looked at in one round, beginning with another one each time. */
 #define LOOKS_MOST 24
 /* A request that was never seen awake for this long is asleep. */
 #define ASLEEP_US 500000
-/* A round counts as one part of the average in 8, in fewer if it has many looks at the
- * account: SAMPLES of them replace the average. A duty that rises counts half at once,
- * because too many requests that compute slow all others down. */
-#define KEEP_RISING 2
-#define KEEP_FALLING 8
-#define SAMPLES 32
+/* A duty is the average of this many looks at the account's requests. If STREAK looks in a row
+ * found them all awake, or all asleep, their kind has changed: older looks are forgotten. */
+#define LOOKS_AVERAGE 128
+#define STREAK 16
 #define CHARGE_US 100000
 /* A call is forgotten if it was not seen for this long. */
 #define CALL_US (1 * APR_USEC_PER_SEC)
@@ -54,7 +52,9 @@ typedef struct account_t {
     apr_uint32_t tasks;             /* its entries, without those that are asleep */
     apr_uint32_t looks, runs;       /* of these: looked at, and the sum of what they want, permille */
     apr_uint32_t asleep, idle;
-    apr_uint32_t duty;              /* average */
+    apr_uint32_t duty;              /* average ... */
+    apr_uint32_t known;             /* ... of this many looks */
+    int streak;                     /* of looks that found all awake, < 0: all asleep */
 } account_t;
 
 typedef struct entry_t {
@@ -73,7 +73,7 @@ typedef struct sampler_t {
     apr_uint32_t *active;           /* accounts with entries in this round */
     apr_uint32_t n_active, *before, n_before;
     entry_t *entries;
-    apr_uint32_t n_entries, entries_max, first;
+    apr_uint32_t n_entries, entries_max, first, stride, random;
     pid_t *children;
     int n_children;
     vl_duty_t *duties;
@@ -221,12 +221,25 @@ static void sample(sampler_t *s, const entry_t *entry, int looks)
     account->runs += runs;
 }
 
+/* Counts looks of the same result in a row. now: the average of this round's, permille. */
+static void count_streak(account_t *account, apr_uint32_t now)
+{
+    const int looks = (int)account->looks, is_awake = now >= 900, is_asleep = now <= 100;
+
+    if (is_awake && account->streak >= 0)
+        account->streak += looks;
+    else if (is_asleep && account->streak <= 0)
+        account->streak -= looks;
+    else
+        account->streak = is_awake ? looks : is_asleep ? -looks : 0;
+}
+
 /* Computes the account's duty from this round. A request that holds a slot and has no entry
  * yet waits for a thread or for its connection to be taken up, so it wants a processor. */
 static void average(sampler_t *s, apr_uint32_t number, account_t *account)
 {
     apr_uint32_t running = vl_duty_running(s->shm, number);
-    apr_uint32_t listed = account->tasks + account->asleep, keep;
+    apr_uint32_t listed = account->tasks + account->asleep;
     apr_uint64_t runs, all, now;
 
     if (!account->looks)
@@ -235,10 +248,14 @@ static void average(sampler_t *s, apr_uint32_t number, account_t *account)
     runs = (apr_uint64_t)account->runs * account->tasks / account->looks
            + (all - account->tasks) * 1000;
     now = runs / all;
-    keep = now > account->duty ? KEEP_RISING : SAMPLES / account->looks;
-    keep = keep > KEEP_FALLING ? KEEP_FALLING : keep < 1 ? 1 : keep;
-    account->duty = account->duty ? (apr_uint32_t)((account->duty * (keep - 1) + now) / keep)
-                                  : (apr_uint32_t)now;
+    count_streak(account, (apr_uint32_t)now);
+    if (abs(account->streak) >= STREAK && account->known > account->looks)
+        account->known = account->looks;
+    account->known += account->looks;
+    if (account->known > LOOKS_AVERAGE)
+        account->known = account->looks < LOOKS_AVERAGE ? LOOKS_AVERAGE : account->looks;
+    account->duty = (apr_uint32_t)((account->duty * (apr_uint64_t)(account->known - account->looks)
+                                    + now * account->looks) / account->known);
     if (account->duty < VL_DUTY_MIN)
         account->duty = VL_DUTY_MIN;
 }
@@ -320,10 +337,24 @@ static void publish_calls(sampler_t *s)
     }
 }
 
+/* vl_duty_see_fn: looks at a request that has begun in this round. */
+static void look_at_new(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
+                        const task_t *task)
+{
+    sampler_t *s = data;
+    const entry_t entry = { child, i, pid, *task };
+    const seen_t *seen = seen_of(s, &entry);
+    int idle;
+
+    if ((seen->round != s->round || seen->serial != task->serial)
+        && s->first++ % s->stride == 0)
+        (void)look(s, &entry, &idle);
+}
+
 static void take_round(sampler_t *s)
 {
     vl_sampler_state_t *state = vl_duty_sampler(s->shm);
-    apr_uint32_t i, stride;
+    apr_uint32_t i;
 
     s->round++;
     s->now_us = vl_clock_us();
@@ -331,16 +362,15 @@ static void take_round(sampler_t *s)
     s->n_children = s->denied = 0;
     vl_duty_tasks(s->shm, list, s);
     vl_backends_begin(s->backends, s->now_us, s->children, s->n_children);
-    stride = 1 + s->n_entries / LOOKS_MOST;
+    s->stride = 1 + s->n_entries / LOOKS_MOST;
     s->first++;
     for (i = 0; i < s->n_entries; i++)
-        sample(s, &s->entries[i], (i + s->first) % stride == 0);
+        sample(s, &s->entries[i], (i + s->first) % s->stride == 0);
     publish(s);
     publish_calls(s);
-    if (vl_backends_is_shared(s->backends)) {
-        vl_duty_sleep(s->shm, VL_SETTLE_US, VL_UNTIL_TIME);
-        vl_backends_moment(s->backends);
+    if (vl_backends_moment(s->backends)) {
         vl_duty_sleep(s->shm, VL_MOMENT_US, VL_UNTIL_TIME);
+        vl_duty_tasks(s->shm, look_at_new, s);
         vl_backends_end(s->backends);
     }
     if (s->now_us - s->charged_us >= CHARGE_US) {
@@ -384,6 +414,14 @@ static void sleep_between(sampler_t *s, apr_int64_t us)
         vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);
 }
 
+/* Returns between half and one and a half times as much. Pages that wait for a fixed time must
+ * not be seen at the same point of their work in each round. */
+static apr_int64_t vary(sampler_t *s, apr_int64_t us)
+{
+    s->random = s->random * 1103515245 + 12345;     /* C11, 7.22.2.2 */
+    return us / 2 + us * (s->random >> 16 & 1023) / 1023;
+}
+
 void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
 {
     sampler_t s = { .shm = conf->shm, .calls_wait_us = CALLS_LEAST_US };
@@ -407,7 +445,7 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
             sleep_us = ROUND_LEAST_US;
         if (sleep_us > ROUND_MOST_US)
             sleep_us = ROUND_MOST_US;
-        sleep_between(&s, sleep_us);
+        sleep_between(&s, vary(&s, sleep_us));
     }
     free(s.entries);
 }

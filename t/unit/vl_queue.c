@@ -457,9 +457,40 @@ static void random_against_model(void)
     ok(!broken, "the invariants hold");
 }
 
+/* Slots are held by averages. What flows of sleeping requests hold may all be asleep. */
+static void sleepers_leave_no_processor_idle(void)
+{
+    apr_uint32_t i;
+
+    reset(8, 2, NULL);
+    head.by_duty = 1;
+    vl_queue_set_duty(&q, 0, 400, 0, 0);
+    vl_queue_set_duty(&q, 1, 1000, 0, 0);
+    arrive(0, 100);
+    arrive(1, 100);
+    for (i = 0; i < 20; i++)
+        vl_queue_begin(&q, 0);
+    ok(!vl_queue_free(&q), "20 requests of duty 400 hold 8 slots");
+    for (i = 0; vl_queue_has_own(&q, 1, 0); i++)
+        vl_queue_begin(&q, 1);
+    ok(i == 4, "a flow that computes begins as many as its part of the slots (%u)", i);
+    ok(!vl_queue_has_own(&q, 0, 1), "the sleeping flow has no more than all slots");
+    for (i = 0; i < 5; i++)
+        vl_queue_end(&q, 0, 1, 1);
+    for (i = 0; vl_queue_has_own(&q, 0, 1); i++)
+        vl_queue_begin(&q, 0);
+    ok(i == 5, "if it is first it begins requests until it holds as many as there are (%u)", i);
+    vl_queue_set_duty(&q, 0, 1000, 0, 0);
+    ok(!vl_queue_has_own(&q, 1, 1), "beside a flow that computes, slots are not exceeded");
+    head.by_duty = 0;
+    vl_queue_set_duty(&q, 0, 400, 0, 0);
+    ok(!vl_queue_has_own(&q, 1, 1), "a number that is set is not exceeded");
+}
+
 int main(void)
 {
     srand(20261121);
+    sleepers_leave_no_processor_idle();
     shares_are_equal();
     cost_is_shared_not_requests();
     weights_count();
