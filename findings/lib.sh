@@ -4,14 +4,16 @@
 # For the scripts of this folder: a Debian root with pinned packages, in namespaces of its own.
 
 set -euo pipefail
+ROOTS=()
 
 # root SUITE PACKAGE[=VERSION]...: unpacks the packages and what they depend on below $ROOT, which
-# is removed at the end. No maintainer script runs. Exits 77 if a version cannot be had.
+# is removed at the end. A second call makes a second root. No maintainer script runs. Exits 77 if a version cannot be had.
 root() {
   local suite=$1 apt entry; shift
   ((EUID == 0)) || { echo "needs root"; exit 77; }
   ROOT=$(mktemp -d); export ROOT
-  trap 'rm -rf --one-file-system "$ROOT"' EXIT
+  ROOTS+=("$ROOT")
+  trap 'rm -rf --one-file-system "${ROOTS[@]}"' EXIT
   chmod 755 "$ROOT"
   apt=$ROOT/apt
   mkdir -p "$apt"/{lists/partial,cache/archives/partial} "$ROOT"/{dev,etc,proc,root,run,tmp,w} \

@@ -9,11 +9,8 @@
 
 . "$(dirname "$0")/lib.sh"
 root bookworm sysstat=12.6.1-1
-OLD=$ROOT
-remove_old() { rm -rf --one-file-system "${OLD:?}"; }
-export OLD
+export OLD=$ROOT
 root trixie sysstat=12.7.5-2
-trap 'rm -rf --one-file-system "$ROOT"; remove_old' EXIT
 
 measure() {
   mount -t proc proc "$OLD/proc"
