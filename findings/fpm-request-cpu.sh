@@ -36,7 +36,7 @@ END
   read -r requests zero above ms < <(awk '{ n++; ms += $1 } $2 == 0 { zero++ } $2 > 150 { above++ }
     END { print n, zero + 0, above + 0, int(ms / n) }' "$ROOT/w/access.log")
   seen "$requests requests of $ms ms: %C is 0 for $zero, and more than 150 for $above" \
-    "requests == 200 && zero > 80 && above > 20 && zero + above > 180"
+    "requests == 200 && zero > 80 && above > 20 && zero + above > 150"
 }
 
 isolated measure
