@@ -26,7 +26,7 @@ scripts() {
 
 our_files() {
   local place
-  for place in ansible ctl fleet panels tools t conf packaging .ci autogen.sh; do
+  for place in ansible ctl findings fleet panels tools t conf packaging .ci autogen.sh; do
     [[ ! -e $TOP/$place ]] || find "$TOP/$place" -type f ! -path '*/.libs/*' ! -path '*/.deps/*' -size -1000k
   done
 }
