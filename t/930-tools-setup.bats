@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# needs: bed h2load haproxy mod_lua openssl openssl-dev
+# needs: bed h2load mod_lua openssl
 # The test bed: up, changes, recovery after crashes, and a complete down.
 
 bats_require_minimum_version 1.5.0
@@ -224,19 +224,12 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   nothing_left
 }
 
-@test "up -T serves the sites over TLS, HTTP/1.1 and HTTP/2, and a handshake flood completes some" {
+@test "up -T serves the sites over TLS, HTTP/1.1 and HTTP/2" {
   command -v openssl >/dev/null || skip "no openssl"
   bed up -T
   [ "$status" -eq 0 ]
   [[ $(ip netns exec vl-client2 curl -sS -m 5 --cacert "$DIR/tls/cert.pem" -w '%{http_version}' https://site2.test/) == *"<h1>site2.test"*2 ]]
   [[ $(ip netns exec vl-client1 curl -sS -m 5 --http1.1 --cacert "$DIR/tls/cert.pem" https://site1.test/info.php) == *"phpinfo()"* ]]
-  [[ -e /usr/include/openssl/ssl.h ]] || skip "no openssl/ssl.h"
-  gcc -O2 -Wall -Werror -o "$BATS_TEST_TMPDIR/handshake" "$TOP/tools/lib/handshake.c" -lssl -lcrypto
-  for kind in handshake hello; do
-    run ip netns exec vl-client1 "$BATS_TEST_TMPDIR/handshake" "$kind" site1.test 443 5 2
-    printf '%s: %s\n' "$kind" "$output"
-    jq -e '.done >= 5 and .failed == 0' <<<"$output"
-  done
 }
 
 # Prints each address that is in the access log and how many requests it sent.
@@ -285,40 +278,6 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   [[ $output == *'Hello, world'* && $output != *testbed* ]]
-}
-
-@test "up -F runs HAProxy before Apache, with and without the PROXY protocol, until down" {
-  command -v haproxy >/dev/null || skip "no haproxy"
-  for front in keepalive proxy; do
-    bed up -F "$front" -D 'LogFormat "%a %v" from' -D "CustomLog $DIR/from.log from"
-    [ "$status" -eq 0 ]
-    [[ $(fetch 3 http://site3.test/) == *"<h1>site3.test"* ]]
-    pid=$(<"$DIR/haproxy.pid")
-    bed status
-    [ "$status" -eq 0 ]
-    [[ $output == *$'haproxy\t'"$pid"* ]]
-    if [[ $front == proxy ]]; then grep -q '^198.18.0.13 site3.test' "$DIR/from.log"; else grep -q '^198.18.0.1 site3.test' "$DIR/from.log"; fi
-  done
-  bed down
-  nothing_left
-}
-
-@test "sandboxes.sh prints what sandboxes cost, starts one keeper for each site and leaves nothing" {
-  local line words
-  [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
-  unshare --user --mount --pid --ipc --fork true 2>/dev/null || skip "no user namespaces for root"
-  run --separate-stderr "$TOP/tools/sandboxes.sh" -n 20 3>&-
-  # shellcheck disable=SC2154  # set by run --separate-stderr
-  printf '%s\n' "$output" "$stderr"
-  [ "$status" -ne 77 ] || skip "${stderr##*$'\n'}"
-  [ "$status" -eq 0 ]
-  [ "${#lines[@]}" -eq 4 ]
-  for line in "${lines[@]:1}"; do
-    read -ra words <<<"$line"           # sandbox, seconds, MB, seconds, seconds, keepers, processes, MB
-    [ "${words[10]}" -eq 0 ]
-    if [[ ${words[0]} == Full ]]; then ((words[9] >= 20)); else ((words[9] == 0)); fi
-  done
-  nothing_left
 }
 
 @test "memory.sh prints the memory of an idle connection for each protocol and cleans up" {
