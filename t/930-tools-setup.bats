@@ -244,29 +244,30 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   printf '%s\n' "$output"
   jq -e '.good >= 300 and .refused + .broken + .gave_up == 0 and .timed == .good' <<<"$output"
   [ "$(senders | grep -cE '^198\.19\.(128\.25[0-5]|129\.[0-9]+|130\.([0-9]|[12][0-9]|3[0-7])) ')" -eq 300 ]
+  begin() { crowd "${@:2}" >"$BATS_TEST_TMPDIR/$1" 3>&- & crowds+=("$!"); }      # <name> <as crowd>
+  said() { printf '%s: ' "$1"; cat "$BATS_TEST_TMPDIR/$1"; jq -e "$2" "$BATS_TEST_TMPDIR/$1"; }   # <name> <jq filter>
+  local crowds=()
+  begin rate '/sleep.php?ms=2000' 4 3 rate=5
+  begin missing /missing.html 4 1
+  begin slow / 4 2 rate=2 pause=0.1
+  begin paused / 4 2 rate=2 pause=10 patience=1
+  begin held '/sleep.php?ms=2000' 4 1 hold=1
+  begin kept / 4 1 hold=1
+  begin refused /missing.html 4 1 hold=1
+  wait "${crowds[@]}"
   # 20 requests a second, although each takes 2 s; the last ones count as they are.
-  run crowd '/sleep.php?ms=2000' 4 3 rate=5
-  printf '%s\n' "$output"
-  jq -e '.begun >= 55 and .begun <= 61 and .good < .begun and .timed == .begun and .p50 >= 0' <<<"$output"
+  said rate '.begun >= 55 and .begun <= 61 and .good < .begun and .timed == .begun and .p50 >= 0'
+  said missing '.good == 0 and .refused > 0'
+  # Slow clients never end their requests, and Apache answers 400 after 8 headers.
+  said slow '.good == 0 and .broken == 0 and .refused >= 4'
+  said paused '.good == 0 and .refused == 0 and .gave_up >= 4'
+  # Each client sends one request and keeps the connection, which Apache ends after the page.
+  said held '.begun == 4 and .good == 0'
+  said kept '.begun == 4 and .good == 4 and .timed == 4 and .longest < 1'
+  said refused '.begun == 4 and .refused == 4'
   run crowd '/sleep.php?ms=30000' 4 3 rate=1 patience=1
   printf '%s\n' "$output"
   jq -e '.good == 0 and .gave_up >= 4 and .timed == .begun and .longest < 2' <<<"$output"
-  run crowd /missing.html 4 1
-  jq -e '.good == 0 and .refused > 0' <<<"$output"
-  # Slow clients never end their requests, and Apache answers 400 after 8 headers.
-  run crowd / 4 2 rate=2 pause=0.1
-  printf '%s\n' "$output"
-  jq -e '.good == 0 and .broken == 0 and .refused >= 4' <<<"$output"
-  run crowd / 4 2 rate=2 pause=10 patience=1
-  jq -e '.good == 0 and .refused == 0 and .gave_up >= 4' <<<"$output"
-  # Each client sends one request and keeps the connection, which Apache ends after the page.
-  run crowd '/sleep.php?ms=2000' 4 1 hold=1
-  jq -e '.begun == 4 and .good == 0' <<<"$output"
-  run crowd / 4 1 hold=1
-  printf '%s\n' "$output"
-  jq -e '.begun == 4 and .good == 4 and .timed == 4 and .longest < 1' <<<"$output"
-  run crowd /missing.html 4 1 hold=1
-  jq -e '.begun == 4 and .refused == 4' <<<"$output"
   run crowd / 4 1 streams=1
   [ "$status" -eq 2 ]
 }
@@ -281,6 +282,7 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
 }
 
 @test "memory.sh prints the memory of an idle connection for each protocol and cleans up" {
+  [[ ${VL_LONG:-0} != 0 ]] || skip "long: tools/check.sh --all"
   command -v h2load >/dev/null || skip "no h2load"
   [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
   run --separate-stderr "$TOP/tools/memory.sh" -n 100 3>&-

@@ -134,16 +134,16 @@ admitted_by_weight() {
 
 @test "HAProxy ends TLS and speaks HTTP/2 where a test wants it, and a scene has its own protocol" {
   requires haproxy h2load openssl
-  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --page static --target haproxy -o out overview 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
   jq -e '[.runs[] | "\(.scene) \(.keepalive)"] == ["http1-close false", "https-kept true", "http2 false"]' out/result.json
   jq -e 'all(.runs[]; .total.transactions > 0 and .server_cpus == 1)' out/result.json
-  grep -q 'bind 198.18.0.1:443 ssl crt .* alpn h2,http/1.1 ' out/1-sleep-haproxy-http2.conf
-  grep -q 'bind 198.18.0.1:80 backlog' out/1-sleep-haproxy-http1-close.conf
-  run ! grep SSLEngine out/1-sleep-haproxy-http2.conf
-  grep -q 'Application protocol: h2' out/1-sleep-haproxy-http2-load1.h2load
+  grep -q 'bind 198.18.0.1:443 ssl crt .* alpn h2,http/1.1 ' out/1-static-haproxy-http2.conf
+  grep -q 'bind 198.18.0.1:80 backlog' out/1-static-haproxy-http1-close.conf
+  run ! grep SSLEngine out/1-static-haproxy-http2.conf
+  grep -q 'Application protocol: h2' out/1-static-haproxy-http2-load1.h2load
 }
 
 @test "an interrupted measurement reports its complete runs and leaves nothing" {
@@ -158,7 +158,7 @@ admitted_by_weight() {
 
 @test "noisy with mod_qos, haproxy and process-limit: each has its own configuration and rows" {
   requires haproxy mod_qos
-  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page sleep --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page static --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
@@ -166,10 +166,10 @@ admitted_by_weight() {
   jq -e 'all(.runs[]; .total.transactions > 0 and (.sites | length) == 2)' out/result.json
   jq -e '[.runs[] | select(.target | IN("haproxy", "process-limit"))] | length == 2 and all(.[].sites[]; .transactions > 0)' out/result.json
   [ "$(jq -r '[.rows[].target] | unique | join(" ")' out/result.json)" = 'haproxy mod_qos process-limit' ]
-  grep -q 'QS_LocRequestLimitDefault 33' out/1-sleep-mod_qos.conf
-  [ "$(grep -c 'maxconn 33$' out/1-sleep-haproxy.conf)" -eq 3 ]
-  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-sleep-process-limit.conf)" -eq 2 ]
-  run ! grep -E 'haproxy|QS_' out/1-sleep-plain.conf
+  grep -q 'QS_LocRequestLimitDefault 33' out/1-static-mod_qos.conf
+  [ "$(grep -c 'maxconn 33$' out/1-static-haproxy.conf)" -eq 3 ]
+  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-static-process-limit.conf)" -eq 2 ]
+  run ! grep -E 'haproxy|QS_' out/1-static-plain.conf
 }
 
 @test "sandbox: each request of a CGI program runs in a sandbox, over HTTP/2" {
