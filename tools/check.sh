@@ -32,7 +32,7 @@ analysers  t/040-guard-analysers.bats
 model      t/842-robust-model.bats
 memcheck   t/830-robust-valgrind.bats
 machines   t/890-robust-kernels.bats
-faults     t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
+faults     t/575-accept-prefork.bats t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
 bench      t/930-tools-setup.bats t/940-tools-bench.bats t/942-tools-isolation.bats t/950-tools-clients.bats t/965-tools-killed.bats
 package    t/970-tools-package.bats t/972-tools-week.bats
 ansible    t/985-tools-ansible.bats
