@@ -31,7 +31,7 @@ ends() { # <step>...
 ended() { # <how> <least> <most> <step>...
   local how tenths
   read -r how tenths < <(ends "${@:4}")
-  is "$how" "$1" && at_least "$tenths" "$2" "tenths of a second" && at_most "$tenths" $(($3 * SLOWER)) "tenths of a second"
+  is "$how" "$1" && at_least "$tenths" "$2" "tenths of a second" && at_most "$tenths" $((($3 + 20) * SLOWER)) "tenths of a second"
 }
 begin() { ended "$@" 3>&- 4>&- & began+=("$!"); }       # <as ended>
 all_end() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Parsers of the output of siege, wrk, h2load, sar and crowd: valid and invalid input.
+# Parsers of the output of siege, wrk, h2load, sar and crowd: valid and invalid input. t/926 has the forms of
+# siege and sar.
 
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 
@@ -41,28 +42,6 @@ New configuration template added to /root/.siege
 END
 }
 
-siege_plain() {
-  cat <<'END'
-** SIEGE 4.0.7
-** Preparing 5 concurrent users for battle.
-The server is now under siege...
-Lifting the server siege...
-Transactions:		        2549 hits
-Availability:		       66.68 %
-Elapsed time:		        1.97 secs
-Data transferred:	        0.01 MB
-Response time:		        0.02 secs
-Transaction rate:	     1293.91 trans/sec
-Throughput:		        0.01 MB/sec
-Concurrency:		        4.86
-Successful transactions:        2549
-Failed transactions:	        1274
-Longest transaction:	        0.50
-Shortest transaction:	        0.00
-
-END
-}
-
 @test "siege's JSON is parsed" {
   siege_json >summary
   call siege siege_parse summary
@@ -73,24 +52,6 @@ END
   siege_json | sed '/response_time/s/0\.04/0.00/' >summary
   call siege siege_parse summary
   is '.mean_s * 1e6 | floor' 3939
-}
-
-@test "siege's plain text is parsed to the same values" {
-  siege_plain >summary
-  call siege siege_parse summary
-  is '[.transactions, .failures, .availability, .mean_s, .longest_s, .p99_s]' '[2549,1274,66.68,0.02,0.5,null]'
-}
-
-@test "siege: a truncated, empty or foreign file is rejected" {
-  siege_json | sed -n 1,8p >cut-json
-  siege_plain | sed -n 1,9p >cut-plain
-  : >empty
-  echo '{"transactions": "many"}' >foreign-json
-  ls -l / >foreign
-  for file in cut-json cut-plain empty foreign-json foreign missing; do
-    call siege siege_parse "$file"
-    refused "$file is not a complete siege summary"
-  done
 }
 
 @test "the end of a wrk run is parsed, with the sum of all kinds of failures" {
@@ -235,18 +196,6 @@ END
   run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"
     sar_jq "run(\$server; \$clients)" -c --arg server 0 --arg clients 0 <json' - "$TOP"
   is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
-}
-
-@test "sar: a truncated, empty or foreign file is rejected" {
-  command -v sar >/dev/null || skip "no sar"
-  LC_ALL=C sar -o record 1 1 >/dev/null 2>&1
-  head -c $(($(stat -c %s record) - 200)) record >cut-short
-  : >empty
-  ls -l / >foreign
-  for file in cut-short empty foreign missing; do
-    call sar sar_summary "$file" 0
-    refused "$file is not a complete sar record"
-  done
 }
 
 # A server that closes its first connection and sends nothing on the others.
