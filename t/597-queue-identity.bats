@@ -78,7 +78,7 @@ part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X
   printf -v first "${form//\\/\\\\}" "$1" "$2" "$3"
   # shellcheck disable=SC2059
   printf -v second "${form//\\/\\\\}" "$4" "$5" "$6"
-  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" "${7-2}" "$first" "$second")
+  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" "${7-4}" "$first" "$second")
   echo "# $2 $3: $got" >&3
   read -r got _ <<<"$got"
   echo "$got"
