@@ -90,8 +90,8 @@ test_appserver() { test[appserver:$test_scene_now]=$1; }        # <kind>: what s
 test_cold()   { test[cold:$test_scene_now]=1; }         # no warm-up
 
 # The generator of the next loads, instead of --load.  For h2load the number of streams on
-# each connection, and options of h2load.sh; for crowd its options, see crowd.sh.
-test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams[:option]... | option[:option]...]
+# each connection; for crowd its options, see crowd.sh.
+test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams | option[:option]...]
 
 # Servers of a fleet instead of one; client N loads server N.  Their samples replace those of
 # test_samples.
