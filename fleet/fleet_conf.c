@@ -4,6 +4,7 @@
 #include "fleet_link.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,29 +35,22 @@ static int read_number(const char *text, const char *unit, double least, double 
     return 0;
 }
 
-/* Returns NULL or what is wrong. A key may be repeated where the last one holds. */
-static const char *set_text(const line_t *line, const char **ret_text)
+/* The functions of the keywords return NULL or what is wrong. A key may be repeated where the
+   last one holds. `ret_text` is the member of `conf` that the table of keywords names. */
+static const char *set_text(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
+    (void)conf;
     if (line->n != 2)
         return "takes one value";
     *ret_text = ctl_printf("%s", line->words[1]);
     return NULL;
 }
 
-static const char *set_fleet(const line_t *line, fleet_conf_t *conf)
+static const char *set_name(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
-    const char *wrong = set_text(line, &conf->store.fleet);
+    const char *wrong = set_text(line, conf, ret_text);
 
-    if (!wrong && !fleet_report_is_server(conf->store.fleet))
-        return "takes a name of letters, digits, \".\", \"-\" and \"_\"";
-    return wrong;
-}
-
-static const char *set_server(const line_t *line, fleet_conf_t *conf)
-{
-    const char *wrong = set_text(line, &conf->store.server);
-
-    if (!wrong && !fleet_report_is_server(conf->store.server))
+    if (!wrong && !fleet_report_is_server(*ret_text))
         return "takes a name of letters, digits, \".\", \"-\" and \"_\"";
     return wrong;
 }
@@ -76,15 +70,17 @@ static int set_addresses(const line_t *line, int first, fleet_conf_t *conf)
     return conf->store.naddresses ? 0 : -1;
 }
 
-static const char *set_store(const line_t *line, fleet_conf_t *conf)
+static const char *set_store(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
+    (void)ret_text;
     if (conf->store.master)
         return "cannot be used together with sentinel";
     return set_addresses(line, 1, conf) ? "takes HOST:PORT or unix:/PATH, one or more" : NULL;
 }
 
-static const char *set_sentinel(const line_t *line, fleet_conf_t *conf)
+static const char *set_sentinel(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
+    (void)ret_text;
     if (conf->store.naddresses && !conf->store.master)
         return "cannot be used together with store";
     if (line->n < 2 || set_addresses(line, 2, conf))
@@ -93,22 +89,13 @@ static const char *set_sentinel(const line_t *line, fleet_conf_t *conf)
     return NULL;
 }
 
-static const char *set_user(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, &conf->store.user);
-}
-
-static const char *set_sentinel_user(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, &conf->store.sentinel_user);
-}
-
 /* Reads the first line of a file that only the daemon can read. */
-static const char *read_password(const line_t *line, const char **ret_password)
+static const char *set_password(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
     char text[1024];
     FILE *file;
 
+    (void)conf;
     if (line->n != 2)
         return "takes the path of a file";
     file = fopen(line->words[1], "re");
@@ -120,62 +107,24 @@ static const char *read_password(const line_t *line, const char **ret_password)
     text[strcspn(text, "\r\n")] = '\0';
     if (!*text)
         return "names a file without a password in its first line";
-    *ret_password = ctl_printf("%s", text);
+    *ret_text = ctl_printf("%s", text);
     return NULL;
 }
 
-static const char *set_password_file(const line_t *line, fleet_conf_t *conf)
+static const char *set_tls(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
-    return read_password(line, &conf->store.password);
-}
-
-static const char *set_sentinel_password_file(const line_t *line, fleet_conf_t *conf)
-{
-    return read_password(line, &conf->store.sentinel_password);
-}
-
-static const char *set_tls(const line_t *line, fleet_conf_t *conf)
-{
+    (void)ret_text;
     if (line->n != 2 || (strcmp(line->words[1], "on") && strcmp(line->words[1], "off")))
         return "takes on or off";
     conf->is_tls = !strcmp(line->words[1], "on");
     return NULL;
 }
 
-static const char *set_tls_ca(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, &conf->tls.ca);
-}
-
-static const char *set_tls_cert(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, &conf->tls.cert);
-}
-
-static const char *set_tls_key(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, &conf->tls.key);
-}
-
-static const char *set_tls_name(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, &conf->tls.name);
-}
-
-static const char *set_control(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, (const char **)&conf->control);
-}
-
-static const char *set_socket(const line_t *line, fleet_conf_t *conf)
-{
-    return set_text(line, (const char **)&conf->socket);
-}
-
-static const char *set_capacity(const line_t *line, fleet_conf_t *conf)
+static const char *set_capacity(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
     double percent;
 
+    (void)ret_text;
     if (line->n == 2 && !strcmp(line->words[1], "auto")) {
         conf->capacity = 0;
         return NULL;
@@ -186,10 +135,11 @@ static const char *set_capacity(const line_t *line, fleet_conf_t *conf)
     return NULL;
 }
 
-static const char *set_floor(const line_t *line, fleet_conf_t *conf)
+static const char *set_floor(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
     double percent;
 
+    (void)ret_text;
     if (line->n != 2 || read_number(line->words[1], "%", 0.1, 100, &percent))
         return "takes a percentage from 0.1% to 100%";
     conf->limits.floor = percent / 100;
@@ -213,13 +163,14 @@ static int read_limit(const char *word, fleet_limit_t *limit)
     return -1;
 }
 
-static const char *set_limit(const line_t *line, fleet_conf_t *conf)
+static const char *set_limit(const line_t *line, fleet_conf_t *conf, const char **ret_text)
 {
     fleet_limits_t *limits = &conf->limits;
     fleet_limit_t *limit, *all;
     size_t i;
     int w;
 
+    (void)ret_text;
     if (line->n < 3)
         return "takes SITE cpu=PERCENT% concurrency=NUMBER, one of them or both";
     for (i = 0; i < limits->nlimits; i++) {
@@ -242,28 +193,31 @@ static const char *set_limit(const line_t *line, fleet_conf_t *conf)
 
 /* --- lines ------------------------------------------------------------------ */
 
+#define MEMBER(name) offsetof(fleet_conf_t, name)
+
 static const struct {
     const char *name;
-    const char *(*set)(const line_t *line, fleet_conf_t *conf);
+    const char *(*set)(const line_t *line, fleet_conf_t *conf, const char **ret_text);
+    size_t member;
 } keywords[] = {
-    { "fleet", set_fleet },
-    { "server", set_server },
-    { "store", set_store },
-    { "sentinel", set_sentinel },
-    { "user", set_user },
-    { "password-file", set_password_file },
-    { "sentinel-user", set_sentinel_user },
-    { "sentinel-password-file", set_sentinel_password_file },
-    { "tls", set_tls },
-    { "tls-ca", set_tls_ca },
-    { "tls-cert", set_tls_cert },
-    { "tls-key", set_tls_key },
-    { "tls-name", set_tls_name },
-    { "control", set_control },
-    { "socket", set_socket },
-    { "capacity", set_capacity },
-    { "floor", set_floor },
-    { "limit", set_limit }
+    { "fleet", set_name, MEMBER(store.fleet) },
+    { "server", set_name, MEMBER(store.server) },
+    { "store", set_store, 0 },
+    { "sentinel", set_sentinel, 0 },
+    { "user", set_text, MEMBER(store.user) },
+    { "password-file", set_password, MEMBER(store.password) },
+    { "sentinel-user", set_text, MEMBER(store.sentinel_user) },
+    { "sentinel-password-file", set_password, MEMBER(store.sentinel_password) },
+    { "tls", set_tls, 0 },
+    { "tls-ca", set_text, MEMBER(tls.ca) },
+    { "tls-cert", set_text, MEMBER(tls.cert) },
+    { "tls-key", set_text, MEMBER(tls.key) },
+    { "tls-name", set_text, MEMBER(tls.name) },
+    { "control", set_text, MEMBER(control) },
+    { "socket", set_text, MEMBER(socket) },
+    { "capacity", set_capacity, 0 },
+    { "floor", set_floor, 0 },
+    { "limit", set_limit, 0 }
 };
 
 /* Returns NULL or what is wrong with the line. */
@@ -283,7 +237,8 @@ static const char *read_line(char *text, line_t *line, fleet_conf_t *conf)
         return NULL;
     for (i = 0; i < sizeof(keywords) / sizeof(keywords[0]); i++) {
         if (!strcmp(keywords[i].name, line->words[0]))
-            return keywords[i].set(line, conf);
+            return keywords[i].set(line, conf,
+                                   (const char **)((char *)conf + keywords[i].member));
     }
     return "is no keyword";
 }

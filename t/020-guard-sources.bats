@@ -39,15 +39,27 @@ includes_of_folders() {
   (cd "$TOP/mod_vhostlimit" && grep -oE '^# *include "[a-z]+/' ./*/*.[ch]) | sed -E 's|^\./([a-z]+)/([^:]+):.*"([a-z]+)/|\1 \3 \2|'
 }
 
-# Prints the same for each call, and each use of a variable, from the object files. Their
-# folders have the names of the sources' folders.
-calls_of_folders() {
-  local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit object
-  find "$built" -path '*/.libs/*.o' -printf '%P\n' |
-    while read -r object; do nm "$built/$object" | sed "s|^|${object%%/*} ${object##*/} |"; done |
-    awk '$NF ~ /^vl_/ && $(NF - 1) ~ /[TDBR]/ { owner[$NF] = $1 }
-      $(NF - 1) == "U" { uses[++n] = $1 " " $2 " " $NF }
-      END { for (i = 1; i <= n; i++) { split(uses[i], u, " "); if (u[3] in owner) print u[1], owner[u[3]], u[2] ":" u[3] } }'
+# Prints "FOLDER FILE TYPE SYMBOL" for each symbol of the object files, as nm has it, FILE without
+# its ending. Their folders have the names of the sources' folders.
+symbols() {
+  local all=$BATS_FILE_TMPDIR/symbols
+  [[ -e $all ]] || symbols_of_objects >"$all"
+  cat "$all"
+}
+symbols_of_objects() {
+  (cd "${VL_BUILD_DIR:-$TOP}/mod_vhostlimit" && find . -path '*/.libs/*.o' -print0 | xargs -0 nm -A) |
+    awk '{ path = $1; sub(/:.*/, "", path); n = split(path, part, "/"); file = part[n]; sub(/\.o$/, "", file); sub(/.*-/, "", file)
+      name = $NF; sub(/@.*/, "", name); print part[2], file, $(NF - 1), name }'
+}
+
+# Prints "USER OWNER WHERE" for each call, and each use of a variable, of another folder, or of
+# another file of a folder.
+calls_of_folders() { symbols | uses 1; }
+calls_of_files() { symbols | sed -n "s/^$1 /&/p" | uses 2; }        # <folder>
+uses() { # <1: of folders, 2: of files>
+  awk -v by="$1" '$4 ~ /^vl_/ && $3 ~ /[TDBR]/ { owner[$4] = $by }
+    $3 == "U" { user[++n] = $by; used[n] = $4; where[n] = $2 ":" $4 }
+    END { for (i = 1; i <= n; i++) if (used[i] in owner) print user[i], owner[used[i]], where[i] }'
 }
 
 # Prints the uses of a higher layer by a lower one.
@@ -65,20 +77,11 @@ uses_of_higher_layers() {
   is "$(found 1000 words calls_of_folders | uses_of_higher_layers)" ''
 }
 
-# Prints "FILE FILE" for each call, or use of a variable, between two files of the folder.
-calls_of_files() { # <folder>
-  local objects=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/$1/.libs object
-  for object in "$objects"/*.o; do nm "$object" | sed "s|^|${object##*-} |"; done |
-    awk '$NF ~ /^vl_/ && $(NF - 1) ~ /[TDBR]/ { owner[$NF] = $1 }
-      $(NF - 1) == "U" { uses[++n] = $1 " " $NF }
-      END { for (i = 1; i <= n; i++) { split(uses[i], u, " "); if (u[2] in owner) print u[1], owner[u[2]] } }'
-}
-
 @test "files of a folder do not call each other in a circle" {
   requires nm
   local folder
   for folder in base cgroup sandbox core cost log config lease accept request status control; do
-    try tsort < <(calls_of_files "$folder")
+    try tsort < <(calls_of_files "$folder" | cut -d " " -f 1,2)
     is "$status" 0 "$folder: $output"
   done
   at_least "$(calls_of_files core | sort -u | wc -l)" 30 "calls between files of the core"
@@ -99,14 +102,10 @@ includes_of_headers() {
 # Prints "HEADER FILE FUNCTION" for each function that a header declares and the file defines,
 # both without folder and ending.
 declarations() {
-  local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit header object
   {
-    find "$built" -path '*/.libs/*.o' -printf '%P\n' |
-      while read -r object; do nm "$built/$object" | sed -nE "s|.* [TDBR] (vl_.*)|is \1 $(basename "${object##*-}" .o)|p"; done
-    for header in "$TOP"/mod_vhostlimit/*/*.h; do
-      cc -fpreprocessed -dD -E -P "$header" 2>/dev/null |
-        sed -nE "/^(static|typedef|#)/d; s|^[a-z].*\b(vl_[a-z0-9_]+)\(.*|in \1 $(basename "$header" .h)|p"
-    done
+    symbols | awk '$3 ~ /[TDBR]/ && $4 ~ /^vl_/ { print "is", $4, $2 }'
+    perl -0777 -ne 's{/\*.*?\*/}{}gs; my ($header) = $ARGV =~ m{([^/]+)\.h$};
+      for (split /\n/) { print "in $1 $header\n" if !/^(static|typedef|#)/ && /^[a-z].*\b(vl_[a-z0-9_]+)\(/ }' "$TOP"/mod_vhostlimit/*/*.h
   } | awk '$1 == "is" { owner[$2] = $3 } $1 == "in" && $2 in owner { print $3, owner[$2], $2 }'
 }
 
@@ -182,12 +181,8 @@ functions_of_tests() {
 
 # Prints FOLDER/FILE.c of each object file of the module that uses such a function.
 callers_of_unistd() {
-  local built=${VL_BUILD_DIR:-$TOP}/mod_vhostlimit object
-  find "$built" -path '*/.libs/*.o' -printf '%P\n' | while read -r object; do
-    grep -qxE 'access|chown|close|dup[23]?|_exit|fork|ftruncate|get(e?[ug]id|p?pid)|gettid|lseek|pipe2?|p?(read|write)|readlink|rmdir|sysconf|syscall|unlink|usleep' \
-      <<<"$(nm -u "$built/$object" | awk '{ sub("@.*", "", $2); print $2 }')" || continue
-    sed -E 's#\.libs/##; s#(^|/)[a-z]+(_[a-z]+)*_la-#\1#; s/\.o$/.c/' <<<"$object"
-  done | sort -u
+  symbols | awk '$3 == "U" && $4 ~ /^(access|chown|close|dup[23]?|_exit|fork|ftruncate|get(e?[ug]id|p?pid)|gettid|lseek|pipe2?|p?(read|write)|readlink|rmdir|sysconf|syscall|unlink|usleep)$/ {
+    print ($1 == ".libs" ? "" : $1 "/") $2 ".c" }' | sort -u
 }
 
 @test "only vl_cgroup_mount.c includes libcgroup" {
@@ -207,12 +202,11 @@ callers_of_unistd() {
 }
 
 @test "the first lines of each source file name its license" {
-  local files file
+  local files
   mapfile -t files < <(sources)
   at_least "${#files[@]}" 25 "source files found"
-  for file in "${files[@]}"; do
-    grep -q 'SPDX-License-Identifier: Apache-2.0' <<<"$(head -n 6 "$file")" || fail "$file: no SPDX line"
-  done
+  is "$(awk 'FNR > 6 { nextfile } /SPDX-License-Identifier: Apache-2.0/ { print FILENAME; nextfile }' "${files[@]}" |
+    sort | comm -23 <(printf '%s\n' "${files[@]}" | sort) -)" '' "files without it"
 }
 
 teardown() { [[ -z ${BUILD-} ]] || rm -rf "${BUILD:?}/guard-$$" "$BUILD/t/unit/guard.t"; }

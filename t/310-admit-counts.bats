@@ -22,38 +22,38 @@ teardown_file() { end_server; }
 
 got() { is "$(get "${@:2}")" "$1" "status of $3"; }  # <status> <vhost> <path> [curl argument]...
 
-@test "a page is counted once" {
-  counts_as 1 a got 200 a /page.html
-}
-
-@test "a page that does not exist is counted once" {
-  counts_as 1 c got 404 c /nope
-}
-
-@test "HEAD is counted once" {
-  counts_as 1 a got 200 a /page.html -I
-}
-
-@test "POST with a body is counted once" {
-  counts_as 1 a got 200 a /cgi/echo.sh --data-binary @"$HTTPD_ROOT/htdocs/a/page.html"
-}
-
-@test "POST with a chunked body is counted once" {
-  counts_as 1 a got 200 a /cgi/echo.sh -H 'Transfer-Encoding: chunked' -d some -d thing
-  is "$(answer_body)" '10 bytes'
-}
-
-@test "POST to a static file is counted once" {
-  counts_as 1 c got 200 c /page.html -d body
-  is "$(answer_body)" 'page of c'
-}
-
-@test "a method that a static file does not allow is counted once" {
-  counts_as 1 c got 405 c /page.html -X DELETE -d body
-}
-
-@test "POST with Expect: 100-continue is counted once" {
-  counts_as 1 a got 200 a /cgi/echo.sh -H 'Expect: 100-continue' -d body
+# The body is compared without line ends, where one is given.
+@test "each kind of request is counted once" {
+  local what status vhost path options body
+  while IFS='|' read -r what status vhost path options body; do
+    eval "options=($options)"
+    # shellcheck disable=SC2128  # an array since eval
+    counts_as 1 "$vhost" got "$status" "$vhost" "$path" "${options[@]}" || fail "$what"
+    [[ -z $body ]] || is "$(answer_body | tr -d '\n')" "$body" "$what"
+  done <<'END'
+a page|200|a|/page.html
+a page that does not exist|404|c|/nope
+HEAD|200|a|/page.html|-I
+POST with a body|200|a|/cgi/echo.sh|--data-binary @"$HTTPD_ROOT/htdocs/a/page.html"
+POST with a chunked body|200|a|/cgi/echo.sh|-H 'Transfer-Encoding: chunked' -d some -d thing|10 bytes
+POST to a static file|200|c|/page.html|-d body|page of c
+a method that a static file does not allow|405|c|/page.html|-X DELETE -d body
+POST with Expect: 100-continue|200|a|/cgi/echo.sh|-H 'Expect: 100-continue' -d body
+a range|206|a|/big.bin|-r 1000-1999
+a range that cannot be satisfied|416|c|/page.html|-r 100000-
+HTTP/1.0|200|a|/page.html|-0
+a directory and its index (internal redirect)|200|b|/sub/||sub of b
+a directory without its slash (external redirect)|301|b|/sub
+an ErrorDocument (internal redirect)|404|a|/nope||page of a
+an ErrorDocument that does not exist|404|b|/nope
+a script's local redirect|200|a|/cgi/redirect.sh||page of a
+mod_rewrite inside the server|200|a|/inside
+mod_rewrite in a directory (internal redirect)|200|b|/again||page of b
+mod_rewrite with an external redirect|302|a|/outside
+a page that includes two others by subrequests|200|a|/ssi.shtml||[page of apage of a]
+a script that fails|500|a|/cgi/fail.sh
+a proxied request|200|a|/back/page.html||page of main
+END
 }
 
 @test "a conditional request that is answered 304 is counted once" {
@@ -61,21 +61,9 @@ got() { is "$(get "${@:2}")" "$1" "status of $3"; }  # <status> <vhost> <path> [
   counts_as 1 c got 304 c /page.html -H "If-None-Match: $(answer_head ETag)"
 }
 
-@test "a range request is counted once" {
-  counts_as 1 a got 206 a /big.bin -r 1000-1999
-}
-
-@test "a range that cannot be satisfied is counted once" {
-  counts_as 1 c got 416 c /page.html -r 100000-
-}
-
 @test "a large file is counted once" {
   counts_as 1 a got 200 a /big.bin
   is "$(answer_body | wc -c)" $((64 << 20)) "bytes"
-}
-
-@test "HTTP/1.0 is counted once" {
-  counts_as 1 a got 200 a /page.html -0
 }
 
 @test "ten requests on one keep-alive connection are counted as ten" {
@@ -97,51 +85,6 @@ fifty_pipelined() { is "$(pipeline a 50 /page.html / /inside | sort | uniq -c | 
   counts_as 1 a web -o /dev/null -o /dev/null -H 'Host: a.test' "$(url a /page.html)" \
     --next -q -sS -H 'Host: b.test' -o /dev/null "$(url a /page.html)"
   settles b requests $((before + 1))
-}
-
-@test "a directory and its index are counted once (internal redirect)" {
-  counts_as 1 b got 200 b /sub/
-  is "$(answer_body)" 'sub of b'
-}
-
-@test "a directory without its slash is counted once (external redirect)" {
-  counts_as 1 b got 301 b /sub
-}
-
-@test "an ErrorDocument is counted once (internal redirect)" {
-  counts_as 1 a got 404 a /nope
-  is "$(answer_body)" 'page of a'
-}
-
-@test "an ErrorDocument that does not exist is counted once" {
-  counts_as 1 b got 404 b /nope
-}
-
-@test "a script's local redirect is counted once" {
-  counts_as 1 a got 200 a /cgi/redirect.sh
-  is "$(answer_body)" 'page of a'
-}
-
-@test "mod_rewrite inside the server is counted once" {
-  counts_as 1 a got 200 a /inside
-}
-
-@test "mod_rewrite in a directory is counted once (internal redirect)" {
-  counts_as 1 b got 200 b /again
-  is "$(answer_body)" 'page of b'
-}
-
-@test "mod_rewrite with an external redirect is counted once" {
-  counts_as 1 a got 302 a /outside
-}
-
-@test "a page that includes two others by subrequests is counted once" {
-  counts_as 1 a got 200 a /ssi.shtml
-  is "$(answer_body | tr -d '\n')" '[page of apage of a]'
-}
-
-@test "a script that fails is counted once" {
-  counts_as 1 a got 500 a /cgi/fail.sh
 }
 
 @test "a client that closes in the middle of a large file is counted once" {
@@ -179,11 +122,6 @@ close_in_body() {
   printf 'POST /cgi/echo.sh HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000\r\n\r\nhalf' >&"$fd"
   wait_until 20 status_is a requests "$((before + 1))"
   exec {fd}>&-
-}
-
-@test "a proxied request is counted once" {
-  counts_as 1 a got 200 a /back/page.html
-  is "$(answer_body)" 'page of main'
 }
 
 @test "OPTIONS * and TRACE are counted once" {

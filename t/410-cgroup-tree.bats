@@ -73,7 +73,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
 }
 
 @test "VhostLimitCgroup off creates no group and needs none" {
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' -v 'a VhostLimitConcurrency 1'
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   is "$(cgroup_field backend) $(cgroup_field path)" 'off '
   cgroup_gone "$(httpd_cgroup)"
   hold_request one
@@ -81,7 +81,7 @@ cgroup_field() { status_json | jq -r ".cgroup.$1"; }   # <field>
 }
 
 @test "a tree that cannot be created: the server runs without it, and the log has one line about it" {
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x' -v 'a VhostLimitConcurrency 1'
+  start_httpd 'VhostLimit On' 'VhostLimitCgroup /cgroup.procs/x' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   is "$(cgroup_field backend)" off
   isnt "$(cgroup_field reason)" '' "reason"
   hold_request one

@@ -273,12 +273,8 @@ see_no_controllers() {
 # ---- a child process that cannot use the shared memory -----------------------
 
 start_without_lock() { # <as start_httpd>...
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/fail_lock.so" "$TOP/t/lib/fail_lock.c" -ldl
-  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/fail_lock.so"
   export NO_LOCK=$BATS_TEST_TMPDIR/no_lock
-  export LD_PRELOAD=$BATS_TEST_TMPDIR/fail_lock.so
-  start_httpd "$@"
-  unset LD_PRELOAD
+  start_preloaded fail_lock "$@"
   wait_until 10 both_children_count
   touch "$NO_LOCK"
 }

@@ -19,15 +19,7 @@ setup_file() {
 stop_plain() { plain stop_httpd; }
 teardown_file() { all_of stop_plain end_server; }
 
-# Runs the command for the server without the module.
-plain() { # <command>...
-  local BATS_FILE_TMPDIR=$BATS_FILE_TMPDIR/plain
-  # shellcheck disable=SC2034  # the helpers read it
-  local HTTPD_ROOT=$BATS_FILE_TMPDIR/httpd
-  mkdir -p "$BATS_FILE_TMPDIR"
-  chmod a+x "$BATS_FILE_TMPDIR"
-  "$@"
-}
+plain() { on_server_named plain "$@"; }         # <command>...: for the server without the module
 
 # Prints the response without parts that differ between two servers or two runs.
 answer() { # <step>...

@@ -158,14 +158,14 @@ is_as_plain_on() { # <mpm>
 
 idles_as_configured_on() { # <mpm>
   local short_pid long_pid both=$BATS_TEST_TMPDIR/both
-  start_contended "$1" -v 'a KeepAliveTimeout 1' -v 'b KeepAliveTimeout 3'
+  start_contended "$1" -v 'a KeepAliveTimeout 1' -v 'b KeepAliveTimeout 2'
   in_background long "${PAGE/a.test/b.test}"
   in_background short "$PAGE"
   milliseconds wait "$short_pid" >"$both"
   kill -0 "$long_pid" || fail "the connection to b is closed with that to a"
   milliseconds wait "$long_pid" >>"$both"
   at_least "$(xargs <"$both" | cut -d ' ' -f 1)" 900 "milliseconds until a's is closed"
-  at_least "$(awk '{ n += $1 } END { print n }' "$both")" 2900 "milliseconds until b's is closed"
+  at_least "$(awk '{ n += $1 } END { print n }' "$both")" 1900 "milliseconds until b's is closed"
   at_most "$(awk '{ n += $1 } END { print n }' "$both")" 14000 "milliseconds (the client gives up after 15 s)"
 }
 
@@ -538,14 +538,16 @@ stops_with_all_kinds_on() { # <mpm> <signal>
   start_contended "$1" -v 'a LimitRequestBody 1000'
   in_background idle "$PAGE"
   in_background wait "${PAGE/a.test/c.test}"
-  in_background closing "${TOO_MUCH/30000000/300000}" @send:1000 @6000
+  in_background closing "${TOO_MUCH/30000000/300000}" @send:1000 "$(when over)"
   settles c waiting 2
   wait_until 5 has_got_one_answer_each
   mapfile -t pids < <(httpd_pid; httpd_children)
   kill "-$2" "${pids[0]}"
   release_all
   for pid in "${pids[@]}"; do wait_until 15 gone "$pid"; done
+  go over
   wait "$idle_pid" "$wait_pid" "$closing_pid" || :
+  rm "$BATS_TEST_TMPDIR/go-over"
   is "$(contents "$(<"$BATS_TEST_TMPDIR/idle")")" 'page of a,'
 }
 

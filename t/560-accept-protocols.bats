@@ -262,13 +262,13 @@ of_status() { sed -n "s/^status codes:.* \([0-9]*\) $1.*/\1/p" <<<"$2"; }  # <2x
 
 @test "HTTP/2: few threads of mod_http2 are reported at the start" {
   requires mod_http2
-  start_tls -l http2 'Protocols h2c http/1.1' 'H2MaxWorkers 7' 'VhostLimit On'
+  start_tls -l http2 'Protocols h2c http/1.1' 'H2MinWorkers 1' 'H2MaxWorkers 7' 'VhostLimit On'
   is "$(error_log | grep -c 'VL0039: mod_http2 has 7 threads in a child process. With fewer than 8')" 1
   end_server
-  start_tls -l http2 'Protocols h2c http/1.1' 'H2MaxWorkers 8' 'VhostLimit On'
+  start_tls -l http2 'Protocols h2c http/1.1' 'H2MinWorkers 1' 'H2MaxWorkers 8' 'VhostLimit On'
   is "$(error_log | grep -c VL0039)" 0
   end_server
-  start_tls -l http2 'Protocols http/1.1' 'H2MaxWorkers 7' 'VhostLimit On'
+  start_tls -l http2 'Protocols http/1.1' 'H2MinWorkers 1' 'H2MaxWorkers 7' 'VhostLimit On'
   is "$(error_log | grep -c VL0039)" 0 'without HTTP/2'
 }
 
@@ -320,13 +320,15 @@ UPGRADE='GET /ws HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\nConnection: U
 }
 
 @test "a slow client over HTTP holds no slot while it receives a large file" {
+  local slow_pid
   start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
-  truncate -s 24000000 "$HTTPD_ROOT/htdocs/a/large.bin"
-  begin_request slow a /large.bin --limit-rate 2M
+  in_background slow packets 'GET /big.bin HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n' '@take:1000' "@when:$BATS_TEST_TMPDIR/go" '@take:64000000'
   wait_until 20 status_is a requests 1
   is "$(get a /page.html -m 10)" 200
-  answered slow && fail "the response had ended"
-  is "$(answer_of slow)" 200
+  kill -0 "$slow_pid" || fail "the response had ended"
+  touch "$BATS_TEST_TMPDIR/go"
+  wait "$slow_pid"
+  at_least "$(wc -c <"$BATS_TEST_TMPDIR/slow")" 64000000 "bytes"
 }
 
 # The response is larger than the sockets' buffers.
@@ -351,15 +353,16 @@ reads_slowly() { # <name> <vhost> <path>
 }
 
 @test "a slow client over HTTP/2 holds no slot while its stream waits for it" {
+  local slow_pid
   requires mod_http2 curl_http2
   start_tls -l http2 's: Protocols h2 http/1.1' 'VhostLimit On' 's: VhostLimitConcurrency 1'
   truncate -s 300000000 "$TLS_DIR/s/large.bin"
-  begin_request slow s /large.bin --http2 --limit-rate 2M --max-time 12
+  in_background slow web --http2 --limit-rate 2M -o /dev/null -D "$BATS_TEST_TMPDIR/slow.head" "$(url s /large.bin)"
   wait_until 10 status_is s requests 1
   settles s running 0
   is "$(get s /page.html -m 10)" 200
-  answered slow && fail "the response had ended"
-  is "$(answer_of slow)" 200
+  like "$(<"$BATS_TEST_TMPDIR/slow.head")" '^HTTP/2 200'
+  kill "$(pgrep -P "$slow_pid")" || fail "the response had ended"
   settles s running 0
 }
 

@@ -192,7 +192,7 @@ kill_client() { # <name>: the client closes
   parent=$(httpd_pid) begun=${EPOCHREALTIME/./}
   kill -TERM "$parent"
   wait_until 20 gone "$parent"
-  at_most $(((${EPOCHREALTIME/./} - begun) / 1000)) $((3500 * SLOWER)) "milliseconds until it has stopped"
+  at_most $(((${EPOCHREALTIME/./} - begun) / 1000)) $((8000 * SLOWER)) "milliseconds until it has stopped; httpd kills children after 10 s"
   kill "$ab_pid" 2>/dev/null || :
   wait "$ab_pid" || :
 }

@@ -47,8 +47,10 @@ function used() { $u = getrusage(); return $u['ru_utime.tv_sec'] * 1e3 + $u['ru_
 for ($until = used() + $_GET['ms']; used() < $until;);
 echo 'burnt';
 END
-    cat >"$HTTPD_ROOT/htdocs/$name/sleep.php" <<'END'
-<?php usleep($_GET['ms'] * 1000); echo 'slept';
+    cat >"$HTTPD_ROOT/htdocs/$name/sleep.php" <<END
+<?php
+while (!file_exists('$(hold_dir)/' . \$_GET['go'])) usleep(50000);
+echo 'slept';
 END
     cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<END
 <?php
@@ -67,6 +69,17 @@ start_with_pools() { # <pool of a> <pool of b> [start_httpd argument]...
   make_php_pages
 }
 
+# Requests that sleep until wake_up.
+begin_sleepers() { # <vhost> <name>...
+  local name
+  for name in "${@:2}"; do begin_request "$name" "$1" '/sleep.php?go=morning'; done
+}
+wake_up() { # <name>...
+  local name
+  touch "$(hold_dir)/morning"
+  for name; do is "$(answer_of "$name")" 200; done
+}
+
 # CPU time of the workers of a pool, by the kernel's counters, ms.
 pool_ms() { # <pool>
   local pid ms=0
@@ -81,9 +94,9 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 @test "the CPU time of each pool of one PHP-FPM master is charged to its site" {
   start_with_pools a b
   local i used
-  for i in 1 2 3 4 5 6; do
-    is "$(get a '/burn.php?ms=300') $(get b '/sleep.php?ms=50')" '200 200'
-  done
+  begin_sleepers b s1 s2
+  for i in 1 2 3 4 5 6; do is "$(get a '/burn.php?ms=300')" 200; done
+  wake_up s1 s2
   settles a cost processes
   settles b cost processes
   settles c cost thread
@@ -97,9 +110,9 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 @test "the CPU time of a pool that two sites share is charged to the one that uses it" {
   start_with_pools shared shared
   local i
-  for i in 1 2 3 4 5 6 7 8; do begin_request "b$i" b '/sleep.php?ms=4000'; done
+  begin_sleepers b b{1..8}
   for i in 1 2 3 4 5 6; do is "$(get a '/burn.php?ms=300')" 200; done
-  for i in 1 2 3 4 5 6 7 8; do is "$(answer_of "b$i")" 200; done
+  wake_up b{1..8}
   is_divided() { (($(backend_ms a) > 500 && $(backend_ms a) > 4 * $(backend_ms b))); }
   wait_until 10 is_divided || fail "a: $(backend_ms a) ms, b: $(backend_ms b) ms"
 }
@@ -107,21 +120,22 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 @test "requests that sleep hold nearly no slot, and a number of slots that is set counts requests" {
   start_with_pools a b -t 'StartServers 1' -t 'ServerLimit 1' -t 'ThreadLimit 64' -t 'ThreadsPerChild 64' \
     -t 'MaxRequestWorkers 64' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64'
-  local i slots
+  local slots names
   slots=$(status_json | jq .slots)
-  for i in $(seq $((slots + 6))); do begin_request "s$i" a '/sleep.php?ms=15000'; done
+  mapfile -t names < <(seq -f 's%.0f' $((slots + 6)))
+  begin_sleepers a "${names[@]}"
   wait_until 10 status_at_least a running $((slots < 18 ? slots + 6 : 24))
   wait_until 10 status_at_least a asleep 10
   is "$(get b '/burn.php?ms=10')" 200 "while they sleep"
   at_most "$(status_of a runnable_permille)" 3000 "thousandths of slots that they hold"
-  for i in $(seq $((slots + 6))); do is "$(answer_of "s$i")" 200; done
+  wake_up "${names[@]}"
   stop_master
   stop_httpd
   start_with_pools a b 'VhostLimitSlots 5'
-  for i in 1 2 3 4 5 6 7 8; do begin_request "t$i" a '/sleep.php?ms=8000'; done
+  begin_sleepers a t{1..8}
   wait_until 10 status_at_least a waiting 3
   at_most "$(status_of a running)" 5 "requests in five slots"
-  for i in 1 2 3 4 5 6 7 8; do is "$(answer_of "t$i")" 200; done
+  wake_up t{1..8}
 }
 
 @test "a page that asks its own site is answered, also with one running request" {
@@ -136,14 +150,14 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 @test "the error page of a refusal takes a slot, or is Apache's own" {
   start_with_pools a b 'VhostLimitSlots 2' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 0' \
     -v 'a ErrorDocument 503 /err.php'
-  begin_request one a '/sleep.php?ms=15000'
+  begin_sleepers a one
   wait_until 10 status_is a running 1
   is "$(get a /page.html) $(answer_body)" '503 sorry' "a slot is free"
-  begin_request two b '/sleep.php?ms=15000'
+  begin_sleepers b two
   wait_until 10 status_is b running 1
   is "$(get a /page.html)" 503
   like "$(answer_body)" 'Service Unavailable' "no slot is free"
-  is "$(answer_of one) $(answer_of two)" '200 200'
+  wake_up one two
   is "$(access_log a | awk '/err/' | wc -l)" 0 "no request of its own"
 }
 

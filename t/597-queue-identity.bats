@@ -72,13 +72,13 @@ start_shared() { # <line of a>...
 }
 
 # Prints the part of the answers, in hundredths, that the first of two groups gets.
-part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X-Forwarded-For>
+part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X-Forwarded-For> [seconds]
   local got form='%s:GET %s HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: %s' first second
   # shellcheck disable=SC2059  # the format is above
   printf -v first "${form//\\/\\\\}" "$1" "$2" "$3"
   # shellcheck disable=SC2059
   printf -v second "${form//\\/\\\\}" "$4" "$5" "$6"
-  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 4 "$first" "$second")
+  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" "${7-4}" "$first" "$second")
   echo "# $2 $3: $got" >&3
   read -r got _ <<<"$got"
   echo "$got"
@@ -101,7 +101,7 @@ part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X
   local path=/cgi/echo.sh/api target part
   start_shared 'VhostLimitClass api weight=10 "%{REQUEST_URI} =~ m#^/cgi/echo.sh/api/#"'
   for target in "$path/a%2Fb" /cgi/echo.sh/%61pi/x /cgi/echo.sh//api/x "http://a.test$path/x"; do
-    part=$(part_of 20 "$target" 192.0.2.%d 20 "$path/x" 198.51.100.%d)
+    part=$(part_of 20 "$target" 192.0.2.%d 20 "$path/x" 198.51.100.%d 3)
     at_least "$part" 35 "% of the answers for $target"
     at_most "$part" 65 "% of the answers for $target"
   done

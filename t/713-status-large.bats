@@ -24,16 +24,7 @@ start_many() { # <vhosts>
   ask_all "$1"
 }
 
-# The command, with the server of fewer vhosts.
-small() { # <command>...
-  local BATS_FILE_TMPDIR=$BATS_FILE_TMPDIR/small
-  # shellcheck disable=SC2034  # the helpers read it
-  local HTTPD_ROOT=$BATS_FILE_TMPDIR/httpd
-  mkdir -p "$BATS_FILE_TMPDIR"
-  chmod a+x "$BATS_FILE_TMPDIR"
-  "$@"
-}
-
+small() { on_server_named small "$@"; }         # <command>...: for the server of fewer vhosts
 stop_small() { small stop_httpd; }
 teardown_file() { all_of stop_small end_server; }
 

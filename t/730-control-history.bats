@@ -106,8 +106,8 @@ need_systemd_analyze() { need_program systemd-analyze; }
 
 @test "a clock that is set forward and back: each minute is where the clock said, and none is counted twice" {
   requires cc
-  local so=$BATS_FILE_TMPDIR/step_clock.so step=$BATS_TEST_TMPDIR/step hours
-  cc -shared -fPIC -o "$so" "$TOP/t/lib/step_clock.c" -ldl
+  local so step=$BATS_TEST_TMPDIR/step hours
+  so=$(preload_library step_clock)
   begin_collector env LD_PRELOAD="$so" STEP="$step"
   for hours in 0 2 -3; do
     echo $((hours * 3600)) >"$step"

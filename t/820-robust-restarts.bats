@@ -169,10 +169,7 @@ address_of_module() { sed -n '/mod_vhostlimit/{s/-.*//p;q}' "/proc/$(httpd_pid)/
 @test "restarts that load the module at another address keep counts and groups" {
   requires cc cgroups
   local was
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/new_address.so" "$TOP/t/lib/new_address.c" -ldl
-  rm -rf "$HTTPD_ROOT"; mkdir -p "$HTTPD_ROOT"
-  configure_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
-  LD_PRELOAD=$BATS_TEST_TMPDIR/new_address.so launch_httpd
+  start_preloaded new_address 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
   hold_request one
   is "$(get b /)" 200
   was=$(address_of_module)

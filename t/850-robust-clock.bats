@@ -11,12 +11,8 @@ need_cc() { need_program cc; }
 setup() { requires cc; }
 
 start_stepped() { # <as start_httpd>...
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/step_clock.so" "$TOP/t/lib/step_clock.c" -ldl
-  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/step_clock.so"
   export STEP=$BATS_TEST_TMPDIR/off
-  export LD_PRELOAD=$BATS_TEST_TMPDIR/step_clock.so
-  start_httpd "$@"
-  unset LD_PRELOAD
+  start_preloaded step_clock "$@"
 }
 
 step() { echo "$1" >"$STEP.new"; mv "$STEP.new" "$STEP"; }   # <seconds>

@@ -52,12 +52,9 @@ has_crashed() { (($(error_log | grep -c 'exit signal Segmentation') >= $1)); }  
 @test "children that crash while they hold the lock, under load: 5 times, in the long form 50" {
   requires cc
   local times=$((${VL_LONG:-0} ? 50 : 5)) i child
-  cc -shared -fPIC -o "$BATS_TEST_TMPDIR/segv_in_lock.so" "$TOP/t/lib/segv_in_lock.c" -ldl
   mkdir -m 777 "$BATS_TEST_TMPDIR/fall"
-  chmod a+rx "$BATS_TEST_TMPDIR" "$BATS_TEST_TMPDIR/segv_in_lock.so"
-  export FALL=$BATS_TEST_TMPDIR/fall LD_PRELOAD=$BATS_TEST_TMPDIR/segv_in_lock.so
-  start_httpd 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 100 5s' -v 'b VhostLimitConcurrency 2'
-  unset LD_PRELOAD
+  export FALL=$BATS_TEST_TMPDIR/fall
+  start_preloaded segv_in_lock 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitQueue 100 5s' -v 'b VhostLimitConcurrency 2'
   begin_load 4 a /page.html
   for ((i = 0; i < times; i++)); do
     a_child

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Varying load for VL_SOAK seconds (4): memory, descriptors, threads, counts, and the CPU
-# time of a light vhost's request do not grow. tools/soak.sh runs it for an hour. Then load
+# time of a light vhost's request do not grow. Then load
 # of all kinds at once, with restarts, for as long (2).
 
 load lib/live
@@ -46,7 +46,7 @@ one_round() { # <number>
 }
 
 @test "varying load: memory, descriptors, threads, counts and the cost of a light vhost's request are flat" {
-  local end=$((SECONDS + ${VL_SOAK:-4})) i=0 first last
+  local end=$((SECONDS + ${VL_SOAK:-$((${VL_LONG:-0} ? 900 : 4))})) i=0 first last
   start_httpd -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 32' \
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 32' 'VhostLimit On' 'VhostLimitQueue 100 60s' -v 'c VhostLimitConcurrency 2'
   repeat 2 one_round 3
@@ -69,7 +69,7 @@ slow_request() { packets 'GET /page.ht' @150 'ml HTTP/1.1\r\nHo' @150 'st: c.tes
 
 @test "clients of all kinds at once, through graceful restarts: no well-behaved client gets an error" {
   requires ab h2load mod_http2 mod_ssl openssl
-  local end=$((SECONDS + ${VL_SOAK:-2})) i=0 plain
+  local end=$((SECONDS + ${VL_SOAK:-$((${VL_LONG:-0} ? 900 : 2))})) i=0 plain
   plain=http://127.0.0.1:$(httpd_port)/page.html
   start_tls -l http2 'Protocols h2 h2c http/1.1' -t 'StartServers 2' -t 'ServerLimit 24' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16' -t 'MaxRequestWorkers 64' \
     -t 'MinSpareThreads 8' -t 'MaxSpareThreads 64' 'VhostLimit On' 'VhostLimitQueue 100 60s' 'GracefulShutdownTimeout 60' -v 'b VhostLimitConcurrency 1' -v 'c VhostLimitConcurrency 1'

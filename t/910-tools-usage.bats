@@ -79,10 +79,6 @@ programs() { # every program in tools
   exits 2 "-w: '410' is not a multiple of 25"
   run "$TOP/tools/setup.sh" up -p 0
   exits 2 "-p: '0' is not a whole number"
-  run "$TOP/tools/setup.sh" up -F squid
-  exits 2 "-F: 'squid' is not none, keepalive or proxy"
-  run "$TOP/tools/setup.sh" up -T -F proxy
-  exits 2 "-F and -T: the HAProxy of the test bed has no TLS"
   run "$TOP/tools/setup.sh" down now
   exits 2 "unexpected argument 'now'"
   run "$TOP/tools/setup.sh" down -M
@@ -93,15 +89,11 @@ programs() { # every program in tools
   run "$TOP/tools/bench.sh" quiet
   exits 2 "unknown test 'quiet'"
   run "$TOP/tools/bench.sh" --target plain,other
-  exits 2 "--target: 'other' is not one of plain plain-best vhostlimit limits40 limits20"
+  exits 2 "--target: 'other' is not one of plain plain-best vhostlimit mod_qos"
   run "$TOP/tools/bench.sh" --page cgi
-  exits 2 "--page: 'cgi' is not one of static large php sleep"
+  exits 2 "--page: 'cgi' is not one of static php sleep"
   run "$TOP/tools/bench.sh" --page static mix
   exits 2 "--page: the test mix has its own pages"
-  run "$TOP/tools/bench.sh" --page php frameworks
-  exits 2 "--page: the test frameworks has no page php"
-  run "$TOP/tools/bench.sh" --page wordpress noisy
-  exits 2 "--page: the test noisy has no page wordpress"
   for n in 0 100 -1 two 1.5; do
     run "$TOP/tools/bench.sh" --repeat "$n"
     exits 2 "--repeat: '$n' is not a whole number from 1 to 99"
@@ -110,10 +102,10 @@ programs() { # every program in tools
     run "$TOP/tools/bench.sh" --seconds "$n"
     exits 2 "--seconds: '$n' is not a whole number from 1 to 3600"
   done
-  run "$TOP/tools/bench.sh" --seconds 5 cgi
-  exits 2 "--seconds: runs of the test cgi end after a number of requests"
   run "$TOP/tools/bench.sh" --load ab
   exits 2 "--load: 'ab' is not one of siege wrk"
+  run "$TOP/tools/bench.sh" --load wrk http2
+  exits 2 "--load: the test http2 always uses h2load"
   for n in 0 two -1; do
     run "$TOP/tools/bench.sh" --server-cpus "$n"
     exits 2 "--server-cpus: '$n' is not a whole number from 1 to 999"
@@ -137,15 +129,15 @@ programs() { # every program in tools
   done
   run "$TOP/tools/bench.sh" --install
   exits 2 "--install and --server are valid with --clients only"
-  run "$TOP/tools/bench.sh" --clients one,two classes
-  exits 2 "--clients: the test classes needs the clients of the test bed: "
+  run "$TOP/tools/bench.sh" --clients one,two strangers
+  exits 2 "--clients: the test strangers needs the clients of the test bed: "
   run "$TOP/tools/bench.sh" --target haproxy weights
   exits 2 "--target: the test weights cannot run haproxy"
 }
 
 @test "bench.sh -l prints one line for each test" {
   run "$TOP/tools/bench.sh" -l
-  for name in alone baseline cap cgroup classes cpu cpu-shared cpu-threads cpu-weights inside isolation light many mix noisy process-limits recovery vhosts weights; do
+  for name in alone cap cpu cpu-shared cpu-threads cpu-weights inside isolation light mix noisy recovery vhosts weights; do
     exits 0 "$name"$'\t'
   done
 }

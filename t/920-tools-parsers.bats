@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Parsers of the output of siege, wrk, h2load, ab, sar, the handshake flood and crowd: valid and
-# invalid input.
+# Parsers of the output of siege, wrk, h2load, sar and crowd: valid and invalid input. t/926 has the forms of
+# siege and sar.
 
 TOP=$(cd -- "$BATS_TEST_DIRNAME/.." && pwd)
 
@@ -42,28 +42,6 @@ New configuration template added to /root/.siege
 END
 }
 
-siege_plain() {
-  cat <<'END'
-** SIEGE 4.0.7
-** Preparing 5 concurrent users for battle.
-The server is now under siege...
-Lifting the server siege...
-Transactions:		        2549 hits
-Availability:		       66.68 %
-Elapsed time:		        1.97 secs
-Data transferred:	        0.01 MB
-Response time:		        0.02 secs
-Transaction rate:	     1293.91 trans/sec
-Throughput:		        0.01 MB/sec
-Concurrency:		        4.86
-Successful transactions:        2549
-Failed transactions:	        1274
-Longest transaction:	        0.50
-Shortest transaction:	        0.00
-
-END
-}
-
 @test "siege's JSON is parsed" {
   siege_json >summary
   call siege siege_parse summary
@@ -74,24 +52,6 @@ END
   siege_json | sed '/response_time/s/0\.04/0.00/' >summary
   call siege siege_parse summary
   is '.mean_s * 1e6 | floor' 3939
-}
-
-@test "siege's plain text is parsed to the same values" {
-  siege_plain >summary
-  call siege siege_parse summary
-  is '[.transactions, .failures, .availability, .mean_s, .longest_s, .p99_s]' '[2549,1274,66.68,0.02,0.5,null]'
-}
-
-@test "siege: a truncated, empty or foreign file is rejected" {
-  siege_json | sed -n 1,8p >cut-json
-  siege_plain | sed -n 1,9p >cut-plain
-  : >empty
-  echo '{"transactions": "many"}' >foreign-json
-  ls -l / >foreign
-  for file in cut-json cut-plain empty foreign-json foreign missing; do
-    call siege siege_parse "$file"
-    refused "$file is not a complete siege summary"
-  done
 }
 
 @test "the end of a wrk run is parsed, with the sum of all kinds of failures" {
@@ -163,15 +123,6 @@ END
   is '[(.times | length), (.times | map(.[1]) | add * 1e6 | round / 1e6)]' '[118,3]'
 }
 
-@test "the end of a handshake flood is parsed" {
-  echo '{"done":120,"failed":40,"elapsed":2.000000}' >end
-  call handshake handshake_parse end
-  is '[.transactions, .failures, .rate, .availability]' '[120,40,60,75]'
-  : >empty
-  call handshake handshake_parse empty
-  refused "empty is not the complete output of handshake"
-}
-
 @test "the end of a crowd becomes a record, also without an answer" {
   local at
   at=$(jq -nc '[range(118) / 100]')
@@ -211,29 +162,6 @@ END
   done
 }
 
-ab_end() {
-  cat <<'END'
-This is ApacheBench, Version 2.3 <$Revision$>
-Server Port:            80
-Concurrency Level:      50
-Time taken for tests:   2.000 seconds
-Complete requests:      300
-Failed requests:        0
-Non-2xx responses:      100
-Time per request:       159.102 [ms] (mean)
-Time per request:       3.182 [ms] (mean, across all concurrent requests)
-END
-  printf 'Percentage served,Time in ms\n0,12.966\n50,137.500\n99,347.500\n100,348.187\n' >csv
-}
-
-@test "the end of an ab run and its percentiles are parsed" {
-  ab_end >end
-  call ab ab_parse end csv
-  is '[.transactions, .failures, .rate, .elapsed_s]' '[200,100,100,2]'
-  is '[.mean_s, .p50_s, .p99_s, .p999_s, .longest_s]' '[0.159102,0.1375,0.3475,null,0.348187]'
-  is .times '[[0.1375,3],[0.3475,3],[0.348187,3]]'
-}
-
 @test "percentiles of several clients are computed from all response times" {
   # 1000 responses of 1 to 1000 ms and 3000 of 2 s, as if one client had all 4000.
   run bash -c '. "$1/tools/lib/common.sh"; lib_jq load "
@@ -243,17 +171,12 @@ END
   is 'map(. * 100 | round)' '[20,50,80,100,200,200]'
 }
 
-@test "h2load, ab: a truncated, empty or foreign file is rejected" {
+@test "h2load: a truncated, empty or foreign file is rejected" {
   h2load_end | sed -n 1,2p >h2load-cut; h2load_end | sed 1,2d >h2load-head; h2load_end | sed '$d' >h2load-untimed
-  ab_end | sed -n 1,3p >ab-cut; ab_end | sed -n 1,5p >ab-short
   : >empty
   for file in h2load-cut h2load-head h2load-untimed empty missing; do
     call h2load h2load_parse "$file" log 2>/dev/null
     [ "$status" -ne 0 ] && [[ $output == *"$file is not the complete output of h2load"* ]]
-  done
-  for file in ab-cut ab-short empty; do
-    call ab ab_parse "$file" csv
-    refused "$file is not the complete output of ab"
   done
 }
 
@@ -273,18 +196,6 @@ END
   run bash -c '. "$1/tools/lib/common.sh"; . "$1/tools/lib/sar.sh"
     sar_jq "run(\$server; \$clients)" -c --arg server 0 --arg clients 0 <json' - "$TOP"
   is '[.samples, .cpu.server.user, .cpu.server.idle, .cpu.server.busy, .memory.used_kb]' '[2,30,60,40,200]'
-}
-
-@test "sar: a truncated, empty or foreign file is rejected" {
-  command -v sar >/dev/null || skip "no sar"
-  LC_ALL=C sar -o record 1 1 >/dev/null 2>&1
-  head -c $(($(stat -c %s record) - 200)) record >cut-short
-  : >empty
-  ls -l / >foreign
-  for file in cut-short empty foreign missing; do
-    call sar sar_summary "$file" 0
-    refused "$file is not a complete sar record"
-  done
 }
 
 # A server that closes its first connection and sends nothing on the others.
@@ -313,7 +224,7 @@ silent_server() { # its port is written to the file "port"
   IFS=: read -ra folders <<<"$VL_JQ"
   for folder in "${folders[@]}"; do
     "$folder/jq" --version
-    VL_JQ='' PATH=$folder:$PATH bats "$TOP"/t/92[0567]-*.bats "$TOP/t/955-tools-report.bats" >out 2>&1 ||
+    VL_JQ='' PATH=$folder:$PATH bats "$TOP"/t/92[0567]-*.bats >out 2>&1 ||
       { grep -A 20 '^not ok' out; return 1; }
   done
 }

@@ -79,7 +79,7 @@ reasons() { # <filter> [busy]: kinds and sentences
   with_bench 'for name in $(test_list | cut -f 1); do (test_read "$name"; trial=([page]=static); printf "%s %s\n" "$name" "$(trial_is_busy)"); done |
     sed -n "s/ false//p" | LC_ALL=C sort | paste -sd " "
     test_read noisy; trial=([page]=sleep); trial_is_busy'
-  is "${lines[0]}" 'calls cap fleet frameworks inside inside-http2 inside-net inside-tls isolation light long mix steady strangers tls-light unit waiting'
+  is "${lines[0]}" 'calls cap fleet inside inside-http2 inside-tls isolation light long mix strangers tls-light waiting'
   is "${lines[1]}" false
 }
 
@@ -92,7 +92,7 @@ reasons() { # <filter> [busy]: kinds and sentences
   : >load1.siege
   : >load2.wrk
   # shellcheck disable=SC2016  # for the shell there
-  overdue='trial[again]=; sleep 60 & trial_load_of[$!]="2 500 site2 $3"; trial_overdue "$!"; echo "${trial[lost]}, again: ${trial[again]}"'
+  overdue='trial[again]=; sleep 60 >/dev/null 2>&1 3>&- & trial_load_of[$!]="2 500 site2 $3"; trial_overdue "$!"; echo "${trial[lost]}, again: ${trial[again]}"'
   with_bench "$overdue" load1
   is "$output" 'the load of client 2, 500 users on site2: it was still running a minute after its end was due, again: yes'
   with_bench "$overdue" load2
@@ -112,7 +112,7 @@ measured() { # <option>...
   declare -f run_json >functions
   with_bench '. ./functions; shift 2
     n=0
-    need_root() { :; }; prepare() { mkdir -p "${measure[out]}"; }; measure_tune() { :; }; html_write() { :; }
+    need_root() { :; }; prepare() { mkdir -p "${measure[out]}"; }; measure_tune() { :; }
     trial_run() {
       n=$((n + 1)) trial[lost]=
       local given=.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# needs: bed h2load haproxy mod_lua openssl openssl-dev
+# needs: bed h2load mod_lua openssl
 # The test bed: up, changes, recovery after crashes, and a complete down.
 
 bats_require_minimum_version 1.5.0
@@ -224,19 +224,12 @@ in_group() { # <pid> <site>   of the hierarchy that counts CPU time
   nothing_left
 }
 
-@test "up -T serves the sites over TLS, HTTP/1.1 and HTTP/2, and a handshake flood completes some" {
+@test "up -T serves the sites over TLS, HTTP/1.1 and HTTP/2" {
   command -v openssl >/dev/null || skip "no openssl"
   bed up -T
   [ "$status" -eq 0 ]
   [[ $(ip netns exec vl-client2 curl -sS -m 5 --cacert "$DIR/tls/cert.pem" -w '%{http_version}' https://site2.test/) == *"<h1>site2.test"*2 ]]
   [[ $(ip netns exec vl-client1 curl -sS -m 5 --http1.1 --cacert "$DIR/tls/cert.pem" https://site1.test/info.php) == *"phpinfo()"* ]]
-  [[ -e /usr/include/openssl/ssl.h ]] || skip "no openssl/ssl.h"
-  gcc -O2 -Wall -Werror -o "$BATS_TEST_TMPDIR/handshake" "$TOP/tools/lib/handshake.c" -lssl -lcrypto
-  for kind in handshake hello; do
-    run ip netns exec vl-client1 "$BATS_TEST_TMPDIR/handshake" "$kind" site1.test 443 5 2
-    printf '%s: %s\n' "$kind" "$output"
-    jq -e '.done >= 5 and .failed == 0' <<<"$output"
-  done
 }
 
 # Prints each address that is in the access log and how many requests it sent.
@@ -251,29 +244,30 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   printf '%s\n' "$output"
   jq -e '.good >= 300 and .refused + .broken + .gave_up == 0 and .timed == .good' <<<"$output"
   [ "$(senders | grep -cE '^198\.19\.(128\.25[0-5]|129\.[0-9]+|130\.([0-9]|[12][0-9]|3[0-7])) ')" -eq 300 ]
+  begin() { crowd "${@:2}" >"$BATS_TEST_TMPDIR/$1" 3>&- & crowds+=("$!"); }      # <name> <as crowd>
+  said() { printf '%s: ' "$1"; cat "$BATS_TEST_TMPDIR/$1"; jq -e "$2" "$BATS_TEST_TMPDIR/$1"; }   # <name> <jq filter>
+  local crowds=()
+  begin rate '/sleep.php?ms=2000' 4 3 rate=5
+  begin missing /missing.html 4 1
+  begin slow / 4 2 rate=2 pause=0.1
+  begin paused / 4 2 rate=2 pause=10 patience=1
+  begin held '/sleep.php?ms=2000' 4 1 hold=1
+  begin kept / 4 1 hold=1
+  begin refused /missing.html 4 1 hold=1
+  wait "${crowds[@]}"
   # 20 requests a second, although each takes 2 s; the last ones count as they are.
-  run crowd '/sleep.php?ms=2000' 4 3 rate=5
-  printf '%s\n' "$output"
-  jq -e '.begun >= 55 and .begun <= 61 and .good < .begun and .timed == .begun and .p50 >= 0' <<<"$output"
+  said rate '.begun >= 55 and .begun <= 61 and .good < .begun and .timed == .begun and .p50 >= 0'
+  said missing '.good == 0 and .refused > 0'
+  # Slow clients never end their requests, and Apache answers 400 after 8 headers.
+  said slow '.good == 0 and .broken == 0 and .refused >= 4'
+  said paused '.good == 0 and .refused == 0 and .gave_up >= 4'
+  # Each client sends one request and keeps the connection, which Apache ends after the page.
+  said held '.begun == 4 and .good == 0'
+  said kept '.begun == 4 and .good == 4 and .timed == 4 and .longest < 1'
+  said refused '.begun == 4 and .refused == 4'
   run crowd '/sleep.php?ms=30000' 4 3 rate=1 patience=1
   printf '%s\n' "$output"
   jq -e '.good == 0 and .gave_up >= 4 and .timed == .begun and .longest < 2' <<<"$output"
-  run crowd /missing.html 4 1
-  jq -e '.good == 0 and .refused > 0' <<<"$output"
-  # Slow clients never end their requests, and Apache answers 400 after 8 headers.
-  run crowd / 4 2 rate=2 pause=0.1
-  printf '%s\n' "$output"
-  jq -e '.good == 0 and .broken == 0 and .refused >= 4' <<<"$output"
-  run crowd / 4 2 rate=2 pause=10 patience=1
-  jq -e '.good == 0 and .refused == 0 and .gave_up >= 4' <<<"$output"
-  # Each client sends one request and keeps the connection, which Apache ends after the page.
-  run crowd '/sleep.php?ms=2000' 4 1 hold=1
-  jq -e '.begun == 4 and .good == 0' <<<"$output"
-  run crowd / 4 1 hold=1
-  printf '%s\n' "$output"
-  jq -e '.begun == 4 and .good == 4 and .timed == 4 and .longest < 1' <<<"$output"
-  run crowd /missing.html 4 1 hold=1
-  jq -e '.begun == 4 and .refused == 4' <<<"$output"
   run crowd / 4 1 streams=1
   [ "$status" -eq 2 ]
 }
@@ -287,41 +281,8 @@ senders() { sort "$DIR/senders.log" | uniq -c | awk '{ print $2, $1 }'; }
   [[ $output == *'Hello, world'* && $output != *testbed* ]]
 }
 
-@test "up -F runs HAProxy before Apache, with and without the PROXY protocol, until down" {
-  command -v haproxy >/dev/null || skip "no haproxy"
-  for front in keepalive proxy; do
-    bed up -F "$front" -D 'LogFormat "%a %v" from' -D "CustomLog $DIR/from.log from"
-    [ "$status" -eq 0 ]
-    [[ $(fetch 3 http://site3.test/) == *"<h1>site3.test"* ]]
-    pid=$(<"$DIR/haproxy.pid")
-    bed status
-    [ "$status" -eq 0 ]
-    [[ $output == *$'haproxy\t'"$pid"* ]]
-    if [[ $front == proxy ]]; then grep -q '^198.18.0.13 site3.test' "$DIR/from.log"; else grep -q '^198.18.0.1 site3.test' "$DIR/from.log"; fi
-  done
-  bed down
-  nothing_left
-}
-
-@test "sandboxes.sh prints what sandboxes cost, starts one keeper for each site and leaves nothing" {
-  local line words
-  [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
-  unshare --user --mount --pid --ipc --fork true 2>/dev/null || skip "no user namespaces for root"
-  run --separate-stderr "$TOP/tools/sandboxes.sh" -n 20 3>&-
-  # shellcheck disable=SC2154  # set by run --separate-stderr
-  printf '%s\n' "$output" "$stderr"
-  [ "$status" -ne 77 ] || skip "${stderr##*$'\n'}"
-  [ "$status" -eq 0 ]
-  [ "${#lines[@]}" -eq 4 ]
-  for line in "${lines[@]:1}"; do
-    read -ra words <<<"$line"           # sandbox, seconds, MB, seconds, seconds, keepers, processes, MB
-    [ "${words[10]}" -eq 0 ]
-    if [[ ${words[0]} == Full ]]; then ((words[9] >= 20)); else ((words[9] == 0)); fi
-  done
-  nothing_left
-}
-
 @test "memory.sh prints the memory of an idle connection for each protocol and cleans up" {
+  [[ ${VL_LONG:-0} != 0 ]] || skip "long: tools/check.sh --all"
   command -v h2load >/dev/null || skip "no h2load"
   [[ -e ${VL_BUILD_DIR:-$TOP}/mod_vhostlimit/.libs/mod_vhostlimit.so ]] || skip "the module is not built"
   run --separate-stderr "$TOP/tools/memory.sh" -n 100 3>&-

@@ -10,13 +10,12 @@ load lib/httpd
 BED=${VL_BED:-vhostlimit-testbed}
 DIR=/run/$BED
 
-need_gnuplot() { need_program gnuplot; }
 need_fleet() { need_pkgconfig hiredis && need_pkgconfig jansson; }
 need_pkgconfig() { pkg-config --exists "$1" || { echo "no $1"; return 1; }; }
 need_redis() { need_program redis-server; }
 
 setup() {
-  requires root netns siege wrk sar gnuplot
+  requires root netns siege wrk sar
   cd "$BATS_TEST_TMPDIR" || return
 }
 
@@ -63,43 +62,28 @@ interrupted_after_a_run() { # <signal>
   nothing_left
 }
 
-# Beside other load siege needs a part of the first second to start its threads.
-@test "bench.sh --quick measures both pages on both targets" {
-  run --separate-stderr "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --load siege -w 400 -o out 3>&-
+@test "a measurement: the order of targets rotates, all runs are kept, weights reach the module, and the result says what was measured" {
+  run --separate-stderr "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --repeat 2 --page php --target plain,vhostlimit -o out weights 3>&-
   # shellcheck disable=SC2154  # set by run --separate-stderr
   printf '%s\n%s\n' "$output" "$stderr"
   [ "$status" -eq 0 ]
-  [[ $output == *"Jain's index"* && $output == *"static: victim's rate / half of plain"* && $output == *"php: victim's rate"* ]]
-  [[ $stderr == *" left"* ]]
   nothing_left
-  is='[.runs[] | "\(.page) \(.target) \(.clients | length) \(.sites | map(.users) | join("+"))"] | join(", ")'
-  got=$(jq -r "$is" out/result.json)
-  echo "$got"
-  [ "$got" = "static plain 3 100+1000, static vhostlimit 3 100+1000, php plain 3 100+1000, php vhostlimit 3 100+1000" ]
+  [ "$(jq -r '[.runs[] | "\(.repetition) \(.target) \(.sites | map(.users) | join("+"))"] | join(", ")' out/result.json)" = \
+    '1 plain 300+300+300, 1 vhostlimit 300+300+300, 2 vhostlimit 300+300+300, 2 plain 300+300+300' ]
+  jq -e '[.runs[] | select(.target == "vhostlimit")] | all(.sites[0].p99_s > 0)' out/result.json
+  jq -e '.rows | length == 1 and (.[0].values | length) == 2' out/result.json
+  jq -e '.runs[1] | [.status.vhosts[] | select(.name | startswith("site")) | .weight] == [300, 200, 100]' out/result.json
+  admitted_by_weight
+  [[ $output == *"Jain's index"* && $stderr == *" left"* ]]
   jq -e 'all(.runs[]; .total.rate > 0 and .jain > 0 and .sar.cpu.server.busy > 0 and .sar.memory.used_kb > 0)' out/result.json
-  jq -e '.schema == 2 and .complete and .machine.kernel and .machine.httpd and (.options.load | startswith("siege"))' out/result.json
-  jq -e '[.rows[] | select(.name | test("^victim.s rate")) | .median] | length == 2 and all(. > 0)' out/result.json
-  jq -e 'all(.runs[]; .commands | any(test("vl-client2 .* siege .*-c500 ")))' out/result.json
-  jq -e '.options.command | contains("--quick --seconds 2 --keep-noisy --load siege")' out/result.json
+  jq -e '.schema == 2 and .complete and .machine.kernel and .machine.httpd and (.options.load | startswith("wrk"))' out/result.json
+  jq -e 'all(.runs[]; .commands | any(test("vl-client2 .* wrk .*-c300 ")))' out/result.json
+  jq -e '.options.command | contains("--quick --seconds 2 --keep-noisy --repeat 2")' out/result.json
   jq -e '.build | (.module_sha256 | length == 64) and .cflags == "-g -O2" and .configure == ""' out/result.json
   [ "$(sha256sum out/mod_vhostlimit.so | cut -d ' ' -f 1)" = "$(jq -r .build.module_sha256 out/result.json)" ]
   grep -q "LoadModule vhostlimit_module \"$DIR/mod_vhostlimit.so\"" out/1-php-vhostlimit.conf
   [[ $output == *"module:    "*"CFLAGS -g -O2; SHA-256 $(jq -r .build.module_sha256 out/result.json)"* ]]
   jq -e 'all(.runs[]; .others_cpu >= 0 and (.client_cpu | length) == 1 and (.noise | type) == "array")' out/result.json
-  grep -q '<svg' out/report.html
-  [[ -s out/report.png ]]
-}
-
-@test "repetitions: the order of targets rotates, all runs are kept, and weights reach the module" {
-  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --repeat 2 --page php --target plain,vhostlimit -o out weights 3>&-
-  printf '%s\n' "$output"
-  [ "$status" -eq 0 ]
-  [ "$(jq -r '[.runs[] | "\(.repetition) \(.target)"] | join(", ")' out/result.json)" = \
-    '1 plain, 1 vhostlimit, 2 vhostlimit, 2 plain' ]
-  jq -e '[.runs[] | select(.target == "vhostlimit")] | all(.sites[0].p99_s > 0)' out/result.json
-  jq -e '.rows | length == 1 and (.[0].values | length) == 2' out/result.json
-  jq -e '.runs[1] | [.status.vhosts[] | select(.name | startswith("site")) | .weight] == [300, 200, 100]' out/result.json
-  admitted_by_weight
 }
 
 # Of the requests admitted between two samples that both find all three sites waiting for
@@ -133,18 +117,6 @@ admitted_by_weight() {
   jq -e '.rows | length == 2 and all(.median != null and .median < 30)' out/result.json
 }
 
-@test "https and http of a site are asked in one run, and have one share of the CPU" {
-  grep -qE '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts || skip "no cgroups here"
-  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page static -o out schemes 3>&-
-  printf '%s\n' "$output"
-  [ "$status" -eq 0 ]
-  nothing_left
-  jq -e 'all(.runs[]; (.sites | length) == 3 and (.target == "plain" or all(.sites[]; .transactions > 0)))' out/result.json
-  jq -e '.runs[0].commands | any(test(" https://site1.test/")) and any(test(" http://site1.test/"))' out/result.json
-  jq -e '.runs[] | select(.target == "vhostlimit") | .status.vhosts | map(select(.name == "site1.test")) | length == 1' out/result.json
-  jq -e '.rows | map(select(.name | test("CPU time"))) | length == 2 and all(.median > 0 and .median < 1)' out/result.json
-}
-
 @test "a fleet: three servers with a quota each, a store that dies, and every row is measured" {
   requires long fleet redis
   grep -qE '^[^ ]+ [^ ]+ cgroup2? ' /proc/self/mounts || skip "no cgroups here"
@@ -162,16 +134,16 @@ admitted_by_weight() {
 
 @test "HAProxy ends TLS and speaks HTTP/2 where a test wants it, and a scene has its own protocol" {
   requires haproxy h2load openssl
-  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page sleep --target haproxy -o out overview 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --page static --target haproxy -o out overview 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
   jq -e '[.runs[] | "\(.scene) \(.keepalive)"] == ["http1-close false", "https-kept true", "http2 false"]' out/result.json
   jq -e 'all(.runs[]; .total.transactions > 0 and .server_cpus == 1)' out/result.json
-  grep -q 'bind 198.18.0.1:443 ssl crt .* alpn h2,http/1.1 ' out/1-sleep-haproxy-http2.conf
-  grep -q 'bind 198.18.0.1:80 backlog' out/1-sleep-haproxy-http1-close.conf
-  run ! grep SSLEngine out/1-sleep-haproxy-http2.conf
-  grep -q 'Application protocol: h2' out/1-sleep-haproxy-http2-load1.h2load
+  grep -q 'bind 198.18.0.1:443 ssl crt .* alpn h2,http/1.1 ' out/1-static-haproxy-http2.conf
+  grep -q 'bind 198.18.0.1:80 backlog' out/1-static-haproxy-http1-close.conf
+  run ! grep SSLEngine out/1-static-haproxy-http2.conf
+  grep -q 'Application protocol: h2' out/1-static-haproxy-http2-load1.h2load
 }
 
 @test "an interrupted measurement reports its complete runs and leaves nothing" {
@@ -186,7 +158,7 @@ admitted_by_weight() {
 
 @test "noisy with mod_qos, haproxy and process-limit: each has its own configuration and rows" {
   requires haproxy mod_qos
-  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page sleep --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
+  run "$TOP/tools/bench.sh" --quick --seconds 2 --keep-noisy --page static --target plain,mod_qos,haproxy,process-limit -w 100 -o out 3>&-
   printf '%s\n' "$output"
   [ "$status" -eq 0 ]
   nothing_left
@@ -194,8 +166,21 @@ admitted_by_weight() {
   jq -e 'all(.runs[]; .total.transactions > 0 and (.sites | length) == 2)' out/result.json
   jq -e '[.runs[] | select(.target | IN("haproxy", "process-limit"))] | length == 2 and all(.[].sites[]; .transactions > 0)' out/result.json
   [ "$(jq -r '[.rows[].target] | unique | join(" ")' out/result.json)" = 'haproxy mod_qos process-limit' ]
-  grep -q 'QS_LocRequestLimitDefault 33' out/1-sleep-mod_qos.conf
-  [ "$(grep -c 'maxconn 33$' out/1-sleep-haproxy.conf)" -eq 3 ]
-  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-sleep-process-limit.conf)" -eq 2 ]
-  run ! grep -E 'haproxy|QS_' out/1-sleep-plain.conf
+  grep -q 'QS_LocRequestLimitDefault 33' out/1-static-mod_qos.conf
+  [ "$(grep -c 'maxconn 33$' out/1-static-haproxy.conf)" -eq 3 ]
+  [ "$(grep -c '^MaxRequestWorkers 50$' out/1-static-process-limit.conf)" -eq 2 ]
+  run ! grep -E 'haproxy|QS_' out/1-static-plain.conf
 }
+
+@test "sandbox: each request of a CGI program runs in a sandbox, over HTTP/2" {
+  requires bubblewrap h2load mod_http2
+  run --separate-stderr "$TOP/tools/bench.sh" --quick --seconds 1 --keep-noisy --target bubblewrap -o out sandbox 3>&-
+  printf '%s\n%s\n' "$output" "$stderr"
+  [[ $status -ne 77 ]] || skip "$stderr"
+  [ "$status" -eq 0 ]
+  nothing_left
+  jq -e '[.runs[] | [.scene, .clients[0].users]] == [["c10", 10], ["c100-m10", 1000]]' out/result.json
+  jq -e '.runs[0].total.transactions > 0 and all(.runs[]; .commands | any(test(" h2load .*-m(1|10) ")))' out/result.json
+}
+
+need_bubblewrap() { need_program bwrap; }

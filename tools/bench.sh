@@ -3,17 +3,14 @@
 # Summary: measure how sites share one Apache server, without and with the module:
 #          installs missing packages, builds, runs the loads, prints tables and ratios
 # Usage:   bench.sh [OPTION]... [TEST]
-#          bench.sh --compare A B
 #   TEST              what to measure (noisy); -l lists the tests
 #   --quick           3 seconds a run, one repetition: shows that everything works; its
 #                     figures are not a measurement. The default is 25 seconds a run and
 #                     three repetitions, about seven minutes for noisy. A run of overload
 #                     takes 60 seconds, 15 with --quick
 #   --full            publishable length: five minutes a run, three repetitions, about
-#                     65 minutes for noisy; process-limits runs one minute, with all loads
-#                     and schemes, about three hours
-#   --seconds N       N seconds a run instead, from 1 to 3600; not for tests whose runs end
-#                     after a number of requests
+#                     65 minutes for noisy
+#   --seconds N       N seconds a run instead, from 1 to 3600
 #   --repeat N        run N times, alternating targets; median and range are reported
 #                     (3; 10 for isolation; 1 with --quick)
 #   --strict          exit 1 if a row misses its bar
@@ -25,11 +22,10 @@
 #                     or if its rate is below a fifth of the median of the same runs
 #   --target LIST     what is compared: plain, vhostlimit; plain-best, which is plain
 #                     Apache with the number of threads that was fastest in short runs
-#                     with 25, 50, 100, WORKERS and 1200; limits40 and limits20, process
-#                     limits (default: the test's); noisy also takes mod_qos, haproxy and
-#                     process-limit, and overload takes haproxy; isolation takes mod_qos,
-#                     haproxy and nginx
-#   --page LIST       the pages: static, large, php, sleep (default: the test's)
+#                     with 25, 50, 100, WORKERS and 1200 (default: the test's); noisy also
+#                     takes mod_qos, haproxy and process-limit, and overload takes haproxy;
+#                     isolation takes mod_qos, haproxy and nginx
+#   --page LIST       the pages: static, php, sleep (default: the test's)
 #   --load NAME       the load generator: siege or wrk (wrk; siege with --clients)
 #   --clients LIST    generate the load on up to three other machines, host1,host2,host3,
 #                     over ssh with the keys, ports and users of ~/.ssh/config, as root
@@ -41,8 +37,6 @@
 #   --install         install the load generator on clients that lack it
 #   --server ADDRESS  address that the clients use to reach this machine; needed if they
 #                     see several addresses, or one that is not its own
-#   --docroot DIR     where the test frameworks puts its applications, on any file
-#                     system; may be repeated to compare file systems (/var/tmp)
 #   -k                clients keep their connections alive
 #   --server-cpus N   the server has N CPUs of this machine, the load generators the
 #                     others (1)
@@ -56,15 +50,12 @@
 #   -l                list the tests
 #   -h, --help        this help
 #   --version         the version
-#   --compare A B     print two result folders of the same test side by side, with ratios
-#                     and whether they differ by more than the range of the repetitions
 #   The module is built from this checkout with the default flags in the folder
 #   .bench-build, however the checkout itself is configured; result.json has the commit,
 #   the flags and the module's SHA-256.
 #   The table goes to stdout, all other messages to stderr. The result folder gets the
-#   table, report.html for a browser, the main chart as report.png, and of a test that
-#   shows the targets side by side table.md.
-# Exit:    0 measured, or compared; also if void runs left gaps, which the report names;
+#   table, and of a test that shows the targets side by side table.md.
+# Exit:    0 measured; also if void runs left gaps, which the report names;
 #          1 with --strict: a row missed its bar; 2 usage; 3 failed, a client was lost,
 #          or with --strict a bar could not be judged; 77 cannot run, and the message
 #          says why: not root, a program is missing and cannot be installed, a port is
@@ -82,7 +73,6 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/sar.sh"
 . "$here/lib/target.sh"
 . "$here/lib/sandbox.sh"
-. "$here/lib/service.sh"
 . "$here/lib/page.sh"
 . "$here/lib/test.sh"
 . "$here/lib/trial.sh"
@@ -90,16 +80,13 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib/rows.sh"
 . "$here/lib/result.sh"
 . "$here/lib/report.sh"
-. "$here/lib/chart.sh"
-. "$here/lib/html.sh"
-. "$here/lib/compare.sh"
 . "$here/lib/measure.sh"
 
 declare -A option=([length]=default [seconds]='' [repeat]='' [targets]='' [pages]='' [load]='' [strict]=no [noisy]=void
-  [compare]=0 [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [docroots]='' [workers]='' [cpus]='' [awake]=no [clients]='')
+  [install]=no [server]='' [keepalive]=0 [lines]='' [out]='' [workers]='' [cpus]='' [awake]=no [clients]='')
 
 parse() {
-  parse_options lkw:D:o: quick,full,strict,keep-noisy,seconds:,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,awake,compare,docroot: "$@"
+  parse_options lkw:D:o: quick,full,strict,keep-noisy,seconds:,repeat:,target:,page:,load:,clients:,install,server:,server-cpus:,awake "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     case $1 in
@@ -107,7 +94,6 @@ parse() {
       --quick | --full) option[length]=${1#--} ;;
       --strict) option[strict]=yes ;;
       --keep-noisy) option[noisy]=keep ;;
-      --compare) option[compare]=1 ;;
       -k) option[keepalive]=1 ;;
       --install) option[install]=yes ;;
       --seconds) option[seconds]=$2; shift ;;
@@ -121,29 +107,19 @@ parse() {
       --awake) option[awake]=yes ;;
       -w) option[workers]=$2; shift ;;
       -D) option[lines]+=${option[lines]:+$'\n'}$2; shift ;;
-      --docroot) option[docroots]+=${option[docroots]:+$'\n'}$2; shift ;;
       -o) option[out]=$2; shift ;;
     esac
     shift
   done
   shift
-  ((! option[compare])) || compare "$@"
   (($# <= 1)) || misuse "expected one test, got $#: $*"
   test_known "${1-noisy}" || misuse "unknown test '$1' (-l lists the tests)"
-  test_read "${1-noisy}" keepalive="${option[keepalive]}" length="${option[length]}" pages="${option[pages]}" docroots="${option[docroots]}"
+  test_read "${1-noisy}" keepalive="${option[keepalive]}" length="${option[length]}"
   check_values
-}
-
-compare() { # <folder A> <folder B>; ends the program
-  (($# == 2)) || misuse "--compare needs two result folders, got $#"
-  need jq
-  compare_print "$@"
-  exit 0
 }
 
 check_values() {
   local word
-  check_docroots
   for word in ${option[targets]//,/ }; do
     target_known "$word" || misuse "--target: '$word' is not one of ${target_kinds[*]}"
     test_takes_target "$word" ||
@@ -152,24 +128,15 @@ check_values() {
   for word in ${option[pages]//,/ }; do
     page_known "$word" || misuse "--page: '$word' is not one of ${page_kinds[*]}"
     [[ ${test[pages]} != mixed ]] || misuse "--page: the test ${test[name]} has its own pages"
-    check_application "$word"
   done
   check_clients
   check_load
-  [[ -z ${option[seconds]} || $(test_ends) == timed ]] || misuse "--seconds: runs of the test ${test[name]} end after a number of requests"
   [[ ${option[seconds]:-1} =~ ^[1-9][0-9]{0,3}$ && ${option[seconds]:-1} -le 3600 ]] ||
     misuse "--seconds: '${option[seconds]}' is not a whole number from 1 to 3600"
   [[ ${option[repeat]:-1} =~ ^[1-9][0-9]?$ ]] || misuse "--repeat: '${option[repeat]}' is not a whole number from 1 to 99"
   [[ ${option[workers]:-25} =~ ^([1-9][0-9]{0,2})?(00|25|50|75)$ && ${option[workers]} != 00 ]] ||
     misuse "-w: '${option[workers]}' is not a multiple of 25"
   [[ ! ${option[targets]}${option[pages]} =~ ^,+|,, ]] || misuse "--target and --page need at least one name"
-}
-
-check_application() { # <page>: applications only on the test that sets them up
-  local is=no of=no
-  ! app_known "$1" || is=yes
-  ! test_has_apps || of=yes
-  [[ $is == "$of" ]] || misuse "--page: the test ${test[name]} has no page $1"
 }
 
 check_clients() {
@@ -195,14 +162,6 @@ check_load() {
   [[ -z ${option[load]} ]] || test_takes_load || misuse "--load: the test ${test[name]} always uses $own"
   option[load]=${option[load]:-$(remote_used && echo siege || echo wrk)}
   load_known "${option[load]}" || misuse "--load: '${option[load]}' is not one of ${load_kinds[*]}"
-}
-
-check_docroots() {
-  local dir
-  [[ -z ${option[docroots]} || ${test[name]} == frameworks ]] || misuse "--docroot: the test ${test[name]} has no applications"
-  while read -r dir; do
-    [[ -z $dir || -d $dir && $dir == /* ]] || misuse "--docroot: '$dir' is not the full path of a folder"
-  done <<<"${option[docroots]}"
 }
 
 # Sets what is measured, from the options and the test's description.
@@ -236,21 +195,18 @@ lengths() { # seconds of a run, of its warm-up, of a try of plain Apache; repeti
 }
 
 prepare() {
-  local target service generators needs
-  ! measure_has_unit || unit_need
+  local target generators needs
   mapfile -t generators < <(test_generators "${option[load]}")
   # shellcheck disable=SC2086  # names
-  mapfile -t needs < <(load_packages "${generators[@]}" && test_packages && target_packages ${measure[targets]//,/ } &&
-    service_packages ${test[needs]-})
+  mapfile -t needs < <(load_packages "${generators[@]}" && test_packages && target_packages ${measure[targets]//,/ })
   need_files "$(test_files_most)"
   # shellcheck disable=SC2086  # roles
   packages_install compiler make autotools libtool pkgconfig apxs httpd mime cgroup php \
-    network services sysctl util curl jq sar gnuplot fonts "${needs[@]}" ${test[modules]-}
+    network services sysctl util curl jq sar "${needs[@]}" ${test[modules]-}
   mkdir -p "${measure[out]}"
   if measure_has_module; then
     say "building the module with the default flags"
     ! fleet_used || build_bench_fleet
-    ! measure_has_unit || build_bench_ctl
     build_bench "${measure[out]}/mod_vhostlimit.so"
   fi
   bed_lock
@@ -258,16 +214,12 @@ prepare() {
   ! remote_used || on_exit remote_down
   on_exit progress_end
   say "setting up the test bed"
-  ! remote_used || remote_set "${option[install]}" "${option[server]}" "$(test_ends)" "${measure[keepalive]}" "${generators[@]}"
+  ! remote_used || remote_set "${option[install]}" "${option[server]}" "${measure[keepalive]}" "${generators[@]}"
   bed_up
   ! measure_has_module || bed_load "${measure[out]}/mod_vhostlimit.so"
   ! fleet_used || fleet_load "${measure[out]}"
-  ! measure_has_unit || install -m 755 "${measure[out]}/vhostlimitctl" "$bed_dir"
   if remote_used; then remote_reach; else load_prepare "${measure[keepalive]}" "${generators[@]}"; fi
   for target in ${measure[targets]//,/ }; do target_prepare "$target"; done
-  for service in ${test[needs]-}; do service_prepare "$service"; done
-  # shellcheck disable=SC2046  # names
-  service_apps $(measure_pages)
 }
 
 main() {

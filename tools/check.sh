@@ -32,12 +32,12 @@ analysers  t/040-guard-analysers.bats
 model      t/842-robust-model.bats
 memcheck   t/830-robust-valgrind.bats
 machines   t/890-robust-kernels.bats
-faults     t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
-bench      t/940-tools-bench.bats t/942-tools-isolation.bats t/950-tools-clients.bats t/960-tools-published.bats t/965-tools-killed.bats
+faults     t/575-accept-prefork.bats t/855-robust-abuse.bats t/860-robust-faults.bats t/865-robust-shortage.bats t/870-robust-loaded-restarts.bats t/885-robust-limits.bats t/unit/vl_slot_race.t
+bench      t/930-tools-setup.bats t/940-tools-bench.bats t/942-tools-isolation.bats t/950-tools-clients.bats t/965-tools-killed.bats
 package    t/970-tools-package.bats t/972-tools-week.bats
 ansible    t/985-tools-ansible.bats
 fuzz       tools/fuzz.sh -s 60 : t/840-robust-fuzz.bats
-soak       tools/soak.sh -s 900 : t/880-robust-soak.bats
+soak       t/880-robust-soak.bats
 asan       tools/sanitize.sh asan : t
 tsan       tools/sanitize.sh tsan : t
 every      t/990-tools-every.bats

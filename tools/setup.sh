@@ -13,8 +13,6 @@
 #   -m MPM       event, worker or prefork (event)
 #   -w WORKERS   MaxRequestWorkers; for event and worker a multiple of 25 (400)
 #   -p CHILDREN  PHP-FPM children (10); with -P for each site
-#   -F FRONT     an HAProxy in front of Apache: keepalive (plain HTTP; its connections
-#                carry requests of all sites) or proxy (PROXY protocol, version 2)
 #   -h, --help   this help
 #   --version    the version
 #   Example: ip netns exec vl-client1 curl http://site1.test/
@@ -33,7 +31,7 @@ here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 
 parse() { # leaves the command in command, and the rest in arguments
   local with=''
-  parse_options LMPTD:m:w:p:F: '' "$@"
+  parse_options LMPTD:m:w:p: '' "$@"
   set -- "${words[@]}"
   while [[ $1 != -- ]]; do
     with=$1
@@ -46,7 +44,6 @@ parse() { # leaves the command in command, and the rest in arguments
       -m) bed_set mpm="$2"; shift ;;
       -w) bed_set workers="$2"; shift ;;
       -p) bed_set children="$2"; shift ;;
-      -F) bed_set front="$2"; shift ;;
     esac
     shift
   done
@@ -66,8 +63,6 @@ check_values() {
   [[ ${bed[workers]} =~ ^[1-9][0-9]{0,4}$ ]] || misuse "-w: '${bed[workers]}' is not a whole number from 1 to 99999"
   [[ ${bed[mpm]} == prefork ]] || ((bed[workers] % 25 == 0)) || misuse "-w: '${bed[workers]}' is not a multiple of 25"
   [[ ${bed[children]} =~ ^[1-9][0-9]{0,3}$ ]] || misuse "-p: '${bed[children]}' is not a whole number from 1 to 9999"
-  bed_front_known "${bed[front]}" || misuse "-F: '${bed[front]}' is not none, keepalive or proxy"
-  [[ ${bed[front]} == none || ${bed[tls]} == off ]] || misuse "-F and -T: the HAProxy of the test bed has no TLS"
 }
 
 give_up() { # undoes a start that was interrupted or failed

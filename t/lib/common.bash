@@ -147,7 +147,7 @@ gone() { [[ ! -e /proc/$1 || $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [Z
 signal_until_gone() { # <signal> <pid> [<seconds>]
   wait_until "${3-120}" signalled "$1" "$2"
 }
-signalled() { gone "$2" || { kill "-$1" "$2" 2>/dev/null && time_passes 3000; gone "$2"; }; }
+signalled() { gone "$2" || { kill "-$1" "$2" 2>/dev/null; poll_until 3 gone "$2"; }; }
 
 # Suspends processes with SIGSTOP. The kernel stops the threads one after the other, so the
 # last one may accept a connection after kill has returned.

@@ -15,12 +15,11 @@ validator() {
 }
 
 start_frail() { # <as start_httpd>...
-  local so=$BATS_FILE_TMPDIR/fail_syscalls.so
-  [[ -e $so ]] || cc -shared -fPIC -o "$so" "$TOP/t/lib/fail_syscalls.c" -ldl
+  local so
+  so=$(preload_library fail_syscalls)
   SHORT=$BATS_TEST_TMPDIR/short
   mkdir -p "$SHORT"
   chmod 777 "$SHORT"
-  chmod a+rx "$BATS_FILE_TMPDIR" "$BATS_TEST_TMPDIR" "$so"
   export SHORT
   rm -rf "$HTTPD_ROOT"
   mkdir -p "$HTTPD_ROOT"

@@ -10,13 +10,7 @@ need_fleet() { [[ -x $FLEET_DAEMON ]] || { echo "vhostlimit-fleet is not built (
 need_redis() { command -v redis-server >/dev/null || { echo "no redis-server"; return 1; }; }
 need_sentinel() { command -v redis-sentinel >/dev/null || { echo "no redis-sentinel"; return 1; }; }
 
-# Runs a command for a server: its folder, its port, its control socket.
-on_web() { # <name> <command>...
-  # shellcheck disable=SC2034  # lib/httpd.bash uses it
-  local HTTPD_ROOT=$BATS_FILE_TMPDIR/$1/httpd
-  local BATS_FILE_TMPDIR=$BATS_FILE_TMPDIR/$1
-  "${@:2}"
-}
+on_web() { on_server_named "$@"; }              # <name> <command>...
 
 # ---- the store ---------------------------------------------------------------------
 
@@ -38,8 +32,6 @@ kill_store() { kill -KILL "$store_pid" 2>/dev/null || :; wait "$store_pid" 2>/de
 # Starts a server; with a quota its processes have so many per cent of one processor.
 start_web() { # <name> <quota or ''> [as configure_httpd]...
   local root
-  mkdir -p "$BATS_FILE_TMPDIR/$1"
-  chmod a+rx "$BATS_FILE_TMPDIR" "$BATS_FILE_TMPDIR/$1"
   if [[ -z $2 ]]; then
     on_web "$1" start_httpd "${@:3}"
   else

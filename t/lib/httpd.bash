@@ -213,7 +213,33 @@ start_httpd() { # <as configure_httpd>...
   launch_httpd
 }
 
+# Builds a library of t/lib to preload, readable by the server, and prints its path.
+preload_library() { # <name>
+  local so=$BATS_FILE_TMPDIR/$1.so
+  [[ -e $so ]] || cc -Wall -shared -fPIC -o "$so" "$TOP/t/lib/$1.c" -ldl
+  chmod a+rx "$BATS_FILE_TMPDIR" "$BATS_TEST_TMPDIR" "$so"
+  printf '%s\n' "$so"
+}
+
+start_preloaded() { # <name> <as start_httpd>...
+  export LD_PRELOAD
+  LD_PRELOAD=$(preload_library "$1")
+  start_httpd "${@:2}"
+  unset LD_PRELOAD
+}
+
+# Runs a command for another server of the file: its folder, its port.
+on_server_named() { # <name> <command>...
+  # shellcheck disable=SC2034  # the helpers read it
+  local HTTPD_ROOT=$BATS_FILE_TMPDIR/$1/httpd BATS_FILE_TMPDIR=$BATS_FILE_TMPDIR/$1
+  mkdir -p "$BATS_FILE_TMPDIR"
+  chmod a+rx "${BATS_FILE_TMPDIR%/*}" "$BATS_FILE_TMPDIR"
+  "${@:2}"
+}
+
+# A server that was killed may still have its port.
 launch_httpd() {
+  poll_until $((5 * SLOWER)) nothing_listens || :
   (detached "$(httpd_program)" -f "$HTTPD_ROOT/httpd.conf" -k start) >"$HTTPD_ROOT/start.out" 2>&1 ||
     { cat "$HTTPD_ROOT/start.out"; fail "server did not start"; show_log; return 1; }
   wait_until 10 httpd_ready || { show_log; return 1; }

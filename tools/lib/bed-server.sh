@@ -3,7 +3,7 @@
 # The server of the test bed: pages, PHP-FPM and Apache.  Part of bed.sh, which has the
 # variables.
 
-bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and pages that burn CPU time or sleep
+bed_pages() { # about 1 KB of text, phpinfo(), and pages that burn CPU time or sleep
   local site dir line
   for site in "${bed_sites[@]}"; do
     dir=$bed_dir/www/$site
@@ -16,13 +16,11 @@ bed_pages() { # about 1 KB of text, 1 MB, phpinfo(), and pages that burn CPU tim
         printf '<p>Line %s of the static page of %s.test, all alike.\n' "$line" "$site"
       done
     } >"$dir/index.html"
-    head -c 1M /dev/zero >"$dir/large.bin"
   done
 }
 
 # Files of a PHP-FPM are named after it: fpm if all sites share it, otherwise fpm-site1
-# and so on.  A pool's socket has the name of the pool's site, if it is of one.  A unit has
-# the socket only.
+# and so on.  A pool's socket has the name of the pool's site, if it is of one.
 
 bed_fpm_now=                    # what runs, if bed_switch may keep it, see bed_fpm_kept
 
@@ -33,7 +31,7 @@ bed_fpm_one()   { [[ ${bed[pools]} == @(shared|master) ]]; }    # does one PHP-F
 bed_fpm_start() {
   local name
   for name in $(bed_fpm_names); do
-    if [[ ${bed[pools]} == unit ]]; then unit_start "${name#fpm-}"; else bed_fpm_start_one "$name"; fi
+    bed_fpm_start_one "$name"
   done
   bed_fpm_now="${bed[pools]} ${bed[children]}"
 }
@@ -72,7 +70,6 @@ bed_fpm_start_one() { # <name>
 
 bed_fpm_stop() {
   local config pid
-  unit_stop
   for config in "$bed_dir"/fpm*.conf; do
     pid=$(process_ours "${config%.conf}.pid" "$config") || continue
     process_stop "$pid"
@@ -97,16 +94,6 @@ bed_fpm_up() { # names
   done
 }
 
-bed_httpd_child() { # pid of the oldest child process that serves requests
-  local parent child
-  parent=$(process_ours "$bed_dir/httpd.pid" "$bed_dir/httpd.conf") || return 1
-  for child in $(<"/proc/$parent/task/$parent/children"); do
-    # mod_cgid's daemon is a child process with one thread.
-    [[ ! -e /proc/$child/task || $(find "/proc/$child/task" -mindepth 1 -maxdepth 1 | wc -l) -lt 5 ]] || { echo "$child"; return; }
-  done
-  return 1
-}
-
 bed_fpm_pids() { # masters and workers
   local name pid
   for name in $(bed_fpm_up); do
@@ -114,7 +101,6 @@ bed_fpm_pids() { # masters and workers
     printf '%s\n' "$pid"
     tr -s ' ' '\n' <"/proc/$pid/task/$pid/children"
   done
-  [[ ${bed[pools]} != unit ]] || unit_pids
 }
 
 # Processes that serve this site only, by a pool of its own or another program.
@@ -182,7 +168,7 @@ bed_httpd_start_one() { # <name> <listens> <status page> <workers>
 }
 
 bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
-  local user group types modules more apps also folder threads=25 limited='' per allowed sites
+  local user group types modules more also folder threads=25 limited='' per allowed sites
   user=$(httpd_user)
   group=$(id -gn "$user")
   types=$(httpd_mime_types)
@@ -190,7 +176,6 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
   # shellcheck disable=SC2086  # words
   modules=$(httpd_load_lines "$1" "mpm_${bed[mpm]}" unixd log_config authn_core \
     authz_core authz_host alias cgi dir mime proxy proxy_fcgi reqtimeout setenvif status $also)
-  apps=$(app_lines "${bed[apps]}")
   more=$(bed_more_vhosts "$3" "$2" && bed_clear_vhosts)
   sites=$(bed_site_vhosts "$3")
   folder=$(fleet_folder "$2")
@@ -206,13 +191,13 @@ bed_httpd_config() { # <binary> <name> <listens> <status page> <workers>
     MIME_TYPES="$types" WORKERS="$5" THREADS="$threads" \
     SERVER_LIMIT="$((($5 + per - 1) / per))" \
     LOAD_MODULES="$modules" ALLOWED="$allowed" \
-    VHOSTLIMIT="$apps"$'\n'"$(appserver_lines)"$'\n'"$limited"$'\n'"${bed[extra]}" \
+    VHOSTLIMIT="$(appserver_lines)"$'\n'"$limited"$'\n'"${bed[extra]}" \
     SITES="$sites" MORE_VHOSTS="$more"
 }
 
 # Which addresses get pages.  In namespaces of its own the server has only the clients as
 # neighbors; in the machine's own network other addresses get 403.
-bed_allowed() { # <apache | haproxy | nginx | lighttpd>: lines of its configuration
+bed_allowed() { # <apache | haproxy | nginx>: lines of its configuration
   local peers=${bed_peers[*]}
   if [[ ${bed[network]} == own ]]; then
     [[ $1 != apache ]] || echo '    Require all granted'
@@ -222,12 +207,6 @@ bed_allowed() { # <apache | haproxy | nginx | lighttpd>: lines of its configurat
     apache) printf '    Require local\n'; [[ -z $peers ]] || printf '    Require ip %s\n' "$peers" ;;
     haproxy) printf 'http-request deny deny_status 403 unless { src 127.0.0.0/8 ::1 %s %s }\n' "${bed_address//[][]/}" "$peers" ;;
     nginx) printf 'allow %s; ' 127.0.0.0/8 ::1 "${bed_address//[][]/}" "${bed_peers[@]}"; printf 'deny all;\n' ;;
-    lighttpd)
-      peers="127.0.0.1 ::1 ${bed_address//[][]/} $peers"
-      peers=${peers% }
-      peers=${peers//./\\.}
-      # shellcheck disable=SC2016  # lighttpd's own
-      printf '$HTTP["remoteip"] !~ "^(%s)$" { url.access-deny = ("") }\n' "${peers// /|}" ;;
   esac
 }
 
@@ -248,14 +227,12 @@ bed_port() {
 bed_more_modules() {
   [[ -z ${bed[modules]} ]] || echo "${bed[modules]}"
   ! bed_apache_has_tls || bed_tls_modules
-  [[ ${bed[front]} != proxy ]] || echo remoteip
   [[ ${bed[front]} != varnish ]] || echo proxy_http
   appserver_modules
 }
 
 bed_site_lines() { # configuration of each site's virtual host
   ! bed_apache_has_tls || echo 'SSLEngine on'
-  [[ ${bed[front]} != proxy ]] || echo 'RemoteIPProxyProtocol On'
   [[ ${bed[front]} != varnish ]] || varnish_lines
 }
 
@@ -335,7 +312,7 @@ bed_daemons_stop() { # all but PHP-FPM
 bed_orphans() { # <file of a namespace>: pids
   local pid
   for pid in $(netns_pids_of "$1"); do
-    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|nginx|varnishd|lighttpd|php-fpm[0-9.]*|php-cgi[0-9.]*|python[0-9.]*|uwsgi[a-z-]*|perl)$ ]] || continue
+    [[ $(process_program "$pid") =~ /(apache2|httpd|haproxy|nginx|varnishd|php-fpm[0-9.]*|php-cgi[0-9.]*|python[0-9.]*|uwsgi[a-z-]*|perl)$ ]] || continue
     { ! process_has_word "$pid" "${bed_dir##*/}" && ! process_has_file "$pid" "$bed_dir/nginx.log"; } || printf '%s\n' "$pid"
   done
 }
@@ -345,10 +322,6 @@ bed_not_fpm() { # of pids on stdin
   while read -r pid; do
     [[ $(process_program "$pid") == */php-fpm* ]] || printf '%s\n' "$pid"
   done
-}
-
-bed_httpd_graceful() {
-  (server_exec "$(httpd_binary)" -f "$bed_dir/httpd.conf" -k graceful)
 }
 
 bed_switch() { # <on|off> <extra lines>: the same bed, another configuration
@@ -378,9 +351,9 @@ bed_curl() { # <client> <argument>...
   esac
 }
 
-bed_url() { # <site> [<http | https | ->]: less its path
-  local scheme=${2--}
-  [[ $scheme != - ]] || { [[ ${bed[tls]} == off ]] && scheme=http || scheme=https; }
+bed_url() { # <site>: less its path
+  local scheme=https
+  [[ ${bed[tls]} != off ]] || scheme=http
   printf '%s://%s.test\n' "$scheme" "$1"
 }
 

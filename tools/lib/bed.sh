@@ -12,13 +12,10 @@
 . "${BASH_SOURCE[0]%/*}/cgroup.sh"
 . "${BASH_SOURCE[0]%/*}/httpd.sh"
 . "${BASH_SOURCE[0]%/*}/fpm.sh"
-. "${BASH_SOURCE[0]%/*}/unit.sh"
 . "${BASH_SOURCE[0]%/*}/bed-tls.sh"
 . "${BASH_SOURCE[0]%/*}/bed-front.sh"
-. "${BASH_SOURCE[0]%/*}/lighttpd.sh"
 . "${BASH_SOURCE[0]%/*}/nginx.sh"
 . "${BASH_SOURCE[0]%/*}/varnish.sh"
-. "${BASH_SOURCE[0]%/*}/app.sh"
 . "${BASH_SOURCE[0]%/*}/appserver.sh"
 . "${BASH_SOURCE[0]%/*}/bed-fleet.sh"
 . "${BASH_SOURCE[0]%/*}/bed-server.sh"
@@ -35,7 +32,7 @@ bed_peers=()                    # addresses of clients that are other machines
 bed_sites=(site1 site2 site3)
 bed_ports=(80 81 443 8080 8081 8082)    # sites, a second Apache's, TLS, behind a front; status pages
 bed_cgroup=/$bed_name
-bed_daemons=(httpd httpd2 httpd3 haproxy nginx varnish lighttpd fleet1 fleet2 fleet3 store)   # each NAME has NAME.conf and NAME.pid
+bed_daemons=(httpd httpd2 httpd3 haproxy nginx varnish fleet1 fleet2 fleet3 store)   # each NAME has NAME.conf and NAME.pid
 bed_lock_fd=
 bed_module_file=$(in_tree mod_vhostlimit/.libs/mod_vhostlimit.so)      # the module to load
 bed_commands=                   # a file that collects command lines, or nothing
@@ -43,12 +40,12 @@ bed_commands=                   # a file that collects command lines, or nothing
 # The settings, also stored in bed_dir/settings.  network: `own` for the namespaces, `host`
 # for this machine's network, if the clients are other machines.  build: SHA-256 of the
 # module.  pools: of PHP-FPM, shared by all sites, of each site under
-# one master, each site's own PHP-FPM, or in its unit.  sites: how many, 2 to 4.  tls: off, on, or both: http too.  front: see
+# one master, or each site's own PHP-FPM.  sites: how many, 2 to 4.  tls: off, on, or both: http too.  front: see
 # bed-front.sh.  appserver: see appserver.sh.  rate: nginx's limit of requests a second of a site.  instances: number of
-# Apaches that share the workers.  apps: a folder of applications.  fleet: number of
+# Apaches that share the workers.  fleet: number of
 # servers, see bed-fleet.sh; quota: percent of one CPU that each may use, or nothing.
 # Only bed_set changes them.
-declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [apps]='' [extra]=''
+declare -A bed=([mpm]=event [workers]=400 [children]=10 [module]=off [build]='' [pools]=shared [modules]='' [extra]=''
   [sites]=3 [vhosts]=3 [tls]=off [network]=own [front]=none [appserver]=none [rate]=1 [instances]=1 [fleet]=1 [quota]=''
   [site1]='' [site2]='' [site3]='' [site4]='')
 
@@ -175,7 +172,6 @@ bed_down() {
   netns_remove "${bed_clients[@]/#/vl-client}" "$bed_server" "${spaces[@]}"
   poll_until 10 cgroup_remove "$bed_cgroup" ||
     say "cgroup $bed_cgroup could not be removed: a process is still in it"
-  app_remove
   [[ ! -e $bed_dir/made-run-netns ]] || made=yes
   folder_remove "$bed_dir"
   if [[ -n $made && -z $(ls -A /run/netns 2>/dev/null) ]]; then

@@ -68,14 +68,6 @@ build_bench_fleet() {
   build_bench_parts+=' -o -path ./ctl/* -o -path ./fleet/* -o -path ./docs/man/* -o -path ./docs/reference/vhostlimitctl.md'
 }
 
-# For a test of a unit: builds vhostlimitctl too.
-build_bench_ctl() {
-  build_bench_dir=$(in_tree .bench-build/ctl)
-  build_bench_option=--enable-vhostlimitctl
-  # The help of vhostlimitctl is made from its page.
-  build_bench_parts+=' -o -path ./ctl/* -o -path ./docs/man/* -o -path ./docs/reference/vhostlimitctl.md'
-}
-
 # Builds and copies the module, and sets build_record, a JSON object.  A lock lets one
 # bench.sh at a time build.
 build_bench() { # <file for the module>

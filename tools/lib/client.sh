@@ -57,21 +57,16 @@ client_file() { # <name>: from stdin
   chmod 700 "$client_dir/$1"
 }
 
-# -> ok, address and version; no version for the project's own programs
-client_hello() { # <load> <least version> <timed | counted> <install: yes or no> <machine>
-  local version=''
+# -> ok, address and version
+client_hello() { # <load> <least version> <install: yes or no> <machine>
+  local version
   [[ $1 != hosts ]] || set -- wrk "${@:2}"      # see hosts.sh
-  [[ $(uname -m) == "$5" ]] || rm -f "$client_dir"/*.so "$client_dir/handshake"
-  case $1 in
-    handshake | hello) client_has_ours ;;
-    *)
-      client_has "$1" "$4"
-      version=$(client_version "$1")
-      [[ $(printf '%s\n' "$2" "$version" | sort -V | sed -n 1p) == "$2" ]] ||
-        client_refuse "version ${version:-unknown} of $1 is installed there; $2 or newer is needed"
-      ;;
-  esac
-  [[ $1:$3 != h2load:timed ]] || client_preloads h2load-end.so
+  [[ $(uname -m) == "$4" ]] || rm -f "$client_dir"/*.so
+  client_has "$1" "$3"
+  version=$(client_version "$1")
+  [[ $(printf '%s\n' "$2" "$version" | sort -V | sed -n 1p) == "$2" ]] ||
+    client_refuse "version ${version:-unknown} of $1 is installed there; $2 or newer is needed"
+  [[ $1 != h2load ]] || client_preloads h2load-end.so
   printf 'ok %s %s\n' "$client_seen" "$version"
 }
 
@@ -81,15 +76,7 @@ client_has() { # <load> <install: yes or no>
 }
 
 client_version() { # <load>
-  local ask=--version
-  [[ $1 != ab ]] || ask=-V
-  (cd "$client_dir" && HOME=$client_dir "$1" "$ask" 2>&1 | grep -oE '[0-9]+(\.[0-9]+)+' | sed -n 1p) || true
-}
-
-client_has_ours() { # handshake ends with 2 if it has no arguments
-  local said rc=0
-  said=$("$client_dir/handshake" 2>&1) || rc=$?
-  ((rc == 2)) || client_refuse "handshake, as compiled for the server, does not run there: ${said##*$'\n'}"
+  (cd "$client_dir" && HOME=$client_dir "$1" --version 2>&1 | grep -oE '[0-9]+(\.[0-9]+)+' | sed -n 1p) || true
 }
 
 client_preloads() { # <file>

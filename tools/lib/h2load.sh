@@ -4,42 +4,22 @@
 # gives.  What was begun and not answered at the end is not counted.  A log of all
 # answers, PREFIX.times, tells the percentiles.
 #
-# A load is h2load:STREAMS, with so many streams of one connection, and options:
-#   :rate=N      N requests a second of each connection, whether or not the earlier
-#                ones were answered (up to STREAMS of them): a slow server makes the
-#                answers late, it does not make the questions fewer
-#   :window=N    a stream's window of 2^N bytes, and the connection's 32 times as many
-#   :upload      each request is a POST of 1 MB
+# A load is h2load:STREAMS, with so many streams of one connection.
 
 h2load_version() { h2load --version; }
 
 h2load_prepare() { # see h2load-end.c
   gcc -std=gnu11 -O2 -Wall -shared -fPIC -o "$(load_dir)/h2load-end.so" "$(in_tree tools/lib/h2load-end.c)" ||
     die 'h2load-end.c did not compile'
-  truncate -s 1M "$(load_dir)/upload"
 }
 
-h2load_words() { # <dir of its files> <users> <length> <keepalive> <url> <file of times> <streams[:option]...>
-  local seconds=${3%s} before=() length=(-n"${3%req}" -N30s)
-  local streams=${7%%:*} options=() option words
-  if [[ $3 == *s ]]; then
-    before=(timeout -k 5 "$((seconds + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$seconds")
-    length=(-D"$seconds")
-  fi
-  IFS=: read -ra words <<<"$7"
-  for option in "${words[@]:1}"; do
-    case $option in
-      rate=*) options+=(--rps="${option#*=}") ;;
-      window=*) options+=(-w"${option#*=}" -W"$((${option#*=} + 5))") ;;
-      upload) options+=(-d"$1/upload") ;;
-      *) die "h2load: unknown option '$option' of a load" ;;
-    esac
-  done
-  load_words=("${before[@]}" h2load -t1 -c"$((($2 + streams - 1) / streams))" -m"$streams" "${options[@]}"
-    "${length[@]}" --log-file="$6" "$5")
+h2load_words() { # <dir of its files> <users> <length> <keepalive> <url> <file of times> <streams>
+  local seconds=${3%s}
+  load_words=(timeout -k 5 "$((seconds + 30))" env LD_PRELOAD="$1/h2load-end.so" BED_SECONDS="$seconds"
+    h2load -t1 -c"$((($2 + $7 - 1) / $7))" -m"$7" -D"$seconds" --log-file="$6" "$5")
 }
 
-h2load_run() { # <client> <users> <length> <keepalive> <url> <file prefix> <streams[:option]...>
+h2load_run() { # <client> <users> <length> <keepalive> <url> <file prefix> <streams>
   rm -f "$6.times"            # it would append
   h2load_words "$(load_dir)" "${@:2:4}" "$6.times" "$7"
   client_exec "$1" "${load_words[@]}" >"$6.h2load" 2>"$6.err"

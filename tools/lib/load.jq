@@ -34,20 +34,6 @@ def h2load($times; $broken): rtrimstr("\n") | split(" ") | map(tonumber) as [$go
     + { mean_s: $mean, longest_s: $longest, p50_s: at(0.5), p90_s: at(0.9), p99_s: at(0.99), p999_s: at(0.999),
         times: (if $n > 0 then [classes as [$middle, $percent] | [at($middle / 100), $n * $percent / 100]] else null end) };
 
-# Lines "name<TAB>number" of ab's summary, of which the first of each name counts, and
-# its table of percentiles.
-def ab($percentiles):
-  [inputs | split("\t") | { key: .[0], value: (.[1] | tonumber?) }] | reverse | from_entries as $of
-  | ([$percentiles | splits("\n") | select(test("^[0-9]")) | split(",") | map(tonumber)]) as $table
-  | ($table | map({ key: "\(.[0])", value: (.[1] / 1000) }) | from_entries) as $at
-  | ($of["Failed requests"] + ($of["Non-2xx responses"] // 0)) as $bad
-  | record($of["Complete requests"] - $bad; $bad; $of["Time taken for tests"])
-    + { mean_s: ($of["Time per request"] / 1000), longest_s: $at["100"], p50_s: $at["50"], p90_s: $at["90"], p99_s: $at["99"],
-        times: ($table | map(select(.[0] > 0) | [.[1] / 1000, $of["Complete requests"] / 100])) };
-
-# The line of JSON from handshake.c.
-def handshake: only | record(.done; .failed; .elapsed);
-
 # The line of JSON from crowd.c.  "at" has the response times in the middle of each class.
 def crowd: only | . as { $timed, $at }
   | record(.good; .refused + .broken + .gave_up; .elapsed)

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # The load of one client, here or on another machine.  LOAD is siege or wrk, or a
-# generator that a test names: h2load, ab, crowd, handshake, hello or hosts.  Each has a file with
+# generator that a test names: h2load, crowd or hosts.  Each has a file with
 # LOAD_prepare, LOAD_run, LOAD_record, LOAD_version, and LOAD_words, which sets
 # load_words to its command for a folder with its files.
 # load.jq makes a record: transactions, failures, elapsed_s, rate, availability;
@@ -12,12 +12,9 @@
 . "${BASH_SOURCE[0]%/*}/siege.sh"
 . "${BASH_SOURCE[0]%/*}/wrk.sh"
 . "${BASH_SOURCE[0]%/*}/h2load.sh"
-. "${BASH_SOURCE[0]%/*}/handshake.sh"
 . "${BASH_SOURCE[0]%/*}/hosts.sh"
 . "${BASH_SOURCE[0]%/*}/crowd.sh"
 . "${BASH_SOURCE[0]%/*}/remote.sh"
-
-. "${BASH_SOURCE[0]%/*}/ab.sh"
 
 # Those that --load accepts; the others belong to the tests that name them.
 load_kinds=(siege wrk)
@@ -37,12 +34,12 @@ load_packages() { # <load>...: the roles in packages.sh of what they need here
   local load
   ! remote_used || echo ssh
   for load; do
-    case $load in handshake | hello) echo openssl-dev ;; crowd) ;; hosts) remote_used || echo wrk ;; *) remote_used || echo "$load" ;; esac
+    case $load in crowd) ;; hosts) remote_used || echo wrk ;; *) remote_used || echo "$load" ;; esac
   done
 }
 
 # Replaces the shell: call it in the background or in parentheses.  The length is a
-# time (25s) or a number of requests (400req).
+# time (25s).
 load_run() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
   bed_unlock_child
   if remote_used; then remote_load "$@"; else "${1%%:*}_run" "${@:2}" "${1#*:}"; fi

@@ -38,8 +38,6 @@ measure_has_module() {
   return 1
 }
 
-measure_has_unit() { [[ ,${measure[targets]}, == *,unit,* ]]; }
-
 measure_rotated() { # <repetition, from 1>: lines of stdin, begun with another one each time
   local -a lines
   mapfile -t lines
@@ -65,7 +63,7 @@ measure_all() {
   measure_tune
   measure_capacities
   on_exit measure_keep
-  on_exit trial_end
+  on_exit trial_beside_end
   for ((repetition = 1; repetition <= measure[repeat]; repetition++)); do
     for page in $(measure_pages); do
       mapfile -t contenders < <(measure_contenders | measure_rotated "$repetition")
@@ -169,10 +167,8 @@ measure_lose() {
 }
 
 measure_set() { # <repetition> <page> <target> <scene> <seconds> <workers> <prefix>
-  local most=$5
-  [[ -z ${test[${measure[length]}:$4]-} ]] || most=1200
-  trial_set repetition="$1" page="$2" target="$3" scene="$4" seconds="$most" workers="$6" prefix="$7" \
-    requests="${test[${measure[length]}:$4]-}" warm="${measure[warm]}" load="${measure[load]}" keepalive="${test[keepalive:$4]-${measure[keepalive]}}" \
+  trial_set repetition="$1" page="$2" target="$3" scene="$4" seconds="$5" workers="$6" prefix="$7" \
+    warm="${measure[warm]}" load="${measure[load]}" keepalive="${test[keepalive:$4]-${measure[keepalive]}}" \
     capacity="${measure_capacity[$2]-}"
 }
 
@@ -305,30 +301,15 @@ measure_report() {
   measure_unreported=''
   local out=${measure[out]}
   report_print "$out/result.json" "$out"
-  if ((${#measure_runs[@]} == 0)); then
-    say "$out: report.txt, result.json and raw outputs"
-    return
-  fi
-  html_write "$out/result.json" "$out"
-  say "$out: report.html, report.png, result.json and raw outputs"
+  say "$out: report.txt, result.json and raw outputs"
 }
 
 measure_options() { # JSON
   lib_jq result options -nc --arg length "${measure[length]}" --arg seconds "${measure[seconds]}" --arg repeat "${measure[repeat]}" \
     --arg keepalive "${measure[keepalive]}" --arg load "$(measure_loads)" --arg mpm "${bed[mpm]}" \
-    --arg workers "${measure[workers]}" --arg children "${bed[children]}" --argjson docroots "$(measure_docroots)" \
+    --arg workers "${measure[workers]}" --arg children "${bed[children]}" \
     --arg tuning "$measure_tries" --arg missing "$(printf '%s\n' "${measure_missing[@]}")" \
     --arg command "${measure[command]-}" --arg noisy "${measure[noisy]-void}" --args -- "${measure_lost[@]}"
-}
-
-measure_docroots() { # JSON: which folder a scene has its applications in, and on what
-  local scene dir
-  test_has_apps || { echo '[]'; return; }
-  for scene in "${test_scenes[@]}"; do
-    dir=${test[docroot:$scene]-}
-    [[ -z $dir ]] || jq -nc --arg scene "$scene" --arg folder "$dir" \
-      --arg filesystem "$(findmnt -fno FSTYPE -T "$dir")" '$ARGS.named'
-  done | jq -sc .
 }
 
 measure_loads() { # names and versions of the load generators

@@ -75,16 +75,11 @@ debhelper   command:dh,dpkg-buildpackage  debhelper dpkg-dev  debhelper dpkg-dev
 essential   file:/usr/share/build-essential/list  build-essential  gcc make
 lintian     command:lintian         lintian                   lintian
 mkdocs      command:mkdocs          mkdocs                    mkdocs
-gnuplot     command:gnuplot         gnuplot-nox               gnuplot
 bubblewrap  command:bwrap           bubblewrap                bubblewrap
-lighttpd    command:lighttpd        lighttpd                  lighttpd
 postgresql  file:/usr/lib/postgresql/*/bin/initdb,/usr/bin/initdb  postgresql  postgresql-server
-phppgsql    php:pgsql               php-pgsql                 php-pgsql
 mariadb     command:mariadb-install-db  mariadb-server        mariadb-server
 phpmysql    php:mysqli              php-mysql                 php-mysqlnd
 wordpress   file:/usr/share/wordpress/wp-load.php  wordpress wordpress-theme-twentytwentythree php  wordpress
-mediawiki   file:/usr/share/mediawiki/index.php  mediawiki php php-intl php-mbstring php-xml  mediawiki
-symfony     file:/usr/share/php/Symfony/Bundle/TwigBundle/TwigBundle.php  php-symfony-framework-bundle php-symfony-twig-bundle php-symfony-yaml  php-symfony
 debootstrap  command:debootstrap    debootstrap               debootstrap
 fonts       file:/usr/share/fonts/*/dejavu*  fonts-dejavu-core  dejavu-sans-fonts
 fontconfig  command:fc-match        fontconfig            fontconfig
@@ -97,7 +92,7 @@ END
 # "-" if no package is needed.  Any other word is a role, or mod_NAME.
 packages_words() { # word, roles
   cat <<'END'
-bed             httpd php mime network sysctl sar jq gnuplot fonts
+bed             httpd php mime network sysctl sar jq
 built           -
 cc              compiler
 cgroups         -
@@ -127,7 +122,6 @@ netns           network
 nghttp          h2load
 nm              compiler
 panel_sources   -
-pgsql           phppgsql
 php_fpm         php
 pids            -
 prefork         httpd

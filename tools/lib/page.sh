@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Names and paths of the test bed's pages.
 
-page_kinds=(static large php sleep wait100 wait200 wait1000 burn1 burn2 burn10 burn20 burn3000 call1 call2 call1-static app20 poll socket events throttled lua2 lua20 hello-cgi hello insert
-  wordpress mediawiki symfony)
+page_kinds=(static php sleep wait100 wait200 wait1000 burn1 burn2 burn10 burn20 burn3000 call1 call2 call1-static app20 poll socket events throttled lua2 lua20 hello-cgi)
 
 page_known() { [[ " ${page_kinds[*]} " == *" $1 "* ]]; }
 
@@ -11,7 +10,6 @@ page_path() { # <page>
   local page
   case $1 in
     static) echo /index.html ;;
-    large) echo /large.bin ;;
     php) echo /info.php ;;
     sleep) echo "/sleep.php?ms=50" ;;
     wait*) echo "/burn.php?sleep=${1#wait}&ms=3" ;;
@@ -23,8 +21,5 @@ page_path() { # <page>
     socket | events | throttled) echo "/$1" ;;
     lua*) echo "/burn.lua?ms=${1#lua}" ;;
     hello-cgi) echo /hello.cgi ;;
-    hello | insert) echo "/$1.php" ;;
-    wordpress | symfony) echo "/$1/" ;;
-    mediawiki) echo '/mediawiki/index.php?title=Main_Page' ;;
   esac
 }

@@ -7,7 +7,6 @@
 
 remote_hosts=()                 # names for ssh; if they are fewer than the clients, they take turns
 remote_loads=()                 # the load generators that they need
-remote_length=timed             # timed or counted: what ends a load
 remote_keepalive=0 remote_install=no remote_server=''
 remote_pids=() remote_mapped=() remote_to=() remote_from=() remote_seen=() remote_offsets=()
 remote_versions=''              # "load version" of each host, a line each
@@ -17,8 +16,8 @@ remote_at=0                     # start time of the run, µs of this machine's c
 remote_run=-                    # name of the run for the clients; -: loads start at once
 remote_delay=0                  # seconds from remote_at to the start of the next load
 
-remote_set() { # <install: yes or no> <server or nothing> <timed | counted> <keepalive 0|1> <load>...
-  remote_install=$1 remote_server=$2 remote_length=$3 remote_keepalive=$4 remote_loads=("${@:5}")
+remote_set() { # <install: yes or no> <server or nothing> <keepalive 0|1> <load>...
+  remote_install=$1 remote_server=$2 remote_keepalive=$3 remote_loads=("${@:4}")
 }
 remote_used()   { ((${#remote_hosts[@]})); }
 remote_host_known() { [[ $1 =~ ^[A-Za-z0-9_][A-Za-z0-9_.:%@-]*$ ]]; }          # <host>
@@ -78,7 +77,6 @@ remote_script() {
   # shellcheck disable=SC2016  # for the shell there
   printf 'prog=%q\nclient_seen=${1-}\nclient_lock\n' "$prog"
   for file in "$(load_dir)"/*; do
-    [[ -e $file ]] || continue          # ab has no files
     printf "client_file %q <<'END'\n%s\nEND\n" "${file##*/}" "$(base64 "$file")"
   done
   printf 'client_serve; exit\n'       # on one line: the next line is the first command
@@ -87,14 +85,14 @@ remote_script() {
 remote_hello() { # <index> <load>
   local address version wait=30
   [[ $remote_install == no ]] || wait=600
-  remote_ask "$1" "$wait" "hello $2 $(remote_least "$2") $remote_length $remote_install $(uname -m)"
+  remote_ask "$1" "$wait" "hello $2 $(remote_least "$2") $remote_install $(uname -m)"
   read -r _ address version <<<"$remote_answer"
   remote_versions+="$2 $version"$'\n'
   remote_seen[$1]=$address
 }
 
 remote_least() { # <load>: the version that knows what we ask of it
-  case $1 in h2load) echo 1.27 ;; ab) echo 2.3 ;; *) echo 4 ;; esac
+  case $1 in h2load) echo 1.27 ;; *) echo 4 ;; esac
 }
 
 # Sends a command to a keeper and sets remote_answer.  Ends the program if it fails.
@@ -256,8 +254,7 @@ remote_compare() { # <index>
 
 # Replaces the shell: call it in the background or in parentheses.
 remote_load() { # <load>[:<streams>] <client> <users> <length> <keepalive 0|1> <url> <file prefix>
-  local words load=${1%%:*} deadline=640 pipe=$7.fifo
-  [[ $4 != *s ]] || deadline=$((${4%s} + ${4%s} / 10 + 20))
+  local words load=${1%%:*} deadline=$((${4%s} + ${4%s} / 10 + 20)) pipe=$7.fifo
   "${load}_words" /run/vhostlimit-client "$3" "$4" "$5" "$6" times "${1#*:}"
   bed_note ssh "$(remote_host "$2")" "${load_words[@]}"
   printf -v words ' %q' "${load_words[@]}"

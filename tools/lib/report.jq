@@ -54,7 +54,7 @@ def measured_facts:
   "machine:   \($m.cpus) CPU (\($m.cpu)), \($m.memory_kb | gigabytes), \($m.system), Linux \($m.kernel), cgroups \($m.cgroup)",
   "server:    \($m.httpd), MPM \($o.mpm), MaxRequestWorkers \($o.workers); \($m.php), \($o.children) children",
   (.build | values | "module:    \(build_name); SHA-256 \(.module_sha256)"),
-  "clients:   \($o.load), \(.runs | map(.keepalive) | unique | if length > 1 then "kept and closed connections" elif .[0] then "keep-alive" else "Connection: close" end), \(if .runs[0].requests then (.runs | map(.requests) | unique | map("\(.)") | join(" and ")) + " requests" else "\($o.seconds) s" end) a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
+  "clients:   \($o.load), \(.runs | map(.keepalive) | unique | if length > 1 then "kept and closed connections" elif .[0] then "keep-alive" else "Connection: close" end), \($o.seconds) s a run, \(.runs | map(.repetition) | max | count("repetition"))\(if .complete then "" else " of \($o.repeat), interrupted" end)",
   (([.runs[].fleet | values][0]) as $fleet | if $fleet then "servers:   \($fleet.meter[0].webs | length), each with a quota of CPU time"
        + (.runs | map(select(.fleet.quota) | { scene, quota: .fleet.quota }) | in_order | map("\(.scene): \(.quota) % of a CPU") | " (" + join(", ") + ")")
      else empty end),
@@ -67,7 +67,6 @@ def measured_facts:
   (.runs | map(.others_cpu | numbers) | select(length > 0)
     | "others:    \(median | percent) of the CPU time of a run (median), at most \(max | percent): used by other processes"),
   noise_facts,
-  (.options.docroots // [] | .[] | "files:     \(.scene): \(.folder), \(.filesystem)"),
   (.runs | map(select(.target | startswith("plain") | not) | "\(.title): \(.configuration)") | in_order[] | "with       \(.)"),
   ($o.tuning | group_by(.page)[]
     | "tried:     \(.[0].page) page on plain Apache with \(map("\(.workers) threads: \(.rate | fixed(0))/s") | join(", "))"),
@@ -117,7 +116,6 @@ def table_rows($page):
        per_site("queue length, mean"; .waiting.queue_mean | fixed(0)),
        per_site("  most"; .waiting.queue_most | fixed(0)),
        per_run("slots, mean"; .slots | fixed(0)) else empty end),
-     (if any(.[]; .requests) then per_run("requests, and the time they took"; "\(.requests), \(.seconds | fixed(2)) s") else empty end),
      per_run("all sites, per second"; .total.rate | fixed(1)),
      per_run("Jain's index"; .jain | fixed(3)),
      per_run("server's CPU, user"; .sar.cpu.server.user | percent),
@@ -188,19 +186,6 @@ def rows:
   row_table[]
   | cells;
 
-def unit($unit): if $unit == "s" then seconds elif $unit == "%" then fixed(2) + " %"
-  elif $unit == "/s" then fixed(1) + "/s" else fixed(3) end;
-def bare($unit): if $unit == "s" then fixed(3) elif $unit == "%" then fixed(2) elif $unit == "/s" then fixed(1) else fixed(3) end;
-def published_head: ["published figures, and ours", "published", "here", "range", "ratio"];
-def published_table: [.published // [] | .[]
-  | .unit as $unit
-  | ["\(.page), \(.title): \(.name)", (.published | unit($unit)), (.median | unit($unit)),
-     (if (.values | length) > 1 then "\(.min | bare($unit))..\(.max | bare($unit))" else "" end), (.ratio | fixed(2))]];
-def published:
-  (select(.published // [] | length > 0) | [], published_head),
-  published_table[]
-  | cells;
-
 def notes: select(any(.runs[]; .fleet) | not) | pages as $page | of($page)
   | map(select(.sar.cpu.server.idle >= 10) | .title + (if .scene == "-" then "" else ", " + .scene end)) | select(length > 0)
   | "\($page): the server's CPU was less than 90 % busy on \(join(" and ")): the load generators or a queue were the limit, not the server.";
@@ -211,7 +196,7 @@ def widths($list): "\u001e" + $list;
 def beside_text: select(beside_rows | length > 0) | widths("-44 16"), beside, widths(""), interval_notes, "";
 def rows_text: widths("-58 8 16 8 8 -1"), rows;         # name, value, range, bar, goal, verdict
 def text_report: facts, (pages as $page | widths(""), "", widths("-30 14"), table($page)), widths(""), "",
-  beside_text, rows_text, widths("-62 10 10 16 6"), published, widths(""), notes;
+  beside_text, rows_text, widths(""), notes;
 
 # ---- siege-summary.sh: rows of cells, from an array of summaries --------------------
 

@@ -7,15 +7,14 @@ def with_numbers(keys): reduce keys as $key (.; .[$key] |= tonumber);
 # ---- a run -----------------------------------------------------------------------
 
 def about: $ARGS.named | with_numbers("repetition", "workers", "seconds", "server_cpus")
-  | (.requests, .capacity) |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
+  | .capacity |= (if . == "" then null else tonumber end) | .keepalive |= (. == "1");
 
-# Two lines for each load, its parameters and the generator's record -> the loads.  The
-# length of a load with a number of requests is the time that the generator measured.
-def clients: $ARGS.named as { $requests, $run_began }
+# Two lines for each load, its parameters and the generator's record -> the loads.
+def clients: $ARGS.named as { $run_began }
   | inputs | split(" ") as [$role, $client, $site, $users, $page, $began, $length]
   | input | fromjson
   | (($began | tonumber) - ($run_began | tonumber)) as $from
-  | (if $requests == "" then $length | tonumber else .elapsed_s end) as $seconds
+  | ($length | tonumber) as $seconds
   | { $role, client: ($client | tonumber), $site, users: ($users | tonumber), $page, $seconds,
       from_s: $from, to_s: ($from + $seconds) } + . + { $seconds };
 
@@ -67,7 +66,7 @@ def machine: $ARGS.named | with_numbers("cpus", "memory_kb") | .pinned = (.serve
 def build: $ARGS.named | .commit |= (if . == "" then null else . end)
   | .dirty |= if $ARGS.named.commit == "" then null else . != "" end;
 
-# The three arguments are filters of the array of runs, see rows.sh.
-def result(rows; published; figures):
+# The argument is a filter of the array of runs, see rows.sh.
+def result(rows):
   { schema: 2, finished: (now | todate), complete: ($ARGS.named.complete == "yes"), runs: .,
-    rows: rows, published: published, figures: figures } + ($ARGS.named | del(.complete, .row_texts, .published_texts, .figure_texts));
+    rows: rows } + ($ARGS.named | del(.complete, .row_texts));

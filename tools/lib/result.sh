@@ -25,8 +25,8 @@ result_system() {
 result_write() { # <options as JSON> <complete: yes or no> <void runs as JSON> <run.json>... ; result on stdout
   local rows_texts
   rows_set_texts
-  lib_jq result "include \"rows\"; include \"isolation\"; result($(rows_filter); $(rows_published_filter); $(rows_figures_filter))" \
+  lib_jq result "include \"rows\"; include \"isolation\"; result($(rows_filter))" \
     -s --argjson options "$1" --arg complete "$2" --argjson void "$3" --argjson machine "${result_here:-$(result_machine)}" \
-    --arg source "${test[source]-}" --arg test "${test[name]}" --arg summary "${test[summary]}" \
+    --arg test "${test[name]}" --arg summary "${test[summary]}" \
     --argjson build "${build_record-null}" "${rows_texts[@]}" "${@:4}" </dev/null       # there may be no run
 }

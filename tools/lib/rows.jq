@@ -41,10 +41,6 @@ def pool_cpu(role): load(role) as $load
   | $load.transactions * (($load | burns_us) + $rest + thread_us($load.site));
 def pool_share(role): pool_cpu(role) / ([.clients[].role as $each | pool_cpu($each)] | add);
 
-# CPU time in µs of PHP-FPM's processes for a response.  The samples may end before the loads.
-def pool_of_response: (.usage // []) as $usage
-  | ratio(($usage | growth(.pool)) * .seconds; ($usage | growth(.at)) * .total.transactions);
-
 # CPU time in µs in a second, of the processes that serve the role's site only.
 def backend_cpu(role): site(role).site as $site | .usage
   | ratio(growth(.backends[$site]); growth(.at));
@@ -178,7 +174,7 @@ def repetitions(page; target; values):
 
 # Targets that others are compared with have no rows of their own, except those that name
 # them.
-def is_reference: startswith("plain") or startswith("limits");
+def is_reference: startswith("plain");
 def has_rows(where): (is_reference | not) or . == (where | split("@")[1]);
 
 def rows($described; values): . as $runs
@@ -193,31 +189,6 @@ def rows($described; values): . as $runs
      | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
      | if .judged == "interval" then . + (.values | interval) else . end
      | . + { bar_met: met(.bar), goal_met: met(.goal) }];
-
-# Published figures beside measured ones, for each target.
-def published($described; values): . as $runs
-  | [(map(.page) | in_order[]) as $page
-     | (map({ target, title }) | in_order[]) as $of
-     | repetitions($page; $of.target; values) as $values
-     | range($described | length) as $i
-     | $described[$i] | select(applies(.where; $page; $runs[0].keepalive; $of.target))
-     | { page: $page, target: $of.target, title: $of.title, name, unit, published,
-         values: [$values[][$i] | numbers] }
-     | select(.values | length > 0)
-     | . + { median: (.values | median), min: (.values | min), max: (.values | max) }
-     | .ratio = if .published != 0 then .median / .published else null end];
-
-# Points [x, median, min, max] of each series, for each page.  Runs of all repetitions
-# with the same x make one point.
-def figures($described; points): . as $runs
-  | [(map(.page) | in_order[]) as $page
-     | range($described | length) as $i
-     | [$runs[] | select(.page == $page) | [points][$i] | select(.x != null and .y != null)] as $points
-     | select($points | length > 0)
-     | $described[$i] + { page: $page, series:
-         [($points | map(.series) | in_order[]) as $name
-          | { name: $name, points: [$points | map(select(.series == $name)) | group_by(.x)[]
-              | [.[0].x, (map(.y) | median), (map(.y) | min), (map(.y) | max)]] }] }];
 
 # Several objects of the same form -> one: each number is the median of theirs.
 def medians:

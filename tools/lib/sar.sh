@@ -4,26 +4,11 @@
 # means.  sar's columns are not parsed: they change with the locale.
 
 # Replaces the shell: call it in the background or in parentheses.
-sar_run() { # <seconds> <file> [every]: every second, from a minute on every five
-  local every=${3-1}
-  (($1 < 60)) || every=${3-5}
+sar_run() { # <seconds> <file>: every second, from a minute on every five
+  local every=1
+  (($1 < 60)) || every=5
   rm -f "$2"                    # sar would append
   LC_ALL=C exec_on_client_cpus sar -o "$2" "$every" "$(($1 / every))" >/dev/null 2>&1
-}
-
-# Ends sar before its time.  sadc, its child process, completes its record after SIGINT, and
-# sar ends with it.  Any other signal may cut the record.
-sar_end() { # <pid of sar>
-  local sadc
-  sadc=$(cat "/proc/$1/task/$1/children" 2>/dev/null) || return 0
-  # shellcheck disable=SC2086  # none, or one
-  kill -INT ${sadc:-"$1"} 2>/dev/null || true
-  poll_until 5 process_gone "$1" || true
-}
-
-sar_samples() { # <file> <number>: are there so many?
-  # shellcheck disable=SC2016  # jq's own
-  sar_sadf "$1" -q 2>/dev/null | sar_jq '.sysstat.hosts[0].statistics | length >= $n' --argjson n "$2" >/dev/null
 }
 
 sar_summary() { # <file> <the server's CPUs> <the clients' CPUs>: "all", or numbers with commas

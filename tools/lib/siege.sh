@@ -34,9 +34,7 @@ END
 }
 
 siege_words() { # <dir of its files> <users> <length> <keepalive> <url>: as all LOAD_words
-  local length=-t${3%s}S
-  [[ $3 != *req ]] || length=-r$((${3%req} / $2))
-  load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" "$length" "$5")
+  load_words=(env LD_PRELOAD="$1/siege-cancel.so" siege -R "$1/siegerc" -b -c"$2" -t"${3%s}S" "$5")
 }
 
 siege_run() { # <client> <users> <length> <keepalive> <url> <file prefix>

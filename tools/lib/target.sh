@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is compared in a measurement.  A target has a title and a way to start it.
 
-target_kinds=(plain plain-best vhostlimit limits40 limits20 mod_qos haproxy nginx process-limit bubblewrap sandbox-full sandbox-files unit lighttpd)
-
-# Process limits instead of shares: each site may run this number of requests at once, and
-# further requests are refused.
-target_process_limits() { # <requests>
-  printf '%s\n' 'VhostLimitCgroup off' 'VhostLimitQueue 0' "VhostLimitSlots ${bed[workers]}" "VhostLimitConcurrency $1"
-}
+target_kinds=(plain plain-best vhostlimit mod_qos haproxy nginx process-limit bubblewrap sandbox-full sandbox-files)
 
 # Lines for the module besides those of conf/testbed/vhostlimit.conf.in.  There are none
 # by default, because "VhostLimit On" is what a user writes; bench.sh -D sets them.
@@ -18,7 +12,7 @@ target_configure() { target_vhostlimit_lines=$1; }      # <lines>
 
 target_known() { [[ " ${target_kinds[*]} " == *" $1 "* ]]; }
 
-target_is_module() { [[ $1 == @(vhostlimit|limits*|sandbox-*|unit) ]]; }       # <target>
+target_is_module() { [[ $1 == @(vhostlimit|sandbox-*) ]]; }       # <target>
 
 # The alternatives to the module divide Apache's workers evenly among the sites; see
 # docs/design/002-toolkit.md.
@@ -29,7 +23,7 @@ target_rate() { awk -v all="${trial[capacity]}" -v sites="${bed[sites]}" 'BEGIN 
 target_packages() { # <target>...: roles
   local target
   for target; do
-    case $target in unit) printf '%s\n' jansson expat; continue ;; mod_qos | haproxy | nginx | bubblewrap | lighttpd) echo "$target" ;; esac
+    case $target in mod_qos | haproxy | nginx | bubblewrap) echo "$target" ;; esac
   done
 }
 
@@ -39,12 +33,10 @@ target_title() { # <target>
     plain-best) echo 'plain Apache, its best number of threads' ;;
     vhostlimit) echo 'mod_vhostlimit' ;;
     sandbox-*) echo "mod_vhostlimit, sandbox ${1#sandbox-}" ;;
-    unit) echo 'mod_vhostlimit, pools in their units' ;;
-    limits*) echo "process limits ${1#limits}:${1#limits}" ;;
     haproxy) echo 'HAProxy in front' ;;
     nginx) echo 'nginx in front' ;;
     process-limit) echo 'two Apaches' ;;
-    mod_qos | bubblewrap | lighttpd) echo "$1" ;;
+    mod_qos | bubblewrap) echo "$1" ;;
   esac
 }
 
@@ -52,16 +44,13 @@ target_lines() { # <target> <the test's lines for the module>: its configuration
   local lines=$'VhostLimit On\n'$target_vhostlimit_lines$'\n'$2
   case $1 in
     plain | plain-best) echo 'no limits' ;;
-    limits*) target_process_limits "${1#limits}" | target_one_line ;;
     vhostlimit) target_one_line <<<"$lines" ;;
     sandbox-*) target_one_line <<<"$lines"$'\n'"VhostLimitSandbox ${1#sandbox-}" ;;
-    unit) { printf '%s\n' "$lines" && unit_lines; } | target_one_line ;;
     mod_qos) echo "QS_LocRequestLimitDefault $(bed_part) in each vhost; conf/testbed/mod_qos.conf.in" ;;
     haproxy) echo "a backend for each vhost, maxconn $(bed_part), timeout queue 10s; conf/testbed/haproxy-sites.conf.in" ;;
     nginx) echo "for each site limit_req $(target_rate)r/s with 10 s of burst, limit_conn $(bed_part); conf/testbed/nginx.conf.in" ;;
     process-limit) bed_instances | awk '{ printf "%s%s with MaxRequestWorkers %s", sep, NR == 1 ? "site1" : "the other sites", $4; sep = "; " }' ;;
     bubblewrap) echo 'plain Apache, each CGI in a bubblewrap of its own' ;;
-    lighttpd) echo 'no limits, the same PHP-FPM' ;;
   esac
 }
 
@@ -78,12 +67,9 @@ target_prepare() { # <target>: once, when the bed is up
 target_start() { # <target> <the test's lines for the module>
   case $1 in
     plain | plain-best) bed_switch off '' ;;
-    limits*) bed_switch on "$(target_process_limits "${1#limits}")" ;;
     bubblewrap) bed_switch off "$(sandbox_lines)" ;;
-    lighttpd) lighttpd_start ;;
     vhostlimit) bed_switch on "$target_vhostlimit_lines"$'\n'"$2" ;;
     sandbox-*) bed_switch on "$target_vhostlimit_lines"$'\n'"$2"$'\n'"VhostLimitSandbox ${1#sandbox-}" ;;
-    unit) bed_set pools=unit; bed_switch on "$target_vhostlimit_lines"$'\n'"$2"$'\n'"$(unit_lines)" ;;
     mod_qos) target_start_mod_qos ;;
     haproxy) bed_set front=sites; bed_switch off '' ;;
     nginx) bed_set front=nginx rate="$(target_rate)"; bed_switch off '' ;;

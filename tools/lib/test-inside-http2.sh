@@ -9,7 +9,7 @@ describe_inside-http2() {
   test_summary 'as inside, over HTTP/2: 10 visitors of a site beside 1000 connections of one client, and beside 50 with 20 streams'
   test_tls
   test_by h2load 1
-  inside_alone ''
+  inside_alone
   inside_flood connections
-  inside_flood streams '' h2load 20
+  inside_flood streams h2load 20
 }

@@ -4,28 +4,26 @@
 
 describe_inside() {
   test_summary '10 visitors of a site beside one client of the same site with 1000 connections'
-  inside_alone ''
+  inside_alone
   inside_flood flood
 }
 
-inside_alone() { # <line for the module, or nothing>
+inside_alone() {
   test_pages static,php
   test_idle
   test_scene alone
-  [[ -z $1 ]] || test_line "$1"
   test_load visitor 2 site1 10
 }
 
 # A scene with visitors and flood, and its rows.  The generator of the flood may be another
 # one than that of the visitors.  wrk does not count the time of a connection and its
 # handshake, in which a new connection over TLS waits: p99 over TLS is of kept ones.
-inside_flood() { # <scene> [<line for the module> [<as test_by>]...]
+inside_flood() { # <scene> [<as test_by>...]
   local scene=$1 visitors="visitors'" by=$test_by_now timed=all
   [[ -z ${test[tls]-} || $by != - ]] || timed=all:keepalive
   test_scene "$scene"
-  [[ -z ${2-} ]] || test_line "$2"
   test_load visitor 2 site1 10
-  (($# < 3)) || test_by "${@:3}"
+  (($# < 2)) || test_by "${@:2}"
   test_load flood 1 site1 1000
   test_by "$by"
   test_row_of "$scene" all "$visitors rate / their share: half of plain Apache's total, or their rate alone if that is less" \

@@ -34,11 +34,6 @@ describe_isolation() {
   test_intervals
   for kind in "${isolation_kinds[@]}"; do isolation_rows "$kind" "${levels[@]}"; done
   test_row_each "reference: the others' mean time, s" '' 'this("reference") | abiding_mean_s'
-  for kind in "${isolation_kinds[@]}"; do
-    test_figure "$kind: the others' mean time" "the disruptive site's load" seconds \
-      "if .scene == \"reference\" then 1 elif (.scene | startswith(\"$kind-\")) then .scene | ltrimstr(\"$kind-\") | tonumber else empty end" \
-      'abiding_mean_s'
-  done
 }
 
 isolation_scene() { # <name>: the usual load of all four

@@ -4,15 +4,13 @@
 # calls them for the loads, pages, targets and rows of the test.  A new file is a new test.
 
 # The description that was read, changed by the functions of this file only.  Keys of a
-# scene are lines, pools, cold, vhosts, hogs, kills, mpm, front, appserver, tls, keepalive, docroot, quota, fleet and
-# store and the name of a site with :SCENE, and the number of requests of each load with full:SCENE,
-# default:SCENE and quick:SCENE.  tls:-, keepalive:- and pools:- hold for all scenes.
+# scene are lines, pools, cold, vhosts, mpm, front, appserver, tls, keepalive, quota, fleet and
+# store and the name of a site with :SCENE.  tls:-, keepalive:- and pools:- hold for all scenes.
 declare -A test=()
 declare -A test_option=()       # see test_read
-test_scenes=() test_loads=() test_rows=() test_published=() test_figures=()
+test_scenes=() test_loads=() test_rows=()
 test_scene_now=-                # the name of the only scene of most tests
 test_by_now=-                   # the generator of the next loads; -: the command line's
-test_scheme_now=-               # the scheme of the next loads; -: https with test_tls, else http
 
 test_files() { # NAME<TAB>file
   local file name
@@ -31,8 +29,8 @@ test_list() { # NAME<TAB>summary
 
 test_known() { grep -qxF -- "$1" <<<"$(test_files | cut -f 1)"; }
 
-# Reads the description.  Some depend on options of the command line: keepalive (0 or 1),
-# length (quick, default or full), pages and docroots.
+# Reads the description.  Some depend on options of the command line: keepalive (0 or 1) and
+# length (quick, default or full).
 test_read() { # <name> [<option=value>]...
   local pair
   test_option=()
@@ -64,13 +62,12 @@ test_pages()        { test[pages]=$1; }                 # <page,...>; "mixed": t
 test_keepalive()    { test[keepalive:$test_scene_now]=1; }      # without -k too; in a scene: for it only
 test_fpm_children() { test[children]=$1; }              # <number>
 # <shared | master | own> PHP-FPM: a pool for each site under one master, or each site's own
-# PHP-FPM in its cgroup.  See the target "unit" too.
+# PHP-FPM in its cgroup.
 test_pools()        { test[pools:$test_scene_now]=$1; }
 test_repeat()       { test[repeat]=$1; }                # <repetitions> without --quick
 test_sites()        { test[sites]=$1; }                 # <2 | 3 | 4>
 test_modules()      { test[modules]=$1; }             # <name of a module of Apache's, without mod_>
 test_samples()      { test[samples]=$1; }               # <a second> of the status page; 0: none
-test_needs()        { test[needs]=$*; }                 # <role>...: services and applications, see service.sh
 test_site()         { test[$1:$test_scene_now]+=$2$'\n'; }      # <site> <line for the module in its vhost>
 
 test_idle()         { test[idle]=yes; }                 # the server's CPU may be idle in a run
@@ -86,23 +83,15 @@ test_scene() { # <name>
 test_line()   { test[lines:$test_scene_now]+=$1$'\n'; } # <line for the module at server level>
 test_vhosts() { test[vhosts:$test_scene_now]=$1; }      # <number> in all, instead of the sites only
 test_mpm()    { test[mpm:$test_scene_now]=$1; }         # instead of event
-test_front()  { test[front:$test_scene_now]=$1; }       # <keepalive | proxy | varnish>: HAProxy before Apache; Varnish, see varnish.sh
+test_front()  { test[front:$test_scene_now]=$1; }       # <varnish>: see varnish.sh
 test_appserver() { test[appserver:$test_scene_now]=$1; }        # <kind>: what serves pages of site 1 besides PHP-FPM, see appserver.sh
-test_hogs()   { test[hogs:$test_scene_now]=$1; }        # <number> of programs that burn the server's CPU, not Apache's
 
 # Pages of the warm-up would still run in the measured time.
 test_cold()   { test[cold:$test_scene_now]=1; }         # no warm-up
 
-# Kills this number of Apache's child processes with SIGKILL, spread over the run.
-test_kills()  { test[kills:$test_scene_now]=$1; }       # <number>
-
 # The generator of the next loads, instead of --load.  For h2load the number of streams on
-# each connection, and options of h2load.sh; for crowd its options, see crowd.sh.
-test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams[:option]... | option[:option]...]
-
-test_scheme() { test_scheme_now=$1; }                   # <http | https>: of the next loads, with test_tls both
-
-test_docroot() { test[docroot:$test_scene_now]=$1; }    # <folder>: that has the applications
+# each connection; for crowd its options, see crowd.sh.
+test_by() { test_by_now=$1${2+:$2}; }                   # <generator> [streams | option[:option]...]
 
 # Servers of a fleet instead of one; client N loads server N.  Their samples replace those of
 # test_samples.
@@ -115,15 +104,9 @@ test_quota()  { test[quota:$test_scene_now]=$1; }       # <percent of one CPU> f
 test_daemon() { test[fleet:$test_scene_now]+=$1$'\n'; } # <line of the configuration of vhostlimit-fleet>
 test_store_gone() { test[store:$test_scene_now]="$1 $2"; }      # <from> <to>: percent of the run in which there is no store
 
-# The number of requests of each load, instead of a time.
-test_requests() { # <--full> <default> <--quick>
-  test[full:$test_scene_now]=$1 test[default:$test_scene_now]=$2 test[quick:$test_scene_now]=$3
-  test[samples]=0
-}
-
 # From and to are percent of the run's length.
 test_load() { # <role> <client> <site> <users> [from to [page]]
-  test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now $test_scheme_now")
+  test_loads+=("$test_scene_now $1 $2 $3 $4 ${5-0} ${6-100} ${7--} $test_by_now")
 }
 
 # Two sites with 100 users each, one of them on a page that costs more.
@@ -241,22 +224,9 @@ test_row_total() { # <where> <bar> <goal> [scene]
     "ratio(this(\"$scene\") | .total.rate; plain(\"$scene\") | .total.rate)"
 }
 
-# A published figure; where and value as in test_row, but for plain Apache too.  The unit
-# is "/s", "s", "%" or nothing.
-test_published() { # <where> <name> <published> <unit> <value>
-  test_published+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5")
-}
-test_source() { test[source]=$1; }                      # <who published it, and on what>
-
-# A chart with a line for each series, by default for each target.  x, y and series are
-# expressions about one run.
-test_figure() { # <title> <x label> <y label> <x> <y> [series]
-  test_figures+=("$1"$'\x1f'"$2"$'\x1f'"$3"$'\x1f'"$4"$'\x1f'"$5"$'\x1f'"${6-.title}")
-}
-
 # --- asked by others ------------------------------------------------------
 
-test_loads_of() { # <scene>: role client site users from to page by scheme
+test_loads_of() { # <scene>: role client site users from to page by
   printf '%s\n' "${test_loads[@]}" | sed -n "s/^$1 //p" | sort -s -n -k5,5
 }
 
@@ -278,7 +248,7 @@ test_packages() { # roles in packages.sh of what the bed needs for it
   local key
   [[ " ${!test[*]}" != *" tls:"* ]] || echo openssl
   for key in "${!test[@]}"; do
-    case $key:${test[$key]} in front:*:varnish) echo varnish ;; front:*) echo haproxy ;; appserver:*) appserver_packages "${test[$key]}" ;; esac
+    case $key:${test[$key]} in front:*) echo varnish ;; appserver:*) appserver_packages "${test[$key]}" ;; esac
   done
   [[ -z ${test[fleet]-} ]] || printf '%s\n' hiredis openssl-dev jansson expat redis
 }
@@ -287,16 +257,12 @@ test_takes_target() { # <target>
   [[ $1 == plain* || ,${test[targets]},${test[rivals]-}, == *,$1,* ]] || target_is_module "$1"
 }
 
-test_has_apps()   { [[ " ${!test[*]}" == *" docroot:"* ]]; }
-
 test_takes_load() { grep -qx -- - < <(test_generators -); }     # does --load apply to any of the loads?
 test_made_with()  { test_generators '' | sed '/^$/d' | paste -sd ' '; }     # without those of --load
 
 test_generators() { # <the command line's>: those that make loads
   printf '%s\n' "${test_loads[@]}" | awk -v own="$1" '{ sub(":.*", "", $9); print $9 == "-" ? own : $9 }' | sort -u
 }
-
-test_ends() { if [[ -n ${test[quick:${test_scenes[0]}]-} ]]; then echo counted; else echo timed; fi; }   # its loads, see test_requests
 
 # File descriptors that one process needs, of a generator or Apache. The event MPM spreads
 # connections over at least two child processes; a front, or prefork's acceptor, has all

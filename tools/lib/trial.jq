@@ -39,12 +39,10 @@ def jain: (add * add) / (length * (map(. * .) | add));
 # From the array of loads.
 def run: . as $clients | total("transactions") as $all
 | [$samples[] | since_begin] as $samples
-| (if $about.requests then (map(.to_s) | max) - (map(.from_s) | min) else $about.seconds end) as $seconds
 | (group_by([.site, .role]) | map(of_site($all; $samples))) as $sites
 | $about
   + { clients: $clients, sites: $sites,
-      seconds: $seconds,
-      total: { transactions: total("transactions"), rate: ($all / $seconds), failures: total("failures") },
+      total: { transactions: total("transactions"), rate: ($all / $about.seconds), failures: total("failures") },
       jain: (if $all > 0 then ($sites | map(.rate) | jain) else null end),
       server_cpu_limited: ($sar != null and $sar.cpu.server.idle < 10),
       slots: (if ($samples | length) > 0 then ($samples | map(.slots) | add / length) else null end),

@@ -4,17 +4,16 @@
 # the status page beside them.
 
 # repetition page target scene seconds warm load keepalive workers prefix, from
-# trial_set; begun; lost: why this run does not count, a sentence; requests: the number
-# that each load makes, if it does not run for a time, and seconds is the limit then.
+# trial_set; begun; lost: why this run does not count, a sentence.
 # capacity: requests a second, see test_capacity.  again: "yes" if it is to be repeated.
 # Only this file changes it.
 declare -A trial=()
-trial_hog_pids=() trial_beside_pids=()
+trial_beside_pids=()
 declare -A trial_load_of=()     # pid: client, users, site and file prefix of its load
 
 trial_set() { # <key=value>...: what the next run is
   local pair
-  trial=([lost]='' [requests]='')
+  trial=([lost]='')
   for pair; do trial[${pair%%=*}]=${pair#*=}; done
 }
 
@@ -25,7 +24,6 @@ trial_run() { # leaves raw outputs and, unless it was lost, PREFIX.json
   trial_start
   trial_warm_up
   [[ -n ${trial[lost]} ]] || trial_flood
-  trial_hogs_end
   bed_commands=
   [[ -z ${trial[lost]} ]] || return 0
   (trial_gather) >"${trial[prefix]}.json.tmp"   # in a subshell: stdout of this shell is for the report
@@ -48,7 +46,7 @@ trial_try() {
 # The server that the trial wants, freshly started.
 trial_start() {
   local site scene=${trial[scene]}
-  bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" apps="$(service_root "$scene")" workers="${trial[workers]}" \
+  bed_set vhosts="${test[vhosts:$scene]-${bed[sites]}}" workers="${trial[workers]}" \
     mpm="${test[mpm:$scene]-event}" tls="${test[tls:$scene]-${test[tls:-]-off}}" front="${test[front:$scene]-none}" appserver="${test[appserver:$scene]-none}" pools="${test[pools:$scene]-${test[pools:-]-shared}}" instances=1 quota="${test[quota:$scene]-}"
   for site in "${bed_sites[@]}"; do
     bed_set "$site="
@@ -56,29 +54,12 @@ trial_start() {
   done
   target_start "${trial[target]}" "${test[lines:$scene]-}"
   ! trial_has_daemons || fleet_start "${test[fleet:$scene]-}"
-  app_check "${trial[page]}"
   appserver_check
   bed_configs >"${trial[prefix]}.conf"
 }
 
 # Plain Apache has no daemons: its servers take the same load, each for itself.
 trial_has_daemons() { fleet_used && target_is_module "${trial[target]}"; }
-
-# Starts programs that burn the server's CPU in no cgroup of the module.  timeout ends
-# them if this program is killed.  They start when the loads are ready, because ssh would
-# compete with them for CPU time.
-trial_hogs() { # <number>
-  local n
-  for ((n = 0; n < $1; n++)); do
-    (server_exec timeout $((trial[seconds] + trial[warm] + 120)) sh -c 'while :; do :; done') &
-    trial_hog_pids+=("$!")
-  done
-}
-
-trial_hogs_end() {
-  process_stop "${trial_hog_pids[@]}"
-  trial_hog_pids=()
-}
 
 # Ends what runs beside the loads, with its child processes: sadc, which sar starts,
 # would live until its next sample.  A process gets SIGSTOP first, so that it starts no
@@ -96,64 +77,47 @@ trial_beside_end() {
   trial_beside_pids=()
 }
 
-trial_end() { # ends what runs beside the loads when bench.sh is interrupted
-  trial_hogs_end
-  trial_beside_end
-}
-
-trial_url() { # <site> <page or -> <scheme or ->
+trial_url() { # <site> <page or ->
   local page=$2
   [[ $page != - ]] || page=${trial[page]}
-  printf '%s%s%s\n' "$(bed_url "$1" "$3")" "$(target_port "${trial[target]}" "$1")" "$(page_path "$page")"
+  printf '%s%s%s\n' "$(bed_url "$1")" "$(target_port "${trial[target]}" "$1")" "$(page_path "$page")"
 }
 
 trial_warm_up() { # 10 users on each page of each site
-  local loads load site users page by scheme prefix pids=() requests=${trial[requests]} most=${trial[warm]} length=${trial[warm]}s
+  local loads load site users page by prefix pids=()
   [[ -z ${test[cold:${trial[scene]}]-} ]] || return 0
-  [[ -z $requests ]] || { length=$((requests > 400 ? 100 : requests / 4))req; most=600; }
   remote_run=- trial_load_of=()
   mapfile -t loads < <(test_loads_of "${trial[scene]}" | sort -u -k3,3 -k7,9)
   for load in "${loads[@]}"; do
-    read -r _ _ site users _ _ page by scheme <<<"$load"
-    prefix=$(bed_file "warm-$site-$page-$by-$scheme")
-    load_run "$(trial_load "$by" "$users")" 1 10 "$length" "${trial[keepalive]}" "$(trial_url "$site" "$page" "$scheme")" "$prefix" &
+    read -r _ _ site users _ _ page by <<<"$load"
+    prefix=$(bed_file "warm-$site-$page-$by")
+    load_run "$(trial_load "$by" "$users")" 1 10 "${trial[warm]}s" "${trial[keepalive]}" "$(trial_url "$site" "$page")" "$prefix" &
     pids+=("$!")
     trial_load_of[$!]="1 10 $site $prefix"
   done
-  trial_wait "$most" "${pids[@]}"
+  trial_wait "${trial[warm]}" "${pids[@]}"
 }
 
 trial_flood() {
   local pids=()
   trial_begin
   [[ -z ${trial[lost]} ]] || return 0
-  trial_hogs "${test[hogs:${trial[scene]}]-0}"
   trial_await 0
   ! remote_used || remote_cpu_begin
   trial[ticks]=$(trial_ticks)
-  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" ${trial[requests]:+1} &
+  sar_run "${trial[seconds]}" "${trial[prefix]}.sar" &
   trial_beside_pids+=("$!")
   trial_watch >"${trial[prefix]}.samples" &
   trial_beside_pids+=("$!")
   trial_meter >"${trial[prefix]}.usage" &
   trial_beside_pids+=("$!")
-  trial_kill "${test[kills:${trial[scene]}]-0}" &
-  trial_beside_pids+=("$!")
   ! trial_has_daemons || trial_fleet_beside
   remote_used || trial_loads
-  if [[ -z ${trial[requests]} ]]; then
-    # Taken while the loads run: when they have ended, other processes get their CPU time.
-    trial_await "${trial[seconds]}" 200000
-    trial[ticks]+=" $(trial_ticks)"
-  fi
+  # Taken while the loads run: when they have ended, other processes get their CPU time.
+  trial_await "${trial[seconds]}" 200000
+  trial[ticks]+=" $(trial_ticks)"
   trial_wait "${trial[seconds]}" "${pids[@]}"
-  [[ -z ${trial[requests]} ]] || trial[ticks]+=" $(trial_ticks)"
-  if [[ -n ${trial[requests]} ]]; then
-    sar_end "${trial_beside_pids[0]}"
-    trial_beside_end
-  else
-    trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"
-  fi
+  trial_wait "${trial[seconds]}" "${trial_beside_pids[@]}"
   trial_beside_pids=()
   [[ -n ${trial[lost]} ]] || ! remote_used || remote_cpu_end
   cp "$bed_dir/httpd.log" "${trial[prefix]}.log"
@@ -183,25 +147,23 @@ trial_unready() { # <pid>: of a load that did not get ready
 }
 
 trial_loads() { # starts the loads in the order of their start times; adds to pids
-  local loads load n=0 client site users from to page by scheme start length
+  local loads load n=0 client site users from to page by start length
   mapfile -t loads < <(test_loads_of "${trial[scene]}")
   : >"${trial[prefix]}.loads"
   for load in "${loads[@]}"; do
-    read -r _ client site users from to page by scheme <<<"$load"
+    read -r _ client site users from to page by <<<"$load"
     start=$((trial[seconds] * from / 100))
     length=$((trial[seconds] * to / 100 - start))
     if remote_used; then remote_delay=$start; else trial_await "$start"; fi
     n=$((n + 1))
     printf '%s %s %s %s\n' "$n" "$(trial_clock)" "$length" "$load" >>"${trial[prefix]}.loads"
     rm -f "${trial[prefix]}-load$n.err"         # a lost run's, which says that it was ready
-    load_run "$(trial_load "$by" "$users")" "$client" "$users" "$(trial_length "$length")" "${trial[keepalive]}" \
-      "$(trial_url "$site" "$page" "$scheme")" "${trial[prefix]}-load$n" &
+    load_run "$(trial_load "$by" "$users")" "$client" "$users" "${length}s" "${trial[keepalive]}" \
+      "$(trial_url "$site" "$page")" "${trial[prefix]}-load$n" &
     pids+=("$!")
     trial_load_of[$!]="$client $users $site ${trial[prefix]}-load$n"
   done
 }
-
-trial_length() { if [[ -n ${trial[requests]} ]]; then echo "${trial[requests]}req"; else echo "$1s"; fi; }    # <seconds>
 
 # Prints the generator with its options.  rate=N% becomes the number of requests a second of
 # each user.
@@ -237,19 +199,6 @@ trial_watch() {
   (exec_on_client_cpus timeout "${trial[seconds]}" curl -s -m 5 --rate "$((rate * 60))/m" \
     "http://127.0.0.1:8081/vhostlimit-status?json#[1-$((rate * trial[seconds]))]") |
     lib_jq result sample -c --unbuffered || true
-}
-
-# Kills child processes of Apache with SIGKILL, spread evenly over the run. Apache may need a
-# second to replace its only child.
-trial_kill() { # <number>
-  local n child
-  bed_unlock_child
-  for ((n = 1; n <= $1; n++)); do
-    trial_await $((trial[seconds] * n / ($1 + 1)))
-    poll_until 5 bed_httpd_child >/dev/null || die 'Apache has no child process to kill'
-    child=$(bed_httpd_child)
-    kill -9 "$child"
-  done
 }
 
 # Prints, every second and at both ends, the CPU time in µs that the kernel has counted
@@ -369,7 +318,7 @@ trial_failure() { # <pid> <status>: a sentence
 
 trial_records() { # two lines for each load, see result.jq
   local n begun length role client site users page by
-  while read -r n begun length role client site users _ _ page by _; do
+  while read -r n begun length role client site users _ _ page by; do
     ! remote_used || begun=$(remote_began "$client" "${trial[prefix]}-load$n")
     printf '%s\n' "$role $client $site $users $page $begun $length"
     load_record "$(trial_load "$by" "$users")" "${trial[prefix]}-load$n"
@@ -378,13 +327,13 @@ trial_records() { # two lines for each load, see result.jq
 
 trial_clients() { # <filter of jq> [<argument of jq>]...: its function clients gives the loads
   trial_records |
-    lib_jq result "$1" -Rn --arg requests "${trial[requests]}" --arg run_began "${trial[begun]}" "${@:2}"
+    lib_jq result "$1" -Rn --arg run_began "${trial[begun]}" "${@:2}"
 }
 
 trial_gather() { # JSON: the run
   local record status
   status=$(trial_status) || die 'the status page does not answer after the run'
-  record=$(trial_sar)
+  record=$(sar_summary "${trial[prefix]}.sar" "$(cpu_of_record server)" "$(cpu_of_record clients)")
   trial_clients 'include "trial"; [clients] | run' --argjson about "$(trial_about)" --argjson sar "$record" \
     --argjson status "$status" --rawfile usage "${trial[prefix]}.usage" --argjson fleet "$(trial_fleet)" --argjson client_cpu "$(remote_cpu_json)" \
     --argjson busy "$(trial_is_busy)" --arg ticks "${trial[ticks]}" --rawfile commands "${trial[prefix]}.commands" \
@@ -423,19 +372,11 @@ trial_ticks() {
 # Prints whether the test expects the server's CPU to be busy in this run: true or false.
 trial_is_busy() { if [[ -n ${test[idle]-} || ${trial[page]} == sleep ]]; then echo false; else echo true; fi; }
 
-trial_sar() { # JSON: nothing of loads that were over before there were two samples
-  if [[ -n ${trial[requests]} ]] && ! sar_samples "${trial[prefix]}.sar" 2; then
-    echo null
-  else
-    sar_summary "${trial[prefix]}.sar" "$(cpu_of_record server)" "$(cpu_of_record clients)"
-  fi
-}
-
 trial_about() { # JSON: what was run
   lib_jq result about -nc --arg test "${test[name]}" --arg repetition "${trial[repetition]}" --arg page "${trial[page]}" \
     --arg target "${trial[target]}" --arg title "$(target_title "${trial[target]}")" --arg scene "${trial[scene]}" \
     --arg configuration "$(target_lines "${trial[target]}" "$(test_lines "${trial[scene]}")")" --arg workers "${trial[workers]}" \
-    --arg requests "${trial[requests]}" --arg capacity "${trial[capacity]-}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}" \
+    --arg capacity "${trial[capacity]-}" --arg seconds "${trial[seconds]}" --arg keepalive "${trial[keepalive]}" \
     --arg server_cpus "$(cpu_server | tr , '\n' | wc -l)"
 }
 
