@@ -29,7 +29,7 @@ guide_modules() {
   local file n modules seen=0
   mapfile -t modules < <(guide_modules)
   make_room
-  for file in "$GUIDES"/*.md; do
+  for file in "$GUIDES"/*.md "$GUIDES"/symptoms/*.md; do
     for ((n = 1; n <= $(blocks_in "$file"); n++)); do
       # The folder of logs is that of the test's server.
       block "$file" "$n" | sed 's,"/var/log/apache2/,"logs/,' >"$HTTPD_ROOT/block.conf"
@@ -49,7 +49,7 @@ guide_modules() {
     grep -qx "$name" <<<"$code" || fail "$name: no such directive"
   done
 }
-named_directives() { grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$TOP/README.md" | sort -u; }
+named_directives() { grep -ohE '\bVhostLimit[A-Z]?[A-Za-z]*' "$GUIDES"/*.md "$GUIDES"/symptoms/*.md "$TOP/README.md" | sort -u; }
 
 # Prints "FILE TARGET" for each relative link in the documents. Code is no link.
 relative_links() {
@@ -97,7 +97,7 @@ named_documents() {
   (cd "$TOP" && grep -rohE --include='*.'{md,h,c,sh,bash,bats,conf,am,ac,in,awk,service} --exclude=CHANGELOG.md \
     --exclude-dir='.[a-z]*' '\bdocs/[a-z0-9/-]+\.md\b' .) | sort -u
 }
-installed_files() { sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md; }
+installed_files() { sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$/\1/p' "$GUIDES"/*.md "$GUIDES"/symptoms/*.md; }
 
 @test "each key of the status page in the guides is documented" {
   local key keys
@@ -106,7 +106,7 @@ installed_files() { sed -nE 's/^ +sudo install .* ([a-z0-9@-]+(\.[a-z]+)?) \/.*$
     grep -q "\`vhosts\[\]\.$key\`" "$TOP/docs/reference/status.md" || fail "$key: not in docs/reference/status.md"
   done
 }
-named_keys() { grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md | tr -d '\140' | sort -u; }
+named_keys() { grep -ohE "\`(refused_[a-z]+|would_[a-z]+|[a-z]+_us|cpu_[a-z]+_permille)\`" "$GUIDES"/*.md "$GUIDES"/symptoms/*.md | tr -d '\140' | sort -u; }
 
 @test "systemd accepts the example units" {
   requires systemd_analyze

@@ -26,14 +26,13 @@ BEGIN {
   print ".Sh " toupper(escaped(substr($0, 4)))
   next
 }
-# The table of a directive.  Status and module are the same for all.
+# The table of a directive.
 fields && /^\|-/ { next }
 fields && /^\| / {
   split($0, cell, / \| /)
   name = substr(cell[1], 3)
   value = substr($0, length(cell[1]) + 4)
   sub(/ \|$/, "", value)
-  if (name == "Status" || name == "Module") next
   if (name == "Description") { line(value "."); next }
   print ".br"
   line(name ": " value)

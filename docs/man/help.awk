@@ -34,8 +34,10 @@ function entry(syntax, text, column,    n, i, words, left) {
 }
 
 /^## / { heading = substr($0, 4); if (heading == "Options") entry("SITE", "a name as list shows it, or a ServerName", 25) }
-/^### / && heading == "Options" { syntax = substr($0, 5) }
 /^- Syntax: / { syntax = substr($0, 11); gsub(/`/, "", syntax) }
+# A summary is one line: the rest of a longer one would be missing.
+was_summary && /^  / { print "#error a summary of the page has more than one line"; exit 1 }
+{ was_summary = /^- Summary: / }
 /^- Summary: / { entry(syntax, substr($0, 12), heading == "Options" ? 15 : 25) }
 /^- `[0-9]+`: / && heading == "Exit status" { split($0, word, "`"); statuses = statuses " " word[2] }
 

@@ -53,15 +53,16 @@ function begin_list(width) { if (!is_list) print ".Bl -tag -width " width; is_li
 }
 /^### / {
   end_body()
-  begin_list("Ds")
-  if (heading == "Options") {
-    option = substr($0, 5)
-    sub(/,/, " ,", option)
-    print ".It " marked(option)
-  }
   next
 }
-/^- Syntax: / { end_body(); print ".It " marked(substr($0, 11)); next }
+/^- Syntax: / {
+  end_body()
+  begin_list("Ds")
+  syntax = substr($0, 11)
+  sub(/, /, " , ", syntax)
+  print ".It " marked(syntax)
+  next
+}
 /^- Summary: / {
   text = substr($0, 12)
   line(toupper(substr(text, 1, 1)) substr(text, 2) ".")

@@ -26,45 +26,32 @@ def row($page; $target; $name): first(.rows[] | select(.page == $page and .targe
 # In the order of the first runs.
 def targets: reduce .runs[] as $run ([]; if any(.[]; .target == $run.target) then . else . + [$run | {target, title}] end);
 def cells: "| " + join(" | ") + " |";
-def bold($is_best): if $is_best then "**" + . + "**" else . end;
+# The first lines of a table with a column for each target.
+def head($title): [$title] + (targets | map(.title))
+  | cells, "|" + (map("---") | join("|")) + "|";
 
-# Victim's rate, total and 99th percentile; the best rate and percentile of the row are bold.
-def readme_row($page; $scene):
-  . as $all | targets as $targets
-  | [$targets[] | .target as $t | [figures[0, 1, 3] | . as $f | $all | row($page; $t; "\($scene): \($f)").median | round]] as $medians
-  | ($medians | map(.[0]) | max) as $most | ($medians | map(.[2]) | min) as $least
-  | ["\(pages[$page]), \(scenes[$scene])"]
-    + [$medians[] | . as [$victim, $total, $p99]
-       | ($victim | thousands | bold($victim == $most)) + " of \($total | thousands), " + ("\($p99 | thousands) ms" | bold($p99 == $least))]
-  | cells;
+# A row: its title, and the median of each target.
+def medians($title; $page; $scene; $figure; form):
+  . as $all | [$title] + [targets[].target as $t | $all | row($page; $t; "\($scene): \($figure)").median | form] | cells;
+
+# Rows of one figure for each page and protocol.
+def rows_of($title; $figure; form):
+  (pages | keys_unsorted[]) as $page | (scenes | keys_unsorted[]) as $scene
+  | medians("\($title): \(pages[$page]), \(scenes[$scene])"; $page; $scene; $figure; form);
 
 def readme:
-  . as $all | targets as $targets
-  | ("| |" + ([$targets[] | " \(.title) |"] | add)),
-    ("|" + ([range($targets | length + 1)] | map("---") | join("|")) + "|"),
-    ((pages | keys_unsorted[]) as $page | (scenes | keys_unsorted[]) as $scene | readme_row($page; $scene)),
-    (["failed, highest of the six"]
-     + [$targets[].target as $t | [$all.rows[] | select(.target == $t and (.name | endswith(figures[4]))).median] | max
-        | if . == 0 then "0" else fixed(if . < 0.1 then 2 elif . < 10 then 1 else 0 end) + " %" end]
-     | cells),
-    (["CPU per static, PHP response (HTTP/1.1)"]
-     + [$targets[].target as $t | [pages | keys_unsorted[] as $page | $all | row($page; $t; "http1-close: \(figures[5])").median | thousands]
-        | join(", ") + " us"]
-     | cells);
-
-def title($page; $scene):
-  "### " + {static: "Static page", php: "PHP page"}[$page] + ", " + {"http1-close": "HTTP/1.1", "https-kept": "HTTPS, kept", "http2": "HTTP/2"}[$scene];
+  head("100 users beside 1000"),
+  rows_of("responses/s"; figures[0]; thousands),
+  rows_of("99th percentile, ms"; figures[3]; thousands),
+  (["failed requests, %: highest of the six"]
+   + [targets[].target as $t | [.rows[] | select(.target == $t and (.name | endswith(figures[4]))).median] | max | short]
+   | cells),
+  ((pages | keys_unsorted[]) as $page | medians("CPU time of a response, µs: \(pages[$page]), HTTP/1.1"; $page; "http1-close"; figures[5]; thousands));
 
 def results:
-  . as $all | targets as $targets
-  | (.runs | map(.repetition) | max) as $runs
-  | (pages | keys_unsorted[]) as $page | (scenes | keys_unsorted[]) as $scene
-  | title($page; $scene), "",
-    (["median and range of \($runs) runs"] + [$targets[].title] | cells),
-    ("|" + ([range($targets | length + 1)] | map("---") | join("|")) + "|"),
-    (figures[] as $f
-     | [$f] + [$targets[].target as $t | $all | row($page; $t; "\($scene): \($f)") | "\(.median | short) (\(.min | short) to \(.max | short))"]
-     | cells),
-    "";
+  head("100 users beside 1000"),
+  rows_of("all sites, responses/s"; figures[1]; thousands),
+  rows_of("victim's share, %"; figures[2]; short),
+  rows_of("failed requests, %"; figures[4]; short);
 
 if $table == "readme" then readme elif $table == "results" then results else error("table is readme or results") end
