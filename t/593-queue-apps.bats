@@ -66,14 +66,15 @@ run_app() { # <name> <socket or port that it listens at> <command>...
 listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; else ! port_free "$1"; fi; }
 
 start_fpm() { # <name> <pool>=<address>...
-  local run=$HTTPD_ROOT/app/run pool
+  local run=$HTTPD_ROOT/app/run pool last=${*: -1:1}
+  last=${last#*=}
   {
     printf '%s\n' '[global]' "error_log = $run/$1.log" 'daemonize = no'
     for pool in "${@:2}"; do
       printf '%s\n' "[${pool%%=*}]" "listen = ${pool#*=}" 'listen.mode = 0666' 'pm = static' 'pm.max_children = 12'
     done
   } >"$run/$1.conf"
-  run_app "$1" "$(sed 's/.*://' <<<"${*: -1:1}" | sed 's/.*=//')" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf"
+  run_app "$1" "${last##*:}" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf"
 }
 
 stop_apps() {
@@ -93,8 +94,11 @@ php_at() { # <vhost> <target of the proxy>
 # Microseconds that the kernel counted for the group, without Apache's parent, its child processes
 # with many threads, and the sampler.
 kernel_us() {
-  local pid pids=("$(httpd_pid)")
-  for pid in $(httpd_children); do (($(ls "/proc/$pid/task" | wc -l) < 20)) || pids+=("$pid"); done
+  local pid threads pids=("$(httpd_pid)")
+  for pid in $(httpd_children); do
+    threads=("/proc/$pid/task/"*)
+    ((${#threads[@]} < 20)) || pids+=("$pid")
+  done
   mapfile -t -O "${#pids[@]}" pids < <(pgrep -P "$(httpd_pid)" -x vl-sampler)
   echo $(($(cgroup_used_us "$(cgroup_file "$(group)" cpuacct.usage cpu.stat)") - $(cpu_of "${pids[@]}")))
 }
@@ -121,8 +125,8 @@ compare() { # <title> <path of a> <path of b> [<users of a> [<users of b>]]
   kernel=$(($(kernel_us) - before))
   a=$((($(status_of a backend_us) - a) * 1000 / kernel))
   b=$((($(status_of b backend_us) - b) * 1000 / kernel))
-  printf '# %-34s kernel %6d ms, charged to a %d.%03d, to b %d.%03d; pages %s, %s\n' "$1" $((kernel / 1000)) \
-    $((a / 1000)) $((a % 1000)) $((b / 1000)) $((b % 1000)) $(sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT"/ab.[ab]) >&3
+  printf '# %-34s kernel %6d ms, charged to a %d.%03d, to b %d.%03d; pages %s\n' "$1" $((kernel / 1000)) \
+    $((a / 1000)) $((a % 1000)) $((b / 1000)) $((b % 1000)) "$(sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT"/ab.[ab] | xargs)" >&3
   at_least "$kernel" 200000 "us of CPU time used"
   at_least $((a + b)) 800 "charged, permille of what the kernel counted"
   at_most $((a + b)) 1200 "charged, permille of what the kernel counted"
