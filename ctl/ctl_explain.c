@@ -52,12 +52,6 @@ static int is_out_of_cpu(const ctl_vhost_t *vhost)
            && vhost->cpu_now_permille >= vhost->limits[CTL_CPU] * 9;
 }
 
-/* The server does not say it: a number that is equal to that of auto is taken for auto. */
-static int has_automatic_slots(const ctl_status_t *status)
-{
-    return status->slots == CTL_SLOTS_OF_PROCESSOR * status->processors;
-}
-
 /* The module keeps some slots free for other sites (vl_capacity_may_take_slot()): a fifth of
  * automatic ones for sites that hold none; of others, a site of average weight may hold four
  * times as many as are free. */
@@ -68,7 +62,7 @@ static int has_most_slots(const explain_t *explain)
 
     return explain->free > 0 && held > 0
            && (held >= 4 * explain->free
-               || (has_automatic_slots(status)
+               || (status->slots_auto
                    && explain->free <= status->slots * 1000 / 5));
 }
 
@@ -329,7 +323,7 @@ static const char *slots_text(const ctl_status_t *status)
 {
     if (CTL_SUM(status, cpu_now_permille) >= status->processors * 500)
         return "The CPUs are busy: faster pages help, more slots do not.";
-    if (!has_automatic_slots(status))
+    if (!status->slots_auto)
         return "The sites use less than half of the CPUs. VhostLimitSlots is a number, which "
                "counts requests that sleep too: raise it, or set it to auto.";
     if (strcmp(status->sampler.state, "runs") != 0)
@@ -441,6 +435,28 @@ static void say_waits(explain_t *explain)
                                 ctl_ms((double)vhost->wait_p99_us).text));
 }
 
+/* Says where the CPU time of the site was used. */
+static void say_places(explain_t *explain)
+{
+    const json_t *each, *backends = json_object_get(explain->vhost->json, "backends");
+    char *text = ctl_printf("CPU time since the start: Apache %s ms",
+                            ctl_ms(json_number_value(
+                                json_object_get(explain->vhost->json, "cpu_us"))).text);
+    size_t i;
+
+    json_array_foreach(backends, i, each) {
+        const char *address = json_string_value(json_object_get(each, "address"));
+        char *before = text;
+
+        text = ctl_printf("%s, %s %s ms", before, address ? address : "?",
+                          ctl_ms(json_number_value(json_object_get(each, "cpu_us"))).text);
+        free(before);
+    }
+    if (json_array_size(backends))
+        say(explain, ctl_printf("%s.", text));
+    free(text);
+}
+
 static void say_late(explain_t *explain)
 {
     const ctl_vhost_t *vhost = explain->vhost;
@@ -521,6 +537,7 @@ static void say_all(explain_t *explain)
     }
     say_limited(explain);
     say_waits(explain);
+    say_places(explain);
     say_late(explain);
     say_refusals(explain);
     say_changed(explain);

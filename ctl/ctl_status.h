@@ -27,7 +27,7 @@ extern const char *const ctl_limit_names[CTL_LIMITS];
 
 /* Numbers of the server. */
 #define CTL_SERVER_NUMBERS(X) X(now_us) X(uptime_s) X(children) X(workers) X(slots) \
-    X(processors)
+    X(slots_auto) X(processors)
 
 /* VhostLimitSlots auto: slots for each processor. */
 #define CTL_SLOTS_OF_PROCESSOR 8

@@ -24,6 +24,7 @@
 #include "control/vl_control_figures.h"
 #include "config/vl_accounts.h"
 #include "accept/vl_transfer.h"
+#include "config/vl_folders.h"
 #include "config/vl_headtime.h"
 #include "config/vl_plans.h"
 #include "config/vl_sandboxes.h"
@@ -389,7 +390,8 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_notice_post_config(main_server, kept->shm);
     log_banner(main_server, servers->nelts);
     vl_modules_post_config(main_server, kept->cgroup);
-    vl_sampler_post_config(pconf, main_server, kept->shm, vl_cgroup_path(kept->cgroup));
+    vl_sampler_post_config(pconf, main_server, kept->shm, vl_cgroup_path(kept->cgroup),
+                           vl_folders_account);
     return OK;
 }
 

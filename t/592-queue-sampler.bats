@@ -54,8 +54,10 @@ echo 'slept';
 END
     cat >"$HTTPD_ROOT/htdocs/$name/call.php" <<END
 <?php
-\$with = stream_context_create(['http' => ['header' => "Host: a.test\r\nConnection: close", 'timeout' => 30]]);
-echo file_get_contents('http://127.0.0.1:$(httpd_port)/page.html', false, \$with) ? 'called' : 'failed';
+\$to = \$_GET['to'] ?? 'a';
+\$with = stream_context_create(['http' => ['header' => "Host: \$to.test\r\nConnection: close", 'timeout' => 30]]);
+\$page = isset(\$_GET['ms']) ? 'burn.php?ms=' . \$_GET['ms'] : 'page.html';
+echo file_get_contents("http://127.0.0.1:$(httpd_port)/\$page", false, \$with) ? 'called' : 'failed';
 END
     echo '<?php echo "sorry";' >"$HTTPD_ROOT/htdocs/$name/err.php"
   done
@@ -105,6 +107,8 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   wait_until 10 charged_enough
   at_most "$(backend_ms a)" $((used * 11 / 10 + 20)) "ms charged to a, whose pool used $used ms"
   at_most "$(backend_ms b)" 100 "ms charged to b, whose pages sleep"
+  like "$(status_json | jq -r '.vhosts[] | select(.name | startswith("a.")).backends[] | "\(.address) \(.cpu_us / 1e5 | floor > 0)"')" \
+    '/fpm/a true' "by back end"
 }
 
 @test "the CPU time of a pool that two sites share is charged to the one that uses it" {
@@ -145,6 +149,16 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
   for i in 1 2 3 4; do is "$(answer_of "c$i")" 200; done
   is "$(cat "$(hold_dir)"/c[1-4].body)" calledcalledcalledcalled
   is "$(status_of a refused)" 0
+}
+
+@test "a page that asks another site is charged for what that site does" {
+  start_with_pools a b
+  is "$(get a '/call.php?to=b&ms=1500')" 200
+  is "$(answer_body)" called
+  has_caller_paid() { (($(backend_ms a) >= 1000)); }
+  wait_until 10 has_caller_paid || fail "a: $(backend_ms a) ms, b: $(backend_ms b) ms"
+  at_most "$(backend_ms b)" 500 "ms charged to b"
+  is "$(status_of b requests)" 1 "requests counted for b"
 }
 
 @test "the error page of a refusal takes a slot, or is Apache's own" {

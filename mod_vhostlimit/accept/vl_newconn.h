@@ -89,7 +89,7 @@ void vl_newconn_take(vl_take_e which, apr_size_t max, vl_batch_t *ret_batch);
 /* No other child is left: answers requests that were read with 503 and closes all
  * connections. */
 void vl_newconn_answer_all(void);
-/* Gives slots to queued connections that running requests wait for (vl_duty_is_call()). */
+/* Gives slots to queued connections that running requests wait for (vl_duty_call()). */
 void vl_newconn_let_calls(void);
 /* Returns the number of queued connections here. Takes no lock: it may have just changed. */
 apr_uint32_t vl_newconn_queued(void);

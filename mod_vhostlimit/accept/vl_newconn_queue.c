@@ -65,7 +65,7 @@ void vl_newconn_let_calls(void)
          newconn = next) {
         next = APR_RING_NEXT(newconn, link);
         port = own_port(newconn);
-        if (!port || !vl_duty_is_call(vl_child.shm, port)
+        if (!port || !vl_duty_call(vl_child.shm, port)
             || vl_slot_call(vl_child.shm, newconn->waiter.account, &ticket) != APR_SUCCESS)
             continue;
         vl_waiters_remove_locked(&newconn->waiter);

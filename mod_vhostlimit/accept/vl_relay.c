@@ -301,6 +301,7 @@ static void take_slot_locked(vl_shm_t *shm, vl_item_t *item)
     shm->children[from].calls -= (apr_uint32_t)item->grant.ticket.call;
     shm->head->calls -= (apr_uint32_t)item->grant.ticket.call;
     item->grant.ticket.call = 0;
+    item->grant.ticket.caller = 0;
 }
 
 apr_status_t vl_relay_child_receive(vl_shm_t *shm, const int pair[2],

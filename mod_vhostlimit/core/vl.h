@@ -61,10 +61,18 @@ typedef struct vl_ticket_t {
     apr_uint32_t charged;       /* estimated cost charged at the start, us */
     int stream;                 /* 1: an HTTP/2 stream, see vl_thread_is_stream() */
     int call;                   /* 1: see vl_slot_call() */
+    apr_uint32_t caller;        /* 1 + the account whose request waits for this one, and which is
+                                 * charged for it; 0: none that is known */
     vl_client_id_t client;      /* the client that was charged client_us in
                                  * advance */
     apr_uint32_t client_us;
 } vl_ticket_t;
+
+/* Returns the account that is charged for the request. */
+static inline apr_uint32_t vl_ticket_payer(const vl_ticket_t *ticket)
+{
+    return ticket->caller ? ticket->caller - 1 : ticket->account;
+}
 
 /* Returns a moving average with a factor of 1/8 per sample, like TCP's smoothed round-trip
  * time (RFC 6298, alpha). */

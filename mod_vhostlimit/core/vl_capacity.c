@@ -31,7 +31,8 @@ int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_
         return is_first && vl_queue_has_slot(&shm->queue, account);
     if (shm->head->auto_on)
         return (!held && is_first) || left > vl_capacity_auto(shm) * 1000 / 5
-               || vl_queue_is_light(&shm->queue, account);
+               || vl_queue_is_light(&shm->queue, account)
+               || (is_first && vl_queue_may_exceed(&shm->queue, account));
     return vl_queue_may_take(&shm->queue, account, held, left);
 }
 

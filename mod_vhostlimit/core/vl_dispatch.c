@@ -153,7 +153,7 @@ static void grant(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account,
     ticket->account = account;
     ticket->charged = vl_queue_begin(&shm->queue, account);
     ticket->stream = ticket->call = 0;
-    ticket->client_us = 0;
+    ticket->caller = ticket->client_us = 0;
     move_first(shm, account, cell, ticket->charged, now_us);
     if (!child->ring_len)
         __atomic_store_n(&child->moved_us, now_us, __ATOMIC_RELAXED);

@@ -2,10 +2,14 @@
 #include "core/vl_duty.h"
 
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <apr_strings.h>
+
+#include "base/vl_clock.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_segment.h"
 
@@ -36,7 +40,8 @@ static void wake_sampler(vl_shm_t *shm)
         futex(sleeps, FUTEX_WAKE, 1, NULL);
 }
 
-void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd)
+void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
+                   int port)
 {
     const apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
     task_t *task;
@@ -46,6 +51,7 @@ void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
     task = entry_of(shm, shm->self, i);
     task->tid = this_thread();
     task->client_fd = client_fd;
+    task->port = port;
     __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&task->serial, task->serial + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&task->account, account + 1, __ATOMIC_RELEASE);
@@ -85,6 +91,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
             copy.serial = __atomic_load_n(&task->serial, __ATOMIC_RELAXED);
             copy.tid = task->tid;
             copy.client_fd = task->client_fd;
+            copy.port = task->port;
             see(data, pid, c, i, &copy);
         }
     }
@@ -128,23 +135,71 @@ int vl_duty_calls_wanted(vl_shm_t *shm)
     return __atomic_exchange_n(&shm->head->sampler.calls_wanted, 0, __ATOMIC_ACQ_REL);
 }
 
-int vl_duty_note_call(vl_shm_t *shm, int port)
+/* Returns the entry for the account and the address: one that exists, a free one, or the oldest. */
+static vl_spent_t *find_spent(vl_spent_t *spent, apr_uint32_t account, const char *address)
 {
-    apr_uint32_t bit = 1U << (port % 32);
+    vl_spent_t *oldest = spent, *each;
 
-    return !(__atomic_fetch_or(&shm->head->sampler.calls[port / 32], bit, __ATOMIC_ACQ_REL) & bit);
+    for (each = spent; each < spent + VL_SPENT_MAX && each->account; each++) {
+        if (each->account == account + 1 && !strncmp(each->address, address, sizeof(each->address) - 1))
+            return each;
+        if (each->at_us < oldest->at_us)
+            oldest = each;
+    }
+    return each < spent + VL_SPENT_MAX ? each : oldest;
+}
+
+void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
+                   apr_uint64_t us)
+{
+    vl_spent_t *all = shm->head->sampler.spent, *spent = &all[*entry];
+
+    if (spent->account != account + 1
+        || strncmp(spent->address, address, sizeof(spent->address) - 1) != 0) {
+        spent = find_spent(all, account, address);
+        *entry = (apr_uint32_t)(spent - all);
+    }
+    if (spent->account != account + 1
+        || strncmp(spent->address, address, sizeof(spent->address) - 1) != 0) {
+        __atomic_store_n(&spent->us, 0, __ATOMIC_RELAXED);
+        apr_cpystrn(spent->address, address, sizeof(spent->address));
+        __atomic_store_n(&spent->account, account + 1, __ATOMIC_RELEASE);
+    }
+    spent->at_us = vl_clock_us();
+    __atomic_add_fetch(&spent->us, us, __ATOMIC_RELAXED);
+}
+
+int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
+                  vl_spent_t *ret_spent)
+{
+    const vl_spent_t *spent = shm->head->sampler.spent;
+    apr_uint32_t whose = 1;
+
+    for (; *i < VL_SPENT_MAX && whose; ++*i) {
+        whose = __atomic_load_n(&spent[*i].account, __ATOMIC_ACQUIRE);
+        if (whose != account + 1)
+            continue;
+        *ret_spent = spent[(*i)++];
+        return 1;
+    }
+    return 0;
+}
+
+int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller)
+{
+    apr_uint32_t call = caller == VL_NO_FLOW ? VL_CALL_OF_UNKNOWN : caller + 1;
+
+    return !__atomic_exchange_n(&shm->head->sampler.calls[port], call, __ATOMIC_ACQ_REL);
 }
 
 void vl_duty_forget_call(vl_shm_t *shm, int port)
 {
-    __atomic_fetch_and(&shm->head->sampler.calls[port / 32], ~(1U << (port % 32)),
-                       __ATOMIC_ACQ_REL);
+    __atomic_store_n(&shm->head->sampler.calls[port], 0, __ATOMIC_RELEASE);
 }
 
-int vl_duty_is_call(const vl_shm_t *shm, int port)
+apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
 {
-    return (int)(__atomic_load_n(&shm->head->sampler.calls[port / 32], __ATOMIC_ACQUIRE)
-                 >> (port % 32) & 1);
+    return __atomic_load_n(&shm->head->sampler.calls[port], __ATOMIC_ACQUIRE);
 }
 
 void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until)

@@ -28,11 +28,22 @@ typedef struct vl_shm_t vl_shm_t;
 
 typedef struct task_t {
     apr_uint32_t account;           /* 1 + the account; 0: the entry is free */
+    int port;                       /* of the client, if it is on this machine; else 0 */
     apr_uint32_t serial;            /* changes with each request */
     pid_t tid;                      /* the thread */
     int client_fd;                  /* socket of its client, or -1 */
     int paused;                     /* it holds no slot: its thread waits for the client */
 } task_t;
+
+/* CPU time that an account was charged for one back end, for the status page. */
+#define VL_SPENT_MAX 2048
+#define VL_ADDRESS_SIZE 80
+typedef struct vl_spent_t {
+    apr_uint32_t account;           /* 1 + the account; 0: the entry is free; atomic */
+    apr_uint64_t us;                /* atomic */
+    apr_int64_t at_us;              /* when it was last charged */
+    char address[VL_ADDRESS_SIZE];
+} vl_spent_t;
 
 /* States of the sampler, for the status page. */
 typedef enum {
@@ -49,13 +60,15 @@ typedef struct vl_sampler_state_t {
     apr_uint32_t unfound;           /* back ends on this machine that no process was found for */
     apr_uint32_t sleeps;            /* futex: 1 while it sleeps because no request runs, 2
                                      * between two rounds, 0 while it works */
+    vl_spent_t spent[VL_SPENT_MAX];
     int calls_wanted;               /* see vl_duty_want_calls(); atomic */
-    apr_uint32_t calls[65536 / 32]; /* a bit for each port of a call; atomic */
+    apr_uint32_t calls[65536];      /* of each port: see vl_duty_call(); atomic */
 } vl_sampler_state_t;
 
 /* Enters a request that the calling thread runs into entry i of this child's table, or frees
  * the entry. */
-void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd);
+void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
+                   int port);
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i);
 /* paused: the request of entry i has given its slot back. */
 void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused);
@@ -78,17 +91,29 @@ apr_uint32_t vl_duty_running(const vl_shm_t *shm, apr_uint32_t account);
 /* Sampler: publishes the duties, and the average of all accounts, permille. Dispatches. */
 void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_uint32_t average);
 /* Calls: a running request waits for this server itself, directly or in its back end. The
- * sampler sees it, and notes the port of the client's end. A call must not wait behind its
- * callers (vl_slot_call()).
+ * sampler sees it, and notes the port of the client's end and the caller's account. A call must
+ * not wait behind its callers (vl_slot_call()), and is charged to the caller.
  * vl_duty_want_calls(): a connection of this machine is queued; the sampler looks soon.
- * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new.
- * vl_duty_forget_call(): it does not see it any more. None takes a lock. */
+ * vl_duty_note_call(): the sampler has seen one with this port; returns 1 if it is new. caller:
+ * the account, or VL_NO_FLOW if several may have called.
+ * vl_duty_forget_call(): it does not see it any more.
+ * vl_duty_call(): returns 0 if no call has this port, VL_CALL_OF_UNKNOWN, or 1 + the caller.
+ * None takes a lock. */
 void vl_duty_want_calls(vl_shm_t *shm);
-int vl_duty_note_call(vl_shm_t *shm, int port);
+int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller);
 void vl_duty_forget_call(vl_shm_t *shm, int port);
-int vl_duty_is_call(const vl_shm_t *shm, int port);
+#define VL_CALL_OF_UNKNOWN ((apr_uint32_t)-1)
+apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port);
 /* Sampler: returns 1 if calls are wanted since the last time it asked. */
 int vl_duty_calls_wanted(vl_shm_t *shm);
+/* Sampler: adds to what the account was charged for the back end at this address. *entry: where,
+ * 0 at first. If there are too many, the oldest is forgotten. */
+void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
+                   apr_uint64_t us);
+/* Copies the next entry of the account from *i on, and moves *i behind it. Returns 0 if there is
+ * none. */
+int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
+                  vl_spent_t *ret_spent);
 /* Sampler: its state, which it writes. Others read it. */
 vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm);
 /* Sampler: sleeps for up to timeout_us, or until a request begins, or until calls are

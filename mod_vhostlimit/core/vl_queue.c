@@ -366,17 +366,20 @@ int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first)
            && load * head->active_milli <= slots * f->active_milli;
 }
 
-int vl_queue_has_slot(const vl_queue_t *q, apr_uint32_t flow)
+int vl_queue_may_exceed(const vl_queue_t *q, apr_uint32_t flow)
 {
     const vl_queue_head_t *head = q->head;
+    const vl_flow_t *heaviest = &q->flows[head->heaviest ? head->heaviest - 1 : flow];
     apr_uint32_t times = head->active < EXCESS_MOST ? head->active : EXCESS_MOST;
 
-    if (vl_queue_free(q))
-        return 1;
     return head->by_duty && is_light(q, &q->flows[flow])
-           && head->load - q->flows[head->heaviest - 1].load
-              < (apr_uint64_t)head->slots * 1000 * times
-           && vl_clock_us() - q->flows[head->heaviest - 1].ended_us > VL_KEPT_US;
+           && head->load - heaviest->load < (apr_uint64_t)head->slots * 1000 * times
+           && (vl_clock_us() - heaviest->ended_us) * heaviest->running > VL_KEPT_US;
+}
+
+int vl_queue_has_slot(const vl_queue_t *q, apr_uint32_t flow)
+{
+    return vl_queue_free(q) || vl_queue_may_exceed(q, flow);
 }
 
 static apr_uint32_t first_of(const vl_queue_t *q)

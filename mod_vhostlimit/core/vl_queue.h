@@ -125,12 +125,15 @@ int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
  *   - This flow is first, and its requests sleep. The kernel divides the processors by what is
  *     awake at the moment, so its load has to be above its part for it to get its share. */
 int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first);
-/* Returns 1 if a request of the flow may begin as far as slots are concerned: one is free,
- * or the heaviest flow has kept its own for long and this flow's load is well below. Slots are
- * not taken back. So long requests would otherwise keep the processors that they got while no
- * other flow wanted them. */
+/* Returns 1 if the flow may have more than the slots, or those that are kept free: the heaviest
+ * flow has kept its own for long and this flow's load is well below. Slots are not taken back. So
+ * long requests would otherwise keep the processors that they got while no other flow wanted
+ * them. */
+int vl_queue_may_exceed(const vl_queue_t *q, apr_uint32_t flow);
+/* Returns 1 if a request of the flow may begin as far as slots are concerned. */
 int vl_queue_has_slot(const vl_queue_t *q, apr_uint32_t flow);
-/* The heaviest flow has kept its slots for long if none of its requests has ended for: */
+/* The heaviest flow has kept its slots for long if each of its requests runs for longer: the time
+ * since one of them ended, times their number. */
 #define VL_KEPT_US 50000
 
 /* Returns the next flow: the one with the least virtual time among those that have a

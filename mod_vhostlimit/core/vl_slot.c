@@ -22,7 +22,7 @@ static void take_slot_locked(vl_shm_t *shm, apr_uint32_t account, unsigned flags
     ticket->charged = vl_queue_begin_now(&shm->queue, account);
     ticket->stream = stream;
     ticket->call = 0;
-    ticket->client_us = 0;
+    ticket->caller = ticket->client_us = 0;
     cell->running++;
     child->running++;
     cell->streams += (apr_uint32_t)stream;
@@ -555,11 +555,18 @@ void vl_slot_begin(vl_shm_t *shm, apr_uint64_t wait_us, vl_admission_t *adm)
 static apr_uint64_t release_locked(vl_shm_t *shm, const vl_ticket_t *ticket,
                                    const vl_cost_t *cost)
 {
-    apr_uint64_t cost_us = vl_charge_end_locked(shm, ticket->account, cost);
+    apr_uint32_t payer = vl_ticket_payer(ticket);
+    apr_uint64_t cost_us = vl_charge_end_locked(shm, payer, cost);
 
     free_slot_locked(shm, ticket);
-    vl_queue_end(&shm->queue, ticket->account,
-                 ticket->charged + (apr_uint32_t)cost->charged_us, cost_us);
+    if (payer == ticket->account) {
+        vl_queue_end(&shm->queue, payer, ticket->charged + (apr_uint32_t)cost->charged_us,
+                     cost_us);
+    }
+    else {
+        vl_queue_cancel(&shm->queue, ticket->account, ticket->charged);
+        vl_queue_charge(&shm->queue, payer, (apr_int64_t)cost_us - (apr_int64_t)cost->charged_us);
+    }
     return cost_us;
 }
 
@@ -586,9 +593,9 @@ apr_uint32_t vl_slot_end_and_take(vl_shm_t *shm, const vl_ticket_t *ticket,
         vl_slot_cancel_locked(shm, ticket);
     /* Before the next grant, whose order depends on it. */
     refund_client(shm, ticket);
-    if (cost && cost->client)
+    if (cost && cost->client && !ticket->caller)
         vl_slot_charge_client(shm, ticket->account, cost->client, *ret_charged, 1);
-    if (cost && cost->client && waited_as_another(ticket, cost->client))
+    if (cost && cost->client && !ticket->caller && waited_as_another(ticket, cost->client))
         vl_slot_charge_client(shm, ticket->account, &ticket->client, *ret_charged, 0);
     return vl_dispatch_take_and_unlock(shm, ret_tickets, max);
 }
@@ -598,16 +605,19 @@ void vl_slot_pause(vl_shm_t *shm, const vl_ticket_t *ticket, apr_uint64_t us)
     refund_client(shm, ticket);
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
-    vl_charge_part_locked(shm, ticket->account, us);
+    vl_charge_part_locked(shm, vl_ticket_payer(ticket), us);
     vl_slot_cancel_locked(shm, ticket);
     vl_dispatch_and_unlock(shm);
 }
 
 void vl_slot_go_on(vl_shm_t *shm, vl_ticket_t *ticket)
 {
+    apr_uint32_t caller = ticket->caller;
+
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     take_slot_locked(shm, ticket->account, ticket->stream, ticket);
+    ticket->caller = caller;
     vl_segment_unlock(shm);
 }
 
@@ -634,6 +644,11 @@ apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account)
 {
     return __atomic_load_n(&vl_segment_limits(shm, account)->queue,
                            __ATOMIC_RELAXED);
+}
+
+int vl_slot_is_auto(const vl_shm_t *shm)
+{
+    return __atomic_load_n(&shm->head->auto_on, __ATOMIC_RELAXED);
 }
 
 apr_uint32_t vl_slot_count(const vl_shm_t *shm)

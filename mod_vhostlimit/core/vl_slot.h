@@ -108,7 +108,7 @@ apr_status_t vl_slot_enter(vl_shm_t *shm, apr_uint32_t account,
 apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flags,
                               vl_ticket_t *ret_ticket);
 
-/* Takes a slot at once for a request that another running request waits for (vl_duty_is_call()),
+/* Takes a slot at once for a request that another running request waits for (vl_duty_call()),
  * and which keeps its own slot and its part of VhostLimitConcurrency until then. As many such
  * calls run as other requests do; beyond that, returns APR_EAGAIN. */
 apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket);
@@ -170,5 +170,7 @@ int vl_slot_capped(const vl_shm_t *shm, apr_uint32_t account);
 apr_uint32_t vl_slot_queue(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of slots of the server. Takes no lock. */
 apr_uint32_t vl_slot_count(const vl_shm_t *shm);
+/* Returns 1 if VhostLimitSlots is auto. Takes no lock. */
+int vl_slot_is_auto(const vl_shm_t *shm);
 
 #endif

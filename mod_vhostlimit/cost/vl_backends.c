@@ -12,6 +12,7 @@
 #include <apr_tables.h>
 #include <apr_strings.h>
 
+#include "base/vl_clock.h"
 #include "cost/vl_proc.h"
 
 /* A back end may wait for another one, such as a database. */
@@ -35,6 +36,8 @@
 /* A back end is in use until this long after its last request, and forgotten later. */
 #define USED_US (2 * APR_USEC_PER_SEC)
 #define FORGET_US (60 * APR_USEC_PER_SEC)
+/* Addresses that are named at most. */
+#define NAMED_MOST 64
 /* CPU time of back ends that are not in use is read this often. */
 #define UNUSED_READ_US (1 * APR_USEC_PER_SEC)
 /* An account is charged until this long after its last use of a back end. */
@@ -54,18 +57,45 @@
 #define SCAN_LEAST_US 200000
 /* The same for processes that are children of known ones. */
 #define CHILDREN_LEAST_US 20000
+/* What a process that is found has used is charged if it is younger and that is less: it was
+ * started for the requests that wait. More would be a debt of seconds after a restart. */
+#define YOUNG_US (3 * APR_USEC_PER_SEC)
+#define YOUNG_NS 100000000
+
+/* Connections of a process to other back ends that are remembered, and how often they are listed
+ * at most. A connection is forgotten if it was not listed for this long. */
+#define EDGES 64
+#define EDGES_LEAST_US 50000
+#define EDGE_US (10 * APR_USEC_PER_SEC)
 
 typedef struct share_t {
     apr_uint32_t account;
+    apr_uint32_t round, users, users_before;    /* its requests that wait in this and the last
+                                                 * round */
     apr_uint64_t ns;                /* used for it in moments after samples; an older ns counts
                                      * less */
     apr_int64_t seen_us;
+    apr_uint64_t spent_ns;          /* charged, and not told yet */
+    apr_uint32_t entry;             /* see vl_backends_spend_fn */
 } share_t;
+
+/* Where a process with threads or an event loop is connected to. It does not show which of its
+ * requests waits for which of these. */
+typedef struct edges_t {
+    int n;
+    apr_int64_t next_us;            /* when they may be listed again */
+    struct {
+        char name[128];             /* of the back end */
+        apr_uint64_t inode;         /* of the other end */
+        apr_int64_t seen_us;
+    } edge[EDGES];
+} edges_t;
 
 typedef struct process_t {
     struct process_t *next;         /* of the same back end */
     pid_t pid;
     int is_outside;                 /* of the cgroup tree */
+    int is_program;                 /* it lives for one request */
     apr_uint64_t inode[HINTS];      /* at the back end's hints ... */
     apr_uint32_t inode_epoch;       /* ... in this epoch */
     apr_uint64_t inode_ns;          /* CPU time when they were read */
@@ -80,6 +110,7 @@ typedef struct process_t {
     apr_uint32_t users, users_before;   /* requests that wait for it in this and the last round */
     apr_uint64_t moment_ns;         /* CPU time at the beginning of the moment */
     apr_uint32_t moments;           /* entries of `moment` that the process has */
+    edges_t *edges;                 /* NULL: not needed so far */
 } process_t;
 
 typedef struct backend_t {
@@ -87,11 +118,14 @@ typedef struct backend_t {
     char name[128];
     apr_uint64_t listener;          /* inode of the listening socket, 0: unknown */
     int listen_fd;                  /* at which children of its parents have it; -1: unknown */
-    int forks;                      /* its processes are programs that live for one request */
+    int forks;                      /* it has programs */
+    int estimates;                  /* no process waits for these, so the kernel keeps no count of
+                                     * ended ones: their CPU time is extrapolated from moments */
     process_t *processes;           /* the last one that was found comes first */
     int n_processes;
     int hints, hint[HINTS];
     apr_uint32_t hint_changes;
+    apr_uint32_t moment_round;      /* in which moment_ns of its processes was read */
     int n_shares;
     share_t shares[SHARES];
     int n_parents;
@@ -101,12 +135,14 @@ typedef struct backend_t {
     apr_uint32_t gone;              /* the number of these processes */
     apr_uint64_t owed_ns;           /* CPU time that no account was charged yet */
     apr_int64_t owed_since_us;
-    apr_int64_t seen_us;            /* when a request last waited for it */
+    apr_int64_t first_us, seen_us;  /* when a request first and last waited for it */
     apr_int64_t read_us;            /* when its CPU time was last read */
     apr_int64_t children_us;        /* when the children of its parents were last read */
     apr_int64_t scan_us;            /* the next scan for it may take place */
     apr_int64_t scan_wait_us;
-    int is_remote;
+    int is_remote, is_pipe;
+    int knows_owner;                /* see owner_of() */
+    apr_uint32_t owner;
 } backend_t;
 
 typedef struct user_t {             /* an account */
@@ -142,6 +178,8 @@ struct vl_backends_t {
     apr_uint32_t round;
     apr_uint32_t epoch;             /* changes where processes may have other connections */
     apr_int64_t now_us, scan_us;
+    apr_int64_t since_us;           /* the round before */
+    apr_uint32_t stride;            /* one request of so many is looked at */
     apr_uint32_t processes;
     int had_outside;
     int own[64], n_own;
@@ -153,7 +191,14 @@ struct vl_backends_t {
         apr_uint32_t account;
     } moment[MOMENTS];
     int moments, old_moments;       /* old: found before the moment began */
-    int call[CALLS], calls;         /* see vl_backends_calls() */
+    apr_int64_t moment_us;          /* when it began */
+    struct {
+        int port;
+        apr_uint32_t account;
+    } call[CALLS];                  /* see vl_backends_calls() */
+    int calls;
+    vl_backends_folder_fn *folder;
+    apr_hash_t *named;              /* see vl_backends_unfound() */
 };
 
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup)
@@ -171,7 +216,13 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgrou
     b->by_name = apr_hash_make(p);
     b->by_pid = apr_hash_make(p);
     b->users = apr_hash_make(p);
+    b->named = apr_hash_make(p);
     return b;
+}
+
+void vl_backends_set_folder(vl_backends_t *b, vl_backends_folder_fn *folder)
+{
+    b->folder = folder;
 }
 
 void vl_backends_add_own(vl_backends_t *b, int port)
@@ -191,10 +242,13 @@ static int is_own(const vl_backends_t *b, int port)
     return 0;
 }
 
-void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n)
+void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n,
+                       apr_uint32_t stride)
 {
     b->round++;
     b->epoch++;
+    b->since_us = b->now_us;
+    b->stride = stride;
     b->now_us = now_us;
     b->child = children;
     b->children = n;
@@ -227,6 +281,7 @@ static backend_t *backend_get(vl_backends_t *b, const char *name)
     apr_cpystrn(found->name, name, sizeof(found->name));
     found->listen_fd = -1;
     found->scan_wait_us = SCAN_LEAST_US;
+    found->first_us = found->seen_us = b->now_us;
     apr_hash_set(b->by_name, found->name, APR_HASH_KEY_STRING, found);
     return found;
 }
@@ -286,6 +341,7 @@ static void add_parent(const vl_backends_t *b, backend_t *backend, pid_t parent)
 static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
 {
     process_t *process = apr_hash_get(b->by_pid, &pid, sizeof(pid));
+    edges_t *edges;
     apr_uint64_t unused;
 
     if (process)
@@ -294,10 +350,16 @@ static process_t *add_process(vl_backends_t *b, backend_t *backend, pid_t pid)
     if (process)
         b->free = process->next;
     else
-        process = apr_palloc(b->pool, sizeof(*process));
+        process = apr_pcalloc(b->pool, sizeof(*process));
+    edges = process->edges;
     memset(process, 0, sizeof(*process));
+    process->edges = edges;
+    if (edges)
+        memset(edges, 0, sizeof(*edges));
     process->pid = pid;
     process->cpu_ns = vl_proc_cpu_ns(pid);
+    if (process->cpu_ns < YOUNG_NS && vl_proc_age_us(pid) < YOUNG_US)
+        process->cpu_ns = 0;
     process->is_outside = !vl_proc_is_in_cgroup(pid, b->cgroup);
     process->next = backend->processes;
     backend->processes = process;
@@ -510,8 +572,12 @@ static int scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
 
     if (b->now_us < backend->scan_us)
         return 0;
-    found = scan_own(b, backend, inode) || scan_all(b, backend, inode);
+    found = scan_own(b, backend, inode);
     rest_us = (cpu_us() - from_us) * SCAN_REST;
+    backend->scan_us = b->now_us + (rest_us > SCAN_LEAST_US ? rest_us : SCAN_LEAST_US);
+    if (!found && b->now_us < b->scan_us)
+        return 0;
+    found = found || scan_all(b, backend, inode);
     /* Programs that end sooner than they are found must not cause scans for ever. */
     backend->scan_wait_us = found ? SCAN_LEAST_US
                                   : backend->scan_wait_us < FORGET_US / 2
@@ -529,37 +595,68 @@ static int is_of_another(const vl_backends_t *b, const backend_t *backend, pid_t
     return listens && backend->listener && listens->inode != backend->listener;
 }
 
-/* Looks at the new children of the processes whose children are known. tid: the thread of
- * Apache that waits for a program which it has started, or 0. */
+/* Adds the process if it is a CGI program: the connection is one of its standard descriptors, or
+ * (mod_cgid) both input and output are the same socket. Returns 1 if it has the connection. */
+static int check_program(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode)
+{
+    apr_uint64_t standard[3];
+    process_t *process;
+    int i, is_pipe, found = 0;
+
+    for (i = 0; i < 3; i++) {
+        standard[i] = vl_proc_inode(pid, i, &is_pipe);
+        found |= standard[i] && standard[i] == inode;
+    }
+    if (!found && (!standard[0] || standard[0] != standard[1] || is_pipe))
+        return 0;
+    process = add_process(b, backend, pid);
+    process->is_program = backend->forks = 1;
+    for (i = 0; i < 3; i++)
+        add_hint(b, backend, i);
+    return found;
+}
+
+/* Looks at the new children of one process. starts: these may be programs. */
+static int scan_children_of(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
+                            pid_t tid, int starts)
+{
+    pid_t children[CHILDREN];
+    int i, n = vl_proc_children(pid, tid, children, CHILDREN), found = 0;
+
+    for (i = 0; i < n; i++) {
+        if (apr_hash_get(b->by_pid, &children[i], sizeof(children[i]))
+            || is_of_another(b, backend, children[i]))
+            continue;
+        if (backend->listen_fd >= 0
+            && vl_proc_inode(children[i], backend->listen_fd, NULL) == backend->listener)
+            found |= check_process(b, backend, children[i], inode);
+        else if (starts && check_program(b, backend, children[i], inode))
+            found = 1;
+        else if (!tid && backend->listen_fd < 0)
+            found |= check_process(b, backend, children[i], inode);
+    }
+    return found;
+}
+
+/* Looks at the new children of processes whose children are the back end's, and of its own ones
+ * if they may start programs. tid: the thread of Apache that waits for a program which it has
+ * started, or 0. */
 static int scan_children(vl_backends_t *b, backend_t *backend, apr_uint64_t inode, pid_t pid,
                          pid_t tid)
 {
-    pid_t children[CHILDREN];
     process_t *process;
-    int i, k, n, found = 0;
+    int i, found = 0;
 
+    if (tid)
+        return scan_children_of(b, backend, inode, pid, tid, 1);
     if (b->now_us - backend->children_us < CHILDREN_LEAST_US && backend->children_us)
         return 0;
     backend->children_us = b->now_us;
-    for (i = tid ? -1 : 0; i < backend->n_parents; i++) {
-        n = vl_proc_children(i < 0 ? pid : backend->parent[i], i < 0 ? tid : 0, children,
-                             CHILDREN);
-        for (k = 0; k < n; k++) {
-            if (apr_hash_get(b->by_pid, &children[k], sizeof(children[k]))
-                || is_of_another(b, backend, children[k]))
-                continue;
-            if (backend->listen_fd >= 0
-                && vl_proc_inode(children[k], backend->listen_fd, NULL) != backend->listener)
-                continue;
-            if (!check_process(b, backend, children[k], inode))
-                continue;
-            found = 1;
-            process = apr_hash_get(b->by_pid, &children[k], sizeof(children[k]));
-            if (!backend->listener && process) {
-                backend->forks = 1;
-                process->cpu_ns = 0;
-            }
-        }
+    for (i = 0; i < backend->n_parents; i++)
+        found |= scan_children_of(b, backend, inode, backend->parent[i], 0, backend->forks);
+    if (!found && !backend->n_parents && backend->n_processes <= FEW_PROCESSES) {
+        for (process = backend->processes; process && !found; process = process->next)
+            found = scan_children_of(b, backend, inode, process->pid, 0, 1);
     }
     return found;
 }
@@ -627,29 +724,6 @@ static void sample_process(vl_backends_t *b, process_t *process)
     }
 }
 
-static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
-                          int depth, apr_uint32_t *ret_runs);
-
-/* Returns the part of a processor that the process wants for one of its requests, permille. */
-static apr_uint32_t runs_of(vl_backends_t *b, apr_uint32_t account, process_t *process, int depth)
-{
-    apr_uint32_t users, runs;
-    int i;
-
-    sample_process(b, process);
-    users = ++process->users > process->users_before ? process->users : process->users_before;
-    if (process->runs) {
-        runs = process->runs * 1000 / users;
-        return runs < 1000 ? runs : 1000;
-    }
-    for (i = 0; depth < DEPTH_MOST && i < process->waits.n; i++) {
-        if (look(b, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs)
-            == VL_WAIT_RUNS)
-            return runs;
-    }
-    return 0;
-}
-
 /* Notes that the account uses the back end. */
 static void note_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account, vl_cost_by_e by)
 {
@@ -662,22 +736,173 @@ static void note_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
     user->last = backend;
 }
 
-static void note_call(vl_backends_t *b, const vl_peer_t *peer)
+/* A back end behind one that several accounts use belongs to the account whose virtual host names
+ * its working folder. Returns 0 if it is another account's. */
+static int may_use(vl_backends_t *b, backend_t *backend, apr_uint32_t account)
 {
-    if (b->calls < CALLS)
-        b->call[b->calls++] = peer->from_port;
+    char folder[512];
+
+    if (!backend->knows_owner) {
+        backend->knows_owner = 1;
+        backend->owner = VL_NO_FLOW;
+        if (b->folder && vl_proc_folder(backend->processes->pid, folder, sizeof(folder)))
+            backend->owner = b->folder(folder);
+    }
+    return backend->owner == VL_NO_FLOW || backend->owner == account;
 }
 
 /* A process that worked for an account when the moment began is that account's. */
 static void note_moment(vl_backends_t *b, backend_t *backend, process_t *process,
                         apr_uint32_t account)
 {
-    if (b->moments == MOMENTS || (b->old_moments && process->moments))
+    if ((backend->n_shares < 2 && !backend->estimates) || b->moments == MOMENTS
+        || (b->old_moments && process->moments))
         return;
     b->moment[b->moments].backend = backend;
     b->moment[b->moments].process = process;
     b->moment[b->moments++].account = account;
 }
+
+static void note_call(vl_backends_t *b, const vl_peer_t *peer, apr_uint32_t account)
+{
+    if (b->calls == CALLS)
+        return;
+    b->call[b->calls].port = peer->from_port;
+    b->call[b->calls++].account = account;
+}
+
+/* --- back ends behind back ends -------------------------------------------------- */
+
+static void add_edge(vl_backends_t *b, edges_t *edges, const vl_peer_t *peer)
+{
+    int i;
+
+    for (i = 0; i < edges->n && strcmp(edges->edge[i].name, peer->name) != 0; i++)
+        ;
+    if (i == EDGES)
+        return;
+    if (i == edges->n) {
+        /* The peer of a connection that the process has accepted does not listen. */
+        apr_uint64_t listener = vl_proc_listener(peer);
+
+        if (!listener)
+            return;
+        backend_get(b, peer->name)->listener = listener;
+    }
+    if (i == edges->n)
+        apr_cpystrn(edges->edge[edges->n++].name, peer->name, sizeof(edges->edge[i].name));
+    edges->edge[i].inode = peer->inode;
+    edges->edge[i].seen_us = b->now_us;
+}
+
+/* Lists the connections that the process has opened. backend: its own. */
+static void list_edges(vl_backends_t *b, const backend_t *backend, process_t *process)
+{
+    const char *colon = strrchr(backend->name, ':');
+    int port = colon ? (int)strtol(colon + 1, NULL, 10) : 0, i;
+    apr_int64_t from_us = cpu_us();
+    edges_t *edges = process->edges;
+    struct dirent *entry;
+    char path[64];
+    DIR *dir;
+
+    if (!edges)
+        edges = process->edges = apr_pcalloc(b->pool, sizeof(*edges));
+    if (b->now_us < edges->next_us)
+        return;
+    apr_snprintf(path, sizeof(path), "/proc/%d/fd", (int)process->pid);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir))) {
+        int is_pipe, fd = (int)strtol(entry->d_name, NULL, 10);
+        apr_uint64_t inode = vl_proc_inode(process->pid, fd, &is_pipe);
+        vl_peer_t peer = { 0 };
+
+        if (!inode || is_pipe || vl_proc_peer(process->pid, fd, inode, &peer) != VL_PEER_HERE)
+            continue;
+        if (!peer.port)
+            vl_proc_name(&peer);
+        if (peer.port && is_own(b, peer.port))
+            note_call(b, &peer, backend->n_shares > 1 ? VL_NO_FLOW : backend->shares[0].account);
+        else if (peer.port ? peer.from_port != port : peer.name[0] == '/' || peer.name[0] == '@')
+            add_edge(b, edges, &peer);
+    }
+    if (dir)
+        (void)closedir(dir);
+    for (i = 0; i < edges->n; i++) {
+        if (b->now_us - edges->edge[i].seen_us > EDGE_US)
+            edges->edge[i--] = edges->edge[--edges->n];
+    }
+    edges->next_us = (cpu_us() - from_us) * SCAN_REST;
+    edges->next_us = b->now_us + (edges->next_us > EDGES_LEAST_US ? edges->next_us : EDGES_LEAST_US);
+}
+
+/* Returns how many processes behind this one want a processor for the account. */
+static apr_uint32_t follow_edges(vl_backends_t *b, backend_t *from, apr_uint32_t account,
+                                 process_t *process)
+{
+    apr_uint32_t runs = 0;
+    int i;
+
+    list_edges(b, from, process);
+    for (i = 0; i < process->edges->n; i++) {
+        backend_t *backend = backend_get(b, process->edges->edge[i].name);
+        apr_uint64_t inode = process->edges->edge[i].inode;
+        process_t *each;
+
+        if (backend == from)
+            continue;
+        if (!backend->processes)
+            adopt(b, backend);
+        if (!backend->processes && !scan_children(b, backend, inode, 0, 0) && scan(b, backend, inode))
+            adopt(b, backend);
+        if (!backend->processes || (from->n_shares > 1 && !may_use(b, backend, account)))
+            continue;
+        note_use(b, backend, account, VL_COST_PROCESSES);
+        for (each = backend->processes; each; each = each->next) {
+            sample_process(b, each);
+            each->users++;
+            note_moment(b, backend, each, account);
+            runs += each->runs;
+        }
+    }
+    return runs;
+}
+
+static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid_t tid, int fd,
+                          int depth, apr_uint32_t *ret_runs);
+
+/* Returns the part of a processor that the process wants for one of its requests, permille. */
+static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
+                            process_t *process, int depth)
+{
+    share_t *share = share_get(backend, account);
+    apr_uint32_t users, runs;
+    int i;
+
+    sample_process(b, process);
+    users = ++process->users > process->users_before ? process->users : process->users_before;
+    if (share->round != b->round) {
+        share->users_before = share->round + 1 == b->round ? share->users : 0;
+        share->users = 0;
+        share->round = b->round;
+    }
+    share->users++;
+    runs = process->runs;
+    if (!runs && depth < DEPTH_MOST
+        && (process->threads > 1 || process->waits.n == VL_PROC_FDS)) {
+        runs = follow_edges(b, backend, account, process);
+        users = share->users > share->users_before ? share->users : share->users_before;
+    }
+    if (runs)
+        return runs < users ? runs * 1000 / users : 1000;
+    for (i = 0; depth < DEPTH_MOST && i < process->waits.n; i++) {
+        if (look(b, account, process->pid, 0, process->waits.fd[i], depth + 1, &runs)
+            == VL_WAIT_RUNS)
+            return runs;
+    }
+    return 0;
+}
+
 
 static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                      apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
@@ -688,17 +913,17 @@ static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_u
     if (!process && (scan_children(b, backend, inode, pid, tid)
                      || scan(b, backend, inode)))
         process = find_process(b, backend, inode);
-    if (!process && backend->n_processes <= FEW_PROCESSES && backend->processes) {
+    if (!process && !backend->forks && backend->n_processes <= FEW_PROCESSES && backend->processes) {
         int n = (int)(next_random(b) % (apr_uint32_t)backend->n_processes);
 
         for (process = backend->processes; n; n--)
             process = process->next;
     }
-    *ret_runs = process ? runs_of(b, account, process, depth) : 1000;
+    *ret_runs = process ? runs_of(b, backend, account, process, depth) : 1000;
     /* A request at a depth of 1 or more does not make its account's cost unknown. */
     note_use(b, backend, account,
              backend->processes || depth ? VL_COST_PROCESSES : VL_COST_UNKNOWN);
-    if (process && backend->n_shares > 1)
+    if (process)
         note_moment(b, backend, process, account);
     return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
 }
@@ -718,6 +943,7 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     if (is_pipe) {
         apr_snprintf(peer.name, sizeof(peer.name), "programs of process %d", (int)pid);
         backend = backend_get(b, peer.name);
+        backend->forks = backend->is_pipe = 1;
         return look_at_backend(b, backend, account, inode, pid, tid, depth, ret_runs);
     }
     switch (vl_proc_peer(pid, fd, inode, &peer)) {
@@ -727,7 +953,7 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         /* The processes are busy. More requests would only wait there, unordered. */
         *ret_runs = is_own(b, peer.port) ? 0 : 1000;
         if (!*ret_runs)
-            note_call(b, &peer);
+            note_call(b, &peer, account);
         return *ret_runs ? VL_WAIT_RUNS : VL_WAIT_ASLEEP;
     case VL_PEER_REMOTE:
         backend = backend_get(b, peer.name);
@@ -740,7 +966,7 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         break;
     }
     if (peer.port && is_own(b, peer.port)) {
-        note_call(b, &peer);
+        note_call(b, &peer, account);
         return VL_WAIT_ASLEEP;
     }
     user = user_get(b, account);
@@ -748,10 +974,11 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
         return look_at_backend(b, user->last, account, peer.inode, pid, 0, depth, ret_runs);
     vl_proc_name(&peer);
     backend = backend_get(b, peer.name);
-    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us) {
+    if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
         backend->listener = vl_proc_listener(&peer);
+    /* A scan for another back end may have found its processes. */
+    if (backend->listener && !backend->processes)
         adopt(b, backend);
-    }
     return look_at_backend(b, backend, account, peer.inode, pid, 0, depth, ret_runs);
 }
 
@@ -763,19 +990,21 @@ vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid
 
 int vl_backends_moment(vl_backends_t *b)
 {
-    backend_t *backend = NULL;
+    backend_t *backend;
     process_t *process;
     int i;
 
     for (i = 0; i < b->moments; i++) {
-        if (b->moment[i].backend == backend)
-            continue;
         backend = b->moment[i].backend;
+        if (backend->moment_round == b->round)
+            continue;
+        backend->moment_round = b->round;
         for (process = backend->processes; process; process = process->next) {
             process->moment_ns = vl_proc_cpu_ns(process->pid);
             process->moments = 0;
         }
     }
+    b->moment_us = vl_clock_us();
     for (i = 0; i < b->moments; i++)
         b->moment[i].process->moments++;
     b->epoch++;
@@ -784,17 +1013,26 @@ int vl_backends_moment(vl_backends_t *b)
 
 void vl_backends_end(vl_backends_t *b)
 {
+    apr_int64_t moment_us = vl_clock_us() - b->moment_us;
+    apr_int64_t round_us = b->now_us - b->since_us;
     int i;
 
     for (i = b->old_moments; i < b->moments; i++)
         b->moment[i].process->moments++;
     for (i = 0; i < b->moments; i++) {
         process_t *process = b->moment[i].process;
+        backend_t *backend = b->moment[i].backend;
         apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
 
-        if (process->moment_ns && ns > process->moment_ns)
-            share_get(b->moment[i].backend, b->moment[i].account)->ns
-                += (ns - process->moment_ns) / process->moments;
+        /* A program that has ended since the sample has been followed by another one. */
+        if (!ns && backend->estimates && process->is_program && process->runs)
+            ns = process->moment_ns + (apr_uint64_t)moment_us * 1000;
+        if (!process->moment_ns || ns <= process->moment_ns)
+            continue;
+        ns = (ns - process->moment_ns) / process->moments;
+        share_get(backend, b->moment[i].account)->ns += ns;
+        if (backend->estimates && process->is_program && round_us < APR_USEC_PER_SEC)
+            backend->owed_ns += ns * b->stride * (apr_uint64_t)round_us / (apr_uint64_t)moment_us;
     }
 }
 
@@ -804,7 +1042,7 @@ void vl_backends_end(vl_backends_t *b)
 static void read_cpu(vl_backends_t *b, backend_t *backend)
 {
     process_t **at = &backend->processes;
-    apr_uint64_t ns, most, children_ns, used = 0, gone_ns = 0;
+    apr_uint64_t ns, most, children_ns, used = 0, gone_ns = 0, waited_ns = 0;
     int i;
 
     while (*at) {
@@ -817,7 +1055,7 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
             remove_process(b, backend, at);
             continue;
         }
-        if (ns > process->cpu_ns) {
+        if (ns > process->cpu_ns && !(backend->estimates && process->is_program)) {
             used += ns - process->cpu_ns;
             b->had_outside |= process->is_outside;
         }
@@ -844,7 +1082,11 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
             backend->gone_ns -= ns > backend->gone_ns ? backend->gone_ns : ns;
         }
         backend->parent_ns[i] = children_ns;
+        waited_ns += children_ns;
     }
+    backend->estimates = backend->forks && (backend->gone || backend->estimates) && !waited_ns;
+    if (backend->estimates)
+        backend->gone_ns = 0;
     if (!backend->gone_ns)
         backend->gone = 0;
     if (used && !backend->owed_ns)
@@ -878,12 +1120,27 @@ static void divide(vl_backends_t *b, backend_t *backend)
         if (part) {
             user = user_get(b, share->account);
             user->ns += part;
+            share->spent_ns += part;
             if (user->seen_us < backend->seen_us)
                 user->seen_us = backend->seen_us;
         }
         share->ns -= share->ns / KEEP;
     }
     backend->owed_ns = 0;
+}
+
+static void tell_spent(backend_t *backend, vl_backends_spend_fn *spend, void *data)
+{
+    int i;
+
+    for (i = 0; i < backend->n_shares; i++) {
+        share_t *share = &backend->shares[i];
+
+        if (share->spent_ns >= 1000)
+            spend(data, &share->entry, share->account,
+                  backend->is_pipe ? "CGI programs" : backend->name, share->spent_ns / 1000);
+        share->spent_ns %= 1000;
+    }
 }
 
 static void forget_shares(vl_backends_t *b, backend_t *backend)
@@ -915,7 +1172,7 @@ static void forget_backend(vl_backends_t *b, backend_t *backend)
 }
 
 void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
-                        void *data)
+                        vl_backends_spend_fn *spend, void *data)
 {
     apr_hash_index_t *i;
     backend_t *backend;
@@ -931,6 +1188,7 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
             continue;
         read_cpu(b, backend);
         divide(b, backend);
+        tell_spent(backend, spend, data);
         forget_shares(b, backend);
         if (now_us - backend->seen_us > FORGET_US)
             forget_backend(b, backend);
@@ -954,7 +1212,7 @@ void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *
     int i;
 
     for (i = 0; i < b->calls; i++)
-        call(data, b->call[i]);
+        call(data, b->call[i].port, b->call[i].account);
 }
 
 int vl_backends_had_outside(vl_backends_t *b)
@@ -970,16 +1228,33 @@ apr_uint32_t vl_backends_processes(const vl_backends_t *b)
     return b->processes;
 }
 
-apr_uint32_t vl_backends_unfound(const vl_backends_t *b)
+static void name_once(vl_backends_t *b, const backend_t *backend, vl_backends_name_fn *name)
+{
+    const char *address = backend->name;
+
+    if (b->now_us - backend->first_us < VL_UNFOUND_US || apr_hash_count(b->named) == NAMED_MOST
+        || apr_hash_get(b->named, address, APR_HASH_KEY_STRING))
+        return;
+    address = apr_pstrdup(b->pool, address);
+    apr_hash_set(b->named, address, APR_HASH_KEY_STRING, address);
+    name(address);
+}
+
+apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name)
 {
     apr_hash_index_t *i;
     apr_uint32_t n = 0;
+    backend_t *backend;
     void *value;
 
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
-        n += !((backend_t *)value)->processes && !((backend_t *)value)->is_remote
-             && b->now_us - ((backend_t *)value)->seen_us < USED_US;
+        backend = value;
+        if (backend->processes || backend->is_remote || backend->forks
+            || b->now_us - backend->seen_us >= USED_US)
+            continue;
+        n++;
+        name_once(b, backend, name);
     }
     return n;
 }

@@ -16,7 +16,10 @@
  *     that run or wait for a processor would favor short requests, which wait before a
  *     process takes them up.
  *   - A process that waits itself, for a database or a second server, is followed to the
- *     other end in the same way.
+ *     other end in the same way. One with threads or an event loop (Passenger's core, Varnish,
+ *     node) does not show which request waits for what: all processes that it is connected to
+ *     are its accounts', divided as above, except those whose working folder the virtual host
+ *     of one account names.
  *
  * Only the sampler's thread calls these functions. No lock.
  */
@@ -26,7 +29,7 @@
 #include <apr_pools.h>
 #include <apr_time.h>
 
-#include "core/vl.h"
+#include "core/vl_queue.h"
 
 typedef struct vl_backends_t vl_backends_t;
 
@@ -34,13 +37,18 @@ typedef struct vl_backends_t vl_backends_t;
  * server's cgroup tree, "" if there is none. */
 vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgroup);
 
+/* Returns the account whose virtual host names the folder, or VL_NO_FLOW. */
+typedef apr_uint32_t vl_backends_folder_fn(const char *folder);
+void vl_backends_set_folder(vl_backends_t *b, vl_backends_folder_fn *folder);
+
 /* A port at which Apache itself listens: a request that waits for it waits for another
  * request, which counts by itself. */
 void vl_backends_add_own(vl_backends_t *b, int port);
 
 /* Begins a round of samples. children: Apache's child processes, which are no back ends; the
- * array must live until the next round. */
-void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n);
+ * array must live until the next round. stride: one request of so many is looked at. */
+void vl_backends_begin(vl_backends_t *b, apr_int64_t now_us, const pid_t *children, int n,
+                       apr_uint32_t stride);
 
 /* What a request waits for. */
 typedef enum {
@@ -56,7 +64,8 @@ vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid
                                int fd, apr_uint32_t *ret_runs);
 
 /* Division of back ends that accounts share: vl_backends_moment() reads the CPU times of their
- * processes, and returns 0 if this round has looked at none. Otherwise the caller sleeps for
+ * processes, and returns 0 if this round has looked at none, nor at programs of which the kernel
+ * keeps no count. Otherwise the caller sleeps for
  * VL_MOMENT_US, looks at the requests that have begun since, and calls vl_backends_end(). The
  * moment is longer than a few time slices: a process that wakes up is run first. */
 #define VL_MOMENT_US 5000
@@ -67,18 +76,26 @@ void vl_backends_end(vl_backends_t *b);
  * us of CPU time since the last call, may be 0. idle: it is the last call for the account. */
 typedef void vl_backends_charge_fn(void *data, apr_uint32_t account, apr_uint64_t us,
                                    vl_cost_by_e by, int idle);
+/* `spend` is called for each account and back end: us since the last call. *entry is the
+ * callee's, 0 at first. */
+typedef void vl_backends_spend_fn(void *data, apr_uint32_t *entry, apr_uint32_t account,
+                                  const char *address, apr_uint64_t us);
 void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge_fn *charge,
-                        void *data);
+                        vl_backends_spend_fn *spend, void *data);
 
 /* Calls `call` for each connection to Apache itself that a request was seen to wait for in
- * this round. port: of the client's end. */
-typedef void vl_backends_call_fn(void *data, int port);
+ * this round. port: of the client's end. account: the request's, VL_NO_FLOW if it may be one
+ * of several. */
+typedef void vl_backends_call_fn(void *data, int port, apr_uint32_t account);
 void vl_backends_calls(const vl_backends_t *b, vl_backends_call_fn *call, void *data);
 /* Returns 1 if a process outside of the cgroup tree has worked since the last call. */
 int vl_backends_had_outside(vl_backends_t *b);
-/* Return the number of processes that are watched, and of back ends on this machine without a
- * process that was found. */
+/* Returns the number of processes that are watched. */
 apr_uint32_t vl_backends_processes(const vl_backends_t *b);
-apr_uint32_t vl_backends_unfound(const vl_backends_t *b);
+/* Returns the number of back ends on this machine without a process that was found. Calls `name`
+ * once for each address that is in use and not found for VL_UNFOUND_US. */
+#define VL_UNFOUND_US (5 * APR_USEC_PER_SEC)
+typedef void vl_backends_name_fn(const char *address);
+apr_uint32_t vl_backends_unfound(vl_backends_t *b, vl_backends_name_fn *name);
 
 #endif

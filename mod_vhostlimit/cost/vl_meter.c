@@ -56,18 +56,31 @@ static apr_uint32_t take_task_locked(void)
     return meters.used < VL_TASKS_MAX ? meters.used++ : VL_TASKS_MAX;
 }
 
+/* Notes the account that is charged if a running request of another site waits for this one. The
+ * sampler may find that out late. */
+static void find_caller_locked(vl_meter_t *meter)
+{
+    apr_uint32_t call = meter->port && !meter->ticket->caller
+                        ? vl_duty_call(meters.shm, meter->port) : 0;
+
+    if (call && call != VL_CALL_OF_UNKNOWN && call != meter->ticket->account + 1)
+        meter->ticket->caller = call;
+}
+
 void vl_meter_begin(vl_meter_t *meter, vl_ticket_t *ticket, apr_int64_t thread_from_us,
-                    int client_fd, vl_meter_waits_fn *waits)
+                    int client_fd, int port, vl_meter_waits_fn *waits)
 {
     memset(meter, 0, sizeof(*meter));
     meter->ticket = ticket;
     meter->waits = waits;
     meter->thread_from = thread_from_us;
+    meter->port = port;
     pthread_getcpuclockid(pthread_self(), &meter->clock);
     pthread_mutex_lock(&meters.lock);
     APR_RING_INSERT_TAIL(&meters.running, meter, vl_meter_t, link);
     meter->task = take_task_locked();
-    vl_duty_enter(meters.shm, meter->task, ticket->account, client_fd);
+    vl_duty_enter(meters.shm, meter->task, ticket->account, client_fd, port);
+    find_caller_locked(meter);
     pthread_mutex_unlock(&meters.lock);
 }
 
@@ -89,6 +102,7 @@ void vl_meter_end(vl_meter_t *meter, vl_cost_t *cost)
 {
     pthread_mutex_lock(&meters.lock);
     APR_RING_REMOVE(meter, link);
+    find_caller_locked(meter);
     vl_duty_leave(meters.shm, meter->task);
     if (meter->task < VL_TASKS_MAX)
         meters.free[meters.n_free++] = meter->task;
@@ -174,9 +188,10 @@ static void tick_locked(vl_meter_t *meter, apr_int64_t now_us)
             return;
         }
     }
+    find_caller_locked(meter);
     us = take_charge_us(meter, CHARGE_MIN_US);
     if (us)
-        vl_charge_part(meters.shm, meter->ticket->account, us);
+        vl_charge_part(meters.shm, vl_ticket_payer(meter->ticket), us);
 }
 
 void vl_meter_tick(apr_int64_t now_us)

@@ -484,22 +484,50 @@ static int read_file(pid_t pid, const char *name, char *text, size_t size)
     return n >= 0;
 }
 
+/* Reads /proc/PID/stat into text. Returns the part after the name, which may contain blanks and
+ * parentheses, or NULL. The fields: state ppid pgrp session tty tpgid flags minflt cminflt majflt
+ * cmajflt utime stime cutime cstime priority nice threads itrealvalue starttime. */
+static const char *read_stat(pid_t pid, char *text, size_t size)
+{
+    const char *at = read_file(pid, "stat", text, size) ? strrchr(text, ')') : NULL;
+
+    return at ? at + 1 : NULL;
+}
+
+static apr_uint64_t ticks(const char *text)
+{
+    return strtoull(text, NULL, 10) * (1000000000 / (apr_uint64_t)sysconf(_SC_CLK_TCK));
+}
+
 pid_t vl_proc_parent(pid_t pid, apr_uint64_t *ret_children_ns)
 {
     char text[1024];
-    const char *at = NULL;
+    const char *at = read_stat(pid, text, sizeof(text));
 
-    *ret_children_ns = 0;
-    if (read_file(pid, "stat", text, sizeof(text)))
-        at = strrchr(text, ')');
-    if (!at)
-        return 0;
-    /* The name before it may contain blanks and parentheses. The fields after it: state ppid
-     * pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime. */
-    at++;
-    *ret_children_ns = (strtoull(field(at, 13), NULL, 10) + strtoull(field(at, 14), NULL, 10))
-                       * (1000000000 / (apr_uint64_t)sysconf(_SC_CLK_TCK));
-    return (pid_t)strtol(field(at, 1), NULL, 10);
+    *ret_children_ns = at ? ticks(field(at, 13)) + ticks(field(at, 14)) : 0;
+    return at ? (pid_t)strtol(field(at, 1), NULL, 10) : 0;
+}
+
+apr_int64_t vl_proc_age_us(pid_t pid)
+{
+    char text[1024];
+    const char *at = read_stat(pid, text, sizeof(text));
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (apr_int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000
+           - (at ? (apr_int64_t)(ticks(field(at, 19)) / 1000) : 0);
+}
+
+int vl_proc_folder(pid_t pid, char *ret_folder, size_t size)
+{
+    char path[64];
+    ssize_t n;
+
+    apr_snprintf(path, sizeof(path), "/proc/%d/cwd", (int)pid);
+    n = readlink(path, ret_folder, size - 1);
+    ret_folder[n > 0 ? n : 0] = '\0';
+    return n > 0;
 }
 
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max)

@@ -66,6 +66,10 @@ apr_uint64_t vl_proc_cpu_ns(pid_t pid);
 /* Returns the parent, 0 if the process is gone, and the CPU time of the children that it has
  * waited for, ns. */
 pid_t vl_proc_parent(pid_t pid, apr_uint64_t *ret_children_ns);
+/* Copies the working folder of the process. Returns 0 if it is not known. */
+int vl_proc_folder(pid_t pid, char *ret_folder, size_t size);
+/* Returns for how long the process has lived. */
+apr_int64_t vl_proc_age_us(pid_t pid);
 /* Returns up to max children of the thread's forks, or of the main thread (tid 0). */
 int vl_proc_children(pid_t pid, pid_t tid, pid_t *ret_pids, int max);
 /* Returns up to max threads of the process. */

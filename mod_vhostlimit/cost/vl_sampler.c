@@ -66,6 +66,7 @@ typedef struct entry_t {
 typedef struct sampler_t {
     vl_shm_t *shm;
     vl_backends_t *backends;
+    vl_backends_name_fn *unfound;
     apr_uint32_t round;
     apr_int64_t now_us, charged_us;
     seen_t *seen;                   /* VL_TASKS_MAX of each child */
@@ -158,6 +159,8 @@ static void list(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i, cons
 static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
 {
     const task_t *task = &entry->task;
+    apr_uint32_t call = task->port ? vl_duty_call(s->shm, task->port) : 0;
+    apr_uint32_t payer = call && call != VL_CALL_OF_UNKNOWN ? call - 1 : task->account;
     apr_uint32_t runs, most = 0;
     vl_waits_t waits;
     int i, has_backend = 0;
@@ -176,7 +179,7 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
     for (i = 0; i < waits.n && most < 1000; i++) {
         if (waits.fd[i] == task->client_fd)
             continue;
-        has_backend |= vl_backends_look(s->backends, task->account, entry->pid, task->tid,
+        has_backend |= vl_backends_look(s->backends, payer, entry->pid, task->tid,
                                         waits.fd[i], &runs) != VL_WAIT_NOTHING;
         most = runs > most ? runs : most;
     }
@@ -300,8 +303,15 @@ static void charge(void *data, apr_uint32_t account, apr_uint64_t us, vl_cost_by
         vl_charge_backend_idle(s->shm, account);
 }
 
+/* vl_backends_spend_fn */
+static void spend(void *data, apr_uint32_t *entry, apr_uint32_t account, const char *address,
+                  apr_uint64_t us)
+{
+    vl_duty_spend(((sampler_t *)data)->shm, entry, account, address, us);
+}
+
 /* vl_backends_call_fn */
-static void note_call(void *data, int port)
+static void note_call(void *data, int port, apr_uint32_t account)
 {
     sampler_t *s = data;
     int i;
@@ -313,7 +323,7 @@ static void note_call(void *data, int port)
     if (i == s->n_calls)
         s->calls[s->n_calls++].port = port;
     s->calls[i].seen_us = s->now_us;
-    s->new_calls |= vl_duty_note_call(s->shm, port);
+    s->new_calls |= vl_duty_note_call(s->shm, port, account);
 }
 
 static void publish_calls(sampler_t *s)
@@ -361,8 +371,8 @@ static void take_round(sampler_t *s)
     s->n_entries = s->n_active = 0;
     s->n_children = s->denied = 0;
     vl_duty_tasks(s->shm, list, s);
-    vl_backends_begin(s->backends, s->now_us, s->children, s->n_children);
     s->stride = 1 + s->n_entries / LOOKS_MOST;
+    vl_backends_begin(s->backends, s->now_us, s->children, s->n_children, s->stride);
     s->first++;
     for (i = 0; i < s->n_entries; i++)
         sample(s, &s->entries[i], (i + s->first) % s->stride == 0);
@@ -375,11 +385,11 @@ static void take_round(sampler_t *s)
     }
     if (s->now_us - s->charged_us >= CHARGE_US) {
         s->charged_us = s->now_us;
-        vl_backends_charge(s->backends, s->now_us, charge, s);
+        vl_backends_charge(s->backends, s->now_us, charge, spend, s);
         if (vl_backends_had_outside(s->backends))
             vl_charge_outside(s->shm, s->now_us);
         state->processes = vl_backends_processes(s->backends);
-        state->unfound = vl_backends_unfound(s->backends);
+        state->unfound = vl_backends_unfound(s->backends, s->unfound);
     }
     state->state = s->denied || !s->sees ? VL_SAMPLER_BLIND : VL_SAMPLER_RUNS;
     state->round_at = s->now_us;
@@ -424,7 +434,7 @@ static apr_int64_t vary(sampler_t *s, apr_int64_t us)
 
 void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
 {
-    sampler_t s = { .shm = conf->shm, .calls_wait_us = CALLS_LEAST_US };
+    sampler_t s = { .shm = conf->shm, .unfound = conf->unfound, .calls_wait_us = CALLS_LEAST_US };
     vl_sampler_state_t *state = vl_duty_sampler(conf->shm);
     struct pollfd stops = { conf->stop_fd, POLLIN, 0 };
     apr_int64_t from_us, used_us, sleep_us;
@@ -432,6 +442,7 @@ void vl_sampler_run(apr_pool_t *p, const vl_sampler_conf_t *conf)
 
     s.sees = vl_proc_open();
     s.backends = vl_backends_create(p, conf->server, conf->cgroup);
+    vl_backends_set_folder(s.backends, conf->folder);
     for (i = 0; i < conf->n_ports; i++)
         vl_backends_add_own(s.backends, conf->ports[i]);
     allocate(&s, p);

@@ -18,6 +18,7 @@
  */
 
 #include "core/vl_shm.h"
+#include "cost/vl_backends.h"
 
 typedef struct vl_sampler_conf_t {
     vl_shm_t *shm;
@@ -25,6 +26,8 @@ typedef struct vl_sampler_conf_t {
     const char *cgroup;             /* path of the server's cgroup tree, or "" */
     const int *ports;               /* at which Apache listens */
     int n_ports;
+    vl_backends_folder_fn *folder;  /* see vl_backends.h */
+    vl_backends_name_fn *unfound;
     int stop_fd;                    /* an eventfd; a signal makes the sampler look at once */
 } vl_sampler_conf_t;
 

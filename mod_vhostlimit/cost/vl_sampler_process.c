@@ -112,6 +112,15 @@ static void maintain(int reason, void *data, apr_wait_t status)
     }
 }
 
+/* vl_backends_name_fn */
+static void log_unfound(const char *address)
+{
+    ap_log_error(APLOG_MARK, APLOG_WARNING, 0, sampler.main_server, VLOGNO(0078)
+                 "requests wait for a back end at %s, but none of its processes was found: its "
+                 "CPU time is charged to no site, and its requests hold slots while they sleep. "
+                 "Let it listen in the network namespace of Apache, or at a Unix socket", address);
+}
+
 static void start(void)
 {
     apr_status_t rv = apr_proc_fork(&sampler.proc, sampler.pool);
@@ -155,7 +164,7 @@ static apr_status_t end(void *unused)
 }
 
 void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *shm,
-                            const char *cgroup)
+                            const char *cgroup, vl_backends_folder_fn *folder)
 {
     const ap_listen_rec *listener;
     int *ports, n = 0;
@@ -172,6 +181,8 @@ void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *sh
     sampler.conf.server = getpid();
     sampler.conf.cgroup = cgroup;
     sampler.conf.ports = ports;
+    sampler.conf.folder = folder;
+    sampler.conf.unfound = log_unfound;
     sampler.conf.n_ports = n;
     sampler.conf.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     start();

@@ -13,13 +13,14 @@
 #include <httpd.h>
 
 #include "core/vl_shm.h"
+#include "cost/vl_backends.h"
 
 /* Name of the process (at most 15 bytes). */
 #define VL_SAMPLER_NAME "vl-sampler"
 
 /* Parent, in post_config: starts the process. It ends when p is cleared. cgroup: path of the
- * server's cgroup tree, or "". */
+ * server's cgroup tree, or "". folder: see vl_backends.h. */
 void vl_sampler_post_config(apr_pool_t *p, server_rec *main_server, vl_shm_t *shm,
-                            const char *cgroup);
+                            const char *cgroup, vl_backends_folder_fn *folder);
 
 #endif

@@ -186,11 +186,19 @@ static void get_stream_slot(req_t *req, const vl_conf_t *conf, vl_grant_t *grant
         grant->refused = VL_REASON_QUEUE;
 }
 
+/* Returns the client's port if the client is on this machine, else 0. */
+static int own_port(const conn_rec *c)
+{
+    return !c->master && apr_sockaddr_equal(c->local_addr, c->client_addr)
+           ? c->client_addr->port : 0;
+}
+
 /* Returns 1 if another running request waits for the connection (vl_slot_call()). */
 static int is_call(const conn_rec *c)
 {
-    return !c->master && apr_sockaddr_equal(c->local_addr, c->client_addr)
-           && vl_duty_is_call(vl_child.shm, c->client_addr->port);
+    int port = own_port(c);
+
+    return port && vl_duty_call(vl_child.shm, port);
 }
 
 /* Gets a slot for a request whose connection was not queued for it, in this order:
@@ -283,7 +291,7 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
     if (req->state == REQ_RUNNING)
         vl_meter_begin(&req->meter, &req->admission.ticket, req->cpu_start,
                        is_stream ? -1 : vl_socket_of(req->r->connection),
-                       is_stream ? vl_lease_workers_wait : NULL);
+                       own_port(req->r->connection), is_stream ? vl_lease_workers_wait : NULL);
     req->conn->current = req;
 }
 

@@ -138,6 +138,17 @@ static void fill_inside(apr_pool_t *p, const vl_conf_t *conf, apr_uint32_t accou
         fill_classes(p, &conf->sharing, &inside, row);
 }
 
+static const apr_array_header_t *find_spent(apr_pool_t *p, apr_uint32_t account)
+{
+    apr_array_header_t *all = apr_array_make(p, 0, sizeof(vl_spent_t));
+    apr_uint32_t i = 0;
+    vl_spent_t spent;
+
+    while (vl_duty_spent(segment, account, &i, &spent))
+        APR_ARRAY_PUSH(all, vl_spent_t) = spent;
+    return all;
+}
+
 static void fill_row(apr_pool_t *p, const shown_t *shown,
                      const vl_account_snapshot_t *from, apr_int64_t now, int is_host,
                      vl_row_t *row)
@@ -163,6 +174,7 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     row->fleet_weight_milli = from->part.weight_milli;
     row->fleet_cpu_permille = from->part.cpu_permille;
     row->fleet_concurrency = from->part.concurrency;
+    row->spent = find_spent(p, shown->account);
     fill_inside(p, conf, shown->account, row);
     if (!row->metrics.requests && !row->metrics.refused)
         return;
@@ -394,6 +406,7 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->children = vl_shm_child_count(segment);
     page->workers = count_workers();
     page->slots = vl_slot_count(segment);
+    page->slots_auto = (apr_uint32_t)vl_slot_is_auto(segment);
     page->processors = vl_shm_processors(segment);
     page->backend = vl_cgroup_backend(cgroup);
     page->tree = vl_cgroup_path(cgroup);

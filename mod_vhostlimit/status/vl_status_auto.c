@@ -94,6 +94,14 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_key(out, name, "virtual_hosts");
     vl_status_vhosts(out, row, put_vhost);
     vl_out_text(out, "\n");
+    put_key(out, name, "backends");
+    for (i = 0; i < row->spent->nelts; i++) {
+        const vl_spent_t *spent = &APR_ARRAY_IDX(row->spent, i, vl_spent_t);
+
+        vl_out_printf(out, "%s%s cpu_us=%" APR_UINT64_T_FMT, i ? ", " : "",
+                      ap_escape_logitem(out->pool, spent->address), spent->us);
+    }
+    vl_out_text(out, "\n");
     put_key(out, name, "classes");
     for (i = 0; i < row->nclasses; i++)
         put_class(out, &row->classes[i], !i);
@@ -108,13 +116,13 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
 
     vl_out_printf(out, "schema: %d\nmodule: %s\nmpm: %s\nnow_us: %"
                   APR_INT64_T_FMT "\nuptime_s: %" APR_INT64_T_FMT
-                  "\nchildren: %u\nworkers: %u\nslots: %u\nprocessors: %u\n"
+                  "\nchildren: %u\nworkers: %u\nslots: %u\nslots_auto: %u\nprocessors: %u\n"
                   "held_us: %" APR_INT64_T_FMT "\nunenforced: %d\nfleet: %s\n"
                   "fleet_lapsed: %" APR_UINT64_T_FMT "\n",
                   VL_STATUS_SCHEMA,
                   VL_VERSION, page->mpm, page->now_us, page->uptime_s,
                   page->children, page->workers, page->slots,
-                  page->processors, page->held_us, page->unenforced,
+                  page->slots_auto, page->processors, page->held_us, page->unenforced,
                   page->fleet, page->leases.lapsed);
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
                   "cgroup.reason: %s\ncgroup.outside: %s\n", page->backend,

@@ -80,6 +80,7 @@ typedef struct vl_row_t {
 #define X(member, kind, prometheus, help) apr_uint64_t member;
     VL_DERIVED(X)
 #undef X
+    const apr_array_header_t *spent;    /* vl_spent_t: its back ends */
     const vl_class_row_t *classes;
     int nclasses;                   /* 0: it has no VhostLimitClass */
     apr_uint64_t waits[VL_WAIT_STEPS];  /* requests that waited for at most
@@ -109,7 +110,7 @@ static inline apr_uint64_t vl_status_cell(const vl_row_t *row,
 typedef struct vl_page_t {
     const char *mpm;
     apr_int64_t started_us, now_us, uptime_s;
-    apr_uint32_t children, workers, slots, processors;
+    apr_uint32_t children, workers, slots, slots_auto, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
     const char *outside;            /* see vl_modules_outside() */
     const char *sampler;            /* keyword: its state */

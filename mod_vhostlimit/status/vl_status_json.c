@@ -30,6 +30,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
     put_number(out, "children", page->children);
     put_number(out, "workers", page->workers);
     put_number(out, "slots", page->slots);
+    put_number(out, "slots_auto", page->slots_auto);
     put_number(out, "processors", page->processors);
     put_number(out, "held_us", (apr_uint64_t)page->held_us);
     put_number(out, "unenforced", (apr_uint64_t)page->unenforced);
@@ -102,6 +103,19 @@ static void put_vhost(vl_out_t *out, int i, const char *name,
     vl_out_text(out, "}");
 }
 
+static void put_backends(vl_out_t *out, const apr_array_header_t *all)
+{
+    int i;
+
+    for (i = 0; i < all->nelts; i++) {
+        const vl_spent_t *spent = &APR_ARRAY_IDX(all, i, vl_spent_t);
+
+        put_string(out, i ? ",{\"address\":" : "{\"address\":", spent->address);
+        put_number(out, "cpu_us", spent->us);
+        vl_out_text(out, "}");
+    }
+}
+
 static void put_class(vl_out_t *out, const vl_class_row_t *row, int is_first)
 {
     put_string(out, is_first ? "{\"name\":" : ",{\"name\":", row->name);
@@ -140,6 +154,8 @@ static void put_row(vl_out_t *out, const vl_row_t *row)
     put_string(out, ",\"unenforced\":", row->unenforced);
     vl_out_text(out, ",\"virtual_hosts\":[");
     vl_status_vhosts(out, row, put_vhost);
+    vl_out_text(out, "],\"backends\":[");
+    put_backends(out, row->spent);
     vl_out_text(out, "],\"classes\":[");
     for (i = 0; i < row->nclasses; i++)
         put_class(out, &row->classes[i], !i);

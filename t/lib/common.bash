@@ -56,6 +56,9 @@ need_cpu()         { cgroup_has cpu; }
 need_memory()      { cgroup_has memory; }
 need_pids()        { cgroup_has pids; }
 need_io()          { cgroup_has blkio io; }
+need_phpcgi()     { need_program php-cgi; }
+need_gunicorn()   { need_program gunicorn; }
+need_uwsgi()      { [[ $(uwsgi --plugin python3 --version 2>&1) == *2.* ]] || { echo "no uwsgi with python3"; return 1; }; }
 need_php_fpm()    { php_fpm_program >/dev/null || { echo "no php-fpm"; return 1; }; }
 need_valgrind()   { need_program valgrind; }
 need_ab()         { need_program ab; }

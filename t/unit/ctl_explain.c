@@ -88,6 +88,7 @@ static void causes(void)
     ok(says("slots", "b holds 9.0 of 10 slots (9 running)."), "the others' slots");
     ok(says("slots", "counts requests that sleep too: raise it, or set it to auto."), "few slots, idle CPUs");
     status.slots = 16;
+    status.slots_auto = 1;
     vhosts[1].running = 30;
     vhosts[1].asleep = 10;
     vhosts[1].duty_permille = 755;

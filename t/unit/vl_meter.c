@@ -42,7 +42,7 @@ static void burn(apr_int64_t us)
 static void begin(vl_meter_t *meter, vl_ticket_t *ticket)
 {
     enter(shm, a, ticket);
-    vl_meter_begin(meter, ticket, vl_meter_thread_us(), 7, NULL);
+    vl_meter_begin(meter, ticket, vl_meter_thread_us(), 7, 0, NULL);
 }
 
 static void end_request(vl_meter_t *meter, vl_ticket_t *ticket, apr_uint64_t cpu_us)

@@ -431,6 +431,27 @@ static void a_request_that_waits_for_its_client_has_no_slot(void)
     ok(is_empty(shm), "the segment is empty");
 }
 
+static void a_call_is_charged_to_its_caller(void)
+{
+    vl_shm_t *shm = alone(100, 2);
+    vl_cost_t cost = { .busy_us = 900, .cpu_us = 700, .charged_us = 300 };
+    vl_ticket_t call;
+    apr_uint64_t before, caller_before;
+
+    accounts(shm, 2);
+    before = cost_of(shm, 0);
+    caller_before = cost_of(shm, 1);
+    enter(shm, 0, &call);
+    call.caller = 1 + 1;
+    vl_charge_part(shm, vl_ticket_payer(&call), 300);
+    vl_slot_end(shm, &call, &cost);
+    ok(cost_of(shm, 0) == before && shm->accounts[0].metrics.charged_us == 0,
+       "the site that answers the call is charged nothing");
+    ok(cost_of(shm, 1) - caller_before == 700 && shm->accounts[1].metrics.charged_us == 700,
+       "the caller is charged once");
+    ok(is_empty(shm), "the segment is empty");
+}
+
 static void automatic_slots(void)
 {
     vl_shm_t *shm = alone(0, 1000);
@@ -472,6 +493,29 @@ static void requests_that_sleep_hold_a_part_of_a_slot(void)
     ok(take_all(shm, held + 60) == 1 && held[60].account == b,
        "when they begin to compute, nothing is granted but to an account that runs less");
     ok(valid(shm), "the segment is valid");
+}
+
+static void cpu_time_is_kept_by_back_end(void)
+{
+    vl_shm_t *shm = alone(5, 10);
+    apr_uint32_t entry = 0, other = 0, i = 0, n = 0;
+    vl_spent_t spent;
+    char address[32];
+
+    vl_duty_spend(shm, &entry, 0, "/a", 5);
+    vl_duty_spend(shm, &other, 1, "/a", 7);
+    vl_duty_spend(shm, &other, 0, "/b", 1);
+    vl_duty_spend(shm, &other, 0, "/a", 3);
+    ok(vl_duty_spent(shm, 0, &i, &spent) && spent.us == 8 && !strcmp(spent.address, "/a")
+       && vl_duty_spent(shm, 0, &i, &spent) && spent.us == 1 && !vl_duty_spent(shm, 0, &i, &spent),
+       "CPU time is kept by account and address");
+    for (i = 0; i < VL_SPENT_MAX + 10; i++) {
+        snprintf(address, sizeof(address), "/%u", i);
+        vl_duty_spend(shm, &entry, 2, address, 1);
+    }
+    for (i = 0; vl_duty_spent(shm, 2, &i, &spent);)
+        n++;
+    ok(n == VL_SPENT_MAX && i == VL_SPENT_MAX, "the oldest addresses are forgotten");
 }
 
 static void accounts_without_a_duty_have_that_of_the_server(void)
@@ -623,8 +667,10 @@ int main(void)
     an_unused_ticket_costs_nothing();
     the_ring_does_not_overflow();
     a_request_that_waits_for_its_client_has_no_slot();
+    a_call_is_charged_to_its_caller();
     automatic_slots();
     requests_that_sleep_hold_a_part_of_a_slot();
+    cpu_time_is_kept_by_back_end();
     accounts_without_a_duty_have_that_of_the_server();
     a_light_account_exceeds_the_slots();
     idle_requests_do_not_count_as_concurrency();

@@ -1,0 +1,246 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The CPU time that is charged to two sites beside what the kernel counted for all processes but
+# Apache's own, for each kind of back end. Site a's pages compute for 20 ms, site b's sleep for
+# 50 ms. Each test prints a row. VL_APPS_SECONDS: length of each run.
+
+load lib/live
+
+setup() { requires root cgroups cpu ab mod_proxy_http; }
+
+teardown() { all_of stop_apps end_server remove_group; }
+
+SIZE=(-t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 32' -t 'ThreadsPerChild 32'
+  -t 'MaxRequestWorkers 64' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64')
+
+group() { printf '/vl-apps-%s%s\n' "${VL_TEST_ID:+$VL_TEST_ID-}" "$(httpd_port)"; }
+
+# Apache and its back ends run in a cgroup, whose CPU time is the kernel's count.
+start_in_group() { # <start_httpd argument>...
+  local root
+  while read -r root; do
+    mkdir "$root$(group)" 2>/dev/null || continue
+    grep -qs '^usage_usec' "$root$(group)/cpu.stat" || [[ -e $root$(group)/cpuacct.usage ]] || rmdir "$root$(group)"
+  done < <(cgroup_roots)
+  make_site 'a b c'
+  make_apps
+  configure_httpd "${SIZE[@]}" 'VhostLimitCgroup off' 'VhostLimit On' "$@"
+  (cgroup_enter "$(group)"; launch_httpd)
+}
+
+remove_group() { wait_until 10 cgroup_remove "$(group)"; }
+
+make_apps() {
+  local name app=$HTTPD_ROOT/app
+  mkdir -p "$app"/{a,b,run}/public
+  chmod 777 "$app/run"
+  for name in a b; do
+    cp "$TOP/conf/testbed/burn.py" "$app/$name/burn.py"
+    cp "$TOP/conf/testbed/burn.py" "$app/$name/passenger_wsgi.py"
+    cp "$TOP"/conf/testbed/pages/{burn,sleep}.php "$HTTPD_ROOT/htdocs/$name"
+    cat >"$HTTPD_ROOT/htdocs/$name/app.pl" <<'END'
+#!/usr/bin/perl
+my ($burn, $sleep) = $ENV{QUERY_STRING} =~ /ms=(\d+)(?:&sleep=(\d+))?/;
+sub used { open my $file, '<', '/proc/self/schedstat'; (split ' ', <$file>)[0] / 1e6 }
+1 while used() < $burn;
+select undef, undef, undef, $sleep / 1000 if $sleep;
+print "Content-Type: text/plain\r\n\r\nburned\n";
+END
+    chmod 755 "$HTTPD_ROOT/htdocs/$name/app.pl"
+  done
+}
+
+# Runs a back end as the server's user, in the group.
+run_app() { # <name> <socket or port that it listens at> <command>...
+  local user
+  user=$(httpd_user)
+  (
+    cgroup_enter "$(group)"
+    detached setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups "${@:3}" </dev/null >"$HTTPD_ROOT/app/run/$1.out" 2>&1 &
+    echo "$!" >"$HTTPD_ROOT/app/run/$1.pid"
+  )
+  wait_until 20 listens "$2" || { cat "$HTTPD_ROOT/app/run/$1.out"; return 1; }
+}
+
+listens() { if [[ $1 == /* ]]; then [[ -S $1 ]]; else ! port_free "$1"; fi; }
+
+start_fpm() { # <name> <pool>=<address>...
+  local run=$HTTPD_ROOT/app/run pool last=${*: -1:1}
+  last=${last#*=}
+  {
+    printf '%s\n' '[global]' "error_log = $run/$1.log" 'daemonize = no'
+    for pool in "${@:2}"; do
+      printf '%s\n' "[${pool%%=*}]" "listen = ${pool#*=}" 'listen.mode = 0666' 'pm = static' 'pm.max_children = 12'
+    done
+  } >"$run/$1.conf"
+  run_app "$1" "${last##*:}" "$(php_fpm_program | sed -n 1p)" -n -y "$run/$1.conf"
+}
+
+stop_apps() {
+  local file pid
+  for file in "$HTTPD_ROOT"/app/run/*.pid; do
+    [[ -e $file ]] || continue
+    pid=$(<"$file")
+    kill "$pid" 2>/dev/null || continue
+    wait_until 20 gone "$pid"
+  done
+}
+
+php_at() { # <vhost> <target of the proxy>
+  printf '%s <FilesMatch "\.php$">\nSetHandler "proxy:%s"\n</FilesMatch>\n' "$1" "$2"
+}
+
+# Microseconds that the kernel counted for the group, without Apache's parent, its child processes
+# with many threads, and the sampler.
+kernel_us() {
+  local pid threads pids=("$(httpd_pid)")
+  for pid in $(httpd_children); do
+    threads=("/proc/$pid/task/"*)
+    ((${#threads[@]} < 20)) || pids+=("$pid")
+  done
+  mapfile -t -O "${#pids[@]}" pids < <(pgrep -P "$(httpd_pid)" -x vl-sampler)
+  echo $(($(cgroup_used_us "$(cgroup_file "$(group)" cpuacct.usage cpu.stat)") - $(cpu_of "${pids[@]}")))
+}
+
+begin_load() { # <vhost> <users> <path>
+  (cd /; detached ab -q -l -r -s 60 -n 1000000 -t "${VL_APPS_SECONDS:-4}" -c "$2" -H "Host: $1.test" \
+    "http://127.0.0.1:$(httpd_port)$3") >"$HTTPD_ROOT/ab.$1" 2>&1 &
+}
+
+# The share of what the kernel counted that is charged to site a is nearly all, and to site b nearly none.
+compare() { # <title> <path of a> <path of b> [<users of a> [<users of b>]]
+  local before kernel a b ab ab_a ab_b
+  is "$(get a "$2") $(get b "$3")" '200 200'
+  [[ ${VL_APPS_SECONDS-} == "" ]] || time_passes 2000
+  before=$(kernel_us)
+  a=$(status_of a backend_us)
+  b=$(status_of b backend_us)
+  begin_load a "${4:-4}" "$2"
+  ab_a=$!
+  begin_load b "${5:-4}" "$3"
+  ab_b=$!
+  for ab in $ab_a $ab_b; do wait "$ab" || fail "ab: $(cat "$HTTPD_ROOT/ab."[ab])"; done
+  time_passes 2500
+  kernel=$(($(kernel_us) - before))
+  a=$((($(status_of a backend_us) - a) * 1000 / kernel))
+  b=$((($(status_of b backend_us) - b) * 1000 / kernel))
+  printf '# %-34s kernel %6d ms, charged to a %d.%03d, to b %d.%03d; pages %s\n' "$1" $((kernel / 1000)) \
+    $((a / 1000)) $((a % 1000)) $((b / 1000)) $((b % 1000)) "$(sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT"/ab.[ab] | xargs)" >&3
+  at_least "$kernel" 200000 "us of CPU time used"
+  at_least $((a + b)) 800 "charged, permille of what the kernel counted"
+  at_most $((a + b)) 1200 "charged, permille of what the kernel counted"
+  at_most "$b" 250 "of these to the site that sleeps"
+}
+
+@test "PHP-FPM: one master with a pool for each site" {
+  requires php_fpm mod_proxy_fcgi
+  local run=$HTTPD_ROOT/app/run
+  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/a|fcgi://a/")" -v "$(php_at b "unix:$run/b|fcgi://b/")"
+  start_fpm fpm a="$run/a" b="$run/b"
+  compare 'PHP-FPM, two pools' '/burn.php?ms=20' '/sleep.php?ms=50'
+}
+
+@test "PHP-FPM: a pool that two sites share, few compute and many sleep" {
+  requires php_fpm mod_proxy_fcgi
+  local run=$HTTPD_ROOT/app/run
+  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "unix:$run/p|fcgi://p/")" -v "$(php_at b "unix:$run/p|fcgi://p/")"
+  start_fpm fpm p="$run/p"
+  compare 'PHP-FPM, shared pool, 2 of 12' '/burn.php?ms=20' '/sleep.php?ms=50' 2 10
+  compare 'PHP-FPM, shared pool, 10 of 12' '/burn.php?ms=20' '/sleep.php?ms=50' 10 2
+}
+
+@test "PHP-FPM: a master for each site, over TCP" {
+  requires php_fpm mod_proxy_fcgi
+  local one two
+  one=$(free_port one)
+  two=$(free_port two)
+  start_in_group -l proxy -l proxy_fcgi -v "$(php_at a "fcgi://127.0.0.1:$one/")" -v "$(php_at b "fcgi://127.0.0.1:$two/")"
+  start_fpm one a="127.0.0.1:$one"
+  start_fpm two b="127.0.0.1:$two"
+  compare 'PHP-FPM, two masters, TCP' '/burn.php?ms=20' '/sleep.php?ms=50'
+}
+
+@test "mod_fcgid" {
+  requires mod_fcgid phpcgi
+  lines() { printf '%s\n' "$1 <Location />" 'Options +ExecCGI' 'AddHandler fcgid-script .php' "FcgidWrapper $(command -v php-cgi) .php" '</Location>'; }
+  start_in_group -l fcgid "FcgidIPCDir $HTTPD_ROOT/app/run" "FcgidProcessTableFile $HTTPD_ROOT/app/run/table" \
+    'FcgidMaxProcessesPerClass 4' -v "$(lines a)" -v "$(lines b)"
+  compare mod_fcgid '/burn.php?ms=20' '/sleep.php?ms=50'
+}
+
+cgi_lines() { printf '%s\n' "$1 <Location />" 'Options +ExecCGI' 'AddHandler cgi-script .pl' '</Location>'; }
+
+@test "mod_cgi" {
+  start_in_group -v "$(cgi_lines a)" -v "$(cgi_lines b)"
+  compare mod_cgi '/app.pl?ms=20' '/app.pl?ms=0&sleep=50'
+}
+
+@test "mod_cgid" {
+  requires mod_cgid
+  BASE_MODULES=${BASE_MODULES/ cgi/ cgid} start_in_group -v "$(cgi_lines a)" -v "$(cgi_lines b)" "ScriptSock $HTTPD_ROOT/run/cgid"
+  compare mod_cgid '/app.pl?ms=20' '/app.pl?ms=0&sleep=50'
+}
+
+@test "mod_wsgi: daemons" {
+  requires mod_wsgi
+  local name
+  lines() { printf '%s\n' "$1 WSGIDaemonProcess $1 processes=4 threads=5" \
+    "WSGIScriptAlias /app $HTTPD_ROOT/app/$1/burn.py process-group=$1 application-group=%{GLOBAL}"; }
+  start_in_group -l wsgi "WSGISocketPrefix $HTTPD_ROOT/app/run/wsgi" -v "$(lines a)" -v "$(lines b)"
+  compare mod_wsgi '/app?ms=20' '/app?ms=0&sleep=50'
+}
+
+@test "Passenger" {
+  requires mod_passenger
+  lines() { printf '%s\n' "$1 Alias /app $HTTPD_ROOT/app/$1/public" '<Location /app>' 'PassengerBaseURI /app' \
+    "PassengerAppRoot $HTTPD_ROOT/app/$1" 'PassengerMinInstances 4' '</Location>'; }
+  start_in_group -l passenger "PassengerRoot $(passenger-config --root)" "PassengerInstanceRegistryDir $HTTPD_ROOT/app/run" \
+    'PassengerDisableSecurityUpdateCheck On' 'PassengerMaxPoolSize 8' 'PassengerMaxRequestQueueSize 0' 'PassengerPython /usr/bin/python3' -v "$(lines a)" -v "$(lines b)"
+  compare Passenger '/app?ms=20' '/app?ms=0&sleep=50'
+}
+
+to_app() { printf '%s ProxyPass /app "%s"\n' "$1" "$2"; }
+
+@test "gunicorn: over TCP, and one for both sites over a Unix socket" {
+  requires gunicorn
+  local run=$HTTPD_ROOT/app/run one two
+  one=$(free_port one)
+  two=$(free_port two)
+  start_in_group -l proxy -l proxy_http -v "$(to_app a "http://127.0.0.1:$one")" -v "$(to_app b "http://127.0.0.1:$two")" \
+    -v "a ProxyPass /unix unix:$run/g|http://localhost" -v "b ProxyPass /unix unix:$run/g|http://localhost"
+  run_app one "$one" gunicorn --workers 4 --bind "127.0.0.1:$one" --chdir "$HTTPD_ROOT/app/a" burn
+  run_app two "$two" gunicorn --workers 4 --bind "127.0.0.1:$two" --chdir "$HTTPD_ROOT/app/b" burn
+  run_app three "$run/g" gunicorn --workers 8 --bind "unix:$run/g" --chdir "$HTTPD_ROOT/app/a" burn
+  compare 'gunicorn, TCP' '/app?ms=20' '/app?ms=0&sleep=50'
+  compare 'gunicorn, Unix socket, both sites' '/unix?ms=20' '/unix?ms=0&sleep=50'
+}
+
+run_uwsgi() { # <name> <what it listens at> <option> <app> [<option>...]
+  run_app "$1" "${2#*:}" uwsgi --plugin python3 --master --die-on-term --processes 8 "--$3" "$2" --wsgi-file "$HTTPD_ROOT/app/$4/burn.py" "${@:5}"
+}
+
+@test "uWSGI: mod_proxy_uwsgi, SCGI, FastCGI, members of a balancer, threads" {
+  requires uwsgi mod_proxy_uwsgi mod_proxy_scgi mod_proxy_fcgi mod_proxy_balancer
+  local run=$HTTPD_ROOT/app/run one two name lines=()
+  one=$(free_port one)
+  two=$(free_port two)
+  for name in a b; do
+    lines+=(-v "$name ProxyPass /uwsgi unix:$run/u|uwsgi://localhost" -v "$name ProxyPass /scgi scgi://127.0.0.1:$one"
+      -v "$name ProxyPass /fcgi unix:$run/f|fcgi://localhost" -v "$name ProxyPass /members balancer://members"
+      -v "$name ProxyPass /threads unix:$run/t|uwsgi://localhost")
+  done
+  start_in_group -l proxy -l proxy_http -l proxy_uwsgi -l proxy_scgi -l proxy_fcgi -l slotmem_shm -l proxy_balancer -l lbmethod_byrequests \
+    $'<Proxy balancer://members>\n'"BalancerMember http://127.0.0.1:$two"$'\n'"BalancerMember unix:$run/m|http://localhost"$'\n</Proxy>' "${lines[@]}"
+  run_uwsgi u "$run/u" socket a
+  run_uwsgi s "127.0.0.1:$one" scgi-socket a
+  run_uwsgi f "$run/f" fastcgi-socket a
+  run_uwsgi m1 "127.0.0.1:$two" http-socket a
+  run_uwsgi m2 "$run/m" http-socket a
+  run_uwsgi t "$run/t" socket a --threads 8
+  compare 'uWSGI' '/uwsgi?ms=20' '/uwsgi?ms=0&sleep=50'
+  compare 'SCGI' '/scgi?ms=20' '/scgi?ms=0&sleep=50'
+  compare 'FastCGI, not PHP' '/fcgi?ms=20' '/fcgi?ms=0&sleep=50'
+  compare 'two members of a balancer' '/members?ms=20' '/members?ms=0&sleep=50'
+  compare 'uWSGI, 8 threads each' '/threads?ms=20' '/threads?ms=0&sleep=50'
+}
