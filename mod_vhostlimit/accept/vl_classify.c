@@ -301,7 +301,6 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     address_of(&remote_sa, remote, addr_len);
     ret_found->tls = peek.tls;
     ret_found->http2 = peek.http2;
-    ret_found->head = peek.head;
     ret_found->http11 = peek.http11;
     identify(bytes, (apr_size_t)n, n == (ssize_t)sizeof(bytes), &local_sa, &remote_sa, &peek,
              ret_found);

@@ -37,10 +37,11 @@
  *                   --not limited, partial head------> FOR_MPM
  *                   --closed without any input-------> RELEASED
  *   INCOMPLETE_HEAD --input or close-----------------> CLASSIFYING
- *                   --too late-----------------------> LINGERING
+ *                   --too late, no request line------> LINGERING
+ *                   --too late-----------------------> FOR_MPM
  *                   --input while acceptor stalls----> FOR_MPM
- *   QUEUED          --granted, or queue timeout------> FOR_MPM
- *                   --refused beyond the queue-------> LINGERING, with TLS RELEASED
+ *   QUEUED          --granted or refused-------------> FOR_MPM
+ *                   --refused beyond the queue, TLS--> RELEASED
  *                   --client has gone----------------> RELEASED
  *   FOR_MPM         --MPM asks for a connection------> IN_MPM
  *                   --relayed to a prefork child-----> RELEASED
@@ -96,7 +97,6 @@ struct vl_newconn_t {
     const vl_conf_t *conf;          /* its site's settings; set when it is first QUEUED */
     vl_conninfo_t *conninfo;        /* IN_MPM: points back here; NULL before */
     vl_client_t client;
-    int is_head;                    /* the method is HEAD */
     socklen_t addr_len;             /* length of local and of remote */
     struct sockaddr_storage local, remote;
 };

@@ -182,7 +182,6 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         }
         else if (!lines++) {
             peek->http2 = len >= 14 && !memcmp(in.at, "PRI * HTTP/2.0", 14);
-            peek->head = len > 5 && !memcmp(in.at, "HEAD ", 5);
             peek->http11 = is_http_11(in.at, len);
             if (is_http_09(in.at, len))
                 return VL_PEEK_NO_HOST;
@@ -322,7 +321,7 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
     ret_peek->host[0] = '\0';
     ret_peek->http2 = 0;
     ret_peek->tls = ret_peek->acme = 0;
-    ret_peek->head = ret_peek->http11 = ret_peek->is_plain = 0;
+    ret_peek->http11 = ret_peek->is_plain = 0;
     ret_peek->client_length = ret_peek->proxy_length = 0;
     if (!in.len)
         return VL_PEEK_MORE;

@@ -25,7 +25,6 @@ typedef struct vl_peek_t {
     int acme;                       /* ... that asks for acme-tls/1 (RFC 8737) */
     int is_plain;                   /* the target is a path, with at most one Host line: host
                                      * is the one that httpd finds */
-    int head;                       /* the method is HEAD */
     int http11;                     /* the protocol is HTTP/1.1 */
     apr_size_t proxy_length;        /* bytes of the PROXY header; 0: there is none */
     unsigned char client[16];       /* the address in a PROXY header ... */

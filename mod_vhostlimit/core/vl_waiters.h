@@ -28,6 +28,7 @@ typedef struct vl_grant_t {
     vl_reason_e refused;        /* reason to refuse it, or VL_REASON_NONE */
     int given_back;             /* 1: slot released early; requeue at the head */
     int occupies;               /* 1: its thread is counted for ticket.account */
+    int late;                   /* 1: its head has not come in time */
     apr_int64_t waited_us;
     apr_int64_t timeout_us;     /* maximum wait of requests of its account */
 } vl_grant_t;
