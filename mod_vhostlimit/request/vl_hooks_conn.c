@@ -262,7 +262,8 @@ static void begin_lease(conn_rec *c, conn_t *conn)
     vl_client_id_t client = conn->grant.ticket.client;
 
     conn->lease = vl_lease_make(c, &conn->grant, is_ready(conn));
-    if (vl_lease_parks())
+    /* A parked connection has no thread. Under worker the lease counts its thread. */
+    if (vl_lease_parks() || vl_lease_has_thread())
         vl_request_unoccupy(&conn->grant);
     if (conn->conninfo && conn->conninfo->http2
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
