@@ -4,8 +4,6 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include <http_log.h>
-
 #include "accept/vl_newconn_answer.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
@@ -88,7 +86,6 @@ void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
     waiter->done = done_locked;
     newconn->grant.timeout_us = conf->queue_timeout;
     waiter->may_defer = 1;
-    newconn->conf = conf;
     newconn->was_queued = 1;
     vl_waiters_lock();
     vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
@@ -147,11 +144,6 @@ void vl_newconn_drop_gone_locked(vl_newconn_t *newconn)
         vl_waiters_remove_locked(&newconn->waiter);
     else
         vl_newconn_return_grant_locked(&newconn->grant);
-    ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_child.main_server,
-                 VLOGNO(0037) "site %s: a client has gone after %" APR_INT64_T_FMT
-                 " ms in the queue; its request does not run",
-                 newconn->conf->site->name,
-                 (vl_clock_us() - newconn->waiter.since_us) / 1000);
     vl_newconn_close_locked(newconn);
     vl_waiters_take_locked();
 }

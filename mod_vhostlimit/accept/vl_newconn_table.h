@@ -94,7 +94,6 @@ struct vl_newconn_t {
     apr_int64_t queued_since_us;    /* when it was queued in another child; 0: it was not */
     int was_queued;                 /* it has been queued since waiter.since_us */
     vl_grant_t grant;
-    const vl_conf_t *conf;          /* its site's settings; set when it is first QUEUED */
     vl_conninfo_t *conninfo;        /* IN_MPM: points back here; NULL before */
     vl_client_t client;
     socklen_t addr_len;             /* length of local and of remote */
