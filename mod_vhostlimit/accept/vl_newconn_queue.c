@@ -74,12 +74,12 @@ void vl_newconn_let_calls(void)
 }
 
 void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
-                             apr_uint32_t account, const vl_client_id_t *client)
+                             const vl_classified_t *found)
 {
     vl_waiter_t *waiter = &newconn->waiter;
 
-    waiter->account = account;
-    waiter->client = *client;
+    waiter->account = found->account;
+    waiter->client = found->client;
     waiter->since_us = newconn->queued_since_us ? newconn->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
@@ -89,9 +89,11 @@ void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
     newconn->was_queued = 1;
     vl_waiters_lock();
     vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
-    if (vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
+    if ((found->acme
+         && vl_slot_call(vl_child.shm, found->account, &newconn->grant.ticket) == APR_SUCCESS)
+        || vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
-        newconn->grant.ticket.client = *client;
+        newconn->grant.ticket.client = found->client;
         newconn->was_queued = newconn->queued_since_us != 0;
         vl_newconn_pass_locked(newconn);
     }
