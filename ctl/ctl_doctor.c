@@ -202,8 +202,7 @@ static void check_mpm(doctor_t *doctor)
     for (i = 0; i < status->nvhosts; i++)
         threads += !strcmp(status->vhosts[i].method, "thread");
     if (threads)
-        add(doctor, NOTE, "mpm", "remove ListenCoresBucketsRatio, listeners for protocols "
-            "other than http and https, and MaxRequestWorkers 1 under prefork",
+        add(doctor, NOTE, "mpm", "the error log has the reason and the remedy (VL0079, VL0024)",
             "%s: queued requests hold their threads or processes", status->mpm);
     else if (!strcmp(status->mpm, "prefork"))
         add(doctor, GOOD, "mpm", "", "prefork: queued requests wait in one process, which "

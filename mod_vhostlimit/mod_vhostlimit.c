@@ -352,6 +352,8 @@ static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     if (rv == APR_SUCCESS
         && ap_state_query(AP_SQ_RUN_MODE) == AP_SQ_RM_CONFIG_TEST)
         rv = test_limits(ptemp, main_server);
+    if (rv == APR_SUCCESS && vl_conf_knows_mpm() && vl_sites_servers(ptemp, main_server)->nelts)
+        vl_listener_use_one_bucket(pconf);
     return rv == APR_SUCCESS ? OK : HTTP_INTERNAL_SERVER_ERROR;
 }
 
@@ -399,8 +401,15 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
 static int open_logs(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                      server_rec *main_server)
 {
+    const char *obstacle = vl_listener_obstacle();
+
     if (vl_accept_works())
         vl_listener_open_logs();
+    else if (obstacle && vl_conf_knows_mpm() && vl_sites_servers(ptemp, main_server)->nelts
+             && ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, main_server, VLOGNO(0079)
+                     "requests wait with their threads or processes, and sharing is weaker: %s",
+                     obstacle);
     return OK;
 }
 

@@ -124,16 +124,48 @@ exempt_statuses() { # <request line>...
   is "$status" 0
 }
 
-@test "several listener buckets: requests are queued with their threads" {
+queues_with_buckets_on() { # <mpm>
   (($(nproc) > 1)) || skip "one processor, one bucket"
-  start_httpd 'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  start_httpd -m "$1" 'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
   hold_request one
-  begin_request two a /page.html
-  settles a waiting 1
+  line_up a /page.html /sub/
+  is "$(get b /) $(status_of a method)" '200 socket'
+  release_request one
+  is "$(answer_of pagehtml) $(answer_of sub) $(status_of a queued)" '200 200 2'
+}
+
+@test "event: ListenCoresBucketsRatio has no effect, and requests are queued as sockets" { queues_with_buckets_on event; }
+
+@test "worker: ListenCoresBucketsRatio has no effect, and requests are queued as sockets" {
+  requires worker
+  queues_with_buckets_on worker
+}
+
+@test "prefork: ListenCoresBucketsRatio has no effect, and requests are queued as sockets" {
+  requires prefork
+  queues_with_buckets_on prefork
+}
+
+@test "listener buckets from before the module was loaded: the log says what to do, and requests are queued with their threads" {
+  (($(nproc) > 1)) || skip "one processor, one bucket"
+  start_httpd -n 'ListenCoresBucketsRatio 1'
+  configure_httpd 'ListenCoresBucketsRatio 1' 'VhostLimit On' -v 'a VhostLimitConcurrency 1'
+  graceful_httpd
+  like "$(error_log)" 'VL0079: requests wait with their threads or processes.* ListenCoresBucketsRatio .* Stop and start Apache'
+  hold_request one
+  line_up a /page.html
   is "$(get b /) $(status_of a method)" '200 thread'
   release_request one
-  is "$(answer_of two) $(status_of a queued)" '200 1'
+  is "$(answer_of pagehtml) $(status_of a queued)" '200 1'
+  # The buckets of a later configuration without the module work again.
+  is "$(listening_sockets)" "$(nproc)" "buckets"
+  restart_httpd
+  is "$(listening_sockets) $(status_of a method)" '1 socket'
+  configure_httpd 'ListenCoresBucketsRatio 1' 'VhostLimit Off'
+  restart_httpd
+  is "$(listening_sockets)" "$(nproc)" "buckets of a configuration without limits"
 }
+listening_sockets() { awk -v port="$(printf ':%04X' "$(httpd_port)")" '$2 == "0100007F" port && $4 == "0A"' /proc/net/tcp | wc -l; }
 
 @test "prefork, with a listener of another protocol: a site uses at most four fifths of the processes" {
   requires prefork

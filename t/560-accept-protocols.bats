@@ -80,6 +80,20 @@ answers_hello() { # <option of openssl s_client>...
   is "$(answer_of two)" 200
 }
 
+@test "a validation of ACME over HTTP (http-01) does not wait while its site is flooded, and a flood of them does" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitConcurrency 1' -v 'a VhostLimitQueue 100 60s'
+  mkdir -p "$HTTPD_ROOT/htdocs/a/.well-known/acme-challenge"
+  echo token >"$HTTPD_ROOT/htdocs/a/.well-known/acme-challenge/name"
+  hold_request one
+  line_up a /page.html
+  is "$(get a /.well-known/acme-challenge/name -m 10) $(answer_body)" '200 token'
+  begin_crowd many 60 a /.well-known/acme-challenge/name
+  wait_until 10 status_at_least a waiting 20
+  release_request one
+  is "$(answer_of pagehtml) $(crowd_got many)" '200 60 200'
+  settles a running 0
+}
+
 @test "the next request of a keep-alive TLS connection is queued" {
   local one='VhostLimitGroup one'
   start_tls 'VhostLimit On' "s: $one" 's: VhostLimitConcurrency 1' -v "a $one" -v 'a VhostLimitConcurrency 1'

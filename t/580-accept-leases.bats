@@ -18,7 +18,7 @@ teardown() {
 # Starts one child with eight threads and one slot, so that a request that waits with a
 # thread would show.
 start_leases() { # <as start_tls>...
-  start_tls -m event -t 'StartServers 1' -t 'ServerLimit 2' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' \
+  start_tls -m "${MPM:-event}" -t 'StartServers 1' -t 'ServerLimit 2' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8' \
     -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
     'VhostLimit On' 'VhostLimitSlots 1' 'KeepAliveTimeout 15' "$@"
 }
@@ -281,17 +281,26 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
 # A new connection whose client sends its first request some time after the handshake.
 is_connected() { grep -q 'CONNECTION ESTABLISHED' "$BATS_TEST_TMPDIR/$1.err"; }   # <name>
 
-@test "a first request that comes a while after the TLS handshake waits without a thread" {
-  local names=(new1 new2 new3 new4 new5 new6) name
-  start_leases 'VhostLimitSlots 8' 's: VhostLimitConcurrency 1' -t 'ServerLimit 1' -t 'MaxRequestWorkers 8'
+first_requests_wait_on() { # <mpm>
+  local names=(new1 new2 new3 new4 new5 new6 new7) name
+  MPM=$1 start_leases 'VhostLimitSlots 8' 's: VhostLimitConcurrency 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
   for name in "${names[@]}"; do open_connection "$name" -brief; done
   for name in "${names[@]}"; do wait_until 10 is_connected "$name"; done
   hold_request one s
   for name in "${names[@]}"; do ask_for "$name" /page.html; done
-  settles s waiting 6
+  settles s waiting 7
   release_request one
   for name in "${names[@]}"; do wait_until 10 answers_are "$name" 200; done
 }
+
+@test "event: first requests that come a while after the TLS handshake wait without a thread" { first_requests_wait_on event; }
+
+@test "worker: first requests that come a while after the TLS handshake are not refused" {
+  requires worker
+  first_requests_wait_on worker
+}
+
+logged_wait() { sed -n 's,^s.test GET /page.html 200 .* wait=\([0-9]*\) .*,\1,p' "$HTTPD_ROOT/logs/access.log"; }
 
 @test "the wait of a connection before its TLS handshake is logged and counted" {
   local before
@@ -306,8 +315,30 @@ is_connected() { grep -q 'CONNECTION ESTABLISHED' "$BATS_TEST_TMPDIR/$1.err"; } 
   settles s waiting 0
   ask_for new /page.html
   wait_until 10 answers_are new 200
-  at_least "$(sed -n 's,^s.test GET /page.html 200 .* wait=\([0-9]*\) .*,\1,p' "$HTTPD_ROOT/logs/access.log")" 200000 "us of waiting in the log"
+  at_least "$(logged_wait)" 200000 "us of waiting in the log"
   is "$(status_of s queued)" $((before + 1))
+}
+
+http2_wait_is_logged_on() { # <mpm>
+  local before
+  requires mod_http2 curl_http2
+  MPM=$1 start_leases -l http2 's: Protocols h2 http/1.1' 's: VhostLimitConcurrency 1'
+  hold_request one s --http1.1
+  before=$(status_of s queued)
+  begin_request new s /page.html --http2
+  settles s waiting 1
+  time_passes 300
+  release_request one
+  is "$(answer_of new)" 200
+  at_least "$(logged_wait)" 200000 "us of waiting in the log"
+  is "$(status_of s queued)" $((before + 1))
+}
+
+@test "event: the wait of an HTTP/2 connection before its TLS handshake is logged and counted" { http2_wait_is_logged_on event; }
+
+@test "worker: the wait of an HTTP/2 connection before its TLS handshake is logged and counted" {
+  requires worker
+  http2_wait_is_logged_on worker
 }
 
 @test "a connection whose client sends nothing after the TLS handshake is closed by RequestReadTimeout" {

@@ -96,6 +96,25 @@ part_of() { # <connections> <target> <X-Forwarded-For> <connections> <target> <X
   done
 }
 
+# Prints how many answers twenty visitors get beside forty connections of one client.
+visitors_beside() { # <head of the client>
+  local got visitor='GET /cgi/echo.sh/x HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-For: 192.0.2.%d'
+  got=$(perl "$TOP/t/lib/share.pl" "$(httpd_port)" 4 "20:$visitor" "40:$1")
+  echo "# ${1:0:60}: $got" >&3
+  cut -d ' ' -f 2 <<<"$got"
+}
+
+@test "a flood of heads that httpd refuses or that cannot be parsed does not win over visitors" {
+  requires mod_remoteip
+  local from='\r\nX-Forwarded-For: 198.51.100.1' ordinary head
+  start_shared
+  ordinary=$(visitors_beside "GET /cgi/echo.sh/x HTTP/1.1\r\nHost: a.test$from")
+  for head in 'GET /cgi/echo.sh/x\r\nHost: a.test' 'GET /x y HTTP/1.1\r\nHost: a.test' 'GET /x HTTP/1.1\r\nHost: a.test\r\nHost: a.test' \
+    'GET /x HTTP/9.1\r\nHost: a.test' 'GET /x HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: x' "GET /x HTTP/1.1\r\nHost: a.test\r\nX: $(printf '%09000d' 0)" 'x\r\n'; do
+    at_least "$(visitors_beside "$head$from")" $((ordinary / 3)) "answers of visitors beside $(printf '%.60s' "$head")"
+  done
+}
+
 @test "a class is the same for every spelling of its path" {
   requires mod_remoteip
   local path=/cgi/echo.sh/api target part

@@ -7,7 +7,8 @@ load lib/live
 export ONE_SERVER=yes
 
 setup_file() {
-  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2' -v 'b VhostLimit DryRun' \
+  "$TOP/packaging/site-conf" logs <"$TOP/conf/vhostlimit.conf" | sed -n '/^<Location/,/^<\/Location/p' >"$BATS_FILE_TMPDIR/page.conf"
+  start_httpd -l authz_host -x "Include \"$BATS_FILE_TMPDIR/page.conf\"" 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2' -v 'b VhostLimit DryRun' \
     -v 'a <Location "/status">' -v 'a SetHandler vhostlimit-status' -v 'a </Location>' \
     -x "<VirtualHost 127.0.0.2:$(httpd_port)>" -x 'ServerName "<b>x&y\"z"' -x '</VirtualHost>'
 }
@@ -15,6 +16,14 @@ setup_file() {
 teardown_file() { end_server; }
 
 page() { get status "/vhostlimit$1"; }   # <query>
+
+@test "the packages' page is for clients on this machine, and not for those of a proxy on it" {
+  local header
+  is "$(get c /vhostlimit-status)" 200
+  for header in 'X-Forwarded-For: 192.0.2.1' 'X-Real-IP: 192.0.2.1' 'Forwarded: for=192.0.2.1' 'Via: 1.1 proxy'; do
+    is "$(get c /vhostlimit-status -H "$header")" 403
+  done
+}
 
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200

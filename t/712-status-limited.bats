@@ -57,10 +57,9 @@ refused_as_time_passes() { pass_time 1; get a / >/dev/null; has_lines a 1; }
 process_that_logged() { sed -nE 's/.*\[pid ([0-9]+)[^]]*\].*VL0011.*/\1/p' "$HTTPD_ROOT/logs/error.log" | sed -n 1p; }
 
 # The parent's monitor hook runs every ten seconds, or when ten children have ended.
-@test "prefork, several listener buckets: the parent process logs limited vhosts" {
+@test "prefork without an acceptor: the parent process logs limited vhosts" {
   requires prefork
-  (($(nproc) > 1)) || skip "one processor, one bucket"
-  start_with_clock -m prefork 'ListenCoresBucketsRatio 1' 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
+  start_with_clock -m prefork "Listen 127.0.0.1:$(free_port other) other" 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   refused_once_more() {
     local idle

@@ -57,7 +57,8 @@ limited_now() { doctor; [[ -n $(level_of limited) ]]; }
   start_httpd -m prefork 'VhostLimit On' -t 'MaxRequestWorkers 1' -t 'ServerLimit 1'
   doctor
   is "$(level_of mpm)" note
-  like "$(words_of mpm)" 'MaxRequestWorkers 1'
+  like "$(words_of mpm)" 'VL0079'
+  like "$(error_log)" 'VL0079: .* one process only\. Raise MaxRequestWorkers'
 }
 
 @test "too few file descriptors: a problem" {

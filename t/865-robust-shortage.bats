@@ -295,6 +295,24 @@ got_of_a() { for i in {1..60}; do get a /page.html; done | sort -u | xargs; }
 
 # ---- stalled processes --------------------------------------------------------
 
+@test "a limit that the kernel needs long for keeps no child process from starting" {
+  requires root cgroups ctl
+  local ctl_pid old
+  start_two
+  old=$(httpd_children | sed -n 1p)
+  runs_short "slow.$(httpd_pid)"
+  ctl set a.test weight=7 >"$BATS_TEST_TMPDIR/set" 2>&1 3>&- 4>&- &
+  ctl_pid=$!
+  time_passes 300
+  kill -KILL "$old"
+  wait_until 10 two_without "$old"
+  gone "$ctl_pid" && fail "the limit was written"
+  has_enough "slow.$(httpd_pid)"
+  wait "$ctl_pid"
+  is "$(status_of a weight)" 7
+}
+two_without() { (($(child_beside "$1" | wc -l) == 2)); }   # <pid>
+
 start_two() { # <as start_frail>...: two children, all the time
   start_frail -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadLimit 8' -t 'ThreadsPerChild 8' -t 'MaxRequestWorkers 16' -t 'MinSpareThreads 1' -t 'MaxSpareThreads 16' \
     'VhostLimit On' "$@" -v 'b VhostLimitConcurrency 1'

@@ -67,7 +67,7 @@ static apr_status_t start(int pass_fd)
     int *placeholders = NULL;       /* NULL: the MPM keeps its listeners */
     apr_status_t rv;
 
-    if (vl_listener_may_replace()) {
+    if (!vl_listener_obstacle()) {
         placeholders = vl_listener_child_placeholders(pass_fd);
         if (!placeholders)
             return errno;
@@ -103,7 +103,7 @@ void vl_accept_child_init(void)
     accepting.is_set_up = 1;
     if (vl_listener_is_threaded())
         open_and_start();
-    else if (vl_listener_may_replace())
+    else if (!vl_listener_obstacle())
         accepting.replaces_listeners = vl_prefork_child_init();
 }
 
@@ -140,5 +140,5 @@ int vl_accept_keeps_time(void)
 int vl_accept_works(void)
 {
     return accepting.is_set_up ? accepting.replaces_listeners
-                               : vl_conf_knows_mpm() && vl_listener_may_replace();
+                               : vl_conf_knows_mpm() && !vl_listener_obstacle();
 }

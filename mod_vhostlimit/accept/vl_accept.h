@@ -8,10 +8,9 @@
  * connection is to be passed to it (vl_listener.h).
  *
  * This file chooses how: the acceptor (vl_acceptor.h) is a thread of each child, or under
- * prefork one child for all (vl_prefork.h).  With several listener buckets
- * (ListenCoresBucketsRatio), or protocols other than HTTP under worker and prefork,
- * nothing is queued here: the thread handles timers, and the grants of requests that wait
- * with their threads.  Prefork has no such thread then.
+ * prefork one child for all (vl_prefork.h).  If the listeners cannot be taken over
+ * (vl_listener_obstacle()), nothing is queued here: the thread handles timers, and the grants
+ * of requests that wait with their threads.  Prefork has no such thread then.
  *
  * Owns the thread.  What it knows does not change after vl_accept_child_init(), so there
  * is no lock.  mod_vhostlimit.c is the caller; any thread may ask vl_accept_works(). */

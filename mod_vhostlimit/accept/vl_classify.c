@@ -26,7 +26,7 @@
 /* Clients can send names that are not configured, so the cache is bounded. A full
  * cache is cleared. */
 #define CACHE_MAX 32768
-/* Validations of ACME (tls-alpn-01) that pass without a slot, in a second and a child process. */
+/* Validations of ACME that do not wait, in a second and a child process. */
 #define ACME_MAX 10
 
 static struct {
@@ -207,8 +207,8 @@ static request_rec *read_head(server_rec *s, const char *bytes, apr_size_t len, 
     return vl_scratch_read(r, s, bytes, len, is_cut, classifier.buckets) ? r : NULL;
 }
 
-/* Returns 1 if the connection is a validation of ACME, tls-alpn-01, and few of them have come in
- * this second: a handshake with this protocol must not be a way past the queue for a flood. */
+/* Returns 1 if the connection is a validation of ACME, and few of them have come in this second: it
+ * must not be a way past the queue for a flood. */
 static int is_validation(const vl_peek_t *peek)
 {
     apr_int64_t now_us;
@@ -256,7 +256,8 @@ static void identify(const char *bytes, apr_size_t len, int is_cut, apr_sockaddr
         set_client(r, client);
     if (r && asks_remoteip && !has_header)
         vl_remoteip_apply(r);
-    ret_found->exempt = r ? vl_exempt(r, r->headers_in) : is_validation(peek);
+    ret_found->exempt = r && vl_exempt(r, r->headers_in);
+    ret_found->acme = is_validation(peek);
     if (conf->mode == VL_MODE_ON)
         vl_sharing_identify(vl_child.shm, ret_found->account, ret_found->server, r,
                             r ? r->headers_in : NULL, client, &ret_found->client);
@@ -301,7 +302,6 @@ vl_classify_e vl_classify(int fd, const struct sockaddr_storage *local,
     address_of(&remote_sa, remote, addr_len);
     ret_found->tls = peek.tls;
     ret_found->http2 = peek.http2;
-    ret_found->head = peek.head;
     ret_found->http11 = peek.http11;
     identify(bytes, (apr_size_t)n, n == (ssize_t)sizeof(bytes), &local_sa, &remote_sa, &peek,
              ret_found);

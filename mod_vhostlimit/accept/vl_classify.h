@@ -28,8 +28,9 @@ typedef struct vl_classified_t {
     const server_rec *server;
     apr_uint32_t account;           /* valid unless its site is Off */
     int tls, http2;
-    int head, http11;               /* see vl_peek.h */
-    int exempt;                     /* by VhostLimitExempt, or ACME's */
+    int http11;                     /* see vl_peek.h */
+    int exempt;                     /* by VhostLimitExempt */
+    int acme;                       /* a validation of ACME, which does not wait */
     vl_client_id_t client;          /* set if its site is On */
     apr_size_t bytes;               /* of an incomplete head */
 } vl_classified_t;

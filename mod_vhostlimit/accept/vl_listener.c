@@ -64,7 +64,7 @@ static int can_spare_child(void)
     return daemons > 1 && !vl_is_one_process();
 }
 
-int vl_listener_may_replace(void)
+const char *vl_listener_obstacle(void)
 {
     const ap_listen_rec *lr;
     int http = 0, others = 0;
@@ -73,9 +73,34 @@ int vl_listener_may_replace(void)
         http += is_http(lr);
         others += !is_http(lr);
     }
+    if (ap_num_listen_buckets > 1)
+        return "the MPM keeps the listeners that ListenCoresBucketsRatio made before this "
+               "module was loaded. Stop and start Apache";
     /* Worker and prefork have one listener left, so all must be replaced. */
-    return http && (!others || is_async()) && ap_num_listen_buckets <= 1
-           && (vl_listener_is_threaded() || can_spare_child());
+    if (!http || (others && !is_async()))
+        return "a listener has another protocol than http and https. Use the event MPM, or "
+               "remove the listener";
+    if (!vl_listener_is_threaded() && !can_spare_child())
+        return "the server has one process only. Raise MaxRequestWorkers";
+    return NULL;
+}
+
+/* Pool cleanup. The next configuration may be without this module. */
+static apr_status_t allow_buckets(void *unused)
+{
+    ap_have_so_reuseport = -1;          /* ap_listen_pre_config() looks again */
+    return APR_SUCCESS;
+}
+
+/* A graceful restart keeps the number of buckets, and makes their sockets again. */
+void vl_listener_use_one_bucket(apr_pool_t *pconf)
+{
+    const ap_unixd_mpm_retained_data *mpm_data = ap_unixd_mpm_get_retained_data();
+
+    if (mpm_data->was_graceful && mpm_data->num_buckets > 1)
+        return;
+    ap_have_so_reuseport = 0;
+    apr_pool_cleanup_register(pconf, NULL, allow_buckets, apr_pool_cleanup_null);
 }
 
 void vl_listener_open_logs(void)

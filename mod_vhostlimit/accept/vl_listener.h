@@ -29,9 +29,12 @@ typedef struct vl_listeners_t {
 
 /* Returns 1 if the MPM has threads. */
 int vl_listener_is_threaded(void);
-/* Returns 1 if there are listeners for HTTP, and the MPM can do without them. Parent or
- * child. */
-int vl_listener_may_replace(void);
+/* Returns NULL if the MPM can do without its listeners, else why it cannot, and the remedy.
+ * Parent or child. */
+const char *vl_listener_obstacle(void);
+/* Parent, before the MPM opens the listeners: makes it ignore ListenCoresBucketsRatio, as on a
+ * kernel without SO_REUSEPORT. A child process sees the listeners of the first bucket only. */
+void vl_listener_use_one_bucket(apr_pool_t *pconf);
 
 /* Parent, if vl_accept_works(), as soon as the listeners are open: before, they are not
  * final, and children of an earlier configuration may still accept from them. Makes them

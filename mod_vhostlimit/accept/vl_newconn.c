@@ -81,10 +81,9 @@ static void admit(vl_newconn_t *newconn, const vl_classified_t *found)
     }
     newconn->ready = !found->tls && !found->http2;
     newconn->client.tls = found->tls;
-    newconn->is_head = found->head;
     newconn->client.http11 = found->http11 && !found->http2;
     newconn->client.probed = 0;
-    vl_newconn_request_slot(newconn, conf, found->account, &found->client);
+    vl_newconn_request_slot(newconn, conf, found);
 }
 
 /* Reads the first bytes of a connection in CLASSIFYING, and moves it to its next state.

@@ -2,22 +2,19 @@
 #ifndef VL_NEWCONN_ANSWER_H
 #define VL_NEWCONN_ANSWER_H
 
-/* Answers to connections that the MPM never gets: 408, a refusal, 503 when the server
- * stops, or a reset.
+/* The ends of connections that the MPM never gets: closed without a request, a reset, or 503
+ * when the server stops.
  * Owns the average cost of a refusal (vl_newconns->refusal_us).
  * The lock is vl_waiters_lock(). The functions are called with a connection in any state
- * but IN_MPM, which is LINGERING or RELEASED when they return. */
+ * but IN_MPM, which is LINGERING, RELEASED or FOR_MPM when they return. */
 
 #include "accept/vl_newconn_table.h"
 
-/* Closes a connection whose head or ClientHello is too late. It is answered with 408
- * first where Apache does so. */
+/* Ends a connection whose head or ClientHello is too late. If it has a request line, it is
+ * passed to the MPM, where its head ends with a timeout, so that httpd answers and logs 408. */
 void vl_newconn_time_out_locked(vl_newconn_t *newconn);
-/* Refuses a connection without the MPM: an HTTP request gets a prepared answer, a TLS
- * connection a reset. The refusal is counted and charged to the account. */
-void vl_newconn_refuse_locked(vl_newconn_t *newconn);
-/* Closes a connection with a reset because descriptors are short. The refusal is
- * counted and charged as above. */
+/* Refuses a connection with a reset: over TLS, where an answer would need a handshake, or because
+ * descriptors are short. The refusal is counted and charged to the account. */
 void vl_newconn_reset_locked(vl_newconn_t *newconn);
 /* Answers a request that was read with 503, because no other child is left. */
 void vl_newconn_answer_503_locked(vl_newconn_t *newconn);

@@ -4,8 +4,6 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include <http_log.h>
-
 #include "accept/vl_newconn_answer.h"
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
@@ -31,8 +29,8 @@ static void done_locked(vl_waiter_t *waiter, const vl_ticket_t *ticket,
     if (ticket)
         newconn->grant.ticket = *ticket;
     newconn->grant.refused = refused;
-    if (refused == VL_REASON_QUEUE)
-        vl_newconn_refuse_locked(newconn);
+    if (refused == VL_REASON_QUEUE && newconn->client.tls)
+        vl_newconn_reset_locked(newconn);
     else
         vl_newconn_pass_locked(newconn);
 }
@@ -76,25 +74,26 @@ void vl_newconn_let_calls(void)
 }
 
 void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
-                             apr_uint32_t account, const vl_client_id_t *client)
+                             const vl_classified_t *found)
 {
     vl_waiter_t *waiter = &newconn->waiter;
 
-    waiter->account = account;
-    waiter->client = *client;
+    waiter->account = found->account;
+    waiter->client = found->client;
     waiter->since_us = newconn->queued_since_us ? newconn->queued_since_us
                                                 : vl_clock_us();
     waiter->deadline_us = waiter->since_us + conf->queue_timeout;
     waiter->done = done_locked;
     newconn->grant.timeout_us = conf->queue_timeout;
     waiter->may_defer = 1;
-    newconn->conf = conf;
     newconn->was_queued = 1;
     vl_waiters_lock();
     vl_newconn_move_until_locked(newconn, QUEUED, vl_clock_us() + WATCH_CLOSE_US);
-    if (vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
+    if ((found->acme
+         && vl_slot_call(vl_child.shm, found->account, &newconn->grant.ticket) == APR_SUCCESS)
+        || vl_waiters_ask_locked(waiter, &newconn->grant.ticket)) {
         newconn->grant.holds = 1;
-        newconn->grant.ticket.client = *client;
+        newconn->grant.ticket.client = found->client;
         newconn->was_queued = newconn->queued_since_us != 0;
         vl_newconn_pass_locked(newconn);
     }
@@ -147,11 +146,6 @@ void vl_newconn_drop_gone_locked(vl_newconn_t *newconn)
         vl_waiters_remove_locked(&newconn->waiter);
     else
         vl_newconn_return_grant_locked(&newconn->grant);
-    ap_log_error(APLOG_MARK, APLOG_DEBUG, 0, vl_child.main_server,
-                 VLOGNO(0037) "site %s: a client has gone after %" APR_INT64_T_FMT
-                 " ms in the queue; its request does not run",
-                 newconn->conf->site->name,
-                 (vl_clock_us() - newconn->waiter.since_us) / 1000);
     vl_newconn_close_locked(newconn);
     vl_waiters_take_locked();
 }

@@ -9,13 +9,13 @@
  * The lock is vl_waiters_lock(). Functions that end in _locked need it, the others take
  * it. */
 
+#include "accept/vl_classify.h"
 #include "accept/vl_newconn_table.h"
 
-/* Asks for a slot of the account. The connection is passed at once if a slot is free;
- * otherwise it is queued or deferred. */
+/* Asks for a slot of the account. The connection is passed at once if a slot is free, or if it is
+ * a validation of ACME; otherwise it is queued or deferred. */
 void vl_newconn_request_slot(vl_newconn_t *newconn, const vl_conf_t *conf,
-                             apr_uint32_t account,
-                             const vl_client_id_t *client);
+                             const vl_classified_t *found);
 /* Removes a connection from the queues and returns it, a queued one if there is any.
  * queued 1: returns no deferred one. Returns NULL if there is none. */
 vl_newconn_t *vl_newconn_unqueue_locked(int queued);

@@ -37,10 +37,11 @@
  *                   --not limited, partial head------> FOR_MPM
  *                   --closed without any input-------> RELEASED
  *   INCOMPLETE_HEAD --input or close-----------------> CLASSIFYING
- *                   --too late-----------------------> LINGERING
+ *                   --too late, no request line------> LINGERING
+ *                   --too late-----------------------> FOR_MPM
  *                   --input while acceptor stalls----> FOR_MPM
- *   QUEUED          --granted, or queue timeout------> FOR_MPM
- *                   --refused beyond the queue-------> LINGERING, with TLS RELEASED
+ *   QUEUED          --granted or refused-------------> FOR_MPM
+ *                   --refused beyond the queue, TLS--> RELEASED
  *                   --client has gone----------------> RELEASED
  *   FOR_MPM         --MPM asks for a connection------> IN_MPM
  *                   --relayed to a prefork child-----> RELEASED
@@ -93,10 +94,8 @@ struct vl_newconn_t {
     apr_int64_t queued_since_us;    /* when it was queued in another child; 0: it was not */
     int was_queued;                 /* it has been queued since waiter.since_us */
     vl_grant_t grant;
-    const vl_conf_t *conf;          /* its site's settings; set when it is first QUEUED */
     vl_conninfo_t *conninfo;        /* IN_MPM: points back here; NULL before */
     vl_client_t client;
-    int is_head;                    /* the method is HEAD */
     socklen_t addr_len;             /* length of local and of remote */
     struct sockaddr_storage local, remote;
 };

@@ -155,6 +155,13 @@ static int is_path(const unsigned char *line, apr_size_t len)
     return blank && blank + 1 < line + len && blank[1] == '/';
 }
 
+static int is_challenge(const unsigned char *line, apr_size_t len)
+{
+    static const char path[] = "GET /.well-known/acme-challenge/";
+
+    return len >= sizeof(path) - 1 && !memcmp(line, path, sizeof(path) - 1);
+}
+
 static vl_peek_e end_of_head(vl_peek_t *peek, const span_t *host, int is_plain)
 {
     vl_peek_e result = host->at ? keep_host(peek, host->at, host->len) : VL_PEEK_NO_HOST;
@@ -182,8 +189,8 @@ static vl_peek_e peek_http(span_t in, vl_peek_t *peek)
         }
         else if (!lines++) {
             peek->http2 = len >= 14 && !memcmp(in.at, "PRI * HTTP/2.0", 14);
-            peek->head = len > 5 && !memcmp(in.at, "HEAD ", 5);
             peek->http11 = is_http_11(in.at, len);
+            peek->acme = is_challenge(in.at, len);
             if (is_http_09(in.at, len))
                 return VL_PEEK_NO_HOST;
             has_path = is_path(in.at, len);
@@ -322,7 +329,7 @@ vl_peek_e vl_peek(const char *bytes, apr_size_t len, vl_peek_t *ret_peek)
     ret_peek->host[0] = '\0';
     ret_peek->http2 = 0;
     ret_peek->tls = ret_peek->acme = 0;
-    ret_peek->head = ret_peek->http11 = ret_peek->is_plain = 0;
+    ret_peek->http11 = ret_peek->is_plain = 0;
     ret_peek->client_length = ret_peek->proxy_length = 0;
     if (!in.len)
         return VL_PEEK_MORE;

@@ -31,12 +31,19 @@ const char *vl_cgroup_file_read(apr_pool_t *p, const char *file)
     return text;
 }
 
+__thread void (*vl_cgroup_write_hook)(int fd);
+
 const char *vl_cgroup_file_write(const char *file, const char *value)
 {
-    int fd = open(file, O_WRONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : write(fd, value, strlen(value));
-    int err = errno;
+    int fd = open(file, O_WRONLY | O_CLOEXEC), err;
+    ssize_t len;
 
+    if (fd >= 0 && vl_cgroup_write_hook)
+        vl_cgroup_write_hook(fd);
+    len = fd < 0 ? -1 : write(fd, value, strlen(value));
+    err = errno;
+    if (fd >= 0 && vl_cgroup_write_hook)
+        vl_cgroup_write_hook(-1);
     if (fd >= 0)
         close(fd);
     errno = err;

@@ -13,6 +13,9 @@
 const char *vl_cgroup_file_read(apr_pool_t *p, const char *file);
 /* Writes the value to the file.  On failure errno is set too. */
 const char *vl_cgroup_file_write(const char *file, const char *value);
+/* NULL, or called by the thread with the file's descriptor before each write, and with -1 after
+ * it: the kernel may need seconds. */
+extern __thread void (*vl_cgroup_write_hook)(int fd);
 /* Creates the group below the mount point, and its parent groups as far as they do not
  * exist. */
 const char *vl_cgroup_make_path(apr_pool_t *p, const char *mount,

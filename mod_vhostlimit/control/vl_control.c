@@ -12,10 +12,10 @@
  *    from starting child processes and, because stop() joins the thread, from restarting.
  *    Rules of sandboxes were made at the start; vhostlimitctl looks for links itself.  The
  *    answer with them is created without fork_lock, because it needs memory only.
- *  - What remains: an answer that writes limits of cgroups holds fork_lock meanwhile.  The
- *    kernel can need long to lower memory.max, because it reclaims memory then, and no
- *    child process starts until it has done so.  The error log is written under fork_lock
- *    too.
+ *  - It releases fork_lock while the kernel sets a limit of a cgroup.  The kernel can need long
+ *    to lower memory.max, because it reclaims memory then.  A restart waits for it, because
+ *    stop() joins the thread.
+ *  - What remains: the error log is written under fork_lock.
  *  - It allocates memory only from pools that no other thread uses.
  * The thread serves up to CLIENTS connections at the same time, with a deadline each.  It
  * also takes back changes of limits whose time is over. */
@@ -39,6 +39,7 @@
 #include <mpm_common.h>
 
 #include "base/vl_clock.h"
+#include "cgroup/vl_cgroup_file.h"
 #include "control/vl_command.h"
 #include "control/vl_control_int.h"
 #include "base/vl_private.h"
@@ -68,6 +69,7 @@ static struct control_t {
     pid_t pid;                      /* of the parent; 0: no thread runs */
     uid_t uid;                      /* user that may connect, besides root */
     int end_fd;                     /* eventfd; readable: the thread must stop */
+    int limit_fd;                   /* a file of a cgroup that is being written, or -1 */
     pthread_t thread;
     apr_int64_t expire_us;          /* when the first timed change ends; 0: there is none */
     client_t clients[CLIENTS];
@@ -85,6 +87,17 @@ static void lock_for_fork(void)
 static void unlock_after_fork(void)
 {
     pthread_mutex_unlock(&fork_lock);
+}
+
+/* vl_cgroup_write_hook. A child that is forked meanwhile has a copy of the descriptor, which only
+ * root may have; vl_control_child_init() closes it. */
+static void let_fork(int fd)
+{
+    if (fd < 0)
+        lock_for_fork();
+    control.limit_fd = fd;
+    if (fd >= 0)
+        unlock_after_fork();
 }
 
 static void register_handlers(void)
@@ -378,6 +391,7 @@ static void *run(void *unused)
     int i;
 
     memset(pfds, 0, sizeof(pfds));
+    vl_cgroup_write_hook = let_fork;
     expire(vl_clock_us());
     do {
         fill_pollfds(pfds);
@@ -481,6 +495,7 @@ static apr_status_t start(void)
 
     for (i = 0; i < CLIENTS; i++)
         control.clients[i].fd = -1;
+    control.limit_fd = -1;
     control.end_fd = eventfd(0, EFD_CLOEXEC);
     if (control.end_fd < 0)
         return errno;
@@ -529,6 +544,8 @@ void vl_control_child_init(void)
         return;
     close(control.kept->fd);
     close(control.end_fd);
+    if (control.limit_fd >= 0)
+        close(control.limit_fd);
     for (i = 0; i < CLIENTS; i++) {
         if (control.clients[i].fd >= 0)
             close(control.clients[i].fd);

@@ -513,21 +513,15 @@ void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
     vl_segment_unlock(shm);
 }
 
-void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
-                                apr_uint32_t cost_us, int reset,
-                                vl_admission_t *ret_admission)
+void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us)
 {
     account_t *a = &shm->accounts[account];
 
     if (vl_segment_lock_child(shm) != APR_SUCCESS)
         return;
     count_refused(&a->metrics, VL_REASON_QUEUE);
-    a->metrics.reset += reset != 0;
+    a->metrics.reset++;
     vl_charge_part_locked(shm, account, cost_us);
-    if (ret_admission) {
-        ret_admission->concurrency = vl_queue_limits(&shm->queue, account).concurrency;
-        ret_admission->service_us = a->service_us;
-    }
     vl_segment_unlock(shm);
 }
 

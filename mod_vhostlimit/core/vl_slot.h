@@ -124,12 +124,8 @@ apr_uint32_t vl_slot_queued(const vl_shm_t *shm, apr_uint32_t account);
 void vl_slot_refused(vl_shm_t *shm, apr_uint32_t account,
                      vl_admission_t *ret_admission);
 
-/* Counts the refusal of a connection that carried no request, and charges cost_us to the
- * account. reset: the connection is closed without an answer. Fills in concurrency and
- * service_us of ret_admission, which may be NULL. */
-void vl_slot_refused_connection(vl_shm_t *shm, apr_uint32_t account,
-                                apr_uint32_t cost_us, int reset,
-                                vl_admission_t *ret_admission);
+/* Counts a connection that is refused with a reset, and charges cost_us to the account. */
+void vl_slot_reset(vl_shm_t *shm, apr_uint32_t account, apr_uint32_t cost_us);
 /* Counts a queued connection of the account whose client has closed it after waited_us. */
 void vl_slot_gone(vl_shm_t *shm, apr_uint32_t account, apr_int64_t waited_us);
 

@@ -429,7 +429,7 @@ int vl_waiters_wait(apr_uint32_t account, const vl_client_id_t *client, int stre
     pthread_condattr_t attr;
 
     vl_waiters_lock();
-    if (!may_wait_locked(pool, account)) {
+    if (!grant->given_back && !may_wait_locked(pool, account)) {
         vl_waiters_unlock();
         return 0;
     }

@@ -28,6 +28,7 @@ typedef struct vl_grant_t {
     vl_reason_e refused;        /* reason to refuse it, or VL_REASON_NONE */
     int given_back;             /* 1: slot released early; requeue at the head */
     int occupies;               /* 1: its thread is counted for ticket.account */
+    int late;                   /* 1: its head has not come in time */
     apr_int64_t waited_us;
     apr_int64_t timeout_us;     /* maximum wait of requests of its account */
 } vl_grant_t;
@@ -76,7 +77,8 @@ void vl_waiters_remove_locked(vl_waiter_t *waiter);
  * is one of mod_http2. Streams wait like this when their site is at its own limits, and
  * over HTTP/2 where connections cannot be parked. Requests on kept-alive connections wait
  * like this where the MPM keeps a thread for each connection (worker, prefork). A grant
- * with given_back is requeued at the head and has waited for waited_us already. Returns 1
+ * with given_back is requeued at the head and has waited for waited_us already, and always
+ * waits. Returns 1
  * and fills in *grant after the wait. Returns 0 at once if too many threads wait: half of
  * the child's threads, five sixths of mod_http2's, and of those four fifths for one
  * account. Takes the waiters lock. */

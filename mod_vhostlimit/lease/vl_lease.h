@@ -94,6 +94,9 @@ void vl_lease_workers_wait(apr_uint32_t account, int by);
 /* Returns why the streams of the connection are refused, or VL_REASON_NONE if they are
  * not. Any thread. */
 vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us);
+/* Worker: returns how long an HTTP/2 connection waited before its handshake, to the first stream
+ * that asks. Any thread. */
+apr_int64_t vl_lease_take_wait(vl_lease_t *lease);
 
 /* The acceptor calls this ten times a second. It closes idle connections whose
  * KeepAliveTimeout has expired. */

@@ -418,6 +418,11 @@ vl_reason_e vl_lease_refused(const vl_lease_t *lease, apr_int64_t *ret_waited_us
     return refused;
 }
 
+apr_int64_t vl_lease_take_wait(vl_lease_t *lease)
+{
+    return __atomic_exchange_n(&lease->waited_us, 0, __ATOMIC_RELAXED);
+}
+
 int vl_lease_take_slot(vl_lease_t *lease, vl_ticket_t *ret_ticket)
 {
     vl_ticket_t *ticket = NULL;
@@ -455,8 +460,11 @@ void vl_lease_begin_http2(vl_lease_t *lease)
     if (lease->http2)
         return;
     lease->http2 = 1;
-    if (!vl_leases.parks)
+    lease->queue_grant.waited_us = lease->grant->waited_us;
+    if (!vl_leases.parks) {
+        lease->waited_us = lease->grant->waited_us;
         return;
+    }
     /* The end of the input ends an HTTP/2 connection, as it ends a TLS connection. */
     lease->client.tls = 1;
     lease->tickets = apr_array_make(c->pool, 4, sizeof(vl_ticket_t));

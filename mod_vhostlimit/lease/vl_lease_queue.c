@@ -287,6 +287,7 @@ static void use_grant_locked(vl_lease_t *lease, const vl_grant_t *grant)
 {
     if (lease->frames) {
         lease->stream_allowed = 1;
+        lease->queue_grant.waited_us = grant->waited_us;
         lease->refused = grant->refused;
         if (grant->holds)
             vl_lease_add_ticket_locked(lease, &grant->ticket);

@@ -253,6 +253,10 @@ static int req_refuse(request_rec *r, int lookup)
     if (seconds)
         apr_table_setn(r->err_headers_out, "Retry-After",
                        apr_psprintf(r->pool, "%u", seconds));
+    /* The refusals of deferred connections are so many a second (vl_newconn_time.c). On a kept
+     * connection the next one would follow at once. */
+    if (adm->decision.reason == VL_REASON_QUEUE && req->waited_us && !r->connection->master)
+        r->connection->keepalive = AP_CONN_CLOSE;
     ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, VLOGNO(0006) "site %s: "
                   "refused with %d: %s, %u running", conf->site->name,
                   conf->status_code,

@@ -22,7 +22,7 @@
 /* The media type of server-sent events. */
 #define EVENTS "text/event-stream"
 
-static ap_filter_rec_t *end_filter_handle;
+static ap_filter_rec_t *end_filter_handle, *late_filter_handle;
 
 /* Returns 1 if input of the client is available, in a filter or in the socket. */
 static int has_input(conn_rec *c, apr_bucket_brigade *bb)
@@ -210,6 +210,18 @@ static void use_batch_class(void)
     sched_setscheduler(0, SCHED_BATCH, &param);
 }
 
+/* Connection input filter: the rest of the head has not come in time. mod_reqtimeout would wait
+ * for it once more. */
+static apr_status_t filter_late(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode,
+                                apr_read_type_e block, apr_off_t readbytes)
+{
+    apr_status_t rv = ap_get_brigade(f->next, bb, mode, APR_NONBLOCK_READ, readbytes);
+    int is_empty = APR_STATUS_IS_EAGAIN(rv) || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
+
+    (void)block;
+    return is_empty && mode != AP_MODE_INIT ? APR_TIMEUP : rv;
+}
+
 /* Takes the grant that the acceptor has left for the connection, and begins its
  * handshake. */
 static void take_conninfo(conn_rec *c, conn_t *conn)
@@ -219,6 +231,8 @@ static void take_conninfo(conn_rec *c, conn_t *conn)
     conn->conninfo->grant.holds = conn->conninfo->grant.occupies = 0;
     if (conn->grant.holds && !conn->conninfo->ready)
         conn->handshake = vl_handshake_begin(c, &conn->grant, vl_request_thread_us());
+    if (conn->grant.late)
+        ap_add_input_filter_handle(late_filter_handle, NULL, NULL, c);
 }
 
 /* pre_connection hook, also for the secondary connections of HTTP/2. */
@@ -248,7 +262,8 @@ static void begin_lease(conn_rec *c, conn_t *conn)
     vl_client_id_t client = conn->grant.ticket.client;
 
     conn->lease = vl_lease_make(c, &conn->grant, is_ready(conn));
-    if (vl_lease_parks())
+    /* A parked connection has no thread. Under worker the lease counts its thread. */
+    if (vl_lease_parks() || vl_lease_has_thread())
         vl_request_unoccupy(&conn->grant);
     if (conn->conninfo && conn->conninfo->http2
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
@@ -300,6 +315,9 @@ void vl_hooks_conn_register(void)
 
     end_filter_handle = ap_register_output_filter("VHOSTLIMIT_END", filter_end,
                                                   NULL, AP_FTYPE_CONNECTION);
+    /* Directly above mod_reqtimeout, which does not wait in a non-blocking read. */
+    late_filter_handle = ap_register_input_filter("VHOSTLIMIT_LATE", filter_late, NULL,
+                                                  AP_FTYPE_CONNECTION + 7);
     vl_handshake_register();
     vl_hooks_net_register();
     /* Before any request of the connection exists, so that the request's filters are

@@ -132,16 +132,20 @@ vl_lease_t *vl_request_lease(const conn_t *conn)
 }
 
 /* Waits for a slot with the thread blocked. Returns 0 at once if the site has too many
- * threads or too many thread waiters (vl_waiters_wait()). */
+ * threads or too many thread waiters (vl_waiters_wait()). A connection that has given back its
+ * slot during its handshake always waits: it was granted the slot below these limits. */
 static int wait_with_thread(const req_t *req, const vl_conf_t *conf, vl_grant_t *grant)
 {
     int is_stream = req->conn->master != NULL;
     int occupies = !is_stream && !vl_lease_has_thread(), waited;
 
-    if (vl_lease_has_thread() && vl_thread_exceeds_capacity(vl_child.shm, req->account))
+    if (occupies && grant->given_back)
+        vl_thread_occupy(vl_child.shm, req->account);
+    else if (occupies
+             && vl_thread_try_occupy(vl_child.shm, req->account) != APR_SUCCESS)
         return 0;
-    if (occupies
-        && vl_thread_try_occupy(vl_child.shm, req->account) != APR_SUCCESS)
+    else if (vl_lease_has_thread() && !grant->given_back
+             && vl_thread_exceeds_capacity(vl_child.shm, req->account))
         return 0;
     waited = vl_waiters_wait(req->account, &req->client, is_stream, conf->queue_timeout,
                              grant);
@@ -213,6 +217,8 @@ static void get_request_slot(const req_t *req, const vl_conf_t *conf, vl_grant_t
     int takes_no_thread = req->conn->master || vl_lease_has_thread();
     apr_status_t rv;
 
+    if (req->conn->master)
+        grant->waited_us = vl_lease_take_wait(lease);
     grant->holds = vl_lease_resume(lease, takes_no_thread, &grant->ticket);
     if (grant->holds)
         return;

@@ -8,6 +8,7 @@
  *   stuck                 the acceptor's thread stalls
  *   openat                the thread that looks for links in a path stalls
  *   mkdir, write          no cgroup can be created; writes to its files fail
+ *   slow                  writes to files of cgroups last as long as the file is there
  *   open                  files of cgroups cannot be opened for writing */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -223,6 +224,8 @@ ssize_t write(int fd, const void *bytes, size_t n)
     static ssize_t (*next)(int, const void *, size_t);
 
     NEXT("write");
+    while (is_short("slow") && is_cgroup_fd(fd))
+        usleep(10000);
     return is_short("write") && is_cgroup_fd(fd) ? fail(ENOSPC)
                                                  : next(fd, bytes, n);
 }

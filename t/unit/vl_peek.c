@@ -54,12 +54,13 @@ static int grows(const void *bytes, apr_size_t len)
 
 static void request_lines(void)
 {
-    ok(asks("HEAD / HTTP/1.1\r\n\r\n", NULL) && found.head && found.http11,
-       "the method is HEAD, the protocol HTTP/1.1");
-    ok(asks("GET / HTTP/1.1\n\n", NULL) && !found.head && found.http11,
+    ok(asks("GET /.well-known/acme-challenge/x HTTP/1.1\r\n\r\n", NULL) && found.acme,
+       "a validation of ACME");
+    ok(asks("GET /.well-known/acme-challenge HTTP/1.1\r\n\r\n", NULL) && !found.acme,
+       "the folder of validations");
+    ok(asks("GET / HTTP/1.1\n\n", NULL) && found.http11,
        "without a carriage return");
-    ok(asks("HEADER / HTTP/1.0\r\n\r\n", NULL) && !found.head
-       && !found.http11, "another method, and HTTP/1.0");
+    ok(asks("HEADER / HTTP/1.0\r\n\r\n", NULL) && !found.http11, "HTTP/1.0");
     ok(asks("GET /?HTTP/1.1\r\n\r\n", NULL) && !found.http11, "HTTP/0.9");
 }
 
