@@ -361,7 +361,7 @@ int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first)
     apr_uint64_t slots = (apr_uint64_t)head->slots * 1000, load = f->load + duty_of(q, f);
 
     if (is_first && sleeps(q, flow))
-        return load <= slots;
+        return load * 5 <= slots * 4;
     return head->heaviest && head->heaviest != flow + 1 && sleeps(q, head->heaviest - 1)
            && load * head->active_milli <= slots * f->active_milli;
 }

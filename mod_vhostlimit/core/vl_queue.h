@@ -123,7 +123,8 @@ int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
  *   - The heaviest flow's requests sleep, and this flow's load is within its weight's part of
  *     the slots. Processors would be idle otherwise while requests wait.
  *   - This flow is first, and its requests sleep. The kernel divides the processors by what is
- *     awake at the moment, so its load has to be above its part for it to get its share. */
+ *     awake at the moment, so its load has to be above its part for it to get its share: up to four fifths of the
+ *     slots, whatever others hold. */
 int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first);
 /* Returns 1 if the flow may have more than the slots, or those that are kept free: the heaviest
  * flow has kept its own for long and this flow's load is well below. Slots are not taken back. So
