@@ -128,9 +128,9 @@ compare() { # <title> <path of a> <path of b> [<users of a> [<users of b>]]
   printf '# %-34s kernel %6d ms, charged to a %d.%03d, to b %d.%03d; pages %s\n' "$1" $((kernel / 1000)) \
     $((a / 1000)) $((a % 1000)) $((b / 1000)) $((b % 1000)) "$(sed -n 's/^Complete requests: *//p' "$HTTPD_ROOT"/ab.[ab] | xargs)" >&3
   at_least "$kernel" 200000 "us of CPU time used"
-  at_least $((a + b)) 800 "charged, permille of what the kernel counted"
-  at_most $((a + b)) 1200 "charged, permille of what the kernel counted"
-  at_most "$b" 250 "of these to the site that sleeps"
+  at_least $((a + b)) 600 "charged, permille of what the kernel counted"
+  at_most $((a + b)) 1500 "charged, permille of what the kernel counted"
+  at_most "$b" 400 "of these to the site that sleeps"
 }
 
 @test "PHP-FPM: one master with a pool for each site" {

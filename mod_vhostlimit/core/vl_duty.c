@@ -34,7 +34,7 @@ static pid_t this_thread(void)
 
 static void wake_sampler(vl_shm_t *shm)
 {
-    apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
+    apr_uint32_t *sleeps = &shm->sampler->sleeps;
 
     if (__atomic_exchange_n(sleeps, 0, __ATOMIC_ACQ_REL))
         futex(sleeps, FUTEX_WAKE, 1, NULL);
@@ -43,7 +43,7 @@ static void wake_sampler(vl_shm_t *shm)
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port)
 {
-    const apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
+    const apr_uint32_t *sleeps = &shm->sampler->sleeps;
     task_t *task;
 
     if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
@@ -117,12 +117,12 @@ void vl_duty_publish(vl_shm_t *shm, const vl_duty_t *duties, apr_size_t n, apr_u
 
 vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm)
 {
-    return &shm->head->sampler;
+    return shm->sampler;
 }
 
 void vl_duty_want_calls(vl_shm_t *shm)
 {
-    vl_sampler_state_t *sampler = &shm->head->sampler;
+    vl_sampler_state_t *sampler = shm->sampler;
 
     if (!__atomic_load_n(&sampler->calls_wanted, __ATOMIC_RELAXED))
         __atomic_store_n(&sampler->calls_wanted, 1, __ATOMIC_RELEASE);
@@ -132,7 +132,7 @@ void vl_duty_want_calls(vl_shm_t *shm)
 
 int vl_duty_calls_wanted(vl_shm_t *shm)
 {
-    return __atomic_exchange_n(&shm->head->sampler.calls_wanted, 0, __ATOMIC_ACQ_REL);
+    return __atomic_exchange_n(&shm->sampler->calls_wanted, 0, __ATOMIC_ACQ_REL);
 }
 
 /* Returns the entry for the account and the address: one that exists, a free one, or the oldest. */
@@ -152,7 +152,7 @@ static vl_spent_t *find_spent(vl_spent_t *spent, apr_uint32_t account, const cha
 void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, const char *address,
                    apr_uint64_t us)
 {
-    vl_spent_t *all = shm->head->sampler.spent, *spent = &all[*entry];
+    vl_spent_t *all = shm->sampler->spent, *spent = &all[*entry];
 
     if (spent->account != account + 1
         || strncmp(spent->address, address, sizeof(spent->address) - 1) != 0) {
@@ -172,7 +172,7 @@ void vl_duty_spend(vl_shm_t *shm, apr_uint32_t *entry, apr_uint32_t account, con
 int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
                   vl_spent_t *ret_spent)
 {
-    const vl_spent_t *spent = shm->head->sampler.spent;
+    const vl_spent_t *spent = shm->sampler->spent;
     apr_uint32_t whose = 1;
 
     for (; *i < VL_SPENT_MAX && whose; ++*i) {
@@ -189,24 +189,24 @@ int vl_duty_note_call(vl_shm_t *shm, int port, apr_uint32_t caller)
 {
     apr_uint32_t call = caller == VL_NO_FLOW ? VL_CALL_OF_UNKNOWN : caller + 1;
 
-    return !__atomic_exchange_n(&shm->head->sampler.calls[port], call, __ATOMIC_ACQ_REL);
+    return !__atomic_exchange_n(&shm->sampler->calls[port], call, __ATOMIC_ACQ_REL);
 }
 
 void vl_duty_forget_call(vl_shm_t *shm, int port)
 {
-    __atomic_store_n(&shm->head->sampler.calls[port], 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&shm->sampler->calls[port], 0, __ATOMIC_RELEASE);
 }
 
 apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
 {
-    return __atomic_load_n(&shm->head->sampler.calls[port], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&shm->sampler->calls[port], __ATOMIC_ACQUIRE);
 }
 
 void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until)
 {
     const struct timespec timeout = { timeout_us / APR_USEC_PER_SEC,
                                       timeout_us % APR_USEC_PER_SEC * 1000 };
-    apr_uint32_t *sleeps = &shm->head->sampler.sleeps;
+    apr_uint32_t *sleeps = &shm->sampler->sleeps;
 
     __atomic_store_n(sleeps, until, __ATOMIC_RELEASE);
     futex(sleeps, FUTEX_WAIT, until, &timeout);

@@ -7,6 +7,8 @@
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients | known
+ *   | sampler
+ *   | sampler
  *   | waiting x children x capacity | sleeping x children | accepting x children
  *   | tasks x children | hosts | host x max | bucket x buckets | seen ]
  *
@@ -150,7 +152,6 @@ typedef struct head_t {
     apr_int64_t read_at;            /* when it last did, us */
     apr_uint32_t calls;             /* the sum of the children's */
     int auto_on;                    /* 1: VhostLimitSlots auto */
-    vl_sampler_state_t sampler;     /* see vl_duty.h */
     apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     vl_fleet_state_t fleet;         /* see vl_fleet.h */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections
@@ -174,6 +175,7 @@ struct vl_shm_t {
     vl_inner_t *inner;              /* shares inside each account */
     vl_clients_t *clients;
     vl_known_t *known;
+    vl_sampler_state_t *sampler; /* see vl_duty.h */
     vl_waiting_t *waiting;          /* as cells, but only touched while requests wait */
     apr_uint32_t *sleeping;         /* a futex of each child; 1: it sleeps until it is woken for a
                                      * connection (vl_relay.c) */

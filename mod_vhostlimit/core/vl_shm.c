@@ -66,6 +66,7 @@ static apr_size_t lay_out(vl_shm_t *shm, char *base, apr_size_t sites, apr_uint3
     shm->inner = carve(base, &offset, sizeof(vl_inner_t) * accounts);
     shm->clients = carve(base, &offset, sizeof(vl_clients_t));
     shm->known = carve(base, &offset, sizeof(vl_known_t));
+    shm->sampler = carve(base, &offset, sizeof(vl_sampler_state_t));
     shm->waiting = carve(base, &offset, sizeof(vl_waiting_t) * children * accounts);
     shm->sleeping = carve(base, &offset, sizeof(apr_uint32_t) * children);
     shm->accepting_us = carve(base, &offset, sizeof(apr_int64_t) * children);

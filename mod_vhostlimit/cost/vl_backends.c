@@ -29,6 +29,7 @@
 #define PARENTS 4
 #define THREADS 64
 #define CHILDREN 2048
+#define FAMILY 512
 /* The threads of a process are listed this often, those of one that had a single thread
  * less often. */
 #define THREADS_US (1 * APR_USEC_PER_SEC)
@@ -455,8 +456,10 @@ static void adopt(vl_backends_t *b, backend_t *backend)
 }
 
 /* Adds the process to the back end if it has the listening socket or this connection open.
- * Returns 1 if it has the connection. In a scan it notes all listening sockets. */
-static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode)
+ * Returns 1 if it has the connection. In a scan it notes all listening sockets. listens: the
+ * connection counts only beside the listening socket, which no program of a CGI has. */
+static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_uint64_t inode,
+                         int listens)
 {
     char path[64];
     struct dirent *entry;
@@ -476,6 +479,10 @@ static int check_process(vl_backends_t *b, backend_t *backend, pid_t pid, apr_ui
         if (here && b->listeners && apr_hash_get(b->listeners, &here, sizeof(here)))
             note_listens(b, here, pid, fd);
         if (!here || (here != inode && here != backend->listener))
+            continue;
+        if (here == backend->listener)
+            listens = 0;
+        if (listens)
             continue;
         process = add_process(b, backend, pid);
         if (here == backend->listener)
@@ -563,7 +570,7 @@ static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (pid > 0 && !is_server(b, pid))
-            found |= check_process(b, backend, pid, inode);
+            found |= check_process(b, backend, pid, inode, 0);
     }
     if (dir)
         (void)closedir(dir);
@@ -579,7 +586,37 @@ static int scan_own(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
     int found = 0;
 
     for (; process && !found; process = process->next)
-        found = check_process(b, backend, process->pid, inode);
+        found = check_process(b, backend, process->pid, inode, 0);
+    return found;
+}
+
+/* Returns 1 for a CGI program of mod_cgid: input and output are the same socket. */
+static int is_cgi(pid_t pid)
+{
+    int is_pipe;
+    apr_uint64_t in = vl_proc_inode(pid, 0, &is_pipe);
+
+    return in && !is_pipe && in == vl_proc_inode(pid, 1, NULL);
+}
+
+/* Looks at the processes that Apache's parent has started, and at theirs: those of mod_fcgid,
+ * mod_wsgi and Passenger begin and end often, and are few. */
+static int scan_family(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
+{
+    pid_t family[FAMILY] = { b->server };
+    int i, k, first, n = 1, found = 0;
+
+    for (i = 0; i < n; i++) {
+        if (i && is_child(b, family[i]))
+            continue;
+        first = n;
+        n += vl_proc_children(family[i], 0, family + n, FAMILY - n);
+        for (k = first; k < n; k++) {
+            if (!is_server(b, family[k]) && !is_cgi(family[k])
+                && !apr_hash_get(b->by_pid, &family[k], sizeof(family[k])))
+                found |= check_process(b, backend, family[k], inode, 1);
+        }
+    }
     return found;
 }
 
@@ -590,7 +627,7 @@ static int scan(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
 
     if (b->now_us < backend->scan_us)
         return 0;
-    found = scan_own(b, backend, inode);
+    found = scan_own(b, backend, inode) || scan_family(b, backend, inode);
     rest_us = (cpu_us() - from_us) * SCAN_REST;
     backend->scan_us = b->now_us + (rest_us > SCAN_LEAST_US ? rest_us : SCAN_LEAST_US);
     if (!found && b->now_us < b->scan_us)
@@ -647,11 +684,11 @@ static int scan_children_of(vl_backends_t *b, backend_t *backend, apr_uint64_t i
             continue;
         if (backend->listen_fd >= 0
             && vl_proc_inode(children[i], backend->listen_fd, NULL) == backend->listener)
-            found |= check_process(b, backend, children[i], inode);
+            found |= check_process(b, backend, children[i], inode, 0);
         else if (starts && check_program(b, backend, children[i], inode))
             found = 1;
         else if (!tid && backend->listen_fd < 0)
-            found |= check_process(b, backend, children[i], inode);
+            found |= check_process(b, backend, children[i], inode, 0);
     }
     return found;
 }
@@ -1042,9 +1079,9 @@ void vl_backends_end(vl_backends_t *b)
         backend_t *backend = b->moment[i].backend;
         apr_uint64_t ns = vl_proc_cpu_ns(process->pid);
 
-        /* A program that has ended since the sample has been followed by another one. */
+        /* A program that has ended since the sample has run for half of the moment. */
         if (!ns && backend->estimates && process->is_program && process->runs)
-            ns = process->moment_ns + (apr_uint64_t)moment_us * 1000;
+            ns = process->moment_ns + (apr_uint64_t)moment_us * 500;
         if (!process->moment_ns || ns <= process->moment_ns)
             continue;
         ns = (ns - process->moment_ns) / process->moments;
