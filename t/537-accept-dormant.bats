@@ -111,7 +111,7 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
 
 @test "no request fails while the state changes ten times a second" {
   requires ab
-  export VHOSTLIMIT_TEST_STATE=toggled
+  toggle_state
   # With all workers busy Apache itself closes kept connections, and loses requests.
   start_httpd -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadsPerChild 32' -t 'ThreadLimit 32' -t 'MaxRequestWorkers 64' \
     -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64' 'VhostLimit On' 'MaxKeepAliveRequests 100'

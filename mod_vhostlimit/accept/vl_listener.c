@@ -47,7 +47,7 @@ static struct {
     int *sets;                      /* descriptors of this file for them */
     int *fds;                       /* the listening sockets */
     ap_listen_rec *real;            /* what the MPM had ... */
-    const ap_listen_rec **given;    /* ... and has now */
+    const void **given;             /* ... and has now */
     unsigned char *direct;          /* 1: accept_direct() has accepted this descriptor */
     apr_size_t descriptors;         /* length of direct */
 } mpm = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -308,7 +308,7 @@ static void alloc_sets(int n)
 
     mpm.sets = apr_pcalloc(vl_child.pool, sizeof(int) * (apr_size_t)(n + 1));
     mpm.real = apr_pcalloc(vl_child.pool, sizeof(*mpm.real) * (apr_size_t)(n + 1));
-    mpm.given = apr_pcalloc(vl_child.pool, sizeof(*mpm.given) * (apr_size_t)(n + 1));
+    mpm.given = apr_pcalloc(vl_child.pool, sizeof(void *) * (apr_size_t)(n + 1));
     mpm.descriptors = !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_DESCRIPTORS
                       ? limit.rlim_cur : MOST_DESCRIPTORS;
     mpm.direct = vl_pages_make(vl_child.pool, mpm.descriptors, 1);
