@@ -96,7 +96,7 @@ switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -
   before=$(switches)
   time_passes 3000
   at_most $(($(switches) - before)) 3 "switches to the server's threads"
-  is "$(ps -o comm= -e | grep -c vl-rescue)" 0 "rescue processes"
+  is "$(pgrep -cx vl-rescue || :)" 0 "rescue processes"
 }
 
 @test "a dormant server stops its children at a graceful restart" {
