@@ -38,7 +38,8 @@
 #define FORGET_US (60 * APR_USEC_PER_SEC)
 /* Addresses that are named at most. */
 #define NAMED_MOST 64
-/* CPU time of back ends that are not in use is read this often. */
+/* CPU time of back ends that no request was seen to wait for lately is read less often. */
+#define READ_US 300000
 #define UNUSED_READ_US (1 * APR_USEC_PER_SEC)
 /* An account is charged until this long after its last use of a back end. */
 #define ACCOUNT_US (10 * APR_USEC_PER_SEC)
@@ -166,6 +167,7 @@ struct vl_backends_t {
     apr_array_header_t *listens;    /* of listens_t */
     apr_hash_t *known;              /* pid -> its first listens_t */
     apr_hash_t *listeners;          /* inode -> listening socket; NULL outside of scans */
+    apr_hash_t *names;              /* path of a listening Unix socket -> inode */
     apr_uint32_t random;
     pid_t server;
     const char *cgroup;
@@ -178,6 +180,9 @@ struct vl_backends_t {
     apr_uint32_t round;
     apr_uint32_t epoch;             /* changes where processes may have other connections */
     apr_int64_t now_us, scan_us;
+    pid_t parent;                   /* read last by children_of() ... */
+    apr_int64_t parent_us;          /* ... at this time */
+    apr_uint64_t parent_ns;
     apr_int64_t since_us;           /* the round before */
     apr_uint32_t stride;            /* one request of so many is looked at */
     apr_uint32_t processes;
@@ -211,6 +216,7 @@ vl_backends_t *vl_backends_create(apr_pool_t *p, pid_t server, const char *cgrou
     apr_pool_create(&b->scan_pool, p);
     b->listens = apr_array_make(b->scan_pool, 0, sizeof(listens_t));
     b->known = apr_hash_make(b->scan_pool);
+    b->names = apr_hash_make(b->scan_pool);
     b->server = server;
     b->cgroup = cgroup;
     b->by_name = apr_hash_make(p);
@@ -515,13 +521,24 @@ static apr_int64_t cpu_us(void)
     return (apr_int64_t)now.tv_sec * APR_USEC_PER_SEC + now.tv_nsec / 1000;
 }
 
-static int note_listener(void *data, apr_uint64_t inode)
+static int note_listener(void *data, apr_uint64_t inode, const char *name)
 {
     vl_backends_t *b = data;
     const apr_uint64_t *key = apr_pmemdup(b->scan_pool, &inode, sizeof(inode));
 
     apr_hash_set(b->listeners, key, sizeof(*key), key);
+    if (*name)
+        apr_hash_set(b->names, apr_pstrdup(b->scan_pool, name), APR_HASH_KEY_STRING, key);
     return 1;
+}
+
+/* As vl_proc_listener(), which reads the list of all sockets of the machine. */
+static apr_uint64_t listener_of(const vl_backends_t *b, const vl_peer_t *peer)
+{
+    const apr_uint64_t *known = peer->port ? NULL
+                                           : apr_hash_get(b->names, peer->name, APR_HASH_KEY_STRING);
+
+    return known ? *known : vl_proc_listener(peer);
 }
 
 /* Looks at all processes of the machine. One scan finds the processes of all listening sockets,
@@ -538,6 +555,7 @@ static int scan_all(vl_backends_t *b, backend_t *backend, apr_uint64_t inode)
     apr_pool_clear(b->scan_pool);
     b->listens = apr_array_make(b->scan_pool, 64, sizeof(listens_t));
     b->known = apr_hash_make(b->scan_pool);
+    b->names = apr_hash_make(b->scan_pool);
     b->listeners = apr_hash_make(b->scan_pool);
     vl_proc_listeners(note_listener, b);
     dir = opendir("/proc");
@@ -975,7 +993,7 @@ static vl_wait_for_e look(vl_backends_t *b, apr_uint32_t account, pid_t pid, pid
     vl_proc_name(&peer);
     backend = backend_get(b, peer.name);
     if (!backend->listener && !backend->processes && b->now_us >= backend->scan_us)
-        backend->listener = vl_proc_listener(&peer);
+        backend->listener = listener_of(b, &peer);
     /* A scan for another back end may have found its processes. */
     if (backend->listener && !backend->processes)
         adopt(b, backend);
@@ -1038,6 +1056,19 @@ void vl_backends_end(vl_backends_t *b)
 
 /* --- CPU time ------------------------------------------------------------------- */
 
+/* As vl_proc_parent(). Many back ends have one parent, so its file is read once in a round. */
+static int children_of(vl_backends_t *b, pid_t parent, apr_uint64_t *ret_ns)
+{
+    if (b->parent != parent || b->parent_us != b->now_us) {
+        if (!vl_proc_parent(parent, &b->parent_ns))
+            return 0;
+        b->parent = parent;
+        b->parent_us = b->now_us;
+    }
+    *ret_ns = b->parent_ns;
+    return 1;
+}
+
 /* Adds what the back end's processes have used since the last reading. */
 static void read_cpu(vl_backends_t *b, backend_t *backend)
 {
@@ -1068,7 +1099,7 @@ static void read_cpu(vl_backends_t *b, backend_t *backend)
     backend->gone_ns += gone_ns;
     most = (apr_uint64_t)backend->gone * GONE_MOST_NS;
     for (i = 0; i < backend->n_parents; i++) {
-        if (!vl_proc_parent(backend->parent[i], &children_ns)) {
+        if (!children_of(b, backend->parent[i], &children_ns)) {
             backend->parent[i] = backend->parent[--backend->n_parents];
             backend->parent_ns[i] = backend->parent_ns[backend->n_parents];
             i--;
@@ -1184,7 +1215,7 @@ void vl_backends_charge(vl_backends_t *b, apr_int64_t now_us, vl_backends_charge
     for (i = apr_hash_first(NULL, b->by_name); i; i = apr_hash_next(i)) {
         apr_hash_this(i, NULL, NULL, &value);
         backend = value;
-        if (now_us - backend->seen_us > USED_US && now_us - backend->read_us < UNUSED_READ_US)
+        if (now_us - backend->seen_us > READ_US && now_us - backend->read_us < UNUSED_READ_US)
             continue;
         read_cpu(b, backend);
         divide(b, backend);

@@ -413,8 +413,8 @@ static const char *const socket_files[] = { "/proc/net/unix", "/proc/net/tcp", "
 
 /* Calls `see` for the listening sockets in a file of socket_files with this port or name, until
  * it returns 0. */
-static void see_listeners(int file_number, int port, const char *name,
-                          int (*see)(void *data, apr_uint64_t inode), void *data)
+static void see_listeners(int file_number, int port, const char *name, vl_proc_listener_fn *see,
+                          void *data)
 {
     FILE *file = fopen(socket_files[file_number], "re");
     char line[512];
@@ -423,14 +423,15 @@ static void see_listeners(int file_number, int port, const char *name,
 
     while (file && more && fgets(line, sizeof(line), file)) {
         inode = file_number ? tcp_listener(line, port) : unix_listener(line, name);
-        more = !inode || see(data, inode);
+        more = !inode || see(data, inode, file_number ? "" : field(line, 7));
     }
     if (file)
         (void)fclose(file);
 }
 
-static int keep_first(void *data, apr_uint64_t inode)
+static int keep_first(void *data, apr_uint64_t inode, const char *name)
 {
+    (void)name;
     *(apr_uint64_t *)data = inode;
     return 0;
 }
@@ -445,7 +446,7 @@ apr_uint64_t vl_proc_listener(const vl_peer_t *peer)
     return found;
 }
 
-void vl_proc_listeners(int (*see)(void *data, apr_uint64_t inode), void *data)
+void vl_proc_listeners(vl_proc_listener_fn *see, void *data)
 {
     int i;
 

@@ -58,8 +58,10 @@ void vl_proc_name(vl_peer_t *peer);
  * of /proc/net/unix or /proc/net/tcp. */
 apr_uint64_t vl_proc_listener(const vl_peer_t *peer);
 
-/* Calls `see` with the inode of each socket that listens, until it returns 0. */
-void vl_proc_listeners(int (*see)(void *data, apr_uint64_t inode), void *data);
+/* Calls `see` with the inode of each socket that listens, and the path of a Unix socket or "",
+ * until it returns 0. */
+typedef int vl_proc_listener_fn(void *data, apr_uint64_t inode, const char *name);
+void vl_proc_listeners(vl_proc_listener_fn *see, void *data);
 
 /* Returns the CPU time that all threads of the process have used, ns; 0 if it is gone. */
 apr_uint64_t vl_proc_cpu_ns(pid_t pid);

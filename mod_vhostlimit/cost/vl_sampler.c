@@ -19,7 +19,7 @@
 
 /* Time between two rounds. It is ROUND_REST times the CPU time of a round: half a percent. */
 #define ROUND_LEAST_US 20000
-#define ROUND_MOST_US 200000
+#define ROUND_MOST_US 250000
 #define ROUND_REST 200
 /* Requests that are looked at in one round, beginning with another one each time. */
 #define LOOKS_MOST 24
