@@ -128,19 +128,23 @@ static int connect_unix(fleet_link_t *link, const char *path, long long deadline
     return connect_socket(link, (struct sockaddr *)&addr, sizeof(addr), deadline);
 }
 
-/* Tries all addresses of the host. */
+/* Tries all addresses of the host. A silent one leaves the others their part of the time. */
 static int connect_host(fleet_link_t *link, const char *host, const char *port,
                         long long deadline)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found, *at;
-    int rv = getaddrinfo(host, port, &hints, &found);
+    int n = 0, rv = getaddrinfo(host, port, &hints, &found);
 
     if (rv)
         return fail(link, gai_strerror(rv));
+    for (at = found; at; at = at->ai_next)
+        n++;
     rv = -1;
-    for (at = found; at && rv; at = at->ai_next) {
+    for (at = found; at && rv; at = at->ai_next, n--) {
+        long long now = now_ms();
+
         close_socket(link);
-        rv = connect_socket(link, at->ai_addr, at->ai_addrlen, deadline);
+        rv = connect_socket(link, at->ai_addr, at->ai_addrlen, now + (deadline - now) / n);
     }
     freeaddrinfo(found);
     return rv;

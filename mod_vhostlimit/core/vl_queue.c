@@ -3,7 +3,9 @@
  * the slots. With equal loads allowed, the sum would never fall again. */
 #define LIGHT_PARTS 3
 #define LIGHT_OF 4
-/* Flows that are asked at most whether they can be served while no slot is free. */
+/* Flows that are asked at most whether they can be served while no slot is free. While slots are
+ * free and threads are not, all are asked: the last one may be the only one whose requests have
+ * their threads already, and these would be free only after them. */
 #define SET_ASIDE_MOST 8
 /* ... until the sum of all others is this many times the slots, or as many times as there are
  * active flows. */
