@@ -302,6 +302,25 @@ static char *unfound_text(const ctl_status_t *status)
     return list;
 }
 
+static void check_state(doctor_t *doctor)
+{
+    static const struct { const char *why, *text; } reasons[] = {
+        { "slots", "more requests wanted a processor than there are slots" },
+        { "threads", "four fifths of the threads of a child process were busy" },
+        { "limit", "a site reached its VhostLimitConcurrency, or has a VhostLimitCPU" },
+        { "always", "this MPM or this httpd is never dormant (event of httpd 2.4.49 or newer is)" },
+    };
+    const ctl_status_t *status = doctor->status;
+    size_t i = 0;
+
+    while (i < 3 && strcmp(status->state.why, reasons[i].why) != 0)
+        i++;
+    add(doctor, GOOD, "state", "", "%s for " N " s, after " N " change%s%s%s", status->state.is,
+        status->state.since_s, status->state.changes, ctl_plural(status->state.changes),
+        strcmp(status->state.is, "engaged") ? "" : ": ",
+        strcmp(status->state.is, "engaged") ? "" : reasons[i].text);
+}
+
 static void check_sampler(doctor_t *doctor)
 {
     const ctl_status_t *status = doctor->status;
@@ -531,6 +550,7 @@ json_t *ctl_doctor_judge(const ctl_facts_t *facts)
     check_mpm(&doctor);
     check_workers(&doctor);
     check_vhosts(&doctor);
+    check_state(&doctor);
     check_sampler(&doctor);
     check_cgroup(&doctor);
     check_fleet(&doctor);

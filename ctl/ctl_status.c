@@ -87,6 +87,7 @@ static const char *read_server(const json_t *json, ctl_status_t *status)
 {
     const json_t *cgroup = json_object_get(json, "cgroup");
     const json_t *sampler = json_object_get(json, "sampler");
+    const json_t *state = json_object_get(json, "state");
     const char *missing = NULL;
 
     status->module = read_string(json, "module", &missing);
@@ -99,6 +100,10 @@ static const char *read_server(const json_t *json, ctl_status_t *status)
     status->cgroup.path = read_string(cgroup, "path", &missing);
     status->cgroup.reason = read_string(cgroup, "reason", &missing);
     status->cgroup.outside = read_string(cgroup, "outside", &missing);
+    status->state.is = read_string(state, "is", &missing);
+    status->state.why = read_string(state, "why", &missing);
+    status->state.since_s = read_number(state, "since_s", SERVER_MAX, &missing);
+    status->state.changes = read_number(state, "changes", SERVER_MAX, &missing);
     status->sampler.state = read_string(sampler, "state", &missing);
     status->sampler.round_us = read_number(sampler, "round_us", SERVER_MAX, &missing);
     status->sampler.processes = read_number(sampler, "processes", SERVER_MAX, &missing);

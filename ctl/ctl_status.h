@@ -52,6 +52,11 @@ typedef struct ctl_status_t {
         const char *backend, *path, *reason, *outside;
     } cgroup;
     struct {
+        const char *is;         /* dormant or engaged */
+        const char *why;        /* slots, threads, limit or always */
+        json_int_t since_s, changes;
+    } state;
+    struct {
         const char *state;      /* runs, blind or none */
         json_int_t round_us, processes, unfound;
     } sampler;

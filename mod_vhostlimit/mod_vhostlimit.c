@@ -29,6 +29,8 @@
 #include "config/vl_plans.h"
 #include "config/vl_sandboxes.h"
 #include "config/vl_remoteip.h"
+#include "core/vl_charge.h"
+#include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
 #include "request/vl_hooks.h"
 #include "request/vl_http2.h"
@@ -378,6 +380,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
+    vl_engage_post_config(kept->shm, vl_accept_may_rest());
     vl_http2_let_wait(pconf, main_server);
     vl_http2_check_workers(main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
@@ -495,6 +498,24 @@ static void child_status(server_rec *main_server, pid_t pid,
                      "queued ones", pid, left);
 }
 
+static void count_kills(void *data, apr_uint32_t account, apr_uint64_t killed)
+{
+    (void)data;
+    vl_charge_kills(kept->shm, account, killed);
+}
+
+/* monitor hook: the parent reads the kills while the server is dormant. A child with an acceptor
+ * does that otherwise. */
+static int monitor(apr_pool_t *p, server_rec *s)
+{
+    int i;
+
+    /* One of these calls reads them. */
+    for (i = 0; i < VL_KILLS_EVERY && kept && kills && vl_engage_is_dormant(kept->shm); i++)
+        vl_kills_child_read(kills, count_kills, NULL);
+    return DECLINED;
+}
+
 static void register_hooks(apr_pool_t *p)
 {
     /* After the MPM's own hook, which opens the listening sockets. */
@@ -503,6 +524,7 @@ static void register_hooks(apr_pool_t *p)
     ap_hook_post_config(post_config, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_post_config(start_control, NULL, NULL, APR_HOOK_REALLY_LAST);
     ap_hook_child_init(child_init, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_monitor(monitor, NULL, NULL, APR_HOOK_FIRST);
     ap_hook_child_status(child_status, NULL, NULL, APR_HOOK_MIDDLE);
     vl_accept_register();
     vl_hooks_conn_register();

@@ -53,6 +53,7 @@ as_configured_on() { # <mpm> [<as start_httpd>]...
 }
 
 holds_on() { # <mpm>
+  stay_engaged  # in a dormant server Apache answers, and logs it
   as_configured_on "$1" 'VhostLimit On'
   is "$(access_log a | grep -c ' 408 ')" 1 "408s in the access log"
   is "$(status_of a waiting) $(get a /page.html)" '0 200'

@@ -6,6 +6,7 @@
 load lib/live
 
 export LOG_MAY_SAY='exit signal Killed'
+export VHOSTLIMIT_TEST_STATE=engaged    # in a dormant server the MPM of each child process accepts
 THREE=(-t 'StartServers 3' -t 'ServerLimit 6' -t 'ThreadsPerChild 8' -t 'ThreadLimit 8'
   -t 'MinSpareThreads 8' -t 'MaxSpareThreads 48' -t 'MaxRequestWorkers 48')
 

@@ -153,8 +153,9 @@ queue_fifty_in_two_children() {
 children_are() { (($(httpd_children | wc -l) == $1)); }   # <number>
 rescue_processes() {
   local child
-  for child in $(httpd_children); do cat "/proc/$child/task/$child/children"; done
+  for child in $(httpd_children); do pgrep -x -P "$child" vl-rescue || :; done
 }
+all_have_rescue() { (($(rescue_processes | wc -w) == $(httpd_children | wc -l))); }
 
 @test "the queued requests of a killed child are served by another one" {
   local here there
@@ -184,6 +185,7 @@ rescue_processes() {
 @test "all children and their rescue processes killed: the queued connections are lost, and the counts return to 0" {
   start_httpd 'VhostLimit On' "$CROWD" -v 'b VhostLimitConcurrency 1'
   queue_fifty_behind one
+  wait_until 10 all_have_rescue
   # The rescue processes first. xargs starts one program for all.
   { rescue_processes; httpd_children; } | xargs kill -KILL
   is "$(crowd_got many)" '50 none'

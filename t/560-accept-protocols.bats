@@ -169,6 +169,7 @@ all_sni() {
 
 @test "a request whose Host is not its SNI is counted in the vhost that answers it" {
   local other_pid
+  stay_engaged  # a dormant server does not look at the SNI
   start_tls 'VhostLimit On' 's: VhostLimitConcurrency 1'
   hold_request one s
   in_background other with_sni s.test t.test
@@ -199,6 +200,7 @@ kept_alive_by_other_host() {
 @test "200 connections with only a ClientHello do not delay another vhost" {
   local idle_pid
   local i
+  stay_engaged  # in a dormant server some of them have threads, until RequestReadTimeout
   start_tls 'VhostLimit On'
   in_background idle tls_packets --idle 200 30 "$(client_hello s.test)"
   wait_until 20 has_got idle open
@@ -398,12 +400,14 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
 }
 
 @test "a slow upload holds no slot while its client sends nothing" {
+  stay_engaged  # in a dormant server no request holds a slot
   start_tls 'VhostLimit On' -v 'a VhostLimitConcurrency 1' 's: VhostLimitConcurrency 1'
   uploads_slowly http a
   uploads_slowly tls s
 }
 
 @test "a slow upload over HTTP/2 holds no slot while its client sends nothing" {
+  stay_engaged  # in a dormant server no request holds a slot
   requires mod_http2 curl_http2
   start_tls -l http2 's: Protocols h2 http/1.1' 'VhostLimit On' 's: VhostLimitConcurrency 1'
   uploads_slowly http2 s --http2
@@ -411,6 +415,7 @@ uploads_slowly() { # <name> <vhost> [curl argument]...
 
 # A program waits for its input and then works. Its work is charged, and the waiting is not.
 @test "a request is charged while it works, not while it waits for its client" {
+  stay_engaged  # in a dormant server no request holds a slot
   local up charged
   start_tls 'VhostLimit On' 'VhostLimitCgroup off'
   mkfifo "$BATS_TEST_TMPDIR/up"

@@ -282,6 +282,7 @@ requests_of_a_are() { (($(status_of a requests) >= $1)); }   # <number>
 is_connected() { grep -q 'CONNECTION ESTABLISHED' "$BATS_TEST_TMPDIR/$1.err"; }   # <name>
 
 first_requests_wait_on() { # <mpm>
+  stay_engaged  # in a dormant server Apache waits for it with a thread
   local names=(new1 new2 new3 new4 new5 new6 new7) name
   MPM=$1 start_leases 'VhostLimitSlots 8' 's: VhostLimitConcurrency 1' -t 'ServerLimit 1' -t 'ThreadLimit 16' -t 'ThreadsPerChild 16'
   for name in "${names[@]}"; do open_connection "$name" -brief; done

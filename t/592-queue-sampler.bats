@@ -152,6 +152,7 @@ backend_ms() { echo $(($(status_of "$1" backend_us) / 1000)); }  # <vhost>
 }
 
 @test "a page that asks another site is charged for what that site does" {
+  stay_engaged  # a dormant server charges the other site
   start_with_pools a b
   is "$(get a '/call.php?to=b&ms=1500')" 200
   is "$(answer_body)" called

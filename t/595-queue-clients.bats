@@ -6,6 +6,8 @@
 load lib/live
 load lib/control
 
+export VHOSTLIMIT_TEST_STATE=engaged    # clients have shares while requests wait
+
 setup() { requires event; }
 
 # One slot of site a, which a request holds until the others have queued up.

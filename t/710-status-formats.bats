@@ -28,7 +28,7 @@ page() { get status "/vhostlimit$1"; }   # <query>
 @test "?json is JSON with the documented keys" {
   is "$(page '?json')" 200
   like "$(answer_head Content-Type)" '^application/json'
-  is "$(answer_body | jq -c 'keys')" '["cgroup","children","fleet","fleet_lapsed","held_us","module","mpm","now_us","processors","sampler","schema","slots","slots_auto","unenforced","uptime_s","vhosts","workers"]'
+  is "$(answer_body | jq -c 'keys')" '["cgroup","children","fleet","fleet_lapsed","held_us","module","mpm","now_us","processors","sampler","schema","slots","slots_auto","state","unenforced","uptime_s","vhosts","workers"]'
   is "$(answer_body | jq -c '.cgroup | keys')" '["backend","outside","path","reason"]'
   is "$(answer_body | jq -c '.sampler | keys')" '["processes","round_us","state","unfound"]'
   is "$(answer_body | jq -r '.schema')" 1
@@ -67,6 +67,15 @@ page() { get status "/vhostlimit$1"; }   # <query>
   auto=$(answer_body | sed -n 's/^vhost\.a\.test\.\([a-z0-9_]*\): .*/\1/p' | sort | xargs)
   json=$(status_json | jq -r '.vhosts[0] | keys | map(select(. != "name")) | sort | join(" ")')
   is "$auto" "$json" "columns of a.test"
+}
+
+@test "?json, ?auto and ?prometheus say whether the server is dormant or engaged" {
+  page '?json'
+  is "$(answer_body | jq -c '.state | keys')" '["changes","is","since_s","why"]'
+  page '?auto'
+  like "$(answer_body)" $'\nstate.is: (dormant|engaged)\nstate.why: [a-z]+\nstate.since_s: [0-9]+\nstate.changes: [0-9]+\n'
+  page '?prometheus'
+  like "$(answer_body)" $'\nvhostlimit_engaged [01]\n.*\nvhostlimit_state_changes_total [0-9]+\n'
 }
 
 @test "?json, ?auto and ?prometheus have the state of the sampler" {

@@ -83,6 +83,7 @@ sampler_is() { [[ $(status_json | jq -r .sampler.state) == "$1" ]]; }   # <state
   doctor
   is "$(level_of sampler)" good
   kill -STOP "$(pgrep -P "$(httpd_pid)" -x vl-sampler)"
+  get a /page.html >/dev/null           # it wakes a sampler that sleeps
   wait_until 15 sampler_is none
   doctor
   is "$(level_of sampler)" problem

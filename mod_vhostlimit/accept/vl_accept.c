@@ -120,7 +120,9 @@ void vl_accept_child_begin(void)
 /* child_stopping hook. Prefork calls it for a child that ends alone, too. */
 static void stop_at_once(apr_pool_t *pchild, int graceful)
 {
-    if (!graceful && accepting.thread)
+    if (accepting.thread && graceful)
+        vl_acceptor_expect_end();
+    else if (accepting.thread)
         vl_acceptor_stop_at_once();
 }
 #endif
@@ -129,6 +131,19 @@ void vl_accept_register(void)
 {
 #if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
     ap_hook_child_stopping(stop_at_once, NULL, NULL, APR_HOOK_MIDDLE);
+#endif
+}
+
+/* Without the child_stopping hook a sleeping acceptor would not notice that the child stops. */
+int vl_accept_may_rest(void)
+{
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 110)
+    int async = 0;
+
+    return ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) == APR_SUCCESS && async && vl_accept_works()
+           && !vl_is_one_process();
+#else
+    return 0;
 #endif
 }
 

@@ -24,6 +24,8 @@ void vl_accept_child_init(void);
 void vl_accept_child_begin(void);
 /* Returns 1 if the acceptor's thread handles timers in this child. */
 int vl_accept_keeps_time(void);
+/* Parent: returns 1 if the MPM can accept while the server is dormant (vl_engage.h). */
+int vl_accept_may_rest(void);
 /* Returns 1 if connections are queued as sockets in this child; in the parent, if they
  * will be. */
 int vl_accept_works(void);

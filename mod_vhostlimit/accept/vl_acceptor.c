@@ -24,6 +24,7 @@
 #include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
 #include "accept/vl_classify.h"
+#include "accept/vl_listener.h"
 #include "accept/vl_relay.h"
 #include "accept/vl_rescue.h"
 #include "accept/vl_transfer.h"
@@ -33,6 +34,7 @@
 #include "cgroup/vl_yield.h"
 #include "core/vl_capacity.h"
 #include "core/vl_dispatch.h"
+#include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
 #include "cost/vl_meter.h"
 #include "lease/vl_lease.h"
@@ -51,6 +53,8 @@
 /* When the server stops at once, clients have as long to take their answers.  The parent
  * looks for ended children after 16, 82, 344 and 1368 ms (ap_reclaim_child_processes). */
 #define END_US (100 * 1000)
+/* The rescue process ends when the server has been dormant for so long. */
+#define RESCUE_US (5 * APR_USEC_PER_SEC)
 /* Attempts, 10 ms apart, before connections that no child receives are closed. */
 #define TRANSFER_TRIES 100
 /* Connections per message. Another child receives all of them, if it has descriptors
@@ -76,6 +80,9 @@
  *             --the MPM closes its listeners, or child ends---> DRAINING
  *   FULL      --transferred connections were received---------> PAUSED
  *             --the MPM closes its listeners, or child ends---> DRAINING
+ *   each      --the server becomes dormant (follow())---------> DORMANT
+ *   DORMANT   --the server becomes engaged--------------------> PAUSED
+ *             --the MPM closes its listeners, or child ends---> DRAINING
  *   DRAINING  is the last one. */
 typedef enum {
     PAUSED,                         /* accepts no connection before the next tick */
@@ -83,6 +90,7 @@ typedef enum {
     STANDBY,                        /* as PAUSED, until fewer other children accept */
     FULL,                           /* as PAUSED; connections from other children get
                                      * the next descriptors */
+    DORMANT,                        /* the MPM accepts (vl_engage.h) */
     DRAINING                        /* the real listening sockets are closed */
 } acceptor_state_e;
 
@@ -96,6 +104,9 @@ static struct {
     ap_generation_t generation;     /* of this child */
     int at_once;                    /* atomic: vl_acceptor_stop_at_once() was called */
     int stopping;                   /* atomic: vl_acceptor_stop() was called */
+    int closing;                    /* atomic: the MPM is about to close its listeners */
+    int cannot_rest;                /* the MPM cannot accept: this child accepts in both states */
+    apr_int64_t rests_since_us;     /* DORMANT: since when */
     apr_int64_t spread_us;          /* when spread() last looked */
 } acceptor;
 
@@ -256,6 +267,8 @@ static void resume_listening(void)
 {
     int i;
 
+    if (acceptor.state == DORMANT)
+        return;
     if (acceptor.state == FULL)
         receive_transfers();
     if (acceptor.state == FULL)
@@ -263,6 +276,49 @@ static void resume_listening(void)
     watch_listeners();
     for (i = 0; i < acceptor.listeners->n; i++)
         accept_batch(i);
+}
+
+/* --- the two states of the server (vl_engage.h) ------------------------------ */
+
+/* Gives the listening sockets to the MPM, or takes them back, when the server has become dormant
+ * or engaged. */
+static void follow(void)
+{
+    int rests = !acceptor.is_prefork && !acceptor.cannot_rest
+                && vl_engage_is_dormant(vl_child.shm);
+
+    if (rests && acceptor.state != DORMANT) {
+        stop_listening(DORMANT);
+        acceptor.rests_since_us = vl_clock_us();
+        acceptor.cannot_rest = !vl_listener_child_let_mpm(1);
+        rests = !acceptor.cannot_rest;
+    }
+    if (!rests && acceptor.state == DORMANT) {
+        vl_listener_child_let_mpm(0);
+        acceptor.state = PAUSED;
+        resume_listening();
+    }
+}
+
+/* Returns how long the acceptor may sleep: until the next tick, or without an end while it has
+ * nothing to do in time. */
+static int sleep_ms(void)
+{
+    if (acceptor.state != DORMANT || vl_newconn_count() || vl_lease_has_timers()
+        || vl_rescue_runs() || __atomic_load_n(&acceptor.closing, __ATOMIC_RELAXED)
+        || vl_engage_state(vl_child.shm).form == VL_FORM_TOGGLED)
+        return TICK_MS;
+    vl_watchdog_rest();
+    return -1;
+}
+
+/* The rescue process is of use while connections are queued here. */
+static void tend_rescue(apr_int64_t now_us)
+{
+    if (acceptor.state != DORMANT)
+        vl_rescue_start();
+    else if (now_us - acceptor.rests_since_us > RESCUE_US && !vl_newconn_count())
+        vl_rescue_stop();
 }
 
 /* --- events --------------------------------------------------------------- */
@@ -281,9 +337,10 @@ static void handle_wake_up(void)
     vl_waiters_take_locked();
     vl_waiters_refill_locked();
     vl_waiters_unlock();
+    follow();
     if (acceptor.state == STANDBY && !vl_shm_child_is_standby(vl_child.shm, vl_clock_us()))
         resume_listening();
-    if (acceptor.state == LISTENING || acceptor.state == STANDBY)
+    if (acceptor.state == LISTENING || acceptor.state == STANDBY || acceptor.state == DORMANT)
         receive_transfers();
 }
 
@@ -305,7 +362,7 @@ static void wait_for_events(void)
     vl_watchdog_alive();
     if (acceptor.is_prefork)
         vl_newconn_relay();
-    n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, TICK_MS, acceptor.signals);
+    n = epoll_pwait(acceptor.epoll_fd, events, EVENTS, sleep_ms(), acceptor.signals);
     for (i = 0; i < n; i++) {
         void *source = events[i].data.ptr;
 
@@ -497,7 +554,13 @@ static void tick(apr_int64_t now_us)
     vl_notice_tick(now_us);
     vl_lease_tick(now_us);
     mpm_stalled = vl_newconn_tick(now_us);
-    if (acceptor.is_prefork) {
+    vl_engage_tick(vl_child.shm, now_us);
+    follow();
+    tend_rescue(now_us);
+    if (acceptor.state == DORMANT) {
+        receive_transfers();
+    }
+    else if (acceptor.is_prefork) {
         vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
         resume_listening();
         receive_transfers();
@@ -572,6 +635,7 @@ static void drain(void)
     apr_int64_t start_us = vl_clock_us(), end_us = start_us + STOP_US, now_us;
     int at_once = 0;
 
+    vl_listener_child_let_mpm(0);
     stop_listening(DRAINING);
     vl_listener_child_close(acceptor.listeners);
     vl_shm_child_drain(vl_child.shm);
@@ -595,6 +659,12 @@ static void drain(void)
         vl_lease_tick(vl_clock_us());
     }
     vl_lease_child_end();
+}
+
+void vl_acceptor_expect_end(void)
+{
+    __atomic_store_n(&acceptor.closing, 1, __ATOMIC_RELAXED);
+    vl_dispatch_wake_self(vl_child.shm);
 }
 
 void vl_acceptor_stop_at_once(void)
@@ -665,7 +735,9 @@ void vl_acceptor_run(const vl_listeners_t *listeners, const sigset_t *signals)
 
     acceptor.listeners = listeners;
     acceptor.signals = signals;
-    watch_listeners();
+    follow();
+    if (acceptor.state != DORMANT)
+        watch_listeners();
     while (!mpm_closed_listeners() && !vl_acceptor_is_stopping()) {
         wait_for_events();
         now = vl_clock_us();

@@ -41,6 +41,8 @@ int vl_acceptor_stop(void);
 /* Any thread: all children of the server end now (SIGTERM, SIGHUP), so what
  * vl_acceptor_run() does at its end takes 0.2 s at most. */
 void vl_acceptor_stop_at_once(void);
+/* The MPM is about to close its listeners: a sleeping acceptor looks for that from now on. */
+void vl_acceptor_expect_end(void);
 /* Returns 1 after vl_acceptor_stop(). Any thread. */
 int vl_acceptor_is_stopping(void);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event MPM's listener thread polls an eventfd in place of each listening socket,
- * and accept_passed() returns the next connection to it. While the MPM does not poll,
+/* The event MPM's listener thread polls an epoll set in place of each listening socket. While the
+ * server is dormant (vl_engage.h) the socket is in it, and accept_passed() accepts. Otherwise
+ * accept_passed() returns the next connection of the acceptor. While the MPM does not poll,
  * because its threads or connections are at their limit, new connections are still
  * classified. The worker MPM does not poll when there is one listener, and lets one
  * child at a time accept when there are more. So it is given one listener, and blocks
@@ -9,8 +10,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -24,12 +28,29 @@
 
 #include "accept/vl_newconn.h"
 #include "accept/vl_child.h"
+#include "base/vl_pages.h"
 #include "base/vl_private.h"
+#include "core/vl_engage.h"
+
+/* A connection with a descriptor from here on is not recognized as one that the MPM has
+ * accepted. */
+#define MOST_DESCRIPTORS (1 << 20)
 
 static struct {
     int pass_fd;                    /* see vl_newconn_child_init() */
     int blocks;                     /* accept_passed() blocks: the worker MPM */
-} mpm;
+    /* Event: the epoll sets that the MPM polls. Each has pass_fd, and while the server is
+     * dormant its listening socket. */
+    pthread_mutex_t lock;
+    int has_sockets;                /* the sockets are in the sets; atomic, changes under lock */
+    int n;
+    int *sets;                      /* descriptors of this file for them */
+    int *fds;                       /* the listening sockets */
+    ap_listen_rec *real;            /* what the MPM had ... */
+    const void **given;             /* ... and has now */
+    unsigned char *direct;          /* 1: accept_direct() has accepted this descriptor */
+    apr_size_t descriptors;         /* length of direct */
+} mpm = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* --- what there is -------------------------------------------------------- */
 
@@ -128,12 +149,68 @@ static vl_newconn_t *wait_for_next(void)
     return newconn;
 }
 
+int vl_listener_child_let_mpm(int accept)
+{
+    struct epoll_event ev = { .events = EPOLLIN };
+    int i, fails = 0;
+
+    pthread_mutex_lock(&mpm.lock);
+    for (i = 0; mpm.has_sockets != accept && i < mpm.n; i++)
+        fails |= epoll_ctl(mpm.sets[i], accept ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, mpm.fds[i], &ev);
+    /* The kernel limits the sets that hold one socket. */
+    for (i = 0; accept && fails && i < mpm.n; i++)
+        epoll_ctl(mpm.sets[i], EPOLL_CTL_DEL, mpm.fds[i], &ev);
+    if (mpm.n && !(accept && fails))
+        __atomic_store_n(&mpm.has_sockets, accept, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&mpm.lock);
+    return mpm.n && !fails;
+}
+
+int vl_listener_was_direct(int fd)
+{
+    int was;
+
+    if (fd < 0 || (apr_size_t)fd >= mpm.descriptors)
+        return 0;
+    was = mpm.direct[fd];
+    mpm.direct[fd] = 0;
+    return was;
+}
+
+/* The server is dormant: accepts as the MPM would. */
+static apr_status_t accept_direct(void **csd, const ap_listen_rec *lr, apr_pool_t *ptrans)
+{
+    apr_status_t rv;
+    int i, fd = -1;
+
+    for (i = 0; i < mpm.n - 1 && mpm.given[i] != lr; i++)
+        ;
+    *csd = NULL;
+    rv = ap_unixd_accept(csd, &mpm.real[i], ptrans);
+    if (rv != APR_SUCCESS || !*csd)
+        return rv;
+    apr_os_sock_get(&fd, *csd);
+    if (fd < 0 || (apr_size_t)fd >= mpm.descriptors)
+        return rv;
+    mpm.direct[fd] = 1;
+    vl_engage_accepted(vl_child.shm);
+    return rv;
+}
+
 static apr_status_t accept_passed(void **csd, ap_listen_rec *lr,
                                 apr_pool_t *ptrans)
 {
-    vl_newconn_t *newconn = mpm.blocks ? wait_for_next() : vl_newconn_next();
+    vl_newconn_t *newconn;
     apr_socket_t *sock = NULL;
     apr_status_t rv;
+
+    if (__atomic_load_n(&mpm.has_sockets, __ATOMIC_ACQUIRE)) {
+        if (!vl_engage_has_room(vl_child.shm, 0))
+            vl_listener_child_let_mpm(0);
+        else if (!vl_newconn_for_mpm())
+            return accept_direct(csd, lr, ptrans);
+    }
+    newconn = mpm.blocks ? wait_for_next() : vl_newconn_next();
 
     *csd = NULL;
     if (!newconn) {
@@ -209,9 +286,36 @@ static void close_all(const int *fds, int n)
         close(fds[n]);
 }
 
-/* The worker MPM gets listening sockets, which it does not poll. The event MPM polls
- * pass_fd. Each of its listeners needs a descriptor of its own for that, because a poll
- * set takes a descriptor once. */
+/* Makes an epoll set with pass_fd. Returns its descriptor for the MPM, or -1. */
+static int make_set(int *ret_own)
+{
+    struct epoll_event ev = { .events = EPOLLIN };
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+
+    *ret_own = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (*ret_own >= 0 && !epoll_ctl(fd, EPOLL_CTL_ADD, mpm.pass_fd, &ev))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    if (*ret_own >= 0)
+        close(*ret_own);
+    return -1;
+}
+
+static void alloc_sets(int n)
+{
+    struct rlimit limit;
+
+    mpm.sets = apr_pcalloc(vl_child.pool, sizeof(int) * (apr_size_t)(n + 1));
+    mpm.real = apr_pcalloc(vl_child.pool, sizeof(*mpm.real) * (apr_size_t)(n + 1));
+    mpm.given = apr_pcalloc(vl_child.pool, sizeof(void *) * (apr_size_t)(n + 1));
+    mpm.descriptors = !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_DESCRIPTORS
+                      ? limit.rlim_cur : MOST_DESCRIPTORS;
+    mpm.direct = vl_pages_make(vl_child.pool, mpm.descriptors, 1);
+}
+
+/* The worker MPM gets listening sockets, which it does not poll. The event MPM polls an epoll
+ * set for each of its listeners. */
 int *vl_listener_child_placeholders(int pass_fd)
 {
     int i, n = count_all();
@@ -219,11 +323,13 @@ int *vl_listener_child_placeholders(int pass_fd)
 
     mpm.pass_fd = pass_fd;
     mpm.blocks = !is_async();
+    alloc_sets(n);
     for (i = 0; i < n; i++) {
-        fds[i] = mpm.blocks ? vl_listener_empty_fd()
-                            : fcntl(pass_fd, F_DUPFD_CLOEXEC, 0);
+        fds[i] = mpm.blocks ? vl_listener_empty_fd() : make_set(&mpm.sets[i]);
         if (fds[i] < 0) {
             close_all(fds, i);
+            if (!mpm.blocks)
+                close_all(mpm.sets, i);
             return NULL;
         }
     }
@@ -232,8 +338,11 @@ int *vl_listener_child_placeholders(int pass_fd)
 
 void vl_listener_child_discard(const int *placeholders)
 {
-    if (placeholders)
-        close_all(placeholders, count_all());
+    if (!placeholders)
+        return;
+    close_all(placeholders, count_all());
+    if (!mpm.blocks)
+        close_all(mpm.sets, count_all());
 }
 
 static void replace(ap_listen_rec *lr, int fd, vl_listeners_t *listeners)
@@ -242,6 +351,8 @@ static void replace(ap_listen_rec *lr, int fd, vl_listeners_t *listeners)
 
     listeners->fds[listeners->n] = real_fd(lr);
     get_local_address(listeners->fds[listeners->n], &listeners->local[listeners->n]);
+    mpm.real[listeners->n] = *lr;
+    mpm.given[listeners->n] = lr;
     listeners->n++;
     apr_os_sock_put(&sd, &fd, vl_child.pool);
     lr->sd = sd;
@@ -266,6 +377,8 @@ void vl_listener_child_replace(const int *placeholders, vl_listeners_t *ret_list
         if (is_http(lr))
             replace(lr, *placeholders++, ret_listeners);
     }
+    mpm.fds = ret_listeners->fds;
+    mpm.n = mpm.blocks ? 0 : ret_listeners->n;
     if (mpm.blocks) {
         /* Changes this child only. blocks is set only if there is a listener. */
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */

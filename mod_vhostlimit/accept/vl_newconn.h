@@ -98,6 +98,8 @@ apr_uint32_t vl_newconn_count(void);
 
 /* --- the MPM's listener --------------------------------------------------- */
 
+/* Returns 1 if vl_newconn_next() has to be called, because its descriptor is readable. No lock. */
+int vl_newconn_for_mpm(void);
 /* Returns the next connection for the MPM, or NULL if there is none. */
 vl_newconn_t *vl_newconn_next(void);
 /* Makes an APR socket of the connection. It lives in p. */
@@ -124,6 +126,9 @@ typedef struct vl_conninfo_t {
     vl_newconn_t *newconn;      /* NULL: a worker has begun with the connection */
 } vl_conninfo_t;
 
+/* Gives a connection of the MPM, of which nothing was read, to the acceptor of a child. fd stays the
+ * caller's. Returns 0 if that fails. */
+int vl_newconn_return(int fd);
 /* Called when a worker begins with the connection. Returns NULL if the socket did not
  * come from here. */
 vl_conninfo_t *vl_newconn_begin(apr_socket_t *sock);

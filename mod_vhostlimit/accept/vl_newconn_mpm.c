@@ -13,6 +13,8 @@
 
 #include "accept/vl_newconn_queue.h"
 #include "base/vl_clock.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_engage.h"
 #include "core/vl_shm_child.h"
 #include "core/vl_thread.h"
 
@@ -35,6 +37,11 @@ static void clear_pass_fd_locked(void)
     if (vl_newconns->signalled
         && read(vl_newconns->pass_fd, &count, sizeof(count)) == sizeof(count))
         vl_newconns->signalled = 0;
+}
+
+int vl_newconn_for_mpm(void)
+{
+    return __atomic_load_n(&vl_newconns->signalled, __ATOMIC_RELAXED);
 }
 
 /* The MPM takes one socket per call, so pass_fd stays readable until the list is
@@ -188,6 +195,21 @@ vl_conninfo_t *vl_newconn_begin(apr_socket_t *sock)
     return data;
 }
 
+int vl_newconn_return(int fd)
+{
+    const vl_passed_t new = { 0 };
+    int sent;
+
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return 0;
+    sent = vl_transfer_send(vl_child.transfer_pair, &fd, &new, 1) == APR_SUCCESS;
+    close(fd);
+    if (sent)
+        vl_dispatch_wake_self(vl_child.shm);
+    return sent;
+}
+
 int vl_newconn_linger(int fd, apr_int64_t linger_us)
 {
     vl_newconn_t *newconn;
@@ -203,5 +225,8 @@ int vl_newconn_linger(int fd, apr_int64_t linger_us)
     vl_newconn_enter_locked(newconn, CLASSIFYING);
     vl_newconn_linger_locked(newconn, linger_us);
     vl_waiters_unlock();
+    /* The acceptor may sleep without an end. */
+    if (vl_engage_is_dormant(vl_child.shm))
+        vl_dispatch_wake_self(vl_child.shm);
     return 1;
 }

@@ -49,8 +49,10 @@ typedef struct notes_t {
     note_t note[];
 } notes_t;
 
-static notes_t *notes;          /* NULL: there is no rescue process */
-static pid_t rescue_pid;
+static notes_t *notes;          /* NULL: there is no memory for a rescue process */
+static char *stack;
+static pid_t rescue_pid;        /* 0: it does not run; the acceptor's */
+static int cannot_start;
 
 void vl_rescue_note(int fd, const vl_passed_t *passed)
 {
@@ -160,10 +162,13 @@ static apr_status_t end(void *unused)
 {
     int tries;
 
+    if (!rescue_pid)
+        return APR_SUCCESS;
     __atomic_store_n(&notes->ends, 1, __ATOMIC_RELEASE);
     kill(rescue_pid, DEATH_SIGNAL);
     for (tries = 0; tries < END_TRIES && !waitpid(rescue_pid, NULL, __WALL | WNOHANG); tries++)
         poll(NULL, 0, END_TRY_MS);
+    rescue_pid = 0;
     return APR_SUCCESS;
 }
 
@@ -185,17 +190,36 @@ static notes_t *map_notes(void)
 }
 
 /* The clone has no exit signal, so no code of other modules that waits for its own processes
- * finds it. Returns 0 on failure. */
-static int start(void)
+ * finds it. */
+void vl_rescue_start(void)
 {
-    char *stack = apr_palloc(vl_child.pool, STACK_SIZE);
     sigset_t all, before;
 
+    if (!notes || rescue_pid || cannot_start)
+        return;
+    notes->ends = 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     rescue_pid = clone(run, stack + STACK_SIZE, CLONE_FILES, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rescue_pid > 0;
+    if (rescue_pid > 0)
+        return;
+    rescue_pid = 0;
+    cannot_start = 1;
+    ap_log_error(APLOG_MARK, APLOG_WARNING, errno, vl_child.main_server,
+                 VLOGNO(0046) "no rescue process could be started: if this child process dies, "
+                 "the connections that are queued in it are lost. Raise TasksMax or the "
+                 "memory limit");
+}
+
+void vl_rescue_stop(void)
+{
+    end(NULL);
+}
+
+int vl_rescue_runs(void)
+{
+    return rescue_pid != 0;
 }
 
 void vl_rescue_child_init(void)
@@ -203,13 +227,6 @@ void vl_rescue_child_init(void)
     if (vl_is_one_process())
         return;
     notes = map_notes();
-    if (notes && start()) {
-        apr_pool_cleanup_register(vl_child.pool, NULL, end, apr_pool_cleanup_null);
-        return;
-    }
-    ap_log_error(APLOG_MARK, APLOG_WARNING, errno, vl_child.main_server,
-                 VLOGNO(0046) "no rescue process could be started: if this child process dies, "
-                 "the connections that are queued in it are lost. Raise TasksMax or the "
-                 "memory limit");
-    notes = NULL;
+    stack = apr_palloc(vl_child.pool, STACK_SIZE);
+    apr_pool_cleanup_register(vl_child.pool, NULL, end, apr_pool_cleanup_null);
 }

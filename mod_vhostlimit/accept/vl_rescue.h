@@ -25,6 +25,10 @@
  * failure is logged: the child then works without it. Called by the child's main thread,
  * whose end is the end of the child. */
 void vl_rescue_child_init(void);
+/* Acceptor: start the process, unless it runs, and end it. */
+void vl_rescue_start(void);
+void vl_rescue_stop(void);
+int vl_rescue_runs(void);
 
 /* Notes that the connection is to be rescued, and what is known of it. */
 void vl_rescue_note(int fd, const vl_passed_t *passed);

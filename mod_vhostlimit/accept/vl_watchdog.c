@@ -25,7 +25,11 @@ static struct {
 
 void vl_watchdog_alive(void)
 {
-    __atomic_store_n(&watchdog.alive_us, vl_clock_us(), __ATOMIC_RELAXED);
+    if (__atomic_exchange_n(&watchdog.alive_us, vl_clock_us(), __ATOMIC_RELAXED))
+        return;
+    pthread_mutex_lock(&watchdog.lock);
+    pthread_cond_signal(&watchdog.stop);
+    pthread_mutex_unlock(&watchdog.lock);
 }
 
 void vl_watchdog_rest(void)
@@ -40,6 +44,7 @@ static int is_stalled(apr_int64_t now_us)
     return alive_us && now_us - alive_us > STALLED_US;
 }
 
+/* Waits without an end while no sign of life is expected. */
 static void wait_until_locked(apr_int64_t until_us)
 {
     struct timespec until = {
@@ -47,6 +52,8 @@ static void wait_until_locked(apr_int64_t until_us)
         (long)(until_us % APR_USEC_PER_SEC) * 1000
     };
 
+    while (!watchdog.stopping && !__atomic_load_n(&watchdog.alive_us, __ATOMIC_RELAXED))
+        pthread_cond_wait(&watchdog.stop, &watchdog.lock);
     while (!watchdog.stopping && vl_clock_us() < until_us)
         pthread_cond_timedwait(&watchdog.stop, &watchdog.lock, &until);
 }

@@ -2,6 +2,7 @@
 /* Creates, changes and removes the groups of the accounts. */
 #include "cgroup/vl_cgroup_int.h"
 
+#include <dirent.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -104,11 +105,22 @@ static const char *make_threads_group(const vl_cgroup_t *cg, apr_pool_t *p,
     return failed ? failed : vl_cgroup_set(cg, p, VL_CG_CPU, path, limits);
 }
 
-/* Returns the processes that the main thread of the process has forked. */
+/* Returns the processes that the threads of the process have forked. */
 static char *children_of(apr_pool_t *p, const char *pid)
 {
-    return apr_pstrdup(p, vl_cgroup_file_read(p, apr_psprintf(p, "/proc/%s/task/%s/children",
-                                                              pid, pid)));
+    const char *tasks = apr_pstrcat(p, "/proc/", pid, "/task", NULL);
+    DIR *dir = opendir(tasks);
+    struct dirent *entry;
+    char *all = apr_pstrdup(p, "");
+
+    while (dir && (entry = readdir(dir))) {
+        if (*entry->d_name != '.')
+            all = apr_pstrcat(p, all, vl_cgroup_file_read(p, apr_psprintf(
+                p, "%s/%s/children", tasks, entry->d_name)), NULL);
+    }
+    if (dir)
+        closedir(dir);
+    return all;
 }
 
 /* Moves the rescue process of a child process. Other processes that it has forked are

@@ -157,7 +157,7 @@ void vl_charge_kills(vl_shm_t *shm, apr_uint32_t account, apr_uint64_t kills)
 {
     account_t *a = &shm->accounts[account];
 
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     /* A smaller number means that the group was created again. */
     a->metrics.memory_kills += kills >= a->kills ? kills - a->kills : kills;

@@ -251,6 +251,12 @@ void vl_dispatch_wake_others(vl_shm_t *shm)
     }
 }
 
+void vl_dispatch_wake_self(const vl_shm_t *shm)
+{
+    if (shm->self != NO_CHILD)
+        wake(shm, shm->self);
+}
+
 void vl_dispatch_wake_all(const vl_shm_t *shm)
 {
     apr_uint32_t c;

@@ -44,6 +44,8 @@ void vl_dispatch_wake_others(vl_shm_t *shm);
  * (vl_rescue.c) may take none. The kernel knows no robust locks of a process that clone() made,
  * so a lock that it held at its death would never be free again. */
 void vl_dispatch_wake_all(const vl_shm_t *shm);
+/* Wakes the acceptor of this child. */
+void vl_dispatch_wake_self(const vl_shm_t *shm);
 /* If the account's queue is not full, wakes one other child that has deferred connections
  * of the account, preferably one that has no queued connection of it. */
 void vl_dispatch_wake_deferred(vl_shm_t *shm, apr_uint32_t account);

@@ -32,33 +32,46 @@ static pid_t this_thread(void)
     return tid;
 }
 
-static void wake_sampler(vl_shm_t *shm)
+void vl_duty_wake_sampler(vl_shm_t *shm)
 {
     apr_uint32_t *sleeps = &shm->sampler->sleeps;
 
+    if (!__atomic_load_n(sleeps, __ATOMIC_RELAXED))
+        return;
+    shm->sampler->woken_at = vl_clock_us();
     if (__atomic_exchange_n(sleeps, 0, __ATOMIC_ACQ_REL))
         futex(sleeps, FUTEX_WAKE, 1, NULL);
+}
+
+task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i)
+{
+    return entry_of(shm, child, i);
 }
 
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port)
 {
-    const apr_uint32_t *sleeps = &shm->sampler->sleeps;
-    task_t *task;
+    if (shm->self != NO_CHILD && i < VL_TASKS_MAX)
+        vl_duty_fill(shm, i, account + 1, client_fd, port);
+}
 
-    if (shm->self == NO_CHILD || i >= VL_TASKS_MAX)
-        return;
-    task = entry_of(shm, shm->self, i);
+void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
+                  int port)
+{
+    const apr_uint32_t *sleeps = &shm->sampler->sleeps;
+    task_t *task = entry_of(shm, shm->self, i);
+
     task->tid = this_thread();
     task->client_fd = client_fd;
     task->port = port;
     __atomic_store_n(&task->paused, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&task->serial, task->serial + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&task->account, account + 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&task->account, word, __ATOMIC_RELEASE);
     if (i >= shm->children[shm->self].tasks)
         __atomic_store_n(&shm->children[shm->self].tasks, i + 1, __ATOMIC_RELEASE);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);    /* see must_not_sleep() */
     if (__atomic_load_n(sleeps, __ATOMIC_RELAXED) == VL_UNTIL_BEGIN)
-        wake_sampler(shm);
+        vl_duty_wake_sampler(shm);
 }
 
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i)
@@ -87,7 +100,7 @@ void vl_duty_tasks(const vl_shm_t *shm, vl_duty_see_fn *see, void *data)
 
             if (!copy.account || __atomic_load_n(&task->paused, __ATOMIC_RELAXED))
                 continue;
-            copy.account--;
+            copy.account = vl_duty_account(copy.account);
             copy.serial = __atomic_load_n(&task->serial, __ATOMIC_RELAXED);
             copy.tid = task->tid;
             copy.client_fd = task->client_fd;
@@ -127,7 +140,7 @@ void vl_duty_want_calls(vl_shm_t *shm)
     if (!__atomic_load_n(&sampler->calls_wanted, __ATOMIC_RELAXED))
         __atomic_store_n(&sampler->calls_wanted, 1, __ATOMIC_RELEASE);
     if (__atomic_load_n(&sampler->sleeps, __ATOMIC_RELAXED) == VL_UNTIL_CALLS)
-        wake_sampler(shm);
+        vl_duty_wake_sampler(shm);
 }
 
 int vl_duty_calls_wanted(vl_shm_t *shm)
@@ -202,6 +215,27 @@ apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
     return __atomic_load_n(&shm->sampler->calls[port], __ATOMIC_ACQUIRE);
 }
 
+/* vl_duty_see_fn */
+static void note_any(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
+                     const task_t *task)
+{
+    *(int *)data = 1;
+}
+
+/* Returns 1 if the sampler would miss what it sleeps for: it has happened since it last looked,
+ * before the child could see that it sleeps. */
+static int must_not_sleep(vl_shm_t *shm, vl_until_e until)
+{
+    int any = 0;
+
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (until == VL_UNTIL_ENGAGED)
+        return __atomic_load_n(&shm->head->engage.engaged, __ATOMIC_ACQUIRE);
+    if (until == VL_UNTIL_BEGIN)
+        vl_duty_tasks(shm, note_any, &any);
+    return any;
+}
+
 void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until)
 {
     const struct timespec timeout = { timeout_us / APR_USEC_PER_SEC,
@@ -209,6 +243,7 @@ void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until)
     apr_uint32_t *sleeps = &shm->sampler->sleeps;
 
     __atomic_store_n(sleeps, until, __ATOMIC_RELEASE);
-    futex(sleeps, FUTEX_WAIT, until, &timeout);
+    if (!must_not_sleep(shm, until))
+        futex(sleeps, FUTEX_WAIT, until, timeout_us ? &timeout : NULL);
     __atomic_store_n(sleeps, 0, __ATOMIC_RELEASE);
 }

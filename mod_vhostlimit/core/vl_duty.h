@@ -27,13 +27,27 @@ typedef struct vl_shm_t vl_shm_t;
 #define VL_TASKS_MAX 2048
 
 typedef struct task_t {
-    apr_uint32_t account;           /* 1 + the account; 0: the entry is free */
+    apr_uint32_t account;           /* 1 + the account, and a TASK_ flag; 0: the entry is free */
     int port;                       /* of the client, if it is on this machine; else 0 */
     apr_uint32_t serial;            /* changes with each request */
     pid_t tid;                      /* the thread */
     int client_fd;                  /* socket of its client, or -1 */
     int paused;                     /* it holds no slot: its thread waits for the client */
+    apr_uint32_t load;              /* what a listed request counts, permille of a slot */
+    apr_uint32_t charged;           /* ... and what its slot was charged in advance */
 } task_t;
+
+/* The request is listed (vl_engage.h); it was, and has been given a slot. */
+#define TASK_LISTED 0x40000000u
+#define TASK_ADOPTED 0x80000000u
+/* ... and it uses no thread of the MPM. */
+#define TASK_STREAM 0x20000000u
+
+/* Returns the account of task_t.account. */
+static inline apr_uint32_t vl_duty_account(apr_uint32_t word)
+{
+    return (word & ~(TASK_LISTED | TASK_ADOPTED | TASK_STREAM)) - 1;
+}
 
 /* CPU time that an account was charged for one back end, for the status page. */
 #define VL_SPENT_MAX 2048
@@ -55,6 +69,7 @@ typedef enum {
 typedef struct vl_sampler_state_t {
     vl_sampler_e state;
     apr_int64_t round_at;           /* when it last completed a round, us */
+    apr_int64_t woken_at;           /* when a request or the server last woke it, us */
     apr_uint32_t round_us;          /* CPU time of a round, average */
     apr_uint32_t processes;         /* back-end processes that it watches */
     apr_uint32_t unfound;           /* back ends on this machine that no process was found for */
@@ -70,6 +85,12 @@ typedef struct vl_sampler_state_t {
 void vl_duty_enter(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int client_fd,
                    int port);
 void vl_duty_leave(vl_shm_t *shm, apr_uint32_t i);
+/* Core: entry i of a child, and filling in one of this child. word: task_t.account. */
+task_t *vl_duty_task(const vl_shm_t *shm, apr_uint32_t child, apr_uint32_t i);
+void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_fd,
+                  int port);
+/* Ends the sampler's sleep. */
+void vl_duty_wake_sampler(vl_shm_t *shm);
 /* paused: the request of entry i has given its slot back. */
 void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused);
 
@@ -116,9 +137,9 @@ int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
                   vl_spent_t *ret_spent);
 /* Sampler: its state, which it writes. Others read it. */
 vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm);
-/* Sampler: sleeps for up to timeout_us, or until a request begins, or until calls are
- * wanted. */
-typedef enum { VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS } vl_until_e;
+/* Sampler: sleeps for up to timeout_us (0: without an end), or until a request begins, calls are
+ * wanted, or the server becomes engaged. */
+typedef enum { VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED } vl_until_e;
 void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until);
 
 #endif

@@ -35,7 +35,7 @@ static int is_active(const vl_shm_t *shm, apr_uint32_t a, apr_int64_t now_us)
 {
     const vl_flow_t *flow = &shm->queue.flows[a];
 
-    return flow->running || flow->waiting || shm->accounts[a].deferred
+    return flow->running || flow->waiting || shm->accounts[a].deferred || shm->accounts[a].listed
            || is_recent(shm->accounts[a].rate.newest, now_us);
 }
 
@@ -50,7 +50,7 @@ static void read_locked(const vl_shm_t *shm, apr_uint32_t a, apr_int64_t now_us,
     ret->limits = flow->limits;
     ret->charged_us = account->metrics.charged_us;
     ret->backlog_us = vl_queue_backlog(&shm->queue, a, now_us);
-    ret->requests = flow->running + flow->waiting + account->deferred;
+    ret->requests = flow->running + flow->waiting + account->deferred + account->listed;
     ret->has_hosts = account->has_hosts;
     ret->is_active = is_active(shm, a, now_us);
 }

@@ -181,6 +181,7 @@ static int is_idle_locked(const vl_shm_t *shm, apr_uint32_t account)
     const vl_flow_t *flow = &shm->queue.flows[account];
 
     return !flow->running && !flow->waiting && !shm->accounts[account].occupied
+           && !shm->accounts[account].listed
            && !shm->accounts[account].deferred;
 }
 
@@ -409,7 +410,8 @@ void vl_hosts_each(const vl_shm_t *shm, vl_hosts_each_fn fn, void *data)
         if (!__atomic_load_n(&shm->host[entry].key, __ATOMIC_ACQUIRE))
             continue;
         metrics = shm->accounts[account].metrics;
-        metrics.running = load(&shm->queue.flows[account].running);
+        metrics.running = load(&shm->queue.flows[account].running)
+                          + load(&shm->accounts[account].listed);
         metrics.waiting = load(&shm->queue.flows[account].waiting);
         metrics.deferred = load(&shm->accounts[account].deferred);
         fn(data, account, load(&shm->host[entry].site), &metrics);
@@ -433,7 +435,8 @@ void vl_hosts_sum(const vl_shm_t *shm, apr_uint32_t site, apr_int64_t now_us,
         ret_sum->backlog_us += vl_queue_backlog(&shm->queue, account, now_us);
         if (ret_sum->newest < shm->accounts[account].rate.newest)
             ret_sum->newest = shm->accounts[account].rate.newest;
-        ret_sum->requests += flow->running + flow->waiting + shm->accounts[account].deferred;
+        ret_sum->requests += flow->running + flow->waiting + shm->accounts[account].deferred
+                             + shm->accounts[account].listed;
     }
 }
 

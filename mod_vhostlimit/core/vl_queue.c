@@ -142,6 +142,11 @@ static apr_uint32_t duty_of(const vl_queue_t *q, const vl_flow_t *f)
     return duty && q->head->by_duty ? duty : 1000;
 }
 
+apr_uint32_t vl_queue_duty(const vl_queue_t *q, apr_uint32_t flow)
+{
+    return duty_of(q, &q->flows[flow]);
+}
+
 /* Returns 1 if the load of flow a for its weight is below parts/of of that of flow b. */
 static int is_lighter(const vl_flow_t *a, const vl_flow_t *b, apr_uint32_t parts,
                       apr_uint32_t of)

@@ -109,6 +109,8 @@ void vl_queue_set_duty(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t duty,
  * least, so that a flow that begins to compute has a bounded number of requests running. */
 #define VL_DUTY_MIN 20
 
+/* Returns the duty that a request of the flow counts with, permille. */
+apr_uint32_t vl_queue_duty(const vl_queue_t *q, apr_uint32_t flow);
 /* Returns how many thousandths of a slot are free. */
 apr_uint32_t vl_queue_free(const vl_queue_t *q);
 /* Returns 1 if the flow's duty is at most VL_DUTY_SLEEPS_LONG, and its load for its weight, with one more of them,

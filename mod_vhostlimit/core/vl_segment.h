@@ -45,7 +45,7 @@
  *
  * The files of the core, from the bottom up; each calls only those before it. Without the
  * segment: vl_admit, vl_queue, vl_override, vl_clients, vl_known, vl_wait. With the
- * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_duty, vl_slot,
+ * segment: vl_segment, vl_hosts, vl_capacity, vl_dispatch, vl_charge, vl_duty, vl_engage, vl_slot,
  * vl_shm_child, vl_shm, vl_fleet, vl_inside, vl_thread, vl_waiters. vl_limited calls vl_segment
  * only. */
 
@@ -55,6 +55,7 @@
 #include <apr_time.h>
 
 #include "core/vl_duty.h"
+#include "core/vl_engage.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
 #include "core/vl_known.h"
@@ -85,6 +86,7 @@ typedef struct account_t {
     apr_uint64_t backend_advance_us;    /* charged since vl_charge_backend() ... */
     apr_uint64_t backend_busy_us;   /* ... for this time in service */
     vl_cost_by_e cost_by;
+    apr_uint32_t listed;            /* listed requests (vl_engage.h); atomic */
     int kills_known;
     apr_uint64_t kills;             /* last reading of vl_kills_of() */
     apr_uint64_t kills_logged;      /* part of metrics.memory_kills that is logged */
@@ -124,6 +126,9 @@ typedef struct child_t {
     apr_uint32_t ended;             /* requests ended since it attached; wraps */
     apr_uint32_t calls;             /* slots held for calls (vl_slot_call()) */
     apr_uint32_t tasks;             /* entries of its tasks that were ever used; atomic */
+    apr_uint32_t listed;            /* listed requests with a thread, and ... */
+    apr_uint32_t accepted;          /* ... connections without a request yet (vl_engage.h) */
+    apr_int64_t listed_load;        /* its part of head.engage.load; these three are atomic */
     int woken;                      /* 1: its eventfd has been written */
     int stalled;                    /* 1: no grants, see vl_dispatch.c */
     pid_t died;                     /* the process that its rescue process saw die; atomic */
@@ -152,6 +157,7 @@ typedef struct head_t {
     apr_int64_t read_at;            /* when it last did, us */
     apr_uint32_t calls;             /* the sum of the children's */
     int auto_on;                    /* 1: VhostLimitSlots auto */
+    vl_engage_t engage;             /* see vl_engage.h */
     apr_int64_t limited_at;         /* when vl_limited.c last checked, us */
     vl_fleet_state_t fleet;         /* see vl_fleet.h */
     apr_uint32_t acceptor;          /* 0: none, or 1 + the child that accepts connections

@@ -172,7 +172,7 @@ static int is_needed_locked(vl_shm_t *shm, apr_uint32_t account)
     const account_t *a = &shm->accounts[account];
     const vl_flow_t *flow = &shm->queue.flows[account];
 
-    return a->generation == shm->head->generation || flow->running
+    return a->generation == shm->head->generation || flow->running || a->listed
            || flow->waiting || a->occupied || a->deferred
            || vl_hosts_forget_locked(shm, account);
 }
@@ -327,7 +327,8 @@ static void snapshot_locked(const vl_shm_t *shm, apr_uint32_t account,
     ret->override = a->override;
     ret->part = shm->queue.flows[account].part;
     ret->metrics = a->metrics;
-    ret->metrics.running = shm->queue.flows[account].running;
+    ret->metrics.running = shm->queue.flows[account].running
+                           + __atomic_load_n(&a->listed, __ATOMIC_RELAXED);
     ret->metrics.waiting = shm->queue.flows[account].waiting;
     ret->metrics.deferred = a->deferred;
     ret->cost_by = a->cost_by;

@@ -12,6 +12,7 @@
 #include "core/vl_charge.h"
 #include "core/vl_dispatch.h"
 #include "core/vl_duty.h"
+#include "core/vl_engage.h"
 #include "core/vl_queue.h"
 #include "cost/vl_backends.h"
 #include "cost/vl_proc.h"
@@ -35,8 +36,11 @@
  * no new call doubles the time. */
 #define CALLS_LEAST_US 5000
 #define CALLS_MOST 1024
-/* Without a running request the sampler sleeps until one begins, or for this long. */
+/* Without a running request the sampler sleeps until one begins, or for this long. In a dormant server
+ * it sleeps without an end then. */
 #define IDLE_US (1 * APR_USEC_PER_SEC)
+/* Time between two rounds while the server is dormant and no request waits for a back end. */
+#define DORMANT_US (1 * APR_USEC_PER_SEC)
 
 /* What is remembered of an entry of the tables of tasks. */
 typedef struct seen_t {
@@ -79,6 +83,7 @@ typedef struct sampler_t {
     int n_children;
     vl_duty_t *duties;
     int sees;                       /* the kernel answers questions about sockets */
+    int saw_backend;                /* a request waited for a back end in this round */
     int denied;                     /* ... but not about other users' processes */
     struct {
         int port;
@@ -186,6 +191,7 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
     for (i = 0; i < waits.n; i++)
         *ret_idle |= waits.fd[i] == task->client_fd;
     *ret_idle |= !has_backend;
+    s->saw_backend |= has_backend;
     return most;
 }
 
@@ -217,6 +223,8 @@ static void sample(sampler_t *s, const entry_t *entry, int looks)
     if (is_asleep(s, seen)) {
         account->asleep++;
         account->idle += (apr_uint32_t)seen->is_idle;
+        if (seen->is_idle)
+            vl_engage_disown(s->shm, entry->child, entry->i, entry->task.serial);
         return;
     }
     account->tasks++;
@@ -369,7 +377,7 @@ static void take_round(sampler_t *s)
     s->round++;
     s->now_us = vl_clock_us();
     s->n_entries = s->n_active = 0;
-    s->n_children = s->denied = 0;
+    s->n_children = s->denied = s->saw_backend = 0;
     vl_duty_tasks(s->shm, list, s);
     s->stride = 1 + s->n_entries / LOOKS_MOST;
     vl_backends_begin(s->backends, s->now_us, s->children, s->n_children, s->stride);
@@ -412,8 +420,14 @@ static void allocate(sampler_t *s, apr_pool_t *p)
 static void sleep_between(sampler_t *s, apr_int64_t us)
 {
     if (!s->n_entries) {
-        vl_duty_sleep(s->shm, IDLE_US, VL_UNTIL_BEGIN);
+        if (!s->saw_backend && vl_engage_is_dormant(s->shm))
+            vl_duty_sleep(s->shm, DORMANT_US, VL_UNTIL_ENGAGED);
+        vl_duty_sleep(s->shm, vl_engage_is_dormant(s->shm) ? 0 : IDLE_US, VL_UNTIL_BEGIN);
         us = ROUND_LEAST_US;        /* a request has begun: what it does is seen later */
+    }
+    else if (!s->saw_backend && vl_engage_is_dormant(s->shm)) {
+        vl_duty_sleep(s->shm, DORMANT_US, VL_UNTIL_ENGAGED);
+        return;
     }
     if (us > s->calls_wait_us && vl_duty_calls_wanted(s->shm)) {
         vl_duty_sleep(s->shm, s->calls_wait_us, VL_UNTIL_TIME);

@@ -153,9 +153,11 @@ static apr_status_t end(void *unused)
     unregister();
     /* With "httpd -X" this process has no right to send a signal any more. */
     (void)eventfd_write(sampler.conf.stop_fd, 1);
-    kill(sampler.proc.pid, SIGTERM);
-    for (tries = 0; tries < END_TRIES && !waitpid(sampler.proc.pid, NULL, WNOHANG); tries++)
+    /* A signal may come just before it sleeps. */
+    for (tries = 0; tries < END_TRIES && !waitpid(sampler.proc.pid, NULL, WNOHANG); tries++) {
+        kill(sampler.proc.pid, SIGTERM);
         apr_sleep(1000);
+    }
     if (tries == END_TRIES && !kill(sampler.proc.pid, SIGKILL))
         waitpid(sampler.proc.pid, NULL, 0);
     sampler.proc.pid = 0;

@@ -28,6 +28,8 @@
 #include "config/vl_headtime.h"
 #include "base/vl_pages.h"
 #include "base/vl_private.h"
+#include "core/vl_dispatch.h"
+#include "core/vl_engage.h"
 #include "core/vl_thread.h"
 #include "cost/vl_meter.h"
 
@@ -53,6 +55,20 @@
 /* --- a worker of the MPM takes up a connection ---------------------------- */
 
 typedef enum { RUN, PARK, CLOSE } next_e;
+
+/* Counts the connections whose timers the acceptor handles. It may sleep without an end while
+ * there is none. */
+static void count_awake(int by)
+{
+    if (__atomic_add_fetch(&vl_leases.awake, by, __ATOMIC_SEQ_CST) == 1 && by > 0
+        && vl_engage_is_dormant(vl_leases.shm))
+        vl_dispatch_wake_self(vl_leases.shm);
+}
+
+int vl_lease_has_timers(void)
+{
+    return __atomic_load_n(&vl_leases.awake, __ATOMIC_SEQ_CST) > 0;
+}
 
 /* What to do with a queued connection that a worker of the MPM has taken up. It runs if
  * its client has gone (HTTP/1), so that the access log has its request, or if streams
@@ -119,12 +135,14 @@ static void begin_run(vl_lease_t *lease)
 {
     vl_waiters_lock();
     lease->has_worker = 1;
-    if (lease->http2)
+    lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
+    if (lease->http2 && lease->is_measured)
         vl_lease_count_thread(lease);
     vl_waiters_unlock();
     if (!lease->http2)
         return;
-    vl_lease_begin_charges(lease);
+    if (lease->is_measured)
+        vl_lease_begin_charges(lease);
     lease->input_exhausted = 0;
     vl_lease_poll_client(lease, EPOLLIN | EPOLLRDHUP);
     vl_lease_prepare_session(lease);
@@ -143,6 +161,13 @@ static void drop_grant(vl_lease_t *lease)
         vl_thread_free(vl_leases.shm, grant.ticket.account);
 }
 
+/* n streams that passed while the server was dormant have begun, or will not. */
+static void forget_passed_locked(vl_lease_t *lease, apr_uint32_t n)
+{
+    lease->passed -= n;
+    vl_leases.passed -= n;
+}
+
 /* Returns the slots that the run has not used. */
 static void end_run(vl_lease_t *lease)
 {
@@ -151,6 +176,7 @@ static void end_run(vl_lease_t *lease)
     vl_waiters_lock();
     lease->has_worker = 0;
     vl_lease_uncount_thread(lease);
+    forget_passed_locked(lease, lease->passed);
     vl_waiters_unlock();
     if (!lease->frames) {
         /* No request has come. */
@@ -158,7 +184,8 @@ static void end_run(vl_lease_t *lease)
             drop_grant(lease);
         return;
     }
-    vl_lease_charge_connection(lease);
+    if (lease->is_measured)
+        vl_lease_charge_connection(lease);
     lease->stream_allowed = 0;
     while (vl_lease_take_slot(lease, &ticket))
         vl_waiters_end(&ticket, NULL);
@@ -380,6 +407,10 @@ int vl_lease_process(vl_lease_t *lease)
 
     if (lease->nested || !vl_leases.parks)
         return DECLINED;
+    if (lease->at_rest) {
+        lease->at_rest = 0;
+        count_awake(1);
+    }
     end_wait_in_mpm(lease);
     if (lease->is_new) {
         lease->is_new = 0;
@@ -416,6 +447,37 @@ int vl_lease_process(vl_lease_t *lease)
     return rc;
 }
 
+void vl_lease_was_idle(vl_lease_t *lease)
+{
+    if (vl_leases.parks && lease->state == RUNNING && !lease->http2) {
+        lease->state = IDLE;
+        lease->is_new = 0;
+    }
+}
+
+int vl_lease_rest(vl_lease_t *lease)
+{
+    int rests;
+
+    if (lease->nested || !vl_leases.parks || lease->at_rest)
+        return !lease->nested;
+    vl_waiters_lock();
+    rests = lease->state == IDLE && !lease->http2 && !lease->is_new && !lease->ready
+            && !lease->queued && lease->answer == NO_ANSWER && !lease->streams_blocked;
+    if (rests) {
+        vl_lease_uninstall_poll_fd(lease);
+        vl_wheel_clear(&lease->timer);
+        vl_lease_leave_ring_locked(lease);
+        lease->watched = 0;
+        lease->at_rest = 1;
+        count_awake(-1);
+    }
+    vl_waiters_unlock();
+    if (rests)
+        end_wait_in_mpm(lease);
+    return rests;
+}
+
 /* The first stream's request has been read, and later streams may begin. */
 static void note_first_stream_locked(vl_lease_t *lease)
 {
@@ -437,6 +499,7 @@ void vl_lease_note_request(vl_lease_t *lease, const request_rec *r)
     vl_waiters_lock();
     if (vl_leases.parks) {
         note_first_stream_locked(lease);
+        forget_passed_locked(lease, lease->passed > 0);
     }
     else {
         vl_lease_leave_ring_locked(lease);
@@ -465,7 +528,7 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
     /* A stream may call this when the connection has no worker of the MPM. A worker that
      * takes the connection up later counts its thread then. Under worker the connection
      * keeps its thread until it ends. */
-    if (vl_leases.parks ? lease->has_worker && lease->http2
+    if (vl_leases.parks ? lease->has_worker && lease->http2 && lease->is_measured
                      : lease->http2 || vl_lease_has_thread())
         vl_lease_count_thread(lease);
     vl_waiters_unlock();
@@ -581,6 +644,8 @@ static apr_status_t cleanup(void *data)
     if (vl_leases.shm) {
         vl_lease_leave_ring_locked(lease);
         APR_RING_REMOVE(lease, all_link);
+        if (!lease->at_rest)
+            count_awake(-1);
     }
     vl_waiters_unlock();
     if (lease->frames)
@@ -629,6 +694,7 @@ vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready)
     vl_waiters_lock();
     APR_RING_INSERT_TAIL(vl_leases.all, lease, vl_lease_t, all_link);
     vl_waiters_unlock();
+    count_awake(1);
     apr_pool_cleanup_register(c->pool, lease, cleanup, apr_pool_cleanup_null);
     return lease;
 }
@@ -785,7 +851,8 @@ void vl_lease_child_init(apr_pool_t *pchild, vl_shm_t *shm, int ticks,
     ap_version_t httpd;
 
     vl_leases.shm = shm;
-    vl_leases.stopping = vl_leases.granting_ended = 0;
+    vl_leases.stopping = vl_leases.granting_ended = vl_leases.awake = 0;
+    vl_leases.passed = 0;
     vl_leases.wheel = vl_wheel_create(pchild, vl_clock_us());
     vl_leases.idle = ring_make(pchild);
     vl_leases.want_worker = ring_make(pchild);

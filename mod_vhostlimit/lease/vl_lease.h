@@ -39,6 +39,15 @@ int vl_lease_threads_are_short(void);
  * read at once. The lease lives as long as c->pool. */
 vl_lease_t *vl_lease_make(conn_rec *c, vl_grant_t *grant, int ready);
 
+/* Returns 1 if a connection has a timer that vl_lease_tick() handles. Takes no lock. */
+int vl_lease_has_timers(void);
+/* The server is dormant: the MPM alone handles an idle HTTP/1 connection from now on, until
+ * vl_lease_process() is called. Returns 0 if the connection is not idle. */
+int vl_lease_rest(vl_lease_t *lease);
+/* A lease that was made while the MPM handled its connection: the connection is idle, or runs its
+ * request alone. */
+void vl_lease_was_idle(vl_lease_t *lease);
+
 /* The process_connection hook. It runs the other hooks itself. Returns DECLINED while it
  * does so, and where connections are not parked. */
 int vl_lease_process(vl_lease_t *lease);

@@ -18,6 +18,7 @@
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
 #include "cost/vl_meter.h"
+#include "core/vl_engage.h"
 #include "core/vl_thread.h"
 
 /* A run that lasts is charged at these intervals while no request is queued, and while some
@@ -98,8 +99,12 @@ void vl_lease_charge_connection(vl_lease_t *lease)
  * While nothing is queued the lease is renewed in any case. end_run() charges the rest. */
 static void charge_at_read(vl_lease_t *lease)
 {
-    apr_int64_t now_us = vl_clock_us();
-    apr_int64_t interval_us = vl_slot_contended(vl_leases.shm) ? CHARGE_INTERVAL_QUEUED_US
+    apr_int64_t now_us, interval_us;
+
+    if (!lease->is_measured)
+        return;
+    now_us = vl_clock_us();
+    interval_us = vl_slot_contended(vl_leases.shm) ? CHARGE_INTERVAL_QUEUED_US
                                                                : CHARGE_INTERVAL_US;
 
     if (now_us - lease->charged_us < interval_us)
@@ -202,6 +207,21 @@ static int may_begin_locked(vl_lease_t *lease)
     return 1;
 }
 
+/* Returns 1 if the server is dormant, and passes the stream. Streams that have passed and not begun use
+ * half of mod_http2's threads at most, so that all can wait when the server becomes engaged. */
+static int passes_dormant_locked(vl_lease_t *lease)
+{
+    if (!vl_engage_has_room(vl_leases.shm, lease->account_known ? lease->account + 1 : 0))
+        return 0;
+    if (vl_leases.passed * 2 >= vl_leases.workers) {
+        vl_engage_threads_are_short(vl_leases.shm);
+        return 0;
+    }
+    lease->passed++;
+    vl_leases.passed++;
+    return 1;
+}
+
 /* vl_frames_may_begin_fn. Each stream takes a slot while the lease lasts and its account
  * is within its own limits (vl_slot_continue()). */
 static int may_begin(void *context)
@@ -216,7 +236,8 @@ static int may_begin(void *context)
         vl_waiters_unlock();
         return 0;
     }
-    may = !vl_lease_is_limited_locked(lease) || lease->refused || may_begin_locked(lease);
+    may = passes_dormant_locked(lease) || !vl_lease_is_limited_locked(lease)
+          || lease->refused || may_begin_locked(lease);
     vl_waiters_unlock();
     return may;
 }
@@ -472,7 +493,9 @@ void vl_lease_begin_http2(vl_lease_t *lease)
         APR_ARRAY_PUSH(lease->tickets, vl_ticket_t) = lease->grant->ticket;
     lease->stream_allowed = lease->grant->holds;
     lease->grant->holds = 0;
-    vl_lease_begin_charges(lease);
+    lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
+    if (lease->is_measured)
+        vl_lease_begin_charges(lease);
     lease->frames = apr_palloc(c->pool, sizeof(*lease->frames));
     vl_frames_init(lease->frames);
     vl_held_init(&lease->held);

@@ -94,6 +94,8 @@ struct vl_lease_t {
     int requeue_at_head;            /* the first slot was returned during the
                                      * handshake ... */
     apr_int64_t waited_us;          /* ... after the connection waited so long */
+    int at_rest;                    /* IDLE: the server is dormant, and the MPM handles the
+                                     * connection alone */
     int watched;                    /* IDLE: the acceptor polls its input */
     int in_input_set;               /* the socket is in vl_leases.input_fd */
     int ready;                      /* IDLE: has input, and may run; wake_fd is readable */
@@ -101,11 +103,14 @@ struct vl_lease_t {
     int http2;
     apr_uint32_t estimate_us;       /* charged in advance for each stream */
     int streams_blocked;            /* running streams wait for the client */
+    int is_measured;                /* cpu_us was read: the server was engaged when this run
+                                     * began */
     int has_worker;                 /* a worker of the MPM runs it; under the waiters lock */
     int thread_counted;             /* the connection's thread is counted
                                      * (vl_thread.h) ... */
     apr_uint32_t thread_account;    /* ... for this account */
     apr_array_header_t *tickets;    /* slots for streams that begin */
+    apr_uint32_t passed;            /* its part of vl_leases.passed */
     int stream_allowed;             /* the grant admits one more stream */
     int worker_free;                /* woken because a worker is free */
     int input_exhausted;            /* the last read found nothing */
@@ -140,6 +145,9 @@ typedef struct child_leases_t {
                                      * client or its back end */
     apr_uint32_t *waiting_by_account;
     apr_uint32_t descriptors;       /* atomic */
+    apr_uint32_t passed;            /* streams of all leases that passed while the server was
+                                     * dormant, and have not begun */
+    int awake;                      /* leases that are not at rest; atomic */
     int parks;                      /* connections can be parked */
     int input_fd;                   /* epoll set of the watched connections, or -1 */
     int threads;                    /* of the MPM, in this child */

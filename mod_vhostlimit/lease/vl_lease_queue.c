@@ -21,6 +21,7 @@
 
 #include "base/vl_clock.h"
 #include "base/vl_private.h"
+#include "core/vl_engage.h"
 #include "core/vl_thread.h"
 
 /* The quantum: CPU time that one lease may use. A longer quantum costs fewer grants, a
@@ -433,7 +434,8 @@ int vl_lease_run_or_queue_locked(vl_lease_t *lease)
     int first = lease->requeue_at_head, runs;
 
     lease->requeue_at_head = 0;
-    runs = !vl_lease_is_limited_locked(lease) || lease->streams_blocked
+    runs = vl_engage_is_dormant(vl_leases.shm) || !vl_lease_is_limited_locked(lease)
+           || lease->streams_blocked
            || continue_locked(lease, now_us)
            || vl_lease_request_slot_locked(lease, since_us, first);
     lease->waited_us = 0;

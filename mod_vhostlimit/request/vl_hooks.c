@@ -108,6 +108,12 @@ static void admit(request_rec *r, conn_t *conn, const vl_conf_t *conf,
 
     req->account = account;
     req->client = *client;
+    if (vl_request_list(req, conf)) {
+        apr_pool_cleanup_register(r->pool, req, req_pool_cleanup, apr_pool_cleanup_null);
+        return;
+    }
+    if (!conn->master)
+        vl_hooks_conn_lease(r->connection);
     rv = vl_request_admit(req, conf);
     if (rv != APR_SUCCESS) {
         ap_log_rerror(APLOG_MARK, APLOG_DEBUG, rv, r, VLOGNO(0007)
@@ -161,11 +167,14 @@ static void set_lease_account(request_rec *r, conn_t *conn, const vl_conf_t *con
                               apr_uint32_t account, apr_uint32_t next)
 {
     vl_client_id_t client = conn->client;
+    vl_lease_t *lease = vl_request_lease(conn);
 
+    if (!lease)
+        return;
     if (next != account && conf->mode == VL_MODE_ON)
         vl_sharing_identify(vl_child.shm, next, r->server, r, conn->sent, r->useragent_addr,
                             &client);
-    vl_lease_set_account(vl_request_lease(conn), next, conf->queue_timeout, &client);
+    vl_lease_set_account(lease, next, conf->queue_timeout, &client);
 }
 
 /* Writes what the first request of a connection waited as, and what it is: account, class, band and
@@ -216,9 +225,13 @@ static int req_admit(request_rec *r)
     }
     if (vl_handshake_end(&conn->handshake))
         vl_request_forget_thread();
+    vl_hooks_conn_begun(conn->master ? conn->master : conn);
     is_exempt = conf->mode != VL_MODE_OFF && conf->exempt && vl_exempt(r, conn->sent);
     found = vl_accounts_find(vl_child.shm, conf, r->hostname);
     account = account_of(conn, conf, found);
+    __atomic_store_n(&(conn->master ? conn->master : conn)->account,
+                     vl_request_is_limited(conf) && !is_exempt ? account + 1 : 0,
+                     __ATOMIC_RELAXED);
     if (conf->mode == VL_MODE_ON) {
         identify(r, conn, conf, account);
         client = conn->client;
@@ -228,7 +241,8 @@ static int req_admit(request_rec *r)
         trace_identity(r, conn, account, &client, is_exempt);
     if (vl_request_is_limited(conf) && !is_exempt)
         set_lease_account(r, conn, conf, account, found);
-    vl_lease_note_request(vl_request_lease(conn), r);
+    if (vl_request_lease(conn))
+        vl_lease_note_request(vl_request_lease(conn), r);
     if (conf->mode == VL_MODE_OFF || is_exempt)
         pass_or_refuse_uncounted(r, conn, conf);
     else
@@ -276,7 +290,11 @@ static int end_at_switch(conn_rec *c, request_rec *r, server_rec *s,
     (void)s;
     if (r && conn && conn->current)
         vl_request_end(conn->current);
-    if (conn && conn->lease && !strncmp(protocol, "h2", 2))
+    if (!conn || conn->master || strncmp(protocol, "h2", 2) != 0)
+        return DECLINED;
+    if (r)                      /* an upgrade in a dormant server, not a TLS handshake */
+        vl_hooks_conn_lease(c);
+    if (conn->lease)
         vl_lease_begin_http2(conn->lease);
     return DECLINED;
 }
@@ -360,8 +378,8 @@ static int req_log(request_rec *r)
     if (!req)
         return DECLINED;
     vl_request_stop_clock(req);
-    wait = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->waited_us);
-    cpu = apr_psprintf(r->pool, "%" APR_INT64_T_FMT, req->cpu_us);
+    wait = req->waited_us ? apr_off_t_toa(r->pool, (apr_off_t)req->waited_us) : "0";
+    cpu = apr_off_t_toa(r->pool, (apr_off_t)req->cpu_us);
     for (each = r; each; each = each->next) {
         apr_table_t *env = each->subprocess_env;
 

@@ -2,6 +2,8 @@
 #ifndef VL_HOOKS_H
 #define VL_HOOKS_H
 
+#include <httpd.h>
+
 /*
  * The hooks of requests and of their connections. A request is counted for its site's
  * account after it has been read (post_read_request), and is counted no more when its work
@@ -10,6 +12,12 @@
  * mod_vhostlimit.c calls these functions when the module is loaded. httpd calls the hooks,
  * on the thread that works on the connection.
  */
+
+struct conn_t;
+/* Makes the lease of a connection that began while the server was dormant. */
+void vl_hooks_conn_lease(conn_rec *c);
+/* A request of the connection has begun, or it ends (vl_engage_begun()). */
+void vl_hooks_conn_begun(struct conn_t *conn);
 
 /* Register the hooks and filters of connections, and the hooks of requests. */
 void vl_hooks_conn_register(void);

@@ -12,10 +12,15 @@
 #include <http_connection.h>
 #include <http_protocol.h>
 #include <http_request.h>
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 102)
+#include <http_ssl.h>
+#endif
 #include <util_filter.h>
 
+#include "accept/vl_listener.h"
 #include "base/vl_client.h"
 #include "base/vl_private.h"
+#include "core/vl_engage.h"
 #include "request/vl_hooks_net.h"
 #include "request/vl_request.h"
 
@@ -67,6 +72,16 @@ static int is_ready(const conn_t *conn)
     return conn->conninfo && conn->conninfo->ready;
 }
 
+/* Returns 1 for a connection without TLS, as far as that is known. */
+static int is_cleartext(conn_rec *c, const conn_t *conn)
+{
+#if AP_MODULE_MAGIC_AT_LEAST(20120211, 102)
+    return conn->conninfo ? conn->conninfo->ready : !ap_ssl_conn_is_ssl(c);
+#else
+    return is_ready(conn);
+#endif
+}
+
 /* Returns how long Apache lingers (MAX_SECS_TO_LINGER, SECONDS_TO_LINGER). */
 static apr_int64_t linger_us(const conn_rec *c)
 {
@@ -100,9 +115,11 @@ static int is_last(const request_rec *r)
  * would wait. Under prefork the child waits, because the acceptor is another process. */
 static void linger(conn_rec *c, const conn_t *conn)
 {
-    int acceptor_lingers = vl_lease_parks() || vl_lease_has_thread(), fd = -1;
+    int acceptor_lingers = (vl_lease_parks() || vl_lease_has_thread())
+                           && !vl_engage_is_dormant(vl_child.shm);
+    int fd = -1;
 
-    if (!is_ready(conn) || c->aborted || c->keepalive != AP_CONN_CLOSE
+    if (!is_cleartext(c, conn) || c->aborted || c->keepalive != AP_CONN_CLOSE
         || !(acceptor_lingers || conn->is_last))
         return;
     if (vl_has_pending_output(c))
@@ -139,6 +156,8 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     apr_status_t rv;
 
     if (!vl_hooks_ends_request(bb)) {
+        if (req && req->state == REQ_LISTED && is_endless(req))
+            vl_request_end(req);
         if (req && req->state == REQ_RUNNING && is_endless(req)) {
             req->state = REQ_ENDLESS;
             vl_request_pause(req);
@@ -170,9 +189,17 @@ static apr_status_t conn_cleanup(void *data)
     /* The process exits. The parent reclaims the slots of this child. */
     if (vl_child.ended)
         return APR_SUCCESS;
+    vl_hooks_conn_begun(conn);
     vl_handshake_end(&conn->handshake);
     vl_request_drop_grant(conn);
     return APR_SUCCESS;
+}
+
+void vl_hooks_conn_begun(conn_t *conn)
+{
+    if (conn->is_accepted)
+        vl_engage_begun(vl_child.shm);
+    conn->is_accepted = 0;
 }
 
 static int class_before;
@@ -235,12 +262,22 @@ static void take_conninfo(conn_rec *c, conn_t *conn)
         ap_add_input_filter_handle(late_filter_handle, NULL, NULL, c);
 }
 
+/* The core's own hook, which runs later, gives the socket to the connection. */
+static int was_direct(apr_socket_t *socket)
+{
+    int fd = -1;
+
+    apr_os_sock_get(&fd, socket);
+    return vl_listener_was_direct(fd);
+}
+
 /* pre_connection hook, also for the secondary connections of HTTP/2. */
 static int pre_connection(conn_rec *c, void *csd)
 {
     conn_t *conn = apr_pcalloc(c->pool, sizeof(*conn));
 
     conn->conninfo = c->master ? NULL : vl_newconn_begin(csd);
+    conn->is_accepted = !c->master && was_direct(csd);
     if (c->master)
         conn->master = ap_get_module_config(c->master->conn_config,
                                             &vhostlimit_module);
@@ -250,7 +287,40 @@ static int pre_connection(conn_rec *c, void *csd)
     apr_pool_cleanup_register(c->pool, conn, conn_cleanup,
                               apr_pool_cleanup_null);
     ap_add_output_filter_handle(end_filter_handle, conn, NULL, c);
-    vl_hooks_net_add(c, conn);
+    if (!vl_engage_is_dormant(vl_child.shm))
+        vl_hooks_net_add(c, conn);
+    return OK;
+}
+
+/* The hook of mod_reqtimeout runs after this module's (vl_hooks_conn_register()), so after the handshake.
+ * The acceptor applies its limit to connections that it accepts. For others it limits each read. */
+static void limit_handshake(conn_rec *c, conn_t *conn)
+{
+    apr_int64_t us = vl_conf_get(c->base_server)->head_time.handshake.initial_us;
+
+    conn->limits_handshake = conn->is_accepted && us && us < c->base_server->timeout;
+    if (conn->limits_handshake)
+        apr_socket_timeout_set(ap_get_conn_socket(c), us);
+}
+
+/* process_connection hook, before the TLS handshake. A connection that the MPM has accepted
+ * while the server was dormant goes to the acceptor if the server is engaged before any byte of
+ * it was read. */
+static int return_accepted(conn_rec *c)
+{
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+
+    if (!conn || conn->is_processed)
+        return DECLINED;
+    conn->is_processed = 1;
+    if (!conn->is_accepted || vl_engage_is_dormant(vl_child.shm)
+        || !vl_newconn_return(vl_socket_of(c))) {
+        limit_handshake(c, conn);
+        return DECLINED;
+    }
+    c->aborted = 1;             /* the MPM closes its descriptor, and sends nothing */
+    c->keepalive = AP_CONN_CLOSE;
+    c->cs->state = CONN_STATE_LINGER;
     return OK;
 }
 
@@ -261,15 +331,58 @@ static void begin_lease(conn_rec *c, conn_t *conn)
     apr_int64_t timeout_us = conn->grant.timeout_us;
     vl_client_id_t client = conn->grant.ticket.client;
 
-    conn->lease = vl_lease_make(c, &conn->grant, is_ready(conn));
+    conn->lease = vl_lease_make(c, &conn->grant, is_cleartext(c, conn));
     /* A parked connection has no thread. Under worker the lease counts its thread. */
     if (vl_lease_parks() || vl_lease_has_thread())
         vl_request_unoccupy(&conn->grant);
-    if (conn->conninfo && conn->conninfo->http2
+    if ((conn->conninfo ? conn->conninfo->http2 : conn->is_http2)
         && ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
         vl_lease_begin_http2(conn->lease);
     else if (timeout_us)
         vl_lease_set_account(conn->lease, account, timeout_us, &client);
+}
+
+void vl_hooks_conn_lease(conn_rec *c)
+{
+    conn_t *conn = ap_get_module_config(c->conn_config, &vhostlimit_module);
+
+    if (conn->lease)
+        return;
+    begin_lease(c, conn);
+    vl_lease_was_idle(conn->lease);
+    if (conn->account)
+        vl_lease_set_account(conn->lease, conn->account - 1, conn->client_conf->queue_timeout,
+                             &conn->client);
+}
+
+/* Returns 1 if a connection without TLS, which the acceptor has not seen, begins with HTTP/2. Reads
+ * what mod_http2 would read next. */
+static int begins_http2(conn_rec *c)
+{
+    static const char preface[] = "PRI * HTTP/2.0";
+    apr_bucket_brigade *bb;
+    apr_size_t n = sizeof(preface) - 1;
+    char bytes[sizeof(preface)];
+    int begins;
+
+    if (!ap_is_allowed_protocol(c, NULL, NULL, "h2c"))
+        return 0;
+    bb = apr_brigade_create(c->pool, c->bucket_alloc);
+    begins = ap_get_brigade(c->input_filters, bb, AP_MODE_SPECULATIVE, APR_BLOCK_READ, 24)
+             == APR_SUCCESS && apr_brigade_flatten(bb, bytes, &n) == APR_SUCCESS
+             && n > 2 && !memcmp(bytes, preface, n);
+    apr_brigade_destroy(bb);
+    return begins;
+}
+
+/* Returns 1 if the MPM handles the connection as it does without this module. */
+static int is_left_to_mpm(conn_rec *c, conn_t *conn, int is_http1)
+{
+    if (is_http1 && !conn->lease && !conn->conninfo && !c->keepalives && is_cleartext(c, conn))
+        conn->is_http2 = begins_http2(c);
+    return is_http1 && !conn->is_http2 && vl_engage_has_room(vl_child.shm, conn->account) && !conn->grant.holds
+           && !conn->grant.occupies && !conn->grant.refused
+           && (!conn->lease || vl_lease_rest(conn->lease));
 }
 
 /* process_connection hook, after the TLS handshake. Over HTTP/2 the handshake ends here,
@@ -282,15 +395,26 @@ static int process_connection(conn_rec *c)
 
     if (!conn || c->master)
         return DECLINED;
+    if (conn->limits_handshake)
+        apr_socket_timeout_set(ap_get_conn_socket(c), c->base_server->timeout);
+    conn->limits_handshake = 0;
     is_http1 = !strcmp(ap_get_protocol(c), AP_PROTOCOL_HTTP1);
     if (!is_http1)
         vl_handshake_end(&conn->handshake);
+    if (is_left_to_mpm(c, conn, is_http1))
+        return DECLINED;
+    if (!conn->has_filters)
+        vl_hooks_net_add(c, conn);
     is_first = !conn->lease;
-    if (is_first)
+    if (is_first && c->keepalives)
+        vl_hooks_conn_lease(c);
+    else if (is_first)
         begin_lease(c, conn);
     rc = vl_lease_process(conn->lease);
     /* The handshake and the frames of HTTP/2 are charged already. */
-    if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
+    if (!is_http1 && conn->account && vl_engage_is_dormant(vl_child.shm))
+        vl_request_measure_listed(conn->account - 1, 0);
+    else if (rc != DECLINED && ((is_first && !is_ready(conn)) || !is_http1))
         vl_request_forget_thread();
     if (!vl_lease_parks() && !is_http1)
         vl_request_drop_grant(conn);
@@ -323,6 +447,7 @@ void vl_hooks_conn_register(void)
     /* Before any request of the connection exists, so that the request's filters are
      * chained behind these. Secondary connections (HTTP/2) come here too. */
     ap_hook_pre_connection(pre_connection, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_process_connection(return_accepted, NULL, tls, APR_HOOK_REALLY_FIRST);
     ap_hook_process_connection(process_connection, tls, http2,
                                APR_HOOK_MIDDLE);
     ap_hook_pre_close_connection(pre_close, NULL, NULL, APR_HOOK_REALLY_FIRST);

@@ -281,6 +281,7 @@ static apr_status_t filter_input(ap_filter_t *f, apr_bucket_brigade *bb,
 
 void vl_hooks_net_add(conn_rec *c, conn_t *conn)
 {
+    conn->has_filters = 1;
     ap_add_output_filter_handle(c->master ? stream_output_handle : output_handle,
                                 conn, NULL, c);
     ap_add_input_filter_handle(input_handle, conn, NULL, c);

@@ -13,6 +13,7 @@
 
 #include "base/vl_clock.h"
 #include "config/vl_sharing.h"
+#include "core/vl_engage.h"
 #include "core/vl_thread.h"
 
 /* Average CPU time of the account's requests, us, from which a thread moves into the
@@ -27,17 +28,110 @@
  * the next request's cost. */
 static __thread struct {
     int known;                  /* us is where the next request begins */
+    int forgotten;              /* it was known before. Else the thread is new, and 0 is right */
     apr_int64_t us;
 } last_end;
 
+/* --- CPU time of listed requests: the clock is read once for many ----------- */
+
+/* The clock is read after so many requests, ... */
+#define LISTED_MOST 256
+/* ... or so many accounts, or after a request that took so long. */
+#define LISTED_ACCOUNTS 16
+#define LISTED_LONG_US 5000
+
+static __thread struct {
+    apr_uint32_t requests, accounts;
+    struct {
+        apr_uint32_t account, requests;
+        apr_uint64_t busy_us;
+    } of[LISTED_ACCOUNTS];
+} listed;
+
+static void count_listed(apr_uint32_t account, apr_uint64_t busy_us)
+{
+    apr_uint32_t i;
+
+    for (i = 0; i < listed.accounts && listed.of[i].account != account; i++)
+        ;
+    if (i == listed.accounts) {
+        listed.of[i].account = account;
+        listed.of[i].requests = 0;
+        listed.of[i].busy_us = 0;
+        listed.accounts++;
+    }
+    listed.of[i].requests++;
+    listed.of[i].busy_us += busy_us;
+    listed.requests++;
+}
+
+/* Charges the accounts for the CPU time of the thread since the last reading, in proportion to
+ * their requests. */
+static void charge_listed(apr_uint64_t us)
+{
+    apr_uint32_t i;
+
+    for (i = 0; i < listed.accounts; i++)
+        vl_engage_charge(vl_child.shm, listed.of[i].account, listed.of[i].requests,
+                         listed.of[i].busy_us, us * listed.of[i].requests / listed.requests);
+    listed.requests = listed.accounts = 0;
+}
+
+/* Returns what the thread has used since the last reading. */
+static apr_uint64_t read_clock(void)
+{
+    apr_int64_t before_us = last_end.us, us;
+
+    last_end.us = vl_meter_thread_us();
+    us = last_end.known || !last_end.forgotten ? last_end.us - before_us : 0;
+    last_end.known = 1;
+    return us > 0 ? (apr_uint64_t)us : 0;
+}
+
+/* The part of earlier, short requests is what is known of requests of their accounts. */
+static apr_uint64_t charge_long(apr_uint32_t account, apr_uint64_t busy_us)
+{
+    apr_uint64_t us = read_clock(), earlier_us = 0;
+    apr_uint32_t i;
+
+    for (i = 0; i < listed.accounts; i++)
+        earlier_us += (apr_uint64_t)listed.of[i].requests
+                      * vl_slot_estimate(vl_child.shm, listed.of[i].account);
+    if (earlier_us > us)
+        earlier_us = us;
+    if (listed.requests)
+        charge_listed(earlier_us);
+    vl_engage_charge(vl_child.shm, account, 1, busy_us, us - earlier_us);
+    return us - earlier_us;
+}
+
+apr_uint64_t vl_request_measure_listed(apr_uint32_t account, apr_int64_t busy_us)
+{
+    apr_uint64_t us = busy_us > 0 ? (apr_uint64_t)busy_us : 0;
+
+    if (us >= LISTED_LONG_US)
+        return charge_long(account, us);
+    if (!last_end.known && last_end.forgotten)
+        read_clock();
+    count_listed(account, us);
+    if (listed.requests >= LISTED_MOST || listed.accounts == LISTED_ACCOUNTS)
+        charge_listed(read_clock());
+    return 0;
+}
+
 apr_int64_t vl_request_thread_us(void)
 {
+    if (listed.requests)
+        charge_listed(read_clock());
     return last_end.known ? last_end.us : vl_meter_thread_us();
 }
 
 void vl_request_forget_thread(void)
 {
+    if (listed.requests)
+        charge_listed(read_clock());
     last_end.known = 0;
+    last_end.forgotten = 1;
 }
 
 /* The request may end on another thread, whose clock says nothing about it. */
@@ -46,6 +140,13 @@ void vl_request_stop_clock(req_t *req)
     if (req->measured || !pthread_equal(req->thread, pthread_self()))
         return;
     req->measured = 1;
+    if (req->state == REQ_LISTED) {
+        req->cpu_us = (apr_int64_t)vl_request_measure_listed(
+            req->account, vl_clock_us() - req->started);
+        if (!req->cpu_us)
+            req->cpu_us = vl_slot_estimate(vl_child.shm, req->account);
+        return;
+    }
     last_end.us = vl_meter_thread_us();
     last_end.known = 1;
     req->cpu_us = last_end.us - req->cpu_start;
@@ -77,8 +178,11 @@ void vl_request_leave_groups(void)
  * a thread whose clock says nothing it is the account's estimate. */
 static apr_uint64_t take_thread_us(apr_uint32_t account)
 {
-    apr_int64_t began_us = last_end.us;
+    apr_int64_t began_us;
 
+    if (listed.requests)
+        charge_listed(read_clock());
+    began_us = last_end.us;
     if (!last_end.known)
         return vl_slot_estimate(vl_child.shm, account);
     last_end.us = vl_meter_thread_us();
@@ -269,7 +373,8 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 
     /* vl_waiters_wait() counts the thread itself, and overwrites the grant. */
     vl_request_unoccupy(&grant);
-    if (!grant.holds && !grant.refused && vl_request_is_limited(conf)) {
+    if (!grant.holds && !grant.refused && vl_request_lease(req->conn)
+        && vl_request_is_limited(conf)) {
         if (req->conn->master && vl_lease_parks())
             get_stream_slot(req, conf, &grant);
         else
@@ -279,6 +384,28 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
         return vl_slot_enter(vl_child.shm, req->account, &req->admission);
     admit_with_grant(req, &grant, conf);
     return APR_SUCCESS;
+}
+
+int vl_request_list(req_t *req, const vl_conf_t *conf)
+{
+    const conn_t *conn = req->conn;
+    int is_stream = conn->master != NULL;
+
+    if (conn->grant.holds || conn->grant.occupies || conn->grant.refused
+        || !vl_engage_is_dormant(vl_child.shm))
+        return 0;
+    req->task = vl_meter_list(req->account, is_stream ? -1 : vl_socket_of(req->r->connection),
+                              is_stream);
+    if (req->task == VL_TASKS_MAX)
+        return 0;
+    vl_engage_count(vl_child.shm, req->account);
+    req->state = REQ_LISTED;
+    req->started = vl_clock_us();
+    req->thread = pthread_self();
+    vl_place_thread(vl_child.place, VL_PLACE_NONE);
+    vl_place_fork_for(vl_child.place, conf->account);
+    req->conn->current = req;
+    return 1;
 }
 
 void vl_request_begin(req_t *req, const vl_conf_t *conf)
@@ -330,11 +457,26 @@ static void charge_gained(const req_t *req, apr_uint64_t us)
     vl_slot_charge_client(vl_child.shm, req->gained.account, &req->gained.client, us, 0);
 }
 
+/* The cost of a request that got a slot while it ran is charged like that of the others. */
+static void end_listed(req_t *req)
+{
+    vl_ticket_t ticket;
+    int holds = vl_meter_unlist(req->task, &ticket);
+
+    vl_request_stop_clock(req);
+    req->state = REQ_ENDED;
+    if (holds)
+        vl_waiters_end(&ticket, NULL);
+    vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
+}
+
 void vl_request_end(req_t *req)
 {
     vl_cost_t cost;
     apr_uint64_t charged;
 
+    if (req->state == REQ_LISTED)
+        end_listed(req);
     if (!vl_request_is_counted(req))
         return;
     vl_request_go_on(req);
@@ -349,5 +491,6 @@ void vl_request_end(req_t *req)
     charged = vl_waiters_end(&req->admission.ticket, &cost);
     charge_gained(req, charged);
     vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
-    vl_lease_charge(vl_request_lease(req->conn), charged);
+    if (vl_request_lease(req->conn))
+        vl_lease_charge(vl_request_lease(req->conn), charged);
 }

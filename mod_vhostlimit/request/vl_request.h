@@ -35,7 +35,9 @@
  *
  *   new     --VhostLimitExempt---------------------------> EXEMPT
  *           --refused, or its site cannot be counted-----> REFUSED
+ *           --the server is dormant----------------------> LISTED
  *           --admitted, or mode DryRun-------------------> RUNNING
+ *   LISTED  --end-of-request bucket, or its pool ends----> ENDED
  *   RUNNING --tunnel or server-sent events begin---------> ENDLESS
  *           --end-of-request bucket, or its pool ends----> ENDED
  *           --upgrade to h2c-----------------------------> ENDED
@@ -46,6 +48,7 @@
 typedef enum {
     REQ_EXEMPT,                 /* not limited: only conn and r are set */
     REQ_REFUSED,                /* the quick_handler hook answers it */
+    REQ_LISTED,                 /* the server was dormant at its begin (vl_engage.h) */
     REQ_RUNNING,                /* counted; holds a slot unless its meter is paused */
     REQ_ENDLESS,                /* counted; paused until its end */
     REQ_ENDED                   /* charged; holds nothing */
@@ -64,6 +67,7 @@ typedef struct req_t {
     vl_ticket_t gained;
     apr_int64_t started;        /* when it was admitted */
     vl_meter_t meter;           /* while it is counted */
+    apr_uint32_t task;          /* LISTED: its entry of the table of tasks */
     int occupies;               /* paused, and its thread is counted (vl_thread.h) */
     int is_error_page;          /* it was refused, and its ErrorDocument has got a slot */
     int is_slow;                /* its client reads or sends slowly */
@@ -87,6 +91,12 @@ typedef struct conn_t {
     apr_table_t *sent;          /* header lines of the request as sent (vl_seen.h); NULL: no
                                  * directive of its site looks at them */
     int is_last;                /* the client sends no request after this one */
+    int is_accepted;            /* the MPM accepted it, and no request of it has begun */
+    int is_http2;               /* without TLS, and the acceptor has not seen it */
+    int limits_handshake;       /* its socket has a timeout for the handshake */
+    int is_processed;           /* the MPM has run its hooks before */
+    int has_filters;            /* it has the filters of vl_hooks_net.h */
+    apr_uint32_t account;       /* 1 + that of its last request, while it has no lease */
     apr_size_t unchecked;       /* bytes passed since the socket was last checked */
     struct conn_t *master;      /* NULL unless this is a stream */
 } conn_t;
@@ -96,11 +106,14 @@ typedef struct conn_t {
 /* Returns 1 if requests of the site may have to wait. */
 int vl_request_is_limited(const vl_conf_t *conf);
 /* Returns the lease of the connection, for a stream that of its master connection. It is
- * not NULL while a request is admitted or runs. */
+ * NULL if the connection began while the server was dormant. */
 vl_lease_t *vl_request_lease(const conn_t *conn);
 /* Gets a slot, with the grant of the connection if there is one, or a refusal. It may
  * block until there is either. Returns an error if the request cannot be counted. */
 apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf);
+/* Admits a request without a slot while the server is dormant: LISTED. Returns 0 if the
+ * request has to ask for a slot. */
+int vl_request_list(req_t *req, const vl_conf_t *conf);
 /* Moves the request to RUNNING or REFUSED, as req->admission says, and makes it
  * `current`. */
 void vl_request_begin(req_t *req, const vl_conf_t *conf);
@@ -125,6 +138,10 @@ apr_int64_t vl_request_thread_us(void);
 /* The work of the calling thread since then is charged already: that reading is not
  * valid. */
 void vl_request_forget_thread(void);
+/* The calling thread has worked for the account, by `requests` listed ones or a part of its
+ * connection, for busy_us. Its CPU time is read and charged after many of them, or at once if
+ * busy_us is long. Returns the part of a request that is charged now, 0 if it is not. */
+apr_uint64_t vl_request_measure_listed(apr_uint32_t account, apr_int64_t busy_us);
 /* Sets req->cpu_us if the calling thread has worked on the request. */
 void vl_request_stop_clock(req_t *req);
 /* The thread, and the processes that it forks, work for no site from now on. */

@@ -17,8 +17,8 @@
 #include "status/vl_modules.h"
 #include "status/vl_status_int.h"
 
-/* A sampler completes a round in every second, also while no request runs. One that has
- * completed none for this long has ended or hangs. */
+/* A sampler completes a round in every second, unless no request runs. One that has completed none
+ * for this long has ended or hangs. */
 #define SAMPLER_LATE_US (5 * APR_USEC_PER_SEC)
 
 /* Accounts that are copied while the segment lock is held once. */
@@ -190,14 +190,29 @@ static void fill_row(apr_pool_t *p, const shown_t *shown,
     fill_waits(from, row);
 }
 
+static void fill_state(vl_page_t *page)
+{
+    page->engage = vl_engage_state(segment);
+    page->engage_s = apr_time_sec(vl_clock_us() - page->engage.since_us);
+}
+
+/* Returns 1 if the sampler has not worked for long, although it should have. */
+static int is_late(const vl_sampler_state_t *sampler)
+{
+    apr_int64_t since_us = sampler->round_at > sampler->woken_at ? sampler->round_at
+                                                                 : sampler->woken_at;
+
+    return __atomic_load_n(&sampler->sleeps, __ATOMIC_RELAXED) != VL_UNTIL_BEGIN
+           && vl_clock_us() - since_us > SAMPLER_LATE_US;
+}
+
 static void fill_sampler(vl_page_t *page)
 {
     static const char *const names[] = { "none", "runs", "blind" };
 
     const vl_sampler_state_t *sampler = vl_duty_sampler(segment);
 
-    page->sampler = names[vl_clock_us() - sampler->round_at > SAMPLER_LATE_US
-                          ? VL_SAMPLER_NONE : sampler->state];
+    page->sampler = names[is_late(sampler) ? VL_SAMPLER_NONE : sampler->state];
     page->sampler_us = sampler->round_us;
     page->sampled = sampler->processes;
     page->unfound = sampler->unfound;
@@ -412,6 +427,7 @@ vl_page_t *vl_status_gather(apr_pool_t *p, const server_rec *only, const char *h
     page->tree = vl_cgroup_path(cgroup);
     page->reason = vl_cgroup_reason(cgroup);
     page->outside = vl_modules_outside(cgroup);
+    fill_state(page);
     fill_sampler(page);
     page->leases = vl_fleet_state(segment);
     page->fleet = fleet_of(&page->leases);

@@ -127,6 +127,9 @@ void vl_status_auto(vl_out_t *out, const vl_page_t *page)
     vl_out_printf(out, "cgroup.backend: %s\ncgroup.path: %s\n"
                   "cgroup.reason: %s\ncgroup.outside: %s\n", page->backend,
                   page->tree, page->reason, page->outside);
+    vl_out_printf(out, "state.is: %s\nstate.why: %s\nstate.since_s: %" APR_INT64_T_FMT
+                  "\nstate.changes: %u\n", vl_engage_name(&page->engage),
+                  vl_engage_why(page->engage.why), page->engage_s, page->engage.changes);
     vl_out_printf(out, "sampler.state: %s\nsampler.round_us: %u\nsampler.processes: %u\n"
                   "sampler.unfound: %u\n", page->sampler, page->sampler_us,
                   page->sampled, page->unfound);

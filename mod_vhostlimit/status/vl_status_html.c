@@ -118,6 +118,9 @@ static void put_facts(vl_out_t *out, const vl_page_t *page)
                   (int)(up % 60), page->backend);
     vl_out_html(out, page->tree);
     vl_out_html(out, page->reason);
+    vl_out_printf(out, ", %s for %" APR_INT64_T_FMT " s%s%s", vl_engage_name(&page->engage),
+                  page->engage_s, page->engage.engaged ? " because of " : "",
+                  page->engage.engaged ? vl_engage_why(page->engage.why) : "");
     if (*page->outside)
         vl_out_printf(out, "; %s's programs are in no site's group: no limit of "
                       "a site holds for them", page->outside);

@@ -7,6 +7,7 @@
  * format writes the same copy.  So the formats need no lock. */
 
 #include "core/vl_duty.h"
+#include "core/vl_engage.h"
 #include "core/vl_fleet.h"
 #include "core/vl_hosts.h"
 #include "core/vl_metrics.h"
@@ -113,6 +114,8 @@ typedef struct vl_page_t {
     apr_uint32_t children, workers, slots, slots_auto, processors;
     const char *backend, *tree, *reason;    /* see vl_cgroup.h */
     const char *outside;            /* see vl_modules_outside() */
+    vl_engage_t engage;             /* dormant or engaged, see vl_engage.h */
+    apr_int64_t engage_s;           /* for how long */
     const char *sampler;            /* keyword: its state */
     apr_uint32_t sampler_us, sampled, unfound;  /* of vl_sampler_state_t: round_us, processes,
                                      * unfound */

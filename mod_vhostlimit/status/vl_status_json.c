@@ -40,7 +40,11 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
         put_number(out, "beyond", page->hosts.beyond);
         vl_out_text(out, "}");
     }
-    put_string(out, ",\"sampler\":{\"state\":", page->sampler);
+    put_string(out, ",\"state\":{\"is\":", vl_engage_name(&page->engage));
+    put_string(out, ",\"why\":", vl_engage_why(page->engage.why));
+    put_number(out, "since_s", (apr_uint64_t)page->engage_s);
+    put_number(out, "changes", page->engage.changes);
+    put_string(out, "},\"sampler\":{\"state\":", page->sampler);
     put_number(out, "round_us", page->sampler_us);
     put_number(out, "processes", page->sampled);
     put_number(out, "unfound", page->unfound);

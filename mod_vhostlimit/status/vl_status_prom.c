@@ -250,6 +250,15 @@ static void put_sampler(vl_out_t *out, const vl_page_t *page)
               page->unfound);
 }
 
+static void put_state(vl_out_t *out, const vl_page_t *page)
+{
+    put_gauge(out, "engaged", "1: the server is engaged, 0: it is dormant",
+              (apr_uint64_t)page->engage.engaged);
+    put_head(out, "state_changes_total", "counter",
+             "times that the server became dormant or engaged");
+    vl_out_printf(out, "vhostlimit_state_changes_total %u\n", page->engage.changes);
+}
+
 static void put_server(vl_out_t *out, const vl_page_t *page)
 {
     put_head(out, "info", "gauge", "version, MPM and cgroup backend");
@@ -269,6 +278,7 @@ static void put_server(vl_out_t *out, const vl_page_t *page)
               (apr_uint64_t)page->unenforced);
     if (page->by_host)
         put_hosts(out, page);
+    put_state(out, page);
     put_sampler(out, page);
     put_gauge(out, "fleet_held", "1: vhostlimit-fleet renews its leases",
               page->leases.until_us != 0);

@@ -292,6 +292,10 @@ page_cpu() { # <vhost> <path>
   done | sort -n | sed -n 1p
 }
 
+# The server that starts next is never dormant.
+stay_engaged() { export VHOSTLIMIT_TEST_STATE=engaged; }
+toggle_state() { export VHOSTLIMIT_TEST_STATE=toggled; }   # ... changes its state ten times a second
+
 graceful_httpd() { signal_restart graceful; }
 restart_httpd()  { signal_restart restart; }
 

@@ -22,7 +22,8 @@ static void begin(void)
     static const ctl_status_t good = {
         .module = "mod_vhostlimit/1", .mpm = "event", .children = 2, .workers = 50,
         .slots = 16, .processors = 2, .vhosts = &vhost, .nvhosts = 1,
-        .cgroup = { "v2", "/vhostlimit", "", "" }, .sampler = { "runs", 1250, 3, 0 }
+        .cgroup = { "v2", "/vhostlimit", "", "" },
+        .state = { "dormant", "slots", 60, 2 }, .sampler = { "runs", 1250, 3, 0 }
     };
     int i;
 
@@ -137,6 +138,16 @@ static void servers(void)
     ok(!count_without_remedy(), "every finding that is not good says what to do");
 }
 
+static void states(void)
+{
+    ok(finds("state", "good", "dormant for 60 s, after 2 changes"), "a dormant server");
+    status.state.is = "engaged";
+    status.state.why = "threads";
+    ok(finds("state", "good", "four fifths of the threads"), "an engaged server, and why");
+    status.state.why = "always";
+    ok(finds("state", "good", "is never dormant"), "a server that is always engaged");
+}
+
 static void samplers(void)
 {
     begin();
@@ -226,6 +237,7 @@ int main(void)
 {
     machines();
     servers();
+    states();
     samplers();
     modules();
     pools();

@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+#
+# The two states of the server: dormant while nothing is contended, and engaged.
+
+load lib/live
+
+setup() { requires event; unset VHOSTLIMIT_TEST_STATE; }
+
+state() { status_json | jq -r "[.state.is, .state.why] | join(\" \")"; }
+is_now() { [[ $(state) == "$1"* ]]; }                   # <state>
+changes() { status_json | jq .state.changes; }
+# Prints how often the threads of the server's processes have been switched to.
+switches() { local pid; for pid in $(httpd_children) $(pgrep -P "$(httpd_pid)" -x vl-sampler); do cat "/proc/$pid/task/"*/status; done | awk '/ctxt_switches/ { n += $2 } END { print n }'; }
+
+@test "a server begins dormant, and stays so while one request runs at a time" {
+  start_httpd 'VhostLimit On'
+  is "$(state)" 'dormant slots'
+  for _ in {1..30}; do get a /page.html; done >/dev/null
+  is "$(state) $(changes)" 'dormant slots 0'
+  is "$(status_of a requests)" 30
+}
+
+@test "a dormant server charges a request that computes for long, and counts those that run" {
+  start_httpd 'VhostLimit On'
+  hold_request h
+  is "$(status_of a running)" 1
+  release_request h
+  settles a running 0
+  is "$(get a /cgi/burn.sh)" 200
+  is "$(state)" 'dormant slots'
+}
+
+@test "requests that run when the server becomes engaged hold slots, and the next one waits" {
+  start_httpd 'VhostLimit On' 'VhostLimitSlots 2'
+  hold_request h1
+  is "$(state)" 'dormant slots'
+  hold_request h2 b
+  begin_request late a /page.html
+  wait_until 5 is_now 'engaged slots'
+  settles a waiting 1
+  is "$(status_of a running) $(status_of b running)" '1 1'
+  release_request h2
+  is "$(answer_of late)" 200
+  release_all
+  settles a running 0
+  wait_until 10 is_now dormant
+}
+
+@test "a site's concurrency holds in a dormant server" {
+  start_httpd 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 2'
+  hold_request h1
+  is "$(state)" 'dormant slots'
+  hold_request h2
+  is "$(get a /page.html) $(get b /page.html)" '503 200'
+  is "$(state)" 'engaged limit'
+  release_all
+  is "$(answer_of h1) $(answer_of h2)" '200 200'
+  wait_until 10 is_now dormant
+}
+
+@test "a site with a CPU cap engages the server" {
+  start_httpd 'VhostLimit On' -v 'a VhostLimitCPU 50%'
+  is "$(get b /page.html) $(state)" '200 dormant slots'
+  is "$(get a /page.html) $(state)" '200 engaged limit'
+}
+
+@test "busy threads engage the server" {
+  local i
+  start_httpd "${ONE_CHILD[@]}" 'VhostLimit On' 'VhostLimitSlots 100'
+  for i in {1..11}; do hold_request "h$i"; done
+  is "$(state)" 'dormant slots'
+  for i in {12..14}; do begin_request "h$i" b /page.html; done
+  hold_request last
+  wait_until 5 is_now 'engaged threads'
+  release_all
+  is "$(answer_of h14) $(answer_of last)" '200 200'
+  settles a running 0
+}
+
+@test "a flood engages the server, and it is dormant again afterwards" {
+  start_httpd 'VhostLimit On'
+  begin_crowd flood 60 a /cgi/nap.sh
+  wait_until 10 is_now engaged
+  is "$(get b /page.html)" 200
+  is "$(crowd_got flood)" '60 200'
+  wait_until 10 is_now dormant
+  is "$(get a /page.html)" 200
+}
+
+@test "a dormant server without requests sleeps, and has no process more than the sampler" {
+  local before
+  start_httpd 'VhostLimit On'
+  get a /page.html >/dev/null
+  time_passes 3000
+  before=$(switches)
+  time_passes 3000
+  at_most $(($(switches) - before)) 3 "switches to the server's threads"
+  is "$(pgrep -cx vl-rescue || :)" 0 "rescue processes"
+}
+
+@test "a dormant server stops its children at a graceful restart" {
+  local old
+  start_httpd 'VhostLimit On'
+  old=$(httpd_children)
+  graceful_httpd
+  all_gone() { local pid; for pid in $old; do gone "$pid" || return; done; }
+  wait_until 10 all_gone
+  is "$(get a /page.html) $(state)" '200 dormant slots'
+}
+
+@test "no request fails while the state changes ten times a second" {
+  requires ab
+  toggle_state
+  # With all workers busy Apache itself closes kept connections, and loses requests.
+  start_httpd -t 'StartServers 2' -t 'ServerLimit 2' -t 'ThreadsPerChild 32' -t 'ThreadLimit 32' -t 'MaxRequestWorkers 64' \
+    -t 'MinSpareThreads 1' -t 'MaxSpareThreads 64' 'VhostLimit On' 'MaxKeepAliveRequests 100'
+  ab -q -k -c 8 -t 22 -n 1000000 -H 'Host: a.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/kept" & kept=$!
+  ab -q -c 8 -t 22 -n 1000000 -H 'Host: b.test' "http://127.0.0.1:$(httpd_port)/page.html" >"$BATS_TEST_TMPDIR/closed"
+  wait "$kept"
+  is "$(awk '/^Failed/ { n += $3 } /^Non-2xx/ { n += $3 } END { print n + 0 }' "$BATS_TEST_TMPDIR/kept" "$BATS_TEST_TMPDIR/closed")" 0 "failed requests"
+  at_least "$(changes)" 200 "changes"
+  settles a running 0
+  settles b running 0
+}
