@@ -7,9 +7,7 @@
  *
  * [ head | account x capacity | flow x capacity | heap x capacity
  *   | child x children | cell x children x capacity | inner x capacity | clients | known
- *   | sampler
- *   | sampler
- *   | waiting x children x capacity | sleeping x children | accepting x children
+ *   | sampler | waiting x children x capacity | sleeping x children | accepting x children
  *   | tasks x children | hosts | host x max | bucket x buckets | seen ]
  *
  * Accounts 0 ... sites-1 are those of sites, the others those of hosts (vl_hosts.h).
