@@ -11,12 +11,7 @@
 root trixie php8.4-fpm=8.4.28-1~deb13u1 apache2-bin=2.4.71-1~deb13u1 curl
 
 measure() {
-  cat >"$ROOT/w/fpm.conf" <<'END'
-[global]
-error_log = /w/fpm.log
-[pool]
-user = www-data
-listen = 127.0.0.1:9000
+  fpm_pool <<'END'
 pm = ondemand
 pm.max_children = 10
 pm.process_idle_timeout = 1s

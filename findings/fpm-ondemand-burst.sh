@@ -12,12 +12,7 @@
 root trixie php8.4-fpm=8.4.28-1~deb13u1 python3
 
 measure() {
-  cat >"$ROOT/w/fpm.conf" <<'END'
-[global]
-error_log = /w/fpm.log
-[pool]
-user = www-data
-listen = 127.0.0.1:9000
+  fpm_pool <<'END'
 pm = ondemand
 pm.max_children = 10
 pm.process_idle_timeout = 60s

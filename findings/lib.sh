@@ -68,6 +68,14 @@ httpd() {
   until_listening 80
 }
 
+# fpm_pool: configures PHP-FPM with a pool at port 9000, and with the lines on stdin for it.
+fpm_pool() {
+  {
+    printf '%s\n' '[global]' 'error_log = /w/fpm.log' '[pool]' 'user = www-data' 'listen = 127.0.0.1:9000'
+    cat
+  } >"$ROOT/w/fpm.conf"
+}
+
 # until_listening PORT: waits until a server accepts connections.
 until_listening() {
   local tries

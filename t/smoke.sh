@@ -151,13 +151,13 @@ test_classifies() {
 # shares b's would all be answered after a's.
 test_shares() {
   local behind
-  parallel a 60 60 /slow >"$work/load.a" &
+  parallel a 120 120 /slow >"$work/load.a" &
   within 10 queued_at_least a 20 || { echo "the requests of a.test do not queue: $(cell a waiting) waiting"; wait; return 1; }
   parallel b 10 10 /slow >"$work/load.b"
-  behind=$((60 - $(grep -c '/slow 200$' <(grep '^a.test ' "$work/access.log"))))
+  behind=$((120 - $(grep -c '/slow 200$' <(grep '^a.test ' "$work/access.log"))))
   wait
   [[ $(sort -u "$work/load.a" "$work/load.b") == 200 ]] || { echo "answers: $(sort "$work/load.a" "$work/load.b" | uniq -c)"; return 1; }
-  ((behind >= 20)) || { echo "b.test's 10 requests were answered when a.test had only $behind of 60 left"; return 1; }
+  ((behind >= 20)) || { echo "b.test's 10 requests were answered when a.test had only $behind of 120 left"; return 1; }
 }
 queued_at_least() { (($(cell "$1" waiting) >= $2)); } # <site> <number>
 

@@ -16,8 +16,8 @@ apr_uint32_t vl_capacity_auto(const vl_shm_t *shm)
     return shm->head->processors * VL_AUTO_PER_CPU;
 }
 
-/* With automatic slots an account is within its share of CPU time, not of slots. Some are kept for accounts that hold none:
- * they would wait for the end of a request otherwise, however little they ask for. An account
+/* With automatic slots an account is within its share of CPU time, not of slots. Some are kept
+ * for accounts that hold none: they would wait for the end of a request otherwise, however little they ask for. An account
  * that is not first leaves them free too. Otherwise one with a small weight, which often holds
  * none, would get more than its share. Slots are counted in thousandths. */
 int vl_capacity_may_take_slot(const vl_shm_t *shm, apr_uint32_t account, int is_first)

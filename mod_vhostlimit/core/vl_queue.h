@@ -7,13 +7,13 @@
  *
  * A flow (an account) only has a number of waiting and running requests and a virtual time.
  * The caller keeps the requests. Pure: no lock, no memory of its own, and no clock except
- * for the members backlog_us and ended_us. Head, flows and heap may be in memory that other processes share;
- * the view (vl_queue_t) holds this process's pointers to them. Lock: the caller's (the segment
- * lock).
+ * for the members backlog_us and ended_us. Head, flows and heap may be in memory that other
+ * processes share; the view (vl_queue_t) holds this process's pointers to them. Lock: the
+ * caller's (the segment lock).
  *
- * Depth counts runnable work, unless the administrator has set it. A running request counts as its flow's duty: the part of its
- * time in which it wants a processor, as the sampler measures it (vl_duty.h). A request that
- * sleeps holds nearly no slot.
+ * Depth counts runnable work, unless the administrator has set it. A running request counts as
+ * its flow's duty: the part of its time in which it wants a processor, as the sampler measures
+ * it (vl_duty.h). A request that sleeps holds nearly no slot.
  *
  * Virtual time is service received, divided by weight: cost * VL_VT_UNIT / weight. The cost
  * of a request is known only at its end. So its flow is charged an estimate (a moving
@@ -113,9 +113,9 @@ void vl_queue_set_duty(vl_queue_t *q, apr_uint32_t flow, apr_uint32_t duty,
 apr_uint32_t vl_queue_duty(const vl_queue_t *q, apr_uint32_t flow);
 /* Returns how many thousandths of a slot are free. */
 apr_uint32_t vl_queue_free(const vl_queue_t *q);
-/* Returns 1 if the flow's duty is at most VL_DUTY_SLEEPS_LONG, and its load for its weight, with one more of them,
- * is well below the heaviest flow's. */
 #define VL_DUTY_SLEEPS_LONG 250
+/* Returns 1 if the flow's duty is at most VL_DUTY_SLEEPS_LONG, and its load for its weight, with
+ * one more request, is well below the heaviest flow's. */
 int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
 /* Requests of a flow sleep for part of their time if its duty is at most this, permille. What
  * they hold of a slot is an average: at this moment all may be asleep, or none. */
@@ -125,8 +125,8 @@ int vl_queue_is_light(const vl_queue_t *q, apr_uint32_t flow);
  *   - The heaviest flow's requests sleep, and this flow's load is within its weight's part of
  *     the slots. Processors would be idle otherwise while requests wait.
  *   - This flow is first, and its requests sleep. The kernel divides the processors by what is
- *     awake at the moment, so its load has to be above its part for it to get its share: up to four fifths of the
- *     slots, whatever others hold. */
+ *     awake at the moment, so its load has to be above its part for it to get its share: up to
+ *     four fifths of the slots, whatever others hold. */
 int vl_queue_has_own(const vl_queue_t *q, apr_uint32_t flow, int is_first);
 /* Returns 1 if the flow may have more than the slots, or those that are kept free: the heaviest
  * flow has kept its own for long and this flow's load is well below. Slots are not taken back. So

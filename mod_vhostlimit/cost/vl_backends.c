@@ -958,7 +958,6 @@ static apr_uint32_t runs_of(vl_backends_t *b, backend_t *backend, apr_uint32_t a
     return 0;
 }
 
-
 static vl_wait_for_e look_at_backend(vl_backends_t *b, backend_t *backend, apr_uint32_t account,
                                      apr_uint64_t inode, pid_t pid, pid_t tid, int depth,
                                      apr_uint32_t *ret_runs)

@@ -65,9 +65,9 @@ vl_wait_for_e vl_backends_look(vl_backends_t *b, apr_uint32_t account, pid_t pid
 
 /* Division of back ends that accounts share: vl_backends_moment() reads the CPU times of their
  * processes, and returns 0 if this round has looked at none, nor at programs of which the kernel
- * keeps no count. Otherwise the caller sleeps for
- * VL_MOMENT_US, looks at the requests that have begun since, and calls vl_backends_end(). The
- * moment is longer than a few time slices: a process that wakes up is run first. */
+ * keeps no count. Otherwise the caller sleeps for VL_MOMENT_US, looks at the requests that have
+ * begun since, and calls vl_backends_end(). The moment is longer than a few time slices: the
+ * kernel first runs a process that wakes up. */
 #define VL_MOMENT_US 5000
 int vl_backends_moment(vl_backends_t *b);
 void vl_backends_end(vl_backends_t *b);
