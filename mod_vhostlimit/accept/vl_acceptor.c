@@ -112,10 +112,10 @@ static struct {
 
 /* --- listening ------------------------------------------------------------ */
 
-/* Its address is the source of events of vl_lease_input_fd(). */
-static const int lease_input;
+/* Their addresses are the sources of events of vl_lease_input_fd(), and of the socket for transfers. */
+static const int lease_input, transfer_input;
 
-/* source: the listener, the connection or &lease_input; NULL: the wake-up descriptor.  Returns
+/* source: the listener, the connection or one of these; NULL: the wake-up descriptor.  Returns
  * 0, or -1 and errno: the kernel has no memory or no watch left (epoll_ctl(2)). */
 static int watch(int fd, apr_uint32_t events, const void *source)
 {
@@ -149,6 +149,8 @@ static void stop_listening(acceptor_state_e state)
     int i;
 
     set_accepting(0, 0);
+    if (acceptor.state == DORMANT)
+        epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_DEL, vl_child.transfer_pair[0], NULL);
     for (i = 0; acceptor.state == LISTENING && i < acceptor.listeners->n; i++)
         epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_DEL, acceptor.listeners->fds[i],
                   NULL);
@@ -287,15 +289,17 @@ static void follow(void)
     int rests = !acceptor.is_prefork && !acceptor.cannot_rest
                 && vl_engage_is_dormant(vl_child.shm);
 
-    if (rests && acceptor.state != DORMANT) {
+    if (rests && acceptor.state != DORMANT && acceptor.state != FULL) {
         stop_listening(DORMANT);
+        /* The sender may have other shared memory, so that it cannot wake this acceptor. */
+        watch(vl_child.transfer_pair[0], EPOLLIN | EPOLLEXCLUSIVE, &transfer_input);
         acceptor.rests_since_us = vl_clock_us();
         acceptor.cannot_rest = !vl_listener_child_let_mpm(1);
         rests = !acceptor.cannot_rest;
     }
     if (!rests && acceptor.state == DORMANT) {
         vl_listener_child_let_mpm(0);
-        acceptor.state = PAUSED;
+        stop_listening(PAUSED);
         resume_listening();
     }
 }
@@ -340,7 +344,7 @@ static void handle_wake_up(void)
     follow();
     if (acceptor.state == STANDBY && !vl_shm_child_is_standby(vl_child.shm, vl_clock_us()))
         resume_listening();
-    if (acceptor.state == LISTENING || acceptor.state == STANDBY || acceptor.state == DORMANT)
+    if (acceptor.state == LISTENING || acceptor.state == STANDBY)
         receive_transfers();
 }
 
@@ -370,6 +374,8 @@ static void wait_for_events(void)
             handle_wake_up();
         else if (source == &lease_input)
             vl_lease_handle_input();
+        else if (source == &transfer_input)
+            receive_transfers();
         else if (is_listener(source))
             accept_batch((int)((const int *)source - acceptor.listeners->fds));
         else
@@ -557,15 +563,12 @@ static void tick(apr_int64_t now_us)
     vl_engage_tick(vl_child.shm, now_us);
     follow();
     tend_rescue(now_us);
-    if (acceptor.state == DORMANT) {
-        receive_transfers();
-    }
-    else if (acceptor.is_prefork) {
+    if (acceptor.is_prefork) {
         vl_relay_acceptor_tidy(vl_child.shm, vl_child.relay_pair, now_us);
         resume_listening();
         receive_transfers();
     }
-    else {
+    else if (acceptor.state != DORMANT) {
         balance(mpm_stalled, now_us);
     }
 }

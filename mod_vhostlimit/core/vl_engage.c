@@ -124,7 +124,7 @@ static void engage(vl_shm_t *shm, vl_engaged_e why)
     apr_uint32_t c;
     int is_first;
 
-    if (vl_segment_lock_child(shm) != APR_SUCCESS)
+    if (vl_segment_lock(shm) != APR_SUCCESS)
         return;
     is_first = vl_engage_is_dormant(shm);
     if (is_first) {
@@ -132,6 +132,8 @@ static void engage(vl_shm_t *shm, vl_engaged_e why)
         for (c = 0; c < shm->head->columns; c++)
             adopt_child_locked(shm, c);
     }
+    if (why == VL_ENGAGED_ALWAYS)
+        state_of(shm)->why = why;
     vl_segment_unlock(shm);
     if (is_first)
         tell(shm);
@@ -227,11 +229,13 @@ void vl_engage_post_config(vl_shm_t *shm, int may_rest)
 
 /* --- lines ------------------------------------------------------------------ */
 
-/* Returns 1 if more than four fifths of this child's threads are busy. */
+/* Returns 1 if more than four fifths of this child's threads are busy. HTTP/2 connections occupy
+ * theirs while their streams run. */
 static int threads_are_short(const child_t *child)
 {
     apr_uint32_t busy = __atomic_load_n(&child->listed, __ATOMIC_RELAXED)
-                        + __atomic_load_n(&child->accepted, __ATOMIC_RELAXED);
+                        + __atomic_load_n(&child->accepted, __ATOMIC_RELAXED)
+                        + __atomic_load_n(&child->occupied, __ATOMIC_RELAXED);
 
     return busy * 5 > child->threads * 4;
 }
@@ -269,6 +273,11 @@ int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1)
 void vl_engage_threads_are_short(vl_shm_t *shm)
 {
     engage(shm, VL_ENGAGED_THREADS);
+}
+
+void vl_engage_always(vl_shm_t *shm)
+{
+    engage(shm, VL_ENGAGED_ALWAYS);
 }
 
 void vl_engage_accepted(vl_shm_t *shm)

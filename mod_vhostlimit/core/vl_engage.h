@@ -63,6 +63,8 @@ int vl_engage_is_dormant(const vl_shm_t *shm);
 int vl_engage_has_room(vl_shm_t *shm, apr_uint32_t account_1);
 /* Engages the server because threads of mod_http2 are short. */
 void vl_engage_threads_are_short(vl_shm_t *shm);
+/* Engages the server until its next restart: this child has no acceptor. */
+void vl_engage_always(vl_shm_t *shm);
 /* Counts a connection that the MPM has accepted while the server is dormant, or uncounts it
  * when its first request begins, or it ends. */
 void vl_engage_accepted(vl_shm_t *shm);

@@ -136,7 +136,7 @@ static void begin_run(vl_lease_t *lease)
     vl_waiters_lock();
     lease->has_worker = 1;
     lease->is_measured = !vl_engage_is_dormant(vl_leases.shm);
-    if (lease->http2 && lease->is_measured)
+    if (lease->http2)
         vl_lease_count_thread(lease);
     vl_waiters_unlock();
     if (!lease->http2)
@@ -528,7 +528,7 @@ void vl_lease_set_account(vl_lease_t *lease, apr_uint32_t account,
     /* A stream may call this when the connection has no worker of the MPM. A worker that
      * takes the connection up later counts its thread then. Under worker the connection
      * keeps its thread until it ends. */
-    if (vl_leases.parks ? lease->has_worker && lease->http2 && lease->is_measured
+    if (vl_leases.parks ? lease->has_worker && lease->http2
                      : lease->http2 || vl_lease_has_thread())
         vl_lease_count_thread(lease);
     vl_waiters_unlock();

@@ -52,7 +52,7 @@ static void begin_idle(ap_filter_t *f, conn_t *conn, apr_bucket_brigade *bb)
 {
     conn_rec *c = f->c;
 
-    if (c->master || vl_lease_parks() || c->keepalive != AP_CONN_KEEPALIVE
+    if (c->master || vl_lease_parks() || !conn->lease || c->keepalive != AP_CONN_KEEPALIVE
         || c->aborted)
         return;
     if (vl_lease_begin_idle(conn->lease) || has_input(c, bb))
