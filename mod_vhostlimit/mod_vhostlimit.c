@@ -371,6 +371,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
     vl_conf_post_config(main_server);
     vl_remoteip_post_config(pconf);
     vl_headtime_post_config(main_server);
+    vl_hooks_post_config();
     is_restart = kept_find() != NULL;
     kept = kept_get(main_server);
     if (kept)

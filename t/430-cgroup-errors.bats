@@ -285,6 +285,7 @@ need_cc() { need_program cc; }
 
 @test "a request that cannot be counted is served" {
   requires cc
+  stay_engaged  # a dormant server counts without the lock
   start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'LogLevel vhostlimit:debug'
   is "$(get a /)" 200
   error_log_has VL0007
@@ -308,6 +309,7 @@ need_cc() { need_program cc; }
 
 @test "VhostLimitOnError closed refuses requests that cannot be counted, until they can be" {
   requires cc
+  stay_engaged
   start_without_lock 'VhostLimit On' 'VhostLimitCgroup off' 'VhostLimitOnError closed' 'VhostLimitStatusCode 429' \
     -v 'c VhostLimit Off'
   is "$(get a /) $(get c /)" '429 200'

@@ -75,6 +75,7 @@ without() { # <mpm> <what>...
 }
 
 @test "a child without a rescue process says so and serves, and its death loses only what it queued" {
+  stay_engaged  # a dormant server starts none
   start_frail 'VhostLimit On' "VhostLimitQueue 100 $((10 * SLOWER))s" -v 'b VhostLimitConcurrency 1'
   runs_short clone
   new_children

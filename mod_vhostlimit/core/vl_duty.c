@@ -215,6 +215,21 @@ apr_uint32_t vl_duty_call(const vl_shm_t *shm, int port)
     return __atomic_load_n(&shm->sampler->calls[port], __ATOMIC_ACQUIRE);
 }
 
+void vl_duty_begin_backend(vl_shm_t *shm)
+{
+    vl_sampler_state_t *sampler = shm->sampler;
+
+    if (!__atomic_load_n(&sampler->backend_began, __ATOMIC_RELAXED))
+        __atomic_store_n(&sampler->backend_began, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&sampler->sleeps, __ATOMIC_SEQ_CST) == VL_UNTIL_ENGAGED)
+        vl_duty_wake_sampler(shm);
+}
+
+int vl_duty_backend_began(vl_shm_t *shm)
+{
+    return __atomic_exchange_n(&shm->sampler->backend_began, 0, __ATOMIC_ACQ_REL);
+}
+
 /* vl_duty_see_fn */
 static void note_any(void *data, pid_t pid, apr_uint32_t child, apr_uint32_t i,
                      const task_t *task)
@@ -230,7 +245,8 @@ static int must_not_sleep(vl_shm_t *shm, vl_until_e until)
 
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (until == VL_UNTIL_ENGAGED)
-        return __atomic_load_n(&shm->head->engage.engaged, __ATOMIC_ACQUIRE);
+        return __atomic_load_n(&shm->head->engage.engaged, __ATOMIC_ACQUIRE)
+               || __atomic_load_n(&shm->sampler->backend_began, __ATOMIC_ACQUIRE);
     if (until == VL_UNTIL_BEGIN)
         vl_duty_tasks(shm, note_any, &any);
     return any;

@@ -69,6 +69,7 @@ typedef enum {
 typedef struct vl_sampler_state_t {
     vl_sampler_e state;
     apr_int64_t round_at;           /* when it last completed a round, us */
+    int backend_began;              /* see vl_duty_begin_backend() */
     apr_int64_t woken_at;           /* when a request or the server last woke it, us */
     apr_uint32_t round_us;          /* CPU time of a round, average */
     apr_uint32_t processes;         /* back-end processes that it watches */
@@ -91,6 +92,10 @@ void vl_duty_fill(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t word, int client_f
                   int port);
 /* Ends the sampler's sleep. */
 void vl_duty_wake_sampler(vl_shm_t *shm);
+/* A listed request begins that may wait for a back end: the sampler of a dormant server looks. */
+void vl_duty_begin_backend(vl_shm_t *shm);
+/* Sampler: returns 1 if that has happened since the last call. */
+int vl_duty_backend_began(vl_shm_t *shm);
 /* paused: the request of entry i has given its slot back. */
 void vl_duty_pause(vl_shm_t *shm, apr_uint32_t i, int paused);
 
@@ -138,7 +143,7 @@ int vl_duty_spent(const vl_shm_t *shm, apr_uint32_t account, apr_uint32_t *i,
 /* Sampler: its state, which it writes. Others read it. */
 vl_sampler_state_t *vl_duty_sampler(const vl_shm_t *shm);
 /* Sampler: sleeps for up to timeout_us (0: without an end), or until a request begins, calls are
- * wanted, or the server becomes engaged. */
+ * wanted, or the server becomes engaged or vl_duty_begin_backend() was called. */
 typedef enum { VL_UNTIL_TIME, VL_UNTIL_BEGIN, VL_UNTIL_CALLS, VL_UNTIL_ENGAGED } vl_until_e;
 void vl_duty_sleep(vl_shm_t *shm, apr_int64_t timeout_us, vl_until_e until);
 

@@ -412,6 +412,11 @@ apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_
     return rv;
 }
 
+apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account)
+{
+    return __atomic_load_n(&shm->accounts[account].thread_us, __ATOMIC_RELAXED);
+}
+
 apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account)
 {
     return __atomic_load_n(&shm->queue.flows[account].estimate_us,

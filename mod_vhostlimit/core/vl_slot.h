@@ -113,6 +113,8 @@ apr_status_t vl_slot_continue(vl_shm_t *shm, apr_uint32_t account, unsigned flag
  * calls run as other requests do; beyond that, returns APR_EAGAIN. */
 apr_status_t vl_slot_call(vl_shm_t *shm, apr_uint32_t account, vl_ticket_t *ret_ticket);
 
+/* Returns the average CPU time of a request of the account in its thread, us. Takes no lock. */
+apr_uint32_t vl_slot_thread_us(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the estimated cost of a request of the account, us of CPU time. Takes no lock. */
 apr_uint32_t vl_slot_estimate(const vl_shm_t *shm, apr_uint32_t account);
 /* Returns the number of queued requests and connections of the account in all children.

@@ -83,7 +83,7 @@ typedef struct sampler_t {
     int n_children;
     vl_duty_t *duties;
     int sees;                       /* the kernel answers questions about sockets */
-    int saw_backend;                /* a request waited for a back end in this round */
+    apr_int64_t backend_us;         /* when a request last waited for a back end, or began to */
     int denied;                     /* ... but not about other users' processes */
     struct {
         int port;
@@ -191,7 +191,8 @@ static apr_uint32_t look(sampler_t *s, const entry_t *entry, int *ret_idle)
     for (i = 0; i < waits.n; i++)
         *ret_idle |= waits.fd[i] == task->client_fd;
     *ret_idle |= !has_backend;
-    s->saw_backend |= has_backend;
+    if (has_backend)
+        s->backend_us = s->now_us;
     return most;
 }
 
@@ -377,7 +378,7 @@ static void take_round(sampler_t *s)
     s->round++;
     s->now_us = vl_clock_us();
     s->n_entries = s->n_active = 0;
-    s->n_children = s->denied = s->saw_backend = 0;
+    s->n_children = s->denied = 0;
     vl_duty_tasks(s->shm, list, s);
     s->stride = 1 + s->n_entries / LOOKS_MOST;
     vl_backends_begin(s->backends, s->now_us, s->children, s->n_children, s->stride);
@@ -417,16 +418,23 @@ static void allocate(sampler_t *s, apr_pool_t *p)
     s->calls = vl_pages_make(p, CALLS_MOST, sizeof(*s->calls));
 }
 
+/* Returns 1 if the server is dormant, and its requests wait for no back end. */
+static int rests(sampler_t *s)
+{
+    if (vl_duty_backend_began(s->shm))
+        s->backend_us = vl_clock_us();
+    return vl_engage_is_dormant(s->shm) && vl_clock_us() - s->backend_us > DORMANT_US;
+}
+
 static void sleep_between(sampler_t *s, apr_int64_t us)
 {
+    if (rests(s))
+        vl_duty_sleep(s->shm, DORMANT_US, VL_UNTIL_ENGAGED);
     if (!s->n_entries) {
-        if (!s->saw_backend && vl_engage_is_dormant(s->shm))
-            vl_duty_sleep(s->shm, DORMANT_US, VL_UNTIL_ENGAGED);
-        vl_duty_sleep(s->shm, vl_engage_is_dormant(s->shm) ? 0 : IDLE_US, VL_UNTIL_BEGIN);
+        vl_duty_sleep(s->shm, rests(s) ? 0 : IDLE_US, VL_UNTIL_BEGIN);
         us = ROUND_LEAST_US;        /* a request has begun: what it does is seen later */
     }
-    else if (!s->saw_backend && vl_engage_is_dormant(s->shm)) {
-        vl_duty_sleep(s->shm, DORMANT_US, VL_UNTIL_ENGAGED);
+    else if (rests(s)) {
         return;
     }
     if (us > s->calls_wait_us && vl_duty_calls_wanted(s->shm)) {

@@ -22,5 +22,7 @@ void vl_hooks_conn_begun(struct conn_t *conn);
 /* Register the hooks and filters of connections, and the hooks of requests. */
 void vl_hooks_conn_register(void);
 void vl_hooks_register(void);
+/* Parent: notes whether the configuration uses the variables for logs. */
+void vl_hooks_post_config(void);
 
 #endif

@@ -17,6 +17,7 @@
 #endif
 #include <util_filter.h>
 
+#include "accept/vl_accept.h"
 #include "accept/vl_listener.h"
 #include "base/vl_client.h"
 #include "base/vl_private.h"
@@ -115,12 +116,13 @@ static int is_last(const request_rec *r)
  * would wait. Under prefork the child waits, because the acceptor is another process. */
 static void linger(conn_rec *c, const conn_t *conn)
 {
-    int acceptor_lingers = (vl_lease_parks() || vl_lease_has_thread())
-                           && !vl_engage_is_dormant(vl_child.shm);
-    int fd = -1;
+    int acceptor_lingers, fd = -1;
 
-    if (!is_cleartext(c, conn) || c->aborted || c->keepalive != AP_CONN_CLOSE
-        || !(acceptor_lingers || conn->is_last))
+    if (c->keepalive != AP_CONN_CLOSE || c->aborted || !is_cleartext(c, conn))
+        return;
+    acceptor_lingers = vl_accept_works() && (vl_lease_parks() || vl_lease_has_thread())
+                       && !vl_engage_is_dormant(vl_child.shm);
+    if (!acceptor_lingers && !conn->is_last)
         return;
     if (vl_has_pending_output(c))
         vl_flush(c);
@@ -146,6 +148,12 @@ static int is_endless(const req_t *req)
                                                 sizeof(EVENTS) - 1);
 }
 
+/* Returns 1 if the brigade is the last part of a response. */
+static int is_complete(const apr_bucket_brigade *bb)
+{
+    return !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
+}
+
 /* Connection output filter above TLS, because encrypting the end of the response is a
  * part of the request's work. It ends the request after its end-of-request bucket has
  * passed. */
@@ -156,12 +164,9 @@ static apr_status_t filter_end(ap_filter_t *f, apr_bucket_brigade *bb)
     apr_status_t rv;
 
     if (!vl_hooks_ends_request(bb)) {
-        if (req && req->state == REQ_LISTED && is_endless(req))
-            vl_request_end(req);
-        if (req && req->state == REQ_RUNNING && is_endless(req)) {
-            req->state = REQ_ENDLESS;
-            vl_request_pause(req);
-        }
+        if (req && (req->state == REQ_LISTED || req->state == REQ_RUNNING)
+            && !is_complete(bb) && is_endless(req))
+            vl_request_has_no_end(req);
         return ap_pass_brigade(f->next, bb);
     }
     if (req && f->c->keepalive == AP_CONN_CLOSE)
@@ -197,6 +202,7 @@ static apr_status_t conn_cleanup(void *data)
 
 void vl_hooks_conn_begun(conn_t *conn)
 {
+    conn->must_wait = conn->is_accepted;
     if (conn->is_accepted)
         vl_engage_begun(vl_child.shm);
     conn->is_accepted = 0;

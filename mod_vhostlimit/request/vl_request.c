@@ -25,113 +25,124 @@
 /* Reading a thread's CPU clock is a system call, so it is read once for each request, at
  * its end. The next request of the thread begins at that reading. Work of the thread
  * between the two, such as taking up the connection and a TLS handshake, is a part of
- * the next request's cost. */
-static __thread struct {
-    int known;                  /* us is where the next request begins */
-    int forgotten;              /* it was known before. Else the thread is new, and 0 is right */
-    apr_int64_t us;
-} last_end;
-
-/* --- CPU time of listed requests: the clock is read once for many ----------- */
-
-/* The clock is read after so many requests, ... */
+ * the next request's cost.
+ *
+ * While the server is dormant it is read once for many listed requests: after so many, ... */
 #define LISTED_MOST 256
 /* ... or so many accounts, or after a request that took so long. */
 #define LISTED_ACCOUNTS 16
 #define LISTED_LONG_US 5000
 
-static __thread struct {
-    apr_uint32_t requests, accounts;
+typedef struct worker_t {
+    int known;                  /* us is where the next request begins */
+    int forgotten;              /* it was known before. Else the thread is new, and 0 is right */
+    apr_int64_t us;
+    apr_uint32_t requests, accounts;    /* listed ones since then */
     struct {
         apr_uint32_t account, requests;
         apr_uint64_t busy_us;
     } of[LISTED_ACCOUNTS];
-} listed;
+} worker_t;
 
-static void count_listed(apr_uint32_t account, apr_uint64_t busy_us)
+static __thread worker_t this_worker;
+
+static void count_listed(worker_t *w, apr_uint32_t account, apr_uint64_t busy_us)
 {
     apr_uint32_t i;
 
-    for (i = 0; i < listed.accounts && listed.of[i].account != account; i++)
+    for (i = 0; i < w->accounts && w->of[i].account != account; i++)
         ;
-    if (i == listed.accounts) {
-        listed.of[i].account = account;
-        listed.of[i].requests = 0;
-        listed.of[i].busy_us = 0;
-        listed.accounts++;
+    if (i == w->accounts) {
+        w->of[i].account = account;
+        w->of[i].requests = 0;
+        w->of[i].busy_us = 0;
+        w->accounts++;
     }
-    listed.of[i].requests++;
-    listed.of[i].busy_us += busy_us;
-    listed.requests++;
+    w->of[i].requests++;
+    w->of[i].busy_us += busy_us;
+    w->requests++;
 }
 
 /* Charges the accounts for the CPU time of the thread since the last reading, in proportion to
  * their requests. */
-static void charge_listed(apr_uint64_t us)
+static void charge_listed(worker_t *w, apr_uint64_t us)
 {
     apr_uint32_t i;
 
-    for (i = 0; i < listed.accounts; i++)
-        vl_engage_charge(vl_child.shm, listed.of[i].account, listed.of[i].requests,
-                         listed.of[i].busy_us, us * listed.of[i].requests / listed.requests);
-    listed.requests = listed.accounts = 0;
+    for (i = 0; i < w->accounts; i++)
+        vl_engage_charge(vl_child.shm, w->of[i].account, w->of[i].requests,
+                         w->of[i].busy_us, us * w->of[i].requests / w->requests);
+    w->requests = w->accounts = 0;
 }
 
 /* Returns what the thread has used since the last reading. */
-static apr_uint64_t read_clock(void)
+static apr_uint64_t read_clock(worker_t *w)
 {
-    apr_int64_t before_us = last_end.us, us;
+    apr_int64_t before_us = w->us, us;
 
-    last_end.us = vl_meter_thread_us();
-    us = last_end.known || !last_end.forgotten ? last_end.us - before_us : 0;
-    last_end.known = 1;
+    w->us = vl_meter_thread_us();
+    us = w->known || !w->forgotten ? w->us - before_us : 0;
+    w->known = 1;
     return us > 0 ? (apr_uint64_t)us : 0;
 }
 
-/* The part of earlier, short requests is what is known of requests of their accounts. */
-static apr_uint64_t charge_long(apr_uint32_t account, apr_uint64_t busy_us)
+/* Returns this thread's worker_t, without listed requests that are not charged. */
+static worker_t *settle(void)
 {
-    apr_uint64_t us = read_clock(), earlier_us = 0;
+    worker_t *w = &this_worker;
+
+    if (w->requests)
+        charge_listed(w, read_clock(w));
+    return w;
+}
+
+/* The part of earlier, short requests is what is known of requests of their accounts. */
+static apr_uint64_t charge_long(worker_t *w, apr_uint32_t account, apr_uint64_t busy_us)
+{
+    apr_uint64_t us = read_clock(w), earlier_us = 0;
     apr_uint32_t i;
 
-    for (i = 0; i < listed.accounts; i++)
-        earlier_us += (apr_uint64_t)listed.of[i].requests
-                      * vl_slot_estimate(vl_child.shm, listed.of[i].account);
+    for (i = 0; i < w->accounts; i++)
+        earlier_us += (apr_uint64_t)w->of[i].requests
+                      * vl_slot_estimate(vl_child.shm, w->of[i].account);
     if (earlier_us > us)
         earlier_us = us;
-    if (listed.requests)
-        charge_listed(earlier_us);
-    vl_engage_charge(vl_child.shm, account, 1, busy_us, us - earlier_us);
-    return us - earlier_us;
+    if (w->requests)
+        charge_listed(w, earlier_us);
+    us -= earlier_us;
+    /* The work includes that of taking up the connection. */
+    vl_engage_charge(vl_child.shm, account, 1, busy_us > us ? busy_us : us, us);
+    return us;
 }
 
 apr_uint64_t vl_request_measure_listed(apr_uint32_t account, apr_int64_t busy_us)
 {
     apr_uint64_t us = busy_us > 0 ? (apr_uint64_t)busy_us : 0;
+    worker_t *w = &this_worker;
 
     if (us >= LISTED_LONG_US)
-        return charge_long(account, us);
-    if (!last_end.known && last_end.forgotten)
-        read_clock();
-    count_listed(account, us);
-    if (listed.requests >= LISTED_MOST || listed.accounts == LISTED_ACCOUNTS)
-        charge_listed(read_clock());
+        return charge_long(w, account, us);
+    if (!w->known && w->forgotten)
+        read_clock(w);
+    count_listed(w, account, us);
+    if (w->requests >= LISTED_MOST || w->accounts == LISTED_ACCOUNTS)
+        settle();
     return 0;
 }
 
 apr_int64_t vl_request_thread_us(void)
 {
-    if (listed.requests)
-        charge_listed(read_clock());
-    return last_end.known ? last_end.us : vl_meter_thread_us();
+    const worker_t *w = settle();
+
+    return w->known ? w->us : vl_meter_thread_us();
 }
 
 void vl_request_forget_thread(void)
 {
-    if (listed.requests)
-        charge_listed(read_clock());
-    last_end.known = 0;
-    last_end.forgotten = 1;
+    worker_t *w = settle();
+
+    w->known = 0;
+    w->forgotten = 1;
 }
 
 /* The request may end on another thread, whose clock says nothing about it. */
@@ -147,9 +158,9 @@ void vl_request_stop_clock(req_t *req)
             req->cpu_us = vl_slot_estimate(vl_child.shm, req->account);
         return;
     }
-    last_end.us = vl_meter_thread_us();
-    last_end.known = 1;
-    req->cpu_us = last_end.us - req->cpu_start;
+    this_worker.us = vl_meter_thread_us();
+    this_worker.known = 1;
+    req->cpu_us = this_worker.us - req->cpu_start;
 }
 
 /* Moves the thread into the site's cgroup if the site's requests use CPU time in their
@@ -158,7 +169,7 @@ void vl_request_stop_clock(req_t *req)
  * not throttle other work of the thread. */
 static void place_thread(req_t *req, const vl_conf_t *conf)
 {
-    int moves = req->state == REQ_RUNNING && conf->mode == VL_MODE_ON
+    int moves = req->state != REQ_REFUSED && conf->mode == VL_MODE_ON
                 && req->admission.thread_us >= PLACE_MIN_US;
 
     vl_place_thread(vl_child.place, moves ? conf->account : VL_PLACE_NONE);
@@ -178,15 +189,9 @@ void vl_request_leave_groups(void)
  * a thread whose clock says nothing it is the account's estimate. */
 static apr_uint64_t take_thread_us(apr_uint32_t account)
 {
-    apr_int64_t began_us;
+    worker_t *w = settle();
 
-    if (listed.requests)
-        charge_listed(read_clock());
-    began_us = last_end.us;
-    if (!last_end.known)
-        return vl_slot_estimate(vl_child.shm, account);
-    last_end.us = vl_meter_thread_us();
-    return last_end.us > began_us ? (apr_uint64_t)(last_end.us - began_us) : 0;
+    return w->known ? read_clock(w) : vl_slot_estimate(vl_child.shm, account);
 }
 
 void vl_request_unoccupy(vl_grant_t *grant)
@@ -373,6 +378,7 @@ apr_status_t vl_request_admit(req_t *req, const vl_conf_t *conf)
 
     /* vl_waiters_wait() counts the thread itself, and overwrites the grant. */
     vl_request_unoccupy(&grant);
+    grant.given_back |= req->conn->must_wait;
     if (!grant.holds && !grant.refused && vl_request_lease(req->conn)
         && vl_request_is_limited(conf)) {
         if (req->conn->master && vl_lease_parks())
@@ -402,7 +408,8 @@ int vl_request_list(req_t *req, const vl_conf_t *conf)
     req->state = REQ_LISTED;
     req->started = vl_clock_us();
     req->thread = pthread_self();
-    vl_place_thread(vl_child.place, VL_PLACE_NONE);
+    req->admission.thread_us = vl_slot_thread_us(vl_child.shm, req->account);
+    place_thread(req, conf);
     vl_place_fork_for(vl_child.place, conf->account);
     req->conn->current = req;
     return 1;
@@ -430,21 +437,31 @@ void vl_request_begin(req_t *req, const vl_conf_t *conf)
 
 /* --- while it runs, and its end -------------------------------------------- */
 
+static void occupy(req_t *req)
+{
+    if (req->occupies || req->conn->master || vl_lease_has_thread())
+        return;
+    req->occupies = 1;
+    vl_thread_occupy(vl_child.shm, req->account);
+}
+
+static void unoccupy(req_t *req)
+{
+    if (req->occupies)
+        vl_thread_free(vl_child.shm, req->account);
+    req->occupies = 0;
+}
+
 void vl_request_pause(req_t *req)
 {
-    if (!req->occupies && !req->conn->master && !vl_lease_has_thread()) {
-        req->occupies = 1;
-        vl_thread_occupy(vl_child.shm, req->admission.ticket.account);
-    }
+    occupy(req);
     vl_meter_pause(&req->meter);
 }
 
 void vl_request_go_on(req_t *req)
 {
     vl_meter_go_on(&req->meter);
-    if (req->occupies)
-        vl_thread_free(vl_child.shm, req->admission.ticket.account);
-    req->occupies = 0;
+    unoccupy(req);
 }
 
 /* Charges the cost of the request to the account and the client that the stream's connection
@@ -470,6 +487,17 @@ static void end_listed(req_t *req)
     vl_sharing_served(vl_child.shm, req->account, req->r, &req->client);
 }
 
+void vl_request_has_no_end(req_t *req)
+{
+    if (req->state == REQ_LISTED) {
+        end_listed(req);
+        occupy(req);
+        return;
+    }
+    req->state = REQ_ENDLESS;
+    vl_request_pause(req);
+}
+
 void vl_request_end(req_t *req)
 {
     vl_cost_t cost;
@@ -477,6 +505,8 @@ void vl_request_end(req_t *req)
 
     if (req->state == REQ_LISTED)
         end_listed(req);
+    if (req->state == REQ_ENDED)
+        unoccupy(req);
     if (!vl_request_is_counted(req))
         return;
     vl_request_go_on(req);

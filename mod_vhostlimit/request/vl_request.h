@@ -92,6 +92,8 @@ typedef struct conn_t {
                                  * directive of its site looks at them */
     int is_last;                /* the client sends no request after this one */
     int is_accepted;            /* the MPM accepted it, and no request of it has begun */
+    int must_wait;              /* its request is the first one since then: it is not refused because
+                                 * the server became engaged */
     int is_http2;               /* without TLS, and the acceptor has not seen it */
     int limits_handshake;       /* its socket has a timeout for the handshake */
     int is_processed;           /* the MPM has run its hooks before */
@@ -142,6 +144,8 @@ void vl_request_forget_thread(void);
  * connection, for busy_us. Its CPU time is read and charged after many of them, or at once if
  * busy_us is long. Returns the part of a request that is charged now, 0 if it is not. */
 apr_uint64_t vl_request_measure_listed(apr_uint32_t account, apr_int64_t busy_us);
+/* The request works only now and then from now on: ENDLESS, or, if it is listed, ENDED. */
+void vl_request_has_no_end(req_t *req);
 /* Sets req->cpu_us if the calling thread has worked on the request. */
 void vl_request_stop_clock(req_t *req);
 /* The thread, and the processes that it forks, work for no site from now on. */
