@@ -120,8 +120,7 @@ static void linger(conn_rec *c, const conn_t *conn)
 
     if (c->keepalive != AP_CONN_CLOSE || c->aborted || !is_cleartext(c, conn))
         return;
-    acceptor_lingers = vl_accept_works() && (vl_lease_parks() || vl_lease_has_thread())
-                       && !vl_engage_is_dormant(vl_child.shm);
+    acceptor_lingers = vl_accept_keeps_time() && !vl_engage_is_dormant(vl_child.shm);
     if (!acceptor_lingers && !conn->is_last)
         return;
     if (vl_has_pending_output(c))
