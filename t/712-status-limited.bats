@@ -12,7 +12,6 @@ limited_lines() { grep -oE "VL001[12]: site $1\.test.*" "$HTTPD_ROOT/logs/error.
 has_lines()     { (($(limited_lines "$1" | wc -l) >= $2)); }                                    # <vhost> <lines>
 
 @test "a refused vhost is logged once, with cause and numbers, and once at its end" {
-  stay_engaged  # or the log begins with the second refusal
   start_with_clock 'VhostLimit On' 'VhostLimitQueue 0' -v 'a VhostLimitConcurrency 1'
   hold_request one
   repeat 3 get a / >/dev/null

@@ -112,6 +112,7 @@ void vl_notice_post_config(server_rec *s, vl_shm_t *shm)
 {
     main_server = s;
     segment = shm;
+    vl_notice_tick(vl_clock_us());      /* a first look, before any request is refused */
 }
 
 void vl_notice_register(apr_pool_t *p)
