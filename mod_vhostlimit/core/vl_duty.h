@@ -40,13 +40,14 @@ typedef struct task_t {
 /* The request is listed (vl_engage.h); it was, and has been given a slot. */
 #define TASK_LISTED 0x40000000u
 #define TASK_ADOPTED 0x80000000u
-/* ... and it uses no thread of the MPM. */
+/* ... and it uses no thread of the MPM; it has lost its slot, and its thread is counted. */
 #define TASK_STREAM 0x20000000u
+#define TASK_DISOWNED 0x10000000u
 
 /* Returns the account of task_t.account. */
 static inline apr_uint32_t vl_duty_account(apr_uint32_t word)
 {
-    return (word & ~(TASK_LISTED | TASK_ADOPTED | TASK_STREAM)) - 1;
+    return (word & ~(TASK_LISTED | TASK_ADOPTED | TASK_STREAM | TASK_DISOWNED)) - 1;
 }
 
 /* CPU time that an account was charged for one back end, for the status page. */

@@ -68,6 +68,14 @@ static void hold(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int stream
     child->streams += (apr_uint32_t)(by * stream);
 }
 
+/* Counts a thread that the account occupies without a slot (vl_thread.h). */
+static void occupy(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t account, int by)
+{
+    vl_segment_cell(shm, c, account)->occupied += (apr_uint32_t)by;
+    shm->children[c].occupied += (apr_uint32_t)by;
+    shm->accounts[account].occupied += (apr_uint32_t)by;
+}
+
 /* The request may end at any time, so the slot is taken first. */
 static void adopt_task_locked(vl_shm_t *shm, apr_uint32_t c, task_t *task)
 {
@@ -349,8 +357,13 @@ int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket)
 
     if (word & TASK_LISTED)
         uncount(shm, &shm->children[shm->self], task, word);
-    if (!(word & TASK_ADOPTED) || vl_segment_lock_child(shm) != APR_SUCCESS)
+    if (!(word & (TASK_ADOPTED | TASK_DISOWNED)) || vl_segment_lock_child(shm) != APR_SUCCESS)
         return 0;
+    if (word & TASK_DISOWNED) {
+        occupy(shm, shm->self, vl_duty_account(word), -1);
+        vl_dispatch_and_unlock(shm);
+        return 0;
+    }
     vl_segment_unlock(shm);
     memset(ret_ticket, 0, sizeof(*ret_ticket));
     ret_ticket->account = vl_duty_account(word);
@@ -363,14 +376,18 @@ void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_
 {
     task_t *task = vl_duty_task(shm, c, i);
     apr_uint32_t word = __atomic_load_n(&task->account, __ATOMIC_ACQUIRE);
+    apr_uint32_t account = vl_duty_account(word);
+    int stream = (word & TASK_STREAM) != 0;
 
     if (!(word & TASK_ADOPTED) || vl_segment_lock(shm) != APR_SUCCESS)
         return;
     if (__atomic_load_n(&task->serial, __ATOMIC_RELAXED) == serial
-        && __atomic_compare_exchange_n(&task->account, &word, word & ~TASK_ADOPTED, 0,
+        && __atomic_compare_exchange_n(&task->account, &word, (word & ~TASK_ADOPTED)
+                                       | (stream ? 0 : TASK_DISOWNED), 0,
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        hold(shm, c, vl_duty_account(word), (word & TASK_STREAM) != 0, -1);
-        vl_queue_cancel(&shm->queue, vl_duty_account(word), task->charged);
+        hold(shm, c, account, stream, -1);
+        occupy(shm, c, account, !stream);
+        vl_queue_cancel(&shm->queue, account, task->charged);
     }
     vl_dispatch_and_unlock(shm);
 }

@@ -77,7 +77,7 @@ int vl_engage_list(vl_shm_t *shm, apr_uint32_t i, apr_uint32_t account, int clie
 /* Unlists it. Returns 1 if it holds a slot, which the caller releases. */
 int vl_engage_unlist(vl_shm_t *shm, apr_uint32_t i, vl_ticket_t *ret_ticket);
 /* Sampler: a request that was listed waits for its client for long: if it holds a slot, it holds it no
- * more. c, i: its entry. serial: of the request that was seen there. */
+ * more, and occupies its thread. c, i: its entry. serial: of the request that was seen there. */
 void vl_engage_disown(vl_shm_t *shm, apr_uint32_t c, apr_uint32_t i, apr_uint32_t serial);
 /* Charges the account for `requests` listed requests that have ended without a slot, and that took
  * busy_us and cpu_us together. */

@@ -96,7 +96,9 @@ static void a_request_that_waits_for_its_client_holds_no_slot(void)
     ok(running(a) == 1, "another request in its entry is not meant");
     vl_engage_disown(shm, 0, 0, serial);
     ok(!running(a) && valid(shm), "it holds no slot any more");
+    ok(shm->children[0].occupied == 1, "its thread is occupied");
     ok(!vl_engage_unlist(shm, 0, &ticket), "so it releases none");
+    ok(!shm->children[0].occupied && valid(shm), "and its thread is free");
 }
 
 static void a_site_leaves_the_last_fifth(void)
