@@ -133,7 +133,7 @@ is_deferred_and_served_on() { # <mpm>
   is "$(get b /)" 200
 }
 
-charged_in_apache() { echo $(($(status_of b charged_us) - $(status_of b backend_us))); }
+charged_in_apache() { status_json | jq '.vhosts[] | select(.name == "b.test") | .charged_us - .backend_us'; }
 
 @test "a site is charged for refusals by Apache" {
   start_httpd 'VhostLimit On' -v 'b VhostLimitConcurrency 1' -v 'b VhostLimitQueue 0'
