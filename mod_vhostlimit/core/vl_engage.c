@@ -186,7 +186,7 @@ static int rests_now_locked(const vl_shm_t *shm, apr_int64_t now_us)
     vl_engage_t *state = state_of(shm);
 
     if (state->form == VL_FORM_TOGGLED)
-        return state->why != VL_ENGAGED_ALWAYS;
+        return state->why != VL_ENGAGED_ALWAYS && !shm->queue.head->waiting;
     if (!is_calm_locked(shm))
         state->busy_us = now_us;
     return state->form == VL_FORM_USUAL && state->why != VL_ENGAGED_ALWAYS
