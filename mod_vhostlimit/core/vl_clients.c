@@ -11,8 +11,8 @@
  * for a request that was granted its slot to end. */
 #define BACKLOG_US APR_USEC_PER_SEC
 
-/* People wait for a page for at least so long. A client that leaves earlier does not make
- * the requests of others late. */
+/* People wait for a page for at least so long. A client that leaves earlier says nothing about the
+ * patience of the others, and nor do many that leave together: a connection to them was lost. */
 #define PATIENCE_MIN_US ((apr_int64_t)APR_USEC_PER_SEC)
 /* How long a client that has gone says something about the patience of the others. */
 #define GONE_US ((apr_int64_t)5 * APR_USEC_PER_SEC)
@@ -453,15 +453,24 @@ int vl_clients_contended(const vl_inner_t *inner, apr_int64_t now_us)
     return since_us && now_us - since_us < BACKLOG_US;
 }
 
+static int is_leaving(const vl_inner_t *inner, apr_int64_t now_us)
+{
+    apr_int64_t gone_us = __atomic_load_n(&inner->gone_us, __ATOMIC_RELAXED);
+
+    return gone_us && now_us - gone_us < GONE_US;
+}
+
 void vl_clients_gone(vl_inner_t *inner, apr_int64_t waited_us, apr_int64_t now_us)
 {
     apr_int64_t patience = __atomic_load_n(&inner->patience_us, __ATOMIC_RELAXED);
 
     if (waited_us < PATIENCE_MIN_US)
-        waited_us = PATIENCE_MIN_US;
+        return;
     /* The weights make it settle where one client in nine is less patient. */
-    if (!vl_clients_patience(inner, now_us))
+    if (!is_leaving(inner, now_us)) {
         patience = waited_us;
+        __atomic_store_n(&inner->leaving_us, now_us, __ATOMIC_RELAXED);
+    }
     else if (waited_us < patience)
         patience -= (patience - waited_us) / 4;
     else
@@ -470,11 +479,20 @@ void vl_clients_gone(vl_inner_t *inner, apr_int64_t waited_us, apr_int64_t now_u
     __atomic_store_n(&inner->gone_us, now_us, __ATOMIC_RELAXED);
 }
 
+void vl_clients_stayed(vl_inner_t *inner, apr_int64_t waited_us)
+{
+    apr_int64_t patience = __atomic_load_n(&inner->patience_us, __ATOMIC_RELAXED);
+
+    if (waited_us > patience)
+        __atomic_store_n(&inner->patience_us, patience + (waited_us - patience) / 4, __ATOMIC_RELAXED);
+}
+
 apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us)
 {
     apr_int64_t gone_us = __atomic_load_n(&inner->gone_us, __ATOMIC_RELAXED);
+    apr_int64_t leaving_us = __atomic_load_n(&inner->leaving_us, __ATOMIC_RELAXED);
 
-    return gone_us && now_us - gone_us < GONE_US
+    return is_leaving(inner, now_us) && gone_us - leaving_us >= PATIENCE_MIN_US
            ? __atomic_load_n(&inner->patience_us, __ATOMIC_RELAXED) * 3 / 4 : 0;
 }
 

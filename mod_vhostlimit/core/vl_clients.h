@@ -82,7 +82,9 @@ typedef struct vl_waiting_t {
 /* The levels above the clients of one site, in shared memory. */
 typedef struct vl_inner_t {
     apr_int64_t backlog_us;     /* when a request last had to wait; 0: never */
-    apr_int64_t gone_us;        /* when a client last left the queue; 0: never */
+    /* When a client last left the queue after a second or more, and when the first one of those
+     * that have left within five seconds of the one before did; 0: never. */
+    apr_int64_t gone_us, leaving_us;
     apr_int64_t patience_us;    /* how long such clients had waited, see vl_clients_gone() */
     apr_uint64_t late;          /* requests that were late, see vl_wait.h */
     apr_uint64_t class_clock;   /* tag of the last class that was granted a slot */
@@ -181,9 +183,11 @@ int vl_clients_contended(const vl_inner_t *inner, apr_int64_t now_us);
 
 /* Records that a client has gone after it had waited for waited_us. */
 void vl_clients_gone(vl_inner_t *inner, apr_int64_t waited_us, apr_int64_t now_us);
+/* Records that a client that had waited for waited_us was still there when its turn came. */
+void vl_clients_stayed(vl_inner_t *inner, apr_int64_t waited_us);
 /* Returns how long a request may wait and still be answered before its client gives up, us.
- * It is three quarters of how long the impatient ones of the last clients that have gone had
- * waited, and at least 0.75 s. Returns 0 if none has gone in the last five seconds. */
+ * It is three quarters of how long the impatient ones of the last clients had waited, and at least
+ * 0.75 s. Returns 0 if none has gone in the last five seconds, or all of them within a second. */
 apr_int64_t vl_clients_patience(const vl_inner_t *inner, apr_int64_t now_us);
 
 /* Counts a request that is late, see vl_wait.h. */

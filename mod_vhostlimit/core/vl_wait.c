@@ -549,6 +549,7 @@ vl_waiter_t *vl_wait_pop(vl_wait_t *w, apr_uint32_t account, apr_int64_t now_us,
         return NULL;
     heap = heap_of(w->queues[account], waiter->client_queue);
     heap->grants = waiter->client_queue->is_late ? 0 : heap->grants + 1;
+    vl_clients_stayed(w->inner(account), now_us - waiter->since_us);
     *ret_joined = waiter->client_queue->joined;
     *ret_others = heap->length + heap->nlate;
     vl_wait_remove(w, waiter);
