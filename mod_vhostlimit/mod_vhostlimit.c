@@ -40,6 +40,7 @@
 #include "cgroup/vl_place.h"
 #include "base/vl_private.h"
 #include "accept/vl_relay.h"
+#include "core/vl_capacity.h"
 #include "core/vl_shm.h"
 #include "status/vl_modules.h"
 #include "status/vl_status.h"
@@ -341,6 +342,25 @@ static void log_banner(server_rec *main_server, int accounts)
                  *path ? " at " : "", path, *reason ? ": " : "", reason);
 }
 
+/* Returns the argument of the directive, or its default. */
+static apr_uint32_t argument(const char *directive, apr_uint32_t otherwise)
+{
+    const char *text = vl_conf_argument(directive);
+
+    return text && atoi(text) > 0 ? (apr_uint32_t)atoi(text) : otherwise;
+}
+
+/* The defaults are those of httpd 2.4 (DEFAULT_MIN_FREE_DAEMON of each MPM). */
+static void tell_mpm(void)
+{
+    int processes = 0, is_threaded = 0;
+
+    ap_mpm_query(AP_MPMQ_MAX_DAEMONS, &processes);
+    ap_mpm_query(AP_MPMQ_IS_THREADED, &is_threaded);
+    vl_capacity_set_mpm(kept->shm, (apr_uint32_t)processes,
+                        is_threaded ? argument("MinSpareThreads", 75) : argument("MinSpareServers", 5));
+}
+
 /* Runs before post_config, and is the only one of both that "httpd -t" runs. */
 static int check_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
                         server_rec *main_server)
@@ -378,6 +398,7 @@ static int post_config(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp,
         != APR_SUCCESS)
         return HTTP_INTERNAL_SERVER_ERROR;
     vl_slot_set(kept->shm, vl_conf_get(main_server)->slots);
+    tell_mpm();
     vl_http2_let_wait(pconf, main_server);
     vl_http2_check_workers(main_server);
     if (make_cgroups(main_server, ptemp) != APR_SUCCESS)
